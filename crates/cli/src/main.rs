@@ -1,0 +1,2 @@
+//! Placeholder until this crate is filled in.
+fn main() {}

@@ -1,0 +1,27 @@
+//! The words that every part of Floodwall shares, as types.
+//!
+//! ```text
+//! units      Bytes, Rate, DeviceId: parsed from and printed with their units
+//! latency    the log-linear buckets in which every latency is counted
+//! scenario   victims + floods + sizes + durations, from TOML, a command line or the built-in list
+//! setting    a set of knob values
+//! trial      one scenario run under one setting, with everything measured
+//! rig        whatever can run a trial
+//! ```
+//!
+//! Pure: no file, no clock, no environment. Times are nanoseconds (`_ns`), seconds (`_s`) or
+//! [`std::time::Duration`]; sizes are bytes.
+
+pub mod latency;
+pub mod rig;
+pub mod scenario;
+pub mod setting;
+pub mod trial;
+pub mod units;
+
+pub use latency::LatencyCounts;
+pub use rig::{Rig, RigError, Watch};
+pub use scenario::{Flood, Scenario, Timing, Victim};
+pub use setting::Setting;
+pub use trial::{HostSample, Interval, Phase, PhaseKind, Trial};
+pub use units::{Bytes, DeviceId, Rate};

@@ -1,0 +1,320 @@
+//! A scenario: victims + floods + sizes + durations.
+//!
+//! ```text
+//! TOML file ────────┐
+//! `commit,threads=10` ┼─ parse ──▶ Scenario ──▶ a Rig runs it
+//! built-in list ────┘
+//! ```
+//!
+//! Everything here is already checked: a `Scenario` that exists can be run, given the space.
+
+mod builtin;
+mod parse;
+mod spec;
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::units::{Bytes, Rate};
+
+pub use builtin::{builtin, builtin_names, builtin_text};
+pub use parse::{ScenarioError, nearest, parse};
+pub use spec::{parse_flood, parse_victim};
+
+/// Victims and floods with their sizes and durations.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Scenario {
+    /// Short, lower case, with dashes.
+    pub name: String,
+    /// One sentence.
+    pub description: String,
+    /// Where it comes from, if it was published.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Who waits. May be empty: then only floods run.
+    pub victims: Vec<Victim>,
+    /// Who floods. May be empty: then only victims run.
+    pub floods: Vec<Flood>,
+    /// Bytes of the burst; `None` leaves the phase out.
+    #[serde(rename = "burst_bytes")]
+    pub burst: Option<Bytes>,
+    /// Rounds and durations.
+    pub timing: Timing,
+}
+
+/// Rounds and durations of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Timing {
+    /// How often all phases are run, interleaved.
+    pub rounds: u32,
+    /// Measured part of each phase.
+    #[serde(serialize_with = "seconds", rename = "measure_s")]
+    pub measure: Duration,
+    /// Longest warm-up of a phase; it ends earlier once the load is steady.
+    #[serde(serialize_with = "seconds", rename = "warmup_max_s")]
+    pub warmup_max: Duration,
+    /// Pause after each phase in which the device's own cache can drain.
+    #[serde(serialize_with = "seconds", rename = "settle_s")]
+    pub settle: Duration,
+    /// What the device may hold in its own write cache: a flood has written this much before it is measured.
+    #[serde(rename = "device_cache_bytes")]
+    pub device_cache: Bytes,
+}
+
+fn seconds<S: serde::Serializer>(d: &Duration, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_f64(d.as_secs_f64())
+}
+
+/// Synchronous I/O that somebody waits for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Victim {
+    /// Name in tables and results; unique in its scenario.
+    pub name: String,
+    /// What it does.
+    #[serde(flatten)]
+    pub kind: VictimKind,
+    /// Threads, each with one operation (psync) or `depth` operations (io_uring) outstanding.
+    pub threads: u32,
+    /// Bytes of each read or write.
+    #[serde(rename = "block_bytes")]
+    pub block: Bytes,
+    /// Files over which the size is spread evenly.
+    pub files: u32,
+    /// Total size of its files.
+    #[serde(rename = "size_bytes")]
+    pub size: Bytes,
+    /// How system calls are made.
+    pub engine: Engine,
+    /// Operations each thread keeps outstanding; 1 unless the engine is io_uring.
+    pub depth: u32,
+    /// Operations a second over all threads that fall due whether or not earlier ones are done (open loop);
+    /// `None`: each thread starts the next when one is done (closed loop).
+    #[serde(rename = "rate_per_s")]
+    pub rate: Option<f64>,
+}
+
+/// What a victim does.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum VictimKind {
+    /// Overwrites random blocks of fully written files, each made stable before the next.
+    Commit {
+        /// How a write is made stable.
+        sync: SyncMethod,
+        /// Past the page cache (O_DIRECT).
+        direct: bool,
+    },
+    /// Appends to a log, each record made stable before the next.
+    Wal {
+        /// How a write is made stable.
+        sync: SyncMethod,
+        /// Whether the log's blocks are written beforehand, so that only data has to be made stable.
+        preallocated: bool,
+    },
+    /// Reads random blocks.
+    Read {
+        /// What the page cache does for it.
+        access: Access,
+    },
+    /// Reads its files from begin to end, over and over: a full table scan per thread.
+    Scan {
+        /// What the page cache does for it.
+        access: Access,
+    },
+    /// Random reads and committed random writes.
+    Mixed {
+        /// How a write is made stable.
+        sync: SyncMethod,
+        /// What the page cache does for reads.
+        access: Access,
+        /// Share of reads, in percent, 0 to 100.
+        read_percent: u32,
+    },
+    /// A command, run by `/bin/sh -c` in the scratch directory, in its own process group.
+    Command {
+        /// The shell command.
+        command: String,
+    },
+}
+
+/// How a write is made stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SyncMethod {
+    /// fsync(2) after each write.
+    Fsync,
+    /// fdatasync(2) after each write.
+    Fdatasync,
+    /// sync_file_range(2) with both waits after each write: data only, no journal, no device cache flush.
+    SyncFileRange,
+    /// The file is open with O_DSYNC.
+    ODsync,
+    /// The file is open with O_SYNC.
+    OSync,
+}
+
+impl SyncMethod {
+    /// Whether the write call itself makes the data stable, so that there is no sync call to time.
+    #[must_use]
+    pub fn is_open_flag(self) -> bool {
+        matches!(self, Self::ODsync | Self::OSync)
+    }
+}
+
+/// What the page cache does for reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    /// O_DIRECT: the cache is passed by.
+    Direct,
+    /// Buffered, and the block is dropped from the cache (POSIX_FADV_DONTNEED) outside the timed part.
+    Evict,
+    /// Buffered, and whatever is cached stays cached.
+    Cached,
+}
+
+/// How system calls are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Engine {
+    /// pread/pwrite and fsync.
+    Psync,
+    /// io_uring, a write linked to its sync.
+    IoUring,
+}
+
+/// Buffered writes that dirty pages faster than the device drains them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Flood {
+    /// Name in tables and results; unique in its scenario.
+    pub name: String,
+    /// What it does.
+    #[serde(flatten)]
+    pub kind: FloodKind,
+    /// How many threads do it at once.
+    pub streams: u32,
+    /// Bytes of each write.
+    #[serde(rename = "block_bytes")]
+    pub block: Bytes,
+    /// Space within which it goes round and round; `None`: as much as passes the kernel's dirty limit, if that much is free.
+    #[serde(rename = "size_bytes")]
+    pub size: Option<Bytes>,
+    /// Bytes a second over all streams; `None`: as fast as the kernel accepts them.
+    #[serde(rename = "rate_bytes_per_s")]
+    pub rate: Option<Rate>,
+    /// What is written.
+    pub data: Data,
+}
+
+/// What a flood does.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum FloodKind {
+    /// Writes a file from begin to end, over and over: a backup, a dump, `dd`.
+    Seq,
+    /// Writes random blocks of its files.
+    Random,
+    /// Writes many small files: an archive being unpacked.
+    Files {
+        /// Bytes of each file.
+        #[serde(rename = "file_bytes")]
+        file: Bytes,
+    },
+    /// Dirties pages through a shared memory mapping.
+    Mmap,
+    /// Reads one file and writes another: `cp`.
+    Copy,
+    /// A command, run by `/bin/sh -c` in the scratch directory, in its own process group.
+    Command {
+        /// The shell command.
+        command: String,
+    },
+}
+
+/// What is written. Compressing and deduplicating filesystems and drives make zeros cheap, so random is the default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Data {
+    /// Random bytes, no two blocks alike.
+    Random,
+    /// Zeros.
+    Zero,
+    /// Half random, half zeros in every 4 KiB: compresses about 2 : 1.
+    Compressible,
+}
+
+impl VictimKind {
+    /// As scenario files spell it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Commit { .. } => "commit",
+            Self::Wal { .. } => "wal",
+            Self::Read { .. } => "read",
+            Self::Scan { .. } => "scan",
+            Self::Mixed { .. } => "mixed",
+            Self::Command { .. } => "command",
+        }
+    }
+
+    /// Whether it writes.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        matches!(self, Self::Commit { .. } | Self::Wal { .. } | Self::Mixed { .. })
+    }
+
+    /// Whether it passes the page cache by, so that blocks must be aligned.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        match self {
+            Self::Commit { direct, .. } => *direct,
+            Self::Read { access } | Self::Scan { access } | Self::Mixed { access, .. } => {
+                *access == Access::Direct
+            }
+            Self::Wal { .. } | Self::Command { .. } => false,
+        }
+    }
+
+    /// What one of its operations is called in tables: `commits`, `reads`, …
+    #[must_use]
+    pub fn operations(&self) -> &'static str {
+        match self {
+            Self::Commit { .. } | Self::Wal { .. } => "commits",
+            Self::Read { .. } | Self::Scan { .. } => "reads",
+            Self::Mixed { .. } => "operations",
+            Self::Command { .. } => "I/O calls",
+        }
+    }
+}
+
+impl FloodKind {
+    /// As scenario files spell it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Seq => "seq",
+            Self::Random => "random",
+            Self::Files { .. } => "files",
+            Self::Mmap => "mmap",
+            Self::Copy => "copy",
+            Self::Command { .. } => "command",
+        }
+    }
+}
+
+impl Scenario {
+    /// Seconds that the measured parts, warm-ups and pauses take at the most, over all rounds; prefill and drain come on top.
+    #[must_use]
+    pub fn planned_seconds(&self) -> f64 {
+        let t = &self.timing;
+        let loads = [!self.victims.is_empty(), !self.floods.is_empty()].iter().filter(|x| **x).count();
+        let timed_phases = match loads {
+            2 => 3.0,
+            n => n as f64,
+        };
+        let each = (t.measure + t.warmup_max + t.settle).as_secs_f64();
+        let burst = if self.burst.is_some() { t.settle.as_secs_f64() + 1.0 } else { 0.0 };
+        f64::from(t.rounds) * (timed_phases * each + burst)
+    }
+}

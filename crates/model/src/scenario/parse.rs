@@ -1,0 +1,615 @@
+//! Scenario files: TOML in, a checked [`Scenario`] or a message with line and remedy out.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::{Access, Data, Engine, Flood, FloodKind, Scenario, SyncMethod, Timing, Victim, VictimKind};
+use crate::units::{Bytes, KIB, Rate, parse_duration};
+
+/// Why a scenario is not one. The message names the place and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScenarioError {
+    /// The text is not what a scenario file looks like.
+    #[error("line {line}: {message}")]
+    Syntax {
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong there.
+        message: String,
+    },
+    /// The text is well formed, and what it asks for makes no sense.
+    #[error("{place}: {message}")]
+    Invalid {
+        /// Which victim, flood or table.
+        place: String,
+        /// What is wrong and what to write.
+        message: String,
+    },
+}
+
+/// Reads a scenario file.
+///
+/// # Errors
+/// [`ScenarioError::Syntax`] with the line for malformed TOML, unknown keys (with the nearest known key) and values that are not
+/// what the key takes; [`ScenarioError::Invalid`] for combinations that can't be run.
+pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
+    let raw: RawScenario = toml::from_str(text).map_err(|e| syntax_error(text, &e))?;
+    raw.check()
+}
+
+/// The known name nearest to a misspelt one, if any is near.
+#[must_use]
+pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .into_iter()
+        .map(|k| (strsim::jaro_winkler(wrong, k), k))
+        .filter(|(score, _)| *score > 0.7)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, k)| k)
+}
+
+/// Adds the nearest known name to serde's "unknown field `x`, expected one of `a`, `b`".
+pub(super) fn explain(message: &str) -> String {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    if !message.starts_with("unknown ") {
+        return message.replace('`', "'").replace('\n', " ");
+    }
+    let what = if message.starts_with("unknown variant") { "value" } else { "key" };
+    let Some(wrong) = quoted.next() else { return message.to_owned() };
+    let known: Vec<&str> = quoted.collect();
+    match nearest(wrong, known.iter().copied()) {
+        Some(near) => format!("unknown {what} '{wrong}'; did you mean '{near}'?"),
+        None => format!("unknown {what} '{wrong}'; known here: {}", known.join(", ")),
+    }
+}
+
+fn syntax_error(text: &str, error: &toml::de::Error) -> ScenarioError {
+    let at = error.span().map_or(0, |s| s.start).min(text.len());
+    let line = text.as_bytes()[..at].iter().filter(|b| **b == b'\n').count() + 1;
+    ScenarioError::Syntax { line, message: explain(error.message().trim()) }
+}
+
+/// A value that is written with its unit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WithUnit<T>(pub(super) T);
+
+macro_rules! from_text {
+    ($type:ty, $parse:expr) => {
+        impl<'de> Deserialize<'de> for WithUnit<$type> {
+            fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+                struct Text;
+                impl serde::de::Visitor<'_> for Text {
+                    type Value = $type;
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.write_str("a text with a unit, in quotes")
+                    }
+                    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<$type, E> {
+                        let parse: fn(&str) -> Result<$type, crate::units::UnitError> = $parse;
+                        parse(text).map_err(E::custom)
+                    }
+                    fn visit_i64<E: serde::de::Error>(self, bare: i64) -> Result<$type, E> {
+                        self.visit_str(&bare.to_string())
+                    }
+                }
+                d.deserialize_any(Text).map(WithUnit)
+            }
+        }
+    };
+}
+from_text!(Bytes, |t| t.parse());
+from_text!(Rate, |t| t.parse());
+from_text!(Duration, parse_duration);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawScenario {
+    name: String,
+    #[serde(default)]
+    description: String,
+    source: Option<String>,
+    #[serde(default, rename = "victim")]
+    victims: Vec<RawVictim>,
+    #[serde(default, rename = "flood")]
+    floods: Vec<RawFlood>,
+    burst: Option<WithUnit<Bytes>>,
+    #[serde(default)]
+    timing: RawTiming,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawTiming {
+    rounds: Option<u32>,
+    measure: Option<WithUnit<Duration>>,
+    warmup_max: Option<WithUnit<Duration>>,
+    settle: Option<WithUnit<Duration>>,
+    device_cache: Option<WithUnit<Bytes>>,
+}
+
+/// A victim as written: one flat table, whatever the kind.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawVictim {
+    name: Option<String>,
+    kind: Option<RawVictimKind>,
+    threads: Option<u32>,
+    block: Option<WithUnit<Bytes>>,
+    files: Option<u32>,
+    size: Option<WithUnit<Bytes>>,
+    engine: Option<RawEngine>,
+    depth: Option<u32>,
+    rate: Option<WithUnit<PerSecond>>,
+    sync: Option<RawSync>,
+    direct: Option<bool>,
+    preallocated: Option<bool>,
+    access: Option<RawAccess>,
+    read_percent: Option<u32>,
+    command: Option<String>,
+}
+
+/// A flood as written: one flat table, whatever the kind.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawFlood {
+    name: Option<String>,
+    kind: Option<RawFloodKind>,
+    streams: Option<u32>,
+    block: Option<WithUnit<Bytes>>,
+    size: Option<WithUnit<Bytes>>,
+    rate: Option<WithUnit<Rate>>,
+    data: Option<RawData>,
+    file_size: Option<WithUnit<Bytes>>,
+    command: Option<String>,
+}
+
+macro_rules! spelled {
+    ($name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+        enum $name { $(#[serde(rename = $text)] $variant),+ }
+        impl $name {
+            fn text(self) -> &'static str { match self { $(Self::$variant => $text),+ } }
+        }
+    };
+}
+spelled!(RawVictimKind {
+    Commit = "commit",
+    Wal = "wal",
+    Read = "read",
+    Scan = "scan",
+    Mixed = "mixed",
+    Command = "command",
+});
+spelled!(RawFloodKind {
+    Seq = "seq",
+    Random = "random",
+    Files = "files",
+    Mmap = "mmap",
+    Copy = "copy",
+    Command = "command",
+});
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RawEngine {
+    Psync,
+    IoUring,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RawSync {
+    Fsync,
+    Fdatasync,
+    SyncFileRange,
+    ODsync,
+    OSync,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RawAccess {
+    Direct,
+    Evict,
+    Cached,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RawData {
+    Random,
+    Zero,
+    Compressible,
+}
+
+/// Operations a second, written `500/s`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PerSecond(f64);
+
+impl<'de> Deserialize<'de> for WithUnit<PerSecond> {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(d)?;
+        let wrong = || {
+            serde::de::Error::custom(format!(
+                "'{text}' is not a rate: write operations per second, such as 500/s"
+            ))
+        };
+        let number = text.trim().strip_suffix("/s").ok_or_else(wrong)?.trim();
+        number.parse().map(|n| WithUnit(PerSecond(n))).map_err(|_| wrong())
+    }
+}
+
+impl RawScenario {
+    fn check(self) -> Result<Scenario, ScenarioError> {
+        let invalid = |place: &str, message: String| ScenarioError::Invalid { place: place.into(), message };
+        let mut victims = Vec::new();
+        for (i, raw) in self.victims.into_iter().enumerate() {
+            victims.push(raw.check(&format!("victim {}", i + 1))?);
+        }
+        let mut floods = Vec::new();
+        for (i, raw) in self.floods.into_iter().enumerate() {
+            floods.push(raw.check(&format!("flood {}", i + 1))?);
+        }
+        if victims.is_empty() && floods.is_empty() {
+            return Err(invalid(
+                "scenario",
+                "has neither a [[victim]] nor a [[flood]]; give at least one".into(),
+            ));
+        }
+        let timing = Timing {
+            rounds: self.timing.rounds.unwrap_or(DEFAULT_ROUNDS),
+            measure: self.timing.measure.map_or(DEFAULT_MEASURE, |d| d.0),
+            warmup_max: self.timing.warmup_max.map_or(DEFAULT_WARMUP_MAX, |d| d.0),
+            settle: self.timing.settle.map_or(DEFAULT_SETTLE, |d| d.0),
+            device_cache: self.timing.device_cache.map_or(DEFAULT_DEVICE_CACHE, |b| b.0),
+        };
+        if timing.rounds == 0 {
+            return Err(invalid("timing", "rounds = 0 measures nothing; write at least 1".into()));
+        }
+        if timing.measure < Duration::from_secs(1) {
+            return Err(invalid(
+                "timing",
+                "measure is under one second, the length of a window; write at least \"1s\"".into(),
+            ));
+        }
+        let mut scenario = Scenario {
+            name: self.name,
+            description: self.description,
+            source: self.source,
+            victims,
+            floods,
+            burst: self.burst.map(|b| b.0),
+            timing,
+        };
+        name_apart(&mut scenario);
+        Ok(scenario)
+    }
+}
+
+/// Rounds when none are given: the fewest from which an interval can be drawn that means anything.
+pub(super) const DEFAULT_ROUNDS: u32 = 5;
+const DEFAULT_MEASURE: Duration = Duration::from_secs(12);
+const DEFAULT_WARMUP_MAX: Duration = Duration::from_secs(8);
+const DEFAULT_SETTLE: Duration = Duration::from_secs(2);
+/// Past the write caches of most controllers (512 MiB to 2 GiB protected) and drives (64 to 256 MiB).
+const DEFAULT_DEVICE_CACHE: Bytes = Bytes::gib(1);
+
+/// Gives the second `commit` the name `commit-2`, and so on.
+pub(super) fn name_apart(scenario: &mut Scenario) {
+    let mut taken: Vec<String> = Vec::new();
+    let names = scenario
+        .victims
+        .iter_mut()
+        .map(|v| &mut v.name)
+        .chain(scenario.floods.iter_mut().map(|f| &mut f.name));
+    for name in names {
+        let mut candidate = name.clone();
+        let mut n = 2;
+        while taken.contains(&candidate) {
+            candidate = format!("{name}-{n}");
+            n += 1;
+        }
+        taken.push(candidate.clone());
+        *name = candidate;
+    }
+}
+
+impl RawVictim {
+    /// Fills in defaults and refuses what can't be run. `place` names the table in messages.
+    pub(super) fn check(self, place: &str) -> Result<Victim, ScenarioError> {
+        use RawVictimKind as K;
+        let invalid = |message: String| ScenarioError::Invalid { place: place.into(), message };
+        let kind = match (self.kind, &self.command) {
+            (Some(kind), _) => kind,
+            (None, Some(_)) => K::Command,
+            (None, None) => {
+                return Err(invalid(
+                    "has no kind; write kind = \"commit\", wal, read, scan, mixed or command".into(),
+                ));
+            }
+        };
+        let refuse = |given: bool, key: &str, kinds: &[K]| {
+            if given && !kinds.contains(&kind) {
+                let names: Vec<&str> = kinds.iter().map(|k| k.text()).collect();
+                return Err(invalid(format!(
+                    "'{key}' means nothing to a {} victim; it belongs to {}",
+                    kind.text(),
+                    names.join(", ")
+                )));
+            }
+            Ok(())
+        };
+        refuse(self.sync.is_some(), "sync", &[K::Commit, K::Wal, K::Mixed])?;
+        refuse(self.direct.is_some(), "direct", &[K::Commit])?;
+        refuse(self.preallocated.is_some(), "preallocated", &[K::Wal])?;
+        refuse(self.access.is_some(), "access", &[K::Read, K::Scan, K::Mixed])?;
+        refuse(self.read_percent.is_some(), "read_percent", &[K::Mixed])?;
+        refuse(self.command.is_some(), "command", &[K::Command])?;
+
+        let sync = match self.sync.unwrap_or(RawSync::Fsync) {
+            RawSync::Fsync => SyncMethod::Fsync,
+            RawSync::Fdatasync => SyncMethod::Fdatasync,
+            RawSync::SyncFileRange => SyncMethod::SyncFileRange,
+            RawSync::ODsync => SyncMethod::ODsync,
+            RawSync::OSync => SyncMethod::OSync,
+        };
+        let access = match self.access.unwrap_or(RawAccess::Direct) {
+            RawAccess::Direct => Access::Direct,
+            RawAccess::Evict => Access::Evict,
+            RawAccess::Cached => Access::Cached,
+        };
+        let full_kind = match kind {
+            K::Commit => VictimKind::Commit { sync, direct: self.direct.unwrap_or(false) },
+            K::Wal => VictimKind::Wal { sync, preallocated: self.preallocated.unwrap_or(true) },
+            K::Read => VictimKind::Read { access },
+            K::Scan => VictimKind::Scan { access },
+            K::Mixed => {
+                let read_percent = self.read_percent.unwrap_or(70);
+                if read_percent > 100 {
+                    return Err(invalid(format!(
+                        "read_percent = {read_percent} is over 100; write 0 to 100"
+                    )));
+                }
+                VictimKind::Mixed { sync, access, read_percent }
+            }
+            K::Command => {
+                let command = self.command.unwrap_or_default();
+                if command.trim().is_empty() {
+                    return Err(invalid("has no command; write command = \"…\"".into()));
+                }
+                VictimKind::Command { command }
+            }
+        };
+        let victim = Victim {
+            name: self.name.unwrap_or_else(|| kind.text().into()),
+            threads: self.threads.unwrap_or(1),
+            block: self.block.map_or(Bytes(16 * KIB), |b| b.0),
+            files: self.files.unwrap_or(1),
+            size: self.size.map_or(Bytes::gib(1), |b| b.0),
+            engine: match self.engine.unwrap_or(RawEngine::Psync) {
+                RawEngine::Psync => Engine::Psync,
+                RawEngine::IoUring => Engine::IoUring,
+            },
+            depth: self.depth.unwrap_or(1),
+            rate: self.rate.map(|r| r.0.0),
+            kind: full_kind,
+        };
+        victim.check().map_err(invalid)?;
+        Ok(victim)
+    }
+}
+
+impl Victim {
+    fn check(&self) -> Result<(), String> {
+        if self.threads == 0 {
+            return Err("threads = 0 does nothing; write at least 1".into());
+        }
+        if self.threads > 4096 {
+            return Err(format!("threads = {} is more than 4096", self.threads));
+        }
+        if self.files == 0 {
+            return Err("files = 0 leaves nothing to work on; write at least 1".into());
+        }
+        if self.block.0 == 0 {
+            return Err("block is zero; write a size such as \"16KiB\"".into());
+        }
+        let per_file = self.size.0 / u64::from(self.files);
+        if self.block.0 > per_file {
+            return Err(format!(
+                "block ({}) is larger than a file ({} over {} files); make size larger or block smaller",
+                self.block, self.size, self.files
+            ));
+        }
+        if self.kind.is_direct() && !self.block.0.is_multiple_of(512) {
+            return Err(format!(
+                "block ({}) is not a multiple of 512 B, which direct I/O needs; use one, such as 4KiB, or buffered access",
+                self.block
+            ));
+        }
+        if self.depth == 0 {
+            return Err("depth = 0 does nothing; write at least 1".into());
+        }
+        if self.depth > 1024 {
+            return Err(format!("depth = {} is more than 1024", self.depth));
+        }
+        if self.depth > 1 && self.engine == Engine::Psync {
+            return Err(format!(
+                "depth = {} needs engine = \"io_uring\": psync has one operation per thread",
+                self.depth
+            ));
+        }
+        if self.engine == Engine::IoUring && matches!(self.kind, VictimKind::Wal { .. }) && self.depth > 1 {
+            return Err("a log is appended in order: depth > 1 means nothing to a wal victim".into());
+        }
+        match self.rate {
+            Some(rate) if !(rate.is_finite() && rate > 0.0) => {
+                Err("rate must be above zero; write a number such as \"500/s\", or leave it out".into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl RawFlood {
+    /// Fills in defaults and refuses what can't be run. `place` names the table in messages.
+    pub(super) fn check(self, place: &str) -> Result<Flood, ScenarioError> {
+        use RawFloodKind as K;
+        let invalid = |message: String| ScenarioError::Invalid { place: place.into(), message };
+        let kind = match (self.kind, &self.command) {
+            (Some(kind), _) => kind,
+            (None, Some(_)) => K::Command,
+            (None, None) => {
+                return Err(invalid(
+                    "has no kind; write kind = \"seq\", random, files, mmap, copy or command".into(),
+                ));
+            }
+        };
+        if self.file_size.is_some() && kind != K::Files {
+            return Err(invalid(format!(
+                "'file_size' means nothing to a {} flood; it belongs to files",
+                kind.text()
+            )));
+        }
+        if self.command.is_some() && kind != K::Command {
+            return Err(invalid(format!(
+                "'command' means nothing to a {} flood; it belongs to command",
+                kind.text()
+            )));
+        }
+        let full_kind = match kind {
+            K::Seq => FloodKind::Seq,
+            K::Random => FloodKind::Random,
+            K::Files => FloodKind::Files { file: self.file_size.map_or(Bytes(16 * KIB), |b| b.0) },
+            K::Mmap => FloodKind::Mmap,
+            K::Copy => FloodKind::Copy,
+            K::Command => {
+                let command = self.command.unwrap_or_default();
+                if command.trim().is_empty() {
+                    return Err(invalid("has no command; write command = \"…\"".into()));
+                }
+                FloodKind::Command { command }
+            }
+        };
+        let default_block = match kind {
+            K::Random => Bytes(16 * KIB),
+            _ => Bytes::mib(1),
+        };
+        let flood = Flood {
+            name: self.name.unwrap_or_else(|| kind.text().into()),
+            streams: self.streams.unwrap_or(1),
+            block: self.block.map_or(default_block, |b| b.0),
+            size: self.size.map(|b| b.0),
+            rate: self.rate.map(|r| r.0),
+            data: match self.data.unwrap_or(RawData::Random) {
+                RawData::Random => Data::Random,
+                RawData::Zero => Data::Zero,
+                RawData::Compressible => Data::Compressible,
+            },
+            kind: full_kind,
+        };
+        flood.check().map_err(invalid)?;
+        Ok(flood)
+    }
+}
+
+impl Flood {
+    fn check(&self) -> Result<(), String> {
+        if self.streams == 0 || self.streams > 1024 {
+            return Err(format!("streams = {} is out of range; write 1 to 1024", self.streams));
+        }
+        if self.block.0 == 0 || self.block.0 > 64 << 20 {
+            return Err(format!("block ({}) is out of range; write 1B to 64MiB", self.block));
+        }
+        if let Some(size) = self.size {
+            let per_stream = size.0 / u64::from(self.streams);
+            if self.block.0 > per_stream {
+                return Err(format!(
+                    "block ({}) is larger than a stream's share of the space ({size} over {} streams)",
+                    self.block, self.streams
+                ));
+            }
+        }
+        if let FloodKind::Files { file } = self.kind
+            && (file.0 == 0 || file.0 > 1 << 30)
+        {
+            return Err(format!("file_size ({file}) is out of range; write 1B to 1GiB"));
+        }
+        match self.rate {
+            Some(Rate(rate)) if !(rate.is_finite() && rate > 0.0) => {
+                Err("rate must be above zero; write a rate such as \"100MB/s\", or leave it out".into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        parse(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_full_file_is_read_as_written() {
+        let s = parse(
+            "name = \"x\"\nburst = \"512MiB\"\n[timing]\nrounds = 3\nmeasure = \"30s\"\n\
+             [[victim]]\nkind = \"commit\"\nthreads = 10\nsync = \"fdatasync\"\nrate = \"500/s\"\n\
+             [[flood]]\nkind = \"files\"\nfile_size = \"4KiB\"\ndata = \"zero\"\n",
+        )
+        .unwrap();
+        assert_eq!(s.timing.rounds, 3);
+        assert_eq!(s.timing.measure, Duration::from_secs(30));
+        assert_eq!(s.victims[0].kind, VictimKind::Commit { sync: SyncMethod::Fdatasync, direct: false });
+        assert_eq!(s.victims[0].rate, Some(500.0));
+        assert_eq!(s.floods[0].kind, FloodKind::Files { file: Bytes(4096) });
+        assert_eq!(s.burst, Some(Bytes::mib(512)));
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_line_and_the_nearest_known_one() {
+        assert_eq!(
+            error("name = \"x\"\n[[victim]]\nkind = \"commit\"\nthread = 3\n"),
+            "line 4: unknown key 'thread'; did you mean 'threads'?"
+        );
+        assert_eq!(
+            error("name = \"x\"\n[[victim]]\nkind = \"comit\"\n"),
+            "line 3: unknown value 'comit'; did you mean 'commit'?"
+        );
+    }
+
+    #[test]
+    fn a_size_without_a_unit_is_refused_at_its_line() {
+        let message = error("name = \"x\"\n[[victim]]\nkind = \"commit\"\nblock = 4096\n");
+        assert!(message.starts_with("line 4: '4096' needs a unit"), "{message}");
+    }
+
+    #[test]
+    fn what_can_not_run_is_refused_with_the_remedy() {
+        for (text, part) in [
+            ("kind = \"commit\"\nthreads = 0", "threads = 0 does nothing"),
+            ("kind = \"commit\"\nblock = \"4MiB\"\nsize = \"1MiB\"", "larger than a file"),
+            ("kind = \"read\"\nblock = \"1000B\"", "not a multiple of 512"),
+            ("kind = \"read\"\nsync = \"fsync\"", "'sync' means nothing to a read victim"),
+            ("kind = \"commit\"\ndepth = 4", "needs engine = \"io_uring\""),
+            ("kind = \"commit\"\nrate = \"0/s\"", "rate must be above zero"),
+            ("kind = \"mixed\"\nread_percent = 101", "over 100"),
+            ("threads = 1", "has no kind"),
+        ] {
+            let message = error(&format!("name = \"x\"\n[[victim]]\n{text}\n"));
+            assert!(message.contains(part), "{message}");
+        }
+    }
+
+    #[test]
+    fn equal_names_are_told_apart() {
+        let s = parse("name = \"x\"\n[[victim]]\nkind = \"read\"\n[[victim]]\nkind = \"read\"\n").unwrap();
+        assert_eq!(s.victims[1].name, "read-2");
+    }
+
+    #[test]
+    fn nothing_to_do_is_an_error() {
+        assert!(error("name = \"x\"\n").contains("neither"));
+    }
+}

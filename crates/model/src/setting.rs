@@ -1,0 +1,81 @@
+//! A setting: a set of knob values, each as the kernel writes it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+
+/// Knob name → value, in the order of the names. Global knobs are named like their sysctl (`vm.dirty_bytes`), a queue's like its
+/// file (`scheduler`, `nr_requests`); values are what the kernel's file reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Setting(pub BTreeMap<String, String>);
+
+impl Setting {
+    /// Whether no knob is named: whatever is in force.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The value of a knob, if the setting names it.
+    #[must_use]
+    pub fn get(&self, knob: &str) -> Option<&str> {
+        self.0.get(knob).map(String::as_str)
+    }
+
+    /// Whether the writeback limits are those that every kernel since 2.6.32 boots with: `dirty_ratio` 20 and
+    /// `dirty_background_ratio` 10, no byte limits (mm/page-writeback.c). `None` if the setting does not name all four.
+    #[must_use]
+    pub fn has_default_dirty_limits(&self) -> Option<bool> {
+        let wanted = [
+            ("vm.dirty_ratio", "20"),
+            ("vm.dirty_background_ratio", "10"),
+            ("vm.dirty_bytes", "0"),
+            ("vm.dirty_background_bytes", "0"),
+        ];
+        wanted.iter().try_fold(true, |same, (knob, value)| Some(same && self.get(knob)? == *value))
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("in force");
+        }
+        for (i, (knob, value)) in self.0.iter().enumerate() {
+            write!(f, "{}{knob}={value}", if i > 0 { "," } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl FromIterator<(String, String)> for Setting {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(pairs: I) -> Self {
+        Self(pairs.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(pairs: &[(&str, &str)]) -> Setting {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    #[test]
+    fn default_limits_are_recognised_only_when_all_four_are_known() {
+        let mut all = setting(&[
+            ("vm.dirty_ratio", "20"),
+            ("vm.dirty_background_ratio", "10"),
+            ("vm.dirty_bytes", "0"),
+            ("vm.dirty_background_bytes", "0"),
+        ]);
+        assert_eq!(all.has_default_dirty_limits(), Some(true));
+        all.0.insert("vm.dirty_bytes".into(), "15000000".into());
+        assert_eq!(all.has_default_dirty_limits(), Some(false));
+        all.0.remove("vm.dirty_ratio");
+        assert_eq!(all.has_default_dirty_limits(), None);
+    }
+}
