@@ -9,6 +9,7 @@
 //! Everything here is already checked: a `Scenario` that exists can be run, given the space.
 
 mod builtin;
+mod pace;
 mod parse;
 mod spec;
 
@@ -19,6 +20,7 @@ use serde::Serialize;
 use crate::units::{Bytes, Rate};
 
 pub use builtin::{builtin, builtin_names, builtin_text};
+pub use pace::Pace;
 pub use parse::{ScenarioError, nearest, parse};
 pub use spec::{parse_flood, parse_victim};
 

@@ -289,7 +289,7 @@ impl RawScenario {
 /// Rounds when none are given: the fewest from which an interval can be drawn that means anything.
 pub(super) const DEFAULT_ROUNDS: u32 = 5;
 const DEFAULT_MEASURE: Duration = Duration::from_secs(12);
-const DEFAULT_WARMUP_MAX: Duration = Duration::from_secs(8);
+const DEFAULT_WARMUP_MAX: Duration = Duration::from_secs(6);
 const DEFAULT_SETTLE: Duration = Duration::from_secs(2);
 /// Past the write caches of most controllers (512 MiB to 2 GiB protected) and drives (64 to 256 MiB).
 const DEFAULT_DEVICE_CACHE: Bytes = Bytes::gib(1);
