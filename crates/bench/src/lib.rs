@@ -1,1 +1,4 @@
-//! Placeholder until this crate is filled in.
+//! Runs a scenario on this host.
+pub mod device_lock;
+pub mod scratch;
+pub mod space;
