@@ -210,8 +210,10 @@ pub struct LoadTotals {
     pub unserved_ops: u64,
     /// For a command: how often it ran to its end and was started again.
     pub command_runs: Option<u64>,
-    /// CPU time of its threads, in microseconds; `None` for commands.
+    /// CPU time of its threads over warm-up and measured part together, in microseconds; `None` for commands.
     pub cpu_us: Option<u64>,
+    /// Operations completed over warm-up and measured part together: what `cpu_us` was spent on.
+    pub ops_with_warmup: u64,
 }
 
 /// A burst: how fast the kernel accepted it.

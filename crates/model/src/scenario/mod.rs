@@ -21,8 +21,8 @@ use crate::units::{Bytes, Rate};
 
 pub use builtin::{builtin, builtin_names, builtin_text};
 pub use pace::Pace;
-pub use parse::{ScenarioError, nearest, parse};
-pub use spec::{parse_flood, parse_victim};
+pub use parse::{ScenarioError, name_apart, nearest, parse};
+pub use spec::{command_flood, command_victim, parse_flood, parse_victim};
 
 /// Victims and floods with their sizes and durations.
 #[derive(Clone, Debug, PartialEq, Serialize)]

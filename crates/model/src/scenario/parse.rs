@@ -294,8 +294,8 @@ const DEFAULT_SETTLE: Duration = Duration::from_secs(2);
 /// Past the write caches of most controllers (512 MiB to 2 GiB protected) and drives (64 to 256 MiB).
 const DEFAULT_DEVICE_CACHE: Bytes = Bytes::gib(1);
 
-/// Gives the second `commit` the name `commit-2`, and so on.
-pub(super) fn name_apart(scenario: &mut Scenario) {
+/// Tells victims and floods of one name apart: the second `commit` becomes `commit-2`, and so on.
+pub fn name_apart(scenario: &mut Scenario) {
     let mut taken: Vec<String> = Vec::new();
     let names = scenario
         .victims
@@ -315,6 +315,10 @@ pub(super) fn name_apart(scenario: &mut Scenario) {
 }
 
 impl RawVictim {
+    pub(super) fn from_command(command: &str) -> Self {
+        Self { command: Some(command.into()), ..Self::default() }
+    }
+
     /// Fills in defaults and refuses what can't be run. `place` names the table in messages.
     pub(super) fn check(self, place: &str) -> Result<Victim, ScenarioError> {
         use RawVictimKind as K;
@@ -451,6 +455,10 @@ impl Victim {
 }
 
 impl RawFlood {
+    pub(super) fn from_command(command: &str) -> Self {
+        Self { command: Some(command.into()), ..Self::default() }
+    }
+
     /// Fills in defaults and refuses what can't be run. `place` names the table in messages.
     pub(super) fn check(self, place: &str) -> Result<Flood, ScenarioError> {
         use RawFloodKind as K;
@@ -600,6 +608,13 @@ mod tests {
             let message = error(&format!("name = \"x\"\n[[victim]]\n{text}\n"));
             assert!(message.contains(part), "{message}");
         }
+    }
+
+    #[test]
+    fn a_command_needs_no_kind() {
+        let s = parse("name = \"x\"\n[[victim]]\ncommand = \"pgbench\"\n").unwrap();
+        assert_eq!(s.victims[0].kind, VictimKind::Command { command: "pgbench".into() });
+        assert!(error("name = \"x\"\n[[victim]]\ncommand = \" \"\n").contains("has no command"));
     }
 
     #[test]

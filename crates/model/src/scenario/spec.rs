@@ -23,6 +23,22 @@ pub fn parse_flood(spec: &str) -> Result<Flood, ScenarioError> {
     raw.check(&place)
 }
 
+/// A victim that is a shell command.
+///
+/// # Errors
+/// [`ScenarioError::Invalid`] for an empty command.
+pub fn command_victim(command: &str) -> Result<Victim, ScenarioError> {
+    RawVictim::from_command(command).check("--victim-cmd")
+}
+
+/// A flood that is a shell command.
+///
+/// # Errors
+/// [`ScenarioError::Invalid`] for an empty command.
+pub fn command_flood(command: &str) -> Result<Flood, ScenarioError> {
+    RawFlood::from_command(command).check("--flood-cmd")
+}
+
 fn table<T: serde::de::DeserializeOwned>(spec: &str, place: &str) -> Result<T, ScenarioError> {
     let invalid = |message: String| ScenarioError::Invalid { place: place.into(), message };
     let mut table = toml::Table::new();
