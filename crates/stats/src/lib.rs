@@ -1,1 +1,2 @@
 //! Placeholder until this crate is filled in.
+pub mod recorder;
