@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Knob name → value, in the order of the names. Global knobs are named like their sysctl (`vm.dirty_bytes`), a queue's like its
 /// file (`scheduler`, `nr_requests`); values are what the kernel's file reads.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Setting(pub BTreeMap<String, String>);
 

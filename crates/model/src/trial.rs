@@ -10,13 +10,13 @@
 //!
 //! Only raw data is stored: every figure of a report can be computed from it again.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::latency::LatencyCounts;
 use crate::setting::Setting;
 
 /// One scenario run once under one setting.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
     /// The knob values that were in force, as read back.
     pub setting: Setting,
@@ -27,7 +27,7 @@ pub struct Trial {
 }
 
 /// What runs during a phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PhaseKind {
     /// The victims alone.
@@ -66,7 +66,7 @@ impl PhaseKind {
 }
 
 /// One phase of a trial.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
     /// What ran.
     pub kind: PhaseKind,
@@ -91,7 +91,7 @@ pub struct Phase {
 }
 
 /// How a phase warmed up.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Warmup {
     /// How long it took, in seconds.
     pub seconds: f64,
@@ -135,7 +135,7 @@ impl OpLatencies {
 }
 
 /// About one second of a phase.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Interval {
     /// Start, in seconds since the phase's measured part began.
     pub start_s: f64,
@@ -154,7 +154,7 @@ pub struct Interval {
 }
 
 /// The host's counters over (or at the end of) one interval. `None` is unreadable or absent; the reasons are in the result's `missing`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostSample {
     /// Dirty page cache at the end (/proc/meminfo `Dirty`).
     pub dirty_bytes: Option<u64>,
@@ -175,7 +175,7 @@ pub struct HostSample {
 }
 
 /// One block device's counters over one interval (/proc/diskstats; sectors of 512 bytes).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceSample {
     /// Reads completed.
     pub read_ops: u64,
@@ -196,7 +196,7 @@ pub struct DeviceSample {
 }
 
 /// What one victim or flood did in the measured part of a phase.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadTotals {
     /// Its name in the scenario.
     pub name: String,
@@ -217,7 +217,7 @@ pub struct LoadTotals {
 }
 
 /// A burst: how fast the kernel accepted it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BurstTotals {
     /// Bytes accepted.
     pub bytes: u64,
