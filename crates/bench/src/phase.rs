@@ -1,0 +1,364 @@
+//! One phase: start the loads, wait until they are steady, measure second by second, stop.
+//!
+//! ```text
+//! start ──▶ warm-up: sample every 250 ms ──steady, or time is up──▶ measure: sample every second ──▶ stop
+//!                    and the floods past the device's cache                                            │
+//!                                          operations still in flight count with their latency ◀───────┘
+//! ```
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use floodwall_host::sample::Sampler;
+use floodwall_load::{Delta, Finished, PreparedFlood, PreparedVictim, Running};
+use floodwall_model::rig::{Second, Step};
+use floodwall_model::trial::{HostSample, LoadTotals, OpLatencies, Warmup};
+use floodwall_model::{Interval, Phase, PhaseKind, Timing, Watch};
+use floodwall_stats::intervals::IntervalStore;
+use floodwall_stats::steady;
+
+use crate::clock::sleep_until;
+use crate::rig::BenchError;
+
+/// Sampling period of the warm-up.
+const WARMUP_TICK: Duration = Duration::from_millis(250);
+/// Samples that the stationarity test looks at: two seconds.
+const STEADY_WINDOW: usize = 8;
+/// The latency of the first operations includes page faults and cold caches: never measure them.
+const WARMUP_MIN: Duration = Duration::from_secs(1);
+/// Below this much dirty and under writeback there is no backlog, and the device's rate is not its drain rate.
+const BACKLOG_BYTES: u64 = 16 << 20;
+
+/// Everything that a phase needs.
+pub(crate) struct PhaseRun<'a> {
+    pub(crate) kind: PhaseKind,
+    pub(crate) round: u32,
+    pub(crate) victims: &'a [PreparedVictim],
+    pub(crate) floods: &'a [PreparedFlood],
+    pub(crate) timing: &'a Timing,
+    pub(crate) sampler: &'a mut Sampler,
+    pub(crate) stop: &'a AtomicBool,
+    /// When the whole run began.
+    pub(crate) origin: Instant,
+    pub(crate) seed: u64,
+    /// How many intervals the phase may keep.
+    pub(crate) max_intervals: usize,
+}
+
+/// The loads of a phase while they run.
+struct Loads {
+    victims: Vec<Running>,
+    floods: Vec<Running>,
+}
+
+/// What all loads did since the last sample.
+struct Sampled {
+    victims: Vec<Delta>,
+    floods: Vec<Delta>,
+}
+
+impl Sampled {
+    fn victim_ops(&self) -> u64 {
+        self.victims.iter().map(|d| d.ops).sum()
+    }
+
+    fn flood_bytes(&self) -> u64 {
+        self.floods.iter().map(|d| d.bytes).sum()
+    }
+
+    fn latencies(&self) -> OpLatencies {
+        let mut all = OpLatencies::default();
+        for delta in &self.victims {
+            all.merge(&delta.latencies);
+        }
+        all
+    }
+}
+
+impl Loads {
+    fn start(run: &PhaseRun<'_>) -> Result<Self, BenchError> {
+        let mut loads = Self { victims: Vec::new(), floods: Vec::new() };
+        // Floods first: a command takes a moment to start.
+        if run.kind.has_flood() {
+            for (i, flood) in run.floods.iter().enumerate() {
+                loads.floods.push(flood.start(run.seed.wrapping_add(1_000 + i as u64))?);
+            }
+        }
+        if run.kind.has_victim() {
+            for (i, victim) in run.victims.iter().enumerate() {
+                loads.victims.push(victim.start(run.seed.wrapping_add(i as u64))?);
+            }
+        }
+        Ok(loads)
+    }
+
+    fn sample(&mut self) -> Sampled {
+        Sampled {
+            victims: self.victims.iter_mut().map(Running::sample).collect(),
+            floods: self.floods.iter_mut().map(Running::sample).collect(),
+        }
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.victims.iter().chain(&self.floods).find_map(Running::failure)
+    }
+
+    /// Stops everything; the victims are told first, so that none starts an operation that no flood disturbs any more.
+    fn stop(self) -> (Vec<Finished>, Vec<Finished>) {
+        for running in self.victims.iter().chain(&self.floods) {
+            running.ask_to_stop();
+        }
+        (
+            self.victims.into_iter().map(Running::finish).collect(),
+            self.floods.into_iter().map(Running::finish).collect(),
+        )
+    }
+}
+
+/// Runs a phase. `Err` only if it could not start: a phase that breaks midway comes back with [`Phase::cut_short`].
+pub(crate) fn run(mut run: PhaseRun<'_>, watch: &mut dyn Watch) -> Result<Phase, BenchError> {
+    let mut loads = Loads::start(&run)?;
+    let (warmup, cut_in_warmup) = warm_up(&mut run, &mut loads, watch);
+    let mut measured = Measured::new(&run, Instant::now());
+    let cut_short = match cut_in_warmup {
+        Some(cause) => Some(cause),
+        None => measure(&mut run, &mut loads, &mut measured, watch),
+    };
+    let (victims, floods) = loads.stop();
+    Ok(measured.into_phase(&run, warmup, cut_short, victims, floods))
+}
+
+/// Waits until the loads are steady. Returns why the phase must end, if it must.
+fn warm_up(run: &mut PhaseRun<'_>, loads: &mut Loads, watch: &mut dyn Watch) -> (Warmup, Option<String>) {
+    let begin = Instant::now();
+    let (mut ops, mut rates) = (Vec::new(), Vec::new());
+    let (mut flooded, mut drained) = (0u64, None::<u64>);
+    watch.step(Step {
+        what: "warming up",
+        phase: Some(run.kind),
+        round: run.round,
+        expected_s: run.timing.warmup_max.as_secs_f64(),
+    });
+    let mut live = LiveSecond::new(run.origin);
+    loop {
+        let next = begin + WARMUP_TICK * (ops.len() as u32 + 1);
+        let reached = sleep_until(next, run.stop);
+        let sampled = loads.sample();
+        let host = run.sampler.sample();
+        ops.push(sampled.victim_ops() as f64);
+        rates.push(sampled.flood_bytes() as f64);
+        flooded += sampled.flood_bytes();
+        if let Some(device) = host.device {
+            drained = Some(drained.unwrap_or(0) + device.written_bytes);
+        }
+        live.add(&sampled, &host, WARMUP_TICK, watch);
+
+        let seconds = begin.elapsed();
+        let mut done = |steady: bool, verdict: String, cut: Option<String>| {
+            let steady = cut.is_none().then_some(steady);
+            (Warmup { seconds: seconds.as_secs_f64(), steady, verdict, flood_bytes: flooded }, cut)
+        };
+        if let Some(cause) = broken(run.stop, reached, loads) {
+            return done(false, "cut short".into(), Some(cause));
+        }
+        let verdict = judge(run, &ops, &rates, drained.unwrap_or(flooded));
+        match verdict {
+            Ok(verdict) if seconds >= WARMUP_MIN => return done(true, verdict, None),
+            Err(why) if seconds >= run.timing.warmup_max => {
+                return done(false, format!("not steady after {:.0} s: {why}", seconds.as_secs_f64()), None);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether everything that runs is steady, and the device's own cache no longer hides it.
+fn judge(run: &PhaseRun<'_>, ops: &[f64], rates: &[f64], written: u64) -> Result<String, String> {
+    if run.kind.has_flood() && written < run.timing.device_cache.0 {
+        return Err(format!(
+            "the floods have put {} on the device, less than its cache may hold ({})",
+            floodwall_model::Bytes(written),
+            run.timing.device_cache
+        ));
+    }
+    let mut reasons = Vec::new();
+    for (who, wanted, series) in
+        [("victims", run.kind.has_victim(), ops), ("floods", run.kind.has_flood(), rates)]
+    {
+        if wanted {
+            let verdict = steady::judge(series, STEADY_WINDOW);
+            let text = format!("{who}: {}", verdict.reason);
+            if !verdict.steady {
+                return Err(text);
+            }
+            reasons.push(text);
+        }
+    }
+    Ok(reasons.join("; "))
+}
+
+/// Measures second by second. Returns why it ended early, if it did.
+fn measure(
+    run: &mut PhaseRun<'_>,
+    loads: &mut Loads,
+    measured: &mut Measured,
+    watch: &mut dyn Watch,
+) -> Option<String> {
+    let total = run.timing.measure.as_secs().max(1);
+    watch.step(Step { what: "measuring", phase: Some(run.kind), round: run.round, expected_s: total as f64 });
+    // What happened since the last warm-up sample belongs to neither part.
+    let _ = loads.sample();
+    let _ = run.sampler.sample();
+    measured.begin(Instant::now());
+    for second in 1..=total {
+        let reached = sleep_until(measured.begin + Duration::from_secs(second), run.stop);
+        let cause = broken(run.stop, reached, loads);
+        let sampled = loads.sample();
+        let host = run.sampler.sample();
+        let interval = measured.add(&sampled, host);
+        watch.second(&Second {
+            elapsed_s: run.origin.elapsed().as_secs_f64(),
+            done: None,
+            drain_bytes_per_s: drain_rate(&interval.host, interval.seconds),
+            interval: Some(&interval),
+        });
+        if cause.is_some() {
+            return cause;
+        }
+    }
+    None
+}
+
+/// Why a phase can't go on, if it can't.
+fn broken(stop: &AtomicBool, reached: bool, loads: &Loads) -> Option<String> {
+    if let Some(failure) = loads.failure() {
+        return Some(failure);
+    }
+    (!reached || stop.load(Ordering::Relaxed)).then(|| "interrupted".to_owned())
+}
+
+/// The device's write rate, where the backlog makes it a drain rate.
+pub(crate) fn drain_rate(host: &HostSample, seconds: f64) -> Option<f64> {
+    let backlog = host.dirty_bytes? + host.writeback_bytes?;
+    (backlog >= BACKLOG_BYTES && seconds > 0.0).then_some(host.device?.written_bytes as f64 / seconds)
+}
+
+/// Collects a phase's measured part.
+struct Measured {
+    origin: Instant,
+    begin: Instant,
+    last: Instant,
+    store: IntervalStore,
+    victims: Vec<LoadTotals>,
+    floods: Vec<LoadTotals>,
+}
+
+impl Measured {
+    fn new(run: &PhaseRun<'_>, now: Instant) -> Self {
+        let named = |name: &str| LoadTotals { name: name.to_owned(), ..LoadTotals::default() };
+        let victims =
+            if run.kind.has_victim() { run.victims.iter().map(|v| named(v.name())).collect() } else { Vec::new() };
+        let floods =
+            if run.kind.has_flood() { run.floods.iter().map(|f| named(f.name())).collect() } else { Vec::new() };
+        Self {
+            origin: run.origin,
+            begin: now,
+            last: now,
+            store: IntervalStore::new(run.max_intervals),
+            victims,
+            floods,
+        }
+    }
+
+    fn begin(&mut self, now: Instant) {
+        self.begin = now;
+        self.last = now;
+    }
+
+    /// Adds one interval and returns it.
+    fn add(&mut self, sampled: &Sampled, host: HostSample) -> Interval {
+        let now = Instant::now();
+        let interval = Interval {
+            start_s: (self.last - self.begin).as_secs_f64(),
+            seconds: (now - self.last).as_secs_f64(),
+            victim_ops: vec![u32::try_from(sampled.victim_ops()).unwrap_or(u32::MAX)],
+            latencies: sampled.latencies(),
+            victim_bytes: sampled.victims.iter().map(|d| d.bytes).sum(),
+            flood_bytes: sampled.flood_bytes(),
+            host,
+        };
+        self.last = now;
+        let totals = self.victims.iter_mut().zip(&sampled.victims);
+        for (total, delta) in totals.chain(self.floods.iter_mut().zip(&sampled.floods)) {
+            total.ops += delta.ops;
+            total.bytes += delta.bytes;
+            total.latencies.merge(&delta.latencies);
+        }
+        self.store.push(interval.clone());
+        interval
+    }
+
+    fn into_phase(
+        mut self,
+        run: &PhaseRun<'_>,
+        warmup: Warmup,
+        cut_short: Option<String>,
+        victims: Vec<Finished>,
+        floods: Vec<Finished>,
+    ) -> Phase {
+        let mut overrun = OpLatencies::default();
+        let mut failure = None;
+        for (total, finished) in self.victims.iter_mut().zip(victims).chain(self.floods.iter_mut().zip(floods)) {
+            overrun.merge(&finished.last.latencies);
+            total.latencies.merge(&finished.last.latencies);
+            total.unserved_ops = finished.unserved_ops;
+            total.command_runs = finished.command_runs;
+            total.cpu_us = finished.cpu_us;
+            total.ops_with_warmup = finished.total_ops;
+            failure = failure.or(finished.failure);
+        }
+        Phase {
+            kind: run.kind,
+            start_s: (self.begin - self.origin).as_secs_f64(),
+            seconds: (self.last - self.begin).as_secs_f64(),
+            warmup,
+            intervals: self.store.into_intervals(),
+            overrun,
+            victims: self.victims,
+            floods: self.floods,
+            burst: None,
+            cut_short: cut_short.or(failure),
+        }
+    }
+}
+
+/// Puts warm-up ticks together to seconds for the live display.
+struct LiveSecond {
+    origin: Instant,
+    interval: Interval,
+}
+
+impl LiveSecond {
+    fn new(origin: Instant) -> Self {
+        Self { origin, interval: Interval::default() }
+    }
+
+    fn add(&mut self, sampled: &Sampled, host: &HostSample, tick: Duration, watch: &mut dyn Watch) {
+        let i = &mut self.interval;
+        i.seconds += tick.as_secs_f64();
+        let ops = i.victim_ops.first().copied().unwrap_or(0);
+        i.victim_ops = vec![ops.saturating_add(u32::try_from(sampled.victim_ops()).unwrap_or(u32::MAX))];
+        i.latencies.merge(&sampled.latencies());
+        i.flood_bytes += sampled.flood_bytes();
+        i.host = host.clone();
+        if i.seconds >= 0.999 {
+            watch.second(&Second {
+                elapsed_s: self.origin.elapsed().as_secs_f64(),
+                done: None,
+                drain_bytes_per_s: drain_rate(host, tick.as_secs_f64()),
+                interval: Some(&self.interval),
+            });
+            self.interval = Interval::default();
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! This host as a [`Rig`]: one directory on one device.
+//!
+//! ```text
+//! open (checks, device lock, scratch directory) → prepare (files) → run × rounds → close (everything gone)
+//!
+//! run:  for each phase, in an order that rotates with the round:
+//!         discard the floods' backlog → drain → settle → phase::run
+//! ```
+//!
+//! Rotating the order keeps whatever a phase leaves behind (a full device cache, a warm one) from always hitting the same successor.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use floodwall_host::location::{self, Location};
+use floodwall_host::sample::Sampler;
+use floodwall_host::settings::{self, MissingKnob};
+use floodwall_host::{HostError, SysRoot};
+use floodwall_load::{LoadError, PreparedFlood, PreparedVictim};
+use floodwall_model::rig::{Second, Step};
+use floodwall_model::scenario::Data;
+use floodwall_model::trial::Warmup;
+use floodwall_model::{Bytes, Phase, PhaseKind, Rig, RigError, Scenario, Setting, Trial, Watch};
+
+use crate::clock::sleep_until;
+use crate::device_lock::{DeviceLock, LockError};
+use crate::drain;
+use crate::phase::{self, PhaseRun};
+use crate::scratch::{Scratch, ScratchError};
+use crate::space::Room;
+
+/// Intervals kept over a whole run: at some 3 KB each, 24 MB.
+const MAX_INTERVALS: usize = 8_192;
+
+/// Why a benchmark can't start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// There is no such directory.
+    #[error("'{dir}' does not exist; name a directory on the device to measure", dir = .0.display())]
+    NoSuchDirectory(PathBuf),
+    /// It is something else.
+    #[error("'{dir}' is not a directory; name the directory to measure in", dir = .0.display())]
+    NotADirectory(PathBuf),
+    /// It can't be written in.
+    #[error("'{dir}' is on a read-only filesystem (mounted at '{mountpoint}'); name a directory that can be written", dir = dir.display())]
+    ReadOnly {
+        /// The directory.
+        dir: PathBuf,
+        /// Where its filesystem is mounted.
+        mountpoint: String,
+    },
+    /// Its filesystem has no writeback to measure.
+    #[error("'{dir}' is on {filesystem}: {reason}; name a directory on a disk, or use --force to measure it all the same", dir = dir.display())]
+    NoWriteback {
+        /// The directory.
+        dir: PathBuf,
+        /// Type of the filesystem.
+        filesystem: String,
+        /// Why that is no place to measure.
+        reason: String,
+    },
+    /// Another setting than the one in force was asked for.
+    #[error("this rig can't change settings: {0} is not what is in force")]
+    SettingNotInForce(String),
+    /// The user or the system asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// The device is taken.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The scratch directory can't be made or removed.
+    #[error(transparent)]
+    Scratch(#[from] ScratchError),
+    /// The host can't be read.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// A victim or flood failed.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A phase broke off; the message says why.
+    #[error("{0}")]
+    CutShort(String),
+}
+
+/// How a host rig is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Measure on filesystems without writeback of their own too.
+    pub force: bool,
+    /// Makes offsets and data repeatable.
+    pub seed: u64,
+    /// When the program began: the run's time axis.
+    pub origin: Instant,
+    /// Raised by whoever wants the run to end.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// This host, one directory of it.
+#[derive(Debug)]
+pub struct HostRig {
+    root: SysRoot,
+    location: Location,
+    sampler: Sampler,
+    setting: Setting,
+    missing: Vec<MissingKnob>,
+    scratch: Scratch,
+    _lock: Option<DeviceLock>,
+    options: Options,
+    prepared: Option<Prepared>,
+    first_operation: Option<Duration>,
+}
+
+/// A scenario whose files are written.
+#[derive(Debug)]
+struct Prepared {
+    scenario: Scenario,
+    victims: Vec<PreparedVictim>,
+    floods: Vec<PreparedFlood>,
+}
+
+impl HostRig {
+    /// Checks the directory, takes its device and makes a scratch directory.
+    ///
+    /// # Errors
+    /// [`BenchError`]: everything that can be known before the first byte is written.
+    pub fn open(root: SysRoot, dir: &Path, options: Options) -> Result<Self, BenchError> {
+        let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+        match std::fs::metadata(&dir) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(BenchError::NoSuchDirectory(dir)),
+            Ok(m) if !m.is_dir() => return Err(BenchError::NotADirectory(dir)),
+            // Whatever else is wrong with it is said when it is used.
+            _ => {}
+        }
+        let location = location::locate(&root, &dir)?;
+        if location.read_only {
+            return Err(BenchError::ReadOnly { dir, mountpoint: location.mountpoint.clone() });
+        }
+        if let (Some(reason), false) = (&location.no_writeback, options.force) {
+            let (filesystem, reason) = (location.filesystem.clone(), reason.clone());
+            return Err(BenchError::NoWriteback { dir, filesystem, reason });
+        }
+        let lock = location.queue_device.map(DeviceLock::take).transpose()?;
+        let in_force = settings::in_force(&root, location.queue_device, location.bdi);
+        let sampler = Sampler::new(root.clone(), location.queue_device);
+        let scratch = Scratch::make(&dir)?;
+        Ok(Self {
+            root,
+            location,
+            sampler,
+            setting: in_force.setting,
+            missing: in_force.missing,
+            scratch,
+            _lock: lock,
+            options,
+            prepared: None,
+            first_operation: None,
+        })
+    }
+
+    /// Where the directory is: filesystem, device, the disks beneath.
+    #[must_use]
+    pub fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// The knob values in force.
+    #[must_use]
+    pub fn setting(&self) -> &Setting {
+        &self.setting
+    }
+
+    /// Knobs that could not be read, and why.
+    #[must_use]
+    pub fn missing(&self) -> &[MissingKnob] {
+        &self.missing
+    }
+
+    /// The space that a scenario may take.
+    ///
+    /// # Errors
+    /// [`BenchError::Host`] if the filesystem does not tell.
+    pub fn room(&self, cap: Option<Bytes>) -> Result<Room, BenchError> {
+        Ok(Room {
+            free: location::free_space(self.scratch.path())?,
+            cap,
+            hard_limit: self.sampler.dirty_threshold(),
+            ram: floodwall_host::memory::ram(&self.root),
+        })
+    }
+
+    /// Time from the program's begin to its first write, once that has happened.
+    #[must_use]
+    pub fn first_operation(&self) -> Option<Duration> {
+        self.first_operation
+    }
+
+    /// Writes a scenario's files. Its sizes must be settled ([`crate::space::fit`]).
+    ///
+    /// # Errors
+    /// [`BenchError::Load`] or [`BenchError::Interrupted`].
+    pub fn prepare(&mut self, scenario: &Scenario, watch: &mut dyn Watch) -> Result<(), BenchError> {
+        self.prepared = None;
+        let total: u64 = scenario.victims.iter().map(|v| v.size.0).sum();
+        watch.step(Step { what: "prefilling", phase: None, round: 0, expected_s: 0.0 });
+        let origin = self.options.origin;
+        let mut first = self.first_operation;
+        let mut done = 0u64;
+        let mut last_shown = Instant::now();
+        let mut progress = |bytes: u64| {
+            first.get_or_insert_with(|| origin.elapsed());
+            done += bytes;
+            if last_shown.elapsed() >= Duration::from_millis(250) {
+                last_shown = Instant::now();
+                watch.second(&Second {
+                    elapsed_s: origin.elapsed().as_secs_f64(),
+                    done: Some((done as f64 / total.max(1) as f64).min(1.0)),
+                    interval: None,
+                    drain_bytes_per_s: None,
+                });
+            }
+        };
+        let (dir, stop) = (self.scratch.path(), &*self.options.stop);
+        let (mut victims, mut floods) = (Vec::new(), Vec::new());
+        for (i, victim) in scenario.victims.iter().enumerate() {
+            let seed = self.options.seed.wrapping_add(i as u64);
+            victims.push(floodwall_load::prepare_victim(dir, victim, seed, &mut progress, stop)?);
+        }
+        for (i, flood) in scenario.floods.iter().enumerate() {
+            let seed = self.options.seed.wrapping_add(1_000 + i as u64);
+            floods.push(floodwall_load::prepare_flood(dir, flood, seed, &mut progress, stop)?);
+        }
+        self.first_operation = first;
+        if stop.load(Ordering::Relaxed) {
+            return Err(BenchError::Interrupted);
+        }
+        self.prepared = Some(Prepared { scenario: scenario.clone(), victims, floods });
+        Ok(())
+    }
+
+    /// Removes everything that the rig made.
+    ///
+    /// # Errors
+    /// [`BenchError::Scratch`] with the path that is left.
+    pub fn close(self) -> Result<(), BenchError> {
+        drop(self.prepared);
+        Ok(self.scratch.remove()?)
+    }
+
+    /// Runs the phases of one round into `trial`.
+    fn run_phases(&mut self, trial: &mut Trial, watch: &mut dyn Watch) -> Result<(), BenchError> {
+        let Some(prepared) = &self.prepared else { return Err(BenchError::Interrupted) };
+        let scenario = &prepared.scenario;
+        let kinds = phases_of(scenario);
+        let phase_count = (kinds.len() * scenario.timing.rounds as usize).max(1);
+        let stop = &*self.options.stop;
+        for i in 0..kinds.len() {
+            let kind = kinds[(i + trial.round as usize - 1) % kinds.len()];
+            for flood in &prepared.floods {
+                flood.discard()?;
+            }
+            drain::drain(self.scratch.path(), &mut self.sampler, stop, self.options.origin, trial.round, watch)?;
+            drain::settle(&mut self.sampler, scenario.timing.settle, stop, trial.round, watch)?;
+            let phase = match (kind, scenario.burst) {
+                (PhaseKind::Burst, Some(bytes)) => {
+                    let data = scenario.floods.first().map_or(Data::Random, |f| f.data);
+                    burst(self.scratch.path(), bytes, data, &self.options, trial.round, watch)?
+                }
+                _ => phase::run(
+                    PhaseRun {
+                        kind,
+                        round: trial.round,
+                        victims: &prepared.victims,
+                        floods: &prepared.floods,
+                        timing: &scenario.timing,
+                        sampler: &mut self.sampler,
+                        stop,
+                        origin: self.options.origin,
+                        seed: self.options.seed.wrapping_add(u64::from(trial.round) << 32 | (i as u64) << 16),
+                        max_intervals: (MAX_INTERVALS / phase_count).max(64),
+                    },
+                    watch,
+                )?,
+            };
+            let cut_short = phase.cut_short.clone();
+            trial.phases.push(phase);
+            if let Some(cause) = cut_short {
+                return Err(BenchError::CutShort(cause));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which phases make sense for a scenario.
+fn phases_of(scenario: &Scenario) -> Vec<PhaseKind> {
+    let (victims, floods) = (!scenario.victims.is_empty(), !scenario.floods.is_empty());
+    [
+        (PhaseKind::Victim, victims),
+        (PhaseKind::Flood, floods),
+        (PhaseKind::Both, victims && floods),
+        (PhaseKind::Burst, scenario.burst.is_some()),
+    ]
+    .into_iter()
+    .filter_map(|(kind, wanted)| wanted.then_some(kind))
+    .collect()
+}
+
+fn burst(
+    dir: &Path,
+    bytes: Bytes,
+    data: Data,
+    options: &Options,
+    round: u32,
+    watch: &mut dyn Watch,
+) -> Result<Phase, BenchError> {
+    watch.step(Step { what: "measuring", phase: Some(PhaseKind::Burst), round, expected_s: 1.0 });
+    let start_s = options.origin.elapsed().as_secs_f64();
+    let totals = floodwall_load::burst(dir, bytes, data, options.seed ^ u64::from(round), &options.stop)?;
+    Ok(Phase {
+        kind: PhaseKind::Burst,
+        start_s,
+        seconds: totals.seconds,
+        warmup: Warmup { verdict: "a burst has no warm-up".into(), ..Warmup::default() },
+        intervals: Vec::new(),
+        overrun: floodwall_model::trial::OpLatencies::default(),
+        victims: Vec::new(),
+        floods: Vec::new(),
+        burst: Some(totals),
+        cut_short: options.stop.load(Ordering::Relaxed).then(|| "interrupted".to_owned()),
+    })
+}
+
+impl Rig for HostRig {
+    fn run(
+        &mut self,
+        scenario: &Scenario,
+        setting: &Setting,
+        round: u32,
+        watch: &mut dyn Watch,
+    ) -> Result<Trial, RigError> {
+        let mut trial = Trial { setting: self.setting.clone(), round: round.max(1), phases: Vec::new() };
+        let result = setting
+            .0
+            .iter()
+            .find(|(knob, value)| self.setting.get(knob) != Some(value))
+            .map_or(Ok(()), |(knob, value)| Err(BenchError::SettingNotInForce(format!("{knob}={value}"))))
+            .and_then(|()| match &self.prepared {
+                Some(p) if p.scenario == *scenario => Ok(()),
+                _ => self.prepare(scenario, watch),
+            })
+            .and_then(|()| self.run_phases(&mut trial, watch));
+        match result {
+            Ok(()) => Ok(trial),
+            Err(e) => Err(RigError {
+                interrupted: self.options.stop.load(Ordering::Relaxed),
+                source: Box::new(e),
+                partial: (!trial.phases.is_empty()).then(|| Box::new(trial)),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use floodwall_model::scenario::builtin;
+
+    #[test]
+    fn phases_follow_from_who_is_there() {
+        use PhaseKind as K;
+        let full = builtin("copy-vs-database").unwrap().unwrap();
+        assert_eq!(phases_of(&full), [K::Victim, K::Flood, K::Both, K::Burst]);
+        let alone = Scenario { floods: Vec::new(), burst: None, ..full.clone() };
+        assert_eq!(phases_of(&alone), [K::Victim]);
+        let flood = Scenario { victims: Vec::new(), ..full };
+        assert_eq!(phases_of(&flood), [K::Flood, K::Burst]);
+    }
+}
