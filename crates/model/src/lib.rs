@@ -5,6 +5,7 @@
 //! latency    the log-linear buckets in which every latency is counted
 //! scenario   victims + floods + sizes + durations, from TOML, a command line or the built-in list
 //! setting    a set of knob values
+//! status     a machine's write path at one moment; readings that say why they are missing
 //! trial      one scenario run under one setting, with everything measured
 //! rig        whatever can run a trial
 //! ```
@@ -16,6 +17,7 @@ pub mod latency;
 pub mod rig;
 pub mod scenario;
 pub mod setting;
+pub mod status;
 pub mod trial;
 pub mod units;
 
@@ -23,5 +25,6 @@ pub use latency::LatencyCounts;
 pub use rig::{Rig, RigError, Watch};
 pub use scenario::{Flood, Scenario, Timing, Victim};
 pub use setting::Setting;
+pub use status::Reading;
 pub use trial::{HostSample, Interval, Phase, PhaseKind, Trial};
 pub use units::{Bytes, DeviceId, Rate};

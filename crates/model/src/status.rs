@@ -1,0 +1,354 @@
+//! What `status` shows: the state of a machine's write path at one moment, as plain data.
+//!
+//! ```text
+//! host (two observations, one window apart) → Status → report (text, JSON)
+//! ```
+//!
+//! Every number's name ends in its unit. A state that could not be read says why: "absent", "unreadable" and "zero" are three
+//! different values ([`Reading`]).
+
+use serde::{Serialize, Serializer};
+
+use crate::units::DeviceId;
+
+/// A value read from the kernel, or why there is none.
+///
+/// Serialises as the value itself, as `{"absent": why}` or as `{"unreadable": why}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reading<T> {
+    /// What the kernel said; zero is a value.
+    Value(T),
+    /// The kernel does not have it: an older version, a feature left out or switched off, a device without it.
+    Absent(String),
+    /// It may exist, but could not be read or understood: no permission, an I/O error, an unknown format.
+    Unreadable(String),
+}
+
+impl<T> Reading<T> {
+    /// The value, if there is one.
+    pub fn value(&self) -> Option<&T> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::Absent(_) | Self::Unreadable(_) => None,
+        }
+    }
+
+    /// The value, if there is one, by move.
+    pub fn into_value(self) -> Option<T> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::Absent(_) | Self::Unreadable(_) => None,
+        }
+    }
+
+    /// Why there is no value, for people: `absent: …` or `unreadable: …`.
+    pub fn why(&self) -> Option<String> {
+        match self {
+            Self::Value(_) => None,
+            Self::Absent(why) => Some(format!("absent: {why}")),
+            Self::Unreadable(why) => Some(format!("unreadable: {why}")),
+        }
+    }
+
+    /// Whether it may exist but could not be read.
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Unreadable(_))
+    }
+
+    /// Changes the value and keeps the reason.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Reading<U> {
+        self.and_then(|value| Reading::Value(change(value)))
+    }
+
+    /// Goes on with the value and keeps the reason.
+    pub fn and_then<U>(self, next: impl FnOnce(T) -> Reading<U>) -> Reading<U> {
+        match self {
+            Self::Value(value) => next(value),
+            Self::Absent(why) => Reading::Absent(why),
+            Self::Unreadable(why) => Reading::Unreadable(why),
+        }
+    }
+
+    /// Tries something else where this has no value; keeps this one's reason if that has none either.
+    #[must_use]
+    pub fn or_else(self, other: impl FnOnce() -> Self) -> Self {
+        if self.value().is_some() {
+            return self;
+        }
+        match other() {
+            Self::Value(value) => Self::Value(value),
+            Self::Absent(_) | Self::Unreadable(_) => self,
+        }
+    }
+
+    /// A reading of a reference to the value.
+    pub fn as_ref(&self) -> Reading<&T> {
+        match self {
+            Self::Value(value) => Reading::Value(value),
+            Self::Absent(why) => Reading::Absent(why.clone()),
+            Self::Unreadable(why) => Reading::Unreadable(why.clone()),
+        }
+    }
+}
+
+impl<T: Serialize> Serialize for Reading<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Value(value) => value.serialize(serializer),
+            Self::Absent(why) => serializer.collect_map([("absent", why)]),
+            Self::Unreadable(why) => serializer.collect_map([("unreadable", why)]),
+        }
+    }
+}
+
+/// Something that a result lacks, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    /// Its name: a knob's (`wbt_lat_usec`), a file's or a feature's.
+    pub what: String,
+    /// The reason, as [`Reading::why`] gives it.
+    pub why: String,
+}
+
+/// The state of a machine's write path.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Status {
+    /// Time between the two observations that every rate comes from, in seconds.
+    pub window_s: f64,
+    /// The machine as a whole.
+    pub machine: Machine,
+    /// Every backing device that holds a mounted filesystem, each once.
+    pub devices: Vec<Device>,
+    /// Mounted filesystems whose dirty pages no device of the list holds (overlay, ZFS …), with the reason.
+    pub elsewhere: Vec<Elsewhere>,
+    /// Who wrote most during the window.
+    pub writers: Writers,
+    /// What root would add, as parts of a sentence; empty if nothing was refused.
+    pub root_would_add: Vec<String>,
+}
+
+/// Memory, limits and pressure of the whole machine.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Machine {
+    /// Kernel release (/proc/sys/kernel/osrelease).
+    pub kernel: Reading<String>,
+    /// Time since boot (/proc/uptime), in seconds.
+    pub uptime_s: Reading<f64>,
+    /// Hierarchy of control groups in use.
+    pub cgroup: Reading<String>,
+    /// Usable RAM (/proc/meminfo `MemTotal`).
+    pub ram_bytes: Reading<u64>,
+    /// Page cache not yet under writeback (`Dirty`).
+    pub dirty_bytes: Reading<u64>,
+    /// Page cache under writeback (`Writeback`).
+    pub writeback_bytes: Reading<u64>,
+    /// Above this every writer is stopped (/proc/vmstat `nr_dirty_threshold`).
+    pub hard_limit_bytes: Reading<u64>,
+    /// Above this the flusher starts (`nr_dirty_background_threshold`).
+    pub background_limit_bytes: Reading<u64>,
+    /// The knob that the hard limit comes from.
+    pub hard_limit_from: Reading<LimitKnob>,
+    /// The knob that the background limit comes from.
+    pub background_limit_from: Reading<LimitKnob>,
+    /// Age at which dirty data is written (`vm.dirty_expire_centisecs`), in milliseconds.
+    pub dirty_expire_ms: Reading<u64>,
+    /// Interval of the flusher's periodic wakeups (`vm.dirty_writeback_centisecs`), in milliseconds; 0 switches them off.
+    pub dirty_writeback_ms: Reading<u64>,
+    /// Share of the last 10 s in which some task waited for I/O (/proc/pressure/io `some avg10`), in percent.
+    pub psi_io_some_avg10_percent: Reading<f64>,
+    /// Share of the last 10 s in which every task waited for I/O (`full avg10`), in percent.
+    pub psi_io_full_avg10_percent: Reading<f64>,
+}
+
+/// Of each pair of limits, one knob is in force: writing one zeroes the other (mm/page-writeback.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitKnob {
+    /// A byte limit, in bytes.
+    Bytes(u64),
+    /// A share of the memory that could be dirtied (free pages and page cache, not RAM), in percent.
+    RatioPercent(u64),
+}
+
+/// One backing device: what the kernel keeps dirty pages for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Device {
+    /// The kernel's name (`sda`, `dm-0`), or the server for a network filesystem.
+    pub name: String,
+    /// Its number; `0:NN` for filesystems without a block device.
+    pub id: DeviceId,
+    /// What it is: `disk`, `crypt 'root'`, `raid1`, `loop over /srv/disk.img`, `nfs` …
+    pub kind: String,
+    /// Vendor and model.
+    pub model: Reading<String>,
+    /// Capacity.
+    pub size_bytes: Reading<u64>,
+    /// Its entry in /sys/class/bdi (`8:0`, `btrfs-1`).
+    pub bdi: Reading<String>,
+    /// Filesystems on it, by mount point.
+    pub mounts: Vec<MountedOn>,
+    /// The devices from this one down to those that drain, as `dm-0 → md0 → sda + sdb`; only this one's name if it drains itself.
+    pub path: String,
+    /// Pages dirtied and not yet under writeback (debugfs `BdiReclaimable`).
+    pub dirty_bytes: Reading<u64>,
+    /// Pages under writeback (debugfs `BdiWriteback`).
+    pub writeback_bytes: Reading<u64>,
+    /// Bytes that the block device completed writing during the window, a second (/proc/diskstats).
+    pub written_bytes_per_s: Reading<f64>,
+    /// How fast it drains, and how long that would take.
+    pub drain: Drain,
+    /// This device's present share of the hard limit (debugfs `BdiDirtyThresh`).
+    pub device_limit_bytes: Reading<u64>,
+    /// Limits of this device alone.
+    pub limits: DeviceLimits,
+    /// Its own request queue.
+    pub queue: Queue,
+    /// The devices that really drain, where that is not this one.
+    pub leaves: Vec<Leaf>,
+}
+
+/// How fast a device drains.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Drain {
+    /// Bytes per second.
+    pub rate_bytes_per_s: Reading<f64>,
+    /// Where the rate comes from.
+    pub from: DrainSource,
+    /// (dirty + writeback) / rate, in seconds.
+    pub now_s: Reading<f64>,
+    /// What the whole hard limit would take, in seconds.
+    pub hard_limit_s: Reading<f64>,
+    /// What the whole background limit would take, in seconds.
+    pub background_limit_s: Reading<f64>,
+}
+
+/// Where a drain rate comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DrainSource {
+    /// Bytes written during the window by a device that was backlogged at both of its ends.
+    Seen,
+    /// The kernel's running mean (debugfs `BdiWriteBandwidth`), which keeps its last value while the device idles.
+    KernelEstimate,
+    /// Nothing is known.
+    Unknown,
+}
+
+/// A filesystem on a device.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct MountedOn {
+    /// Where.
+    pub mountpoint: String,
+    /// Its type (`ext4`).
+    pub filesystem: String,
+    /// The partition or member through which it is on the device, if not the device itself.
+    pub through: Option<String>,
+    /// Whether the mount or the filesystem is read-only.
+    pub read_only: bool,
+}
+
+/// A filesystem whose dirty pages no listed device holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Elsewhere {
+    /// Where it is mounted.
+    pub mountpoint: String,
+    /// Its type.
+    pub filesystem: String,
+    /// Why it has no row of its own.
+    pub why: String,
+}
+
+/// Limits of one backing device (/sys/class/bdi/ID).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DeviceLimits {
+    /// Whether the device's own limit holds even while the machine is below its own; since kernel 6.2.
+    pub strict_limit: Reading<bool>,
+    /// Largest share of the hard limit, in percent.
+    pub max_ratio_percent: Reading<f64>,
+    /// Share of the hard limit kept for it, in percent.
+    pub min_ratio_percent: Reading<f64>,
+    /// Read-ahead, in KiB.
+    pub read_ahead_kib: Reading<u64>,
+}
+
+/// A request queue's settings (/sys/block/NAME/queue).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Queue {
+    /// The elevator in use.
+    pub scheduler: Reading<String>,
+    /// Requests that may be queued.
+    pub nr_requests: Reading<u64>,
+    /// Target latency of writeback throttling, in microseconds; 0 is off.
+    pub wbt_lat_us: Reading<u64>,
+    /// `write back` (the device has a volatile cache) or `write through`, as the kernel believes.
+    pub write_cache: Reading<String>,
+    /// Whether the device takes forced-unit-access writes.
+    pub fua: Reading<bool>,
+    /// Whether it seeks, as the kernel believes.
+    pub rotational: Reading<bool>,
+    /// Largest request, in KiB.
+    pub max_sectors_kib: Reading<u64>,
+    /// 0 merges all it can, 1 only simple ones, 2 none.
+    pub nomerges_level: Reading<u64>,
+    /// 0 completes anywhere, 1 in the submitter's group of CPUs, 2 on its CPU.
+    pub rq_affinity_level: Reading<u64>,
+}
+
+/// A device that really drains, below another.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Leaf {
+    /// The kernel's name.
+    pub name: String,
+    /// Its number.
+    pub id: DeviceId,
+    /// Vendor and model.
+    pub model: Reading<String>,
+    /// Capacity.
+    pub size_bytes: Reading<u64>,
+    /// Bytes that it completed writing during the window, a second (/proc/diskstats).
+    pub written_bytes_per_s: Reading<f64>,
+    /// Its request queue.
+    pub queue: Queue,
+}
+
+/// Who wrote during the window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Writers {
+    /// The processes that dirtied most, largest first.
+    pub top: Vec<Writer>,
+    /// Processes whose counters could be read at the window's end.
+    pub readable_processes: u64,
+    /// Processes whose counters could not be read (other users' without root).
+    pub unreadable_processes: u64,
+    /// Why the list as a whole is missing, if it is.
+    pub missing: Option<String>,
+}
+
+/// One process that wrote (/proc/PID/io; pages count when they are dirtied, not when they reach the device).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Writer {
+    /// Its number.
+    pub pid: u32,
+    /// Its name (/proc/PID/comm), at most 15 bytes.
+    pub comm: Reading<String>,
+    /// Bytes that it dirtied during the window (`write_bytes`), a second.
+    pub dirtied_bytes_per_s: f64,
+    /// Dirty bytes that it took back during the window by truncating or deleting (`cancelled_write_bytes`), a second.
+    pub cancelled_bytes_per_s: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_survives_every_step() {
+        let absent: Reading<u64> = Reading::Absent("kernel before 6.2".into());
+        assert_eq!(absent.clone().map(|n| n + 1), Reading::Absent("kernel before 6.2".into()));
+        assert_eq!(absent.clone().or_else(|| Reading::Unreadable("no".into())), absent);
+        assert_eq!(absent.clone().or_else(|| Reading::Value(0)), Reading::Value(0));
+        assert_eq!(absent.why().as_deref(), Some("absent: kernel before 6.2"));
+        assert_eq!(absent.value(), None);
+        assert_eq!(Reading::Value(0).value(), Some(&0));
+    }
+}
