@@ -1,1 +1,43 @@
-//! Placeholder until this crate is filled in.
+//! Reads what Linux says of its memory, devices, mounts and processes. Never writes.
+//!
+//! ```text
+//! SysRoot ("/" or a captured tree)
+//!   ├ memory    /proc/meminfo, vmstat, sys/vm, pressure, stat   ┐
+//!   ├ mounts    /proc/self/mountinfo                            │ facts, each a `Reading`
+//!   ├ block     /sys/dev/block: names, partitions, stacking     │ (value | absent | unreadable)
+//!   ├ queue     /sys/block/NAME/queue                           │
+//!   ├ bdi       /sys/class/bdi, debugfs                         │
+//!   ├ diskstats /proc/diskstats                                 │
+//!   └ process   /proc/PID/io                                    ┘
+//!        ↓
+//! topology   mount → filesystem's devices → whole disk → through dm, md and loop → the devices that drain
+//!        ↓
+//! locate     where a directory's writes end up          (bench)
+//! sample     counters once a second                     (bench)
+//! settings   the knob values in force                   (bench)
+//! facts      what a result says of the machine          (bench)
+//! status     two observations → the state of the write path (status)
+//! ```
+//!
+//! The file-system root is a parameter, so that everything runs on a captured tree; the clock and the page size are parameters too.
+//! Sizes are bytes, times are in the unit that a name ends in.
+
+pub mod bdi;
+pub mod block;
+pub mod diskstats;
+pub mod facts;
+pub mod locate;
+pub mod memory;
+pub mod mounts;
+pub mod queue;
+pub mod root;
+pub mod sample;
+pub mod settings;
+mod text;
+pub mod topology;
+
+pub use facts::HostFacts;
+pub use locate::{Location, locate};
+pub use root::SysRoot;
+pub use sample::Sampler;
+pub use settings::{SettingsInForce, settings_in_force};

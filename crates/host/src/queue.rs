@@ -1,0 +1,98 @@
+//! A request queue's settings: /sys/block/NAME/queue, reached by the device's number.
+
+use floodwall_model::status::Queue;
+use floodwall_model::{DeviceId, Reading};
+use rustix::io::Errno;
+
+use crate::block;
+use crate::root::{SysRoot, not_understood, refused};
+use crate::text::bracketed;
+
+/// The directory of a device's queue. Partitions have none: give the whole disk.
+#[must_use]
+pub fn directory(disk: DeviceId) -> String {
+    format!("{}/queue", block::directory(disk))
+}
+
+/// Reads a queue's settings.
+#[must_use]
+pub fn read_queue(root: &SysRoot, disk: DeviceId) -> Queue {
+    let dir = directory(disk);
+    let file = |name: &str| format!("{dir}/{name}");
+    let number = |name: &str| root.parse::<u64>(&file(name));
+    let flag = |name: &str| number(name).map(|n| n != 0);
+    Queue {
+        scheduler: read_scheduler(root, disk),
+        nr_requests: number("nr_requests"),
+        wbt_lat_us: read_wbt(root, disk).and_then(|text| match text.parse() {
+            Ok(us) => Reading::Value(us),
+            Err(_) => not_understood(&file("wbt_lat_usec"), &text),
+        }),
+        write_cache: root.read_line(&file("write_cache")),
+        fua: flag("fua"),
+        rotational: flag("rotational"),
+        max_sectors_kib: number("max_sectors_kb"),
+        nomerges_level: number("nomerges"),
+        rq_affinity_level: number("rq_affinity"),
+    }
+}
+
+/// The elevator in use. `none` alone, without brackets, is what bio-based devices (dm, md) and kernels before 4.12 print.
+#[must_use]
+pub fn read_scheduler(root: &SysRoot, disk: DeviceId) -> Reading<String> {
+    let path = format!("{}/scheduler", directory(disk));
+    root.read_line(&path).and_then(|text| match bracketed(&text) {
+        Some(name) => Reading::Value(name.to_owned()),
+        None => not_understood(&path, &text),
+    })
+}
+
+/// wbt_lat_usec as it reads. A read fails with EINVAL where writeback throttling was never set up for the queue (block/blk-sysfs.c
+/// `queue_wb_lat_show`): it is absent then, not unreadable.
+pub(crate) fn read_wbt(root: &SysRoot, disk: DeviceId) -> Reading<String> {
+    let path = format!("{}/wbt_lat_usec", directory(disk));
+    let mut buffer = Vec::new();
+    match root.read_into(&path, &mut buffer) {
+        Ok(()) => wbt_from(&path, Ok(String::from_utf8_lossy(&buffer).trim().to_owned())),
+        Err(e) => wbt_from(&path, Err(e)),
+    }
+}
+
+fn wbt_from(path: &str, read: Result<String, Errno>) -> Reading<String> {
+    match read {
+        Ok(text) => Reading::Value(text),
+        Err(Errno::INVAL) => Reading::Absent("writeback throttling is not set up for this queue".into()),
+        Err(e) => refused(path, e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::testing::tree;
+
+    #[test]
+    fn settings_of_a_queue() {
+        let (_dir, root) = tree(&[
+            ("sys/dev/block/8:0/queue/scheduler", "none [mq-deadline] kyber bfq \n"),
+            ("sys/dev/block/8:0/queue/nr_requests", "256\n"),
+            ("sys/dev/block/8:0/queue/wbt_lat_usec", "75000\n"),
+            ("sys/dev/block/8:0/queue/write_cache", "write back\n"),
+            ("sys/dev/block/8:0/queue/fua", "0\n"),
+        ]);
+        let queue = read_queue(&root, DeviceId { major: 8, minor: 0 });
+        assert_eq!(queue.scheduler, Reading::Value("mq-deadline".into()));
+        assert_eq!(queue.nr_requests, Reading::Value(256));
+        assert_eq!(queue.wbt_lat_us, Reading::Value(75_000));
+        assert_eq!(queue.write_cache, Reading::Value("write back".into()));
+        assert_eq!(queue.fua, Reading::Value(false));
+        assert!(matches!(queue.rotational, Reading::Absent(_)));
+    }
+
+    #[test]
+    fn einval_means_that_wbt_is_not_there() {
+        assert!(matches!(wbt_from("/x", Err(Errno::INVAL)), Reading::Absent(_)));
+        assert!(matches!(wbt_from("/x", Err(Errno::NOENT)), Reading::Absent(_)));
+        assert!(matches!(wbt_from("/x", Err(Errno::ACCESS)), Reading::Unreadable(_)));
+    }
+}

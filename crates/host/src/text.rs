@@ -1,0 +1,77 @@
+//! Small parsers that several kernel files share.
+
+/// The value after `key` in a file of lines `key value …` or `key: value kB`; `None` if the key is not there or its value is not a number.
+pub(crate) fn number_after(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let rest = line.strip_prefix(key)?;
+        let rest = rest.strip_prefix(':').or_else(|| rest.strip_prefix(char::is_whitespace))?;
+        rest.split_whitespace().next()?.parse().ok()
+    })
+}
+
+/// The choice in brackets: `mq-deadline` in `none [mq-deadline] kyber`. A single word without brackets is the choice itself.
+pub(crate) fn bracketed(text: &str) -> Option<&str> {
+    match (text.find('['), text.find(']')) {
+        (Some(open), Some(close)) if open < close => Some(&text[open + 1..close]),
+        _ => {
+            let mut words = text.split_whitespace();
+            words.next().filter(|word| words.next().is_none() && !word.contains(['[', ']']))
+        }
+    }
+}
+
+/// Undoes the octal escapes of /proc/self/mountinfo (`\040` for a space; fs/proc_namespace.c `mangle`).
+pub(crate) fn unescape_octal(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let escaped = match tail {
+            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] if first == b'\\' => {
+                Some((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'))
+            }
+            _ => None,
+        };
+        match escaped {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                bytes.push(first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_matched_whole() {
+        let text = "nr_dirty 3\nnr_dirty_threshold 77\nDirty:      12 kB\n";
+        assert_eq!(number_after(text, "nr_dirty"), Some(3));
+        assert_eq!(number_after(text, "nr_dirty_threshold"), Some(77));
+        assert_eq!(number_after(text, "Dirty"), Some(12));
+        assert_eq!(number_after(text, "nr_written"), None);
+        assert_eq!(number_after("Dirty: lots\n", "Dirty"), None);
+    }
+
+    #[test]
+    fn the_choice_in_brackets() {
+        assert_eq!(bracketed("none [mq-deadline] kyber"), Some("mq-deadline"));
+        assert_eq!(bracketed("none"), Some("none"));
+        assert_eq!(bracketed("none kyber"), None);
+        assert_eq!(bracketed("]["), None);
+        assert_eq!(bracketed(""), None);
+    }
+
+    #[test]
+    fn escapes() {
+        assert_eq!(unescape_octal(r"/mnt/my\040disk"), "/mnt/my disk");
+        assert_eq!(unescape_octal(r"back\134slash\04"), r"back\slash\04");
+        assert_eq!(unescape_octal(r"\303\244"), "ä");
+    }
+}
