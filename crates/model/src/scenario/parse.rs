@@ -398,9 +398,18 @@ impl RawVictim {
             rate: self.rate.map(|r| r.0.0),
             kind: full_kind,
         };
-        victim.check().map_err(invalid)?;
+        check_name(&victim.name).and_then(|()| victim.check()).map_err(invalid)?;
         Ok(victim)
     }
+}
+
+/// Names become directories in the scratch directory and labels in tables.
+fn check_name(name: &str) -> Result<(), String> {
+    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    if plain && !name.is_empty() && name.len() <= 40 && !name.starts_with('.') {
+        return Ok(());
+    }
+    Err(format!("name '{name}' is not one; use up to 40 letters, digits, '-', '_' and '.', not first"))
 }
 
 impl Victim {
@@ -515,7 +524,7 @@ impl RawFlood {
             },
             kind: full_kind,
         };
-        flood.check().map_err(invalid)?;
+        check_name(&flood.name).and_then(|()| flood.check()).map_err(invalid)?;
         Ok(flood)
     }
 }
@@ -604,6 +613,7 @@ mod tests {
             ("kind = \"commit\"\nrate = \"0/s\"", "rate must be above zero"),
             ("kind = \"mixed\"\nread_percent = 101", "over 100"),
             ("threads = 1", "has no kind"),
+            ("kind = \"read\"\nname = \"../x\"", "name '../x' is not one"),
         ] {
             let message = error(&format!("name = \"x\"\n[[victim]]\n{text}\n"));
             assert!(message.contains(part), "{message}");
