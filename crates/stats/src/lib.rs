@@ -1,2 +1,25 @@
-//! Placeholder until this crate is filled in.
+//! What measured numbers mean: percentiles, steady state, stalls, confidence intervals, the four figures.
+//!
+//! ```text
+//! recorder    live latency counters ─▶ LatencyCounts
+//! quantiles   LatencyCounts ─▶ percentiles; HdrHistogram's forms and back
+//! hlog        Trials ─▶ HdrHistogram interval log
+//! intervals   a phase's intervals in bounded memory
+//! steady      a series ─▶ is the load warmed up?
+//! stalls      operations second by second ─▶ dead seconds, stalls
+//! bootstrap   rounds of seconds ─▶ a figure's 95 % interval
+//! figures     Trials ─▶ victim_kept, flood_kept, burst_kept, dead_seconds
+//! ```
+//!
+//! Pure: no file, no clock, no environment, no unseeded random number. Which statistic is used for what, and why, is in
+//! docs/statistics.md.
+
+pub mod bootstrap;
+pub mod figures;
+pub mod hlog;
+pub mod intervals;
+pub mod quantiles;
+mod random;
 pub mod recorder;
+pub mod stalls;
+pub mod steady;

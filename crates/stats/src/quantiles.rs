@@ -1,0 +1,292 @@
+//! Percentiles of counted latencies, and the HdrHistogram forms in which they are stored.
+//!
+//! ```text
+//! LatencyCounts ─┬─ percentile_ns ──▶ Option<ns>         nearest rank, None with too few samples
+//!                ├─ Percentiles::of ▶ mean p50 … max      microseconds, as results print them
+//!                └─ to_histogram ──▶ Histogram<u64> ──▶ encode ──▶ base64 of the V2 + DEFLATE form
+//!                                                        decode ◀──
+//! ```
+//!
+//! **Which percentile.** The nearest-rank definition (Hyndman & Fan 1996, definition 1): the smallest latency with at least
+//! p % of the operations at or below it. It is always a latency that happened (to within a bucket, 0.8 %), and it needs no
+//! interpolation between a fast and a stalled operation. The bucket's upper end is reported, as HdrHistogram does, but never
+//! more than the largest latency seen.
+//!
+//! **When there is none.** With fewer than 1 / (1 − p) samples the nearest rank is the last one, so that the "percentile" is
+//! the maximum under another name: p99 takes 100 samples, p99.9 takes 1,000. Below that the answer is `None`.
+//!
+//! Units: nanoseconds inside, microseconds in [`Percentiles`].
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use floodwall_model::LatencyCounts;
+use floodwall_model::latency::{BUCKETS, MAX_NS, bucket_high_ns, bucket_low_ns, bucket_of};
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use serde::{Deserialize, Serialize};
+
+/// Significant decimal digits of an HdrHistogram whose buckets are those of [`floodwall_model::latency`].
+const SIGNIFICANT_DIGITS: u8 = 2;
+
+/// Why a histogram could not be encoded or decoded.
+#[derive(Debug, thiserror::Error)]
+pub enum CodecError {
+    /// The HdrHistogram library refused to make or fill a histogram.
+    #[error("can't make a histogram of up to {MAX_NS} ns: {0}")]
+    Histogram(String),
+    /// The library failed to serialise.
+    #[error("can't serialise a histogram: {0}")]
+    Encode(String),
+    /// Not base64.
+    #[error("histogram is not base64 ({0}): the text was changed or cut")]
+    Base64(#[from] base64::DecodeError),
+    /// Base64, but not an HdrHistogram in the V2 form.
+    #[error("histogram is not in HdrHistogram's V2 form ({0}): the text was changed or cut")]
+    Decode(String),
+    /// A histogram with other buckets, so that counts can't be taken over exactly.
+    #[error(
+        "histogram has {digits} significant digits from {low} up, not {SIGNIFICANT_DIGITS} from 1: it was written by another program"
+    )]
+    OtherBuckets {
+        /// Its significant decimal digits.
+        digits: u8,
+        /// Its lowest discernible value.
+        low: u64,
+    },
+}
+
+/// How many samples a percentile takes to be more than the maximum under another name: 1 / (1 − p), 1 at 0 and 100 %.
+#[must_use]
+pub fn samples_needed(percent: f64) -> u64 {
+    if percent <= 0.0 || percent >= 100.0 {
+        return 1;
+    }
+    // 99.9 has no exact binary form: without the small allowance p99.9 would take 1,001 samples.
+    (100.0 / (100.0 - percent) * (1.0 - 1e-9)).ceil() as u64
+}
+
+/// The latency, in nanoseconds, that `percent` % of the operations did not exceed: nearest rank, upper end of its bucket, never
+/// more than the largest latency seen. `percent` is clamped to 0 … 100; 100 is the exact maximum.
+///
+/// `None` with fewer than [`samples_needed`] operations.
+#[must_use]
+pub fn percentile_ns(counts: &LatencyCounts, percent: f64) -> Option<u64> {
+    let n = counts.count();
+    if n == 0 || percent.is_nan() || n < samples_needed(percent) {
+        return None;
+    }
+    if percent >= 100.0 {
+        return Some(counts.max_ns());
+    }
+    let rank = ((percent / 100.0 * n as f64) * (1.0 - 1e-12)).ceil().max(1.0) as u64;
+    let mut seen = 0;
+    for (bucket, count) in counts.buckets() {
+        seen += count;
+        if seen >= rank {
+            // The last bucket also holds what is beyond the range; of that only the maximum is known.
+            let high = if bucket + 1 == BUCKETS { counts.max_ns() } else { bucket_high_ns(bucket) };
+            return Some(high.min(counts.max_ns()));
+        }
+    }
+    Some(counts.max_ns())
+}
+
+/// The percentiles of a result, in microseconds. `None`: too few samples for that one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Percentiles {
+    /// Arithmetic mean, exact.
+    pub mean: f64,
+    /// Median.
+    pub p50: Option<f64>,
+    /// 90 %.
+    pub p90: Option<f64>,
+    /// 99 %.
+    pub p99: Option<f64>,
+    /// 99.9 %.
+    pub p999: Option<f64>,
+    /// The longest, exact.
+    pub max: f64,
+}
+
+impl Percentiles {
+    /// Of counted latencies; `None` when nothing was counted.
+    #[must_use]
+    pub fn of(counts: &LatencyCounts) -> Option<Self> {
+        let us = |percent| percentile_ns(counts, percent).map(|ns| ns as f64 / 1e3);
+        Some(Self {
+            mean: counts.mean_ns()? / 1e3,
+            p50: us(50.0),
+            p90: us(90.0),
+            p99: us(99.0),
+            p999: us(99.9),
+            max: counts.max_ns() as f64 / 1e3,
+        })
+    }
+}
+
+/// As an HdrHistogram with the same buckets: every count is taken over exactly; sum and exact maximum are not part of it.
+///
+/// # Errors
+/// [`CodecError::Histogram`] if the library refuses, which it does only when a count exceeds its counters.
+pub fn to_histogram(counts: &LatencyCounts) -> Result<Histogram<u64>, CodecError> {
+    let mut histogram = Histogram::<u64>::new_with_bounds(1, MAX_NS, SIGNIFICANT_DIGITS)
+        .map_err(|e| CodecError::Histogram(e.to_string()))?;
+    for (bucket, n) in counts.buckets() {
+        histogram.record_n(bucket_low_ns(bucket), n).map_err(|e| CodecError::Histogram(e.to_string()))?;
+    }
+    Ok(histogram)
+}
+
+/// As HdrHistogram's V2 + DEFLATE form in base64, which every HdrHistogram library reads.
+///
+/// The form keeps the counts and not the sum or the exact maximum: store those beside it ([`decode`] takes them back).
+///
+/// # Errors
+/// [`CodecError`] if the library refuses.
+pub fn encode(counts: &LatencyCounts) -> Result<String, CodecError> {
+    let histogram = to_histogram(counts)?;
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new()
+        .serialize(&histogram, &mut bytes)
+        .map_err(|e| CodecError::Encode(e.to_string()))?;
+    Ok(STANDARD.encode(bytes))
+}
+
+/// The inverse of [`encode`], with the sum and the exact maximum that were stored beside it.
+///
+/// # Errors
+/// [`CodecError`] for anything that [`encode`] does not write.
+pub fn decode(base64: &str, sum_ns: u64, max_ns: u64) -> Result<LatencyCounts, CodecError> {
+    let bytes = STANDARD.decode(base64.trim())?;
+    let histogram: Histogram<u64> = Deserializer::new()
+        .deserialize(&mut bytes.as_slice())
+        .map_err(|e| CodecError::Decode(e.to_string()))?;
+    let (digits, low) = (histogram.sigfig(), histogram.low());
+    if digits != SIGNIFICANT_DIGITS || low != 1 {
+        return Err(CodecError::OtherBuckets { digits, low });
+    }
+    let counts = histogram.iter_recorded().map(|v| (bucket_of(v.value_iterated_to()), v.count_at_value()));
+    Ok(LatencyCounts::from_buckets(counts, sum_ns, max_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The definition, on raw values.
+    fn nearest_rank(sorted: &[u64], percent: f64) -> u64 {
+        let rank = (percent * sorted.len() as f64 / 100.0 - 1e-9).ceil().max(1.0) as usize;
+        sorted[rank - 1]
+    }
+
+    #[test]
+    fn p99_takes_100_samples_and_p999_takes_1000() {
+        for (percent, needed) in
+            [(50.0, 2), (90.0, 10), (99.0, 100), (99.9, 1_000), (99.99, 10_000), (100.0, 1)]
+        {
+            assert_eq!(samples_needed(percent), needed, "{percent}");
+            let few = LatencyCounts::from_values(1..needed);
+            assert_eq!(percentile_ns(&few, percent), None, "{percent}");
+            let enough = LatencyCounts::from_values(1..=needed);
+            assert!(percentile_ns(&enough, percent).is_some(), "{percent}");
+        }
+    }
+
+    #[test]
+    fn with_just_enough_samples_a_percentile_is_not_the_maximum() {
+        let mut values = vec![10u64; 999];
+        values.push(5_000_000_000);
+        let counts = LatencyCounts::from_values(values);
+        assert_eq!(percentile_ns(&counts, 99.9), Some(10));
+        assert_eq!(percentile_ns(&counts, 100.0), Some(5_000_000_000));
+    }
+
+    #[test]
+    fn nothing_counted_has_no_percentiles() {
+        assert_eq!(Percentiles::of(&LatencyCounts::default()), None);
+        assert_eq!(percentile_ns(&LatencyCounts::from_values([1, 2, 3]), f64::NAN), None);
+    }
+
+    #[test]
+    fn a_percentile_never_exceeds_the_largest_latency_seen() {
+        // 1,000,003 is at the lower end of a bucket 4,096 wide.
+        let counts = LatencyCounts::from_values(vec![1_000_003; 1_000]);
+        let p = Percentiles::of(&counts).unwrap();
+        assert_eq!((p.p50, p.p999, p.max), (Some(1000.003), Some(1000.003), 1000.003));
+        assert_eq!(p.mean, 1000.003);
+    }
+
+    #[test]
+    fn what_is_beyond_the_range_reports_the_exact_maximum() {
+        let counts = LatencyCounts::from_values(vec![2 * MAX_NS; 10]);
+        assert_eq!(percentile_ns(&counts, 50.0), Some(2 * MAX_NS));
+    }
+
+    #[test]
+    fn a_histogram_with_other_buckets_is_refused() {
+        let mut other = Histogram::<u64>::new_with_bounds(1, MAX_NS, 3).unwrap();
+        other.record(5).unwrap();
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new().serialize(&other, &mut bytes).unwrap();
+        let error = decode(&STANDARD.encode(bytes), 5, 5).unwrap_err();
+        assert!(matches!(error, CodecError::OtherBuckets { digits: 3, low: 1 }), "{error}");
+    }
+
+    #[test]
+    fn a_cut_histogram_is_refused() {
+        let text = encode(&LatencyCounts::from_values(1..5_000)).unwrap();
+        assert!(matches!(decode(&text[..text.len() / 2 / 4 * 4], 0, 0), Err(CodecError::Decode(_))));
+        assert!(matches!(decode("not base64!", 0, 0), Err(CodecError::Base64(_))));
+        assert!(decode("", 0, 0).is_err());
+    }
+
+    /// Latencies from nanoseconds to minutes, with repeats.
+    fn latencies() -> impl Strategy<Value = Vec<u64>> {
+        let one = prop_oneof![0u64..300, 1_000u64..2_000_000, 1_000_000u64..100_000_000_000, Just(MAX_NS)];
+        prop::collection::vec(one, 1..2_500)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn percentiles_agree_with_sorted_values_to_within_a_bucket(
+            mut values in latencies(),
+            percent in prop_oneof![Just(50.0), Just(90.0), Just(99.0), Just(99.9), 0.0..100.0f64],
+        ) {
+            let counts = LatencyCounts::from_values(values.iter().copied());
+            values.sort_unstable();
+            if let Some(found) = percentile_ns(&counts, percent) {
+                let exact = nearest_rank(&values, percent);
+                prop_assert!(found >= exact && found - exact <= exact / 128, "{found} for {exact}");
+                prop_assert!(found <= *values.last().unwrap());
+            } else {
+                prop_assert!((values.len() as f64) < 100.0 / (100.0 - percent));
+            }
+        }
+
+        #[test]
+        fn percentiles_agree_with_hdrhistogram(values in latencies(), percent in 1.0..100.0f64) {
+            let counts = LatencyCounts::from_values(values.iter().copied());
+            let histogram = to_histogram(&counts).unwrap();
+            prop_assert_eq!(histogram.len(), counts.count());
+            if let Some(found) = percentile_ns(&counts, percent) {
+                prop_assert_eq!(found, histogram.value_at_quantile(percent / 100.0).min(counts.max_ns()));
+            }
+        }
+
+        #[test]
+        fn encoding_and_decoding_is_exact(values in latencies()) {
+            let counts = LatencyCounts::from_values(values);
+            let text = encode(&counts).unwrap();
+            prop_assert_eq!(decode(&text, counts.sum_ns(), counts.max_ns()).unwrap(), counts);
+        }
+
+        #[test]
+        fn no_text_makes_the_decoder_panic(text in "[A-Za-z0-9+/]{0,60}") {
+            let _ = decode(&text, 0, 0);
+        }
+    }
+}
