@@ -18,22 +18,28 @@ pub fn directory(bdi: &str) -> String {
 }
 
 /// Reads a backing device's limits. The `_fine` files (parts per million, since 6.2) are preferred over whole percents.
+///
+/// Where the backing device itself is not known, every limit is missing for that reason.
 #[must_use]
-pub fn read_limits(root: &SysRoot, bdi: &str) -> DeviceLimits {
-    let dir = directory(bdi);
+pub fn read_limits(root: &SysRoot, bdi: &Reading<String>) -> DeviceLimits {
+    let number =
+        |name: &str| bdi.as_ref().and_then(|bdi| root.parse::<u64>(&format!("{}/{name}", directory(bdi))));
     let ratio = |name: &str| {
-        root.parse::<u64>(&format!("{dir}/{name}_fine"))
-            .map(|ppm| ppm as f64 / 1e4)
-            .or_else(|| root.parse::<u64>(&format!("{dir}/{name}")).map(|percent| percent as f64))
+        let percent = number(name).map(|percent| percent as f64);
+        // The reason that counts is the older file's: the finer one is missing on many kernels.
+        number(&format!("{name}_fine")).into_value().map_or(percent, |ppm| Reading::Value(ppm as f64 / 1e4))
+    };
+    let strict_limit = match number("strict_limit") {
+        Reading::Absent(why) if bdi.value().is_some_and(|bdi| root.exists(&directory(bdi))) => {
+            Reading::Absent(format!("{why} (since Linux 6.2)"))
+        }
+        other => other.map(|n| n != 0),
     };
     DeviceLimits {
-        strict_limit: match root.parse::<u64>(&format!("{dir}/strict_limit")) {
-            Reading::Absent(why) if root.exists(&dir) => Reading::Absent(format!("{why} (since Linux 6.2)")),
-            other => other.map(|n| n != 0),
-        },
+        strict_limit,
         max_ratio_percent: ratio("max_ratio"),
         min_ratio_percent: ratio("min_ratio"),
-        read_ahead_kib: root.parse(&format!("{dir}/read_ahead_kb")),
+        read_ahead_kib: number("read_ahead_kb"),
     }
 }
 
@@ -118,7 +124,7 @@ mod tests {
             ("sys/class/bdi/8:0/max_ratio_fine", "25000\n"),
             ("sys/class/bdi/8:0/min_ratio", "1\n"),
         ]);
-        let limits = read_limits(&root, "8:0");
+        let limits = read_limits(&root, &Reading::Value("8:0".into()));
         assert_eq!(limits.max_ratio_percent, Reading::Value(2.5));
         assert_eq!(limits.min_ratio_percent, Reading::Value(1.0));
         assert!(limits.strict_limit.why().unwrap().contains("since Linux 6.2"));

@@ -11,6 +11,7 @@
 //!   └ process   /proc/PID/io                                    ┘
 //!        ↓
 //! topology   mount → filesystem's devices → whole disk → through dm, md and loop → the devices that drain
+//! layout     all mounted filesystems by backing device
 //!        ↓
 //! locate     where a directory's writes end up          (bench)
 //! sample     counters once a second                     (bench)
@@ -26,13 +27,16 @@ pub mod bdi;
 pub mod block;
 pub mod diskstats;
 pub mod facts;
+pub mod layout;
 pub mod locate;
 pub mod memory;
 pub mod mounts;
+pub mod process;
 pub mod queue;
 pub mod root;
 pub mod sample;
 pub mod settings;
+pub mod status;
 mod text;
 pub mod topology;
 

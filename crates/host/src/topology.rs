@@ -30,6 +30,11 @@ pub struct Backing {
 /// Finds a filesystem's devices.
 #[must_use]
 pub fn backing(root: &SysRoot, mount: &Mount) -> Backing {
+    if mount.fs_type == "fuseblk" {
+        // fs/fuse/inode.c fuse_bdi_init
+        let bdi = Reading::Value(format!("{}-fuseblk", mount.device));
+        return Backing { devices: vec![mount.device], why_none: None, bdi };
+    }
     if mount.device.major != 0 {
         let bdi = block::whole_disk(root, mount.device).map(|disk| disk.to_string());
         return Backing { devices: vec![mount.device], why_none: None, bdi };
@@ -38,10 +43,11 @@ pub fn backing(root: &SysRoot, mount: &Mount) -> Backing {
         return btrfs_backing(root, mount);
     }
     let id = mount.device.to_string();
-    let bdi = if root.exists(&format!("/sys/class/bdi/{id}")) {
-        Reading::Value(id)
+    let name = if mount.fs_type.starts_with("fuse") { format!("{id}-fuse") } else { id };
+    let bdi = if root.exists(&format!("/sys/class/bdi/{name}")) {
+        Reading::Value(name)
     } else {
-        Reading::Absent(format!("/sys/class/bdi/{id} does not exist"))
+        Reading::Absent(format!("/sys/class/bdi/{name} does not exist"))
     };
     let why_none = Some(format!("{} has no block device", mount.fs_type));
     Backing { devices: Vec::new(), why_none, bdi }

@@ -1,0 +1,348 @@
+//! The state of the write path: two observations, one window apart.
+//!
+//! ```text
+//! Observation (t0) ─┐
+//!       window      ├─ rates, drain ─┐
+//! Observation (t1) ─┘                ├─ Status
+//! settings, memory, pressure (t1) ───┘
+//! ```
+//!
+//! Drain rate: what the device wrote during the window, but only if it was backlogged at both ends, because an idle device's rate says nothing
+//! of what it could do. Else the kernel's own running mean, which is as old as the device's last busy time. Else unknown.
+
+use std::collections::BTreeMap;
+
+use floodwall_model::status::{Device, DeviceLimits, Drain, DrainSource, Leaf, Machine, Queue, Status};
+use floodwall_model::{DeviceId, Reading};
+
+use crate::bdi::{self, BdiStats};
+use crate::diskstats::{self, DiskStats};
+use crate::layout::{Layout, Row};
+use crate::memory;
+use crate::process::{self, Processes};
+use crate::queue;
+use crate::root::SysRoot;
+use crate::topology::Stack;
+
+/// Below this much dirty and under writeback a device is not called backlogged: the flusher writes at least 1024 pages of an inode at a time (fs/fs-writeback.c
+/// `MIN_WRITEBACK_PAGES`), 4 MiB, so less than that may be written at once and leave the device idle for the rest of the window.
+const BACKLOG_BYTES: u64 = 4 << 20;
+
+/// Counters at one moment.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    layout: Layout,
+    /// By the backing device's name.
+    stats: BTreeMap<String, BdiStats>,
+    disks: DiskStats,
+    processes: Reading<Processes>,
+}
+
+impl Observation {
+    /// Reads mounts, and the counters of devices and processes.
+    #[must_use]
+    pub fn read(root: &SysRoot) -> Self {
+        let layout = Layout::read(root);
+        let names = layout.rows.iter().filter_map(|row| row.bdi.value());
+        Self {
+            stats: names.map(|name| (name.clone(), bdi::read_stats(root, name))).collect(),
+            disks: DiskStats::read(root),
+            processes: process::read_processes(root),
+            layout,
+        }
+    }
+
+    /// A row's counters; one reason in every field if there are none.
+    fn stats(&self, row: &Row) -> BdiStats {
+        let found = row.bdi.as_ref().and_then(|name| match self.stats.get(name) {
+            Some(stats) => Reading::Value(stats.clone()),
+            None => Reading::Absent(format!("{name} appeared during the window")),
+        });
+        let lacking = match found {
+            Reading::Value(stats) => return stats,
+            Reading::Absent(why) => Reading::Absent(why),
+            Reading::Unreadable(why) => Reading::Unreadable(why),
+        };
+        BdiStats {
+            dirty_bytes: lacking.clone(),
+            writeback_bytes: lacking.clone(),
+            limit_bytes: lacking.clone(),
+            written_bytes: lacking.clone(),
+            bandwidth_bytes_per_s: lacking,
+        }
+    }
+}
+
+/// The state of the write path now, with rates over the time between two observations, of which `after` was made just now.
+///
+/// `window_s` is that time in seconds, as the caller's clock measured it; it must be above zero.
+#[must_use]
+pub fn status(root: &SysRoot, before: &Observation, after: &Observation, window_s: f64) -> Status {
+    let machine = read_machine(root, after.layout.cgroup);
+    let devices: Vec<Device> =
+        after.layout.rows.iter().map(|row| device(root, row, before, after, window_s, &machine)).collect();
+    let writers = process::writers(root, &before.processes, &after.processes, window_s);
+    let mut root_would_add = Vec::new();
+    if devices.iter().any(|d| d.dirty_bytes.is_unreadable()) {
+        root_would_add.push("what is dirty for each device and how fast that drains".to_owned());
+    }
+    if writers.unreadable_processes > 0 {
+        root_would_add.push(format!("the writes of {} more processes", writers.unreadable_processes));
+    }
+    Status { window_s, machine, devices, elsewhere: after.layout.elsewhere.clone(), writers, root_would_add }
+}
+
+fn read_machine(root: &SysRoot, cgroup: Option<&'static str>) -> Machine {
+    let memory = memory::read_memory(root);
+    let thresholds = memory::read_thresholds(root);
+    let pressure = memory::read_io_pressure(root);
+    let centiseconds = |name| memory::read_vm(root, name).map(|n| n.saturating_mul(10));
+    Machine {
+        kernel: memory::read_kernel(root),
+        uptime_s: memory::read_uptime_s(root),
+        cgroup: match cgroup {
+            Some(version) => Reading::Value(version.to_owned()),
+            None => Reading::Absent("no control groups are mounted".to_owned()),
+        },
+        ram_bytes: memory.total_bytes,
+        dirty_bytes: memory.dirty_bytes,
+        writeback_bytes: memory.writeback_bytes,
+        hard_limit_bytes: thresholds.hard_bytes,
+        background_limit_bytes: thresholds.background_bytes,
+        hard_limit_from: memory::read_limit_knob(root, "dirty_bytes", "dirty_ratio"),
+        background_limit_from: memory::read_limit_knob(
+            root,
+            "dirty_background_bytes",
+            "dirty_background_ratio",
+        ),
+        dirty_expire_ms: centiseconds("dirty_expire_centisecs"),
+        dirty_writeback_ms: centiseconds("dirty_writeback_centisecs"),
+        psi_io_some_avg10_percent: pressure.as_ref().map(|p| p.some_avg10_percent),
+        psi_io_full_avg10_percent: pressure.map(|p| p.full_avg10_percent),
+    }
+}
+
+fn device(
+    root: &SysRoot,
+    row: &Row,
+    before: &Observation,
+    after: &Observation,
+    window_s: f64,
+    machine: &Machine,
+) -> Device {
+    let top = row.queue_device.and_then(|id| row.stacks.iter().find_map(|s| s.device(id)));
+    let no_device = |what: &str| format!("{} has no {what} of its own", row.kind);
+    let stats = after.stats(row);
+    let written = written_bytes_per_s(row, before, after, window_s);
+    let drain = drain(&before.stats(row), &stats, written.value().copied(), window_s, machine);
+    Device {
+        name: row.name.clone(),
+        id: row.id,
+        kind: row.kind.clone(),
+        model: top.map_or_else(|| Reading::Absent(no_device("model")), |d| d.model.clone()),
+        size_bytes: top.map_or_else(|| Reading::Absent(no_device("size")), |d| d.size_bytes.clone()),
+        bdi: row.bdi.clone(),
+        mounts: row.mounts.clone(),
+        path: path(row),
+        dirty_bytes: stats.dirty_bytes,
+        writeback_bytes: stats.writeback_bytes,
+        written_bytes_per_s: written,
+        drain,
+        device_limit_bytes: stats.limit_bytes,
+        limits: bdi::read_limits(root, &row.bdi),
+        queue: match row.queue_device {
+            Some(id) => queue::read_queue(root, id),
+            None => no_queue(&no_device("request queue")),
+        },
+        leaves: leaves(root, row, before, after, window_s),
+    }
+}
+
+/// A queue of which nothing can be said, for one reason.
+fn no_queue(why: &str) -> Queue {
+    let absent = || why.to_owned();
+    Queue {
+        scheduler: Reading::Absent(absent()),
+        nr_requests: Reading::Absent(absent()),
+        wbt_lat_us: Reading::Absent(absent()),
+        write_cache: Reading::Absent(absent()),
+        fua: Reading::Absent(absent()),
+        rotational: Reading::Absent(absent()),
+        max_sectors_kib: Reading::Absent(absent()),
+        nomerges_level: Reading::Absent(absent()),
+        rq_affinity_level: Reading::Absent(absent()),
+    }
+}
+
+/// The way down: of several members, those that are alike are not repeated.
+fn path(row: &Row) -> String {
+    let mut ways: Vec<String> = Vec::new();
+    for way in row.stacks.iter().map(Stack::path).filter(|way| !way.is_empty()) {
+        if !ways.contains(&way) {
+            ways.push(way);
+        }
+    }
+    match (row.queue_device, ways.is_empty()) {
+        (Some(_), _) => ways.concat(),
+        (None, true) => row.name.clone(),
+        (None, false) => format!("{} → {}", row.name, ways.join(" + ")),
+    }
+}
+
+fn leaves(root: &SysRoot, row: &Row, before: &Observation, after: &Observation, window_s: f64) -> Vec<Leaf> {
+    let mut leaves: Vec<Leaf> = Vec::new();
+    for stack in &row.stacks {
+        for leaf in stack.leaves.iter().filter_map(|id| stack.device(*id)) {
+            if Some(leaf.id) == row.queue_device || leaves.iter().any(|l| l.id == leaf.id) {
+                continue;
+            }
+            leaves.push(Leaf {
+                name: leaf.name.clone(),
+                id: leaf.id,
+                model: leaf.model.clone(),
+                size_bytes: leaf.size_bytes.clone(),
+                written_bytes_per_s: disk_rate(leaf.id, before, after, window_s),
+                queue: queue::read_queue(root, leaf.id),
+            });
+        }
+    }
+    leaves
+}
+
+/// Bytes that the row's block devices completed writing during the window, a second.
+fn written_bytes_per_s(row: &Row, before: &Observation, after: &Observation, window_s: f64) -> Reading<f64> {
+    if row.devices.is_empty() {
+        return Reading::Absent(format!("{} has no block device", row.kind));
+    }
+    let none = Reading::Value(0.0);
+    row.devices.iter().fold(none, |sum, id| {
+        sum.and_then(|sum| disk_rate(*id, before, after, window_s).map(|rate| sum + rate))
+    })
+}
+
+fn disk_rate(id: DeviceId, before: &Observation, after: &Observation, window_s: f64) -> Reading<f64> {
+    before.disks.device(id).and_then(|a| {
+        after.disks.device(id).map(|b| diskstats::between(&a, &b).written_bytes as f64 / window_s)
+    })
+}
+
+/// How fast a device drains, and how long that makes its backlog and the limits.
+fn drain(
+    before: &BdiStats,
+    after: &BdiStats,
+    written: Option<f64>,
+    window_s: f64,
+    machine: &Machine,
+) -> Drain {
+    let (rate, from) = drain_rate(before, after, written, window_s);
+    let backlog = after
+        .dirty_bytes
+        .as_ref()
+        .and_then(|dirty| after.writeback_bytes.as_ref().map(|writeback| dirty.saturating_add(*writeback)));
+    let time = |bytes: Reading<u64>| {
+        bytes.and_then(|bytes| match rate.as_ref() {
+            // Nothing takes no time, whatever the rate.
+            _ if bytes == 0 => Reading::Value(0.0),
+            Reading::Value(rate) if *rate > 0.0 => Reading::Value(bytes as f64 / rate),
+            Reading::Value(_) => Reading::Absent("nothing was written during the window".to_owned()),
+            Reading::Absent(why) => Reading::Absent(why),
+            Reading::Unreadable(why) => Reading::Unreadable(why),
+        })
+    };
+    Drain {
+        from,
+        now_s: time(backlog),
+        hard_limit_s: time(machine.hard_limit_bytes.clone()),
+        background_limit_s: time(machine.background_limit_bytes.clone()),
+        rate_bytes_per_s: rate,
+    }
+}
+
+fn drain_rate(
+    before: &BdiStats,
+    after: &BdiStats,
+    written: Option<f64>,
+    window_s: f64,
+) -> (Reading<f64>, DrainSource) {
+    let (Some(was), Some(is)) = (is_backlogged(before), is_backlogged(after)) else {
+        let why = after.dirty_bytes.as_ref().and_then(|_| before.dirty_bytes.as_ref()).map(|_| 0.0);
+        return (why, DrainSource::Unknown);
+    };
+    if was && is {
+        let by_bdi = before
+            .written_bytes
+            .value()
+            .zip(after.written_bytes.value())
+            .map(|(a, b)| b.saturating_sub(*a) as f64 / window_s);
+        if let Some(rate) = by_bdi.or(written) {
+            return (Reading::Value(rate), DrainSource::Seen);
+        }
+    }
+    match &after.bandwidth_bytes_per_s {
+        Reading::Value(rate) => (Reading::Value(*rate as f64), DrainSource::KernelEstimate),
+        other => {
+            let why = other.why().unwrap_or_default();
+            let why = format!("it was not backlogged during the window, and the kernel's estimate is {why}");
+            (Reading::Absent(why), DrainSource::Unknown)
+        }
+    }
+}
+
+/// Whether a device had enough to write, and was writing. Dirty data that waits to come of age leaves it idle.
+fn is_backlogged(stats: &BdiStats) -> Option<bool> {
+    let (dirty, writeback) = (*stats.dirty_bytes.value()?, *stats.writeback_bytes.value()?);
+    Some(writeback > 0 && dirty.saturating_add(writeback) >= BACKLOG_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats(dirty: u64, writeback: u64, written: Reading<u64>, bandwidth: Reading<u64>) -> BdiStats {
+        BdiStats {
+            dirty_bytes: Reading::Value(dirty),
+            writeback_bytes: Reading::Value(writeback),
+            limit_bytes: Reading::Absent(String::new()),
+            written_bytes: written,
+            bandwidth_bytes_per_s: bandwidth,
+        }
+    }
+
+    fn absent() -> Reading<u64> {
+        Reading::Absent("old kernel".into())
+    }
+
+    #[test]
+    fn only_a_backlogged_device_shows_its_drain_rate() {
+        let busy = |written| stats(100 << 20, 1 << 20, Reading::Value(written), Reading::Value(7));
+        let seen = drain_rate(&busy(0), &busy(50), Some(3.0), 2.0);
+        assert_eq!(seen, (Reading::Value(25.0), DrainSource::Seen));
+        // Dirty, but nothing under writeback: it waits to come of age.
+        let waiting = |written| stats(100 << 20, 0, Reading::Value(written), Reading::Value(7));
+        assert_eq!(
+            drain_rate(&waiting(0), &busy(50), None, 2.0),
+            (Reading::Value(7.0), DrainSource::KernelEstimate)
+        );
+        // Less than one chunk of the flusher.
+        let little = |written| stats(1 << 20, 4096, Reading::Value(written), Reading::Value(7));
+        assert_eq!(drain_rate(&little(0), &little(9), None, 1.0).1, DrainSource::KernelEstimate);
+    }
+
+    #[test]
+    fn the_disks_counter_stands_in_for_the_backing_devices() {
+        let busy = stats(100 << 20, 1 << 20, absent(), absent());
+        assert_eq!(drain_rate(&busy, &busy, Some(3.0), 2.0), (Reading::Value(3.0), DrainSource::Seen));
+        let idle = stats(0, 0, absent(), absent());
+        let (rate, from) = drain_rate(&idle, &idle, Some(3.0), 2.0);
+        assert_eq!(from, DrainSource::Unknown);
+        assert!(rate.why().unwrap().contains("not backlogged"));
+    }
+
+    #[test]
+    fn unreadable_stays_unreadable() {
+        let mut hidden = stats(0, 0, absent(), absent());
+        hidden.dirty_bytes = Reading::Unreadable("needs root".into());
+        let (rate, from) = drain_rate(&hidden, &hidden, Some(3.0), 2.0);
+        assert_eq!((rate, from), (Reading::Unreadable("needs root".into()), DrainSource::Unknown));
+    }
+}
