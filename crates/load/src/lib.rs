@@ -1,1 +1,32 @@
-//! Placeholder until this crate is filled in.
+//! Victims and floods: the I/O engines, their pacing and their counters.
+//!
+//! ```text
+//! prepare_victim / prepare_flood ── writes the files ──▶ PreparedVictim / PreparedFlood ── start() ──▶ Running
+//!                                                          ▲  (as often as there are phases)          │ sample(): Delta, once a second
+//!                                                          └────────────── discard() ◀── finish() ◀───┘
+//! ```
+//!
+//! A *victim* is synchronous I/O that somebody waits for: every operation's latency is recorded. A *flood* is buffered writes that
+//! nobody waits for: bytes are counted when the kernel has accepted them. Either can be a command instead, whose I/O is read from
+//! `/proc/PID/io`.
+//!
+//! All files are below the directory that is passed in (mode 0600, directories 0700). The caller removes it.
+//!
+//! Units: bytes and nanoseconds; CPU time in microseconds.
+
+mod buffer;
+mod burst;
+mod command;
+mod error;
+mod file;
+mod flood;
+mod pace;
+mod running;
+mod sys;
+mod victim;
+
+pub use burst::burst;
+pub use error::LoadError;
+pub use flood::{PreparedFlood, flood_bytes, prepare_flood};
+pub use running::{Delta, Finished, Running};
+pub use victim::{PreparedVictim, prepare_victim, victim_bytes};

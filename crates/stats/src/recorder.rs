@@ -160,12 +160,14 @@ impl Delta {
 }
 
 /// The values of one [`Counters`] at the last sample.
+#[derive(Debug)]
 struct Seen {
     counts: Box<[u32]>,
     sum_ns: u64,
 }
 
 /// One recorder, and what was seen of it.
+#[derive(Debug)]
 struct Source {
     recorder: Arc<Recorder>,
     seen: [Option<Seen>; 4],
@@ -174,6 +176,7 @@ struct Source {
 }
 
 /// Reads recorders and returns what was added since the last time. Keep one: what it has returned it does not return again.
+#[derive(Debug)]
 pub struct Sampler {
     sources: Vec<Source>,
     /// One kind's counts added up over all sources; all zero between samples.

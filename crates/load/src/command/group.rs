@@ -1,0 +1,189 @@
+//! The processes of a command's group, and the I/O that the kernel has counted for them.
+//!
+//! `/proc/PID/io` counts a process with those of its children that it has waited for (kernel/exit.c adds a reaped child's counters to its
+//! parent's), so the sum over a group goes on growing while processes come and go. What an orphan takes along is kept by
+//! [`Meter`].
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::process::Pid;
+
+/// How often the group is read again when processes came or went meanwhile.
+const ATTEMPTS: u32 = 5;
+
+/// I/O counters of `/proc/PID/io`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Io {
+    /// read(2) and write(2) calls and their kin (`syscr` + `syscw`).
+    pub(super) calls: u64,
+    /// Bytes read by them (`rchar`), from the page cache or not.
+    pub(super) read: u64,
+    /// Bytes written by them (`wchar`), into the page cache or not.
+    pub(super) written: u64,
+}
+
+impl Io {
+    fn zip(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            calls: f(self.calls, other.calls),
+            read: f(self.read, other.read),
+            written: f(self.written, other.written),
+        }
+    }
+
+    pub(super) fn plus(self, other: Self) -> Self {
+        self.zip(other, u64::wrapping_add)
+    }
+
+    /// The difference, never below zero.
+    pub(super) fn since(self, earlier: Self) -> Self {
+        self.zip(earlier, u64::saturating_sub)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.and_then(|value| value.trim().parse::<u64>().ok())
+        };
+        Some(Self {
+            calls: field("syscr")? + field("syscw")?,
+            read: field("rchar")?,
+            written: field("wchar")?,
+        })
+    }
+}
+
+/// A process of the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Member {
+    pub(super) pid: i32,
+    /// Dead, and not yet waited for.
+    pub(super) zombie: bool,
+}
+
+/// Why a process's counters can't be read.
+#[derive(Debug)]
+pub(super) struct Unreadable {
+    pub(super) path: PathBuf,
+    pub(super) errno: Errno,
+}
+
+/// The processes of a group, ascending.
+pub(super) fn members(proc_root: &Path, group: Pid) -> io::Result<Vec<Member>> {
+    let group = group.as_raw_nonzero().get();
+    let mut found = Vec::new();
+    for entry in fs::read_dir(proc_root)?.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        // A process that ends between the two calls is not a member any more.
+        let Ok(stat) = fs::read(entry.path().join("stat")) else { continue };
+        if let Some((state, pgrp)) = state_and_group(&String::from_utf8_lossy(&stat))
+            && pgrp == group
+        {
+            found.push(Member { pid, zombie: matches!(state, 'Z' | 'X') });
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// From `/proc/PID/stat`: `pid (comm) state ppid pgrp …`. The name may hold anything, spaces and parentheses included.
+fn state_and_group(stat: &str) -> Option<(char, i32)> {
+    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let pgrp = fields.nth(1)?.parse().ok()?;
+    Some((state, pgrp))
+}
+
+/// The counters of a group's processes together.
+///
+/// While a child is being reaped its counters are seen twice or not at all, so the group is read again until no process came or went.
+pub(super) fn read_io(proc_root: &Path, group: Pid) -> Result<Io, Unreadable> {
+    let unreadable = |path: &Path, e: &io::Error| Unreadable {
+        path: path.to_owned(),
+        errno: Errno::from_io_error(e).unwrap_or(Errno::IO),
+    };
+    let list = || members(proc_root, group).map_err(|e| unreadable(proc_root, &e));
+    let mut before = list()?;
+    let mut sum = Io::default();
+    for _ in 0..ATTEMPTS {
+        sum = Io::default();
+        for member in &before {
+            let path = proc_root.join(member.pid.to_string()).join("io");
+            match fs::read_to_string(&path) {
+                Ok(text) => sum = sum.plus(Io::parse(&text).unwrap_or_default()),
+                Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::NOENT | Errno::SRCH)) => {}
+                Err(e) => return Err(unreadable(&path, &e)),
+            }
+        }
+        let after = list()?;
+        if after == before {
+            break;
+        }
+        before = after;
+    }
+    Ok(sum)
+}
+
+/// Adds up a group's counters over its life and over the groups of later runs; never goes back.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    /// Of earlier runs, and of processes that were gone without having been waited for in the group.
+    kept: Io,
+    live: Io,
+}
+
+impl Meter {
+    /// The group's counters now.
+    pub(super) fn observe(&mut self, now: Io) {
+        // What is missing left with an orphan that somebody outside the group waited for.
+        self.kept = self.kept.plus(self.live.since(now));
+        self.live = now;
+    }
+
+    /// The group is gone.
+    pub(super) fn end_run(&mut self) {
+        self.kept = self.kept.plus(self.live);
+        self.live = Io::default();
+    }
+
+    pub(super) fn total(&self) -> Io {
+        self.kept.plus(self.live)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_and_spaces_is_skipped() {
+        assert_eq!(state_and_group("42 (a) b) (c) S 1 77 77 0 -1"), Some(('S', 77)));
+        assert_eq!(state_and_group("42 (truncated"), None);
+    }
+
+    #[test]
+    fn counters_are_read_by_name() {
+        let text = "rchar: 100\nwchar: 2000\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 6\n";
+        assert_eq!(Io::parse(text), Some(Io { calls: 7, read: 100, written: 2000 }));
+        assert_eq!(Io::parse("rchar: 1\n"), None);
+    }
+
+    #[test]
+    fn the_meter_never_goes_back() {
+        let io = |n| Io { calls: n, read: n, written: n };
+        let mut meter = Meter::default();
+        for (now, total) in [(10, 10), (30, 30), (25, 30), (26, 31)] {
+            meter.observe(io(now));
+            assert_eq!(meter.total(), io(total));
+        }
+        meter.end_run();
+        assert_eq!(meter.total(), io(31));
+        meter.observe(io(5));
+        assert_eq!(meter.total(), io(36));
+    }
+}

@@ -1,0 +1,480 @@
+//! Any command as a victim or a flood.
+//!
+//! ```text
+//! supervisor thread: spawn /bin/sh -c COMMAND in a group of its own ─▶ wait ─▶ end what is left of the group ─▶ status 0: again
+//!                                                                               │ else, or asked to stop: end
+//! sampling thread:   sum of /proc/PID/io over the group ─▶ Meter ─▶ Delta       ▼
+//! guardian:          a shell that waits on a pipe; if floodwall dies, the pipe closes and the guardian kills the group
+//! ```
+//!
+//! Operations are its read and write system calls. Bytes are those that they moved, into or out of the page cache: read and written for a
+//! victim, written for a flood. What leaves the group (`setsid`) can be neither counted nor ended.
+
+mod group;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use floodwall_model::trial::OpLatencies;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+use crate::error::LoadError;
+use crate::file::retry;
+use crate::running::{Delta, Finished, Running, lock};
+use group::{Io, Meter, members, read_io};
+
+/// Time between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long processes are waited for after SIGKILL. They end when the I/O is done that they wait for in the kernel.
+const SURVIVAL: Duration = Duration::from_secs(300);
+/// How often an ending group is looked at.
+const POLL: Duration = Duration::from_millis(10);
+/// How much of a command's output is searched for its last line, in bytes.
+const TAIL: u64 = 4096;
+/// Remembers the last group that it was told; kills it when its input ends without an empty line, that is when floodwall has died.
+const GUARDIAN: &str =
+    r#"group=; while read -r line; do group=$line; done; [ -z "$group" ] || kill -s KILL -- "-$group""#;
+
+/// What a command is in its scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Victim,
+    Flood,
+}
+
+/// A command that can be started.
+#[derive(Clone, Debug)]
+pub(crate) struct CommandLoad {
+    command: String,
+    /// Where it runs.
+    cwd: PathBuf,
+    stdout: PathBuf,
+    stderr: PathBuf,
+    role: Role,
+}
+
+impl CommandLoad {
+    /// `cwd` is where it runs, `own` a directory for its output.
+    pub(crate) fn new(command: &str, cwd: &Path, own: PathBuf, role: Role) -> Self {
+        Self {
+            command: command.into(),
+            cwd: cwd.into(),
+            stdout: own.join("stdout.log"),
+            stderr: own.join("stderr.log"),
+            role,
+        }
+    }
+
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        vec![self.stdout.clone(), self.stderr.clone()]
+    }
+
+    fn spawn_error(&self, error: &std::io::Error) -> LoadError {
+        LoadError::Spawn {
+            command: self.command.clone(),
+            errno: Errno::from_io_error(error).unwrap_or(Errno::IO),
+        }
+    }
+
+    fn spawn(&self) -> Result<Child, LoadError> {
+        let output = |path: &PathBuf| {
+            OpenOptions::new()
+                .append(true)
+                .create(true)
+                .mode(0o600)
+                .open(path)
+                .and_then(|file| file.set_len(0).map(|()| file))
+                .map_err(|e| LoadError::io("create", path, e))
+        };
+        let mut shell = Command::new("/bin/sh");
+        shell
+            .arg("-c")
+            .arg(&self.command)
+            .current_dir(&self.cwd)
+            .stdin(Stdio::null())
+            .stdout(output(&self.stdout)?)
+            .stderr(output(&self.stderr)?)
+            .process_group(0);
+        die_with_parent(&mut shell);
+        shell.spawn().map_err(|e| self.spawn_error(&e))
+    }
+
+    /// Why the command is a failure; `None` if it isn't.
+    fn judge(&self, status: ExitStatus) -> Option<LoadError> {
+        let outcome = match (status.code(), status.signal()) {
+            (Some(0), _) => return None,
+            (Some(126), _) => "exited with status 126 (can't be executed)".into(),
+            (Some(127), _) => "exited with status 127 (not found)".into(),
+            (Some(code), _) => format!("exited with status {code}"),
+            (None, Some(signal)) => format!("was killed by signal {signal}"),
+            (None, None) => "ended in a way that the kernel does not tell".into(),
+        };
+        let last_line = last_line(&self.stderr).or_else(|| last_line(&self.stdout));
+        Some(LoadError::Command { command: self.command.clone(), outcome, last_line })
+    }
+}
+
+/// The shell gets SIGKILL when the thread that started it ends, which it does not outlive unless floodwall dies. Its children are the
+/// guardian's business.
+#[expect(unsafe_code, reason = "code between fork and exec")]
+fn die_with_parent(command: &mut Command) {
+    // SAFETY: the closure makes one system call, allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(|| {
+            rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(std::io::Error::from)
+        });
+    }
+}
+
+/// The last line with something in it.
+fn last_line(path: &Path) -> Option<String> {
+    let mut file = File::open(path).ok()?;
+    let len = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(len.saturating_sub(TAIL))).ok()?;
+    let mut bytes = Vec::new();
+    file.take(TAIL).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+}
+
+/// Starts a command and everything around it.
+pub(crate) fn start(load: &CommandLoad, proc_root: &Path) -> Result<Running, LoadError> {
+    let own_io = proc_root.join("self/io");
+    fs::read_to_string(&own_io).map_err(|e| LoadError::NoAccounting {
+        command: load.command.clone(),
+        path: own_io,
+        errno: Errno::from_io_error(&e).unwrap_or(Errno::IO),
+    })?;
+    let shared = Arc::new(Shared {
+        load: load.clone(),
+        proc_root: proc_root.to_owned(),
+        stop: AtomicBool::new(false),
+        asked: OnceLock::new(),
+        failure: OnceLock::new(),
+        group: Mutex::new(Group::default()),
+        runs: AtomicU64::new(0),
+    });
+    let (started, first_start) = sync_channel(1);
+    let supervisor = {
+        let shared = Arc::clone(&shared);
+        let role = if load.role == Role::Victim { "victim" } else { "flood" };
+        thread::Builder::new()
+            .name(format!("fw-{role}-cmd"))
+            .spawn(move || shared.supervise(&started))
+            .map_err(|e| LoadError::Thread { errno: Errno::from_io_error(&e).unwrap_or(Errno::AGAIN) })?
+    };
+    let mut run =
+        CommandRun { shared, supervisor: Some(supervisor), begin: Instant::now(), sampled: Io::default() };
+    match first_start.recv() {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return Err(error),
+        Err(_) => return Err(LoadError::Panicked),
+    }
+    run.begin = Instant::now();
+    Ok(Running::of_command(run))
+}
+
+/// The process group of the current run.
+#[derive(Debug, Default)]
+struct Group {
+    /// Its number, as long as its leader has not been waited for: till then the kernel does not use the number again.
+    pid: Option<Pid>,
+    meter: Meter,
+}
+
+#[derive(Debug)]
+struct Shared {
+    load: CommandLoad,
+    proc_root: PathBuf,
+    stop: AtomicBool,
+    /// When the load was asked to stop.
+    asked: OnceLock<Instant>,
+    failure: OnceLock<LoadError>,
+    group: Mutex<Group>,
+    runs: AtomicU64,
+}
+
+impl Shared {
+    /// Runs the command again and again. The first start is reported to `started`.
+    fn supervise(&self, started: &SyncSender<Result<(), LoadError>>) {
+        let mut guardian = match Guardian::spawn().map_err(|e| self.load.spawn_error(&e)) {
+            Ok(guardian) => guardian,
+            Err(error) => {
+                let _ = started.send(Err(error));
+                return;
+            }
+        };
+        let mut first = Some(started);
+        while !self.stop.load(Ordering::Relaxed) {
+            let child = match self.load.spawn() {
+                Ok(child) => child,
+                Err(error) => {
+                    match first.take() {
+                        Some(started) => drop(started.send(Err(error))),
+                        None => drop(self.failure.set(error)),
+                    }
+                    break;
+                }
+            };
+            let ended = self.one_run(child, &mut guardian, || {
+                if let Some(started) = first.take() {
+                    let _ = started.send(Ok(()));
+                }
+            });
+            let failure = match ended {
+                _ if self.stop.load(Ordering::Relaxed) => ended.err(),
+                Ok(status) => self.load.judge(status),
+                Err(error) => Some(error),
+            };
+            if let Some(failure) = failure {
+                let _ = self.failure.set(failure);
+                break;
+            }
+            if !self.stop.load(Ordering::Relaxed) {
+                self.runs.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        guardian.dismiss();
+    }
+
+    /// One run from start to the end of its last process.
+    fn one_run(
+        &self,
+        mut child: Child,
+        guardian: &mut Guardian,
+        started: impl FnOnce(),
+    ) -> Result<ExitStatus, LoadError> {
+        let pid = Pid::from_child(&child);
+        guardian.watch(pid);
+        lock(&self.group).pid = Some(pid);
+        started();
+        if self.stop.load(Ordering::Relaxed) {
+            // Whoever asked did not know the group yet.
+            let _ = kill_process_group(pid, Signal::TERM);
+        }
+        // The shell stays a zombie, whose counters can be read and whose number is not used again.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let waited = retry(|| waitid(WaitId::Pid(pid), options));
+        self.observe(&mut lock(&self.group));
+        let survivors = self.end_group(pid);
+        {
+            let mut group = lock(&self.group);
+            self.observe(&mut group);
+            group.meter.end_run();
+            group.pid = None;
+        }
+        guardian.forget();
+        let status = child.wait().map_err(|e| self.load.spawn_error(&e));
+        waited.map_err(|e| self.load.spawn_error(&e.into()))?;
+        survivors?;
+        status
+    }
+
+    /// Reads the group's counters. A group that can't be counted is a failure: its zeros would look like a stalled victim.
+    fn observe(&self, group: &mut Group) {
+        let Some(pid) = group.pid else { return };
+        match read_io(&self.proc_root, pid) {
+            Ok(io) => group.meter.observe(io),
+            Err(unreadable) => {
+                let _ = self.failure.set(LoadError::NoAccounting {
+                    command: self.load.command.clone(),
+                    path: unreadable.path,
+                    errno: unreadable.errno,
+                });
+            }
+        }
+    }
+
+    /// Ends what is left of a group whose leader has ended: SIGTERM, time, SIGKILL, more time.
+    fn end_group(&self, pid: Pid) -> Result<(), LoadError> {
+        let mut pause = Duration::from_micros(100);
+        for (signal, patience) in [(Signal::TERM, GRACE), (Signal::KILL, SURVIVAL)] {
+            let begin = Instant::now();
+            let mut sent = false;
+            loop {
+                let left = members(&self.proc_root, pid).unwrap_or_default();
+                let left: Vec<_> = left.into_iter().filter(|m| !m.zombie).collect();
+                if left.is_empty() {
+                    return Ok(());
+                }
+                if !sent {
+                    let _ = kill_process_group(pid, signal);
+                    sent = true;
+                }
+                if begin.elapsed() >= patience {
+                    if signal == Signal::TERM {
+                        break;
+                    }
+                    let pids: Vec<_> = left.iter().map(|m| m.pid.to_string()).collect();
+                    return Err(LoadError::Survivors {
+                        command: self.load.command.clone(),
+                        seconds: SURVIVAL.as_secs(),
+                        pids: pids.join(", "),
+                    });
+                }
+                thread::sleep(pause);
+                pause = (pause * 2).min(POLL);
+            }
+        }
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = lock(&self.group).pid {
+            // It may just have ended.
+            let _ = kill_process_group(pid, signal);
+        }
+    }
+}
+
+/// Kills the command's group if floodwall dies without a chance to.
+struct Guardian {
+    shell: Child,
+}
+
+impl Guardian {
+    fn spawn() -> std::io::Result<Self> {
+        let shell = Command::new("/bin/sh")
+            .arg("-c")
+            .arg(GUARDIAN)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // Out of reach of the signals that a terminal sends to floodwall's group.
+            .process_group(0)
+            .spawn()?;
+        Ok(Self { shell })
+    }
+
+    fn watch(&mut self, group: Pid) {
+        self.tell(&format!("{}\n", group.as_raw_nonzero()));
+    }
+
+    fn forget(&mut self) {
+        self.tell("\n");
+    }
+
+    fn tell(&mut self, line: &str) {
+        if let Some(pipe) = &mut self.shell.stdin {
+            // A guardian that is gone guards nothing; the load goes on.
+            let _ = pipe.write_all(line.as_bytes());
+        }
+    }
+
+    fn dismiss(mut self) {
+        drop(self.shell.stdin.take());
+        let _ = self.shell.wait();
+    }
+}
+
+/// A command that runs.
+#[derive(Debug)]
+pub(crate) struct CommandRun {
+    shared: Arc<Shared>,
+    supervisor: Option<JoinHandle<()>>,
+    begin: Instant,
+    /// What was returned so far.
+    sampled: Io,
+}
+
+impl CommandRun {
+    pub(crate) fn begin(&self) -> Instant {
+        self.begin
+    }
+
+    pub(crate) fn sample(&mut self) -> Delta {
+        let total = {
+            let mut group = lock(&self.shared.group);
+            self.shared.observe(&mut group);
+            group.meter.total()
+        };
+        let new = total.since(self.sampled);
+        self.sampled = total;
+        let bytes = match self.shared.load.role {
+            Role::Victim => new.read + new.written,
+            Role::Flood => new.written,
+        };
+        Delta { ops: new.calls, bytes, latencies: OpLatencies::default() }
+    }
+
+    pub(crate) fn failure(&self) -> Option<LoadError> {
+        self.shared.failure.get().cloned()
+    }
+
+    pub(crate) fn ask_to_stop(&self) {
+        if self.shared.asked.set(Instant::now()).is_ok() {
+            self.shared.stop.store(true, Ordering::Relaxed);
+            self.shared.signal(Signal::TERM);
+        }
+    }
+
+    pub(crate) fn finish(&mut self) -> Finished {
+        self.end();
+        Finished {
+            last: self.sample(),
+            command_runs: Some(self.shared.runs.load(Ordering::Relaxed)),
+            failure: self.failure(),
+            ..Finished::default()
+        }
+    }
+
+    fn end(&mut self) {
+        self.ask_to_stop();
+        let Some(supervisor) = self.supervisor.take() else { return };
+        let asked = self.shared.asked.get().copied().unwrap_or_else(Instant::now);
+        let mut pause = Duration::from_micros(100);
+        while !supervisor.is_finished() {
+            if asked.elapsed() >= GRACE {
+                self.shared.signal(Signal::KILL);
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(POLL);
+        }
+        if supervisor.join().is_err() {
+            let _ = self.shared.failure.set(LoadError::Panicked);
+        }
+    }
+}
+
+impl Drop for CommandRun {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_is_the_last_with_something_in_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(last_line(file.path()), None);
+        file.as_file().write_all(b"first\nno such database\n\n  \n").unwrap();
+        assert_eq!(last_line(file.path()).as_deref(), Some("no such database"));
+    }
+
+    #[test]
+    fn outcomes_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let load = CommandLoad::new("x", dir.path(), dir.path().into(), Role::Flood);
+        assert_eq!(load.judge(ExitStatus::from_raw(0)), None);
+        for (raw, part) in
+            [(127 << 8, "status 127 (not found)"), (3 << 8, "status 3"), (9, "killed by signal 9")]
+        {
+            let message = load.judge(ExitStatus::from_raw(raw)).unwrap().to_string();
+            assert!(message.contains(part), "{message}");
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Scratch files: made by writing, never by holes or fallocate, so that later writes find their blocks allocated and written.
+//!
+//! Offsets and lengths are bytes. Every call is repeated when a signal interrupts it and continued when it did only a part.
+
+use std::fs;
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use floodwall_model::Bytes;
+use rand_core::Rng;
+use rustix::fs::{self as rfs, Advice, AtFlags, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+
+use crate::buffer::{ALIGN, AlignedBuf, rng};
+use crate::error::LoadError;
+use crate::sys::{RangeSync, sync_file_range};
+
+/// Length of the writes that fill a file.
+const FILL_BLOCK: usize = 1 << 20;
+/// While a file is filled, its writeback is started in steps of this length …
+const FILL_STEP: u64 = 8 << 20;
+/// … and awaited this far behind: filling a file must not become a flood, and must end soon after it was told to.
+const FILL_BEHIND: u64 = 64 << 20;
+
+/// A file with the name that messages call it by.
+#[derive(Debug)]
+pub(crate) struct NamedFile {
+    pub(crate) fd: OwnedFd,
+    pub(crate) path: PathBuf,
+}
+
+impl NamedFile {
+    /// Opens a file; makes it, with mode 0600, if `flags` say so.
+    pub(crate) fn open(path: &Path, flags: OFlags) -> Result<Self, LoadError> {
+        let operation = if flags.contains(OFlags::CREATE) { "create" } else { "open" };
+        let fd = rfs::open(path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
+            .map_err(|e| LoadError::io(operation, path, e))?;
+        Ok(Self { fd, path: path.to_owned() })
+    }
+
+    /// A failed call on this file.
+    #[cold]
+    pub(crate) fn failed(&self, operation: &'static str, errno: Errno) -> LoadError {
+        LoadError::io(operation, &self.path, errno)
+    }
+
+    /// Writes all of `bytes` at `offset`.
+    #[inline]
+    pub(crate) fn write_all_at(&self, bytes: &[u8], offset: u64) -> Result<(), LoadError> {
+        write_all_at(self.fd.as_fd(), bytes, offset).map_err(|e| self.failed("write", e))
+    }
+
+    /// Fills `bytes` from `offset`.
+    #[inline]
+    pub(crate) fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> Result<(), LoadError> {
+        let mut done = 0;
+        while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            match rustix::io::pread(&self.fd, rest, offset + done as u64) {
+                Ok(0) => return Err(LoadError::Shortened { path: self.path.clone(), offset }),
+                Ok(n) => done += n,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(self.failed("read", e)),
+            }
+        }
+        Ok(())
+    }
+
+    /// fsync(2).
+    pub(crate) fn sync(&self) -> Result<(), LoadError> {
+        retry(|| rfs::fsync(&self.fd)).map_err(|e| self.failed("fsync", e))
+    }
+
+    /// fdatasync(2).
+    pub(crate) fn sync_data(&self) -> Result<(), LoadError> {
+        retry(|| rfs::fdatasync(&self.fd)).map_err(|e| self.failed("fdatasync", e))
+    }
+
+    /// ftruncate(2).
+    pub(crate) fn truncate(&self, len: u64) -> Result<(), LoadError> {
+        retry(|| rfs::ftruncate(&self.fd, len)).map_err(|e| self.failed("truncate", e))
+    }
+
+    /// Drops clean pages of a range from the page cache; `len` 0 means to the end. Whole pages around the range: the kernel keeps
+    /// pages that are only partly inside (mm/fadvise.c).
+    #[inline]
+    pub(crate) fn evict(&self, offset: u64, len: u64) -> Result<(), LoadError> {
+        let page = ALIGN as u64;
+        let from = offset / page * page;
+        let len = if len == 0 { None } else { NonZeroU64::new((offset + len).next_multiple_of(page) - from) };
+        rfs::fadvise(&self.fd, from, len, Advice::DontNeed)
+            .map_err(|e| self.failed("drop from the page cache", e))
+    }
+
+    /// Tells the kernel that reads are random, so that it does not read ahead.
+    pub(crate) fn expect_random(&self) -> Result<(), LoadError> {
+        rfs::fadvise(&self.fd, 0, None, Advice::Random).map_err(|e| self.failed("advise", e))
+    }
+
+    /// Writes `len` random bytes from the beginning, makes them stable and drops them from the page cache.
+    ///
+    /// `progress` gets the bytes of each step.
+    pub(crate) fn fill(
+        &self,
+        len: u64,
+        seed: u64,
+        progress: &mut dyn FnMut(u64),
+        stop: &AtomicBool,
+    ) -> Result<(), LoadError> {
+        let mut random = rng(seed, 0);
+        let mut block = AlignedBuf::zeroed(FILL_BLOCK);
+        let mut done = 0;
+        while done < len {
+            if stop.load(Ordering::Relaxed) {
+                return Err(LoadError::Interrupted);
+            }
+            let piece = (len - done).min(FILL_BLOCK as u64) as usize;
+            let bytes = &mut block.bytes_mut()[..piece];
+            random.fill_bytes(bytes);
+            self.write_all_at(bytes, done)?;
+            done += piece as u64;
+            if done.is_multiple_of(FILL_STEP) {
+                self.sync_range(done - FILL_STEP, FILL_STEP, RangeSync::Start)?;
+                if let Some(behind) = done.checked_sub(FILL_BEHIND + FILL_STEP) {
+                    self.sync_range(behind, FILL_STEP, RangeSync::Wait)?;
+                }
+            }
+            progress(piece as u64);
+        }
+        self.sync()?;
+        self.evict(0, 0)
+    }
+
+    fn sync_range(&self, offset: u64, len: u64, sync: RangeSync) -> Result<(), LoadError> {
+        sync_file_range(self.fd.as_fd(), offset, len, sync).map_err(|e| self.failed("sync_file_range", e))
+    }
+}
+
+/// Writes all of `bytes` at `offset`.
+#[inline]
+pub(crate) fn write_all_at(fd: BorrowedFd<'_>, bytes: &[u8], offset: u64) -> Result<(), Errno> {
+    let mut done = 0;
+    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+        match rustix::io::pwrite(fd, rest, offset + done as u64) {
+            // A regular file never does this; going on would be for ever.
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(n) => done += n,
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Repeats a call that a signal interrupted.
+#[inline]
+pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}
+
+/// Makes the directory of one load below `dir` (mode 0700), named after the load as far as a file name can be.
+pub(crate) fn make_dir(dir: &Path, name: &str) -> Result<PathBuf, LoadError> {
+    let clean: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' })
+        .take(64)
+        .collect();
+    let mut path = dir.join(if clean.is_empty() { "load" } else { &clean });
+    let mut number = 1;
+    loop {
+        match fs::DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => return Ok(path),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && number < 10_000 => {
+                number += 1;
+                path = dir.join(format!("{clean}-{number}"));
+            }
+            Err(e) => return Err(LoadError::io("make directory", &path, e)),
+        }
+    }
+}
+
+/// Makes a directory's entries stable.
+pub(crate) fn sync_dir(dir: &Path) -> Result<(), LoadError> {
+    NamedFile::open(dir, OFlags::RDONLY | OFlags::DIRECTORY)?.sync()
+}
+
+/// Refuses a block that direct I/O in `dir` can't do.
+///
+/// The kernel says what it needs since 6.1 (statx(2), `STATX_DIOALIGN`) for most filesystems; elsewhere it is tried.
+pub(crate) fn check_direct(dir: &Path, block: Bytes) -> Result<(), LoadError> {
+    let path = dir.join("direct-io-probe");
+    let probe = NamedFile::open(&path, OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC)?;
+    let result = direct_alignment(&probe);
+    fs::remove_file(&path).map_err(|e| LoadError::io("remove", &path, e))?;
+    match result? {
+        None => Err(LoadError::NoDirect { path: dir.to_owned() }),
+        Some(align) if block.0.is_multiple_of(align) => Ok(()),
+        Some(align) => Err(LoadError::Misaligned { block, align, path: dir.to_owned() }),
+    }
+}
+
+/// What offsets and lengths of direct I/O on this file must be multiples of; `None` if it has none.
+fn direct_alignment(probe: &NamedFile) -> Result<Option<u64>, LoadError> {
+    // Without this an empty file may answer for its directory's defaults only.
+    probe.write_all_at(AlignedBuf::zeroed(ALIGN).bytes(), 0)?;
+    let stat = rfs::statx(&probe.fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+        .map_err(|e| probe.failed("statx", e))?;
+    if StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN) {
+        return Ok((stat.stx_dio_offset_align > 0).then(|| u64::from(stat.stx_dio_offset_align)));
+    }
+    let direct = match rfs::open(&probe.path, OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())
+    {
+        Ok(fd) => fd,
+        Err(Errno::INVAL) => return Ok(None),
+        Err(e) => return Err(probe.failed("open with O_DIRECT", e)),
+    };
+    let buffer = AlignedBuf::zeroed(64 << 10);
+    for align in (9..=16).map(|shift| 1usize << shift) {
+        match write_all_at(direct.as_fd(), &buffer.bytes()[..align], align as u64) {
+            Ok(()) => return Ok(Some(align as u64)),
+            Err(Errno::INVAL) => {}
+            Err(e) => return Err(probe.failed("write with O_DIRECT", e)),
+        }
+    }
+    Ok(None)
+}

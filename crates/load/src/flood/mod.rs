@@ -1,0 +1,228 @@
+//! Floods: buffered writes that dirty pages faster than the device drains them. Nobody waits for them, so no latency is recorded.
+//!
+//! | kind | files of a stream | goes round by |
+//! |---|---|---|
+//! | seq | one, from nothing to its share of the size | seeking to 0 and rewriting |
+//! | random | one, written beforehand | – |
+//! | files | many small ones, 1,000 to a directory | opening them again with O_TRUNC |
+//! | mmap | one, written beforehand, mapped shared | starting at its first page again |
+//! | copy | a source, written beforehand, and a destination, half the share each | seeking to 0 in both |
+//!
+//! An operation is one write call, or one block dirtied in a mapping. Bytes are what the kernel has accepted.
+
+mod map;
+mod small;
+mod stream;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use floodwall_model::scenario::FloodKind;
+use floodwall_model::{Bytes, Flood};
+use floodwall_stats::recorder::Recorder;
+use rustix::fs::OFlags;
+
+use crate::command::{self, CommandLoad, Role};
+use crate::error::LoadError;
+use crate::file::{NamedFile, make_dir, sync_dir};
+use crate::pace::Limit;
+use crate::running::{self, Running, Work};
+use stream::Stream;
+
+/// A flood whose files exist as far as they must: it can be started as often as there are phases.
+#[derive(Debug)]
+pub struct PreparedFlood {
+    flood: Flood,
+    dir: PathBuf,
+    inner: Inner,
+}
+
+#[derive(Debug)]
+enum Inner {
+    Streams(Vec<Arc<Place>>),
+    Command(CommandLoad),
+}
+
+/// Where one stream writes.
+#[derive(Debug)]
+struct Place {
+    /// Bytes within which it stays.
+    space: u64,
+    /// Bytes of each write.
+    block: u64,
+    /// What it writes to: a file, or the directory of its small files.
+    target: Target,
+}
+
+#[derive(Debug)]
+enum Target {
+    /// Begins empty and is cut to nothing when the flood is discarded.
+    Grown(NamedFile),
+    /// Written beforehand over its whole length.
+    Filled(NamedFile),
+    /// A copy's source and destination.
+    Pair { source: NamedFile, destination: NamedFile },
+    /// The directory of many small files of this many bytes each.
+    Directory { path: PathBuf, file: u64 },
+}
+
+/// Bytes of scratch space that a flood takes at the most: its size. `None` for a command, which knows it alone, and for a flood whose size is
+/// not settled.
+#[must_use]
+pub fn flood_bytes(flood: &Flood) -> Option<u64> {
+    match flood.kind {
+        FloodKind::Command { .. } => None,
+        _ => flood.size.map(|size| size.0),
+    }
+}
+
+/// Makes a flood's directory below `dir` and those of its files that have to exist beforehand: the source of a `copy`, and the
+/// files of `random` and `mmap` at their full length, written with random data, synced and dropped from the page cache.
+///
+/// `progress` gets the bytes of each step.
+///
+/// # Errors
+/// [`LoadError::NoSize`], [`LoadError::TooSmall`], [`LoadError::Io`]; [`LoadError::Interrupted`] once `stop` is raised. What was made
+/// stays until the caller removes `dir`.
+pub fn prepare_flood(
+    dir: &Path,
+    flood: &Flood,
+    seed: u64,
+    progress: &mut dyn FnMut(u64),
+    stop: &AtomicBool,
+) -> Result<PreparedFlood, LoadError> {
+    let own = make_dir(dir, &flood.name)?;
+    if let FloodKind::Command { command } = &flood.kind {
+        let inner = Inner::Command(CommandLoad::new(command, dir, own.clone(), Role::Flood));
+        return Ok(PreparedFlood { flood: flood.clone(), dir: own, inner });
+    }
+    let size = flood.size.ok_or_else(|| LoadError::NoSize { name: flood.name.clone() })?;
+    let space = size.0 / u64::from(flood.streams.max(1));
+    let mut places = Vec::new();
+    for i in 0..flood.streams {
+        let seed = seed.wrapping_add(u64::from(i));
+        places.push(Arc::new(place(&own, flood, i, space, seed, progress, stop)?));
+    }
+    sync_dir(&own)?;
+    Ok(PreparedFlood { flood: flood.clone(), dir: own, inner: Inner::Streams(places) })
+}
+
+fn place(
+    dir: &Path,
+    flood: &Flood,
+    stream: u32,
+    space: u64,
+    seed: u64,
+    progress: &mut dyn FnMut(u64),
+    stop: &AtomicBool,
+) -> Result<Place, LoadError> {
+    let too_small = |what: String| LoadError::TooSmall {
+        name: flood.name.clone(),
+        space: flood.size.unwrap_or(Bytes(0)),
+        what: format!("{what} in each of {} streams", flood.streams),
+    };
+    let new = |name: String| NamedFile::open(&dir.join(name), OFlags::RDWR | OFlags::CREATE | OFlags::EXCL);
+    let mut block = flood.block.0;
+    let mut usable = space - space % block.max(1);
+    let target = match flood.kind {
+        FloodKind::Seq => Target::Grown(new(format!("seq-{stream:04}"))?),
+        FloodKind::Random | FloodKind::Mmap => {
+            let file = new(format!("data-{stream:04}"))?;
+            file.fill(usable, seed, progress, stop)?;
+            Target::Filled(file)
+        }
+        FloodKind::Copy => {
+            let half = space / 2;
+            usable = half - half % block.max(1);
+            let source = new(format!("source-{stream:04}"))?;
+            source.fill(usable, seed, progress, stop)?;
+            Target::Pair { source, destination: new(format!("copy-{stream:04}"))? }
+        }
+        FloodKind::Files { file } => {
+            // Short files take a block of the filesystem each.
+            usable = space - space % small::footprint(file.0);
+            block = block.min(file.0);
+            let path = dir.join(format!("stream-{stream:04}"));
+            fs::create_dir(&path).map_err(|e| LoadError::io("make directory", &path, e))?;
+            Target::Directory { path, file: file.0 }
+        }
+        FloodKind::Command { .. } => return Err(LoadError::NoSize { name: flood.name.clone() }),
+    };
+    if usable == 0 || block == 0 {
+        return Err(too_small(match flood.kind {
+            FloodKind::Files { file } => format!("a file of {file}"),
+            FloodKind::Copy => format!("a block of {} twice", flood.block),
+            _ => format!("a block of {}", flood.block),
+        }));
+    }
+    Ok(Place { space: usable, block, target })
+}
+
+impl PreparedFlood {
+    /// Its name in the scenario.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.flood.name
+    }
+
+    /// The directory of its files; of a command, those that hold its output.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Starts it. Equal seeds give equal offsets.
+    ///
+    /// `proc_root` is `/proc`, or what stands in for it; only commands are looked up there.
+    ///
+    /// # Errors
+    /// [`LoadError::Thread`], [`LoadError::Io`]; for a command [`LoadError::Spawn`] and [`LoadError::NoAccounting`].
+    pub fn start(&self, seed: u64, proc_root: &Path) -> Result<Running, LoadError> {
+        let places = match &self.inner {
+            Inner::Streams(places) => places,
+            Inner::Command(load) => return command::start(load, proc_root),
+        };
+        let limit = self.flood.rate.map(|rate| Arc::new(Limit::new(rate.0)));
+        let work = places
+            .iter()
+            .enumerate()
+            .map(|(i, place)| {
+                let stream = Stream {
+                    place: Arc::clone(place),
+                    limit: limit.clone(),
+                    kind: self.flood.kind.clone(),
+                    data: self.flood.data,
+                    streams: self.flood.streams,
+                    seed,
+                    number: i as u64,
+                };
+                let work: Work = Box::new(move |worker| stream.run(worker));
+                (Recorder::new(&[]), work)
+            })
+            .collect();
+        running::start("flood", work, None)
+    }
+
+    /// Throws the flood's backlog away between two phases: what can be is cut off or removed, so that its dirty pages vanish without
+    /// ever being written; files that were written beforehand are synced instead. It must not be running.
+    ///
+    /// # Errors
+    /// [`LoadError::Io`].
+    pub fn discard(&self) -> Result<(), LoadError> {
+        let Inner::Streams(places) = &self.inner else { return Ok(()) };
+        for place in places {
+            match &place.target {
+                Target::Grown(file) => file.truncate(0)?,
+                Target::Pair { destination, .. } => destination.truncate(0)?,
+                Target::Filled(file) => file.sync_data()?,
+                Target::Directory { path, .. } => {
+                    fs::remove_dir_all(path).map_err(|e| LoadError::io("remove", path, e))?;
+                    fs::create_dir(path).map_err(|e| LoadError::io("make directory", path, e))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

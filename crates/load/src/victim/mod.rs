@@ -1,0 +1,177 @@
+//! Victims: synchronous I/O that somebody waits for.
+//!
+//! ```text
+//! prepare ─▶ Files (open, filled, out of the cache) ─┬─ start ─▶ a thread each: Chooser ─ target ─▶ psync | uring ─▶ Recorder
+//!                                                    └─ start again, in the next phase
+//! ```
+//!
+//! | kind | operation | counted as |
+//! |---|---|---|
+//! | commit, wal | write, then sync | write, sync, and both as commit |
+//! | … with O_DSYNC, O_SYNC | write | write and commit |
+//! | read, scan | read | read |
+//! | mixed | one or the other | as above |
+//!
+//! A commit takes three readings of the clock. Latency counts from the intended begin: from when the operation fell due in an open
+//! loop, from its first system call in a closed one.
+
+mod choose;
+mod files;
+mod psync;
+mod uring;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use floodwall_model::Victim;
+use floodwall_model::scenario::{Engine, SyncMethod, VictimKind};
+use floodwall_stats::recorder::{Op, Recorder};
+
+use crate::command::{self, CommandLoad, Role};
+use crate::error::LoadError;
+use crate::file::make_dir;
+use crate::pace::Tickets;
+use crate::running::{self, OpenLoop, Running, Work};
+use files::Files;
+
+/// A victim whose files exist: it can be started as often as there are phases.
+#[derive(Debug)]
+pub struct PreparedVictim {
+    victim: Victim,
+    inner: Inner,
+}
+
+#[derive(Debug)]
+enum Inner {
+    Files(Arc<Files>),
+    Command(CommandLoad),
+}
+
+/// Bytes of scratch space that a victim takes; 0 for a command, which knows it alone.
+#[must_use]
+pub fn victim_bytes(victim: &Victim) -> u64 {
+    match victim.kind {
+        VictimKind::Command { .. } => 0,
+        _ => files::file_len(victim) * u64::from(victim.files),
+    }
+}
+
+/// Makes a victim's files in a directory of its own below `dir`: written with random data from begin to end, synced, and dropped from
+/// the page cache. (The log of a growing `wal` victim begins empty.)
+///
+/// `progress` gets the bytes of each step, which add up to [`victim_bytes`] or, for a growing log, to nothing.
+///
+/// # Errors
+/// [`LoadError::Misaligned`], [`LoadError::NoDirect`] and [`LoadError::NoUring`] before anything is written; [`LoadError::Io`];
+/// [`LoadError::Interrupted`] once `stop` is raised. What was made stays until the caller removes `dir`.
+pub fn prepare_victim(
+    dir: &Path,
+    victim: &Victim,
+    seed: u64,
+    progress: &mut dyn FnMut(u64),
+    stop: &AtomicBool,
+) -> Result<PreparedVictim, LoadError> {
+    let own = make_dir(dir, &victim.name)?;
+    let inner = match &victim.kind {
+        VictimKind::Command { command } => Inner::Command(CommandLoad::new(command, dir, own, Role::Victim)),
+        _ => {
+            if victim.engine == Engine::IoUring {
+                uring::probe()?;
+            }
+            Inner::Files(Arc::new(Files::prepare(&own, victim, seed, progress, stop)?))
+        }
+    };
+    Ok(PreparedVictim { victim: victim.clone(), inner })
+}
+
+impl PreparedVictim {
+    /// Its name in the scenario.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.victim.name
+    }
+
+    /// Where its files are; a command's own are the ones that hold its output.
+    #[must_use]
+    pub fn paths(&self) -> Vec<PathBuf> {
+        match &self.inner {
+            Inner::Files(files) => files.files.iter().map(|f| f.path.clone()).collect(),
+            Inner::Command(command) => command.paths(),
+        }
+    }
+
+    /// Starts it. Equal seeds give equal offsets.
+    ///
+    /// `proc_root` is `/proc`, or what stands in for it; only commands are looked up there.
+    ///
+    /// # Errors
+    /// [`LoadError::Thread`], [`LoadError::NoUring`], [`LoadError::Io`]; for a command [`LoadError::Spawn`] and
+    /// [`LoadError::NoAccounting`].
+    pub fn start(&self, seed: u64, proc_root: &Path) -> Result<Running, LoadError> {
+        let files = match &self.inner {
+            Inner::Files(files) => files,
+            Inner::Command(load) => return command::start(load, proc_root),
+        };
+        let tickets = self.victim.rate.map(|rate| Arc::new(Tickets::new(rate)));
+        let work = (0..self.victim.threads)
+            .map(|thread| {
+                let job = Job {
+                    victim: self.victim.clone(),
+                    files: Arc::clone(files),
+                    tickets: tickets.clone(),
+                    seed,
+                    thread,
+                };
+                let work: Work = match self.victim.engine {
+                    Engine::Psync => Box::new(move |worker| psync::run(&job, worker)),
+                    Engine::IoUring => Box::new(move |worker| uring::run(&job, worker)),
+                };
+                (Recorder::new(kinds_of(&self.victim.kind)), work)
+            })
+            .collect();
+        let open_loop =
+            tickets.map(|tickets| OpenLoop { tickets, read_percent: read_percent(&self.victim.kind) });
+        running::start("victim", work, open_loop)
+    }
+}
+
+/// What one thread of a victim has to do.
+struct Job {
+    victim: Victim,
+    files: Arc<Files>,
+    /// The open loop's operations; `None` in a closed loop.
+    tickets: Option<Arc<Tickets>>,
+    seed: u64,
+    /// Counts from 0.
+    thread: u32,
+}
+
+/// How the victim makes its writes stable, if it writes.
+fn sync_method(kind: &VictimKind) -> Option<SyncMethod> {
+    match kind {
+        VictimKind::Commit { sync, .. } | VictimKind::Wal { sync, .. } | VictimKind::Mixed { sync, .. } => {
+            Some(*sync)
+        }
+        VictimKind::Read { .. } | VictimKind::Scan { .. } | VictimKind::Command { .. } => None,
+    }
+}
+
+/// Share of reads among its operations, in percent.
+fn read_percent(kind: &VictimKind) -> u32 {
+    match kind {
+        VictimKind::Read { .. } | VictimKind::Scan { .. } => 100,
+        VictimKind::Mixed { read_percent, .. } => *read_percent,
+        VictimKind::Commit { .. } | VictimKind::Wal { .. } | VictimKind::Command { .. } => 0,
+    }
+}
+
+/// The histograms that it needs.
+fn kinds_of(kind: &VictimKind) -> &'static [Op] {
+    match kind {
+        VictimKind::Read { .. } | VictimKind::Scan { .. } => &[Op::Read],
+        VictimKind::Mixed { .. } => &Op::ALL,
+        _ if sync_method(kind).is_some_and(SyncMethod::is_open_flag) => &[Op::Commit, Op::Write],
+        _ => &[Op::Commit, Op::Write, Op::Sync],
+    }
+}
