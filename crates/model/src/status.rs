@@ -7,7 +7,7 @@
 //! Every number's name ends in its unit. A state that could not be read says why: "absent", "unreadable" and "zero" are three
 //! different values ([`Reading`]).
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::units::DeviceId;
 
@@ -102,7 +102,7 @@ impl<T: Serialize> Serialize for Reading<T> {
 }
 
 /// Something that a result lacks, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
     /// Its name: a knob's (`wbt_lat_usec`), a file's or a feature's.
     pub what: String,
