@@ -1,1 +1,17 @@
-//! Placeholder until this crate is filled in.
+//! What people and programs read: the result schema, tables, Markdown, the live line, the timeline.
+//!
+//! ```text
+//! Trials + Run ─▶ schema::Document ─┬─ to_json ─▶ file ─▶ Document::read ─▶ Document
+//!                                   ├─ verdict ──▶ one sentence
+//!                                   ├─ text, markdown ─▶ tables for people
+//!                                   └─ timeline ─▶ one row a second, CSV or text
+//! one second of a running trial ─▶ live ─▶ one line
+//! ```
+//!
+//! Pure: everything is built from values and returned as text; printing is the command line's business, and so is colour.
+
+pub mod live;
+mod numbers;
+pub mod schema;
+#[cfg(test)]
+mod synthetic;

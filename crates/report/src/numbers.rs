@@ -1,0 +1,77 @@
+//! How numbers are written for people: digits that mean something, thousands separated, units attached.
+
+use std::time::Duration;
+
+use floodwall_model::units::human_duration;
+
+/// Stands for what is not known or does not apply.
+pub(crate) const UNKNOWN: &str = "–";
+
+/// A number of things or things per second, to three digits: `1,508`, `14.2`, `0.98`, `0`. From 100 on without fraction.
+pub(crate) fn count(value: f64) -> String {
+    let decimals = if value >= 99.95 || value == value.round() {
+        0
+    } else if value >= 9.995 {
+        1
+    } else {
+        2
+    };
+    separated(&format!("{value:.decimals$}"))
+}
+
+/// A whole number with its thousands separated: `20,977,328`.
+pub(crate) fn whole(value: u64) -> String {
+    separated(&value.to_string())
+}
+
+/// Separates the thousands of a decimal number.
+fn separated(digits: &str) -> String {
+    let (whole, fraction) = digits.split_once('.').map_or((digits, None), |(w, f)| (w, Some(f)));
+    let mut out = String::with_capacity(digits.len() + whole.len() / 3);
+    for (i, c) in whole.chars().enumerate() {
+        if i > 0 && (whole.len() - i).is_multiple_of(3) && !out.ends_with('-') {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    if let Some(fraction) = fraction {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    out
+}
+
+/// A share as percent without the sign: `98`, `4.2`, `0.07`, `0`.
+pub(crate) fn percent(share: f64) -> String {
+    count(100.0 * share)
+}
+
+/// Microseconds with the unit that suits them: `612 µs`, `1.17 s`.
+pub(crate) fn duration_us(us: f64) -> String {
+    human_duration(Duration::try_from_secs_f64(us / 1e6).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_keep_the_digits_that_mean_something() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.98, "0.98"),
+            (14.0, "14"),
+            (14.24, "14.2"),
+            (99.96, "100"),
+            (999.6, "1,000"),
+            (1_508.4, "1,508"),
+            (1_234_567.0, "1,234,567"),
+        ] {
+            assert_eq!(count(value), text);
+        }
+        assert_eq!(whole(20_977_328_128), "20,977,328,128");
+        assert_eq!([0.999, 0.0417, 0.0007].map(percent), ["99.9", "4.17", "0.07"]);
+        assert_eq!(duration_us(1_170_000.0), "1.17 s");
+        assert_eq!(duration_us(f64::NAN), "0 s");
+    }
+}
