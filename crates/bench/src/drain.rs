@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use floodwall_host::sample::Sampler;
+use floodwall_host::Sampler;
 use floodwall_model::rig::{Second, Step};
 use floodwall_model::{Interval, Rate, Watch};
 

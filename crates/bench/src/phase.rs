@@ -6,11 +6,12 @@
 //!                                          operations still in flight count with their latency ◀───────┘
 //! ```
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use floodwall_host::sample::Sampler;
-use floodwall_load::{Delta, Finished, PreparedFlood, PreparedVictim, Running};
+use floodwall_host::Sampler;
+use floodwall_load::{Delta, Finished, LoadError, PreparedFlood, PreparedVictim, Running};
 use floodwall_model::rig::{Second, Step};
 use floodwall_model::trial::{HostSample, LoadTotals, OpLatencies, Warmup};
 use floodwall_model::{Interval, Phase, PhaseKind, Timing, Watch};
@@ -41,6 +42,8 @@ pub(crate) struct PhaseRun<'a> {
     /// When the whole run began.
     pub(crate) origin: Instant,
     pub(crate) seed: u64,
+    /// Where commands' I/O counters are.
+    pub(crate) proc_root: &'a Path,
     /// How many intervals the phase may keep.
     pub(crate) max_intervals: usize,
 }
@@ -81,12 +84,12 @@ impl Loads {
         // Floods first: a command takes a moment to start.
         if run.kind.has_flood() {
             for (i, flood) in run.floods.iter().enumerate() {
-                loads.floods.push(flood.start(run.seed.wrapping_add(1_000 + i as u64))?);
+                loads.floods.push(flood.start(run.seed.wrapping_add(1_000 + i as u64), run.proc_root)?);
             }
         }
         if run.kind.has_victim() {
             for (i, victim) in run.victims.iter().enumerate() {
-                loads.victims.push(victim.start(run.seed.wrapping_add(i as u64))?);
+                loads.victims.push(victim.start(run.seed.wrapping_add(i as u64), run.proc_root)?);
             }
         }
         Ok(loads)
@@ -99,7 +102,7 @@ impl Loads {
         }
     }
 
-    fn failure(&self) -> Option<String> {
+    fn failure(&self) -> Option<LoadError> {
         self.victims.iter().chain(&self.floods).find_map(Running::failure)
     }
 
@@ -154,7 +157,7 @@ fn warm_up(run: &mut PhaseRun<'_>, loads: &mut Loads, watch: &mut dyn Watch) -> 
         live.add(&sampled, &host, WARMUP_TICK, watch);
 
         let seconds = begin.elapsed();
-        let mut done = |steady: bool, verdict: String, cut: Option<String>| {
+        let done = |steady: bool, verdict: String, cut: Option<String>| {
             let steady = cut.is_none().then_some(steady);
             (Warmup { seconds: seconds.as_secs_f64(), steady, verdict, flood_bytes: flooded }, cut)
         };
@@ -232,7 +235,7 @@ fn measure(
 /// Why a phase can't go on, if it can't.
 fn broken(stop: &AtomicBool, reached: bool, loads: &Loads) -> Option<String> {
     if let Some(failure) = loads.failure() {
-        return Some(failure);
+        return Some(failure.to_string());
     }
     (!reached || stop.load(Ordering::Relaxed)).then(|| "interrupted".to_owned())
 }
@@ -256,10 +259,16 @@ struct Measured {
 impl Measured {
     fn new(run: &PhaseRun<'_>, now: Instant) -> Self {
         let named = |name: &str| LoadTotals { name: name.to_owned(), ..LoadTotals::default() };
-        let victims =
-            if run.kind.has_victim() { run.victims.iter().map(|v| named(v.name())).collect() } else { Vec::new() };
-        let floods =
-            if run.kind.has_flood() { run.floods.iter().map(|f| named(f.name())).collect() } else { Vec::new() };
+        let victims = if run.kind.has_victim() {
+            run.victims.iter().map(|v| named(v.name())).collect()
+        } else {
+            Vec::new()
+        };
+        let floods = if run.kind.has_flood() {
+            run.floods.iter().map(|f| named(f.name())).collect()
+        } else {
+            Vec::new()
+        };
         Self {
             origin: run.origin,
             begin: now,
@@ -308,14 +317,16 @@ impl Measured {
     ) -> Phase {
         let mut overrun = OpLatencies::default();
         let mut failure = None;
-        for (total, finished) in self.victims.iter_mut().zip(victims).chain(self.floods.iter_mut().zip(floods)) {
+        for (total, finished) in
+            self.victims.iter_mut().zip(victims).chain(self.floods.iter_mut().zip(floods))
+        {
             overrun.merge(&finished.last.latencies);
             total.latencies.merge(&finished.last.latencies);
             total.unserved_ops = finished.unserved_ops;
             total.command_runs = finished.command_runs;
             total.cpu_us = finished.cpu_us;
             total.ops_with_warmup = finished.total_ops;
-            failure = failure.or(finished.failure);
+            failure = failure.or(finished.failure.map(|f| f.to_string()));
         }
         Phase {
             kind: run.kind,

@@ -14,17 +14,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use floodwall_host::location::{self, Location};
-use floodwall_host::sample::Sampler;
-use floodwall_host::settings::{self, MissingKnob};
-use floodwall_host::{HostError, SysRoot};
+use floodwall_host::locate::{self, LocateError, Location};
+use floodwall_host::{HostFacts, Sampler, SysRoot, memory, settings_in_force};
 use floodwall_load::{LoadError, PreparedFlood, PreparedVictim};
 use floodwall_model::rig::{Second, Step};
 use floodwall_model::scenario::Data;
+use floodwall_model::status::Missing;
 use floodwall_model::trial::Warmup;
 use floodwall_model::{Bytes, Phase, PhaseKind, Rig, RigError, Scenario, Setting, Trial, Watch};
 
-use crate::clock::sleep_until;
 use crate::device_lock::{DeviceLock, LockError};
 use crate::drain;
 use crate::phase::{self, PhaseRun};
@@ -37,19 +35,16 @@ const MAX_INTERVALS: usize = 8_192;
 /// Why a benchmark can't start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// There is no such directory.
-    #[error("'{dir}' does not exist; name a directory on the device to measure", dir = .0.display())]
-    NoSuchDirectory(PathBuf),
-    /// It is something else.
-    #[error("'{dir}' is not a directory; name the directory to measure in", dir = .0.display())]
-    NotADirectory(PathBuf),
+    /// There is no such directory, it is something else, or it can't be told where it is.
+    #[error(transparent)]
+    Locate(#[from] LocateError),
     /// It can't be written in.
-    #[error("'{dir}' is on a read-only filesystem (mounted at '{mountpoint}'); name a directory that can be written", dir = dir.display())]
+    #[error("'{dir}' is on a read-only filesystem (mounted at '{mountpoint}'); name a directory that can be written", dir = dir.display(), mountpoint = mountpoint.display())]
     ReadOnly {
         /// The directory.
         dir: PathBuf,
         /// Where its filesystem is mounted.
-        mountpoint: String,
+        mountpoint: PathBuf,
     },
     /// Its filesystem has no writeback to measure.
     #[error("'{dir}' is on {filesystem}: {reason}; name a directory on a disk, or use --force to measure it all the same", dir = dir.display())]
@@ -73,9 +68,6 @@ pub enum BenchError {
     /// The scratch directory can't be made or removed.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
-    /// The host can't be read.
-    #[error(transparent)]
-    Host(#[from] HostError),
     /// A victim or flood failed.
     #[error(transparent)]
     Load(#[from] LoadError),
@@ -102,9 +94,10 @@ pub struct Options {
 pub struct HostRig {
     root: SysRoot,
     location: Location,
+    facts: HostFacts,
     sampler: Sampler,
     setting: Setting,
-    missing: Vec<MissingKnob>,
+    missing: Vec<Missing>,
     scratch: Scratch,
     _lock: Option<DeviceLock>,
     options: Options,
@@ -126,28 +119,25 @@ impl HostRig {
     /// # Errors
     /// [`BenchError`]: everything that can be known before the first byte is written.
     pub fn open(root: SysRoot, dir: &Path, options: Options) -> Result<Self, BenchError> {
-        let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-        match std::fs::metadata(&dir) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(BenchError::NoSuchDirectory(dir)),
-            Ok(m) if !m.is_dir() => return Err(BenchError::NotADirectory(dir)),
-            // Whatever else is wrong with it is said when it is used.
-            _ => {}
-        }
-        let location = location::locate(&root, &dir)?;
+        let location = locate::locate(&root, dir)?;
+        let dir = location.directory.clone();
         if location.read_only {
-            return Err(BenchError::ReadOnly { dir, mountpoint: location.mountpoint.clone() });
+            return Err(BenchError::ReadOnly { dir, mountpoint: location.mount.mountpoint.clone() });
         }
-        if let (Some(reason), false) = (&location.no_writeback, options.force) {
-            let (filesystem, reason) = (location.filesystem.clone(), reason.clone());
-            return Err(BenchError::NoWriteback { dir, filesystem, reason });
+        if let (Some(reason), false) = (location.without_writeback, options.force) {
+            let filesystem = location.mount.fs_type.clone();
+            return Err(BenchError::NoWriteback { dir, filesystem, reason: reason.to_owned() });
         }
         let lock = location.queue_device.map(DeviceLock::take).transpose()?;
-        let in_force = settings::in_force(&root, location.queue_device, location.bdi);
+        let bdi = location.bdi.value().map(String::as_str);
+        let in_force = settings_in_force(&root, location.queue_device, bdi);
         let sampler = Sampler::new(root.clone(), location.queue_device);
+        let facts = HostFacts::read(&root, &location);
         let scratch = Scratch::make(&dir)?;
         Ok(Self {
             root,
             location,
+            facts,
             sampler,
             setting: in_force.setting,
             missing: in_force.missing,
@@ -171,22 +161,28 @@ impl HostRig {
         &self.setting
     }
 
-    /// Knobs that could not be read, and why.
+    /// What a result says of the machine.
     #[must_use]
-    pub fn missing(&self) -> &[MissingKnob] {
-        &self.missing
+    pub fn facts(&self) -> &HostFacts {
+        &self.facts
+    }
+
+    /// What could not be read, and why: knobs, and counters as of the last sample.
+    #[must_use]
+    pub fn missing(&self) -> Vec<Missing> {
+        self.missing.iter().chain(self.sampler.missing()).cloned().collect()
     }
 
     /// The space that a scenario may take.
     ///
     /// # Errors
-    /// [`BenchError::Host`] if the filesystem does not tell.
+    /// [`BenchError::Locate`] if the filesystem does not tell.
     pub fn room(&self, cap: Option<Bytes>) -> Result<Room, BenchError> {
         Ok(Room {
-            free: location::free_space(self.scratch.path())?,
+            free: locate::free_space(self.scratch.path())?.available,
             cap,
-            hard_limit: self.sampler.dirty_threshold(),
-            ram: floodwall_host::memory::ram(&self.root),
+            hard_limit: memory::read_thresholds(&self.root).hard_bytes.into_value().map(Bytes),
+            ram: memory::read_memory(&self.root).total_bytes.into_value().map(Bytes),
         })
     }
 
@@ -255,12 +251,20 @@ impl HostRig {
         let kinds = phases_of(scenario);
         let phase_count = (kinds.len() * scenario.timing.rounds as usize).max(1);
         let stop = &*self.options.stop;
+        let proc_root = self.root.path().join("proc");
         for i in 0..kinds.len() {
             let kind = kinds[(i + trial.round as usize - 1) % kinds.len()];
             for flood in &prepared.floods {
                 flood.discard()?;
             }
-            drain::drain(self.scratch.path(), &mut self.sampler, stop, self.options.origin, trial.round, watch)?;
+            drain::drain(
+                self.scratch.path(),
+                &mut self.sampler,
+                stop,
+                self.options.origin,
+                trial.round,
+                watch,
+            )?;
             drain::settle(&mut self.sampler, scenario.timing.settle, stop, trial.round, watch)?;
             let phase = match (kind, scenario.burst) {
                 (PhaseKind::Burst, Some(bytes)) => {
@@ -278,6 +282,7 @@ impl HostRig {
                         stop,
                         origin: self.options.origin,
                         seed: self.options.seed.wrapping_add(u64::from(trial.round) << 32 | (i as u64) << 16),
+                        proc_root: &proc_root,
                         max_intervals: (MAX_INTERVALS / phase_count).max(64),
                     },
                     watch,

@@ -1,7 +1,7 @@
 //! How much space a scenario takes, and how it is made to fit.
 //!
 //! ```text
-//! needed = Σ victim files + Σ flood spaces (a copy also has its source) + burst + margin
+//! needed = Σ victim files + Σ flood spaces (half of a copy's is its source) + burst + margin
 //! ```
 //!
 //! A flood without a size of its own gets 1.5 × the kernel's hard dirty limit: with less, every page it could dirty fits under the limit,
@@ -99,7 +99,9 @@ pub fn fit(scenario: &Scenario, room: Room) -> Result<Fitted, SpaceError> {
         Bytes((limit.0 + limit.0 / 2).next_multiple_of(1 << 20)).max(Bytes::gib(1))
     });
     for flood in &mut fitted.floods {
-        flood.size.get_or_insert(wanted_flood);
+        // Half of a copy's space is its source, which is only read.
+        let copies = if flood.kind == FloodKind::Copy { 2 } else { 1 };
+        flood.size.get_or_insert(Bytes(wanted_flood.0 * copies));
     }
     let needed = needed_by(&fitted);
     match room.cap {
@@ -139,11 +141,10 @@ fn fits_in(free: Bytes) -> Bytes {
 fn flood_bytes(flood: &floodwall_model::Flood) -> u64 {
     let space = flood.size.map_or(0, |s| s.0);
     match flood.kind {
-        FloodKind::Copy => space.saturating_mul(2),
         FloodKind::Command { .. } => 0,
         // A small file takes at least one block of the filesystem.
         FloodKind::Files { file } => (space / file.0.max(1)).saturating_mul(file.0.next_multiple_of(4096)),
-        FloodKind::Seq | FloodKind::Random | FloodKind::Mmap => space,
+        FloodKind::Seq | FloodKind::Random | FloodKind::Mmap | FloodKind::Copy => space,
     }
 }
 
@@ -231,7 +232,7 @@ fn too_small_to_throttle(scenario: &Scenario, hard_limit: Bytes) -> Option<Strin
         .floods
         .iter()
         .filter(|f| !matches!(f.kind, FloodKind::Command { .. }))
-        .map(|f| f.size.map_or(0, |s| s.0))
+        .map(|f| f.size.map_or(0, |s| if f.kind == FloodKind::Copy { s.0 / 2 } else { s.0 }))
         .collect();
     let total: u64 = own.iter().sum();
     (!own.is_empty() && total < hard_limit.0).then(|| {
