@@ -1,0 +1,64 @@
+//! A status for people (text, 100 columns) and for programs (JSON).
+//!
+//! ```text
+//! Status ─┬─ text: machine, devices, backlog and drain times, settings, writers, notes
+//!         └─ json: {"schema": "floodwall/status/1", …}, every number's name ends in its unit
+//! ```
+//!
+//! A value that could not be read is shown as `?` with the number of a note beneath that gives the reason; zero is shown as zero.
+
+mod notes;
+mod table;
+mod text;
+
+use floodwall_model::status::Status;
+use serde::Serialize;
+
+/// Name and version of the JSON document.
+pub const SCHEMA: &str = "floodwall/status/1";
+
+/// How text is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Whether marks are coloured; the caller knows of terminals and `NO_COLOR`.
+    pub color: bool,
+    /// Columns to fit in; what can't be wrapped may stand out.
+    pub width: usize,
+}
+
+impl Default for Style {
+    /// No colour, 100 columns.
+    fn default() -> Self {
+        Self { color: false, width: 100 }
+    }
+}
+
+/// A status for people.
+#[must_use]
+pub fn text(status: &Status, style: Style) -> String {
+    text::render(status, style)
+}
+
+/// A status for programs: one JSON document, indented, without a line end after it.
+///
+/// # Errors
+/// None that a [`Status`] can cause; serialisation is fallible by type.
+pub fn json(status: &Status) -> Result<String, serde_json::Error> {
+    serde_json::to_string_pretty(&Document { schema: SCHEMA, command: "status", status })
+}
+
+/// The same on one line, for a stream of documents.
+///
+/// # Errors
+/// As [`json`].
+pub fn json_line(status: &Status) -> Result<String, serde_json::Error> {
+    serde_json::to_string(&Document { schema: SCHEMA, command: "status", status })
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    command: &'static str,
+    #[serde(flatten)]
+    status: &'a Status,
+}

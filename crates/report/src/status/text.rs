@@ -1,0 +1,359 @@
+//! The text view of a status, from the machine down to the notes.
+
+use std::time::Duration;
+
+use floodwall_model::status::{
+    Device, DrainSource, Leaf, LimitKnob, Machine, MountedOn, Queue, Status, Writers,
+};
+use floodwall_model::units::human_duration;
+use floodwall_model::{Bytes, Rate, Reading};
+
+use super::Style;
+use super::notes::Notes;
+use super::table::{Align, Column, paragraph, table};
+
+/// Whoever waits for everything that is dirty (an fsync of a large file, sync, a full journal) waits longer than people notice.
+const SLOW_DRAIN_S: f64 = 1.0;
+/// … and longer than most programs' timeouts leave room for.
+const VERY_SLOW_DRAIN_S: f64 = 10.0;
+/// Where the machine's figures begin.
+const LABEL_WIDTH: usize = 11;
+
+/// Renders all sections.
+pub(super) fn render(status: &Status, style: Style) -> String {
+    let mut notes = Notes::default();
+    let mut lines = machine(&status.machine, &mut notes, style);
+    lines.push(String::new());
+    if status.devices.is_empty() {
+        lines.push("no mounted filesystem has a backing device of its own here".into());
+    } else {
+        lines.extend(devices(&status.devices, style));
+        lines.push(String::new());
+        lines.extend(backlog(&status.devices, &mut notes, style));
+        lines.push(String::new());
+        lines.extend(settings(&status.devices, &mut notes));
+    }
+    lines.extend(elsewhere(status, style));
+    lines.push(String::new());
+    lines.extend(writers(&status.writers, status.window_s, &mut notes, style));
+    let notes: Vec<String> = notes
+        .numbered()
+        .flat_map(|(n, why)| paragraph(&format!("[{n}]"), 6, &printable(why), style.width))
+        .collect();
+    if !notes.is_empty() {
+        lines.push(String::new());
+        lines.extend(notes);
+    }
+    if !status.root_would_add.is_empty() {
+        lines.push(String::new());
+        lines.push(format!("root would add: {}", status.root_would_add.join("; ")));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// Names come from mount points, file names and processes: whatever could move the cursor is replaced.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+fn size(bytes: &u64) -> String {
+    Bytes(*bytes).to_string()
+}
+
+fn rate(bytes_per_s: &f64) -> String {
+    Rate(*bytes_per_s).to_string()
+}
+
+fn seconds(seconds: &f64) -> String {
+    // More than a year is no longer a figure that anyone could use, and the type ends somewhere.
+    Duration::try_from_secs_f64(*seconds)
+        .ok()
+        .filter(|d| d.as_secs() < 365 * 86_400)
+        .map_or_else(|| "over a year".into(), human_duration)
+}
+
+fn machine(machine: &Machine, notes: &mut Notes, style: Style) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = |label: &str, text: String| {
+        lines.extend(paragraph(label, LABEL_WIDTH, &printable(&text), style.width));
+    };
+    line(
+        "machine",
+        format!(
+            "Linux {}, up {}, {} of RAM, cgroup {}",
+            notes.cell(&machine.kernel, Clone::clone),
+            notes.cell(&machine.uptime_s, uptime),
+            notes.cell(&machine.ram_bytes, size),
+            notes.cell(&machine.cgroup, Clone::clone),
+        ),
+    );
+    line(
+        "now",
+        format!(
+            "{} dirty, {} under writeback",
+            notes.cell(&machine.dirty_bytes, size),
+            notes.cell(&machine.writeback_bytes, size)
+        ),
+    );
+    let hard =
+        limit(&machine.hard_limit_bytes, &machine.hard_limit_from, "dirty_bytes", "dirty_ratio", notes);
+    let background = limit(
+        &machine.background_limit_bytes,
+        &machine.background_limit_from,
+        "dirty_background_bytes",
+        "dirty_background_ratio",
+        notes,
+    );
+    line("limits", format!("hard {hard}: writers stop; background {background}: the flusher starts"));
+    let millis = |ms: &u64| human_duration(Duration::from_millis(*ms));
+    let every = notes.cell(&machine.dirty_writeback_ms, |ms| {
+        if *ms == 0 { "but never looked for".into() } else { format!("looked for every {}", millis(ms)) }
+    });
+    line("age", format!("dirty data is due after {}, {every}", notes.cell(&machine.dirty_expire_ms, millis)));
+    let percent = |p: &f64| format!("{p:.1} %");
+    line(
+        "pressure",
+        format!(
+            "in the last 10 s some task waited for I/O {} of the time, every task {}",
+            notes.cell(&machine.psi_io_some_avg10_percent, percent),
+            notes.cell(&machine.psi_io_full_avg10_percent, percent)
+        ),
+    );
+    lines
+}
+
+fn uptime(s: &f64) -> String {
+    let hours = *s / 3600.0;
+    if hours >= 48.0 { format!("{:.0} days", hours / 24.0) } else { seconds(s) }
+}
+
+fn limit(
+    bytes: &Reading<u64>,
+    from: &Reading<LimitKnob>,
+    bytes_name: &str,
+    ratio_name: &str,
+    notes: &mut Notes,
+) -> String {
+    let from = notes.cell(from, |knob| match knob {
+        LimitKnob::Bytes(n) => format!("vm.{bytes_name} = {n}"),
+        LimitKnob::RatioPercent(p) => format!("vm.{ratio_name} = {p} %"),
+    });
+    format!("{} ({from})", notes.cell(bytes, size))
+}
+
+/// What each device is and what is mounted on it.
+fn devices(devices: &[Device], style: Style) -> Vec<String> {
+    let indent = devices.iter().map(|d| d.name.chars().count()).max().unwrap_or(0).min(20) + 4;
+    let mut lines = vec!["devices".to_owned()];
+    for device in devices {
+        let mut what = vec![device.kind.clone()];
+        what.extend(device.model.value().cloned());
+        what.extend(device.size_bytes.value().map(size));
+        let mounts: Vec<String> = device.mounts.iter().map(mount).collect();
+        let mut text = format!("{}: {}", what.join(", "), mounts.join(", "));
+        if device.path != device.name {
+            text.push_str(&format!("; {}", device.path));
+        }
+        let label = printable(&format!("  {}", device.name));
+        let text = printable(&text);
+        if label.chars().count() + 2 > indent {
+            lines.push(label);
+            lines.extend(paragraph("", indent, &text, style.width));
+        } else {
+            lines.extend(paragraph(&label, indent, &text, style.width));
+        }
+    }
+    lines
+}
+
+fn mount(mount: &MountedOn) -> String {
+    let through = mount.through.as_ref().map(|t| format!(" on {t}")).unwrap_or_default();
+    let read_only = if mount.read_only { " read-only" } else { "" };
+    format!("{} ({}{through}{read_only})", mount.mountpoint, mount.filesystem)
+}
+
+const fn column(title: &'static str, align: Align, max_width: usize) -> Column {
+    Column { title, align, max_width }
+}
+
+/// What waits, and how long it would take.
+fn backlog(devices: &[Device], notes: &mut Notes, style: Style) -> Vec<String> {
+    let columns = [
+        column("", Align::Left, 2),
+        column("DEVICE", Align::Left, 20),
+        column("DIRTY", Align::Right, 9),
+        column("WRITEBACK", Align::Right, 9),
+        column("WRITES", Align::Right, 9),
+        column("DRAINS AT", Align::Right, 10),
+        column("DRAINED IN", Align::Right, 12),
+        column("HARD LIMIT IN", Align::Right, 13),
+        column("BACKGROUND IN", Align::Right, 13),
+    ];
+    let mut estimated = false;
+    let rows: Vec<Vec<String>> = devices
+        .iter()
+        .map(|d| {
+            let guess = d.drain.from == DrainSource::KernelEstimate;
+            estimated |= guess;
+            vec![
+                mark(d).to_owned(),
+                printable(&d.name),
+                notes.cell(&d.dirty_bytes, size),
+                notes.cell(&d.writeback_bytes, size),
+                notes.cell(&d.written_bytes_per_s, rate),
+                notes.cell(&d.drain.rate_bytes_per_s, |r| {
+                    format!("{}{}", if guess { "~" } else { "" }, rate(r))
+                }),
+                notes.cell(&d.drain.now_s, seconds),
+                notes.cell(&d.drain.hard_limit_s, seconds),
+                notes.cell(&d.drain.background_limit_s, seconds),
+            ]
+        })
+        .collect();
+    let mut lines: Vec<String> =
+        table(&columns, &rows).into_iter().map(|line| coloured(line, style)).collect();
+    let mut legend = Vec::new();
+    if devices.iter().any(|d| !mark(d).is_empty()) {
+        legend.push(format!(
+            "! takes over {SLOW_DRAIN_S} s to drain, !! over {VERY_SLOW_DRAIN_S} s: as long may an fsync take now"
+        ));
+    }
+    if estimated {
+        legend.push("~ the kernel's estimate, may be old".to_owned());
+    }
+    if !legend.is_empty() {
+        lines.extend(paragraph("  ", 2, &legend.join("; "), style.width));
+    }
+    lines
+}
+
+fn mark(device: &Device) -> &'static str {
+    match device.drain.now_s.value() {
+        Some(s) if *s >= VERY_SLOW_DRAIN_S => "!!",
+        Some(s) if *s >= SLOW_DRAIN_S => "!",
+        _ => "",
+    }
+}
+
+/// Only the mark has a colour: it leads its line.
+fn coloured(line: String, style: Style) -> String {
+    let colour = |mark: &str, code: u8| {
+        line.strip_prefix(mark).map(|rest| format!("\u{1b}[{code}m{mark}\u{1b}[0m{rest}"))
+    };
+    if !style.color {
+        return line;
+    }
+    colour("!!", 31).or_else(|| colour("!", 33)).unwrap_or_else(|| line.clone())
+}
+
+/// The settings in force, of each device and below it of those that drain for it.
+fn settings(devices: &[Device], notes: &mut Notes) -> Vec<String> {
+    let columns = [
+        column("", Align::Left, 2),
+        column("DEVICE", Align::Left, 20),
+        column("SCHEDULER", Align::Left, 11),
+        column("REQUESTS", Align::Right, 8),
+        column("LARGEST", Align::Right, 8),
+        column("WBT", Align::Right, 8),
+        column("CACHE", Align::Left, 13),
+        column("SHARE NOW", Align::Right, 9),
+        column("AT MOST", Align::Right, 7),
+        column("STRICT", Align::Left, 6),
+    ];
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut shown: Vec<&str> = Vec::new();
+    for device in devices {
+        let limits = &device.limits;
+        let mut row = vec![String::new(), printable(&device.name)];
+        row.extend(queue_cells(&device.queue, notes));
+        row.push(notes.cell(&device.device_limit_bytes, size));
+        row.push(notes.cell(&limits.max_ratio_percent, |p| format!("{p} %")));
+        row.push(notes.cell(&limits.strict_limit, |on| if *on { "yes" } else { "no" }.into()));
+        rows.push(row);
+        shown.push(&device.name);
+    }
+    // A disk below several devices is shown once, and not again where it is a device itself.
+    let leaves: Vec<&Leaf> = devices.iter().flat_map(|d| &d.leaves).collect();
+    for leaf in leaves {
+        if shown.contains(&leaf.name.as_str()) {
+            continue;
+        }
+        shown.push(&leaf.name);
+        let mut row = vec![String::new(), printable(&leaf.name)];
+        row.extend(queue_cells(&leaf.queue, notes));
+        row.extend(std::iter::repeat_n("-".to_owned(), 3));
+        rows.push(row);
+    }
+    table(&columns, &rows)
+}
+
+fn queue_cells(queue: &Queue, notes: &mut Notes) -> [String; 5] {
+    [
+        notes.cell(&queue.scheduler, |s| printable(s)),
+        notes.cell(&queue.nr_requests, u64::to_string),
+        notes.cell(&queue.max_sectors_kib, |kib| Bytes(kib.saturating_mul(1024)).to_string()),
+        notes.cell(&queue.wbt_lat_us, |us| match us {
+            0 => "off".into(),
+            us => human_duration(Duration::from_micros(*us)),
+        }),
+        notes.cell(&queue.write_cache, |cache| printable(cache)),
+    ]
+}
+
+/// Filesystems without a row, those of one kind on one line.
+fn elsewhere(status: &Status, style: Style) -> Vec<String> {
+    let mut kinds: Vec<(&str, &str, Vec<&str>)> = Vec::new();
+    for mount in &status.elsewhere {
+        match kinds.iter_mut().find(|(fs, why, _)| *fs == mount.filesystem && *why == mount.why) {
+            Some((_, _, points)) => points.push(&mount.mountpoint),
+            None => kinds.push((&mount.filesystem, &mount.why, vec![&mount.mountpoint])),
+        }
+    }
+    if kinds.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![String::new(), "not counted for any device above".to_owned()];
+    for (filesystem, why, points) in kinds {
+        let more = if points.len() > 3 { format!(" and {} more", points.len() - 3) } else { String::new() };
+        let named: Vec<&str> = points.iter().take(3).copied().collect();
+        let text = format!("{}{more} ({filesystem}): {why}", named.join(", "));
+        lines.extend(paragraph("", 2, &printable(&text), style.width));
+    }
+    lines
+}
+
+fn writers(writers: &Writers, window_s: f64, notes: &mut Notes, style: Style) -> Vec<String> {
+    let others = match writers.unreadable_processes {
+        0 => String::new(),
+        n => format!(" ({n} processes could not be looked at)"),
+    };
+    let title = format!("who dirtied most in the last {}{others}", seconds(&window_s));
+    if let Some(why) = &writers.missing {
+        return paragraph("", 0, &format!("{title}: {}", notes.unknown(why.clone())), style.width);
+    }
+    if writers.top.is_empty() {
+        return paragraph("", 0, &format!("{title}: nobody"), style.width);
+    }
+    let columns = [
+        column("", Align::Left, 2),
+        column("PID", Align::Right, 10),
+        column("COMMAND", Align::Left, 20),
+        column("DIRTIES", Align::Right, 10),
+        column("TAKES BACK", Align::Right, 10),
+    ];
+    let rows: Vec<Vec<String>> = writers
+        .top
+        .iter()
+        .map(|w| {
+            vec![
+                String::new(),
+                w.pid.to_string(),
+                notes.cell(&w.comm, |comm| printable(comm)),
+                rate(&w.dirtied_bytes_per_s),
+                rate(&w.cancelled_bytes_per_s),
+            ]
+        })
+        .collect();
+    std::iter::once(title).chain(table(&columns, &rows)).collect()
+}
