@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use floodwall_model::status::{Device, DeviceLimits, Drain, DrainSource, Leaf, Machine, Queue, Status};
+use floodwall_model::status::{Device, Drain, DrainSource, Leaf, Machine, Queue, Status};
 use floodwall_model::{DeviceId, Reading};
 
 use crate::bdi::{self, BdiStats};
