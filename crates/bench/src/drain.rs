@@ -24,7 +24,7 @@ const IDLE_TICKS: u32 = 2;
 /// How long to wait for a device that somebody else keeps busy.
 const BUSY_PATIENCE: Duration = Duration::from_secs(10);
 /// More than this a second while we pause is somebody else's work.
-const FOREIGN_BYTES_PER_S: f64 = 1e6;
+const FOREIGN_BYTES_PER_S: f64 = 4e6;
 
 /// Writes back what is dirty on the directory's filesystem, and waits until its device is idle.
 pub(crate) fn drain(

@@ -27,6 +27,11 @@ const WARMUP_TICK: Duration = Duration::from_millis(250);
 const STEADY_WINDOW: usize = 8;
 /// The latency of the first operations includes page faults and cold caches: never measure them.
 const WARMUP_MIN: Duration = Duration::from_secs(1);
+/// A page cache that is still filling may stretch a warm-up to this many times its normal limit: a flood that is measured before the
+/// kernel throttles it runs at the speed of memory, and says nothing of the device.
+const FILLING_PATIENCE: u32 = 4;
+/// The page cache is filling if the backlog grew by more than this share of the hard limit within a second.
+const FILLING_SHARE: f64 = 0.01;
 /// Below this much dirty and under writeback there is no backlog, and the device's rate is not its drain rate.
 const BACKLOG_BYTES: u64 = 16 << 20;
 
@@ -136,6 +141,7 @@ fn warm_up(run: &mut PhaseRun<'_>, loads: &mut Loads, watch: &mut dyn Watch) -> 
     let begin = Instant::now();
     let (mut ops, mut rates) = (Vec::new(), Vec::new());
     let (mut flooded, mut drained) = (0u64, None::<u64>);
+    let mut filling = Filling::default();
     watch.step(Step {
         what: "warming up",
         phase: Some(run.kind),
@@ -155,6 +161,7 @@ fn warm_up(run: &mut PhaseRun<'_>, loads: &mut Loads, watch: &mut dyn Watch) -> 
             drained = Some(drained.unwrap_or(0) + device.written_bytes);
         }
         live.add(&sampled, &host, WARMUP_TICK, watch);
+        filling.add(&host);
 
         let seconds = begin.elapsed();
         let done = |steady: bool, verdict: String, cut: Option<String>| {
@@ -164,14 +171,50 @@ fn warm_up(run: &mut PhaseRun<'_>, loads: &mut Loads, watch: &mut dyn Watch) -> 
         if let Some(cause) = broken(run.stop, reached, loads) {
             return done(false, "cut short".into(), Some(cause));
         }
-        let verdict = judge(run, &ops, &rates, drained.unwrap_or(flooded));
+        let filling = if run.kind.has_flood() { filling.reason() } else { None };
+        let patience = if filling.is_some() { FILLING_PATIENCE } else { 1 };
+        let verdict = filling.map_or_else(|| judge(run, &ops, &rates, drained.unwrap_or(flooded)), Err);
         match verdict {
             Ok(verdict) if seconds >= WARMUP_MIN => return done(true, verdict, None),
-            Err(why) if seconds >= run.timing.warmup_max => {
+            Err(why) if seconds >= run.timing.warmup_max * patience => {
                 return done(false, format!("not steady after {:.0} s: {why}", seconds.as_secs_f64()), None);
             }
             _ => {}
         }
+    }
+}
+
+/// Watches the backlog rise towards the limit at which the kernel throttles writers.
+#[derive(Default)]
+struct Filling {
+    /// Dirty and under writeback, one entry a tick; `None` where it can't be read.
+    backlog: Vec<Option<u64>>,
+    hard_limit: Option<u64>,
+}
+
+impl Filling {
+    fn add(&mut self, host: &HostSample) {
+        self.backlog
+            .push(host.dirty_bytes.zip(host.writeback_bytes).map(|(dirty, writeback)| dirty + writeback));
+        self.hard_limit = host.dirty_threshold_bytes;
+    }
+
+    /// That and how far it is still filling; `None` if it is not, or if that can't be told.
+    fn reason(&self) -> Option<String> {
+        let second = (Duration::from_secs(1).as_millis() / WARMUP_TICK.as_millis()) as usize;
+        let now = (*self.backlog.last()?)?;
+        let before = (*self.backlog.get(self.backlog.len().checked_sub(second + 1)?)?)?;
+        let limit = self.hard_limit?;
+        let growing = now.saturating_sub(before) as f64 > FILLING_SHARE * limit as f64;
+        // From halfway between the background and the hard limit on, the kernel throttles (balance_dirty_pages); ratios put that at
+        // three quarters of the hard limit.
+        (growing && now < limit / 4 * 3).then(|| {
+            format!(
+                "the page cache is still filling: {} of {}",
+                floodwall_model::Bytes(now),
+                floodwall_model::Bytes(limit)
+            )
+        })
     }
 }
 
@@ -371,5 +414,45 @@ impl LiveSecond {
             });
             self.interval = Interval::default();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filling(backlog: impl IntoIterator<Item = u64>) -> Option<String> {
+        let mut filling = Filling::default();
+        for dirty in backlog {
+            filling.add(&HostSample {
+                dirty_bytes: Some(dirty),
+                writeback_bytes: Some(0),
+                dirty_threshold_bytes: Some(1_000),
+                ..HostSample::default()
+            });
+        }
+        filling.reason()
+    }
+
+    #[test]
+    fn the_page_cache_fills_until_the_kernel_throttles_or_the_flood_has_gone_round() {
+        assert!(filling((0..8).map(|i| i * 50)).is_some());
+        assert_eq!(filling((0..8).map(|i| 500 + i * 50)), None, "beyond three quarters of the limit");
+        assert_eq!(filling([100, 200, 300, 300, 300, 300, 300]), None, "a small space, gone round");
+        assert_eq!(filling([100, 200]), None, "too early to tell");
+    }
+
+    #[test]
+    fn only_a_backlogged_device_shows_its_drain_rate() {
+        let device = floodwall_model::trial::DeviceSample { written_bytes: 50_000_000, ..Default::default() };
+        let host = |dirty| HostSample {
+            dirty_bytes: Some(dirty),
+            writeback_bytes: Some(0),
+            device: Some(device),
+            ..HostSample::default()
+        };
+        assert_eq!(drain_rate(&host(1 << 30), 0.5), Some(1e8));
+        assert_eq!(drain_rate(&host(1 << 20), 0.5), None);
+        assert_eq!(drain_rate(&HostSample::default(), 0.5), None);
     }
 }
