@@ -11,7 +11,13 @@
 //! Pure: everything is built from values and returned as text; printing is the command line's business, and so is colour.
 
 pub mod live;
+pub mod markdown;
 mod numbers;
 pub mod schema;
+pub mod status;
 #[cfg(test)]
 mod synthetic;
+pub mod text;
+pub mod timeline;
+pub mod verdict;
+mod view;

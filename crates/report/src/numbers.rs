@@ -41,9 +41,17 @@ fn separated(digits: &str) -> String {
     out
 }
 
-/// A share as percent without the sign: `98`, `4.2`, `0.07`, `0`.
+/// A share as percent without the sign: `98.4`, `45`, `4.2`, `0.07`, `0`. Near 100 a tenth still matters, at 45 it does not.
 pub(crate) fn percent(share: f64) -> String {
-    count(100.0 * share)
+    let value = 100.0 * share;
+    let decimals = match value {
+        v if v >= 99.95 || v == v.round() => 0,
+        v if v >= 89.95 => 1,
+        v if v >= 9.95 => 0,
+        v if v >= 0.995 => 1,
+        _ => 2,
+    };
+    separated(&format!("{value:.decimals$}"))
 }
 
 /// Microseconds with the unit that suits them: `612 µs`, `1.17 s`.
@@ -70,7 +78,10 @@ mod tests {
             assert_eq!(count(value), text);
         }
         assert_eq!(whole(20_977_328_128), "20,977,328,128");
-        assert_eq!([0.999, 0.0417, 0.0007].map(percent), ["99.9", "4.17", "0.07"]);
+        assert_eq!(
+            [1.04, 0.999, 0.4517, 0.0417, 0.0007, 0.0].map(percent),
+            ["104", "99.9", "45", "4.2", "0.07", "0"]
+        );
         assert_eq!(duration_us(1_170_000.0), "1.17 s");
         assert_eq!(duration_us(f64::NAN), "0 s");
     }

@@ -1,0 +1,94 @@
+//! A result as GitHub Markdown: the verdict first, then figures, table and machine.
+
+use std::fmt::Write;
+
+use crate::schema::Document;
+use crate::view::View;
+
+/// The same as [`crate::text::bench`], for an issue or a page.
+#[must_use]
+pub fn bench(document: &Document) -> String {
+    let view = View::of(document);
+    let mut out = String::new();
+    let _ = writeln!(out, "**{}**\n", escaped(&view.verdict));
+    let _ = writeln!(out, "| figure | value | 95 % interval | |\n|---|--:|--:|---|");
+    for f in &view.figures {
+        let (value, interval, meaning) = (escaped(&f.value), escaped(&f.interval), escaped(&f.meaning));
+        let _ = writeln!(out, "| `{}` | {value} | {interval} | {meaning} |", f.name);
+    }
+    if !view.columns.is_empty() {
+        let _ =
+            writeln!(out, "\n| | {} |\n|---|{}", view.columns.join(" | "), "--:|".repeat(view.columns.len()));
+        for (label, cells) in &view.rows {
+            let _ = writeln!(out, "| {label} | {} |", cells.join(" | "));
+        }
+    }
+    out.push('\n');
+    let _ = writeln!(out, "- scenario: {}", escaped(&view.title));
+    for (label, text) in &view.facts {
+        let _ = writeln!(out, "- {label}: {}", escaped(text));
+    }
+    for note in &view.notes {
+        let _ = writeln!(out, "- note: {}", escaped(note));
+    }
+    out
+}
+
+/// With the characters escaped that would end a table cell or begin markup.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' | '|' | '*' | '_' | '`' | '<' | '[' => out.extend(['\\', c]),
+            '\n' | '\r' => out.push(' '),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic::Made;
+
+    #[test]
+    fn damage() {
+        insta::assert_snapshot!(bench(&Made::damage().document()), @r"
+        **While one file was written beside it, commits fell from 1,516/s to 40.8/s (2.7 %): p99 went from 1.06 ms to 1.17 s, and in 27 of 36 seconds the victim got less than a tenth of its speed.**
+
+        | figure | value | 95 % interval | |
+        |---|--:|--:|---|
+        | `victim_kept` | 2.7 % | 0.94 – 3.6 | of its speed alone |
+        | `flood_kept` | 87 % | 86 – 87 | of its speed alone |
+        | `burst_kept` | 100 % | 96.2 – 104 | compared with itself, 2.11 GB/s: no baseline was given |
+        | `dead_seconds` | 27 s | 24 – 32 | of 36 s beside the flood |
+
+        | | victim alone | flood alone | both |
+        |---|--:|--:|--:|
+        | commits/s | 1,516 | – | 40.8 |
+        | p50 | 1.03 ms | – | 20.1 ms |
+        | p99 | 1.06 ms | – | 1.17 s |
+        | p99.9 | 1.06 ms | – | 3.20 s |
+        | max | 1.06 ms | – | 3.20 s |
+        | worst second | 1,508/s | – | 1/s |
+        | dead seconds | 0 of 36 | – | 27 of 36 |
+        | longest stall | 0 s | – | 3 s |
+        | flood | – | 251 MB/s | 218 MB/s |
+
+        - scenario: copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large file is written beside it
+        - machine: Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
+        - device: sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
+        - setting: dirty limit 20 %, background 10 %, scheduler mq-deadline, nr\_requests 256, wbt 75 ms
+        - run: 3 rounds, 12 s a phase, 5 min 5 s in all
+        ");
+    }
+
+    #[test]
+    fn markup_in_names_is_text() {
+        assert_eq!(escaped("a|b <img> `x`\n*y*"), r"a\|b \<img> \`x\` \*y\*");
+        let mut document = Made::damage().document();
+        document.run.warnings = vec!["disk | model".into()];
+        assert!(bench(&document).contains(r"- note: disk \| model"));
+    }
+}
