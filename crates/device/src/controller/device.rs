@@ -1,0 +1,101 @@
+//! The controller as a [`Device`].
+
+use super::{CacheMode, Controller, Event};
+use crate::device::{Completion, Device, DeviceStats, LostWrites, Op, Profile, Request};
+use crate::events::earlier;
+use crate::time::Nanos;
+
+impl Device for Controller {
+    fn submit(&mut self, now: Nanos, request: Request) {
+        self.last_command = now;
+        self.command_free = self.command_free.max(now) + self.p.command;
+        let ready = self.command_free;
+        let across = match request.op {
+            Op::Write { .. } => self.send_up(ready, request.len),
+            _ => ready,
+        };
+        self.events.push(across + self.p.latency, Event::Arrive(request));
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        earlier(self.events.next(), self.backing.next_event())
+    }
+
+    fn advance(&mut self, to: Nanos, out: &mut Vec<Completion>) {
+        while let Some(now) = self.next_event().filter(|t| *t <= to) {
+            if self.backing.next_event().is_some_and(|t| t <= now) {
+                let mut done = std::mem::take(&mut self.scratch);
+                self.backing.advance(now, &mut done);
+                for c in done.drain(..) {
+                    self.backing_done(&c);
+                }
+                self.scratch = done;
+            }
+            match self.events.pop_due(now) {
+                Some((_, Event::Done(c))) => out.push(c),
+                Some((_, event)) => self.handle(now, event),
+                None => {}
+            }
+        }
+    }
+
+    fn profile(&self) -> Profile {
+        let backing = self.backing.profile();
+        Profile {
+            volatile_cache: match self.mode {
+                CacheMode::Protected => false,
+                CacheMode::Volatile | CacheMode::WriteThrough => {
+                    self.mode == CacheMode::Volatile
+                        || self.p.mode == CacheMode::Protected
+                        || backing.volatile_cache
+                }
+            },
+            queue_depth: backing.queue_depth.max(self.p.destage_depth),
+            floor: self.p.command + self.p.latency,
+            max_rate: self.p.link_rate,
+            ..backing
+        }
+    }
+
+    fn stats(&self) -> DeviceStats {
+        let mut stats = self.own_stats();
+        stats.add_part(&self.backing.stats());
+        stats
+    }
+
+    fn powercut(&mut self, now: Nanos) -> LostWrites {
+        let mut lost = self.backing.powercut(now).extents;
+        if self.mode == CacheMode::Protected {
+            self.cache.restore();
+        } else {
+            lost.extend(self.cache.lost());
+            self.cache.clear();
+        }
+        self.events.clear();
+        if let Some(at) = self.p.battery_until.filter(|_| self.mode == CacheMode::Protected) {
+            self.events.push(at.max(now), Event::BatteryFails);
+        }
+        self.subs.clear();
+        self.waiting.clear();
+        self.forced.clear();
+        self.flushes.clear();
+        self.destaging = 0;
+        self.pump_at = None;
+        (self.command_free, self.up_free, self.down_free, self.pipe_free) = (now, now, now, now);
+        self.last_command = now;
+        // A battery-backed cache writes on as soon as the power is back.
+        self.pump(now);
+        LostWrites::new(lost)
+    }
+
+    fn oldest_volatile(&self) -> Option<u64> {
+        let here = match self.mode {
+            CacheMode::Protected => None,
+            CacheMode::Volatile | CacheMode::WriteThrough => self.cache.lost().map(|e| e.since).min(),
+        };
+        match (here, self.backing.oldest_volatile()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}

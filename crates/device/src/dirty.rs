@@ -1,0 +1,362 @@
+//! What waits in a write cache: ranges by offset, each with the version since which it is not on the medium.
+//!
+//! ```text
+//! insert ─▶ dirty (by offset) ─take─▶ in flight ─settle─▶ on the medium
+//!                 ▲                      │
+//!                 └──────── restore ─────┘  (protected caches, after a power cut)
+//! ```
+//!
+//! A rewrite of a dirty range takes no more space and keeps the older `since`: the version in between never reaches the medium. A rewrite of a range in
+//! flight is dirty anew. Each range belongs to the flush epoch in which it became dirty, and bytes are counted by epoch, so "is everything stable that
+//! this flush covers" is one look-up. Memory grows with the number of ranges in the cache, not with the device.
+
+use std::collections::BTreeMap;
+
+use crate::device::LostExtent;
+
+/// A dirty range without its offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    len: u64,
+    since: u64,
+    epoch: u64,
+}
+
+/// Contiguous dirty ranges on their way to the medium.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    /// Lowest version in it.
+    pub(crate) since: u64,
+    handle: u64,
+}
+
+struct Flight {
+    handle: u64,
+    offset: u64,
+    len: u64,
+    pieces: Vec<(u64, Piece)>,
+}
+
+/// The contents of a write cache.
+pub(crate) struct DirtyMap {
+    dirty: BTreeMap<u64, Piece>,
+    flights: Vec<Flight>,
+    handle: u64,
+    dirty_bytes: u64,
+    flight_bytes: u64,
+    epoch: u64,
+    /// Bytes, dirty or in flight, by epoch; no zero counts.
+    by_epoch: BTreeMap<u64, u64>,
+}
+
+impl DirtyMap {
+    pub(crate) fn new() -> Self {
+        Self {
+            dirty: BTreeMap::new(),
+            flights: Vec::new(),
+            handle: 0,
+            dirty_bytes: 0,
+            flight_bytes: 0,
+            epoch: 0,
+            by_epoch: BTreeMap::new(),
+        }
+    }
+
+    /// Bytes that no transfer has begun for.
+    pub(crate) fn dirty_bytes(&self) -> u64 {
+        self.dirty_bytes
+    }
+
+    /// Bytes that take up space: dirty and in flight.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.dirty_bytes + self.flight_bytes
+    }
+
+    /// Bytes that a write would add, rewrites of dirty ranges not counted.
+    pub(crate) fn growth(&self, offset: u64, len: u64) -> u64 {
+        len - self.overlapping(offset, len).map(|(o, p)| overlap(o, p.len, offset, len)).sum::<u64>()
+    }
+
+    /// Dirty ranges that touch `[offset, offset + len)`, in order.
+    fn overlapping(&self, offset: u64, len: u64) -> impl Iterator<Item = (u64, Piece)> + '_ {
+        let end = offset.saturating_add(len);
+        let before = self.dirty.range(..offset).next_back().filter(move |(o, p)| **o + p.len > offset);
+        before.into_iter().chain(self.dirty.range(offset..end)).map(|(o, p)| (*o, *p))
+    }
+
+    /// Adds a write. What of it was dirty already keeps its place, age and space.
+    pub(crate) fn insert(&mut self, offset: u64, len: u64, version: u64) {
+        let end = offset + len;
+        let held: Vec<(u64, u64)> =
+            self.overlapping(offset, len).map(|(o, p)| (o.max(offset), (o + p.len).min(end))).collect();
+        let mut at = offset;
+        for (from, to) in held.into_iter().chain([(end, end)]) {
+            if from > at {
+                self.dirty.insert(at, Piece { len: from - at, since: version, epoch: self.epoch });
+                self.dirty_bytes += from - at;
+                *self.by_epoch.entry(self.epoch).or_default() += from - at;
+            }
+            at = to;
+        }
+    }
+
+    /// Offset of the first dirty range at or after `from`, or that contains it.
+    pub(crate) fn at_or_after(&self, from: u64) -> Option<u64> {
+        self.containing(from).or_else(|| self.dirty.range(from..).next().map(|(o, _)| *o))
+    }
+
+    /// Offset of the dirty range that contains `at`.
+    fn containing(&self, at: u64) -> Option<u64> {
+        self.dirty.range(..=at).next_back().filter(|(o, p)| **o + p.len > at).map(|(o, _)| *o)
+    }
+
+    /// Offset of the first dirty range at all.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.dirty.first_key_value().map(|(o, _)| *o)
+    }
+
+    /// Offset of the first dirty range that touches a window.
+    pub(crate) fn first_in(&self, offset: u64, len: u64) -> Option<u64> {
+        self.overlapping(offset, len).next().map(|(o, _)| o)
+    }
+
+    /// Up to `n` dirty ranges on either side of an offset: what a head there would look at.
+    pub(crate) fn near(&self, offset: u64, n: usize) -> impl Iterator<Item = u64> + '_ {
+        let after = self.dirty.range(offset..).take(n);
+        let before = self.dirty.range(..offset).rev().take(n);
+        after.chain(before).map(|(o, _)| *o)
+    }
+
+    /// Takes the dirty range that begins at `start`, with what follows it without a gap, up to `max_len` bytes; the rest of a longer range stays dirty.
+    /// With `coalesce` off it takes one range only (then `since` is exact for every byte of it).
+    pub(crate) fn take(&mut self, start: u64, max_len: u64, coalesce: bool) -> Option<Run> {
+        let mut pieces: Vec<(u64, Piece)> = Vec::new();
+        let (mut len, mut since) = (0, u64::MAX);
+        while len < max_len && (pieces.is_empty() || coalesce) {
+            let at = start + len;
+            let Some(mut piece) = self.dirty.remove(&at) else { break };
+            let room = max_len - len;
+            if piece.len > room {
+                self.dirty.insert(at + room, Piece { len: piece.len - room, ..piece });
+                piece.len = room;
+            }
+            len += piece.len;
+            since = since.min(piece.since);
+            pieces.push((at, piece));
+        }
+        if pieces.is_empty() {
+            return None;
+        }
+        self.dirty_bytes -= len;
+        self.flight_bytes += len;
+        self.handle += 1;
+        self.flights.push(Flight { handle: self.handle, offset: start, len, pieces });
+        Some(Run { offset: start, len, since, handle: self.handle })
+    }
+
+    /// A run is on the medium.
+    pub(crate) fn settle(&mut self, run: &Run) {
+        let Some(i) = self.flights.iter().position(|f| f.handle == run.handle) else { return };
+        let flight = self.flights.swap_remove(i);
+        self.flight_bytes -= flight.len;
+        for (_, piece) in flight.pieces {
+            if let Some(bytes) = self.by_epoch.get_mut(&piece.epoch) {
+                *bytes -= piece.len;
+                if *bytes == 0 {
+                    self.by_epoch.remove(&piece.epoch);
+                }
+            }
+        }
+    }
+
+    /// Whether any byte of a range is dirty or in flight.
+    pub(crate) fn touches(&self, offset: u64, len: u64) -> bool {
+        self.overlapping(offset, len).next().is_some()
+            || self.flights.iter().any(|f| overlap(f.offset, f.len, offset, len) > 0)
+    }
+
+    /// Whether every byte of a range can be read from the cache.
+    pub(crate) fn covers(&self, offset: u64, len: u64) -> bool {
+        let end = offset + len;
+        let mut at = offset;
+        while at < end {
+            let dirty = self.containing(at).and_then(|o| self.dirty.get(&o).map(|p| o + p.len));
+            let flight = || {
+                self.flights
+                    .iter()
+                    .find(|f| f.offset <= at && at < f.offset + f.len)
+                    .map(|f| f.offset + f.len)
+            };
+            match dirty.or_else(flight) {
+                Some(to) => at = to,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Closes the current epoch and returns its number: a flush that begins now waits until [`Self::stable_through`] it.
+    pub(crate) fn close_epoch(&mut self) -> u64 {
+        self.epoch += 1;
+        self.epoch - 1
+    }
+
+    /// Whether nothing of this epoch or an older one is left.
+    pub(crate) fn stable_through(&self, epoch: u64) -> bool {
+        self.by_epoch.first_key_value().is_none_or(|(e, _)| *e > epoch)
+    }
+
+    /// Everything that is not on the medium.
+    pub(crate) fn lost(&self) -> impl Iterator<Item = LostExtent> + '_ {
+        let flights = self.flights.iter().flat_map(|f| f.pieces.iter().copied());
+        self.dirty.iter().map(|(o, p)| (*o, *p)).chain(flights).map(|(offset, p)| LostExtent {
+            offset,
+            len: p.len,
+            since: p.since,
+        })
+    }
+
+    /// Forgets everything: the power failed and nothing kept it.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new();
+    }
+
+    /// What was in flight is dirty again: the power failed and a battery kept the cache.
+    pub(crate) fn restore(&mut self) {
+        for flight in std::mem::take(&mut self.flights) {
+            self.flight_bytes -= flight.len;
+            for (offset, piece) in flight.pieces {
+                if let Some(bytes) = self.by_epoch.get_mut(&piece.epoch) {
+                    *bytes -= piece.len;
+                    if *bytes == 0 {
+                        self.by_epoch.remove(&piece.epoch);
+                    }
+                }
+                self.insert(offset, piece.len, piece.since);
+            }
+        }
+    }
+}
+
+/// Bytes that two ranges have in common.
+pub(crate) fn overlap(a: u64, a_len: u64, b: u64, b_len: u64) -> u64 {
+    (a + a_len).min(b + b_len).saturating_sub(a.max(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_rewrite_takes_no_space_and_keeps_the_older_since() {
+        let mut map = DirtyMap::new();
+        map.insert(100, 50, 1);
+        assert_eq!(map.growth(120, 60), 30);
+        map.insert(120, 60, 2);
+        assert_eq!(map.bytes(), 80);
+        let lost: Vec<_> = map.lost().map(|e| (e.offset, e.len, e.since)).collect();
+        assert_eq!(lost, [(100, 50, 1), (150, 30, 2)]);
+    }
+
+    #[test]
+    fn neighbours_leave_as_one_run_unless_told_not_to() {
+        let mut map = DirtyMap::new();
+        map.insert(0, 10, 1);
+        map.insert(10, 10, 2);
+        map.insert(30, 10, 3);
+        let one = map.take(0, 100, false).unwrap();
+        assert_eq!((one.offset, one.len), (0, 10));
+        map.restore();
+        let both = map.take(0, 15, true).unwrap();
+        assert_eq!((both.len, both.since, map.dirty_bytes()), (15, 1, 15));
+        assert_eq!(map.first(), Some(15));
+    }
+
+    #[test]
+    fn a_rewrite_in_flight_is_dirty_anew() {
+        let mut map = DirtyMap::new();
+        map.insert(0, 10, 1);
+        let run = map.take(0, 10, true).unwrap();
+        map.insert(0, 10, 7);
+        assert_eq!(map.bytes(), 20);
+        map.settle(&run);
+        assert_eq!(map.lost().collect::<Vec<_>>(), [LostExtent { offset: 0, len: 10, since: 7 }]);
+    }
+
+    #[test]
+    fn a_flush_waits_for_its_epoch_only() {
+        let mut map = DirtyMap::new();
+        map.insert(0, 10, 1);
+        let epoch = map.close_epoch();
+        map.insert(50, 10, 2);
+        assert!(!map.stable_through(epoch));
+        let run = map.take(0, 10, true).unwrap();
+        assert!(!map.stable_through(epoch));
+        map.settle(&run);
+        assert!(map.stable_through(epoch));
+        assert_eq!(map.bytes(), 10);
+    }
+
+    proptest! {
+        /// Against one byte of bookkeeping per byte of device.
+        #[test]
+        fn agrees_with_a_byte_by_byte_model(
+            steps in prop::collection::vec((0u8..4, 0u64..60, 1u64..20), 1..60)
+        ) {
+            let mut map = DirtyMap::new();
+            let mut since: Vec<Option<u64>> = vec![None; 100];   // dirty since
+            let mut flights: Vec<(Run, Vec<(usize, u64)>)> = Vec::new();
+            for (version, (kind, offset, len)) in steps.into_iter().enumerate() {
+                let version = version as u64 + 1;
+                match kind {
+                    0 | 1 => {
+                        let fresh = (offset..offset + len).filter(|b| since[*b as usize].is_none()).count() as u64;
+                        prop_assert_eq!(map.growth(offset, len), fresh);
+                        map.insert(offset, len, version);
+                        for b in offset..offset + len {
+                            since[b as usize].get_or_insert(version);
+                        }
+                    }
+                    2 => {
+                        if let Some(start) = map.at_or_after(offset) {
+                            let run = map.take(start, len, true).unwrap();
+                            let bytes = (run.offset..run.offset + run.len)
+                                .map(|b| (b as usize, since[b as usize].take().unwrap()))
+                                .collect();
+                            flights.push((run, bytes));
+                        }
+                    }
+                    _ => if !flights.is_empty() {
+                        let (run, _) = flights.remove(offset as usize % flights.len());
+                        map.settle(&run);
+                    }
+                }
+                let mut expected: Vec<Vec<u64>> = since.iter().map(|s| s.iter().copied().collect()).collect();
+                for (_, bytes) in &flights {
+                    for (b, v) in bytes {
+                        expected[*b].push(*v);
+                    }
+                }
+                let mut found: Vec<Vec<u64>> = vec![Vec::new(); 100];
+                for e in map.lost() {
+                    for b in e.offset..e.offset + e.len {
+                        found[b as usize].push(e.since);
+                    }
+                }
+                prop_assert_eq!(map.bytes(), found.iter().map(|v| v.len() as u64).sum::<u64>());
+                for v in expected.iter_mut().chain(found.iter_mut()) {
+                    v.sort_unstable();
+                }
+                prop_assert_eq!(&expected, &found);
+                let covered = (offset..offset + len).all(|b| !expected[b as usize].is_empty());
+                let touched = (offset..offset + len).any(|b| !expected[b as usize].is_empty());
+                prop_assert_eq!(map.covers(offset, len), covered);
+                prop_assert_eq!(map.touches(offset, len), touched);
+            }
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Integration tests of the device models: presets, calibration, properties.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail loudly")]
+
+mod calibration;
+mod workload;
