@@ -14,6 +14,7 @@ mod group;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -86,7 +87,7 @@ impl CommandLoad {
         }
     }
 
-    fn spawn(&self) -> Result<Child, LoadError> {
+    fn spawn(&self, guardian: &Guardian) -> Result<Child, LoadError> {
         let output = |path: &PathBuf| {
             OpenOptions::new()
                 .append(true)
@@ -105,7 +106,8 @@ impl CommandLoad {
             .stdout(output(&self.stdout)?)
             .stderr(output(&self.stderr)?)
             .process_group(0);
-        die_with_parent(&mut shell);
+        let pipe = guardian.pipe().map_err(|e| self.spawn_error(&e))?;
+        die_with_floodwall(&mut shell, pipe);
         shell.spawn().map_err(|e| self.spawn_error(&e))
     }
 
@@ -124,15 +126,27 @@ impl CommandLoad {
     }
 }
 
-/// The shell gets SIGKILL when the thread that started it ends, which it does not outlive unless floodwall dies. Its children are the
-/// guardian's business.
+/// The shell tells the guardian its group before it becomes the command, so that there is no moment in which nobody would end it; and it
+/// gets SIGKILL itself when the thread that started it ends, which it does not outlive unless floodwall dies.
 #[expect(unsafe_code, reason = "code between fork and exec")]
-fn die_with_parent(command: &mut Command) {
-    // SAFETY: the closure makes one system call, allocates nothing and takes no lock.
+fn die_with_floodwall(command: &mut Command, guardian: OwnedFd) {
+    let tell_and_tie = move || {
+        // Ten digits and a line feed, written from the end: nothing may be allocated here.
+        let mut line = [b'\n'; 11];
+        let mut pid = rustix::process::getpid().as_raw_nonzero().get();
+        let mut begin = line.len() - 1;
+        while pid > 0 && begin > 0 {
+            begin -= 1;
+            line[begin] = b'0' + (pid % 10) as u8;
+            pid /= 10;
+        }
+        // A guardian that is gone guards nothing; the load goes on.
+        let _ = rustix::io::write(&guardian, &line[begin..]);
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(std::io::Error::from)
+    };
+    // SAFETY: the closure makes three system calls on its own stack and an open descriptor, allocates nothing and takes no lock.
     unsafe {
-        command.pre_exec(|| {
-            rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(std::io::Error::from)
-        });
+        command.pre_exec(tell_and_tie);
     }
 }
 
@@ -216,7 +230,7 @@ impl Shared {
         };
         let mut first = Some(started);
         while !self.stop.load(Ordering::Relaxed) {
-            let child = match self.load.spawn() {
+            let child = match self.load.spawn(&guardian) {
                 Ok(child) => child,
                 Err(error) => {
                     match first.take() {
@@ -255,7 +269,6 @@ impl Shared {
         started: impl FnOnce(),
     ) -> Result<ExitStatus, LoadError> {
         let pid = Pid::from_child(&child);
-        guardian.watch(pid);
         lock(&self.group).pid = Some(pid);
         started();
         if self.stop.load(Ordering::Relaxed) {
@@ -357,18 +370,16 @@ impl Guardian {
         Ok(Self { shell })
     }
 
-    fn watch(&mut self, group: Pid) {
-        self.tell(&format!("{}\n", group.as_raw_nonzero()));
+    /// Where it is told the group that it has to watch: a line with its number.
+    fn pipe(&self) -> std::io::Result<OwnedFd> {
+        let pipe = self.shell.stdin.as_ref().ok_or(std::io::ErrorKind::BrokenPipe)?;
+        pipe.as_fd().try_clone_to_owned()
     }
 
+    /// The group is gone; its number may be used again.
     fn forget(&mut self) {
-        self.tell("\n");
-    }
-
-    fn tell(&mut self, line: &str) {
         if let Some(pipe) = &mut self.shell.stdin {
-            // A guardian that is gone guards nothing; the load goes on.
-            let _ = pipe.write_all(line.as_bytes());
+            let _ = pipe.write_all(b"\n");
         }
     }
 

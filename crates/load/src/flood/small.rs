@@ -65,29 +65,32 @@ impl<'a> SmallFiles<'a> {
     fn create(&mut self) -> Result<NamedFile, LoadError> {
         let n = self.next;
         self.next = if n + 1 == self.count { 0 } else { n + 1 };
-        if n.is_multiple_of(PER_DIRECTORY) || self.directory.is_none() {
-            let path = self.dir.join(format!("{:05}", n / PER_DIRECTORY));
-            match fs::create_dir(&path) {
-                Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-                    return Err(LoadError::io("make directory", &path, e));
-                }
-                _ => {}
-            }
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let fd = rfs::open(&path, flags, Mode::empty()).map_err(|e| LoadError::io("open", &path, e))?;
-            self.directory = Some((path, fd));
-        }
-        let name = format!("{:03}", n % PER_DIRECTORY);
-        let (path, fd) = match &self.directory {
-            Some((path, directory)) => {
-                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-                (path.join(&name), rfs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR))
-            }
-            None => return Err(LoadError::Interrupted),
+        let (path, directory) = match self.directory.take() {
+            Some(current) if !n.is_multiple_of(PER_DIRECTORY) => current,
+            _ => self.directory_of(n)?,
         };
+        let name = format!("{:03}", n % PER_DIRECTORY);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+        let fd = rfs::openat(&directory, &name, flags, Mode::RUSR | Mode::WUSR);
+        let file = path.join(&name);
+        self.directory = Some((path, directory));
         match fd {
-            Ok(fd) => Ok(NamedFile { fd, path }),
-            Err(e) => Err(LoadError::io("create", &path, e)),
+            Ok(fd) => Ok(NamedFile { fd, path: file }),
+            Err(e) => Err(LoadError::io("create", &file, e)),
         }
+    }
+
+    /// Opens the directory of file `n`; makes it first in the first lap.
+    fn directory_of(&self, n: u64) -> Result<(PathBuf, OwnedFd), LoadError> {
+        let path = self.dir.join(format!("{:05}", n / PER_DIRECTORY));
+        match fs::create_dir(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(LoadError::io("make directory", &path, e));
+            }
+            _ => {}
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rfs::open(&path, flags, Mode::empty()).map_err(|e| LoadError::io("open", &path, e))?;
+        Ok((path, fd))
     }
 }

@@ -92,10 +92,7 @@ impl<'a> Chooser<'a> {
             }
             Way::Append { file } => {
                 let file = *file;
-                let (Some(log), Some(named)) = (self.files.logs.get(file), self.files.files.get(file)) else {
-                    return Err(LoadError::Interrupted);
-                };
-                let record = log.append(named)?;
+                let record = self.files.logs[file].append(&self.files.files[file])?;
                 let offset = record.slot * self.files.block;
                 self.record = Some(record);
                 return Ok(Target { file, offset, is_read: false });

@@ -29,7 +29,7 @@ pub(super) fn run(job: &Job, worker: &mut Worker<'_>) -> Result<(), LoadError> {
     let block = job.files.block as usize;
     let mut chooser = Chooser::new(job);
     let own = own_files(job, &chooser)?;
-    let mut blocks = blocks(job, variety(job.victim.threads));
+    let mut blocks = blocks(job, variety(job.victim.threads), 0);
     let mut read_buffer =
         AlignedBuf::zeroed(if super::read_percent(&job.victim.kind) > 0 { block } else { 0 });
     let sync = sync_method(&job.victim.kind).unwrap_or(SyncMethod::Fsync);
@@ -39,11 +39,10 @@ pub(super) fn run(job: &Job, worker: &mut Worker<'_>) -> Result<(), LoadError> {
     let mut schedule = Schedule::new(job, begin);
     while let Some(due) = schedule.wait_for_turn(worker) {
         let target = chooser.next()?;
-        let file = match own.as_ref() {
-            None => job.files.files.get(target.file),
-            Some((first, files)) => files.get(target.file - first),
+        let file = match &own {
+            None => &job.files.files[target.file],
+            Some((first, files)) => &files[target.file - first],
         };
-        let Some(file) = file else { break };
         let recorder = worker.recorder;
         if target.is_read {
             let start = Instant::now();
@@ -73,11 +72,12 @@ pub(super) fn run(job: &Job, worker: &mut Worker<'_>) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// What a thread writes, if it writes.
-pub(super) fn blocks(job: &Job, variety: usize) -> Blocks {
+/// What a thread writes, if it writes; a supply for each of its operations in flight.
+pub(super) fn blocks(job: &Job, variety: usize, supply: u64) -> Blocks {
     let len = if job.victim.kind.writes() { job.files.block as usize } else { 0 };
     let variety = if len == 0 { 0 } else { variety };
-    Blocks::new(len, variety, Data::Random, &mut rng(job.seed, DATA_PURPOSE + u64::from(job.thread)))
+    let purpose = DATA_PURPOSE * (1 + supply) + u64::from(job.thread);
+    Blocks::new(len, variety, Data::Random, &mut rng(job.seed, purpose))
 }
 
 /// Files of a scanning thread's own, from the first: the kernel's read-ahead state belongs to a descriptor, and scans that share one

@@ -1,0 +1,115 @@
+//! Runs of a load in a process of its own, whose `/proc/PID/io` is then the kernel's count of what the load did.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::support::*;
+
+/// Starts this test binary again, to run one load below `dir`.
+pub(crate) fn spawn(what: &str, dir: &Path, spec: &str) -> Child {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child::in_a_process_of_its_own", "--ignored", "--test-threads=1"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let text = format!("{what}\n{}\n{spec}", dir.display());
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    child
+}
+
+/// `rchar wchar syscr syscw` of this process.
+fn own_io() -> [u64; 4] {
+    let text = std::fs::read_to_string("/proc/self/io").unwrap();
+    let mut values = text.lines().map(|line| line.split_once(": ").unwrap().1.parse().unwrap());
+    std::array::from_fn(|_| values.next().unwrap())
+}
+
+#[test]
+#[ignore = "started by other tests, in a process of its own"]
+fn in_a_process_of_its_own() {
+    let mut input = String::new();
+    std::io::stdin().read_to_string(&mut input).unwrap();
+    let mut lines = input.splitn(3, '\n');
+    let (what, dir, spec) = (lines.next().unwrap(), Path::new(lines.next().unwrap()), lines.next().unwrap());
+    match what {
+        "command" => {
+            let flood = floodwall_model::scenario::command_flood(spec).unwrap();
+            let stop = std::sync::atomic::AtomicBool::new(false);
+            let flood = floodwall_load::prepare_flood(dir, &flood, 1, &mut |_| {}, &stop).unwrap();
+            let _running = flood.start(1, proc_root()).unwrap();
+            std::thread::sleep(PATIENCE);
+        }
+        "victim" | "flood" => {
+            let (victims, floods);
+            let before;
+            let running = if what == "victim" {
+                victims = victim(dir, spec);
+                before = own_io();
+                victims.start(1, proc_root()).unwrap()
+            } else {
+                floods = flood(dir, spec);
+                before = own_io();
+                floods.start(1, proc_root()).unwrap()
+            };
+            let (total, _) = run_until(running, |t| t.ops >= 500);
+            let after = own_io();
+            let io: Vec<u64> = after.iter().zip(before).map(|(a, b)| a - b).collect();
+            let mut out = File::create_new(dir.join("result")).unwrap();
+            write!(out, "{} {} {} {} {} {}", total.ops, total.bytes, io[0], io[1], io[2], io[3]).unwrap();
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// Runs a load in a child and returns `[ops, bytes, rchar, wchar, syscr, syscw]`.
+fn measured(what: &str, spec: &str) -> [u64; 6] {
+    let dir = tempfile::tempdir().unwrap();
+    let status = spawn(what, dir.path(), spec).wait().unwrap();
+    assert!(status.success(), "{spec}");
+    let text = text(&dir.path().join("result"));
+    let mut values = text.split(' ').map(|v| v.parse().unwrap());
+    std::array::from_fn(|_| values.next().unwrap())
+}
+
+/// What the kernel counts for reading `/proc/self/io` once between the two readings, at the most.
+const OWN_READ: u64 = 4096;
+
+#[test]
+fn the_kernel_counts_the_same_writes() {
+    for (what, spec) in [
+        ("victim", "commit,threads=2,block=8KiB,size=1MiB,sync=fdatasync"),
+        ("victim", "commit,threads=2,block=4KiB,size=1MiB,sync=o_dsync"),
+        ("victim", "wal,block=1000B,size=1MiB"),
+        ("flood", "seq,streams=2,block=64KiB,size=1MiB"),
+        ("flood", "random,block=16KiB,size=1MiB"),
+        ("flood", "files,block=4KiB,file_size=10KiB,size=1MiB"),
+        ("flood", "copy,block=32KiB,size=1MiB"),
+    ] {
+        let [ops, bytes, rchar, wchar, syscr, syscw] = measured(what, spec);
+        assert_eq!((ops, bytes), (syscw, wchar), "{spec}");
+        if spec.starts_with("copy") {
+            assert!(
+                (bytes..bytes + OWN_READ).contains(&rchar),
+                "{spec}: reads as much as it writes, {rchar}"
+            );
+        } else {
+            assert!(rchar < OWN_READ && syscr < 10, "{spec}: reads nothing, {rchar}");
+        }
+    }
+}
+
+#[test]
+fn the_kernel_counts_the_same_reads() {
+    for spec in [
+        "read,threads=2,block=4KiB,size=1MiB,access=evict",
+        "scan,threads=3,files=2,block=16KiB,size=1MiB,access=cached",
+    ] {
+        let [ops, bytes, rchar, wchar, syscr, syscw] = measured("victim", spec);
+        assert!((bytes..bytes + OWN_READ).contains(&rchar), "{spec}: {bytes} B, the kernel says {rchar}");
+        assert!((ops..ops + 10).contains(&syscr), "{spec}: {ops} operations, the kernel says {syscr}");
+        assert_eq!((wchar, syscw), (0, 0), "{spec}");
+    }
+}

@@ -1,0 +1,145 @@
+//! Floods: what they count against what is in their space.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use floodwall_load::{LoadError, burst, prepare_flood};
+use floodwall_model::Bytes;
+use floodwall_model::scenario::{Data, parse_flood};
+
+use crate::support::*;
+
+const KINDS: [&str; 5] = ["seq", "random", "files,file_size=16KiB", "mmap", "copy"];
+
+#[test]
+fn a_flood_goes_round_and_round_within_its_space() {
+    for kind in KINDS {
+        for data in ["random", "zero", "compressible"] {
+            let dir = tempfile::tempdir().unwrap();
+            let spec = format!("{kind},streams=2,size=2MiB,block=64KiB,data={data}");
+            let flood = flood(dir.path(), &spec);
+            let (total, finished) = run_until(flood.start(1, proc_root()).unwrap(), |t| t.bytes >= 5 << 20);
+            assert_eq!(total.latencies, Default::default(), "nobody waits for a flood");
+            let each = if kind.starts_with("files") { 16 << 10 } else { 64 << 10 };
+            assert_eq!(total.bytes, total.ops * each, "{spec}");
+            assert_eq!(finished.total_ops, total.ops);
+            let taken = space_taken(dir.path());
+            assert!(taken <= 2 << 20, "{spec}: {taken}");
+            assert!(taken >= 1 << 20, "{spec}: uses its space, {taken}");
+            flood.discard().unwrap();
+            let left: u64 = files_below(dir.path()).iter().map(|f| std::fs::metadata(f).unwrap().len()).sum();
+            let kept = match kind {
+                "random" | "mmap" => 2 << 20,
+                "copy" => 1 << 20,
+                _ => 0,
+            };
+            assert_eq!(left, kept, "{spec}: what discarding leaves");
+            run_until(flood.start(2, proc_root()).unwrap(), |t| t.ops >= 3);
+        }
+    }
+}
+
+#[test]
+fn random_data_never_repeats_and_zeros_are_zeros() {
+    for kind in ["seq", "random", "files,file_size=8KiB", "mmap"] {
+        let dir = tempfile::tempdir().unwrap();
+        let before = flood(dir.path(), &format!("{kind},streams=2,size=1MiB,block=8KiB"));
+        run_until(before.start(1, proc_root()).unwrap(), |t| t.bytes >= 3 << 20);
+        let all: Vec<u8> = files_below(dir.path()).iter().flat_map(|f| contents(f)).collect();
+        let pieces: HashSet<&[u8]> = all.chunks(4096).collect();
+        assert_eq!(pieces.len(), all.len() / 4096, "{kind}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let zero = flood(dir.path(), "seq,size=1MiB,block=64KiB,data=zero");
+    run_until(zero.start(1, proc_root()).unwrap(), |t| t.bytes >= 1 << 20);
+    assert!(files_below(dir.path()).iter().flat_map(|f| contents(f)).all(|b| b == 0));
+}
+
+#[test]
+fn a_mapping_is_dirtied_block_by_block() {
+    let dir = tempfile::tempdir().unwrap();
+    let flood = flood(dir.path(), "mmap,size=1MiB,block=20000B,rate=1MB/s");
+    let path = files_below(dir.path()).remove(0);
+    assert_no_holes(&path);
+    let before = contents(&path);
+    let (total, _) = run_until(flood.start(1, proc_root()).unwrap(), |t| t.ops >= 5);
+    let after = contents(&path);
+    let done = total.bytes as usize;
+    assert!(done < before.len(), "{done}");
+    assert!(before[..done].chunks(20000).zip(after.chunks(20000)).all(|(a, b)| a != b));
+    assert_eq!(before[done..], after[done..]);
+}
+
+#[test]
+fn a_copy_is_a_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let flood = flood(dir.path(), "copy,size=4MiB,block=64KiB");
+    run_until(flood.start(1, proc_root()).unwrap(), |t| t.bytes >= 2 << 20);
+    let files = files_below(dir.path());
+    let (copy, source) = (contents(&files[0]), contents(&files[1]));
+    assert!(files[1].ends_with("source-0000"));
+    assert_eq!(source.len(), 2 << 20);
+    assert!(copy == source);
+}
+
+#[test]
+fn small_files_are_spread_a_thousand_to_a_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let flood = flood(dir.path(), "files,file_size=100B,size=8MiB");
+    run_until(flood.start(1, proc_root()).unwrap(), |t| t.ops >= 2_100);
+    let directories: Vec<_> = std::fs::read_dir(dir.path().join("files/stream-0000"))
+        .unwrap()
+        .flatten()
+        .map(|e| e.path())
+        .collect();
+    assert_eq!(directories.len(), 3);
+    let mut counts: Vec<_> = directories.iter().map(|d| files_below(d).len()).collect();
+    counts.sort_unstable();
+    assert_eq!(counts[1..], [1000, 1000][..1].iter().chain(&[1000]).copied().collect::<Vec<_>>()[..]);
+}
+
+#[test]
+fn a_limited_flood_stays_below_its_rate() {
+    for kind in KINDS {
+        let dir = tempfile::tempdir().unwrap();
+        let flood = flood(dir.path(), &format!("{kind},streams=3,size=6MiB,block=64KiB,rate=8MB/s"));
+        let running = flood.start(1, proc_root()).unwrap();
+        let begin = running.begin();
+        let (total, _) = run_until(running, |t| t.bytes >= 2_000_000);
+        let allowed = begin.elapsed().as_secs_f64() * 8e6 + 3.0 * 65536.0;
+        assert!((total.bytes as f64) <= allowed, "{kind}: {} of {allowed}", total.bytes);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_anything_is_written() {
+    for (spec, part) in [
+        ("files,size=4KiB,file_size=16KiB,block=1KiB", "a file of 16 KiB"),
+        ("copy,size=1MiB,block=1MiB", "a block of 1 MiB twice"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let flood = parse_flood(spec).unwrap();
+        let error = prepare_flood(dir.path(), &flood, 1, &mut |_| {}, &AtomicBool::new(false));
+        let message = error.map(|_| ()).unwrap_err().to_string();
+        assert!(message.contains(part), "{message}");
+    }
+    let unsettled = parse_flood("seq").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let error = prepare_flood(dir.path(), &unsettled, 1, &mut |_| {}, &AtomicBool::new(false));
+    assert!(matches!(error, Err(LoadError::NoSize { .. })));
+}
+
+#[test]
+fn a_burst_is_accepted_whole_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let stop = AtomicBool::new(false);
+    let totals = burst(dir.path(), Bytes((3 << 20) + 5), Data::Random, 1, &stop).unwrap();
+    assert_eq!(totals.bytes, (3 << 20) + 5);
+    assert!(totals.seconds > 0.0);
+    assert!(files_below(dir.path()).is_empty());
+    let stopped = burst(dir.path(), Bytes(1 << 30), Data::Zero, 1, &AtomicBool::new(true)).unwrap();
+    assert_eq!(stopped.bytes, 0);
+    let nowhere = burst(Path::new("/nonexistent"), Bytes(1), Data::Zero, 1, &stop).unwrap_err();
+    assert!(nowhere.to_string().starts_with("can't create /nonexistent/burst"), "{nowhere}");
+}

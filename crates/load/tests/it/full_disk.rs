@@ -1,0 +1,107 @@
+//! A disk that fills up: needs root, to mount a tiny tmpfs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+
+use floodwall_load::{LoadError, burst, prepare_flood, prepare_victim};
+use floodwall_model::Bytes;
+use floodwall_model::scenario::{Data, parse_flood, parse_victim};
+use rustix::io::Errno;
+
+use crate::support::*;
+
+/// A tmpfs of 8 MiB, unmounted when dropped.
+struct Tiny {
+    dir: tempfile::TempDir,
+}
+
+impl Tiny {
+    fn mount(test: &str) -> Option<Self> {
+        if !is_root() {
+            left_out(test, "needs root, to mount a tmpfs");
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=8m,mode=700", "floodwall-test"])
+            .arg(dir.path())
+            .status()
+            .unwrap();
+        if !mounted.success() {
+            left_out(test, "can't mount a tmpfs here");
+            return None;
+        }
+        Some(Self { dir })
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+impl Drop for Tiny {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.dir.path()).status();
+    }
+}
+
+fn is_full(error: &LoadError) -> bool {
+    matches!(error, LoadError::Io { errno: Errno::NOSPC, .. })
+}
+
+#[test]
+fn a_full_disk_stops_preparing_with_the_file_and_the_remedy() {
+    let Some(tiny) = Tiny::mount("a_full_disk_stops_preparing") else { return };
+    let stop = AtomicBool::new(false);
+    let victim = parse_victim("commit,size=64MiB").unwrap();
+    let error = prepare_victim(tiny.path(), &victim, 1, &mut |_| {}, &stop).map(|_| ()).unwrap_err();
+    assert!(is_full(&error), "{error}");
+    assert!(error.to_string().contains("make size smaller"), "{error}");
+    let flood = parse_flood("mmap,size=64MiB").unwrap();
+    let error = prepare_flood(tiny.path(), &flood, 1, &mut |_| {}, &stop).map(|_| ()).unwrap_err();
+    assert!(is_full(&error), "no mapping may be made of a file with holes: {error}");
+}
+
+#[test]
+fn a_disk_that_fills_up_midway_stops_the_load_and_all_its_threads() {
+    let Some(tiny) = Tiny::mount("a_disk_that_fills_up_midway") else { return };
+    for spec in ["seq,streams=3,size=64MiB", "files,streams=2,size=64MiB"] {
+        let flood = flood(tiny.path(), spec);
+        let running = flood.start(1, proc_root()).unwrap();
+        wait_for("the disk to fill", || running.failure().is_some());
+        let failure = running.finish().failure.unwrap();
+        assert!(is_full(&failure), "{failure}");
+        flood.discard().unwrap();
+        assert_eq!(space_taken(tiny.path()), 0, "{spec}: discarding makes room again");
+    }
+    for engine in ["psync", "io_uring"] {
+        let spec = format!("wal,preallocated=false,size=64MiB,block=64KiB,engine={engine}");
+        let parsed = parse_victim(&spec).unwrap();
+        let Ok(victim) = prepare_victim(tiny.path(), &parsed, 1, &mut |_| {}, &AtomicBool::new(false)) else {
+            left_out(&spec, "no io_uring");
+            continue;
+        };
+        let mut running = victim.start(1, proc_root()).unwrap();
+        wait_for("the disk to fill", || running.failure().is_some());
+        let partial = running.sample();
+        let finished = running.finish();
+        assert!(is_full(&finished.failure.unwrap()));
+        let total = partial.ops + finished.last.ops;
+        let paths: Vec<PathBuf> = victim.paths();
+        let len = std::fs::metadata(&paths[0]).unwrap().len();
+        assert!(
+            total > 0 && total * 65536 <= len,
+            "{spec}: what failed does not count: {total} records in {len} B"
+        );
+        std::fs::remove_file(&paths[0]).unwrap();
+    }
+}
+
+#[test]
+fn a_burst_that_does_not_fit_leaves_nothing() {
+    let Some(tiny) = Tiny::mount("a_burst_that_does_not_fit") else { return };
+    let error = burst(tiny.path(), Bytes(64 << 20), Data::Zero, 1, &AtomicBool::new(false)).unwrap_err();
+    assert!(is_full(&error), "{error}");
+    assert!(files_below(tiny.path()).is_empty());
+}

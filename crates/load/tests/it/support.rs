@@ -1,0 +1,122 @@
+//! What the tests share.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use floodwall_load::{
+    Delta, Finished, PreparedFlood, PreparedVictim, Running, prepare_flood, prepare_victim,
+};
+use floodwall_model::scenario::{parse_flood, parse_victim};
+
+/// Long enough for any of these tests on a slow machine; only a hang takes it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) fn proc_root() -> &'static Path {
+    Path::new("/proc")
+}
+
+pub(crate) fn victim(dir: &Path, spec: &str) -> PreparedVictim {
+    let victim = parse_victim(spec).unwrap();
+    prepare_victim(dir, &victim, 7, &mut |_| {}, &AtomicBool::new(false)).unwrap()
+}
+
+pub(crate) fn flood(dir: &Path, spec: &str) -> PreparedFlood {
+    let flood = parse_flood(spec).unwrap();
+    prepare_flood(dir, &flood, 7, &mut |_| {}, &AtomicBool::new(false)).unwrap()
+}
+
+/// Samples until `done` says so of everything sampled so far, then stops. What was done is returned whole.
+pub(crate) fn run_until(mut running: Running, done: impl Fn(&Delta) -> bool) -> (Delta, Finished) {
+    let begin = Instant::now();
+    let mut total = Delta::default();
+    while !done(&total) {
+        assert!(begin.elapsed() < PATIENCE, "only {} operations, {} bytes", total.ops, total.bytes);
+        if let Some(failure) = running.failure() {
+            panic!("{failure}");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+        total.merge(&running.sample());
+    }
+    let finished = running.finish();
+    assert_eq!(finished.failure, None);
+    total.merge(&finished.last);
+    (total, finished)
+}
+
+/// Polls until `condition` holds.
+pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !condition() {
+        assert!(begin.elapsed() < PATIENCE, "timed out: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub(crate) fn contents(path: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    File::open(path).unwrap().read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+pub(crate) fn text(path: &Path) -> String {
+    String::from_utf8_lossy(&contents(path)).into_owned()
+}
+
+/// All regular files below a directory.
+pub(crate) fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap().flatten() {
+        let path = entry.path();
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(files_below(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Bytes of the files below a directory, in blocks of 4 KiB.
+pub(crate) fn space_taken(dir: &Path) -> u64 {
+    files_below(dir).iter().map(|f| std::fs::metadata(f).unwrap().len().next_multiple_of(4096)).sum()
+}
+
+pub(crate) fn assert_no_holes(path: &Path) {
+    let meta = std::fs::metadata(path).unwrap();
+    assert!(
+        meta.blocks() * 512 >= meta.len(),
+        "{}: {} blocks for {} B",
+        path.display(),
+        meta.blocks(),
+        meta.len()
+    );
+}
+
+/// Says on standard error why a test did nothing.
+pub(crate) fn left_out(test: &str, why: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{test}: left out: {why}");
+}
+
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Processes of a group that are not zombies.
+pub(crate) fn alive_in_group(group: i32) -> Vec<i32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+        let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 1..].split_ascii_whitespace().collect();
+        if fields[2] == group.to_string() && fields[0] != "Z" && fields[0] != "X" {
+            found.push(pid);
+        }
+    }
+    found
+}
