@@ -18,11 +18,11 @@ use crate::numbers::{count, duration_us, percent, whole};
 use crate::schema::{Document, RunStatus};
 
 /// A victim that surely keeps this share of its speed is not damaged: rounds differ by as much on an idle machine.
-const HARMLESS_FROM: f64 = 0.95;
+pub const HARMLESS_FROM: f64 = 0.95;
 /// A victim that keeps this share, without dead seconds and with a similar p99, is hardly damaged.
-const LITTLE_FROM: f64 = 0.90;
+pub const LITTLE_FROM: f64 = 0.90;
 /// A p99 that grew by more than this factor is damage even if the rate did not fall.
-const P99_FACTOR: f64 = 2.0;
+pub const P99_FACTOR: f64 = 2.0;
 /// Characters of a command that the sentence quotes.
 const COMMAND_CHARS: usize = 40;
 

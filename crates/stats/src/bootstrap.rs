@@ -16,9 +16,11 @@
 //! **Percentile intervals**: the figures are ratios, mostly near one end of their range; the percentile interval stays inside
 //! the range and is the same for a ratio and its inverse.
 //!
-//! **Few rounds.** No interval of n rounds can reach beyond the slowest and the fastest of them, so that with 3 rounds it covers
-//! about 75 % rather than 95 %, with 5 about 94 % (1 − 2 / 2^n, if nothing else varied). With one round only its seconds are
-//! resampled: such an estimate is marked by `rounds = 1` and tells what varies *within* a run, not from run to run.
+//! **Few rounds.** No interval of n rounds reaches beyond the slowest and the fastest of them, which enclose the median with
+//! probability 1 − 2 / 2^n: 75 % for 3 rounds, 94 % for 5. That is the floor, where rounds differ far more than seconds; on the
+//! synthetic data of the tests below the intervals of 3, 5 and 10 rounds hold the truth in 91, 96 and 96 % of the experiments.
+//! With one round only its seconds are resampled: such an estimate is marked by `rounds = 1` and tells what varies *within* a
+//! run, not from run to run.
 //!
 //! Deterministic: the seed is fixed, so the same data always give the same interval.
 //!
@@ -334,15 +336,15 @@ mod tests {
     }
 
     #[test]
-    fn ten_rounds_cover_the_truth_about_as_often_as_they_say() {
-        let coverage = coverage(10);
-        assert!((0.88..=0.99).contains(&coverage), "{coverage}");
+    fn intervals_hold_the_truth_about_as_often_as_they_say() {
+        let (five, ten) = (coverage(5), coverage(10));
+        assert!((0.88..=0.99).contains(&five), "{five}");
+        assert!((0.88..=0.99).contains(&ten), "{ten}");
     }
 
     #[test]
-    fn few_rounds_cover_it_less_often_as_documented() {
-        let (three, five) = (coverage(3), coverage(5));
-        assert!((0.70..=0.93).contains(&three), "{three}");
-        assert!((0.85..=0.99).contains(&five), "{five}");
+    fn three_rounds_hold_it_less_often_as_documented() {
+        let three = coverage(3);
+        assert!((0.85..=0.94).contains(&three), "{three}");
     }
 }

@@ -10,12 +10,10 @@
 //! Merging loses resolution in time and nothing else: latencies and bytes add exactly, the operations of each single second
 //! are kept (4 bytes a second), counters of the host add, and of its gauges the last value stays. A counter that was
 //! unreadable in either half is unreadable in the whole, because a partial sum would look like a small one.
+//!
+//! Memory: an interval of a busy victim takes up to about 15 KiB (four sparse histograms).
 
 use floodwall_model::trial::{DeviceSample, HostSample, Interval};
-
-/// How many intervals a phase keeps unless the caller asks for another number: ten minutes at one a second. An interval of a
-/// busy victim takes up to about 15 KiB (four sparse histograms), so a phase stays under 10 MiB.
-pub const DEFAULT_LIMIT: usize = 600;
 
 /// Intervals of one phase, at most a given number of them.
 #[derive(Clone, Debug)]
