@@ -133,7 +133,9 @@ impl NamedFile {
         self.evict(0, 0)
     }
 
-    fn sync_range(&self, offset: u64, len: u64, sync: RangeSync) -> Result<(), LoadError> {
+    /// sync_file_range(2).
+    #[inline]
+    pub(crate) fn sync_range(&self, offset: u64, len: u64, sync: RangeSync) -> Result<(), LoadError> {
         sync_file_range(self.fd.as_fd(), offset, len, sync).map_err(|e| self.failed("sync_file_range", e))
     }
 }

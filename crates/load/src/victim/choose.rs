@@ -73,6 +73,16 @@ impl<'a> Chooser<'a> {
         }
     }
 
+    /// File and offset at which a sequential reader's region begins.
+    pub(super) fn region_begin(&self) -> (usize, u64) {
+        match self.way {
+            Way::Sequential { begin, .. } => {
+                ((begin / self.files.slots) as usize, begin % self.files.slots * self.files.block)
+            }
+            _ => (0, 0),
+        }
+    }
+
     /// The next operation's place. A log may have to be cut first, which can fail.
     #[inline]
     pub(super) fn next(&mut self) -> Result<Target, LoadError> {
@@ -187,4 +197,83 @@ impl<'a> Schedule<'a> {
 pub(super) fn ns_between(from: Instant, to: Instant) -> u64 {
     let d = to.saturating_duration_since(from);
     d.as_secs() * 1_000_000_000 + u64::from(d.subsec_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use floodwall_model::scenario::parse_victim;
+
+    use super::*;
+
+    fn jobs(dir: &std::path::Path, spec: &str) -> Vec<Job> {
+        let victim = parse_victim(spec).unwrap();
+        let files = Files::prepare(dir, &victim, 1, &mut |_| {}, &AtomicBool::new(false)).unwrap();
+        let files = Arc::new(files);
+        (0..victim.threads)
+            .map(|thread| Job {
+                victim: victim.clone(),
+                files: Arc::clone(&files),
+                tickets: None,
+                seed: 1,
+                thread,
+            })
+            .collect()
+    }
+
+    /// The block's number, counted over all files.
+    fn slot(job: &Job, target: Target) -> usize {
+        target.file * job.files.slots as usize + (target.offset / job.files.block) as usize
+    }
+
+    #[test]
+    fn scanning_threads_share_out_every_block_in_order() {
+        for threads in [1, 2, 3, 4, 7, 48, 60] {
+            let dir = tempfile::tempdir().unwrap();
+            let jobs = jobs(dir.path(), &format!("scan,threads={threads},files=3,block=4KiB,size=192KiB"));
+            let mut seen = vec![0; 48];
+            for job in &jobs {
+                let mut chooser = Chooser::new(job);
+                let files = chooser.file_range();
+                let first = slot(job, chooser.next().unwrap());
+                let mut at = first;
+                loop {
+                    seen[at] += 1;
+                    let target = chooser.next().unwrap();
+                    assert!(files.contains(&target.file));
+                    let next = slot(job, target);
+                    if next == first {
+                        break;
+                    }
+                    assert_eq!(next, at + 1);
+                    at = next;
+                }
+            }
+            if threads <= 48 {
+                assert_eq!(seen, [1; 48], "{threads} threads");
+            }
+        }
+    }
+
+    #[test]
+    fn random_offsets_are_uniform_over_all_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let jobs =
+            jobs(dir.path(), "mixed,access=cached,read_percent=25,threads=2,files=3,block=4KiB,size=192KiB");
+        let (mut seen, mut reads) = (vec![0u32; 48], 0);
+        for job in &jobs {
+            let mut chooser = Chooser::new(job);
+            for _ in 0..24_000 {
+                let target = chooser.next().unwrap();
+                seen[slot(job, target)] += 1;
+                reads += u32::from(target.is_read);
+            }
+        }
+        // 1,000 expected in each of 48 cells: chi-squared with 47 degrees of freedom is under 82.7 in 999 of 1,000 cases.
+        let chi_squared: f64 = seen.iter().map(|n| (f64::from(*n) - 1000.0).powi(2) / 1000.0).sum();
+        assert!(chi_squared < 82.7, "{chi_squared}");
+        assert!((11_500..12_500).contains(&reads), "{reads} of 48,000");
+    }
 }

@@ -12,7 +12,10 @@
 //! | read, scan | read | read |
 //! | mixed | one or the other | as above |
 //!
-//! A commit takes three readings of the clock. Latency counts from the intended begin: from when the operation fell due in an open
+//! Threads share the files and their descriptors; offsets are uniform over the blocks of all files. But each scanning thread has a region
+//! of its own, and thread *i* of a `wal` appends to log *i* modulo the number of files.
+//!
+//! Latency counts from the intended begin: from when the operation fell due in an open
 //! loop, from its first system call in a closed one.
 
 mod choose;

@@ -1,26 +1,27 @@
 //! The default engine: pread and pwrite, then fsync or one of its kin, one operation per thread.
 //!
 //! The loop allocates nothing, takes no lock (but for a growing log's, see [`super::files::Log`]) and reads the clock three times a
-//! commit. `examples/engine_cost.rs` measures it against fio.
+//! commit (four times in an open loop). `examples/engine_cost.rs` measures it against fio.
 
-use std::os::fd::AsFd;
 use std::time::Instant;
 
 use floodwall_model::scenario::{Access, Data, SyncMethod, VictimKind};
 use floodwall_stats::recorder::Op;
-use rustix::io::Errno;
 
-use super::choose::{Chooser, Schedule, ns_between};
+use super::choose::{Chooser, Schedule, Target, ns_between};
 use super::files::access;
 use super::{Job, sync_method};
-use crate::buffer::{AlignedBuf, Blocks, rng, variety};
+use crate::buffer::{AlignedBuf, Blocks, rng};
 use crate::error::LoadError;
-use crate::file::{NamedFile, retry};
+use crate::file::NamedFile;
 use crate::running::Worker;
-use crate::sys::{RangeSync, sync_file_range};
+use crate::sys::RangeSync;
 
-/// A scan drops what it has read in windows of this length, so that read-ahead still works in front of it.
+/// How often a scan drops what it has read: behind it, so that read-ahead still works in front.
 const SCAN_WINDOW: u64 = 1 << 20;
+/// How much longer than a block each thread's pool of random bytes is. Small enough to stay in the CPU's own cache: a
+/// commit must not pay for a memory access that the victim it stands for does not make.
+const VARIETY: usize = 64 << 10;
 /// Keeps a thread's data generator apart from its offset generator, which has the thread's number.
 const DATA_PURPOSE: u64 = 1 << 32;
 
@@ -29,11 +30,11 @@ pub(super) fn run(job: &Job, worker: &mut Worker<'_>) -> Result<(), LoadError> {
     let block = job.files.block as usize;
     let mut chooser = Chooser::new(job);
     let own = own_files(job, &chooser)?;
-    let mut blocks = blocks(job, variety(job.victim.threads), 0);
+    let mut blocks = blocks(job, VARIETY, 0);
     let mut read_buffer =
         AlignedBuf::zeroed(if super::read_percent(&job.victim.kind) > 0 { block } else { 0 });
     let sync = sync_method(&job.victim.kind).unwrap_or(SyncMethod::Fsync);
-    let eviction = Eviction::new(job);
+    let eviction = Eviction::new(job, &chooser);
 
     let Some(begin) = worker.arrive() else { return Ok(()) };
     let mut schedule = Schedule::new(job, begin);
@@ -49,7 +50,7 @@ pub(super) fn run(job: &Job, worker: &mut Worker<'_>) -> Result<(), LoadError> {
             file.read_exact_at(read_buffer.bytes_mut(), target.offset)?;
             let end = Instant::now();
             recorder.record(Op::Read, ns_between(due.unwrap_or(start), end));
-            eviction.after_read(file, target.offset)?;
+            eviction.after_read(file, target, block as u64)?;
         } else {
             let bytes = blocks.next(block);
             let start = Instant::now();
@@ -107,48 +108,55 @@ pub(super) fn make_stable(
     match sync {
         SyncMethod::Fsync => file.sync(),
         SyncMethod::Fdatasync => file.sync_data(),
-        SyncMethod::SyncFileRange => retry(|| sync_file_range(file.fd.as_fd(), offset, len, RangeSync::Wait))
-            .map_err(|e: Errno| file.failed("sync_file_range", e)),
+        SyncMethod::SyncFileRange => file.sync_range(offset, len, RangeSync::Wait),
         SyncMethod::ODsync | SyncMethod::OSync => Ok(()),
     }
 }
 
 /// Drops from the page cache what was read, outside the timed part.
-pub(super) struct Eviction {
-    /// Length of the range that is dropped at once; 0: nothing is dropped.
-    window: u64,
-    block: u64,
-    file_len: u64,
-    sequential: bool,
+pub(super) enum Eviction {
+    /// Whatever is cached stays cached, or nothing ever is.
+    Never,
+    /// Each block after it was read.
+    Block,
+    /// All that lies behind, each time that the scan has passed a multiple of [`SCAN_WINDOW`]. Read-ahead fills the cache with folios of
+    /// up to 2 MiB and more, and the kernel keeps a folio that is only partly inside the range (mm/truncate.c): dropping just the last
+    /// window would drop nothing.
+    Behind {
+        /// Where the thread's region begins: in this file …
+        first_file: usize,
+        /// … at this offset; in later files at 0.
+        begin: u64,
+        file_len: u64,
+    },
 }
 
 impl Eviction {
-    pub(super) fn new(job: &Job) -> Self {
-        let block = job.files.block;
-        let sequential = matches!(job.victim.kind, VictimKind::Scan { .. });
-        let window = match access(&job.victim.kind) {
-            Some(Access::Evict) if sequential => SCAN_WINDOW.max(block),
-            Some(Access::Evict) => block,
-            _ => 0,
-        };
-        Self { window, block, file_len: job.files.slots * block, sequential }
+    pub(super) fn new(job: &Job, chooser: &Chooser<'_>) -> Self {
+        match (access(&job.victim.kind), &job.victim.kind) {
+            (Some(Access::Evict), VictimKind::Scan { .. }) => {
+                let (first_file, begin) = chooser.region_begin();
+                Self::Behind { first_file, begin, file_len: job.files.slots * job.files.block }
+            }
+            (Some(Access::Evict), _) => Self::Block,
+            _ => Self::Never,
+        }
     }
 
-    /// After a read of one block at `offset`.
+    /// After a read of `block` bytes.
     #[inline]
-    pub(super) fn after_read(&self, file: &NamedFile, offset: u64) -> Result<(), LoadError> {
-        if self.window == 0 {
-            return Ok(());
+    pub(super) fn after_read(&self, file: &NamedFile, target: Target, block: u64) -> Result<(), LoadError> {
+        match *self {
+            Self::Never => Ok(()),
+            Self::Block => file.evict(target.offset, block),
+            Self::Behind { first_file, begin, file_len } => {
+                let end = target.offset + block;
+                if end / SCAN_WINDOW == target.offset / SCAN_WINDOW && end != file_len {
+                    return Ok(());
+                }
+                let begin = if target.file == first_file { begin } else { 0 };
+                file.evict(begin, end.saturating_sub(begin))
+            }
         }
-        if !self.sequential {
-            return file.evict(offset, self.block);
-        }
-        // The window that this block has ended, if it has; the last one of a file is shorter.
-        let end = offset + self.block;
-        if end / self.window > offset / self.window || end == self.file_len {
-            let start = (offset / self.window) * self.window;
-            return file.evict(start, end - start);
-        }
-        Ok(())
     }
 }

@@ -98,7 +98,7 @@ pub(super) fn run(job: &Job, worker: &mut Worker<'_>) -> Result<(), LoadError> {
         job,
         own,
         sync: sync_method(&job.victim.kind).unwrap_or(SyncMethod::Fsync),
-        eviction: Eviction::new(job),
+        eviction: Eviction::new(job, &chooser),
         ring,
         slots,
         free,
@@ -310,7 +310,7 @@ impl Queue<'_> {
         }
         recorder.add_bytes(block);
         if target.is_read {
-            self.eviction.after_read(file, target.offset)?;
+            self.eviction.after_read(file, target, block)?;
         }
         self.chooser.done();
         Ok(())

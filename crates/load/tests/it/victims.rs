@@ -72,8 +72,10 @@ fn a_commit_is_its_write_and_its_sync() {
     );
 }
 
-/// Dirty and written-back pages of a file (cachestat(2), kernel 6.5); `None` where the call is missing.
-fn dirty_pages(file: &File) -> Option<u64> {
+/// Pages of a file in the page cache, and how many of them are dirty or under writeback (cachestat(2), kernel 6.5); `None` where the
+/// call is missing.
+fn cached_and_dirty(path: &Path) -> Option<(u64, u64)> {
+    let file = File::open(path).unwrap();
     const SYS_CACHESTAT: i64 = 451;
     let range = [0u64, 0];
     // struct cachestat: cache, dirty, writeback, evicted, recently evicted.
@@ -81,17 +83,22 @@ fn dirty_pages(file: &File) -> Option<u64> {
     // SAFETY: the kernel reads two and writes five 64-bit numbers, as the structures of cachestat(2) have them.
     let result =
         unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0) };
-    (result == 0).then_some(stat[1] + stat[2])
+    (result == 0).then_some((stat[0], stat[1] + stat[2]))
+}
+
+/// Whether the kernel tells what is cached, and this directory's filesystem has a device to write it to.
+fn cache_can_be_told(dir: &Path) -> bool {
+    let probe = dir.join("probe");
+    let file = File::create_new(&probe).unwrap();
+    rustix::io::pwrite(&file, &[1; 4096], 0).unwrap();
+    rustix::fs::fsync(&file).unwrap();
+    cached_and_dirty(&probe) == Some((1, 0))
 }
 
 #[test]
 fn what_is_committed_is_not_dirty() {
     let dir = tempfile::tempdir().unwrap();
-    let probe = dir.path().join("probe");
-    let file = File::create_new(&probe).unwrap();
-    rustix::io::pwrite(&file, &[1; 4096], 0).unwrap();
-    rustix::fs::fsync(&file).unwrap();
-    if dirty_pages(&file) != Some(0) {
+    if !cache_can_be_told(dir.path()) {
         return left_out(
             "what_is_committed_is_not_dirty",
             "no cachestat(2), or a filesystem whose pages stay dirty",
@@ -110,7 +117,7 @@ fn what_is_committed_is_not_dirty() {
                 let victim = victim(dir.path(), &spec);
                 run_until(victim.start(1, proc_root()).unwrap(), |t| t.latencies.commit.count() >= 20);
                 for path in victim.paths() {
-                    assert_eq!(dirty_pages(&File::open(path).unwrap()), Some(0), "{spec}");
+                    assert_eq!(cached_and_dirty(&path).map(|(_, dirty)| dirty), Some(0), "{spec}");
                 }
             }
         }
@@ -213,6 +220,33 @@ fn readers_read_whole_blocks_whatever_the_access() {
                 assert_eq!(counts(&total), [0, 0, 0, total.ops], "{spec}");
                 assert_eq!(total.bytes, total.ops * 4096, "{spec}");
             }
+        }
+    }
+}
+
+#[test]
+fn files_begin_outside_the_cache_and_evicting_readers_keep_them_there() {
+    let dir = tempfile::tempdir().unwrap();
+    if !cache_can_be_told(dir.path()) {
+        return left_out("evicting_readers", "no cachestat(2), or a filesystem without a device");
+    }
+    for engine in engines() {
+        for kind in ["commit,sync=o_dsync", "read,access=direct", "read,access=evict", "scan,access=evict"] {
+            let dir = tempfile::tempdir().unwrap();
+            let victim = victim(dir.path(), &format!("{kind},threads=2,block=4KiB,size=64MiB,{engine}"));
+            let path = &victim.paths()[0];
+            assert_eq!(cached_and_dirty(path), Some((0, 0)), "{kind}: prepared");
+            // A scan goes through all of it at least once.
+            let enough = if kind.starts_with("scan") { 40_000 } else { 100 };
+            let (total, _) = run_until(victim.start(1, proc_root()).unwrap(), |t| t.ops >= enough);
+            let (cached, _) = cached_and_dirty(path).unwrap();
+            let most = match kind {
+                "commit,sync=o_dsync" => total.ops,
+                // Read-ahead in front of two threads: half of the file is more than any device's.
+                "scan,access=evict" => 8192,
+                _ => 0,
+            };
+            assert!(cached <= most, "{kind},{engine}: {cached} pages cached, not more than {most} expected");
         }
     }
 }
