@@ -50,6 +50,14 @@ impl<T> Reading<T> {
         }
     }
 
+    /// The bare reason why there is no value.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Value(_) => None,
+            Self::Absent(why) | Self::Unreadable(why) => Some(why),
+        }
+    }
+
     /// Whether it may exist but could not be read.
     pub fn is_unreadable(&self) -> bool {
         matches!(self, Self::Unreadable(_))
