@@ -30,8 +30,8 @@ pub fn read_limits(root: &SysRoot, bdi: &Reading<String>) -> DeviceLimits {
         number(&format!("{name}_fine")).into_value().map_or(percent, |ppm| Reading::Value(ppm as f64 / 1e4))
     };
     let strict_limit = match number("strict_limit") {
-        Reading::Absent(why) if bdi.value().is_some_and(|bdi| root.exists(&directory(bdi))) => {
-            Reading::Absent(format!("{why} (since Linux 6.2)"))
+        Reading::Absent(_) if bdi.value().is_some_and(|bdi| root.exists(&directory(bdi))) => {
+            Reading::Absent("the kernel has no strict_limit to set (it came with Linux 6.2)".to_owned())
         }
         other => other.map(|n| n != 0),
     };
@@ -76,9 +76,9 @@ pub fn read_stats(root: &SysRoot, bdi: &str) -> BdiStats {
         })
     };
     let bandwidth = field("BdiWriteBandwidth").and_then(|rate| match rate {
-        0 => Reading::Absent("the kernel has no estimate for it now".into()),
+        0 => Reading::Absent("the kernel has no estimate of it now".into()),
         INITIAL_BANDWIDTH_BYTES_PER_S => Reading::Absent(
-            "the kernel has never measured it: its estimate is still the first guess, 100 MB/s".into(),
+            "the kernel has never measured it (its estimate is still the first guess, 100 MB/s)".into(),
         ),
         rate => Reading::Value(rate),
     });
@@ -127,6 +127,6 @@ mod tests {
         let limits = read_limits(&root, &Reading::Value("8:0".into()));
         assert_eq!(limits.max_ratio_percent, Reading::Value(2.5));
         assert_eq!(limits.min_ratio_percent, Reading::Value(1.0));
-        assert!(limits.strict_limit.why().unwrap().contains("since Linux 6.2"));
+        assert!(limits.strict_limit.why().unwrap().contains("Linux 6.2"));
     }
 }

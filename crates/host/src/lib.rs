@@ -17,6 +17,7 @@
 //! sample     counters once a second                     (bench)
 //! settings   the knob values in force                   (bench)
 //! facts      what a result says of the machine          (bench)
+//! capture    all that is read, as a tree that can be stored
 //! status     two observations → the state of the write path (status)
 //! ```
 //!
@@ -25,6 +26,7 @@
 
 pub mod bdi;
 pub mod block;
+pub mod capture;
 pub mod diskstats;
 pub mod facts;
 pub mod layout;

@@ -62,6 +62,9 @@ fn wbt_from(path: &str, read: Result<String, Errno>) -> Reading<String> {
     match read {
         Ok(text) => Reading::Value(text),
         Err(Errno::INVAL) => Reading::Absent("writeback throttling is not set up for this queue".into()),
+        Err(Errno::NOENT) => {
+            Reading::Absent("this queue has no wbt_lat_usec: no writeback throttling".into())
+        }
         Err(e) => refused(path, e),
     }
 }

@@ -183,18 +183,20 @@ impl SysRoot {
         }
     }
 
-    /// The last part of what a symbolic link points to.
-    pub fn link_name(&self, path: &str) -> Reading<String> {
+    /// What a symbolic link points to.
+    pub fn link_target(&self, path: &str) -> Reading<String> {
         let target = self
             .open(path, OFlags::PATH | OFlags::NOFOLLOW)
             .and_then(|link| rustix::fs::readlinkat(link, "", Vec::new()));
         match target {
-            Ok(target) => {
-                let target = target.to_string_lossy();
-                Reading::Value(target.rsplit('/').next().unwrap_or_default().to_owned())
-            }
+            Ok(target) => Reading::Value(target.to_string_lossy().into_owned()),
             Err(e) => refused(path, e),
         }
+    }
+
+    /// The last part of what a symbolic link points to.
+    pub fn link_name(&self, path: &str) -> Reading<String> {
+        self.link_target(path).map(|target| target.rsplit('/').next().unwrap_or_default().to_owned())
     }
 
     /// Whether there is anything at a path that we may look at.

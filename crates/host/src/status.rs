@@ -28,6 +28,10 @@ use crate::topology::Stack;
 /// `MIN_WRITEBACK_PAGES`), 4 MiB, so less than that may be written at once and leave the device idle for the rest of the window.
 const BACKLOG_BYTES: u64 = 4 << 20;
 
+/// … nor if less than this is under writeback: the counters are per-CPU sums that may be off by some hundred KiB (lib/percpu_counter.c), and dirty
+/// data that waits to come of age leaves the device idle.
+const WRITING_BYTES: u64 = 1 << 20;
+
 /// Counters at one moment.
 #[derive(Clone, Debug)]
 pub struct Observation {
@@ -75,21 +79,32 @@ impl Observation {
 
 /// The state of the write path now, with rates over the time between two observations, of which `after` was made just now.
 ///
-/// `window_s` is that time in seconds, as the caller's clock measured it; it must be above zero.
+/// `window_s` is that time in seconds, as the caller's clock measured it; it must be above zero. `is_root` tells whether we are root already: what
+/// is refused then, root would not add.
 #[must_use]
-pub fn status(root: &SysRoot, before: &Observation, after: &Observation, window_s: f64) -> Status {
+pub fn status(
+    root: &SysRoot,
+    before: &Observation,
+    after: &Observation,
+    window_s: f64,
+    is_root: bool,
+) -> Status {
     let machine = read_machine(root, after.layout.cgroup);
     let devices: Vec<Device> =
         after.layout.rows.iter().map(|row| device(root, row, before, after, window_s, &machine)).collect();
     let writers = process::writers(root, &before.processes, &after.processes, window_s);
     let mut root_would_add = Vec::new();
-    if devices.iter().any(|d| d.dirty_bytes.is_unreadable()) {
+    if !is_root && devices.iter().any(|d| d.dirty_bytes.is_unreadable()) {
         root_would_add.push("what is dirty for each device and how fast that drains".to_owned());
     }
-    if writers.unreadable_processes > 0 {
-        root_would_add.push(format!("the writes of {} more processes", writers.unreadable_processes));
+    if !is_root && writers.unreadable_processes > 0 {
+        root_would_add.push(format!("the writes of {}", more_processes(writers.unreadable_processes)));
     }
     Status { window_s, machine, devices, elsewhere: after.layout.elsewhere.clone(), writers, root_would_add }
+}
+
+fn more_processes(count: u64) -> String {
+    if count == 1 { "one more process".to_owned() } else { format!("{count} more processes") }
 }
 
 fn read_machine(root: &SysRoot, cgroup: Option<&'static str>) -> Machine {
@@ -281,17 +296,19 @@ fn drain_rate(
     match &after.bandwidth_bytes_per_s {
         Reading::Value(rate) => (Reading::Value(*rate as f64), DrainSource::KernelEstimate),
         other => {
-            let why = other.why().unwrap_or_default();
-            let why = format!("it was not backlogged during the window, and the kernel's estimate is {why}");
-            (Reading::Absent(why), DrainSource::Unknown)
+            let why = other.reason().unwrap_or_default();
+            (
+                Reading::Absent(format!("it was not backlogged during the window, and {why}")),
+                DrainSource::Unknown,
+            )
         }
     }
 }
 
-/// Whether a device had enough to write, and was writing. Dirty data that waits to come of age leaves it idle.
+/// Whether a device had enough to write, and was writing.
 fn is_backlogged(stats: &BdiStats) -> Option<bool> {
     let (dirty, writeback) = (*stats.dirty_bytes.value()?, *stats.writeback_bytes.value()?);
-    Some(writeback > 0 && dirty.saturating_add(writeback) >= BACKLOG_BYTES)
+    Some(writeback >= WRITING_BYTES && dirty.saturating_add(writeback) >= BACKLOG_BYTES)
 }
 
 #[cfg(test)]
@@ -318,7 +335,7 @@ mod tests {
         let seen = drain_rate(&busy(0), &busy(50), Some(3.0), 2.0);
         assert_eq!(seen, (Reading::Value(25.0), DrainSource::Seen));
         // Dirty, but nothing under writeback: it waits to come of age.
-        let waiting = |written| stats(100 << 20, 0, Reading::Value(written), Reading::Value(7));
+        let waiting = |written| stats(100 << 20, 4096, Reading::Value(written), Reading::Value(7));
         assert_eq!(
             drain_rate(&waiting(0), &busy(50), None, 2.0),
             (Reading::Value(7.0), DrainSource::KernelEstimate)

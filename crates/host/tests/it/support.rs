@@ -1,0 +1,57 @@
+//! Copies of the captured trees, so that a test may change them.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use floodwall_host::SysRoot;
+
+/// `fixtures/hosts/NAME`.
+pub(crate) fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts").join(name)
+}
+
+/// A tree in its first state, and what it reads one second later.
+pub(crate) struct Machine {
+    dir: tempfile::TempDir,
+    name: &'static str,
+}
+
+impl Machine {
+    pub(crate) fn copy_of(name: &'static str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        copy(&fixture(name), dir.path(), &|path| path.ends_with("later"));
+        Self { dir, name }
+    }
+
+    pub(crate) fn root(&self) -> SysRoot {
+        SysRoot::new(self.dir.path()).unwrap()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// One second passes.
+    pub(crate) fn later(&self) {
+        copy(&fixture(self.name).join("later"), self.dir.path(), &|_| false);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test's own directory")]
+fn copy(from: &Path, to: &Path, skip: &dyn Fn(&Path) -> bool) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type().unwrap();
+        if skip(&source) {
+        } else if kind.is_dir() {
+            copy(&source, &target, skip);
+        } else if kind.is_symlink() {
+            symlink(fs::read_link(&source).unwrap(), &target).unwrap();
+        } else {
+            fs::copy(&source, &target).unwrap();
+        }
+    }
+}
