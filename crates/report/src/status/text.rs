@@ -18,6 +18,8 @@ const SLOW_DRAIN_S: f64 = 1.0;
 const VERY_SLOW_DRAIN_S: f64 = 10.0;
 /// Where the machine's figures begin.
 const LABEL_WIDTH: usize = 11;
+/// Longer device names (servers' paths) are wrapped.
+const DEVICE_WIDTH: usize = 14;
 
 /// Renders all sections.
 pub(super) fn render(status: &Status, style: Style) -> String {
@@ -38,7 +40,7 @@ pub(super) fn render(status: &Status, style: Style) -> String {
     lines.extend(writers(&status.writers, status.window_s, &mut notes, style));
     let notes: Vec<String> = notes
         .numbered()
-        .flat_map(|(n, why)| paragraph(&format!("[{n}]"), 6, &printable(why), style.width))
+        .flat_map(|(n, why)| paragraph(&format!("[{n}]"), 5, &printable(why), style.width))
         .collect();
     if !notes.is_empty() {
         lines.push(String::new());
@@ -70,7 +72,7 @@ fn seconds(seconds: &f64) -> String {
     Duration::try_from_secs_f64(*seconds)
         .ok()
         .filter(|d| d.as_secs() < 365 * 86_400)
-        .map_or_else(|| "over a year".into(), human_duration)
+        .map_or_else(|| "> 1 year".into(), human_duration)
 }
 
 fn machine(machine: &Machine, notes: &mut Notes, style: Style) -> Vec<String> {
@@ -136,7 +138,7 @@ fn limit(
     notes: &mut Notes,
 ) -> String {
     let from = notes.cell(from, |knob| match knob {
-        LimitKnob::Bytes(n) => format!("vm.{bytes_name} = {n}"),
+        LimitKnob::Bytes(n) => format!("vm.{bytes_name} = {}", Bytes(*n)),
         LimitKnob::RatioPercent(p) => format!("vm.{ratio_name} = {p} %"),
     });
     format!("{} ({from})", notes.cell(bytes, size))
@@ -144,7 +146,7 @@ fn limit(
 
 /// What each device is and what is mounted on it.
 fn devices(devices: &[Device], style: Style) -> Vec<String> {
-    let indent = devices.iter().map(|d| d.name.chars().count()).max().unwrap_or(0).min(20) + 4;
+    let indent = devices.iter().map(|d| d.name.chars().count()).max().unwrap_or(0).min(DEVICE_WIDTH) + 4;
     let mut lines = vec!["devices".to_owned()];
     for device in devices {
         let mut what = vec![device.kind.clone()];
@@ -181,14 +183,14 @@ const fn column(title: &'static str, align: Align, max_width: usize) -> Column {
 fn backlog(devices: &[Device], notes: &mut Notes, style: Style) -> Vec<String> {
     let columns = [
         column("", Align::Left, 2),
-        column("DEVICE", Align::Left, 20),
+        column("DEVICE", Align::Left, DEVICE_WIDTH),
         column("DIRTY", Align::Right, 9),
         column("WRITEBACK", Align::Right, 9),
         column("WRITES", Align::Right, 9),
         column("DRAINS AT", Align::Right, 10),
-        column("DRAINED IN", Align::Right, 12),
-        column("HARD LIMIT IN", Align::Right, 13),
-        column("BACKGROUND IN", Align::Right, 13),
+        column("DRAINED IN", Align::Right, 10),
+        column("HARD LIMIT IN", Align::Right, 10),
+        column("BACKGROUND IN", Align::Right, 10),
     ];
     let mut estimated = false;
     let rows: Vec<Vec<String>> = devices
@@ -216,7 +218,7 @@ fn backlog(devices: &[Device], notes: &mut Notes, style: Style) -> Vec<String> {
     let mut legend = Vec::new();
     if devices.iter().any(|d| !mark(d).is_empty()) {
         legend.push(format!(
-            "! takes over {SLOW_DRAIN_S} s to drain, !! over {VERY_SLOW_DRAIN_S} s: as long may an fsync take now"
+            "! takes over {SLOW_DRAIN_S} s to drain, !! over {VERY_SLOW_DRAIN_S} s or does not drain at all: as long may an fsync take now"
         ));
     }
     if estimated {
@@ -229,7 +231,10 @@ fn backlog(devices: &[Device], notes: &mut Notes, style: Style) -> Vec<String> {
 }
 
 fn mark(device: &Device) -> &'static str {
+    let stuck =
+        device.drain.from == DrainSource::Seen && device.drain.rate_bytes_per_s == Reading::Value(0.0);
     match device.drain.now_s.value() {
+        _ if stuck => "!!",
         Some(s) if *s >= VERY_SLOW_DRAIN_S => "!!",
         Some(s) if *s >= SLOW_DRAIN_S => "!",
         _ => "",
@@ -251,14 +256,14 @@ fn coloured(line: String, style: Style) -> String {
 fn settings(devices: &[Device], notes: &mut Notes) -> Vec<String> {
     let columns = [
         column("", Align::Left, 2),
-        column("DEVICE", Align::Left, 20),
+        column("DEVICE", Align::Left, DEVICE_WIDTH),
         column("SCHEDULER", Align::Left, 11),
         column("REQUESTS", Align::Right, 8),
         column("LARGEST", Align::Right, 8),
         column("WBT", Align::Right, 8),
         column("CACHE", Align::Left, 13),
-        column("SHARE NOW", Align::Right, 9),
-        column("AT MOST", Align::Right, 7),
+        column("SHARE NOW", Align::Right, 8),
+        column("SHARE MAX", Align::Right, 6),
         column("STRICT", Align::Left, 6),
     ];
     let mut rows: Vec<Vec<String>> = Vec::new();
@@ -326,6 +331,7 @@ fn elsewhere(status: &Status, style: Style) -> Vec<String> {
 fn writers(writers: &Writers, window_s: f64, notes: &mut Notes, style: Style) -> Vec<String> {
     let others = match writers.unreadable_processes {
         0 => String::new(),
+        1 => " (one process could not be looked at)".to_owned(),
         n => format!(" ({n} processes could not be looked at)"),
     };
     let title = format!("who dirtied most in the last {}{others}", seconds(&window_s));
@@ -338,7 +344,7 @@ fn writers(writers: &Writers, window_s: f64, notes: &mut Notes, style: Style) ->
     let columns = [
         column("", Align::Left, 2),
         column("PID", Align::Right, 10),
-        column("COMMAND", Align::Left, 20),
+        column("COMMAND", Align::Left, 40),
         column("DIRTIES", Align::Right, 10),
         column("TAKES BACK", Align::Right, 10),
     ];
