@@ -102,7 +102,7 @@ pub(crate) fn small_figures(floodwall: &Path, tmpfs: &Path) -> anyhow::Result<St
     for _ in 0..11 {
         let json = bench(floodwall, tmpfs, "commit,size=1MiB", "1s")?.0;
         starts.push(
-            json.pointer("/timing/first_operation_ms")
+            json.pointer("/first_operation_ms")
                 .and_then(Value::as_f64)
                 .context("first_operation_ms")?,
         );

@@ -4,9 +4,9 @@
 //! stationarity test of the warm-up catches what it leaves over.
 
 use std::fs::File;
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use floodwall_host::Sampler;
@@ -27,8 +27,11 @@ const BUSY_PATIENCE: Duration = Duration::from_secs(10);
 const FOREIGN_BYTES_PER_S: f64 = 4e6;
 
 /// Writes back what is dirty on the directory's filesystem, and waits until its device is idle.
+///
+/// `directory` must have been open since before the first write: the kernel tells each open file once of every writeback error since then
+/// (errseq_t; syncfs(2) since 5.8). A flood does not sync, so nobody else would hear of its lost pages.
 pub(crate) fn drain(
-    dir: &Path,
+    directory: &File,
     sampler: &mut Sampler,
     stop: &AtomicBool,
     origin: Instant,
@@ -36,7 +39,7 @@ pub(crate) fn drain(
     watch: &mut dyn Watch,
 ) -> Result<(), BenchError> {
     watch.step(Step { what: "draining", phase: None, round, expected_s: 0.5 });
-    let done = start_syncfs(dir);
+    let synced = start_syncfs(directory);
     let begin = Instant::now();
     let mut shown = begin;
     let mut idle = 0;
@@ -60,8 +63,13 @@ pub(crate) fn drain(
                 interval: Some(&Interval { seconds, host: host.clone(), ..Interval::default() }),
             });
         }
-        if !done.load(Ordering::Acquire) {
-            continue;
+        if synced_at.is_none() {
+            match synced.try_recv() {
+                Ok(result) => result.map_err(BenchError::Writeback)?,
+                Err(TryRecvError::Empty) => continue,
+                // The thread could not be started; the device's idleness has to do.
+                Err(TryRecvError::Disconnected) => {}
+            }
         }
         let synced_at = *synced_at.get_or_insert(last);
         let busy = host.device.is_some_and(|d| d.in_flight > 0 || d.written_bytes > 0);
@@ -77,20 +85,16 @@ pub(crate) fn drain(
 }
 
 /// Starts syncfs(2) in a thread of its own: it can take minutes and can't be interrupted, and the user's Ctrl-C should not wait for it.
-fn start_syncfs(dir: &Path) -> Arc<AtomicBool> {
-    let done = Arc::new(AtomicBool::new(false));
-    let (flag, dir) = (Arc::clone(&done), dir.to_owned());
-    let spawned = std::thread::Builder::new().name("fw-syncfs".into()).spawn(move || {
-        if let Ok(handle) = File::open(dir) {
-            // A failed sync is a failed device: the load's own writes will meet the same error and report it.
-            let _ = rustix::fs::syncfs(&handle);
-        }
-        flag.store(true, Ordering::Release);
-    });
-    if spawned.is_err() {
-        done.store(true, Ordering::Release);
+fn start_syncfs(directory: &File) -> Receiver<io::Result<()>> {
+    let (send, receive) = mpsc::channel();
+    if let Ok(directory) = directory.try_clone() {
+        // If the thread can't be started, `send` is dropped and the receiver knows.
+        let _ = std::thread::Builder::new().name("fw-syncfs".into()).spawn(move || {
+            // Nobody listens any more after an interrupt.
+            let _ = send.send(rustix::fs::syncfs(&directory).map_err(io::Error::from));
+        });
     }
-    done
+    receive
 }
 
 /// Leaves the device alone for a while, and notices whether others do too.

@@ -9,6 +9,7 @@
 //!
 //! Rotating the order keeps whatever a phase leaves behind (a full device cache, a warm one) from always hitting the same successor.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,6 +72,11 @@ pub enum BenchError {
     /// A victim or flood failed.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// The kernel lost pages on their way to the device.
+    #[error(
+        "writeback failed: {0}; the device or its filesystem lost written data (see the kernel log), so nothing measured on it counts"
+    )]
+    Writeback(std::io::Error),
     /// A phase broke off; the message says why.
     #[error("{0}")]
     CutShort(String),
@@ -99,6 +105,8 @@ pub struct HostRig {
     setting: Setting,
     missing: Vec<Missing>,
     scratch: Scratch,
+    /// The scratch directory, open since before the first write: the kernel reports writeback errors through it.
+    directory: File,
     _lock: Option<DeviceLock>,
     options: Options,
     prepared: Option<Prepared>,
@@ -134,6 +142,8 @@ impl HostRig {
         let sampler = Sampler::new(root.clone(), location.queue_device);
         let facts = HostFacts::read(&root, &location);
         let scratch = Scratch::make(&dir)?;
+        let directory = File::open(scratch.path())
+            .map_err(|source| ScratchError::Make { dir: scratch.path().to_owned(), source })?;
         Ok(Self {
             root,
             location,
@@ -142,6 +152,7 @@ impl HostRig {
             setting: in_force.setting,
             missing: in_force.missing,
             scratch,
+            directory,
             _lock: lock,
             options,
             prepared: None,
@@ -240,7 +251,7 @@ impl HostRig {
     /// # Errors
     /// [`BenchError::Scratch`] with the path that is left.
     pub fn close(self) -> Result<(), BenchError> {
-        drop(self.prepared);
+        drop((self.prepared, self.directory));
         Ok(self.scratch.remove()?)
     }
 
@@ -254,14 +265,11 @@ impl HostRig {
         let proc_root = self.root.path().join("proc");
         for i in 0..kinds.len() {
             let kind = kinds[(i + trial.round as usize - 1) % kinds.len()];
-            for flood in &prepared.floods {
-                flood.discard()?;
-            }
-            drain::drain(
-                self.scratch.path(),
+            clear_backlog(
+                &prepared.floods,
+                &self.directory,
                 &mut self.sampler,
-                stop,
-                self.options.origin,
+                &self.options,
                 trial.round,
                 watch,
             )?;
@@ -294,8 +302,24 @@ impl HostRig {
                 return Err(BenchError::CutShort(cause));
             }
         }
-        Ok(())
+        // The last phase's writeback errors have to come out too.
+        clear_backlog(&prepared.floods, &self.directory, &mut self.sampler, &self.options, trial.round, watch)
     }
+}
+
+/// Throws the floods' backlog away, writes back what else is dirty and waits until the device is idle.
+fn clear_backlog(
+    floods: &[PreparedFlood],
+    directory: &File,
+    sampler: &mut Sampler,
+    options: &Options,
+    round: u32,
+    watch: &mut dyn Watch,
+) -> Result<(), BenchError> {
+    for flood in floods {
+        flood.discard()?;
+    }
+    drain::drain(directory, sampler, &options.stop, options.origin, round, watch)
 }
 
 /// Which phases make sense for a scenario.

@@ -1,2 +1,67 @@
-//! Placeholder until this crate is filled in.
-fn main() {}
+//! The binary `floodwall`: commands, progress, exit codes. Everything else is in the crates beside it.
+//!
+//! ```text
+//! main ─▶ args ─▶ commands/bench   ─▶ bench::HostRig ─▶ stats ─▶ report
+//!               └ commands/status  ─▶ host           ─▶ report
+//! ```
+
+mod commands;
+mod exit;
+mod output;
+mod progress;
+mod signals;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::Exit;
+
+/// Keeps a Linux machine's synchronous I/O fast while something else floods it with writes.
+#[derive(Parser)]
+#[command(
+    name = "floodwall",
+    version,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+#[command(after_help = "Exit status: 0 done; 1 failed; 2 wrong usage; 3 measured but not conclusive; \
+    4 a privilege or kernel feature is missing.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Bench(Box<commands::bench::BenchArgs>),
+    Status(commands::status::StatusArgs),
+}
+
+fn main() -> ExitCode {
+    let origin = Instant::now();
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Bench(args) => commands::bench::run(&args, origin),
+        Command::Status(args) => commands::status::run(&args, origin),
+    };
+    let exit = result.unwrap_or_else(|error| {
+        output::notice(&format!("floodwall: {error:#}"));
+        Exit::of(&error)
+    });
+    exit.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+}

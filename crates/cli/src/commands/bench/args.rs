@@ -1,0 +1,262 @@
+//! What `floodwall bench` takes, and the scenario that follows from it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{ArgGroup, Args};
+use floodwall_model::scenario::{self, Flood, Pace, Scenario, Victim};
+use floodwall_model::units::{Bytes, UnitError, parse_duration};
+
+use crate::exit::UsageError;
+use crate::progress::Show;
+
+/// Measure the damage: synchronous I/O alone, a flood alone, both together.
+///
+/// Writes only below a scratch directory that it makes in DIR and removes at the end. Phases are run in several interleaved rounds; every
+/// figure comes with a 95 % interval.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  floodwall bench --quick /var/lib/postgresql
+  floodwall bench --scenario copy-vs-database-2010 --out result.json /srv
+  floodwall bench --victim commit,threads=10,block=16KiB --flood seq,streams=4 /data
+  floodwall bench --victim-cmd 'pgbench -c 8 -T 600 bench' --flood-cmd 'cp /backup/big big' /data
+
+Victims: commit, wal, read, scan, mixed. Floods: seq, random, files, mmap, copy, or none. Both take the keys of a scenario file
+(`--show-scenario NAME` prints one): threads, block, size, files, sync, rate, engine, depth, access, direct, preallocated,
+read_percent; streams, block, size, rate, data, file_size.")]
+#[command(args_override_self = true)]
+#[command(group(ArgGroup::new("pace").args(["quick", "thorough"])))]
+#[command(group(ArgGroup::new("format").args(["json", "markdown"])))]
+pub(crate) struct BenchArgs {
+    /// Directory on the device to measure.
+    #[arg(default_value = ".", value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+
+    /// About one minute: 3 rounds of 4 s phases.
+    #[arg(long)]
+    quick: bool,
+    /// About twenty minutes: 10 rounds of 20 s phases.
+    #[arg(long)]
+    thorough: bool,
+    /// A built-in scenario or a scenario file.
+    #[arg(long, value_name = "NAME|FILE.toml")]
+    scenario: Option<String>,
+    /// A victim of your own instead of the scenario's; may be repeated; `none` for none.
+    #[arg(long, value_name = "KIND[,KEY=VALUE…]")]
+    victim: Vec<String>,
+    /// A shell command as victim: its own process group, ended with the phase.
+    #[arg(long, value_name = "COMMAND")]
+    victim_cmd: Vec<String>,
+    /// A flood of your own instead of the scenario's; may be repeated; `none` for none.
+    #[arg(long, value_name = "KIND[,KEY=VALUE…]")]
+    flood: Vec<String>,
+    /// A shell command as flood: its own process group, ended with the phase.
+    #[arg(long, value_name = "COMMAND")]
+    flood_cmd: Vec<String>,
+    /// Number of rounds.
+    #[arg(long, value_name = "N")]
+    rounds: Option<u32>,
+    /// Measured part of each phase.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    measure: Option<Duration>,
+    /// Leave the burst phase out.
+    #[arg(long)]
+    no_burst: bool,
+    /// The most space that the run may take in DIR; floods and files shrink to fit.
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub(crate) size: Option<Bytes>,
+    /// Makes offsets and data repeatable.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Measure on filesystems without writeback of their own (tmpfs, overlay …) too.
+    #[arg(long)]
+    pub(crate) force: bool,
+
+    /// A stored result of the default setting on this device: flood_kept and burst_kept are taken against it.
+    #[arg(long, value_name = "RESULT.json")]
+    pub(crate) baseline: Option<PathBuf>,
+    /// Print the result as one JSON document.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print the result as Markdown.
+    #[arg(long)]
+    pub(crate) markdown: bool,
+    /// Write the JSON document to a file; when interrupted, what was measured until then.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Write the latencies as an HdrHistogram interval log.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hlog: Option<PathBuf>,
+    /// Write one line of CSV per second: operations, rates, dirty, writeback, limits, device, pressure.
+    #[arg(long, value_name = "FILE.csv")]
+    pub(crate) timeline: Option<PathBuf>,
+    /// What to show on stderr while it runs.
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
+    pub(crate) progress: Show,
+
+    /// List the built-in scenarios and exit.
+    #[arg(long)]
+    pub(crate) list_scenarios: bool,
+    /// Print a built-in scenario as a file to start from and exit.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) show_scenario: Option<String>,
+    /// Remove scratch directories that killed runs left in DIR and exit.
+    #[arg(long)]
+    pub(crate) clean: bool,
+}
+
+fn duration(text: &str) -> Result<Duration, UnitError> {
+    parse_duration(text)
+}
+
+fn bytes(text: &str) -> Result<Bytes, UnitError> {
+    text.parse()
+}
+
+impl BenchArgs {
+    /// The scenario that was asked for, and what the user should know of it.
+    pub(crate) fn scenario(&self) -> anyhow::Result<(Scenario, Vec<String>)> {
+        let mut scenario = match &self.scenario {
+            Some(name) => named(name)?,
+            None => named(scenario::builtin_names().next().unwrap_or_default())?,
+        };
+        if let Some(victims) = self.victims()? {
+            scenario.victims = victims;
+            scenario.name = "custom".into();
+            scenario.description = "as given on the command line".into();
+            scenario.source = None;
+        }
+        if let Some(floods) = self.floods()? {
+            scenario.floods = floods;
+            scenario.name = "custom".into();
+            scenario.description = "as given on the command line".into();
+            scenario.source = None;
+        }
+        scenario::name_apart(&mut scenario);
+        if self.no_burst {
+            scenario.burst = None;
+        }
+        if scenario.victims.is_empty() && scenario.floods.is_empty() {
+            return Err(UsageError("neither a victim nor a flood is left; give at least one".into()).into());
+        }
+        let pace = if self.quick {
+            Some(Pace::Quick)
+        } else if self.thorough {
+            Some(Pace::Thorough)
+        } else {
+            None
+        };
+        let warnings = pace.map_or_else(Vec::new, |p| p.apply(&mut scenario));
+        if let Some(rounds) = self.rounds {
+            if rounds == 0 {
+                return Err(UsageError("--rounds 0 measures nothing; give at least 1".into()).into());
+            }
+            scenario.timing.rounds = rounds;
+        }
+        if let Some(measure) = self.measure {
+            if measure < Duration::from_secs(1) {
+                return Err(UsageError(
+                    "--measure is under one second, the length of a window; give at least 1s".into(),
+                )
+                .into());
+            }
+            scenario.timing.measure = measure;
+        }
+        Ok((scenario, warnings))
+    }
+
+    fn victims(&self) -> anyhow::Result<Option<Vec<Victim>>> {
+        if self.victim.is_empty() && self.victim_cmd.is_empty() {
+            return Ok(None);
+        }
+        let mut victims = Vec::new();
+        for spec in self.victim.iter().filter(|s| *s != "none") {
+            victims.push(scenario::parse_victim(spec)?);
+        }
+        for command in &self.victim_cmd {
+            victims.push(scenario::command_victim(command)?);
+        }
+        Ok(Some(victims))
+    }
+
+    fn floods(&self) -> anyhow::Result<Option<Vec<Flood>>> {
+        if self.flood.is_empty() && self.flood_cmd.is_empty() {
+            return Ok(None);
+        }
+        let mut floods = Vec::new();
+        for spec in self.flood.iter().filter(|s| *s != "none") {
+            floods.push(scenario::parse_flood(spec)?);
+        }
+        for command in &self.flood_cmd {
+            floods.push(scenario::command_flood(command)?);
+        }
+        Ok(Some(floods))
+    }
+}
+
+/// A built-in scenario by name, or a file by path.
+fn named(name: &str) -> anyhow::Result<Scenario> {
+    if let Some(builtin) = scenario::builtin(name) {
+        return Ok(builtin?);
+    }
+    let path = Path::new(name);
+    if !name.contains(['/', '.']) && !path.exists() {
+        let hint = scenario::nearest(name, scenario::builtin_names())
+            .map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
+        return Err(
+            UsageError(format!("there is no scenario '{name}'{hint} (--list-scenarios names them)")).into()
+        );
+    }
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| UsageError(format!("can't read the scenario file '{name}': {e}")))?;
+    scenario::parse(&text).with_context(|| format!("'{name}' is not a scenario"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+
+    fn scenario(args: &[&str]) -> anyhow::Result<(Scenario, Vec<String>)> {
+        Only::try_parse_from(std::iter::once("bench").chain(args.iter().copied()))?.bench.scenario()
+    }
+
+    #[test]
+    fn the_first_builtin_scenario_is_the_default() {
+        assert_eq!(scenario(&[]).unwrap().0.name, "copy-vs-database");
+    }
+
+    #[test]
+    fn victims_and_floods_replace_the_scenarios() {
+        let (s, _) = scenario(&["--victim", "read,threads=2", "--flood", "none", "--rounds", "7"]).unwrap();
+        assert_eq!((s.victims.len(), s.floods.len(), s.timing.rounds), (1, 0, 7));
+        assert_eq!(s.name, "custom");
+        let (s, _) = scenario(&["--flood-cmd", "cp a b", "--flood", "seq"]).unwrap();
+        assert_eq!(s.floods.len(), 2);
+        assert_eq!(s.victims[0].name, "commit");
+    }
+
+    #[test]
+    fn mistakes_say_what_to_do() {
+        for (args, part) in [
+            (&["--scenario", "copy-vs-databse"][..], "did you mean 'copy-vs-database'"),
+            (&["--scenario", "./nowhere.toml"], "can't read the scenario file './nowhere.toml'"),
+            (&["--victim", "none", "--flood", "none"], "neither a victim nor a flood"),
+            (&["--rounds", "0"], "at least 1"),
+            (&["--measure", "10ms"], "at least 1s"),
+            (&["--size", "5"], "needs a unit"),
+            (&["--quick", "--thorough"], "cannot be used with"),
+        ] {
+            let message = format!("{:#}", scenario(args).unwrap_err());
+            assert!(message.contains(part), "{message}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! `floodwall bench`: arguments → scenario → host rig → rounds → document → the formats that were asked for.
+
+mod args;
+mod document;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use floodwall_bench::scratch::{self, Leftover};
+use floodwall_bench::space::{self, Fitted};
+use floodwall_bench::{BenchError, HostRig, Options};
+use floodwall_host::SysRoot;
+use floodwall_model::{Bytes, Rig, Scenario, Setting, Trial, scenario};
+use floodwall_report::schema::{Baseline, Document};
+use floodwall_report::verdict::{self, Outcome};
+use floodwall_report::{markdown, text, timeline};
+
+pub(crate) use args::BenchArgs;
+
+use crate::exit::{Exit, UsageError};
+use crate::output::{self, notice};
+use crate::progress::Progress;
+use crate::signals;
+
+/// Runs the command.
+///
+/// # Errors
+/// What could not be done; [`Exit::of`] turns it into a status.
+pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
+    if args.list_scenarios {
+        return list_scenarios();
+    }
+    if let Some(name) = &args.show_scenario {
+        return show_scenario(name);
+    }
+    if args.clean {
+        return clean(&args.dir);
+    }
+    let (scenario, mut warnings) = args.scenario()?;
+    for path in [&args.out, &args.hlog, &args.timeline].into_iter().flatten() {
+        output::check_writable(path)?;
+    }
+    let baseline = args.baseline.as_deref().map(read_baseline).transpose()?;
+    let stop = signals::stop_flag()?;
+    let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let options = Options { force: args.force, seed: args.seed, origin, stop: Arc::clone(&stop) };
+    let rig = HostRig::open(SysRoot::live()?, &args.dir, options)?;
+    for left in scratch::leftovers(&args.dir)? {
+        let warning = leftover_warning(&left, &args.dir);
+        notice(&format!("warning: {warning}"));
+        warnings.push(warning);
+    }
+    let Fitted { scenario, needed: _, warnings: fitting } = space::fit(&scenario, rig.room(args.size)?)?;
+    for warning in &fitting {
+        notice(&format!("warning: {warning}"));
+    }
+    warnings.extend(fitting);
+
+    let measured = measure(rig, &scenario, args, &stop)?;
+    warnings.extend(measured.warnings);
+    let failure = measured.failure;
+    let run = document::run_facts(document::Facts {
+        host: &measured.host,
+        missing: measured.missing,
+        warnings,
+        failure: failure.as_ref(),
+        started_at,
+        seconds: origin.elapsed().as_secs_f64(),
+        first_operation: measured.first_operation,
+    });
+    let stored =
+        baseline.as_ref().map(|(document, source)| Baseline::from_document(document, source.as_str()));
+    let mut document = Document::new(run, &scenario, measured.trials, stored)?;
+    if let Some((stored, source)) = &baseline {
+        for difference in document.differences(stored) {
+            let warning = format!("--baseline '{source}' is from another situation: {difference}");
+            notice(&format!("warning: {warning}"));
+            document.run.warnings.push(warning);
+        }
+    }
+    write_outputs(args, &document, failure.is_some())?;
+    match failure {
+        Some(error) => Err(error),
+        None if verdict::verdict(&document).outcome == Outcome::Inconclusive => Ok(Exit::Inconclusive),
+        None => Ok(Exit::Done),
+    }
+}
+
+/// What a run left behind, whether it came to its end or not.
+struct Measured {
+    trials: Vec<Trial>,
+    failure: Option<anyhow::Error>,
+    warnings: Vec<String>,
+    host: floodwall_host::HostFacts,
+    missing: Vec<floodwall_model::status::Missing>,
+    first_operation: Option<std::time::Duration>,
+}
+
+/// Prefills, runs all rounds and removes every file, whatever happens in between.
+fn measure(
+    mut rig: HostRig,
+    scenario: &Scenario,
+    args: &BenchArgs,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<Measured> {
+    let mut progress = Progress::new(args.progress, scenario, Arc::clone(stop));
+    let mut trials = Vec::new();
+    let mut failure = rig.prepare(scenario, &mut progress).err().map(anyhow::Error::from);
+    for round in 1..=scenario.timing.rounds {
+        if failure.is_some() {
+            break;
+        }
+        match rig.run(scenario, &Setting::default(), round, &mut progress) {
+            Ok(trial) => trials.push(trial),
+            Err(error) => {
+                trials.extend(error.partial.map(|partial| *partial));
+                failure = Some(anyhow::Error::from_boxed(error.source));
+            }
+        }
+    }
+    // A signal explains whatever else went wrong at the same time.
+    if stop.load(Ordering::Relaxed) && failure.is_some() {
+        failure = Some(BenchError::Interrupted.into());
+    }
+    let (host, missing, first_operation) = (rig.facts().clone(), rig.missing(), rig.first_operation());
+    let closed = rig.close();
+    let warnings = progress.finish();
+    if let Err(error) = closed {
+        failure.get_or_insert(error.into());
+    }
+    Ok(Measured { trials, failure, warnings, host, missing, first_operation })
+}
+
+fn read_baseline(path: &Path) -> anyhow::Result<(Document, String)> {
+    let source = path.display().to_string();
+    let usage = |why: String| UsageError(format!("--baseline '{source}': {why}"));
+    let json = std::fs::read_to_string(path).map_err(|e| usage(e.to_string()))?;
+    let document = Document::read(&json).map_err(|e| usage(e.to_string()))?;
+    Ok((document, source))
+}
+
+fn leftover_warning(left: &Leftover, dir: &Path) -> String {
+    format!(
+        "a killed run left '{}' ({}); remove it with: floodwall bench --clean {}",
+        left.path.display(),
+        Bytes(left.bytes),
+        dir.display()
+    )
+}
+
+fn write_outputs(args: &BenchArgs, document: &Document, partial: bool) -> anyhow::Result<()> {
+    let nothing_measured = document.trials.is_empty();
+    if let Some(path) = &args.out {
+        output::write_file(path, &document.to_json()?)?;
+    }
+    if let Some(path) = &args.hlog {
+        let started = std::time::Duration::from_secs_f64(document.run.started_at_unix_s.max(0.0));
+        let mut log = Vec::new();
+        floodwall_stats::hlog::write(&document.trials, started, &mut log)?;
+        output::write_file(path, &String::from_utf8(log).context("the interval log is not text")?)?;
+    }
+    if let Some(path) = &args.timeline {
+        output::write_file(path, &timeline::csv(document))?;
+    }
+    if args.json {
+        return output::result(&document.to_json()?);
+    }
+    if partial && nothing_measured {
+        return Ok(());
+    }
+    output::result(&if args.markdown { markdown::bench(document) } else { text::bench(document) })
+}
+
+fn list_scenarios() -> anyhow::Result<Exit> {
+    let mut list = String::new();
+    for name in scenario::builtin_names() {
+        let description = scenario::builtin(name).transpose()?.map_or_else(String::new, |s| s.description);
+        list.push_str(&format!("{name:<24} {description}\n"));
+    }
+    output::result(&list)?;
+    Ok(Exit::Done)
+}
+
+fn show_scenario(name: &str) -> anyhow::Result<Exit> {
+    let text = scenario::builtin_text(name).ok_or_else(|| {
+        let hint = scenario::nearest(name, scenario::builtin_names())
+            .map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
+        UsageError(format!("there is no built-in scenario '{name}'{hint} (--list-scenarios names them)"))
+    })?;
+    output::result(text)?;
+    Ok(Exit::Done)
+}
+
+fn clean(dir: &Path) -> anyhow::Result<Exit> {
+    let removed = scratch::clean(dir)?;
+    for left in &removed {
+        output::result(&format!("removed '{}' ({})\n", left.path.display(), Bytes(left.bytes)))?;
+    }
+    if removed.is_empty() {
+        output::result(&format!("nothing to remove in '{}'\n", dir.display()))?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,4 @@
+//! One file a command.
+
+pub(crate) mod bench;
+pub(crate) mod status;

@@ -1,0 +1,243 @@
+//! `floodwall status`: what is dirty, for which device, how long it takes to drain, and the settings in force.
+//!
+//! ```text
+//! observe ─ wait a window ─ observe ─▶ host::status ─▶ report::status (text | JSON) ─▶ stdout
+//!    ▲                                                                              │
+//!    └────────────────────────────── --watch ──────────────────────────────────────┘
+//! ```
+//!
+//! Needs no privilege; what root would add is said at the end.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use floodwall_host::SysRoot;
+use floodwall_host::status::{Observation, status};
+use floodwall_model::units::parse_duration;
+use floodwall_report::status::{Style, json, json_line, text};
+
+use crate::exit::{Exit, UsageError};
+use crate::signals;
+
+/// A shorter window holds too few completions to make a rate of; a longer one nobody waits for.
+const WINDOWS: std::ops::RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(3600);
+/// How soon a signal ends a wait.
+const NAP: Duration = Duration::from_millis(50);
+/// Clears the screen and goes home (ECMA-48 ED and CUP).
+const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
+
+/// Show what is dirty, for which device, how long it takes to drain, and the settings in force
+///
+/// Rates come from two observations one window apart. Nothing is changed, and no privilege is needed; what root would add is said at the end.
+#[derive(clap::Args, Debug)]
+pub(crate) struct StatusArgs {
+    /// Print JSON: one document, or with --watch one a line
+    #[arg(long)]
+    json: bool,
+    /// Show it again every INTERVAL (such as 2s) until interrupted
+    #[arg(long, value_name = "INTERVAL", value_parser = window)]
+    watch: Option<Duration>,
+    /// Time between the two observations; with --watch that of the first, then it is the interval
+    #[arg(long, value_name = "N", default_value = "1s", value_parser = window)]
+    seconds: Duration,
+    /// Read a captured tree (DIR/proc, DIR/sys) instead of this machine
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+}
+
+/// `2s`, `500ms` or plain seconds.
+fn window(text: &str) -> Result<Duration, String> {
+    let with_unit = if text.parse::<f64>().is_ok() { format!("{text}s") } else { text.to_owned() };
+    let window = parse_duration(&with_unit).map_err(|e| e.to_string())?;
+    if WINDOWS.contains(&window) {
+        Ok(window)
+    } else {
+        Err(format!("'{text}' is out of range: write 50ms to 1h"))
+    }
+}
+
+/// Time, as the loop needs it.
+trait Clock {
+    /// Since some fixed moment.
+    fn now(&self) -> Duration;
+    /// Waits; `false` if it was told to stop.
+    fn wait(&self, time: Duration) -> bool;
+}
+
+/// The machine's clock; a raised flag ends its waits.
+struct Real {
+    origin: Instant,
+    stop: Option<Arc<AtomicBool>>,
+}
+
+impl Clock for Real {
+    fn now(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    fn wait(&self, time: Duration) -> bool {
+        let stopped = || self.stop.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
+        let end = Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if stopped() {
+                return false;
+            }
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::sleep(left.min(NAP));
+        }
+    }
+}
+
+/// Where the output goes, and for whom.
+#[derive(Clone, Copy, Debug)]
+struct Screen {
+    /// A terminal is redrawn; anything else gets block after block.
+    terminal: bool,
+    style: Style,
+    /// Whether whoever reads is root already.
+    is_root: bool,
+}
+
+/// Runs the command on this machine and its terminal.
+///
+/// # Errors
+/// If the root can't be read, or stdout can't be written.
+pub(crate) fn run(args: &StatusArgs, origin: Instant) -> anyhow::Result<Exit> {
+    let root = SysRoot::new(&args.root).map_err(|e| UsageError(e.to_string()))?;
+    // Without --watch a signal simply ends the process: there is nothing to clean up.
+    let stop = if args.watch.is_some() { Some(signals::stop_flag()?) } else { None };
+    let mut out = io::stdout().lock();
+    let terminal = out.is_terminal();
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let style = Style { color: terminal && !no_color, ..Style::default() };
+    let screen = Screen { terminal, style, is_root: rustix::process::geteuid().is_root() };
+    match show(args, &root, &Real { origin, stop }, &mut out, screen) {
+        // `| head` and a closed terminal are the reader's choice.
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(Exit::Done),
+        other => other.map(|()| Exit::Done).context("can't write to stdout"),
+    }
+}
+
+/// Observes, waits, observes and shows; with `--watch` again and again until the clock says stop.
+fn show(
+    args: &StatusArgs,
+    root: &SysRoot,
+    clock: &dyn Clock,
+    out: &mut dyn Write,
+    screen: Screen,
+) -> io::Result<()> {
+    let mut window = args.seconds;
+    let mut then = clock.now();
+    let mut before = Observation::read(root);
+    while clock.wait(window) {
+        let now = clock.now();
+        let after = Observation::read(root);
+        let window_s = (now.saturating_sub(then)).as_secs_f64().max(f64::EPSILON);
+        let status = status(root, &before, &after, window_s, screen.is_root);
+        match (args.json, args.watch) {
+            (true, None) => writeln!(out, "{}", json(&status)?)?,
+            (true, Some(_)) => writeln!(out, "{}", json_line(&status)?)?,
+            (false, _) => {
+                let clear = if args.watch.is_some() && screen.terminal { CLEAR } else { "" };
+                // In one write, so that a terminal does not flicker.
+                out.write_all(format!("{clear}{}", text(&status, screen.style)).as_bytes())?;
+                if args.watch.is_some() && !screen.terminal {
+                    writeln!(out)?;
+                }
+            }
+        }
+        out.flush()?;
+        let Some(interval) = args.watch else { break };
+        (window, then, before) = (interval, now, after);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Time passes only in waits; says stop after so many.
+    struct Fake {
+        now: Cell<Duration>,
+        waits_left: Cell<u32>,
+    }
+
+    impl Clock for Fake {
+        fn now(&self) -> Duration {
+            self.now.get()
+        }
+
+        fn wait(&self, time: Duration) -> bool {
+            self.now.set(self.now.get() + time);
+            let left = self.waits_left.get();
+            self.waits_left.set(left.saturating_sub(1));
+            left > 0
+        }
+    }
+
+    fn shown(args: &[&str], waits: u32, terminal: bool) -> String {
+        #[derive(clap::Parser)]
+        struct Wrapped {
+            #[command(flatten)]
+            args: StatusArgs,
+        }
+        let args = <Wrapped as clap::Parser>::try_parse_from([&["status"], args].concat()).unwrap().args;
+        let dir = tempfile::tempdir().unwrap();
+        let root = SysRoot::new(dir.path()).unwrap();
+        let clock = Fake { now: Cell::default(), waits_left: Cell::new(waits) };
+        let mut out = Vec::new();
+        let screen = Screen { terminal, style: Style::default(), is_root: false };
+        show(&args, &root, &clock, &mut out, screen).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn an_empty_tree_is_shown_as_unknown_not_as_zero() {
+        let text = shown(&[], 9, true);
+        assert!(text.contains("?[1]") && text.contains("/proc/meminfo does not exist"), "{text}");
+        assert!(!text.contains(CLEAR));
+    }
+
+    #[test]
+    fn watching_redraws_on_a_terminal_and_appends_elsewhere() {
+        assert_eq!(shown(&["--watch", "2s"], 3, true).matches(CLEAR).count(), 3);
+        let file = shown(&["--watch", "2s"], 3, false);
+        assert_eq!((file.matches(CLEAR).count(), file.matches("machine").count()), (0, 3));
+    }
+
+    #[test]
+    fn json_is_one_document_or_one_a_line() {
+        let one: serde_json::Value =
+            serde_json::from_str(&shown(&["--json", "--seconds", "0.5"], 9, false)).unwrap();
+        assert_eq!(one["schema"], "floodwall/status/1");
+        assert_eq!(one["window_s"], 0.5);
+        assert!(one["machine"]["ram_bytes"]["absent"].is_string());
+        let many = shown(&["--json", "--watch", "2s"], 3, false);
+        let windows: Vec<f64> = many
+            .lines()
+            .map(|line| {
+                serde_json::from_str::<serde_json::Value>(line).unwrap()["window_s"].as_f64().unwrap()
+            })
+            .collect();
+        assert_eq!(windows, [1.0, 2.0, 2.0]);
+    }
+
+    #[test]
+    fn windows_have_units_and_limits() {
+        assert_eq!(window("2"), Ok(Duration::from_secs(2)));
+        assert_eq!(window("250ms"), Ok(Duration::from_millis(250)));
+        for wrong in ["0", "2 fortnights", "-1", "2h", "nan"] {
+            assert!(window(wrong).is_err(), "{wrong}");
+        }
+    }
+}

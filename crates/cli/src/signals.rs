@@ -1,0 +1,19 @@
+//! SIGINT, SIGTERM and SIGHUP (the terminal was closed) raise one flag: whoever works polls it, cleans up and ends.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Context;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// Raised by the first of these signals. Later ones change nothing: cleaning up is not optional.
+///
+/// # Errors
+/// If the handlers can't be installed.
+pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&flag)).context("can't install signal handlers")?;
+    }
+    Ok(flag)
+}

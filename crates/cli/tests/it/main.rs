@@ -1,0 +1,45 @@
+//! The binary as scripts meet it: exit statuses, messages, documents. Needs no privilege and no disk: everything runs on tmpfs.
+
+#![expect(clippy::unwrap_used, reason = "a helper that can't go on fails its test")]
+
+mod bench;
+mod status;
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+/// Runs `floodwall` with these arguments.
+fn floodwall(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_floodwall")).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A directory on tmpfs, where nothing that is measured depends on a disk.
+fn tmpfs() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap()
+}
+
+/// The root of captured hosts.
+fn fixtures() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts")
+}
+
+#[test]
+fn without_a_command_help_is_shown_and_the_status_is_2() {
+    let output = floodwall(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("bench") && stderr(&output).contains("status"));
+}
+
+#[test]
+fn the_version_is_printed() {
+    let output = floodwall(&["--version"]);
+    assert_eq!(stdout(&output).trim(), format!("floodwall {}", env!("CARGO_PKG_VERSION")));
+}

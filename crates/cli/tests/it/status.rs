@@ -1,0 +1,34 @@
+//! `floodwall status` on this machine and on captured ones.
+
+use serde_json::Value;
+
+use crate::{fixtures, floodwall, stderr, stdout};
+
+#[test]
+fn the_state_of_this_machine_is_shown_for_people_and_for_programs() {
+    let text = floodwall(&["status", "--seconds", "0.1"]);
+    assert!(text.status.success(), "{}", stderr(&text));
+    assert!(stdout(&text).contains("dirty"), "{}", stdout(&text));
+    let json = floodwall(&["status", "--seconds", "0.1", "--json"]);
+    let json: Value = serde_json::from_str(&stdout(&json)).unwrap();
+    assert_eq!(json["schema"], "floodwall/status/1");
+}
+
+#[test]
+fn every_captured_host_can_be_shown() {
+    let mut shown = 0;
+    for host in std::fs::read_dir(fixtures()).unwrap().flatten().filter(|e| e.path().is_dir()) {
+        let root = host.path().to_string_lossy().into_owned();
+        let output = floodwall(&["status", "--seconds", "0.1", "--root", &root]);
+        assert!(output.status.success(), "{root}: {}", stderr(&output));
+        shown += 1;
+    }
+    assert!(shown >= 3, "{shown} captured hosts");
+}
+
+#[test]
+fn a_root_that_does_not_exist_is_named() {
+    let output = floodwall(&["status", "--root", "/nonexistent/tree"]);
+    assert_ne!(output.status.code(), Some(0));
+    assert!(stderr(&output).contains("/nonexistent/tree"), "{}", stderr(&output));
+}
