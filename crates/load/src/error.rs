@@ -60,6 +60,12 @@ pub enum LoadError {
         /// The kernel's answer to io_uring_setup(2).
         errno: Errno,
     },
+    /// A ring that worked does not any more.
+    #[error("io_uring failed while it ran: {errno}; engine = \"psync\" does without it")]
+    Ring {
+        /// The kernel's answer to io_uring_enter(2).
+        errno: Errno,
+    },
     /// The space is too small for what is to go into it.
     #[error("{name}: {space} can't hold {what}; make size larger or block smaller")]
     TooSmall {

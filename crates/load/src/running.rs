@@ -38,7 +38,8 @@ pub struct Finished {
     pub total_ops: u64,
     /// Open loop: operations that fell due before the end and never got a turn.
     pub unserved_ops: u64,
-    /// CPU time of the threads from start to end, user and kernel, in microseconds; `None` for a command.
+    /// CPU time of the threads from start to end, user and kernel, in microseconds; `None` for a command. What the
+    /// kernel does on behalf of io_uring in threads of its own is not in it.
     pub cpu_us: Option<u64>,
     /// How often a command ran to its end and was started again; `None` for anything else.
     pub command_runs: Option<u64>,

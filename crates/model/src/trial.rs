@@ -106,7 +106,7 @@ pub struct Warmup {
 /// Latencies by kind of operation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OpLatencies {
-    /// Write + sync of a committed write, from its intended start; an O_DSYNC write counts here only.
+    /// Write + sync of a committed write, from its intended start; an O_DSYNC write counts here and as a write.
     pub commit: LatencyCounts,
     /// The write call alone.
     pub write: LatencyCounts,

@@ -184,7 +184,7 @@ impl Queue<'_> {
         match waited.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO)) {
             // Time is up, a signal came, or completions must be reaped first.
             Ok(_) | Err(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN) => Ok(()),
-            Err(errno) => Err(LoadError::NoUring { errno }),
+            Err(errno) => Err(LoadError::Ring { errno }),
         }
     }
 
@@ -193,7 +193,7 @@ impl Queue<'_> {
         let target = self.chooser.next()?;
         let fd = Fd(file_of(self.job, &self.own, target.file).fd.as_raw_fd());
         let block = self.job.files.block;
-        let len = u32::try_from(block).map_err(|_| LoadError::NoUring { errno: Errno::INVAL })?;
+        let len = u32::try_from(block).map_err(|_| LoadError::Ring { errno: Errno::INVAL })?;
         let slot = &mut self.slots[index];
         // The slot's number and whether it is the sync, to be told by the completion.
         let tag = (index as u64) << 1;
@@ -221,7 +221,7 @@ impl Queue<'_> {
             // heap blocks stay where they are when the `Slot` itself moves.
             let pushed = unsafe { self.ring.submission().push(entry) };
             // There are two entries for each slot, so the queue can't be full.
-            pushed.map_err(|_| LoadError::NoUring { errno: Errno::NOBUFS })?;
+            pushed.map_err(|_| LoadError::Ring { errno: Errno::NOBUFS })?;
         }
         Ok(())
     }

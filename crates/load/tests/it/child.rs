@@ -54,8 +54,12 @@ fn in_a_process_of_its_own() {
                 before = own_io();
                 floods.start(1, proc_root()).unwrap()
             };
-            let (total, _) = run_until(running, |t| t.ops >= 500);
+            let (total, finished) = run_until(running, |t| t.ops >= 500);
             let after = own_io();
+            let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+            let process_us = cpu.tv_sec as u64 * 1_000_000 + cpu.tv_nsec as u64 / 1000;
+            let cpu_us = finished.cpu_us.unwrap();
+            assert!((1..=process_us).contains(&cpu_us), "{cpu_us} µs of the process's {process_us}");
             let io: Vec<u64> = after.iter().zip(before).map(|(a, b)| a - b).collect();
             let mut out = File::create_new(dir.join("result")).unwrap();
             write!(out, "{} {} {} {} {} {}", total.ops, total.bytes, io[0], io[1], io[2], io[3]).unwrap();
