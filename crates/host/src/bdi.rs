@@ -65,7 +65,7 @@ pub fn read_stats(root: &SysRoot, bdi: &str) -> BdiStats {
     let text = match root.read(&path) {
         Reading::Unreadable(why) => Reading::Unreadable(format!("{why}; {NEEDS_ROOT}")),
         Reading::Absent(_) if !root.exists(&format!("{DEBUGFS}/bdi")) => {
-            Reading::Absent(format!("debugfs is not mounted on {DEBUGFS}, or lacks bdi"))
+            Reading::Absent(format!("debugfs is not mounted (mount -t debugfs none {DEBUGFS}), or lacks bdi"))
         }
         other => other,
     };

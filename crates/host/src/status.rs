@@ -146,7 +146,11 @@ fn device(
     machine: &Machine,
 ) -> Device {
     let top = row.queue_device.and_then(|id| row.stacks.iter().find_map(|s| s.device(id)));
-    let no_device = |what: &str| format!("{} has no {what} of its own", row.kind);
+    let no_device = |what: &str| match row.bdi.reason() {
+        // There is a device, but /sys does not show it.
+        Some(why) if row.id.major != 0 => why.to_owned(),
+        _ => format!("{} has no {what} of its own", row.kind),
+    };
     let stats = after.stats(row);
     let written = written_bytes_per_s(row, before, after, window_s);
     let drain = drain(&before.stats(row), &stats, written.value().copied(), window_s, machine);
@@ -159,6 +163,7 @@ fn device(
         bdi: row.bdi.clone(),
         mounts: row.mounts.clone(),
         path: path(row),
+        path_notes: row.stacks.iter().flat_map(|stack| stack.notes.iter().cloned()).collect(),
         dirty_bytes: stats.dirty_bytes,
         writeback_bytes: stats.writeback_bytes,
         written_bytes_per_s: written,
