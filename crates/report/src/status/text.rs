@@ -48,7 +48,8 @@ pub(super) fn render(status: &Status, style: Style) -> String {
     }
     if !status.root_would_add.is_empty() {
         lines.push(String::new());
-        lines.push(format!("root would add: {}", status.root_would_add.join("; ")));
+        let text = status.root_would_add.join("; ");
+        lines.extend(paragraph("root would add:", 16, &text, style.width));
     }
     lines.push(String::new());
     lines.join("\n")
@@ -157,6 +158,9 @@ fn devices(devices: &[Device], style: Style) -> Vec<String> {
         if device.path != device.name {
             text.push_str(&format!("; {}", device.path));
         }
+        for note in &device.path_notes {
+            text.push_str(&format!("; not followed further: {note}"));
+        }
         let label = printable(&format!("  {}", device.name));
         let text = printable(&text);
         if label.chars().count() + 2 > indent {
@@ -215,17 +219,14 @@ fn backlog(devices: &[Device], notes: &mut Notes, style: Style) -> Vec<String> {
         .collect();
     let mut lines: Vec<String> =
         table(&columns, &rows).into_iter().map(|line| coloured(line, style)).collect();
-    let mut legend = Vec::new();
     if devices.iter().any(|d| !mark(d).is_empty()) {
-        legend.push(format!(
-            "! takes over {SLOW_DRAIN_S} s to drain, !! over {VERY_SLOW_DRAIN_S} s or does not drain at all: as long may an fsync take now"
-        ));
+        let legend = format!(
+            "! takes over {SLOW_DRAIN_S} s to drain, !! over {VERY_SLOW_DRAIN_S} s or does not drain at all: an fsync may take as long"
+        );
+        lines.extend(paragraph("", 2, &legend, style.width));
     }
     if estimated {
-        legend.push("~ the kernel's estimate, may be old".to_owned());
-    }
-    if !legend.is_empty() {
-        lines.extend(paragraph("  ", 2, &legend.join("; "), style.width));
+        lines.push("  ~ the kernel's estimate, may be old".to_owned());
     }
     lines
 }
