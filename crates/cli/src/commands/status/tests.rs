@@ -1,0 +1,303 @@
+//! Watching and windows on a fake clock; what is shown of each captured machine.
+
+use std::cell::Cell;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use super::*;
+
+/// Time passes only in waits; says stop after so many.
+struct Fake<'a> {
+    now: Cell<Duration>,
+    waits_left: Cell<u32>,
+    tree: &'a Path,
+    /// Files that read differently once time has passed.
+    later: Option<PathBuf>,
+}
+
+impl Clock for Fake<'_> {
+    fn now(&self) -> Duration {
+        self.now.get()
+    }
+
+    fn wait(&self, time: Duration) -> bool {
+        self.now.set(self.now.get() + time);
+        let left = self.waits_left.get();
+        self.waits_left.set(left.saturating_sub(1));
+        if let Some(later) = &self.later {
+            copy(later, self.tree, &|_| false);
+        }
+        left > 0
+    }
+}
+
+fn parsed(args: &[&str]) -> StatusArgs {
+    #[derive(clap::Parser)]
+    struct Wrapped {
+        #[command(flatten)]
+        args: StatusArgs,
+    }
+    <Wrapped as clap::Parser>::try_parse_from([&["status"], args].concat()).unwrap().args
+}
+
+/// What an empty tree shows.
+fn shown(args: &[&str], waits: u32, terminal: bool) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Fake { now: Cell::default(), waits_left: Cell::new(waits), tree: dir.path(), later: None };
+    let screen = Screen { terminal, style: Style::default(), is_root: false };
+    output(args, &clock, screen)
+}
+
+/// What a captured machine shows after one second.
+fn machine(name: &str, args: &[&str], is_root: bool) -> String {
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts").join(name);
+    let dir = tempfile::tempdir().unwrap();
+    copy(&fixture, dir.path(), &|path| path.ends_with("later"));
+    let later = Some(fixture.join("later"));
+    let clock = Fake { now: Cell::default(), waits_left: Cell::new(1), tree: dir.path(), later };
+    output(args, &clock, Screen { terminal: false, style: Style::default(), is_root })
+}
+
+fn output(args: &[&str], clock: &Fake<'_>, screen: Screen) -> String {
+    let root = SysRoot::new(clock.tree).unwrap();
+    let mut out = Vec::new();
+    show(&parsed(args), &root, clock, &mut out, screen).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn copy(from: &Path, to: &Path, skip: &dyn Fn(&Path) -> bool) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type().unwrap();
+        if skip(&source) {
+        } else if kind.is_dir() {
+            copy(&source, &target, skip);
+        } else if kind.is_symlink() {
+            symlink(fs::read_link(&source).unwrap(), &target).unwrap();
+        } else {
+            fs::copy(&source, &target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_empty_tree_is_shown_as_unknown_not_as_zero() {
+    let text = shown(&[], 9, true);
+    assert!(text.contains("?[1]") && text.contains("/proc/meminfo does not exist"), "{text}");
+    assert!(!text.contains(CLEAR));
+}
+
+#[test]
+fn watching_redraws_on_a_terminal_and_appends_elsewhere() {
+    assert_eq!(shown(&["--watch", "2s"], 3, true).matches(CLEAR).count(), 3);
+    let file = shown(&["--watch", "2s"], 3, false);
+    assert_eq!((file.matches(CLEAR).count(), file.matches("machine").count()), (0, 3));
+}
+
+#[test]
+fn json_is_one_document_or_one_a_line() {
+    let one: serde_json::Value =
+        serde_json::from_str(&shown(&["--json", "--seconds", "0.5"], 9, false)).unwrap();
+    assert_eq!(one["schema"], "floodwall/status/1");
+    assert_eq!(one["window_s"], 0.5);
+    assert!(one["machine"]["ram_bytes"]["absent"].is_string());
+    let many = shown(&["--json", "--watch", "2s"], 3, false);
+    let windows: Vec<f64> = many
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["window_s"].as_f64().unwrap())
+        .collect();
+    assert_eq!(windows, [1.0, 2.0, 2.0]);
+}
+
+#[test]
+fn windows_have_units_and_limits() {
+    assert_eq!(window("2"), Ok(Duration::from_secs(2)));
+    assert_eq!(window("250ms"), Ok(Duration::from_millis(250)));
+    for wrong in ["0", "2 fortnights", "-1", "2h", "nan"] {
+        assert!(window(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn no_line_is_wider_than_a_hundred_columns() {
+    for name in ["vm-virtio-ext4", "server-md-crypt-lvm", "container-overlay"] {
+        for line in machine(name, &[], false).lines() {
+            assert!(line.chars().count() <= 100, "{name}: {line}");
+        }
+    }
+}
+
+#[test]
+fn the_mark_alone_is_coloured_and_only_when_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    copy(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts/server-md-crypt-lvm"),
+        dir.path(),
+        &|_| false,
+    );
+    let clock = |later| Fake { now: Cell::default(), waits_left: Cell::new(1), tree: dir.path(), later };
+    let style = Style { color: true, ..Style::default() };
+    let coloured = output(&[], &clock(None), Screen { terminal: true, style, is_root: true });
+    // Nothing was written meanwhile, though much waits: stuck.
+    assert!(coloured.contains("\u{1b}[31m!!\u{1b}[0m  dm-1"), "{coloured}");
+    let plain = output(&[], &clock(None), Screen { terminal: true, style: Style::default(), is_root: true });
+    assert!(!plain.contains('\u{1b}'));
+    assert_eq!(coloured.replace("\u{1b}[31m", "").replace("\u{1b}[0m", ""), plain);
+}
+
+#[test]
+fn documents_of_the_captured_machines() {
+    for name in ["vm-virtio-ext4", "server-md-crypt-lvm", "container-overlay"] {
+        insta::assert_snapshot!(name, machine(name, &["--json"], name != "container-overlay"));
+    }
+}
+
+#[test]
+fn a_captured_machine() {
+    insta::assert_snapshot!(machine("vm-virtio-ext4", &[], true), @"
+    machine    Linux 6.18.44, up 54 min 38 s, 23.5 GiB of RAM, cgroup v2
+    now        1.23 GiB dirty, 0 B under writeback
+    limits     hard 2.56 GiB (vm.dirty_ratio = 20 %): writers stop; background 1.28 GiB
+               (vm.dirty_background_ratio = 10 %): the flusher starts
+    age        dirty data is due after 30.0 s, looked for every 5.00 s
+    pressure   in the last 10 s some task waited for I/O 0.4 % of the time, every task 0.0 %
+
+    devices
+      vda  disk, 256 GiB: / (ext4)
+
+       DEVICE     DIRTY  WRITEBACK    WRITES  DRAINS AT  DRAINED IN  HARD LIMIT  BACKGROUND
+                                                                             IN          IN
+    !  vda     1.24 GiB        0 B  228 MB/s  ~150 MB/s      8.84 s      18.3 s      9.13 s
+      ! takes over 1 s to drain, !! over 10 s or does not drain at all: an fsync may take as long
+      ~ the kernel's estimate, may be old
+
+      DEVICE  SCHEDULER    REQUESTS  LARGEST      WBT  CACHE          SHARE  SHARE  STRICT
+                                                                        NOW    MAX
+      vda     mq-deadline       256    4 MiB  75.0 ms  write back  2.55 GiB  100 %  no
+
+    who dirtied most in the last 1.00 s (one process could not be looked at)
+       PID  COMMAND                       DIRTIES  TAKES BACK
+      7233  dd                           209 MB/s       0 B/s
+      6841  kworker/u8:3-events_unbound  164 kB/s       0 B/s
+    ");
+}
+
+#[test]
+fn a_server_with_a_stack_of_devices() {
+    insta::assert_snapshot!(machine("server-md-crypt-lvm", &[], true), @"
+    machine    Linux 5.15.0-91-generic, up 100 days, 62.6 GiB of RAM, cgroup v2
+    now        6.88 GiB dirty, 264 MiB under writeback
+    limits     hard 12.4 GiB (vm.dirty_ratio = 20 %): writers stop; background 6.20 GiB
+               (vm.dirty_background_ratio = 10 %): the flusher starts
+    age        dirty data is due after 30.0 s, looked for every 5.00 s
+    pressure   in the last 10 s some task waited for I/O 41.2 % of the time, every task 33.7 %
+
+    devices
+      sda             disk, Samsung SSD 870, 3.64 TiB: / (ext4 on sda2), /boot/efi (vfat on sda1)
+      dm-1            lvm 'vg-srv', 2000 GiB: /srv (xfs), /srv/exports (xfs); dm-1 → dm-0 → md0 → sdb +
+                      sdc
+      dm-2            lvm 'vg-pg', 1000 GiB: /var/lib/postgresql (ext4); dm-2 → dm-0 → md0 → sdb + sdc
+      btrfs-1         btrfs: /backup (btrfs); btrfs-1 → sdd + sde
+      loop0           loop over /srv/images/build image.img, 20 GiB: /build (ext4); loop0 → dm-1 → dm-0
+                      → md0 → sdb + sdc
+      server:/exports/archive
+                      nfs4: /mnt/archive copies (nfs4)
+
+        DEVICE             DIRTY  WRITEBACK     WRITES   DRAINS AT  DRAINED IN  HARD LIMIT  BACKGROUND
+                                                                                        IN          IN
+        sda             1480 KiB        0 B   524 kB/s   ~215 MB/s     7.05 ms      62.0 s      31.0 s
+    !!  dm-1            6124 MiB    201 MiB   126 MB/s    126 MB/s      52.7 s  1 min 46 s      52.9 s
+        dm-2             180 KiB        0 B  24.6 kB/s  ~98.3 MB/s     1.88 ms  2 min 16 s      67.8 s
+        btrfs-1            2 MiB        0 B      0 B/s        ?[1]        ?[1]        ?[1]        ?[1]
+        loop0                0 B        0 B      0 B/s        ?[2]         0 s        ?[2]        ?[2]
+    !!  server:/export   900 MiB     64 MiB       ?[3]   41.9 MB/s      24.1 s  5 min 18 s  2 min 39 s
+        s/archive
+      ! takes over 1 s to drain, !! over 10 s or does not drain at all: an fsync may take as long
+      ~ the kernel's estimate, may be old
+
+      DEVICE          SCHEDULER    REQUESTS   LARGEST      WBT  CACHE          SHARE  SHARE  STRICT
+                                                                                 NOW    MAX
+      sda             mq-deadline        64  1280 KiB  2.00 ms  write back  2.48 GiB  100 %  ?[4]
+      dm-1            none              128  1280 KiB     ?[5]  write back   9728 MB  100 %  ?[4]
+      dm-2            none              128  1280 KiB     ?[5]  write back   400 KiB  100 %  ?[4]
+      btrfs-1         ?[6]             ?[6]      ?[6]     ?[6]  ?[6]         100 KiB  100 %  ?[4]
+      loop0           none              128  1280 KiB  75.0 ms  write back       0 B  100 %  ?[4]
+      server:/export  ?[7]             ?[7]      ?[7]     ?[7]  ?[7]         1536 MB  100 %  ?[4]
+      s/archive
+      sdb             mq-deadline        64  1280 KiB  75.0 ms  write back         -      -  -
+      sdc             mq-deadline        64  1280 KiB  75.0 ms  write back         -      -  -
+      sdd             mq-deadline        64  1280 KiB  75.0 ms  write back         -      -  -
+      sde             mq-deadline        64  1280 KiB  75.0 ms  write back         -      -  -
+
+    not counted for any device above
+      /var/lib/docker/overlay2/one/merged, /var/lib/docker/overlay2/two/merged (overlay): it is stacked
+      on other directories: dirty pages belong to the filesystem below its upper one
+      /var/lib/lxcfs (fuse.lxcfs): it is FUSE: writes go straight to its server process, or are held to
+      1 % of the limits (fs/fuse/inode.c)
+
+    who dirtied most in the last 1.00 s
+       PID  COMMAND     DIRTIES  TAKES BACK
+      2441  rsync      118 MB/s       0 B/s
+      2507  cp        61.0 MB/s   20.0 MB/s
+      3100  tar        410 kB/s       0 B/s
+       812  postgres  24.6 kB/s       0 B/s
+
+    [1]  absent: it was not backlogged during the window, and the kernel has no estimate of it now
+    [2]  absent: it was not backlogged during the window, and the kernel has never measured it (its
+         estimate is still the first guess, 100 MB/s)
+    [3]  absent: nfs4 has no block device
+    [4]  absent: the kernel has no strict_limit to set (it came with Linux 6.2)
+    [5]  absent: this queue has no wbt_lat_usec: no writeback throttling
+    [6]  absent: btrfs has no request queue of its own
+    [7]  absent: nfs4 has no request queue of its own
+    ");
+}
+
+#[test]
+fn a_container_without_privileges() {
+    insta::assert_snapshot!(machine("container-overlay", &[], false), @"
+    machine    Linux 6.1.0-18-cloud-amd64, up 4 days, 7.64 GiB of RAM, cgroup v2
+    now        24 MiB dirty, 0 B under writeback
+    limits     hard ?[1] (vm.dirty_bytes = 256 MiB): writers stop; background ?[1]
+               (vm.dirty_background_bytes = 64 MiB): the flusher starts
+    age        dirty data is due after 30.0 s, looked for every 5.00 s
+    pressure   in the last 10 s some task waited for I/O ?[2] of the time, every task ?[2]
+
+    devices
+      nvme0n1  disk, Amazon Elastic Block Store, 466 GiB: /etc/resolv.conf (ext4 on nvme0n1p1),
+               /etc/hosts (ext4 on nvme0n1p1), /data (ext4 on nvme0n1p1)
+      259:9    xfs: /mnt/detached (xfs); not followed further: 259:9: absent: /sys/dev/block/259:9/dev
+               does not exist
+
+      DEVICE   DIRTY  WRITEBACK     WRITES  DRAINS AT  DRAINED IN  HARD LIMIT  BACKGROUND
+                                                                           IN          IN
+      nvme0n1   ?[3]       ?[3]  21.0 MB/s       ?[3]        ?[3]        ?[1]        ?[1]
+      259:9     ?[4]       ?[4]       ?[5]       ?[4]        ?[4]        ?[1]        ?[1]
+
+      DEVICE   SCHEDULER  REQUESTS  LARGEST   WBT  CACHE       SHARE  SHARE  STRICT
+                                                                 NOW    MAX
+      nvme0n1  none           1023  512 KiB   off  write back   ?[3]  100 %  no
+      259:9    ?[4]           ?[4]     ?[4]  ?[4]  ?[4]         ?[4]   ?[4]  ?[4]
+
+    not counted for any device above
+      / (overlay): it is stacked on other directories: dirty pages belong to the filesystem below its
+      upper one
+
+    who dirtied most in the last 1.00 s (one process could not be looked at)
+      PID  COMMAND    DIRTIES  TAKES BACK
+        7  app      21.0 MB/s       0 B/s
+
+    [1]  unreadable: /proc/vmstat: Is a directory (os error 21)
+    [2]  absent: /proc/pressure/io does not exist
+    [3]  unreadable: /sys/kernel/debug/bdi/259:0/stats: Is a directory (os error 21); needs root
+         (debugfs)
+    [4]  absent: /sys/dev/block/259:9/dev does not exist
+    [5]  absent: /proc/diskstats does not list 259:9
+
+    root would add: what is dirty for each device and how fast that drains; the writes of one more
+                    process
+    ");
+}
