@@ -120,7 +120,8 @@ pub struct LostExtent {
     pub since: u64,
 }
 
-/// What a power cut took. Ranges may overlap; the lowest `since` counts.
+/// What a power cut took. Ranges may overlap; the lowest `since` counts. Ranges of writes in flight may be among them: whoever applies a write when it
+/// is complete has nothing to take back there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostWrites {
     /// Lost ranges, in the order of their versions.

@@ -19,7 +19,7 @@ impl Device for Flash {
         match request.op {
             Op::Read => {
                 let at = self.read(ready + self.p.read_latency, &request);
-                self.done(at, request.id);
+                self.events.push(at, Event::Done(Completion { id: request.id, at, result: Ok(()) }));
             }
             Op::Write { .. } => {
                 self.in_free = self.in_free.max(ready) + Nanos::for_bytes(request.len, self.p.link_rate);
@@ -40,6 +40,7 @@ impl Device for Flash {
                 Event::Accept(request) => self.accept(now, request),
                 Event::Programmed(die) => self.programmed(now, die),
             }
+            out.append(&mut self.ready);
         }
     }
 

@@ -116,6 +116,8 @@ struct Held {
 pub struct Flash {
     p: FlashParams,
     events: EventQueue<Event>,
+    /// Completions of the event that is being handled.
+    ready: Vec<Completion>,
     command_free: Nanos,
     in_free: Nanos,
     out_free: Nanos,
@@ -144,6 +146,7 @@ impl Flash {
     pub fn new(p: FlashParams) -> Self {
         Self {
             events: EventQueue::new(),
+            ready: Vec::new(),
             command_free: Nanos::ZERO,
             in_free: Nanos::ZERO,
             out_free: Nanos::ZERO,
@@ -165,8 +168,9 @@ impl Flash {
         }
     }
 
+    /// Done at this moment: no need to go through the events.
     fn done(&mut self, at: Nanos, id: u64) {
-        self.events.push(at, Event::Done(Completion { id, at, result: Ok(()) }));
+        self.ready.push(Completion { id, at, result: Ok(()) });
     }
 
     /// What the drive has done since it was last heard of, if that was long enough ago.
@@ -249,7 +253,8 @@ impl Flash {
             } else {
                 self.wear.write(w.offset, w.len);
             }
-            if !self.p.protected {
+            // Zeroes with nothing before them are as stable as the mapping journal.
+            if !self.p.protected && self.accepted > self.stable {
                 let extent = LostExtent { offset: w.offset, len: w.len, since: w.version };
                 self.held.push_back(Held { end: self.accepted, extent });
             }

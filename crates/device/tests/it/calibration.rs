@@ -64,38 +64,108 @@ fn raid10_bbwc_2010_writes_in_sequence_as_published() {
     within(m.rate(), 251e6, 0.1, "sequential writes");
 }
 
-#[test]
-fn hdd_7200_reads_as_its_datasheet_implies() {
-    let mut device = full("hdd-7200");
+/// Operations per second of random 4 KiB requests over the whole device.
+fn random(name: &str, op: Op, depth: usize, warmup: f64) -> f64 {
+    let mut device = full(name);
     let mut dice = Dice::new(2);
     let blocks = device.capacity() / 4096;
-    let m =
-        closed_loop(device.as_mut(), 1, 1.0, 60.0, single(|| (Op::Read, dice.below(blocks) * 4096, 4096)));
-    within(m.iops(), 78.0, 0.1, "random reads at depth 1");
-    let mut device = full("hdd-7200");
+    let next = single(move || (op, dice.below(blocks) * 4096, 4096));
+    closed_loop(device.as_mut(), depth, warmup, 20.0, next).iops()
+}
+
+/// Bytes per second of requests one after the other from the beginning of the device.
+fn sequential(name: &str, op: Op, depth: usize, len: u64, warmup: f64) -> f64 {
+    let mut device = full(name);
     let mut at = 0;
-    let m = closed_loop(
-        device.as_mut(),
-        1,
-        1.0,
-        10.0,
-        single(|| {
-            at += 128 * KIB;
-            (Op::Read, at - 128 * KIB, 128 * KIB)
-        }),
+    let next = single(move || {
+        at += len;
+        (op, at - len, len)
+    });
+    closed_loop(device.as_mut(), depth, warmup, 10.0, next).rate()
+}
+
+#[test]
+fn raid1_3ware_2007_does_what_was_published() {
+    let name = "raid1-3ware-2007";
+    within(random(name, Op::Read, 4, 1.0), 133.2, 0.1, "random reads, 4 threads");
+    within(random(name, WRITE, 4, 150.0), 194.3, 0.1, "random writes, 4 threads");
+    within(sequential(name, Op::Read, 4, 4 * KIB, 1.0) / 4096.0, 11_072.7, 0.1, "sequential reads");
+    within(sequential(name, WRITE, 4, 4 * KIB, 5.0) / 4096.0, 13_130.2, 0.1, "sequential writes");
+}
+
+#[test]
+fn disks_read_as_their_datasheets_imply() {
+    // average seek + half a turn + electronics
+    within(random("hdd-7200", Op::Read, 1, 1.0), 1e3 / (8.5 + 4.17 + 0.1), 0.1, "hdd-7200, random reads");
+    within(
+        random("hdd-5400-smr", Op::Read, 1, 1.0),
+        1e3 / (13.0 + 5.56 + 0.1),
+        0.1,
+        "hdd-5400-smr, random reads",
     );
-    within(m.rate(), 125e6, 0.1, "sequential reads at depth 1");
-    let mut device = full("hdd-7200");
-    let mut at = 0;
-    let m = closed_loop(
-        device.as_mut(),
-        4,
-        1.0,
-        10.0,
-        single(|| {
-            at += 128 * KIB;
-            (WRITE, at - 128 * KIB, 128 * KIB)
-        }),
+    within(sequential("hdd-7200", Op::Read, 1, 128 * KIB, 1.0), 125e6, 0.1, "hdd-7200, sequential reads");
+    within(sequential("hdd-7200", WRITE, 4, 128 * KIB, 1.0), 125e6, 0.1, "hdd-7200, sequential writes");
+    within(sequential("hdd-5400-smr", Op::Read, 1, MIB, 1.0), 140e6, 0.1, "hdd-5400-smr, sequential reads");
+    within(sequential("hdd-5400-smr", WRITE, 4, MIB, 1.0), 140e6, 0.1, "hdd-5400-smr, sequential writes");
+}
+
+#[test]
+fn sas_raid10_2009_streams_at_the_rate_of_its_disks() {
+    let name = "sas-raid10-2009";
+    within(sequential(name, WRITE, 32, MIB, 5.0), 2.0 * 171e6, 0.1, "sequential writes, two pairs");
+    within(sequential(name, Op::Read, 32, MIB, 1.0), 2.0 * 171e6, 0.1, "sequential reads, one of each pair");
+}
+
+#[test]
+fn native_queueing_orders_commands() {
+    let (one, many) = (random("hdd-7200", Op::Read, 1, 1.0), random("hdd-7200", Op::Read, 32, 1.0));
+    assert!((1.8..3.5).contains(&(many / one)), "{one} at depth 1, {many} at depth 32");
+}
+
+#[test]
+fn solid_state_drives_do_what_their_datasheets_say() {
+    within(random("sata-ssd", Op::Read, 1, 0.1), 10_000.0, 0.1, "sata-ssd, reads, depth 1");
+    within(random("sata-ssd", WRITE, 1, 0.0), 42_000.0, 0.1, "sata-ssd, writes, depth 1");
+    within(sequential("sata-ssd", Op::Read, 4, MIB, 0.1), 550e6, 0.1, "sata-ssd, sequential reads");
+    within(sequential("sata-ssd", WRITE, 4, MIB, 0.1), 520e6, 0.1, "sata-ssd, sequential writes into SLC");
+    within(sequential("sata-ssd", WRITE, 4, MIB, 60.0), 300e6, 0.1, "sata-ssd, past the SLC area");
+    within(random("nvme-consumer", Op::Read, 1, 0.1), 19_000.0, 0.1, "nvme-consumer, reads, depth 1");
+    within(sequential("nvme-consumer", WRITE, 8, MIB, 0.1), 3.3e9, 0.1, "nvme-consumer, into SLC");
+    within(sequential("nvme-consumer", WRITE, 8, MIB, 20.0), 1.7e9, 0.1, "nvme-consumer, past the SLC area");
+    within(random("nvme-datacenter", Op::Read, 1, 0.1), 1e6 / 77.0, 0.1, "nvme-datacenter, reads, depth 1");
+    within(
+        random("nvme-datacenter", WRITE, 64, 2.0),
+        81_500.0,
+        0.1,
+        "nvme-datacenter, sustained random writes",
     );
-    within(m.rate(), 125e6, 0.1, "sequential writes");
+    within(sequential("nvme-datacenter", WRITE, 8, MIB, 1.0), 2e9, 0.1, "nvme-datacenter, sequential writes");
+}
+
+#[test]
+fn the_cloud_volume_holds_its_price_list() {
+    within(random("cloud-gp3", Op::Read, 32, 1.0), 3000.0, 0.02, "IOPS");
+    within(sequential("cloud-gp3", WRITE, 8, MIB, 1.0), 125.0 * MIB as f64, 0.02, "bytes");
+}
+
+#[test]
+fn the_file_server_writes_what_was_published_locally_once_its_memory_is_full() {
+    let name = "usb3-btrfs-nas-2016";
+    within(sequential(name, WRITE, 16, MIB, 30.0), 66e6, 0.1, "sequential writes");
+    within(
+        sequential(name, WRITE, 16, MIB, 0.0) / 117e6,
+        0.75,
+        0.3,
+        "a burst goes at the link's rate at first",
+    );
+}
+
+#[test]
+fn cheap_flash_is_a_hundred_times_slower_at_random_writes() {
+    for (name, rate) in [("usb-stick", 22e6), ("sd-card", 14e6)] {
+        let in_sequence = sequential(name, WRITE, 1, MIB, 1.0);
+        assert!((0.6..1.0).contains(&(in_sequence / rate)), "{name}: {in_sequence}");
+        let at_random = random(name, WRITE, 1, 1.0) * 4096.0;
+        assert!(at_random < in_sequence / 100.0, "{name}: {at_random} against {in_sequence}");
+    }
 }

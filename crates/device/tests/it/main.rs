@@ -2,5 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail loudly")]
 
+mod behaviour;
 mod calibration;
+mod presets;
+mod property;
 mod workload;

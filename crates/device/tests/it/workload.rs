@@ -24,8 +24,8 @@ pub(crate) fn full(name: &str) -> Box<dyn Device + Send> {
 }
 
 pub(crate) const KIB: u64 = 1 << 10;
-pub(crate) const MIB: u64 = 1 << 20;
-pub(crate) const GIB: u64 = 1 << 30;
+pub(crate) const MIB: u64 = KIB << 10;
+pub(crate) const GIB: u64 = MIB << 10;
 
 /// What a closed loop measured in its second part.
 pub(crate) struct Measured {
