@@ -87,7 +87,7 @@ fn compare(words: &Words, s: &Summary, alone: &PhaseFigures, both: &PhaseFigures
         );
         return (Outcome::Harmless, text);
     }
-    if stalls.is_none() && !slower_p99 && kept.low <= 1.0 && kept.high >= 1.0 {
+    if stalls.is_none() && !slower_p99 && kept.high >= 1.0 {
         let (low, high) = (percent(kept.low), percent(kept.high));
         let text = format!(
             "not conclusive: while {flood}, {operations} went from {from}/s to {to}/s ({share} %), but the 95 % interval, \
@@ -275,6 +275,22 @@ mod tests {
             Outcome::Inconclusive,
             "Not conclusive: while one file was written beside it, commits went from 2,000/s to 900/s (45 %), but the 95 % interval, 20 to 180 %, includes no change; run more rounds or longer ones.",
         );
+    }
+
+    #[test]
+    fn a_good_mean_with_a_wide_interval_is_not_conclusive() {
+        let made = Made { beside: |round, _| (1_150 + 200 * round, 1_000_000), ..Made::damage() };
+        let (outcome, sentence) = said(&made);
+        assert!(sentence.contains("1,516/s to 1,550/s (102 %)"), "{sentence}");
+        assert_eq!(outcome, Outcome::Inconclusive, "{sentence}");
+    }
+
+    #[test]
+    fn seconds_that_are_as_dead_without_the_flood_are_not_its_doing() {
+        let bistable: fn(u32, usize) -> (u32, u64) = |_, s| (if s % 4 == 3 { 1_600 } else { 10 }, 1_000_000);
+        let (outcome, sentence) = said(&Made { alone: bistable, beside: bistable, ..Made::damage() });
+        assert!(!sentence.contains("a tenth of its speed"), "{sentence}");
+        assert_ne!(outcome, Outcome::Damage, "{sentence}");
     }
 
     #[test]

@@ -236,6 +236,15 @@ mod tests {
     }
 
     #[test]
+    fn rounds_that_differ_as_wholes_widen_a_total() {
+        let rounds: Vec<Round> =
+            [0.0, 0.0, 1.0, 1.0, 1.0].iter().map(|dead| Round::new(vec![(*dead, 1.0); 12])).collect();
+        let e = total(&rounds).unwrap();
+        assert_eq!(e.value, 36.0);
+        assert!(e.low <= 12.0 && e.high >= 60.0, "{e:?}");
+    }
+
+    #[test]
     fn a_denominator_of_zero_has_no_ratio() {
         let (some, none) = (constant(3, 10.0), constant(3, 0.0));
         assert_eq!(ratio_of_rates(&some, &none, Pairing::Rounds), None);
