@@ -39,8 +39,13 @@ pub struct Observation {
     /// By the backing device's name.
     stats: BTreeMap<String, BdiStats>,
     disks: DiskStats,
+    /// Machine-wide dirty and writeback, where there is a single device that they can belong to.
+    sole: Option<(Reading<u64>, Reading<u64>)>,
     processes: Reading<Processes>,
 }
+
+/// Said of a device whose own counters can't be read, where the machine's must be its.
+const SOLE_NOTE: &str = "dirty and writeback are the machine's: no other device holds a mounted filesystem";
 
 impl Observation {
     /// Reads mounts, and the counters of devices and processes.
@@ -51,6 +56,10 @@ impl Observation {
         Self {
             stats: names.map(|name| (name.clone(), bdi::read_stats(root, name))).collect(),
             disks: DiskStats::read(root),
+            sole: (layout.rows.len() == 1).then(|| {
+                let memory = memory::read_memory(root);
+                (memory.dirty_bytes, memory.writeback_bytes)
+            }),
             processes: process::read_processes(root),
             layout,
         }
@@ -73,6 +82,19 @@ impl Observation {
             limit_bytes: lacking.clone(),
             written_bytes: lacking.clone(),
             bandwidth_bytes_per_s: lacking,
+        }
+    }
+
+    /// A row's counters, with the machine's dirty and writeback in place of its own where those can't be read and there is no other device
+    /// that they could belong to. Returns whether that was so.
+    fn stats_or_sole(&self, row: &Row) -> (BdiStats, bool) {
+        let stats = self.stats(row);
+        match &self.sole {
+            Some((dirty, writeback)) if stats.dirty_bytes.value().is_none() && dirty.value().is_some() => {
+                let (dirty_bytes, writeback_bytes) = (dirty.clone(), writeback.clone());
+                (BdiStats { dirty_bytes, writeback_bytes, ..stats }, true)
+            }
+            _ => (stats, false),
         }
     }
 }
@@ -151,9 +173,10 @@ fn device(
         Some(why) if row.id.major != 0 => why.to_owned(),
         _ => format!("{} has no {what} of its own", row.kind),
     };
-    let stats = after.stats(row);
+    let (stats, is_sole) = after.stats_or_sole(row);
     let written = written_bytes_per_s(row, before, after, window_s);
-    let drain = drain(&before.stats(row), &stats, written.value().copied(), window_s, machine);
+    let drain = drain(&before.stats_or_sole(row).0, &stats, written.value().copied(), window_s, machine);
+    let followed = row.stacks.iter().flat_map(|stack| stack.notes.iter().cloned());
     Device {
         name: row.name.clone(),
         id: row.id,
@@ -163,7 +186,7 @@ fn device(
         bdi: row.bdi.clone(),
         mounts: row.mounts.clone(),
         path: path(row),
-        path_notes: row.stacks.iter().flat_map(|stack| stack.notes.iter().cloned()).collect(),
+        notes: followed.chain(is_sole.then(|| SOLE_NOTE.to_owned())).collect(),
         dirty_bytes: stats.dirty_bytes,
         writeback_bytes: stats.writeback_bytes,
         written_bytes_per_s: written,
@@ -366,5 +389,24 @@ mod tests {
         hidden.dirty_bytes = Reading::Unreadable("needs root".into());
         let (rate, from) = drain_rate(&hidden, &hidden, Some(3.0), 2.0);
         assert_eq!((rate, from), (Reading::Unreadable("needs root".into()), DrainSource::Unknown));
+    }
+
+    #[test]
+    fn a_sole_device_without_counters_of_its_own_has_the_machines() {
+        let fixture =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts/vm-virtio-ext4");
+        let root = SysRoot::new(&fixture).unwrap();
+        let mut before = Observation::read(&root);
+        before.stats.clear();
+        let [row] = before.layout.rows.as_slice() else { panic!("one device: {:?}", before.layout.rows) };
+        let (stats, is_sole) = before.stats_or_sole(row);
+        assert!(is_sole);
+        assert_eq!(stats.dirty_bytes, memory::read_memory(&root).dirty_bytes);
+        // What the machine does not know of the device stays unknown.
+        assert!(stats.limit_bytes.value().is_none());
+        let shown = status(&root, &before, &before, 1.0, true);
+        assert_eq!(shown.devices[0].notes, [SOLE_NOTE]);
+        before.sole = None;
+        assert!(status(&root, &before, &before, 1.0, true).devices[0].dirty_bytes.value().is_none());
     }
 }

@@ -198,7 +198,7 @@ pub struct Device {
     /// The devices from this one down to those that drain, as `dm-0 → md0 → sda + sdb`; only this one's name if it drains itself.
     pub path: String,
     /// Where the path could not be followed, and why.
-    pub path_notes: Vec<String>,
+    pub notes: Vec<String>,
     /// Pages dirtied and not yet under writeback (debugfs `BdiReclaimable`).
     pub dirty_bytes: Reading<u64>,
     /// Pages under writeback (debugfs `BdiWriteback`).

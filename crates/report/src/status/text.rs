@@ -158,7 +158,7 @@ fn devices(devices: &[Device], style: Style) -> Vec<String> {
         if device.path != device.name {
             text.push_str(&format!("; {}", device.path));
         }
-        for note in &device.path_notes {
+        for note in &device.notes {
             text.push_str(&format!("; not followed further: {note}"));
         }
         let label = printable(&format!("  {}", device.name));
