@@ -1,0 +1,61 @@
+//! The guardian: starts a lab's server, waits for its end however it comes, and takes down what is left.
+//!
+//! ```text
+//! up ─▶ guardian ─▶ server                  (parent and child: no server is ever without a guardian)
+//!          └─ wait ─▶ the server is gone ─▶ take the lab down
+//! ```
+//!
+//! When a server dies, however it dies, the kernel closes its `/dev/fuse` and fails everything that waits for it. What remains is a filesystem over a loop
+//! device over a dead file; the guardian takes these away in that order. It holds no file of the lab's open itself, and is not chosen when memory runs out.
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use crate::child::Role;
+use crate::error::LabError;
+use crate::process;
+use crate::state::{Spec, StateDir};
+use crate::teardown::{self, By};
+
+/// Runs until the lab is gone.
+///
+/// # Errors
+/// When the server can't be started (said in the state directory too), or the lab can't be taken down.
+pub(crate) fn main(state: &Path) -> Result<(), LabError> {
+    let state = StateDir::new(state);
+    // A session of its own: the terminal's signals are not meant for it.
+    let _ = rustix::process::setsid();
+    process::survive_memory_shortage();
+    let spec = state.spec()?;
+    let mut server = start_server(&state, &spec).inspect_err(|e| state.leave_error(e))?;
+    // This fails for a process that is no child of ours, and that one is.
+    let _ = server.wait();
+    // A server that never began left word why, for `up`, which takes the rest down.
+    if state.error().is_some() {
+        return Ok(());
+    }
+    teardown::take_down(&state, By::Guardian(&spec.token))
+}
+
+fn start_server(state: &StateDir, spec: &Spec) -> Result<Child, LabError> {
+    state.enter("guardian")?;
+    Role::Server
+        .command(spec, state.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(state.log()?)
+        .spawn()
+        .map_err(|error| LabError::Command { command: spec.program.display().to_string(), error })
+}
+
+/// Starts a guardian in the background.
+pub(crate) fn start(state: &StateDir, spec: &Spec) -> Result<Child, LabError> {
+    Role::Guardian
+        .command(spec, state.path())
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(state.log()?)
+        .spawn()
+        .map_err(|error| LabError::Command { command: spec.program.display().to_string(), error })
+}

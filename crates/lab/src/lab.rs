@@ -1,0 +1,499 @@
+//! The lab as its callers see it: bring devices up, look at them, take them down.
+//!
+//! ```text
+//! up:  check everything ─▶ claim the name ─▶ guardian ─▶ server ─▶ loop device ─▶ mkfs, mount ─▶ begin: the model's time counts
+//! ```
+//!
+//! Until the last step the device answers at once, so making a filesystem costs no modelled time. A step that fails takes down what the
+//! steps before it made.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floodwall_device::DeviceSpec;
+use floodwall_model::Bytes;
+use rustix::process::{Pid, Signal};
+use serde::{Deserialize, Serialize};
+
+use crate::control::{self, Answer, LabStats, PowerCut, Request};
+use crate::error::LabError;
+use crate::guardian;
+use crate::loopdev::{self, LoopDevice};
+use crate::mounts::{self, Filesystem};
+use crate::state::{self, MountAt, Overflow, Spec, StateDir};
+use crate::teardown::{self, By};
+
+/// What a device is to be. [`UpOptions::new`] has the defaults.
+#[derive(Clone, Debug)]
+pub struct UpOptions {
+    /// TOML text of the device, a preset's or a file's.
+    pub text: String,
+    /// Its name; the preset's if absent, with a number if that is taken.
+    pub name: Option<String>,
+    /// Bytes that it has; the preset's default if absent.
+    pub size: Option<Bytes>,
+    /// 512 or 4096: the smallest unit of its I/O, in bytes.
+    pub block_size: u32,
+    /// The most memory that its contents may take; the smaller of its size and half of what is available if absent.
+    pub memory: Option<Bytes>,
+    /// What happens beyond that.
+    pub overflow: Overflow,
+    /// A filesystem to make, and where to mount it (in the lab's own directory if no place is named).
+    pub mount: Option<(Filesystem, Option<PathBuf>)>,
+    /// Seed of whatever is random in the model.
+    pub seed: u64,
+}
+
+impl UpOptions {
+    /// A device of its default size without a filesystem.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            name: None,
+            size: None,
+            block_size: 512,
+            memory: None,
+            overflow: Overflow::NoSpace,
+            mount: None,
+            seed: 1,
+        }
+    }
+}
+
+/// How a lab is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LabState {
+    /// In use.
+    Up,
+    /// After a power cut.
+    NoPower,
+    /// Neither up nor gone; the text says what is missing. `down` takes away what there is.
+    HalfMade(String),
+}
+
+/// One lab.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LabInfo {
+    /// Its name.
+    pub name: String,
+    /// How it is.
+    pub state: LabState,
+    /// The preset's name; absent if the state can't be read.
+    pub preset: Option<String>,
+    /// Its size.
+    pub size: Option<Bytes>,
+    /// `/dev/loopN`.
+    pub device: Option<PathBuf>,
+    /// Where it is mounted.
+    pub mounts: Vec<PathBuf>,
+    /// Process id of its server.
+    pub server_pid: Option<i32>,
+}
+
+/// How long a server may take to be there.
+const START: Duration = Duration::from_secs(20);
+/// How long a guardian may take to end after its lab is gone.
+const GUARDIAN: Duration = Duration::from_secs(3);
+/// How long a command of [`Lab::run`] is given after it was asked to end.
+const COMMAND_END: Duration = Duration::from_secs(10);
+/// How often something is looked at that can't be waited for.
+const POLL: Duration = Duration::from_millis(5);
+
+/// All labs of this host (or below another state directory).
+pub struct Lab {
+    root: PathBuf,
+    program: PathBuf,
+    args: Vec<String>,
+    /// Guardians that this process started, to be reaped.
+    children: Mutex<Vec<Child>>,
+}
+
+impl Lab {
+    /// `program` with `args` in front must call [`crate::child()`] when it finds `--role ROLE --state DIR` behind them.
+    #[must_use]
+    pub fn new(program: impl Into<PathBuf>, args: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            root: state::DEFAULT_ROOT.into(),
+            program: program.into(),
+            args: args.into_iter().collect(),
+            children: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// With another state directory. Labs of different directories do not see each other.
+    #[must_use]
+    pub fn with_root(self, root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into(), ..self }
+    }
+
+    /// Whether this host can have a lab at all.
+    ///
+    /// # Errors
+    /// [`LabError::NoRoot`], [`LabError::NoFuse`], [`LabError::NoLoop`].
+    pub fn check_host() -> Result<(), LabError> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(LabError::NoRoot);
+        }
+        let fuse = Path::new("/dev/fuse");
+        if !fuse.exists() {
+            return Err(LabError::NoFuse { path: fuse.into() });
+        }
+        loopdev::check()
+    }
+
+    /// Brings a device up.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the options or the host is found before anything is made; whatever fails later takes the rest down.
+    /// [`LabError::Interrupted`] if `stop` is raised.
+    pub fn up(&self, options: &UpOptions, stop: &AtomicBool) -> Result<LabInfo, LabError> {
+        self.reap();
+        Self::check_host()?;
+        let device = DeviceSpec::parse(&options.text)?;
+        let mut spec = self.settle(options, &device)?;
+        let profile = device.build(spec.size.0, spec.seed)?.profile();
+        let state = self.claim(&mut spec, options.name.is_none())?;
+        let brought_up = self.start(&state, &spec, stop).and_then(|()| {
+            self.attach(&state, &spec, profile.rotational, profile.volatile_cache, stop, true)?;
+            control::ask(&spec.name, &state.control(), &Request::Begin)
+        });
+        match brought_up {
+            Ok(_) => Ok(info(&state)),
+            Err(e) => {
+                // The first error is the one to be told.
+                let _ = teardown::take_down(&state, By::Caller);
+                self.reap();
+                Err(e)
+            }
+        }
+    }
+
+    /// Checks the options and fills in the defaults.
+    fn settle(&self, options: &UpOptions, device: &DeviceSpec) -> Result<Spec, LabError> {
+        let name = options.name.clone().unwrap_or_else(|| device.name.chars().take(28).collect());
+        state::check_name(&name)?;
+        let size = options.size.unwrap_or(device.default_size);
+        let block = Bytes(u64::from(options.block_size));
+        if !matches!(options.block_size, 512 | 4096) || size.0 == 0 || !size.0.is_multiple_of(block.0) {
+            return Err(LabError::Size { size, block });
+        }
+        let available = mounts::available_memory().unwrap_or(Bytes(u64::MAX));
+        let memory = options.memory.unwrap_or(Bytes(size.0.min(available.0 / 2)));
+        if memory > available {
+            return Err(LabError::Memory { asked: memory, available });
+        }
+        let mount = match &options.mount {
+            None => None,
+            Some((filesystem, dir)) => {
+                filesystem.check()?;
+                let dir = dir.as_deref().map(mounts::check_mount_point).transpose()?;
+                Some(MountAt { dir: dir.unwrap_or_default(), filesystem: *filesystem })
+            }
+        };
+        if let Overflow::Spill(dir) = &options.overflow
+            && !dir.is_dir()
+        {
+            return Err(LabError::io("make a spill file in", dir, rustix::io::Errno::NOTDIR));
+        }
+        Ok(Spec {
+            name,
+            preset: device.name.clone(),
+            text: options.text.clone(),
+            seed: options.seed,
+            size,
+            block_size: options.block_size,
+            memory,
+            overflow: options.overflow.clone(),
+            mount,
+            token: state::random_token()?,
+            boot_id: state::boot_id(),
+            program: self.program.clone(),
+            args: self.args.clone(),
+        })
+    }
+
+    /// Makes the state directory, under the next free name if the name is only a suggestion.
+    fn claim(&self, spec: &mut Spec, suggestion: bool) -> Result<StateDir, LabError> {
+        let wanted = spec.name.clone();
+        for number in 2.. {
+            // Made by an earlier boot: nothing of it is left but the directory.
+            let old = StateDir::new(self.root.join(&spec.name));
+            if old.spec().is_ok_and(|s| s.boot_id != spec.boot_id) {
+                old.remove()?;
+            }
+            if let Some(mount) = &mut spec.mount
+                && (mount.dir.as_os_str().is_empty() || mount.dir.starts_with(&self.root))
+            {
+                mount.dir = StateDir::new(self.root.join(&spec.name)).mnt();
+            }
+            match StateDir::create(&self.root, spec) {
+                Err(LabError::NameTaken { .. }) if suggestion && number < 1000 => {
+                    spec.name = format!("{wanted}-{number}");
+                }
+                other => return other,
+            }
+        }
+        Err(LabError::NameTaken { name: wanted, half_made: false })
+    }
+
+    /// Starts guardian and server, and waits until the latter answers.
+    fn start(&self, state: &StateDir, spec: &Spec, stop: &AtomicBool) -> Result<(), LabError> {
+        let guardian = guardian::start(state, spec)?;
+        self.children.lock().unwrap_or_else(PoisonError::into_inner).push(guardian);
+        let deadline = Instant::now() + START;
+        loop {
+            if let Some(said) = state.error() {
+                return Err(LabError::Server { name: spec.name.clone(), said });
+            }
+            if control::ask(&spec.name, &state.control(), &Request::Ping).is_ok() {
+                return Ok(());
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(LabError::Interrupted);
+            }
+            if Instant::now() >= deadline {
+                return Err(LabError::NoAnswer { name: spec.name.clone() });
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Puts a loop device on the lab's file, and mounts it.
+    fn attach(
+        &self,
+        state: &StateDir,
+        spec: &Spec,
+        rotational: bool,
+        volatile_cache: bool,
+        stop: &AtomicBool,
+        make: bool,
+    ) -> Result<(), LabError> {
+        let stopped = || if stop.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { Ok(()) };
+        let device = loopdev::attach(&state.fuse().join(spec.file_name()), spec.block_size)?;
+        device.describe(rotational, volatile_cache)?;
+        if let Some(MountAt { dir, filesystem }) = &spec.mount {
+            stopped()?;
+            if make {
+                filesystem.make(&device.path())?;
+            }
+            stopped()?;
+            filesystem.mount(&device.path(), dir)?;
+        }
+        stopped()
+    }
+
+    /// All labs, half-made ones too, by name.
+    #[must_use]
+    pub fn list(&self) -> Vec<LabInfo> {
+        self.reap();
+        state::all(&self.root).iter().map(info).collect()
+    }
+
+    /// One lab's counters.
+    ///
+    /// # Errors
+    /// [`LabError::Unknown`], [`LabError::NoAnswer`].
+    pub fn stats(&self, name: &str) -> Result<LabStats, LabError> {
+        let state = self.find(name)?;
+        match control::ask(name, &state.control(), &Request::Stats)? {
+            Answer::Stats(stats) => Ok(*stats),
+            _ => Err(LabError::NoAnswer { name: name.into() }),
+        }
+    }
+
+    /// Takes a lab down from whatever state it is in. Its contents are gone.
+    ///
+    /// # Errors
+    /// [`LabError::Unknown`]; [`LabError::Busy`] if a process uses the device and did not end when it got errors from it.
+    pub fn down(&self, name: &str) -> Result<(), LabError> {
+        let state = self.find(name)?;
+        let guardian = state.guardian();
+        teardown::take_down(&state, By::Caller)?;
+        if let Some(guardian) = guardian
+            && !guardian.wait(GUARDIAN)
+        {
+            guardian.signal(Signal::KILL);
+        }
+        self.reap();
+        Ok(())
+    }
+
+    /// Takes all labs down; what could not be taken down is in the result.
+    pub fn down_all(&self) -> Vec<(String, Result<(), LabError>)> {
+        let names: Vec<String> = state::all(&self.root).iter().map(StateDir::name).collect();
+        names.into_iter().map(|name| (name.clone(), self.down(&name))).collect()
+    }
+
+    /// Cuts a device's power: what it had acknowledged into a volatile cache and not been asked to flush is lost, everything in flight fails,
+    /// and so does all that comes until [`Self::powerup`].
+    ///
+    /// # Errors
+    /// [`LabError::Power`] if it has none.
+    pub fn powercut(&self, name: &str) -> Result<PowerCut, LabError> {
+        if !self.stats(name)?.power {
+            return Err(LabError::Power {
+                name: name.into(),
+                state: "has no power already; 'powerup' gives it back",
+            });
+        }
+        let state = self.find(name)?;
+        match control::ask(name, &state.control(), &Request::PowerCut)? {
+            Answer::PowerCut(cut) => Ok(cut),
+            _ => Err(LabError::NoAnswer { name: name.into() }),
+        }
+    }
+
+    /// Gives a device its power back, as a machine that boots would find it: what was mounted is unmounted, the loop device is a new
+    /// one, and the filesystem that it was brought up with is mounted again.
+    ///
+    /// # Errors
+    /// [`LabError::Power`] if it has power; [`LabError::Busy`] if a process still uses the dead filesystem.
+    pub fn powerup(&self, name: &str) -> Result<LabInfo, LabError> {
+        if self.stats(name)?.power {
+            return Err(LabError::Power { name: name.into(), state: "has power; 'powercut' takes it" });
+        }
+        let state = self.find(name)?;
+        let spec = state.spec()?;
+        for device in loopdev::find(&spec.file_name()) {
+            teardown::unmount_all(&state, &device, false)?;
+            loopdev::detach(&device, &spec.file_name(), COMMAND_END)?;
+        }
+        control::ask(name, &state.control(), &Request::PowerUp)?;
+        let profile = DeviceSpec::parse(&spec.text)?.build(spec.size.0, spec.seed)?.profile();
+        let never = AtomicBool::new(false);
+        self.attach(&state, &spec, profile.rotational, profile.volatile_cache, &never, false)?;
+        Ok(info(&state))
+    }
+
+    /// Writes what reaches the device as CSV: from the oldest request that is remembered, or from now on; only what there is, or on and on until
+    /// `stop` is raised or the lab goes.
+    ///
+    /// # Errors
+    /// [`LabError::Unknown`], [`LabError::NoAnswer`], or a failure to write to `out`.
+    pub fn record(
+        &self,
+        name: &str,
+        from_start: bool,
+        follow: bool,
+        out: &mut dyn Write,
+        stop: &AtomicBool,
+    ) -> Result<(), LabError> {
+        let state = self.find(name)?;
+        let (_, mut stream) =
+            control::converse(name, &state.control(), &Request::Record { from_start, follow })?;
+        let failed = |e| LabError::io("record", state.control(), e);
+        stream.get_ref().set_read_timeout(Some(Duration::from_millis(100))).map_err(failed)?;
+        let mut buffer = vec![0; 1 << 16];
+        while !stop.load(Ordering::Relaxed) {
+            match stream.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) => {
+                    out.write_all(&buffer[..n]).map_err(|e| LabError::io("write", "the recording", e))?
+                }
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                Err(e) => return Err(failed(e)),
+            }
+        }
+        out.flush().map_err(|e| LabError::io("write", "the recording", e))
+    }
+
+    /// Brings a device up, runs a command in its filesystem and takes it down again, whatever the command does. The command finds the lab's name and
+    /// device in `FLOODWALL_LAB` and `FLOODWALL_LAB_DEVICE`.
+    ///
+    /// # Errors
+    /// As [`Self::up`] and [`Self::down`]; [`LabError::Command`]. If `stop` is raised the command is asked to end, and its status returned.
+    pub fn run(
+        &self,
+        options: &UpOptions,
+        command: &mut Command,
+        stop: &AtomicBool,
+    ) -> Result<ExitStatus, LabError> {
+        let lab = self.up(options, stop)?;
+        if let Some(dir) = lab.mounts.first() {
+            command.current_dir(dir);
+        }
+        command.env("FLOODWALL_LAB", &lab.name);
+        if let Some(device) = &lab.device {
+            command.env("FLOODWALL_LAB_DEVICE", device);
+        }
+        let program = command.get_program().to_string_lossy().into_owned();
+        let status = command.spawn().and_then(|mut child| wait(&mut child, stop));
+        let status = status.map_err(|error| LabError::Command { command: program, error });
+        let down = self.down(&lab.name);
+        let status = status?;
+        down.map(|()| status)
+    }
+
+    fn find(&self, name: &str) -> Result<StateDir, LabError> {
+        let state = StateDir::new(self.root.join(name));
+        if state::check_name(name).is_ok() && state.exists() {
+            return Ok(state);
+        }
+        let names: Vec<String> = state::all(&self.root).iter().map(StateDir::name).collect();
+        let known =
+            if names.is_empty() { "there is none".into() } else { format!("there are {}", names.join(", ")) };
+        Err(LabError::Unknown { name: name.into(), known })
+    }
+
+    /// Takes note of guardians that have ended.
+    fn reap(&self) {
+        let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
+        children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    }
+}
+
+/// Waits for a command; asks it to end when `stop` is raised, and then makes it.
+fn wait(child: &mut Child, stop: &AtomicBool) -> io::Result<ExitStatus> {
+    let mut asked: Option<Instant> = None;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        match asked {
+            None if stop.load(Ordering::Relaxed) => {
+                asked = Some(Instant::now());
+                if let Some(pid) = Pid::from_raw(child.id() as i32) {
+                    // Not yet reaped, so the number is still its own.
+                    rustix::process::kill_process(pid, Signal::TERM)?;
+                }
+            }
+            Some(since) if since.elapsed() > COMMAND_END => child.kill()?,
+            _ => {}
+        }
+        thread::sleep(POLL);
+    }
+}
+
+/// What a lab is at this moment.
+fn info(state: &StateDir) -> LabInfo {
+    let spec = state.spec();
+    let devices = spec.as_ref().map(|s| loopdev::find(&s.file_name())).unwrap_or_default();
+    let half_made = |why: &str| LabState::HalfMade(why.into());
+    let how = match &spec {
+        Err(_) => half_made("its specification was never written"),
+        Ok(spec) if spec.boot_id != state::boot_id() => half_made("it was made before the last boot"),
+        Ok(_) if !state.server_alive() => half_made("its server is gone"),
+        Ok(_) if devices.is_empty() => half_made("it has no loop device"),
+        Ok(_) => match control::ask(&state.name(), &state.control(), &Request::Stats) {
+            Ok(Answer::Stats(stats)) if !stats.power => LabState::NoPower,
+            Ok(_) => LabState::Up,
+            Err(_) => half_made("its server does not answer"),
+        },
+    };
+    LabInfo {
+        name: state.name(),
+        state: how,
+        preset: spec.as_ref().ok().map(|s| s.preset.clone()),
+        size: spec.as_ref().ok().map(|s| s.size),
+        device: devices.first().map(LoopDevice::path),
+        mounts: devices.iter().flat_map(teardown::mounted_at).collect(),
+        server_pid: state.server().map(|p| p.pid),
+    }
+}

@@ -1,0 +1,176 @@
+//! How long requests took by the model, and how late the lab answered them.
+//!
+//! *Service* is modelled: from a request's submission to the completion time that the model gave. *Lateness* is real: from a request's arrival to its
+//! submission, and from its modelled completion to the moment at which the answer was in the kernel's hands. A lab whose lateness is not small beside its service times measures the machine it
+//! runs on. Everything is counted in the buckets of [`floodwall_model::latency`], nanoseconds.
+
+use floodwall_device::Op;
+use floodwall_model::latency::{BUCKETS, LatencyCounts, bucket_high_ns, bucket_of};
+use serde::{Deserialize, Serialize};
+
+/// A histogram that is being filled.
+pub(crate) struct Histogram {
+    buckets: Box<[u64]>,
+    sum_ns: u64,
+    max_ns: u64,
+}
+
+impl Histogram {
+    fn new() -> Self {
+        Self { buckets: vec![0; BUCKETS].into_boxed_slice(), sum_ns: 0, max_ns: 0 }
+    }
+
+    fn count(&mut self, ns: u64) {
+        self.buckets[bucket_of(ns)] += 1;
+        self.sum_ns = self.sum_ns.saturating_add(ns);
+        self.max_ns = self.max_ns.max(ns);
+    }
+
+    fn counts(&self) -> LatencyCounts {
+        LatencyCounts::from_buckets(self.buckets.iter().copied().enumerate(), self.sum_ns, self.max_ns)
+    }
+}
+
+/// A finished histogram with the figures that people read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// Requests counted.
+    pub count: u64,
+    /// Arithmetic mean, microseconds; absent when nothing was counted.
+    pub mean_us: Option<f64>,
+    /// Half of the requests took at most this, microseconds.
+    pub p50_us: Option<f64>,
+    /// 99 % took at most this, microseconds.
+    pub p99_us: Option<f64>,
+    /// The longest, microseconds.
+    pub max_us: Option<f64>,
+    /// `(bucket, count)` in the order of buckets, those of `floodwall_model::latency`; empty ones left out.
+    pub buckets: Vec<(u32, u64)>,
+}
+
+impl From<&LatencyCounts> for Timing {
+    fn from(counts: &LatencyCounts) -> Self {
+        let us = |ns: u64| ns as f64 / 1e3;
+        Self {
+            count: counts.count(),
+            mean_us: counts.mean_ns().map(|ns| ns / 1e3),
+            p50_us: quantile_ns(counts, 0.50).map(us),
+            p99_us: quantile_ns(counts, 0.99).map(us),
+            max_us: (!counts.is_empty()).then(|| us(counts.max_ns())),
+            buckets: counts.buckets().map(|(b, n)| (b as u32, n)).collect(),
+        }
+    }
+}
+
+/// The smallest bucket's upper end that covers a fraction `q` of the counts (never more than the exact maximum).
+fn quantile_ns(counts: &LatencyCounts, q: f64) -> Option<u64> {
+    let rank = (counts.count() as f64 * q).ceil().max(1.0) as u64;
+    let mut seen = 0;
+    counts.buckets().find_map(|(bucket, n)| {
+        seen += n;
+        (seen >= rank).then(|| bucket_high_ns(bucket).min(counts.max_ns()))
+    })
+}
+
+/// Histograms of one lab device since it came up.
+pub(crate) struct Meter {
+    read: Histogram,
+    write: Histogram,
+    flush: Histogram,
+    other: Histogram,
+    lateness: Histogram,
+}
+
+impl Meter {
+    pub(crate) fn new() -> Self {
+        Self {
+            read: Histogram::new(),
+            write: Histogram::new(),
+            flush: Histogram::new(),
+            other: Histogram::new(),
+            lateness: Histogram::new(),
+        }
+    }
+
+    pub(crate) fn count(&mut self, op: Op, service_ns: u64, late_ns: u64) {
+        let histogram = match op {
+            Op::Read => &mut self.read,
+            Op::Write { .. } => &mut self.write,
+            Op::Flush => &mut self.flush,
+            Op::Discard | Op::WriteZeroes => &mut self.other,
+        };
+        histogram.count(service_ns);
+        self.lateness.count(late_ns);
+    }
+
+    pub(crate) fn timings(&self) -> Timings {
+        let [read, write, flush, other] =
+            [&self.read, &self.write, &self.flush, &self.other].map(Histogram::counts);
+        let lateness = self.lateness.counts();
+        let mut service = LatencyCounts::default();
+        for part in [&read, &write, &flush, &other] {
+            service.merge(part);
+        }
+        Timings {
+            kept_up: kept_up(&lateness, &service),
+            read: (&read).into(),
+            write: (&write).into(),
+            flush: (&flush).into(),
+            other: (&other).into(),
+            lateness: (&lateness).into(),
+        }
+    }
+}
+
+/// Whether p99 of lateness is at most a tenth of p50 of service; `None` when nothing was counted or the model takes no time at all.
+fn kept_up(lateness: &LatencyCounts, service: &LatencyCounts) -> Option<bool> {
+    let (late, service) = (quantile_ns(lateness, 0.99)?, quantile_ns(service, 0.50)?);
+    (service > 0).then_some(late as f64 <= service as f64 * 0.1)
+}
+
+/// Service by kind of request, and lateness of all.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timings {
+    /// Modelled service of reads.
+    pub read: Timing,
+    /// Modelled service of writes.
+    pub write: Timing,
+    /// Modelled service of flushes.
+    pub flush: Timing,
+    /// Modelled service of discards and write-zeroes.
+    pub other: Timing,
+    /// How late answers were against the model.
+    pub lateness: Timing,
+    /// Whether lateness (p99) stayed within a tenth of service (p50); absent when that can't be said.
+    pub kept_up: Option<bool>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lab_keeps_up_while_lateness_is_a_tenth_of_service() {
+        let mut meter = Meter::new();
+        assert_eq!(meter.timings().kept_up, None);
+        for _ in 0..99 {
+            meter.count(Op::Read, 1_000_000, 90_000);
+        }
+        assert_eq!(meter.timings().kept_up, Some(true));
+        for _ in 0..2 {
+            meter.count(Op::Flush, 1_000_000, 500_000);
+        }
+        let timings = meter.timings();
+        assert_eq!(timings.kept_up, Some(false));
+        assert_eq!((timings.read.count, timings.flush.count, timings.lateness.count), (99, 2, 101));
+        assert_eq!(timings.lateness.max_us, Some(500.0));
+        assert!(timings.lateness.p50_us.is_some_and(|us| (90.0..91.0).contains(&us)));
+    }
+
+    #[test]
+    fn a_device_without_service_time_says_nothing_about_keeping_up() {
+        let mut meter = Meter::new();
+        meter.count(Op::Read, 0, 5_000);
+        assert_eq!(meter.timings().kept_up, None);
+    }
+}

@@ -1,0 +1,153 @@
+//! Processes: naming them so that a recycled number is not mistaken for them, ending them, making them fit to serve a block device.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::num::NonZeroU64;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::mm::MlockAllFlags;
+use rustix::process::{Pid, PidfdFlags, Signal};
+use serde::{Deserialize, Serialize};
+
+/// A process: its number, and when it started (clock ticks since boot), which together are unique within a boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    started: u64,
+}
+
+impl Process {
+    /// The calling process.
+    pub(crate) fn this() -> Option<Self> {
+        Self::of(rustix::process::getpid().as_raw_nonzero().get())
+    }
+
+    /// A process by its number, if it lives.
+    fn of(pid: i32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The command's name is in parentheses and may hold anything; state is field 3, starttime field 22 (proc_pid_stat(5)).
+        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+        if matches!(fields.next()?, "Z" | "X") {
+            return None;
+        }
+        Some(Self { pid, started: fields.nth(18)?.parse().ok()? })
+    }
+
+    /// Whether it still lives (a zombie does not).
+    pub(crate) fn is_alive(self) -> bool {
+        Self::of(self.pid) == Some(self)
+    }
+
+    fn open(self) -> Option<OwnedFd> {
+        let fd = rustix::process::pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::empty()).ok()?;
+        // After opening: now the number can't change hands any more.
+        self.is_alive().then_some(fd)
+    }
+
+    /// Sends a signal to it, and to nobody else.
+    pub(crate) fn signal(self, signal: Signal) {
+        if let Some(fd) = self.open() {
+            // It may be gone meanwhile; that is as good.
+            let _ = rustix::process::pidfd_send_signal(fd, signal);
+        }
+    }
+
+    /// Waits for its end; `false` if it still lives after `patience`.
+    pub(crate) fn wait(self, patience: Duration) -> bool {
+        let Some(fd) = self.open() else { return true };
+        let deadline = Instant::now() + patience;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+            match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) {
+                Err(Errno::INTR) => {}
+                Ok(0) | Err(_) => return !self.is_alive(),
+                Ok(_) => return true,
+            }
+        }
+    }
+}
+
+/// Makes this process fit to serve a block device: its memory stays in RAM, memory it asks for is not got by writing to a device that it serves
+/// itself (`PR_SET_IO_FLUSHER`), it is not chosen when memory runs out, and its sleeps end on time. What is not allowed here is left out: the lab then
+/// works less well under memory pressure, and everything else the same.
+///
+/// Threads that are started afterwards inherit all of it.
+pub(crate) fn fit_to_serve() {
+    let _ = rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE);
+    let _ = rustix::process::configure_io_flusher_behavior(true);
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1_000));
+    // Hardware does not wait for its turn on the CPU.
+    let _ = rustix::process::setpriority_process(None, -20);
+    survive_memory_shortage();
+}
+
+/// Takes this process off the list of those that are killed when memory runs out.
+pub(crate) fn survive_memory_shortage() {
+    let adjust = OpenOptions::new().write(true).open("/proc/self/oom_score_adj");
+    let _ = adjust.and_then(|mut f| f.write_all(b"-1000"));
+}
+
+/// Processes that have a file open below `dir`, or work there, as far as /proc tells.
+pub(crate) fn users_of_directory(dir: &Path) -> Vec<i32> {
+    users(|target| target.starts_with(dir))
+}
+
+/// Processes that have a device node open.
+pub(crate) fn users_of_device(device: &Path) -> Vec<i32> {
+    users(|target| target == device)
+}
+
+fn users(uses: impl Fn(&Path) -> bool) -> Vec<i32> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    processes
+        .flatten()
+        .filter_map(|p| p.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|pid| {
+            let open =
+                fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().map(|e| e.path());
+            let places = [format!("/proc/{pid}/cwd").into(), format!("/proc/{pid}/root").into()];
+            open.chain(places).any(|link| fs::read_link(link).is_ok_and(|target| uses(&target)))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_more_than_its_number() {
+        let this = Process::this().unwrap();
+        assert!(this.is_alive());
+        let earlier = Process { started: this.started - 1, ..this };
+        assert!(!earlier.is_alive());
+        earlier.signal(Signal::KILL);
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_seen() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let process = Process::of(child.id() as i32).unwrap();
+        assert!(!process.wait(Duration::ZERO));
+        process.signal(Signal::KILL);
+        assert!(process.wait(Duration::from_secs(30)));
+        assert!(!process.is_alive(), "a zombie does not live");
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn who_works_in_a_directory_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut child = Command::new("sleep").arg("60").current_dir(dir.path()).spawn().unwrap();
+        assert_eq!(users_of_directory(dir.path()), [child.id() as i32]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

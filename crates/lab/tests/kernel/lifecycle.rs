@@ -1,0 +1,328 @@
+//! Up, down, and everything between that can go wrong.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use floodwall_lab::{Filesystem, LabError, LabState, Overflow};
+use floodwall_model::Bytes;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::Test;
+use crate::rig::{GO_ON, Load, Rig, ensure, options, run, said};
+
+pub(crate) const TESTS: &[Test] = &[
+    Test {
+        name: "every filesystem is made, mounted, used and gone again",
+        needs: &["mkfs.xfs", "mkfs.ext4", "mkfs.btrfs"],
+        seconds: 60,
+        body: filesystems,
+    },
+    Test { name: "the queue says what the model is", needs: &[], seconds: 30, body: queue },
+    Test { name: "several labs at once, and all down", needs: &[], seconds: 30, body: several },
+    Test {
+        name: "what can't be is refused before anything is made",
+        needs: &["mkfs.ext4"],
+        seconds: 30,
+        body: refused,
+    },
+    Test {
+        name: "a command runs in the filesystem and the lab goes with it",
+        needs: &["mkfs.ext4"],
+        seconds: 30,
+        body: runs,
+    },
+    Test { name: "a full memory says no space, or spills", needs: &[], seconds: 30, body: full },
+    Test {
+        name: "down works from every half-made state",
+        needs: &["mkfs.ext4", "losetup"],
+        seconds: 90,
+        body: half_made,
+    },
+    Test { name: "a busy filesystem goes down too", needs: &["mkfs.xfs"], seconds: 60, body: busy },
+    Test { name: "the recording has what reached the device", needs: &[], seconds: 30, body: recording },
+    Test {
+        name: "the rescue script needs nobody",
+        needs: &["mkfs.ext4", "losetup"],
+        seconds: 60,
+        body: rescued,
+    },
+];
+
+fn filesystems() -> Result<(), String> {
+    for filesystem in [Filesystem::Xfs, Filesystem::Ext4, Filesystem::Btrfs] {
+        let rig = Rig::new()?;
+        let up = rig.up("null", 320, Some(filesystem))?;
+        ensure(up.state == LabState::Up, || format!("{up:?}"))?;
+        let dir = up.mounts.first().ok_or("not mounted")?;
+        let contents: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
+        let file = dir.join("file");
+        File::create(&file)
+            .and_then(|mut f| f.write_all(&contents).and_then(|()| f.sync_all()))
+            .map_err(said("write"))?;
+        drop_caches()?;
+        ensure(fs::read(&file).map_err(said("read"))? == contents, || "read back differs".into())?;
+        rig.lab.down("null").map_err(said("down"))?;
+        rig.wait_clean()?;
+    }
+    Ok(())
+}
+
+/// So that reads come from the device.
+fn drop_caches() -> Result<(), String> {
+    let caches = File::options().write(true).open("/proc/sys/vm/drop_caches");
+    caches.and_then(|mut f| f.write_all(b"1")).map_err(said("drop_caches"))
+}
+
+fn queue() -> Result<(), String> {
+    let rig = Rig::new()?;
+    for (preset, rotational, cache) in
+        [("hdd-7200", "1\n", "write back\n"), ("null", "0\n", "write through\n")]
+    {
+        let up = rig.up(preset, 64, None)?;
+        let device = up.device.ok_or("no device")?;
+        let name = device.file_name().ok_or("no name")?.to_string_lossy().into_owned();
+        let read = |attribute: &str| {
+            fs::read_to_string(format!("/sys/block/{name}/{attribute}")).map_err(said("sysfs"))
+        };
+        let found = [read("queue/rotational")?, read("queue/write_cache")?, read("loop/dio")?, read("size")?];
+        let expected = [rotational, cache, "1\n", "131072\n"];
+        ensure(found == expected, || format!("{preset}: {found:?}"))?;
+    }
+    Ok(())
+}
+
+fn several() -> Result<(), String> {
+    let rig = Rig::new()?;
+    let mut options = options("null", 64);
+    options.name = None;
+    for expected in ["null", "null-2", "null-3"] {
+        let up = rig.lab.up(&options, &GO_ON).map_err(said("up"))?;
+        ensure(up.name == expected, || format!("{} instead of {expected}", up.name))?;
+        // Each has its own contents.
+        let device = File::options().write(true).open(up.device.ok_or("no device")?).map_err(said("open"))?;
+        device.write_all_at(expected.as_bytes(), 4096).map_err(said("write"))?;
+        device.sync_all().map_err(said("fsync"))?;
+    }
+    for lab in rig.lab.list() {
+        let mut read = vec![0; lab.name.len()];
+        let device = File::open(lab.device.ok_or("no device")?).map_err(said("open"))?;
+        device.read_exact_at(&mut read, 4096).map_err(said("read"))?;
+        ensure(read == lab.name.as_bytes(), || format!("{read:?} on {}", lab.name))?;
+    }
+    let down = rig.lab.down_all();
+    ensure(down.len() == 3 && down.iter().all(|(_, d)| d.is_ok()), || format!("{down:?}"))?;
+    rig.wait_clean()
+}
+
+fn refused() -> Result<(), String> {
+    let rig = Rig::new()?;
+    let up = |change: &dyn Fn(&mut floodwall_lab::UpOptions)| {
+        let mut options = options("null", 64);
+        change(&mut options);
+        match rig.lab.up(&options, &GO_ON) {
+            Ok(lab) => Err(format!("{lab:?} came up")),
+            Err(e) => Ok(e),
+        }
+    };
+    let wrong = [
+        up(&|o| o.name = Some("../x".into()))?,
+        up(&|o| o.size = Some(Bytes(1_000_001)))?,
+        up(&|o| o.size = Some(Bytes(1 << 60)))?,
+        up(&|o| o.block_size = 1000)?,
+        up(&|o| o.text = "disk = 7".into())?,
+        up(&|o| o.mount = Some((Filesystem::Ext4, Some("/proc".into()))))?,
+        up(&|o| o.mount = Some((Filesystem::Ext4, Some("/no/such/directory".into()))))?,
+    ];
+    for e in wrong {
+        ensure(e.is_wrong_use(), || format!("not called a wrong use: {e}"))?;
+    }
+    let memory = up(&|o| o.memory = Some(Bytes(1 << 50)))?;
+    ensure(memory.is_missing_requirement(), || memory.to_string())?;
+    ensure(matches!(rig.lab.stats("nobody"), Err(LabError::Unknown { .. })), || "nobody is known".into())?;
+    rig.up("null", 64, None)?;
+    let taken = up(&|_| ())?;
+    ensure(matches!(taken, LabError::NameTaken { half_made: false, .. }), || taken.to_string())?;
+    rig.lab.down("null").map_err(said("down"))?;
+    // A step that fails late takes the rest with it: the device is too small for the filesystem.
+    let late = up(&|o| o.mount = Some((Filesystem::Btrfs, None)))?;
+    ensure(matches!(late, LabError::MkfsFailed { .. } | LabError::NoMkfs { .. }), || late.to_string())?;
+    let stopped = AtomicBool::new(true);
+    let interrupted = rig.lab.up(&options("null", 64), &stopped);
+    ensure(matches!(interrupted, Err(LabError::Interrupted)), || format!("{interrupted:?}"))?;
+    rig.wait_clean()
+}
+
+fn runs() -> Result<(), String> {
+    let rig = Rig::new()?;
+    let mut options = options("null", 64);
+    options.mount = Some((Filesystem::Ext4, None));
+    let out = rig.root().join("out");
+    let script = format!(
+        "stat -f -c %T . > {0}; echo $FLOODWALL_LAB $FLOODWALL_LAB_DEVICE >> {0}; exit 7",
+        out.display()
+    );
+    let status =
+        rig.lab.run(&options, Command::new("sh").args(["-c", &script]), &GO_ON).map_err(said("run"))?;
+    ensure(status.code() == Some(7), || format!("{status}"))?;
+    let told = fs::read_to_string(&out).map_err(said("output"))?;
+    ensure(told.starts_with("ext2/ext3\nnull /dev/loop"), || told.clone())?;
+    // A stop ends the command, and the lab with it.
+    let stop = AtomicBool::new(false);
+    let status = thread::scope(|scope| {
+        scope.spawn(|| {
+            while rig.lab.list().iter().all(|l| l.mounts.is_empty()) {
+                thread::sleep(Duration::from_millis(5));
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        rig.lab.run(&options, Command::new("sleep").arg("600"), &stop).map_err(said("run"))
+    })?;
+    ensure(!status.success(), || format!("{status}"))?;
+    rig.wait_clean()
+}
+
+fn full() -> Result<(), String> {
+    let rig = Rig::new()?;
+    let mut options = options("null", 64);
+    options.memory = Some(Bytes::mib(8));
+    let fill = |device: &Path| {
+        let device = File::options().read(true).write(true).open(device).map_err(said("open"))?;
+        let contents: Vec<u8> = (0..16u32 << 20).map(|n| (n / 4096 % 255 + 1) as u8).collect();
+        let written = device.write_all_at(&contents, 0).and_then(|()| device.sync_all());
+        drop_caches()?;
+        let mut read = vec![0; contents.len()];
+        let same = device.read_exact_at(&mut read, 0).is_ok() && read == contents;
+        Ok::<_, String>((written, same))
+    };
+    let up = rig.lab.up(&options, &GO_ON).map_err(said("up"))?;
+    let (written, _) = fill(&up.device.ok_or("no device")?)?;
+    ensure(written.is_err(), || "16 MiB went into 8".into())?;
+    rig.lab.down("null").map_err(said("down"))?;
+    options.overflow = Overflow::Spill(rig.root().into());
+    let up = rig.lab.up(&options, &GO_ON).map_err(said("up"))?;
+    let (written, same) = fill(&up.device.ok_or("no device")?)?;
+    ensure(written.is_ok() && same, || format!("{written:?}, same: {same}"))?;
+    let store = rig.lab.stats("null").map_err(said("stats"))?.store;
+    ensure((store.memory_bytes, store.spilled_bytes) == (8 << 20, 8 << 20), || format!("{store:?}"))
+}
+
+fn kill(pid: i32, signal: Signal) -> Result<(), String> {
+    kill_process(Pid::from_raw(pid).ok_or("no pid")?, signal).map_err(said("kill"))
+}
+
+fn guardian_pid(rig: &Rig, name: &str) -> Result<i32, String> {
+    let text = fs::read_to_string(rig.root().join(name).join("guardian.json")).map_err(said("guardian"))?;
+    let value: serde_json::Value = serde_json::from_str(&text).map_err(said("guardian"))?;
+    value["pid"].as_i64().map(|p| p as i32).ok_or_else(|| text.clone())
+}
+
+fn half_made() -> Result<(), String> {
+    let rig = Rig::new()?;
+    let down = |what: &str| {
+        let list = rig.lab.list();
+        ensure(matches!(list.as_slice(), [l] if matches!(l.state, LabState::HalfMade(_))), || {
+            format!("{what}: {list:?}")
+        })?;
+        rig.lab.down(&list[0].name).map_err(|e| format!("down, {what}: {e}"))?;
+        rig.wait_clean().map_err(|e| format!("{what}: {e}"))
+    };
+    // Its maker died in the first moment.
+    fs::create_dir(rig.root().join("first")).map_err(said("mkdir"))?;
+    down("only a directory")?;
+    // Both processes dead, everything else there.
+    let up = rig.up("null", 64, Some(Filesystem::Ext4))?;
+    kill(guardian_pid(&rig, "null")?, Signal::KILL)?;
+    kill(up.server_pid.ok_or("no server")?, Signal::KILL)?;
+    while rig.lab.list().first().is_some_and(|l| l.state == LabState::Up) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    down("no process left")?;
+    // The loop device taken away by hand.
+    let up = rig.up("null", 64, None)?;
+    run("losetup", &["-d", &up.device.ok_or("no device")?.to_string_lossy()])?;
+    down("no loop device")?;
+    // A server that hangs. `list` finds that it does not answer; `down` must not wait for it.
+    let up = rig.up("null", 64, Some(Filesystem::Ext4))?;
+    kill(up.server_pid.ok_or("no server")?, Signal::STOP)?;
+    let file = up.mounts[0].join("file").to_string_lossy().into_owned();
+    let mut waiting =
+        Load::start("dd", &["if=/dev/zero", &format!("of={file}"), "bs=4k", "count=1", "conv=fsync"])?;
+    down("a server that hangs")?;
+    ensure(
+        waiting.ended() || {
+            thread::sleep(Duration::from_secs(2));
+            waiting.ended()
+        },
+        || "dd is stuck".into(),
+    )
+}
+
+fn busy() -> Result<(), String> {
+    let rig = Rig::new()?;
+    let up = rig.up("hdd-7200", 320, Some(Filesystem::Xfs))?;
+    let flood = up.mounts[0].join("flood").to_string_lossy().into_owned();
+    let mut flood = Load::start("dd", &["if=/dev/zero", &format!("of={flood}"), "bs=1M"])?;
+    while rig.lab.stats("hdd-7200").map_err(said("stats"))?.device.write_bytes < 10 << 20 {
+        ensure(!flood.ended(), || "dd ended".into())?;
+        thread::sleep(Duration::from_millis(20));
+    }
+    rig.lab.down("hdd-7200").map_err(said("down"))?;
+    rig.wait_clean()?;
+    ensure(
+        flood.ended() || {
+            thread::sleep(Duration::from_secs(2));
+            flood.ended()
+        },
+        || format!("dd {} is stuck", flood.pid()),
+    )
+}
+
+fn recording() -> Result<(), String> {
+    let rig = Rig::new()?;
+    let up = rig.up("hdd-7200", 64, None)?;
+    let device =
+        File::options().read(true).write(true).open(up.device.ok_or("no device")?).map_err(said("open"))?;
+    // Opening the device may have read from it.
+    device.write_all_at(&[1; 8192], 1 << 20).and_then(|()| device.sync_all()).map_err(said("write"))?;
+    let mut csv = Vec::new();
+    rig.lab.record("hdd-7200", true, false, &mut csv, &GO_ON).map_err(said("record"))?;
+    let csv = String::from_utf8(csv).map_err(said("csv"))?;
+    let mut lines = csv.lines().map(|l| l.split(',').collect::<Vec<_>>());
+    let header = lines.next().ok_or("no header")?;
+    let column =
+        |name: &str| header.iter().position(|c| *c == name).ok_or_else(|| format!("no column {name}"));
+    let [offset, size, operation, service] =
+        [column("offset_bytes")?, column("size_bytes")?, column("operation")?, column("service_us")?];
+    let rows: Vec<Vec<&str>> = lines.collect();
+    let written: u64 =
+        rows.iter().filter(|r| r[operation] == "write").filter_map(|r| r[size].parse::<u64>().ok()).sum();
+    ensure(written == 8192, || csv.clone())?;
+    let first = rows.iter().find(|r| r[operation] == "write").ok_or("no write")?;
+    ensure(first[offset] == "1048576", || csv.clone())?;
+    let flush = rows.iter().find(|r| r[operation] == "flush").ok_or("no flush")?;
+    ensure(flush[service].parse::<f64>().is_ok_and(|us| us > 100.0), || {
+        format!("a disk's flush takes time: {csv}")
+    })?;
+    let timings = rig.lab.stats("hdd-7200").map_err(said("stats"))?.timings;
+    ensure(timings.flush.count >= 1 && timings.write.count >= 1, || format!("{timings:?}"))
+}
+
+fn rescued() -> Result<(), String> {
+    let rig = Rig::new()?;
+    let up = rig.up("null", 64, Some(Filesystem::Ext4))?;
+    for pid in [guardian_pid(&rig, "null")?, up.server_pid.ok_or("no server")?] {
+        kill(pid, Signal::STOP)?;
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/lab-rescue");
+    run(&script.to_string_lossy(), &[&rig.root().to_string_lossy()])?;
+    let left: Vec<String> =
+        rig.left().into_iter().filter(|l| l.starts_with("mount") || l.starts_with("/sys")).collect();
+    ensure(left.is_empty(), || format!("{left:?}"))
+    // The rig's drop finds the rest: two stopped processes and the state.
+}

@@ -1,0 +1,207 @@
+//! A lab of its own for each test, and the proof that nothing of it is left.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floodwall_device::preset_text;
+use floodwall_lab::{Filesystem, Lab, LabInfo, UpOptions};
+use floodwall_model::Bytes;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// First argument of this binary when it runs as a part of a lab.
+pub(crate) const CHILD: &str = "lab-child";
+/// Within this, everything of a lab whose server died must be gone.
+pub(crate) const CLEAN_WITHIN: Duration = Duration::from_secs(10);
+/// Never raised.
+pub(crate) static GO_ON: AtomicBool = AtomicBool::new(false);
+
+/// Turns any error into a test's failure.
+pub(crate) fn said<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> String + '_ {
+    move |e| format!("{what}: {e}")
+}
+
+/// Fails a test with a message unless something holds.
+pub(crate) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise()) }
+}
+
+/// State directory of the test that runs, for the watchdog.
+static CURRENT: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// A state directory with the labs in it. Dropping it takes them down.
+pub(crate) struct Rig {
+    pub(crate) lab: Lab,
+    root: tempfile::TempDir,
+}
+
+impl Rig {
+    pub(crate) fn new() -> Result<Self, String> {
+        let root = tempfile::Builder::new().prefix("fwlab").tempdir().map_err(said("temporary directory"))?;
+        *CURRENT.lock().unwrap() = Some(root.path().into());
+        let this = std::env::current_exe().map_err(said("this binary"))?;
+        let lab = Lab::new(this, [CHILD.to_owned()]).with_root(root.path());
+        Ok(Self { lab, root })
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// Brings up a preset of `mib` MiB under its own name, all of it in memory.
+    pub(crate) fn up(
+        &self,
+        preset: &str,
+        mib: u64,
+        filesystem: Option<Filesystem>,
+    ) -> Result<LabInfo, String> {
+        let mut options = options(preset, mib);
+        options.mount = filesystem.map(|f| (f, None));
+        self.lab.up(&options, &GO_ON).map_err(said("up"))
+    }
+
+    /// What is left of the labs: mounts, loop devices, processes, state.
+    pub(crate) fn left(&self) -> Vec<String> {
+        let root = self.root().to_string_lossy().into_owned();
+        let mut left = Vec::new();
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        left.extend(mounts.lines().filter(|l| l.contains(&root)).map(|l| format!("mount {l}")));
+        for device in loops() {
+            let backing = fs::read_to_string(device.join("loop/backing_file")).unwrap_or_default();
+            if backing.contains(&root) || backing.ends_with(".floodwall-lab\n") {
+                left.push(format!("{} on {}", device.display(), backing.trim_end()));
+            }
+        }
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let command = String::from_utf8_lossy(&command).replace('\0', " ");
+            if command.contains(&root) {
+                left.push(format!("process {}: {command}", entry.path().display()));
+            }
+        }
+        left.extend(self.lab.list().into_iter().map(|l| format!("state of {}", l.name)));
+        left
+    }
+
+    /// Waits until nothing is left.
+    pub(crate) fn wait_clean(&self) -> Result<(), String> {
+        let deadline = Instant::now() + CLEAN_WITHIN;
+        loop {
+            let left = self.left();
+            if left.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(format!("still there after {} s: {left:#?}", CLEAN_WITHIN.as_secs()));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if self.lab.down_all().iter().any(|(_, down)| down.is_err()) {
+            rescue(self.root());
+        }
+    }
+}
+
+/// A preset in memory, small.
+pub(crate) fn options(preset: &str, mib: u64) -> UpOptions {
+    let mut options = UpOptions::new(preset_text(preset).unwrap_or_default());
+    options.name = Some(preset.into());
+    options.size = Some(Bytes::mib(mib));
+    options.memory = Some(Bytes::mib(mib + 64));
+    options
+}
+
+fn loops() -> Vec<PathBuf> {
+    fs::read_dir("/sys/block")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|e| e.path())
+        .filter(|p| p.join("loop").is_dir())
+        .collect()
+}
+
+/// A process that is killed when the test ends, with its children.
+pub(crate) struct Load(Child);
+
+impl Load {
+    pub(crate) fn start(program: &str, arguments: &[&str]) -> Result<Self, String> {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command.spawn().map(Self).map_err(said(program))
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn ended(&mut self) -> bool {
+        !matches!(self.0.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        if let Some(group) = Pid::from_raw(self.0.id() as i32) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs a program to its end and returns what it wrote.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output =
+        Command::new(program).args(arguments).stdin(Stdio::null()).output().map_err(said(program))?;
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure(output.status.success(), || {
+        format!("{program} {}: {}: {text}", arguments.join(" "), output.status)
+    })?;
+    Ok(text)
+}
+
+/// Takes labs down without their own program.
+fn rescue(root: &Path) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/lab-rescue");
+    let _ = Command::new(script).arg(root).status();
+}
+
+/// Ends the whole run if a test takes too long, after seeing to it that nothing stays stuck.
+pub(crate) struct Watchdog(#[allow(dead_code, reason = "dropping it ends the watch")] Sender<()>);
+
+impl Watchdog {
+    pub(crate) fn new(test: &'static str, seconds: u64) -> Self {
+        let (done, waiting) = channel();
+        thread::spawn(move || {
+            if waiting.recv_timeout(Duration::from_secs(seconds)) == Err(RecvTimeoutError::Timeout) {
+                let _ = std::io::Write::write_all(
+                    &mut std::io::stderr().lock(),
+                    format!("{test} hangs after {seconds} s: taking everything down\n").as_bytes(),
+                );
+                if let Some(root) = &*CURRENT.lock().unwrap() {
+                    rescue(root);
+                }
+                std::process::exit(101);
+            }
+        });
+        Self(done)
+    }
+}
