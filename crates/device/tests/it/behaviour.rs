@@ -184,3 +184,19 @@ fn reads_of_a_drive_wait_behind_its_programs() {
     let (alone, beside) = (worst("sata-ssd-worn", 0), worst("sata-ssd-worn", 8));
     assert!(beside.0 > 5 * alone.0, "{alone} alone, {beside} beside writes");
 }
+
+#[test]
+fn a_flush_of_a_drive_waits_for_the_last_program_that_it_covers() {
+    let mut device = full("sata-ssd");
+    let mut out: Vec<Completion> = Vec::new();
+    // A program unit each, on two dies; a program takes 1 ms. The second begins 0.9 ms after the first.
+    device.submit(Nanos::ZERO, Request::write(1, 0, 64 * KIB));
+    device.advance(Nanos::from_micros(900), &mut out);
+    device.submit(Nanos::from_micros(900), Request::write(2, MIB, 64 * KIB));
+    device.advance(Nanos::from_micros(1_050), &mut out);
+    assert_eq!(out.iter().map(|c| c.id).collect::<Vec<_>>(), [1, 2], "both acknowledged from the buffer");
+    device.submit(Nanos::from_micros(1_050), Request::flush(3));
+    device.advance(Nanos::from_millis(10), &mut out);
+    let flushed = out[2].at;
+    assert!(flushed > Nanos::from_micros(1_900) && flushed < Nanos::from_micros(2_200), "{flushed}");
+}

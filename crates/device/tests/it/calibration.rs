@@ -70,7 +70,8 @@ fn random(name: &str, op: Op, depth: usize, warmup: f64) -> f64 {
     let mut dice = Dice::new(2);
     let blocks = device.capacity() / 4096;
     let next = single(move || (op, dice.below(blocks) * 4096, 4096));
-    closed_loop(device.as_mut(), depth, warmup, 20.0, next).iops()
+    let seconds = if device.profile().rotational { 20.0 } else { 2.0 };
+    closed_loop(device.as_mut(), depth, warmup, seconds, next).iops()
 }
 
 /// Bytes per second of requests one after the other from the beginning of the device.
@@ -81,7 +82,8 @@ fn sequential(name: &str, op: Op, depth: usize, len: u64, warmup: f64) -> f64 {
         at += len;
         (op, at - len, len)
     });
-    closed_loop(device.as_mut(), depth, warmup, 10.0, next).rate()
+    let seconds = if device.profile().rotational { 10.0 } else { 2.0 };
+    closed_loop(device.as_mut(), depth, warmup, seconds, next).rate()
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What must hold for every device and every stream of requests.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use floodwall_device::{
     Completion, Device, DeviceSpec, LostWrites, Nanos, Op, Request, preset_names, preset_text,
@@ -33,6 +34,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Presets, and variations of them that reach the rest of the code.
+static DEVICES: LazyLock<Vec<(String, DeviceSpec)>> = LazyLock::new(devices);
+
 fn devices() -> Vec<(String, DeviceSpec)> {
     let mut all: Vec<(String, String)> =
         preset_names().map(|n| (n.to_owned(), preset_text(n).unwrap().to_owned())).collect();
@@ -264,19 +267,19 @@ fn trace_of(name: &str, spec: &DeviceSpec, steps: &[Step], seed: u64) -> Vec<Com
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_request_completes_once_in_time_order_and_not_too_soon(steps in steps()) {
-        for (name, spec) in devices() {
-            trace_of(&name, &spec, &steps, 1);
+        for (name, spec) in DEVICES.iter() {
+            trace_of(name, spec, &steps, 1);
         }
     }
 
     #[test]
     fn the_same_seed_gives_the_same_trace(steps in steps(), seed in any::<u64>()) {
-        for (name, spec) in devices() {
-            let (a, b) = (trace_of(&name, &spec, &steps, seed), trace_of(&name, &spec, &steps, seed));
+        for (name, spec) in DEVICES.iter() {
+            let (a, b) = (trace_of(name, spec, &steps, seed), trace_of(name, spec, &steps, seed));
             prop_assert_eq!(a, b, "{}", name);
         }
     }
@@ -285,8 +288,8 @@ proptest! {
     fn a_power_cut_takes_nothing_that_was_flushed_and_the_device_works_on(
         before in steps(), after in steps(), wait_us in prop_oneof![Just(0u64), 0u64..50_000]
     ) {
-        for (name, spec) in devices() {
-            let mut h = Harness::new(&name, &spec, 3);
+        for (name, spec) in DEVICES.iter() {
+            let mut h = Harness::new(name, spec, 3);
             h.play(&before);
             h.run_to(h.now + Nanos::from_micros(wait_us));
             h.cut();
@@ -301,15 +304,24 @@ proptest! {
     }
 }
 
+/// The other way round: a device must not claim to have kept what it had no time to write.
 #[test]
-fn volatile_caches_do_lose_what_was_not_flushed() {
-    for name in ["hdd-7200", "sata-ssd", "usb3-btrfs-nas-2016"] {
-        let spec = DeviceSpec::preset(name).unwrap();
-        let mut h = Harness::new(name, &spec, 1);
+fn volatile_caches_lose_what_was_not_flushed() {
+    let volatile = |name: &str| {
+        ["hdd-", "sata-ssd", "usb3", "raid0", "raid1 ", "raid10 of 4"].iter().any(|n| name.starts_with(n))
+    };
+    let mut tried = 0;
+    for (name, spec) in DEVICES.iter().filter(|(n, _)| volatile(n)) {
+        tried += 1;
+        let mut h = Harness::new(name, spec, 1);
         for block in 0..50 {
             h.submit(Step { gap_us: 0, kind: 7, block: block * 40, blocks: 1 });
-            h.drain();
         }
-        assert!(!h.cut().extents.is_empty(), "{name}");
+        h.drain();
+        assert!(h.now < Nanos::from_millis(20), "{name}: acknowledged from memory");
+        h.cut();
+        let lost = h.acknowledged.values().filter(|versions| versions.is_empty()).count();
+        assert!(lost >= 40, "{name}: only {lost} of 50 blocks lost");
     }
+    assert!(tried >= 8, "{tried}");
 }
