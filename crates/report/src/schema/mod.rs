@@ -54,7 +54,7 @@ pub enum SchemaError {
 /// Who ran what, where and when.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// The command line.
+    /// The command: `bench`.
     #[serde(default)]
     pub command: String,
     /// Version of the program.
@@ -69,7 +69,7 @@ pub struct Run {
     /// How long it took, preparation included, in seconds.
     #[serde(default)]
     pub seconds: f64,
-    /// From the start of the program to the first timed operation, prefill excluded, in milliseconds; `None` if there was none.
+    /// From the start of the program to its first block written, in milliseconds; `None` if nothing was written.
     #[serde(default)]
     pub first_operation_ms: Option<f64>,
     /// The machine.
