@@ -223,19 +223,16 @@ impl DirtyMap {
         *self = Self::new();
     }
 
-    /// What was in flight is dirty again: the power failed and a battery kept the cache.
+    /// What was in flight is dirty again: the power failed and a battery kept the cache. Where a newer write is dirty too, the range keeps the older `since`.
     pub(crate) fn restore(&mut self) {
-        for flight in std::mem::take(&mut self.flights) {
-            self.flight_bytes -= flight.len;
-            for (offset, piece) in flight.pieces {
-                if let Some(bytes) = self.by_epoch.get_mut(&piece.epoch) {
-                    *bytes -= piece.len;
-                    if *bytes == 0 {
-                        self.by_epoch.remove(&piece.epoch);
-                    }
-                }
-                self.insert(offset, piece.len, piece.since);
-            }
+        let mut flights = std::mem::take(&mut self.flights);
+        flights.sort_unstable_by_key(|f| f.handle);
+        let dirty = std::mem::take(&mut self.dirty);
+        (self.dirty_bytes, self.flight_bytes) = (0, 0);
+        self.by_epoch.clear();
+        let oldest_first = flights.into_iter().flat_map(|f| f.pieces).chain(dirty);
+        for (offset, piece) in oldest_first {
+            self.insert(offset, piece.len, piece.since);
         }
     }
 }
@@ -285,6 +282,19 @@ mod tests {
         assert_eq!(map.bytes(), 20);
         map.settle(&run);
         assert_eq!(map.lost().collect::<Vec<_>>(), [LostExtent { offset: 0, len: 10, since: 7 }]);
+    }
+
+    #[test]
+    fn what_was_in_flight_is_dirty_again_since_its_oldest_write() {
+        let mut map = DirtyMap::new();
+        map.insert(0, 10, 1);
+        map.take(0, 10, true).unwrap();
+        map.insert(5, 10, 7);
+        map.restore();
+        let mut lost: Vec<_> = map.lost().map(|e| (e.offset, e.len, e.since)).collect();
+        lost.sort_unstable();
+        assert_eq!(lost, [(0, 10, 1), (10, 5, 7)]);
+        assert_eq!((map.bytes(), map.dirty_bytes()), (15, 15));
     }
 
     #[test]

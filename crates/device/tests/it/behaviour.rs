@@ -91,11 +91,13 @@ fn a_member_ten_times_slower_slows_the_array_down_and_passes() {
     assert!(during < before / 5.0 && after > before * 0.8, "{before} {during} {after}");
 }
 
-fn errors_of(extra: &str, op: Op) -> u64 {
+/// Requests that failed, and bytes read from media for each byte that the host read.
+fn errors_of(extra: &str, op: Op) -> (u64, f64) {
     let mut device = with_fault("hdd-7200", extra);
     let mut dice = Dice::new(7);
     closed_loop(device.as_mut(), 4, 0.0, 3.0, single(|| (op, dice.below(100_000) * 65_536, 4096)));
-    device.stats().errors
+    let stats = device.stats();
+    (stats.errors, stats.media_read_bytes as f64 / stats.read_bytes as f64)
 }
 
 #[test]
@@ -103,11 +105,13 @@ fn redundancy_hides_the_errors_of_one_member() {
     let fault = "[[fault]]\nkind = \"errors\"\nmember = 0\nreads = 0.5\nwrites = 0.5";
     for (level, members) in [("raid1", 2), ("raid10", 4), ("raid5", 3), ("raid6", 4)] {
         let array = format!("[array]\nlevel = \"{level}\"\nmembers = {members}\nchunk = \"64KiB\"\n{fault}");
-        assert_eq!(errors_of(&array, Op::Read), 0, "{level}, reads");
-        assert_eq!(errors_of(&array, WRITE), 0, "{level}, writes");
+        let (errors, reads) = errors_of(&array, Op::Read);
+        assert_eq!(errors, 0, "{level}, reads");
+        assert!(reads > 1.1, "{level}: what failed was read elsewhere, {reads}");
+        assert_eq!(errors_of(&array, WRITE).0, 0, "{level}, writes");
     }
     let striped = format!("[array]\nlevel = \"raid0\"\nmembers = 2\nchunk = \"64KiB\"\n{fault}");
-    assert!(errors_of(&striped, Op::Read) > 10 && errors_of(&striped, WRITE) > 10);
+    assert!(errors_of(&striped, Op::Read).0 > 10 && errors_of(&striped, WRITE).0 > 10);
 }
 
 #[test]
@@ -125,6 +129,23 @@ fn a_small_write_to_parity_reads_first_and_a_full_row_does_not() {
     assert_eq!(media(0, 4 * KIB), (8 * KIB, 8 * KIB), "old data and parity, new data and parity");
     assert_eq!(media(0, 256 * KIB), (0, 320 * KIB), "four data chunks and their parity");
     assert_eq!(media(0, 192 * KIB), (64 * KIB, 256 * KIB), "three of four: read the one left alone");
+}
+
+#[test]
+fn reads_of_dirty_data_come_from_the_cache_and_others_from_the_disks() {
+    let mut device = full("raid10-bbwc-2010");
+    let mut took = |id: u64, request: Request| {
+        let begin = Nanos::from_millis(50 * id);
+        device.submit(begin, request);
+        let mut out = Vec::new();
+        device.advance(begin + Nanos::from_millis(49), &mut out);
+        out[0].at.since(begin)
+    };
+    let miss = took(1, Request::read(1, 40 * GIB, 4 * KIB));
+    let write = took(2, Request::write(2, 90 * GIB, 4 * KIB));
+    let hit = took(3, Request::read(3, 90 * GIB, 4 * KIB));
+    assert!(miss > Nanos::from_millis(1) && write < Nanos::from_millis(1), "{miss} {write}");
+    assert!(hit < Nanos::from_millis(1), "{hit}");
 }
 
 #[test]

@@ -15,11 +15,7 @@ fn within(measured: f64, expected: f64, tolerance: f64, what: &str) {
 }
 
 /// A commit as xfs does it: the data, then the log, one after the other. The log is written round and round.
-pub(crate) fn commits(
-    block: u64,
-    file: u64,
-    seed: u64,
-) -> impl FnMut(usize, usize) -> Option<(Op, u64, u64)> {
+fn commits(block: u64, file: u64, seed: u64) -> impl FnMut(usize, usize) -> Option<(Op, u64, u64)> {
     let mut dice = Dice::new(seed);
     let log_at = file + GIB;
     let mut log = 0;
