@@ -1,0 +1,87 @@
+//! The io controller of cgroup v2: /sys/fs/cgroup/GROUP. Each file has a line for each device; a write changes the keys that it names.
+
+use crate::catalogue::{Knob, Reset, Scope, Unit};
+
+const BASE: Knob = Knob {
+    name: "",
+    scope: Scope::Cgroup,
+    unit: Unit::Count,
+    min: 0,
+    max: i64::MAX,
+    default: "",
+    needs: "cgroup v2 with the io controller; the memory controller too for buffered writes",
+    adjusts: None,
+    resets: &[],
+    does: "",
+    quirks: &[],
+    source: "",
+};
+
+pub(super) const KNOBS: &[Knob] = &[
+    Knob {
+        name: "io.max",
+        unit: Unit::Keys(&["rbps", "wbps", "riops", "wiops"]),
+        default: "max for every key",
+        does: "Most bytes and operations a second that a group may read and write on a device.",
+        quirks: &[
+            "Buffered writes count only on filesystems with cgroup writeback (ext2, ext4, btrfs, f2fs, xfs).",
+            "The root group has none.",
+        ],
+        source: "block/blk-throttle.c tg_set_limit",
+        ..BASE
+    },
+    Knob {
+        name: "io.weight",
+        min: 1,
+        max: 10_000,
+        default: "100",
+        does: "A group's share of a device, for io.cost; without a device the group's share of all.",
+        quirks: &["Without io.cost.qos switched on it does nothing; bfq has a file of its own."],
+        source: "block/blk-iocost.c ioc_weight_write",
+        ..BASE
+    },
+    Knob {
+        name: "io.latency",
+        unit: Unit::Keys(&["target"]),
+        default: "0 (off)",
+        needs: "CONFIG_BLK_CGROUP_IOLATENCY (Linux 4.19)",
+        does: "The mean latency in microseconds that a group is promised: others are held back when it is missed.",
+        source: "block/blk-iolatency.c iolatency_set_limit",
+        ..BASE
+    },
+    Knob {
+        name: "io.cost.model",
+        scope: Scope::RootCgroup,
+        unit: Unit::Keys(&[
+            "ctrl",
+            "model",
+            "rbps",
+            "rseqiops",
+            "rrandiops",
+            "wbps",
+            "wseqiops",
+            "wrandiops",
+        ]),
+        default: "ctrl=auto",
+        needs: "CONFIG_BLK_CGROUP_IOCOST (Linux 5.4)",
+        does: "What an operation costs on a device, for io.cost.",
+        quirks: &["In the root group alone. Naming a parameter sets ctrl=user."],
+        source: "block/blk-iocost.c ioc_cost_model_write",
+        ..BASE
+    },
+    Knob {
+        name: "io.cost.qos",
+        scope: Scope::RootCgroup,
+        unit: Unit::Keys(&["enable", "ctrl", "rpct", "rlat", "wpct", "wlat", "min", "max"]),
+        default: "enable=0",
+        needs: "CONFIG_BLK_CGROUP_IOCOST (Linux 5.4)",
+        resets: &[Reset { knob: "wbt_lat_usec", keep: false }],
+        does: "Switches io.cost on for a device and says which latencies it defends, and how far it may slow the device down for that.",
+        quirks: &[
+            "In the root group alone. Naming a parameter sets ctrl=user.",
+            "Switching it on switches writeback throttling (wbt) off.",
+        ],
+        source: "block/blk-iocost.c ioc_qos_write",
+        ..BASE
+    },
+];

@@ -1,0 +1,13 @@
+//! The table itself, one file a scope. Sources were read in Linux 2.6.18 to 6.18; "seen" marks what a 6.18 kernel was seen to do.
+
+mod bdi;
+mod cgroup;
+mod elevator;
+mod global;
+mod queue;
+
+use super::Knob;
+
+/// All parts, in the order of the documentation.
+pub(super) static ALL: [&[Knob]; 5] =
+    [global::KNOBS, queue::KNOBS, elevator::KNOBS, bdi::KNOBS, cgroup::KNOBS];

@@ -1,0 +1,261 @@
+//! A change somebody asks for: `sda.scheduler=bfq`, `vm.dirty_bytes=64MiB`, `system.slice/backup.service:sda.io.max=wbps=50MB`.
+
+use floodwall_host::SysRoot;
+use floodwall_model::Setting;
+
+use crate::catalogue::{Knob, Scope, find, knobs, nearest};
+use crate::target::{Device, Target, TargetError};
+use crate::value::{Form, ValueError, check};
+
+/// Knobs that [`floodwall_host::settings_in_force`] records and nobody changes: the kernel's view of a device's write cache. Telling it
+/// "write through" of a cache that is not drops every flush, and with it data.
+const READ_ONLY: [&str; 1] = ["write_cache"];
+
+/// One knob, where, and its new value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The knob.
+    pub knob: &'static Knob,
+    /// What it belongs to.
+    pub target: Target,
+    /// Checked, in the file's own unit.
+    pub value: String,
+}
+
+/// A text is not a change.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    /// No `=`.
+    #[error("'{0}' is not a setting: write KNOB=VALUE, such as vm.dirty_bytes=64MiB or sda.scheduler=bfq")]
+    NoValue(String),
+    /// Not in the catalogue.
+    #[error("there is no knob '{name}'{}", hint(nearest))]
+    UnknownKnob {
+        /// What was given.
+        name: String,
+        /// Names like it.
+        nearest: Vec<&'static str>,
+    },
+    /// A device's knob without its device.
+    #[error("{knob} belongs to a device: write sda.{knob}=… or name the device")]
+    NoDevice {
+        /// The knob.
+        knob: &'static str,
+    },
+    /// A machine's knob with a device, or a root group's elsewhere.
+    #[error("{knob} does not belong to '{place}'; {remedy}")]
+    WrongPlace {
+        /// The knob.
+        knob: &'static str,
+        /// What was given.
+        place: String,
+        /// How to write it.
+        remedy: &'static str,
+    },
+    /// The value.
+    #[error(transparent)]
+    Value(#[from] ValueError),
+    /// The device or group.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+}
+
+fn hint(nearest: &[&str]) -> String {
+    match nearest {
+        [] => "; docs/knobs.md lists all".to_owned(),
+        names => format!("; did you mean {}?", names.join(" or ")),
+    }
+}
+
+impl Change {
+    /// Parses what a person wrote. `device` is meant where a device's knob names none.
+    ///
+    /// # Errors
+    /// [`ChangeError`]; the message says how to write it.
+    pub fn parse(root: &SysRoot, device: Option<&Device>, text: &str) -> Result<Self, ChangeError> {
+        let (name, value) = text.split_once('=').ok_or_else(|| ChangeError::NoValue(text.to_owned()))?;
+        let (knob, place) = split(name.trim())?;
+        let target = place_of(root, device, knob, place)?;
+        Ok(Self { knob, target, value: check(knob, value, Form::Person)? })
+    }
+
+    /// The changes that lead to a stored setting, whose values are what the kernel's files read. Of two names of one cell the one in force counts.
+    ///
+    /// # Errors
+    /// [`ChangeError`].
+    pub fn from_setting(
+        root: &SysRoot,
+        device: Option<&Device>,
+        setting: &Setting,
+    ) -> Result<Vec<Self>, ChangeError> {
+        let mut changes = Vec::new();
+        for (name, value) in &setting.0 {
+            if READ_ONLY.contains(&name.as_str()) || is_other_name(setting, name, value) {
+                continue;
+            }
+            let (knob, place) = split(name)?;
+            let target = place_of(root, device, knob, place)?;
+            changes.push(Self { knob, target, value: check(knob, value, Form::Kernel)? });
+        }
+        Ok(changes)
+    }
+
+    /// As people write it: `sda.scheduler=bfq`.
+    #[must_use]
+    pub fn label(&self) -> String {
+        format!("{}={}", self.target.label(self.knob), self.value)
+    }
+}
+
+/// Whether a name of a stored setting is the one of its cell that does not count: the zero of a pair, or the coarser of two units.
+fn is_other_name(setting: &Setting, name: &str, value: &str) -> bool {
+    let partner = match name {
+        "vm.dirty_bytes" => "vm.dirty_ratio",
+        "vm.dirty_ratio" => "vm.dirty_bytes",
+        "vm.dirty_background_bytes" => "vm.dirty_background_ratio",
+        "vm.dirty_background_ratio" => "vm.dirty_background_bytes",
+        "bdi.max_ratio" => return setting.get("bdi.max_ratio_fine").is_some(),
+        "bdi.min_ratio" => return setting.get("bdi.min_ratio_fine").is_some(),
+        "iosched.slice_idle" => return setting.get("iosched.slice_idle_us").is_some(),
+        _ => return false,
+    };
+    let bytes = name.ends_with("_bytes");
+    // Both zero is legal: the ratio is in force then.
+    value == "0" && setting.get(partner).is_some_and(|other| bytes || other != "0")
+}
+
+/// Splits `system.slice:sda.io.max` into the knob `io.max` and `system.slice:sda`.
+fn split(name: &str) -> Result<(&'static Knob, &str), ChangeError> {
+    if let Some(knob) = find(name) {
+        return Ok((knob, ""));
+    }
+    let ends = |knob: &&Knob| {
+        name.strip_suffix(knob.name).is_some_and(|rest| rest.len() > 1 && rest.ends_with(['.', ':']))
+            || name.strip_suffix(knob.name) == Some(":")
+    };
+    match knobs().filter(ends).max_by_key(|knob| knob.name.len()) {
+        Some(knob) => {
+            let rest = &name[..name.len() - knob.name.len()];
+            Ok((knob, if rest.ends_with(':') { rest } else { rest.trim_end_matches('.') }))
+        }
+        None => Err(ChangeError::UnknownKnob { name: name.to_owned(), nearest: nearest(name) }),
+    }
+}
+
+fn place_of(
+    root: &SysRoot,
+    device: Option<&Device>,
+    knob: &'static Knob,
+    place: &str,
+) -> Result<Target, ChangeError> {
+    let named = |name: &str| -> Result<Option<Device>, ChangeError> {
+        if name.is_empty() { Ok(device.cloned()) } else { Ok(Some(Device::find(root, name)?)) }
+    };
+    let wrong =
+        |remedy: &'static str| ChangeError::WrongPlace { knob: knob.name, place: place.to_owned(), remedy };
+    match knob.scope {
+        Scope::Global if place.is_empty() => Ok(Target::Machine),
+        Scope::Global => Err(wrong("it is the whole machine's: write it without a device")),
+        Scope::Queue | Scope::Elevator(_) | Scope::Bdi => {
+            named(place)?.map(Target::Device).ok_or(ChangeError::NoDevice { knob: knob.name })
+        }
+        Scope::Cgroup => {
+            let (group, name) = place
+                .rsplit_once(':')
+                .ok_or_else(|| wrong("write GROUP:DEVICE.KNOB=…, such as system.slice:sda.io.max=…"))?;
+            let device = if name.is_empty() && knob.name == "io.weight" { None } else { named(name)? };
+            if device.is_none() && knob.name != "io.weight" {
+                return Err(ChangeError::NoDevice { knob: knob.name });
+            }
+            Ok(Target::group(group, device)?)
+        }
+        Scope::RootCgroup => {
+            let name = place.trim_start_matches(':');
+            if name.contains(['/', ':']) {
+                return Err(wrong("it is the root group's: write DEVICE.KNOB=…"));
+            }
+            let device = named(name)?.ok_or(ChangeError::NoDevice { knob: knob.name })?;
+            Ok(Target::group("", Some(device))?)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{DISK, machine, root_of};
+
+    fn label(text: &str) -> String {
+        let (_dir, root) = root_of(&machine());
+        let sda = Device::find(&root, "sda").unwrap();
+        match Change::parse(&root, Some(&sda), text) {
+            Ok(change) => change.label(),
+            Err(e) => e.to_string(),
+        }
+    }
+
+    #[test]
+    fn knobs_are_named_with_their_device_or_group() {
+        for (text, expected) in [
+            ("vm.dirty_bytes=64MiB", "vm.dirty_bytes=67108864"),
+            ("scheduler=bfq", "sda.scheduler=bfq"),
+            ("sda.scheduler=bfq", "sda.scheduler=bfq"),
+            ("/dev/sda.scheduler=bfq", "sda.scheduler=bfq"),
+            ("8:0.iosched.fifo_batch=8", "sda.iosched.fifo_batch=8"),
+            ("sda.bdi.max_bytes=64MiB", "sda.bdi.max_bytes=67108864"),
+            ("a.slice/b.service:sda.io.max=wbps=5MB", "a.slice/b.service:sda.io.max=wbps=5000000"),
+            ("a.slice:io.weight=50", "a.slice:io.weight=50"),
+            ("sda.io.cost.qos=enable=1", ":sda.io.cost.qos=enable=1"),
+        ] {
+            assert_eq!(label(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_a_remedy() {
+        insta::assert_snapshot!(label("vm.dirty_byte=1MB"), @"there is no knob 'vm.dirty_byte'; did you mean vm.dirty_bytes or vm.dirty_background_bytes or vm.dirty_ratio?");
+        insta::assert_snapshot!(label("64MiB"), @"'64MiB' is not a setting: write KNOB=VALUE, such as vm.dirty_bytes=64MiB or sda.scheduler=bfq");
+        insta::assert_snapshot!(label("sdz.scheduler=bfq"), @"no device is called 'sdz' (absent: /sys/class/block/sdz/dev does not exist); lsblk lists them");
+        insta::assert_snapshot!(label("sda.vm.dirty_ratio=5"), @"vm.dirty_ratio does not belong to 'sda'; it is the whole machine's: write it without a device");
+        insta::assert_snapshot!(label("io.max=wbps=5MB"), @"io.max does not belong to ''; write GROUP:DEVICE.KNOB=…, such as system.slice:sda.io.max=…");
+        insta::assert_snapshot!(label("../a:sda.io.max=wbps=5MB"), @"'../a' is not a control group: give its path below /sys/fs/cgroup, such as system.slice/backup.service");
+    }
+
+    #[test]
+    fn a_partition_stands_for_its_disk() {
+        assert_eq!(label("sda1.nr_requests=8"), "sda.nr_requests=8");
+        let (_dir, root) = root_of(&machine());
+        assert_eq!(Device::find(&root, "sda1").unwrap().number, DISK);
+        assert_eq!(Device::find(&root, "sda1").unwrap().instance, Some(11));
+    }
+
+    #[test]
+    fn a_stored_setting_keeps_the_names_in_force_alone() {
+        let (_dir, root) = root_of(&machine());
+        let sda = Device::find(&root, "sda").unwrap();
+        let stored: Setting = [
+            ("vm.dirty_bytes", "0"),
+            ("vm.dirty_ratio", "20"),
+            ("vm.dirty_background_bytes", "5000000"),
+            ("vm.dirty_background_ratio", "0"),
+            ("bdi.max_ratio", "2"),
+            ("bdi.max_ratio_fine", "25000"),
+            ("scheduler", "bfq"),
+            ("write_cache", "write back"),
+        ]
+        .iter()
+        .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+        .collect();
+        let changes = Change::from_setting(&root, Some(&sda), &stored).unwrap();
+        let labels: Vec<String> = changes.iter().map(Change::label).collect();
+        assert_eq!(
+            labels,
+            [
+                "sda.bdi.max_ratio_fine=25000",
+                "sda.scheduler=bfq",
+                "vm.dirty_background_bytes=5000000",
+                "vm.dirty_ratio=20"
+            ]
+        );
+    }
+}

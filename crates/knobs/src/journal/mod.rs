@@ -1,0 +1,29 @@
+//! The journal: what was changed, from what to what, by whom, when and why; complete before the first kernel write.
+//!
+//! ```text
+//! /var/lib/floodwall/journal/
+//!   lock            flock'ed by whoever changes something; a dead holder does not keep it
+//!   000007.jsonl    one transaction: JSON lines, each with a checksum
+//!   000008.new      being written; never read
+//!   000006.jsonl.bad  not understood: kept aside, never replayed
+//! ```
+//!
+//! One transaction, record by record:
+//!
+//! ```text
+//! begin {who, when, why, entries: knob, target, old, new}     fsynced, renamed into place, directory fsynced
+//! intent {entry, to}  →  kernel write  →  done {readings}     for every write
+//! commit {readings}                                           it stands
+//! undo  →  intent, done …  →  closed {how}
+//! ```
+//!
+//! Only `begin` is fsynced: what comes after matters within the same boot alone, and a killed process's writes stay in the page cache.
+//! A value found later is *ours* if the journal's last reading, or a write that was under way, explains it.
+
+mod disk;
+mod record;
+mod store;
+
+pub use disk::DiskStore;
+pub use record::{Begin, Closing, Phase, Reading, Record, SavedEntry, Transaction};
+pub use store::{JournalError, Store};

@@ -1,0 +1,97 @@
+//! Where journals are kept, as the few operations that can be cut short by a crash.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Names and bytes of journal files. Each call is one point at which a crash can come.
+pub trait Store {
+    /// The names of all files, sorted.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    fn names(&self) -> Result<Vec<String>, JournalError>;
+
+    /// A whole file.
+    ///
+    /// # Errors
+    /// [`JournalError`]; [`JournalError::Foreign`] for a file that is not a plain one of ours.
+    fn read(&self, name: &str) -> Result<Vec<u8>, JournalError>;
+
+    /// Writes a file that does not count yet, and makes it durable. A leftover of the same name is replaced.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    fn write_new(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError>;
+
+    /// Renames a file, and makes the directory durable.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    fn rename(&self, from: &str, to: &str) -> Result<(), JournalError>;
+
+    /// Appends to a file in one write.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    fn append(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError>;
+
+    /// Cuts a file after so many bytes.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    fn truncate(&self, name: &str, bytes: u64) -> Result<(), JournalError>;
+}
+
+/// The journal can't be used. Nothing has been changed unless the error says so.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// An operation failed.
+    #[error("can't {what} '{path}': {source}", path = path.display())]
+    Io {
+        /// `open`, `write`, …
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Not an absolute path without `..`.
+    #[error("the journal's directory '{path}' must be an absolute path without '..'", path = .0.display())]
+    NotAbsolute(PathBuf),
+    /// A symbolic link in the path: somebody else may point it elsewhere.
+    #[error("'{path}' in the journal's path is a symbolic link; name the real directory", path = .0.display())]
+    Symlink(PathBuf),
+    /// Others can change what we would undo by.
+    #[error("'{path}' in the journal's path {why}; make it root's, mode 0700", path = path.display())]
+    Unsafe {
+        /// Which directory.
+        path: PathBuf,
+        /// Owner or mode.
+        why: String,
+    },
+    /// Somebody else is changing settings.
+    #[error("settings are being changed by {holder}; wait for it to end")]
+    Held {
+        /// Who, as it said itself.
+        holder: String,
+    },
+    /// Not one of our files.
+    #[error("'{name}' in the journal's directory is not ours: {why}")]
+    Foreign {
+        /// The file.
+        name: String,
+        /// Why not.
+        why: String,
+    },
+    /// The process was opened for reading alone.
+    #[error("the journal was opened for reading alone")]
+    ReadOnly,
+}
+
+impl JournalError {
+    /// Whether a privilege or a writable filesystem is missing.
+    #[must_use]
+    pub fn lacks_privilege(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem))
+    }
+}

@@ -1,0 +1,42 @@
+//! Typed kernel knobs, ordered plans, and a journal that can always undo them: the only writer of kernel files.
+//!
+//! ```text
+//! catalogue   every knob: unit, range, quirks, source              (one static table)
+//!   change    "sda.scheduler=bfq" → knob, target, checked value
+//!   cell      what the kernel keeps behind one or two files
+//!   plan      changes + current states → ordered steps, or a refusal
+//!   journal   old and new values, fsynced before the first write
+//!   session   recover → apply | rollback; every write read back
+//!   files     the kernel's files: live, or a captured tree
+//! size        limits from bandwidth × delay                         (pure)
+//! presets     settings that others have published
+//! ```
+//!
+//! Sizes are bytes unless a name says otherwise; times in files are in the unit that the file's name ends in.
+
+pub mod catalogue;
+pub mod cell;
+pub mod change;
+pub mod clock;
+pub mod files;
+pub mod journal;
+pub mod limits;
+mod order;
+pub mod plan;
+mod refuse;
+mod run;
+pub mod session;
+pub mod target;
+#[cfg(test)]
+mod testing;
+mod undo;
+pub mod value;
+
+pub use change::{Change, ChangeError};
+pub use clock::{Clock, SystemClock};
+pub use files::{Files, KernelFiles};
+pub use plan::{Entry, Plan, PlanError, Step, plan};
+pub use run::StepError;
+pub use session::{Applied, ApplyError, Recovery, Session, Who};
+pub use target::{Device, Target, TargetError};
+pub use undo::{Fate, Undone};

@@ -1,0 +1,386 @@
+//! Plans: from the changes asked for to ordered writes, with what has to be saved beside them and what is refused.
+//!
+//! ```text
+//! changes → cells, current states → refusals (a limit that would stop writers, the wrong elevator …)
+//!         → entries: what is changed, and what the kernel changes with it (saved too)
+//!         → order → steps          → notes for people
+//! ```
+//!
+//! Reads and never writes; a `--dry-run` prints [`Plan::writes`].
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use floodwall_model::{Bytes, Reading};
+
+use crate::catalogue::{Knob, Scope, knobs};
+use crate::cell::{Cell, State, choices};
+use crate::change::Change;
+use crate::files::{Files, read_line};
+use crate::limits::Memory;
+use crate::order::order;
+use crate::refuse;
+use crate::target::{Device, Target};
+
+/// A cell that a plan changes, or that changes with one that it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The knob that names it.
+    pub knob: &'static Knob,
+    /// What it belongs to.
+    pub target: Target,
+    /// What the kernel keeps.
+    pub cell: Cell,
+    /// What it held; `None` if it is not there yet (the tunable of an elevator that the plan switches to).
+    pub old: Option<State>,
+    /// What it is to hold; `None` if the kernel may change it beside another one and it is saved for that reason alone.
+    pub new: Option<State>,
+}
+
+impl Entry {
+    /// As people write the knob: `sda.scheduler`.
+    #[must_use]
+    pub fn label(&self) -> String {
+        self.target.label(self.knob)
+    }
+
+    /// Whether writing this one may change the other by itself.
+    #[must_use]
+    pub fn resets(&self, other: &Self) -> bool {
+        self.knob.resets(other.knob)
+            && self.target.device().is_some()
+            && self.target.device() == other.target.device()
+    }
+}
+
+/// One step of a plan. What is already as wanted when its turn comes is not written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Bring an entry to a state.
+    Set {
+        /// Which.
+        entry: usize,
+        /// Where to.
+        to: State,
+    },
+    /// Lower a hard limit by at most 10 % at a time, so that writers are slowed down and not stopped.
+    Lower {
+        /// Which.
+        entry: usize,
+        /// Where to.
+        to: State,
+        /// What that comes to.
+        limit_bytes: u64,
+    },
+}
+
+impl Step {
+    /// The entry that it is about.
+    #[must_use]
+    pub fn entry(&self) -> usize {
+        match self {
+            Self::Set { entry, .. } | Self::Lower { entry, .. } => *entry,
+        }
+    }
+
+    /// Where it leads.
+    #[must_use]
+    pub fn to(&self) -> &State {
+        match self {
+            Self::Set { to, .. } | Self::Lower { to, .. } => to,
+        }
+    }
+}
+
+/// What is to be done, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The cells that change.
+    pub entries: Vec<Entry>,
+    /// The writes.
+    pub steps: Vec<Step>,
+    /// What to know, for people.
+    pub notes: Vec<String>,
+}
+
+impl Plan {
+    /// Whether everything is as asked for.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// The exact writes, one a line, as they would be made now.
+    #[must_use]
+    pub fn writes(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for step in &self.steps {
+            let Some(entry) = self.entries.get(step.entry()) else { continue };
+            if let Step::Lower { limit_bytes, .. } = step {
+                let limit = Bytes(*limit_bytes);
+                lines.push(format!(
+                    "# in steps of at most 10 % each 200 ms while more than {limit} is dirty, then:"
+                ));
+            }
+            lines.extend(
+                entry.cell.way(entry.old.as_ref(), step.to()).iter().map(|state| format!("echo {state}")),
+            );
+        }
+        lines
+    }
+}
+
+/// Changes can't become a plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// Two changes of one cell.
+    #[error("{first} and {second} are two names of one limit: give one of them")]
+    SameCell {
+        /// The one.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// The kernel or the device does not have it.
+    #[error("{label} is not there: {why}{}", it_needs(needs))]
+    NotThere {
+        /// The knob.
+        label: String,
+        /// What was looked for.
+        why: String,
+        /// What it needs.
+        needs: &'static str,
+    },
+    /// It may be there but can't be read, so it could not be put back.
+    #[error("{label} can't be read, so it could not be put back ({why}); run as root")]
+    Unreadable {
+        /// The knob.
+        label: String,
+        /// Why.
+        why: String,
+    },
+    /// The tunable of another elevator.
+    #[error("{label} belongs to {elevators}, and {device} runs {current}; add {device}.scheduler={first}")]
+    WrongElevator {
+        /// The knob.
+        label: String,
+        /// Who has it.
+        elevators: String,
+        /// One of them.
+        first: &'static str,
+        /// The device.
+        device: String,
+        /// What runs, or is to run.
+        current: String,
+    },
+    /// Not an elevator of this kernel.
+    #[error("{device} has no scheduler '{name}'; it has {available}")]
+    UnknownElevator {
+        /// The device.
+        device: String,
+        /// What was asked for.
+        name: String,
+        /// What the file lists.
+        available: String,
+    },
+    /// Something that would do harm.
+    #[error("{label} is refused: {why}")]
+    Refused {
+        /// The knob.
+        label: String,
+        /// Why, and what to do instead.
+        why: String,
+    },
+}
+
+fn it_needs(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("; it needs {text}") }
+}
+
+/// Makes a plan of changes.
+///
+/// # Errors
+/// [`PlanError`]. Nothing is ever written here.
+pub fn plan(changes: &[Change], files: &dyn Files) -> Result<Plan, PlanError> {
+    let memory = Memory::read(files);
+    let mut asked: Vec<Entry> = Vec::new();
+    for change in changes {
+        asked.push(entry_of(change, changes, &asked, files)?);
+    }
+    // Shares of the hard limit need the limit that the plan ends with.
+    for (index, change) in changes.iter().enumerate() {
+        if change.knob.name == "bdi.max_bytes" {
+            let wanted = refuse::share_of(change, &asked, files, &memory)?;
+            if let Some(entry) = asked.get_mut(index) {
+                entry.new = Some(wanted);
+            }
+        }
+    }
+    refuse::check(&asked, files)?;
+    let entries = with_side_effects(keep_what_changes(asked), files);
+    let wanted: Vec<(usize, State)> = entries
+        .iter()
+        .enumerate()
+        .filter_map(|(index, entry)| Some((index, wanted_state(entry, &entries)?)))
+        .collect();
+    let steps = order(&entries, &wanted, files);
+    let notes = refuse::notes(&entries, files, &memory);
+    Ok(Plan { entries, steps, notes })
+}
+
+/// What an entry is to hold at the end: what was asked for, or, where a neighbour resets it and it is to be kept, what it held.
+fn wanted_state(entry: &Entry, entries: &[Entry]) -> Option<State> {
+    if entry.new.is_some() {
+        return entry.new.clone();
+    }
+    let kept = entries
+        .iter()
+        .any(|other| other.knob.resets.iter().any(|reset| reset.keep && reset.covers(entry.knob)));
+    if kept { entry.old.clone() } else { None }
+}
+
+fn entry_of(
+    change: &Change,
+    all: &[Change],
+    before: &[Entry],
+    files: &dyn Files,
+) -> Result<Entry, PlanError> {
+    let label = change.target.label(change.knob);
+    if let Scope::Elevator(elevators) = change.knob.scope {
+        check_elevator(change, all, elevators, files)?;
+    }
+    let cell = Cell::of(change.knob, &change.target, files);
+    if let Some(other) = before.iter().find(|other| other.cell == cell) {
+        return Err(PlanError::SameCell { first: other.label(), second: label });
+    }
+    let old = match cell.read(files) {
+        Reading::Value(state) => Some(state),
+        // A tunable of the elevator that the plan switches to: checked above.
+        Reading::Absent(_) if matches!(change.knob.scope, Scope::Elevator(_)) && switches(change, all) => {
+            None
+        }
+        Reading::Absent(why) => {
+            return Err(PlanError::NotThere { label, why, needs: change.knob.needs });
+        }
+        Reading::Unreadable(why) => return Err(PlanError::Unreadable { label, why }),
+    };
+    if change.knob.name == "scheduler" {
+        check_available(change, files)?;
+    }
+    let new = Some(cell.wanted(change.knob, &change.target, &change.value, old.as_ref()));
+    Ok(Entry { knob: change.knob, target: change.target.clone(), cell, old, new })
+}
+
+/// The elevator that the plan switches this change's device to.
+fn planned_elevator<'a>(change: &Change, all: &'a [Change]) -> Option<&'a str> {
+    all.iter()
+        .find(|other| other.knob.name == "scheduler" && other.target == change.target)
+        .map(|other| other.value.as_str())
+}
+
+fn switches(change: &Change, all: &[Change]) -> bool {
+    planned_elevator(change, all).is_some()
+}
+
+fn check_elevator(
+    change: &Change,
+    all: &[Change],
+    elevators: &[&'static str],
+    files: &dyn Files,
+) -> Result<(), PlanError> {
+    let Some(device) = change.target.device() else { return Ok(()) };
+    let current = match planned_elevator(change, all) {
+        Some(planned) => planned.to_owned(),
+        None => match scheduler_of(device, files) {
+            Some(current) => current,
+            None => return Ok(()),
+        },
+    };
+    if elevators.contains(&current.as_str()) {
+        return Ok(());
+    }
+    Err(PlanError::WrongElevator {
+        label: change.target.label(change.knob),
+        elevators: elevators.join(" or "),
+        first: elevators.first().copied().unwrap_or_default(),
+        device: device.to_string(),
+        current,
+    })
+}
+
+fn scheduler_of(device: &Device, files: &dyn Files) -> Option<String> {
+    let knob = knobs().find(|knob| knob.name == "scheduler")?;
+    let target = Target::Device(device.clone());
+    let state = Cell::of(knob, &target, files).read(files).into_value()?;
+    Some(state.value)
+}
+
+/// Elevators that mainline builds as modules: listed only once loaded, and loaded by the kernel when named.
+const LOADABLE: [&str; 3] = ["mq-deadline", "kyber", "bfq"];
+
+fn check_available(change: &Change, files: &dyn Files) -> Result<(), PlanError> {
+    let listed = read_line(files, &change.target.path(change.knob))
+        .map(|text| choices(&text))
+        .into_value()
+        .unwrap_or_default();
+    if listed.contains(&change.value) || LOADABLE.contains(&change.value.as_str()) {
+        return Ok(());
+    }
+    Err(PlanError::UnknownElevator {
+        device: change.target.device().map(ToString::to_string).unwrap_or_default(),
+        name: change.value.clone(),
+        available: listed.join(", "),
+    })
+}
+
+/// Drops entries that are as asked for already, unless one that is not resets them.
+fn keep_what_changes(asked: Vec<Entry>) -> Vec<Entry> {
+    let changes = |entry: &Entry| match (&entry.old, &entry.new) {
+        (Some(old), Some(new)) => !entry.cell.same(old, new),
+        _ => true,
+    };
+    let changing: Vec<Entry> = asked.iter().filter(|entry| changes(entry)).cloned().collect();
+    asked
+        .into_iter()
+        .filter(|entry| changes(entry) || changing.iter().any(|other| other.resets(entry)))
+        .collect()
+}
+
+/// Adds what the kernel changes beside the entries, so that it is saved with them.
+fn with_side_effects(mut entries: Vec<Entry>, files: &dyn Files) -> Vec<Entry> {
+    let mut index = 0;
+    let mut seen: BTreeSet<String> = entries.iter().map(Entry::label).collect();
+    while let Some(cause) = entries.get(index).cloned() {
+        index += 1;
+        let Some(device) = cause.target.device() else { continue };
+        let target = Target::Device(device.clone());
+        for knob in knobs().filter(|knob| cause.knob.resets(knob)) {
+            let cell = Cell::of(knob, &target, files);
+            if seen.contains(&target.label(knob)) || entries.iter().any(|other| other.cell == cell) {
+                continue;
+            }
+            if let Reading::Value(old) = cell.read(files) {
+                seen.insert(target.label(knob));
+                entries.push(Entry { knob, target: target.clone(), cell, old: Some(old), new: None });
+            }
+        }
+    }
+    entries
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for entry in self.entries.iter().filter(|entry| entry.new.is_some()) {
+            let shown = |state: &Option<State>| state.as_ref().map_or("(not there)".to_owned(), short);
+            writeln!(f, "{}: {} -> {}", entry.label(), shown(&entry.old), shown(&entry.new))?;
+        }
+        Ok(())
+    }
+}
+
+/// A state by its file's name: `dirty_ratio 20`.
+#[must_use]
+pub fn short(state: &State) -> String {
+    let file = state.path.rsplit('/').next().unwrap_or_default();
+    format!("{file} {}", state.value)
+}

@@ -1,0 +1,236 @@
+//! What a plan is not allowed to do, and what people should know about one that is.
+
+use floodwall_model::{Bytes, Reading};
+
+use crate::catalogue::Scope;
+use crate::cell::{Cell, State};
+use crate::change::Change;
+use crate::files::{Files, read_line, read_number};
+use crate::limits::{FLUSHER_CHUNK_BYTES, Memory};
+use crate::order::{is_share, ppm};
+use crate::plan::{Entry, PlanError};
+
+/// `bdi.max_bytes` as the ratio that the kernel would make of it.
+pub(crate) fn share_of(
+    change: &Change,
+    asked: &[Entry],
+    files: &dyn Files,
+    memory: &Memory,
+) -> Result<State, PlanError> {
+    let refused = |why: String| PlanError::Refused { label: change.target.label(change.knob), why };
+    let bytes: u64 = change.value.parse().map_err(|_| refused("its size is not a number".to_owned()))?;
+    let limit = hard_limit(asked, files)
+        .and_then(|state| memory.limit_bytes(&state))
+        .ok_or_else(|| refused("the hard limit can't be read".to_owned()))?;
+    // The kernel divides by the limit too; before 6.13 without looking.
+    let share = memory.share_ppm(bytes, limit).ok_or_else(|| {
+        refused("the hard limit is zero; set vm.dirty_ratio or vm.dirty_bytes first".into())
+    })?;
+    if share == 0 {
+        let least = Bytes((limit / 1_000_000).max(files.page_bytes()) + files.page_bytes());
+        return Err(refused(format!(
+            "{} is less than a millionth of the hard limit of {} and would become a share of zero; give at least {least}",
+            Bytes(bytes),
+            Bytes(limit)
+        )));
+    }
+    if share > 1_000_000 {
+        return Err(refused(format!(
+            "{} is more than the hard limit of {}; raise vm.dirty_bytes or give less",
+            Bytes(bytes),
+            Bytes(limit)
+        )));
+    }
+    let path = change.target.path(change.knob).replace("max_bytes", "max_ratio_fine");
+    Ok(State { path, value: share.to_string() })
+}
+
+/// The hard limit that a plan ends with.
+fn hard_limit(entries: &[Entry], files: &dyn Files) -> Option<State> {
+    let planned = entries.iter().find(|entry| matches!(entry.cell, Cell::Pair { hard: true, .. }));
+    match planned.and_then(|entry| entry.new.clone()) {
+        Some(state) => Some(state),
+        None => vm_limit(files, "dirty_bytes", "dirty_ratio", true),
+    }
+}
+
+fn background_limit(entries: &[Entry], files: &dyn Files) -> Option<State> {
+    let planned = entries.iter().find(|entry| matches!(entry.cell, Cell::Pair { hard: false, .. }));
+    match planned.and_then(|entry| entry.new.clone()) {
+        Some(state) => Some(state),
+        None => vm_limit(files, "dirty_background_bytes", "dirty_background_ratio", false),
+    }
+}
+
+fn vm_limit(files: &dyn Files, bytes: &str, ratio: &str, hard: bool) -> Option<State> {
+    let path = |name: &str| format!("/proc/sys/vm/{name}");
+    Cell::Pair { bytes: path(bytes), ratio: path(ratio), hard }.read(files).into_value()
+}
+
+/// A value of a device's limits that the plan ends with: planned, or in force. Shares are in parts per million.
+fn final_value(entry: &Entry, name: &str, entries: &[Entry], files: &dyn Files) -> Option<u64> {
+    let strict = name == "bdi.strict_limit";
+    let mut here = entries.iter().filter(|other| other.target == entry.target);
+    if let Some(state) = here.find(|other| other.knob.name.starts_with(name)).and_then(|e| e.new.as_ref()) {
+        return if strict { state.value.parse().ok() } else { ppm(state) };
+    }
+    let directory = format!("/sys/class/bdi/{}", entry.target.device()?.number);
+    let read = |file: &str| read_number(files, &format!("{directory}/{file}")).into_value();
+    let file = name.trim_start_matches("bdi.");
+    if strict {
+        return read(file);
+    }
+    read(&format!("{file}_fine")).or_else(|| read(file).map(|percent| percent * 10_000))
+}
+
+/// Refuses what would stop writers, what the kernel would refuse half-way, and what could not be undone.
+pub(crate) fn check(entries: &[Entry], files: &dyn Files) -> Result<(), PlanError> {
+    for entry in entries {
+        let refused = |why: &str| Err(PlanError::Refused { label: entry.label(), why: why.to_owned() });
+        if entry.knob.name == "vm.dirty_ratio" && entry.new.as_ref().is_some_and(|new| new.value == "0") {
+            return refused("a hard limit of zero stops every writer; give at least 1");
+        }
+        if entry.knob.scope != Scope::Bdi {
+            continue;
+        }
+        let upper = final_value(entry, "bdi.max_ratio", entries, files);
+        let planned_bytes = entries
+            .iter()
+            .find(|other| other.target == entry.target && other.knob.name == "bdi.max_bytes")
+            .and_then(|other| ppm(other.new.as_ref()?));
+        let upper = planned_bytes.or(upper);
+        let lower = final_value(entry, "bdi.min_ratio", entries, files);
+        let strict = final_value(entry, "bdi.strict_limit", entries, files);
+        if strict == Some(1) && upper == Some(0) {
+            return refused(
+                "a strict limit of zero stops every writer to the device; give a bdi.max_ratio_fine above 0",
+            );
+        }
+        if matches!((lower, upper), (Some(lower), Some(upper)) if lower > upper) {
+            return refused("the device's lower bound would be above its upper bound; change both");
+        }
+        let is_lower = entry.knob.name.starts_with("bdi.min_");
+        if is_lower && scales_twice(files) && entry.old.as_ref().and_then(ppm).is_some_and(|old| old > 0) {
+            return refused(
+                "this kernel (6.2 to 6.7) could not take the present value back; it scales bdi.min_ratio twice",
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Linux 6.2 to 6.7 (mm/page-writeback.c `__bdi_set_min_ratio`). The one thing here that no file shows without a write.
+fn scales_twice(files: &dyn Files) -> bool {
+    matches!(release(files), Some((6, 2..=7)))
+}
+
+fn release(files: &dyn Files) -> Option<(u32, u32)> {
+    let text = read_line(files, "/proc/sys/kernel/osrelease").into_value()?;
+    let mut parts = text.split(['.', '-']);
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// What people should know about a plan.
+pub(crate) fn notes(entries: &[Entry], files: &dyn Files, memory: &Memory) -> Vec<String> {
+    let mut notes = Vec::new();
+    limit_notes(entries, files, memory, &mut notes);
+    for entry in entries.iter().filter(|entry| entry.new.is_some()) {
+        device_notes(entry, entries, files, &mut notes);
+    }
+    let share = |entry: &&Entry| entry.new.is_none();
+    for entry in entries.iter().filter(share) {
+        if let Some(cause) = entries.iter().find(|other| other.resets(entry)) {
+            let text = format!("the kernel resets what depends on {}: it is saved with it", cause.label());
+            if !notes.contains(&text) {
+                notes.push(text);
+            }
+        }
+    }
+    notes
+}
+
+fn limit_notes(entries: &[Entry], files: &dyn Files, memory: &Memory, notes: &mut Vec<String>) {
+    let touches = |hard: bool| {
+        entries.iter().any(|entry| matches!(entry.cell, Cell::Pair { hard: h, .. } if h == hard))
+    };
+    if !touches(true) && !touches(false) {
+        return;
+    }
+    let bytes = |state: Option<State>| state.and_then(|state| memory.limit_bytes(&state));
+    let hard = bytes(hard_limit(entries, files));
+    let background = bytes(background_limit(entries, files));
+    if let (Some(hard), Some(background)) = (hard, background)
+        && background >= hard
+    {
+        notes.push(format!(
+            "the background limit ({}) is not below the hard limit ({}): the kernel silently uses {}",
+            Bytes(background),
+            Bytes(hard),
+            Bytes(hard / 2)
+        ));
+    }
+    if let Some(hard) = hard
+        && touches(true)
+        && hard < 2 * FLUSHER_CHUNK_BYTES
+    {
+        notes.push(format!(
+            "a hard limit of {} is less than two of the flusher's chunks of {}: writers will often stop; 64 MiB is a sound minimum",
+            Bytes(hard),
+            Bytes(FLUSHER_CHUNK_BYTES)
+        ));
+    }
+    if let Some(background) = background
+        && touches(false)
+        && background < FLUSHER_CHUNK_BYTES
+    {
+        notes.push(format!(
+            "a background limit of {} is less than one of the flusher's chunks of {}: it never rests",
+            Bytes(background),
+            Bytes(FLUSHER_CHUNK_BYTES)
+        ));
+    }
+    if touches(true) {
+        for name in files.list("/sys/class/bdi") {
+            let share = read_number(files, &format!("/sys/class/bdi/{name}/max_ratio_fine"));
+            if let Reading::Value(share) = share
+                && share < 1_000_000
+                && !entries
+                    .iter()
+                    .any(|e| is_share(e.knob) && e.target.device().is_some_and(|d| d.number == name))
+            {
+                let percent = share as f64 / 1e4;
+                notes.push(format!(
+                    "{name} may hold {percent} % of the hard limit: its share in bytes changes with it"
+                ));
+            }
+        }
+    }
+}
+
+fn device_notes(entry: &Entry, entries: &[Entry], files: &dyn Files, notes: &mut Vec<String>) {
+    let label = entry.label();
+    let strict = || final_value(entry, "bdi.strict_limit", entries, files);
+    match entry.knob.name {
+        "bdi.max_bytes" | "bdi.max_ratio" | "bdi.max_ratio_fine" if strict() != Some(1) => notes.push(format!(
+            "{label} does not hold anybody back while the machine is below half-way to its hard limit; add bdi.strict_limit=1"
+        )),
+        "bdi.strict_limit" if strict() == Some(1) && matches!(release(files), Some((6, 2..=12))) => {
+            notes.push(format!(
+                "{label}: on Linux 6.2 to 6.12 writers to a device that was idle may wait long under a strict limit"
+            ));
+        }
+        _ => {}
+    }
+    if entry.knob.name == "bdi.max_bytes"
+        && hard_limit(entries, files).is_some_and(|s| s.path.ends_with("_ratio"))
+    {
+        notes.push(format!(
+            "{label} is a share of a hard limit in percent, so it moves with free memory; set vm.dirty_bytes to hold it"
+        ));
+    }
+    if entry.knob.name.starts_with("bdi.min_") && scales_twice(files) {
+        notes.push(format!(
+            "{label}: Linux 6.2 to 6.7 scale it twice and may refuse it; then everything is put back"
+        ));
+    }
+}

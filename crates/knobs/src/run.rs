@@ -1,0 +1,244 @@
+//! One transaction being carried out: intent, write, read back, done.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::catalogue::Unit;
+use crate::cell::{Cell, State, choices};
+use crate::clock::Clock;
+use crate::files::{Files, read_line};
+use crate::journal::{Closing, JournalError, Reading, Record, Store, Transaction};
+use crate::limits::{FLUSHER_CHUNK_BYTES, Memory, dirty_bytes};
+use crate::plan::{Entry, Step, short};
+
+/// Time between two steps of a hard limit: the kernel's own estimates move every 200 ms (mm/page-writeback.c `BANDWIDTH_INTERVAL`).
+const STEP_PAUSE: Duration = Duration::from_millis(200);
+/// How long a step waits for dirty data to drain before it stops caring whom it stops.
+const STEP_PATIENCE: Duration = Duration::from_secs(60);
+/// Between two attempts at a file that says "busy" (`nr_requests` since about 6.16), and how many.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+const BUSY_ATTEMPTS: u32 = 50;
+
+/// Whether things are being changed or put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Without its journal nothing is written.
+    Apply,
+    /// Putting back goes on without a journal: a full disk must not keep wrong values in force.
+    Undo,
+}
+
+/// A step failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// The journal could not be continued, so nothing more was written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The kernel refused a value.
+    #[error("the kernel refused {label} = {value}: {why}")]
+    Write {
+        /// The knob.
+        label: String,
+        /// What was written.
+        value: String,
+        /// Why, and what to do.
+        why: String,
+        /// Its error number.
+        errno: Errno,
+    },
+    /// The kernel took a value and holds another.
+    #[error("the kernel took {label} = {wanted} and holds {found}")]
+    NotTaken {
+        /// The knob.
+        label: String,
+        /// What was written.
+        wanted: String,
+        /// What is there.
+        found: String,
+    },
+    /// Somebody asked to stop.
+    #[error("stopped on request")]
+    Cancelled,
+}
+
+impl StepError {
+    /// Puts the kernel's answer into words.
+    pub(crate) fn write(files: &dyn Files, entry: &Entry, to: &State, errno: Errno) -> Self {
+        let why = match errno {
+            Errno::ACCESS | Errno::PERM => "permission denied; run as root".to_owned(),
+            Errno::ROFS => "read-only file system; not from inside this container".to_owned(),
+            Errno::NODEV | Errno::NOENT | Errno::NXIO => "it is gone".to_owned(),
+            Errno::BUSY => "it stayed busy; try again".to_owned(),
+            Errno::INVAL if entry.knob.unit == Unit::Elevator => {
+                let listed = read_line(files, &to.path).map(|text| choices(&text).join(", "));
+                format!("no such elevator; it has {}", listed.into_value().unwrap_or_default())
+            }
+            Errno::INVAL if entry.knob.name.starts_with("bdi.min_") => {
+                "invalid; Linux 6.2 to 6.7 take only 0, and all devices' shares must stay below 100 %"
+                    .to_owned()
+            }
+            other => io::Error::from(other).to_string(),
+        };
+        Self::Write { label: entry.label(), value: to.value.clone(), why, errno }
+    }
+
+    /// Whether a privilege or a writable /proc or /sys is missing.
+    #[must_use]
+    pub fn lacks_privilege(&self) -> bool {
+        match self {
+            Self::Write { errno, .. } => matches!(*errno, Errno::ACCESS | Errno::PERM | Errno::ROFS),
+            Self::Journal(error) => error.lacks_privilege(),
+            Self::NotTaken { .. } | Self::Cancelled => false,
+        }
+    }
+}
+
+/// A transaction and what it is carried out with.
+pub(crate) struct Run<'a> {
+    pub(crate) files: &'a dyn Files,
+    pub(crate) store: &'a dyn Store,
+    pub(crate) clock: &'a dyn Clock,
+    /// The journal's file.
+    pub(crate) name: String,
+    pub(crate) transaction: Transaction,
+    pub(crate) mode: Mode,
+}
+
+impl Run<'_> {
+    /// Appends a record. It counts for us even if it could not be written.
+    pub(crate) fn note(&mut self, record: Record) -> Result<(), StepError> {
+        let appended = self.store.append(&self.name, record.line().as_bytes());
+        self.transaction.push(record);
+        match self.mode {
+            Mode::Apply => Ok(appended?),
+            Mode::Undo => Ok(()),
+        }
+    }
+
+    /// Says that there is nothing more to do.
+    pub(crate) fn close(&mut self, how: Closing) -> Result<(), JournalError> {
+        let record = Record::Closed { at_unix_s: self.clock.now_unix_s(), how };
+        self.store.append(&self.name, record.line().as_bytes())?;
+        self.transaction.push(record);
+        Ok(())
+    }
+
+    /// Carries out one step.
+    pub(crate) fn perform(&mut self, step: &Step) -> Result<(), StepError> {
+        match step {
+            Step::Set { entry, to } => self.bring(*entry, to),
+            Step::Lower { entry, to, limit_bytes } => {
+                self.lower(*entry, *limit_bytes)?;
+                self.bring(*entry, to)
+            }
+        }
+    }
+
+    /// Brings an entry to a state, unless it is there already, and checks that it is.
+    fn bring(&mut self, index: usize, to: &State) -> Result<(), StepError> {
+        let Some(entry) = self.transaction.entries.get(index).cloned() else { return Ok(()) };
+        if self.mode == Mode::Apply && self.clock.cancelled() {
+            return Err(StepError::Cancelled);
+        }
+        let now = entry.cell.read(self.files).into_value();
+        let way = entry.cell.way(now.as_ref(), to);
+        if way.is_empty() {
+            return Ok(());
+        }
+        for state in way {
+            self.note(Record::Intent { entry: index, to: state.clone() })?;
+            self.write(&entry, &state)?;
+        }
+        let readings =
+            readings(self.files, &self.transaction.entries, |(i, other)| i == index || entry.resets(other));
+        let found = readings.iter().find(|reading| reading.entry == index).and_then(|r| r.state.clone());
+        self.note(Record::Done { readings })?;
+        let taken = found.as_ref().is_some_and(|found| entry.cell.same(found, to));
+        if taken || (entry.knob.adjusts.is_some() && found.is_some()) {
+            return Ok(());
+        }
+        Err(StepError::NotTaken {
+            label: entry.label(),
+            wanted: short(to),
+            found: found.as_ref().map_or_else(|| "nothing".to_owned(), short),
+        })
+    }
+
+    /// One write to a kernel file; "busy" is tried again.
+    fn write(&self, entry: &Entry, state: &State) -> Result<(), StepError> {
+        let mut attempts = 0;
+        loop {
+            match self.files.write(&state.path, &state.value) {
+                Ok(()) => return Ok(()),
+                Err(Errno::BUSY | Errno::AGAIN) if attempts < BUSY_ATTEMPTS => {
+                    attempts += 1;
+                    self.clock.sleep(BUSY_PAUSE);
+                }
+                Err(errno) => return Err(StepError::write(self.files, entry, state, errno)),
+            }
+        }
+    }
+
+    /// Lowers a hard limit towards `target` by at most 10 % at a time, never below what is dirty, so that writers are slowed down and not
+    /// stopped: since 4.18 the kernel takes a lower limit at once (`writeback_set_ratelimit`). Ends where the rest can be done in one write.
+    fn lower(&mut self, index: usize, target: u64) -> Result<(), StepError> {
+        let Some(entry) = self.transaction.entries.get(index).cloned() else { return Ok(()) };
+        let Cell::Pair { bytes: path, .. } = &entry.cell else { return Ok(()) };
+        let memory = Memory::read(self.files);
+        let now = entry.cell.read(self.files).into_value();
+        let Some(mut limit) = now.and_then(|state| memory.limit_bytes(&state)) else { return Ok(()) };
+        let page = self.files.page_bytes();
+        let mut waited = Duration::ZERO;
+        loop {
+            // A 16th above what is dirty: there the kernel still lets writers go at a third to a half of the drain rate.
+            let dirty = dirty_bytes(self.files).unwrap_or(0);
+            let held = dirty + dirty / 16;
+            if held <= target || limit <= target.max(FLUSHER_CHUNK_BYTES) {
+                return Ok(());
+            }
+            if self.mode == Mode::Apply && self.clock.cancelled() {
+                return Err(StepError::Cancelled);
+            }
+            let floor = if waited < STEP_PATIENCE { held } else { 0 };
+            let next =
+                (limit - limit / 10).max(floor).max(target).max(FLUSHER_CHUNK_BYTES).div_ceil(page) * page;
+            if next < limit {
+                self.bring(index, &State { path: path.clone(), value: next.to_string() })?;
+                limit = next;
+            } else {
+                waited += STEP_PAUSE;
+            }
+            self.clock.sleep(STEP_PAUSE);
+        }
+    }
+
+    /// Values that the kernel made another one of, in words.
+    pub(crate) fn adjusted(&self) -> Vec<String> {
+        let entries = self.transaction.entries.iter().enumerate();
+        let differs = entries.filter_map(|(index, entry)| {
+            let (wanted, found) = (entry.new.as_ref()?, self.transaction.last_reading(index)?);
+            if entry.cell.same(wanted, found) {
+                return None;
+            }
+            let why = entry.knob.adjusts.unwrap_or("the kernel adjusts it");
+            Some(format!("{}: {} became {} ({why})", entry.label(), wanted.value, found.value))
+        });
+        differs.collect()
+    }
+}
+
+/// What some entries read now.
+pub(crate) fn readings(
+    files: &dyn Files,
+    entries: &[Entry],
+    which: impl Fn((usize, &Entry)) -> bool,
+) -> Vec<Reading> {
+    entries
+        .iter()
+        .enumerate()
+        .filter(|(index, entry)| which((*index, entry)))
+        .map(|(index, entry)| Reading { entry: index, state: entry.cell.read(files).into_value() })
+        .collect()
+}

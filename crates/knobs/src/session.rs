@@ -1,0 +1,338 @@
+//! Changing settings: recover what a crash left, apply a plan, roll back.
+//!
+//! ```text
+//! apply:    recover → plan → may we write? → begin (fsynced) → steps, each: intent → write → read back → done → commit
+//!             any failure: undo what was done
+//! rollback: recover → standing transactions, newest first: undo
+//! undo:     every value still ours → the order of a plan → write → read back → closed; what others have changed is left and said
+//! ```
+//!
+//! The caller holds the journal's lock for as long as a session lives, so an open transaction found here has lost its process.
+
+use crate::change::Change;
+use crate::clock::Clock;
+use crate::files::{Files, read_line};
+use crate::journal::{Begin, Closing, JournalError, Phase, Record, SavedEntry, Store, Transaction};
+use crate::plan::{Plan, PlanError, plan};
+use crate::run::{Mode, Run, StepError, readings};
+use crate::undo::Undone;
+
+/// Who is changing settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Who {
+    /// Process.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot.
+    pub pid_start_ticks: u64,
+    /// User.
+    pub uid: u32,
+    /// Command line.
+    pub command: String,
+}
+
+impl Who {
+    /// This process. `files` are the live machine's.
+    #[must_use]
+    pub fn this_process(files: &dyn Files) -> Self {
+        // proc_pid_stat(5): field 22 is the start time. The name in field 2 may hold anything, so counting starts behind it.
+        let start = read_line(files, "/proc/self/stat").into_value().and_then(|stat| {
+            let (_, rest) = stat.rsplit_once(") ")?;
+            rest.split_whitespace().nth(19)?.parse().ok()
+        });
+        let command = files.read("/proc/self/cmdline").unwrap_or_default().replace('\0', " ");
+        Self {
+            pid: std::process::id(),
+            pid_start_ticks: start.unwrap_or(0),
+            uid: rustix::process::getuid().as_raw(),
+            command: command.trim().chars().take(200).collect(),
+        }
+    }
+
+    /// For whom we keep out: `pid 4711 (floodwall apply …)`.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        format!("pid {} ({})", self.pid, self.command)
+    }
+}
+
+/// What recovery found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Transactions of an earlier boot, closed without a write.
+    pub earlier_boots: Vec<u64>,
+    /// Transactions that a crash had cut short, undone now.
+    pub undone: Vec<Undone>,
+    /// Journals that are not to be believed, and why; renamed to `.bad`.
+    pub set_aside: Vec<(String, String)>,
+}
+
+impl Recovery {
+    /// Whether there is anything to tell.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What an apply did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The transaction; none if everything was as asked for already.
+    pub id: Option<u64>,
+    /// The plan that was carried out.
+    pub plan: Plan,
+    /// Values that the kernel made another one of, in words.
+    pub adjusted: Vec<String>,
+    /// What had to be recovered first.
+    pub recovery: Recovery,
+}
+
+/// Settings could not be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// The plan.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The journal. Nothing has been changed.
+    #[error("nothing was changed: {0}")]
+    Journal(#[from] JournalError),
+    /// A file that may not be written. Nothing has been changed.
+    #[error("nothing was changed: {0}")]
+    MayNotWrite(StepError),
+    /// An earlier, interrupted change could not be undone.
+    #[error(
+        "nothing was changed: change {id} was interrupted and could not be undone ({why}); settle that first, with floodwall rollback"
+    )]
+    Unrecovered {
+        /// Which.
+        id: u64,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A step failed; what had been done was undone.
+    #[error("{cause}; {}", if undone.is_complete() { "everything is as before" } else { "not everything could be put back: run floodwall rollback" })]
+    RolledBack {
+        /// What failed.
+        cause: StepError,
+        /// How far it was undone.
+        undone: Undone,
+    },
+}
+
+impl ApplyError {
+    /// Whether a privilege or a writable /proc or /sys is missing.
+    #[must_use]
+    pub fn lacks_privilege(&self) -> bool {
+        match self {
+            Self::Plan(PlanError::Unreadable { .. }) => true,
+            Self::Journal(error) => error.lacks_privilege(),
+            Self::MayNotWrite(error) | Self::RolledBack { cause: error, .. } => error.lacks_privilege(),
+            Self::Plan(_) | Self::Unrecovered { .. } => false,
+        }
+    }
+}
+
+/// A journal and its file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logged {
+    /// The file.
+    pub name: String,
+    /// What it says, or why it is not to be believed.
+    pub transaction: Result<Transaction, String>,
+    /// Bytes of whole lines.
+    whole: u64,
+    /// Bytes.
+    length: u64,
+}
+
+/// Everything that a change needs.
+pub struct Session<'a> {
+    /// The kernel's files.
+    pub files: &'a dyn Files,
+    /// The journal, locked.
+    pub store: &'a dyn Store,
+    /// Time.
+    pub clock: &'a dyn Clock,
+    /// Who we are.
+    pub who: Who,
+    /// This boot.
+    pub boot_id: String,
+}
+
+/// The identity of this boot; a captured tree without one has only ever had one.
+#[must_use]
+pub fn boot_id(files: &dyn Files) -> String {
+    read_line(files, "/proc/sys/kernel/random/boot_id").into_value().unwrap_or_else(|| "captured".to_owned())
+}
+
+/// Every journal in the order of its age, those that are not to be believed included.
+///
+/// # Errors
+/// [`JournalError`] if the directory can't be read.
+pub fn log(store: &dyn Store) -> Result<Vec<Logged>, JournalError> {
+    let mut logged = Vec::new();
+    for name in store.names()?.into_iter().filter(|name| name.ends_with(".jsonl")) {
+        let bytes = match store.read(&name) {
+            Ok(bytes) => bytes,
+            Err(JournalError::Foreign { why, .. }) => {
+                logged.push(Logged { name, transaction: Err(why), whole: 0, length: 0 });
+                continue;
+            }
+            Err(e) => return Err(e),
+        };
+        let length = bytes.len() as u64;
+        let parsed = Transaction::parse(&bytes).and_then(|(transaction, whole)| {
+            if name == file_name(transaction.begin.id) {
+                Ok((transaction, whole))
+            } else {
+                Err(format!("it says that it is number {}", transaction.begin.id))
+            }
+        });
+        logged.push(match parsed {
+            Ok((transaction, whole)) => Logged { name, transaction: Ok(transaction), whole, length },
+            Err(why) => Logged { name, transaction: Err(why), whole: 0, length },
+        });
+    }
+    Ok(logged)
+}
+
+fn file_name(id: u64) -> String {
+    format!("{id:06}.jsonl")
+}
+
+impl Session<'_> {
+    /// Closes the journals of earlier boots, undoes what a crash cut short, and sets aside what is not to be believed.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn recover(&self) -> Result<Recovery, JournalError> {
+        self.recover_and_list().map(|(recovery, _)| recovery)
+    }
+
+    /// Recovers, and gives what stands, newest first.
+    fn recover_and_list(&self) -> Result<(Recovery, Vec<(String, Transaction)>), JournalError> {
+        let mut recovery = Recovery::default();
+        let mut standing = Vec::new();
+        // Newest first, as always when undoing.
+        for logged in log(self.store)?.into_iter().rev() {
+            let transaction = match logged.transaction {
+                Ok(transaction) => transaction,
+                Err(why) => {
+                    self.store.rename(&logged.name, &format!("{}.bad", logged.name))?;
+                    recovery.set_aside.push((logged.name, why));
+                    continue;
+                }
+            };
+            let phase = transaction.phase();
+            if matches!(phase, Phase::Closed(_)) {
+                continue;
+            }
+            if logged.length > logged.whole {
+                self.store.truncate(&logged.name, logged.whole)?;
+            }
+            let id = transaction.begin.id;
+            if transaction.begin.boot_id != self.boot_id {
+                self.run(logged.name, transaction, Mode::Undo).close(Closing::EarlierBoot)?;
+                recovery.earlier_boots.push(id);
+            } else if phase == Phase::Standing {
+                standing.push((logged.name, transaction));
+            } else {
+                recovery.undone.push(self.run(logged.name, transaction, Mode::Undo).undo());
+            }
+        }
+        Ok((recovery, standing))
+    }
+
+    /// Carries out changes.
+    ///
+    /// # Errors
+    /// [`ApplyError`], which says whether anything was changed.
+    pub fn apply(&self, changes: &[Change], why: &str) -> Result<Applied, ApplyError> {
+        let recovery = self.recover()?;
+        if let Some(stuck) = recovery.undone.iter().find(|undone| !undone.is_complete()) {
+            return Err(ApplyError::Unrecovered { id: stuck.id, why: stuck.to_string() });
+        }
+        let plan = plan(changes, self.files)?;
+        if plan.is_empty() {
+            return Ok(Applied { id: None, plan, adjusted: Vec::new(), recovery });
+        }
+        self.may_write(&plan)?;
+        let mut run = self.begin(&plan, why)?;
+        for step in &plan.steps {
+            if let Err(cause) = run.perform(step) {
+                return Err(ApplyError::RolledBack { cause, undone: run.undo() });
+            }
+        }
+        let last = readings(self.files, &run.transaction.entries, |_| true);
+        if let Err(cause) = run.note(Record::Commit { readings: last }) {
+            return Err(ApplyError::RolledBack { cause, undone: run.undo() });
+        }
+        let adjusted = run.adjusted();
+        Ok(Applied { id: Some(run.transaction.begin.id), plan, adjusted, recovery })
+    }
+
+    /// Undoes every standing transaction above a number, newest first; 0 undoes all. Stops at one that could not be undone completely.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn rollback(&self, to: u64) -> Result<(Recovery, Vec<Undone>), JournalError> {
+        let (recovery, standing) = self.recover_and_list()?;
+        let mut all = Vec::new();
+        for (name, transaction) in standing.into_iter().filter(|(_, t)| t.begin.id > to) {
+            let undone = self.run(name, transaction, Mode::Undo).undo();
+            let complete = undone.is_complete();
+            all.push(undone);
+            if !complete {
+                break;
+            }
+        }
+        Ok((recovery, all))
+    }
+
+    fn run(&self, name: String, transaction: Transaction, mode: Mode) -> Run<'_> {
+        Run { files: self.files, store: self.store, clock: self.clock, name, transaction, mode }
+    }
+
+    /// Opens every file that the plan writes, without writing: half a plan is worse than none.
+    fn may_write(&self, plan: &Plan) -> Result<(), ApplyError> {
+        for step in &plan.steps {
+            let Some(entry) = plan.entries.get(step.entry()) else { continue };
+            // The tunable of an elevator that is yet to be switched to.
+            if entry.old.is_none() {
+                continue;
+            }
+            let to = step.to();
+            self.files
+                .may_write(&to.path)
+                .map_err(|error| ApplyError::MayNotWrite(StepError::write(self.files, entry, to, error)))?;
+        }
+        Ok(())
+    }
+
+    fn begin(&self, plan: &Plan, why: &str) -> Result<Run<'_>, JournalError> {
+        let last = self.store.names()?.iter().filter_map(|name| name.get(..6)?.parse::<u64>().ok()).max();
+        let id = last.unwrap_or(0) + 1;
+        let saved = plan.entries.iter().map(|entry| SavedEntry {
+            knob: entry.knob.name.to_owned(),
+            target: entry.target.clone(),
+            old: entry.old.clone(),
+            new: entry.new.clone(),
+        });
+        let begin = Begin {
+            format: Begin::format(),
+            id,
+            boot_id: self.boot_id.clone(),
+            pid: self.who.pid,
+            pid_start_ticks: self.who.pid_start_ticks,
+            uid: self.who.uid,
+            command: self.who.command.clone(),
+            at_unix_s: self.clock.now_unix_s(),
+            why: why.to_owned(),
+            entries: saved.collect(),
+        };
+        let (fresh, name) = (format!("{id:06}.new"), file_name(id));
+        self.store.write_new(&fresh, Record::Begin(begin.clone()).line().as_bytes())?;
+        self.store.rename(&fresh, &name)?;
+        Ok(self.run(name, Transaction::new(begin, plan.entries.clone()), Mode::Apply))
+    }
+}

@@ -1,0 +1,202 @@
+//! What a knob belongs to: the machine, a device, or a control group; and so which file it is.
+
+use std::fmt;
+
+use floodwall_host::{SysRoot, block, queue};
+use floodwall_model::{DeviceId, Reading};
+use serde::{Deserialize, Serialize};
+
+use crate::catalogue::{Knob, Scope};
+use crate::files::{Files, read_line};
+
+/// Where cgroup v2 is mounted by convention.
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// A device can't be named.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// No such device.
+    #[error("no device is called '{name}' ({why}); lsblk lists them")]
+    NoDevice {
+        /// What was given.
+        name: String,
+        /// What was looked for.
+        why: String,
+    },
+    /// Not a control group below the mount.
+    #[error(
+        "'{0}' is not a control group: give its path below /sys/fs/cgroup, such as system.slice/backup.service"
+    )]
+    NoGroup(String),
+}
+
+/// A whole disk, or the backing device of a network filesystem.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Device {
+    /// Its number, as the kernel prints it: `8:0`.
+    pub number: String,
+    /// Its name: `sda`; the number again where it has none.
+    pub name: String,
+    /// The kernel's count of disks (`diskseq`, since 5.15): another disk under the same number has another.
+    pub instance: Option<u64>,
+}
+
+impl Device {
+    /// Finds a device by its name (`sda`, `/dev/sda1`, `/dev/mapper/vg-root`) or number (`8:0`, `0:45`). A partition stands for its disk.
+    ///
+    /// # Errors
+    /// [`TargetError::NoDevice`].
+    pub fn find(root: &SysRoot, name: &str) -> Result<Self, TargetError> {
+        let given = match name.parse::<DeviceId>() {
+            Ok(id) => Reading::Value(id),
+            Err(_) if name.starts_with("/dev/") => block::by_path(root, name),
+            Err(_) => block::by_path(root, &format!("/dev/{name}")),
+        };
+        // Mounts without a block device (NFS: major 0) have a backing device alone.
+        if let Reading::Value(id) = given
+            && id.major == 0
+            && root.exists(&format!("/sys/class/bdi/{id}"))
+        {
+            return Ok(Self { number: id.to_string(), name: id.to_string(), instance: None });
+        }
+        match given.and_then(|id| block::whole_disk(root, id)) {
+            Reading::Value(id) => Ok(Self {
+                number: id.to_string(),
+                name: block::read_name(root, id).into_value().unwrap_or_else(|| id.to_string()),
+                instance: root.parse(&format!("{}/diskseq", block::directory(id))).into_value(),
+            }),
+            other => {
+                Err(TargetError::NoDevice { name: name.to_owned(), why: other.why().unwrap_or_default() })
+            }
+        }
+    }
+
+    /// Whether the device is still there and the same one. `Err` says what is there instead.
+    ///
+    /// # Errors
+    /// Why not, for people.
+    pub fn check(&self, files: &dyn Files) -> Result<(), String> {
+        if self.number.starts_with("0:") {
+            return Ok(());
+        }
+        let now = read_line(files, &format!("/sys/dev/block/{}/diskseq", self.number));
+        match (self.instance, now) {
+            (Some(then), Reading::Value(now)) if now != then.to_string() => {
+                Err(format!("{} ({}) is another disk now", self.name, self.number))
+            }
+            (_, Reading::Value(_)) => Ok(()),
+            // Before 5.15 there is no count: that the number still has a queue must do.
+            (None, _) if files.read(&format!("/sys/dev/block/{}/dev", self.number)).is_ok() => Ok(()),
+            _ => Err(format!("{} ({}) is gone", self.name, self.number)),
+        }
+    }
+
+    fn queue_directory(&self) -> String {
+        match self.number.parse::<DeviceId>() {
+            Ok(id) => queue::directory(id),
+            // Never made by `find`; a journal that says so is refused by its paths.
+            Err(_) => format!("/sys/dev/block/{}/queue", self.number),
+        }
+    }
+}
+
+/// What a knob belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Target {
+    /// The machine.
+    Machine,
+    /// A device.
+    Device(Device),
+    /// A control group, and the device of a line in its files; no device stands for the line `default`.
+    Group {
+        /// The group's path below /sys/fs/cgroup; empty for the root group.
+        path: String,
+        /// The device.
+        device: Option<Device>,
+    },
+}
+
+impl Target {
+    /// A control group by its path, with or without /sys/fs/cgroup before it.
+    ///
+    /// # Errors
+    /// [`TargetError::NoGroup`] for a path that leaves the mount.
+    pub fn group(path: &str, device: Option<Device>) -> Result<Self, TargetError> {
+        let below = path.strip_prefix(CGROUPS).unwrap_or(path).trim_matches('/');
+        if below.split('/').any(|part| part == ".." || part == ".") || below.contains('\n') {
+            return Err(TargetError::NoGroup(path.to_owned()));
+        }
+        Ok(Self::Group { path: below.to_owned(), device })
+    }
+
+    /// Whether its parts are what [`Device::find`] and [`Target::group`] make: a journal is not believed further than that.
+    #[must_use]
+    pub fn is_well_formed(&self) -> bool {
+        let group = match self {
+            Self::Group { path, device } => Self::group(path, device.clone()).as_ref() == Ok(self),
+            Self::Machine | Self::Device(_) => true,
+        };
+        let number = |device: &Device| {
+            device.number.parse::<DeviceId>().is_ok_and(|id| id.to_string() == device.number)
+        };
+        group && self.device().is_none_or(number)
+    }
+
+    /// The device, if there is one.
+    #[must_use]
+    pub fn device(&self) -> Option<&Device> {
+        match self {
+            Self::Machine => None,
+            Self::Device(device) => Some(device),
+            Self::Group { device, .. } => device.as_ref(),
+        }
+    }
+
+    /// Whether knobs of this scope belong to such a target.
+    #[must_use]
+    pub fn suits(&self, scope: Scope) -> bool {
+        match scope {
+            Scope::Global => matches!(self, Self::Machine),
+            Scope::Queue | Scope::Elevator(_) | Scope::Bdi => matches!(self, Self::Device(_)),
+            Scope::Cgroup => matches!(self, Self::Group { .. }),
+            Scope::RootCgroup => {
+                matches!(self, Self::Group { path, device: Some(_) } if path.is_empty())
+            }
+        }
+    }
+
+    /// The file of a knob here.
+    #[must_use]
+    pub fn path(&self, knob: &Knob) -> String {
+        let directory = match self {
+            Self::Machine => "/proc/sys/vm".to_owned(),
+            Self::Device(device) => match knob.scope {
+                Scope::Bdi => format!("/sys/class/bdi/{}", device.number),
+                Scope::Elevator(_) => format!("{}/iosched", device.queue_directory()),
+                _ => device.queue_directory(),
+            },
+            Self::Group { path, .. } if path.is_empty() => CGROUPS.to_owned(),
+            Self::Group { path, .. } => format!("{CGROUPS}/{path}"),
+        };
+        format!("{directory}/{}", knob.file_name())
+    }
+
+    /// A knob here, as people write it: `vm.dirty_bytes`, `sda.scheduler`, `system.slice:sda.io.max`.
+    #[must_use]
+    pub fn label(&self, knob: &Knob) -> String {
+        match self {
+            Self::Machine => knob.name.to_owned(),
+            Self::Device(device) => format!("{device}.{}", knob.name),
+            Self::Group { path, device: Some(device) } => format!("{path}:{device}.{}", knob.name),
+            Self::Group { path, device: None } => format!("{path}:{}", knob.name),
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.name)
+    }
+}

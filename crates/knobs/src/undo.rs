@@ -1,0 +1,205 @@
+//! Undoing a transaction: only what is still ours, in a plan's order, and everything read back.
+
+use std::fmt;
+
+use floodwall_model::Reading;
+
+use crate::catalogue::Scope;
+use crate::cell::State;
+use crate::journal::{Closing, Record};
+use crate::order::order;
+use crate::plan::{Entry, short};
+use crate::run::{Mode, Run};
+
+/// What became of one entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It holds its old value again.
+    Restored {
+        /// The value.
+        to: State,
+    },
+    /// It held its old value already.
+    Unchanged,
+    /// Somebody else has changed it since: left alone.
+    Foreign {
+        /// What we had set, if it is known.
+        ours: Option<State>,
+        /// What it holds.
+        found: State,
+    },
+    /// It is not there any more.
+    Vanished {
+        /// In words.
+        why: String,
+    },
+    /// It could not be put back. The journal stays open.
+    Failed {
+        /// In words.
+        why: String,
+    },
+}
+
+/// What undoing a transaction came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undone {
+    /// The transaction.
+    pub id: u64,
+    /// Every entry by its knob's label.
+    pub entries: Vec<(String, Fate)>,
+    /// Whether the journal could be closed; if not, the next session finds nothing left to undo and closes it.
+    pub closed: bool,
+}
+
+impl Undone {
+    /// Whether nothing is left to be put back.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        !self.entries.iter().any(|(_, fate)| matches!(fate, Fate::Failed { .. }))
+    }
+}
+
+impl fmt::Display for Undone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told = self.entries.iter().filter(|(_, fate)| *fate != Fate::Unchanged);
+        let mut lines = told.map(|(label, fate)| match fate {
+            Fate::Restored { to } => format!("{label}: {} again", short(to)),
+            Fate::Unchanged => String::new(),
+            Fate::Foreign { ours: Some(ours), found } => {
+                format!(
+                    "{label}: left at {}, which somebody else has set since (we had set {})",
+                    short(found),
+                    ours.value
+                )
+            }
+            Fate::Foreign { ours: None, found } => {
+                format!("{label}: left at {}, which somebody else has set", short(found))
+            }
+            Fate::Vanished { why } => format!("{label}: gone ({why})"),
+            Fate::Failed { why } => format!("{label}: not put back ({why})"),
+        });
+        match lines.next() {
+            None => f.write_str("nothing to put back"),
+            Some(first) => {
+                f.write_str(&first)?;
+                lines.try_for_each(|line| write!(f, "\n{line}"))
+            }
+        }
+    }
+}
+
+/// What is to be done with one entry.
+enum Verdict {
+    /// Bring it back, if it is not there by then.
+    Restore { changed: bool },
+    /// Somebody else's: leave it; if what we restore resets it, bring it back to what it holds now.
+    Keep { found: State, ours: Option<State> },
+    /// Nothing can be done.
+    Over(Fate),
+}
+
+impl Run<'_> {
+    /// Puts back what is still ours. Goes on after failures: what can be put back is.
+    pub(crate) fn undo(&mut self) -> Undone {
+        self.mode = Mode::Undo;
+        // In undo mode a record that can't be written is not an error.
+        let _ = self.note(Record::Undo { at_unix_s: self.clock.now_unix_s() });
+        let entries = self.transaction.entries.clone();
+        let verdicts: Vec<Verdict> =
+            entries.iter().enumerate().map(|(index, entry)| self.judge(index, entry, &entries)).collect();
+        let wanted: Vec<(usize, State)> = verdicts
+            .iter()
+            .enumerate()
+            .filter_map(|(index, verdict)| Some((index, goal(index, verdict, &verdicts, &entries)?)))
+            .collect();
+        let mut failures: Vec<Option<String>> = vec![None; entries.len()];
+        for step in order(&entries, &wanted, self.files) {
+            if let (Err(error), Some(failure)) = (self.perform(&step), failures.get_mut(step.entry())) {
+                *failure = Some(error.to_string());
+            }
+        }
+        let fates: Vec<(String, Fate)> = verdicts
+            .into_iter()
+            .zip(&entries)
+            .zip(failures)
+            .map(|((verdict, entry), failure)| (entry.label(), self.fate(entry, verdict, failure)))
+            .collect();
+        let mut undone = Undone { id: self.transaction.begin.id, entries: fates, closed: false };
+        undone.closed = undone.is_complete() && self.close(Closing::Undone).is_ok();
+        undone
+    }
+
+    fn judge(&self, index: usize, entry: &Entry, entries: &[Entry]) -> Verdict {
+        if let Some(Err(why)) = entry.target.device().map(|device| device.check(self.files)) {
+            return Verdict::Over(Fate::Vanished { why });
+        }
+        let Some(old) = &entry.old else {
+            // The tunable of an elevator that came with the change goes with it.
+            return Verdict::Over(Fate::Unchanged);
+        };
+        match entry.cell.read(self.files) {
+            Reading::Value(found) if entry.cell.same(&found, old) => Verdict::Restore { changed: false },
+            Reading::Value(found) if self.transaction.owns(index, &found) => {
+                Verdict::Restore { changed: true }
+            }
+            Reading::Value(found) => {
+                Verdict::Keep { found, ours: self.transaction.last_reading(index).cloned() }
+            }
+            Reading::Absent(why) => {
+                let scheduler = entries
+                    .iter()
+                    .enumerate()
+                    .find(|(_, other)| other.knob.name == "scheduler" && other.target == entry.target);
+                let comes_back = matches!(entry.knob.scope, Scope::Elevator(_))
+                    && scheduler.is_some_and(|(at, other)| {
+                        other.cell.read(self.files).value().is_some_and(|now| self.transaction.owns(at, now))
+                    });
+                // It went and comes with its elevator; only its value is checked.
+                if comes_back {
+                    Verdict::Restore { changed: false }
+                } else {
+                    Verdict::Over(Fate::Vanished { why })
+                }
+            }
+            Reading::Unreadable(why) => Verdict::Over(Fate::Failed { why }),
+        }
+    }
+
+    fn fate(&self, entry: &Entry, verdict: Verdict, failure: Option<String>) -> Fate {
+        match verdict {
+            Verdict::Over(fate) => fate,
+            Verdict::Keep { found, ours } => Fate::Foreign { ours, found },
+            Verdict::Restore { changed } => {
+                let now = entry.cell.read(self.files);
+                match (&entry.old, now.value()) {
+                    (Some(old), Some(now)) if entry.cell.same(old, now) => {
+                        if changed {
+                            Fate::Restored { to: old.clone() }
+                        } else {
+                            Fate::Unchanged
+                        }
+                    }
+                    (_, Some(now)) => {
+                        Fate::Failed { why: failure.unwrap_or_else(|| format!("it holds {}", short(now))) }
+                    }
+                    (_, None) => Fate::Failed { why: failure.or(now.why()).unwrap_or_default() },
+                }
+            }
+        }
+    }
+}
+
+/// Where an entry is to be brought.
+fn goal(index: usize, verdict: &Verdict, verdicts: &[Verdict], entries: &[Entry]) -> Option<State> {
+    let entry = entries.get(index)?;
+    match verdict {
+        Verdict::Restore { .. } => entry.old.clone(),
+        Verdict::Keep { found, .. } => {
+            let reset = entries.iter().zip(verdicts).any(|(other, verdict)| {
+                matches!(verdict, Verdict::Restore { changed: true }) && other.resets(entry)
+            });
+            reset.then(|| found.clone())
+        }
+        Verdict::Over(_) => None,
+    }
+}

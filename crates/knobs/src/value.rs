@@ -1,0 +1,351 @@
+//! Values: from what people write to what the kernel's file takes, checked against the catalogue.
+//!
+//! ```text
+//! person  "15MB"  "2ms"  "off"  "wbps=50MB"   → units required where a bare number would be a guess
+//! kernel  "15000000" "2000" "0" "wbps=50000000" → as read from a file or a stored setting
+//! both    → one checked text in the file's own unit
+//! ```
+
+use floodwall_model::Bytes;
+use floodwall_model::units::{UnitError, parse_duration};
+
+use crate::catalogue::{Knob, Unit};
+
+/// Who wrote a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A person: bare numbers of bytes are refused.
+    Person,
+    /// A kernel file, or a setting that was read from one.
+    Kernel,
+}
+
+/// A value can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    /// A size without its unit, or not a size.
+    #[error("{knob}: {source}")]
+    Size {
+        /// The knob.
+        knob: &'static str,
+        /// What is wrong.
+        source: UnitError,
+    },
+    /// Not a number or a duration.
+    #[error("{knob}: '{text}' is not a number of {unit}")]
+    NotANumber {
+        /// The knob.
+        knob: &'static str,
+        /// What was given.
+        text: String,
+        /// The knob's unit.
+        unit: &'static str,
+    },
+    /// A duration or size that the knob's unit can't express.
+    #[error("{knob}: '{text}' is not a whole number of {unit}")]
+    NotWhole {
+        /// The knob.
+        knob: &'static str,
+        /// What was given.
+        text: String,
+        /// The knob's unit.
+        unit: &'static str,
+    },
+    /// Outside the catalogue's range.
+    #[error("{knob}: {text} is out of range; give {range}")]
+    OutOfRange {
+        /// The knob.
+        knob: &'static str,
+        /// What was given.
+        text: String,
+        /// The range, in words.
+        range: String,
+    },
+    /// Byte mode is not left by a zero.
+    #[error("{bytes}=0 is refused by the kernel; to leave byte mode set {ratio}, such as {ratio}={default}")]
+    ZeroBytes {
+        /// The knob.
+        bytes: &'static str,
+        /// Its partner.
+        ratio: &'static str,
+        /// What the partner boots with.
+        default: &'static str,
+    },
+    /// Neither on nor off.
+    #[error("{knob}: '{text}' is neither 0 (off) nor 1 (on)")]
+    NotAFlag {
+        /// The knob.
+        knob: &'static str,
+        /// What was given.
+        text: String,
+    },
+    /// Not the shape of an elevator's name.
+    #[error("{knob}: '{text}' is not the name of an elevator, such as mq-deadline, bfq or none")]
+    NotAName {
+        /// The knob.
+        knob: &'static str,
+        /// What was given.
+        text: String,
+    },
+    /// A key that the file does not have, or a value that the key does not take.
+    #[error("{knob}: '{text}' is not understood; give {keys}")]
+    Keys {
+        /// The knob.
+        knob: &'static str,
+        /// What was given.
+        text: String,
+        /// The keys, in words.
+        keys: String,
+    },
+}
+
+/// Checks a value and gives it as the file takes it.
+///
+/// # Errors
+/// [`ValueError`]; the message names the knob and what to write instead.
+pub fn check(knob: &'static Knob, text: &str, form: Form) -> Result<String, ValueError> {
+    let text = text.trim();
+    match knob.unit {
+        Unit::Elevator => name(knob, text),
+        Unit::Flag => flag(knob, text),
+        Unit::Keys(keys) => pairs(knob, keys, text, form),
+        _ => number(knob, text, form).and_then(|n| in_range(knob, text, n)).map(|n| n.to_string()),
+    }
+}
+
+fn name(knob: &Knob, text: &str) -> Result<String, ValueError> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    // ELV_NAME_MAX is 16 with the final zero (block/elevator.h).
+    if text.is_empty() || text.len() > 15 || !text.chars().all(fits) {
+        return Err(ValueError::NotAName { knob: "scheduler", text: text.to_owned() });
+    }
+    debug_assert_eq!(knob.unit, Unit::Elevator);
+    Ok(text.to_owned())
+}
+
+fn flag(knob: &'static Knob, text: &str) -> Result<String, ValueError> {
+    match text {
+        "0" | "off" => Ok("0".to_owned()),
+        "1" | "on" => Ok("1".to_owned()),
+        _ => Err(ValueError::NotAFlag { knob: knob.name, text: text.to_owned() }),
+    }
+}
+
+/// The value in the file's unit, whatever its size.
+fn number(knob: &'static Knob, text: &str, form: Form) -> Result<i128, ValueError> {
+    let bare = text.parse::<i128>().ok();
+    let wrong = || ValueError::NotANumber { knob: knob.name, text: text.to_owned(), unit: knob.unit.name() };
+    match (knob.unit, bare) {
+        (Unit::Bytes, Some(0)) => Ok(0),
+        (Unit::Bytes, Some(n)) if form == Form::Kernel || n < 0 => Ok(n),
+        (Unit::Bytes, _) => size(knob, text).map(i128::from),
+        (_, Some(n)) => Ok(n),
+        (Unit::Kibibytes, None) => {
+            let bytes = size(knob, text)?;
+            whole(knob, text, u128::from(bytes), 1024)
+        }
+        (Unit::Percent, None) => text.trim_end_matches('%').trim_end().parse().map_err(|_| wrong()),
+        (Unit::Centiseconds, None) => duration(knob, text, 10_000_000),
+        (Unit::Milliseconds, None) => duration(knob, text, 1_000_000),
+        (Unit::Microseconds, None) => duration(knob, text, 1_000),
+        (Unit::Nanoseconds, None) => duration(knob, text, 1),
+        _ => Err(wrong()),
+    }
+}
+
+fn size(knob: &'static Knob, text: &str) -> Result<u64, ValueError> {
+    text.parse::<Bytes>().map(|bytes| bytes.0).map_err(|source| ValueError::Size { knob: knob.name, source })
+}
+
+fn duration(knob: &'static Knob, text: &str, unit_ns: u128) -> Result<i128, ValueError> {
+    let duration = parse_duration(text).map_err(|source| ValueError::Size { knob: knob.name, source })?;
+    whole(knob, text, duration.as_nanos(), unit_ns)
+}
+
+fn whole(knob: &'static Knob, text: &str, amount: u128, unit: u128) -> Result<i128, ValueError> {
+    let wrong = || ValueError::NotWhole { knob: knob.name, text: text.to_owned(), unit: knob.unit.name() };
+    if !amount.is_multiple_of(unit) {
+        return Err(wrong());
+    }
+    i128::try_from(amount / unit).map_err(|_| wrong())
+}
+
+fn in_range(knob: &'static Knob, text: &str, n: i128) -> Result<i128, ValueError> {
+    if n == 0 && knob.min > 0 {
+        let partner = match knob.name {
+            "vm.dirty_bytes" => Some(("vm.dirty_ratio", "20")),
+            "vm.dirty_background_bytes" => Some(("vm.dirty_background_ratio", "10")),
+            _ => None,
+        };
+        if let Some((ratio, default)) = partner {
+            return Err(ValueError::ZeroBytes { bytes: knob.name, ratio, default });
+        }
+    }
+    if n >= i128::from(knob.min) && n <= i128::from(knob.max) {
+        return Ok(n);
+    }
+    Err(ValueError::OutOfRange { knob: knob.name, text: text.to_owned(), range: range(knob) })
+}
+
+/// A knob's range in words.
+#[must_use]
+pub fn range(knob: &Knob) -> String {
+    let shown = |n: i64| match knob.unit {
+        Unit::Bytes => Bytes(n.unsigned_abs()).to_string(),
+        _ => n.to_string(),
+    };
+    let unit = if knob.unit == Unit::Bytes { "" } else { knob.unit.name() };
+    let text = if knob.max == i64::MAX {
+        format!("at least {} {unit}", shown(knob.min))
+    } else {
+        format!("{} to {} {unit}", shown(knob.min), shown(knob.max))
+    };
+    text.trim_end().to_owned()
+}
+
+fn pairs(knob: &'static Knob, keys: &[&str], text: &str, form: Form) -> Result<String, ValueError> {
+    let wrong = |text: &str| ValueError::Keys {
+        knob: knob.name,
+        text: text.to_owned(),
+        keys: keys.iter().map(|key| format!("{key}=…")).collect::<Vec<_>>().join(" "),
+    };
+    let mut checked = Vec::new();
+    for pair in text.split([' ', ',']).filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').ok_or_else(|| wrong(pair))?;
+        if !keys.contains(&key) {
+            return Err(wrong(pair));
+        }
+        checked.push(format!("{key}={}", key_value(knob, key, value, form, || wrong(pair))?));
+    }
+    if checked.is_empty() { Err(wrong(text)) } else { Ok(checked.join(" ")) }
+}
+
+fn key_value(
+    knob: &'static Knob,
+    key: &str,
+    value: &str,
+    form: Form,
+    wrong: impl Fn() -> ValueError,
+) -> Result<String, ValueError> {
+    let count = || value.parse::<u64>().map(|n| n.to_string()).map_err(|_| wrong());
+    match key {
+        "rbps" | "wbps" if value == "max" => Ok("max".to_owned()),
+        "rbps" | "wbps" if form == Form::Person => size(knob, value).map(|bytes| bytes.to_string()),
+        "riops" | "wiops" if value == "max" => Ok("max".to_owned()),
+        "target" | "rlat" | "wlat" if value.parse::<u64>().is_err() => {
+            duration(knob, value, 1_000).map(|us| us.to_string())
+        }
+        "enable" => flag(knob, value),
+        "ctrl" if matches!(value, "auto" | "user") => Ok(value.to_owned()),
+        "model" if value == "linear" => Ok(value.to_owned()),
+        "ctrl" | "model" => Err(wrong()),
+        "rpct" | "wpct" | "min" | "max" => match value.parse::<f64>() {
+            Ok(percent) if (0.0..=10_000.0).contains(&percent) => Ok(value.to_owned()),
+            _ => Err(wrong()),
+        },
+        _ => count(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::catalogue::{find, knobs};
+
+    fn person(knob: &str, text: &str) -> Result<String, String> {
+        check(find(knob).unwrap(), text, Form::Person).map_err(|e| e.to_string())
+    }
+
+    fn refusal(knob: &str, text: &str) -> String {
+        person(knob, text).unwrap_err()
+    }
+
+    #[test]
+    fn units_become_the_files_own() {
+        for (knob, text, expected) in [
+            ("vm.dirty_bytes", "15MB", "15000000"),
+            ("bdi.max_bytes", "64MiB", "67108864"),
+            ("max_sectors_kb", "128KiB", "128"),
+            ("max_sectors_kb", "128", "128"),
+            ("vm.dirty_expire_centisecs", "30s", "3000"),
+            ("vm.dirty_expire_centisecs", "3000", "3000"),
+            ("wbt_lat_usec", "2ms", "2000"),
+            ("wbt_lat_usec", "-1", "-1"),
+            ("iosched.read_lat_nsec", "2ms", "2000000"),
+            ("vm.dirty_ratio", "20%", "20"),
+            ("bdi.strict_limit", "on", "1"),
+            ("scheduler", "mq-deadline", "mq-deadline"),
+            ("io.max", "wbps=50MB riops=max", "wbps=50000000 riops=max"),
+            ("io.latency", "target=25ms", "target=25000"),
+            ("io.cost.qos", "enable=on,rpct=95.00,rlat=5000", "enable=1 rpct=95.00 rlat=5000"),
+        ] {
+            assert_eq!(person(knob, text), Ok(expected.to_owned()), "{knob}={text}");
+        }
+    }
+
+    #[test]
+    fn a_bare_number_of_bytes_is_refused_with_its_two_readings() {
+        insta::assert_snapshot!(refusal("vm.dirty_bytes", "15"), @"vm.dirty_bytes: '15' needs a unit: 15B is 15 B, 15MiB is 15 MiB");
+        insta::assert_snapshot!(refusal("io.max", "wbps=5"), @"io.max: '5' needs a unit: 5B is 5 B, 5MiB is 5 MiB");
+        let stored = check(find("vm.dirty_bytes").unwrap(), "15000000", Form::Kernel);
+        assert_eq!(stored, Ok("15000000".to_owned()));
+    }
+
+    #[test]
+    fn limits_under_a_flusher_chunk_are_refused() {
+        insta::assert_snapshot!(refusal("vm.dirty_bytes", "4MB"), @"vm.dirty_bytes: 4MB is out of range; give at least 4 MiB");
+    }
+
+    #[test]
+    fn zero_bytes_say_how_to_leave_byte_mode() {
+        insta::assert_snapshot!(refusal("vm.dirty_bytes", "0"), @"vm.dirty_bytes=0 is refused by the kernel; to leave byte mode set vm.dirty_ratio, such as vm.dirty_ratio=20");
+    }
+
+    #[test]
+    fn what_the_kernel_would_take_and_should_not_is_refused() {
+        for (knob, text) in [
+            ("vm.dirty_writeback_centisecs", "-1"),
+            ("vm.dirty_ratio", "101"),
+            ("nomerges", "7"),
+            ("rq_affinity", "5"),
+            ("iosched.writes_starved", "-5"),
+            ("wbt_lat_usec", "-2"),
+            ("bdi.min_ratio_fine", "1000000"),
+            ("scheduler", "none\nbfq"),
+            ("scheduler", "[bfq]"),
+            ("bdi.strict_limit", "2"),
+            ("wbt_lat_usec", "1500ns"),
+            ("max_sectors_kb", "1000B"),
+            ("io.max", "wbps"),
+            ("io.max", "speed=1"),
+            ("io.max", ""),
+            ("io.cost.qos", "ctrl=never"),
+            ("io.weight", "0"),
+        ] {
+            assert!(person(knob, text).is_err(), "{knob}={text}");
+        }
+    }
+
+    #[test]
+    fn times_are_whole() {
+        insta::assert_snapshot!(refusal("vm.dirty_expire_centisecs", "15ms"), @"vm.dirty_expire_centisecs: '15ms' is not a whole number of centiseconds");
+        insta::assert_snapshot!(refusal("vm.dirty_ratio", "x"), @"vm.dirty_ratio: 'x' is not a number of percent");
+    }
+
+    proptest! {
+        /// What goes to a kernel file is one short line, whatever was given.
+        #[test]
+        fn accepted_values_are_one_line(index in 0_usize..60, text in "\\PC{0,20}") {
+            let knob = knobs().cycle().nth(index).unwrap();
+            for form in [Form::Person, Form::Kernel] {
+                if let Ok(value) = check(knob, &text, form) {
+                    prop_assert!(!value.is_empty() && !value.contains('\n'));
+                    // Checked values are accepted again, as the kernel's.
+                    prop_assert_eq!(check(knob, &value, Form::Kernel), Ok(value.clone()));
+                }
+            }
+        }
+    }
+}

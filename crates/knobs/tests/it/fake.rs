@@ -1,0 +1,564 @@
+//! A kernel and a journal directory in memory. Each write is a point at which the process can be killed.
+//!
+//! What the kernel does beside storing a value is modelled after mm/page-writeback.c, block/blk-sysfs.c, block/blk-wbt.c and
+//! block/bfq-iosched.c, and after what a 6.18 kernel was seen to do.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use floodwall_knobs::catalogue::find;
+use floodwall_knobs::journal::{JournalError, Store};
+use floodwall_knobs::value::{Form, check};
+use floodwall_knobs::{Change, Clock, Device, Files, Session, Target, Who};
+use rustix::io::Errno;
+
+pub(crate) const QUEUE: &str = "/sys/dev/block/8:0/queue";
+pub(crate) const BDI: &str = "/sys/class/bdi/8:0";
+const VM: &str = "/proc/sys/vm";
+
+/// Kills the process after so many writes.
+#[derive(Default)]
+pub(crate) struct Fuse {
+    left: Cell<Option<u64>>,
+    blown: Cell<bool>,
+    /// Writes so far.
+    pub(crate) burnt: Cell<u64>,
+}
+
+impl Fuse {
+    /// Whether the write happens.
+    fn burn(&self) -> bool {
+        if self.blown.get() {
+            return false;
+        }
+        match self.left.get() {
+            Some(0) => {
+                self.blown.set(true);
+                return false;
+            }
+            Some(n) => self.left.set(Some(n - 1)),
+            None => {}
+        }
+        self.burnt.set(self.burnt.get() + 1);
+        true
+    }
+
+    /// A new process, to be killed before its write number `writes`, or never.
+    pub(crate) fn arm(&self, writes: Option<u64>) {
+        self.left.set(writes);
+        self.blown.set(false);
+    }
+
+    pub(crate) fn is_blown(&self) -> bool {
+        self.blown.get()
+    }
+}
+
+/// Whether writeback throttling is on, and who said so (block/blk-wbt.h `WBT_STATE_*`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wbt {
+    DefaultOn,
+    DefaultOff,
+    Manual,
+}
+
+/// The kernel, one disk `sda` with a queue.
+pub(crate) struct Kernel {
+    pub(crate) fuse: Rc<Fuse>,
+    files: RefCell<BTreeMap<String, String>>,
+    /// Every write that was let through.
+    pub(crate) writes: RefCell<Vec<String>>,
+    wbt: Cell<Wbt>,
+    wbt_target: Cell<i64>,
+    /// What `ratelimit_pages` was last computed from: the name of the file that was in force.
+    pub(crate) ratelimit_from: Cell<&'static str>,
+    pub(crate) dirty_pages: Cell<u64>,
+    /// Pages that drain in one sleep.
+    pub(crate) drains: Cell<u64>,
+    pub(crate) busy: Cell<u32>,
+    /// `__bdi_set_min_ratio` of 6.2 to 6.7.
+    pub(crate) scales_twice: Cell<bool>,
+    pub(crate) slept: Cell<u32>,
+    pub(crate) cancelled: Cell<bool>,
+    /// Files that refuse writes, with this error.
+    pub(crate) refuses: RefCell<BTreeMap<String, Errno>>,
+    /// Largest share of the dirty data by which a hard limit was ever set below it, in bytes.
+    pub(crate) cut_below_dirty: Cell<u64>,
+}
+
+impl Kernel {
+    pub(crate) fn new() -> Self {
+        let kernel = Self {
+            fuse: Rc::default(),
+            files: RefCell::default(),
+            writes: RefCell::default(),
+            wbt: Cell::new(Wbt::DefaultOn),
+            wbt_target: Cell::new(2000),
+            ratelimit_from: Cell::new("dirty_ratio"),
+            dirty_pages: Cell::new(100),
+            drains: Cell::new(0),
+            busy: Cell::new(0),
+            scales_twice: Cell::new(false),
+            slept: Cell::new(0),
+            cancelled: Cell::new(false),
+            refuses: RefCell::default(),
+            cut_below_dirty: Cell::new(0),
+        };
+        for (name, value) in [
+            ("dirty_bytes", "0"),
+            ("dirty_ratio", "20"),
+            ("dirty_background_bytes", "0"),
+            ("dirty_background_ratio", "10"),
+            ("dirty_writeback_centisecs", "500"),
+            ("dirty_expire_centisecs", "3000"),
+        ] {
+            kernel.put(&format!("{VM}/{name}"), value);
+        }
+        kernel.put("/proc/sys/kernel/osrelease", "6.18.0");
+        kernel.put("/sys/dev/block/8:0/diskseq", "11");
+        kernel.put("/sys/dev/block/8:0/dev", "8:0");
+        for (name, value) in [
+            ("nr_requests", "256"),
+            ("max_sectors_kb", "1280"),
+            ("read_ahead_kb", "64"),
+            ("rq_affinity", "1"),
+            ("nomerges", "0"),
+        ] {
+            kernel.put(&format!("{QUEUE}/{name}"), value);
+        }
+        for (name, value) in [
+            ("max_ratio", "100"),
+            ("max_ratio_fine", "1000000"),
+            ("min_ratio", "0"),
+            ("min_ratio_fine", "0"),
+            ("strict_limit", "0"),
+        ] {
+            kernel.put(&format!("{BDI}/{name}"), value);
+        }
+        kernel.switch("mq-deadline");
+        kernel
+    }
+
+    pub(crate) fn put(&self, path: &str, value: &str) {
+        self.files.borrow_mut().insert(path.to_owned(), value.to_owned());
+    }
+
+    pub(crate) fn remove(&self, prefix: &str) {
+        self.files.borrow_mut().retain(|path, _| !path.starts_with(prefix));
+    }
+
+    pub(crate) fn get(&self, path: &str) -> String {
+        self.read(path).unwrap_or_else(|e| format!("{e:?}")).trim().to_owned()
+    }
+
+    pub(crate) fn vm(&self, name: &str) -> String {
+        self.get(&format!("{VM}/{name}"))
+    }
+
+    pub(crate) fn queue(&self, name: &str) -> String {
+        self.get(&format!("{QUEUE}/{name}"))
+    }
+
+    pub(crate) fn bdi(&self, name: &str) -> String {
+        self.get(&format!("{BDI}/{name}"))
+    }
+
+    /// Every knob as it reads.
+    pub(crate) fn all(&self) -> BTreeMap<String, String> {
+        let mut all = self.files.borrow().clone();
+        all.insert(format!("{QUEUE}/wbt_lat_usec"), self.queue("wbt_lat_usec"));
+        all
+    }
+
+    fn number(&self, path: &str) -> i64 {
+        self.get(path).parse().unwrap_or(0)
+    }
+
+    fn elevator(&self) -> String {
+        let text = self.queue("scheduler");
+        text.split(['[', ']']).nth(1).unwrap_or_default().to_owned()
+    }
+
+    /// elevator_switch: tunables and queue depth are the new elevator's.
+    fn switch(&self, name: &str) {
+        self.remove(&format!("{QUEUE}/iosched"));
+        let shown: Vec<String> = ["none", "mq-deadline", "kyber", "bfq"]
+            .iter()
+            .map(|n| if *n == name { format!("[{n}]") } else { (*n).to_owned() })
+            .collect();
+        self.put(&format!("{QUEUE}/scheduler"), &shown.join(" "));
+        self.put(&format!("{QUEUE}/nr_requests"), if name == "none" { "128" } else { "256" });
+        let tunables: &[(&str, &str)] = match name {
+            "mq-deadline" => &[
+                ("fifo_batch", "16"),
+                ("read_expire", "500"),
+                ("writes_starved", "2"),
+                ("async_depth", "256"),
+            ],
+            "kyber" => &[("read_lat_nsec", "2000000"), ("write_lat_nsec", "10000000")],
+            "bfq" => &[
+                ("slice_idle", "8"),
+                ("slice_idle_us", "8000"),
+                ("strict_guarantees", "0"),
+                ("low_latency", "1"),
+                ("timeout_sync", "124"),
+            ],
+            _ => &[],
+        };
+        for (file, value) in tunables {
+            self.put(&format!("{QUEUE}/iosched/{file}"), value);
+        }
+        match (name, self.wbt.get()) {
+            ("bfq", Wbt::DefaultOn) => self.wbt.set(Wbt::DefaultOff),
+            (other, Wbt::DefaultOff) if other != "bfq" => self.wbt.set(Wbt::DefaultOn),
+            _ => {}
+        }
+    }
+
+    fn hard_limit_bytes(&self) -> u64 {
+        let bytes = self.number(&format!("{VM}/dirty_bytes")) as u64;
+        if bytes > 0 {
+            bytes
+        } else {
+            5_000_000 * 4096 / 100 * self.number(&format!("{VM}/dirty_ratio")) as u64
+        }
+    }
+
+    fn write_vm(&self, name: &str, value: i64) -> Result<(), Errno> {
+        let path = |name: &str| format!("{VM}/{name}");
+        match name {
+            "dirty_bytes" | "dirty_ratio" => {
+                let bytes = name == "dirty_bytes";
+                if if bytes { value < 8192 } else { !(0..=100).contains(&value) } {
+                    return Err(Errno::INVAL);
+                }
+                if self.number(&path(name)) != value {
+                    let was_bytes = self.vm("dirty_bytes") != "0";
+                    // dirty_ratio_handler before 6.15: the rate limit is worked out while the old bytes are still there.
+                    self.ratelimit_from.set(if was_bytes || bytes { "dirty_bytes" } else { "dirty_ratio" });
+                    self.put(&path(name), &value.to_string());
+                    self.put(&path(if bytes { "dirty_ratio" } else { "dirty_bytes" }), "0");
+                    let dirty = self.dirty_pages.get() * 4096;
+                    let below = dirty.saturating_sub(self.hard_limit_bytes());
+                    self.cut_below_dirty.set(self.cut_below_dirty.get().max(below));
+                }
+            }
+            "dirty_background_bytes" | "dirty_background_ratio" => {
+                let bytes = name == "dirty_background_bytes";
+                if if bytes { value < 1 } else { !(0..=100).contains(&value) } {
+                    return Err(Errno::INVAL);
+                }
+                self.put(&path(name), &value.to_string());
+                self.put(&path(if bytes { "dirty_background_ratio" } else { "dirty_background_bytes" }), "0");
+            }
+            _ => self.put(&path(name), &value.to_string()),
+        }
+        Ok(())
+    }
+
+    fn write_queue(&self, name: &str, value: &str) -> Result<(), Errno> {
+        let path = |name: &str| format!("{QUEUE}/{name}");
+        if name == "scheduler" {
+            if !["none", "mq-deadline", "kyber", "bfq"].contains(&value) {
+                return Err(Errno::INVAL);
+            }
+            if self.elevator() != value {
+                self.switch(value);
+            }
+            return Ok(());
+        }
+        let number: i64 = value.parse().map_err(|_| Errno::INVAL)?;
+        match name {
+            "nr_requests" => {
+                if self.busy.get() > 0 {
+                    self.busy.set(self.busy.get() - 1);
+                    return Err(Errno::BUSY);
+                }
+                let most = if self.elevator() == "none" { 128 } else { 2048 };
+                if number > most {
+                    return Err(Errno::INVAL);
+                }
+                let number = number.max(4).to_string();
+                self.put(&path(name), &number);
+                if self.read(&path("iosched/async_depth")).is_ok() {
+                    self.put(&path("iosched/async_depth"), &number);
+                }
+            }
+            "max_sectors_kb" => {
+                if !(4..=1280).contains(&number) {
+                    return Err(Errno::INVAL);
+                }
+                self.put(&path(name), value);
+                self.put(&path("read_ahead_kb"), &(2 * number).to_string());
+            }
+            "read_ahead_kb" => self.put(&path(name), &(number / 4 * 4).to_string()),
+            "wbt_lat_usec" => {
+                let number = if number == -1 { 75_000 } else { number };
+                if number != self.wbt_target.get() {
+                    self.wbt_target.set(number);
+                    self.wbt.set(Wbt::Manual);
+                }
+            }
+            "iosched/read_expire" | "iosched/timeout_sync" => {
+                self.put(&path(name), &((number + 3) / 4 * 4).to_string());
+            }
+            "iosched/slice_idle_us" => {
+                self.put(&path(name), value);
+                self.put(&path("iosched/slice_idle"), &(number / 1000).to_string());
+            }
+            "iosched/strict_guarantees" => {
+                self.put(&path(name), value);
+                if number == 1 && self.number(&path("iosched/slice_idle_us")) < 8000 {
+                    self.put(&path("iosched/slice_idle_us"), "8000");
+                    self.put(&path("iosched/slice_idle"), "8");
+                }
+            }
+            _ => self.put(&path(name), value),
+        }
+        Ok(())
+    }
+
+    fn write_bdi(&self, name: &str, value: i64) -> Result<(), Errno> {
+        let path = |name: &str| format!("{BDI}/{name}");
+        let number = |name: &str| self.number(&path(name));
+        let both = |name: &str, ppm: i64| {
+            self.put(&path(&format!("{name}_fine")), &ppm.to_string());
+            self.put(&path(name), &(ppm / 10_000).to_string());
+        };
+        let ppm = if name.ends_with("_fine") { value } else { value * 10_000 };
+        match name {
+            "max_ratio" | "max_ratio_fine" => {
+                if ppm > 1_000_000 || ppm < number("min_ratio_fine") {
+                    return Err(Errno::INVAL);
+                }
+                both("max_ratio", ppm);
+            }
+            "min_ratio" | "min_ratio_fine" => {
+                let ppm = if self.scales_twice.get() { ppm * 10_000 } else { ppm };
+                if ppm >= 1_000_000 || ppm > number("max_ratio_fine") {
+                    return Err(Errno::INVAL);
+                }
+                both("min_ratio", ppm);
+            }
+            "strict_limit" if (0..=1).contains(&value) => self.put(&path(name), &value.to_string()),
+            _ => return Err(Errno::INVAL),
+        }
+        Ok(())
+    }
+}
+
+impl Files for Kernel {
+    fn read(&self, path: &str) -> rustix::io::Result<String> {
+        if path == "/proc/vmstat" {
+            return Ok(format!(
+                "nr_free_pages 3000000\nnr_inactive_file 1000000\nnr_active_file 1000000\nnr_dirty {}\nnr_writeback 0\n",
+                self.dirty_pages.get()
+            ));
+        }
+        if path == format!("{QUEUE}/wbt_lat_usec") {
+            return Ok(match self.wbt.get() {
+                Wbt::DefaultOff => "0\n".to_owned(),
+                Wbt::DefaultOn | Wbt::Manual => format!("{}\n", self.wbt_target.get()),
+            });
+        }
+        self.files.borrow().get(path).map(|value| format!("{value}\n")).ok_or(Errno::NOENT)
+    }
+
+    fn list(&self, path: &str) -> Vec<String> {
+        let files = self.files.borrow();
+        let below =
+            files.keys().filter_map(|file| file.strip_prefix(path)?.strip_prefix('/')?.split('/').next());
+        let mut names: Vec<String> = below.map(str::to_owned).collect();
+        names.dedup();
+        names
+    }
+
+    fn write(&self, path: &str, value: &str) -> rustix::io::Result<()> {
+        if !self.fuse.burn() {
+            return Err(Errno::IO);
+        }
+        self.may_write(path)?;
+        let number = || value.parse::<i64>().map_err(|_| Errno::INVAL);
+        if let Some(name) = path.strip_prefix("/proc/sys/vm/") {
+            self.write_vm(name, number()?)?;
+        } else if let Some(name) = path.strip_prefix(&format!("{QUEUE}/")) {
+            self.write_queue(name, value)?;
+        } else if let Some(name) = path.strip_prefix(&format!("{BDI}/")) {
+            self.write_bdi(name, number()?)?;
+        } else {
+            return Err(Errno::ACCESS);
+        }
+        let file = path.rsplit('/').next().unwrap_or_default();
+        self.writes.borrow_mut().push(format!("{file}={value}"));
+        Ok(())
+    }
+
+    fn may_write(&self, path: &str) -> rustix::io::Result<()> {
+        match self.refuses.borrow().get(path) {
+            Some(error) => Err(*error),
+            None => self.read(path).map(drop),
+        }
+    }
+
+    fn page_bytes(&self) -> u64 {
+        4096
+    }
+}
+
+impl Clock for Kernel {
+    fn now_unix_s(&self) -> u64 {
+        1_700_000_000
+    }
+
+    fn sleep(&self, _: Duration) {
+        self.slept.set(self.slept.get() + 1);
+        self.dirty_pages.set(self.dirty_pages.get().saturating_sub(self.drains.get()));
+    }
+
+    fn cancelled(&self) -> bool {
+        self.cancelled.get()
+    }
+}
+
+/// A journal directory.
+#[derive(Default)]
+pub(crate) struct Memory {
+    fuse: Rc<Fuse>,
+    pub(crate) files: RefCell<BTreeMap<String, Vec<u8>>>,
+    /// Bytes that still fit; `None` for no end.
+    pub(crate) space: Cell<Option<usize>>,
+}
+
+impl Memory {
+    pub(crate) fn new(fuse: &Rc<Fuse>) -> Self {
+        Self { fuse: Rc::clone(fuse), ..Self::default() }
+    }
+
+    fn killed() -> JournalError {
+        JournalError::ReadOnly
+    }
+
+    fn take(&self, bytes: usize) -> Result<(), JournalError> {
+        let full = || JournalError::Io {
+            what: "write",
+            path: "/journal".into(),
+            source: std::io::ErrorKind::StorageFull.into(),
+        };
+        match self.space.get() {
+            Some(left) if left < bytes => Err(full()),
+            Some(left) => {
+                self.space.set(Some(left - bytes));
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Store for Memory {
+    fn names(&self) -> Result<Vec<String>, JournalError> {
+        Ok(self.files.borrow().keys().cloned().collect())
+    }
+
+    fn read(&self, name: &str) -> Result<Vec<u8>, JournalError> {
+        Ok(self.files.borrow().get(name).cloned().unwrap_or_default())
+    }
+
+    fn write_new(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
+        if !self.fuse.burn() {
+            // Killed half-way: a part of it is there.
+            self.files
+                .borrow_mut()
+                .entry(name.to_owned())
+                .or_insert_with(|| bytes[..bytes.len() / 2].to_vec());
+            return Err(Self::killed());
+        }
+        self.take(bytes.len())?;
+        self.files.borrow_mut().insert(name.to_owned(), bytes.to_vec());
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), JournalError> {
+        if !self.fuse.burn() {
+            return Err(Self::killed());
+        }
+        let bytes = self.files.borrow_mut().remove(from).unwrap_or_default();
+        self.files.borrow_mut().insert(to.to_owned(), bytes);
+        Ok(())
+    }
+
+    fn append(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
+        let was_alive = !self.fuse.is_blown();
+        if !self.fuse.burn() {
+            if was_alive && let Some(file) = self.files.borrow_mut().get_mut(name) {
+                // Killed half-way, at a place that depends on the record.
+                file.extend_from_slice(&bytes[..bytes.len() * (bytes.len() % 4) / 4]);
+            }
+            return Err(Self::killed());
+        }
+        self.take(bytes.len())?;
+        self.files.borrow_mut().entry(name.to_owned()).or_default().extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn truncate(&self, name: &str, bytes: u64) -> Result<(), JournalError> {
+        if !self.fuse.burn() {
+            return Err(Self::killed());
+        }
+        if let Some(file) = self.files.borrow_mut().get_mut(name) {
+            file.truncate(usize::try_from(bytes).unwrap_or(usize::MAX));
+        }
+        Ok(())
+    }
+}
+
+/// A machine: its kernel and its journal.
+pub(crate) struct World {
+    pub(crate) kernel: Kernel,
+    pub(crate) store: Memory,
+    pub(crate) boot: RefCell<String>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let kernel = Kernel::new();
+        let store = Memory::new(&kernel.fuse);
+        Self { kernel, store, boot: RefCell::new("boot-1".to_owned()) }
+    }
+
+    pub(crate) fn session(&self) -> Session<'_> {
+        Session {
+            files: &self.kernel,
+            store: &self.store,
+            clock: &self.kernel,
+            who: Who { pid: 7, pid_start_ticks: 1, uid: 0, command: "test".to_owned() },
+            boot_id: self.boot.borrow().clone(),
+        }
+    }
+
+    pub(crate) fn apply(
+        &self,
+        texts: &[&str],
+    ) -> Result<floodwall_knobs::Applied, floodwall_knobs::ApplyError> {
+        let changes: Vec<Change> = texts.iter().map(|text| change(text)).collect();
+        self.session().apply(&changes, "a test")
+    }
+
+    pub(crate) fn writes(&self) -> Vec<String> {
+        self.kernel.writes.borrow().clone()
+    }
+}
+
+pub(crate) fn sda() -> Device {
+    Device { number: "8:0".to_owned(), name: "sda".to_owned(), instance: Some(11) }
+}
+
+/// `vm.dirty_bytes=15MB`, or a knob of `sda`.
+pub(crate) fn change(text: &str) -> Change {
+    let (name, value) = text.split_once('=').unwrap();
+    let knob = find(name).unwrap_or_else(|| panic!("no knob {name}"));
+    let target = if name.starts_with("vm.") { Target::Machine } else { Target::Device(sda()) };
+    Change { knob, target, value: check(knob, value, Form::Person).unwrap() }
+}
