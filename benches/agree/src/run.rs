@@ -101,11 +101,8 @@ pub(crate) fn small_figures(floodwall: &Path, tmpfs: &Path) -> anyhow::Result<St
     let mut starts = Vec::new();
     for _ in 0..11 {
         let json = bench(floodwall, tmpfs, "commit,size=1MiB", "1s")?.0;
-        starts.push(
-            json.pointer("/first_operation_ms")
-                .and_then(Value::as_f64)
-                .context("first_operation_ms")?,
-        );
+        starts
+            .push(json.pointer("/first_operation_ms").and_then(Value::as_f64).context("first_operation_ms")?);
     }
     let (_, peak_kib) = bench(floodwall, tmpfs, "commit,threads=64,block=4KiB,size=16MiB", "20s")?;
     let (start, low, high) = median(starts).context("no starts")?;
