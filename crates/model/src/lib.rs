@@ -6,6 +6,7 @@
 //! scenario   victims + floods + sizes + durations, from TOML, a command line or the built-in list
 //! setting    a set of knob values
 //! status     a machine's write path at one moment; readings that say why they are missing
+//! toml_text  what the author of a TOML file is told
 //! trial      one scenario run under one setting, with everything measured
 //! rig        whatever can run a trial
 //! ```
@@ -18,6 +19,7 @@ pub mod rig;
 pub mod scenario;
 pub mod setting;
 pub mod status;
+pub mod toml_text;
 pub mod trial;
 pub mod units;
 

@@ -16,7 +16,7 @@ mod raw;
 mod units;
 
 use floodwall_model::Bytes;
-use floodwall_model::scenario::nearest;
+use floodwall_model::toml_text::{nearest, place_and_message};
 
 use crate::array::{Array, ArrayParams};
 use crate::cheap::{CheapFlash, CheapFlashParams};
@@ -281,23 +281,7 @@ impl DeviceSpec {
     }
 }
 
-/// Adds the nearest known name to serde's "unknown field `x`, expected one of `a`, `b`".
-fn explain(message: &str) -> String {
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    if !message.starts_with("unknown ") {
-        return message.replace('`', "'").replace('\n', " ");
-    }
-    let what = if message.starts_with("unknown variant") { "value" } else { "key" };
-    let Some(wrong) = quoted.next() else { return message.to_owned() };
-    let known: Vec<&str> = quoted.collect();
-    match nearest(wrong, known.iter().copied()) {
-        Some(near) => format!("unknown {what} '{wrong}'; did you mean '{near}'?"),
-        None => format!("unknown {what} '{wrong}'; known here: {}", known.join(", ")),
-    }
-}
-
 fn syntax_error(text: &str, error: &toml::de::Error) -> SpecError {
-    let at = error.span().map_or(0, |s| s.start).min(text.len());
-    let line = text.as_bytes()[..at].iter().filter(|b| **b == b'\n').count() + 1;
-    SpecError::Syntax { line, message: explain(error.message().trim()) }
+    let (line, message) = place_and_message(text, error);
+    SpecError::Syntax { line, message }
 }

@@ -9,6 +9,7 @@
 //! Everything here is already checked: a `Scenario` that exists can be run, given the space.
 
 mod builtin;
+mod loads;
 mod pace;
 mod parse;
 mod spec;
@@ -21,7 +22,7 @@ use crate::units::{Bytes, Rate};
 
 pub use builtin::{builtin, builtin_names, builtin_text};
 pub use pace::Pace;
-pub use parse::{ScenarioError, name_apart, nearest, parse};
+pub use parse::{ScenarioError, name_apart, parse};
 pub use spec::{command_flood, command_victim, parse_flood, parse_victim};
 
 /// Victims and floods with their sizes and durations.

@@ -1,7 +1,9 @@
 //! Victims and floods on the command line: `commit,threads=10,block=4KiB`.
 
-use super::parse::{RawFlood, RawVictim, ScenarioError, explain};
+use super::loads::{RawFlood, RawVictim};
+use super::parse::ScenarioError;
 use super::{Flood, Victim};
+use crate::toml_text;
 
 /// Reads `KIND[,key=value…]` with the keys of a scenario file's `[[victim]]`.
 ///
@@ -52,7 +54,7 @@ fn table<T: serde::de::DeserializeOwned>(spec: &str, place: &str) -> Result<T, S
             return Err(invalid(format!("'{key}' is given twice")));
         }
     }
-    T::deserialize(toml::Value::Table(table)).map_err(|e| invalid(explain(e.message().trim())))
+    T::deserialize(toml::Value::Table(table)).map_err(|e| invalid(toml_text::message(&e)))
 }
 
 /// Numbers and booleans as such, everything else as text.

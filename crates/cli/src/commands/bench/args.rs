@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{ArgGroup, Args};
 use floodwall_model::scenario::{self, Flood, Pace, Scenario, Victim};
+use floodwall_model::toml_text;
 use floodwall_model::units::{Bytes, UnitError, parse_duration};
 
 use crate::exit::UsageError;
@@ -202,7 +203,7 @@ fn named(name: &str) -> anyhow::Result<Scenario> {
     }
     let path = Path::new(name);
     if !name.contains(['/', '.']) && !path.exists() {
-        let hint = scenario::nearest(name, scenario::builtin_names())
+        let hint = toml_text::nearest(name, scenario::builtin_names())
             .map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
         return Err(
             UsageError(format!("there is no scenario '{name}'{hint} (--list-scenarios names them)")).into()

@@ -13,7 +13,7 @@ use floodwall_bench::scratch::{self, Leftover};
 use floodwall_bench::space::{self, Fitted};
 use floodwall_bench::{BenchError, HostRig, Options};
 use floodwall_host::SysRoot;
-use floodwall_model::{Bytes, Rig, Scenario, Setting, Trial, scenario};
+use floodwall_model::{Bytes, Rig, Scenario, Setting, Trial, scenario, toml_text};
 use floodwall_report::schema::{Baseline, Document};
 use floodwall_report::verdict::{self, Outcome};
 use floodwall_report::{markdown, text, timeline};
@@ -186,7 +186,7 @@ fn list_scenarios() -> anyhow::Result<Exit> {
 
 fn show_scenario(name: &str) -> anyhow::Result<Exit> {
     let text = scenario::builtin_text(name).ok_or_else(|| {
-        let hint = scenario::nearest(name, scenario::builtin_names())
+        let hint = toml_text::nearest(name, scenario::builtin_names())
             .map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
         UsageError(format!("there is no built-in scenario '{name}'{hint} (--list-scenarios names them)"))
     })?;

@@ -1,0 +1,58 @@
+//! What a TOML file's author is told: the line, and the known name nearest to a misspelt one.
+
+/// The known name nearest to a misspelt one, if any is near.
+#[must_use]
+pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .into_iter()
+        .map(|k| (strsim::jaro_winkler(wrong, k), k))
+        .filter(|(score, _)| *score > 0.7)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, k)| k)
+}
+
+/// Adds the nearest known name to serde's "unknown field `x`, expected one of `a`, `b`".
+fn explain(message: &str) -> String {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    if !message.starts_with("unknown ") {
+        return message.replace('`', "'").replace('\n', " ");
+    }
+    let what = if message.starts_with("unknown variant") { "value" } else { "key" };
+    let Some(wrong) = quoted.next() else { return message.to_owned() };
+    let known: Vec<&str> = quoted.collect();
+    match nearest(wrong, known.iter().copied()) {
+        Some(near) => format!("unknown {what} '{wrong}'; did you mean '{near}'?"),
+        None => format!("unknown {what} '{wrong}'; known here: {}", known.join(", ")),
+    }
+}
+
+/// Where and why a text is not what it should be: the line, counted from 1, and the message, with the nearest known name for an unknown key or value.
+#[must_use]
+pub fn place_and_message(text: &str, error: &toml::de::Error) -> (usize, String) {
+    let at = error.span().map_or(0, |s| s.start).min(text.len());
+    let line = text.as_bytes()[..at].iter().filter(|b| **b == b'\n').count() + 1;
+    (line, message(error))
+}
+
+/// The message alone, for a text that has no lines.
+#[must_use]
+pub fn message(error: &toml::de::Error) -> String {
+    explain(error.message().trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_known_name_is_offered_only_if_it_is_near() {
+        let known = ["threads", "block", "size"];
+        assert_eq!(nearest("thread", known), Some("threads"));
+        assert_eq!(nearest("xyzzy", known), None);
+        assert_eq!(
+            explain("unknown field `xyzzy`, expected one of `threads`, `block`"),
+            "unknown key 'xyzzy'; known here: threads, block"
+        );
+        assert_eq!(explain("invalid `x`\nthere"), "invalid 'x' there");
+    }
+}
