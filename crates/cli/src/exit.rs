@@ -4,24 +4,36 @@ use std::process::ExitCode;
 
 use floodwall_bench::BenchError;
 use floodwall_bench::space::SpaceError;
+use floodwall_lab::LabError;
 use floodwall_model::scenario::ScenarioError;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Done.
-    Done = 0,
+    Done,
     /// Failed, or stopped by a signal.
-    Failed = 1,
+    Failed,
     /// Wrong usage: nothing was done.
-    Usage = 2,
+    Usage,
     /// Measured, and the figures do not settle the question.
-    Inconclusive = 3,
+    Inconclusive,
+    /// A privilege, a kernel feature or a program is missing.
+    Missing,
+    /// That of a command that was run for the user.
+    Of(u8),
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
+        Self::from(match exit {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::Inconclusive => 3,
+            Exit::Missing => 4,
+            Exit::Of(status) => status,
+        })
     }
 }
 
@@ -37,6 +49,13 @@ impl Exit {
             error.downcast_ref(),
             Some(BenchError::Locate(_) | BenchError::ReadOnly { .. } | BenchError::NoWriteback { .. })
         );
+        if let Some(lab) = error.downcast_ref::<LabError>() {
+            return match lab {
+                e if e.is_missing_requirement() => Self::Missing,
+                e if e.is_wrong_use() => Self::Usage,
+                _ => Self::Failed,
+            };
+        }
         if wrong_directory
             || error.is::<UsageError>()
             || error.is::<ScenarioError>()

@@ -38,6 +38,9 @@ struct Cli {
 enum Command {
     Bench(Box<commands::bench::BenchArgs>),
     Status(commands::status::StatusArgs),
+    Lab(Box<commands::lab::LabArgs>),
+    #[command(name = commands::lab::SERVER_COMMAND, hide = true)]
+    LabServer(commands::lab::ServerArgs),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +48,8 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Bench(args) => commands::bench::run(&args, origin),
+        Command::Lab(args) => commands::lab::run(&args),
+        Command::LabServer(args) => commands::lab::serve(&args),
         Command::Status(args) => commands::status::run(&args, origin),
     };
     let exit = result.unwrap_or_else(|error| {

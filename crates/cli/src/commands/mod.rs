@@ -1,4 +1,5 @@
 //! One file a command.
 
 pub(crate) mod bench;
+pub(crate) mod lab;
 pub(crate) mod status;

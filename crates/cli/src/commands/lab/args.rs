@@ -1,0 +1,176 @@
+//! What `floodwall lab` takes.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use floodwall_lab::{Filesystem, Overflow};
+use floodwall_model::Bytes;
+use floodwall_model::units::UnitError;
+
+/// Virtual devices: a slow disk, an array, a worn SSD, a cloud volume behind the real kernel.
+///
+/// The page cache, the flusher, the elevator and the filesystem are the kernel's own; only the time that the device takes comes from a
+/// model. Contents live in memory and go with the device. Needs root, FUSE and loop devices.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  floodwall lab list
+  floodwall lab run raid10-bbwc-2010 --fs xfs -- floodwall bench --quick .
+  floodwall lab up usb-stick --name stick --fs ext4 --mount /mnt/stick
+  floodwall lab stats stick; floodwall lab down stick
+  floodwall lab show hdd-7200 > my-disk.toml; floodwall lab up ./my-disk.toml")]
+pub(crate) struct LabArgs {
+    /// Where labs are remembered.
+    #[arg(long, global = true, hide = true, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) command: LabCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum LabCommand {
+    /// The presets there are, and the devices that are up
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a preset as a file to copy and edit
+    Show {
+        /// A preset's name
+        preset: String,
+    },
+    /// Bring a device up
+    Up {
+        #[command(flatten)]
+        up: UpArgs,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// What a device counts: queue, cache, bytes, service times, and how late the lab was against its model
+    Stats {
+        /// The device's name
+        name: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take a device down, from whatever state it is in
+    Down(NameOrAll),
+    /// Bring a device up, run a command on it, take it down
+    Run {
+        #[command(flatten)]
+        up: UpArgs,
+        /// The command and its arguments, after --
+        #[arg(last = true, required = true, value_name = "COMMAND")]
+        command: Vec<String>,
+    },
+    /// Cut the power: what a volatile cache had not flushed is lost
+    Powercut {
+        /// The device's name
+        name: String,
+    },
+    /// Give the power back: a new loop device over what is left, mounted again
+    Powerup {
+        /// The device's name
+        name: String,
+    },
+    /// Write what reached the device as CSV: time, operation, offset, size, flags, queue and service time
+    Record {
+        /// The device's name
+        name: String,
+        /// The file; stdout if absent
+        #[arg(long, value_name = "FILE.csv")]
+        out: Option<PathBuf>,
+        /// Only what comes from now on
+        #[arg(long)]
+        from_now: bool,
+        /// Go on until interrupted
+        #[arg(long)]
+        follow: bool,
+    },
+}
+
+/// One device, or all.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+pub(crate) struct NameOrAll {
+    /// The device's name
+    pub(crate) name: Option<String>,
+    /// Every lab device of this machine
+    #[arg(long)]
+    all: bool,
+}
+
+/// What a device is to be.
+#[derive(Args, Debug)]
+pub(crate) struct UpArgs {
+    /// A preset, or a file like those that `lab show` prints
+    pub(crate) preset: String,
+    /// Its name; the preset's if absent
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Its size; the preset's own if absent
+    #[arg(long, value_parser = bytes)]
+    pub(crate) size: Option<Bytes>,
+    /// The most memory that its contents may take; zeros take none
+    #[arg(long, value_parser = bytes, value_name = "SIZE")]
+    pub(crate) memory: Option<Bytes>,
+    /// Put what does not fit in memory into a nameless file in DIR, instead of failing with ENOSPC
+    #[arg(long, value_name = "DIR")]
+    spill: Option<PathBuf>,
+    /// Make this filesystem and mount it
+    #[arg(long, value_enum)]
+    fs: Option<Fs>,
+    /// Where to mount it; a directory of the lab's own if absent
+    #[arg(long, value_name = "DIR")]
+    mount: Option<PathBuf>,
+    /// No filesystem, also for `lab run`
+    #[arg(long, conflicts_with_all = ["fs", "mount"])]
+    pub(crate) raw: bool,
+    /// 512 or 4096
+    #[arg(long, default_value_t = 512, value_name = "BYTES")]
+    pub(crate) block_size: u32,
+    /// Makes what is random in the model repeatable
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Fs {
+    Xfs,
+    Ext4,
+    Btrfs,
+}
+
+impl UpArgs {
+    pub(crate) fn overflow(&self) -> Overflow {
+        self.spill.clone().map_or(Overflow::NoSpace, Overflow::Spill)
+    }
+
+    /// The filesystem and where to mount it; a place without a filesystem's name means ext4.
+    pub(crate) fn mount(&self) -> Option<(Filesystem, Option<PathBuf>)> {
+        let filesystem = match (self.fs, &self.mount) {
+            (Some(Fs::Xfs), _) => Filesystem::Xfs,
+            (Some(Fs::Btrfs), _) => Filesystem::Btrfs,
+            (Some(Fs::Ext4), _) | (None, Some(_)) => Filesystem::Ext4,
+            (None, None) => return None,
+        };
+        Some((filesystem, self.mount.clone()))
+    }
+}
+
+fn bytes(text: &str) -> Result<Bytes, UnitError> {
+    text.parse()
+}
+
+/// The server's own command line; not for people.
+#[derive(Args, Debug)]
+pub(crate) struct ServerArgs {
+    /// `server` or `guardian`
+    #[arg(long)]
+    pub(crate) role: String,
+    /// The lab's state directory
+    #[arg(long)]
+    pub(crate) state: PathBuf,
+}

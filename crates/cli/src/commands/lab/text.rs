@@ -1,0 +1,133 @@
+//! What `floodwall lab` prints for people.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use floodwall_lab::{LabInfo, LabState, LabStats, PowerCut, Timing};
+use floodwall_model::Bytes;
+use floodwall_model::units::human_duration;
+
+/// Presets and devices.
+pub(crate) fn list(presets: &[(&str, String, String)], labs: &[LabInfo]) -> String {
+    let mut out = String::from("presets (floodwall lab show NAME prints one)\n");
+    for (name, _, description) in presets {
+        let _ = writeln!(out, "  {name:<22} {description}");
+    }
+    out.push_str(if labs.is_empty() { "\nno device is up\n" } else { "\ndevices\n" });
+    for info in labs {
+        let _ = write!(out, "  {}", lab(info));
+    }
+    out
+}
+
+/// One device in a line.
+pub(crate) fn lab(info: &LabInfo) -> String {
+    let state = match &info.state {
+        LabState::Up => "up".to_owned(),
+        LabState::NoPower => "without power".to_owned(),
+        LabState::HalfMade(why) => format!("half made: {why} (floodwall lab down {} clears it)", info.name),
+    };
+    let mut line = format!("{:<16} {state}", info.name);
+    if let Some(device) = &info.device {
+        let _ = write!(line, ", {}", device.display());
+    }
+    if let Some(size) = info.size {
+        let _ = write!(line, ", {size}");
+    }
+    for mount in &info.mounts {
+        let _ = write!(line, ", mounted on {}", mount.display());
+    }
+    line + "\n"
+}
+
+/// What a power cut took.
+pub(crate) fn power_cut(name: &str, cut: &PowerCut) -> String {
+    format!(
+        "{name} has no power: {} of unflushed writes are lost, {} requests in flight failed (floodwall lab powerup {name})\n",
+        Bytes(cut.lost_bytes),
+        cut.in_flight
+    )
+}
+
+/// A device's counters.
+pub(crate) fn stats(s: &LabStats) -> String {
+    let d = &s.device;
+    let mut out = format!(
+        "{} ({}, {}), up {}\n",
+        s.name,
+        s.preset,
+        Bytes(s.size_bytes),
+        human_duration(Duration::from_secs_f64(s.uptime_s.max(0.0)))
+    );
+    let mut line = |label: &str, text: String| {
+        let _ = writeln!(out, "  {label:<10} {text}");
+    };
+    line(
+        "requests",
+        format!(
+            "{} reads, {} writes, {} flushes, {} discards, {} errors; {} in the device now",
+            d.reads, d.writes, d.flushes, d.discards, d.errors, d.queue_depth
+        ),
+    );
+    line("bytes", format!("{} read, {} written", Bytes(d.read_bytes), Bytes(d.write_bytes)));
+    line(
+        "cache",
+        format!(
+            "{} of {} waiting to be written, {} requests waiting for room",
+            Bytes(d.cache_bytes),
+            Bytes(d.cache_size_bytes),
+            d.cache_waiting
+        ),
+    );
+    line(
+        "medium",
+        format!(
+            "{} read, {} written, {} seeks",
+            Bytes(d.media_read_bytes),
+            Bytes(d.media_write_bytes),
+            d.seeks
+        ),
+    );
+    line(
+        "contents",
+        format!(
+            "{} of {} of memory, {} spilled",
+            Bytes(s.store.memory_bytes),
+            Bytes(s.store.memory_limit_bytes),
+            Bytes(s.store.spilled_bytes)
+        ),
+    );
+    for (label, timing) in [
+        ("reads", &s.timings.read),
+        ("writes", &s.timings.write),
+        ("flushes", &s.timings.flush),
+        ("lateness", &s.timings.lateness),
+    ] {
+        line(label, self::timing(timing));
+    }
+    line(
+        "kept up",
+        match s.timings.kept_up {
+            Some(true) => "yes: the lab's lateness is within a tenth of the model's times".into(),
+            Some(false) => {
+                "no: the machine was too slow or too busy for this model; figures include its delay".into()
+            }
+            None => "nothing to tell it by".into(),
+        },
+    );
+    line(
+        "recorded",
+        format!("{} requests, of which {} are no longer there", s.recorded, s.recorded_and_gone),
+    );
+    out
+}
+
+fn timing(t: &Timing) -> String {
+    let us = |value: Option<f64>| {
+        value.map_or("?".into(), |us| human_duration(Duration::from_secs_f64(us.max(0.0) / 1e6)))
+    };
+    if t.count == 0 {
+        return "none".into();
+    }
+    format!("p50 {}, p99 {}, max {}", us(t.p50_us), us(t.p99_us), us(t.max_us))
+}
