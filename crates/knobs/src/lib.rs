@@ -23,9 +23,11 @@ pub mod journal;
 pub mod limits;
 mod order;
 pub mod plan;
+pub mod presets;
 mod refuse;
 mod run;
 pub mod session;
+pub mod size;
 pub mod target;
 #[cfg(test)]
 mod testing;

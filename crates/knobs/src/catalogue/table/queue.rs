@@ -59,11 +59,11 @@ pub(super) const KNOBS: &[Knob] = &[
         min: 4,
         max: 1 << 21,
         default: "min(hardware limit, 1280); 4096 since about 6.14",
-        adjusts: Some("odd sizes are cut to the device's block size"),
+        adjusts: Some("cut to the hardware's limit, max_hw_sectors_kb, and to the device's block size"),
         resets: &[Reset { knob: "read_ahead_kb", keep: true }],
         does: "Largest request: a victim waits at least for the one that the device is working on.",
         quirks: &[
-            "More than max_hw_sectors_kb, or less than a page, is refused by the kernel.",
+            "More than max_hw_sectors_kb is cut to it (seen on 6.18) or refused (older kernels); less than a page is refused.",
             "A write sets read_ahead_kb back to the device's default (seen on 6.18); Floodwall keeps it.",
         ],
         source: "block/blk-sysfs.c queue_max_sectors_store; block/blk-settings.c blk_apply_bdi_limits",

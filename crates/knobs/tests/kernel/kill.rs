@@ -1,0 +1,209 @@
+//! SIGKILL at every write of a plan and of its undoing, and at moments that nobody chose.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::disk::Disk;
+use crate::{Body, CHILD};
+
+pub(crate) const TESTS: &[(&str, Body)] = &[
+    ("killed_at_every_write_of_a_plan", killed_at_every_write),
+    ("killed_at_every_write_of_an_undoing", killed_at_every_write_of_undoing),
+    ("killed_at_any_moment", killed_at_any_moment),
+];
+
+/// Values that no kernel boots with, so that "back to the originals" is not "back to the defaults".
+const BEFORE: [(&str, &str); 9] = [
+    ("queue/scheduler", "mq-deadline"),
+    ("queue/nr_requests", "100"),
+    ("queue/iosched/async_depth", "50"),
+    ("queue/iosched/fifo_batch", "4"),
+    ("queue/iosched/read_expire", "300"),
+    ("queue/max_sectors_kb", "512"),
+    ("queue/read_ahead_kb", "128"),
+    ("queue/wbt_lat_usec", "5000"),
+    ("bdi/max_ratio_fine", "250000"),
+];
+
+const PLANS: [&[&str]; 5] = [
+    &[
+        "scheduler=bfq",
+        "nr_requests=8",
+        "max_sectors_kb=128",
+        "wbt_lat_usec=0",
+        "iosched.low_latency=0",
+        "iosched.slice_idle_us=0",
+        "iosched.strict_guarantees=0",
+        "iosched.back_seek_max=1024",
+        "iosched.timeout_sync=100",
+        "rq_affinity=2",
+        "nomerges=2",
+        "bdi.max_bytes=64MiB",
+    ],
+    &[
+        "scheduler=none",
+        "nr_requests=32",
+        "max_sectors_kb=256",
+        "read_ahead_kb=64",
+        "nomerges=2",
+        "rq_affinity=2",
+        "wbt_lat_usec=1ms",
+        "bdi.max_ratio=3",
+        "bdi.min_ratio=1",
+        "bdi.strict_limit=1",
+    ],
+    &[
+        "scheduler=kyber",
+        "iosched.read_lat_nsec=1ms",
+        "iosched.write_lat_nsec=5ms",
+        "nr_requests=64",
+        "read_ahead_kb=4096",
+        "bdi.max_ratio_fine=30000",
+        "bdi.strict_limit=1",
+        "wbt_lat_usec=0",
+        "nomerges=1",
+        "rq_affinity=0",
+    ],
+    &[
+        "nr_requests=2",
+        "iosched.async_depth=3",
+        "iosched.fifo_batch=1",
+        "iosched.write_expire=1001",
+        "iosched.read_expire=99",
+        "iosched.writes_starved=7",
+        "iosched.front_merges=0",
+        "iosched.prio_aging_expire=5000",
+        "wbt_lat_usec=-1",
+        "max_sectors_kb=64",
+        "read_ahead_kb=129",
+        "nomerges=1",
+    ],
+    &[
+        "max_sectors_kb=64",
+        "bdi.min_ratio=1",
+        "bdi.max_ratio=10",
+        "scheduler=bfq",
+        "iosched.strict_guarantees=1",
+        "iosched.low_latency=0",
+        "iosched.max_budget=1000",
+        "iosched.fifo_expire_sync=50",
+        "iosched.fifo_expire_async=500",
+        "iosched.back_seek_penalty=5",
+        "nr_requests=500",
+        "read_ahead_kb=0",
+    ],
+];
+
+fn disk() -> Result<Disk, String> {
+    let disk = Disk::new()?;
+    for (knob, value) in BEFORE {
+        disk.set(knob, value)?;
+    }
+    Ok(disk)
+}
+
+/// A process that changes settings: `what` is a plan, or `rollback`.
+fn start(disk: &Disk, stop_before: &str, what: &[&str]) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args([CHILD, &disk.journal().to_string_lossy(), &disk.device.name, stop_before])
+        .args(what)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Runs it up to a write and kills it there. `false` if it ended before.
+fn kill_before(disk: &Disk, write: u64, what: &[&str]) -> Result<bool, String> {
+    let mut child = start(disk, &write.to_string(), what);
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).map_err(|e| e.to_string())?;
+    let stopped = line == "stopped\n";
+    if stopped {
+        child.kill().map_err(|e| e.to_string())?;
+    }
+    let status = child.wait().map_err(|e| e.to_string())?;
+    if !stopped && !status.success() {
+        return Err(format!("{what:?} failed by itself before write {write}"));
+    }
+    Ok(stopped)
+}
+
+fn go_through(disk: &Disk, what: &[&str]) -> Result<(), String> {
+    let status = start(disk, "never", what).wait().map_err(|e| e.to_string())?;
+    if status.success() { Ok(()) } else { Err(format!("{what:?} failed")) }
+}
+
+fn same(
+    disk: &Disk,
+    original: &std::collections::BTreeMap<std::path::PathBuf, String>,
+    when: &str,
+) -> Result<(), String> {
+    let now = disk.all();
+    let differs: Vec<String> = original
+        .iter()
+        .filter(|(path, value)| now.get(*path) != Some(*value))
+        .map(|(path, value)| format!("{}: {value} became {:?}", path.display(), now.get(path)))
+        .collect();
+    if differs.is_empty() && now.len() == original.len() {
+        Ok(())
+    } else {
+        Err(format!("{when}: {differs:?}"))
+    }
+}
+
+fn killed_at_every_write() -> Result<(), String> {
+    let disk = disk()?;
+    let original = disk.all();
+    let mut kills = 0;
+    for what in PLANS {
+        let mut write = 0;
+        while kill_before(&disk, write, what)? {
+            go_through(&disk, &["rollback"])?;
+            same(&disk, &original, &format!("{what:?} killed before write {write}"))?;
+            write += 1;
+        }
+        kills += write;
+        go_through(&disk, &["rollback"])?;
+        same(&disk, &original, &format!("{what:?} rolled back"))?;
+    }
+    if kills < 170 { Err(format!("only {kills} crash points")) } else { Ok(()) }
+}
+
+fn killed_at_every_write_of_undoing() -> Result<(), String> {
+    let disk = disk()?;
+    let original = disk.all();
+    let mut kills = 0;
+    for what in &PLANS[..3] {
+        let mut write = 0;
+        loop {
+            go_through(&disk, what)?;
+            if !kill_before(&disk, write, &["rollback"])? {
+                break;
+            }
+            go_through(&disk, &["rollback"])?;
+            same(&disk, &original, &format!("undoing {what:?} killed before write {write}"))?;
+            write += 1;
+        }
+        kills += write;
+        same(&disk, &original, &format!("{what:?} rolled back"))?;
+    }
+    if kills < 80 { Err(format!("only {kills} crash points")) } else { Ok(()) }
+}
+
+fn killed_at_any_moment() -> Result<(), String> {
+    let disk = disk()?;
+    let original = disk.all();
+    for round in 0_u64..60 {
+        let what = PLANS[(round % 5) as usize];
+        let mut child = start(&disk, "never", what);
+        // Spread over the life of the process by a step that divides nothing.
+        std::thread::sleep(Duration::from_micros(round * 1_741 % 40_000));
+        child.kill().map_err(|e| e.to_string())?;
+        child.wait().map_err(|e| e.to_string())?;
+        go_through(&disk, &["rollback"])?;
+        same(&disk, &original, &format!("round {round} of {what:?}"))?;
+    }
+    Ok(())
+}
