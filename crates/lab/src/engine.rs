@@ -448,7 +448,9 @@ impl<R: Respond> Engine<R> {
 
     /// Histograms so far.
     pub(crate) fn timings(&self) -> Timings {
-        self.meter().0.timings()
+        // Copied first: whoever answers requests must not wait for the arithmetic.
+        let meter = self.meter().0.clone();
+        meter.timings()
     }
 
     /// Looks at the recording.

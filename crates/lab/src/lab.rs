@@ -72,6 +72,8 @@ impl UpOptions {
 pub enum LabState {
     /// In use.
     Up,
+    /// Somebody is bringing it up at this moment.
+    Starting,
     /// After a power cut.
     NoPower,
     /// Neither up nor gone; the text says what is missing. `down` takes away what there is.
@@ -162,10 +164,11 @@ impl Lab {
         let state = self.claim(&mut spec, options.name.is_none())?;
         let brought_up = self.start(&state, &spec, stop).and_then(|()| {
             self.attach(&state, &spec, profile.rotational, profile.volatile_cache, stop, true)?;
-            control::ask(&spec.name, &state.control(), &Request::Begin)
+            control::ask(&spec.name, &state.control(), &Request::Begin)?;
+            state.mark_ready()
         });
         match brought_up {
-            Ok(_) => Ok(info(&state)),
+            Ok(()) => Ok(info(&state)),
             Err(e) => {
                 // The first error is the one to be told.
                 let _ = teardown::take_down(&state, By::Caller);
@@ -361,10 +364,7 @@ impl Lab {
         }
         let state = self.find(name)?;
         let spec = state.spec()?;
-        for device in loopdev::find(&spec.file_name()) {
-            teardown::unmount_all(&state, &device, false)?;
-            loopdev::detach(&device, &spec.file_name(), COMMAND_END)?;
-        }
+        teardown::free_devices(&state, &spec.file_name(), false)?;
         control::ask(name, &state.control(), &Request::PowerUp)?;
         let profile = DeviceSpec::parse(&spec.text)?.build(spec.size.0, spec.seed)?.profile();
         let never = AtomicBool::new(false);
@@ -479,6 +479,8 @@ fn info(state: &StateDir) -> LabInfo {
     let how = match &spec {
         Err(_) => half_made("its specification was never written"),
         Ok(spec) if spec.boot_id != state::boot_id() => half_made("it was made before the last boot"),
+        Ok(_) if !state.is_ready() && state.maker_alive() => LabState::Starting,
+        Ok(_) if !state.is_ready() => half_made("whoever brought it up did not finish"),
         Ok(_) if !state.server_alive() => half_made("its server is gone"),
         Ok(_) if devices.is_empty() => half_made("it has no loop device"),
         Ok(_) => match control::ask(&state.name(), &state.control(), &Request::Stats) {

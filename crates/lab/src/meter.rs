@@ -9,6 +9,7 @@ use floodwall_model::latency::{BUCKETS, LatencyCounts, bucket_high_ns, bucket_of
 use serde::{Deserialize, Serialize};
 
 /// A histogram that is being filled.
+#[derive(Clone)]
 pub(crate) struct Histogram {
     buckets: Box<[u64]>,
     sum_ns: u64,
@@ -72,7 +73,8 @@ fn quantile_ns(counts: &LatencyCounts, q: f64) -> Option<u64> {
     })
 }
 
-/// Histograms of one lab device since it came up.
+/// Histograms of one lab device since it came up. A copy is a snapshot, for whoever reads them at leisure.
+#[derive(Clone)]
 pub(crate) struct Meter {
     read: Histogram,
     write: Histogram,

@@ -81,9 +81,19 @@ pub(crate) fn fit_to_serve() {
     let _ = rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE);
     let _ = rustix::process::configure_io_flusher_behavior(true);
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1_000));
-    // Hardware does not wait for its turn on the CPU.
-    let _ = rustix::process::setpriority_process(None, -20);
     survive_memory_shortage();
+}
+
+/// Lets the calling thread, and those that it starts, run before all ordinary ones: hardware does not wait for its turn on a busy CPU. The lowest real-time
+/// priority is enough for that. Left out where it is not allowed (a CPU cgroup without real-time budget), with the highest ordinary priority instead.
+#[allow(unsafe_code, reason = "sched_setscheduler(2), which rustix does not have")]
+pub(crate) fn run_first() {
+    let lowest = libc::sched_param { sched_priority: 1 };
+    // SAFETY: pid 0 is the calling thread, and the pointer is to a live sched_param.
+    let set = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &lowest) };
+    if set != 0 {
+        let _ = rustix::process::setpriority_process(None, -20);
+    }
 }
 
 /// Takes this process off the list of those that are killed when memory runs out.

@@ -3,7 +3,8 @@
 //! ```text
 //! /run/floodwall/lab/NAME/     0700, root
 //!   spec.json      what was asked for; written first, so that every later state can be taken down
-//!   guardian.json  server.json   their processes
+//!   maker.json  guardian.json  server.json   their processes
+//!   ready          the last step of bringing it up is done
 //!   control        the server's socket
 //!   fuse/          mount of the file that the loop device stands on: NAME.TOKEN.floodwall-lab
 //!   mnt/           mount of the filesystem on it, if no other place was named
@@ -121,10 +122,15 @@ impl StateDir {
     /// # Errors
     /// [`LabError::NameTaken`], or what the kernel answers.
     pub(crate) fn create(root: &Path, spec: &Spec) -> Result<Self, LabError> {
-        let make_root = DirBuilder::new().mode(0o700).recursive(true).create(root);
-        make_root.map_err(|e| LabError::io("make", root, e))?;
         let mut private = DirBuilder::new();
         private.mode(0o700);
+        if let Some(parent) = root.parent() {
+            fs::create_dir_all(parent).map_err(|e| LabError::io("make", parent, e))?;
+        }
+        match private.create(root) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(LabError::io("make", root, e)),
+            _ => {}
+        }
         let state = Self::new(root.join(&spec.name));
         match private.create(&state.path) {
             Ok(()) => {}
@@ -140,6 +146,7 @@ impl StateDir {
             private.create(&dir).map_err(|e| LabError::io("make", &dir, e))?;
         }
         state.write("spec.json", spec)?;
+        state.enter("maker")?;
         Ok(state)
     }
 
@@ -172,7 +179,7 @@ impl StateDir {
         serde_json::from_slice(&fs::read(self.path.join(format!("{role}.json"))).ok()?).ok()
     }
 
-    /// Notes the calling process as this lab's server or guardian.
+    /// Notes the calling process as this lab's maker, guardian or server.
     pub(crate) fn enter(&self, role: &str) -> Result<(), LabError> {
         match Process::this() {
             Some(this) => self.write(&format!("{role}.json"), &this),
@@ -192,6 +199,20 @@ impl StateDir {
 
     pub(crate) fn server_alive(&self) -> bool {
         self.server().is_some_and(Process::is_alive)
+    }
+
+    /// Notes that the lab is whole.
+    pub(crate) fn mark_ready(&self) -> Result<(), LabError> {
+        self.write("ready", &())
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.path.join("ready").exists()
+    }
+
+    /// Whether somebody is still bringing it up.
+    pub(crate) fn maker_alive(&self) -> bool {
+        self.process("maker").is_some_and(Process::is_alive)
     }
 
     /// Leaves word why the server can't start.

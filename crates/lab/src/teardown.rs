@@ -64,10 +64,7 @@ pub(crate) fn take_down(state: &StateDir, by: By) -> Result<(), LabError> {
         alive = false;
     }
     if let Some(spec) = &spec {
-        for device in loopdev::find(&spec.file_name()) {
-            unmount_all(state, &device, alive)?;
-            loopdev::detach(&device, &spec.file_name(), DETACH)?;
-        }
+        free_devices(state, &spec.file_name(), alive)?;
     }
     unmount_fuse(state)?;
     end_server(state);
@@ -91,25 +88,40 @@ fn abort(state: &StateDir) {
     }
 }
 
-/// Unmounts whatever is mounted from the lab's device.
+/// Takes the loop devices off the lab's file, with what is mounted from them. `alive` says whether requests to them are still answered.
 ///
 /// # Errors
-/// What the kernel answers; busy filesystems are taken out of the tree instead.
-pub(crate) fn unmount_all(state: &StateDir, device: &LoopDevice, alive: bool) -> Result<(), LabError> {
+/// [`LabError::Busy`] if a process still uses a device; it is unmounted nevertheless.
+pub(crate) fn free_devices(state: &StateDir, file_name: &str, alive: bool) -> Result<(), LabError> {
+    for device in loopdev::find(file_name) {
+        let holders = unmount_all(state, &device, alive)?;
+        loopdev::detach(&device, file_name, DETACH).map_err(|e| match e {
+            // Out of the tree, a filesystem no longer shows who is in it.
+            LabError::Busy { device, pids } if pids.is_empty() => LabError::Busy { device, pids: holders },
+            other => other,
+        })?;
+    }
+    Ok(())
+}
+
+/// Unmounts whatever is mounted from a loop device. Busy filesystems are taken out of the tree; returns the processes that are in them.
+fn unmount_all(state: &StateDir, device: &LoopDevice, alive: bool) -> Result<Vec<i32>, LabError> {
+    let mut holders = Vec::new();
     for mount in mounts::of_device(&device.path(), device.dev().as_deref())? {
         if !alive {
             // Otherwise writers would go on filling the page cache of a dead disk.
             mounts::shut_down(&mount.dir);
         }
         match within(UNMOUNT, || abort(state), || mounts::unmount(&mount.dir, Force::No)) {
-            Err(LabError::Busy { .. }) => {
+            Err(LabError::Busy { pids, .. }) => {
+                holders.extend(pids);
                 mounts::shut_down(&mount.dir);
                 within(UNMOUNT, || abort(state), || mounts::unmount(&mount.dir, Force::Lazy))?;
             }
             other => other?,
         }
     }
-    Ok(())
+    Ok(holders)
 }
 
 /// Unmounts the FUSE file, which ends the server.

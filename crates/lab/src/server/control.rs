@@ -21,8 +21,8 @@ const CALLERS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often new records are looked for.
 const RECORD_EVERY: Duration = Duration::from_millis(50);
-/// Records sent at once: about 1 MiB of text.
-const RECORD_BATCH: usize = 16_384;
+/// Records copied at once: few enough that whoever answers requests does not wait for it.
+const RECORD_BATCH: usize = 1_024;
 
 /// What a control thread needs.
 pub(super) struct Control {

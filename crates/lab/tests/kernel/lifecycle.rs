@@ -14,7 +14,7 @@ use floodwall_model::Bytes;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Test;
-use crate::rig::{GO_ON, Load, Rig, ensure, options, run, said};
+use crate::rig::{GO_ON, Load, MAKER, Rig, ensure, lab, options, run, said};
 
 pub(crate) const TESTS: &[Test] = &[
     Test {
@@ -43,6 +43,18 @@ pub(crate) const TESTS: &[Test] = &[
         needs: &["mkfs.ext4", "losetup"],
         seconds: 90,
         body: half_made,
+    },
+    Test {
+        name: "a maker killed at any moment leaves what can be taken down",
+        needs: &["mkfs.xfs"],
+        seconds: 120,
+        body: maker_killed,
+    },
+    Test {
+        name: "who sits in the filesystem is named, and down works when they left",
+        needs: &["mkfs.xfs"],
+        seconds: 60,
+        body: sat_in,
     },
     Test { name: "a busy filesystem goes down too", needs: &["mkfs.xfs"], seconds: 60, body: busy },
     Test { name: "the recording has what reached the device", needs: &[], seconds: 30, body: recording },
@@ -261,6 +273,53 @@ fn half_made() -> Result<(), String> {
         },
         || "dd is stuck".into(),
     )
+}
+
+/// What the maker does.
+pub(crate) fn make(root: &Path) -> Result<(), String> {
+    let mut options = options("null", 320);
+    options.mount = Some((Filesystem::Xfs, None));
+    lab(root)?.up(&options, &GO_ON).map(drop).map_err(said("up"))
+}
+
+fn maker_killed() -> Result<(), String> {
+    let this = std::env::current_exe().map_err(said("this binary"))?.to_string_lossy().into_owned();
+    let mut seen = Vec::new();
+    for after_ms in [0, 5, 10, 20, 40, 60, 80, 120, 160, 250] {
+        let rig = Rig::new()?;
+        // Not a process group: what the maker started must be found by `down`.
+        let root = rig.root().to_string_lossy().into_owned();
+        let mut maker = Command::new(&this).args([MAKER, &root]).spawn().map_err(said("maker"))?;
+        while rig.lab.list().is_empty() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread::sleep(Duration::from_millis(after_ms));
+        maker.kill().and_then(|()| maker.wait()).map_err(said("kill"))?;
+        let list = rig.lab.list();
+        ensure(list.len() == 1 && list[0].state != LabState::Starting, || {
+            format!("after {after_ms} ms: {list:?}")
+        })?;
+        seen.push(list[0].state == LabState::Up);
+        rig.lab.down("null").map_err(|e| format!("after {after_ms} ms, {:?}: {e}", list[0].state))?;
+        rig.wait_clean().map_err(|e| format!("after {after_ms} ms: {e}"))?;
+    }
+    ensure(seen.contains(&false), || "the maker was always faster than the kill".into())
+}
+
+fn sat_in() -> Result<(), String> {
+    let rig = Rig::new()?;
+    let up = rig.up("null", 320, Some(Filesystem::Xfs))?;
+    let mut sitter =
+        Command::new("sleep").arg("600").current_dir(&up.mounts[0]).spawn().map_err(said("sleep"))?;
+    let refused = rig.lab.down("null");
+    let pid = sitter.id();
+    sitter.kill().and_then(|()| sitter.wait()).map_err(said("kill"))?;
+    match refused {
+        Err(LabError::Busy { pids, .. }) if pids == [pid as i32] => {}
+        other => return Err(format!("{other:?} instead of busy with {pid}")),
+    }
+    rig.lab.down("null").map_err(said("down"))?;
+    rig.wait_clean()
 }
 
 fn busy() -> Result<(), String> {

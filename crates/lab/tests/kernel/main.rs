@@ -21,7 +21,7 @@ use std::path::Path;
 use floodwall_lab::{Lab, Role, child};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use crate::rig::{CHILD, Watchdog};
+use crate::rig::{CHILD, MAKER, Watchdog};
 
 /// How often a server is killed under load.
 pub(crate) const KILLS: usize = 20;
@@ -36,6 +36,11 @@ fn main() {
         let role = Role::from_name(role).unwrap();
         // What went wrong is in the lab's state directory.
         std::process::exit(i32::from(child(role, Path::new(state)).is_err()));
+    }
+    if let [_, first, root] = arguments.as_slice()
+        && first == MAKER
+    {
+        std::process::exit(i32::from(lifecycle::make(root.as_ref()).is_err()));
     }
     let mut arguments = Arguments::from_args();
     // The loop devices and mounts that are left are counted: by one test at a time.

@@ -17,6 +17,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 /// First argument of this binary when it runs as a part of a lab.
 pub(crate) const CHILD: &str = "lab-child";
+/// First argument of this binary when it brings up a lab, to be killed at that.
+pub(crate) const MAKER: &str = "lab-maker";
 /// Within this, everything of a lab whose server died must be gone.
 pub(crate) const CLEAN_WITHIN: Duration = Duration::from_secs(10);
 /// Never raised.
@@ -45,9 +47,7 @@ impl Rig {
     pub(crate) fn new() -> Result<Self, String> {
         let root = tempfile::Builder::new().prefix("fwlab").tempdir().map_err(said("temporary directory"))?;
         *CURRENT.lock().unwrap() = Some(root.path().into());
-        let this = std::env::current_exe().map_err(said("this binary"))?;
-        let lab = Lab::new(this, [CHILD.to_owned()]).with_root(root.path());
-        Ok(Self { lab, root })
+        Ok(Self { lab: lab(root.path())?, root })
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -74,7 +74,9 @@ impl Rig {
         left.extend(mounts.lines().filter(|l| l.contains(&root)).map(|l| format!("mount {l}")));
         for device in loops() {
             let backing = fs::read_to_string(device.join("loop/backing_file")).unwrap_or_default();
-            if backing.contains(&root) || backing.ends_with(".floodwall-lab\n") {
+            // Once its mount is detached, a file's path begins at the mount's own root.
+            let detached = backing.starts_with('/') && backing.matches('/').count() == 1;
+            if backing.contains(&root) || (detached && backing.ends_with(".floodwall-lab\n")) {
                 left.push(format!("{} on {}", device.display(), backing.trim_end()));
             }
         }
@@ -111,6 +113,12 @@ impl Drop for Rig {
             rescue(self.root());
         }
     }
+}
+
+/// The labs below a state directory, of which this binary is the program.
+pub(crate) fn lab(root: &Path) -> Result<Lab, String> {
+    let this = std::env::current_exe().map_err(said("this binary"))?;
+    Ok(Lab::new(this, [CHILD.to_owned()]).with_root(root))
 }
 
 /// A preset in memory, small.
