@@ -219,7 +219,8 @@ struct Threads {
 /// Starts a thread for each piece of work, named `fw-victim-0` and so on, and lets them begin together.
 ///
 /// # Errors
-/// The first error of a thread's setup, or [`LoadError::Thread`]. No thread is left then.
+/// The first error of a thread's setup, or [`LoadError::Thread`]. No thread is left then. What fails later is
+/// [`Running::failure`].
 pub(crate) fn start(
     role: &str,
     work: Vec<(Recorder, Work)>,
@@ -252,17 +253,21 @@ pub(crate) fn start(
             .map_err(|e| LoadError::Thread { errno: Errno::from_io_error(&e).unwrap_or(Errno::AGAIN) })?;
         threads.handles.push(handle);
     }
-    {
+    let failed_setup = {
         let mut gate = lock(&shared.gate);
         while gate.ready < count {
             gate = shared.gate_moved.wait(gate).unwrap_or_else(PoisonError::into_inner);
         }
-        threads.begin = Instant::now();
-        gate.opened = Some(threads.begin);
-        shared.gate_moved.notify_all();
-    }
-    match shared.failure.get() {
-        Some(failure) => Err(failure.clone()),
+        let failure = shared.failure.get().cloned();
+        if failure.is_none() {
+            threads.begin = Instant::now();
+            gate.opened = Some(threads.begin);
+            shared.gate_moved.notify_all();
+        }
+        failure
+    };
+    match failed_setup {
+        Some(failure) => Err(failure),
         None => Ok(Running { inner: Inner::Threads(threads), sampled_ops: 0 }),
     }
 }

@@ -10,10 +10,9 @@
 //! grow; they wrap at 2^32 operations of one latency, which the difference of two samples survives as long as fewer than that fall
 //! into one interval.
 //!
-//! **What a reader may see while the writer writes.** An operation's count is stored before its sum, and its sum before its
-//! maximum; a reader reads them in the opposite order. So a sample may hold an operation whose time is added to the sum (or whose
-//! maximum is seen) one sample later, never the reverse. Once the writer is quiescent everything is exact: the deltas add up to
-//! what was recorded.
+//! **What a reader may see while the writer writes.** An operation's maximum and sum are stored before its count; a reader reads them
+//! in the opposite order. So a sample may hold an operation's time before it holds the operation, never the reverse, and the count
+//! always follows. Once the writer is quiescent everything is exact: the deltas add up to what was recorded.
 //!
 //! Memory: [`BUCKETS`] × 4 bytes for each kind of operation that a worker needs, and as much again in the sampler: 37 KiB. A sample
 //! looks only at the range of buckets ever touched, typically a few hundred.
@@ -21,7 +20,7 @@
 //! Units: nanoseconds and bytes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use floodwall_model::LatencyCounts;
 use floodwall_model::latency::{BUCKETS, bucket_of};
@@ -80,14 +79,14 @@ impl Counters {
         if bucket as u32 >= self.end.load(Ordering::Relaxed) {
             self.end.store(bucket as u32 + 1, Ordering::Relaxed);
         }
-        if let Some(count) = self.counts.get(bucket) {
-            count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        }
-        // Release: whoever sees the sum sees the count, and whoever sees the maximum sees both.
-        self.sum_ns.store(self.sum_ns.load(Ordering::Relaxed).wrapping_add(ns), Ordering::Release);
         if ns > self.max_ns.load(Ordering::Relaxed) {
             // A reader may take the maximum between the load and this: fetch_max then puts ours into the new interval.
-            self.max_ns.fetch_max(ns, Ordering::Release);
+            self.max_ns.fetch_max(ns, Ordering::Relaxed);
+        }
+        self.sum_ns.store(self.sum_ns.load(Ordering::Relaxed).wrapping_add(ns), Ordering::Relaxed);
+        if let Some(count) = self.counts.get(bucket) {
+            // Release: whoever sees the count sees all of the above.
+            count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
         }
     }
 }
@@ -181,7 +180,7 @@ pub struct Sampler {
     sources: Vec<Source>,
     /// One kind's counts added up over all sources; all zero between samples.
     scratch: Box<[u64]>,
-    /// By kind: a sum or maximum seen in a sample in which nothing was counted, kept for the next in which something is.
+    /// By kind: a sum and maximum seen in a sample in which nothing was counted, kept for the next, which has the count.
     carried: [(u64, u64); 4],
 }
 
@@ -234,24 +233,23 @@ impl Sampler {
             let (Some(live), Some(seen)) = (&source.recorder.kinds[kind], &mut source.seen[kind]) else {
                 continue;
             };
-            // Opposite to the writer's order, see the module's head.
-            max_ns = max_ns.max(live.max_ns.swap(0, Ordering::AcqRel));
-            let sum = live.sum_ns.load(Ordering::Acquire);
-            sum_ns = sum_ns.wrapping_add(sum.wrapping_sub(seen.sum_ns));
-            seen.sum_ns = sum;
-
             let lowest = live.lowest.load(Ordering::Relaxed) as usize;
             let end = (live.end.load(Ordering::Relaxed) as usize).min(BUCKETS);
-            if lowest >= end {
-                continue;
+            if lowest < end {
+                (from, to) = (from.min(lowest), to.max(end));
+                let touched = live.counts[lowest..end].iter().zip(&mut seen.counts[lowest..end]);
+                for ((count, last), total) in touched.zip(&mut self.scratch[lowest..end]) {
+                    let now = count.load(Ordering::Relaxed);
+                    *total += u64::from(now.wrapping_sub(*last));
+                    *last = now;
+                }
             }
-            (from, to) = (from.min(lowest), to.max(end));
-            let touched = live.counts[lowest..end].iter().zip(&mut seen.counts[lowest..end]);
-            for ((count, last), total) in touched.zip(&mut self.scratch[lowest..end]) {
-                let now = count.load(Ordering::Relaxed);
-                *total += u64::from(now.wrapping_sub(*last));
-                *last = now;
-            }
+            // Opposite to the writer's order, see the module's head. The fence goes with the release of each count.
+            fence(Ordering::Acquire);
+            let sum = live.sum_ns.load(Ordering::Relaxed);
+            sum_ns = sum_ns.wrapping_add(sum.wrapping_sub(seen.sum_ns));
+            seen.sum_ns = sum;
+            max_ns = max_ns.max(live.max_ns.swap(0, Ordering::Relaxed));
         }
         let range = from..to.max(from);
         let counted = LatencyCounts::from_buckets(
@@ -326,6 +324,23 @@ mod tests {
         let delta = sampler.sample();
         assert_eq!((delta.ops, delta.bytes), (2, 30));
         assert!(delta.latencies.commit.is_empty());
+    }
+
+    #[test]
+    fn a_time_that_is_seen_before_its_count_is_not_lost() {
+        let recorder = Arc::new(Recorder::new(&[Op::Read]));
+        let mut sampler = sampler_of(&[&recorder]);
+        // The writer is caught between the sum and the count.
+        let counters = recorder.kinds[Op::Read as usize].as_ref().unwrap();
+        counters.max_ns.store(901, Ordering::Relaxed);
+        counters.sum_ns.store(901, Ordering::Relaxed);
+        let mut total = sampler.sample();
+        assert_eq!(total, Delta::default());
+        counters.lowest.store(0, Ordering::Relaxed);
+        counters.end.store(BUCKETS as u32, Ordering::Relaxed);
+        counters.counts[bucket_of(901)].store(1, Ordering::Release);
+        total.merge(&sampler.sample());
+        assert_eq!(total.latencies.read, LatencyCounts::from_values([901]));
     }
 
     #[test]
