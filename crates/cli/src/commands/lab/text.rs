@@ -24,6 +24,7 @@ pub(crate) fn list(presets: &[(&str, String, String)], labs: &[LabInfo]) -> Stri
 pub(crate) fn lab(info: &LabInfo) -> String {
     let state = match &info.state {
         LabState::Up => "up".to_owned(),
+        LabState::Starting => "coming up".to_owned(),
         LabState::NoPower => "without power".to_owned(),
         LabState::HalfMade(why) => format!("half made: {why} (floodwall lab down {} clears it)", info.name),
     };
