@@ -4,8 +4,9 @@
 # make audit  licences, bans and sources of the dependencies
 
 CARGO ?= cargo
-# The directory that `make demo` and `make bench` measure.
+# The directory that `make demo` measures where there is no virtual device, and how much it may write there.
 DIR ?= $(CURDIR)/target
+SIZE ?=
 
 .PHONY: all demo test fmt clippy doc unit bench audit install-build install-test install-peers clean
 
@@ -13,9 +14,10 @@ all:
 	$(CARGO) build --release --locked
 
 demo: install-build
-	$(CARGO) build --release --locked
-	@mkdir -p $(DIR)
-	./scripts/demo $(DIR)
+	@./scripts/need --optional mkfs.xfs:xfsprogs
+	$(CARGO) build --release --locked -p floodwall
+	@mkdir -p "$(DIR)"
+	./scripts/demo "$(DIR)" "$(SIZE)"
 
 test: install-test fmt clippy doc unit
 
@@ -32,7 +34,7 @@ unit:
 	$(CARGO) test --locked --workspace
 
 bench: install-build install-peers
-	$(CARGO) build --release --locked --workspace
+	$(CARGO) build --release --locked -p floodwall
 	$(CARGO) run --release --locked -p agree -- --floodwall target/release/floodwall $(AGREE)
 
 audit:

@@ -3,8 +3,10 @@
 use std::process::ExitCode;
 
 use floodwall_bench::BenchError;
+use floodwall_bench::scratch::ScratchError;
 use floodwall_bench::space::SpaceError;
 use floodwall_lab::LabError;
+use floodwall_load::LoadError;
 use floodwall_model::scenario::ScenarioError;
 
 /// How a command ended.
@@ -45,10 +47,6 @@ pub(crate) struct UsageError(pub(crate) String);
 impl Exit {
     /// The status that an error stands for.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
-        let wrong_directory = matches!(
-            error.downcast_ref(),
-            Some(BenchError::Locate(_) | BenchError::ReadOnly { .. } | BenchError::NoWriteback { .. })
-        );
         if let Some(lab) = error.downcast_ref::<LabError>() {
             return match lab {
                 e if e.is_missing_requirement() => Self::Missing,
@@ -56,14 +54,40 @@ impl Exit {
                 _ => Self::Failed,
             };
         }
-        if wrong_directory
-            || error.is::<UsageError>()
+        match error.downcast_ref::<BenchError>() {
+            Some(BenchError::Load(LoadError::NoUring { .. } | LoadError::NoAccounting { .. })) => {
+                return Self::Missing;
+            }
+            Some(
+                BenchError::Locate(_)
+                | BenchError::ReadOnly { .. }
+                | BenchError::NoWriteback { .. }
+                | BenchError::Load(
+                    LoadError::Misaligned { .. } | LoadError::NoDirect { .. } | LoadError::TooSmall { .. },
+                ),
+            ) => return Self::Usage,
+            _ => {}
+        }
+        let wrong_usage = error.is::<UsageError>()
             || error.is::<ScenarioError>()
             || error.is::<SpaceError>()
-        {
-            Self::Usage
-        } else {
-            Self::Failed
-        }
+            || matches!(error.downcast_ref(), Some(ScratchError::List { .. }));
+        if wrong_usage { Self::Usage } else { Self::Failed }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_what_is_wrong_and_what_failed_are_told_apart() {
+        let of = |error: anyhow::Error| Exit::of(&error);
+        assert_eq!(of(LabError::NoRoot.into()), Exit::Missing);
+        let no_uring = LoadError::NoUring { errno: rustix::io::Errno::NOSYS };
+        assert_eq!(of(BenchError::from(no_uring).into()), Exit::Missing);
+        assert_eq!(of(UsageError(String::new()).into()), Exit::Usage);
+        assert_eq!(of(BenchError::Interrupted.into()), Exit::Failed);
+        assert_eq!(of(anyhow::anyhow!("anything else")), Exit::Failed);
     }
 }

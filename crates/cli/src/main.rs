@@ -53,7 +53,7 @@ fn main() -> ExitCode {
         Command::Status(args) => commands::status::run(&args, origin),
     };
     let exit = result.unwrap_or_else(|error| {
-        output::notice(&format!("floodwall: {error:#}"));
+        output::notice(&format!("floodwall: {}", output::message(&error)));
         Exit::of(&error)
     });
     exit.into()

@@ -1,10 +1,12 @@
 //! Results on stdout, everything else on stderr. A reader that went away (`| head`, a closed terminal) is no reason to panic.
 
-use std::fs::{self, File};
-use std::io::{self, IsTerminal, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+
+use crate::exit::UsageError;
 
 /// Writes a result to stdout.
 ///
@@ -23,24 +25,49 @@ pub(crate) fn notice(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
+/// An error with its causes in one line; a cause that the message before it quotes already is not said twice.
+pub(crate) fn message(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |mut line, cause| {
+        if !line.contains(&cause) {
+            let separator = if line.is_empty() { "" } else { ": " };
+            line.push_str(separator);
+            line.push_str(&cause);
+        }
+        line
+    })
+}
+
 /// Whether stderr is a terminal on which a progress bar may move.
 pub(crate) fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Writes a file whole or not at all: into a temporary neighbour, synced, then renamed over the name.
+/// Writes a file whole or not at all: into a temporary neighbour, synced, then renamed over the name. A symbolic link's target is replaced, not the
+/// link; what is not a regular file (a pipe, `/dev/null`) is written in place.
 ///
 /// # Errors
-/// With the path, if it can't be written; what was there before is then still there.
-pub(crate) fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
+/// With the path, if it can't be written; a regular file that was there before is then still there.
+pub(crate) fn write_file(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let fail = || format!("can't write '{}'", path.display());
+    // A file that does not exist yet has no other name.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if fs::metadata(&path).is_ok_and(|m| !m.is_file()) {
+        let mut file = OpenOptions::new().write(true).open(&path).with_context(fail)?;
+        return write(&mut file).with_context(fail);
+    }
     let mut name =
         path.file_name().with_context(|| format!("'{}' names no file", path.display()))?.to_owned();
     name.push(format!(".tmp-{}", std::process::id()));
     let temporary: PathBuf = path.with_file_name(name);
-    let written = File::create(&temporary)
-        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&temporary, path));
+    let written = File::create(&temporary).map_err(anyhow::Error::from).and_then(|file| {
+        let mut buffered = BufWriter::new(file);
+        write(&mut buffered)?;
+        buffered.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        Ok(fs::rename(&temporary, &path)?)
+    });
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
     }
@@ -50,36 +77,80 @@ pub(crate) fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
 /// Checks that a file could be written later, so that an hour's measurement is not lost for a misspelt directory.
 ///
 /// # Errors
-/// With the path, if its directory does not exist or can't be written.
+/// [`UsageError`] with what is wrong, if its directory does not exist or can't be written.
 pub(crate) fn check_writable(path: &Path) -> anyhow::Result<()> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    anyhow::ensure!(
-        !path.is_dir(),
-        crate::exit::UsageError(format!("'{}' is a directory; name a file", path.display()))
-    );
-    let writable = rustix::fs::access(parent, rustix::fs::Access::WRITE_OK);
-    writable.map_err(|e| {
-        crate::exit::UsageError(format!("can't write '{}': {}", path.display(), io::Error::from(e))).into()
-    })
+    let usage = |why: String| Err(UsageError(format!("can't write '{}': {why}", path.display())).into());
+    if path.is_dir() {
+        return usage("it is a directory; name a file".into());
+    }
+    if !parent.is_dir() {
+        return usage(format!("there is no directory '{}'; make it first", parent.display()));
+    }
+    let (place, name) = if path.exists() { (path, "it") } else { (parent, "its directory") };
+    match rustix::fs::access(place, rustix::fs::Access::WRITE_OK) {
+        Ok(()) => Ok(()),
+        Err(e) => usage(format!("{name} can't be written ({}); name another file", io::Error::from(e))),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn write_text(path: &Path, text: &str) -> anyhow::Result<()> {
+        write_file(path, |out| Ok(out.write_all(text.as_bytes())?))
+    }
+
+    #[test]
+    fn a_cause_is_said_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("can't open 'x': {source}; name another")]
+        struct Quoting {
+            source: io::Error,
+        }
+        let quoting = Quoting { source: io::Error::from_raw_os_error(2) };
+        let text = "can't open 'x': No such file or directory (os error 2); name another";
+        assert_eq!(message(&anyhow::Error::from(quoting)), text);
+        assert_eq!(message(&anyhow::anyhow!("inner").context("outer")), "outer: inner");
+    }
+
     #[test]
     fn a_file_is_replaced_whole() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("result.json");
-        write_file(&path, "one").unwrap();
-        write_file(&path, "two").unwrap();
+        write_text(&path, "one").unwrap();
+        write_text(&path, "two").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "two");
+        let broken = write_file(&path, |out| {
+            out.write_all(b"half")?;
+            anyhow::bail!("no more")
+        });
+        assert!(broken.is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "two");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]
+    fn links_are_followed_and_what_is_no_file_stays_what_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, link) = (dir.path().join("target"), dir.path().join("link"));
+        fs::File::create(&target).unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        write_text(&link, "through").unwrap();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "through");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        // Any device node would do; this one is everywhere, and a rename over it would be noticed by everybody.
+        use std::os::unix::fs::FileTypeExt;
+        let null = dir.path().join("null");
+        std::os::unix::fs::symlink("/dev/null", &null).unwrap();
+        write_text(&null, "gone").unwrap();
+        assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    }
+
+    #[test]
     fn a_path_that_can_not_be_written_is_noticed_before_the_work() {
         let message = check_writable(Path::new("/nonexistent/result.json")).unwrap_err().to_string();
-        assert!(message.contains("/nonexistent/result.json"), "{message}");
+        assert!(message.contains("there is no directory '/nonexistent'"), "{message}");
     }
 }

@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::{ArgGroup, Args};
 use floodwall_model::scenario::{self, Flood, Pace, Scenario, Victim};
 use floodwall_model::toml_text;
-use floodwall_model::units::{Bytes, UnitError, parse_duration};
+use floodwall_model::units::{Bytes, UnitError, human_duration, parse_duration};
 
 use crate::exit::UsageError;
 use crate::progress::Show;
@@ -156,11 +156,10 @@ impl BenchArgs {
             scenario.timing.rounds = rounds;
         }
         if let Some(measure) = self.measure {
-            if measure < Duration::from_secs(1) {
-                return Err(UsageError(
-                    "--measure is under one second, the length of a window; give at least 1s".into(),
-                )
-                .into());
+            if measure.is_zero() || measure.subsec_nanos() > 0 {
+                let shown = human_duration(measure);
+                let why = "phases are measured in windows of one second; give whole seconds, at least 1s";
+                return Err(UsageError(format!("--measure is {shown}: {why}")).into());
             }
             scenario.timing.measure = measure;
         }
@@ -253,6 +252,7 @@ mod tests {
             (&["--victim", "none", "--flood", "none"], "neither a victim nor a flood"),
             (&["--rounds", "0"], "at least 1"),
             (&["--measure", "10ms"], "at least 1s"),
+            (&["--measure", "1900ms"], "--measure is 1.90 s: phases are measured in windows of one second"),
             (&["--size", "5"], "needs a unit"),
             (&["--quick", "--thorough"], "cannot be used with"),
         ] {

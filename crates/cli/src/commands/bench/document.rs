@@ -8,6 +8,8 @@ use floodwall_model::Reading;
 use floodwall_model::status::Missing;
 use floodwall_report::schema::{ResultDevice, ResultFilesystem, ResultHost, Run, RunStatus};
 
+use crate::output;
+
 /// Everything that a result says beside the measurements.
 pub(crate) struct Facts<'a> {
     pub(crate) host: &'a HostFacts,
@@ -36,7 +38,7 @@ pub(crate) fn run_facts(facts: Facts<'_>) -> Run {
     Run {
         command: "bench".into(),
         floodwall_version: env!("CARGO_PKG_VERSION").into(),
-        status: facts.failure.map_or(RunStatus::Complete, |e| RunStatus::Partial { why: format!("{e:#}") }),
+        status: facts.failure.map_or(RunStatus::Complete, |e| RunStatus::Partial { why: output::message(e) }),
         started_at_unix_s: facts.started_at.as_secs_f64(),
         seconds: facts.seconds,
         first_operation_ms: facts.first_operation.map(|d| d.as_secs_f64() * 1e3),

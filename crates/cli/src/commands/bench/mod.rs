@@ -3,12 +3,12 @@
 mod args;
 mod document;
 
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
 use floodwall_bench::scratch::{self, Leftover};
 use floodwall_bench::space::{self, Fitted};
 use floodwall_bench::{BenchError, HostRig, Options};
@@ -22,7 +22,7 @@ pub(crate) use args::BenchArgs;
 
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
-use crate::progress::Progress;
+use crate::progress::{Progress, Show};
 use crate::signals;
 
 /// Runs the command.
@@ -53,7 +53,14 @@ pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
         notice(&format!("warning: {warning}"));
         warnings.push(warning);
     }
-    let Fitted { scenario, needed: _, warnings: fitting } = space::fit(&scenario, rig.room(args.size)?)?;
+    let Fitted { scenario, needed, warnings: fitting } = space::fit(&scenario, rig.room(args.size)?)?;
+    if args.progress != Show::Never {
+        notice(&format!(
+            "{}: needs {needed} in '{}' and removes it again",
+            scenario.name,
+            args.dir.display()
+        ));
+    }
     for warning in &fitting {
         notice(&format!("warning: {warning}"));
     }
@@ -81,8 +88,12 @@ pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
             document.run.warnings.push(warning);
         }
     }
-    write_outputs(args, &document, failure.is_some())?;
-    match failure {
+    let mut errors: Vec<anyhow::Error> = failure.into_iter().chain(write_outputs(args, &document)).collect();
+    // The first error is the one that ends the program; the others are said before it.
+    for error in errors.iter().skip(1) {
+        notice(&format!("floodwall: {}", output::message(error)));
+    }
+    match (!errors.is_empty()).then(|| errors.swap_remove(0)) {
         Some(error) => Err(error),
         None if verdict::verdict(&document).outcome == Outcome::Inconclusive => Ok(Exit::Inconclusive),
         None => Ok(Exit::Done),
@@ -96,7 +107,7 @@ struct Measured {
     warnings: Vec<String>,
     host: floodwall_host::HostFacts,
     missing: Vec<floodwall_model::status::Missing>,
-    first_operation: Option<std::time::Duration>,
+    first_operation: Option<Duration>,
 }
 
 /// Prefills, runs all rounds and removes every file, whatever happens in between.
@@ -151,27 +162,47 @@ fn leftover_warning(left: &Leftover, dir: &Path) -> String {
     )
 }
 
-fn write_outputs(args: &BenchArgs, document: &Document, partial: bool) -> anyhow::Result<()> {
-    let nothing_measured = document.trials.is_empty();
-    if let Some(path) = &args.out {
-        output::write_file(path, &document.to_json()?)?;
-    }
-    if let Some(path) = &args.hlog {
-        let started = std::time::Duration::from_secs_f64(document.run.started_at_unix_s.max(0.0));
-        let mut log = Vec::new();
-        floodwall_stats::hlog::write(&document.trials, started, &mut log)?;
-        output::write_file(path, &String::from_utf8(log).context("the interval log is not text")?)?;
-    }
-    if let Some(path) = &args.timeline {
-        output::write_file(path, &timeline::csv(document))?;
-    }
+/// Gives out everything that was asked for. Stdout comes first and one failure does not stop the rest: a measurement must not be lost for a full
+/// disk somewhere else.
+fn write_outputs(args: &BenchArgs, document: &Document) -> Vec<anyhow::Error> {
+    let mut errors = Vec::new();
+    let mut attempt = |result: anyhow::Result<()>| errors.extend(result.err());
+    let measured = !document.trials.is_empty();
     if args.json {
-        return output::result(&document.to_json()?);
+        attempt(document.to_json().map_err(anyhow::Error::from).and_then(|json| output::result(&json)));
+    } else if measured {
+        attempt(output::result(&if args.markdown {
+            markdown::bench(document)
+        } else {
+            text::bench(document)
+        }));
     }
-    if partial && nothing_measured {
-        return Ok(());
+    for (path, format) in [
+        (&args.out, to_json as fn(&Document, &mut dyn Write) -> anyhow::Result<()>),
+        (&args.hlog, to_hlog),
+        (&args.timeline, to_csv),
+    ] {
+        let Some(path) = path else { continue };
+        if !measured && path.exists() {
+            notice(&format!("nothing was measured: '{}' is left as it was", path.display()));
+            continue;
+        }
+        attempt(output::write_file(path, |out| format(document, out)));
     }
-    output::result(&if args.markdown { markdown::bench(document) } else { text::bench(document) })
+    errors
+}
+
+fn to_json(document: &Document, out: &mut dyn Write) -> anyhow::Result<()> {
+    Ok(out.write_all(document.to_json()?.as_bytes())?)
+}
+
+fn to_hlog(document: &Document, mut out: &mut dyn Write) -> anyhow::Result<()> {
+    let started = Duration::from_secs_f64(document.run.started_at_unix_s.max(0.0));
+    Ok(floodwall_stats::hlog::write(&document.trials, started, &mut out)?)
+}
+
+fn to_csv(document: &Document, out: &mut dyn Write) -> anyhow::Result<()> {
+    Ok(out.write_all(timeline::csv(document).as_bytes())?)
 }
 
 fn list_scenarios() -> anyhow::Result<Exit> {
