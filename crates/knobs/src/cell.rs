@@ -73,6 +73,10 @@ impl Cell {
     /// The cell of a knob. Which file is the finer one is found by looking.
     #[must_use]
     pub fn of(knob: &Knob, target: &Target, files: &dyn Files) -> Self {
+        Self::with_finest(knob, target, |fine| files.read(fine).is_ok())
+    }
+
+    fn with_finest(knob: &Knob, target: &Target, exists: impl Fn(&str) -> bool) -> Self {
         let path = target.path(knob);
         let sibling = |name: &str| match path.rsplit_once('/') {
             Some((directory, _)) => format!("{directory}/{name}"),
@@ -80,7 +84,7 @@ impl Cell {
         };
         let finer = |name: &str| {
             let fine = sibling(name);
-            if files.read(&fine).is_ok() { Self::Plain(fine) } else { Self::Plain(path.clone()) }
+            if exists(&fine) { Self::Plain(fine) } else { Self::Plain(path.clone()) }
         };
         match knob.name {
             "vm.dirty_bytes" | "vm.dirty_ratio" => {
@@ -106,10 +110,7 @@ impl Cell {
     /// The cell that a journal speaks of, which it tells by a file: the device may be gone.
     #[must_use]
     pub fn of_saved(knob: &Knob, target: &Target, path: &str) -> Self {
-        match Self::of(knob, target, &Nothing) {
-            Self::Plain(coarse) if path == format!("{coarse}_fine") => Self::Plain(path.to_owned()),
-            other => other,
-        }
+        Self::with_finest(knob, target, |fine| fine == path)
     }
 
     /// Whether a state could be one of this cell: a journal is not believed further than that.
@@ -131,7 +132,7 @@ impl Cell {
         match self {
             Self::Pair { bytes, ratio, .. } => match read_line(files, bytes) {
                 Reading::Value(value) if value != "0" => Reading::Value(state(bytes, value)),
-                // Before 2.6.29 there was only the ratio.
+                // In 2.6.24 there was only the ratio.
                 Reading::Value(_) | Reading::Absent(_) => {
                     read_line(files, ratio).map(|value| state(ratio, value))
                 }
@@ -175,7 +176,7 @@ impl Cell {
         }
     }
 
-    /// Whether two states are one: the same file and value, or the same keys in another order or notation.
+    /// Whether two states are one: the same file and value; or a line that says the same, as far as both speak of a key.
     #[must_use]
     pub fn same(&self, a: &State, b: &State) -> bool {
         match self {
@@ -211,31 +212,6 @@ impl Cell {
             }
             _ => State { path, value: value.to_owned() },
         }
-    }
-}
-
-/// A tree without files.
-struct Nothing;
-
-impl Files for Nothing {
-    fn read(&self, _: &str) -> rustix::io::Result<String> {
-        Err(Errno::NOENT)
-    }
-
-    fn list(&self, _: &str) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn write(&self, _: &str, _: &str) -> rustix::io::Result<()> {
-        Err(Errno::NOENT)
-    }
-
-    fn may_write(&self, _: &str) -> rustix::io::Result<()> {
-        Err(Errno::NOENT)
-    }
-
-    fn page_bytes(&self) -> u64 {
-        4096
     }
 }
 
@@ -340,10 +316,11 @@ impl Line {
         let alike = |a: &String, b: &String| {
             a == b || matches!((a.parse::<f64>(), b.parse::<f64>()), (Ok(a), Ok(b)) if a == b)
         };
-        self.key == other.key
-            && self.plain == other.plain
-            && self.pairs.len() == other.pairs.len()
-            && self.pairs.iter().all(|(name, a)| other.pairs.get(name).is_some_and(|b| alike(a, b)))
+        let within = |few: &Self, many: &Self| {
+            few.pairs.iter().all(|(name, a)| many.pairs.get(name).is_some_and(|b| alike(a, b)))
+        };
+        // The kernel shows every key of a line, also those that were not named when it was written.
+        self.key == other.key && self.plain == other.plain && (within(self, other) || within(other, self))
     }
 }
 

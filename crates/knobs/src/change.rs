@@ -205,7 +205,8 @@ mod tests {
             ("sda.bdi.max_bytes=64MiB", "sda.bdi.max_bytes=67108864"),
             ("a.slice/b.service:sda.io.max=wbps=5MB", "a.slice/b.service:sda.io.max=wbps=5000000"),
             ("a.slice:io.weight=50", "a.slice:io.weight=50"),
-            ("sda.io.cost.qos=enable=1", ":sda.io.cost.qos=enable=1"),
+            ("sda.io.cost.qos=enable=1", "sda.io.cost.qos=enable=1"),
+            (":sda.io.cost.qos=enable=1", "sda.io.cost.qos=enable=1"),
         ] {
             assert_eq!(label(text), expected, "{text}");
         }
@@ -227,6 +228,20 @@ mod tests {
         let (_dir, root) = root_of(&machine());
         assert_eq!(Device::find(&root, "sda1").unwrap().number, DISK);
         assert_eq!(Device::find(&root, "sda1").unwrap().instance, Some(11));
+    }
+
+    #[test]
+    fn mounts_without_a_disk_have_limits_alone() {
+        let mut tree = machine();
+        for name in ["0:45", "btrfs-1"] {
+            tree.insert(format!("/sys/class/bdi/{name}/max_ratio"), "100\n".into());
+        }
+        let (_dir, root) = root_of(&tree);
+        let label = |text: &str| Change::parse(&root, None, text).map(|change| change.label());
+        assert_eq!(label("0:45.bdi.max_ratio=5"), Ok("0:45.bdi.max_ratio=5".to_owned()));
+        assert_eq!(label("btrfs-1.bdi.max_ratio=5"), Ok("btrfs-1.bdi.max_ratio=5".to_owned()));
+        assert!(label("btrfs-2.bdi.max_ratio=5").is_err());
+        assert!(label("../x-1.bdi.max_ratio=5").is_err());
     }
 
     #[test]

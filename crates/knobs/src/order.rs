@@ -95,7 +95,6 @@ fn bdi_rank(
     wanted: &[(usize, State)],
     files: &dyn Files,
 ) -> u32 {
-    let is_min = |knob: &Knob| knob.name.starts_with("bdi.min_");
     let is_max = |knob: &Knob| knob.name.starts_with("bdi.max_");
     match entry.knob.name {
         "bdi.strict_limit" => {
@@ -113,7 +112,6 @@ fn bdi_rank(
                 .filter_map(|(index, _)| entries.get(*index))
                 .find(|other| is_max(other.knob) && other.target == entry.target);
             let upper_now = upper.and_then(|other| ppm(other.cell.read(files).value()?));
-            debug_assert!(is_min(entry.knob));
             match (ppm(to), upper_now) {
                 (Some(lower), Some(upper)) if lower > upper => 83,
                 _ => 81,

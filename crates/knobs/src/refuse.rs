@@ -22,7 +22,7 @@ pub(crate) fn share_of(
     let limit = hard_limit(asked, files)
         .and_then(|state| memory.limit_bytes(&state))
         .ok_or_else(|| refused("the hard limit can't be read".to_owned()))?;
-    // The kernel divides by the limit too; before 6.13 without looking.
+    // The kernel divides by the limit too; up to 6.12 without looking.
     let share = memory.share_ppm(bytes, limit).ok_or_else(|| {
         refused("the hard limit is zero; set vm.dirty_ratio or vm.dirty_bytes first".into())
     })?;
@@ -67,20 +67,31 @@ fn vm_limit(files: &dyn Files, bytes: &str, ratio: &str, hard: bool) -> Option<S
     Cell::Pair { bytes: path(bytes), ratio: path(ratio), hard }.read(files).into_value()
 }
 
-/// A value of a device's limits that the plan ends with: planned, or in force. Shares are in parts per million.
-fn final_value(entry: &Entry, name: &str, entries: &[Entry], files: &dyn Files) -> Option<u64> {
-    let strict = name == "bdi.strict_limit";
+/// A bound of a device's share that the plan ends with, planned or in force, in parts per million: `max` or `min`.
+fn final_share(entry: &Entry, which: &str, entries: &[Entry], files: &dyn Files) -> Option<u64> {
+    let prefix = format!("bdi.{which}_");
+    if let Some(planned) = planned(entry, &prefix, entries) {
+        return ppm(planned);
+    }
+    let file = format!("/sys/class/bdi/{}/{which}_ratio", entry.target.device()?.number);
+    let fine = read_number(files, &format!("{file}_fine")).into_value();
+    fine.or_else(|| read_number(files, &file).into_value().map(|percent| percent * 10_000))
+}
+
+/// Whether the device's limit is strict when the plan ends.
+fn is_strict(entry: &Entry, entries: &[Entry], files: &dyn Files) -> bool {
+    if let Some(planned) = planned(entry, "bdi.strict_limit", entries) {
+        return planned.value == "1";
+    }
+    let Some(device) = entry.target.device() else { return false };
+    let file = format!("/sys/class/bdi/{}/strict_limit", device.number);
+    read_number(files, &file).into_value() == Some(1)
+}
+
+/// What is planned for a knob of the same device whose name begins so.
+fn planned<'a>(entry: &Entry, prefix: &str, entries: &'a [Entry]) -> Option<&'a State> {
     let mut here = entries.iter().filter(|other| other.target == entry.target);
-    if let Some(state) = here.find(|other| other.knob.name.starts_with(name)).and_then(|e| e.new.as_ref()) {
-        return if strict { state.value.parse().ok() } else { ppm(state) };
-    }
-    let directory = format!("/sys/class/bdi/{}", entry.target.device()?.number);
-    let read = |file: &str| read_number(files, &format!("{directory}/{file}")).into_value();
-    let file = name.trim_start_matches("bdi.");
-    if strict {
-        return read(file);
-    }
-    read(&format!("{file}_fine")).or_else(|| read(file).map(|percent| percent * 10_000))
+    here.find(|other| other.knob.name.starts_with(prefix))?.new.as_ref()
 }
 
 /// Refuses what would stop writers, what the kernel would refuse half-way, and what could not be undone.
@@ -93,15 +104,9 @@ pub(crate) fn check(entries: &[Entry], files: &dyn Files) -> Result<(), PlanErro
         if entry.knob.scope != Scope::Bdi {
             continue;
         }
-        let upper = final_value(entry, "bdi.max_ratio", entries, files);
-        let planned_bytes = entries
-            .iter()
-            .find(|other| other.target == entry.target && other.knob.name == "bdi.max_bytes")
-            .and_then(|other| ppm(other.new.as_ref()?));
-        let upper = planned_bytes.or(upper);
-        let lower = final_value(entry, "bdi.min_ratio", entries, files);
-        let strict = final_value(entry, "bdi.strict_limit", entries, files);
-        if strict == Some(1) && upper == Some(0) {
+        let upper = final_share(entry, "max", entries, files);
+        let lower = final_share(entry, "min", entries, files);
+        if upper == Some(0) && is_strict(entry, entries, files) {
             return refused(
                 "a strict limit of zero stops every writer to the device; give a bdi.max_ratio_fine above 0",
             );
@@ -209,12 +214,12 @@ fn limit_notes(entries: &[Entry], files: &dyn Files, memory: &Memory, notes: &mu
 
 fn device_notes(entry: &Entry, entries: &[Entry], files: &dyn Files, notes: &mut Vec<String>) {
     let label = entry.label();
-    let strict = || final_value(entry, "bdi.strict_limit", entries, files);
+    let strict = is_strict(entry, entries, files);
     match entry.knob.name {
-        "bdi.max_bytes" | "bdi.max_ratio" | "bdi.max_ratio_fine" if strict() != Some(1) => notes.push(format!(
+        "bdi.max_bytes" | "bdi.max_ratio" | "bdi.max_ratio_fine" if !strict => notes.push(format!(
             "{label} does not hold anybody back while the machine is below half-way to its hard limit; add bdi.strict_limit=1"
         )),
-        "bdi.strict_limit" if strict() == Some(1) && matches!(release(files), Some((6, 2..=12))) => {
+        "bdi.strict_limit" if strict && matches!(release(files), Some((6, 2..=12))) => {
             notes.push(format!(
                 "{label}: on Linux 6.2 to 6.12 writers to a device that was idle may wait long under a strict limit"
             ));

@@ -17,7 +17,7 @@ use crate::plan::{Entry, Step, short};
 const STEP_PAUSE: Duration = Duration::from_millis(200);
 /// How long a step waits for dirty data to drain before it stops caring whom it stops.
 const STEP_PATIENCE: Duration = Duration::from_secs(60);
-/// Between two attempts at a file that says "busy" (`nr_requests` since about 6.16), and how many.
+/// Between two attempts at a file that says "busy" (`nr_requests` in 6.18), and how many.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 const BUSY_ATTEMPTS: u32 = 50;
 
@@ -130,7 +130,11 @@ impl Run<'_> {
         match step {
             Step::Set { entry, to } => self.bring(*entry, to),
             Step::Lower { entry, to, limit_bytes } => {
-                self.lower(*entry, *limit_bytes)?;
+                let lowered = self.lower(*entry, *limit_bytes);
+                // Putting back the right value at once is better than not at all.
+                if self.mode == Mode::Apply {
+                    lowered?;
+                }
                 self.bring(*entry, to)
             }
         }

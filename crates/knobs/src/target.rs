@@ -30,11 +30,11 @@ pub enum TargetError {
     NoGroup(String),
 }
 
-/// A whole disk, or the backing device of a network filesystem.
+/// A whole disk, or a backing device without one: a network mount (`0:45`), a btrfs (`btrfs-1`).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
-    /// Its number, as the kernel prints it: `8:0`.
+    /// Its number, as the kernel prints it: `8:0`. For a backing device without a disk, its name in /sys/class/bdi.
     pub number: String,
     /// Its name: `sda`; the number again where it has none.
     pub name: String,
@@ -43,7 +43,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// Finds a device by its name (`sda`, `/dev/sda1`, `/dev/mapper/vg-root`) or number (`8:0`, `0:45`). A partition stands for its disk.
+    /// Finds a device by its name (`sda`, `/dev/sda1`, `/dev/mapper/vg-root`) or number (`8:0`, `0:45`). A partition stands for its disk;
+    /// mounts without a disk are named as in /sys/class/bdi.
     ///
     /// # Errors
     /// [`TargetError::NoDevice`].
@@ -53,12 +54,8 @@ impl Device {
             Err(_) if name.starts_with("/dev/") => block::by_path(root, name),
             Err(_) => block::by_path(root, &format!("/dev/{name}")),
         };
-        // Mounts without a block device (NFS: major 0) have a backing device alone.
-        if let Reading::Value(id) = given
-            && id.major == 0
-            && root.exists(&format!("/sys/class/bdi/{id}"))
-        {
-            return Ok(Self { number: id.to_string(), name: id.to_string(), instance: None });
+        if is_diskless(name) && root.exists(&format!("/sys/class/bdi/{name}")) {
+            return Ok(Self { number: name.to_owned(), name: name.to_owned(), instance: None });
         }
         match given.and_then(|id| block::whole_disk(root, id)) {
             Reading::Value(id) => Ok(Self {
@@ -77,8 +74,9 @@ impl Device {
     /// # Errors
     /// Why not, for people.
     pub fn check(&self, files: &dyn Files) -> Result<(), String> {
-        if self.number.starts_with("0:") {
-            return Ok(());
+        if is_diskless(&self.number) {
+            let there = files.read(&format!("/sys/class/bdi/{}/max_ratio", self.number)).is_ok();
+            return if there { Ok(()) } else { Err(format!("{} is gone", self.name)) };
         }
         let now = read_line(files, &format!("/sys/dev/block/{}/diskseq", self.number));
         match (self.instance, now) {
@@ -95,10 +93,20 @@ impl Device {
     fn queue_directory(&self) -> String {
         match self.number.parse::<DeviceId>() {
             Ok(id) => queue::directory(id),
-            // Never made by `find`; a journal that says so is refused by its paths.
+            // A backing device without a disk has no queue: this file does not exist.
             Err(_) => format!("/sys/dev/block/{}/queue", self.number),
         }
     }
+}
+
+/// Whether a text could be the name in /sys/class/bdi of a backing device without a disk: major 0, or a filesystem's own name.
+fn is_diskless(name: &str) -> bool {
+    let own_name = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_lowercase())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+            && name.contains('-')
+    };
+    name.parse::<DeviceId>().is_ok_and(|id| id.major == 0 && id.to_string() == name) || own_name(name)
 }
 
 /// What a knob belongs to.
@@ -139,7 +147,8 @@ impl Target {
             Self::Machine | Self::Device(_) => true,
         };
         let number = |device: &Device| {
-            device.number.parse::<DeviceId>().is_ok_and(|id| id.to_string() == device.number)
+            is_diskless(&device.number)
+                || device.number.parse::<DeviceId>().is_ok_and(|id| id.to_string() == device.number)
         };
         group && self.device().is_none_or(number)
     }
@@ -189,6 +198,9 @@ impl Target {
         match self {
             Self::Machine => knob.name.to_owned(),
             Self::Device(device) => format!("{device}.{}", knob.name),
+            Self::Group { device: Some(device), .. } if knob.scope == Scope::RootCgroup => {
+                format!("{device}.{}", knob.name)
+            }
             Self::Group { path, device: Some(device) } => format!("{path}:{device}.{}", knob.name),
             Self::Group { path, device: None } => format!("{path}:{}", knob.name),
         }

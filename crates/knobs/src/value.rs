@@ -113,13 +113,12 @@ pub fn check(knob: &'static Knob, text: &str, form: Form) -> Result<String, Valu
     }
 }
 
-fn name(knob: &Knob, text: &str) -> Result<String, ValueError> {
+fn name(knob: &'static Knob, text: &str) -> Result<String, ValueError> {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
     // ELV_NAME_MAX is 16 with the final zero (block/elevator.h).
     if text.is_empty() || text.len() > 15 || !text.chars().all(fits) {
-        return Err(ValueError::NotAName { knob: "scheduler", text: text.to_owned() });
+        return Err(ValueError::NotAName { knob: knob.name, text: text.to_owned() });
     }
-    debug_assert_eq!(knob.unit, Unit::Elevator);
     Ok(text.to_owned())
 }
 

@@ -236,7 +236,7 @@ impl Kernel {
                 }
                 if self.number(&path(name)) != value {
                     let was_bytes = self.vm("dirty_bytes") != "0";
-                    // dirty_ratio_handler before 6.15: the rate limit is worked out while the old bytes are still there.
+                    // dirty_ratio_handler up to 6.14: the rate limit is worked out while the old bytes are still there.
                     self.ratelimit_from.set(if was_bytes || bytes { "dirty_bytes" } else { "dirty_ratio" });
                     self.put(&path(name), &value.to_string());
                     self.put(&path(if bytes { "dirty_ratio" } else { "dirty_bytes" }), "0");

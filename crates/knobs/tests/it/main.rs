@@ -7,3 +7,4 @@ mod docs;
 mod fake;
 mod session;
 mod traps;
+mod tree;

@@ -31,9 +31,9 @@ fn a_rising_hard_limit_goes_first_and_a_falling_one_last() {
 #[test]
 fn a_hard_limit_falls_in_steps_and_never_below_what_is_dirty() {
     let world = World::new();
-    // 2.4 GB dirty of a limit of 4.1 GB; a twentieth drains in each pause.
+    // 2.4 GB dirty of a limit of 4.1 GB; 40 MB drain in each pause, less than a tenth of the limit.
     world.kernel.dirty_pages.set(600_000);
-    world.kernel.drains.set(30_000);
+    world.kernel.drains.set(10_000);
     world.apply(&["vm.dirty_bytes=64MiB"]).unwrap();
     let limits: Vec<u64> = world
         .writes()

@@ -103,20 +103,31 @@ fn disk() -> Result<Disk, String> {
     Ok(disk)
 }
 
+/// A process of ours; killed at the latest when dropped.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A process that changes settings: `what` is a plan, or `rollback`.
-fn start(disk: &Disk, stop_before: &str, what: &[&str]) -> Child {
-    Command::new(std::env::current_exe().unwrap())
+fn start(disk: &Disk, stop_before: &str, what: &[&str]) -> Process {
+    let child = Command::new(std::env::current_exe().unwrap())
         .args([CHILD, &disk.journal().to_string_lossy(), &disk.device.name, stop_before])
         .args(what)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap()
+        .unwrap();
+    Process(child)
 }
 
 /// Runs it up to a write and kills it there. `false` if it ended before.
 fn kill_before(disk: &Disk, write: u64, what: &[&str]) -> Result<bool, String> {
-    let mut child = start(disk, &write.to_string(), what);
+    let Process(child) = &mut start(disk, &write.to_string(), what);
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).map_err(|e| e.to_string())?;
     let stopped = line == "stopped\n";
@@ -131,7 +142,7 @@ fn kill_before(disk: &Disk, write: u64, what: &[&str]) -> Result<bool, String> {
 }
 
 fn go_through(disk: &Disk, what: &[&str]) -> Result<(), String> {
-    let status = start(disk, "never", what).wait().map_err(|e| e.to_string())?;
+    let status = start(disk, "never", what).0.wait().map_err(|e| e.to_string())?;
     if status.success() { Ok(()) } else { Err(format!("{what:?} failed")) }
 }
 
@@ -197,7 +208,7 @@ fn killed_at_any_moment() -> Result<(), String> {
     let original = disk.all();
     for round in 0_u64..60 {
         let what = PLANS[(round % 5) as usize];
-        let mut child = start(&disk, "never", what);
+        let Process(child) = &mut start(&disk, "never", what);
         // Spread over the life of the process by a step that divides nothing.
         std::thread::sleep(Duration::from_micros(round * 1_741 % 40_000));
         child.kill().map_err(|e| e.to_string())?;

@@ -29,7 +29,7 @@ pub(super) const KNOBS: &[Knob] = &[
         quirks: &[
             "The kernel keeps a ratio of the hard limit of that moment: what max_bytes reads drifts with free memory, and writing back what was read may fail. Floodwall works the ratio out itself, writes max_ratio_fine, and saves that.",
             "A size that comes to less than a millionth of the limit becomes a ratio of 0; refused here.",
-            "Kernels before 6.13 divide by zero if it is written while the hard limit is 0: the kernel's file is never written.",
+            "Kernels from 6.5 to 6.12 at least divide by zero if it is written while the hard limit is 0: the kernel's file is never written.",
             "Without bdi.strict_limit it does not hold anybody back while the machine as a whole is below half-way to its hard limit.",
         ],
         source: "mm/backing-dev.c max_bytes_store; mm/page-writeback.c bdi_ratio_from_pages, bdi_set_max_bytes",

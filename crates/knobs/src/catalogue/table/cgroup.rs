@@ -44,7 +44,7 @@ pub(super) const KNOBS: &[Knob] = &[
         name: "io.latency",
         unit: Unit::Keys(&["target"]),
         default: "0 (off)",
-        needs: "CONFIG_BLK_CGROUP_IOLATENCY (Linux 4.19)",
+        needs: "CONFIG_BLK_CGROUP_IOLATENCY",
         does: "The mean latency in microseconds that a group is promised: others are held back when it is missed.",
         source: "block/blk-iolatency.c iolatency_set_limit",
         ..BASE
@@ -63,7 +63,7 @@ pub(super) const KNOBS: &[Knob] = &[
             "wrandiops",
         ]),
         default: "ctrl=auto",
-        needs: "CONFIG_BLK_CGROUP_IOCOST (Linux 5.4)",
+        needs: "CONFIG_BLK_CGROUP_IOCOST",
         does: "What an operation costs on a device, for io.cost.",
         quirks: &["In the root group alone. Naming a parameter sets ctrl=user."],
         source: "block/blk-iocost.c ioc_cost_model_write",
@@ -74,7 +74,7 @@ pub(super) const KNOBS: &[Knob] = &[
         scope: Scope::RootCgroup,
         unit: Unit::Keys(&["enable", "ctrl", "rpct", "rlat", "wpct", "wlat", "min", "max"]),
         default: "enable=0",
-        needs: "CONFIG_BLK_CGROUP_IOCOST (Linux 5.4)",
+        needs: "CONFIG_BLK_CGROUP_IOCOST",
         resets: &[Reset { knob: "wbt_lat_usec", keep: false }],
         does: "Switches io.cost on for a device and says which latencies it defends, and how far it may slow the device down for that.",
         quirks: &[

@@ -74,7 +74,7 @@ pub(super) const KNOBS: &[Knob] = &[
         min: 1,
         max: 65_536,
         default: "nr_requests; 3/4 of it on 5.15 to 6.8",
-        needs: "Linux 5.9 or so",
+        needs: "a kernel after RHEL 8's 4.18 (there in 5.15)",
         adjusts: Some("cut to nr_requests"),
         does: "How many requests all but synchronous reads may hold.",
         quirks: &["A change of nr_requests resets it.", "On 5.15 the file is front_merges by mistake."],
@@ -84,7 +84,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob {
         name: "iosched.prio_aging_expire",
         default: "10000",
-        needs: "Linux 6.0 or so",
+        needs: "a kernel after 5.15 (there in 6.5)",
         adjusts: TICKS,
         does: "How long a request of a lower I/O priority class may wait for the higher ones.",
         source: "block/mq-deadline.c dd_dispatch_prio_aged_requests",
