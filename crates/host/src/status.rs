@@ -308,8 +308,7 @@ fn drain_rate(
     window_s: f64,
 ) -> (Reading<f64>, DrainSource) {
     let (Some(was), Some(is)) = (is_backlogged(before), is_backlogged(after)) else {
-        let why = after.dirty_bytes.as_ref().and_then(|_| before.dirty_bytes.as_ref()).map(|_| 0.0);
-        return (why, DrainSource::Unknown);
+        return (why_backlog_is_unknown(before, after), DrainSource::Unknown);
     };
     if was && is {
         let by_bdi = before
@@ -330,6 +329,16 @@ fn drain_rate(
                 DrainSource::Unknown,
             )
         }
+    }
+}
+
+/// The reason of the first reading that has no value, of those that tell whether a device is backlogged.
+fn why_backlog_is_unknown(before: &BdiStats, after: &BdiStats) -> Reading<f64> {
+    let readings = [&after.dirty_bytes, &after.writeback_bytes, &before.dirty_bytes, &before.writeback_bytes];
+    match readings.into_iter().find(|reading| reading.value().is_none()) {
+        Some(Reading::Unreadable(why)) => Reading::Unreadable(why.clone()),
+        Some(Reading::Absent(why)) => Reading::Absent(why.clone()),
+        Some(Reading::Value(_)) | None => Reading::Absent("it is not known whether it is backlogged".into()),
     }
 }
 
@@ -389,6 +398,22 @@ mod tests {
         hidden.dirty_bytes = Reading::Unreadable("needs root".into());
         let (rate, from) = drain_rate(&hidden, &hidden, Some(3.0), 2.0);
         assert_eq!((rate, from), (Reading::Unreadable("needs root".into()), DrainSource::Unknown));
+    }
+
+    #[test]
+    fn a_rate_is_never_zero_for_want_of_a_reading() {
+        let busy = stats(100 << 20, 1 << 20, Reading::Value(9), Reading::Value(7));
+        let no_writeback = BdiStats { writeback_bytes: absent(), ..busy.clone() };
+        let no_dirty = BdiStats { dirty_bytes: Reading::Unreadable("needs root".into()), ..busy.clone() };
+        let unknown = |before, after| {
+            let (rate, from) = drain_rate(before, after, Some(3.0), 1.0);
+            assert_eq!(from, DrainSource::Unknown);
+            rate
+        };
+        assert_eq!(unknown(&busy, &no_writeback), Reading::Absent("old kernel".into()));
+        assert_eq!(unknown(&no_writeback, &busy), Reading::Absent("old kernel".into()));
+        assert_eq!(unknown(&no_dirty, &busy), Reading::Unreadable("needs root".into()));
+        assert_eq!(unknown(&no_writeback, &no_dirty), Reading::Unreadable("needs root".into()));
     }
 
     #[test]
