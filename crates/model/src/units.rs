@@ -88,6 +88,26 @@ impl Bytes {
         Self(n * GIB)
     }
 
+    /// As it can be given to an option or written in a file: exact, one word, the shortest of its units (`560MiB`, `15MB`, `1567000001B`).
+    #[must_use]
+    pub fn as_argument(self) -> String {
+        let units = [
+            ("TiB", 1 << 40),
+            ("GiB", GIB),
+            ("MiB", MIB),
+            ("KiB", KIB),
+            ("TB", 1_000_000_000_000),
+            ("GB", 1_000_000_000),
+            ("MB", 1_000_000),
+            ("kB", 1_000),
+        ];
+        let exact = units.into_iter().filter(|(_, unit)| self.0 > 0 && self.0.is_multiple_of(*unit));
+        exact
+            .map(|(name, unit)| format!("{}{name}", self.0 / unit))
+            .min_by_key(String::len)
+            .unwrap_or_else(|| format!("{}B", self.0))
+    }
+
     /// As a float, for arithmetic with rates.
     #[must_use]
     pub fn as_f64(self) -> f64 {
@@ -332,6 +352,20 @@ mod tests {
     }
 
     #[test]
+    fn an_argument_is_one_word() {
+        for (bytes, text) in [
+            (0, "0B"),
+            (1_023, "1023B"),
+            (560 * MIB, "560MiB"),
+            (15_000_000, "15MB"),
+            (1_567_000_001, "1567000001B"),
+            (20_000 * MIB, "20000MiB"),
+        ] {
+            assert_eq!(Bytes(bytes).as_argument(), text);
+        }
+    }
+
+    #[test]
     fn rates_in_bits_and_bytes() {
         assert_eq!("1Gbit/s".parse::<Rate>(), Ok(Rate(125e6)));
         assert_eq!("66MB/s".parse::<Rate>(), Ok(Rate(66e6)));
@@ -364,6 +398,14 @@ mod tests {
             let _ = text.parse::<Rate>();
             let _ = parse_duration(&text);
             let _ = text.parse::<DeviceId>();
+        }
+
+        #[test]
+        fn an_argument_reads_back_exactly(n in any::<u64>(), unit in 0usize..6) {
+            let bytes = Bytes(n / 1_000_000_000_000 * [1, KIB, MIB, 1_000, 1_000_000, 7][unit] % u64::MAX);
+            let text = bytes.as_argument();
+            prop_assert!(!text.contains(' '));
+            prop_assert_eq!(text.parse::<Bytes>(), Ok(bytes), "{}", text);
         }
 
         #[test]
