@@ -48,7 +48,11 @@ pub enum SpaceError {
         remedy: String,
     },
     /// `--size` is too small for anything.
-    #[error("--size {cap} is too small for scenario '{scenario}': its smallest useful size is {smallest}")]
+    #[error(
+        "--size {cap} is too small for scenario '{scenario}'; use --size {smallest} or more",
+        cap = cap.as_argument(),
+        smallest = smallest.as_argument()
+    )]
     CapTooSmall {
         /// Its name.
         scenario: String,
@@ -58,7 +62,11 @@ pub enum SpaceError {
         smallest: Bytes,
     },
     /// `--size` is more than there is.
-    #[error("--size {cap} is more than the {free} that are free; use --size {fits} or less")]
+    #[error(
+        "--size {cap} is more than the {free} that are free; use --size {fits} or less",
+        cap = cap.as_argument(),
+        fits = fits.as_argument()
+    )]
     CapTooLarge {
         /// What was given.
         cap: Bytes,
@@ -112,10 +120,9 @@ pub fn fit(scenario: &Scenario, room: Room) -> Result<Fitted, SpaceError> {
         Some(_) => {}
         None if needed > room.free => {
             let remedy = match shrink(&mut fitted, fits_in(room.free), &mut Vec::new()) {
-                Ok(()) => format!(
-                    ", or use --size {} to run a smaller one",
-                    fits_in(room.free).to_string().replace(' ', "")
-                ),
+                Ok(()) => {
+                    format!(", or use --size {} to run a smaller one", fits_in(room.free).as_argument())
+                }
                 Err(_) => String::new(),
             };
             return Err(SpaceError::TooLittle {
@@ -293,6 +300,22 @@ mod tests {
     fn a_cap_beyond_the_free_space_is_refused() {
         let message = fit(&scenario(), room(Bytes::gib(3), Some(Bytes::gib(5)))).unwrap_err().to_string();
         assert!(message.contains("more than the 3 GiB that are free"), "{message}");
+    }
+
+    #[test]
+    fn every_size_that_a_message_names_can_be_pasted() {
+        for (room, pasted) in [
+            (room(Bytes::gib(3), None), &["2764MiB"][..]),
+            (room(Bytes::gib(3), Some(Bytes::gib(5))), &["5GiB", "2764MiB"]),
+            (room(Bytes::gib(100), Some(Bytes::mib(64))), &["64MiB", "194MiB"]),
+        ] {
+            let message = fit(&scenario(), room).unwrap_err().to_string();
+            let named: Vec<&str> =
+                message.split("--size ").skip(1).filter_map(|rest| rest.split(' ').next()).collect();
+            assert_eq!(named, pasted, "{message}");
+        }
+        // … and the smallest that is named is accepted.
+        fit(&scenario(), Room { cap: Some(Bytes::mib(194)), ..room(Bytes::gib(100), None) }).unwrap();
     }
 
     #[test]
