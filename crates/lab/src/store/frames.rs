@@ -236,9 +236,8 @@ impl Frames {
         block.put_back(slot);
         self.in_memory -= 1;
         // One block is kept while empty, so that a page rewritten at a boundary does not map and unmap 2 MiB each time.
-        if block.used == 0 && !self.partial.is_empty() && !self.partial.contains(&number)
-            || block.used == 0 && self.partial.len() > 1
-        {
+        let others = self.partial.len() - usize::from(self.partial.contains(&number));
+        if block.used == 0 && others > 0 {
             self.blocks[number] = None;
             self.partial.remove(&number);
             self.vacant.push(number);
