@@ -50,7 +50,6 @@ pub(super) fn run(job: &Job, worker: &mut Worker<'_>) -> Result<(), LoadError> {
             file.read_exact_at(read_buffer.bytes_mut(), target.offset)?;
             let end = Instant::now();
             recorder.record(Op::Read, ns_between(due.unwrap_or(start), end));
-            eviction.after_read(file, target, block as u64)?;
         } else {
             let bytes = blocks.next(block);
             let start = Instant::now();
@@ -67,6 +66,7 @@ pub(super) fn run(job: &Job, worker: &mut Worker<'_>) -> Result<(), LoadError> {
             }
         }
         recorder.add_bytes(block as u64);
+        eviction.after(file, target, block as u64)?;
         chooser.done();
     }
     schedule.close(worker);
@@ -113,11 +113,12 @@ pub(super) fn make_stable(
     }
 }
 
-/// Drops from the page cache what was read, outside the timed part.
+/// Drops from the page cache what was read or committed, outside the timed part. A committed block is clean, and would serve the next
+/// read of it from memory.
 pub(super) enum Eviction {
     /// Whatever is cached stays cached, or nothing ever is.
     Never,
-    /// Each block after it was read.
+    /// Each block after it was read or committed.
     Block,
     /// All that lies behind, each time that the scan has passed a multiple of [`SCAN_WINDOW`]. Read-ahead fills the cache with folios of
     /// up to 2 MiB and more, and the kernel keeps a folio that is only partly inside the range (mm/truncate.c): dropping just the last
@@ -143,9 +144,9 @@ impl Eviction {
         }
     }
 
-    /// After a read of `block` bytes.
+    /// After a read or a commit of `block` bytes.
     #[inline]
-    pub(super) fn after_read(&self, file: &NamedFile, target: Target, block: u64) -> Result<(), LoadError> {
+    pub(super) fn after(&self, file: &NamedFile, target: Target, block: u64) -> Result<(), LoadError> {
         match *self {
             Self::Never => Ok(()),
             Self::Block => file.evict(target.offset, block),

@@ -309,9 +309,7 @@ impl Queue<'_> {
             recorder.record(Op::Commit, ns_between(slot.since, end));
         }
         recorder.add_bytes(block);
-        if target.is_read {
-            self.eviction.after_read(file, target, block)?;
-        }
+        self.eviction.after(file, target, block)?;
         self.chooser.done();
         Ok(())
     }

@@ -1,7 +1,9 @@
 //! What the tests share.
+#![expect(unsafe_code, reason = "cachestat(2) has no wrapper")]
 
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -119,4 +121,27 @@ pub(crate) fn alive_in_group(group: i32) -> Vec<i32> {
         }
     }
     found
+}
+
+/// Pages of a file in the page cache, and how many of them are dirty or under writeback (cachestat(2), kernel 6.5); `None` where the
+/// call is missing.
+pub(crate) fn cached_and_dirty(path: &Path) -> Option<(u64, u64)> {
+    let file = File::open(path).unwrap();
+    const SYS_CACHESTAT: i64 = 451;
+    let range = [0u64, 0];
+    // struct cachestat: cache, dirty, writeback, evicted, recently evicted.
+    let mut stat = [0u64; 5];
+    // SAFETY: the kernel reads two and writes five 64-bit numbers, as the structures of cachestat(2) have them.
+    let result =
+        unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0) };
+    (result == 0).then_some((stat[0], stat[1] + stat[2]))
+}
+
+/// Whether the kernel tells what is cached, and this directory's filesystem has a device to write it to.
+pub(crate) fn cache_can_be_told(dir: &Path) -> bool {
+    let probe = dir.join("probe");
+    let file = File::create_new(&probe).unwrap();
+    rustix::io::pwrite(&file, &[1; 4096], 0).unwrap();
+    rustix::fs::fsync(&file).unwrap();
+    cached_and_dirty(&probe) == Some((1, 0))
 }

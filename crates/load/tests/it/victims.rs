@@ -1,9 +1,7 @@
 //! Victims: what they count against what is in their files and in the page cache.
-#![expect(unsafe_code, reason = "cachestat(2) has no wrapper")]
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -70,29 +68,6 @@ fn a_commit_is_its_write_and_its_sync() {
         l.write.sum_ns() + l.sync.sum_ns(),
         "the clock is read once between the two"
     );
-}
-
-/// Pages of a file in the page cache, and how many of them are dirty or under writeback (cachestat(2), kernel 6.5); `None` where the
-/// call is missing.
-fn cached_and_dirty(path: &Path) -> Option<(u64, u64)> {
-    let file = File::open(path).unwrap();
-    const SYS_CACHESTAT: i64 = 451;
-    let range = [0u64, 0];
-    // struct cachestat: cache, dirty, writeback, evicted, recently evicted.
-    let mut stat = [0u64; 5];
-    // SAFETY: the kernel reads two and writes five 64-bit numbers, as the structures of cachestat(2) have them.
-    let result =
-        unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0) };
-    (result == 0).then_some((stat[0], stat[1] + stat[2]))
-}
-
-/// Whether the kernel tells what is cached, and this directory's filesystem has a device to write it to.
-fn cache_can_be_told(dir: &Path) -> bool {
-    let probe = dir.join("probe");
-    let file = File::create_new(&probe).unwrap();
-    rustix::io::pwrite(&file, &[1; 4096], 0).unwrap();
-    rustix::fs::fsync(&file).unwrap();
-    cached_and_dirty(&probe) == Some((1, 0))
 }
 
 #[test]
@@ -247,6 +222,24 @@ fn files_begin_outside_the_cache_and_evicting_readers_keep_them_there() {
                 _ => 0,
             };
             assert!(cached <= most, "{kind},{engine}: {cached} pages cached, not more than {most} expected");
+        }
+    }
+}
+
+#[test]
+fn what_an_evicting_victim_commits_leaves_the_cache_too() {
+    let dir = tempfile::tempdir().unwrap();
+    if !cache_can_be_told(dir.path()) {
+        return left_out("an_evicting_victim", "no cachestat(2), or a filesystem without a device");
+    }
+    for engine in engines() {
+        for sync in SYNCS {
+            let dir = tempfile::tempdir().unwrap();
+            let spec =
+                format!("mixed,read_percent=20,access=evict,block=8KiB,size=1MiB,sync={sync},{engine}");
+            let victim = victim(dir.path(), &spec);
+            run_until(victim.start(1, proc_root()).unwrap(), |t| t.latencies.commit.count() >= 30);
+            assert_eq!(cached_and_dirty(&victim.paths()[0]), Some((0, 0)), "{spec}");
         }
     }
 }
