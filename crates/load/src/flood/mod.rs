@@ -206,7 +206,11 @@ impl PreparedFlood {
     }
 
     /// Throws the flood's backlog away between two phases: what can be is cut off or removed, so that its dirty pages vanish without
-    /// ever being written; files that were written beforehand are synced instead. It must not be running.
+    /// ever being written. It must not be running.
+    ///
+    /// Files that were written beforehand stay as they are, dirty pages and all: to write those takes as long as the backlog is deep, and
+    /// fsync(2) can't be interrupted. So does what a command wrote. Whoever wants no backlog waits for it after this, with
+    /// a stop in view, for instance with syncfs(2) in a thread of its own.
     ///
     /// # Errors
     /// [`LoadError::Io`].
@@ -216,7 +220,7 @@ impl PreparedFlood {
             match &place.target {
                 Target::Grown(file) => file.truncate(0)?,
                 Target::Pair { destination, .. } => destination.truncate(0)?,
-                Target::Filled(file) => file.sync_data()?,
+                Target::Filled(_) => {}
                 Target::Directory { path, .. } => {
                     fs::remove_dir_all(path).map_err(|e| LoadError::io("remove", path, e))?;
                     fs::create_dir(path).map_err(|e| LoadError::io("make directory", path, e))?;

@@ -41,6 +41,26 @@ fn a_flood_goes_round_and_round_within_its_space() {
 }
 
 #[test]
+fn discarding_does_not_wait_for_what_it_keeps() {
+    let probe = tempfile::tempdir().unwrap();
+    if !cache_can_be_told(probe.path()) {
+        return left_out("discarding_does_not_wait", "no cachestat(2), or a filesystem without a device");
+    }
+    for kind in ["random", "mmap"] {
+        let dir = tempfile::tempdir().unwrap();
+        let flood = flood(dir.path(), &format!("{kind},size=4MiB,block=64KiB"));
+        let path = files_below(dir.path()).remove(0);
+        // The kernel may start to write at any time, but hardly each time.
+        let still_dirty = (0..50).any(|seed| {
+            run_until(flood.start(seed, proc_root()).unwrap(), |t| t.bytes >= 2 << 20);
+            flood.discard().unwrap();
+            cached_and_dirty(&path).is_some_and(|(_, dirty)| dirty > 0)
+        });
+        assert!(still_dirty, "{kind}: nothing of its backlog is left to whoever can be interrupted");
+    }
+}
+
+#[test]
 fn random_data_never_repeats_and_zeros_are_zeros() {
     for kind in ["seq", "random", "files,file_size=8KiB", "mmap"] {
         let dir = tempfile::tempdir().unwrap();
