@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::units::{Bytes, Rate};
+use crate::units::{Bytes, Rate, human_duration};
 
 pub use builtin::{builtin, builtin_names, builtin_text};
 pub use pace::Pace;
@@ -49,9 +49,9 @@ pub struct Scenario {
 /// Rounds and durations of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Timing {
-    /// How often all phases are run, interleaved.
+    /// How often all phases are run, interleaved; 1 to [`MAX_ROUNDS`].
     pub rounds: u32,
-    /// Measured part of each phase.
+    /// Measured part of each phase, in whole seconds.
     #[serde(serialize_with = "seconds", rename = "measure_s")]
     pub measure: Duration,
     /// Longest warm-up of a phase; it ends earlier once the load is steady.
@@ -63,6 +63,30 @@ pub struct Timing {
     /// What the device may hold in its own write cache: a flood has written this much before it is measured.
     #[serde(rename = "device_cache_bytes")]
     pub device_cache: Bytes,
+}
+
+/// The most rounds: each keeps its own histograms, and beyond some tens the interval of a figure hardly narrows any more.
+pub const MAX_ROUNDS: u32 = 100;
+
+impl Timing {
+    /// Why a run can't be timed like this, and what to write instead; `None` if it can.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        if self.rounds == 0 {
+            return Some("rounds = 0 measures nothing; write at least 1".into());
+        }
+        if self.rounds > MAX_ROUNDS {
+            let rounds = self.rounds;
+            return Some(format!("rounds = {rounds} is over {MAX_ROUNDS}; measure longer in fewer rounds"));
+        }
+        if self.measure.is_zero() || self.measure.subsec_nanos() > 0 {
+            return Some(format!(
+                "measure = {} is not a whole number of seconds, the length of a window; write at least \"1s\"",
+                human_duration(self.measure)
+            ));
+        }
+        None
+    }
 }
 
 fn seconds<S: serde::Serializer>(d: &Duration, s: S) -> Result<S::Ok, S::Error> {

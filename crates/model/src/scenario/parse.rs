@@ -95,14 +95,8 @@ impl RawScenario {
             settle: self.timing.settle.map_or(DEFAULT_SETTLE, |d| d.0),
             device_cache: self.timing.device_cache.map_or(DEFAULT_DEVICE_CACHE, |b| b.0),
         };
-        if timing.rounds == 0 {
-            return Err(invalid("timing", "rounds = 0 measures nothing; write at least 1".into()));
-        }
-        if timing.measure < Duration::from_secs(1) {
-            return Err(invalid(
-                "timing",
-                "measure is under one second, the length of a window; write at least \"1s\"".into(),
-            ));
+        if let Some(problem) = timing.problem() {
+            return Err(invalid("timing", problem));
         }
         let mut scenario = Scenario {
             name: self.name,
@@ -205,6 +199,24 @@ mod tests {
             let message = error(&format!("name = \"x\"\n[[victim]]\n{text}\n"));
             assert!(message.contains(part), "{message}");
         }
+    }
+
+    #[test]
+    fn what_can_not_be_timed_is_refused_with_the_remedy() {
+        let with =
+            |timing: &str| format!("name = \"x\"\n[[victim]]\nkind = \"commit\"\n[timing]\n{timing}\n");
+        for (timing, part) in [
+            ("rounds = 0", "rounds = 0 measures nothing"),
+            ("rounds = 101", "rounds = 101 is over 100"),
+            ("measure = \"500ms\"", "measure = 500 ms is not a whole number of seconds"),
+            ("measure = \"1900ms\"", "measure = 1.90 s is not a whole number of seconds"),
+            ("measure = \"0s\"", "measure = 0 s is not a whole number of seconds"),
+        ] {
+            let message = error(&with(timing));
+            assert!(message.starts_with("timing: ") && message.contains(part), "{message}");
+        }
+        let longest = parse(&with("rounds = 100\nmeasure = \"24h\"")).unwrap().timing;
+        assert_eq!((longest.rounds, longest.measure), (100, Duration::from_secs(86_400)));
     }
 
     #[test]
