@@ -250,14 +250,14 @@ fn measure(
     measured: &mut Measured,
     watch: &mut dyn Watch,
 ) -> Option<String> {
-    let total = run.timing.measure.as_secs().max(1);
-    watch.step(Step { what: "measuring", phase: Some(run.kind), round: run.round, expected_s: total as f64 });
+    let expected_s = run.timing.measure.as_secs_f64();
+    watch.step(Step { what: "measuring", phase: Some(run.kind), round: run.round, expected_s });
     // What happened since the last warm-up sample belongs to neither part.
     let _ = loads.sample();
     let _ = run.sampler.sample();
     measured.begin(Instant::now());
-    for second in 1..=total {
-        let reached = sleep_until(measured.begin + Duration::from_secs(second), run.stop);
+    for end in interval_ends(run.timing.measure) {
+        let reached = sleep_until(measured.begin + end, run.stop);
         let cause = broken(run.stop, reached, loads);
         let sampled = loads.sample();
         let host = run.sampler.sample();
@@ -273,6 +273,12 @@ fn measure(
         }
     }
     None
+}
+
+/// When each interval ends, counted from the begin of the measured part: every second, and at the very end.
+fn interval_ends(measure: Duration) -> impl Iterator<Item = Duration> {
+    let whole = (1..=measure.as_secs()).map(Duration::from_secs);
+    whole.chain((measure.subsec_nanos() > 0).then_some(measure))
 }
 
 /// Why a phase can't go on, if it can't.
@@ -440,6 +446,14 @@ mod tests {
         assert_eq!(filling((0..8).map(|i| 500 + i * 50)), None, "beyond three quarters of the limit");
         assert_eq!(filling([100, 200, 300, 300, 300, 300, 300]), None, "a small space, gone round");
         assert_eq!(filling([100, 200]), None, "too early to tell");
+    }
+
+    #[test]
+    fn what_was_asked_for_is_measured_to_its_end() {
+        let ends = |ms| interval_ends(Duration::from_millis(ms)).map(|d| d.as_millis()).collect::<Vec<_>>();
+        assert_eq!(ends(3_000), [1_000, 2_000, 3_000]);
+        assert_eq!(ends(1_900), [1_000, 1_900]);
+        assert_eq!(ends(400), [400]);
     }
 
     #[test]

@@ -60,6 +60,14 @@ pub enum BenchError {
     /// Another setting than the one in force was asked for.
     #[error("this rig can't change settings: {0} is not what is in force")]
     SettingNotInForce(String),
+    /// Rounds or durations that make no sense.
+    #[error("scenario '{scenario}': {problem}")]
+    Timing {
+        /// Its name.
+        scenario: String,
+        /// What is wrong and what to write.
+        problem: String,
+    },
     /// The user or the system asked to stop.
     #[error("interrupted")]
     Interrupted,
@@ -206,9 +214,12 @@ impl HostRig {
     /// Writes a scenario's files. Its sizes must be settled ([`crate::space::fit`]).
     ///
     /// # Errors
-    /// [`BenchError::Load`] or [`BenchError::Interrupted`].
+    /// [`BenchError::Timing`], [`BenchError::Load`] or [`BenchError::Interrupted`].
     pub fn prepare(&mut self, scenario: &Scenario, watch: &mut dyn Watch) -> Result<(), BenchError> {
         self.prepared = None;
+        if let Some(problem) = scenario.timing.problem() {
+            return Err(BenchError::Timing { scenario: scenario.name.clone(), problem });
+        }
         let total: u64 = scenario.victims.iter().map(|v| v.size.0).sum();
         watch.step(Step { what: "prefilling", phase: None, round: 0, expected_s: 0.0 });
         let origin = self.options.origin;
