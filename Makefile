@@ -1,6 +1,7 @@
 # make demo   install what is missing, build, measure this machine and show the result
 # make test   everything that must hold: format, lints, docs, tests
 # make bench  the figures: against sysbench and fio, interleaved
+# make lab-2010  the experiment of 2010 on a virtual array; writes docs/reproductions.md (root)
 # make audit  licences, bans and sources of the dependencies
 
 CARGO ?= cargo
@@ -8,7 +9,7 @@ CARGO ?= cargo
 DIR ?= $(CURDIR)/target
 SIZE ?=
 
-.PHONY: all demo test fmt clippy doc unit bench audit install-build install-test install-peers clean
+.PHONY: all demo test fmt clippy doc unit bench lab-2010 audit install-build install-test install-peers clean
 
 all:
 	$(CARGO) build --release --locked
@@ -34,8 +35,15 @@ unit:
 	$(CARGO) test --locked --workspace
 
 bench: install-build install-peers
-	$(CARGO) build --release --locked -p floodwall
-	$(CARGO) run --release --locked -p agree -- --floodwall target/release/floodwall $(AGREE)
+	$(CARGO) build --release --locked -p floodwall -p agree -p lab-bench
+	target/release/agree $(AGREE)
+	$(CARGO) run --release --locked -p floodwall-device --example rate
+	@if [ "$$(id -u)" = 0 ]; then target/release/lab-bench figures; else echo "the lab's figures need root: left out"; fi
+
+# Root; about 25 minutes.
+lab-2010: install-build install-peers
+	$(CARGO) build --release --locked -p floodwall -p lab-bench
+	target/release/lab-bench 2010 $(LAB_2010)
 
 audit:
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
@@ -49,7 +57,7 @@ install-test: install-build
 	@./scripts/need --optional mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs jq:jq
 
 install-peers:
-	@./scripts/need sysbench:sysbench fio:fio mkfs.ext4:e2fsprogs
+	@./scripts/need sysbench:sysbench fio:fio mkfs.xfs:xfsprogs
 
 clean:
 	$(CARGO) clean

@@ -1,0 +1,89 @@
+//! Lab devices, brought up and taken down through the binary as a user would.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+/// The binary.
+pub(crate) struct Floodwall {
+    pub(crate) program: PathBuf,
+}
+
+/// A lab device; dropping it takes it down.
+pub(crate) struct Device<'a> {
+    floodwall: &'a Floodwall,
+    pub(crate) name: String,
+    /// `/dev/loopN`.
+    pub(crate) path: PathBuf,
+    /// Where it is mounted, if it is.
+    pub(crate) mount: Option<PathBuf>,
+}
+
+impl Floodwall {
+    pub(crate) fn new(program: &Path) -> anyhow::Result<Self> {
+        let program =
+            program.canonicalize().with_context(|| format!("no floodwall at '{}'", program.display()))?;
+        Ok(Self { program })
+    }
+
+    /// Brings a device up under a name of its own.
+    pub(crate) fn up(&self, preset: &str, more: &[&str]) -> anyhow::Result<Device<'_>> {
+        let name = format!("bench-{}", std::process::id());
+        let args = [&["lab", "up", preset, "--json", "--name", &name], more].concat();
+        let info = run(Command::new(&self.program).args(args))?;
+        let info: Value = serde_json::from_str(&info).context("lab up --json")?;
+        let path = info["device"].as_str().context("lab up named no device")?.into();
+        let mount = info["mounts"][0].as_str().map(PathBuf::from);
+        Ok(Device { floodwall: self, name, path, mount })
+    }
+}
+
+impl Device<'_> {
+    /// Its counters.
+    pub(crate) fn stats(&self) -> anyhow::Result<Value> {
+        let stats = run(Command::new(&self.floodwall.program).args(["lab", "stats", &self.name, "--json"]))?;
+        serde_json::from_str(&stats).context("lab stats --json")
+    }
+
+    /// Where it is mounted.
+    pub(crate) fn dir(&self) -> anyhow::Result<&Path> {
+        self.mount.as_deref().context("the device is not mounted")
+    }
+}
+
+impl Drop for Device<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = run(Command::new(&self.floodwall.program).args(["lab", "down", &self.name])) {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+/// Runs a command to its end and returns what it printed.
+pub(crate) fn run(command: &mut Command) -> anyhow::Result<String> {
+    run_accepting(command, &[0])
+}
+
+/// The same, with other exit statuses that are no failure.
+pub(crate) fn run_accepting(command: &mut Command, accepted: &[i32]) -> anyhow::Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("can't run '{name}'"))?;
+    if !output.status.code().is_some_and(|code| accepted.contains(&code)) {
+        bail!("'{name}' failed with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The middle of some numbers.
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(sorted[middle]),
+        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+    }
+}

@@ -1,0 +1,67 @@
+//! What the lab can do on this machine, and the experiment of 2010 redone on it.
+//!
+//! ```text
+//! figures   null device: throughput and IOPS through the whole stack; lateness; idle figures of the presets
+//! 2010      sysbench's and floodwall's commits beside dd, default and vm.dirty_bytes=15000000 → docs/reproductions.md
+//! ```
+//!
+//! Needs root, FUSE, loop devices, fio and sysbench. Whatever it brings up it takes down, and settings go through the journal.
+
+mod devices;
+mod experiment;
+mod figures;
+mod setting;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// Measure the lab.
+#[derive(Parser)]
+struct Args {
+    /// The floodwall binary to measure.
+    #[arg(long, default_value = "target/release/floodwall", global = true)]
+    floodwall: PathBuf,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Throughput, IOPS, lateness, idle figures
+    Figures {
+        /// Rounds of each
+        #[arg(long, default_value_t = 3)]
+        rounds: u32,
+    },
+    /// The experiment of 2010, beside its published figures
+    #[command(name = "2010")]
+    Experiment {
+        /// Seconds of each measurement
+        #[arg(long, default_value_t = 30)]
+        seconds: u32,
+        /// Rounds of each
+        #[arg(long, default_value_t = 3)]
+        rounds: u32,
+        /// Size of the database's file; published: 10 GiB
+        #[arg(long, default_value_t = 4)]
+        file_gib: u64,
+        /// The published figures
+        #[arg(long, default_value = "benches/published/measurements.toml")]
+        published: PathBuf,
+        /// The document whose section is written anew
+        #[arg(long, default_value = "docs/reproductions.md")]
+        out: PathBuf,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let floodwall = devices::Floodwall::new(&args.floodwall)?;
+    match args.command {
+        Command::Figures { rounds } => figures::run(&floodwall, rounds),
+        Command::Experiment { seconds, rounds, file_gib, published, out } => {
+            experiment::run(&floodwall, experiment::Plan { seconds, rounds, file_gib }, &published, &out)
+        }
+    }
+}
