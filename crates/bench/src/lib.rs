@@ -7,6 +7,7 @@
 //! Writes only below a scratch directory that it makes itself, and leaves the disk as it found it: on success, on errors, on signals. A
 //! killed run leaves a marked directory, which [`scratch::leftovers`] finds.
 
+mod budget;
 mod clock;
 pub mod device_lock;
 mod drain;

@@ -18,6 +18,7 @@ use floodwall_model::{Interval, Phase, PhaseKind, Timing, Watch};
 use floodwall_stats::intervals::IntervalStore;
 use floodwall_stats::steady;
 
+use crate::budget::Budget;
 use crate::clock::sleep_until;
 use crate::rig::BenchError;
 
@@ -49,8 +50,8 @@ pub(crate) struct PhaseRun<'a> {
     pub(crate) seed: u64,
     /// Where commands' I/O counters are.
     pub(crate) proc_root: &'a Path,
-    /// How many intervals the phase may keep.
-    pub(crate) max_intervals: usize,
+    /// What the phase may keep.
+    pub(crate) budget: Budget,
 }
 
 /// The loads of a phase while they run.
@@ -322,7 +323,7 @@ impl Measured {
             origin: run.origin,
             begin: now,
             last: now,
-            store: IntervalStore::new(run.max_intervals),
+            store: IntervalStore::new(run.budget.intervals, run.budget.bytes),
             victims,
             floods,
         }

@@ -24,14 +24,12 @@ use floodwall_model::status::Missing;
 use floodwall_model::trial::Warmup;
 use floodwall_model::{Bytes, Phase, PhaseKind, Rig, RigError, Scenario, Setting, Trial, Watch};
 
+use crate::budget::Budget;
 use crate::device_lock::{DeviceLock, LockError};
 use crate::drain;
 use crate::phase::{self, PhaseRun};
 use crate::scratch::{Scratch, ScratchError};
 use crate::space::Room;
-
-/// Intervals kept over a whole run: at some 3 KB each, 24 MB.
-const MAX_INTERVALS: usize = 8_192;
 
 /// Why a benchmark can't start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -271,7 +269,8 @@ impl HostRig {
         let Some(prepared) = &self.prepared else { return Err(BenchError::Interrupted) };
         let scenario = &prepared.scenario;
         let kinds = phases_of(scenario);
-        let phase_count = (kinds.len() * scenario.timing.rounds as usize).max(1);
+        let with_intervals = kinds.iter().filter(|kind| **kind != PhaseKind::Burst).count();
+        let budget = Budget::of_phase(with_intervals, scenario.timing.rounds);
         let stop = &*self.options.stop;
         let proc_root = self.root.path().join("proc");
         for i in 0..kinds.len() {
@@ -302,7 +301,7 @@ impl HostRig {
                         origin: self.options.origin,
                         seed: self.options.seed.wrapping_add(u64::from(trial.round) << 32 | (i as u64) << 16),
                         proc_root: &proc_root,
-                        max_intervals: (MAX_INTERVALS / phase_count).max(64),
+                        budget,
                     },
                     watch,
                 )?,

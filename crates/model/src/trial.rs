@@ -125,6 +125,12 @@ impl OpLatencies {
         self.read.merge(&other.read);
     }
 
+    /// Bytes that they hold on the heap.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        [&self.commit, &self.write, &self.sync, &self.read].into_iter().map(LatencyCounts::heap_bytes).sum()
+    }
+
     /// Whole operations as the victim sees them: commits and reads.
     #[must_use]
     pub fn operations(&self) -> LatencyCounts {
@@ -230,6 +236,14 @@ impl BurstTotals {
     #[must_use]
     pub fn bytes_per_s(&self) -> f64 {
         self.bytes as f64 / self.seconds.max(1e-9)
+    }
+}
+
+impl Interval {
+    /// Bytes that it takes in memory, its heap included.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.victim_ops.capacity() * size_of::<u32>() + self.latencies.heap_bytes()
     }
 }
 

@@ -11,15 +11,21 @@
 //! are kept (4 bytes a second), counters of the host add, and of its gauges the last value stays. A counter that was
 //! unreadable in either half is unreadable in the whole, because a partial sum would look like a small one.
 //!
-//! Memory: an interval of a busy victim takes up to about 15 KiB (four sparse histograms).
+//! Memory: a second of a slow device takes about 2 KiB, one of a busy victim up to about 15 KiB (three sparse histograms of some 600
+//! buckets each), and a merged interval more, because it has seen more latencies. A number of intervals alone is therefore no bound:
+//! the store also merges when what it holds exceeds a number of bytes.
 
 use floodwall_model::trial::{DeviceSample, HostSample, Interval};
 
-/// Intervals of one phase, at most a given number of them.
+/// Down to this many intervals a store merges to save bytes: with fewer, nothing of a phase's course is left.
+pub const FEWEST: usize = 4;
+
+/// Intervals of one phase, at most a given number of them and about a given number of bytes.
 #[derive(Clone, Debug)]
 pub struct IntervalStore {
     intervals: Vec<Interval>,
     limit: usize,
+    max_bytes: usize,
     /// Pushed intervals that make up one stored interval.
     stride: u64,
     /// Pushed intervals in the last stored one.
@@ -27,10 +33,11 @@ pub struct IntervalStore {
 }
 
 impl IntervalStore {
-    /// An empty store of at most `limit` intervals; fewer than two are taken as two.
+    /// An empty store of at most `limit` intervals (fewer than two are taken as two) that merges as soon as more than [`FEWEST`] of them take
+    /// more than `max_bytes`.
     #[must_use]
-    pub fn new(limit: usize) -> Self {
-        Self { intervals: Vec::new(), limit: limit.max(2), stride: 1, in_last: 0 }
+    pub fn new(limit: usize, max_bytes: usize) -> Self {
+        Self { intervals: Vec::new(), limit: limit.max(2), max_bytes, stride: 1, in_last: 0 }
     }
 
     /// Adds the interval that follows the last one.
@@ -41,7 +48,7 @@ impl IntervalStore {
                 self.in_last += 1;
             }
             _ => {
-                if self.intervals.len() == self.limit {
+                if self.is_full() {
                     self.halve();
                     return self.push(interval);
                 }
@@ -49,6 +56,17 @@ impl IntervalStore {
                 self.in_last = 1;
             }
         }
+    }
+
+    fn is_full(&self) -> bool {
+        let count = self.intervals.len();
+        count == self.limit || (count > FEWEST && self.memory_bytes() > self.max_bytes)
+    }
+
+    /// Bytes that the intervals take in memory.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.intervals.iter().map(Interval::memory_bytes).sum()
     }
 
     /// What is stored, in order.
@@ -65,15 +83,16 @@ impl IntervalStore {
 
     /// Merges neighbours in pairs. Called only when every stored interval is complete.
     fn halve(&mut self) {
-        let mut halved: Vec<Interval> = Vec::with_capacity(self.limit);
+        let count = self.intervals.len();
+        let mut halved: Vec<Interval> = Vec::with_capacity(count / 2 + 1);
         for (i, interval) in std::mem::take(&mut self.intervals).into_iter().enumerate() {
             match halved.last_mut() {
                 Some(last) if i % 2 == 1 => merge(last, &interval),
                 _ => halved.push(interval),
             }
         }
-        // With an odd limit the last pair has only its first half, and the next intervals complete it.
-        self.in_last = if self.limit % 2 == 1 { self.stride } else { 2 * self.stride };
+        // Of an odd number the last pair has only its first half, and the next intervals complete it.
+        self.in_last = if count % 2 == 1 { self.stride } else { 2 * self.stride };
         self.stride *= 2;
         self.intervals = halved;
     }
@@ -147,7 +166,7 @@ mod tests {
     }
 
     fn stored(n: u32, limit: usize) -> Vec<Interval> {
-        let mut store = IntervalStore::new(limit);
+        let mut store = IntervalStore::new(limit, usize::MAX);
         (0..n).for_each(|i| store.push(second(i)));
         store.into_intervals()
     }
@@ -179,12 +198,29 @@ mod tests {
         let mut blind = second(1);
         blind.host.psi_io_some_us = None;
         blind.host.device = None;
-        let mut store = IntervalStore::new(2);
+        let mut store = IntervalStore::new(2, usize::MAX);
         for i in [second(0), blind, second(2)] {
             store.push(i);
         }
         assert_eq!(store.intervals()[0].host.psi_io_some_us, None);
         assert_eq!(store.intervals()[0].host.device, None);
+    }
+
+    #[test]
+    fn wide_histograms_are_merged_before_there_are_many() {
+        let mut store = IntervalStore::new(1_000, 64 << 10);
+        for i in 0..500 {
+            let mut busy = second(i);
+            // 500 buckets, moving with time: merging two makes a wider one.
+            let values = (0..500).map(|k| 1_000 * (1 + u64::from(i)) + k * 97);
+            busy.latencies.commit = LatencyCounts::from_values(values);
+            let one = busy.memory_bytes();
+            store.push(busy);
+            assert!(store.intervals().len() <= FEWEST || store.memory_bytes() <= (64 << 10) + 2 * one);
+        }
+        assert!(store.intervals().len() >= FEWEST / 2);
+        let count: u64 = store.intervals().iter().map(|i| i.latencies.commit.count()).sum();
+        assert_eq!(count, 250_000);
     }
 
     proptest! {

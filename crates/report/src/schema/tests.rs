@@ -57,7 +57,7 @@ fn the_summary_follows_from_the_raw_data_of_the_written_document() {
 fn merged_intervals_change_no_figure_but_their_resolution() {
     let mut trials = Made::damage().trials();
     for phase in trials.iter_mut().flat_map(|t| &mut t.phases) {
-        let mut store = IntervalStore::new(4);
+        let mut store = IntervalStore::new(4, usize::MAX);
         std::mem::take(&mut phase.intervals).into_iter().for_each(|i| store.push(i));
         phase.intervals = store.into_intervals();
     }
