@@ -6,6 +6,11 @@ use std::path::{Path, PathBuf};
 use floodwall_model::Bytes;
 use rustix::io::Errno;
 
+/// The operation that makes a file.
+pub(crate) const CREATE: &str = "create";
+/// The operation that makes a directory.
+pub(crate) const MAKE_DIRECTORY: &str = "make directory";
+
 /// Why a load could not be prepared, started or kept running.
 ///
 /// Cloneable, so that a failure can be read while the load still winds down.
@@ -13,7 +18,7 @@ use rustix::io::Errno;
 #[non_exhaustive]
 pub enum LoadError {
     /// A system call on a file failed.
-    #[error("can't {operation} {path}: {errno}{}", advice(*.errno))]
+    #[error("can't {operation} {path}: {errno}{}", advice(operation, *.errno))]
     Io {
         /// What was tried, as a verb: `write`, `fsync`, …
         operation: &'static str,
@@ -163,8 +168,12 @@ impl From<io::Error> for AnyError {
 }
 
 /// What to do about an error of the filesystem or the device.
-fn advice(errno: Errno) -> &'static str {
+fn advice(operation: &str, errno: Errno) -> &'static str {
     match errno {
+        // The kernel has one answer for both; making a file rarely takes the last block, but often the last inode.
+        Errno::NOSPC if operation == CREATE || operation == MAKE_DIRECTORY => {
+            "; the filesystem is out of inodes (df -i) or of space (df -h): free some, make size smaller, or use fewer and larger files"
+        }
         Errno::NOSPC => "; free space there, or make size smaller",
         Errno::DQUOT => "; raise the quota, or make size smaller",
         Errno::IO => "; the device reported an error: see the kernel's log (dmesg)",
@@ -189,6 +198,8 @@ mod tests {
         let full = LoadError::io("write", "/mnt/x", Errno::NOSPC).to_string();
         assert!(full.starts_with("can't write /mnt/x: "), "{full}");
         assert!(full.ends_with("; free space there, or make size smaller"), "{full}");
+        let full = LoadError::io(CREATE, "/mnt/x", Errno::NOSPC).to_string();
+        assert!(full.contains("out of inodes (df -i) or of space (df -h)"), "{full}");
         let command = LoadError::Command {
             command: "pgbench".into(),
             outcome: "exited with status 1".into(),

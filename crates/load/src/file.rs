@@ -15,7 +15,7 @@ use rustix::fs::{self as rfs, Advice, AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use crate::buffer::{ALIGN, AlignedBuf, rng};
-use crate::error::LoadError;
+use crate::error::{CREATE, LoadError, MAKE_DIRECTORY};
 use crate::sys::{RangeSync, sync_file_range};
 
 /// Length of the writes that fill a file.
@@ -35,7 +35,7 @@ pub(crate) struct NamedFile {
 impl NamedFile {
     /// Opens a file; makes it, with mode 0600, if `flags` say so.
     pub(crate) fn open(path: &Path, flags: OFlags) -> Result<Self, LoadError> {
-        let operation = if flags.contains(OFlags::CREATE) { "create" } else { "open" };
+        let operation = if flags.contains(OFlags::CREATE) { CREATE } else { "open" };
         let fd = rfs::open(path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
             .map_err(|e| LoadError::io(operation, path, e))?;
         Ok(Self { fd, path: path.to_owned() })
@@ -183,7 +183,7 @@ pub(crate) fn make_dir(dir: &Path, name: &str) -> Result<PathBuf, LoadError> {
                 number += 1;
                 path = dir.join(format!("{clean}-{number}"));
             }
-            Err(e) => return Err(LoadError::io("make directory", &path, e)),
+            Err(e) => return Err(LoadError::io(MAKE_DIRECTORY, &path, e)),
         }
     }
 }

@@ -29,7 +29,7 @@ use floodwall_model::trial::OpLatencies;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use crate::error::LoadError;
+use crate::error::{CREATE, LoadError};
 use crate::file::retry;
 use crate::running::{Delta, Finished, Running, lock};
 use group::{Io, Meter, members, read_io};
@@ -95,7 +95,7 @@ impl CommandLoad {
                 .mode(0o600)
                 .open(path)
                 .and_then(|file| file.set_len(0).map(|()| file))
-                .map_err(|e| LoadError::io("create", path, e))
+                .map_err(|e| LoadError::io(CREATE, path, e))
         };
         let mut shell = Command::new("/bin/sh");
         shell

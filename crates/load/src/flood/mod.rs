@@ -25,7 +25,7 @@ use floodwall_stats::recorder::Recorder;
 use rustix::fs::OFlags;
 
 use crate::command::{self, CommandLoad, Role};
-use crate::error::LoadError;
+use crate::error::{LoadError, MAKE_DIRECTORY};
 use crate::file::{NamedFile, make_dir, sync_dir};
 use crate::pace::Limit;
 use crate::running::{self, Running, Work};
@@ -145,7 +145,7 @@ fn place(
             usable = space - space % small::footprint(file.0);
             block = block.min(file.0);
             let path = dir.join(format!("stream-{stream:04}"));
-            fs::create_dir(&path).map_err(|e| LoadError::io("make directory", &path, e))?;
+            fs::create_dir(&path).map_err(|e| LoadError::io(MAKE_DIRECTORY, &path, e))?;
             Target::Directory { path, file: file.0 }
         }
         FloodKind::Command { .. } => return Err(LoadError::NoSize { name: flood.name.clone() }),
@@ -223,7 +223,7 @@ impl PreparedFlood {
                 Target::Filled(_) => {}
                 Target::Directory { path, .. } => {
                     fs::remove_dir_all(path).map_err(|e| LoadError::io("remove", path, e))?;
-                    fs::create_dir(path).map_err(|e| LoadError::io("make directory", path, e))?;
+                    fs::create_dir(path).map_err(|e| LoadError::io(MAKE_DIRECTORY, path, e))?;
                 }
             }
         }

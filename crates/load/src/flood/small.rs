@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self as rfs, Mode, OFlags};
 
 use crate::buffer::Blocks;
-use crate::error::LoadError;
+use crate::error::{CREATE, LoadError, MAKE_DIRECTORY};
 use crate::file::NamedFile;
 
 /// Files in a directory.
@@ -76,7 +76,7 @@ impl<'a> SmallFiles<'a> {
         self.directory = Some((path, directory));
         match fd {
             Ok(fd) => Ok(NamedFile { fd, path: file }),
-            Err(e) => Err(LoadError::io("create", &file, e)),
+            Err(e) => Err(LoadError::io(CREATE, &file, e)),
         }
     }
 
@@ -85,7 +85,7 @@ impl<'a> SmallFiles<'a> {
         let path = self.dir.join(format!("{:05}", n / PER_DIRECTORY));
         match fs::create_dir(&path) {
             Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(LoadError::io("make directory", &path, e));
+                return Err(LoadError::io(MAKE_DIRECTORY, &path, e));
             }
             _ => {}
         }

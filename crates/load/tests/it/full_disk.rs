@@ -18,13 +18,18 @@ struct Tiny {
 
 impl Tiny {
     fn mount(test: &str) -> Option<Self> {
+        Self::mount_with(test, "")
+    }
+
+    /// With further mount options, each after a comma.
+    fn mount_with(test: &str, options: &str) -> Option<Self> {
         if !is_root() {
             left_out(test, "needs root, to mount a tmpfs");
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
         let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=8m,mode=700", "floodwall-test"])
+            .args(["-t", "tmpfs", "-o", &format!("size=8m,mode=700{options}"), "floodwall-test"])
             .arg(dir.path())
             .status()
             .unwrap();
@@ -96,6 +101,18 @@ fn a_disk_that_fills_up_midway_stops_the_load_and_all_its_threads() {
         );
         std::fs::remove_file(&paths[0]).unwrap();
     }
+}
+
+#[test]
+fn a_disk_without_inodes_is_told_from_one_without_space() {
+    let Some(tiny) = Tiny::mount_with("a_disk_without_inodes", ",nr_inodes=40") else { return };
+    let flood = flood(tiny.path(), "files,file_size=4KiB,size=4MiB");
+    let running = flood.start(1, proc_root()).unwrap();
+    wait_for("the inodes to run out", || running.failure().is_some());
+    let failure = running.finish().failure.unwrap();
+    assert!(is_full(&failure), "{failure}");
+    let message = failure.to_string();
+    assert!(message.contains("df -i") && message.contains("larger files"), "{message}");
 }
 
 #[test]
