@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Run (who, where, when) ┐
-//! Scenario ──────────────┼─ Document::new ─▶ Document ── to_json ─▶ JSON ── Document::read ─▶ Document
+//! Scenario ──────────────┼─ Document::new ─▶ Document ─ write_json ▶ JSON ── Document::read ─▶ Document
 //! Trials, Baseline ──────┘    (summarises)      │                                                 │
 //!                                            .summary   =   recomputed from the raw data  =   .summary
 //! ```
@@ -12,6 +12,8 @@
 //! time, and a reader ignores those that it does not know. Every number's name ends in its unit.
 
 mod wire;
+
+use std::io;
 
 use floodwall_model::status::Missing;
 use floodwall_model::{PhaseKind, Scenario, Setting, Trial};
@@ -49,6 +51,9 @@ pub enum SchemaError {
     /// The result could not be turned into JSON.
     #[error("can't write the result: {0}")]
     Write(String),
+    /// Whoever takes the JSON failed.
+    #[error("can't write the result: {0}")]
+    Io(#[source] io::Error),
 }
 
 /// Who ran what, where and when.
@@ -220,15 +225,25 @@ impl Document {
         self.trials.first().map(|t| t.setting.clone()).unwrap_or_default()
     }
 
-    /// As JSON, indented, with a newline at the end.
+    /// Writes it as JSON, indented, with a newline at the end, in the memory that one interval takes.
+    ///
+    /// # Errors
+    /// [`SchemaError::Io`] if `out` fails; [`SchemaError::Write`] if a histogram can't be encoded. What was written until then is cut JSON.
+    pub fn write_json(&self, out: &mut (impl io::Write + ?Sized)) -> Result<(), SchemaError> {
+        wire::write(self, out)
+    }
+
+    /// What [`Document::write_json`] writes, as a text in memory: for small uses.
     ///
     /// # Errors
     /// [`SchemaError::Write`] if a histogram can't be encoded.
     pub fn to_json(&self) -> Result<String, SchemaError> {
-        wire::write(self)
+        let mut json = Vec::new();
+        self.write_json(&mut json)?;
+        String::from_utf8(json).map_err(|e| SchemaError::Write(e.to_string()))
     }
 
-    /// Reads what [`Document::to_json`] wrote. Fields that this version does not know are ignored.
+    /// Reads what [`Document::write_json`] wrote. Fields that this version does not know are ignored.
     ///
     /// # Errors
     /// [`SchemaError`] for anything that is not a result of schema [`SCHEMA`].

@@ -215,6 +215,44 @@ fn a_baseline_from_elsewhere_is_noticed() {
     );
 }
 
+/// Takes JSON and remembers how much came at once.
+struct Pieces {
+    largest: usize,
+    total: usize,
+    room: usize,
+}
+
+impl io::Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.total + bytes.len() > self.room {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.largest = self.largest.max(bytes.len());
+        self.total += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_long_result_is_written_interval_by_interval() {
+    let mut document = Made::damage().document();
+    let phase = &mut document.trials[0].phases[0];
+    let one = phase.intervals[0].clone();
+    phase.intervals = std::iter::repeat_n(one, 2_000).collect();
+    let mut out = Pieces { largest: 0, total: 0, room: usize::MAX };
+    document.write_json(&mut out).unwrap();
+    assert_eq!(out.total, document.to_json().unwrap().len());
+    assert!(out.total > 1_000_000 && out.largest < 64 << 10, "{} of {}", out.largest, out.total);
+    // Through a trait object too, and a full disk is told as such.
+    let full: &mut dyn io::Write = &mut Pieces { largest: 0, total: 0, room: 500_000 };
+    let error = document.write_json(full).unwrap_err();
+    assert!(matches!(&error, SchemaError::Io(e) if e.kind() == io::ErrorKind::StorageFull), "{error}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 

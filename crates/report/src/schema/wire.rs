@@ -5,8 +5,13 @@
 //! Document ◀─ read:  decode histograms, drop derived values ─ ResultDoc ◀ serde ── JSON
 //! ```
 //!
+//! Writing takes the memory of one interval: lists are [`Each`], which turns an element into its JSON shape when it is due. Reading makes
+//! the same types with plain vectors.
+//!
 //! Derived values (rates, percentiles, dead seconds) are written for those who read the JSON and are not read back: they follow
 //! from the raw data beside them.
+
+use std::io::{self, BufWriter, Write};
 
 use floodwall_model::trial::{
     BurstTotals, DeviceSample, HostSample, Interval, LoadTotals, OpLatencies, Phase, PhaseKind, Trial, Warmup,
@@ -15,39 +20,70 @@ use floodwall_model::{LatencyCounts, Setting};
 use floodwall_stats::figures::{Summary, iops_alone};
 use floodwall_stats::quantiles::{CodecError, Percentiles, decode, encode};
 use floodwall_stats::stalls::{Stall, assess, windows, worst};
-use serde::{Deserialize, Serialize};
+use serde::ser::{Error, SerializeSeq};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use super::{Baseline, Document, Run, SCHEMA, SchemaError};
 
-/// The document, in the order of its fields.
+/// The document, in the order of its fields. `T` is a list of trials.
 #[derive(Serialize, Deserialize)]
-struct ResultDoc {
+struct ResultDoc<T> {
     schema: String,
     #[serde(flatten)]
     run: Run,
     scenario: Value,
     summary: Summary,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    baseline: Option<BaselineDoc>,
-    trials: Vec<TrialDoc>,
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    baseline: Option<BaselineDoc<T>>,
+    trials: T,
+}
+
+/// `None`, without asking that `T` has a default.
+fn none<T>() -> Option<T> {
+    None
 }
 
 #[derive(Serialize, Deserialize)]
-struct BaselineDoc {
+struct BaselineDoc<T> {
     source: String,
-    trials: Vec<TrialDoc>,
+    trials: T,
 }
 
+/// `P` is a list of phases.
 #[derive(Serialize, Deserialize)]
-struct TrialDoc {
+struct TrialDoc<P> {
     setting: Setting,
     round: u32,
-    phases: Vec<PhaseDoc>,
+    phases: P,
 }
 
+/// What reading makes of the lists.
+type TrialsRead = Vec<TrialDoc<Vec<PhaseDoc<Vec<IntervalDoc>>>>>;
+
+/// A list whose elements take their JSON shape one by one, while it is written.
+struct Each<'a, T, F> {
+    items: &'a [T],
+    shape: F,
+}
+
+impl<'a, T, D, F> Serialize for Each<'a, T, F>
+where
+    D: Serialize,
+    F: Fn(&'a T) -> Result<D, CodecError>,
+{
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut seq = serializer.serialize_seq(Some(self.items.len()))?;
+        for item in self.items {
+            seq.serialize_element(&(self.shape)(item).map_err(S::Error::custom)?)?;
+        }
+        seq.end()
+    }
+}
+
+/// `I` is a list of intervals.
 #[derive(Serialize, Deserialize)]
-struct PhaseDoc {
+struct PhaseDoc<I> {
     name: PhaseKind,
     #[serde(default)]
     start_s: f64,
@@ -70,7 +106,7 @@ struct PhaseDoc {
     floods: Vec<LoadDoc>,
     #[serde(default)]
     overrun: Histograms,
-    intervals: Vec<IntervalDoc>,
+    intervals: I,
 }
 
 /// All victims of a phase together; derived.
@@ -203,22 +239,25 @@ struct Histograms {
     read_max_ns: Option<u64>,
 }
 
-pub(super) fn write(document: &Document) -> Result<String, SchemaError> {
-    let failed = |e: CodecError| SchemaError::Write(e.to_string());
-    let baseline = document.baseline.as_ref().map(|b| {
-        Ok(BaselineDoc { source: b.source.clone(), trials: trials_doc(&b.trials).map_err(failed)? })
-    });
+pub(super) fn write(document: &Document, out: &mut (impl io::Write + ?Sized)) -> Result<(), SchemaError> {
     let doc = ResultDoc {
         schema: SCHEMA.into(),
         run: document.run.clone(),
         scenario: document.scenario.clone(),
         summary: document.summary.clone(),
-        baseline: baseline.transpose()?,
-        trials: trials_doc(&document.trials).map_err(failed)?,
+        baseline: document
+            .baseline
+            .as_ref()
+            .map(|b| BaselineDoc { source: b.source.clone(), trials: trials_doc(&b.trials) }),
+        trials: trials_doc(&document.trials),
     };
-    let mut json = serde_json::to_string_pretty(&doc).map_err(|e| SchemaError::Write(e.to_string()))?;
-    json.push('\n');
-    Ok(json)
+    let failed = |e: serde_json::Error| {
+        if e.is_io() { SchemaError::Io(e.into()) } else { SchemaError::Write(e.to_string()) }
+    };
+    // serde_json writes every token by itself.
+    let mut out = BufWriter::new(out);
+    serde_json::to_writer_pretty(&mut out, &doc).map_err(failed)?;
+    out.write_all(b"\n").and_then(|()| out.flush()).map_err(SchemaError::Io)
 }
 
 pub(super) fn read(json: &str) -> Result<Document, SchemaError> {
@@ -234,7 +273,7 @@ pub(super) fn read(json: &str) -> Result<Document, SchemaError> {
         Some(Value::String(found)) => return Err(SchemaError::OtherSchema { found }),
         Some(other) => return Err(SchemaError::OtherSchema { found: other.to_string() }),
     }
-    let doc: ResultDoc = serde_json::from_str(json).map_err(SchemaError::Json)?;
+    let doc: ResultDoc<TrialsRead> = serde_json::from_str(json).map_err(SchemaError::Json)?;
     let baseline = doc.baseline.map(|b| {
         Ok::<_, SchemaError>(Baseline { source: b.source, trials: trials(&b.trials, "baseline.trials")? })
     });
@@ -247,16 +286,18 @@ pub(super) fn read(json: &str) -> Result<Document, SchemaError> {
     })
 }
 
-fn trials_doc(trials: &[Trial]) -> Result<Vec<TrialDoc>, CodecError> {
+fn trials_doc(trials: &[Trial]) -> impl Serialize {
     let alone = iops_alone(trials);
-    let one = |t: &Trial| {
-        let phases = t.phases.iter().map(|p| phase_doc(p, alone)).collect::<Result<_, _>>()?;
-        Ok(TrialDoc { setting: t.setting.clone(), round: t.round, phases })
-    };
-    trials.iter().map(one).collect()
+    let shape = move |t| Ok(trial_doc(t, alone));
+    Each { items: trials, shape }
 }
 
-fn phase_doc(phase: &Phase, iops_alone: Option<f64>) -> Result<PhaseDoc, CodecError> {
+fn trial_doc(trial: &Trial, iops_alone: Option<f64>) -> TrialDoc<impl Serialize> {
+    let phases = Each { items: &trial.phases, shape: move |p| phase_doc(p, iops_alone) };
+    TrialDoc { setting: trial.setting.clone(), round: trial.round, phases }
+}
+
+fn phase_doc(phase: &Phase, iops_alone: Option<f64>) -> Result<PhaseDoc<impl Serialize>, CodecError> {
     let loads =
         |loads: &[LoadTotals]| loads.iter().map(|l| load_doc(l, phase.seconds)).collect::<Result<_, _>>();
     Ok(PhaseDoc {
@@ -275,7 +316,7 @@ fn phase_doc(phase: &Phase, iops_alone: Option<f64>) -> Result<PhaseDoc, CodecEr
         victims: loads(&phase.victims)?,
         floods: loads(&phase.floods)?,
         overrun: histograms(&phase.overrun)?,
-        intervals: phase.intervals.iter().map(interval_doc).collect::<Result<_, _>>()?,
+        intervals: Each { items: &phase.intervals, shape: interval_doc },
     })
 }
 
@@ -378,8 +419,8 @@ fn histograms(l: &OpLatencies) -> Result<Histograms, CodecError> {
     })
 }
 
-fn trials(docs: &[TrialDoc], place: &str) -> Result<Vec<Trial>, SchemaError> {
-    let one = |(t, doc): (usize, &TrialDoc)| {
+fn trials(docs: &TrialsRead, place: &str) -> Result<Vec<Trial>, SchemaError> {
+    let one = |(t, doc): (usize, &TrialDoc<Vec<PhaseDoc<Vec<IntervalDoc>>>>)| {
         let phases = doc
             .phases
             .iter()
@@ -391,7 +432,7 @@ fn trials(docs: &[TrialDoc], place: &str) -> Result<Vec<Trial>, SchemaError> {
     docs.iter().enumerate().map(one).collect()
 }
 
-fn read_phase(doc: &PhaseDoc, place: &str) -> Result<Phase, SchemaError> {
+fn read_phase(doc: &PhaseDoc<Vec<IntervalDoc>>, place: &str) -> Result<Phase, SchemaError> {
     let loads = |docs: &[LoadDoc], what: &str| {
         docs.iter()
             .enumerate()
