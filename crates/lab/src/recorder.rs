@@ -1,7 +1,8 @@
 //! What reached the device: every request, in a ring that is always on.
 //!
 //! The ring holds the last [`CAPACITY`] requests in the order of their answers; a reader that falls behind is told how many it
-//! missed. As CSV a request is one line under [`HEADER`]. `queue_us + service_us` is the modelled latency, divided as for a single server: *service* began
+//! missed. As CSV a request is one line under [`HEADER`] and the comment [`About`].
+//! `queue_us + service_us` is the modelled latency, divided as for a single server: *service* began
 //! when the device had completed what it completed before, or on arrival if that was later; the rest is *queue*. For a device that works on several
 //! requests at once this says how it paced completions, not what each one cost.
 
@@ -9,6 +10,7 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 
 use floodwall_device::{Nanos, Op};
+use serde::Serialize;
 
 /// Requests that the ring holds: 20 seconds of 13,000 IOPS, 15 MB.
 pub(crate) const CAPACITY: usize = 1 << 18;
@@ -16,6 +18,23 @@ pub(crate) const CAPACITY: usize = 1 << 18;
 /// First line of the CSV.
 pub(crate) const HEADER: &str =
     "time_us,offset_bytes,size_bytes,operation,fua,depth,queue_us,service_us,lateness_us,result\n";
+
+/// Whose recording it is: a comment of JSON under the heading.
+#[derive(Serialize)]
+pub(crate) struct About<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) preset: &'a str,
+    pub(crate) size_bytes: u64,
+    /// Unix time of the recording's time 0, by the clock as it was set when the recording was asked for.
+    pub(crate) time_zero_unix_s: f64,
+}
+
+impl About<'_> {
+    /// As a line of CSV that readers of CSV skip as a comment.
+    pub(crate) fn line(&self) -> serde_json::Result<String> {
+        Ok(format!("# {}\n", serde_json::to_string(self)?))
+    }
+}
 
 /// A request that was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +151,16 @@ mod tests {
         assert_eq!((events.iter().map(|e| e.offset).collect::<Vec<_>>(), missed), (vec![2, 3], 1));
         assert_eq!((recorder.start(), recorder.end()), (2, 5));
         assert_eq!(recorder.since(5, 10), (vec![], 0));
+    }
+
+    #[test]
+    fn a_recording_says_whose_it_is_in_one_line() {
+        let about = About { name: "a", preset: "two\nlines", size_bytes: 4096, time_zero_unix_s: 1.5e9 };
+        let line = about.line().unwrap();
+        assert_eq!(
+            line,
+            "# {\"name\":\"a\",\"preset\":\"two\\nlines\",\"size_bytes\":4096,\"time_zero_unix_s\":1500000000.0}\n"
+        );
     }
 
     #[test]

@@ -5,13 +5,13 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::fuse::Reply;
 use crate::control::{self, Answer, LabStats, PowerCut, Request, StoreStats};
 use crate::engine::{Engine, Pace};
 use crate::error::LabError;
-use crate::recorder::HEADER;
+use crate::recorder::{About, HEADER};
 use crate::state::{Spec, StateDir};
 use crate::store::StoreError;
 
@@ -123,9 +123,21 @@ impl Control {
         }
     }
 
+    fn about(&self) -> About<'_> {
+        let (time, ..) = self.engine.stats();
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        About {
+            name: &self.spec.name,
+            preset: &self.spec.preset,
+            size_bytes: self.spec.size.0,
+            time_zero_unix_s: unix.as_secs_f64() - time.as_secs_f64(),
+        }
+    }
+
     /// Sends the recording as CSV. What the ring no longer had is told in a comment.
     fn record(&self, stream: &mut UnixStream, from_start: bool, follow: bool) -> io::Result<()> {
         stream.write_all(HEADER.as_bytes())?;
+        stream.write_all(self.about().line()?.as_bytes())?;
         let (mut next, end) =
             self.engine.recording(|r| (if from_start { r.start() } else { r.end() }, r.end()));
         let mut text = String::new();

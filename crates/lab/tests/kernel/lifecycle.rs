@@ -352,7 +352,11 @@ fn recording() -> Result<(), String> {
     let mut csv = Vec::new();
     rig.lab.record("hdd-7200", true, false, &mut csv, &GO_ON).map_err(said("record"))?;
     let csv = String::from_utf8(csv).map_err(said("csv"))?;
-    let mut lines = csv.lines().map(|l| l.split(',').collect::<Vec<_>>());
+    let about = csv.lines().nth(1).ok_or("no comment")?;
+    ensure(about.starts_with("# {\"name\":\"hdd-7200\"") && about.contains("time_zero_unix_s"), || {
+        about.into()
+    })?;
+    let mut lines = csv.lines().filter(|l| !l.starts_with('#')).map(|l| l.split(',').collect::<Vec<_>>());
     let header = lines.next().ok_or("no header")?;
     let column =
         |name: &str| header.iter().position(|c| *c == name).ok_or_else(|| format!("no column {name}"));
