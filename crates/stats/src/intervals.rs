@@ -18,7 +18,7 @@
 use floodwall_model::trial::{DeviceSample, HostSample, Interval};
 
 /// Down to this many intervals a store merges to save bytes: with fewer, nothing of a phase's course is left.
-pub const FEWEST: usize = 4;
+pub const FEWEST: usize = 2;
 
 /// Intervals of one phase, at most a given number of them and about a given number of bytes.
 #[derive(Clone, Debug)]
@@ -218,7 +218,7 @@ mod tests {
             store.push(busy);
             assert!(store.intervals().len() <= FEWEST || store.memory_bytes() <= (64 << 10) + 2 * one);
         }
-        assert!(store.intervals().len() >= FEWEST / 2);
+        assert!(store.intervals().len() >= FEWEST);
         let count: u64 = store.intervals().iter().map(|i| i.latencies.commit.count()).sum();
         assert_eq!(count, 250_000);
     }
