@@ -10,12 +10,16 @@
 
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use crate::child::Role;
 use crate::error::LabError;
 use crate::process;
 use crate::state::{Spec, StateDir};
 use crate::teardown::{self, By};
+
+/// How long a guardian waits for a lock that nobody should hold yet.
+const START: Duration = Duration::from_secs(10);
 
 /// Runs until the lab is gone.
 ///
@@ -27,7 +31,9 @@ pub(crate) fn main(state: &Path) -> Result<(), LabError> {
     let _ = rustix::process::setsid();
     process::survive_memory_shortage();
     let spec = state.spec()?;
+    let starting = state.lock_to_start(START)?;
     let mut server = start_server(&state, &spec).inspect_err(|e| state.leave_error(e))?;
+    drop(starting);
     // This fails for a process that is no child of ours, and that one is.
     let _ = server.wait();
     // A server that never began left word why, for `up`, which takes the rest down.

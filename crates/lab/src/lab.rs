@@ -172,6 +172,8 @@ impl Lab {
             Err(e) => {
                 // The first error is the one to be told.
                 let _ = teardown::take_down(&state, By::Caller);
+                // If somebody else took the lab down meanwhile, they may not have seen our last step.
+                let _ = teardown::free_devices(&state, &spec.file_name(), false);
                 self.reap();
                 Err(e)
             }
@@ -479,6 +481,7 @@ fn info(state: &StateDir) -> LabInfo {
     let how = match &spec {
         Err(_) => half_made("its specification was never written"),
         Ok(spec) if spec.boot_id != state::boot_id() => half_made("it was made before the last boot"),
+        Ok(_) if state.is_going() => half_made("somebody began to take it down"),
         Ok(_) if !state.is_ready() && state.maker_alive() => LabState::Starting,
         Ok(_) if !state.is_ready() => half_made("whoever brought it up did not finish"),
         Ok(_) if !state.server_alive() => half_made("its server is gone"),

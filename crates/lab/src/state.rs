@@ -10,7 +10,8 @@
 //!   mnt/           mount of the filesystem on it, if no other place was named
 //!   error          why the server could not start
 //!   log            what server and guardian had to say
-//!   lock           held while somebody takes the lab down
+//!   lock           held by whoever starts a part of the lab or takes it down
+//!   going          somebody began to take it down: no part of it may start any more
 //! ```
 //!
 //! What can be looked up is not written down: the loop device is the one whose backing file has the token in its name, the mounts are those of that
@@ -231,8 +232,27 @@ impl StateDir {
         OpenOptions::new().append(true).create(true).open(&path).map_err(|e| LabError::io("open", path, e))
     }
 
-    /// Keeps others from taking the lab down at the same time. Gives up waiting after `patience`: every step can be taken twice, and
-    /// whoever holds the lock may itself wait for this lab.
+    /// Says that the lab is to go. What has not started by then will not.
+    pub(crate) fn mark_going(&self) {
+        // A directory that was never finished, or is gone, has nothing that could start.
+        let _ = self.write("going", &());
+    }
+
+    pub(crate) fn is_going(&self) -> bool {
+        self.path.join("going").exists()
+    }
+
+    /// Takes the lock for starting a part of the lab.
+    ///
+    /// # Errors
+    /// [`LabError::Interrupted`] if the lab is on its way out, or gone.
+    pub(crate) fn lock_to_start(&self, patience: Duration) -> Result<File, LabError> {
+        let lock = self.lock(patience).ok_or(LabError::Interrupted)?;
+        if self.is_going() || !self.exists() { Err(LabError::Interrupted) } else { Ok(lock) }
+    }
+
+    /// Keeps others from starting or taking down parts of the lab at the same time. Gives up waiting after `patience`: every step can be taken
+    /// twice, and whoever holds the lock may itself wait for this lab.
     pub(crate) fn lock(&self, patience: Duration) -> Option<File> {
         let file =
             OpenOptions::new().write(true).create(true).truncate(false).open(self.path.join("lock")).ok()?;

@@ -32,8 +32,10 @@ pub(crate) enum By<'a> {
     Guardian(&'a str),
 }
 
-/// How long another process that takes the same lab down is waited for.
-const OTHERS: Duration = Duration::from_secs(2);
+/// How long a caller waits for whoever starts a part of the lab, or takes it down already.
+const CALLER_WAITS: Duration = Duration::from_secs(10);
+/// How long a guardian does: a caller who unmounts may itself wait for the server that has just died.
+const GUARDIAN_WAITS: Duration = Duration::from_secs(2);
 /// How long an unmount may take before the connection is aborted. At the speed of memory this writes tens of gigabytes.
 const UNMOUNT: Duration = Duration::from_secs(20);
 /// How long a loop device may stay busy: users of a filesystem that was shut down get errors at once and mostly end.
@@ -46,7 +48,17 @@ const END: Duration = Duration::from_secs(2);
 /// # Errors
 /// [`LabError::Busy`] if a process still uses the device; everything that could be taken away has been then, and the state is kept for another try.
 pub(crate) fn take_down(state: &StateDir, by: By) -> Result<(), LabError> {
-    let _lock = state.lock(OTHERS);
+    if !state.exists() {
+        return Ok(());
+    }
+    let _lock = match by {
+        By::Caller => {
+            // Before waiting for the lock: a server that is still starting gives up when it gets it.
+            state.mark_going();
+            state.lock(CALLER_WAITS)
+        }
+        By::Guardian(_) => state.lock(GUARDIAN_WAITS),
+    };
     if !state.exists() {
         return Ok(());
     }

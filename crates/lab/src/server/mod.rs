@@ -17,6 +17,7 @@ mod fuse;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use floodwall_device::DeviceSpec;
 use fuser::{Config, MountOption, Session};
@@ -33,6 +34,9 @@ use fuse::{DiskFile, Reply};
 /// gains nothing.
 const READERS: usize = 2;
 
+/// How long the server waits for its guardian to have started it.
+const START: Duration = Duration::from_secs(10);
+
 /// The type of the FUSE mount, as `/proc/mounts` shows it behind `fuse.`.
 pub(crate) const SUBTYPE: &str = "floodwall-lab";
 
@@ -46,6 +50,7 @@ pub(crate) fn main(state: &Path) -> Result<(), LabError> {
 }
 
 fn serve(state: &StateDir) -> Result<(), LabError> {
+    let starting = state.lock_to_start(START)?;
     let spec = state.spec()?;
     state.enter("server")?;
     process::fit_to_serve();
@@ -75,6 +80,7 @@ fn serve(state: &StateDir) -> Result<(), LabError> {
     };
     // The socket comes last: who can connect to it finds everything ready.
     Control::listen(state, spec, engine.clone())?;
+    drop(starting);
     // For the reader threads, which are started here; the control threads are no hardware.
     process::run_first();
     let served = session.run();
