@@ -54,6 +54,8 @@ pub struct Location {
     pub device: Option<DeviceId>,
     /// The whole disk of `device`: the one whose queue and backing device the writes meet first.
     pub queue_device: Option<DeviceId>,
+    /// The whole disks of all the filesystem's devices, `queue_device` first; several for btrfs, none without a block device.
+    pub queue_devices: Vec<DeviceId>,
     /// The devices that really drain, at the bottom of dm, md and loop; `queue_device` itself if nothing lies below it.
     pub leaves: Vec<BlockDevice>,
     /// From `device` down, as `dm-0 → md0 → sda + sdb`; empty without a block device.
@@ -114,11 +116,18 @@ fn below(root: &SysRoot, mounts: &[Mount], mount: &Mount, directory: PathBuf) ->
             }
         }
     }
+    let mut queue_devices: Vec<DeviceId> = Vec::new();
+    for disk in backing.devices.iter().filter_map(|id| block::whole_disk(root, *id).into_value()) {
+        if !queue_devices.contains(&disk) {
+            queue_devices.push(disk);
+        }
+    }
     let device = backing.devices.first().copied();
     Location {
         directory,
         device,
         queue_device: device.and_then(|id| block::whole_disk(root, id).into_value()),
+        queue_devices,
         leaves,
         path: stacks.iter().map(Stack::path).filter(|p| !p.is_empty()).collect::<Vec<_>>().join("; "),
         bdi: backing.bdi,

@@ -16,25 +16,28 @@ use crate::root::SysRoot;
 #[derive(Debug)]
 pub struct Sampler {
     root: SysRoot,
-    device: Option<DeviceId>,
+    devices: Vec<DeviceId>,
     before: Counters,
     missing: Vec<Missing>,
 }
 
 /// Counters since boot.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Counters {
     psi_some_us: Option<u64>,
     psi_full_us: Option<u64>,
     steal_ms: Option<u64>,
-    device: Option<DeviceSample>,
+    /// In the order of the sampler's devices; `None` if any of them is unknown.
+    devices: Option<Vec<DeviceSample>>,
 }
 
 impl Sampler {
-    /// A sampler for the machine and, if there is one, the block device under the directory. Nothing is read yet.
+    /// A sampler for the machine and the block devices under the directory: none, one, or several (btrfs), of which the sum is sampled.
+    /// Nothing is read yet.
     #[must_use]
-    pub fn new(root: SysRoot, device: Option<DeviceId>) -> Self {
-        Self { root, device, before: Counters::default(), missing: Vec::new() }
+    pub fn new(root: SysRoot, devices: impl IntoIterator<Item = DeviceId>) -> Self {
+        let devices = devices.into_iter().collect();
+        Self { root, devices, before: Counters::default(), missing: Vec::new() }
     }
 
     /// Levels now, and counters since the last call.
@@ -45,7 +48,7 @@ impl Sampler {
         let mut missing = Vec::new();
         let memory = memory::read_memory(&self.root);
         let thresholds = memory::read_thresholds(&self.root);
-        let (now, levels_in_flight) = self.read_counters(&mut missing);
+        let now = self.read_counters(&mut missing);
         let mut level = |what: &str, reading: Reading<u64>| known(&mut missing, what, reading);
         let sample = HostSample {
             dirty_bytes: level("dirty_bytes", memory.dirty_bytes),
@@ -55,9 +58,8 @@ impl Sampler {
             psi_io_some_us: since(self.before.psi_some_us, now.psi_some_us),
             psi_io_full_us: since(self.before.psi_full_us, now.psi_full_us),
             steal_ms: since(self.before.steal_ms, now.steal_ms),
-            device: self.before.device.zip(now.device).map(|(before, after)| DeviceSample {
-                in_flight: levels_in_flight,
-                ..diskstats::between(&before, &after)
+            device: self.before.devices.as_ref().zip(now.devices.as_ref()).and_then(|(before, after)| {
+                before.iter().zip(after).map(|(a, b)| diskstats::between(a, b)).reduce(together)
             }),
         };
         self.before = now;
@@ -71,23 +73,42 @@ impl Sampler {
         &self.missing
     }
 
-    fn read_counters(&self, missing: &mut Vec<Missing>) -> (Counters, u64) {
+    fn read_counters(&self, missing: &mut Vec<Missing>) -> Counters {
         let pressure = known(missing, "psi_io", memory::read_io_pressure(&self.root));
-        let device = match self.device {
-            Some(id) => known(missing, "device", DiskStats::read(&self.root).device(id)),
-            None => known(
-                missing,
-                "device",
-                Reading::Absent("there is no block device under the directory".into()),
-            ),
+        let devices = if self.devices.is_empty() {
+            Reading::Absent("there is no block device under the directory".into())
+        } else {
+            let stats = DiskStats::read(&self.root);
+            self.devices.iter().fold(Reading::Value(Vec::new()), |all, id| {
+                all.and_then(|mut all| {
+                    stats.device(*id).map(|one| {
+                        all.push(one);
+                        all
+                    })
+                })
+            })
         };
-        let counters = Counters {
+        Counters {
             psi_some_us: pressure.map(|p| p.some_us),
             psi_full_us: pressure.map(|p| p.full_us),
+            devices: known(missing, "device", devices),
             steal_ms: known(missing, "steal_ms", memory::read_steal_ms(&self.root)),
-            device,
-        };
-        (counters, device.map_or(0, |d| d.in_flight))
+        }
+    }
+}
+
+/// Two devices as one: amounts add; the busy time is that of the busier, so that it stays a share of the time.
+fn together(a: DeviceSample, b: DeviceSample) -> DeviceSample {
+    let sum = u64::saturating_add;
+    DeviceSample {
+        read_ops: sum(a.read_ops, b.read_ops),
+        read_bytes: sum(a.read_bytes, b.read_bytes),
+        write_ops: sum(a.write_ops, b.write_ops),
+        written_bytes: sum(a.written_bytes, b.written_bytes),
+        flush_ops: a.flush_ops.zip(b.flush_ops).map(|(a, b)| sum(a, b)),
+        busy_ms: a.busy_ms.max(b.busy_ms),
+        weighted_ms: sum(a.weighted_ms, b.weighted_ms),
+        in_flight: sum(a.in_flight, b.in_flight),
     }
 }
 
@@ -143,6 +164,27 @@ mod tests {
         let device = second.device.unwrap();
         assert_eq!((device.write_ops, device.written_bytes, device.busy_ms), (5, 51_200, 100));
         assert_eq!((device.flush_ops, device.in_flight), (Some(2), 6));
+    }
+
+    #[test]
+    fn several_devices_are_sampled_as_one() {
+        let stat = |a: &str, b: &str| format!("8 0 sda {a}\n8 16 sdb {b}\n");
+        let first = stat("1 0 8 1 10 0 80 5 0 7 9 0 0 0 0 2 1", "1 0 8 1 20 0 160 5 0 7 9 0 0 0 0 5 1");
+        let (dir, root) = tree(&[("proc/diskstats", &first)]);
+        let mut sampler = Sampler::new(root, [ID, DeviceId { major: 8, minor: 16 }]);
+        assert_eq!(sampler.sample().device, None);
+        let later =
+            stat("3 0 24 1 15 0 180 5 6 107 29 0 0 0 0 4 1", "1 0 8 1 21 0 168 5 1 37 10 0 0 0 0 6 1");
+        put(&dir.path().join("proc/diskstats"), &later);
+        let both = sampler.sample().device.unwrap();
+        assert_eq!((both.read_ops, both.read_bytes), (2, 8_192));
+        assert_eq!((both.write_ops, both.written_bytes), (5 + 1, (100 + 8) * 512));
+        assert_eq!((both.flush_ops, both.in_flight, both.weighted_ms), (Some(3), 7, 21));
+        assert_eq!(both.busy_ms, 100, "of the busier");
+        // Half of them is not a small sum.
+        put(&dir.path().join("proc/diskstats"), "8 0 sda 3 0 24 1 15 0 180 5 6 107 29 0 0 0 0 4 1\n");
+        assert_eq!(sampler.sample().device, None);
+        assert!(sampler.missing().iter().any(|m| m.what == "device" && m.why.contains("8:16")));
     }
 
     #[test]

@@ -63,6 +63,7 @@ fn btrfs_is_followed_to_all_its_members() {
     let here = at(&machine, "/backup/today");
     assert_eq!(leaves(&here), ["sdd", "sde"]);
     assert_eq!(here.queue_device, id("8:48"));
+    assert_eq!(here.queue_devices, [id("8:48").unwrap(), id("8:64").unwrap()]);
     assert_eq!(here.bdi, Reading::Value("btrfs-1".into()));
 }
 
