@@ -25,7 +25,7 @@ use floodwall_model::trial::Warmup;
 use floodwall_model::{Bytes, Phase, PhaseKind, Rig, RigError, Scenario, Setting, Trial, Watch};
 
 use crate::budget::Budget;
-use crate::device_lock::{DeviceLock, LockError};
+use crate::device_lock::{self, DeviceLock, LockError};
 use crate::drain;
 use crate::phase::{self, PhaseRun};
 use crate::scratch::{Scratch, ScratchError};
@@ -113,7 +113,7 @@ pub struct HostRig {
     scratch: Scratch,
     /// The scratch directory, open since before the first write: the kernel reports writeback errors through it.
     directory: File,
-    _lock: Option<DeviceLock>,
+    _lock: DeviceLock,
     options: Options,
     prepared: Option<Prepared>,
     first_operation: Option<Duration>,
@@ -142,10 +142,10 @@ impl HostRig {
             let filesystem = location.mount.fs_type.clone();
             return Err(BenchError::NoWriteback { dir, filesystem, reason: reason.to_owned() });
         }
-        let lock = location.queue_device.map(DeviceLock::take).transpose()?;
+        let lock = DeviceLock::take(&device_lock::shared_devices(&root, &location))?;
         let bdi = location.bdi.value().map(String::as_str);
         let in_force = settings_in_force(&root, location.queue_device, bdi);
-        let sampler = Sampler::new(root.clone(), location.queue_device);
+        let sampler = Sampler::new(root.clone(), location.queue_devices.iter().copied());
         let facts = HostFacts::read(&root, &location);
         let scratch = Scratch::make(&dir)?;
         let directory = File::open(scratch.path())
@@ -182,6 +182,12 @@ impl HostRig {
     #[must_use]
     pub fn facts(&self) -> &HostFacts {
         &self.facts
+    }
+
+    /// What could not be followed on the way down from the directory, and why: where devices below are not known, nothing is said of them.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.location.notes
     }
 
     /// What could not be read, and why: knobs, and counters as of the last sample.
