@@ -140,7 +140,7 @@ pub(crate) fn run(mut run: PhaseRun<'_>, watch: &mut dyn Watch) -> Result<Phase,
 /// Waits until the loads are steady. Returns why the phase must end, if it must.
 fn warm_up(run: &mut PhaseRun<'_>, loads: &mut Loads, watch: &mut dyn Watch) -> (Warmup, Option<String>) {
     let begin = Instant::now();
-    let (mut ops, mut rates) = (Vec::new(), Vec::new());
+    let mut rates = Rates::default();
     let (mut flooded, mut drained) = (0u64, None::<u64>);
     let mut filling = Filling::default();
     watch.step(Step {
@@ -150,19 +150,22 @@ fn warm_up(run: &mut PhaseRun<'_>, loads: &mut Loads, watch: &mut dyn Watch) -> 
         expected_s: run.timing.warmup_max.as_secs_f64(),
     });
     let mut live = LiveSecond::new(run.origin);
+    let mut last = begin;
     loop {
-        let next = begin + WARMUP_TICK * (ops.len() as u32 + 1);
-        let reached = sleep_until(next, run.stop);
+        // From the last sample on, not from the begin: ticks that were missed are not made up for by shorter ones.
+        let reached = sleep_until(last + WARMUP_TICK, run.stop);
         let sampled = loads.sample();
         let host = run.sampler.sample();
-        ops.push(sampled.victim_ops() as f64);
-        rates.push(sampled.flood_bytes() as f64);
+        let now = Instant::now();
+        let tick = now - last;
+        last = now;
+        rates.add(&sampled, tick);
         flooded += sampled.flood_bytes();
         if let Some(device) = host.device {
             drained = Some(drained.unwrap_or(0) + device.written_bytes);
         }
-        live.add(&sampled, &host, WARMUP_TICK, watch);
-        filling.add(&host);
+        live.add(&sampled, &host, tick, watch);
+        filling.add(now - begin, &host);
 
         let seconds = begin.elapsed();
         let done = |steady: bool, verdict: String, cut: Option<String>| {
@@ -174,7 +177,7 @@ fn warm_up(run: &mut PhaseRun<'_>, loads: &mut Loads, watch: &mut dyn Watch) -> 
         }
         let filling = if run.kind.has_flood() { filling.reason() } else { None };
         let patience = if filling.is_some() { FILLING_PATIENCE } else { 1 };
-        let verdict = filling.map_or_else(|| judge(run, &ops, &rates, drained.unwrap_or(flooded)), Err);
+        let verdict = filling.map_or_else(|| judge(run, &rates, drained.unwrap_or(flooded)), Err);
         match verdict {
             Ok(verdict) if seconds >= WARMUP_MIN => return done(true, verdict, None),
             Err(why) if seconds >= run.timing.warmup_max * patience => {
@@ -185,28 +188,47 @@ fn warm_up(run: &mut PhaseRun<'_>, loads: &mut Loads, watch: &mut dyn Watch) -> 
     }
 }
 
+/// How fast the loads ran in each tick: ticks differ in length, for example when a device hangs or the machine stands still.
+#[derive(Default)]
+struct Rates {
+    /// Victim operations a second.
+    ops: Vec<f64>,
+    /// Flood bytes a second.
+    bytes: Vec<f64>,
+}
+
+impl Rates {
+    fn add(&mut self, sampled: &Sampled, tick: Duration) {
+        let per_second = |amount: u64| amount as f64 / tick.as_secs_f64().max(1e-9);
+        self.ops.push(per_second(sampled.victim_ops()));
+        self.bytes.push(per_second(sampled.flood_bytes()));
+    }
+}
+
 /// Watches the backlog rise towards the limit at which the kernel throttles writers.
 #[derive(Default)]
 struct Filling {
-    /// Dirty and under writeback, one entry a tick; `None` where it can't be read.
-    backlog: Vec<Option<u64>>,
+    /// When, since the warm-up began, and what was dirty or under writeback then; `None` where it can't be read. One entry a tick.
+    backlog: Vec<(Duration, Option<u64>)>,
     hard_limit: Option<u64>,
 }
 
 impl Filling {
-    fn add(&mut self, host: &HostSample) {
-        self.backlog
-            .push(host.dirty_bytes.zip(host.writeback_bytes).map(|(dirty, writeback)| dirty + writeback));
+    fn add(&mut self, at: Duration, host: &HostSample) {
+        let backlog = host.dirty_bytes.zip(host.writeback_bytes).map(|(dirty, writeback)| dirty + writeback);
+        self.backlog.push((at, backlog));
         self.hard_limit = host.dirty_threshold_bytes;
     }
 
     /// That and how far it is still filling; `None` if it is not, or if that can't be told.
     fn reason(&self) -> Option<String> {
-        let second = (Duration::from_secs(1).as_millis() / WARMUP_TICK.as_millis()) as usize;
-        let now = (*self.backlog.last()?)?;
-        let before = (*self.backlog.get(self.backlog.len().checked_sub(second + 1)?)?)?;
+        let (at, now) = *self.backlog.last()?;
+        let (earlier, before) =
+            *self.backlog.iter().rev().find(|(then, _)| at - *then >= Duration::from_secs(1))?;
+        let (now, before) = (now?, before?);
+        let growth_per_s = now.saturating_sub(before) as f64 / (at - earlier).as_secs_f64();
         let limit = self.hard_limit?;
-        let growing = now.saturating_sub(before) as f64 > FILLING_SHARE * limit as f64;
+        let growing = growth_per_s > FILLING_SHARE * limit as f64;
         // From halfway between the background and the hard limit on, the kernel throttles (balance_dirty_pages); ratios put that at
         // three quarters of the hard limit.
         (growing && now < limit / 4 * 3).then(|| {
@@ -220,7 +242,7 @@ impl Filling {
 }
 
 /// Whether everything that runs is steady, and the device's own cache no longer hides it.
-fn judge(run: &PhaseRun<'_>, ops: &[f64], rates: &[f64], written: u64) -> Result<String, String> {
+fn judge(run: &PhaseRun<'_>, rates: &Rates, written: u64) -> Result<String, String> {
     if run.kind.has_flood() && written < run.timing.device_cache.0 {
         return Err(format!(
             "the floods have put {} on the device, less than its cache may hold ({})",
@@ -230,7 +252,7 @@ fn judge(run: &PhaseRun<'_>, ops: &[f64], rates: &[f64], written: u64) -> Result
     }
     let mut reasons = Vec::new();
     for (who, wanted, series) in
-        [("victims", run.kind.has_victim(), ops), ("floods", run.kind.has_flood(), rates)]
+        [("victims", run.kind.has_victim(), &rates.ops), ("floods", run.kind.has_flood(), &rates.bytes)]
     {
         if wanted {
             let verdict = steady::judge(series, STEADY_WINDOW);
@@ -393,7 +415,7 @@ impl Measured {
     }
 }
 
-/// Puts warm-up ticks together to seconds for the live display.
+/// Puts warm-up ticks together to seconds, or more where ticks were late, for the live display.
 struct LiveSecond {
     origin: Instant,
     interval: Interval,
@@ -429,16 +451,58 @@ mod tests {
     use super::*;
 
     fn filling(backlog: impl IntoIterator<Item = u64>) -> Option<String> {
+        filling_every(WARMUP_TICK, backlog)
+    }
+
+    fn filling_every(tick: Duration, backlog: impl IntoIterator<Item = u64>) -> Option<String> {
         let mut filling = Filling::default();
-        for dirty in backlog {
-            filling.add(&HostSample {
+        for (i, dirty) in (1..).zip(backlog) {
+            let host = HostSample {
                 dirty_bytes: Some(dirty),
                 writeback_bytes: Some(0),
                 dirty_threshold_bytes: Some(1_000),
                 ..HostSample::default()
-            });
+            };
+            filling.add(tick * i, &host);
         }
         filling.reason()
+    }
+
+    /// What a victim and a flood did, `speed` times as much as in the others.
+    fn sampled(speed: u64) -> Sampled {
+        let victim = Delta { ops: 25 * speed, ..Delta::default() };
+        let flood = Delta { bytes: 1_000 * speed, ..Delta::default() };
+        Sampled { victims: vec![victim], floods: vec![flood] }
+    }
+
+    #[test]
+    fn a_late_tick_is_no_burst() {
+        let mut rates = Rates::default();
+        for late in [1, 1, 4, 1, 10] {
+            rates.add(&sampled(u64::from(late)), WARMUP_TICK * late);
+        }
+        assert_eq!(rates.ops, [100.0; 5]);
+        assert_eq!(rates.bytes, [4_000.0; 5]);
+        // Nor does the page cache fill faster for being looked at less often.
+        assert_eq!(filling_every(Duration::from_secs(8), [100, 150, 200]), None);
+        assert!(filling_every(Duration::from_secs(8), [100, 200, 300]).is_some());
+    }
+
+    #[test]
+    fn the_live_line_shows_the_time_that_passed() {
+        #[derive(Default)]
+        struct Shown(Vec<(f64, u32)>);
+        impl Watch for Shown {
+            fn second(&mut self, second: &Second<'_>) {
+                self.0.extend(second.interval.map(|i| (i.seconds, i.victim_ops.iter().sum())));
+            }
+        }
+        let (mut shown, host) = (Shown::default(), HostSample::default());
+        let mut live = LiveSecond::new(Instant::now());
+        for late in [1, 1, 1, 1, 10, 2] {
+            live.add(&sampled(u64::from(late)), &host, WARMUP_TICK * late, &mut shown);
+        }
+        assert_eq!(shown.0, [(1.0, 100), (2.5, 250)], "half a second is not shown yet");
     }
 
     #[test]
