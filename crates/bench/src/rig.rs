@@ -29,7 +29,7 @@ use crate::device_lock::{self, DeviceLock, LockError};
 use crate::drain;
 use crate::phase::{self, PhaseRun};
 use crate::scratch::{Scratch, ScratchError};
-use crate::space::Room;
+use crate::space::{self, Room};
 
 /// Why a benchmark can't start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -224,7 +224,8 @@ impl HostRig {
         if let Some(problem) = scenario.timing.problem() {
             return Err(BenchError::Timing { scenario: scenario.name.clone(), problem });
         }
-        let total: u64 = scenario.victims.iter().map(|v| v.size.0).sum();
+        let total = space::prefill_bytes(scenario).0;
+        // How fast the device takes it is not known yet; the progress tells.
         watch.step(Step { what: "prefilling", phase: None, round: 0, expected_s: 0.0 });
         let origin = self.options.origin;
         let mut first = self.first_operation;
@@ -237,7 +238,7 @@ impl HostRig {
                 last_shown = Instant::now();
                 watch.second(&Second {
                     elapsed_s: origin.elapsed().as_secs_f64(),
-                    done: Some((done as f64 / total.max(1) as f64).min(1.0)),
+                    done: (total > 0).then(|| (done as f64 / total as f64).min(1.0)),
                     interval: None,
                     drain_bytes_per_s: None,
                 });

@@ -166,6 +166,28 @@ fn needed_by(scenario: &Scenario) -> Bytes {
     Bytes(victims + floods + scenario.burst.map_or(0, |b| b.0) + MARGIN.0)
 }
 
+/// Bytes that preparing a scenario writes, up to some blocks: the victims' files, the source of a copy, and the files of floods that write in
+/// place. Other files grow while they are measured.
+#[must_use]
+pub fn prefill_bytes(scenario: &Scenario) -> Bytes {
+    let victims: u64 = scenario
+        .victims
+        .iter()
+        .filter(|v| !matches!(v.kind, VictimKind::Wal { preallocated: false, .. }))
+        .map(floodwall_load::victim_bytes)
+        .sum();
+    let floods: u64 = scenario
+        .floods
+        .iter()
+        .map(|f| match f.kind {
+            FloodKind::Random | FloodKind::Mmap => flood_bytes(f),
+            FloodKind::Copy => flood_bytes(f) / 2,
+            FloodKind::Seq | FloodKind::Files { .. } | FloodKind::Command { .. } => 0,
+        })
+        .sum();
+    Bytes(victims + floods)
+}
+
 /// Shrinks the floods to at least half of the space (they cost least), then the burst and the victims' files by one factor.
 fn shrink(scenario: &mut Scenario, cap: Bytes, warnings: &mut Vec<String>) -> Result<(), SpaceError> {
     let smallest = smallest(scenario);
@@ -316,6 +338,39 @@ mod tests {
         }
         // … and the smallest that is named is accepted.
         fit(&scenario(), Room { cap: Some(Bytes::mib(194)), ..room(Bytes::gib(100), None) }).unwrap();
+    }
+
+    #[test]
+    fn what_is_prefilled_is_what_preparing_writes() {
+        use floodwall_model::scenario::{parse_flood, parse_victim};
+        let (dir, stop) = (tempfile::tempdir().unwrap(), std::sync::atomic::AtomicBool::new(false));
+        let nobody = Scenario { victims: Vec::new(), floods: Vec::new(), ..scenario() };
+        let victims = ["commit,threads=2,files=3", "wal", "wal,preallocated=false", "read", "mixed", "true"];
+        let floods = ["seq", "random,streams=2", "files,file_size=16KiB", "mmap", "copy,streams=2", "true"];
+        for (n, text) in victims.into_iter().enumerate() {
+            let victim = match text {
+                "true" => floodwall_model::scenario::command_victim(text),
+                spec => parse_victim(&format!("{spec},block=4KiB,size=3MiB,name=v{n}")),
+            };
+            let victim = victim.unwrap();
+            let mut written = 0;
+            floodwall_load::prepare_victim(dir.path(), &victim, 1, &mut |bytes| written += bytes, &stop)
+                .unwrap();
+            let expected = prefill_bytes(&Scenario { victims: vec![victim], ..nobody.clone() });
+            assert_eq!(written, expected.0, "{text}");
+        }
+        for (n, text) in floods.into_iter().enumerate() {
+            let flood = match text {
+                "true" => floodwall_model::scenario::command_flood(text),
+                spec => parse_flood(&format!("{spec},block=64KiB,size=4MiB,name=f{n}")),
+            };
+            let flood = flood.unwrap();
+            let mut written = 0;
+            floodwall_load::prepare_flood(dir.path(), &flood, 1, &mut |bytes| written += bytes, &stop)
+                .unwrap();
+            let expected = prefill_bytes(&Scenario { floods: vec![flood], ..nobody.clone() });
+            assert_eq!(written, expected.0, "{text}");
+        }
     }
 
     #[test]

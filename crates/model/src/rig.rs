@@ -48,7 +48,7 @@ pub struct Step<'a> {
     pub phase: Option<PhaseKind>,
     /// The round, counted from 1; 0 before the first.
     pub round: u32,
-    /// How long it should take, in seconds.
+    /// How long it should take, in seconds; 0 if nobody can tell beforehand (prefill, whose progress is [`Second::done`]).
     pub expected_s: f64,
 }
 
