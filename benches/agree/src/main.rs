@@ -6,15 +6,22 @@
 //!
 //! Printed: medians over the rounds of IOPS, p99 and CPU seconds per million operations, as ratios to each peer within the same round.
 //! CPU time is that of the whole process (user + system, threads and children), so that recording latencies is paid for.
+//!
+//! Interrupted, it stops the tool that runs and removes every file.
 
+mod cost;
 mod run;
+mod scratch;
 mod tools;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use clap::Parser;
 
+use crate::scratch::Scratch;
 use crate::tools::{Tool, Workload};
 
 /// Compare floodwall's commit victim with fio's psync engine and sysbench fileio.
@@ -40,8 +47,13 @@ struct Args {
     raw: Option<PathBuf>,
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == cost::OPTION) {
+        return cost::run(&words.collect::<Vec<_>>());
+    }
     let args = Args::parse();
+    let stop = scratch::stop_flag()?;
     let floodwall = args
         .floodwall
         .canonicalize()
@@ -53,20 +65,18 @@ fn main() -> anyhow::Result<()> {
         ("tmpfs", &args.tmpfs, Workload { threads: 1, block: 4096 }),
     ];
     for (place, dir, workload) in workloads {
-        let dir = dir.join(format!("agree-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).with_context(|| format!("can't make '{}'", dir.display()))?;
-        let rounds = compare(&floodwall, &dir, workload, args.rounds, args.seconds);
-        std::fs::remove_dir_all(&dir).with_context(|| format!("can't remove '{}'", dir.display()))?;
-        let rounds = rounds?;
+        let scratch = Scratch::make(dir)?;
+        let rounds = compare(&floodwall, scratch.path(), workload, &args, &stop)?;
+        drop(scratch);
         print!("{}", run::table(place, workload, &rounds));
         raw.push(run::raw(place, workload, &rounds));
     }
-    print!("{}", run::small_figures(&floodwall, &args.tmpfs)?);
+    print!("{}", run::small_figures(&floodwall, &args.tmpfs, &stop)?);
     if let Some(path) = &args.raw {
         std::fs::write(path, serde_json::to_string_pretty(&raw)?)
             .with_context(|| format!("can't write '{}'", path.display()))?;
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs all tools in every round, each round beginning with another.
@@ -74,17 +84,18 @@ fn compare(
     floodwall: &std::path::Path,
     dir: &std::path::Path,
     workload: Workload,
-    rounds: u32,
-    seconds: u32,
+    args: &Args,
+    stop: &AtomicBool,
 ) -> anyhow::Result<Vec<run::Round>> {
-    tools::prepare(dir, workload)?;
+    tools::prepare(dir, workload, stop)?;
     let mut all = Vec::new();
-    for round in 0..rounds as usize {
+    for round in 0..args.rounds as usize {
         let mut results = run::Round::default();
         for i in 0..Tool::ALL.len() {
             let tool = Tool::ALL[(i + round) % Tool::ALL.len()];
-            eprintln!("{} {}: round {} of {rounds}", tool.name(), workload, round + 1);
-            results.insert(tool.name(), tools::measure(tool, floodwall, dir, workload, seconds)?);
+            eprintln!("{} {}: round {} of {}", tool.name(), workload, round + 1, args.rounds);
+            let measured = tools::measure(tool, floodwall, dir, workload, args.seconds, stop)?;
+            results.insert(tool.name(), measured);
         }
         all.push(results);
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -39,7 +40,7 @@ fn ratio(rounds: &[Round], peer: &str, f: impl Fn(&Measured) -> Option<f64> + Co
 }
 
 fn cpu_per_million(m: &Measured) -> Option<f64> {
-    (m.ops > 0.0).then_some(m.cpu_s / m.ops * 1e6)
+    (m.ops > 0.0).then_some(m.cost.cpu_us as f64 / m.ops)
 }
 
 /// The comparison for people.
@@ -60,7 +61,7 @@ pub(crate) fn table(place: &str, workload: Workload, rounds: &[Round]) -> String
             show(of(rounds, tool, |m| m.commit_p99_us), 1),
             show(of(rounds, tool, |m| m.sync_p99_us), 1),
             show(of(rounds, tool, cpu_per_million), 2),
-            show(of(rounds, tool, |m| Some(m.peak_kib as f64 / 1024.0)), 0),
+            show(of(rounds, tool, |m| Some(m.cost.peak_kib as f64 / 1024.0)), 0),
         );
     }
     let _ = writeln!(
@@ -75,7 +76,7 @@ pub(crate) fn table(place: &str, workload: Workload, rounds: &[Round]) -> String
         ratio(rounds, "sysbench", |m| Some(m.iops)),
         ratio(rounds, "sysbench", |m| m.commit_p99_us)
     );
-    let per_cpu = |m: &Measured| (m.cpu_s > 0.0).then_some(m.ops / m.cpu_s);
+    let per_cpu = |m: &Measured| (m.cost.cpu_us > 0).then_some(m.ops / m.cost.cpu_us as f64);
     let _ = writeln!(
         out,
         "operations per CPU second, floodwall / fio {}, floodwall / sysbench {}",
@@ -89,7 +90,7 @@ pub(crate) fn table(place: &str, workload: Workload, rounds: &[Round]) -> String
 pub(crate) fn raw(place: &str, workload: Workload, rounds: &[Round]) -> Value {
     let one = |m: &Measured| {
         json!({ "iops": m.iops, "commit_p99_us": m.commit_p99_us, "sync_p99_us": m.sync_p99_us,
-                "cpu_s": m.cpu_s, "ops": m.ops, "peak_kib": m.peak_kib })
+                "cpu_us": m.cost.cpu_us, "ops": m.ops, "peak_kib": m.cost.peak_kib })
     };
     let rounds: Vec<Value> =
         rounds.iter().map(|r| r.iter().map(|(tool, m)| ((*tool).to_owned(), one(m))).collect()).collect();
@@ -97,14 +98,14 @@ pub(crate) fn raw(place: &str, workload: Workload, rounds: &[Round]) -> Value {
 }
 
 /// Start to first operation, and memory of a run with many threads.
-pub(crate) fn small_figures(floodwall: &Path, tmpfs: &Path) -> anyhow::Result<String> {
+pub(crate) fn small_figures(floodwall: &Path, tmpfs: &Path, stop: &AtomicBool) -> anyhow::Result<String> {
     let mut starts = Vec::new();
     for _ in 0..11 {
-        let json = bench(floodwall, tmpfs, "commit,size=1MiB", "1s")?.0;
+        let json = bench(floodwall, tmpfs, "commit,size=1MiB", "1s", stop)?.0;
         starts
             .push(json.pointer("/first_operation_ms").and_then(Value::as_f64).context("first_operation_ms")?);
     }
-    let (_, peak_kib) = bench(floodwall, tmpfs, "commit,threads=64,block=4KiB,size=16MiB", "20s")?;
+    let (_, peak_kib) = bench(floodwall, tmpfs, "commit,threads=64,block=4KiB,size=16MiB", "20s", stop)?;
     let (start, low, high) = median(starts).context("no starts")?;
     Ok(format!(
         "\nstart to first operation {start:.1} ms ({low:.1} to {high:.1}, 11 runs)\npeak memory with 64 threads {} MiB\n",
@@ -112,10 +113,16 @@ pub(crate) fn small_figures(floodwall: &Path, tmpfs: &Path) -> anyhow::Result<St
     ))
 }
 
-fn bench(floodwall: &Path, dir: &Path, victim: &str, measure: &str) -> anyhow::Result<(Value, u64)> {
+fn bench(
+    floodwall: &Path,
+    dir: &Path,
+    victim: &str,
+    measure: &str,
+    stop: &AtomicBool,
+) -> anyhow::Result<(Value, u64)> {
     let mut command = Command::new(floodwall);
     command.args(["bench", "--force", "--json", "--progress", "never", "--rounds", "1", "--no-burst"]);
     command.args(["--flood", "none", "--victim", victim, "--measure", measure]).arg(dir);
-    let output = tools::run(&mut command)?;
-    Ok((serde_json::from_str(&output.stdout).context("floodwall's JSON")?, output.peak_kib))
+    let output = tools::run(&command, stop)?;
+    Ok((serde_json::from_str(&output.stdout).context("floodwall's JSON")?, output.cost.peak_kib))
 }

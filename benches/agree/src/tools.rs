@@ -1,11 +1,19 @@
 //! How each tool is asked for the workload, and how its answer is read.
 
 use std::fmt;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
+
+use crate::cost::{self, Cost};
 
 /// Random writes over one file of 64 MiB, each followed by fsync.
 #[derive(Clone, Copy)]
@@ -50,21 +58,18 @@ pub(crate) struct Measured {
     pub(crate) commit_p99_us: Option<f64>,
     /// 99th percentile of fsync alone, in µs; sysbench does not have it.
     pub(crate) sync_p99_us: Option<f64>,
-    /// CPU time of the whole process, in seconds.
-    pub(crate) cpu_s: f64,
-    /// Operations on which it was spent.
+    /// Operations on which CPU time was spent.
     pub(crate) ops: f64,
-    /// Peak resident memory in KiB.
-    pub(crate) peak_kib: u64,
+    /// What the whole process cost.
+    pub(crate) cost: Cost,
 }
 
 /// Lays out fio's and sysbench's files; floodwall writes its own.
-pub(crate) fn prepare(dir: &Path, workload: Workload) -> anyhow::Result<()> {
+pub(crate) fn prepare(dir: &Path, workload: Workload, stop: &AtomicBool) -> anyhow::Result<()> {
     let mut fio = fio(dir, workload);
-    fio.args(["--rw=write", "--bs=1M", "--end_fsync=1"]);
-    run(fio.stdout(Stdio::null()))?;
+    run(fio.args(["--rw=write", "--bs=1M", "--end_fsync=1"]), stop)?;
     let mut sysbench = sysbench(dir, workload, 1);
-    run(sysbench.arg("prepare").stdout(Stdio::null()))?;
+    run(sysbench.arg("prepare"), stop)?;
     Ok(())
 }
 
@@ -99,6 +104,7 @@ pub(crate) fn measure(
     dir: &Path,
     workload: Workload,
     seconds: u32,
+    stop: &AtomicBool,
 ) -> anyhow::Result<Measured> {
     match tool {
         Tool::Floodwall => {
@@ -116,68 +122,76 @@ pub(crate) fn measure(
             ]);
             command.args(["--victim", &victim, "--flood", "none", "--no-burst"]);
             command.args(["--measure", &format!("{seconds}s")]);
-            floodwall_result(run(&mut command)?)
+            floodwall_result(run(&command, stop)?)
         }
         Tool::Fio => {
             let mut command = fio(dir, workload);
             command.args(["--rw=randwrite", "--fsync=1", "--norandommap", "--randrepeat=0", "--time_based"]);
             command.arg(format!("--bs={}", workload.block)).arg(format!("--runtime={seconds}"));
-            fio_result(run(&mut command)?)
+            fio_result(run(&command, stop)?)
         }
         Tool::Sysbench => {
             let mut command = sysbench(dir, workload, seconds);
-            sysbench_result(run(command.arg("run"))?)
+            sysbench_result(run(command.arg("run"), stop)?)
         }
     }
 }
 
-/// What a finished process cost, and what it said.
+/// What a finished process said and cost.
 pub(crate) struct Output {
     pub(crate) stdout: String,
-    pub(crate) cpu_s: f64,
-    pub(crate) peak_kib: u64,
+    pub(crate) cost: Cost,
 }
 
-/// Runs a command to its end.
-pub(crate) fn run(command: &mut Command) -> anyhow::Result<Output> {
+/// How often it is looked whether a command has ended, or we were told to stop. Neither is measured by this.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Runs a command to its end; once `stop` is raised, interrupts it.
+pub(crate) fn run(command: &Command, stop: &AtomicBool) -> anyhow::Result<Output> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let before = children_cpu_s()?;
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let child = child.with_context(|| format!("can't run '{name}' (make bench installs it)"))?;
-    let pid = child.id();
-    let watcher = std::thread::spawn(move || {
-        let mut peak = 0;
-        while let Some(kib) = peak_kib(pid) {
-            peak = peak.max(kib);
-            std::thread::sleep(std::time::Duration::from_millis(100));
+    let mut between = Command::new(std::env::current_exe().context("can't find this program")?);
+    between.arg(cost::OPTION).arg(command.get_program()).args(command.get_args());
+    if let Some(dir) = command.get_current_dir() {
+        between.current_dir(dir);
+    }
+    // A group of its own: whoever is in it is told to stop by us, and once.
+    between.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = between.spawn().with_context(|| format!("can't run '{name}'"))?;
+    let (stdout, stderr) = (read_all(child.stdout.take()), read_all(child.stderr.take()));
+    let mut told = false;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
         }
-        peak
-    });
-    let output = child.wait_with_output()?;
-    let cpu_s = children_cpu_s()? - before;
-    if !output.status.success() {
-        bail!("'{name}' failed with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+        if stop.load(Ordering::Relaxed) && !told {
+            told = true;
+            // It may just have ended by itself.
+            let _ = kill_process_group(Pid::from_child(&child), Signal::INT);
+        }
+        std::thread::sleep(LOOK);
+    };
+    // The streams end with the last process that holds them, so nothing of the command runs any more after this.
+    let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
+    if stop.load(Ordering::Relaxed) {
+        bail!("interrupted");
     }
-    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(Output { stdout, cpu_s, peak_kib: watcher.join().unwrap_or(0) })
-}
-
-/// User and system time of reaped children: fields 16 and 17 of /proc/self/stat, in ticks of 10 ms.
-fn children_cpu_s() -> anyhow::Result<f64> {
-    let stat = std::fs::read_to_string("/proc/self/stat").context("can't read /proc/self/stat")?;
-    let after_name = stat.rsplit(')').next().unwrap_or_default();
-    let field = |n: usize| after_name.split_whitespace().nth(n - 3).and_then(|t| t.parse::<f64>().ok());
-    match (field(16), field(17)) {
-        (Some(user), Some(system)) => Ok((user + system) / 100.0),
-        _ => bail!("/proc/self/stat is not what it was"),
+    match cost::split(&stderr) {
+        Some((_, cost)) if status.success() => Ok(Output { stdout, cost }),
+        Some((said, _)) => bail!("'{name}' failed with {status}: {said}"),
+        None => bail!("'{name}' failed with {status}: {}", stderr.trim_end()),
     }
 }
 
-/// `VmHWM` of a process; `None` once it is gone.
-fn peak_kib(pid: u32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;
-    line.split_whitespace().nth(1)?.parse().ok()
+/// Reads a stream to its end, beside the others.
+fn read_all(stream: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut stream) = stream {
+            // What came until an error is what there is.
+            let _ = stream.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
 }
 
 fn number(value: &Value, path: &str) -> anyhow::Result<f64> {
@@ -191,9 +205,8 @@ fn floodwall_result(output: Output) -> anyhow::Result<Measured> {
         iops: number(phase, "/victim/iops")?,
         commit_p99_us: Some(number(phase, "/victim/commit_us/p99")?),
         sync_p99_us: Some(number(phase, "/victim/sync_us/p99")?),
-        cpu_s: output.cpu_s,
         ops: number(phase, "/victims/0/ops_with_warmup")?,
-        peak_kib: output.peak_kib,
+        cost: output.cost,
     })
 }
 
@@ -206,9 +219,8 @@ fn fio_result(output: Output) -> anyhow::Result<Measured> {
         iops: number(job, "/write/iops")?,
         commit_p99_us: None,
         sync_p99_us: Some(number(job, "/sync/lat_ns/percentile/99.000000")? / 1e3),
-        cpu_s: output.cpu_s,
         ops: number(job, "/write/total_ios")?,
-        peak_kib: output.peak_kib,
+        cost: output.cost,
     })
 }
 
@@ -231,8 +243,7 @@ fn sysbench_result(output: Output) -> anyhow::Result<Measured> {
         iops,
         commit_p99_us: Some(field("99th percentile:")? * 1e3),
         sync_p99_us: None,
-        cpu_s: output.cpu_s,
         ops: iops * seconds,
-        peak_kib: output.peak_kib,
+        cost: output.cost,
     })
 }
