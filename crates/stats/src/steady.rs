@@ -20,8 +20,8 @@
 //! S = untied pairs − 2 × inversions. Above [`EXACT_UP_TO`] values the normal approximation with the variance corrected for
 //! ties and for continuity is used (Kendall 1975).
 //!
-//! Neighbouring half-seconds are correlated, which makes Mann-Kendall see trends too often; the second condition is what keeps
-//! that from prolonging a warm-up for nothing.
+//! Neighbouring samples, a quarter of a second apart, are correlated, which makes Mann-Kendall see trends too often; the second
+//! condition is what keeps that from prolonging a warm-up for nothing.
 //!
 //! References: H. B. Mann, Econometrica 13 (1945) 245; M. G. Kendall, Rank Correlation Methods, 4th ed. (1975); P. K. Sen,
 //! J. Am. Stat. Assoc. 63 (1968) 1379; P. A. MacMahon, Combinatory Analysis II (1916).
@@ -50,8 +50,8 @@ pub struct Verdict {
     pub reason: String,
 }
 
-/// Judges the last `window` values of a series (operations or bytes per tick, in order); a window under [`MIN_WINDOW`] is taken
-/// as [`MIN_WINDOW`].
+/// Judges the last `window` values of a series (operations or bytes a second, one value a tick, in order); a window under
+/// [`MIN_WINDOW`] is taken as [`MIN_WINDOW`].
 #[must_use]
 pub fn judge(series: &[f64], window: usize) -> Verdict {
     let window = window.max(MIN_WINDOW);
