@@ -177,7 +177,7 @@ fn warm_up(run: &mut PhaseRun<'_>, loads: &mut Loads, watch: &mut dyn Watch) -> 
         }
         let filling = if run.kind.has_flood() { filling.reason() } else { None };
         let patience = if filling.is_some() { FILLING_PATIENCE } else { 1 };
-        let verdict = filling.map_or_else(|| judge(run, &rates, drained.unwrap_or(flooded)), Err);
+        let verdict = filling.map_or_else(|| judge(run, &rates, drained.unwrap_or(flooded), seconds), Err);
         match verdict {
             Ok(verdict) if seconds >= WARMUP_MIN => return done(true, verdict, None),
             Err(why) if seconds >= run.timing.warmup_max * patience => {
@@ -242,12 +242,19 @@ impl Filling {
 }
 
 /// Whether everything that runs is steady, and the device's own cache no longer hides it.
-fn judge(run: &PhaseRun<'_>, rates: &Rates, written: u64) -> Result<String, String> {
+fn judge(run: &PhaseRun<'_>, rates: &Rates, written: u64, elapsed: Duration) -> Result<String, String> {
     if run.kind.has_flood() && written < run.timing.device_cache.0 {
         return Err(format!(
             "the floods have put {} on the device, less than its cache may hold ({})",
             floodwall_model::Bytes(written),
             run.timing.device_cache
+        ));
+    }
+    if passes_cache_midway(written, elapsed, run.timing.measure, run.timing.device_cache.0) {
+        return Err(format!(
+            "the device's cache ({}) would fill up while it is measured: {} so far",
+            run.timing.device_cache,
+            floodwall_model::Bytes(written)
         ));
     }
     let mut reasons = Vec::new();
@@ -264,6 +271,13 @@ fn judge(run: &PhaseRun<'_>, rates: &Rates, written: u64) -> Result<String, Stri
         }
     }
     Ok(reasons.join("; "))
+}
+
+/// Whether a device that is written at this rate would pass from its own cache to its medium in the measured part: steady before and
+/// after, and two different things. What is written too slowly ever to fill the cache never passes.
+fn passes_cache_midway(written: u64, elapsed: Duration, measure: Duration, cache: u64) -> bool {
+    let rate = written as f64 / elapsed.as_secs_f64().max(1e-9);
+    written < cache && written as f64 + rate * measure.as_secs_f64() >= cache as f64
 }
 
 /// Measures second by second. Returns why it ended early, if it did.
@@ -519,6 +533,15 @@ mod tests {
         assert_eq!(ends(3_000), [1_000, 2_000, 3_000]);
         assert_eq!(ends(1_900), [1_000, 1_900]);
         assert_eq!(ends(400), [400]);
+    }
+
+    #[test]
+    fn a_cache_that_would_fill_up_while_it_is_measured_is_passed_first() {
+        let s = Duration::from_secs;
+        assert!(passes_cache_midway(200, s(2), s(4), 512), "100 a second: full in the fourth second");
+        assert!(!passes_cache_midway(600, s(6), s(4), 512), "full already");
+        assert!(!passes_cache_midway(20, s(2), s(4), 512), "never full");
+        assert!(!passes_cache_midway(0, s(0), s(4), 512), "nothing written");
     }
 
     #[test]
