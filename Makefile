@@ -54,7 +54,7 @@ install-build:
 	@./scripts/need cc:gcc
 
 install-test: install-build
-	@./scripts/need --optional mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs jq:jq
+	@./scripts/need --optional mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs losetup:mount fio:fio
 
 install-peers:
 	@./scripts/need sysbench:sysbench fio:fio mkfs.xfs:xfsprogs
