@@ -157,7 +157,7 @@ fn write_once(file: &OwnedFd, text: &str) -> rustix::io::Result<()> {
 }
 
 /// What the kernel does beside storing a value, for trees of plain files.
-mod imitation {
+pub(crate) mod imitation {
     use rustix::io::Errno;
 
     use crate::cell::Line;
@@ -172,7 +172,7 @@ mod imitation {
 
     /// The files that a write changes, and their new contents. The written file comes first: a kill in between leaves bytes and ratio both
     /// set, which reads as byte mode, and as one of the two values that the journal knows.
-    pub(super) fn effects(path: &str, before: &str, value: &str) -> Result<Vec<(String, String)>, Errno> {
+    pub(crate) fn effects(path: &str, before: &str, value: &str) -> Result<Vec<(String, String)>, Errno> {
         let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
         if name == "scheduler" {
             return Ok(vec![(path.to_owned(), choose(before, value)?)]);

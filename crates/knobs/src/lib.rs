@@ -25,6 +25,7 @@ mod order;
 pub mod plan;
 pub mod presets;
 mod refuse;
+pub mod rehearsal;
 mod run;
 pub mod session;
 pub mod size;

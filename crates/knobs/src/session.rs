@@ -9,6 +9,7 @@
 //!
 //! The caller holds the journal's lock for as long as a session lives, so an open transaction found here has lost its process.
 
+use crate::cell::Cell;
 use crate::change::Change;
 use crate::clock::Clock;
 use crate::files::{Files, read_line};
@@ -62,6 +63,8 @@ pub struct Recovery {
     pub earlier_boots: Vec<u64>,
     /// Transactions that a crash had cut short, undone now.
     pub undone: Vec<Undone>,
+    /// Transactions whose time was over and that nobody had put back, undone now.
+    pub expired: Vec<Undone>,
     /// Journals that are not to be believed, and why; renamed to `.bad`.
     pub set_aside: Vec<(String, String)>,
 }
@@ -109,6 +112,14 @@ pub enum ApplyError {
         /// What is wrong with it.
         why: String,
     },
+    /// A value that another change holds for a time. When that one ends, what it found must be what it left behind.
+    #[error("nothing was changed: {label} is set for a time by change {id}; floodwall rollback ends it")]
+    Temporary {
+        /// The knob.
+        label: String,
+        /// Which change.
+        id: u64,
+    },
     /// A step failed; what had been done was undone.
     #[error("{cause}; {}", if undone.is_complete() { "everything is as before" } else { "not everything could be put back: run floodwall rollback" })]
     RolledBack {
@@ -127,7 +138,7 @@ impl ApplyError {
             Self::Plan(PlanError::Unreadable { .. }) => true,
             Self::Journal(error) => error.lacks_privilege(),
             Self::MayNotWrite(error) | Self::RolledBack { cause: error, .. } => error.lacks_privilege(),
-            Self::Plan(_) | Self::Unrecovered { .. } => false,
+            Self::Plan(_) | Self::Unrecovered { .. } | Self::Temporary { .. } => false,
         }
     }
 }
@@ -196,6 +207,17 @@ pub fn log(store: &dyn Store) -> Result<Vec<Logged>, JournalError> {
     Ok(logged)
 }
 
+/// Refuses to change what another transaction holds for a time: put back out of turn, the older value would come back with the newer change's end.
+fn not_held(plan: &Plan, standing: &[(String, Transaction)]) -> Result<(), ApplyError> {
+    for (_, transaction) in standing.iter().filter(|(_, t)| t.begin.expires_at_unix_s.is_some()) {
+        let held = |cell: &Cell| transaction.entries.iter().any(|entry| entry.cell == *cell);
+        if let Some(entry) = plan.entries.iter().find(|entry| held(&entry.cell)) {
+            return Err(ApplyError::Temporary { label: entry.label(), id: transaction.begin.id });
+        }
+    }
+    Ok(())
+}
+
 fn file_name(id: u64) -> String {
     format!("{id:06}.jsonl")
 }
@@ -213,6 +235,7 @@ impl Session<'_> {
     fn recover_and_list(&self) -> Result<(Recovery, Vec<(String, Transaction)>), JournalError> {
         let mut recovery = Recovery::default();
         let mut standing = Vec::new();
+        let now_unix_s = self.clock.now_unix_s();
         // Newest first, as always when undoing.
         for logged in log(self.store)?.into_iter().rev() {
             let transaction = match logged.transaction {
@@ -234,6 +257,8 @@ impl Session<'_> {
             if transaction.begin.boot_id != self.boot_id {
                 self.run(logged.name, transaction, Mode::Undo).close(Closing::EarlierBoot)?;
                 recovery.earlier_boots.push(id);
+            } else if phase == Phase::Standing && transaction.has_expired(now_unix_s) {
+                recovery.expired.push(self.run(logged.name, transaction, Mode::Undo).undo());
             } else if phase == Phase::Standing {
                 standing.push((logged.name, transaction));
             } else {
@@ -243,21 +268,37 @@ impl Session<'_> {
         Ok((recovery, standing))
     }
 
-    /// Carries out changes.
+    /// Carries out changes that stand until somebody puts them back.
     ///
     /// # Errors
     /// [`ApplyError`], which says whether anything was changed.
     pub fn apply(&self, changes: &[Change], why: &str) -> Result<Applied, ApplyError> {
-        let recovery = self.recover()?;
-        if let Some(stuck) = recovery.undone.iter().find(|undone| !undone.is_complete()) {
+        self.apply_until(changes, why, None)
+    }
+
+    /// Carries out changes. At `expires_at_unix_s` somebody is to call [`Self::rollback_one`]; if nobody does, the next session puts them back.
+    /// Until then nothing else may be laid over them.
+    ///
+    /// # Errors
+    /// [`ApplyError`], which says whether anything was changed.
+    pub fn apply_until(
+        &self,
+        changes: &[Change],
+        why: &str,
+        expires_at_unix_s: Option<u64>,
+    ) -> Result<Applied, ApplyError> {
+        let (recovery, standing) = self.recover_and_list()?;
+        let mut recovered = recovery.undone.iter().chain(&recovery.expired);
+        if let Some(stuck) = recovered.find(|undone| !undone.is_complete()) {
             return Err(ApplyError::Unrecovered { id: stuck.id, why: stuck.to_string() });
         }
         let plan = plan(changes, self.files)?;
         if plan.is_empty() {
             return Ok(Applied { id: None, plan, adjusted: Vec::new(), recovery });
         }
+        not_held(&plan, &standing)?;
         self.may_write(&plan)?;
-        let mut run = self.begin(&plan, why)?;
+        let mut run = self.begin(&plan, why, expires_at_unix_s)?;
         for step in &plan.steps {
             if let Err(cause) = run.perform(step) {
                 return Err(ApplyError::RolledBack { cause, undone: run.undo() });
@@ -289,6 +330,17 @@ impl Session<'_> {
         Ok((recovery, all))
     }
 
+    /// Undoes one standing transaction, whatever was changed after it; `None` if it does not stand (any more).
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn rollback_one(&self, id: u64) -> Result<(Recovery, Option<Undone>), JournalError> {
+        let (recovery, standing) = self.recover_and_list()?;
+        let found = standing.into_iter().find(|(_, transaction)| transaction.begin.id == id);
+        let undone = found.map(|(name, transaction)| self.run(name, transaction, Mode::Undo).undo());
+        Ok((recovery, undone))
+    }
+
     fn run(&self, name: String, transaction: Transaction, mode: Mode) -> Run<'_> {
         Run { files: self.files, store: self.store, clock: self.clock, name, transaction, mode }
     }
@@ -309,7 +361,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn begin(&self, plan: &Plan, why: &str) -> Result<Run<'_>, JournalError> {
+    fn begin(&self, plan: &Plan, why: &str, expires_at_unix_s: Option<u64>) -> Result<Run<'_>, JournalError> {
         let last = self.store.names()?.iter().filter_map(|name| name.get(..6)?.parse::<u64>().ok()).max();
         let id = last.unwrap_or(0) + 1;
         let saved = plan.entries.iter().map(|entry| SavedEntry {
@@ -328,6 +380,7 @@ impl Session<'_> {
             command: self.who.command.clone(),
             at_unix_s: self.clock.now_unix_s(),
             why: why.to_owned(),
+            expires_at_unix_s,
             entries: saved.collect(),
         };
         let (fresh, name) = (format!("{id:06}.new"), file_name(id));

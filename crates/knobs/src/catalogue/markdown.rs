@@ -31,6 +31,14 @@ pub fn markdown() -> String {
     text
 }
 
+/// One knob's part of it.
+#[must_use]
+pub fn page(knob: &Knob) -> String {
+    let mut text = String::new();
+    entry(&mut text, knob);
+    text.trim_start().to_owned()
+}
+
 fn section(scope: Scope) -> &'static str {
     match scope {
         Scope::Global => "The machine: /proc/sys/vm",

@@ -12,7 +12,7 @@
 mod markdown;
 mod table;
 
-pub use markdown::markdown;
+pub use markdown::{markdown, page};
 
 /// Whose state a knob changes, and so which file it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

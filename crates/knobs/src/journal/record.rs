@@ -32,6 +32,9 @@ pub struct Begin {
     pub at_unix_s: u64,
     /// What for, in somebody's words.
     pub why: String,
+    /// When it is to be put back by itself, in seconds since 1970; none if it stands until somebody does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at_unix_s: Option<u64>,
     /// What changes, and what changes with it.
     pub entries: Vec<SavedEntry>,
 }
@@ -219,6 +222,12 @@ impl Transaction {
         }
     }
 
+    /// Whether it should have been put back by now.
+    #[must_use]
+    pub fn has_expired(&self, now_unix_s: u64) -> bool {
+        self.begin.expires_at_unix_s.is_some_and(|at| at <= now_unix_s)
+    }
+
     /// Adds a record.
     pub fn push(&mut self, record: Record) {
         self.records.push(record);
@@ -325,6 +334,7 @@ mod tests {
             command: "floodwall apply".to_owned(),
             at_unix_s: 1_700_000_000,
             why: "a test".to_owned(),
+            expires_at_unix_s: None,
             entries: vec![
                 entry("vm.dirty_bytes", state("dirty_ratio", "20"), state("dirty_bytes", "15000000")),
                 entry(
@@ -367,6 +377,16 @@ mod tests {
         assert_eq!(transaction.begin, begin());
         assert_eq!(transaction.phase(), Phase::Interrupted);
         assert_eq!(transaction.records, [intent("15000000")]);
+    }
+
+    #[test]
+    fn a_deadline_is_kept_and_one_that_is_not_there_is_not_written() {
+        let line = Record::Begin(begin()).line();
+        assert!(!line.contains("expires"), "{line}");
+        let timed = Begin { expires_at_unix_s: Some(1_700_000_600), ..begin() };
+        let (transaction, _) = Transaction::parse(Record::Begin(timed.clone()).line().as_bytes()).unwrap();
+        assert_eq!(transaction.begin, timed);
+        assert!(transaction.has_expired(1_700_000_600) && !transaction.has_expired(1_700_000_599));
     }
 
     #[test]

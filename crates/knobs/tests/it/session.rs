@@ -1,11 +1,12 @@
 //! Applying, rolling back, and what is found afterwards.
 
 use floodwall_knobs::journal::{Phase, Store};
+use floodwall_knobs::rehearsal::{RehearsedClock, RehearsedFiles, RehearsedStore};
 use floodwall_knobs::session::log;
-use floodwall_knobs::{ApplyError, Fate};
+use floodwall_knobs::{ApplyError, Fate, Session};
 use rustix::io::Errno;
 
-use crate::fake::{QUEUE, World};
+use crate::fake::{QUEUE, World, change};
 
 const EXPIRE: &str = "/proc/sys/vm/dirty_expire_centisecs";
 
@@ -238,4 +239,67 @@ fn the_next_change_recovers_what_a_crash_left_and_says_so() {
     assert_eq!(applied.recovery.undone.len(), 1);
     assert_eq!(applied.id, Some(2));
     assert_eq!((world.kernel.get(EXPIRE), world.kernel.queue("nr_requests")), ("3000".into(), "256".into()));
+}
+
+#[test]
+fn what_is_set_for_a_time_is_put_back_alone_or_by_the_next_session_after_its_end() {
+    // The fake clock stands at 1,700,000,000.
+    let until = |at: u64| Some(1_700_000_000 + at);
+    let world = World::new();
+    world.apply(&["vm.dirty_writeback_centisecs=100"]).unwrap();
+    let for_a_time = [change("vm.dirty_expire_centisecs=100")];
+    let applied = world.session().apply_until(&for_a_time, "a test", until(600)).unwrap();
+    world.apply(&["nr_requests=8"]).unwrap();
+    let (recovery, undone) = world.session().rollback_one(applied.id.unwrap()).unwrap();
+    assert!(recovery.is_empty() && undone.unwrap().closed);
+    assert_eq!((world.kernel.get(EXPIRE), world.kernel.queue("nr_requests")), ("3000".into(), "8".into()));
+    assert!(world.session().rollback_one(2).unwrap().1.is_none());
+
+    world.session().apply_until(&for_a_time, "a test", until(0)).unwrap();
+    let recovery = world.session().recover().unwrap();
+    assert_eq!(recovery.expired.iter().map(|u| u.id).collect::<Vec<_>>(), [4]);
+    assert_eq!((world.kernel.get(EXPIRE), world.kernel.queue("nr_requests")), ("3000".into(), "8".into()));
+}
+
+#[test]
+fn nothing_is_laid_over_what_is_set_for_a_time() {
+    let world = World::new();
+    let for_a_time = [change("scheduler=kyber")];
+    world.session().apply_until(&for_a_time, "a test", Some(1_700_000_600)).unwrap();
+    // The elevator's end would take this one with it.
+    let error = world.apply(&["nr_requests=8"]).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "nothing was changed: sda.nr_requests is set for a time by change 1; floodwall rollback ends it"
+    );
+    world.apply(&["read_ahead_kb=64"]).unwrap();
+    world.session().rollback(0).unwrap();
+    world.apply(&["nr_requests=8"]).unwrap();
+}
+
+#[test]
+fn a_rehearsed_rollback_is_the_real_one_without_its_writes() {
+    let world = World::new();
+    world.apply(&["vm.dirty_ratio=30", "vm.dirty_expire_centisecs=100"]).unwrap();
+    world.apply(&["vm.dirty_bytes=15MB", "vm.dirty_expire_centisecs=200"]).unwrap();
+    let before = world.kernel.all();
+    let session = world.session();
+    let files = RehearsedFiles::new(session.files);
+    let (store, clock) = (RehearsedStore(session.store), RehearsedClock(session.clock));
+    let who = session.who.clone();
+    let rehearsal =
+        Session { files: &files, store: &store, clock: &clock, who, boot_id: session.boot_id.clone() };
+    let (_, rehearsed) = rehearsal.rollback(0).unwrap();
+    assert_eq!(world.kernel.all(), before);
+    let writes = world.writes().len();
+    let (_, undone) = session.rollback(0).unwrap();
+    assert_eq!(rehearsed, undone);
+    let real = world.writes().split_off(writes);
+    let told: Vec<String> = real.iter().map(|write| write.replace('=', " > ")).collect();
+    let short = |line: &String| {
+        let (value, path) = line.strip_prefix("echo ")?.split_once(" > ")?;
+        Some(format!("{} > {value}", path.rsplit('/').next()?))
+    };
+    assert_eq!(files.writes().iter().filter_map(short).collect::<Vec<_>>(), told);
+    assert_eq!(world.kernel.get(EXPIRE), "3000");
 }

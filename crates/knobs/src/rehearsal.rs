@@ -1,0 +1,108 @@
+//! A change without a write: what would be written is kept in memory, and read from there. `--dry-run` prints it.
+//!
+//! ```text
+//! Session over Rehearsal (files) and Rehearsal (journal) and its clock → the real code's writes, in order
+//! ```
+//!
+//! What the kernel does beside storing a value is imitated as for a captured tree: a limit's partner becomes zero, a choice moves its brackets.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::files::{Files, imitation};
+use crate::journal::{JournalError, Store};
+
+/// Files whose writes stay in memory.
+pub struct RehearsedFiles<'a> {
+    under: &'a dyn Files,
+    over: RefCell<BTreeMap<String, String>>,
+    writes: RefCell<Vec<String>>,
+}
+
+impl<'a> RehearsedFiles<'a> {
+    /// Over real files.
+    #[must_use]
+    pub fn new(under: &'a dyn Files) -> Self {
+        Self { under, over: RefCell::default(), writes: RefCell::default() }
+    }
+
+    /// The writes so far, as a shell would make them.
+    #[must_use]
+    pub fn writes(&self) -> Vec<String> {
+        self.writes.borrow().clone()
+    }
+}
+
+impl Files for RehearsedFiles<'_> {
+    fn read(&self, path: &str) -> rustix::io::Result<String> {
+        match self.over.borrow().get(path) {
+            Some(text) => Ok(text.clone()),
+            None => self.under.read(path),
+        }
+    }
+
+    fn list(&self, path: &str) -> Vec<String> {
+        self.under.list(path)
+    }
+
+    fn write(&self, path: &str, value: &str) -> rustix::io::Result<()> {
+        let before = self.read(path)?;
+        for (path, text) in imitation::effects(path, &before, value)? {
+            if self.read(&path).is_ok() {
+                self.over.borrow_mut().insert(path, text);
+            }
+        }
+        self.writes.borrow_mut().push(format!("echo {value} > {path}"));
+        Ok(())
+    }
+
+    fn may_write(&self, path: &str) -> rustix::io::Result<()> {
+        self.under.may_write(path)
+    }
+
+    fn page_bytes(&self) -> u64 {
+        self.under.page_bytes()
+    }
+}
+
+/// A journal that is read and never written.
+pub struct RehearsedStore<'a>(pub &'a dyn Store);
+
+impl Store for RehearsedStore<'_> {
+    fn names(&self) -> Result<Vec<String>, JournalError> {
+        self.0.names()
+    }
+
+    fn read(&self, name: &str) -> Result<Vec<u8>, JournalError> {
+        self.0.read(name)
+    }
+
+    fn write_new(&self, _: &str, _: &[u8]) -> Result<(), JournalError> {
+        Ok(())
+    }
+
+    fn rename(&self, _: &str, _: &str) -> Result<(), JournalError> {
+        Ok(())
+    }
+
+    fn append(&self, _: &str, _: &[u8]) -> Result<(), JournalError> {
+        Ok(())
+    }
+
+    fn truncate(&self, _: &str, _: u64) -> Result<(), JournalError> {
+        Ok(())
+    }
+}
+
+/// A clock that tells the time and waits for nothing.
+pub struct RehearsedClock<'a>(pub &'a dyn Clock);
+
+impl Clock for RehearsedClock<'_> {
+    fn now_unix_s(&self) -> u64 {
+        self.0.now_unix_s()
+    }
+
+    fn sleep(&self, _: Duration) {}
+}
