@@ -46,6 +46,7 @@ pub(super) fn run(job: &Job, worker: &mut Worker<'_>) -> Result<(), LoadError> {
         };
         let recorder = worker.recorder;
         if target.is_read {
+            eviction.before_read(file, target, block as u64)?;
             let start = Instant::now();
             file.read_exact_at(read_buffer.bytes_mut(), target.offset)?;
             let end = Instant::now();
@@ -119,7 +120,11 @@ pub(super) enum Eviction {
     /// Whatever is cached stays cached, or nothing ever is.
     Never,
     /// Each block after it was read or committed.
-    Block,
+    Block {
+        /// Before it is read as well. A committed block may stay: the kernel keeps a page that another thread's fsync of the same file has
+        /// just gathered up to write or to wait for (mm/truncate.c, mapping_evict_folio).
+        before_reads: bool,
+    },
     /// All that lies behind, each time that the scan has passed a multiple of [`SCAN_WINDOW`]. Read-ahead fills the cache with folios of
     /// up to 2 MiB and more, and the kernel keeps a folio that is only partly inside the range (mm/truncate.c): dropping just the last
     /// window would drop nothing.
@@ -139,8 +144,17 @@ impl Eviction {
                 let (first_file, begin) = chooser.region_begin();
                 Self::Behind { first_file, begin, file_len: job.files.slots * job.files.block }
             }
-            (Some(Access::Evict), _) => Self::Block,
+            (Some(Access::Evict), kind) => Self::Block { before_reads: kind.writes() },
             _ => Self::Never,
+        }
+    }
+
+    /// Before a read of `block` bytes.
+    #[inline]
+    pub(super) fn before_read(&self, file: &NamedFile, target: Target, block: u64) -> Result<(), LoadError> {
+        match *self {
+            Self::Block { before_reads: true } => file.evict(target.offset, block),
+            _ => Ok(()),
         }
     }
 
@@ -149,7 +163,7 @@ impl Eviction {
     pub(super) fn after(&self, file: &NamedFile, target: Target, block: u64) -> Result<(), LoadError> {
         match *self {
             Self::Never => Ok(()),
-            Self::Block => file.evict(target.offset, block),
+            Self::Block { .. } => file.evict(target.offset, block),
             Self::Behind { first_file, begin, file_len } => {
                 let end = target.offset + block;
                 if end / SCAN_WINDOW == target.offset / SCAN_WINDOW && end != file_len {

@@ -191,8 +191,12 @@ impl Queue<'_> {
     /// Chooses the next operation and queues it in a free slot.
     fn push(&mut self, index: usize, since: Option<Instant>) -> Result<(), LoadError> {
         let target = self.chooser.next()?;
-        let fd = Fd(file_of(self.job, &self.own, target.file).fd.as_raw_fd());
+        let file = file_of(self.job, &self.own, target.file);
+        let fd = Fd(file.fd.as_raw_fd());
         let block = self.job.files.block;
+        if target.is_read {
+            self.eviction.before_read(file, target, block)?;
+        }
         let len = u32::try_from(block).map_err(|_| LoadError::Ring { errno: Errno::INVAL })?;
         let slot = &mut self.slots[index];
         // The slot's number and whether it is the sync, to be told by the completion.

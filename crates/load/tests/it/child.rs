@@ -20,11 +20,21 @@ pub(crate) fn spawn(what: &str, dir: &Path, spec: &str) -> Child {
     child
 }
 
-/// `rchar wchar syscr syscw` of this process.
-fn own_io() -> [u64; 4] {
+/// `rchar wchar syscr syscw read_bytes` of this process.
+fn own_io() -> [u64; 5] {
     let text = std::fs::read_to_string("/proc/self/io").unwrap();
     let mut values = text.lines().map(|line| line.split_once(": ").unwrap().1.parse().unwrap());
     std::array::from_fn(|_| values.next().unwrap())
+}
+
+/// Brings a file into the page cache in single pages: those of read-ahead hang together, and can't be dropped by ones.
+fn read_by_pages(path: &Path) {
+    let file = File::open(path).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+    let pages = file.metadata().unwrap().len() / 4096;
+    for page in 0..pages {
+        rustix::io::pread(&file, &mut [0; 4096], page * 4096).unwrap();
+    }
 }
 
 #[test]
@@ -42,11 +52,14 @@ fn in_a_process_of_its_own() {
             let _running = flood.start(1, proc_root()).unwrap();
             std::thread::sleep(PATIENCE);
         }
-        "victim" | "flood" => {
+        "victim" | "warm victim" | "flood" => {
             let (victims, floods);
             let before;
-            let running = if what == "victim" {
+            let running = if what.ends_with("victim") {
                 victims = victim(dir, spec);
+                if what.starts_with("warm") {
+                    victims.paths().iter().for_each(|path| read_by_pages(path));
+                }
                 before = own_io();
                 victims.start(1, proc_root()).unwrap()
             } else {
@@ -62,14 +75,15 @@ fn in_a_process_of_its_own() {
             assert!((1..=process_us).contains(&cpu_us), "{cpu_us} µs of the process's {process_us}");
             let io: Vec<u64> = after.iter().zip(before).map(|(a, b)| a - b).collect();
             let mut out = File::create_new(dir.join("result")).unwrap();
-            write!(out, "{} {} {} {} {} {}", total.ops, total.bytes, io[0], io[1], io[2], io[3]).unwrap();
+            write!(out, "{} {} {} {} {} {} {}", total.ops, total.bytes, io[0], io[1], io[2], io[3], io[4])
+                .unwrap();
         }
         other => panic!("{other}"),
     }
 }
 
-/// Runs a load in a child and returns `[ops, bytes, rchar, wchar, syscr, syscw]`.
-fn measured(what: &str, spec: &str) -> [u64; 6] {
+/// Runs a load in a child and returns `[ops, bytes, rchar, wchar, syscr, syscw, read_bytes]`.
+fn measured(what: &str, spec: &str) -> [u64; 7] {
     let dir = tempfile::tempdir().unwrap();
     let status = spawn(what, dir.path(), spec).wait().unwrap();
     assert!(status.success(), "{spec}");
@@ -92,7 +106,7 @@ fn the_kernel_counts_the_same_writes() {
         ("flood", "files,block=4KiB,file_size=10KiB,size=1MiB"),
         ("flood", "copy,block=32KiB,size=1MiB"),
     ] {
-        let [ops, bytes, rchar, wchar, syscr, syscw] = measured(what, spec);
+        let [ops, bytes, rchar, wchar, syscr, syscw, _] = measured(what, spec);
         assert_eq!((ops, bytes), (syscw, wchar), "{spec}");
         if spec.starts_with("copy") {
             assert!(
@@ -111,9 +125,22 @@ fn the_kernel_counts_the_same_reads() {
         "read,threads=2,block=4KiB,size=1MiB,access=evict",
         "scan,threads=3,files=2,block=16KiB,size=1MiB,access=cached",
     ] {
-        let [ops, bytes, rchar, wchar, syscr, syscw] = measured("victim", spec);
+        let [ops, bytes, rchar, wchar, syscr, syscw, _] = measured("victim", spec);
         assert!((bytes..bytes + OWN_READ).contains(&rchar), "{spec}: {bytes} B, the kernel says {rchar}");
         assert!((ops..ops + 10).contains(&syscr), "{spec}: {ops} operations, the kernel says {syscr}");
         assert_eq!((wchar, syscw), (0, 0), "{spec}");
     }
+}
+
+#[test]
+fn an_evicting_victim_reads_from_the_device_what_others_left_in_the_cache() {
+    let dir = tempfile::tempdir().unwrap();
+    if !cache_can_be_told(dir.path()) {
+        return left_out("an_evicting_victim_reads", "no cachestat(2), or a filesystem without a device");
+    }
+    let spec = "mixed,read_percent=100,block=4KiB,size=16MiB";
+    let [_, bytes, .., read_bytes] = measured("warm victim", &format!("{spec},access=evict"));
+    assert!(read_bytes >= bytes, "{bytes} B read, {read_bytes} B of them from the device");
+    let [_, bytes, .., read_bytes] = measured("warm victim", &format!("{spec},access=cached"));
+    assert!(read_bytes < bytes / 10, "{bytes} B read, {read_bytes} B of them from the device");
 }

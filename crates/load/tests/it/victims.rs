@@ -232,7 +232,8 @@ fn what_an_evicting_victim_commits_leaves_the_cache_too() {
     if !cache_can_be_told(dir.path()) {
         return left_out("an_evicting_victim", "no cachestat(2), or a filesystem without a device");
     }
-    for engine in engines() {
+    // One operation at a time: a second one's fsync may hold pages of the first.
+    for engine in engines().map(|engine| engine.trim_end_matches(",depth=4")) {
         for sync in SYNCS {
             let dir = tempfile::tempdir().unwrap();
             let spec =
