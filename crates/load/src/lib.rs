@@ -28,5 +28,6 @@ mod victim;
 pub use burst::burst;
 pub use error::LoadError;
 pub use flood::{PreparedFlood, flood_bytes, prepare_flood};
+pub use pace::sleep_until;
 pub use running::{Delta, Finished, Running};
 pub use victim::{PreparedVictim, prepare_victim, victim_bytes};

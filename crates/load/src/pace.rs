@@ -19,13 +19,15 @@ const SLICE: Duration = Duration::from_millis(20);
 /// How much unused time a flood may catch up on. More would let a flood burst far above its rate after a stall.
 const CREDIT: Duration = Duration::from_millis(100);
 
-/// Sleeps until `due`; `false` if the flag was raised before.
-pub(crate) fn wait_until(due: Instant, stop: &AtomicBool) -> bool {
+/// Sleeps until a moment, or until `stop` is raised, which is noticed within 20 ms. Never spins.
+///
+/// Returns whether the moment was reached; not if the flag is up, even when the moment has passed.
+pub fn sleep_until(moment: Instant, stop: &AtomicBool) -> bool {
     loop {
         if stop.load(Ordering::Relaxed) {
             return false;
         }
-        let left = due.saturating_duration_since(Instant::now());
+        let left = moment.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return true;
         }
@@ -152,8 +154,17 @@ mod tests {
     #[test]
     fn a_raised_flag_ends_the_wait() {
         let far = Instant::now() + Duration::from_secs(3600);
-        assert!(!wait_until(far, &AtomicBool::new(true)));
-        assert!(wait_until(Instant::now(), &AtomicBool::new(false)));
+        assert!(!sleep_until(far, &AtomicBool::new(true)));
+        assert!(!sleep_until(Instant::now(), &AtomicBool::new(true)), "a stop comes before everything");
+        let (soon, stop) = (Instant::now() + Duration::from_millis(30), AtomicBool::new(false));
+        assert!(sleep_until(soon, &stop));
+        assert!(Instant::now() >= soon);
+        let raised = thread::scope(|scope| {
+            let sleeper = scope.spawn(|| sleep_until(far, &stop));
+            stop.store(true, Ordering::Relaxed);
+            sleeper.join()
+        });
+        assert!(!raised.unwrap(), "noticed while asleep");
     }
 
     proptest! {

@@ -12,7 +12,7 @@ use super::{Place, Target};
 use crate::buffer::{AlignedBuf, Blocks, rng, variety};
 use crate::error::LoadError;
 use crate::file::NamedFile;
-use crate::pace::{Limit, wait_until};
+use crate::pace::{Limit, sleep_until};
 use crate::running::Worker;
 
 /// Keeps a stream's data generator apart from its offset generator.
@@ -162,7 +162,7 @@ impl Turns<'_, '_> {
             None => !self.worker.stopping(),
             Some(limit) => {
                 let due = self.begin.checked_add(limit.reserve(bytes, self.begin.elapsed()));
-                due.is_some_and(|due| wait_until(due, self.worker.stop_flag()))
+                due.is_some_and(|due| sleep_until(due, self.worker.stop_flag()))
             }
         }
     }

@@ -10,7 +10,7 @@ use super::Job;
 use super::files::{Files, Record};
 use crate::buffer::rng;
 use crate::error::LoadError;
-use crate::pace::{Tickets, wait_until};
+use crate::pace::{Tickets, sleep_until};
 use crate::running::Worker;
 
 /// One operation's place.
@@ -171,7 +171,7 @@ impl<'a> Schedule<'a> {
                 Turn::Now => return Some(None),
                 Turn::Since(due) => return Some(Some(due)),
                 Turn::NotBefore(due) => {
-                    if !wait_until(due, worker.stop_flag()) {
+                    if !sleep_until(due, worker.stop_flag()) {
                         return None;
                     }
                 }

@@ -29,7 +29,7 @@ use super::{Job, sync_method};
 use crate::buffer::{AlignedBuf, Blocks};
 use crate::error::LoadError;
 use crate::file::NamedFile;
-use crate::pace::wait_until;
+use crate::pace::sleep_until;
 use crate::running::Worker;
 use crate::sys::RangeSync;
 
@@ -147,7 +147,7 @@ impl Queue<'_> {
             match next {
                 // Nothing in flight: sleep until the next operation falls due.
                 Some(due) if self.free.len() == self.slots.len() => {
-                    wait_until(due.min(Instant::now() + SLICE), worker.stop_flag());
+                    sleep_until(due.min(Instant::now() + SLICE), worker.stop_flag());
                 }
                 _ => {
                     self.wait(next)?;
