@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use floodwall_bench::BenchError;
 use floodwall_bench::scratch::ScratchError;
 use floodwall_bench::space::SpaceError;
+use floodwall_knobs::journal::JournalError;
+use floodwall_knobs::{ApplyError, PlanError};
 use floodwall_lab::LabError;
 use floodwall_load::LoadError;
 use floodwall_model::scenario::ScenarioError;
@@ -54,6 +56,9 @@ impl Exit {
                 _ => Self::Failed,
             };
         }
+        if let Some(exit) = of_settings(error) {
+            return exit;
+        }
         match error.downcast_ref::<BenchError>() {
             Some(BenchError::Load(LoadError::NoUring { .. } | LoadError::NoAccounting { .. })) => {
                 return Self::Missing;
@@ -76,6 +81,27 @@ impl Exit {
     }
 }
 
+/// The status of an error of a change of settings, if it is one.
+fn of_settings(error: &anyhow::Error) -> Option<Exit> {
+    let plan = |plan: &PlanError| match plan {
+        PlanError::NotThere { .. } | PlanError::Unreadable { .. } => Exit::Missing,
+        _ => Exit::Usage,
+    };
+    let journal = |journal: &JournalError| match journal {
+        e if e.lacks_privilege() => Exit::Missing,
+        JournalError::NotAbsolute(_) => Exit::Usage,
+        _ => Exit::Failed,
+    };
+    match error.downcast_ref() {
+        Some(ApplyError::Plan(e)) => return Some(plan(e)),
+        Some(ApplyError::Journal(e)) => return Some(journal(e)),
+        Some(e) if e.lacks_privilege() => return Some(Exit::Missing),
+        Some(_) => return Some(Exit::Failed),
+        None => {}
+    }
+    error.downcast_ref().map(plan).or_else(|| error.downcast_ref().map(journal))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,6 +113,18 @@ mod tests {
         let no_uring = LoadError::NoUring { errno: rustix::io::Errno::NOSYS };
         assert_eq!(of(BenchError::from(no_uring).into()), Exit::Missing);
         assert_eq!(of(UsageError(String::new()).into()), Exit::Usage);
+        let not_there = PlanError::NotThere { label: String::new(), why: String::new(), needs: "" };
+        assert_eq!(of(not_there.clone().into()), Exit::Missing);
+        assert_eq!(of(ApplyError::from(not_there).into()), Exit::Missing);
+        let refused = PlanError::Refused { label: String::new(), why: String::new() };
+        assert_eq!(of(refused.into()), Exit::Usage);
+        let denied = JournalError::Io {
+            what: "open",
+            path: "/".into(),
+            source: std::io::ErrorKind::PermissionDenied.into(),
+        };
+        assert_eq!(of(ApplyError::from(denied).into()), Exit::Missing);
+        assert_eq!(of(JournalError::ReadOnly.into()), Exit::Failed);
         assert_eq!(of(BenchError::Interrupted.into()), Exit::Failed);
         assert_eq!(of(anyhow::anyhow!("anything else")), Exit::Failed);
     }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! main ─▶ args ─▶ commands/bench   ─▶ bench::HostRig ─▶ stats ─▶ report
-//!               └ commands/status  ─▶ host           ─▶ report
+//!               ├ commands/status  ─▶ host           ─▶ report
+//!               └ commands/settings ─▶ knobs
 //! ```
 
 mod commands;
@@ -38,6 +39,14 @@ struct Cli {
 enum Command {
     Bench(Box<commands::bench::BenchArgs>),
     Status(commands::status::StatusArgs),
+    Apply(commands::settings::apply::ApplyArgs),
+    Diff(commands::settings::diff::DiffArgs),
+    Rollback(commands::settings::rollback::RollbackArgs),
+    Log(commands::settings::log::LogArgs),
+    Size(commands::settings::size::SizeArgs),
+    Explain(commands::settings::explain::ExplainArgs),
+    #[command(name = commands::settings::timer::COMMAND, hide = true)]
+    SettingsTimer(commands::settings::timer::TimerArgs),
     Lab(Box<commands::lab::LabArgs>),
     #[command(name = commands::lab::SERVER_COMMAND, hide = true)]
     LabServer(commands::lab::ServerArgs),
@@ -51,6 +60,13 @@ fn main() -> ExitCode {
         Command::Lab(args) => commands::lab::run(&args),
         Command::LabServer(args) => commands::lab::serve(&args),
         Command::Status(args) => commands::status::run(&args, origin),
+        Command::Apply(args) => commands::settings::apply::run(&args),
+        Command::Diff(args) => commands::settings::diff::run(&args),
+        Command::Rollback(args) => commands::settings::rollback::run(&args),
+        Command::Log(args) => commands::settings::log::run(&args),
+        Command::Size(args) => commands::settings::size::run(&args),
+        Command::Explain(args) => commands::settings::explain::run(&args),
+        Command::SettingsTimer(args) => commands::settings::timer::run(&args),
     };
     let exit = result.unwrap_or_else(|error| {
         output::notice(&format!("floodwall: {}", output::message(&error)));

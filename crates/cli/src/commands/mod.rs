@@ -1,5 +1,6 @@
-//! One file a command.
+//! One file or directory a command.
 
 pub(crate) mod bench;
 pub(crate) mod lab;
+pub(crate) mod settings;
 pub(crate) mod status;

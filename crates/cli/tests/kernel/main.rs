@@ -1,7 +1,8 @@
-//! `floodwall bench` on real filesystems over loop devices. Needs root; what a machine lacks is reported as ignored, with the reason.
+//! `floodwall bench` on real filesystems over loop devices, and settings changed on one. Needs root; what a machine lacks is reported as ignored, with the reason.
 
 mod bench;
 mod disk;
+mod knobs;
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ fn main() {
     let mut arguments = Arguments::from_args();
     // Benchmarks beside each other would measure each other, and the page cache is everybody's.
     arguments.test_threads = Some(1);
-    let tests = bench::TESTS.iter().map(|test| {
+    let tests = bench::TESTS.iter().chain(knobs::TESTS).map(|test| {
         let missing = missing(test.needs);
         let name = match &missing {
             None => test.name.to_owned(),

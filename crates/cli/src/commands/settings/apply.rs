@@ -1,0 +1,187 @@
+//! `floodwall apply`: shows the difference, asks, and changes settings so that they can be put back.
+//!
+//! ```text
+//! parse ─▶ plan ─▶ recover what a crash left, plan again ─▶ show, ask ─▶ [timer] ─▶ the same plan again? ─▶ Session::apply_until
+//! ```
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use floodwall_knobs::journal::{Phase, Store};
+use floodwall_knobs::session::log;
+use floodwall_knobs::{ApplyError, Change, Plan, plan};
+use floodwall_model::units::{human_duration, parse_duration};
+
+use super::timer::Timer;
+use super::{Place, PlaceArgs, sources, text};
+use crate::exit::{Exit, UsageError};
+use crate::output::{self, notice};
+use crate::signals;
+
+/// Below a second the change would be over before it is read back; a month is not "for a time".
+const TIMES: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 86_400);
+
+/// Change settings so that they can be put back
+///
+/// Shows the difference first and asks. Old and new values are in a journal on disk before the first write; every write is read back; a failure
+/// midway puts back what was done. `floodwall rollback` puts everything back, after a crash too.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  floodwall apply vm.dirty_bytes=64MiB vm.dirty_background_bytes=16MiB
+  floodwall apply --device sda scheduler=bfq nr_requests=64 --for 10m
+  floodwall apply preset:2016-bandwidth-delay --dry-run
+  floodwall size --link 1Gbit/s --toml > limits.toml; floodwall apply limits.toml --yes
+
+floodwall explain lists every knob and preset.")]
+pub(crate) struct ApplyArgs {
+    /// KNOB=VALUE, FILE.toml, or preset:NAME
+    #[arg(required = true, value_name = "SETTING")]
+    settings: Vec<String>,
+    /// The device of knobs that name none, such as sda
+    #[arg(long, value_name = "DEV")]
+    device: Option<String>,
+    /// Put everything back after this time, such as 10m, even if the terminal is gone
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    time: Option<Duration>,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+    /// Print the exact writes and make none
+    #[arg(long)]
+    dry_run: bool,
+    /// What for; kept in the journal
+    #[arg(long, value_name = "TEXT")]
+    why: Option<String>,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text).map_err(|e| e.to_string())?;
+    if TIMES.contains(&time) { Ok(time) } else { Err(format!("'{text}' is out of range: write 1s to 720h")) }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What could not be done; [`Exit::of`] turns it into a status.
+pub(crate) fn run(args: &ApplyArgs) -> anyhow::Result<Exit> {
+    let place = args.place.open()?;
+    let device = place.device(args.device.as_deref())?;
+    let asked = sources::read(&place, device.as_ref(), &args.settings)?;
+    if args.dry_run {
+        return rehearse(&place, &asked.changes);
+    }
+    let mut shown = plan(&asked.changes, &place.files)?;
+    if recover(&place)? {
+        shown = plan(&asked.changes, &place.files)?;
+    }
+    output::result(&text::difference(&shown))?;
+    if shown.is_empty() {
+        return Ok(Exit::Done);
+    }
+    if !args.yes && !confirm()? {
+        notice("nothing was changed");
+        return Ok(Exit::Failed);
+    }
+    let why = match (&args.why, asked.why.as_slice()) {
+        (Some(why), _) => why.clone(),
+        (None, []) => args.settings.join(" "),
+        (None, whys) => whys.join("; "),
+    };
+    change(&place, &asked.changes, &shown, &why, args.time)
+}
+
+/// Prints what would be done.
+fn rehearse(place: &Place, changes: &[Change]) -> anyhow::Result<Exit> {
+    if let Some(store) = place.read_journal()? {
+        let cut_short = |phase| matches!(phase, Phase::Interrupted | Phase::Undoing);
+        for transaction in log(&store)?.into_iter().filter_map(|logged| logged.transaction.ok()) {
+            if cut_short(transaction.phase()) {
+                let id = transaction.begin.id;
+                notice(&format!(
+                    "change {id} was interrupted and would be put back first: see floodwall rollback --dry-run"
+                ));
+            }
+        }
+    }
+    let plan = plan(changes, &place.files)?;
+    output::result(&text::difference(&plan))?;
+    if !plan.is_empty() {
+        output::result(&text::writes(&plan.writes()))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Puts back what a crash left, so that the difference is shown against what will be there. Says whether there was anything.
+fn recover(place: &Place) -> anyhow::Result<bool> {
+    if place.read_journal()?.is_none() {
+        return Ok(false);
+    }
+    let store = place.lock()?;
+    let recovery = place.session(&store, &place.clock(None))?.recover()?;
+    text::tell(&recovery);
+    Ok(!recovery.is_empty())
+}
+
+/// Asks on the terminal.
+fn confirm() -> anyhow::Result<bool> {
+    if !io::stdin().is_terminal() {
+        return Err(UsageError("nobody can be asked without a terminal: give --yes".to_owned()).into());
+    }
+    let mut terminal = io::stderr().lock();
+    write!(terminal, "Apply? [y/N] ")?;
+    terminal.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+fn change(
+    place: &Place,
+    changes: &[Change],
+    shown: &Plan,
+    why: &str,
+    time: Option<Duration>,
+) -> anyhow::Result<Exit> {
+    // From here on a signal stops the change and puts back what was done.
+    let clock = place.clock(Some(signals::stop_flag()?));
+    // Before the first write: from then on something is there that will put it back.
+    let _timer = time.map(|_| Timer::start(place)).transpose()?;
+    let expires_at_unix_s = time.map(deadline);
+    let store = place.lock()?;
+    let session = place.session(&store as &dyn Store, &clock)?;
+    if plan(changes, &place.files)?.entries != shown.entries {
+        anyhow::bail!("nothing was changed: somebody has changed these settings meanwhile; run it again");
+    }
+    let applied = match session.apply_until(changes, why, expires_at_unix_s) {
+        Err(ApplyError::RolledBack { cause, undone }) => {
+            notice(text::undone(&undone).trim_end());
+            return Err(ApplyError::RolledBack { cause, undone }.into());
+        }
+        other => other?,
+    };
+    text::tell(&applied.recovery);
+    for line in &applied.adjusted {
+        notice(&format!("note: {line}"));
+    }
+    let Some(id) = applied.id else { return Ok(Exit::Done) };
+    let below = id.saturating_sub(1);
+    let end = match (time, expires_at_unix_s) {
+        (Some(time), Some(at)) => format!(
+            "put back by itself after {}, at {}; floodwall rollback --to {below} does it now",
+            human_duration(time),
+            text::moment(at)
+        ),
+        _ => format!("floodwall rollback --to {below} puts it back"),
+    };
+    notice(&format!("change {id} applied; {end}"));
+    Ok(Exit::Done)
+}
+
+/// The first whole second at which the time is over.
+fn deadline(time: Duration) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let end = now.saturating_add(time);
+    end.as_secs() + u64::from(end.subsec_nanos() > 0)
+}

@@ -1,0 +1,67 @@
+//! `floodwall explain`: what a knob or a preset is, from the table that the code uses.
+
+use std::fmt::Write;
+
+use floodwall_knobs::catalogue::{find, knobs, nearest, page};
+use floodwall_knobs::presets::{self, PRESETS};
+
+use super::sources::no_preset;
+use crate::exit::{Exit, UsageError};
+use crate::output;
+
+/// Explain a knob or a preset; without a name, list all of them
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  floodwall explain vm.dirty_bytes
+  floodwall explain preset:2010-15MB")]
+pub(crate) struct ExplainArgs {
+    /// A knob, such as nr_requests, or preset:NAME
+    name: Option<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// [`UsageError`] for a name that there is not.
+pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
+    let text = match args.name.as_deref() {
+        None => list(),
+        Some(name) => match name.strip_prefix("preset:") {
+            Some(preset) => explain_preset(preset)?,
+            None => explain_knob(name)?,
+        },
+    };
+    output::result(&text)?;
+    Ok(Exit::Done)
+}
+
+fn list() -> String {
+    let mut text = String::new();
+    for knob in knobs() {
+        let _ = writeln!(text, "{:<32} {}", knob.name, knob.does);
+    }
+    text.push('\n');
+    for preset in PRESETS {
+        let _ = writeln!(text, "{:<36} {}", format!("preset:{}", preset.name), preset.changes.join(" "));
+    }
+    text
+}
+
+fn explain_knob(name: &str) -> anyhow::Result<String> {
+    let knob = find(name).ok_or_else(|| {
+        let near = nearest(name);
+        let hint = if near.is_empty() {
+            "; floodwall explain lists all".to_owned()
+        } else {
+            format!("; did you mean {}?", near.join(" or "))
+        };
+        UsageError(format!("there is no knob '{name}'{hint}"))
+    })?;
+    Ok(page(knob).trim_start_matches("### ").to_owned())
+}
+
+fn explain_preset(name: &str) -> anyhow::Result<String> {
+    let preset = presets::find(name).ok_or_else(|| UsageError(no_preset(name)))?;
+    let changes: String = preset.changes.iter().map(|change| format!("  {change}\n")).collect();
+    Ok(format!("preset:{}\n\n{changes}\n{}\nsource: {}\n", preset.name, preset.remark, preset.source))
+}

@@ -1,0 +1,105 @@
+//! `floodwall log`: what was changed, when, by whom and why, and whether it stands.
+
+use std::fmt::Write;
+
+use floodwall_knobs::journal::{Closing, Phase, Transaction};
+use floodwall_knobs::plan::short;
+use floodwall_knobs::session::{Logged, boot_id, log};
+use serde_json::{Value, json};
+
+use super::{PlaceArgs, text};
+use crate::exit::Exit;
+use crate::output;
+
+/// Show what was changed, when, by whom and why
+#[derive(clap::Args, Debug)]
+pub(crate) struct LogArgs {
+    /// Print JSON: one document with every change
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the journal or stdout can't be used.
+pub(crate) fn run(args: &LogArgs) -> anyhow::Result<Exit> {
+    let place = args.place.open()?;
+    let logged = match place.read_journal()? {
+        Some(store) => log(&store)?,
+        None => Vec::new(),
+    };
+    let boot = boot_id(&place.files);
+    if args.json {
+        let changes: Vec<Value> = logged.iter().map(|one| document(one, &boot)).collect();
+        let all = json!({ "schema": "floodwall/log/1", "changes": changes });
+        output::result(&format!("{}\n", serde_json::to_string_pretty(&all)?))?;
+    } else if logged.is_empty() {
+        output::result("nothing has been changed\n")?;
+    } else {
+        for one in &logged {
+            output::result(&paragraph(one, &boot))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Where a change is, in a word for programs.
+fn state(transaction: &Transaction, boot: &str) -> &'static str {
+    match transaction.phase() {
+        Phase::Closed(Closing::Undone) => "put back",
+        Phase::Closed(Closing::EarlierBoot) => "ended by a boot",
+        _ if transaction.begin.boot_id != boot => "ended by a boot",
+        Phase::Standing => "stands",
+        Phase::Interrupted | Phase::Undoing => "interrupted",
+    }
+}
+
+fn paragraph(logged: &Logged, boot: &str) -> String {
+    let transaction = match &logged.transaction {
+        Ok(transaction) => transaction,
+        Err(why) => return format!("{}: not to be believed ({why})\n", logged.name),
+    };
+    let begin = &transaction.begin;
+    let state = state(transaction, boot);
+    let until = match begin.expires_at_unix_s {
+        Some(at) if state == "stands" => format!(" until {}", text::moment(at)),
+        _ => String::new(),
+    };
+    let mut told = format!("change {}, {}, {state}{until}\n", begin.id, text::moment(begin.at_unix_s));
+    let _ = writeln!(told, "  why: {}", begin.why.escape_debug());
+    let _ = writeln!(told, "  by: user {}, {}", begin.uid, begin.command.escape_debug());
+    for entry in transaction.entries.iter().filter(|entry| entry.new.is_some()) {
+        let shown = |state: &Option<_>| state.as_ref().map_or("(not there)".to_owned(), short);
+        let _ = writeln!(told, "  {}: {} -> {}", entry.label(), shown(&entry.old), shown(&entry.new));
+    }
+    told
+}
+
+fn document(logged: &Logged, boot: &str) -> Value {
+    let transaction = match &logged.transaction {
+        Ok(transaction) => transaction,
+        Err(why) => return json!({ "file": logged.name, "error": why }),
+    };
+    let begin = &transaction.begin;
+    let settings: Vec<Value> = transaction
+        .entries
+        .iter()
+        .filter(|entry| entry.new.is_some())
+        .map(|entry| json!({ "knob": entry.label(), "old": entry.old, "new": entry.new }))
+        .collect();
+    json!({
+        "id": begin.id,
+        "state": state(transaction, boot),
+        "at_unix_s": begin.at_unix_s,
+        "expires_at_unix_s": begin.expires_at_unix_s,
+        "why": begin.why,
+        "uid": begin.uid,
+        "pid": begin.pid,
+        "command": begin.command,
+        "boot_id": begin.boot_id,
+        "settings": settings,
+    })
+}

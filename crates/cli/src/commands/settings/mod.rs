@@ -1,0 +1,136 @@
+//! Commands about settings: `apply`, `diff`, `rollback`, `log`, `size`, `explain`.
+//!
+//! ```text
+//! sources (SETTING, FILE.toml, preset:NAME) ─▶ knobs::Change ─▶ knobs::plan ─▶ the difference
+//!                                                             └▶ knobs::Session ─▶ journal, kernel
+//! timer: a process of its own that ends what was applied `--for` a time
+//! ```
+
+pub(crate) mod apply;
+pub(crate) mod diff;
+pub(crate) mod explain;
+pub(crate) mod log;
+pub(crate) mod rollback;
+pub(crate) mod size;
+mod sources;
+mod text;
+pub(crate) mod timer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use floodwall_host::SysRoot;
+use floodwall_knobs::journal::{DiskStore, JournalError, Store};
+use floodwall_knobs::session::boot_id;
+use floodwall_knobs::{Clock, Device, KernelFiles, Session, SystemClock, Who};
+
+use crate::exit::UsageError;
+
+/// Where journals are, below the root.
+const JOURNAL: &str = "var/lib/floodwall/journal";
+/// How long somebody else who is changing settings is waited for: most changes take less.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two attempts at the journal's lock.
+const NAP: Duration = Duration::from_millis(50);
+
+/// Which machine, and where its journal is.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct PlaceArgs {
+    /// Work on a captured tree (DIR/proc, DIR/sys) instead of this machine; its journal is in it
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// Where journals are kept
+    #[arg(long, value_name = "DIR", hide = true)]
+    journal: Option<PathBuf>,
+}
+
+/// A machine and its journal.
+pub(crate) struct Place {
+    root: SysRoot,
+    files: KernelFiles,
+    journal: PathBuf,
+}
+
+impl PlaceArgs {
+    /// Opens the root; the journal is not looked at yet.
+    fn open(&self) -> anyhow::Result<Place> {
+        let directory = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());
+        let root = SysRoot::new(&directory).map_err(|e| UsageError(e.to_string()))?;
+        let files =
+            KernelFiles::new(&root).with_context(|| format!("can't open '{}'", directory.display()))?;
+        // A captured tree's journal is its own: the machine's would take its changes for those of another boot.
+        let journal = self.journal.clone().unwrap_or_else(|| directory.join(JOURNAL));
+        Ok(Place { root, files, journal })
+    }
+}
+
+impl Place {
+    /// A device that a user named.
+    fn device(&self, name: Option<&str>) -> anyhow::Result<Option<Device>> {
+        let find = |name| Device::find(&self.root, name).map_err(|e| UsageError(e.to_string()).into());
+        name.map(find).transpose()
+    }
+
+    /// The journal with its lock. Who has it is waited for a moment.
+    fn lock(&self) -> anyhow::Result<DiskStore> {
+        let holder = who()?.describe();
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match DiskStore::open(&self.journal, &holder) {
+                Err(JournalError::Held { .. }) if Instant::now() < end => std::thread::sleep(NAP),
+                other => return Ok(other?),
+            }
+        }
+    }
+
+    /// The journal to read, without its lock; `None` if there is none.
+    fn read_journal(&self) -> Result<Option<DiskStore>, JournalError> {
+        DiskStore::open_to_read(&self.journal)
+    }
+
+    fn session<'a>(&'a self, store: &'a dyn Store, clock: &'a dyn Clock) -> anyhow::Result<Session<'a>> {
+        Ok(Session { files: &self.files, store, clock, who: who()?, boot_id: boot_id(&self.files) })
+    }
+
+    /// Its clock; a raised flag stops a change and puts back what was done.
+    fn clock(&self, stop: Option<Arc<AtomicBool>>) -> PlaceClock {
+        PlaceClock { live: self.root.is_live(), stop }
+    }
+
+    /// Where it is, for a process of its own.
+    fn directory(&self) -> &Path {
+        self.root.path()
+    }
+}
+
+/// This process, as the journal remembers it.
+fn who() -> anyhow::Result<Who> {
+    let live = SysRoot::live()?;
+    Ok(Who::this_process(&KernelFiles::new(&live).context("can't open '/'")?))
+}
+
+/// The system's clock, and a signal's wish to stop.
+struct PlaceClock {
+    /// In a captured tree nothing drains, so nothing is waited for.
+    live: bool,
+    stop: Option<Arc<AtomicBool>>,
+}
+
+impl Clock for PlaceClock {
+    fn now_unix_s(&self) -> u64 {
+        SystemClock.now_unix_s()
+    }
+
+    fn sleep(&self, duration: Duration) {
+        if self.live {
+            SystemClock.sleep(duration);
+        }
+    }
+
+    fn cancelled(&self) -> bool {
+        self.stop.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+}

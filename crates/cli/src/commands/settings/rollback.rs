@@ -1,0 +1,62 @@
+//! `floodwall rollback`: puts back what was changed, as far as it is still ours.
+
+use floodwall_knobs::SystemClock;
+use floodwall_knobs::rehearsal::{RehearsedClock, RehearsedFiles, RehearsedStore};
+
+use super::{Place, PlaceArgs, text};
+use crate::exit::Exit;
+use crate::output;
+
+/// Put back what apply has changed
+///
+/// Newest change first. What somebody else has changed since is left as it is, and said. After a crash this is the command to run: it puts back a
+/// change that was cut short too. A change from before the last boot is only closed: the boot has undone it.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  floodwall rollback           everything
+  floodwall rollback --to 3    changes 4 and later; floodwall log numbers them
+  floodwall rollback --dry-run")]
+pub(crate) struct RollbackArgs {
+    /// Keep changes up to this number
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    to: u64,
+    /// Print the exact writes and make none
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What could not be done; [`Exit::of`] turns it into a status.
+pub(crate) fn run(args: &RollbackArgs) -> anyhow::Result<Exit> {
+    let place = args.place.open()?;
+    if args.dry_run {
+        return rehearse(&place, args.to);
+    }
+    let store = place.lock()?;
+    let (recovery, undone) = place.session(&store, &place.clock(None))?.rollback(args.to)?;
+    text::tell(&recovery);
+    if undone.is_empty() && recovery.is_empty() {
+        output::result("nothing to put back\n")?;
+    }
+    for one in &undone {
+        output::result(&text::undone(one))?;
+    }
+    let mut all = undone.iter().chain(&recovery.undone).chain(&recovery.expired);
+    Ok(if all.all(|one| one.is_complete()) { Exit::Done } else { Exit::Failed })
+}
+
+fn rehearse(place: &Place, to: u64) -> anyhow::Result<Exit> {
+    let files = RehearsedFiles::new(&place.files);
+    if let Some(store) = place.read_journal()? {
+        let (store, clock) = (RehearsedStore(&store), RehearsedClock(&SystemClock));
+        let mut session = place.session(&store, &clock)?;
+        session.files = &files;
+        session.rollback(to)?;
+    }
+    output::result(&text::writes(&files.writes()))?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,102 @@
+//! What settings a user asks for: `KNOB=VALUE`, `preset:NAME`, `FILE.toml`.
+//!
+//! ```toml
+//! why = "nightly backup"        # remembered in the journal
+//! device = "sda"                # meant where a device's knob names none
+//! [settings]
+//! vm.dirty_bytes = "64MiB"
+//! nr_requests = 64
+//! "sdb.scheduler" = "bfq"
+//! ```
+
+use floodwall_knobs::presets::{self, PRESETS};
+use floodwall_knobs::{Change, Device};
+use floodwall_model::toml_text;
+use serde::Deserialize;
+
+use super::Place;
+use crate::exit::UsageError;
+
+/// What is asked for.
+pub(super) struct Asked {
+    pub(super) changes: Vec<Change>,
+    /// What for, where the files say.
+    pub(super) why: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    why: Option<String>,
+    device: Option<String>,
+    settings: toml::Table,
+}
+
+/// Reads all of them, in their order. `device` is meant where a device's knob names none.
+pub(super) fn read(place: &Place, device: Option<&Device>, texts: &[String]) -> anyhow::Result<Asked> {
+    let mut asked = Asked { changes: Vec::new(), why: Vec::new() };
+    for text in texts {
+        if let Some(name) = text.strip_prefix("preset:") {
+            let preset = presets::find(name).ok_or_else(|| UsageError(no_preset(name)))?;
+            for change in preset.changes {
+                asked.changes.push(parse(place, device, change)?);
+            }
+        } else if text.ends_with(".toml") {
+            read_file(place, device, text, &mut asked)?;
+        } else {
+            asked.changes.push(parse(place, device, text)?);
+        }
+    }
+    Ok(asked)
+}
+
+/// What to say of a preset that there is not.
+pub(super) fn no_preset(name: &str) -> String {
+    let names = PRESETS.iter().map(|preset| preset.name);
+    match toml_text::nearest(name, names.clone()) {
+        Some(near) => format!("there is no preset '{name}'; did you mean preset:{near}?"),
+        None => {
+            format!("there is no preset '{name}'; there are {}", names.collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+fn parse(place: &Place, device: Option<&Device>, text: &str) -> anyhow::Result<Change> {
+    Change::parse(&place.root, device, text).map_err(|e| UsageError(e.to_string()).into())
+}
+
+fn read_file(place: &Place, device: Option<&Device>, path: &str, asked: &mut Asked) -> anyhow::Result<()> {
+    let wrong = |why: String| UsageError(format!("'{path}': {why}"));
+    let text = std::fs::read_to_string(path).map_err(|e| UsageError(format!("can't read '{path}': {e}")))?;
+    let file: File = toml::from_str(&text).map_err(|e| {
+        let (line, message) = toml_text::place_and_message(&text, &e);
+        UsageError(format!("'{path}', line {line}: {message}"))
+    })?;
+    let named = place.device(file.device.as_deref())?;
+    let mut pairs = Vec::new();
+    flatten("", &file.settings, &mut pairs).map_err(&wrong)?;
+    if pairs.is_empty() {
+        return Err(wrong("its [settings] are empty; write KNOB = \"VALUE\" lines".to_owned()).into());
+    }
+    for (knob, value) in pairs {
+        let change = Change::parse(&place.root, named.as_ref().or(device), &format!("{knob}={value}"));
+        asked.changes.push(change.map_err(|e| wrong(e.to_string()))?);
+    }
+    asked.why.extend(file.why);
+    Ok(())
+}
+
+/// `vm.dirty_bytes = 1` is a table `vm` to TOML; here it is a knob's name again.
+fn flatten(prefix: &str, table: &toml::Table, pairs: &mut Vec<(String, String)>) -> Result<(), String> {
+    for (key, value) in table {
+        let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        match value {
+            toml::Value::Table(inner) => flatten(&name, inner, pairs)?,
+            toml::Value::String(text) => pairs.push((name, text.clone())),
+            toml::Value::Integer(number) => pairs.push((name, number.to_string())),
+            toml::Value::Boolean(flag) => pairs.push((name, u8::from(*flag).to_string())),
+            _ => return Err(format!("{name} is neither text nor a whole number")),
+        }
+    }
+    Ok(())
+}

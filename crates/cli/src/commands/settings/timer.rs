@@ -1,0 +1,158 @@
+//! What ends a change that was applied `--for` a time: a process of its own, which the terminal's end does not reach.
+//!
+//! ```text
+//! apply ─ spawns ─▶ timer: own session, SIGHUP and SIGINT ignored ─ "ready" ─▶ apply changes settings ─ ends or dies
+//!                     │ end of file on stdin: apply is gone
+//!                     ├─ the journal has a change of that process cut short ─▶ recover
+//!                     └─ one that stands ─▶ wait for its deadline, or SIGTERM ─▶ put exactly that one back
+//! ```
+//!
+//! If this process is killed, the journal still knows the deadline: the next command that changes something puts the change back then.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use floodwall_knobs::journal::{JournalError, Phase, Transaction};
+use floodwall_knobs::session::{boot_id, log};
+use floodwall_knobs::{Clock, SystemClock};
+use rustix::time::{ClockId, clock_gettime};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::{Place, PlaceArgs, who};
+use crate::exit::Exit;
+use crate::output;
+
+/// The hidden command under which the program runs itself again.
+pub(crate) const COMMAND: &str = "settings-timer";
+/// How soon SIGTERM and a machine that wakes up are noticed.
+const NAP: Duration = Duration::from_millis(500);
+const READY: &str = "ready\n";
+
+/// What the timer is told.
+#[derive(clap::Args, Debug)]
+pub(crate) struct TimerArgs {
+    /// The process that changes settings
+    #[arg(long)]
+    pid: u32,
+    /// When it started, in clock ticks since boot
+    #[arg(long)]
+    started: u64,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+/// A timer that waits for this process to end.
+pub(super) struct Timer {
+    /// Its end of file tells the timer that we are gone, however that came about.
+    _child: Child,
+}
+
+impl Timer {
+    /// Starts one. When this returns it can't be reached by the terminal any more.
+    pub(super) fn start(place: &Place) -> anyhow::Result<Self> {
+        let fail = "nothing was changed: can't start the process that would put it back";
+        let us = who()?;
+        let program = std::env::current_exe().context(fail)?;
+        let mut child = Command::new(program)
+            .arg(COMMAND)
+            .args(["--pid", &us.pid.to_string(), "--started", &us.pid_start_ticks.to_string()])
+            .arg("--root")
+            .arg(place.directory())
+            .arg("--journal")
+            .arg(&place.journal)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .context(fail)?;
+        let mut said = String::new();
+        if let Some(out) = child.stdout.take() {
+            BufReader::new(out).read_line(&mut said).context(fail)?;
+        }
+        anyhow::ensure!(said == READY, "{fail}");
+        Ok(Self { _child: child })
+    }
+}
+
+/// Runs as the timer.
+///
+/// # Errors
+/// What could not be put back; nobody reads it, the journal keeps it.
+pub(crate) fn run(args: &TimerArgs) -> anyhow::Result<Exit> {
+    // Refused only to the leader of a group, which has none of the terminal's signals to fear.
+    let _ = rustix::process::setsid();
+    let stop = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGTERM, Arc::clone(&stop))?;
+    for ignored in [SIGHUP, SIGINT] {
+        signal_hook::flag::register(ignored, Arc::default())?;
+    }
+    let place = args.place.open()?;
+    output::result(READY)?;
+    io::stdout().flush()?;
+    io::stdin().lock().read_to_end(&mut Vec::new())?;
+
+    let Some(transaction) = find(&place, args)? else { return Ok(Exit::Done) };
+    match transaction.phase() {
+        Phase::Standing => {}
+        Phase::Interrupted | Phase::Undoing => {
+            return unhurried(&place, |session| session.recover().map(|_| true));
+        }
+        Phase::Closed(_) => return Ok(Exit::Done),
+    }
+    wait(&transaction, &stop)?;
+    let id = transaction.begin.id;
+    unhurried(&place, |session| {
+        let (recovery, undone) = session.rollback_one(id)?;
+        Ok(recovery.expired.iter().chain(&undone).all(|undone| undone.is_complete()))
+    })
+}
+
+/// The change that the process made, if it made one. Read without the journal's lock, which others may have.
+fn find(place: &Place, args: &TimerArgs) -> anyhow::Result<Option<Transaction>> {
+    let Some(store) = place.read_journal()? else { return Ok(None) };
+    let boot = boot_id(&place.files);
+    let ours = |t: &Transaction| {
+        t.begin.boot_id == boot && t.begin.pid == args.pid && t.begin.pid_start_ticks == args.started
+    };
+    Ok(log(&store)?.into_iter().filter_map(|logged| logged.transaction.ok()).rfind(ours))
+}
+
+/// Waits for the deadline or the flag. The wall clock is looked at once: whoever sets it does not move the deadline.
+fn wait(transaction: &Transaction, stop: &AtomicBool) -> anyhow::Result<()> {
+    let at = transaction.begin.expires_at_unix_s.context("the change has no deadline")?;
+    let end = since_boot() + Duration::from_secs(at.saturating_sub(SystemClock.now_unix_s()));
+    loop {
+        let left = end.saturating_sub(since_boot());
+        if left.is_zero() || stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        std::thread::sleep(left.min(NAP));
+    }
+}
+
+/// Time since boot, sleep included.
+fn since_boot() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
+}
+
+/// Does something with the journal's lock, however long somebody else has it. Says whether it was done completely.
+fn unhurried(
+    place: &Place,
+    act: impl Fn(&floodwall_knobs::Session<'_>) -> Result<bool, JournalError>,
+) -> anyhow::Result<Exit> {
+    loop {
+        match place.lock() {
+            Ok(store) => {
+                let complete = act(&place.session(&store, &place.clock(None))?)?;
+                return Ok(if complete { Exit::Done } else { Exit::Failed });
+            }
+            Err(e) if matches!(e.downcast_ref(), Some(JournalError::Held { .. })) => std::thread::sleep(NAP),
+            Err(e) => return Err(e),
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! `apply`, `diff`, `rollback`, `log`, `size`, `explain` on a captured machine: plain files, changed and put back.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::{fixtures, floodwall, stderr, stdout};
+
+/// A copy of a captured machine with a journal of its own.
+struct Machine {
+    directory: tempfile::TempDir,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        copy(&fixtures().join("vm-virtio-ext4"), &directory.path().join("tree"));
+        Self { directory }
+    }
+
+    fn tree(&self) -> PathBuf {
+        self.directory.path().canonicalize().unwrap().join("tree")
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.tree().join("var/lib/floodwall/journal")
+    }
+
+    /// Runs a command on it.
+    fn run(&self, command: &str) -> Output {
+        let tree = self.tree();
+        let mut arguments: Vec<&str> = command.split_whitespace().collect();
+        arguments.extend(["--root", tree.to_str().unwrap()]);
+        floodwall(&arguments)
+    }
+
+    /// Runs a command that must succeed, and gives what it printed.
+    fn done(&self, command: &str) -> String {
+        let output = self.run(command);
+        assert_eq!(output.status.code(), Some(0), "{command}: {}", stderr(&output));
+        stdout(&output)
+    }
+
+    /// Runs a command that must fail with this status, and gives what it said.
+    fn refused(&self, command: &str, status: i32) -> String {
+        let output = self.run(command);
+        assert_eq!(output.status.code(), Some(status), "{command}: {}", stderr(&output));
+        stderr(&output)
+    }
+
+    fn vm(&self, name: &str) -> String {
+        fs::read_to_string(self.tree().join("proc/sys/vm").join(name)).unwrap().trim().to_owned()
+    }
+
+    fn queue(&self, name: &str) -> String {
+        fs::read_to_string(self.tree().join("sys/class/block/vda/queue").join(name))
+            .unwrap()
+            .trim()
+            .to_owned()
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.directory.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type().unwrap();
+        if kind.is_symlink() {
+            symlink(fs::read_link(&source).unwrap(), &target).unwrap();
+        } else if kind.is_dir() {
+            copy(&source, &target);
+        } else {
+            fs::copy(&source, &target).unwrap();
+            fs::set_permissions(&target, fs::Permissions::from_mode(0o644)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_change_is_shown_made_logged_and_put_back() {
+    let machine = Machine::new();
+    let shown = machine.done("apply vda.nr_requests=32 vm.dirty_expire_centisecs=10s --why trial --yes");
+    assert!(shown.contains("vda.nr_requests: nr_requests 256 -> nr_requests 32"), "{shown}");
+    assert_eq!(
+        (machine.queue("nr_requests"), machine.vm("dirty_expire_centisecs")),
+        ("32".into(), "1000".into())
+    );
+    let difference = machine.done("diff");
+    assert!(difference.contains("vda.nr_requests: nr_requests 256 -> nr_requests 32"), "{difference}");
+    let log = machine.done("log");
+    assert!(log.contains("change 1, ") && log.contains(", stands\n") && log.contains("why: trial"), "{log}");
+
+    let back = machine.done("rollback");
+    assert!(back.contains("vda.nr_requests: nr_requests 256 again"), "{back}");
+    assert_eq!(
+        (machine.queue("nr_requests"), machine.vm("dirty_expire_centisecs")),
+        ("256".into(), "3000".into())
+    );
+    assert_eq!(machine.done("rollback"), "nothing to put back\n");
+    assert_eq!(machine.done("diff"), "no difference\n");
+    let log: Value = serde_json::from_str(&machine.done("log --json")).unwrap();
+    assert_eq!(
+        (&log["schema"], &log["changes"][0]["state"]),
+        (&"floodwall/log/1".into(), &"put back".into())
+    );
+    assert_eq!(log["changes"][0]["settings"][0]["old"]["value"], "256");
+}
+
+#[test]
+fn a_dry_run_prints_the_writes_and_makes_none() {
+    let machine = Machine::new();
+    let shown = machine.done("apply vda.nr_requests=32 --dry-run");
+    assert!(shown.ends_with("echo 32 > /sys/dev/block/254:0/queue/nr_requests\n"), "{shown}");
+    assert!(!machine.journal().exists());
+    assert_eq!(machine.done("rollback --dry-run"), "nothing would be written\n");
+    machine.done("apply vda.nr_requests=32 --yes");
+    let shown = machine.done("rollback --dry-run");
+    assert_eq!(shown, "echo 256 > /sys/dev/block/254:0/queue/nr_requests\n");
+    assert_eq!(machine.queue("nr_requests"), "32");
+}
+
+#[test]
+fn nobody_is_asked_without_a_terminal() {
+    let machine = Machine::new();
+    let said = machine.refused("apply vda.nr_requests=32", 2);
+    assert!(said.contains("give --yes"), "{said}");
+    assert_eq!(machine.queue("nr_requests"), "256");
+    // What is as asked for needs nobody's leave.
+    assert_eq!(machine.done("apply vda.nr_requests=256"), "no difference\n");
+}
+
+#[test]
+fn changes_are_put_back_down_to_a_number() {
+    let machine = Machine::new();
+    for value in ["128", "64", "32"] {
+        machine.done(&format!("apply --device vda nr_requests={value} --yes"));
+    }
+    let back = machine.done("rollback --to 1");
+    assert!(back.find("change 3").unwrap() < back.find("change 2").unwrap(), "{back}");
+    assert_eq!(machine.queue("nr_requests"), "128");
+}
+
+#[test]
+fn what_somebody_else_has_changed_is_left_and_said() {
+    let machine = Machine::new();
+    machine.done("apply vda.nr_requests=32 --yes");
+    fs::write(machine.tree().join("sys/class/block/vda/queue/nr_requests"), "48\n").unwrap();
+    assert!(machine.done("diff").contains("nr_requests 48 (not by this change)"));
+    let back = machine.done("rollback");
+    assert!(
+        back.contains("left at nr_requests 48, which somebody else has set since (we had set 32)"),
+        "{back}"
+    );
+    assert_eq!(machine.queue("nr_requests"), "48");
+}
+
+#[test]
+fn files_name_settings_as_people_write_them() {
+    let machine = Machine::new();
+    let file = machine.file(
+        "limits.toml",
+        "why = \"the night's backup\"\ndevice = \"vda\"\n[settings]\nnr_requests = 32\n\"vda.read_ahead_kb\" = \"64KiB\"\nvm.dirty_bytes = \"64MiB\"\nvm.dirty_background_bytes = \"16MiB\"\n",
+    );
+    let difference = machine.done(&format!("diff {file}"));
+    assert_eq!(difference.lines().filter(|line| line.contains(" -> ")).count(), 4, "{difference}");
+    machine.done(&format!("apply {file} --yes"));
+    assert_eq!((machine.vm("dirty_bytes"), machine.vm("dirty_ratio")), ("67108864".into(), "0".into()));
+    assert!(machine.done("log").contains("why: the night\\'s backup"));
+    assert!(machine.done(&format!("diff {file}")).starts_with("no difference\n"));
+    let default = machine.done("diff default");
+    assert!(default.contains("vm.dirty_ratio: dirty_bytes 67108864 -> dirty_ratio 20"), "{default}");
+    machine.done("rollback");
+    assert_eq!((machine.vm("dirty_bytes"), machine.vm("dirty_ratio")), ("0".into(), "20".into()));
+    assert_eq!(machine.done("diff default"), "no difference\n");
+}
+
+#[test]
+fn what_size_works_out_can_be_applied_and_presets_have_their_numbers() {
+    let machine = Machine::new();
+    let toml = machine.done("size --link 1Gbit/s --delay 0.25s --hard-delay 1.5s --toml");
+    let file = machine.file("sized.toml", &toml);
+    machine.done(&format!("apply {file} --yes"));
+    assert_eq!(
+        (machine.vm("dirty_bytes"), machine.vm("dirty_background_bytes")),
+        ("201326592".into(), "33554432".into())
+    );
+    assert!(machine.done("diff preset:2016-bandwidth-delay").starts_with("no difference\n"));
+    let several = machine.done("size --rate vda=66MB/s --rate sdb=20MB/s");
+    assert!(several.contains("floodwall apply sdb.bdi.max_ratio_fine=232"), "{several}");
+}
+
+#[test]
+fn the_published_limits_are_exact() {
+    let machine = Machine::new();
+    let arguments = "size --link 1Gbit/s --delay 0.25s --hard-delay 1.5s";
+    let lines = machine.done(arguments);
+    assert!(
+        lines.contains("\nvm.dirty_background_bytes = 33554432\nvm.dirty_bytes = 201326592\n"),
+        "{lines}"
+    );
+    assert!(lines.lines().all(|line| line.starts_with('#') || line.starts_with("vm.")), "{lines}");
+    let json: Value = serde_json::from_str(&machine.done(&format!("{arguments} --json"))).unwrap();
+    assert_eq!(
+        (&json["sizing"]["hard_bytes"], &json["sizing"]["background_bytes"]),
+        (&201_326_592.into(), &33_554_432.into())
+    );
+}
+
+#[test]
+fn a_change_for_a_time_is_put_back_by_itself_and_nothing_is_laid_over_it() {
+    let machine = Machine::new();
+    machine.done("apply vda.read_ahead_kb=64 --yes");
+    machine.done("apply vda.nr_requests=32 --for 2s --yes");
+    assert_eq!(machine.queue("nr_requests"), "32");
+    let said = machine.refused("apply vda.nr_requests=16 --yes", 1);
+    assert!(said.contains("vda.nr_requests is set for a time by change 2"), "{said}");
+    for _ in 0..200 {
+        if machine.queue("nr_requests") == "256" && machine.done("log").contains("change 2") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!((machine.queue("nr_requests"), machine.queue("read_ahead_kb")), ("256".into(), "64".into()));
+}
+
+#[test]
+fn wrong_usage_is_told_with_a_remedy() {
+    let machine = Machine::new();
+    let empty = machine.file("empty.toml", "[settings]\n");
+    let unknown = machine.file("unknown.toml", "reason = \"x\"\n[settings]\n");
+    let list = machine.file("list.toml", "[settings]\nvm.dirty_bytes = [1]\n");
+    for (command, message) in [
+        ("apply vm.dirty_byte=1MB --yes".to_owned(), "did you mean vm.dirty_bytes"),
+        ("apply vm.dirty_bytes=15 --yes".to_owned(), "'15' needs a unit"),
+        ("apply vm.dirty_bytes=1MB --yes".to_owned(), "out of range"),
+        ("apply vm.dirty_bytes=9MB vm.dirty_ratio=5 --yes".to_owned(), "two names of one limit"),
+        ("apply sdz.nr_requests=5 --yes".to_owned(), "no device is called 'sdz'"),
+        ("apply nr_requests=5 --yes".to_owned(), "belongs to a device"),
+        ("apply vda.scheduler=cfq --yes".to_owned(), "has no scheduler 'cfq'"),
+        ("apply preset:popoz --yes".to_owned(), "did you mean preset:popos?"),
+        ("apply /nonexistent.toml --yes".to_owned(), "can't read '/nonexistent.toml'"),
+        (format!("apply {empty} --yes"), "[settings] are empty"),
+        (format!("apply {unknown} --yes"), "line 1: unknown key 'reason'"),
+        (format!("apply {list} --yes"), "vm.dirty_bytes is neither text nor"),
+        ("apply vda.nr_requests=32 --for 10 --yes".to_owned(), "10"),
+        ("apply vda.nr_requests=32 --for 10ms --yes".to_owned(), "out of range"),
+        ("apply --yes".to_owned(), "SETTING"),
+        ("size".to_owned(), "--link 1Gbit/s"),
+        ("size --link 1GB".to_owned(), "not a link's speed"),
+        ("size --rate 1kB/s".to_owned(), "flusher's chunks"),
+        ("size --link 1Gbit/s --delay 2s".to_owned(), "must be longer"),
+        ("diff nonsense".to_owned(), "'nonsense' is not a setting"),
+    ] {
+        let said = machine.refused(&command, 2);
+        assert!(said.contains(message), "{command}: {said}");
+    }
+    assert!(!machine.journal().exists());
+}
+
+#[test]
+fn what_the_machine_does_not_have_is_missing() {
+    let machine = Machine::new();
+    fs::remove_file(machine.tree().join("sys/class/block/vda/queue/wbt_lat_usec")).unwrap();
+    let said = machine.refused("apply vda.wbt_lat_usec=2ms --yes", 4);
+    assert!(said.contains("vda.wbt_lat_usec is not there"), "{said}");
+}
+
+#[test]
+fn a_journal_that_others_can_write_is_refused_and_nothing_changed() {
+    let machine = Machine::new();
+    fs::create_dir_all(machine.journal()).unwrap();
+    fs::set_permissions(machine.journal(), fs::Permissions::from_mode(0o777)).unwrap();
+    for command in ["apply vda.nr_requests=32 --yes", "rollback", "log"] {
+        let said = machine.refused(command, 1);
+        assert!(said.contains("can be written by others"), "{command}: {said}");
+    }
+    assert_eq!(machine.queue("nr_requests"), "256");
+}
+
+#[test]
+fn a_journal_that_is_not_to_be_believed_is_kept_aside() {
+    let machine = Machine::new();
+    machine.done("apply vda.nr_requests=32 --yes");
+    let journal = machine.journal().join("000001.jsonl");
+    let text = fs::read_to_string(&journal).unwrap().replace("\"256\"", "\"512\"");
+    fs::write(&journal, text).unwrap();
+    assert!(machine.done("log").contains("not to be believed"));
+    let output = machine.run("rollback");
+    assert!(stderr(&output).contains("kept as 000001.jsonl.bad, not replayed"), "{}", stderr(&output));
+    assert_eq!(machine.queue("nr_requests"), "32");
+}
+
+#[test]
+fn an_interrupted_change_is_put_back_by_the_next_one_which_says_so() {
+    let machine = Machine::new();
+    machine.done("apply vda.nr_requests=32 --yes");
+    // As a crash before its last record leaves it.
+    let journal = machine.journal().join("000001.jsonl");
+    let text = fs::read_to_string(&journal).unwrap();
+    let cut: Vec<&str> = text.lines().filter(|line| !line.contains("\"commit\"")).collect();
+    fs::write(&journal, format!("{}\n", cut.join("\n"))).unwrap();
+    let output = machine.run("apply vda.read_ahead_kb=64 --dry-run");
+    assert!(stderr(&output).contains("change 1 was interrupted and would be put back first"));
+    assert_eq!(machine.queue("nr_requests"), "32");
+    let output = machine.run("apply vda.read_ahead_kb=64 --yes");
+    assert!(stderr(&output).contains("change 1 had been interrupted"), "{}", stderr(&output));
+    assert_eq!((machine.queue("nr_requests"), machine.queue("read_ahead_kb")), ("256".into(), "64".into()));
+}
+
+#[test]
+fn knobs_and_presets_are_explained() {
+    let all = stdout(&floodwall(&["explain"]));
+    assert!(all.contains("vm.dirty_bytes") && all.contains("preset:popos"), "{all}");
+    let one = stdout(&floodwall(&["explain", "nr_requests"]));
+    assert!(one.starts_with("nr_requests\n") && one.contains("- source: "), "{one}");
+    assert!(stdout(&floodwall(&["explain", "preset:2010-15MB"])).contains("vm.dirty_bytes=15MB"));
+    let unknown = floodwall(&["explain", "schedular"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(stderr(&unknown).contains("did you mean scheduler"), "{}", stderr(&unknown));
+}

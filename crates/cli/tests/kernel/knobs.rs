@@ -1,0 +1,196 @@
+//! What `apply`, `diff`, `rollback` and `apply --for` do to a real kernel: a loop device's own knobs, and no others.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::Test;
+use crate::disk::run;
+
+pub(crate) const TESTS: &[Test] = &[
+    Test { name: "a change on a device is shown, made and put back", needs: &[], body: change_and_back },
+    Test { name: "a change for a time is put back without a terminal", needs: &[], body: for_a_time },
+    Test { name: "rollback ends a change whose timer was killed", needs: &[], body: killed_timer },
+    Test { name: "a killed apply is put back by its timer", needs: &[], body: killed_apply },
+];
+
+/// How long something that takes no time may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The knobs that are changed here, with what they become.
+const CHANGES: [&str; 3] = ["scheduler=none", "read_ahead_kb=64", "bdi.strict_limit=1"];
+
+/// A loop device without a filesystem, and a journal beside its file.
+struct Device {
+    directory: tempfile::TempDir,
+    node: String,
+    found: Vec<(PathBuf, String)>,
+}
+
+impl Device {
+    fn new() -> Result<Self, String> {
+        let directory = tempfile::tempdir().map_err(|e| e.to_string())?;
+        let image = directory.path().join("image");
+        fs::File::create(&image).and_then(|file| file.set_len(64 << 20)).map_err(|e| e.to_string())?;
+        let node = run("losetup", &["--find", "--show", &image.to_string_lossy()])?.trim().to_owned();
+        let mut device = Self { directory, node, found: Vec::new() };
+        // Different from what the tests set, whatever an earlier user of the device left.
+        device.found = device.knobs();
+        device.write("queue/read_ahead_kb", "128")?;
+        Ok(device)
+    }
+
+    fn name(&self) -> &str {
+        self.node.trim_start_matches("/dev/")
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        PathBuf::from("/sys/block").join(self.name()).join(file)
+    }
+
+    fn read(&self, file: &str) -> String {
+        fs::read_to_string(self.path(file)).unwrap_or_default().trim().to_owned()
+    }
+
+    fn write(&self, file: &str, value: &str) -> Result<(), String> {
+        fs::write(self.path(file), value).map_err(|e| format!("{file}: {e}"))
+    }
+
+    /// Every knob that the tests change, and those that the kernel changes with them.
+    fn knobs(&self) -> Vec<(PathBuf, String)> {
+        let files = ["queue/scheduler", "queue/nr_requests", "queue/read_ahead_kb", "bdi/strict_limit"];
+        files.iter().map(|file| (self.path(file), self.read(file))).collect()
+    }
+
+    fn floodwall(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_floodwall"));
+        let journal = self.directory.path().canonicalize().unwrap_or_default().join("journal");
+        command.args(arguments).arg("--journal").arg(journal).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command that must succeed, and gives what it printed.
+    fn done(&self, arguments: &[&str]) -> Result<String, String> {
+        let output = self.floodwall(arguments).output().map_err(|e| e.to_string())?;
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        if output.status.success() { Ok(out.into_owned()) } else { Err(format!("{arguments:?}: {out}{err}")) }
+    }
+
+    fn apply(&self, more: &[&str]) -> Result<String, String> {
+        let device = ["apply", "--yes", "--device", self.name()];
+        self.done(&[&device, CHANGES.as_slice(), more].concat())
+    }
+
+    /// The process that is to put things back: the one that has our journal on its command line.
+    fn timer(&self) -> Option<u32> {
+        let ours = self.directory.path().canonicalize().ok()?;
+        let processes = fs::read_dir("/proc").ok()?.flatten();
+        let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        numbers.find(|pid| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line);
+            line.contains("settings-timer") && line.contains(&*ours.to_string_lossy())
+        })
+    }
+
+    fn until(&self, what: &str, holds: impl Fn() -> bool) -> Result<(), String> {
+        let end = Instant::now() + PATIENCE;
+        while !holds() {
+            if Instant::now() > end {
+                return Err(format!("not within {PATIENCE:?}: {what}; {:?}", self.knobs()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        for (path, value) in &self.found {
+            // `none [bfq]` is read, `bfq` is written.
+            let value = value.split(['[', ']']).nth(1).unwrap_or(value);
+            let _ = fs::write(path, value);
+        }
+        let _ = run("losetup", &["-d", &self.node]);
+    }
+}
+
+fn kill(pid: u32, signal: rustix::process::Signal) -> Result<(), String> {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).ok_or("no process")?;
+    rustix::process::kill_process(pid, signal).map_err(|e| e.to_string())
+}
+
+fn expect(holds: bool, what: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what.to_owned()) }
+}
+
+fn change_and_back() -> Result<(), String> {
+    let device = Device::new()?;
+    let before = device.knobs();
+    let shown = device.apply(&[])?;
+    expect(shown.contains("read_ahead_kb 128 -> read_ahead_kb 64"), &shown)?;
+    expect(device.read("queue/scheduler").contains("[none]"), "the scheduler was not changed")?;
+    expect(device.read("bdi/strict_limit") == "1", "the limit is not strict")?;
+    let difference = device.done(&["diff"])?;
+    expect(difference.contains("bdi.strict_limit: strict_limit 0 -> strict_limit 1"), &difference)?;
+    device.done(&["rollback"])?;
+    expect(device.knobs() == before, &format!("{:?}, not {before:?}", device.knobs()))?;
+    expect(device.done(&["diff"])? == "no difference\n", "a difference is left")
+}
+
+fn for_a_time() -> Result<(), String> {
+    let device = Device::new()?;
+    let before = device.knobs();
+    device.apply(&["--for", "2s"])?;
+    expect(device.knobs() != before, "nothing was changed")?;
+    // What a closed terminal sends is not for it.
+    let timer = device.timer().ok_or("nobody is there to put it back")?;
+    kill(timer, rustix::process::Signal::HUP)?;
+    kill(timer, rustix::process::Signal::INT)?;
+    let session = fs::read_to_string(format!("/proc/{timer}/stat")).map_err(|e| e.to_string())?;
+    let session = session.rsplit_once(") ").and_then(|(_, rest)| rest.split_whitespace().nth(3));
+    expect(session == Some(&timer.to_string()), "it is in somebody's session")?;
+    device.until("put back", || device.knobs() == before)?;
+    device.until("the timer's end", || device.timer().is_none())
+}
+
+fn killed_timer() -> Result<(), String> {
+    let device = Device::new()?;
+    let before = device.knobs();
+    device.apply(&["--for", "1s"])?;
+    kill(device.timer().ok_or("nobody is there to put it back")?, rustix::process::Signal::KILL)?;
+    // The next command knows from the journal that the time is over, and asks nobody.
+    std::thread::sleep(Duration::from_millis(2100));
+    expect(device.knobs() != before, "somebody else has put it back")?;
+    device.done(&["rollback"])?;
+    expect(device.knobs() == before, &format!("{:?}, not {before:?}", device.knobs()))
+}
+
+fn killed_apply() -> Result<(), String> {
+    let device = Device::new()?;
+    let before = device.knobs();
+    let arguments =
+        [&["apply", "--yes", "--for", "1s", "--device", device.name()], CHANGES.as_slice()].concat();
+    // Later and later, until it has ended before it is killed.
+    for delay_ms in (0..600).step_by(3) {
+        let mut apply = device
+            .floodwall(&arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|e| e.to_string())?;
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        let ended = apply.try_wait().map_err(|e| e.to_string())?.is_some();
+        if !ended {
+            kill(apply.id(), rustix::process::Signal::KILL)?;
+            apply.wait().map_err(|e| e.to_string())?;
+        }
+        device.until("the timer's end", || device.timer().is_none())?;
+        expect(device.knobs() == before, &format!("{delay_ms} ms: {:?}, not {before:?}", device.knobs()))?;
+        if ended {
+            return Ok(());
+        }
+    }
+    Err("it never ended by itself".to_owned())
+}
