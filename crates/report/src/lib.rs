@@ -6,6 +6,7 @@
 //!                                   ├─ text, markdown ─▶ tables for people
 //!                                   └─ timeline ─▶ one row a second, CSV or text
 //! one second of a running trial ─▶ live ─▶ one line
+//! a lab's recording (CSV) [+ Document] ─▶ seeks ─▶ SVG
 //! ```
 //!
 //! Pure: everything is built from values and returned as text; printing is the command line's business, and so is colour.
@@ -14,6 +15,7 @@ pub mod live;
 pub mod markdown;
 mod numbers;
 pub mod schema;
+pub mod seeks;
 pub mod status;
 #[cfg(test)]
 mod synthetic;

@@ -1,0 +1,196 @@
+//! Which requests become marks: as many as a file and an eye can take, none that would be seen alone left out.
+//!
+//! The panel is divided into square cells. Requests of one class in one cell become one mark, at the place of the first of them, that is the
+//! denser the more it stands for. Cells begin at one pixel, where nothing is lost that could be seen, and grow until there are few enough marks. The first and
+//! last request of every class, and the lowest and highest, always keep marks of their own, so a picture's outline is exact.
+
+use std::ops::RangeInclusive;
+
+use super::recording::{Operation, Request};
+use super::span::Span;
+
+/// What a mark looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Class {
+    Discard,
+    Write,
+    Read,
+    /// A write past the cache.
+    Fua,
+    Flush,
+    /// Whatever failed.
+    Error,
+}
+
+impl Class {
+    /// In the order in which they are drawn: what is rare and matters comes last and on top.
+    pub(super) const ALL: [Self; 6] =
+        [Self::Discard, Self::Write, Self::Read, Self::Fua, Self::Flush, Self::Error];
+
+    pub(super) fn of(request: &Request) -> Self {
+        match (request.ok, request.operation) {
+            (false, _) => Self::Error,
+            (true, Operation::Read) => Self::Read,
+            (true, Operation::Write) if request.fua => Self::Fua,
+            (true, Operation::Write) => Self::Write,
+            (true, Operation::Flush) => Self::Flush,
+            (true, Operation::Discard) => Self::Discard,
+        }
+    }
+}
+
+/// One mark.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Mark {
+    pub(super) class: Class,
+    pub(super) time_us: f64,
+    /// `None`: a flush, which has no place.
+    pub(super) offset_bytes: Option<u64>,
+    /// Requests that it stands for.
+    pub(super) requests: u32,
+}
+
+/// The marks of a picture.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Marks {
+    /// By class, then cell by cell.
+    pub(super) marks: Vec<Mark>,
+    /// Side of a cell in pixels.
+    pub(super) cell_px: f64,
+    /// Requests of each of [`Class::ALL`].
+    pub(super) requests: [u64; Class::ALL.len()],
+}
+
+/// Marks that the outline may take: four of each class.
+const OUTLINE: usize = 4 * Class::ALL.len();
+/// By how much cells grow.
+const GROW: f64 = 1.25;
+
+/// Where marks may be.
+pub(super) struct Frame<'a> {
+    pub(super) span: &'a Span,
+    pub(super) offsets: RangeInclusive<u64>,
+    pub(super) width_px: u32,
+    pub(super) height_px: u32,
+}
+
+impl Marks {
+    /// Marks for the requests that arrived in the frame's time; at most `most` of them, or so few as one cell gives.
+    pub(super) fn new(requests: &[Request], frame: &Frame<'_>, most: usize) -> Self {
+        let shown: Vec<&Request> = requests.iter().filter(|r| frame.span.contains(r.time_us)).collect();
+        let mut counts = [0; Class::ALL.len()];
+        for request in &shown {
+            counts[Class::of(request) as usize] += 1;
+        }
+        let largest = f64::from(frame.width_px.max(frame.height_px));
+        let mut cell_px = 1.0;
+        let mut grid = Grid::new(&shown, frame, cell_px);
+        while grid.occupied + OUTLINE > most && cell_px < largest {
+            cell_px *= GROW;
+            grid = Grid::new(&shown, frame, cell_px);
+        }
+        Self { marks: grid.marks(&shown, &outline(&shown)), cell_px, requests: counts }
+    }
+}
+
+/// Nobody is in a cell.
+const NOBODY: u32 = u32::MAX;
+
+struct Grid<'a> {
+    frame: &'a Frame<'a>,
+    cell_px: f64,
+    columns: usize,
+    /// One more than the panel has: the last is for what has no place.
+    rows: usize,
+    /// Of each cell, the first request's number.
+    first: Vec<u32>,
+    count: Vec<u32>,
+    occupied: usize,
+}
+
+impl<'a> Grid<'a> {
+    fn new(shown: &[&Request], frame: &'a Frame<'a>, cell_px: f64) -> Self {
+        let cells = |px: u32| (f64::from(px) / cell_px).ceil() as usize;
+        let (columns, rows) = (cells(frame.width_px), cells(frame.height_px) + 1);
+        let all = Class::ALL.len() * columns * rows;
+        let mut grid = Self {
+            frame,
+            cell_px,
+            columns,
+            rows,
+            first: vec![NOBODY; all],
+            count: vec![0; all],
+            occupied: 0,
+        };
+        for (number, request) in (0..NOBODY).zip(shown) {
+            let cell = grid.cell(request);
+            grid.count[cell] += 1;
+            if grid.first[cell] == NOBODY {
+                grid.first[cell] = number;
+                grid.occupied += 1;
+            }
+        }
+        grid
+    }
+
+    fn cell(&self, request: &Request) -> usize {
+        let span = self.frame.span;
+        let x = (request.time_us - span.start_us) / (span.end_us - span.start_us);
+        let column = ((x * f64::from(self.frame.width_px) / self.cell_px) as usize).min(self.columns - 1);
+        let row = place(request).map_or(self.rows - 1, |offset| {
+            let (low, high) = (*self.frame.offsets.start(), *self.frame.offsets.end());
+            let y = offset.saturating_sub(low) as f64 / high.saturating_sub(low).max(1) as f64;
+            ((y * f64::from(self.frame.height_px) / self.cell_px) as usize).min(self.rows - 2)
+        });
+        (Class::of(request) as usize * self.rows + row) * self.columns + column
+    }
+
+    fn marks(mut self, shown: &[&Request], outline: &[u32]) -> Vec<Mark> {
+        let request = |number: u32| shown.get(number as usize).copied();
+        let mark = |number, requests| {
+            request(number).map(|r| Mark {
+                class: Class::of(r),
+                time_us: r.time_us,
+                offset_bytes: place(r),
+                requests,
+            })
+        };
+        let mut marks: Vec<Mark> = Vec::with_capacity(self.occupied + outline.len());
+        for &number in outline {
+            let Some(cell) = request(number).map(|r| self.cell(r)) else { continue };
+            if self.first[cell] != number {
+                self.count[cell] -= 1;
+                marks.extend(mark(number, 1));
+            }
+        }
+        let cells = self.first.iter().zip(&self.count).filter(|(first, _)| **first != NOBODY);
+        marks.extend(cells.filter_map(|(first, count)| mark(*first, *count)));
+        marks.sort_by_key(|m| m.class);
+        marks
+    }
+}
+
+/// Where a request is, if it is anywhere.
+fn place(request: &Request) -> Option<u64> {
+    (request.operation != Operation::Flush).then_some(request.offset_bytes)
+}
+
+/// Numbers of the first, last, lowest and highest request of every class, each once.
+fn outline(shown: &[&Request]) -> Vec<u32> {
+    let mut found = Vec::new();
+    for class in Class::ALL {
+        let of_class = || (0..NOBODY).zip(shown).filter(move |(_, r)| Class::of(r) == class);
+        let number = |(number, _): &(u32, &&Request)| *number;
+        let offset = |(_, r): &(u32, &&Request)| r.offset_bytes;
+        let ends = [
+            of_class().min_by_key(number),
+            of_class().max_by_key(number),
+            of_class().min_by_key(offset),
+            of_class().max_by_key(offset),
+        ];
+        found.extend(ends.into_iter().flatten().map(|(number, _)| number));
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
