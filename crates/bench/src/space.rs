@@ -49,7 +49,7 @@ pub enum SpaceError {
     },
     /// `--size` is too small for anything.
     #[error(
-        "--size {cap} is too small for scenario '{scenario}'; use --size {smallest} or more",
+        "--size {cap} is too small for scenario '{scenario}'; use --size {smallest}, its smallest useful size, or more",
         cap = cap.as_argument(),
         smallest = smallest.as_argument()
     )]
@@ -333,7 +333,7 @@ mod tests {
         ] {
             let message = fit(&scenario(), room).unwrap_err().to_string();
             let named: Vec<&str> =
-                message.split("--size ").skip(1).filter_map(|rest| rest.split(' ').next()).collect();
+                message.split("--size ").skip(1).filter_map(|rest| rest.split([' ', ',']).next()).collect();
             assert_eq!(named, pasted, "{message}");
         }
         // … and the smallest that is named is accepted.
