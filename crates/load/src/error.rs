@@ -180,7 +180,10 @@ fn advice(operation: &str, errno: Errno) -> &'static str {
         Errno::ROFS => "; the filesystem is read-only: the kernel may have made it so after an error (dmesg)",
         Errno::MFILE | Errno::NFILE => "; use fewer files, or raise the limit (ulimit -n)",
         Errno::ACCESS | Errno::PERM => "; choose a directory that you may write in",
-        Errno::FBIG => "; the filesystem's largest file is smaller: use more files",
+        Errno::FBIG => {
+            "; the filesystem's or this process's largest file (ulimit -f) is smaller: use more files"
+        }
+        Errno::NOMEM => "; memory or address space (ulimit -v) ran out: make size smaller",
         _ => "",
     }
 }

@@ -9,9 +9,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use floodwall_model::Bytes;
 use rand_core::Rng;
-use rustix::fs::{self as rfs, Advice, AtFlags, Mode, OFlags, StatxFlags};
+use rustix::fs::{self as rfs, Advice, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::buffer::{ALIGN, AlignedBuf, rng};
@@ -191,45 +190,4 @@ pub(crate) fn make_dir(dir: &Path, name: &str) -> Result<PathBuf, LoadError> {
 /// Makes a directory's entries stable.
 pub(crate) fn sync_dir(dir: &Path) -> Result<(), LoadError> {
     NamedFile::open(dir, OFlags::RDONLY | OFlags::DIRECTORY)?.sync()
-}
-
-/// Refuses a block that direct I/O in `dir` can't do.
-///
-/// The kernel says what it needs since 6.1 (statx(2), `STATX_DIOALIGN`) for most filesystems; elsewhere it is tried.
-pub(crate) fn check_direct(dir: &Path, block: Bytes) -> Result<(), LoadError> {
-    let path = dir.join("direct-io-probe");
-    let probe = NamedFile::open(&path, OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC)?;
-    let result = direct_alignment(&probe);
-    fs::remove_file(&path).map_err(|e| LoadError::io("remove", &path, e))?;
-    match result? {
-        None => Err(LoadError::NoDirect { path: dir.to_owned() }),
-        Some(align) if block.0.is_multiple_of(align) => Ok(()),
-        Some(align) => Err(LoadError::Misaligned { block, align, path: dir.to_owned() }),
-    }
-}
-
-/// What offsets and lengths of direct I/O on this file must be multiples of; `None` if it has none.
-fn direct_alignment(probe: &NamedFile) -> Result<Option<u64>, LoadError> {
-    // Without this an empty file may answer for its directory's defaults only.
-    probe.write_all_at(AlignedBuf::zeroed(ALIGN).bytes(), 0)?;
-    let stat = rfs::statx(&probe.fd, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
-        .map_err(|e| probe.failed("statx", e))?;
-    if StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN) {
-        return Ok((stat.stx_dio_offset_align > 0).then(|| u64::from(stat.stx_dio_offset_align)));
-    }
-    let direct = match rfs::open(&probe.path, OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())
-    {
-        Ok(fd) => fd,
-        Err(Errno::INVAL) => return Ok(None),
-        Err(e) => return Err(probe.failed("open with O_DIRECT", e)),
-    };
-    let buffer = AlignedBuf::zeroed(64 << 10);
-    for align in (9..=16).map(|shift| 1usize << shift) {
-        match write_all_at(direct.as_fd(), &buffer.bytes()[..align], align as u64) {
-            Ok(()) => return Ok(Some(align as u64)),
-            Err(Errno::INVAL) => {}
-            Err(e) => return Err(probe.failed("write with O_DIRECT", e)),
-        }
-    }
-    Ok(None)
 }

@@ -1,6 +1,8 @@
 //! Victims and floods: the I/O engines, their pacing and their counters.
 //!
 //! ```text
+//! check_victim / check_flood ── refuses what can't work, before anything is written
+//!
 //! prepare_victim / prepare_flood ── writes the files ──▶ PreparedVictim / PreparedFlood ── start() ──▶ Running
 //!                                                          ▲  (as often as there are phases)          │ sample(): Delta, once a second
 //!                                                          └────────────── discard() ◀── finish() ◀───┘
@@ -21,13 +23,14 @@ mod error;
 mod file;
 mod flood;
 mod pace;
+mod probe;
 mod running;
 mod sys;
 mod victim;
 
 pub use burst::burst;
 pub use error::LoadError;
-pub use flood::{PreparedFlood, flood_bytes, prepare_flood};
+pub use flood::{PreparedFlood, check_flood, flood_bytes, prepare_flood};
 pub use pace::sleep_until;
 pub use running::{Delta, Finished, Running};
-pub use victim::{PreparedVictim, prepare_victim, victim_bytes};
+pub use victim::{PreparedVictim, check_victim, prepare_victim, victim_bytes};

@@ -11,7 +11,7 @@ use crate::error::LoadError;
 use crate::file::NamedFile;
 
 /// A file mapped shared and writable, from its beginning.
-pub(super) struct Mapping<'f> {
+pub(crate) struct Mapping<'f> {
     file: &'f NamedFile,
     base: *mut u8,
     len: usize,
@@ -21,7 +21,7 @@ pub(super) struct Mapping<'f> {
 
 impl<'f> Mapping<'f> {
     /// Maps the first `len` bytes of a file that is at least as long.
-    pub(super) fn new(file: &'f NamedFile, len: u64) -> Result<Self, LoadError> {
+    pub(crate) fn new(file: &'f NamedFile, len: u64) -> Result<Self, LoadError> {
         let len = len as usize;
         // SAFETY: the kernel chooses the place, so no memory of ours is replaced.
         let base = unsafe {
@@ -37,7 +37,7 @@ impl<'f> Mapping<'f> {
     /// takes a failing device; where a rewrite allocates (btrfs) it takes a full disk too. So the pages are made present and writable first
     /// by madvise(2), which returns an error instead. (A page that is written back and write-protected again between the two calls is
     /// faulted in by the copy; its block is reserved by then.)
-    pub(super) fn write(&mut self, block: &[u8], offset: u64) -> Result<(), LoadError> {
+    pub(crate) fn write(&mut self, block: &[u8], offset: u64) -> Result<(), LoadError> {
         let offset = offset as usize;
         let end = offset.checked_add(block.len()).filter(|end| *end <= self.len);
         let Some(end) = end else { return Err(self.file.failed("write past the mapping of", Errno::INVAL)) };

@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use floodwall_model::Flood;
 use floodwall_model::scenario::FloodKind;
-use floodwall_model::{Bytes, Flood};
 use floodwall_stats::recorder::Recorder;
 use rustix::fs::OFlags;
 
@@ -28,7 +28,9 @@ use crate::command::{self, CommandLoad, Role};
 use crate::error::{LoadError, MAKE_DIRECTORY};
 use crate::file::{NamedFile, make_dir, sync_dir};
 use crate::pace::Limit;
+use crate::probe::Probe;
 use crate::running::{self, Running, Work};
+pub(crate) use map::Mapping;
 use stream::Stream;
 
 /// A flood whose files exist as far as they must: it can be started as often as there are phases.
@@ -78,13 +80,75 @@ pub fn flood_bytes(flood: &Flood) -> Option<u64> {
     }
 }
 
+/// Refuses, before anything is written, a flood that can't work in `dir`: one without a size, or whose files are too small for a block, too
+/// long, too many to keep open, or impossible to map. Makes a small temporary file.
+///
+/// What other loads take is not counted, nor is free space. A command is not tried.
+///
+/// # Errors
+/// [`LoadError::NoSize`], [`LoadError::TooSmall`], [`LoadError::Io`].
+pub fn check_flood(dir: &Path, flood: &Flood) -> Result<(), LoadError> {
+    if let FloodKind::Command { .. } = flood.kind {
+        return Ok(());
+    }
+    let share = Share::of(flood)?;
+    let (longest, files) = match flood.kind {
+        FloodKind::Copy => (share.space, 2),
+        // The open file and its directory.
+        FloodKind::Files { file } => (file.0, 2),
+        _ => (share.space, 1),
+    };
+    Probe::with(dir, |probe| {
+        probe.length(longest)?;
+        if flood.kind == FloodKind::Mmap {
+            probe.mapping(share.space)?;
+        }
+        probe.descriptors(files * u64::from(flood.streams))
+    })
+}
+
+/// What each stream of a flood gets.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    /// Bytes within which it stays: a whole number of blocks, or of small files.
+    space: u64,
+    /// Bytes of each write.
+    block: u64,
+}
+
+impl Share {
+    fn of(flood: &Flood) -> Result<Self, LoadError> {
+        let size = flood.size.ok_or_else(|| LoadError::NoSize { name: flood.name.clone() })?;
+        let space = size.0 / u64::from(flood.streams.max(1));
+        let block = flood.block.0;
+        let whole = |space: u64, unit: u64| space - space % unit.max(1);
+        let (share, what) = match flood.kind {
+            FloodKind::Copy => {
+                let space = whole(space / 2, block);
+                (Self { space, block }, format!("a block of {} twice", flood.block))
+            }
+            FloodKind::Files { file } => {
+                // Short files take a block of the filesystem each.
+                let space = whole(space, small::footprint(file.0));
+                (Self { space, block: block.min(file.0) }, format!("a file of {file}"))
+            }
+            _ => (Self { space: whole(space, block), block }, format!("a block of {}", flood.block)),
+        };
+        if share.space == 0 || share.block == 0 {
+            let what = format!("{what} in each of {} streams", flood.streams);
+            return Err(LoadError::TooSmall { name: flood.name.clone(), space: size, what });
+        }
+        Ok(share)
+    }
+}
+
 /// Makes a flood's directory below `dir` and those of its files that have to exist beforehand: the source of a `copy`, and the
 /// files of `random` and `mmap` at their full length, written with random data, synced and dropped from the page cache.
 ///
 /// `progress` gets the bytes of each step.
 ///
 /// # Errors
-/// [`LoadError::NoSize`], [`LoadError::TooSmall`], [`LoadError::Io`]; [`LoadError::Interrupted`] once `stop` is raised. What was made
+/// Those of [`check_flood`], before anything is written; [`LoadError::Io`]; [`LoadError::Interrupted`] once `stop` is raised. What was made
 /// stays until the caller removes `dir`.
 pub fn prepare_flood(
     dir: &Path,
@@ -93,17 +157,17 @@ pub fn prepare_flood(
     progress: &mut dyn FnMut(u64),
     stop: &AtomicBool,
 ) -> Result<PreparedFlood, LoadError> {
+    check_flood(dir, flood)?;
     let own = make_dir(dir, &flood.name)?;
     if let FloodKind::Command { command } = &flood.kind {
         let inner = Inner::Command(CommandLoad::new(command, dir, own.clone(), Role::Flood));
         return Ok(PreparedFlood { flood: flood.clone(), dir: own, inner });
     }
-    let size = flood.size.ok_or_else(|| LoadError::NoSize { name: flood.name.clone() })?;
-    let space = size.0 / u64::from(flood.streams.max(1));
+    let share = Share::of(flood)?;
     let mut places = Vec::new();
     for i in 0..flood.streams {
         let seed = seed.wrapping_add(u64::from(i));
-        places.push(Arc::new(place(&own, flood, i, space, seed, progress, stop)?));
+        places.push(Arc::new(place(&own, flood, i, share, seed, progress, stop)?));
     }
     sync_dir(&own)?;
     Ok(PreparedFlood { flood: flood.clone(), dir: own, inner: Inner::Streams(places) })
@@ -113,51 +177,32 @@ fn place(
     dir: &Path,
     flood: &Flood,
     stream: u32,
-    space: u64,
+    share: Share,
     seed: u64,
     progress: &mut dyn FnMut(u64),
     stop: &AtomicBool,
 ) -> Result<Place, LoadError> {
-    let too_small = |what: String| LoadError::TooSmall {
-        name: flood.name.clone(),
-        space: flood.size.unwrap_or(Bytes(0)),
-        what: format!("{what} in each of {} streams", flood.streams),
-    };
     let new = |name: String| NamedFile::open(&dir.join(name), OFlags::RDWR | OFlags::CREATE | OFlags::EXCL);
-    let mut block = flood.block.0;
-    let mut usable = space - space % block.max(1);
     let target = match flood.kind {
         FloodKind::Seq => Target::Grown(new(format!("seq-{stream:04}"))?),
         FloodKind::Random | FloodKind::Mmap => {
             let file = new(format!("data-{stream:04}"))?;
-            file.fill(usable, seed, progress, stop)?;
+            file.fill(share.space, seed, progress, stop)?;
             Target::Filled(file)
         }
         FloodKind::Copy => {
-            let half = space / 2;
-            usable = half - half % block.max(1);
             let source = new(format!("source-{stream:04}"))?;
-            source.fill(usable, seed, progress, stop)?;
+            source.fill(share.space, seed, progress, stop)?;
             Target::Pair { source, destination: new(format!("copy-{stream:04}"))? }
         }
         FloodKind::Files { file } => {
-            // Short files take a block of the filesystem each.
-            usable = space - space % small::footprint(file.0);
-            block = block.min(file.0);
             let path = dir.join(format!("stream-{stream:04}"));
             fs::create_dir(&path).map_err(|e| LoadError::io(MAKE_DIRECTORY, &path, e))?;
             Target::Directory { path, file: file.0 }
         }
         FloodKind::Command { .. } => return Err(LoadError::NoSize { name: flood.name.clone() }),
     };
-    if usable == 0 || block == 0 {
-        return Err(too_small(match flood.kind {
-            FloodKind::Files { file } => format!("a file of {file}"),
-            FloodKind::Copy => format!("a block of {} twice", flood.block),
-            _ => format!("a block of {}", flood.block),
-        }));
-    }
-    Ok(Place { space: usable, block, target })
+    Ok(Place { space: share.space, block: share.block, target })
 }
 
 impl PreparedFlood {

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use floodwall_model::Victim;
-use floodwall_model::scenario::{Access, SyncMethod, VictimKind};
+use floodwall_model::scenario::{Access, Engine, SyncMethod, VictimKind};
 use rustix::fs::OFlags;
 
 use super::sync_method;
 use crate::error::LoadError;
-use crate::file::{NamedFile, check_direct, sync_dir};
+use crate::file::{NamedFile, sync_dir};
+use crate::probe::Probe;
 
 /// The files of one victim. One descriptor a file, whatever the number of threads, as in sysbench: fsync on a shared file is the
 /// published case.
@@ -33,8 +34,40 @@ pub(super) fn file_len(victim: &Victim) -> u64 {
     share - share % victim.block.0.max(1)
 }
 
+/// Refuses a victim whose files can't be made, kept open or used in `dir`.
+pub(super) fn check(dir: &Path, victim: &Victim) -> Result<(), LoadError> {
+    let len = file_len(victim);
+    if len == 0 {
+        return Err(LoadError::TooSmall {
+            name: victim.name.clone(),
+            space: victim.size,
+            what: format!("a block of {} in each of {} files", victim.block, victim.files),
+        });
+    }
+    Probe::with(dir, |probe| {
+        if victim.kind.is_direct() {
+            probe.direct_io(victim.block)?;
+        }
+        probe.length(len)?;
+        probe.descriptors(descriptors(victim))
+    })
+}
+
+/// How many files a victim has open while it runs.
+fn descriptors(victim: &Victim) -> u64 {
+    let (files, threads) = (u64::from(victim.files), u64::from(victim.threads));
+    // A scan's threads have their own, and share some where their regions meet in the middle of a file.
+    let own = match victim.kind {
+        VictimKind::Scan { .. } if files.is_multiple_of(threads.max(1)) => files,
+        VictimKind::Scan { .. } => files + threads - 1,
+        _ => 0,
+    };
+    let rings = if victim.engine == Engine::IoUring { threads } else { 0 };
+    files + own + rings
+}
+
 impl Files {
-    /// Makes, fills and opens the files.
+    /// Makes, fills and opens the files of a victim that passed [`check`].
     pub(super) fn prepare(
         dir: &Path,
         victim: &Victim,
@@ -43,16 +76,6 @@ impl Files {
         stop: &AtomicBool,
     ) -> Result<Self, LoadError> {
         let len = file_len(victim);
-        if len == 0 {
-            return Err(LoadError::TooSmall {
-                name: victim.name.clone(),
-                space: victim.size,
-                what: format!("a block of {} in each of {} files", victim.block, victim.files),
-            });
-        }
-        if victim.kind.is_direct() {
-            check_direct(dir, victim.block)?;
-        }
         let flags = open_flags(&victim.kind);
         let growing = matches!(victim.kind, VictimKind::Wal { preallocated: false, .. });
         let mut files = Vec::new();

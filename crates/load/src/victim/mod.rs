@@ -60,14 +60,30 @@ pub fn victim_bytes(victim: &Victim) -> u64 {
     }
 }
 
+/// Refuses, before anything is written, a victim that can't work in `dir`: one whose files are too small for a block, too long or too many
+/// to keep open, whose block direct I/O can't do, or for which there is no io_uring. Makes a small temporary file.
+///
+/// What other loads take is not counted, nor is free space. A command is not tried.
+///
+/// # Errors
+/// [`LoadError::TooSmall`], [`LoadError::Misaligned`], [`LoadError::NoDirect`], [`LoadError::NoUring`], [`LoadError::Io`].
+pub fn check_victim(dir: &Path, victim: &Victim) -> Result<(), LoadError> {
+    if let VictimKind::Command { .. } = victim.kind {
+        return Ok(());
+    }
+    if victim.engine == Engine::IoUring {
+        uring::probe(victim.depth)?;
+    }
+    files::check(dir, victim)
+}
+
 /// Makes a victim's files in a directory of its own below `dir`: written with random data from begin to end, synced, and dropped from
 /// the page cache. (The log of a growing `wal` victim begins empty.)
 ///
 /// `progress` gets the bytes of each step, which add up to [`victim_bytes`] or, for a growing log, to nothing.
 ///
 /// # Errors
-/// [`LoadError::Misaligned`], [`LoadError::NoDirect`] and [`LoadError::NoUring`] before anything is written; [`LoadError::Io`];
-/// [`LoadError::Interrupted`] once `stop` is raised. What was made stays until the caller removes `dir`.
+/// Those of [`check_victim`], before anything is written; [`LoadError::Io`]; [`LoadError::Interrupted`] once `stop` is raised. What was made stays until the caller removes `dir`.
 pub fn prepare_victim(
     dir: &Path,
     victim: &Victim,
@@ -75,15 +91,11 @@ pub fn prepare_victim(
     progress: &mut dyn FnMut(u64),
     stop: &AtomicBool,
 ) -> Result<PreparedVictim, LoadError> {
+    check_victim(dir, victim)?;
     let own = make_dir(dir, &victim.name)?;
     let inner = match &victim.kind {
         VictimKind::Command { command } => Inner::Command(CommandLoad::new(command, dir, own, Role::Victim)),
-        _ => {
-            if victim.engine == Engine::IoUring {
-                uring::probe()?;
-            }
-            Inner::Files(Arc::new(Files::prepare(&own, victim, seed, progress, stop)?))
-        }
+        _ => Inner::Files(Arc::new(Files::prepare(&own, victim, seed, progress, stop)?)),
     };
     Ok(PreparedVictim { victim: victim.clone(), inner })
 }

@@ -36,9 +36,9 @@ use crate::sys::RangeSync;
 /// Longest wait for a completion while a ticket is held, so that the stop flag stays in view.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// Whether the kernel lets us have a ring.
-pub(super) fn probe() -> Result<(), LoadError> {
-    new_ring(1).map(drop)
+/// Whether the kernel lets us have a ring of this depth.
+pub(super) fn probe(depth: u32) -> Result<(), LoadError> {
+    new_ring(depth).map(drop)
 }
 
 fn new_ring(depth: u32) -> Result<IoUring, LoadError> {

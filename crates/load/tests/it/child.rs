@@ -52,6 +52,7 @@ fn in_a_process_of_its_own() {
             let _running = flood.start(1, proc_root()).unwrap();
             std::thread::sleep(PATIENCE);
         }
+        "limits" => crate::checks::under_limits(dir),
         "victim" | "warm victim" | "flood" => {
             let (victims, floods);
             let before;

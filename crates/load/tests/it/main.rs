@@ -5,6 +5,7 @@
     reason = "helpers of tests are tests, which clippy sees only by their attribute"
 )]
 
+mod checks;
 mod child;
 mod commands;
 mod floods;
