@@ -59,17 +59,8 @@ impl Stream {
         file: &NamedFile,
         blocks: &mut Blocks,
     ) -> Result<(), LoadError> {
-        let Some(turns) = self.begin(worker) else { return Ok(()) };
-        let mut offset = 0;
-        while turns.wait(self.place.block) {
-            file.write_all_at(blocks.next(self.place.block as usize), offset)?;
-            turns.done(self.place.block);
-            offset += self.place.block;
-            if offset >= self.place.space {
-                offset = 0;
-            }
-        }
-        Ok(())
+        let block = self.place.block as usize;
+        self.round(worker, |offset| file.write_all_at(blocks.next(block), offset))
     }
 
     fn random(
@@ -91,18 +82,10 @@ impl Stream {
 
     fn copy(&self, worker: &mut Worker<'_>, from: &NamedFile, to: &NamedFile) -> Result<(), LoadError> {
         let mut buffer = AlignedBuf::zeroed(self.place.block as usize);
-        let Some(turns) = self.begin(worker) else { return Ok(()) };
-        let mut offset = 0;
-        while turns.wait(self.place.block) {
+        self.round(worker, |offset| {
             from.read_exact_at(buffer.bytes_mut(), offset)?;
-            to.write_all_at(buffer.bytes(), offset)?;
-            turns.done(self.place.block);
-            offset += self.place.block;
-            if offset >= self.place.space {
-                offset = 0;
-            }
-        }
-        Ok(())
+            to.write_all_at(buffer.bytes(), offset)
+        })
     }
 
     fn mapped(
@@ -112,17 +95,8 @@ impl Stream {
         blocks: &mut Blocks,
     ) -> Result<(), LoadError> {
         let mut mapping = Mapping::new(file, self.place.space)?;
-        let Some(turns) = self.begin(worker) else { return Ok(()) };
-        let mut offset = 0;
-        while turns.wait(self.place.block) {
-            mapping.write(blocks.next(self.place.block as usize), offset)?;
-            turns.done(self.place.block);
-            offset += self.place.block;
-            if offset >= self.place.space {
-                offset = 0;
-            }
-        }
-        Ok(())
+        let block = self.place.block as usize;
+        self.round(worker, |offset| mapping.write(blocks.next(block), offset))
     }
 
     fn small(
@@ -137,6 +111,25 @@ impl Stream {
             piece = files.write(piece, blocks)?;
             turns.done(piece);
             piece = self.place.block.min(files.left());
+        }
+        Ok(())
+    }
+
+    /// Writes block after block through its space, over and over; `write` gets each one's offset.
+    fn round(
+        &self,
+        worker: &mut Worker<'_>,
+        mut write: impl FnMut(u64) -> Result<(), LoadError>,
+    ) -> Result<(), LoadError> {
+        let Some(turns) = self.begin(worker) else { return Ok(()) };
+        let mut offset = 0;
+        while turns.wait(self.place.block) {
+            write(offset)?;
+            turns.done(self.place.block);
+            offset += self.place.block;
+            if offset >= self.place.space {
+                offset = 0;
+            }
         }
         Ok(())
     }
