@@ -4,6 +4,7 @@
 
 mod bench;
 mod knobs;
+mod seeks;
 mod status;
 
 use std::path::PathBuf;

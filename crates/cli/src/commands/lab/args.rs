@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use floodwall_lab::{Filesystem, Overflow};
-use floodwall_model::Bytes;
 use floodwall_model::units::UnitError;
+use floodwall_model::{Bytes, PhaseKind};
 
 /// Virtual devices: a slow disk, an array, a worn SSD, a cloud volume behind the real kernel.
 ///
@@ -89,6 +89,51 @@ pub(crate) enum LabCommand {
         #[arg(long)]
         follow: bool,
     },
+    /// Draw a recording as SVG: offset over time, seeks, throughput, queue and service time
+    Seeks(SeeksArgs),
+}
+
+/// What is drawn.
+#[derive(Args, Debug)]
+pub(crate) struct SeeksArgs {
+    /// What `lab record` wrote
+    #[arg(value_name = "RECORDING.csv")]
+    pub(crate) recording: PathBuf,
+    /// A result that `bench --out` wrote meanwhile: its phases are shaded and named
+    #[arg(long, value_name = "BENCH.json")]
+    pub(crate) result: Option<PathBuf>,
+    /// Only this phase with its warm-up
+    #[arg(long, value_enum, requires = "result")]
+    pub(crate) phase: Option<PhaseName>,
+    /// The phase of this round; the first that was recorded if absent
+    #[arg(long, value_name = "N", requires = "phase")]
+    pub(crate) round: Option<u32>,
+    /// The most marks for requests: fewer make a smaller file, and a mark stands for more of them
+    #[arg(long, value_name = "N", default_value_t = floodwall_report::seeks::MARKS as u32, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    pub(crate) marks: u32,
+    /// The picture
+    #[arg(long, short, value_name = "FILE.svg")]
+    pub(crate) out: PathBuf,
+}
+
+/// A phase, as results spell it.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum PhaseName {
+    Victim,
+    Flood,
+    Both,
+    Burst,
+}
+
+impl From<PhaseName> for PhaseKind {
+    fn from(name: PhaseName) -> Self {
+        match name {
+            PhaseName::Victim => Self::Victim,
+            PhaseName::Flood => Self::Flood,
+            PhaseName::Both => Self::Both,
+            PhaseName::Burst => Self::Burst,
+        }
+    }
 }
 
 /// One device, or all.

@@ -1,6 +1,7 @@
 //! `floodwall lab`: virtual devices behind the real kernel.
 
 mod args;
+mod seeks;
 mod text;
 
 use std::io::Write;
@@ -58,6 +59,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Exit> {
         LabCommand::Record { name, out, from_now, follow } => {
             record(&lab, name, out.as_deref(), !*from_now, *follow)
         }
+        LabCommand::Seeks(args) => seeks::run(args),
     }
 }
 
