@@ -79,7 +79,9 @@ const WARMUP_TINT: f64 = 0.06;
 const LETTER: i32 = 14;
 const LETTER_WIDTH: f64 = 6.6;
 
-/// Side of a mark that stands for less than that: smaller ones are hard to see.
+/// Side of a mark, of its cell's: so much that a dense area is dense, so little that what is drawn last leaves the rest to be seen.
+const MARK_SHARE: f64 = 0.6;
+/// The shortest side of a mark, in pixels: smaller ones are hard to see.
 const SMALLEST_MARK: i32 = 3;
 
 /// The shortest time on the logarithmic axis: less is drawn there, zero too.
@@ -310,7 +312,7 @@ fn draw_offsets<'a>(
         0,
         &Axes { name: "offset, GiB", format: &format, labels: 9, time: false },
     )?;
-    let size = (marks.cell_px.round() as i32).max(SMALLEST_MARK);
+    let size = ((marks.cell_px * MARK_SHARE).round() as i32).max(SMALLEST_MARK);
     for mark in &marks.marks {
         let Some(offset) = mark.offset_bytes else { continue };
         let at = (span.axis_s(mark.time_us), offset as f64 / GIB);

@@ -1,7 +1,7 @@
 //! Which requests become marks: as many as a file and an eye can take, none that would be seen alone left out.
 //!
-//! The panel is divided into square cells. Requests of one class in one cell become one mark, at the place of the first of them, that is the
-//! denser the more it stands for. Cells begin at one pixel, where nothing is lost that could be seen, and grow until there are few enough marks. The first and
+//! The panel is divided into square cells. Requests of one class in one cell become one mark, at the place of any one of them (of the first, marks would
+//! stand in columns that are not in the data), that is the denser the more it stands for. Cells begin at one pixel, where nothing is lost that could be seen, and grow until there are few enough marks. The first and
 //! last request of every class, and the lowest and highest, always keep marks of their own, so a picture's outline is exact.
 
 use std::ops::RangeInclusive;
@@ -102,8 +102,8 @@ struct Grid<'a> {
     columns: usize,
     /// One more than the panel has: the last is for what has no place.
     rows: usize,
-    /// Of each cell, the first request's number.
-    first: Vec<u32>,
+    /// Of each cell, the number of the request whose place the mark takes.
+    chosen: Vec<u32>,
     count: Vec<u32>,
     occupied: usize,
 }
@@ -118,16 +118,18 @@ impl<'a> Grid<'a> {
             cell_px,
             columns,
             rows,
-            first: vec![NOBODY; all],
+            chosen: vec![NOBODY; all],
             count: vec![0; all],
             occupied: 0,
         };
         for (number, request) in (0..NOBODY).zip(shown) {
             let cell = grid.cell(request);
             grid.count[cell] += 1;
-            if grid.first[cell] == NOBODY {
-                grid.first[cell] = number;
+            if grid.chosen[cell] == NOBODY {
                 grid.occupied += 1;
+                grid.chosen[cell] = number;
+            } else if scattered(number) < scattered(grid.chosen[cell]) {
+                grid.chosen[cell] = number;
             }
         }
         grid
@@ -158,16 +160,21 @@ impl<'a> Grid<'a> {
         let mut marks: Vec<Mark> = Vec::with_capacity(self.occupied + outline.len());
         for &number in outline {
             let Some(cell) = request(number).map(|r| self.cell(r)) else { continue };
-            if self.first[cell] != number {
+            if self.chosen[cell] != number {
                 self.count[cell] -= 1;
                 marks.extend(mark(number, 1));
             }
         }
-        let cells = self.first.iter().zip(&self.count).filter(|(first, _)| **first != NOBODY);
-        marks.extend(cells.filter_map(|(first, count)| mark(*first, *count)));
+        let cells = self.chosen.iter().zip(&self.count).filter(|(chosen, _)| **chosen != NOBODY);
+        marks.extend(cells.filter_map(|(chosen, count)| mark(*chosen, *count)));
         marks.sort_by_key(|m| m.class);
         marks
     }
+}
+
+/// Orders numbers as if at random, and always alike: multiplication by 2^32 over the golden ratio (Knuth, TAOCP 3, 6.4).
+fn scattered(number: u32) -> u32 {
+    number.wrapping_mul(0x9E37_79B9)
 }
 
 /// Where a request is, if it is anywhere.
