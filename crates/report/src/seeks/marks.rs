@@ -1,8 +1,9 @@
 //! Which requests become marks: as many as a file and an eye can take, none that would be seen alone left out.
 //!
-//! The panel is divided into square cells. Requests of one class in one cell become one mark, at the place of any one of them (of the first, marks would
-//! stand in columns that are not in the data), that is the denser the more it stands for. Cells begin at one pixel, where nothing is lost that could be seen, and grow until there are few enough marks. The first and
-//! last request of every class, and the lowest and highest, always keep marks of their own, so a picture's outline is exact.
+//! The panel is divided into square cells. Requests of one class in one cell become one mark, the denser the more it stands for, at the
+//! place of any one of them: at the first's, marks would stand in columns that are not in the data. Cells begin at one pixel, where nothing
+//! is lost that could be seen, and grow until there are few enough marks. The first and last request of every class, and the lowest and
+//! highest, always keep marks of their own, so a picture's outline is exact.
 
 use std::ops::RangeInclusive;
 
