@@ -10,10 +10,10 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use floodwall_host::Sampler;
+use floodwall_load::sleep_until;
 use floodwall_model::rig::{Second, Step};
 use floodwall_model::{Interval, Rate, Watch};
 
-use crate::clock::sleep_until;
 use crate::phase::drain_rate;
 use crate::rig::BenchError;
 

@@ -8,7 +8,6 @@
 //! killed run leaves a marked directory, which [`scratch::leftovers`] finds.
 
 mod budget;
-mod clock;
 pub mod device_lock;
 mod drain;
 mod phase;

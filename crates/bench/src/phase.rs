@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use floodwall_host::Sampler;
-use floodwall_load::{Delta, Finished, LoadError, PreparedFlood, PreparedVictim, Running};
+use floodwall_load::{Delta, Finished, LoadError, PreparedFlood, PreparedVictim, Running, sleep_until};
 use floodwall_model::rig::{Second, Step};
 use floodwall_model::trial::{HostSample, LoadTotals, OpLatencies, Warmup};
 use floodwall_model::{Interval, Phase, PhaseKind, Timing, Watch};
@@ -19,7 +19,6 @@ use floodwall_stats::intervals::IntervalStore;
 use floodwall_stats::steady;
 
 use crate::budget::Budget;
-use crate::clock::sleep_until;
 use crate::rig::BenchError;
 
 /// Sampling period of the warm-up.

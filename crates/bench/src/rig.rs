@@ -245,6 +245,9 @@ impl HostRig {
             }
         };
         let (dir, stop) = (self.scratch.path(), &*self.options.stop);
+        // What can be refused is refused before the first gigabyte of whatever comes earlier is written.
+        scenario.victims.iter().try_for_each(|victim| floodwall_load::check_victim(dir, victim))?;
+        scenario.floods.iter().try_for_each(|flood| floodwall_load::check_flood(dir, flood))?;
         let (mut victims, mut floods) = (Vec::new(), Vec::new());
         for (i, victim) in scenario.victims.iter().enumerate() {
             let seed = self.options.seed.wrapping_add(i as u64);

@@ -11,12 +11,13 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use floodwall_host::SysRoot;
 use floodwall_host::status::{Observation, status};
+use floodwall_load::sleep_until;
 use floodwall_model::units::parse_duration;
 use floodwall_report::status::{Style, json, json_line, text};
 
@@ -25,8 +26,6 @@ use crate::signals;
 
 /// A shorter window holds too few completions to make a rate of; a longer one nobody waits for.
 const WINDOWS: std::ops::RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(3600);
-/// How soon a signal ends a wait.
-const NAP: Duration = Duration::from_millis(50);
 /// Clears the screen and goes home (ECMA-48 ED and CUP).
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
@@ -80,18 +79,8 @@ impl Clock for Real {
     }
 
     fn wait(&self, time: Duration) -> bool {
-        let stopped = || self.stop.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
-        let end = Instant::now() + time;
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            if stopped() {
-                return false;
-            }
-            if left.is_zero() {
-                return true;
-            }
-            std::thread::sleep(left.min(NAP));
-        }
+        let never = AtomicBool::new(false);
+        sleep_until(Instant::now() + time, self.stop.as_deref().unwrap_or(&never))
     }
 }
 
