@@ -67,6 +67,7 @@ impl Exit {
                 BenchError::Locate(_)
                 | BenchError::ReadOnly { .. }
                 | BenchError::NoWriteback { .. }
+                | BenchError::Timing { .. }
                 | BenchError::Load(
                     LoadError::Misaligned { .. } | LoadError::NoDirect { .. } | LoadError::TooSmall { .. },
                 ),

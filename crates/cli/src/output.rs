@@ -13,9 +13,25 @@ use crate::exit::UsageError;
 /// # Errors
 /// If stdout can't be written, except that a closed pipe is the reader's choice and no error.
 pub(crate) fn result(text: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+    result_with(|out| Ok(out.write_all(text.as_bytes())?))
+}
+
+/// The same for a result that is too large to be held as one text.
+///
+/// # Errors
+/// As [`result`], and what `write` says.
+pub(crate) fn result_with(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let written = write(&mut out).and_then(|()| Ok(out.flush()?));
+    let is_closed_pipe = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    };
+    match written {
+        Err(error) if error.chain().any(is_closed_pipe) => {
+            // What is still in the buffer would be tried again when it is dropped.
+            let _ = out.into_parts();
+            Ok(())
+        }
         other => other.context("can't write to stdout"),
     }
 }

@@ -150,9 +150,6 @@ impl BenchArgs {
         };
         let warnings = pace.map_or_else(Vec::new, |p| p.apply(&mut scenario));
         if let Some(rounds) = self.rounds {
-            if rounds == 0 {
-                return Err(UsageError("--rounds 0 measures nothing; give at least 1".into()).into());
-            }
             scenario.timing.rounds = rounds;
         }
         if let Some(measure) = self.measure {
@@ -162,6 +159,9 @@ impl BenchArgs {
                 return Err(UsageError(format!("--measure is {shown}: {why}")).into());
             }
             scenario.timing.measure = measure;
+        }
+        if let Some(problem) = scenario.timing.problem() {
+            return Err(UsageError(problem).into());
         }
         Ok((scenario, warnings))
     }

@@ -53,6 +53,7 @@ pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
         notice(&format!("warning: {warning}"));
         warnings.push(warning);
     }
+    warnings.extend(rig.notes().iter().cloned());
     let Fitted { scenario, needed, warnings: fitting } = space::fit(&scenario, rig.room(args.size)?)?;
     if args.progress != Show::Never {
         notice(&format!(
@@ -169,7 +170,7 @@ fn write_outputs(args: &BenchArgs, document: &Document) -> Vec<anyhow::Error> {
     let mut attempt = |result: anyhow::Result<()>| errors.extend(result.err());
     let measured = !document.trials.is_empty();
     if args.json {
-        attempt(document.to_json().map_err(anyhow::Error::from).and_then(|json| output::result(&json)));
+        attempt(output::result_with(|out| to_json(document, out)));
     } else if measured {
         attempt(output::result(&if args.markdown {
             markdown::bench(document)
@@ -193,7 +194,7 @@ fn write_outputs(args: &BenchArgs, document: &Document) -> Vec<anyhow::Error> {
 }
 
 fn to_json(document: &Document, out: &mut dyn Write) -> anyhow::Result<()> {
-    Ok(out.write_all(document.to_json()?.as_bytes())?)
+    Ok(document.write_json(out)?)
 }
 
 fn to_hlog(document: &Document, mut out: &mut dyn Write) -> anyhow::Result<()> {
