@@ -69,6 +69,8 @@ pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
 
     let measured = measure(rig, &scenario, args, &stop)?;
     warnings.extend(measured.warnings);
+    warnings
+        .extend(measured.host.device.as_ref().and_then(|device| super::lab::kept_up_warning(&device.name)));
     let failure = measured.failure;
     let run = document::run_facts(document::Facts {
         host: &measured.host,

@@ -63,6 +63,14 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Exit> {
     }
 }
 
+/// What to know of figures that were measured on a lab device, if `device` (`loop3`) is one and this machine was too slow for its model.
+pub(crate) fn kept_up_warning(device: &str) -> Option<String> {
+    let lab = Lab::new(std::env::current_exe().ok()?, [SERVER_COMMAND.to_owned()]);
+    let path = Path::new("/dev").join(device);
+    let info = lab.list().into_iter().find(|info| info.device.as_deref() == Some(&path))?;
+    text::late(&lab.stats(&info.name).ok()?)
+}
+
 /// Runs as a lab's server or guardian.
 ///
 /// # Errors

@@ -123,10 +123,22 @@ pub(crate) fn stats(s: &LabStats) -> String {
     out
 }
 
+/// A warning if a lab's lateness passed a tenth of what its model's requests take.
+pub(crate) fn late(s: &LabStats) -> Option<String> {
+    (s.timings.kept_up == Some(false)).then(|| {
+        format!(
+            "lab device '{}' did not keep up with its model: p99 of its lateness is {}, over a tenth of the p50 of service; the figures include that delay",
+            s.name,
+            us(s.timings.lateness.p99_us)
+        )
+    })
+}
+
+fn us(value: Option<f64>) -> String {
+    value.map_or("?".into(), |us| human_duration(Duration::from_secs_f64(us.max(0.0) / 1e6)))
+}
+
 fn timing(t: &Timing) -> String {
-    let us = |value: Option<f64>| {
-        value.map_or("?".into(), |us| human_duration(Duration::from_secs_f64(us.max(0.0) / 1e6)))
-    };
     if t.count == 0 {
         return "none".into();
     }
