@@ -36,7 +36,9 @@ fn ratio(rounds: &[Round], peer: &str, f: impl Fn(&Measured) -> Option<f64> + Co
     else {
         return "-".into();
     };
-    format!("{:.3} ({low:.2} to {high:.2})", ours.0 / theirs.0)
+    let ratio = ours.0 / theirs.0;
+    // A peer that rounds its figure to zero (sysbench's percentile on tmpfs) can't be compared with.
+    if ratio.is_finite() { format!("{ratio:.3} ({low:.2} to {high:.2})") } else { "-".into() }
 }
 
 fn cpu_per_million(m: &Measured) -> Option<f64> {
