@@ -44,6 +44,7 @@ enum Command {
     Rollback(commands::settings::rollback::RollbackArgs),
     Log(commands::settings::log::LogArgs),
     Size(commands::settings::size::SizeArgs),
+    Export(commands::settings::export::ExportArgs),
     Explain(commands::settings::explain::ExplainArgs),
     #[command(name = commands::settings::timer::COMMAND, hide = true)]
     SettingsTimer(commands::settings::timer::TimerArgs),
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         Command::Rollback(args) => commands::settings::rollback::run(&args),
         Command::Log(args) => commands::settings::log::run(&args),
         Command::Size(args) => commands::settings::size::run(&args),
+        Command::Export(args) => commands::settings::export::run(&args),
         Command::Explain(args) => commands::settings::explain::run(&args),
         Command::SettingsTimer(args) => commands::settings::timer::run(&args),
     };

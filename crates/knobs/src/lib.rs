@@ -10,6 +10,7 @@
 //!   files     the kernel's files: live, or a captured tree
 //! size        limits from bandwidth × delay                         (pure)
 //! presets     settings that others have published
+//! export      settings in other programs' formats                  (pure)
 //! ```
 //!
 //! Sizes are bytes unless a name says otherwise; times in files are in the unit that the file's name ends in.
@@ -18,6 +19,7 @@ pub mod catalogue;
 pub mod cell;
 pub mod change;
 pub mod clock;
+pub mod export;
 pub mod files;
 pub mod journal;
 pub mod limits;

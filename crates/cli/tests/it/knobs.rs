@@ -256,6 +256,7 @@ fn wrong_usage_is_told_with_a_remedy() {
         ("apply --yes".to_owned(), "SETTING"),
         ("size".to_owned(), "--link 1Gbit/s"),
         ("size --link 1GB".to_owned(), "not a link's speed"),
+        ("size --rate 9MB/s --rate 9MB/s".to_owned(), "several devices need their names"),
         ("size --rate 1kB/s".to_owned(), "flusher's chunks"),
         ("size --link 1Gbit/s --delay 2s".to_owned(), "must be longer"),
         ("diff nonsense".to_owned(), "'nonsense' is not a setting"),
@@ -326,4 +327,23 @@ fn knobs_and_presets_are_explained() {
     let unknown = floodwall(&["explain", "schedular"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(stderr(&unknown).contains("did you mean scheduler"), "{}", stderr(&unknown));
+}
+
+#[test]
+fn settings_are_exported_and_no_file_of_somebody_else_is_overwritten() {
+    let machine = Machine::new();
+    let text = machine.done("export --format sysctl preset:2016-bandwidth-delay");
+    assert!(text.contains("\nvm.dirty_bytes = 201326592\n"), "{text}");
+    let rule = machine.done("export --format udev --device vda scheduler=none");
+    assert!(rule.contains("KERNEL==\"vda\", ATTR{queue/scheduler}=\"none\""), "{rule}");
+    let said = machine.refused("export --format sysctl vda.nr_requests=32", 2);
+    assert!(said.contains("use --format udev"), "{said}");
+
+    let foreign = machine.file("99-site.conf", "vm.dirty_ratio = 5\n");
+    let said = machine.refused(&format!("export --format sysctl preset:popos -o {foreign}"), 2);
+    assert!(said.contains("was not written by floodwall export"), "{said}");
+    assert_eq!(fs::read_to_string(&foreign).unwrap(), "vm.dirty_ratio = 5\n");
+    let ours = machine.file("99-floodwall.conf", &text);
+    machine.done(&format!("export --format sysctl preset:popos -o {ours}"));
+    assert!(fs::read_to_string(&ours).unwrap().contains("vm.dirty_bytes = 268435456"));
 }

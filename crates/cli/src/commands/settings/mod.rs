@@ -1,4 +1,4 @@
-//! Commands about settings: `apply`, `diff`, `rollback`, `log`, `size`, `explain`.
+//! Commands about settings: `apply`, `diff`, `rollback`, `log`, `size`, `export`, `explain`.
 //!
 //! ```text
 //! sources (SETTING, FILE.toml, preset:NAME) ─▶ knobs::Change ─▶ knobs::plan ─▶ the difference
@@ -9,6 +9,7 @@
 pub(crate) mod apply;
 pub(crate) mod diff;
 pub(crate) mod explain;
+pub(crate) mod export;
 pub(crate) mod log;
 pub(crate) mod rollback;
 pub(crate) mod size;
@@ -81,14 +82,14 @@ impl Place {
         loop {
             match DiskStore::open(&self.journal, &holder) {
                 Err(JournalError::Held { .. }) if Instant::now() < end => std::thread::sleep(NAP),
-                other => return Ok(other?),
+                other => return usable(other),
             }
         }
     }
 
     /// The journal to read, without its lock; `None` if there is none.
-    fn read_journal(&self) -> Result<Option<DiskStore>, JournalError> {
-        DiskStore::open_to_read(&self.journal)
+    fn read_journal(&self) -> anyhow::Result<Option<DiskStore>> {
+        usable(DiskStore::open_to_read(&self.journal))
     }
 
     fn session<'a>(&'a self, store: &'a dyn Store, clock: &'a dyn Clock) -> anyhow::Result<Session<'a>> {
@@ -104,6 +105,15 @@ impl Place {
     fn directory(&self) -> &Path {
         self.root.path()
     }
+}
+
+/// Says what to do about a journal that may not be used.
+fn usable<T>(opened: Result<T, JournalError>) -> anyhow::Result<T> {
+    opened.map_err(|e| {
+        let lacks_privilege = e.lacks_privilege();
+        let error = anyhow::Error::from(e);
+        if lacks_privilege { error.context("run this as root, outside any container") } else { error }
+    })
 }
 
 /// This process, as the journal remembers it.
@@ -132,5 +142,28 @@ impl Clock for PlaceClock {
 
     fn cancelled(&self) -> bool {
         self.stop.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::Exit;
+    use crate::output::message;
+
+    #[test]
+    fn who_may_not_use_the_journal_is_told_to_be_root() {
+        let opened = |source| Err::<(), _>(JournalError::Io { what: "open", path: "/j".into(), source });
+        let denied = usable(opened(std::io::ErrorKind::PermissionDenied.into())).unwrap_err();
+        assert_eq!(
+            message(&denied),
+            "run this as root, outside any container: can't open '/j': permission denied"
+        );
+        assert_eq!(Exit::of(&denied), Exit::Missing);
+        let full = usable(opened(std::io::ErrorKind::StorageFull.into())).unwrap_err();
+        assert_eq!(
+            (message(&full).as_str(), Exit::of(&full)),
+            ("can't open '/j': no storage space", Exit::Failed)
+        );
     }
 }

@@ -55,6 +55,10 @@ pub(crate) struct SizeArgs {
     place: PlaceArgs,
 }
 
+/// What a single one is called that was given no name.
+const LINK: &str = "link";
+const DEVICE: &str = "device";
+
 /// `sda=66MB/s`, or without a name.
 fn named<'a>(text: &'a str, unnamed: &'a str) -> (String, &'a str) {
     let (name, rest) = text.split_once('=').unwrap_or((unnamed, text));
@@ -62,12 +66,12 @@ fn named<'a>(text: &'a str, unnamed: &'a str) -> (String, &'a str) {
 }
 
 fn link(text: &str) -> Result<Drain, String> {
-    let (name, speed) = named(text, "link");
+    let (name, speed) = named(text, LINK);
     Ok(Drain { name, bytes_per_s: parse_link(speed).map_err(|e| e.to_string())? })
 }
 
 fn rate(text: &str) -> Result<Drain, String> {
-    let (name, rate) = named(text, "device");
+    let (name, rate) = named(text, DEVICE);
     let Rate(bytes_per_s) = rate.parse::<Rate>().map_err(|e| e.to_string())?;
     Ok(Drain { name, bytes_per_s: bytes_per_s as u64 })
 }
@@ -87,6 +91,7 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Exit> {
     if drains.is_empty() {
         return Err(UsageError("nothing to size for: give --link 1Gbit/s or --rate 66MB/s".to_owned()).into());
     }
+    check_names(&drains)?;
     let delays = Delays { background: args.delay, hard: args.hard_delay };
     let sizing = size(&drains, delays, machine(&place.root)).map_err(|e| UsageError(e.to_string()))?;
     let text = if args.json {
@@ -99,6 +104,17 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Exit> {
     };
     output::result(&text)?;
     Ok(Exit::Done)
+}
+
+/// Several share a limit by their names, which must be devices' and tell them apart.
+fn check_names(drains: &[Drain]) -> anyhow::Result<()> {
+    let is_shared = |drain: &Drain| drains.iter().filter(|other| other.name == drain.name).count() > 1;
+    let is_unnamed = |drain: &Drain| drain.name == LINK || drain.name == DEVICE;
+    if drains.len() > 1 && drains.iter().any(|drain| is_shared(drain) || is_unnamed(drain)) {
+        let how = "--rate sda=66MB/s --link 0:45=1Gbit/s";
+        return Err(UsageError(format!("several devices need their names, each its own: {how}")).into());
+    }
+    Ok(())
 }
 
 fn machine(root: &SysRoot) -> Machine {
