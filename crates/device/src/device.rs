@@ -9,6 +9,8 @@
 //! A model holds no contents. It says when a request is done and, for a power cut, which writes had not reached
 //! anything that keeps them. Offsets and lengths are bytes, times are [`Nanos`].
 
+use serde::{Deserialize, Serialize};
+
 use crate::time::Nanos;
 
 /// What a request asks for.
@@ -156,7 +158,7 @@ pub struct Profile {
 }
 
 /// Counters since the device was built, and levels of this moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceStats {
     /// Requests submitted and not yet complete (level).
     pub queue_depth: u64,

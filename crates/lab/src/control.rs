@@ -73,7 +73,7 @@ pub struct LabStats {
     /// Whether it has power.
     pub power: bool,
     /// The model's counters and levels.
-    pub device: ModelStats,
+    pub device: DeviceStats,
     /// Where the contents are.
     pub store: StoreStats,
     /// Modelled service times, and the lab's lateness against them.
@@ -82,53 +82,6 @@ pub struct LabStats {
     pub recorded: u64,
     /// Requests that the recording no longer has because its ring is bounded.
     pub recorded_and_gone: u64,
-}
-
-/// Counters and levels of the model; see `floodwall_device::DeviceStats`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "documented where they come from")]
-pub struct ModelStats {
-    pub queue_depth: u64,
-    pub reads: u64,
-    pub writes: u64,
-    pub flushes: u64,
-    pub discards: u64,
-    pub read_bytes: u64,
-    pub write_bytes: u64,
-    pub errors: u64,
-    pub busy_ns: u64,
-    pub cache_bytes: u64,
-    pub cache_size_bytes: u64,
-    pub cache_waiting: u64,
-    pub media_read_bytes: u64,
-    pub media_write_bytes: u64,
-    pub media_busy_ns: u64,
-    pub seeks: u64,
-    pub seek_bytes: u64,
-}
-
-impl From<DeviceStats> for ModelStats {
-    fn from(s: DeviceStats) -> Self {
-        Self {
-            queue_depth: s.queue_depth,
-            reads: s.reads,
-            writes: s.writes,
-            flushes: s.flushes,
-            discards: s.discards,
-            read_bytes: s.read_bytes,
-            write_bytes: s.write_bytes,
-            errors: s.errors,
-            busy_ns: s.busy_ns,
-            cache_bytes: s.cache_bytes,
-            cache_size_bytes: s.cache_size_bytes,
-            cache_waiting: s.cache_waiting,
-            media_read_bytes: s.media_read_bytes,
-            media_write_bytes: s.media_write_bytes,
-            media_busy_ns: s.media_busy_ns,
-            seeks: s.seeks,
-            seek_bytes: s.seek_bytes,
-        }
-    }
 }
 
 /// Where a lab device's contents are.

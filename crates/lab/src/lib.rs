@@ -33,8 +33,9 @@ mod store;
 mod teardown;
 
 pub use child::{Role, child};
-pub use control::{LabStats, ModelStats, PowerCut, StoreStats};
+pub use control::{LabStats, PowerCut, StoreStats};
 pub use error::LabError;
+pub use floodwall_device::DeviceStats;
 pub use lab::{Lab, LabInfo, LabState, UpOptions};
 pub use meter::{Timing, Timings};
 pub use mounts::Filesystem;

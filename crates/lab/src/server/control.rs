@@ -109,7 +109,7 @@ impl Control {
             size_bytes: self.spec.size.0,
             uptime_s: time.as_secs_f64(),
             power: self.engine.has_power(),
-            device: device.into(),
+            device,
             store: StoreStats {
                 memory_bytes: usage.memory_bytes,
                 memory_limit_bytes: self.spec.memory.0,
