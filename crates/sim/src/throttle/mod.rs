@@ -1,0 +1,1 @@
+//! Dirty limits and how each generation makes writers wait for them.
