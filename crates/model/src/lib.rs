@@ -5,6 +5,7 @@
 //! latency    the log-linear buckets in which every latency is counted
 //! scenario   victims + floods + sizes + durations, from TOML, a command line or the built-in list
 //! setting    a set of knob values
+//! managers   other hands on the same knobs: who sets what, and who has the last word
 //! status     a machine's write path at one moment; readings that say why they are missing
 //! toml_text  what the author of a TOML file is told
 //! trial      one scenario run under one setting, with everything measured
@@ -15,6 +16,7 @@
 //! [`std::time::Duration`]; sizes are bytes.
 
 pub mod latency;
+pub mod managers;
 pub mod rig;
 pub mod scenario;
 pub mod setting;
@@ -24,6 +26,7 @@ pub mod trial;
 pub mod units;
 
 pub use latency::LatencyCounts;
+pub use managers::Managers;
 pub use rig::{Rig, RigError, Watch};
 pub use scenario::{Flood, Scenario, Timing, Victim};
 pub use setting::Setting;

@@ -1,0 +1,279 @@
+//! Other hands on the same knobs: who else sets them, where that is written, and who has the last word. Plain data.
+//!
+//! ```text
+//! host (configuration files, /proc, /sys) → Managers { present, claims, unread } → apply, diff, findings
+//! ```
+//!
+//! A *claim* is one line of one file that sets one knob of the machine or of one device. Knobs are named as in a [`Setting`](crate::Setting)
+//! (`vm.dirty_ratio`, `scheduler`, `iosched.fifo_batch`, `bdi.max_bytes`); values are in the unit of the knob's kernel file.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::status::{Missing, Reading};
+use crate::units::DeviceId;
+
+/// What was found of other managers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Managers {
+    /// Those that are there, whether or not they set a knob, in the order of [`Kind`].
+    pub present: Vec<Manager>,
+    /// Every line that sets a knob; of one manager in the order in which it applies them.
+    pub claims: Vec<Claim>,
+    /// Files and directories that may set knobs and could not be read or understood.
+    pub unread: Vec<Missing>,
+}
+
+/// Kinds of managers, in the order in which they have their say at boot: of two that set one knob, the later one's value stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// `elevator=` on the kernel's command line.
+    CommandLine,
+    /// udev rules.
+    Udev,
+    /// sysctl.d files and /etc/sysctl.conf.
+    Sysctl,
+    /// tmpfiles.d files.
+    Tmpfiles,
+    /// laptop-mode-tools.
+    LaptopMode,
+    /// TLP.
+    Tlp,
+    /// TuneD.
+    Tuned,
+    /// Another floodwall that changes settings at this moment.
+    Floodwall,
+}
+
+/// A manager that is there.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Manager {
+    /// What it is.
+    pub kind: Kind,
+    /// For people: `TuneD, profile throughput-performance`.
+    pub name: String,
+    /// Whether a process of it runs now; absent for what runs at moments of its own (sysctl, udev rules, TLP).
+    pub running: Reading<bool>,
+    /// Whether it has its say at the next boot.
+    pub at_boot: Reading<bool>,
+}
+
+/// One line that sets one knob in one place.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Claim {
+    /// Which kind of manager reads the line.
+    pub by: Kind,
+    /// Whose it is, for people: `TuneD's profile throughput-performance`, `a udev rule`, `sysctl`.
+    pub who: String,
+    /// Who ships the file, where its name tells: `CachyOS (cachyos-settings)`.
+    pub shipped_by: Option<String>,
+    /// The file, absolute.
+    pub file: String,
+    /// The line in it, from 1; `None` where a file has none (the kernel's command line).
+    pub line: Option<u32>,
+    /// The knob.
+    pub knob: String,
+    /// Whose knob.
+    pub place: Place,
+    /// What it sets, as the kernel's file takes it; `None` where a program or the machine's state decides.
+    pub value: Option<String>,
+    /// The value as the file has it (`40%`, `$min_ratio`).
+    pub written: String,
+    /// When the manager sets it, as the rest of a sentence: `at boot and by sysctl --system`.
+    pub when: String,
+    /// Whether this value is the one in force now; absent or unreadable where that can't be told.
+    pub in_force: Reading<bool>,
+    /// Whether it has the last word.
+    pub standing: Standing,
+    /// What to do about it: a sentence or a command, for people.
+    pub settle: String,
+}
+
+/// Whose knob a claim is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// The machine's.
+    Machine,
+    /// A whole disk's that is here.
+    Device {
+        /// Its name (`sda`).
+        name: String,
+        /// Its number.
+        id: DeviceId,
+    },
+    /// That of devices which match, none of which is here now; how they are matched.
+    Matching(String),
+}
+
+/// How a claim fares among the others about the same knob.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// Of those that are known to be applied, it is the last.
+    Wins,
+    /// Another one is applied after it.
+    Overridden {
+        /// Which: its file and line.
+        by: String,
+    },
+    /// It can't be told whether it is applied.
+    Uncertain {
+        /// Why not.
+        why: String,
+    },
+    /// It is not applied on this machine as it is.
+    NotApplied {
+        /// Why not: the file is masked, the manager is not running, no such device is here.
+        why: String,
+    },
+}
+
+/// The two names of each dirty limit: writing one zeroes the other (mm/page-writeback.c), and the two names of a backing device's share.
+const CELLS: [(&str, &str); 5] = [
+    ("vm.dirty_ratio", "vm.dirty_bytes"),
+    ("vm.dirty_background_ratio", "vm.dirty_background_bytes"),
+    ("bdi.max_ratio", "bdi.max_bytes"),
+    ("bdi.max_ratio_fine", "bdi.max_bytes"),
+    ("bdi.min_ratio_fine", "bdi.min_ratio"),
+];
+
+/// One name for all names of what the kernel keeps once: `vm.dirty_bytes` for `vm.dirty_ratio` too.
+#[must_use]
+pub fn cell(knob: &str) -> &str {
+    CELLS.iter().find(|(name, _)| *name == knob).map_or(knob, |(_, cell)| cell)
+}
+
+impl Managers {
+    /// Claims about what a knob sets, by any of its names, on the machine or on a device: those that are or may be applied, the strongest
+    /// last. `device` is a whole disk's number.
+    pub fn about<'a>(&'a self, knob: &'a str, device: Option<DeviceId>) -> impl Iterator<Item = &'a Claim> {
+        self.claims.iter().filter(move |claim| {
+            cell(&claim.knob) == cell(knob) && claim.place.is(device) && claim.is_applied()
+        })
+    }
+
+    /// Whether nobody else is there and nothing was unreadable.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.present.is_empty() && self.claims.is_empty() && self.unread.is_empty()
+    }
+}
+
+impl Place {
+    /// Whether it is the machine (no device) or this device.
+    #[must_use]
+    pub fn is(&self, device: Option<DeviceId>) -> bool {
+        match self {
+            Self::Machine => device.is_none(),
+            Self::Device { id, .. } => device == Some(*id),
+            Self::Matching(_) => false,
+        }
+    }
+}
+
+impl Claim {
+    /// Whether it is, or may be, applied on this machine.
+    #[must_use]
+    pub fn is_applied(&self) -> bool {
+        !matches!(self.standing, Standing::NotApplied { .. })
+    }
+
+    /// Where it is written: `/etc/sysctl.d/10-x.conf:3`.
+    #[must_use]
+    pub fn source(&self) -> String {
+        match self.line {
+            Some(line) => format!("{}:{line}", self.file),
+            None => self.file.clone(),
+        }
+    }
+
+    /// The knob with its place, as people write it: `sda.scheduler`, `vm.dirty_ratio`.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match &self.place {
+            Place::Machine | Place::Matching(_) => self.knob.clone(),
+            Place::Device { name, .. } => format!("{name}.{}", self.knob),
+        }
+    }
+}
+
+/// `TuneD's profile x (/usr/lib/tuned/x/tuned.conf:24) sets vm.dirty_ratio=40 when it starts`.
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}", self.who, self.source())?;
+        if let Some(shipped_by) = &self.shipped_by {
+            write!(f, ", shipped by {shipped_by}")?;
+        }
+        write!(f, ") sets {}", self.label())?;
+        match &self.value {
+            Some(value) => write!(f, "={value}")?,
+            None => write!(f, " ({})", self.written)?,
+        }
+        if let Place::Matching(devices) = &self.place {
+            write!(f, " of devices with {devices}")?;
+        }
+        write!(f, " {}", self.when)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(knob: &str, place: Place, standing: Standing) -> Claim {
+        Claim {
+            by: Kind::Sysctl,
+            who: "sysctl".into(),
+            shipped_by: None,
+            file: "/etc/sysctl.d/9.conf".into(),
+            line: Some(3),
+            knob: knob.into(),
+            place,
+            value: Some("40".into()),
+            written: "40".into(),
+            when: "at boot".into(),
+            in_force: Reading::Value(false),
+            standing,
+            settle: "edit it".into(),
+        }
+    }
+
+    #[test]
+    fn claims_are_found_by_any_name_of_a_cell() {
+        let id = DeviceId { major: 8, minor: 0 };
+        let sda = || Place::Device { name: "sda".into(), id };
+        let managers = Managers {
+            claims: vec![
+                claim("vm.dirty_ratio", Place::Machine, Standing::Wins),
+                claim("scheduler", sda(), Standing::Wins),
+                claim("vm.dirty_bytes", Place::Machine, Standing::NotApplied { why: "masked".into() }),
+            ],
+            ..Managers::default()
+        };
+        let labels = |knob, device| managers.about(knob, device).map(Claim::label).collect::<Vec<_>>();
+        assert_eq!(labels("vm.dirty_bytes", None), ["vm.dirty_ratio"]);
+        assert_eq!(labels("scheduler", Some(id)), ["sda.scheduler"]);
+        assert!(labels("scheduler", None).is_empty());
+        assert!(labels("vm.dirty_background_bytes", None).is_empty());
+    }
+
+    #[test]
+    fn a_claim_reads_as_a_sentence() {
+        let mut claim = claim("scheduler", Place::Matching("KERNEL==\"sd*\"".into()), Standing::Wins);
+        assert_eq!(
+            claim.to_string(),
+            "sysctl (/etc/sysctl.d/9.conf:3) sets scheduler=40 of devices with KERNEL==\"sd*\" at boot"
+        );
+        claim.value = None;
+        claim.written = "a program decides".into();
+        claim.shipped_by = Some("CachyOS".into());
+        claim.place = Place::Machine;
+        assert_eq!(
+            claim.to_string(),
+            "sysctl (/etc/sysctl.d/9.conf:3, shipped by CachyOS) sets scheduler (a program decides) at boot"
+        );
+    }
+}
