@@ -5,11 +5,16 @@
 //!          └ yes: the request it joined grows
 //! ```
 //!
-//! An elevator only knows requests; who waits for which bio is the block layer's business.
+//! An elevator only knows requests; who waits for which bio is the block layer's business, and so are plugs, request slots and the depth of the
+//! device. Flushes bypass every elevator: they are handed out before anything else (`blk_mq_insert_request`, 6.18; drained barriers before 2.6.37).
+
+mod tunable;
 
 use floodwall_device::Nanos;
 
-use crate::request::IoRequest;
+use crate::request::{IoRequest, ProcessId};
+
+pub use tunable::TunableError;
 
 /// What [`Elevator::dispatch`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +22,7 @@ pub enum Dispatch {
     /// Send this one to the device.
     Request(IoRequest),
     /// Requests wait, and the elevator holds them back until this moment at the latest (idling, expiring slices), or until something is inserted or completed.
+    /// Always in the future.
     Hold(Nanos),
     /// Requests wait, and nothing will be sent before something is completed.
     Wait,
@@ -34,11 +40,15 @@ pub struct Merge {
 }
 
 /// The order in which requests reach the device.
+///
+/// `now` never goes back from one call to the next. Calling [`Elevator::dispatch`] more often than necessary changes nothing.
 pub trait Elevator {
     /// As `queue/scheduler` spells it.
     fn name(&self) -> &'static str;
 
     /// Joins a bio to a waiting request that it touches, if that request stays within `max_bytes`.
+    ///
+    /// A request that was put together in a plug is offered here too before it is inserted, as `blk_mq_sched_try_insert_merge` does.
     fn merge(&mut self, now: Nanos, bio: &IoRequest, max_bytes: u64) -> Option<Merge>;
 
     /// Takes a request in.
@@ -47,8 +57,13 @@ pub trait Elevator {
     /// Chooses what the device gets next. `in_flight` requests are in the device at this moment.
     fn dispatch(&mut self, now: Nanos, in_flight: u32) -> Dispatch;
 
-    /// A request that was dispatched is done.
+    /// A request that was dispatched is done; `request` is what [`Dispatch::Request`] held.
     fn completed(&mut self, now: Nanos, request: &IoRequest);
+
+    /// A process is gone: nothing more will come from it, so there is no point in idling for it.
+    fn process_exited(&mut self, now: Nanos, process: ProcessId) {
+        let _ = (now, process);
+    }
 
     /// How many of `nr_requests` slots a request like this one may use (`limit_depth`, `async_depth`).
     fn depth_limit(&self, request: &IoRequest, nr_requests: u32) -> u32 {
@@ -63,4 +78,14 @@ pub trait Elevator {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Sets a tunable of `queue/iosched/` by its name (with or without `iosched/` before it) to a value as one would write it into the file.
+    ///
+    /// # Errors
+    /// [`TunableError`] for a name that this elevator does not have, for what is no number, and for a number outside the kernel's range (the kernel
+    /// itself would clamp it without a word).
+    fn set(&mut self, name: &str, value: &str) -> Result<(), TunableError>;
+
+    /// The tunables of `queue/iosched/` and what reading them would show.
+    fn tunables(&self) -> Vec<(&'static str, String)>;
 }
