@@ -44,7 +44,7 @@ enum Command {
         #[arg(long, default_value_t = 3)]
         rounds: u32,
         /// Size of the database's file; published: 10 GiB
-        #[arg(long, default_value_t = 4)]
+        #[arg(long, default_value_t = 8)]
         file_gib: u64,
         /// The published figures
         #[arg(long, default_value = "benches/published/measurements.toml")]

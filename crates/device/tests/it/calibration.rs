@@ -14,14 +14,18 @@ fn within(measured: f64, expected: f64, tolerance: f64, what: &str) {
     );
 }
 
-/// A commit as xfs does it: the data, then the log, one after the other. The log is written round and round.
+/// A commit as xfs does it: the data, and in every eighth commit the log, one after the other: the time stamp of the file, which is all that
+/// overwriting changes, advances only with the kernel's tick. The log is written round and round.
 fn commits(block: u64, file: u64, seed: u64) -> impl FnMut(usize, usize) -> Option<(Op, u64, u64)> {
     let mut dice = Dice::new(seed);
     let log_at = file + GIB;
-    let mut log = 0;
+    let (mut log, mut count) = (0, 0);
     move |_, step| match step {
-        0 => Some((WRITE, dice.below(file / block) * block, block)),
-        1 => {
+        0 => {
+            count += 1;
+            Some((WRITE, dice.below(file / block) * block, block))
+        }
+        1 if count % 8 == 0 => {
             log = (log + 4 * KIB) % (10 * MIB);
             Some((WRITE, log_at + log, 4 * KIB))
         }

@@ -187,7 +187,7 @@ fn traces_are_the_known_ones() {
 }
 
 const GOLDEN: &[(&str, u64)] = &[
-    ("raid10-bbwc-2010", 0x43c1_2546_e8d8_7536),
+    ("raid10-bbwc-2010", 0x01f4_33e9_1808_0f29),
     ("raid1-3ware-2007", 0x6e96_7b43_1e9d_37c2),
     ("sas-raid10-2009", 0x41da_fc55_1c8b_21b7),
     ("hdd-7200", 0x1153_0689_37c3_c57d),
