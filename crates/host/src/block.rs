@@ -112,6 +112,19 @@ fn read_model(root: &SysRoot, dir: &str) -> Reading<String> {
     })
 }
 
+/// The driver behind a block device (`sd`, `virtio_blk`, `nvme`); absent for virtual devices.
+pub fn read_driver(root: &SysRoot, id: DeviceId) -> Reading<String> {
+    let dir = directory(id);
+    // An NVMe namespace's device is its controller, whose device has the driver.
+    root.link_name(&format!("{dir}/device/driver"))
+        .or_else(|| root.link_name(&format!("{dir}/device/device/driver")))
+}
+
+/// Whether a loop device reads and writes its file past the page cache (drivers/block/loop.c `loop_attr_dio_show`); absent for all others.
+pub fn read_loop_direct_io(root: &SysRoot, id: DeviceId) -> Reading<bool> {
+    root.parse::<u8>(&format!("{}/loop/dio", directory(id))).map(|dio| dio != 0)
+}
+
 /// The disk that a partition is on; any other device is its own.
 pub fn whole_disk(root: &SysRoot, id: DeviceId) -> Reading<DeviceId> {
     let dir = directory(id);
@@ -197,6 +210,12 @@ mod tests {
             ("sys/devices/pci/sda/size", "2048\n"),
             ("sys/devices/pci/sda/device/model", "ST1000  DM003   \n"),
             ("sys/devices/pci/sda/device/vendor", "ATA     \n"),
+            ("sys/devices/pci/sda/device/driver", "->../../../bus/scsi/drivers/sd"),
+            ("sys/dev/block/259:0", "->../../devices/pci/nvme0/nvme0n1"),
+            ("sys/devices/pci/nvme0/nvme0n1/device", "->../../nvme0"),
+            ("sys/devices/pci/nvme0/device/driver", "->../../../bus/pci/drivers/nvme"),
+            ("sys/dev/block/7:0", "->../../devices/virtual/block/loop0"),
+            ("sys/devices/virtual/block/loop0/loop/dio", "1\n"),
             ("sys/devices/pci/sda/sda1/dev", "8:1\n"),
             ("sys/devices/pci/sda/sda1/partition", "1\n"),
             ("sys/devices/pci/sda/sda1/uevent", "DEVNAME=sda1\n"),
@@ -211,6 +230,10 @@ mod tests {
         assert_eq!(disk.kind, Kind::Disk);
         assert_eq!(disk.model, Reading::Value("ST1000 DM003".into()));
         assert_eq!(disk.size_bytes, Reading::Value(1 << 20));
+        assert_eq!(read_driver(&root, id("8:0")), Reading::Value("sd".into()));
+        assert_eq!(read_driver(&root, id("259:0")), Reading::Value("nvme".into()));
+        assert!(matches!(read_driver(&root, id("253:0")), Reading::Absent(_)));
+        assert_eq!(read_loop_direct_io(&root, id("7:0")), Reading::Value(true));
         assert_eq!(read_device(&root, id("8:1")).into_value().unwrap().kind, Kind::Partition);
         assert_eq!(whole_disk(&root, id("8:1")), Reading::Value(id("8:0")));
         assert_eq!(whole_disk(&root, id("8:0")), Reading::Value(id("8:0")));

@@ -10,6 +10,7 @@
 use floodwall_model::Reading;
 
 use crate::memory::DIRTY_KNOBS;
+use crate::mounts::is_private_option;
 use crate::root::SysRoot;
 
 /// One thing to store.
@@ -33,7 +34,7 @@ pub enum Content {
 }
 
 /// Files of the machine as a whole.
-const MACHINE: [&str; 9] = [
+const MACHINE: [&str; 11] = [
     "/proc/diskstats",
     "/proc/meminfo",
     "/proc/pressure/io",
@@ -43,9 +44,11 @@ const MACHINE: [&str; 9] = [
     "/sys/class/dmi/id/product_name",
     "/sys/class/dmi/id/sys_vendor",
     "/proc/stat",
+    "/proc/swaps",
+    "/sys/devices/system/cpu/possible",
 ];
 /// Files of a block device, below its directory.
-const BLOCK: [&str; 19] = [
+const BLOCK: [&str; 20] = [
     "dev",
     "size",
     "partition",
@@ -54,6 +57,7 @@ const BLOCK: [&str; 19] = [
     "dm/name",
     "md/level",
     "loop/backing_file",
+    "loop/dio",
     "queue/fua",
     "queue/max_sectors_kb",
     "queue/nomerges",
@@ -98,6 +102,8 @@ pub fn entries(root: &SysRoot) -> Vec<Entry> {
         text.lines().map(|line| without_server(line) + "\n").collect()
     });
     all.processes();
+    all.cgroups();
+    all.interfaces();
     all.block_devices();
     all.backing_devices();
     all.btrfs();
@@ -120,9 +126,7 @@ fn without_server(line: &str) -> String {
         None if source.starts_with("//") => "//server/share".to_owned(),
         None => source.to_owned(),
     };
-    let private = ["addr=", "clientaddr=", "mountaddr=", "username=", "domain=", "password=", "mon_addr="];
-    let options: Vec<&str> =
-        options.split(',').filter(|o| !private.iter().any(|p| o.starts_with(p))).collect();
+    let options: Vec<&str> = options.split(',').filter(|o| !is_private_option(o)).collect();
     format!("{before} - {fs_type} {source} {}", options.join(","))
 }
 
@@ -163,6 +167,28 @@ impl Collector<'_> {
         }
     }
 
+    /// The controllers of version 2, where it is mounted by convention.
+    fn cgroups(&mut self) {
+        for mount in ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"] {
+            let path = format!("{mount}/cgroup.controllers");
+            self.file(&path, &path, |text| text);
+        }
+    }
+
+    /// Speed and state of the network's interfaces; a name made of a hardware address (systemd.net-naming-scheme(7)) becomes another one.
+    fn interfaces(&mut self) {
+        for (i, name) in self.names("/sys/class/net").into_iter().enumerate() {
+            let shown = if name.starts_with("enx") { format!("enx{i}") } else { name.clone() };
+            for file in ["operstate", "speed"] {
+                // Reading the speed of what has none fails with EINVAL: absent is all that there is to tell.
+                if let Reading::Value(text) = self.root.read(&format!("/sys/class/net/{name}/{file}")) {
+                    let path = format!("/sys/class/net/{shown}/{file}");
+                    self.entries.push(Entry { path, content: Content::Text(text) });
+                }
+            }
+        }
+    }
+
     fn block_devices(&mut self) {
         for number in self.names("/sys/dev/block") {
             let link = format!("/sys/dev/block/{number}");
@@ -186,6 +212,18 @@ impl Collector<'_> {
             self.file(&format!("{link}/dm/uuid"), &format!("{dir}/dm/uuid"), |text| {
                 text.split_once('-').map(|(maker, _)| format!("{maker}-\n")).unwrap_or_default()
             });
+            for driver in ["device/driver", "device/device/driver"] {
+                self.link(&format!("{link}/{driver}"), &format!("{dir}/{driver}"));
+            }
+            // The address says where the disk is plugged in; the first directory is the only one.
+            if let Some(address) = self.names(&format!("{link}/device/scsi_disk")).first() {
+                let file = |address: &str| format!("device/scsi_disk/{address}/cache_type");
+                self.file(
+                    &format!("{link}/{}", file(address)),
+                    &format!("{dir}/{}", file("0:0:0:0")),
+                    |text| text,
+                );
+            }
             for knob in self.names(&format!("{link}/queue/iosched")) {
                 let file = format!("queue/iosched/{knob}");
                 self.file(&format!("{link}/{file}"), &format!("{dir}/{file}"), |text| text);

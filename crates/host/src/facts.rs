@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::block;
 use crate::locate::Location;
 use crate::root::SysRoot;
-use crate::{memory, queue};
+use crate::{memory, processor, queue};
 
 /// The machine, the device and the filesystem that a result belongs to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -116,13 +116,9 @@ fn read_distribution(root: &SysRoot) -> Reading<String> {
     })
 }
 
-/// Hypervisors set the CPUID bit that /proc/cpuinfo shows as the flag `hypervisor`; the firmware often names them. Makers' default texts are left out.
+/// The CPU's flags tell of a hypervisor; the firmware often names it. Makers' default texts are left out.
 fn read_virtualisation(root: &SysRoot) -> Reading<String> {
-    let flagged = root.read("/proc/cpuinfo").map(|text| {
-        text.lines()
-            .filter(|line| line.starts_with("flags"))
-            .any(|line| line.split_whitespace().any(|flag| flag == "hypervisor"))
-    });
+    let flagged = processor::read_hypervisor_flag(root);
     let firmware: Vec<String> = ["sys_vendor", "product_name"]
         .iter()
         .filter_map(|file| root.read_line(&format!("/sys/class/dmi/id/{file}")).into_value())

@@ -24,6 +24,12 @@ pub struct Layout {
     pub missing: Option<String>,
     /// Hierarchies of control groups that are mounted.
     pub cgroup: Option<&'static str>,
+    /// Controllers mounted as hierarchies of version 1.
+    pub cgroup_v1_controllers: Vec<String>,
+    /// Where version 2 is mounted.
+    pub cgroup_v2: Option<String>,
+    /// Everything that is mounted.
+    pub mounts: Vec<Mount>,
 }
 
 /// One backing device.
@@ -45,6 +51,10 @@ pub struct Row {
     pub devices: Vec<DeviceId>,
     /// What lies below, one for each of `devices`.
     pub stacks: Vec<Stack>,
+    /// Whether its filesystem is on a server.
+    pub is_network: bool,
+    /// The server's address, as the mount tells it.
+    pub address: Option<String>,
 }
 
 impl Layout {
@@ -55,7 +65,15 @@ impl Layout {
             Reading::Value(mounts) => mounts,
             other => return Self { missing: other.why(), ..Self::default() },
         };
-        let mut layout = Self { cgroup: cgroup(&mounts), ..Self::default() };
+        let mut layout = Self {
+            cgroup: cgroup(&mounts),
+            cgroup_v1_controllers: v1_controllers(&mounts),
+            cgroup_v2: mounts
+                .iter()
+                .find(|m| m.fs_type == "cgroup2")
+                .map(|m| m.mountpoint.display().to_string()),
+            ..Self::default()
+        };
         let mut place_of: BTreeMap<String, usize> = BTreeMap::new();
         let mut backings: BTreeMap<(DeviceId, Option<&str>), Backing> = BTreeMap::new();
         for mount in &mounts {
@@ -85,6 +103,8 @@ impl Layout {
                 }
             }
         }
+        drop(backings);
+        layout.mounts = mounts;
         layout
     }
 }
@@ -103,6 +123,32 @@ fn cgroup(mounts: &[Mount]) -> Option<&'static str> {
         (false, true) => Some("v2"),
         (false, false) => None,
     }
+}
+
+/// Controllers of version 1 are named among the filesystem's options (kernel/cgroup/cgroup-v1.c `cgroup1_show_options`).
+fn v1_controllers(mounts: &[Mount]) -> Vec<String> {
+    const CONTROLLERS: [&str; 13] = [
+        "blkio",
+        "cpu",
+        "cpuacct",
+        "cpuset",
+        "devices",
+        "freezer",
+        "hugetlb",
+        "memory",
+        "net_cls",
+        "net_prio",
+        "perf_event",
+        "pids",
+        "rdma",
+    ];
+    let v1 = || mounts.iter().filter(|m| m.fs_type == "cgroup").flat_map(|m| &m.options);
+    CONTROLLERS.iter().filter(|name| v1().any(|o| o == *name)).map(|name| (*name).to_owned()).collect()
+}
+
+/// Filesystems on a server.
+fn is_network(fs_type: &str) -> bool {
+    matches!(fs_type, "nfs" | "nfs4" | "cifs" | "smb3" | "ceph" | "9p" | "afs")
 }
 
 fn row(root: &SysRoot, mounts: &[Mount], mount: &Mount, backing: &Backing) -> Row {
@@ -132,6 +178,8 @@ fn row(root: &SysRoot, mounts: &[Mount], mount: &Mount, backing: &Backing) -> Ro
             backing.devices.iter().map(whole).collect()
         },
         stacks,
+        is_network: is_network(&mount.fs_type),
+        address: mount.options.iter().find_map(|o| o.strip_prefix("addr=")).map(str::to_owned),
     }
 }
 
@@ -162,5 +210,6 @@ fn mounted_on(root: &SysRoot, row: &Row, mount: &Mount, backing: &Backing) -> Mo
         filesystem: mount.fs_type.clone(),
         through,
         read_only: mount.read_only,
+        options: mount.options.iter().filter(|o| !mounts::is_private_option(o)).cloned().collect(),
     }
 }

@@ -8,7 +8,10 @@
 //!   ├ queue     /sys/block/NAME/queue                           │
 //!   ├ bdi       /sys/class/bdi, debugfs                         │
 //!   ├ diskstats /proc/diskstats                                 │
-//!   └ process   /proc/PID/io                                    ┘
+//!   ├ process   /proc/PID/io                                    │
+//!   ├ processor CPUs, hypervisor, policy of whoever reads       │
+//!   ├ link      route, /sys/class/net: speed to a server        │
+//!   └ swap      /proc/swaps                                     ┘
 //!        ↓
 //! topology   mount → filesystem's devices → whole disk → through dm, md and loop → the devices that drain
 //! layout     all mounted filesystems by backing device
@@ -30,15 +33,18 @@ pub mod capture;
 pub mod diskstats;
 pub mod facts;
 pub mod layout;
+pub mod link;
 pub mod locate;
 pub mod memory;
 pub mod mounts;
 pub mod process;
+pub mod processor;
 pub mod queue;
 pub mod root;
 pub mod sample;
 pub mod settings;
 pub mod status;
+pub mod swap;
 mod text;
 pub mod topology;
 

@@ -4,7 +4,7 @@
 //! (as in sandboxes) and overflows on absurd ones. All sizes are bytes.
 
 use floodwall_model::Reading;
-use floodwall_model::status::LimitKnob;
+use floodwall_model::status::{DirtyKnobs, LimitKnob};
 use procfs_core::FromBufRead;
 
 use crate::root::{SysRoot, not_understood};
@@ -91,6 +91,21 @@ pub fn read_limit_knob(root: &SysRoot, bytes: &str, ratio: &str) -> Reading<Limi
         // Before 2.6.29 there was only the ratio.
         Reading::Absent(_) => percent(),
         Reading::Unreadable(why) => Reading::Unreadable(why),
+    }
+}
+
+/// Reads the knobs behind the limits as they are, the ones that are not in force included.
+#[must_use]
+pub fn read_dirty_knobs(root: &SysRoot) -> DirtyKnobs {
+    // Negative times are legal to the kernel (`proc_dointvec` on an unsigned number).
+    let signed = |name: &str| root.parse::<i64>(&format!("/proc/sys/vm/{name}"));
+    DirtyKnobs {
+        hard_bytes: read_vm(root, "dirty_bytes"),
+        hard_ratio_percent: read_vm(root, "dirty_ratio"),
+        background_bytes: read_vm(root, "dirty_background_bytes"),
+        background_ratio_percent: read_vm(root, "dirty_background_ratio"),
+        expire_centisecs: signed("dirty_expire_centisecs"),
+        writeback_centisecs: signed("dirty_writeback_centisecs"),
     }
 }
 

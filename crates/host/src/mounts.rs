@@ -119,6 +119,23 @@ pub fn without_own_writeback(mount: &Mount) -> Option<&'static str> {
     }
 }
 
+/// Whether a mount option names or addresses a server or a user: nothing that a status or a captured tree should tell others.
+#[must_use]
+pub fn is_private_option(option: &str) -> bool {
+    const PRIVATE: [&str; 9] = [
+        "addr=",
+        "clientaddr=",
+        "mountaddr=",
+        "username=",
+        "user=",
+        "domain=",
+        "password=",
+        "mon_addr=",
+        "secret=",
+    ];
+    PRIVATE.iter().any(|private| option.starts_with(private))
+}
+
 const FUSE: &str = "it is FUSE: writes go straight to its server process, or are held to 1 % of the limits (fs/fuse/inode.c)";
 
 /// Filesystems that show the kernel's state.

@@ -29,6 +29,8 @@ pub fn read_queue(root: &SysRoot, disk: DeviceId) -> Queue {
             Err(_) => not_understood(&file("wbt_lat_usec"), &text),
         }),
         write_cache: root.read_line(&file("write_cache")),
+        device_cache: read_device_cache(root, disk),
+        async_depth: number("iosched/async_depth"),
         fua: flag("fua"),
         rotational: flag("rotational"),
         max_sectors_kib: number("max_sectors_kb"),
@@ -45,6 +47,20 @@ pub fn read_scheduler(root: &SysRoot, disk: DeviceId) -> Reading<String> {
         Some(name) => Reading::Value(name.to_owned()),
         None => not_understood(&path, &text),
     })
+}
+
+/// What a SCSI or SATA disk told of its cache: `write back`, `write through`, `none` … (drivers/scsi/sd.c `cache_type_show`). The kernel sets
+/// `queue/write_cache` from it, which can be written afterwards.
+fn read_device_cache(root: &SysRoot, disk: DeviceId) -> Reading<String> {
+    let dir = format!("{}/device/scsi_disk", block::directory(disk));
+    match root.list(&dir) {
+        Reading::Value(names) => match names.first() {
+            Some(address) => root.read_line(&format!("{dir}/{address}/cache_type")),
+            None => Reading::Absent(format!("{dir} is empty")),
+        },
+        Reading::Absent(_) => Reading::Absent("it is not a SCSI or SATA disk".to_owned()),
+        Reading::Unreadable(why) => Reading::Unreadable(why),
+    }
 }
 
 /// wbt_lat_usec as it reads. A read fails with EINVAL where writeback throttling was never set up for the queue (block/blk-sysfs.c
@@ -82,6 +98,8 @@ mod tests {
             ("sys/dev/block/8:0/queue/wbt_lat_usec", "75000\n"),
             ("sys/dev/block/8:0/queue/write_cache", "write back\n"),
             ("sys/dev/block/8:0/queue/fua", "0\n"),
+            ("sys/dev/block/8:0/queue/iosched/async_depth", "192\n"),
+            ("sys/dev/block/8:0/device/scsi_disk/0:0:0:0/cache_type", "write through\n"),
         ]);
         let queue = read_queue(&root, DeviceId { major: 8, minor: 0 });
         assert_eq!(queue.scheduler, Reading::Value("mq-deadline".into()));
@@ -89,6 +107,8 @@ mod tests {
         assert_eq!(queue.wbt_lat_us, Reading::Value(75_000));
         assert_eq!(queue.write_cache, Reading::Value("write back".into()));
         assert_eq!(queue.fua, Reading::Value(false));
+        assert_eq!(queue.async_depth, Reading::Value(192));
+        assert_eq!(queue.device_cache, Reading::Value("write through".into()));
         assert!(matches!(queue.rotational, Reading::Absent(_)));
     }
 

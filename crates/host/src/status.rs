@@ -16,12 +16,16 @@ use floodwall_model::status::{Device, Drain, DrainSource, Leaf, Machine, Queue, 
 use floodwall_model::{DeviceId, Reading};
 
 use crate::bdi::{self, BdiStats};
+use crate::block;
 use crate::diskstats::{self, DiskStats};
 use crate::layout::{Layout, Row};
+use crate::link;
 use crate::memory;
 use crate::process::{self, Processes};
+use crate::processor;
 use crate::queue;
 use crate::root::SysRoot;
+use crate::swap;
 use crate::topology::Stack;
 
 /// Below this much dirty and under writeback a device is not called backlogged: the flusher writes at least 1024 pages of an inode at a time (fs/fs-writeback.c
@@ -102,7 +106,7 @@ impl Observation {
 /// The state of the write path now, with rates over the time between two observations, of which `after` was made just now.
 ///
 /// `window_s` is that time in seconds, as the caller's clock measured it; it must be above zero. `is_root` tells whether we are root already: what
-/// is refused then, root would not add.
+/// is refused then, root would not add. Findings are for [`crate::findings::look`] to make.
 #[must_use]
 pub fn status(
     root: &SysRoot,
@@ -111,7 +115,7 @@ pub fn status(
     window_s: f64,
     is_root: bool,
 ) -> Status {
-    let machine = read_machine(root, after.layout.cgroup);
+    let machine = read_machine(root, &after.layout);
     let devices: Vec<Device> =
         after.layout.rows.iter().map(|row| device(root, row, before, after, window_s, &machine)).collect();
     let writers = process::writers(root, &before.processes, &after.processes, window_s);
@@ -122,14 +126,22 @@ pub fn status(
     if !is_root && writers.unreadable_processes > 0 {
         root_would_add.push(format!("the writes of {}", more_processes(writers.unreadable_processes)));
     }
-    Status { window_s, machine, devices, elsewhere: after.layout.elsewhere.clone(), writers, root_would_add }
+    Status {
+        window_s,
+        machine,
+        devices,
+        elsewhere: after.layout.elsewhere.clone(),
+        writers,
+        root_would_add,
+        findings: Vec::new(),
+    }
 }
 
 fn more_processes(count: u64) -> String {
     if count == 1 { "one more process".to_owned() } else { format!("{count} more processes") }
 }
 
-fn read_machine(root: &SysRoot, cgroup: Option<&'static str>) -> Machine {
+fn read_machine(root: &SysRoot, layout: &Layout) -> Machine {
     let memory = memory::read_memory(root);
     let thresholds = memory::read_thresholds(root);
     let pressure = memory::read_io_pressure(root);
@@ -137,10 +149,22 @@ fn read_machine(root: &SysRoot, cgroup: Option<&'static str>) -> Machine {
     Machine {
         kernel: memory::read_kernel(root),
         uptime_s: memory::read_uptime_s(root),
-        cgroup: match cgroup {
+        cgroup: match layout.cgroup {
             Some(version) => Reading::Value(version.to_owned()),
             None => Reading::Absent("no control groups are mounted".to_owned()),
         },
+        cgroup_v1_controllers: layout.cgroup_v1_controllers.clone(),
+        cgroup_v2_controllers: match &layout.cgroup_v2 {
+            Some(mount) => root
+                .read_line(&format!("{mount}/cgroup.controllers"))
+                .map(|text| text.split_whitespace().map(str::to_owned).collect()),
+            None => Reading::Absent("control groups of version 2 are not mounted".to_owned()),
+        },
+        page_bytes: root.page_bytes(),
+        cpus: memory::read_cpus(root),
+        possible_cpus: processor::read_possible_cpus(root),
+        virtualised: processor::read_hypervisor_flag(root),
+        reader_is_real_time: processor::read_is_real_time(root),
         ram_bytes: memory.total_bytes,
         dirty_bytes: memory.dirty_bytes,
         writeback_bytes: memory.writeback_bytes,
@@ -152,10 +176,12 @@ fn read_machine(root: &SysRoot, cgroup: Option<&'static str>) -> Machine {
             "dirty_background_bytes",
             "dirty_background_ratio",
         ),
+        dirty_knobs: memory::read_dirty_knobs(root),
         dirty_expire_ms: centiseconds("dirty_expire_centisecs"),
         dirty_writeback_ms: centiseconds("dirty_writeback_centisecs"),
         psi_io_some_avg10_percent: pressure.as_ref().map(|p| p.some_avg10_percent),
         psi_io_full_avg10_percent: pressure.map(|p| p.full_avg10_percent),
+        swaps: swap::read_swaps(root, &layout.mounts),
     }
 }
 
@@ -182,7 +208,20 @@ fn device(
         id: row.id,
         kind: row.kind.clone(),
         model: top.map_or_else(|| Reading::Absent(no_device("model")), |d| d.model.clone()),
+        driver: match row.queue_device {
+            Some(id) => block::read_driver(root, id),
+            None => Reading::Absent(no_device("driver")),
+        },
         size_bytes: top.map_or_else(|| Reading::Absent(no_device("size")), |d| d.size_bytes.clone()),
+        loop_direct_io: match row.queue_device {
+            Some(id) => block::read_loop_direct_io(root, id),
+            None => Reading::Absent(no_device("file")),
+        },
+        link: if row.is_network {
+            link::read_link(root, row.address.as_deref())
+        } else {
+            Reading::Absent("it is not on a server".to_owned())
+        },
         bdi: row.bdi.clone(),
         mounts: row.mounts.clone(),
         path: path(row),
@@ -209,6 +248,8 @@ fn no_queue(why: &str) -> Queue {
         nr_requests: Reading::Absent(absent()),
         wbt_lat_us: Reading::Absent(absent()),
         write_cache: Reading::Absent(absent()),
+        device_cache: Reading::Absent(absent()),
+        async_depth: Reading::Absent(absent()),
         fua: Reading::Absent(absent()),
         rotational: Reading::Absent(absent()),
         max_sectors_kib: Reading::Absent(absent()),
@@ -243,6 +284,7 @@ fn leaves(root: &SysRoot, row: &Row, before: &Observation, after: &Observation, 
                 name: leaf.name.clone(),
                 id: leaf.id,
                 model: leaf.model.clone(),
+                driver: block::read_driver(root, leaf.id),
                 size_bytes: leaf.size_bytes.clone(),
                 written_bytes_per_s: disk_rate(leaf.id, before, after, window_s),
                 queue: queue::read_queue(root, leaf.id),

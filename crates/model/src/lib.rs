@@ -5,6 +5,7 @@
 //! latency    the log-linear buckets in which every latency is counted
 //! scenario   victims + floods + sizes + durations, from TOML, a command line or the built-in list
 //! setting    a set of knob values
+//! finding    something about a machine that somebody should know, with evidence and remedy
 //! managers   other hands on the same knobs: who sets what, and who has the last word
 //! status     a machine's write path at one moment; readings that say why they are missing
 //! toml_text  what the author of a TOML file is told
@@ -15,6 +16,7 @@
 //! Pure: no file, no clock, no environment. Times are nanoseconds (`_ns`), seconds (`_s`) or
 //! [`std::time::Duration`]; sizes are bytes.
 
+pub mod finding;
 pub mod latency;
 pub mod managers;
 pub mod rig;
@@ -25,6 +27,7 @@ pub mod toml_text;
 pub mod trial;
 pub mod units;
 
+pub use finding::{Finding, Severity};
 pub use latency::LatencyCounts;
 pub use managers::Managers;
 pub use rig::{Rig, RigError, Watch};

@@ -9,6 +9,7 @@
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::finding::Finding;
 use crate::units::DeviceId;
 
 /// A value read from the kernel, or why there is none.
@@ -133,6 +134,8 @@ pub struct Status {
     pub writers: Writers,
     /// What root would add, as parts of a sentence; empty if nothing was refused.
     pub root_would_add: Vec<String>,
+    /// What was found to be wrong, the worst first; empty until somebody has looked.
+    pub findings: Vec<Finding>,
 }
 
 /// Memory, limits and pressure of the whole machine.
@@ -144,6 +147,20 @@ pub struct Machine {
     pub uptime_s: Reading<f64>,
     /// Hierarchy of control groups in use.
     pub cgroup: Reading<String>,
+    /// Controllers that are mounted as a hierarchy of version 1 (`memory`, `blkio` …); empty if none are.
+    pub cgroup_v1_controllers: Vec<String>,
+    /// Controllers that version 2 has here (cgroup.controllers of its mount).
+    pub cgroup_v2_controllers: Reading<Vec<String>>,
+    /// Size of a page.
+    pub page_bytes: u64,
+    /// CPUs online.
+    pub cpus: Reading<u64>,
+    /// CPUs that the kernel could have (/sys/devices/system/cpu/possible); its per-CPU counters are as many.
+    pub possible_cpus: Reading<u64>,
+    /// Whether a hypervisor is below (the flag `hypervisor` of /proc/cpuinfo).
+    pub virtualised: Reading<bool>,
+    /// Whether whoever read this runs under a real-time or deadline policy: the kernel shows such a reader higher limits than everybody else has.
+    pub reader_is_real_time: Reading<bool>,
     /// Usable RAM (/proc/meminfo `MemTotal`).
     pub ram_bytes: Reading<u64>,
     /// Page cache not yet under writeback (`Dirty`).
@@ -158,6 +175,8 @@ pub struct Machine {
     pub hard_limit_from: Reading<LimitKnob>,
     /// The knob that the background limit comes from.
     pub background_limit_from: Reading<LimitKnob>,
+    /// The knobs of the limits and times, as they read.
+    pub dirty_knobs: DirtyKnobs,
     /// Age at which dirty data is written (`vm.dirty_expire_centisecs`), in milliseconds.
     pub dirty_expire_ms: Reading<u64>,
     /// Interval of the flusher's periodic wakeups (`vm.dirty_writeback_centisecs`), in milliseconds; 0 switches them off.
@@ -166,6 +185,38 @@ pub struct Machine {
     pub psi_io_some_avg10_percent: Reading<f64>,
     /// Share of the last 10 s in which every task waited for I/O (`full avg10`), in percent.
     pub psi_io_full_avg10_percent: Reading<f64>,
+    /// Swap areas in use, those in compressed memory (zram) left out.
+    pub swaps: Reading<Vec<Swap>>,
+}
+
+/// The knobs of /proc/sys/vm behind the dirty limits.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DirtyKnobs {
+    /// `dirty_bytes`; 0 while the ratio is in force.
+    pub hard_bytes: Reading<u64>,
+    /// `dirty_ratio`; 0 while the bytes are in force.
+    pub hard_ratio_percent: Reading<u64>,
+    /// `dirty_background_bytes`.
+    pub background_bytes: Reading<u64>,
+    /// `dirty_background_ratio`.
+    pub background_ratio_percent: Reading<u64>,
+    /// `dirty_expire_centisecs`.
+    pub expire_centisecs: Reading<i64>,
+    /// `dirty_writeback_centisecs`; the kernel accepts negative numbers.
+    pub writeback_centisecs: Reading<i64>,
+}
+
+/// A swap area (/proc/swaps).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Swap {
+    /// The partition or file.
+    pub path: String,
+    /// The disks that it is on, by the kernel's names; empty if they are not known.
+    pub disks: Vec<String>,
+    /// Its size.
+    pub size_bytes: u64,
+    /// How much of it is in use.
+    pub used_bytes: u64,
 }
 
 /// Of each pair of limits, one knob is in force: writing one zeroes the other (mm/page-writeback.c).
@@ -189,8 +240,14 @@ pub struct Device {
     pub kind: String,
     /// Vendor and model.
     pub model: Reading<String>,
+    /// The driver of the device behind it (`sd`, `virtio_blk`, `nvme`).
+    pub driver: Reading<String>,
     /// Capacity.
     pub size_bytes: Reading<u64>,
+    /// Whether a loop device reads and writes its file past the page cache; absent for all others.
+    pub loop_direct_io: Reading<bool>,
+    /// The network link to the server; absent for local filesystems.
+    pub link: Reading<Link>,
     /// Its entry in /sys/class/bdi (`8:0`, `btrfs-1`).
     pub bdi: Reading<String>,
     /// Filesystems on it, by mount point.
@@ -255,6 +312,19 @@ pub struct MountedOn {
     pub through: Option<String>,
     /// Whether the mount or the filesystem is read-only.
     pub read_only: bool,
+    /// The mount's and the filesystem's options, without names and addresses of servers and users.
+    pub options: Vec<String>,
+}
+
+/// The network link that a filesystem's server is reached through.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Link {
+    /// The interface.
+    pub interface: String,
+    /// Its speed (/sys/class/net/NAME/speed), in bytes a second.
+    pub bytes_per_s: f64,
+    /// How the interface was found, for people.
+    pub found_by: String,
 }
 
 /// A filesystem whose dirty pages no listed device holds.
@@ -292,6 +362,10 @@ pub struct Queue {
     pub wbt_lat_us: Reading<u64>,
     /// `write back` (the device has a volatile cache) or `write through`, as the kernel believes.
     pub write_cache: Reading<String>,
+    /// What the device itself told of its cache when it was found (`cache_type` of a SCSI or SATA disk).
+    pub device_cache: Reading<String>,
+    /// Requests that everything but synchronous reads may take (`iosched/async_depth` of mq-deadline).
+    pub async_depth: Reading<u64>,
     /// Whether the device takes forced-unit-access writes.
     pub fua: Reading<bool>,
     /// Whether it seeks, as the kernel believes.
@@ -313,6 +387,8 @@ pub struct Leaf {
     pub id: DeviceId,
     /// Vendor and model.
     pub model: Reading<String>,
+    /// The driver of the device behind it.
+    pub driver: Reading<String>,
     /// Capacity.
     pub size_bytes: Reading<u64>,
     /// Bytes that it completed writing during the window, a second (/proc/diskstats).

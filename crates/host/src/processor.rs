@@ -1,0 +1,72 @@
+//! CPUs, hypervisors and scheduling policies, as far as they bear on writeback.
+
+use floodwall_model::Reading;
+
+use crate::root::{SysRoot, not_understood};
+
+/// CPUs that the kernel could have (`nr_cpu_ids`): its per-CPU counters are as many, however few are online.
+#[must_use]
+pub fn read_possible_cpus(root: &SysRoot) -> Reading<u64> {
+    let path = "/sys/devices/system/cpu/possible";
+    // `0-7`, or `0,2-7`: the last number is the highest.
+    root.read_line(path).and_then(|text| match text.rsplit([',', '-']).next().map(str::parse::<u64>) {
+        Some(Ok(last)) => Reading::Value(last.saturating_add(1)),
+        _ => not_understood(path, &text),
+    })
+}
+
+/// Whether a hypervisor is below: hypervisors set the CPUID bit that /proc/cpuinfo shows as the flag `hypervisor`. Only x86 has it.
+#[must_use]
+pub fn read_hypervisor_flag(root: &SysRoot) -> Reading<bool> {
+    root.read("/proc/cpuinfo").map(|text| {
+        text.lines()
+            .filter(|line| line.starts_with("flags"))
+            .any(|line| line.split_whitespace().any(|flag| flag == "hypervisor"))
+    })
+}
+
+/// Whether this thread runs under a real-time or deadline policy: such a reader is shown higher thresholds than everybody else has
+/// (mm/page-writeback.c `domain_dirty_limits`).
+#[must_use]
+pub fn read_is_real_time(root: &SysRoot) -> Reading<bool> {
+    let path = "/proc/thread-self/stat";
+    root.read_line(path).and_then(|stat| {
+        // proc_pid_stat(5): field 41 is the policy. The name in field 2 may hold anything, so counting starts behind it.
+        let policy = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split_whitespace().nth(38));
+        match policy.map(str::parse::<u32>) {
+            // SCHED_FIFO, SCHED_RR, SCHED_DEADLINE.
+            Some(Ok(policy)) => Reading::Value(matches!(policy, 1 | 2 | 6)),
+            _ => not_understood(path, &stat),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::testing::tree;
+
+    #[test]
+    fn possible_cpus_count_from_zero() {
+        for (text, count) in [("0-63\n", 64), ("0\n", 1), ("0,2-7\n", 8)] {
+            let (_dir, root) = tree(&[("sys/devices/system/cpu/possible", text)]);
+            assert_eq!(read_possible_cpus(&root), Reading::Value(count));
+        }
+        let (_dir, root) = tree(&[("sys/devices/system/cpu/possible", "many\n")]);
+        assert!(read_possible_cpus(&root).is_unreadable());
+    }
+
+    #[test]
+    fn a_policy_behind_any_name() {
+        let read = |policy: &str| {
+            let stat = format!("1 (a b) c) R {} {policy} 0\n", "0 ".repeat(37).trim_end());
+            let (_dir, root) = tree(&[("proc/thread-self/stat", &stat)]);
+            read_is_real_time(&root)
+        };
+        assert_eq!(read("0"), Reading::Value(false));
+        assert_eq!(read("1"), Reading::Value(true));
+        assert_eq!(read("6"), Reading::Value(true));
+        let (_dir, root) = tree(&[]);
+        assert!(matches!(read_is_real_time(&root), Reading::Absent(_)));
+    }
+}
