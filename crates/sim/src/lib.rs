@@ -10,5 +10,6 @@
 
 pub mod elevator;
 pub mod kernel;
+pub mod limits;
 pub mod request;
 pub mod throttle;
