@@ -3,6 +3,7 @@
 mod bench;
 mod disk;
 mod knobs;
+mod lab;
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ fn main() {
     let mut arguments = Arguments::from_args();
     // Benchmarks beside each other would measure each other, and the page cache is everybody's.
     arguments.test_threads = Some(1);
-    let tests = bench::TESTS.iter().chain(knobs::TESTS).map(|test| {
+    let tests = bench::TESTS.iter().chain(knobs::TESTS).chain(lab::TESTS).map(|test| {
         let missing = missing(test.needs);
         let name = match &missing {
             None => test.name.to_owned(),
