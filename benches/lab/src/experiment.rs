@@ -7,17 +7,17 @@
 //! ```
 //!
 //! Durations and the device's cache are the published ones; the database's file is scaled to memory (10 GiB of random data have to be held
-//! there). Every trial begins on a fresh device, because a full cache makes the array bistable.
+//! there). Every trial begins on a fresh device, because a full cache makes the array bistable. Each measurement is kept as a file, so that an
+//! interrupted run goes on where it was.
 
-use std::fmt::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::devices::{self, Device, Floodwall, median, run_accepting};
-use crate::setting;
+use crate::{setting, table};
 
 /// How long and how often.
 #[derive(Clone, Copy)]
@@ -27,46 +27,138 @@ pub(crate) struct Plan {
     pub(crate) file_gib: u64,
 }
 
-const PRESET: &str = "raid10-bbwc-2010";
+impl Plan {
+    fn describe(self) -> Value {
+        json!({ "seconds": self.seconds, "rounds": self.rounds, "file_gib": self.file_gib, "preset": PRESET })
+    }
+}
+
+/// Where things are read and written.
+pub(crate) struct Files<'a> {
+    /// The published figures.
+    pub(crate) published: &'a Path,
+    /// The document whose section is written anew.
+    pub(crate) out: &'a Path,
+    /// The directory of the raw measurements.
+    pub(crate) data: &'a Path,
+}
+
+pub(crate) const PRESET: &str = "raid10-bbwc-2010";
 const SETTINGS: [(&str, &[&str]); 2] = [("default", &[]), ("15 MB", &["vm.dirty_bytes=15MB"])];
 
 /// Threads and block size in KiB of the published victims.
 const VICTIMS: [(u32, u32); 3] = [(10, 16), (1, 16), (1, 4)];
 
 /// One victim under one setting.
-struct Row {
-    setting: &'static str,
-    threads: u32,
-    block_kib: u32,
-    idle_iops: f64,
-    flood_iops: f64,
-    p95_or_p99: String,
-    dead: String,
-    sequential_mb_s: f64,
-    kept_up: String,
+pub(crate) struct Row {
+    pub(crate) setting: &'static str,
+    pub(crate) threads: u32,
+    pub(crate) block_kib: u32,
+    pub(crate) idle_iops: f64,
+    pub(crate) flood_iops: f64,
+    pub(crate) p99: String,
+    pub(crate) dead: String,
+    pub(crate) sequential_mb_s: f64,
+    pub(crate) kept_up: String,
 }
 
-/// Runs everything and writes the section anew.
-pub(crate) fn run(floodwall: &Floodwall, plan: Plan, published: &Path, out: &Path) -> anyhow::Result<()> {
-    let text = std::fs::read_to_string(published)
-        .with_context(|| format!("can't read '{}'", published.display()))?;
-    let published: toml::Table = text.parse().context("the published figures")?;
-    let published = published.get("adaptec_raid10_2010").context("the published figures of 2010")?.clone();
-    let mut rows = Vec::new();
-    for (name, knobs) in SETTINGS {
-        for (threads, block_kib) in VICTIMS {
-            eprintln!("{name}: floodwall, {threads} × {block_kib} KiB");
-            rows.push(setting::with(knobs, || bench(floodwall, plan, name, threads, block_kib))?);
+/// sysbench's own word: commits a second idle and beside dd, medians over the rounds.
+pub(crate) struct Sysbench {
+    pub(crate) setting: &'static str,
+    pub(crate) idle: f64,
+    pub(crate) beside: f64,
+}
+
+/// One measurement of the experiment, on a device of its own.
+#[derive(Clone, Copy)]
+struct Cell {
+    setting: &'static str,
+    knobs: &'static [&'static str],
+    who: Who,
+}
+
+#[derive(Clone, Copy)]
+enum Who {
+    Floodwall { threads: u32, block_kib: u32 },
+    Sysbench,
+}
+
+impl Cell {
+    fn all() -> impl Iterator<Item = Self> {
+        let whos = VICTIMS.map(|(threads, block_kib)| Who::Floodwall { threads, block_kib });
+        SETTINGS.into_iter().flat_map(move |(setting, knobs)| {
+            whos.into_iter().chain([Who::Sysbench]).map(move |who| Self { setting, knobs, who })
+        })
+    }
+
+    /// For people, and with dashes for spaces the name of its file.
+    fn name(self) -> String {
+        match self.who {
+            Who::Floodwall { threads, block_kib } => {
+                format!("{} floodwall {threads}x{block_kib}KiB", self.setting)
+            }
+            Who::Sysbench => format!("{} sysbench", self.setting),
         }
     }
-    let mut sysbench = Vec::new();
-    for (name, knobs) in SETTINGS {
-        eprintln!("{name}: sysbench, 10 × 16 KiB");
-        sysbench.push((name, setting::with(knobs, || by_sysbench(floodwall, plan))?));
+
+    fn measure(self, floodwall: &Floodwall, plan: Plan) -> anyhow::Result<Value> {
+        setting::with(self.knobs, || match self.who {
+            Who::Floodwall { threads, block_kib } => bench(floodwall, plan, threads, block_kib),
+            Who::Sysbench => by_sysbench(floodwall, plan),
+        })
     }
-    let section = section(plan, &rows, &sysbench, &published);
+}
+
+/// Measures what is not yet in `data` (at most `most` cells), and writes the section anew once nothing is missing.
+pub(crate) fn run(floodwall: &Floodwall, plan: Plan, files: &Files<'_>, most: usize) -> anyhow::Result<()> {
+    let text = std::fs::read_to_string(files.published)
+        .with_context(|| format!("can't read '{}'", files.published.display()))?;
+    let published: toml::Table = text.parse().context("the published figures")?;
+    let published = published.get("adaptec_raid10_2010").context("the published figures of 2010")?.clone();
+    std::fs::create_dir_all(files.data).with_context(|| format!("can't make '{}'", files.data.display()))?;
+    let (mut rows, mut sysbench) = (Vec::new(), Vec::new());
+    let (mut measured, mut missing) = (0, 0);
+    for cell in Cell::all() {
+        let path = files.data.join(format!("{}.json", cell.name().replace(' ', "-")));
+        let found = match stored(&path, plan)? {
+            Some(found) => found,
+            None if measured == most => {
+                missing += 1;
+                continue;
+            }
+            None => {
+                eprintln!("{}", cell.name());
+                let found = json!({ "plan": plan.describe(), "measured": cell.measure(floodwall, plan)? });
+                std::fs::write(&path, found.to_string())
+                    .with_context(|| format!("can't write '{}'", path.display()))?;
+                measured += 1;
+                found
+            }
+        };
+        let found = found.get("measured").context("no measurement in it")?;
+        match cell.who {
+            Who::Floodwall { threads, block_kib } => rows.push(row(found, cell.setting, threads, block_kib)?),
+            Who::Sysbench => sysbench.push(sysbench_row(found, cell.setting)?),
+        }
+    }
+    if missing > 0 {
+        eprintln!("{missing} cells are still to be measured: run it again to go on");
+        return Ok(());
+    }
+    let section = table::section(plan, &rows, &sysbench, &published);
     print!("{section}");
-    replace_section(out, &section)
+    table::replace_section(files.out, &section)
+}
+
+/// An earlier run's measurement of the same plan.
+fn stored(path: &Path, plan: Plan) -> anyhow::Result<Option<Value>> {
+    let text = match std::fs::read_to_string(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        text => text.with_context(|| format!("can't read '{}'", path.display()))?,
+    };
+    let value: Value = serde_json::from_str(&text)
+        .with_context(|| format!("'{}' is no measurement; remove it", path.display()))?;
+    Ok((value.get("plan") == Some(&plan.describe())).then_some(value))
 }
 
 fn up<'a>(floodwall: &'a Floodwall, plan: Plan) -> anyhow::Result<Device<'a>> {
@@ -74,13 +166,7 @@ fn up<'a>(floodwall: &'a Floodwall, plan: Plan) -> anyhow::Result<Device<'a>> {
     floodwall.up(PRESET, &["--memory", &memory, "--size", "32GiB", "--fs", "xfs"])
 }
 
-fn bench(
-    floodwall: &Floodwall,
-    plan: Plan,
-    setting: &'static str,
-    threads: u32,
-    block_kib: u32,
-) -> anyhow::Result<Row> {
+fn bench(floodwall: &Floodwall, plan: Plan, threads: u32, block_kib: u32) -> anyhow::Result<Value> {
     let device = up(floodwall, plan)?;
     // The array holds every byte twice in 512 MiB and writes back while it fills: from 384 MiB on it is full, whoever writes.
     let scenario = format!(
@@ -100,32 +186,33 @@ fn bench(
     let json = run_accepting(&mut command, &[0, 3]);
     std::fs::remove_file(&file).context("can't remove the scenario")?;
     let json: Value = serde_json::from_str(&json?).context("bench --json")?;
+    let stats = device.stats()?;
+    Ok(json!({ "bench": json, "lab": stats }))
+}
+
+fn row(found: &Value, setting: &'static str, threads: u32, block_kib: u32) -> anyhow::Result<Row> {
     let figure =
-        |path: &str| json.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path}"));
-    let p99 = json.pointer("/summary/both/operation_us/p99").and_then(Value::as_f64);
+        |path: &str| found.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path}"));
+    let p99 = found.pointer("/bench/summary/both/operation_us/p99").and_then(Value::as_f64);
+    let dead = figure("/bench/summary/dead_seconds/value")?;
     Ok(Row {
         setting,
         threads,
         block_kib,
-        idle_iops: figure("/summary/victim/iops")?,
-        flood_iops: figure("/summary/both/iops")?,
-        p95_or_p99: p99.map_or("–".into(), |us| format!("{:.1}", us / 1e3)),
-        dead: format!(
-            "{:.0} of {:.0}",
-            figure("/summary/dead_seconds/value")?,
-            figure("/summary/of_seconds")?
-        ),
-        sequential_mb_s: figure("/summary/flood/flood_bytes_per_s")? / 1e6,
-        kept_up: lateness(&device)?,
+        idle_iops: figure("/bench/summary/victim/iops")?,
+        flood_iops: figure("/bench/summary/both/iops")?,
+        p99: p99.map_or("–".into(), |us| format!("{:.1}", us / 1e3)),
+        dead: format!("{dead:.0} of {:.0}", figure("/bench/summary/of_seconds")?),
+        sequential_mb_s: figure("/bench/summary/flood/flood_bytes_per_s")? / 1e6,
+        kept_up: lateness(&found["lab"]),
     })
 }
 
-fn lateness(device: &Device<'_>) -> anyhow::Result<String> {
-    let stats = device.stats()?;
+fn lateness(stats: &Value) -> String {
     let p99 = stats.pointer("/timings/lateness/p99_us").and_then(Value::as_f64);
     let kept_up = stats.pointer("/timings/kept_up").and_then(Value::as_bool);
     let mark = if kept_up == Some(false) { ", too late" } else { "" };
-    Ok(p99.map_or("–".into(), |us| format!("{us:.0} µs{mark}")))
+    p99.map_or("–".into(), |us| format!("{us:.0} µs{mark}"))
 }
 
 /// dd, written again and again until it is dropped.
@@ -157,8 +244,8 @@ impl Drop for Dd {
     }
 }
 
-/// sysbench's own word: IOPS idle and beside dd, medians over the rounds.
-fn by_sysbench(floodwall: &Floodwall, plan: Plan) -> anyhow::Result<(f64, f64)> {
+/// Commits a second of each round, idle and beside dd.
+fn by_sysbench(floodwall: &Floodwall, plan: Plan) -> anyhow::Result<Value> {
     let (mut idle, mut flood) = (Vec::new(), Vec::new());
     for _ in 0..plan.rounds {
         let device = up(floodwall, plan)?;
@@ -173,7 +260,16 @@ fn by_sysbench(floodwall: &Floodwall, plan: Plan) -> anyhow::Result<(f64, f64)> 
         flood.push(writes_per_s(&devices::run(sysbench(dir, plan).arg("run"))?)?);
         drop(dd);
     }
-    Ok((median(&idle).context("no rounds")?, median(&flood).context("no rounds")?))
+    Ok(json!({ "idle": idle, "beside_dd": flood }))
+}
+
+fn sysbench_row(found: &Value, setting: &'static str) -> anyhow::Result<Sysbench> {
+    let middle = |what: &str| {
+        let rounds: Vec<f64> =
+            found[what].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+        median(&rounds).with_context(|| format!("no rounds of sysbench, {what}"))
+    };
+    Ok(Sysbench { setting, idle: middle("idle")?, beside: middle("beside_dd")? })
 }
 
 fn sysbench(dir: &Path, plan: Plan) -> Command {
@@ -197,75 +293,4 @@ fn writes_per_s(report: &str) -> anyhow::Result<f64> {
         .find(|l| l.trim_start().starts_with("writes/s:"))
         .context("sysbench printed no writes/s")?;
     line.split_whitespace().last().and_then(|n| n.parse().ok()).context("sysbench's writes/s is no number")
-}
-
-/// The published figures for a victim: idle, default flood, 15 MB flood.
-fn published_iops(published: &toml::Value, threads: u32, block_kib: u32, key: &str) -> Option<f64> {
-    let results = published.get("result")?.as_array()?;
-    let entry = results.iter().find(|r| {
-        r.get("threads").and_then(toml::Value::as_integer) == Some(i64::from(threads))
-            && r.get("block_bytes").and_then(toml::Value::as_integer) == Some(i64::from(block_kib) * 1024)
-    })?;
-    let number = |v: &toml::Value| v.as_float().or_else(|| v.as_integer().map(|n| n as f64));
-    let found = entry.get(key).and_then(number);
-    // The 4 KiB runs were published as full reports under other names.
-    let report = |name: &str| entry.get(name).and_then(|r| r.get("iops")).and_then(number);
-    found.or_else(|| match key {
-        "idle_iops" => report("idle_dirty_bytes_15MB"),
-        "flood_dirty_bytes_15MB_iops" => report("flood_dirty_bytes_15MB"),
-        _ => None,
-    })
-}
-
-fn section(plan: Plan, rows: &[Row], sysbench: &[(&str, (f64, f64))], published: &toml::Value) -> String {
-    let shown = |value: Option<f64>| value.map_or("–".into(), |v| format!("{v:.0}"));
-    let mut out = format!(
-        "Preset `{PRESET}` behind the real kernel, xfs, {} s a phase, {} rounds for ten threads and one for the others; the file has {} GiB (published: 10). \
-         \"15 MB\" is `vm.dirty_bytes` = 15,000,000 (the kernel then begins to write at half of it). p99 in ms; *dead* are seconds with under a tenth of the idle rate.\n\n",
-        plan.seconds, plan.rounds, plan.file_gib
-    );
-    out.push_str("| victim | setting | idle IOPS, published | lab | beside dd, published | lab | p99 beside | dead | dd alone MB/s | lateness p99 |\n|---|---|---|---|---|---|---|---|---|---|\n");
-    for row in rows {
-        let key = if row.setting == "default" { "flood_default_iops" } else { "flood_dirty_bytes_15MB_iops" };
-        let _ = writeln!(
-            out,
-            "| {} × {} KiB | {} | {} | {:.0} | {} | {:.0} | {} | {} | {:.0} | {} |",
-            row.threads,
-            row.block_kib,
-            row.setting,
-            shown(published_iops(published, row.threads, row.block_kib, "idle_iops")),
-            row.idle_iops,
-            shown(published_iops(published, row.threads, row.block_kib, key)),
-            row.flood_iops,
-            row.p95_or_p99,
-            row.dead,
-            row.sequential_mb_s,
-            row.kept_up,
-        );
-    }
-    for (name, (idle, flood)) in sysbench {
-        let _ = writeln!(
-            out,
-            "| 10 × 16 KiB, sysbench | {name} | 1500 | {idle:.0} | {} | {flood:.0} | | | | |",
-            if *name == "default" { 33 } else { 700 }
-        );
-    }
-    out.push_str("\nPublished sequential rates: 251 MB/s under the default setting, 216 MB/s under 15 MB.\n");
-    out
-}
-
-const BEGIN: &str = "<!-- lab-2010: written by `make lab-2010` -->\n";
-const END: &str = "<!-- end of lab-2010 -->\n";
-
-/// Puts the section between its marks, which are added at the end of a document without them.
-fn replace_section(path: &Path, section: &str) -> anyhow::Result<()> {
-    let old = std::fs::read_to_string(path)
-        .unwrap_or_else(|_| "# Reproductions\n\n## The experiment of 2010 in the lab\n\n".into());
-    let new = match (old.find(BEGIN), old.find(END)) {
-        (Some(begin), Some(end)) if begin < end => {
-            format!("{}{BEGIN}{section}{}", &old[..begin], &old[end..])
-        }
-        _ => format!("{}\n{BEGIN}{section}{END}", old.trim_end()),
-    };
-    std::fs::write(path, new).with_context(|| format!("can't write '{}'", path.display()))
 }

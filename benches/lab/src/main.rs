@@ -11,6 +11,7 @@ mod devices;
 mod experiment;
 mod figures;
 mod setting;
+mod table;
 
 use std::path::PathBuf;
 
@@ -52,6 +53,12 @@ enum Command {
         /// The document whose section is written anew
         #[arg(long, default_value = "docs/reproductions.md")]
         out: PathBuf,
+        /// Where the raw measurements are kept; one that is there is not repeated
+        #[arg(long, default_value = "target/lab-2010")]
+        data: PathBuf,
+        /// Measure at most this many cells now, the others in later runs
+        #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
+        cells: usize,
     },
 }
 
@@ -60,8 +67,9 @@ fn main() -> anyhow::Result<()> {
     let floodwall = devices::Floodwall::new(&args.floodwall)?;
     match args.command {
         Command::Figures { rounds } => figures::run(&floodwall, rounds),
-        Command::Experiment { seconds, rounds, file_gib, published, out } => {
-            experiment::run(&floodwall, experiment::Plan { seconds, rounds, file_gib }, &published, &out)
+        Command::Experiment { seconds, rounds, file_gib, published, out, data, cells } => {
+            let files = experiment::Files { published: &published, out: &out, data: &data };
+            experiment::run(&floodwall, experiment::Plan { seconds, rounds, file_gib }, &files, cells)
         }
     }
 }
