@@ -178,6 +178,13 @@ impl HostRig {
         &self.setting
     }
 
+    /// Reads the knob values in force again: somebody has changed them since the rig was opened.
+    pub fn reread_setting(&mut self) {
+        let bdi = self.location.bdi.value().map(String::as_str);
+        let in_force = settings_in_force(&self.root, self.location.queue_device, bdi);
+        (self.setting, self.missing) = (in_force.setting, in_force.missing);
+    }
+
     /// What a result says of the machine.
     #[must_use]
     pub fn facts(&self) -> &HostFacts {
@@ -278,7 +285,7 @@ impl HostRig {
     fn run_phases(&mut self, trial: &mut Trial, watch: &mut dyn Watch) -> Result<(), BenchError> {
         let Some(prepared) = &self.prepared else { return Err(BenchError::Interrupted) };
         let scenario = &prepared.scenario;
-        let kinds = phases_of(scenario);
+        let kinds = scenario.phase_kinds();
         let with_intervals = kinds.iter().filter(|kind| **kind != PhaseKind::Burst).count();
         let budget = Budget::of_phase(with_intervals, scenario.timing.rounds);
         let stop = &*self.options.stop;
@@ -342,20 +349,6 @@ fn clear_backlog(
     drain::drain(directory, sampler, &options.stop, options.origin, round, watch)
 }
 
-/// Which phases make sense for a scenario.
-fn phases_of(scenario: &Scenario) -> Vec<PhaseKind> {
-    let (victims, floods) = (!scenario.victims.is_empty(), !scenario.floods.is_empty());
-    [
-        (PhaseKind::Victim, victims),
-        (PhaseKind::Flood, floods),
-        (PhaseKind::Both, victims && floods),
-        (PhaseKind::Burst, scenario.burst.is_some()),
-    ]
-    .into_iter()
-    .filter_map(|(kind, wanted)| wanted.then_some(kind))
-    .collect()
-}
-
 fn burst(
     dir: &Path,
     bytes: Bytes,
@@ -395,8 +388,12 @@ impl Rig for HostRig {
             .iter()
             .find(|(knob, value)| self.setting.get(knob) != Some(value))
             .map_or(Ok(()), |(knob, value)| Err(BenchError::SettingNotInForce(format!("{knob}={value}"))))
-            .and_then(|()| match &self.prepared {
-                Some(p) if p.scenario == *scenario => Ok(()),
+            .and_then(|()| match &mut self.prepared {
+                // Other durations or phases work on the same files.
+                Some(p) if p.scenario.victims == scenario.victims && p.scenario.floods == scenario.floods => {
+                    p.scenario = scenario.clone();
+                    Ok(())
+                }
                 _ => self.prepare(scenario, watch),
             })
             .and_then(|()| self.run_phases(&mut trial, watch));
@@ -408,22 +405,5 @@ impl Rig for HostRig {
                 partial: (!trial.phases.is_empty()).then(|| Box::new(trial)),
             }),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use floodwall_model::scenario::builtin;
-
-    #[test]
-    fn phases_follow_from_who_is_there() {
-        use PhaseKind as K;
-        let full = builtin("copy-vs-database").unwrap().unwrap();
-        assert_eq!(phases_of(&full), [K::Victim, K::Flood, K::Both, K::Burst]);
-        let alone = Scenario { floods: Vec::new(), burst: None, ..full.clone() };
-        assert_eq!(phases_of(&alone), [K::Victim]);
-        let flood = Scenario { victims: Vec::new(), ..full };
-        assert_eq!(phases_of(&flood), [K::Flood, K::Burst]);
     }
 }

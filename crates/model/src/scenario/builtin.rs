@@ -47,6 +47,19 @@ mod tests {
     }
 
     #[test]
+    fn phases_follow_from_who_is_there_and_what_is_wanted() {
+        use crate::trial::PhaseKind as K;
+        let full = builtin("copy-vs-database").unwrap().unwrap();
+        assert_eq!(full.phase_kinds(), [K::Victim, K::Flood, K::Both, K::Burst]);
+        let alone = Scenario { floods: Vec::new(), burst: None, ..full.clone() };
+        assert_eq!(alone.phase_kinds(), [K::Victim]);
+        let flood = Scenario { victims: Vec::new(), ..full.clone() };
+        assert_eq!(flood.phase_kinds(), [K::Flood, K::Burst]);
+        let some = Scenario { phases: vec![K::Burst, K::Both], ..full };
+        assert_eq!(some.phase_kinds(), [K::Both, K::Burst]);
+    }
+
+    #[test]
     fn the_2010_scenario_is_the_published_one() {
         let s = builtin("copy-vs-database-2010").unwrap().unwrap();
         let v = &s.victims[0];

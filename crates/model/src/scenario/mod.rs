@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::trial::PhaseKind;
 use crate::units::{Bytes, Rate, human_duration};
 
 pub use builtin::{builtin, builtin_names, builtin_text};
@@ -44,6 +45,10 @@ pub struct Scenario {
     pub burst: Option<Bytes>,
     /// Rounds and durations.
     pub timing: Timing,
+    /// The phases to run, for whoever needs only some of them (a search measures what is alone once, not under every setting); empty: all that
+    /// make sense ([`Scenario::phase_kinds`]).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhaseKind>,
 }
 
 /// Rounds and durations of a run.
@@ -331,17 +336,26 @@ impl FloodKind {
 }
 
 impl Scenario {
+    /// The phases of each round: those that make sense for who is there, and of them those in [`Scenario::phases`] unless that is empty.
+    #[must_use]
+    pub fn phase_kinds(&self) -> Vec<PhaseKind> {
+        let (victims, floods) = (!self.victims.is_empty(), !self.floods.is_empty());
+        let possible = [
+            (PhaseKind::Victim, victims),
+            (PhaseKind::Flood, floods),
+            (PhaseKind::Both, victims && floods),
+            (PhaseKind::Burst, self.burst.is_some()),
+        ];
+        let wanted = |kind: &PhaseKind| self.phases.is_empty() || self.phases.contains(kind);
+        possible.into_iter().filter_map(|(kind, can)| can.then_some(kind)).filter(wanted).collect()
+    }
+
     /// Seconds that the measured parts, warm-ups and pauses take at the most, over all rounds; prefill and drain come on top.
     #[must_use]
     pub fn planned_seconds(&self) -> f64 {
         let t = &self.timing;
-        let loads = [!self.victims.is_empty(), !self.floods.is_empty()].iter().filter(|x| **x).count();
-        let timed_phases = match loads {
-            2 => 3.0,
-            n => n as f64,
-        };
         let each = (t.measure + t.warmup_max + t.settle).as_secs_f64();
-        let burst = if self.burst.is_some() { t.settle.as_secs_f64() + 1.0 } else { 0.0 };
-        f64::from(t.rounds) * (timed_phases * each + burst)
+        let seconds = |kind| if kind == PhaseKind::Burst { t.settle.as_secs_f64() + 1.0 } else { each };
+        f64::from(t.rounds) * self.phase_kinds().into_iter().map(seconds).sum::<f64>()
     }
 }

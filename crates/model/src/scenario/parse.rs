@@ -106,6 +106,7 @@ impl RawScenario {
             floods,
             burst: self.burst.map(|b| b.0),
             timing,
+            phases: Vec::new(),
         };
         name_apart(&mut scenario);
         Ok(scenario)
