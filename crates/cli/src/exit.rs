@@ -6,6 +6,7 @@ use floodwall_bench::BenchError;
 use floodwall_bench::scratch::ScratchError;
 use floodwall_bench::space::SpaceError;
 use floodwall_knobs::journal::JournalError;
+use floodwall_knobs::persist::PersistError;
 use floodwall_knobs::{ApplyError, PlanError};
 use floodwall_lab::LabError;
 use floodwall_load::LoadError;
@@ -93,6 +94,12 @@ fn of_settings(error: &anyhow::Error) -> Option<Exit> {
         JournalError::NotAbsolute(_) => Exit::Usage,
         _ => Exit::Failed,
     };
+    match error.downcast_ref::<PersistError>() {
+        Some(e) if e.lacks_requirement() => return Some(Exit::Missing),
+        Some(e) if e.is_wrong_use() => return Some(Exit::Usage),
+        Some(_) => return Some(Exit::Failed),
+        None => {}
+    }
     match error.downcast_ref() {
         Some(ApplyError::Plan(e)) => return Some(plan(e)),
         Some(ApplyError::Journal(e)) => return Some(journal(e)),

@@ -45,6 +45,8 @@ enum Command {
     Log(commands::settings::log::LogArgs),
     Size(commands::settings::size::SizeArgs),
     Export(commands::settings::export::ExportArgs),
+    Persist(commands::settings::persist::PersistArgs),
+    Unpersist(commands::settings::unpersist::UnpersistArgs),
     Explain(commands::settings::explain::ExplainArgs),
     #[command(name = commands::settings::timer::COMMAND, hide = true)]
     SettingsTimer(commands::settings::timer::TimerArgs),
@@ -67,6 +69,8 @@ fn main() -> ExitCode {
         Command::Log(args) => commands::settings::log::run(&args),
         Command::Size(args) => commands::settings::size::run(&args),
         Command::Export(args) => commands::settings::export::run(&args),
+        Command::Persist(args) => commands::settings::persist::run(&args),
+        Command::Unpersist(args) => commands::settings::unpersist::run(&args),
         Command::Explain(args) => commands::settings::explain::run(&args),
         Command::SettingsTimer(args) => commands::settings::timer::run(&args),
     };

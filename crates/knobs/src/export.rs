@@ -4,10 +4,15 @@
 //! changes ─▶ in the catalogue's order (an elevator before its tunables) ─▶ one format's lines
 //! ```
 //!
-//! Pure. What a format can't say is refused and never left out: half a setting is another setting.
+//! A udev rule knows a disk by its identity, as those of [`crate::persist`] do. A TuneD profile and tmpfiles.d lines know paths alone: they name disks as
+//! they are named now. Reads, and writes nothing. What a format can't say is refused and never left out: half a setting is another setting.
 
-use crate::catalogue::{Scope, knobs};
+use floodwall_host::SysRoot;
+
+use crate::catalogue::knobs;
 use crate::change::Change;
+use crate::persist::rules::{self, below_disk};
+use crate::persist::{Disk, Value, identify};
 use crate::target::{Device, Target};
 
 /// Begins every exported file; a file that does not begin so is somebody else's.
@@ -41,7 +46,7 @@ impl Format {
         match self {
             Self::Sysctl => "/etc/sysctl.d/99-floodwall.conf, then: sysctl --system",
             Self::Udev => {
-                "/etc/udev/rules.d/99-floodwall.rules, then: udevadm control --reload && udevadm trigger --action=change --subsystem-match=block"
+                "/etc/udev/rules.d/99-floodwall.rules, then: udevadm control --reload && udevadm trigger --action=add --subsystem-match=block"
             }
             Self::Tuned => {
                 "/etc/tuned/profiles/floodwall/tuned.conf (before TuneD 2.24 /etc/tuned/floodwall/tuned.conf), then: tuned-adm profile floodwall"
@@ -62,14 +67,14 @@ pub struct ExportError {
     /// The format.
     pub format: &'static str,
     /// Why not, and what to do instead.
-    pub why: &'static str,
+    pub why: String,
 }
 
 /// What the changes are in a format, with a head that says what it is and where it goes.
 ///
 /// # Errors
 /// [`ExportError`] for the first change that the format can't say.
-pub fn export(changes: &[Change], format: Format) -> Result<String, ExportError> {
+pub fn export(root: &SysRoot, changes: &[Change], format: Format) -> Result<String, ExportError> {
     let mut ordered: Vec<&Change> = changes.iter().collect();
     ordered.sort_by_key(|change| knobs().position(|knob| knob.name == change.knob.name));
     for change in &ordered {
@@ -78,14 +83,14 @@ pub fn export(changes: &[Change], format: Format) -> Result<String, ExportError>
     let machine = || ordered.iter().filter(|change| change.target == Target::Machine);
     let files = || ordered.iter().filter_map(|change| Some((file(change)?, change.value.as_str())));
     let mut lines = vec![format!("{MARK}; for {}", format.place())];
-    if ordered.iter().any(|change| change.target.device().is_some()) {
+    if format != Format::Udev && ordered.iter().any(|change| change.target.device().is_some()) {
         lines.push(
             "# Disks are named as they are now; the kernel may name them otherwise after a boot.".to_owned(),
         );
     }
     match format {
         Format::Sysctl => lines.extend(machine().map(|c| format!("{} = {}", c.knob.name, c.value))),
-        Format::Udev => lines.extend(rules(&ordered)),
+        Format::Udev => return Ok(format!("{}\n{}", lines.concat(), rules::body(&disks(root, &ordered)?))),
         Format::Tuned => {
             lines.extend([
                 "[main]".to_owned(),
@@ -124,7 +129,7 @@ fn check(change: &Change, format: Format) -> Result<(), ExportError> {
         }
         _ => return Ok(()),
     };
-    Err(ExportError { label: change.target.label(change.knob), format: format.name(), why })
+    Err(ExportError { label: change.target.label(change.knob), format: format.name(), why: why.to_owned() })
 }
 
 /// The name in /sys/block, where a slash is an exclamation mark (`cciss!c0d0`).
@@ -132,44 +137,35 @@ fn block_name(device: &Device) -> String {
     device.name.replace('/', "!")
 }
 
-/// A knob's file below its disk's directory in /sys/block.
-fn below_disk(change: &Change) -> Option<String> {
-    let directory = match change.knob.scope {
-        Scope::Queue => "queue",
-        Scope::Elevator(_) => "queue/iosched",
-        Scope::Bdi => "bdi",
-        Scope::Global | Scope::Cgroup | Scope::RootCgroup => return None,
-    };
-    Some(format!("{directory}/{}", change.knob.file_name()))
-}
-
 /// A knob's file under a name that holds longer than a device number.
 fn file(change: &Change) -> Option<String> {
     match &change.target {
         Target::Machine => Some(change.target.path(change.knob)),
-        Target::Device(device) => Some(format!("/sys/block/{}/{}", block_name(device), below_disk(change)?)),
+        Target::Device(device) => {
+            Some(format!("/sys/block/{}/{}", block_name(device), below_disk(change.knob)?))
+        }
         Target::Group { .. } => None,
     }
 }
 
-/// One rule for each disk; its assignments are carried out in their order.
-fn rules(changes: &[&Change]) -> Vec<String> {
-    let mut disks: Vec<(String, String)> = Vec::new();
+/// The settings by disk.
+fn disks(root: &SysRoot, changes: &[&Change]) -> Result<Vec<Disk>, ExportError> {
+    let mut disks: Vec<Disk> = Vec::new();
     for change in changes {
-        let (Some(device), Some(file)) = (change.target.device(), below_disk(change)) else { continue };
-        let name = block_name(device);
-        let assignment = format!(", ATTR{{{file}}}=\"{}\"", change.value);
-        match disks.iter_mut().find(|(disk, _)| *disk == name) {
-            Some((_, rule)) => rule.push_str(&assignment),
-            None => disks.push((name, assignment)),
+        let Some(device) = change.target.device() else { continue };
+        let value = Value { knob: change.knob, value: change.value.clone() };
+        if let Some(disk) = disks.iter_mut().find(|disk| disk.known_as == device.name) {
+            disk.values.push(value);
+            continue;
         }
+        let (identity, _) = identify(root, device).map_err(|e| ExportError {
+            label: change.target.label(change.knob),
+            format: Format::Udev.name(),
+            why: e.to_string(),
+        })?;
+        disks.push(Disk { identity, known_as: device.name.clone(), values: vec![value] });
     }
-    let rule = |(name, assignments): (String, String)| {
-        format!(
-            "ACTION==\"add|change\", SUBSYSTEM==\"block\", ENV{{DEVTYPE}}==\"disk\", KERNEL==\"{name}\"{assignments}"
-        )
-    };
-    disks.into_iter().map(rule).collect()
+    Ok(disks)
 }
 
 #[cfg(test)]
@@ -178,10 +174,12 @@ mod tests {
     use crate::testing::{machine, root_of};
 
     fn exported(format: Format, texts: &[&str]) -> Result<String, String> {
-        let (_dir, root) = root_of(&machine());
+        let mut tree = machine();
+        tree.insert("/sys/devices/sda/serial".into(), "S1\n".into());
+        let (_dir, root) = root_of(&tree);
         let changes: Vec<Change> =
             texts.iter().map(|text| Change::parse(&root, None, text).unwrap()).collect();
-        let text = export(&changes, format).map_err(|e| e.to_string())?;
+        let text = export(&root, &changes, format).map_err(|e| e.to_string())?;
         assert!(text.starts_with(MARK) && text.ends_with('\n'), "{text}");
         Ok(text.lines().skip(1).filter(|line| !line.starts_with("# Disks")).collect::<Vec<_>>().join("\n"))
     }
@@ -197,10 +195,16 @@ mod tests {
             exported(Format::Sysctl, MACHINE).unwrap(),
             "vm.dirty_bytes = 67108864\nvm.dirty_background_bytes = 16777216"
         );
+        let rules = exported(Format::Udev, DISK).unwrap();
+        let lines: Vec<&str> = rules.lines().filter(|line| line.contains("FLOODWALL")).collect();
         assert_eq!(
-            exported(Format::Udev, DISK).unwrap(),
-            "ACTION==\"add|change\", SUBSYSTEM==\"block\", ENV{DEVTYPE}==\"disk\", KERNEL==\"sda\", \
-             ATTR{queue/scheduler}=\"mq-deadline\", ATTR{queue/iosched/fifo_batch}=\"8\", ATTR{bdi/strict_limit}=\"1\""
+            lines,
+            [
+                "ATTR{serial}==\"S1\", ENV{.FLOODWALL}=\"1\"",
+                "ENV{.FLOODWALL}==\"1\", ATTR{queue/scheduler}=\"mq-deadline\"",
+                "ENV{.FLOODWALL}==\"1\", ATTR{queue/iosched/fifo_batch}=\"8\"",
+                "ENV{.FLOODWALL}==\"1\", ATTR{bdi/strict_limit}=\"1\"",
+            ]
         );
         let both = [MACHINE, DISK].concat();
         assert_eq!(
@@ -216,6 +220,14 @@ mod tests {
              w /sys/block/sda/queue/scheduler - - - - mq-deadline\nw /sys/block/sda/queue/iosched/fifo_batch - - - - 8\n\
              w /sys/block/sda/bdi/strict_limit - - - - 1"
         );
+    }
+
+    #[test]
+    fn a_rule_for_a_disk_without_an_identity_is_refused() {
+        let (_dir, root) = root_of(&machine());
+        let change = Change::parse(&root, None, "sda.nr_requests=8").unwrap();
+        let error = export(&root, &[change], Format::Udev).unwrap_err().to_string();
+        assert!(error.starts_with("sda.nr_requests can't be exported as udev: sda has no serial"), "{error}");
     }
 
     #[test]

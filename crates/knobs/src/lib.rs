@@ -11,6 +11,7 @@
 //! size        limits from bandwidth × delay                         (pure)
 //! presets     settings that others have published
 //! export      settings in other programs' formats                  (pure)
+//! persist     settings kept across boots: a sysctl.d file and udev rules
 //! ```
 //!
 //! Sizes are bytes unless a name says otherwise; times in files are in the unit that the file's name ends in.
@@ -24,6 +25,7 @@ pub mod files;
 pub mod journal;
 pub mod limits;
 mod order;
+pub mod persist;
 pub mod plan;
 pub mod presets;
 mod refuse;

@@ -88,6 +88,20 @@ fn queue_rank(knob: &Knob) -> u32 {
     }
 }
 
+/// The same order for writes to one disk's files that begin at the kernel's defaults, where a share may be anything: udev's rules.
+pub(crate) fn rank_from_defaults(knob: &Knob, value: &str) -> u32 {
+    match knob.scope {
+        Scope::Queue | Scope::Elevator(_) => queue_rank(knob),
+        Scope::Bdi => match knob.name {
+            "bdi.strict_limit" if value == "0" => 80,
+            "bdi.strict_limit" => 84,
+            name if name.starts_with("bdi.max_") => 81,
+            _ => 82,
+        },
+        Scope::Global | Scope::Cgroup | Scope::RootCgroup => 90,
+    }
+}
+
 fn bdi_rank(
     entry: &Entry,
     to: &State,

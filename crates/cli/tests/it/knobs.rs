@@ -10,18 +10,18 @@ use serde_json::Value;
 use crate::{fixtures, floodwall, stderr, stdout};
 
 /// A copy of a captured machine with a journal of its own.
-struct Machine {
+pub(crate) struct Machine {
     directory: tempfile::TempDir,
 }
 
 impl Machine {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         copy(&fixtures().join("vm-virtio-ext4"), &directory.path().join("tree"));
         Self { directory }
     }
 
-    fn tree(&self) -> PathBuf {
+    pub(crate) fn tree(&self) -> PathBuf {
         self.directory.path().canonicalize().unwrap().join("tree")
     }
 
@@ -30,7 +30,7 @@ impl Machine {
     }
 
     /// Runs a command on it.
-    fn run(&self, command: &str) -> Output {
+    pub(crate) fn run(&self, command: &str) -> Output {
         let tree = self.tree();
         let mut arguments: Vec<&str> = command.split_whitespace().collect();
         arguments.extend(["--root", tree.to_str().unwrap()]);
@@ -38,14 +38,14 @@ impl Machine {
     }
 
     /// Runs a command that must succeed, and gives what it printed.
-    fn done(&self, command: &str) -> String {
+    pub(crate) fn done(&self, command: &str) -> String {
         let output = self.run(command);
         assert_eq!(output.status.code(), Some(0), "{command}: {}", stderr(&output));
         stdout(&output)
     }
 
     /// Runs a command that must fail with this status, and gives what it said.
-    fn refused(&self, command: &str, status: i32) -> String {
+    pub(crate) fn refused(&self, command: &str, status: i32) -> String {
         let output = self.run(command);
         assert_eq!(output.status.code(), Some(status), "{command}: {}", stderr(&output));
         stderr(&output)
@@ -55,14 +55,14 @@ impl Machine {
         fs::read_to_string(self.tree().join("proc/sys/vm").join(name)).unwrap().trim().to_owned()
     }
 
-    fn queue(&self, name: &str) -> String {
+    pub(crate) fn queue(&self, name: &str) -> String {
         fs::read_to_string(self.tree().join("sys/class/block/vda/queue").join(name))
             .unwrap()
             .trim()
             .to_owned()
     }
 
-    fn file(&self, name: &str, text: &str) -> String {
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.directory.path().join(name);
         fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
@@ -334,8 +334,12 @@ fn settings_are_exported_and_no_file_of_somebody_else_is_overwritten() {
     let machine = Machine::new();
     let text = machine.done("export --format sysctl preset:2016-bandwidth-delay");
     assert!(text.contains("\nvm.dirty_bytes = 201326592\n"), "{text}");
+    let said = machine.refused("export --format udev --device vda scheduler=none", 2);
+    assert!(said.contains("vda has no serial number"), "{said}");
+    fs::write(machine.tree().join("sys/class/block/vda/serial"), "S1\n").unwrap();
     let rule = machine.done("export --format udev --device vda scheduler=none");
-    assert!(rule.contains("KERNEL==\"vda\", ATTR{queue/scheduler}=\"none\""), "{rule}");
+    assert!(rule.contains("\nATTR{serial}==\"S1\", ") && !rule.contains("KERNEL"), "{rule}");
+    assert!(rule.contains(", ATTR{queue/scheduler}=\"none\"\n"), "{rule}");
     let said = machine.refused("export --format sysctl vda.nr_requests=32", 2);
     assert!(said.contains("use --format udev"), "{said}");
 

@@ -4,6 +4,7 @@
 
 mod bench;
 mod knobs;
+mod persist;
 mod seeks;
 mod status;
 

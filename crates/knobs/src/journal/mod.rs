@@ -25,5 +25,6 @@ mod record;
 mod store;
 
 pub use disk::DiskStore;
+pub(crate) use record::checksum;
 pub use record::{Begin, Closing, Phase, Reading, Record, SavedEntry, Transaction};
 pub use store::{JournalError, Store};

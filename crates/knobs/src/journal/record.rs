@@ -136,7 +136,7 @@ impl Record {
 }
 
 /// FNV-1a, 64 bits: against accidents, not against an attacker, whom the directory's permissions keep out.
-fn checksum(bytes: &[u8]) -> u64 {
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))

@@ -4,7 +4,6 @@
 //! parse ─▶ plan ─▶ recover what a crash left, plan again ─▶ show, ask ─▶ [timer] ─▶ the same plan again? ─▶ Session::apply_until
 //! ```
 
-use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use floodwall_knobs::journal::{Phase, Store};
@@ -13,8 +12,8 @@ use floodwall_knobs::{ApplyError, Change, Plan, plan};
 use floodwall_model::units::{human_duration, parse_duration};
 
 use super::timer::Timer;
-use super::{Place, PlaceArgs, sources, text};
-use crate::exit::{Exit, UsageError};
+use super::{Place, PlaceArgs, ask, sources, text};
+use crate::exit::Exit;
 use crate::output::{self, notice};
 use crate::signals;
 
@@ -80,7 +79,7 @@ pub(crate) fn run(args: &ApplyArgs) -> anyhow::Result<Exit> {
     if shown.is_empty() {
         return Ok(Exit::Done);
     }
-    if !args.yes && !confirm()? {
+    if !args.yes && !ask::confirm("Apply?")? {
         notice("nothing was changed");
         return Ok(Exit::Failed);
     }
@@ -122,19 +121,6 @@ fn recover(place: &Place) -> anyhow::Result<bool> {
     let recovery = place.session(&store, &place.clock(None))?.recover()?;
     text::tell(&recovery);
     Ok(!recovery.is_empty())
-}
-
-/// Asks on the terminal.
-fn confirm() -> anyhow::Result<bool> {
-    if !io::stdin().is_terminal() {
-        return Err(UsageError("nobody can be asked without a terminal: give --yes".to_owned()).into());
-    }
-    let mut terminal = io::stderr().lock();
-    write!(terminal, "Apply? [y/N] ")?;
-    terminal.flush()?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
 fn change(

@@ -67,7 +67,8 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
     let place = args.place.open()?;
     let device = place.device(args.device.as_deref())?;
     let asked = sources::read(&place, device.as_ref(), &args.settings)?;
-    let text = export::export(&asked.changes, args.format.into()).map_err(|e| UsageError(e.to_string()))?;
+    let text = export::export(&place.root, &asked.changes, args.format.into())
+        .map_err(|e| UsageError(e.to_string()))?;
     match &args.out {
         None => output::result(&text)?,
         Some(path) => {

@@ -1,4 +1,4 @@
-//! Commands about settings: `apply`, `diff`, `rollback`, `log`, `size`, `export`, `explain`.
+//! Commands about settings: `apply`, `diff`, `rollback`, `log`, `size`, `export`, `persist`, `unpersist`, `explain`.
 //!
 //! ```text
 //! sources (SETTING, FILE.toml, preset:NAME) ─▶ knobs::Change ─▶ knobs::plan ─▶ the difference
@@ -7,15 +7,18 @@
 //! ```
 
 pub(crate) mod apply;
+mod ask;
 pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod log;
+pub(crate) mod persist;
 pub(crate) mod rollback;
 pub(crate) mod size;
 mod sources;
 mod text;
 pub(crate) mod timer;
+pub(crate) mod unpersist;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,0 +1,21 @@
+//! Asks on the terminal before something is changed.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use crate::exit::UsageError;
+
+/// Asks `question`; only `y` and `yes` are a yes.
+///
+/// # Errors
+/// [`UsageError`] if there is nobody to ask.
+pub(super) fn confirm(question: &str) -> anyhow::Result<bool> {
+    if !io::stdin().is_terminal() {
+        return Err(UsageError("nobody can be asked without a terminal: give --yes".to_owned()).into());
+    }
+    let mut terminal = io::stderr().lock();
+    write!(terminal, "{question} [y/N] ")?;
+    terminal.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}

@@ -1,0 +1,170 @@
+//! `floodwall persist`: keeps settings across boots, in a sysctl.d file and udev rules of ours.
+//!
+//! ```text
+//! settings, or what is applied now ─▶ knobs::persist::settle ─▶ the difference to what is kept, who else has a say ─▶ ask ─▶ write both files
+//! ```
+//!
+//! Nothing is changed in the kernel: that is `apply`'s, which can put it back.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use floodwall_knobs::Change;
+use floodwall_knobs::persist::{self, Etc, FileState, Kept, PersistError, Persisted, Written};
+use floodwall_knobs::session::boot_id;
+
+use super::{Place, PlaceArgs, ask, sources};
+use crate::exit::{Exit, UsageError};
+use crate::output::{self, notice};
+
+/// Keep settings across boots
+///
+/// Writes a sysctl.d file for the machine's knobs and udev rules for disks', which are known by what they are and not by their names: also a disk that
+/// is unplugged and comes back gets its settings again. Without settings it keeps what floodwall has applied and nobody has changed since. What is kept
+/// already stays unless it is named again. Nothing is changed in the kernel, and no file of somebody else is touched; floodwall unpersist removes
+/// exactly what this has written.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:
+  floodwall apply limits.toml; floodwall persist      what is applied now
+  floodwall persist vm.dirty_bytes=64MiB vm.dirty_background_bytes=16MiB
+  floodwall persist --device sda scheduler=bfq --dry-run")]
+pub(crate) struct PersistArgs {
+    /// KNOB=VALUE, FILE.toml, or preset:NAME; nothing for what is applied now
+    #[arg(value_name = "SETTING")]
+    settings: Vec<String>,
+    /// The device of knobs that name none, such as sda
+    #[arg(long, value_name = "DEV")]
+    device: Option<String>,
+    /// Keep these settings alone, instead of beside those that are kept already
+    #[arg(long)]
+    replace: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+    /// Print the exact files and write none
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What could not be done; [`Exit::of`] turns it into a status.
+pub(crate) fn run(args: &PersistArgs) -> anyhow::Result<Exit> {
+    let place = args.place.open()?;
+    let changes = asked(&place, args)?;
+    let kept = persist::read(&place.root);
+    refuse_foreign(&place, &kept)?;
+    let base = if args.replace { Persisted::default() } else { kept.settings.clone() };
+    let settled = persist::settle(&place.root, &place.files, &base, &changes)?;
+    let difference = kept.settings.difference(&settled.settings);
+    let mut shown: String = difference.iter().map(|line| format!("{line}\n")).collect();
+    if difference.is_empty() {
+        shown.push_str("no difference\n");
+    }
+    for note in &settled.notes {
+        let _ = writeln!(shown, "note: {note}");
+    }
+    output::result(&shown)?;
+    let files = settled.settings.files();
+    if args.dry_run {
+        output::result(&rehearsed(&place, &kept, &files))?;
+        return Ok(Exit::Done);
+    }
+    // The files are written again even so: their form may have changed.
+    if !difference.is_empty() && !args.yes && !ask::confirm("Keep this across boots?")? {
+        notice("nothing was written");
+        return Ok(Exit::Failed);
+    }
+    let etc = Etc::open(&place.root).map_err(as_root)?;
+    if persist::read(&place.root) != kept {
+        anyhow::bail!("nothing was written: somebody has changed what is kept meanwhile; run it again");
+    }
+    for written in etc.write(files).map_err(as_root)? {
+        notice(&told(&place, &written));
+    }
+    if !settled.not_in_force.is_empty() {
+        notice(
+            "not in force before the next boot, or until the disk is plugged in again; floodwall apply does it now:",
+        );
+        for line in &settled.not_in_force {
+            notice(&format!("  {line}"));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// The settings that are named, or those that are applied.
+fn asked(place: &Place, args: &PersistArgs) -> anyhow::Result<Vec<Change>> {
+    if !args.settings.is_empty() {
+        let device = place.device(args.device.as_deref())?;
+        return Ok(sources::read(place, device.as_ref(), &args.settings)?.changes);
+    }
+    let applied = match place.read_journal()? {
+        Some(store) => persist::applied(&store, &place.files, &boot_id(&place.files))?,
+        None => persist::Applied::default(),
+    };
+    for note in &applied.notes {
+        notice(&format!("note: {note}"));
+    }
+    if applied.changes.is_empty() {
+        let why = "nothing is applied that could be kept; name settings, or floodwall apply them first";
+        return Err(UsageError(why.to_owned()).into());
+    }
+    Ok(applied.changes)
+}
+
+/// Refuses before anything is shown or asked.
+fn refuse_foreign(place: &Place, kept: &Kept) -> Result<(), PersistError> {
+    for (path, state) in [(persist::SYSCTL_PATH, &kept.sysctl), (persist::RULES_PATH, &kept.rules)] {
+        if matches!(state, FileState::Edited | FileState::Foreign(_)) {
+            return Err(PersistError::NotOurs { path: below(place, path), why: state.to_string() });
+        }
+    }
+    Ok(())
+}
+
+/// The files as they would be.
+fn rehearsed(place: &Place, kept: &Kept, files: &[(&'static str, Option<String>)]) -> String {
+    let mut text = String::new();
+    for (path, content) in files {
+        let there = match *path {
+            persist::SYSCTL_PATH => kept.sysctl == FileState::Ours,
+            _ => kept.rules == FileState::Ours,
+        };
+        let path = below(place, path);
+        match content {
+            Some(content) => {
+                let _ = write!(text, "\n==> {} <==\n{content}", path.display());
+            }
+            None if there => {
+                let _ = writeln!(text, "\n{} would be removed", path.display());
+            }
+            None => {}
+        }
+    }
+    text
+}
+
+/// Says what to do where /etc may not be written.
+pub(super) fn as_root(error: PersistError) -> anyhow::Error {
+    let may_not = matches!(error, PersistError::Io { .. }) && error.lacks_requirement();
+    let error = anyhow::Error::from(error);
+    if may_not { error.context("run this as root, where /etc can be written") } else { error }
+}
+
+/// What became of a file.
+pub(super) fn told(place: &Place, written: &Written) -> String {
+    match written {
+        Written::Replaced(path) => format!("{} written", below(place, path).display()),
+        Written::Removed(path) => format!("{} removed", below(place, path).display()),
+        Written::Left(path, state) => format!("{} {state}: left as it is", below(place, path).display()),
+    }
+}
+
+/// A path on the machine or in the captured tree.
+pub(super) fn below(place: &Place, path: &str) -> PathBuf {
+    place.root.path().join(path.trim_start_matches('/'))
+}

@@ -1,0 +1,143 @@
+//! `persist` and `unpersist` on a captured machine.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::knobs::Machine;
+use crate::{stderr, stdout};
+
+const SYSCTL: &str = "etc/sysctl.d/99-zz-floodwall.conf";
+const RULES: &str = "etc/udev/rules.d/99-zz-floodwall.rules";
+
+/// The captured machine with a udev and a serial number for its disk: captures leave serial numbers out.
+fn machine() -> Machine {
+    let machine = Machine::new();
+    fs::create_dir_all(machine.tree().join("usr/lib/udev/rules.d")).unwrap();
+    fs::write(machine.tree().join("sys/class/block/vda/serial"), "S1\n").unwrap();
+    machine
+}
+
+fn path(machine: &Machine, name: &str) -> PathBuf {
+    machine.tree().join(name)
+}
+
+fn text(machine: &Machine, name: &str) -> String {
+    fs::read_to_string(path(machine, name)).unwrap()
+}
+
+#[test]
+fn named_settings_are_kept_merged_and_removed() {
+    let machine = machine();
+    let shown = machine.done("persist vm.dirty_bytes=64MiB vda.nr_requests=32 --yes");
+    assert!(shown.contains("vm.dirty_bytes: not kept -> vm.dirty_bytes 67108864"), "{shown}");
+    assert!(shown.contains("note: vda is known after a boot by its serial number, S1"), "{shown}");
+    assert!(text(&machine, SYSCTL).ends_with("\nvm.dirty_bytes = 67108864\n"));
+    assert!(text(&machine, RULES).contains("ATTR{serial}==\"S1\""));
+    // Nothing is changed in the kernel.
+    assert_eq!(machine.queue("nr_requests"), "256");
+
+    let output = machine.run("persist vm.dirty_ratio=5 --yes");
+    assert_eq!(
+        stdout(&output).lines().next(),
+        Some("vm.dirty_ratio: vm.dirty_bytes 67108864 -> vm.dirty_ratio 5")
+    );
+    assert!(stderr(&output).contains("floodwall apply does it now"), "{}", stderr(&output));
+    assert!(text(&machine, SYSCTL).ends_with("\nvm.dirty_ratio = 5\n"));
+    assert!(machine.done("persist vm.dirty_ratio=5 --yes").starts_with("no difference\n"));
+    let shown = machine.done("persist vm.dirty_ratio=6 --replace --yes");
+    assert!(shown.starts_with("vda.nr_requests: nr_requests 32 -> not kept\n"), "{shown}");
+    assert!(!path(&machine, RULES).exists());
+
+    let shown = machine.done("unpersist --dry-run");
+    assert!(shown.ends_with("99-zz-floodwall.conf would be removed\n") && path(&machine, SYSCTL).exists());
+    machine.done("unpersist --yes");
+    assert!(!path(&machine, SYSCTL).exists());
+    assert_eq!(machine.done("unpersist --yes"), "nothing is kept\n");
+}
+
+#[test]
+fn what_is_applied_now_is_kept() {
+    let machine = machine();
+    let said = machine.refused("persist --yes", 2);
+    assert!(said.contains("nothing is applied that could be kept"), "{said}");
+    machine.done("apply vda.nr_requests=32 vda.read_ahead_kb=64 --yes");
+    machine.done("apply vda.nr_requests=16 --yes");
+    machine.done("apply vda.rq_affinity=2 --for 20s --yes");
+    // Not ours any more.
+    fs::write(machine.tree().join("sys/class/block/vda/queue/read_ahead_kb"), "48\n").unwrap();
+    let output = machine.run("persist --yes");
+    assert!(stderr(&output).contains("note: change 3 is for a time and left out"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("vda.read_ahead_kb is left out: it holds read_ahead_kb 48"));
+    assert_eq!(stdout(&output).lines().next(), Some("vda.nr_requests: not kept -> nr_requests 16"));
+    let rules = text(&machine, RULES);
+    assert!(rules.contains("ATTR{queue/nr_requests}=\"16\"") && !rules.contains("read_ahead_kb"), "{rules}");
+    machine.done("rollback");
+}
+
+#[test]
+fn a_dry_run_prints_the_exact_files_and_writes_none() {
+    let machine = machine();
+    let command = "persist vm.dirty_ratio=5 vda.scheduler=none";
+    let shown = machine.done(&format!("{command} --dry-run"));
+    assert!(!path(&machine, "etc/sysctl.d").exists() && !path(&machine, "etc/udev").exists());
+    machine.done(&format!("{command} --yes"));
+    for name in [SYSCTL, RULES] {
+        let expected = format!("==> {} <==\n{}", path(&machine, name).display(), text(&machine, name));
+        assert!(shown.contains(&expected), "{shown}");
+    }
+}
+
+#[test]
+fn nobody_is_asked_without_a_terminal() {
+    let machine = machine();
+    assert!(machine.refused("persist vm.dirty_ratio=5", 2).contains("give --yes"));
+    assert!(!path(&machine, SYSCTL).exists());
+    machine.done("persist vm.dirty_ratio=5 --yes");
+    assert!(machine.refused("unpersist", 2).contains("give --yes"));
+    assert!(path(&machine, SYSCTL).exists());
+}
+
+#[test]
+fn files_that_are_not_ours_are_left_and_said() {
+    let machine = machine();
+    machine.done("persist vm.dirty_ratio=5 vda.scheduler=none --yes");
+    let edited = format!("{}vm.swappiness = 1\n", text(&machine, SYSCTL));
+    fs::write(path(&machine, SYSCTL), &edited).unwrap();
+    let said = machine.refused("persist vm.dirty_ratio=6 --yes", 2);
+    assert!(said.contains("has been changed by hand since floodwall wrote it; move it away"), "{said}");
+    let said = machine.refused("unpersist --yes", 1);
+    assert!(said.contains("changed by hand since floodwall wrote it: left as it is"), "{said}");
+    assert_eq!(text(&machine, SYSCTL), edited);
+    assert!(!path(&machine, RULES).exists());
+    fs::write(path(&machine, SYSCTL), "vm.dirty_ratio = 9\n").unwrap();
+    assert!(machine.refused("persist vda.scheduler=none --yes", 2).contains("was not written by floodwall"));
+    assert!(!path(&machine, RULES).exists());
+    machine.refused("unpersist --yes", 1);
+    assert_eq!(text(&machine, SYSCTL), "vm.dirty_ratio = 9\n");
+}
+
+#[test]
+fn what_can_not_be_kept_is_told_with_what_to_use() {
+    let machine = machine();
+    for (command, status, message) in [
+        (
+            "persist a.slice:vda.io.max=wbps=5MB --yes",
+            2,
+            "systemctl set-property a.slice IOWriteBandwidthMax",
+        ),
+        ("persist vm.dirty_byte=1MB --yes", 2, "did you mean vm.dirty_bytes"),
+        ("persist vda.bdi.max_bytes=16MiB --yes", 2, "persist vm.dirty_bytes with it"),
+        ("persist vda.scheduler=cfq --yes", 2, "has no scheduler 'cfq'"),
+        ("persist vda.iosched.slice_idle=0 --yes", 2, "belongs to bfq"),
+        ("persist vm.dirty_ratio=0 --yes", 2, "stops every writer"),
+    ] {
+        let said = machine.refused(command, status);
+        assert!(said.contains(message), "{command}: {said}");
+    }
+    fs::remove_file(machine.tree().join("sys/class/block/vda/serial")).unwrap();
+    assert!(machine.refused("persist vda.scheduler=none --yes", 2).contains("vda has no serial number"));
+    fs::write(machine.tree().join("sys/class/block/vda/serial"), "S1\n").unwrap();
+    fs::remove_dir_all(machine.tree().join("usr/lib/udev")).unwrap();
+    assert!(machine.refused("persist vda.scheduler=none --yes", 4).contains("there is no udev here"));
+    assert!(!path(&machine, "etc/sysctl.d").exists());
+}

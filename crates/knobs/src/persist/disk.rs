@@ -1,0 +1,267 @@
+//! Writing the two files: whole or not at all, and never through a link or over somebody else's file.
+//!
+//! ```text
+//! /etc ─ lock ─▶ each directory opened name by name, no links (made if it is not there)
+//!   every temporary file written, fsynced ─▶ every one renamed ─▶ directories fsynced
+//!   a failure before the first rename leaves everything as it was; one after it puts the first file back
+//! ```
+//!
+//! Readers never see half a file: a temporary one has a name that neither udev nor sysctl reads.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+use floodwall_host::SysRoot;
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::{FileState, PersistError, RULES_PATH, SYSCTL_PATH, read};
+
+/// Ends in neither `.conf` nor `.rules`.
+const TEMPORARY: &str = ".floodwall.new";
+/// Who reads them need not be root.
+const MODE: Mode = Mode::from_raw_mode(0o644);
+const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
+/// No file of ours comes near this.
+const MAX_BYTES: usize = 1 << 20;
+
+/// What became of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// Written or replaced.
+    Replaced(&'static str),
+    /// Removed.
+    Removed(&'static str),
+    /// Not ours to remove; whose it is.
+    Left(&'static str, FileState),
+}
+
+/// The directory /etc of a machine or a captured tree, locked.
+pub struct Etc {
+    root: SysRoot,
+    top: OwnedFd,
+    /// Held until dropped; the kernel drops it with the process.
+    _lock: OwnedFd,
+}
+
+/// A file to be.
+struct Pending {
+    path: &'static str,
+    directory: OwnedFd,
+    /// `None` removes it.
+    text: Option<String>,
+    before: Option<Vec<u8>>,
+}
+
+impl Etc {
+    /// Opens /etc to change what is kept. It is made if it is not there.
+    ///
+    /// # Errors
+    /// [`PersistError::Held`], [`PersistError::NoDirectory`], [`PersistError::Io`].
+    pub fn open(root: &SysRoot) -> Result<Self, PersistError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let top =
+            rustix::fs::open(root.path(), flags, Mode::empty()).map_err(|e| failed(root, "open", "/", e))?;
+        let lock = open_directory(root, &top, "/etc", true)?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self { root: root.clone(), top, _lock: lock }),
+            Err(Errno::WOULDBLOCK) => Err(PersistError::Held),
+            Err(e) => Err(failed(root, "lock", "/etc", e)),
+        }
+    }
+
+    /// Writes what is to be kept; a file with nothing to say is removed.
+    ///
+    /// # Errors
+    /// [`PersistError`]. Unless it says otherwise everything is as before.
+    pub fn write(&self, files: [(&'static str, Option<String>); 2]) -> Result<Vec<Written>, PersistError> {
+        let kept = read(&self.root);
+        let mut pending = Vec::new();
+        for (path, text) in files {
+            let state = if path == SYSCTL_PATH { &kept.sysctl } else { &kept.rules };
+            if text.is_none() && *state == FileState::Absent {
+                continue;
+            }
+            if !state.may_be_replaced() {
+                return Err(PersistError::NotOurs { path: self.shown(path), why: state.to_string() });
+            }
+            let (parent, _) = split(path);
+            let directory = open_directory(&self.root, &self.top, parent, text.is_some())?;
+            let before = self.bytes(&directory, path)?;
+            if before.as_deref() != text.as_ref().map(String::as_bytes) {
+                pending.push(Pending { path, directory, text, before });
+            }
+        }
+        for (index, file) in pending.iter().enumerate() {
+            if let Err(error) = self.prepare(file) {
+                for prepared in pending.iter().take(index + 1) {
+                    let _ = rustix::fs::unlinkat(&prepared.directory, TEMPORARY, AtFlags::empty());
+                }
+                return Err(error);
+            }
+        }
+        self.commit(&pending)
+    }
+
+    /// Removes exactly what is ours; what is not any more is left, and told.
+    ///
+    /// # Errors
+    /// [`PersistError::Io`].
+    pub fn remove(&self) -> Result<Vec<Written>, PersistError> {
+        let kept = read(&self.root);
+        let mut told = Vec::new();
+        for (path, state) in [(SYSCTL_PATH, kept.sysctl), (RULES_PATH, kept.rules)] {
+            match state {
+                FileState::Absent => {}
+                FileState::Ours => {
+                    let (parent, name) = split(path);
+                    let directory = open_directory(&self.root, &self.top, parent, false)?;
+                    rustix::fs::unlinkat(&directory, name, AtFlags::empty())
+                        .and_then(|()| rustix::fs::fsync(&directory))
+                        .map_err(|e| failed(&self.root, "remove", path, e))?;
+                    told.push(Written::Removed(path));
+                }
+                other => told.push(Written::Left(path, other)),
+            }
+        }
+        Ok(told)
+    }
+
+    fn prepare(&self, file: &Pending) -> Result<(), PersistError> {
+        let Some(text) = &file.text else { return Ok(()) };
+        put(file, text.as_bytes()).map_err(|e| failed(&self.root, "write", file.path, e))
+    }
+
+    fn commit(&self, pending: &[Pending]) -> Result<Vec<Written>, PersistError> {
+        let mut told = Vec::new();
+        for (index, file) in pending.iter().enumerate() {
+            let (_, name) = split(file.path);
+            let done = match &file.text {
+                Some(_) => rustix::fs::renameat(&file.directory, TEMPORARY, &file.directory, name),
+                None => rustix::fs::unlinkat(&file.directory, name, AtFlags::empty()),
+            };
+            if let Err(error) = done.and_then(|()| rustix::fs::fsync(&file.directory)) {
+                for rest in &pending[index..] {
+                    let _ = rustix::fs::unlinkat(&rest.directory, TEMPORARY, AtFlags::empty());
+                }
+                for before in &pending[..index] {
+                    put_back(before).map_err(|_| PersistError::HalfWritten {
+                        path: self.shown(before.path),
+                        source: error.into(),
+                    })?;
+                }
+                return Err(failed(&self.root, "write", file.path, error));
+            }
+            told.push(match file.text {
+                Some(_) => Written::Replaced(file.path),
+                None => Written::Removed(file.path),
+            });
+        }
+        Ok(told)
+    }
+
+    /// A file's bytes; `None` if it is not there.
+    fn bytes(&self, directory: &OwnedFd, path: &str) -> Result<Option<Vec<u8>>, PersistError> {
+        let (_, name) = split(path);
+        // Non-blocking: a FIFO in our place must not hang us.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = match rustix::fs::openat(directory, name, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(e) => return Err(failed(&self.root, "read", path, e)),
+        };
+        let mut bytes = Vec::new();
+        loop {
+            bytes.reserve(16 << 10);
+            match rustix::io::read(&file, rustix::buffer::spare_capacity(&mut bytes)) {
+                Ok(0) => return Ok(Some(bytes)),
+                Ok(_) if bytes.len() > MAX_BYTES => {
+                    return Err(failed(&self.root, "read", path, Errno::FBIG));
+                }
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(e) => return Err(failed(&self.root, "read", path, e)),
+            }
+        }
+    }
+
+    fn shown(&self, path: &str) -> PathBuf {
+        shown(&self.root, path)
+    }
+}
+
+/// Writes the temporary file and makes it durable.
+fn put(file: &Pending, bytes: &[u8]) -> rustix::io::Result<()> {
+    // Left by a crash; the lock is ours.
+    match rustix::fs::unlinkat(&file.directory, TEMPORARY, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(e) => return Err(e),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let new = rustix::fs::openat(&file.directory, TEMPORARY, flags, MODE)?;
+    // Whatever the umask is.
+    rustix::fs::fchmod(&new, MODE)?;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match rustix::io::write(&new, rest) {
+            Ok(n) => rest = rest.get(n..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    rustix::fs::fsync(&new)
+}
+
+fn put_back(file: &Pending) -> rustix::io::Result<()> {
+    let (_, name) = split(file.path);
+    match &file.before {
+        Some(bytes) => {
+            put(file, bytes)?;
+            rustix::fs::renameat(&file.directory, TEMPORARY, &file.directory, name)?;
+        }
+        None => rustix::fs::unlinkat(&file.directory, name, AtFlags::empty())?,
+    }
+    rustix::fs::fsync(&file.directory)
+}
+
+/// Opens a directory below the root one name at a time, without following links.
+fn open_directory(root: &SysRoot, top: &OwnedFd, path: &str, make: bool) -> Result<OwnedFd, PersistError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut here = String::new();
+    let mut directory: Option<OwnedFd> = None;
+    for name in path.split('/').filter(|name| !name.is_empty()) {
+        let parent = directory.as_ref().unwrap_or(top).as_fd();
+        here = format!("{here}/{name}");
+        let open = || rustix::fs::openat(parent, name, flags, Mode::empty());
+        let next = match open() {
+            Err(Errno::NOENT) if make => match rustix::fs::mkdirat(parent, name, DIRECTORY_MODE) {
+                Ok(()) | Err(Errno::EXIST) => open(),
+                Err(e) => return Err(failed(root, "make", &here, e)),
+            },
+            other => other,
+        };
+        directory = Some(next.map_err(|e| {
+            let is_directory = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
+                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
+            if matches!(e, Errno::LOOP | Errno::NOTDIR) && !is_directory {
+                PersistError::NoDirectory(shown(root, &here))
+            } else {
+                failed(root, "open", &here, e)
+            }
+        })?);
+    }
+    directory.ok_or_else(|| failed(root, "open", path, Errno::NOENT))
+}
+
+/// Directory and name.
+fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
+}
+
+fn shown(root: &SysRoot, path: &str) -> PathBuf {
+    root.path().join(path.trim_start_matches('/'))
+}
+
+fn failed(root: &SysRoot, what: &'static str, path: &str, error: Errno) -> PersistError {
+    PersistError::Io { what, path: shown(root, path), source: io::Error::from(error) }
+}

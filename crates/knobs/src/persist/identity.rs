@@ -1,0 +1,451 @@
+//! What a disk is known by after a boot: never its name, which is given in the order in which disks are found.
+//!
+//! ```text
+//! device ─▶ candidates, best first (sysfs, udev's database in /run/udev/data) ─▶ the first that no other disk here has ─▶ a match in a udev rule
+//! ```
+//!
+//! | device | known by |
+//! |---|---|
+//! | loop device | its backing file; a lab's by the lab's name |
+//! | device mapper (LVM, crypt, multipath) | `dm/uuid` |
+//! | md array | the array's UUID |
+//! | any other disk | serial number, WWN, the kernel's own identifiers of these, partition table, filesystem, at last its port |
+//!
+//! A partition table's or filesystem's UUID goes with its contents, and a port belongs to whatever is plugged into it: both are used where there is
+//! nothing better, and said.
+
+use std::fmt;
+
+use floodwall_host::SysRoot;
+
+use crate::target::Device;
+
+/// What udev's rules compare to know a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// The file that a loop device stands on.
+    BackingFile,
+    /// Device mapper's UUID, which LVM, cryptsetup and multipath set.
+    DmUuid,
+    /// The UUID in an md array's superblock.
+    MdUuid,
+    /// The same from the kernel.
+    MdKernelUuid,
+    /// Serial number, as udev composes it with the model.
+    Serial,
+    /// World wide name, with its extension for one of several units.
+    WwnExtended,
+    /// World wide name.
+    Wwn,
+    /// An NVMe namespace's identifier, from the kernel.
+    NvmeWwid,
+    /// A SCSI disk's identifier, from the kernel.
+    ScsiWwid,
+    /// A virtio disk's serial number, from the kernel.
+    VirtioSerial,
+    /// The partition table's UUID.
+    PartitionTable,
+    /// The UUID of a filesystem on the whole disk.
+    Filesystem,
+    /// The port.
+    Port,
+}
+
+impl Key {
+    /// All of them, best first.
+    const ALL: [Self; 13] = [
+        Self::BackingFile,
+        Self::DmUuid,
+        Self::MdUuid,
+        Self::MdKernelUuid,
+        Self::Serial,
+        Self::WwnExtended,
+        Self::Wwn,
+        Self::NvmeWwid,
+        Self::ScsiWwid,
+        Self::VirtioSerial,
+        Self::PartitionTable,
+        Self::Filesystem,
+        Self::Port,
+    ];
+
+    /// The key of a match in a udev rule.
+    #[must_use]
+    pub fn rule(self) -> &'static str {
+        match self {
+            Self::BackingFile => "ATTR{loop/backing_file}",
+            Self::DmUuid => "ATTR{dm/uuid}",
+            Self::MdUuid => "ENV{MD_UUID}",
+            Self::MdKernelUuid => "ATTR{md/uuid}",
+            Self::Serial => "ENV{ID_SERIAL}",
+            Self::WwnExtended => "ENV{ID_WWN_WITH_EXTENSION}",
+            Self::Wwn => "ENV{ID_WWN}",
+            Self::NvmeWwid => "ATTR{wwid}",
+            Self::ScsiWwid => "ATTR{device/wwid}",
+            Self::VirtioSerial => "ATTR{serial}",
+            Self::PartitionTable => "ENV{ID_PART_TABLE_UUID}",
+            Self::Filesystem => "ENV{ID_FS_UUID}",
+            Self::Port => "ENV{ID_PATH}",
+        }
+    }
+
+    /// The key that a rule names.
+    pub(crate) fn of_rule(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|key| key.rule() == text)
+    }
+
+    /// The file below the disk's directory, or the property in udev's database.
+    fn source(self) -> Source {
+        let inner = self.rule().split(['{', '}']).nth(1).unwrap_or_default();
+        if self.rule().starts_with("ATTR") { Source::File(inner) } else { Source::Property(inner) }
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BackingFile => "its backing file",
+            Self::DmUuid => "its device-mapper UUID",
+            Self::MdUuid | Self::MdKernelUuid => "its array's UUID",
+            Self::Serial | Self::VirtioSerial => "its serial number",
+            Self::WwnExtended | Self::Wwn | Self::NvmeWwid | Self::ScsiWwid => "its world wide name",
+            Self::PartitionTable => "its partition table's UUID",
+            Self::Filesystem => "its filesystem's UUID",
+            Self::Port => "its port",
+        }
+    }
+
+    /// What to know of a disk that is known by this.
+    #[must_use]
+    pub fn caution(self) -> Option<&'static str> {
+        match self {
+            Self::PartitionTable => {
+                Some("a new partition table makes it another disk, and a clone has the same one")
+            }
+            Self::Filesystem => Some("a new filesystem makes it another disk, and a clone has the same one"),
+            Self::Port => Some("whatever disk is plugged in there gets the settings"),
+            _ => None,
+        }
+    }
+}
+
+enum Source {
+    File(&'static str),
+    Property(&'static str),
+}
+
+/// What a disk is known by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// What is compared.
+    pub key: Key,
+    /// With what: a pattern of udev(7), in which `*`, `?` and `[` are escaped unless they are meant.
+    pub pattern: String,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", self.key.name(), self.pattern)
+    }
+}
+
+/// A disk has nothing by which a boot would not change it into another one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoIdentity {
+    /// Nothing was found.
+    #[error("{device} has {lacks} by which it could be known after a boot; {remedy}")]
+    None {
+        /// The device.
+        device: String,
+        /// What was looked for.
+        lacks: &'static str,
+        /// What to do instead.
+        remedy: &'static str,
+    },
+    /// All that was found, another disk has too.
+    #[error(
+        "{device} and {other} can't be told apart after a boot: both have {identity}; give one of them an identity of its own"
+    )]
+    Shared {
+        /// The device.
+        device: String,
+        /// The other one.
+        other: String,
+        /// What both have.
+        identity: Identity,
+    },
+}
+
+/// The properties that udev has stored for a device.
+struct Database(Vec<(String, String)>);
+
+impl Database {
+    fn read(root: &SysRoot, number: &str) -> Self {
+        let text = root.read(&format!("/run/udev/data/b{number}")).into_value().unwrap_or_default();
+        let properties = text.lines().filter_map(|line| line.strip_prefix("E:")?.split_once('='));
+        Self(properties.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+    }
+
+    fn get(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Everything that a disk could be known by, best first.
+pub(crate) fn candidates(root: &SysRoot, number: &str) -> Vec<Identity> {
+    let directory = format!("/sys/dev/block/{number}");
+    let database = Database::read(root, number);
+    let kind = Kind::of(root, &directory);
+    Key::ALL
+        .into_iter()
+        .filter(|key| kind.may_be_known_by(*key))
+        .filter_map(|key| {
+            let value = match key.source() {
+                Source::File(file) => root.read_line(&format!("{directory}/{file}")).into_value()?,
+                Source::Property(name) => database.get(name)?.to_owned(),
+            };
+            // Without a serial number udev makes do with the model (ata_id, usb_id), which every disk of that model has. Virtio and MMC have no bus
+            // and no short form.
+            let is_model = key == Key::Serial
+                && database.get("ID_BUS").is_some()
+                && database.get("ID_SERIAL_SHORT").is_none_or(str::is_empty);
+            if is_model { None } else { Some(Identity { key, pattern: pattern(key, &value)? }) }
+        })
+        .collect()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Loop,
+    Mapped,
+    Array,
+    Disk,
+}
+
+impl Kind {
+    fn of(root: &SysRoot, directory: &str) -> Self {
+        let has = |name: &str| root.exists(&format!("{directory}/{name}"));
+        let is_loop = root.link_name(directory).value().is_some_and(|name| name.starts_with("loop"));
+        if has("loop") || is_loop {
+            Self::Loop
+        } else if has("dm") {
+            Self::Mapped
+        } else if has("md") {
+            Self::Array
+        } else {
+            Self::Disk
+        }
+    }
+
+    fn may_be_known_by(self, key: Key) -> bool {
+        match key {
+            Key::BackingFile => self == Self::Loop,
+            Key::DmUuid => self == Self::Mapped,
+            Key::MdUuid | Key::MdKernelUuid => self == Self::Array,
+            _ => self == Self::Disk,
+        }
+    }
+
+    /// What it lacks, and what to do instead.
+    fn without(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Loop => {
+                ("no backing file", "attach one, or run floodwall apply from whatever sets the device up")
+            }
+            Self::Mapped => {
+                ("no UUID", "give it one (dmsetup create --uuid), or run floodwall apply after it is made")
+            }
+            Self::Array => ("no UUID", "run floodwall apply from a unit that starts after it is assembled"),
+            Self::Disk => (
+                "no serial number, world wide name, UUID or port that udev or the kernel knows of",
+                "give it a serial number (serial= in a virtual machine's configuration), or run floodwall apply from a unit at boot",
+            ),
+        }
+    }
+}
+
+/// A value as a pattern; `None` if a rule can't hold it.
+fn pattern(key: Key, value: &str) -> Option<String> {
+    // `|` separates alternatives, `\` and `"` mean something to some versions of udev and nothing to others.
+    let unfit = |c: char| c.is_control() || matches!(c, '"' | '\\' | '|');
+    if value.is_empty() || value.len() > 400 || value.contains(unfit) || value.ends_with(" (deleted)") {
+        return None;
+    }
+    let literal = |text: &str| -> String {
+        text.chars().map(|c| if matches!(c, '*' | '?' | '[') { format!("[{c}]") } else { c.into() }).collect()
+    };
+    if key == Key::BackingFile
+        && let Some((path, _token)) =
+            value.strip_suffix(LAB_FILE).and_then(|path| path.rsplit_once(LAB_SEPARATOR))
+    {
+        return Some(format!("{}{LAB_SEPARATOR}*{LAB_FILE}", literal(path)));
+    }
+    Some(literal(value))
+}
+
+/// A lab's file is `NAME.TOKEN.floodwall-lab`, the token another one each time that the lab comes up.
+const LAB_FILE: &str = ".floodwall-lab";
+const LAB_SEPARATOR: char = '.';
+
+/// What a disk is to be known by, and who else will be taken for it: the paths of one multipath device have one identity.
+///
+/// # Errors
+/// [`NoIdentity`], with what to do.
+pub fn identify(root: &SysRoot, device: &Device) -> Result<(Identity, Vec<String>), NoIdentity> {
+    let candidates = candidates(root, &device.number);
+    let others = other_disks(root, &device.number);
+    let mut shared = None;
+    for identity in candidates {
+        let same: Vec<&(String, String, Vec<Identity>)> =
+            others.iter().filter(|(_, _, theirs)| theirs.contains(&identity)).collect();
+        match same.as_slice() {
+            [] => return Ok((identity, Vec::new())),
+            [first, ..] if shared.is_none() => shared = Some((identity.clone(), first.0.clone())),
+            _ => {}
+        }
+        if same.iter().all(|(_, number, _)| are_paths_of_one(root, &device.number, number)) {
+            return Ok((identity, same.iter().map(|(name, ..)| name.clone()).collect()));
+        }
+    }
+    match shared {
+        Some((identity, other)) => Err(NoIdentity::Shared { device: device.name.clone(), other, identity }),
+        None => {
+            let (lacks, remedy) = Kind::of(root, &format!("/sys/dev/block/{}", device.number)).without();
+            Err(NoIdentity::None { device: device.name.clone(), lacks, remedy })
+        }
+    }
+}
+
+/// Whether a disk is the one that an identity means.
+#[must_use]
+pub fn matches(root: &SysRoot, device: &Device, identity: &Identity) -> bool {
+    candidates(root, &device.number).contains(identity)
+}
+
+/// Name, number and identities of every other whole disk.
+fn other_disks(root: &SysRoot, number: &str) -> Vec<(String, String, Vec<Identity>)> {
+    let names = root.list("/sys/class/block").into_value().unwrap_or_default();
+    let disks = names.into_iter().filter(|name| !root.exists(&format!("/sys/class/block/{name}/partition")));
+    disks
+        .filter_map(|name| {
+            let theirs = root.read_line(&format!("/sys/class/block/{name}/dev")).into_value()?;
+            let other = theirs != number;
+            other.then(|| (name, theirs.clone(), candidates(root, &theirs)))
+        })
+        .collect()
+}
+
+/// Whether two disks are paths below one multipath device.
+fn are_paths_of_one(root: &SysRoot, one: &str, other: &str) -> bool {
+    let holders = |number: &str| {
+        root.list(&format!("/sys/dev/block/{number}/holders")).into_value().unwrap_or_default()
+    };
+    let theirs = holders(other);
+    holders(one).iter().any(|holder| {
+        let uuid = root.read_line(&format!("/sys/class/block/{holder}/dm/uuid"));
+        theirs.contains(holder) && uuid.value().is_some_and(|uuid| uuid.starts_with("mpath-"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Tree, machine, root_of};
+
+    /// The machine with these files more; `sdb` (8:16) beside `sda` (8:0).
+    fn with(files: &[(&str, &str)]) -> (tempfile::TempDir, SysRoot) {
+        let mut tree: Tree = machine();
+        tree.insert("/sys/dev/block/8:16".into(), "->../../devices/sdb".into());
+        tree.insert("/sys/class/block/sdb".into(), "->../../devices/sdb".into());
+        tree.insert("/sys/devices/sdb/dev".into(), "8:16\n".into());
+        tree.insert("/sys/devices/sdb/uevent".into(), "DEVNAME=sdb\n".into());
+        for (path, text) in files {
+            tree.insert((*path).into(), (*text).into());
+        }
+        root_of(&tree)
+    }
+
+    fn known(files: &[(&str, &str)]) -> Result<String, String> {
+        let (_dir, root) = with(files);
+        let device = Device::find(&root, "sda").unwrap();
+        match identify(&root, &device) {
+            Ok((identity, also)) => Ok(format!(
+                "{}==\"{}\"{}",
+                identity.key.rule(),
+                identity.pattern,
+                also.iter().map(|name| format!(" also {name}")).collect::<String>()
+            )),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+
+    #[test]
+    fn the_best_that_is_there_and_nobody_else_has_is_taken() {
+        const DB: &str = "/run/udev/data/b8:0";
+        let ata =
+            "I:1\nE:ID_BUS=ata\nE:ID_SERIAL=Samsung_SSD_870_S6P\nE:ID_SERIAL_SHORT=S6P\nE:ID_WWN=0x5002\n";
+        for (files, expected) in [
+            (vec![(DB, ata)], "ENV{ID_SERIAL}==\"Samsung_SSD_870_S6P\""),
+            // The other disk has the same serial number.
+            (
+                vec![(DB, ata), ("/run/udev/data/b8:16", "E:ID_SERIAL=Samsung_SSD_870_S6P\n")],
+                "ENV{ID_WWN}==\"0x5002\"",
+            ),
+            // A serial number that is only the model.
+            (
+                vec![(DB, "E:ID_BUS=ata\nE:ID_SERIAL=QEMU_HARDDISK\nE:ID_PART_TABLE_UUID=ab-cd\n")],
+                "ENV{ID_PART_TABLE_UUID}==\"ab-cd\"",
+            ),
+            // Virtio has no bus and no short form.
+            (vec![(DB, "E:ID_SERIAL=disk1\n")], "ENV{ID_SERIAL}==\"disk1\""),
+            // No database of udev's: what the kernel knows.
+            (vec![("/sys/devices/sda/device/wwid", "naa.5002\n")], "ATTR{device/wwid}==\"naa.5002\""),
+            (vec![("/sys/devices/sda/serial", "a[1]*\n")], "ATTR{serial}==\"a[[]1][*]\""),
+            (vec![("/sys/devices/sda/dm/uuid", "LVM-abc\n"), (DB, ata)], "ATTR{dm/uuid}==\"LVM-abc\""),
+            (
+                vec![("/sys/devices/sda/loop/backing_file", "/srv/a b.img\n")],
+                "ATTR{loop/backing_file}==\"/srv/a b.img\"",
+            ),
+            (
+                vec![(
+                    "/sys/devices/sda/loop/backing_file",
+                    "/run/floodwall/lab/x_1.b/fuse/x_1.b.0f3a.floodwall-lab\n",
+                )],
+                "ATTR{loop/backing_file}==\"/run/floodwall/lab/x_1.b/fuse/x_1.b.*.floodwall-lab\"",
+            ),
+        ] {
+            assert_eq!(known(&files).as_deref(), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn a_disk_without_an_identity_is_refused_with_what_to_do() {
+        insta::assert_snapshot!(known(&[]).unwrap_err(), @"sda has no serial number, world wide name, UUID or port that udev or the kernel knows of by which it could be known after a boot; give it a serial number (serial= in a virtual machine's configuration), or run floodwall apply from a unit at boot");
+        for value in ["", "a\"b\n", "a|b\n", "a\\b\n"] {
+            assert!(known(&[("/sys/devices/sda/serial", value)]).is_err(), "{value}");
+        }
+        let clone = [("/sys/devices/sda/serial", "1\n"), ("/sys/devices/sdb/serial", "1\n")];
+        insta::assert_snapshot!(known(&clone).unwrap_err(), @"sda and sdb can't be told apart after a boot: both have its serial number, 1; give one of them an identity of its own");
+        let deleted = [("/sys/devices/sda/loop/backing_file", "/srv/a.img (deleted)\n")];
+        assert!(known(&deleted).unwrap_err().contains("no backing file"));
+    }
+
+    #[test]
+    fn paths_of_one_multipath_device_have_one_identity() {
+        let files = [
+            ("/sys/devices/sda/serial", "1\n"),
+            ("/sys/devices/sdb/serial", "1\n"),
+            ("/sys/devices/sda/holders/dm-0/dev", "253:0\n"),
+            ("/sys/devices/sdb/holders/dm-0/dev", "253:0\n"),
+            ("/sys/class/block/dm-0/dm/uuid", "mpath-1\n"),
+        ];
+        assert_eq!(known(&files).as_deref(), Ok("ATTR{serial}==\"1\" also sdb"));
+    }
+
+    #[test]
+    fn every_key_is_found_by_its_rule() {
+        for key in Key::ALL {
+            assert_eq!(Key::of_rule(key.rule()), Some(key));
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! How a file is known to be ours and untouched: a marker and a checksum of what follows in its first lines.
+//!
+//! ```text
+//! # Written by floodwall persist …                     marker
+//! # floodwall-persist/1 0123456789abcdef               format and checksum (FNV-1a) of everything below
+//! vm.dirty_bytes = 67108864
+//! ```
+
+use crate::journal::checksum;
+
+/// Begins every file of ours.
+const MARK: &str = "# Written by floodwall persist; floodwall unpersist removes it. Edited by hand it is nobody's but yours.\n";
+/// Begins the second line.
+const FORMAT: &str = "# floodwall-persist/1 ";
+
+/// What a file is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Content<'a> {
+    /// Ours, as we wrote it: what is below the first two lines.
+    Ours(&'a str),
+    /// Ours, and changed since.
+    Edited,
+    /// Somebody else's.
+    Foreign,
+}
+
+/// A file of ours.
+pub(crate) fn sign(body: &str) -> String {
+    format!("{MARK}{FORMAT}{:016x}\n{body}", checksum(body.as_bytes()))
+}
+
+/// Whose a file is.
+pub(crate) fn inspect(text: &str) -> Content<'_> {
+    let Some(rest) = text.strip_prefix(MARK) else {
+        // A marker that somebody has reworded is still ours if the format's line is there.
+        return if text.contains(FORMAT) { Content::Edited } else { Content::Foreign };
+    };
+    let signed = rest.strip_prefix(FORMAT).and_then(|rest| rest.split_once('\n'));
+    match signed {
+        Some((sum, body)) if sum == format!("{:016x}", checksum(body.as_bytes())) => Content::Ours(body),
+        _ => Content::Edited,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ours_edited_and_foreign_are_told_apart() {
+        let text = sign("vm.dirty_bytes = 1\n");
+        assert_eq!(inspect(&text), Content::Ours("vm.dirty_bytes = 1\n"));
+        assert_eq!(inspect(&text.replace("= 1", "= 2")), Content::Edited);
+        assert_eq!(inspect(&format!("{text}\n")), Content::Edited);
+        assert_eq!(inspect(&format!("# mine now\n{text}")), Content::Edited);
+        assert_eq!(inspect(&text[..text.len() - 1]), Content::Edited);
+        assert_eq!(inspect("vm.dirty_bytes = 1\n"), Content::Foreign);
+        assert_eq!(inspect(""), Content::Foreign);
+    }
+}

@@ -1,0 +1,322 @@
+//! Settings that outlive a boot: a sysctl.d file for the machine's knobs, udev rules for disks'. No program of ours runs at boot.
+//!
+//! ```text
+//! changes (asked for, or applied now: applied) ─▶ settle ─▶ Persisted ─ merge ─▶ difference, files (text) ─▶ disk: written whole or not at all
+//! both files ─▶ read ─▶ Kept { Persisted, whose each file is } ─▶ Kept::value_of: what a boot will set a knob to
+//! identity: what a disk is known by        sysctl, rules: the two formats, there and back        mark: whose a file is
+//! ```
+//!
+//! Each setting is kept once, in the file that carries it out: what is read back is what a boot does.
+
+mod applied;
+mod disk;
+mod identity;
+mod mark;
+pub(crate) mod rules;
+mod settle;
+mod sysctl;
+
+use std::fmt;
+
+use floodwall_host::SysRoot;
+use floodwall_model::Reading;
+
+pub use applied::{Applied, applied};
+pub use disk::{Etc, Written};
+pub use identity::{Identity, Key, NoIdentity, identify, matches};
+pub use rules::PATH as RULES_PATH;
+pub use settle::{PersistError, Settled, settle};
+pub use sysctl::PATH as SYSCTL_PATH;
+
+use crate::catalogue::{Knob, Scope, find};
+use crate::change::Change;
+use crate::target::{Device, Target};
+
+/// A knob and what it is set to, in its file's unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// The knob.
+    pub knob: &'static Knob,
+    /// Checked.
+    pub value: String,
+}
+
+/// A disk's settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// What it is known by.
+    pub identity: Identity,
+    /// Its name when they were written, for people.
+    pub known_as: String,
+    /// Its knobs.
+    pub values: Vec<Value>,
+}
+
+/// What is kept across boots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Persisted {
+    /// The machine's knobs.
+    pub machine: Vec<Value>,
+    /// Disks', in the order in which they were first written.
+    pub disks: Vec<Disk>,
+}
+
+/// Knobs that are two names of what the kernel keeps once.
+const CELLS: [[&str; 2]; 5] = [
+    ["vm.dirty_bytes", "vm.dirty_ratio"],
+    ["vm.dirty_background_bytes", "vm.dirty_background_ratio"],
+    ["bdi.max_ratio", "bdi.max_ratio_fine"],
+    ["bdi.min_ratio", "bdi.min_ratio_fine"],
+    ["iosched.slice_idle", "iosched.slice_idle_us"],
+];
+
+fn one_cell(a: &Knob, b: &Knob) -> bool {
+    a.name == b.name || CELLS.iter().any(|names| names.contains(&a.name) && names.contains(&b.name))
+}
+
+/// The last value of a knob's cell.
+fn last_of<'a>(values: impl DoubleEndedIterator<Item = &'a Value>, knob: &Knob) -> Option<&'a Value> {
+    values.rev().find(|value| one_cell(value.knob, knob))
+}
+
+/// Puts a value in the place of the one of the same cell.
+fn put(values: &mut Vec<Value>, new: &Value) {
+    match values.iter_mut().find(|old| one_cell(old.knob, new.knob)) {
+        Some(old) => *old = new.clone(),
+        None => values.push(new.clone()),
+    }
+    // Another elevator takes the tunables of the old one with it.
+    if new.knob.name == "scheduler" {
+        values.retain(|value| match value.knob.scope {
+            Scope::Elevator(elevators) => elevators.contains(&new.value.as_str()),
+            _ => true,
+        });
+    }
+}
+
+impl Persisted {
+    /// Whether nothing is kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.machine.is_empty() && self.disks.is_empty()
+    }
+
+    /// This with another one's settings, which come first where both speak of one cell.
+    #[must_use]
+    pub fn with(&self, new: &Self) -> Self {
+        let mut all = self.clone();
+        for value in &new.machine {
+            put(&mut all.machine, value);
+        }
+        for disk in &new.disks {
+            let index = all.disks.iter().position(|old| old.identity == disk.identity);
+            let index = index.unwrap_or_else(|| {
+                all.disks.push(Disk { values: Vec::new(), ..disk.clone() });
+                all.disks.len() - 1
+            });
+            let Some(old) = all.disks.get_mut(index) else { continue };
+            old.known_as.clone_from(&disk.known_as);
+            // An elevator first: it would drop tunables that come with it.
+            let (elevator, rest): (Vec<&Value>, Vec<&Value>) =
+                disk.values.iter().partition(|value| value.knob.name == "scheduler");
+            elevator.into_iter().chain(rest).for_each(|value| put(&mut old.values, value));
+        }
+        all
+    }
+
+    /// One line for each setting that differs: `sda.scheduler: not kept -> bfq`.
+    #[must_use]
+    pub fn difference(&self, to: &Self) -> Vec<String> {
+        let (before, after) = (self.cells(), to.cells());
+        let shown = |value: Option<&Value>| match value {
+            Some(value) => format!("{} {}", value.knob.name, value.value),
+            None => "not kept".to_owned(),
+        };
+        let of = |cells: &[Cell<'_>], wanted: &Cell<'_>| {
+            cells.iter().find(|cell| cell.is(wanted)).map(|cell| cell.value.clone())
+        };
+        let mut lines = Vec::new();
+        for cell in before.iter().filter(|cell| of(&after, cell).is_none()) {
+            lines.push(format!("{}: {} -> not kept", cell.label(), shown(Some(cell.value))));
+        }
+        for cell in &after {
+            let old = of(&before, cell);
+            if old.as_ref() != Some(cell.value) {
+                lines.push(format!(
+                    "{}: {} -> {}",
+                    cell.label(),
+                    shown(old.as_ref()),
+                    shown(Some(cell.value))
+                ));
+            }
+        }
+        lines
+    }
+
+    fn cells(&self) -> Vec<Cell<'_>> {
+        let machine = self.machine.iter().map(|value| Cell { disk: None, value });
+        let disks = self
+            .disks
+            .iter()
+            .flat_map(|disk| disk.values.iter().map(move |value| Cell { disk: Some(disk), value }));
+        machine.chain(disks).collect()
+    }
+
+    /// The settings of the machine and of these devices as changes, for a plan.
+    #[must_use]
+    pub fn changes(&self, root: &SysRoot, devices: &[Device]) -> Vec<Change> {
+        let change =
+            |target: Target, value: &Value| Change { knob: value.knob, target, value: value.value.clone() };
+        let mut changes: Vec<Change> =
+            self.machine.iter().map(|value| change(Target::Machine, value)).collect();
+        for device in devices {
+            for disk in self.disks.iter().filter(|disk| matches(root, device, &disk.identity)) {
+                changes.extend(disk.values.iter().map(|value| change(Target::Device(device.clone()), value)));
+            }
+        }
+        changes
+    }
+
+    /// The two files: path and whole text; `None` for one that there is nothing to say in.
+    #[must_use]
+    pub fn files(&self) -> [(&'static str, Option<String>); 2] {
+        let signed = |body: String, is_empty: bool| if is_empty { None } else { Some(mark::sign(&body)) };
+        [
+            (SYSCTL_PATH, signed(sysctl::body(&self.machine), self.machine.is_empty())),
+            (RULES_PATH, signed(rules::body(&self.disks), self.disks.is_empty())),
+        ]
+    }
+}
+
+/// One setting of one disk or of the machine.
+struct Cell<'a> {
+    disk: Option<&'a Disk>,
+    value: &'a Value,
+}
+
+impl Cell<'_> {
+    fn is(&self, other: &Cell<'_>) -> bool {
+        self.disk.map(|disk| &disk.identity) == other.disk.map(|disk| &disk.identity)
+            && one_cell(self.value.knob, other.value.knob)
+    }
+
+    fn label(&self) -> String {
+        match self.disk {
+            None => self.value.knob.name.to_owned(),
+            Some(disk) => format!("{}.{}", disk.known_as, self.value.knob.name),
+        }
+    }
+}
+
+/// Whose a file is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileState {
+    /// It is not there.
+    Absent,
+    /// Ours, as we wrote it.
+    Ours,
+    /// Ours, and changed by hand since.
+    Edited,
+    /// Not ours; why.
+    Foreign(String),
+    /// It can't be read; why.
+    Unreadable(String),
+}
+
+impl FileState {
+    /// Whether it may be replaced.
+    #[must_use]
+    pub fn may_be_replaced(&self) -> bool {
+        matches!(self, Self::Absent | Self::Ours)
+    }
+}
+
+impl fmt::Display for FileState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent => f.write_str("is not there"),
+            Self::Ours => f.write_str("is floodwall's"),
+            Self::Edited => f.write_str("has been changed by hand since floodwall wrote it"),
+            Self::Foreign(why) => write!(f, "was not written by floodwall persist ({why})"),
+            Self::Unreadable(why) => write!(f, "can't be read ({why})"),
+        }
+    }
+}
+
+/// What is kept now, and whose the files are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The sysctl.d file.
+    pub sysctl: FileState,
+    /// The udev rules.
+    pub rules: FileState,
+    /// What the files that are ours say. One that was changed by hand says nothing here.
+    pub settings: Persisted,
+}
+
+/// Reads what is kept. Never fails: a file that can't be read is one of the [`FileState`]s.
+#[must_use]
+pub fn read(root: &SysRoot) -> Kept {
+    let (sysctl, machine) = read_file(root, SYSCTL_PATH, sysctl::parse);
+    let (rules, disks) = read_file(root, RULES_PATH, rules::parse);
+    Kept { sysctl, rules, settings: Persisted { machine, disks } }
+}
+
+fn read_file<T>(
+    root: &SysRoot,
+    path: &str,
+    parse: impl Fn(&str) -> Result<Vec<T>, String>,
+) -> (FileState, Vec<T>) {
+    if root.link_target(path).value().is_some() {
+        return (FileState::Foreign("it is a symbolic link".to_owned()), Vec::new());
+    }
+    let text = match root.read(path) {
+        Reading::Value(text) => text,
+        Reading::Absent(_) => return (FileState::Absent, Vec::new()),
+        Reading::Unreadable(why) => return (FileState::Unreadable(why), Vec::new()),
+    };
+    match mark::inspect(&text) {
+        mark::Content::Foreign => (FileState::Foreign("its first line is not ours".to_owned()), Vec::new()),
+        mark::Content::Edited => (FileState::Edited, Vec::new()),
+        mark::Content::Ours(body) => match parse(body) {
+            Ok(values) => (FileState::Ours, values),
+            // The checksum is right: a later version's.
+            Err(why) => (FileState::Foreign(format!("{why}; another version's?")), Vec::new()),
+        },
+    }
+}
+
+impl Kept {
+    /// What our files will set a knob to at the next boot or when its disk appears; `None` if they do not speak of it. Any name of what the kernel
+    /// keeps once finds it: asked for `vm.dirty_ratio`, the answer may be in `vm.dirty_bytes`. Whether another file has the last word is another
+    /// question.
+    #[must_use]
+    pub fn value_of(&self, root: &SysRoot, knob: &Knob, target: &Target) -> Option<&Value> {
+        match target {
+            Target::Machine => last_of(self.settings.machine.iter(), knob),
+            Target::Device(device) => last_of(self.of_device(root, device).into_iter(), knob),
+            Target::Group { .. } => None,
+        }
+    }
+
+    /// What our files will set a disk's knobs to whenever it appears; of two for one knob the later one counts. Costs nothing where no disk's settings
+    /// are kept.
+    #[must_use]
+    pub fn of_device(&self, root: &SysRoot, device: &Device) -> Vec<&Value> {
+        if self.settings.disks.is_empty() {
+            return Vec::new();
+        }
+        let known_by = identity::candidates(root, &device.number);
+        let disks = self.settings.disks.iter().filter(|disk| known_by.contains(&disk.identity));
+        disks.flat_map(|disk| &disk.values).collect()
+    }
+
+    /// The same by a knob's name.
+    #[must_use]
+    pub fn value_of_name(&self, root: &SysRoot, knob: &str, target: &Target) -> Option<&Value> {
+        self.value_of(root, find(knob)?, target)
+    }
+}
+
+#[cfg(test)]
+mod tests;

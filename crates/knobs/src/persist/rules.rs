@@ -1,0 +1,144 @@
+//! The udev(7) rules file: the knobs of disks, set whenever one appears.
+//!
+//! ```text
+//! ENV{ID_SERIAL}=="…", ENV{.FLOODWALL}="1"                      a disk by its identity; a property with a dot lives for this event alone
+//! ENV{.FLOODWALL}=="1", ATTR{queue/scheduler}="mq-deadline"      one line a write, in the order that the kernel needs
+//! ```
+//!
+//! - **Events.** A disk is set when it is added (at boot too: the events are repeated once the system's rules are there) and when the kernel says
+//!   that it changed (a loop device got its file, an array was started, a mapping was loaded). Changes that somebody made up (`udevadm trigger`, the
+//!   one that udev itself makes when a writer closes the disk) are left alone, or they would undo `floodwall apply` at random moments.
+//! - **A match is positive.** A comparison with a file that is not there fails, `!=` too (udev-rules.c `token_match_attr`): "if not this disk, skip"
+//!   would set every disk that lacks the file.
+//! - **bdi.** Events of the subsystem bdi come with a number and no identity. The disk's own directory has a link to it: `ATTR{bdi/…}`.
+//! - **Order.** An elevator before what it resets and before wbt, shares before the strict limit, as in a plan.
+//! - **Busy.** Linux 6.18 may answer a write to nr_requests with EBUSY while a disk of the same adapter changes its elevator, which at boot is likely:
+//!   that one is compared and written again.
+
+use floodwall_host::SysRoot;
+
+use super::identity::{Identity, Key};
+use super::{Disk, Value};
+use crate::catalogue::{Knob, Scope, knobs};
+use crate::order::rank_from_defaults;
+use crate::value::{Form, check};
+
+/// Where it is.
+pub const PATH: &str = "/etc/udev/rules.d/99-zz-floodwall.rules";
+
+/// Before the first disk.
+const HEAD: &str = "\
+ACTION!=\"add|change\", GOTO=\"floodwall_end\"
+SUBSYSTEM!=\"block\", GOTO=\"floodwall_end\"
+ENV{DEVTYPE}!=\"disk\", GOTO=\"floodwall_end\"
+# Not a change of the disk, but made by udevadm trigger or after a write: what was set since is left alone.
+ACTION==\"change\", ENV{SYNTH_UUID}==\"?*\", GOTO=\"floodwall_end\"
+ENV{DM_UDEV_DISABLE_OTHER_RULES_FLAG}==\"1\", GOTO=\"floodwall_end\"
+";
+/// After the last one.
+const TAIL: &str = "\nLABEL=\"floodwall_end\"\n";
+/// The property that says that the disk of this event is the one.
+const FLAG: &str = "ENV{.FLOODWALL}";
+/// Before the name that a disk had when the file was written.
+const KNOWN_AS: &str = "# ";
+
+/// What is below the file's first two lines.
+pub(crate) fn body(disks: &[Disk]) -> String {
+    let blocks = disks.iter().enumerate().map(|(index, disk)| block(index + 1, disk));
+    format!("{HEAD}{}{TAIL}", blocks.collect::<String>())
+}
+
+fn block(number: usize, disk: &Disk) -> String {
+    let Identity { key, pattern } = &disk.identity;
+    let mut text = format!(
+        "\n{KNOWN_AS}{}\n{}==\"{pattern}\", {FLAG}=\"{number}\"\n",
+        disk.known_as.escape_debug(),
+        key.rule()
+    );
+    let mut ordered: Vec<&Value> = disk.values.iter().collect();
+    ordered.sort_by_key(|value| rank_from_defaults(value.knob, &value.value));
+    for value in ordered {
+        let Some(file) = below_disk(value.knob) else { continue };
+        for write in writes(value) {
+            text.push_str(&format!("{FLAG}==\"{number}\", ATTR{{{file}}}=\"{write}\"\n"));
+        }
+        if value.knob.name == "nr_requests" {
+            let wanted = &value.value;
+            text.push_str(&format!(
+                "{FLAG}==\"{number}\", ATTR{{{file}}}!=\"{wanted}\", ATTR{{{file}}}=\"{wanted}\"\n"
+            ));
+        }
+    }
+    text
+}
+
+/// The writes that lead to a value whatever was there before.
+fn writes(value: &Value) -> Vec<String> {
+    match (value.knob.name, value.value.parse::<i64>()) {
+        // A target that is written again does not switch throttling on where an elevator has switched it off.
+        ("wbt_lat_usec", Ok(us)) if us > 0 => vec![(us + 1).to_string(), value.value.clone()],
+        _ => vec![value.value.clone()],
+    }
+}
+
+/// A knob's file below its disk's directory in /sys/block.
+pub(crate) fn below_disk(knob: &Knob) -> Option<String> {
+    let directory = match knob.scope {
+        Scope::Queue => "queue",
+        Scope::Elevator(_) => "queue/iosched",
+        Scope::Bdi => "bdi",
+        Scope::Global | Scope::Cgroup | Scope::RootCgroup => return None,
+    };
+    Some(format!("{directory}/{}", knob.file_name()))
+}
+
+/// What [`body`] wrote.
+///
+/// # Errors
+/// What it did not write.
+pub(crate) fn parse(body: &str) -> Result<Vec<Disk>, String> {
+    let blocks = body.strip_prefix(HEAD).and_then(|rest| rest.strip_suffix(TAIL));
+    let blocks = blocks.ok_or("its head or tail is not understood")?;
+    let mut disks: Vec<Disk> = Vec::new();
+    let mut known_as = String::new();
+    for line in blocks.lines().filter(|line| !line.is_empty()) {
+        let not_understood = || format!("'{line}' is not understood");
+        if let Some(name) = line.strip_prefix(KNOWN_AS) {
+            name.clone_into(&mut known_as);
+            continue;
+        }
+        let (first, second) = line.split_once("\", ").ok_or_else(not_understood)?;
+        match (first.split_once("==\""), second.split_once("=\"")) {
+            (Some((FLAG, _)), Some((attribute, value))) => {
+                // The line that writes a busy file again.
+                if attribute.ends_with('!') {
+                    continue;
+                }
+                let value = value.strip_suffix('"').ok_or_else(not_understood)?;
+                let value = believe(attribute, value).ok_or_else(not_understood)?;
+                let disk = disks.last_mut().ok_or_else(not_understood)?;
+                // Of several writes to one file the last one counts.
+                disk.values.retain(|other| other.knob != value.knob);
+                disk.values.push(value);
+            }
+            (Some((key, pattern)), Some((FLAG, _))) => {
+                let key = Key::of_rule(key).ok_or_else(not_understood)?;
+                let identity = Identity { key, pattern: pattern.to_owned() };
+                disks.push(Disk { identity, known_as: std::mem::take(&mut known_as), values: Vec::new() });
+            }
+            _ => return Err(not_understood()),
+        }
+    }
+    Ok(disks)
+}
+
+fn believe(attribute: &str, value: &str) -> Option<Value> {
+    let file = attribute.strip_prefix("ATTR{")?.strip_suffix('}')?;
+    let knob = knobs().find(|knob| below_disk(knob).as_deref() == Some(file))?;
+    Some(Value { knob, value: check(knob, value, Form::Kernel).ok()? })
+}
+
+/// Whether there is a udev that could read the file.
+pub(crate) fn has_reader(root: &SysRoot) -> bool {
+    ["/run/udev/control", "/usr/lib/udev", "/lib/udev"].iter().any(|path| root.exists(path))
+}

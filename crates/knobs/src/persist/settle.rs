@@ -1,0 +1,301 @@
+//! From changes to what a file can keep: identities for devices, shares for sizes, refusals with what to use instead.
+
+use std::path::PathBuf;
+
+use floodwall_host::SysRoot;
+
+use super::identity::{NoIdentity, identify, matches};
+use super::{Disk, Persisted, Value, rules};
+use crate::catalogue::{Knob, Scope, find};
+use crate::cell::{Cell, State};
+use crate::change::Change;
+use crate::files::Files;
+use crate::limits::Memory;
+use crate::plan::{Entry, PlanError, plan, short};
+use crate::refuse;
+use crate::target::{Device, Target};
+
+/// Settings can't be kept. Nothing has been written unless the error says so.
+#[derive(Debug, thiserror::Error)]
+pub enum PersistError {
+    /// A control group's knob.
+    #[error("{label} can't be kept: groups belong to who makes them; {remedy}")]
+    Group {
+        /// The knob.
+        label: String,
+        /// What to use instead.
+        remedy: String,
+    },
+    /// A mount without a disk.
+    #[error(
+        "{label} can't be kept: {device} has no disk, and another number after the next mount; run floodwall apply from a unit that starts after the mount"
+    )]
+    NoDisk {
+        /// The knob.
+        label: String,
+        /// The backing device.
+        device: String,
+    },
+    /// A disk that would not be known again.
+    #[error("{label} can't be kept: {source}")]
+    NoIdentity {
+        /// The knob.
+        label: String,
+        /// Why.
+        source: NoIdentity,
+    },
+    /// A size where the kernel keeps a share, and nothing to hold the share's base.
+    #[error(
+        "{label} can't be kept: the kernel keeps it as a share of the hard limit, which in percent moves with memory; persist vm.dirty_bytes with it, or give bdi.max_ratio_fine"
+    )]
+    MovingShare {
+        /// The knob.
+        label: String,
+    },
+    /// Nobody would read the rules.
+    #[error(
+        "a disk's settings can't be kept: there is no udev here to set them ({RULES} would have no reader); run floodwall apply at boot, or give the machine's knobs alone", RULES = rules::PATH
+    )]
+    NoUdev,
+    /// What a plan of the settings is refused for.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// Not our file, or not any more.
+    #[error("'{path}' {why}; move it away or remove it, then run this again", path = path.display())]
+    NotOurs {
+        /// The file.
+        path: PathBuf,
+        /// Whose it is.
+        why: String,
+    },
+    /// A symbolic link in the path.
+    #[error("'{path}' is a symbolic link or no directory; files are written to real directories alone", path = .0.display())]
+    NoDirectory(PathBuf),
+    /// Somebody else is writing them.
+    #[error("another floodwall is changing what is kept; run this again when it has ended")]
+    Held,
+    /// An operation failed.
+    #[error("nothing was written: can't {what} '{path}': {source}", path = path.display())]
+    Io {
+        /// `write`, `rename`, …
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The second file failed, and the first one could not be put back.
+    #[error("'{path}' is written and could not be put back: {source}; run this again", path = path.display())]
+    HalfWritten {
+        /// The first file.
+        path: PathBuf,
+        /// Why the second one failed.
+        source: std::io::Error,
+    },
+}
+
+impl PersistError {
+    /// Whether a privilege, a writable filesystem or udev is missing.
+    #[must_use]
+    pub fn lacks_requirement(&self) -> bool {
+        use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+        match self {
+            Self::NoUdev | Self::Plan(PlanError::NotThere { .. } | PlanError::Unreadable { .. }) => true,
+            Self::Io { source, .. } => matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem),
+            _ => false,
+        }
+    }
+
+    /// Whether something else should have been asked for.
+    #[must_use]
+    pub fn is_wrong_use(&self) -> bool {
+        !self.lacks_requirement() && !matches!(self, Self::Io { .. } | Self::Held | Self::HalfWritten { .. })
+    }
+}
+
+/// Settings that can be kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// All that is kept then.
+    pub settings: Persisted,
+    /// The devices that were asked about.
+    pub devices: Vec<Device>,
+    /// What to know, for people.
+    pub notes: Vec<String>,
+    /// What is kept and not in force now: `sda.scheduler: scheduler none -> scheduler bfq`.
+    pub not_in_force: Vec<String>,
+}
+
+/// What is kept once changes are added to it.
+///
+/// # Errors
+/// [`PersistError`] for the first change that can't be kept: half a setting is another setting.
+pub fn settle(
+    root: &SysRoot,
+    files: &dyn Files,
+    kept: &Persisted,
+    changes: &[Change],
+) -> Result<Settled, PersistError> {
+    let mut settled = Settled::default();
+    let mut asked = Persisted::default();
+    // The machine's first: shares of its limit need it.
+    for change in changes.iter().filter(|change| change.target == Target::Machine) {
+        let value = Value { knob: change.knob, value: change.value.clone() };
+        asked = asked.with(&Persisted { machine: vec![value], disks: Vec::new() });
+    }
+    let machine = kept.with(&asked).machine;
+    for change in changes {
+        let device = match &change.target {
+            Target::Machine => continue,
+            Target::Group { path, .. } => return Err(group(change, path)),
+            Target::Device(device) => device,
+        };
+        let disk = disk_of(root, kept, change, device, &mut settled)?;
+        let value = settled_value(change, &machine, files)?;
+        asked =
+            asked.with(&Persisted { machine: Vec::new(), disks: vec![Disk { values: vec![value], ..disk }] });
+    }
+    let mut all = kept.with(&asked);
+    with_elevators(root, files, &mut all, &mut settled);
+    if !asked.disks.is_empty() && !rules::has_reader(root) {
+        return Err(PersistError::NoUdev);
+    }
+    check(root, files, &all, &mut settled)?;
+    settled.settings = all;
+    Ok(settled)
+}
+
+/// Refuses what an apply would refuse, of the machine and of the devices that were asked about.
+fn check(
+    root: &SysRoot,
+    files: &dyn Files,
+    all: &Persisted,
+    settled: &mut Settled,
+) -> Result<(), PersistError> {
+    let entries = plan(&all.changes(root, &settled.devices), files)?.entries;
+    // What the kernel changes beside is saved with a change, and nothing here.
+    let asked: Vec<Entry> = entries.into_iter().filter(|entry| entry.new.is_some()).collect();
+    settled.notes.extend(refuse::notes(&asked, files, &Memory::read(files)));
+    let shown = |state: &Option<State>| state.as_ref().map_or("(not there)".to_owned(), short);
+    settled.not_in_force = asked
+        .iter()
+        .map(|entry| format!("{}: {} -> {}", entry.label(), shown(&entry.old), shown(&entry.new)))
+        .collect();
+    Ok(())
+}
+
+/// The disk as our files know it, or as they are to know it.
+fn disk_of(
+    root: &SysRoot,
+    kept: &Persisted,
+    change: &Change,
+    device: &Device,
+    settled: &mut Settled,
+) -> Result<Disk, PersistError> {
+    let label = || change.target.label(change.knob);
+    if device.number.starts_with("0:") || !device.number.contains(':') {
+        return Err(PersistError::NoDisk { label: label(), device: device.name.clone() });
+    }
+    let known_as = device.name.clone();
+    let is_new = !settled.devices.contains(device);
+    if is_new {
+        settled.devices.push(device.clone());
+    }
+    if let Some(known) = kept.disks.iter().find(|disk| matches(root, device, &disk.identity)) {
+        return Ok(Disk { identity: known.identity.clone(), known_as, values: Vec::new() });
+    }
+    let (identity, also) =
+        identify(root, device).map_err(|source| PersistError::NoIdentity { label: label(), source })?;
+    if is_new {
+        let caution = identity.key.caution().map(|text| format!(": {text}")).unwrap_or_default();
+        settled.notes.push(format!("{device} is known after a boot by {identity}{caution}"));
+        if !also.is_empty() {
+            let names = also.join(", ");
+            settled.notes.push(format!("{names} lead to the same disk as {device} and get its settings too"));
+        }
+    }
+    Ok(Disk { identity, known_as, values: Vec::new() })
+}
+
+/// A change's value as a file can keep it.
+fn settled_value(change: &Change, machine: &[Value], files: &dyn Files) -> Result<Value, PersistError> {
+    if change.knob.name != "bdi.max_bytes" {
+        return Ok(Value { knob: change.knob, value: change.value.clone() });
+    }
+    let label = change.target.label(change.knob);
+    let limit = machine.iter().find(|value| value.knob.name == "vm.dirty_bytes");
+    let (Some(limit), Some(share)) = (limit, find("bdi.max_ratio_fine")) else {
+        return Err(PersistError::MovingShare { label });
+    };
+    let state = State { path: Target::Machine.path(limit.knob), value: limit.value.clone() };
+    let entry = Entry {
+        knob: limit.knob,
+        target: Target::Machine,
+        cell: Cell::of(limit.knob, &Target::Machine, files),
+        old: None,
+        new: Some(state),
+    };
+    let ratio = refuse::share_of(change, &[entry], files, &Memory::read(files))?;
+    Ok(Value { knob: share, value: ratio.value })
+}
+
+/// A tunable means something under its elevator alone: the one that runs is kept with it.
+fn with_elevators(root: &SysRoot, files: &dyn Files, all: &mut Persisted, settled: &mut Settled) {
+    let Some(scheduler) = find("scheduler") else { return };
+    for device in settled.devices.clone() {
+        let target = Target::Device(device.clone());
+        for disk in all.disks.iter_mut().filter(|disk| matches(root, &device, &disk.identity)) {
+            let has = |wanted: fn(&Knob) -> bool| disk.values.iter().any(|value| wanted(value.knob));
+            if has(|knob| knob.name == "scheduler") || !has(|knob| matches!(knob.scope, Scope::Elevator(_))) {
+                continue;
+            }
+            if let Some(now) = Cell::of(scheduler, &target, files).read(files).into_value() {
+                settled.notes.push(format!(
+                    "{device}.scheduler={} is kept with its tunables, which no other elevator has",
+                    now.value
+                ));
+                disk.values.push(Value { knob: scheduler, value: now.value });
+            }
+        }
+    }
+}
+
+/// What keeps a control group's knob.
+fn group(change: &Change, path: &str) -> PersistError {
+    let device = change.target.device().map(|device| format!("/dev/{} ", device.name)).unwrap_or_default();
+    let value = |key: &str| {
+        let mut pairs = change.value.split([' ', ',']).filter_map(|pair| pair.split_once('='));
+        pairs.find(|(name, _)| *name == key).map(|(_, value)| value)
+    };
+    let property = |(name, key): &(&str, &str)| {
+        let value = value(key)?;
+        Some(format!("{name}=\"{device}{}\"", if value == "max" { "infinity" } else { value }))
+    };
+    let properties: Vec<String> = match change.knob.name {
+        "io.max" => [
+            ("IOReadBandwidthMax", "rbps"),
+            ("IOWriteBandwidthMax", "wbps"),
+            ("IOReadIOPSMax", "riops"),
+            ("IOWriteIOPSMax", "wiops"),
+        ]
+        .iter()
+        .filter_map(property)
+        .collect(),
+        "io.weight" if device.is_empty() => vec![format!("IOWeight={}", change.value)],
+        "io.weight" => vec![format!("IODeviceWeight=\"{device}{}\"", change.value)],
+        "io.latency" => value("target")
+            .map(|us| format!("IODeviceLatencyTargetSec=\"{device}{us}us\""))
+            .into_iter()
+            .collect(),
+        _ => Vec::new(),
+    };
+    let unit = path.rsplit('/').next().unwrap_or_default();
+    let remedy = if properties.is_empty() {
+        "run floodwall apply from a unit at boot".to_owned()
+    } else if unit.ends_with(".service") || unit.ends_with(".slice") || unit.ends_with(".scope") {
+        format!("systemctl set-property {unit} {}", properties.join(" "))
+    } else {
+        format!("set {} in the unit that makes it", properties.join(" "))
+    };
+    PersistError::Group { label: change.label(), remedy }
+}

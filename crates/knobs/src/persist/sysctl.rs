@@ -1,0 +1,43 @@
+//! The sysctl.d(5) file: the machine's knobs.
+//!
+//! systemd-sysctl and `sysctl --system` read the files of all directories in the order of their names, whatever the directory: ours sorts behind
+//! `99-sysctl.conf` and what distributions ship. Within it the background limit comes before the hard limit: coming from the kernel's defaults
+//! both usually fall.
+//!
+//! A pair in percent has one trap that a file can't avoid: systemd-sysctl keeps one line a name, so a ratio can't be written twice, as kernels up to 6.14
+//! would like where an earlier file sets bytes (their polling interval then stays that of the old bytes until the next change).
+
+use super::Value;
+use crate::catalogue::{Scope, knobs};
+use crate::value::{Form, check};
+
+/// Where it is.
+pub const PATH: &str = "/etc/sysctl.d/99-zz-floodwall.conf";
+
+/// What is below the file's first two lines.
+pub(crate) fn body(machine: &[Value]) -> String {
+    let mut ordered: Vec<&Value> = machine.iter().collect();
+    ordered.sort_by_key(|value| rank(value.knob.name));
+    ordered.iter().map(|value| format!("{} = {}\n", value.knob.name, value.value)).collect()
+}
+
+fn rank(name: &str) -> u8 {
+    match name {
+        "vm.dirty_bytes" | "vm.dirty_ratio" => 2,
+        "vm.dirty_background_bytes" | "vm.dirty_background_ratio" => 1,
+        _ => 0,
+    }
+}
+
+/// What [`body`] wrote.
+///
+/// # Errors
+/// A line that it did not write.
+pub(crate) fn parse(body: &str) -> Result<Vec<Value>, String> {
+    let line = |line: &str| -> Option<Value> {
+        let (name, value) = line.split_once(" = ")?;
+        let knob = knobs().find(|knob| knob.scope == Scope::Global && knob.name == name)?;
+        Some(Value { knob, value: check(knob, value, Form::Kernel).ok()? })
+    };
+    body.lines().map(|text| line(text).ok_or_else(|| format!("'{text}' is not understood"))).collect()
+}

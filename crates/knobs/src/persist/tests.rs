@@ -1,0 +1,330 @@
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use super::*;
+use crate::files::KernelFiles;
+use crate::testing::{Tree, machine, root_of};
+
+/// The machine with a serial number for its disk, and a udev.
+fn tree() -> Tree {
+    let mut tree = machine();
+    tree.insert("/sys/devices/sda/serial".into(), "S1\n".into());
+    tree.insert("/usr/lib/udev/rules.d/60-block.rules".into(), "\n".into());
+    tree
+}
+
+struct Machine {
+    dir: tempfile::TempDir,
+    root: SysRoot,
+    files: KernelFiles,
+}
+
+impl Machine {
+    fn new() -> Self {
+        Self::of(&tree())
+    }
+
+    fn of(tree: &Tree) -> Self {
+        let (dir, root) = root_of(tree);
+        let files = KernelFiles::new(&root).unwrap();
+        Self { dir, root, files }
+    }
+
+    fn changes(&self, texts: &[&str]) -> Vec<Change> {
+        texts.iter().map(|text| Change::parse(&self.root, None, text).unwrap()).collect()
+    }
+
+    fn settle(&self, kept: &Persisted, texts: &[&str]) -> Result<Settled, String> {
+        settle(&self.root, &self.files, kept, &self.changes(texts)).map_err(|e| e.to_string())
+    }
+
+    fn keep(&self, texts: &[&str]) -> Persisted {
+        let settled = self.settle(&read(&self.root).settings, texts).unwrap();
+        Etc::open(&self.root).unwrap().write(settled.settings.files()).unwrap();
+        settled.settings
+    }
+
+    fn path(&self, path: &str) -> std::path::PathBuf {
+        self.dir.path().join(path.trim_start_matches('/'))
+    }
+
+    fn text(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap()
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::io::Write::write_all(&mut fs::File::create(path).unwrap(), text.as_bytes()).unwrap();
+    }
+}
+
+const ALL: &[&str] = &[
+    "sda.bdi.strict_limit=1",
+    "sda.iosched.fifo_batch=8",
+    "sda.wbt_lat_usec=5ms",
+    "sda.bdi.max_ratio=5",
+    "sda.nr_requests=64",
+    "vm.dirty_bytes=64MiB",
+    "sda.scheduler=mq-deadline",
+    "vm.dirty_background_bytes=16MiB",
+    "vm.dirty_expire_centisecs=10s",
+];
+
+#[test]
+fn both_files_say_it_in_the_order_that_the_kernel_needs() {
+    let machine = Machine::new();
+    machine.keep(ALL);
+    insta::assert_snapshot!(machine.text(SYSCTL_PATH), @r"
+    # Written by floodwall persist; floodwall unpersist removes it. Edited by hand it is nobody's but yours.
+    # floodwall-persist/1 fdddbc30bb854bb4
+    vm.dirty_expire_centisecs = 1000
+    vm.dirty_background_bytes = 16777216
+    vm.dirty_bytes = 67108864
+    ");
+    let rules = machine.text(RULES_PATH);
+    let sum = rules.lines().nth(1).unwrap().rsplit_once(' ').unwrap().1.to_owned();
+    insta::assert_snapshot!(rules.replace(&sum, "SUM"), @r#"
+    # Written by floodwall persist; floodwall unpersist removes it. Edited by hand it is nobody's but yours.
+    # floodwall-persist/1 SUM
+    ACTION!="add|change", GOTO="floodwall_end"
+    SUBSYSTEM!="block", GOTO="floodwall_end"
+    ENV{DEVTYPE}!="disk", GOTO="floodwall_end"
+    # Not a change of the disk, but made by udevadm trigger or after a write: what was set since is left alone.
+    ACTION=="change", ENV{SYNTH_UUID}=="?*", GOTO="floodwall_end"
+    ENV{DM_UDEV_DISABLE_OTHER_RULES_FLAG}=="1", GOTO="floodwall_end"
+
+    # sda
+    ATTR{serial}=="S1", ENV{.FLOODWALL}="1"
+    ENV{.FLOODWALL}=="1", ATTR{queue/scheduler}="mq-deadline"
+    ENV{.FLOODWALL}=="1", ATTR{queue/nr_requests}="64"
+    ENV{.FLOODWALL}=="1", ATTR{queue/nr_requests}!="64", ATTR{queue/nr_requests}="64"
+    ENV{.FLOODWALL}=="1", ATTR{queue/iosched/fifo_batch}="8"
+    ENV{.FLOODWALL}=="1", ATTR{queue/wbt_lat_usec}="5001"
+    ENV{.FLOODWALL}=="1", ATTR{queue/wbt_lat_usec}="5000"
+    ENV{.FLOODWALL}=="1", ATTR{bdi/max_ratio}="5"
+    ENV{.FLOODWALL}=="1", ATTR{bdi/strict_limit}="1"
+
+    LABEL="floodwall_end"
+    "#);
+    assert_eq!(fs::metadata(machine.path(RULES_PATH)).unwrap().permissions().mode() & 0o7777, 0o644);
+}
+
+#[test]
+fn what_is_read_back_is_what_was_written() {
+    let machine = Machine::new();
+    let written = machine.keep(ALL);
+    let kept = read(&machine.root);
+    assert_eq!((&kept.sysctl, &kept.rules), (&FileState::Ours, &FileState::Ours));
+    assert!(written.difference(&kept.settings).is_empty(), "{:?}", written.difference(&kept.settings));
+    // Written again it is the same text.
+    assert_eq!(
+        kept.settings.files().map(|(_, text)| text.unwrap()),
+        [machine.text(SYSCTL_PATH), machine.text(RULES_PATH)]
+    );
+    let sda = Target::Device(Device::find(&machine.root, "sda").unwrap());
+    let value = |knob: &str, target: &Target| {
+        kept.value_of_name(&machine.root, knob, target).map(|v| format!("{}={}", v.knob.name, v.value))
+    };
+    assert_eq!(value("vm.dirty_ratio", &Target::Machine).as_deref(), Some("vm.dirty_bytes=67108864"));
+    assert_eq!(value("bdi.max_ratio_fine", &sda).as_deref(), Some("bdi.max_ratio=5"));
+    assert_eq!(value("wbt_lat_usec", &sda).as_deref(), Some("wbt_lat_usec=5000"));
+    assert_eq!(value("read_ahead_kb", &sda), None);
+}
+
+#[test]
+fn a_second_time_merges_and_shows_what_differs() {
+    let machine = Machine::new();
+    let before = machine.keep(ALL);
+    // The other name of the limit takes its place; another elevator takes the old one's tunable away.
+    let after = machine.keep(&["vm.dirty_ratio=5", "sda.iosched.slice_idle_us=0", "sda.scheduler=bfq"]);
+    insta::assert_snapshot!(before.difference(&after).join("\n"), @r"
+    sda.iosched.fifo_batch: iosched.fifo_batch 8 -> not kept
+    vm.dirty_ratio: vm.dirty_bytes 67108864 -> vm.dirty_ratio 5
+    sda.scheduler: scheduler mq-deadline -> scheduler bfq
+    sda.iosched.slice_idle_us: not kept -> iosched.slice_idle_us 0
+    ");
+    assert_eq!(read(&machine.root).settings.disks.len(), 1);
+    assert!(machine.text(SYSCTL_PATH).contains("vm.dirty_expire_centisecs = 1000"));
+}
+
+#[test]
+fn the_same_disk_under_another_name_keeps_its_settings() {
+    let machine = Machine::new();
+    machine.keep(&["sda.scheduler=bfq"]);
+    // The same serial number, now 8:16.
+    let mut moved = tree();
+    moved.insert("/sys/dev/block/8:16".into(), "->../../devices/sdb".into());
+    moved.insert("/sys/class/block/sdb".into(), "->../../devices/sdb".into());
+    moved.insert("/sys/devices/sdb/dev".into(), "8:16\n".into());
+    moved.insert("/sys/devices/sdb/uevent".into(), "DEVNAME=sdb\n".into());
+    moved.insert("/sys/devices/sdb/serial".into(), "S1\n".into());
+    moved.insert("/sys/devices/sda/serial".into(), "S2\n".into());
+    moved.insert(RULES_PATH.into(), machine.text(RULES_PATH));
+    let after = Machine::of(&moved);
+    let kept = read(&after.root);
+    let value = |name: &str| {
+        let target = Target::Device(Device::find(&after.root, name).unwrap());
+        kept.value_of_name(&after.root, "scheduler", &target).map(|value| value.value.clone())
+    };
+    assert_eq!((value("sda"), value("sdb")), (None, Some("bfq".to_owned())));
+}
+
+#[test]
+fn a_tunable_is_kept_with_its_elevator() {
+    let machine = Machine::new();
+    let settled = machine.settle(&Persisted::default(), &["sda.iosched.fifo_batch=8"]).unwrap();
+    assert!(settled.settings.disks[0].values.iter().any(|value| value.value == "mq-deadline"));
+    assert!(
+        settled.notes.iter().any(|note| note.contains("sda.scheduler=mq-deadline is kept with its tunables"))
+    );
+    assert_eq!(settled.not_in_force, ["sda.iosched.fifo_batch: fifo_batch 16 -> fifo_batch 8"]);
+}
+
+#[test]
+fn a_size_is_kept_as_a_share_of_a_limit_in_bytes() {
+    let machine = Machine::new();
+    let error = machine.settle(&Persisted::default(), &["sda.bdi.max_bytes=16MiB"]).unwrap_err();
+    assert!(error.contains("persist vm.dirty_bytes with it"), "{error}");
+    let kept = machine.settle(&Persisted::default(), &["vm.dirty_bytes=64MiB"]).unwrap().settings;
+    let settled = machine.settle(&kept, &["sda.bdi.max_bytes=16MiB", "sda.bdi.strict_limit=1"]).unwrap();
+    let share = settled.settings.disks[0].values.iter().find(|v| v.knob.name == "bdi.max_ratio_fine");
+    assert_eq!(share.unwrap().value, "250000");
+}
+
+#[test]
+fn what_can_not_be_kept_is_refused_with_what_to_use() {
+    let machine = Machine::new();
+    let refusal = |text: &str| machine.settle(&Persisted::default(), &[text]).unwrap_err();
+    insta::assert_snapshot!(refusal("a.slice:sda.io.max=wbps=5MB riops=max"), @r#"a.slice:sda.io.max=wbps=5000000 riops=max can't be kept: groups belong to who makes them; systemctl set-property a.slice IOWriteBandwidthMax="/dev/sda 5000000" IOReadIOPSMax="/dev/sda infinity""#);
+    insta::assert_snapshot!(refusal("a.slice:io.weight=50"), @"a.slice:io.weight=50 can't be kept: groups belong to who makes them; systemctl set-property a.slice IOWeight=50");
+    insta::assert_snapshot!(refusal("sda.io.cost.qos=enable=1"), @"sda.io.cost.qos=enable=1 can't be kept: groups belong to who makes them; run floodwall apply from a unit at boot");
+    // What an apply would refuse.
+    assert!(
+        machine.settle(&Persisted::default(), &["sda.bdi.max_ratio=0", "sda.bdi.strict_limit=1"]).is_err()
+    );
+
+    let mut mounts = tree();
+    mounts.insert("/sys/class/bdi/0:45/max_ratio".into(), "100\n".into());
+    let machine = Machine::of(&mounts);
+    let error = machine.settle(&Persisted::default(), &["0:45.bdi.max_ratio=5"]).unwrap_err();
+    assert!(error.contains("0:45 has no disk"), "{error}");
+
+    let mut bare = tree();
+    bare.remove("/usr/lib/udev/rules.d/60-block.rules");
+    let machine = Machine::of(&bare);
+    let error = machine.settle(&Persisted::default(), &["sda.scheduler=bfq"]).unwrap_err();
+    assert!(error.contains("there is no udev here"), "{error}");
+    assert!(machine.settle(&Persisted::default(), &["vm.dirty_ratio=5"]).is_ok());
+}
+
+#[test]
+fn somebody_elses_file_is_never_touched() {
+    let write = |machine: &Machine| {
+        let settled =
+            machine.settle(&Persisted::default(), &["vm.dirty_ratio=5", "sda.scheduler=bfq"]).unwrap();
+        Etc::open(&machine.root).unwrap().write(settled.settings.files()).map_err(|e| e.to_string())
+    };
+    // The second file is foreign: the first one is not written either.
+    let machine = Machine::new();
+    machine.put(RULES_PATH, "# mine\n");
+    let error = write(&machine).unwrap_err();
+    assert!(error.contains("99-zz-floodwall.rules' was not written by floodwall persist"), "{error}");
+    assert!(!machine.path(SYSCTL_PATH).exists());
+    assert_eq!(machine.text(RULES_PATH), "# mine\n");
+
+    let machine = Machine::new();
+    machine.keep(&["vm.dirty_ratio=5"]);
+    let edited = machine.text(SYSCTL_PATH).replace("= 5", "= 6");
+    machine.put(SYSCTL_PATH, &edited);
+    assert_eq!(read(&machine.root).sysctl, FileState::Edited);
+    assert!(write(&machine).unwrap_err().contains("changed by hand since"));
+    assert_eq!(machine.text(SYSCTL_PATH), edited);
+
+    let machine = Machine::new();
+    machine.put("/etc/elsewhere", "x\n");
+    fs::create_dir_all(machine.path("/etc/sysctl.d")).unwrap();
+    symlink("../elsewhere", machine.path(SYSCTL_PATH)).unwrap();
+    assert!(write(&machine).unwrap_err().contains("symbolic link"));
+    assert_eq!(machine.text("/etc/elsewhere"), "x\n");
+
+    let machine = Machine::new();
+    fs::create_dir_all(machine.path("/etc")).unwrap();
+    fs::create_dir_all(machine.path("/outside")).unwrap();
+    symlink("../outside", machine.path("/etc/sysctl.d")).unwrap();
+    assert!(write(&machine).unwrap_err().contains("sysctl.d' is a symbolic link or no directory"));
+    assert_eq!(fs::read_dir(machine.path("/outside")).unwrap().count(), 0);
+}
+
+#[test]
+fn unpersist_removes_exactly_ours() {
+    let machine = Machine::new();
+    machine.put("/etc/sysctl.d/99-sysctl.conf", "vm.swappiness = 1\n");
+    machine.keep(ALL);
+    let names = |path: &str| -> Vec<String> {
+        let names = fs::read_dir(machine.path(path)).unwrap();
+        let mut names: Vec<String> =
+            names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names("/etc/sysctl.d"), ["99-sysctl.conf", "99-zz-floodwall.conf"]);
+    let told = Etc::open(&machine.root).unwrap().remove().unwrap();
+    assert_eq!(told, [Written::Removed(SYSCTL_PATH), Written::Removed(RULES_PATH)]);
+    assert_eq!((names("/etc/sysctl.d").len(), names("/etc/udev/rules.d").len()), (1, 0));
+    assert!(Etc::open(&machine.root).unwrap().remove().unwrap().is_empty());
+
+    machine.keep(ALL);
+    let edited = format!("{}# mine\n", machine.text(SYSCTL_PATH));
+    machine.put(SYSCTL_PATH, &edited);
+    let told = Etc::open(&machine.root).unwrap().remove().unwrap();
+    assert_eq!(told, [Written::Left(SYSCTL_PATH, FileState::Edited), Written::Removed(RULES_PATH)]);
+    assert_eq!(machine.text(SYSCTL_PATH), edited);
+}
+
+#[test]
+fn a_file_with_nothing_to_say_goes() {
+    let machine = Machine::new();
+    machine.keep(ALL);
+    let only = machine.settle(&Persisted::default(), &["vm.dirty_ratio=5"]).unwrap().settings;
+    let told = Etc::open(&machine.root).unwrap().write(only.files()).unwrap();
+    assert_eq!(told, [Written::Replaced(SYSCTL_PATH), Written::Removed(RULES_PATH)]);
+    assert!(!machine.path(RULES_PATH).exists());
+    // Unchanged, so not written.
+    assert!(Etc::open(&machine.root).unwrap().write(only.files()).unwrap().is_empty());
+}
+
+#[test]
+fn one_at_a_time() {
+    let machine = Machine::new();
+    let first = Etc::open(&machine.root).unwrap();
+    assert!(matches!(Etc::open(&machine.root), Err(PersistError::Held)));
+    drop(first);
+    assert!(Etc::open(&machine.root).is_ok());
+}
+
+#[test]
+fn a_leftover_of_a_crash_is_in_nobodys_way() {
+    let machine = Machine::new();
+    machine.put("/etc/sysctl.d/.floodwall.new", "half a fi");
+    machine.keep(&["vm.dirty_ratio=5"]);
+    assert!(!Path::new(&machine.path("/etc/sysctl.d/.floodwall.new")).exists());
+    assert_eq!(read(&machine.root).sysctl, FileState::Ours);
+}
+
+#[test]
+fn rules_that_we_did_not_write_are_not_believed() {
+    let good = rules::body(&Machine::new().keep(ALL).disks);
+    assert!(rules::parse(&good).is_ok());
+    for (from, to) in [
+        ("ATTR{queue/nr_requests}=\"64\"", "ATTR{queue/nr_requests}=\"65 /etc\""),
+        ("ATTR{queue/scheduler}", "ATTR{queue/rotational}"),
+        ("ATTR{serial}", "ATTR{size}"),
+        ("LABEL", "RUN"),
+        ("ATTR{bdi/strict_limit}=\"1\"", "RUN+=\"/bin/sh\""),
+    ] {
+        assert!(rules::parse(&good.replace(from, to)).is_err(), "{to}");
+    }
+    assert!(sysctl::parse("vm.swappiness = 1\n").is_err() && sysctl::parse("vm.dirty_ratio = x\n").is_err());
+}
