@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::block;
 use crate::locate::Location;
 use crate::root::SysRoot;
-use crate::{memory, processor, queue};
+use crate::{memory, platform, queue};
 
 /// The machine, the device and the filesystem that a result belongs to.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -118,7 +118,7 @@ fn read_distribution(root: &SysRoot) -> Reading<String> {
 
 /// The CPU's flags tell of a hypervisor; the firmware often names it. Makers' default texts are left out.
 fn read_virtualisation(root: &SysRoot) -> Reading<String> {
-    let flagged = processor::read_hypervisor_flag(root);
+    let flagged = platform::read_hypervisor_flag(root);
     let firmware: Vec<String> = ["sys_vendor", "product_name"]
         .iter()
         .filter_map(|file| root.read_line(&format!("/sys/class/dmi/id/{file}")).into_value())

@@ -21,8 +21,8 @@ use crate::diskstats::{self, DiskStats};
 use crate::layout::{Layout, Row};
 use crate::link;
 use crate::memory;
+use crate::platform;
 use crate::process::{self, Processes};
-use crate::processor;
 use crate::queue;
 use crate::root::SysRoot;
 use crate::swap;
@@ -162,9 +162,10 @@ fn read_machine(root: &SysRoot, layout: &Layout) -> Machine {
         },
         page_bytes: root.page_bytes(),
         cpus: memory::read_cpus(root),
-        possible_cpus: processor::read_possible_cpus(root),
-        virtualised: processor::read_hypervisor_flag(root),
-        reader_is_real_time: processor::read_is_real_time(root),
+        possible_cpus: platform::read_possible_cpus(root),
+        container: platform::read_container(root, &layout.mounts),
+        virtualised: platform::read_hypervisor_flag(root),
+        reader_is_real_time: platform::read_is_real_time(root),
         ram_bytes: memory.total_bytes,
         dirty_bytes: memory.dirty_bytes,
         writeback_bytes: memory.writeback_bytes,

@@ -51,7 +51,7 @@ pub struct Finding {
     /// How much data it is about, in bytes; absent where there is no such amount.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_bytes: Option<u64>,
-    /// A command for a shell.
+    /// A command for a shell; where somebody's file has to be edited by hand, what to do in it.
     pub remedy: String,
 }
 

@@ -157,6 +157,8 @@ pub struct Machine {
     pub cpus: Reading<u64>,
     /// CPUs that the kernel could have (/sys/devices/system/cpu/possible); its per-CPU counters are as many.
     pub possible_cpus: Reading<u64>,
+    /// What tells that we are in a container; absent if nothing does.
+    pub container: Reading<String>,
     /// Whether a hypervisor is below (the flag `hypervisor` of /proc/cpuinfo).
     pub virtualised: Reading<bool>,
     /// Whether whoever read this runs under a real-time or deadline policy: the kernel shows such a reader higher limits than everybody else has.

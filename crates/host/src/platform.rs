@@ -1,7 +1,10 @@
-//! CPUs, hypervisors and scheduling policies, as far as they bear on writeback.
+//! CPUs, hypervisors, containers and scheduling policies, as far as they bear on writeback.
+
+use std::path::Path;
 
 use floodwall_model::Reading;
 
+use crate::mounts::{self, Mount};
 use crate::root::{SysRoot, not_understood};
 
 /// CPUs that the kernel could have (`nr_cpu_ids`): its per-CPU counters are as many, however few are online.
@@ -23,6 +26,21 @@ pub fn read_hypervisor_flag(root: &SysRoot) -> Reading<bool> {
             .filter(|line| line.starts_with("flags"))
             .any(|line| line.split_whitespace().any(|flag| flag == "hypervisor"))
     })
+}
+
+/// What tells that we are in a container, whose configuration files are its own while the kernel and its knobs are the host's.
+#[must_use]
+pub fn read_container(root: &SysRoot, mounts: &[Mount]) -> Reading<String> {
+    // Docker, Podman and systemd-nspawn leave a mark.
+    let marks = ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"];
+    if let Some(mark) = marks.into_iter().find(|mark| root.exists(mark)) {
+        return Reading::Value(format!("{mark} is there"));
+    }
+    match mounts::covering(mounts, Path::new("/")) {
+        Some(mount) if mount.fs_type == "overlay" => Reading::Value("the root is an overlay".to_owned()),
+        Some(_) => Reading::Absent("nothing tells of a container".to_owned()),
+        None => Reading::Unreadable("it is not known what is mounted".to_owned()),
+    }
 }
 
 /// Whether this thread runs under a real-time or deadline policy: such a reader is shown higher thresholds than everybody else has
@@ -54,6 +72,21 @@ mod tests {
         }
         let (_dir, root) = tree(&[("sys/devices/system/cpu/possible", "many\n")]);
         assert!(read_possible_cpus(&root).is_unreadable());
+    }
+
+    #[test]
+    fn a_container_is_known_by_its_marks_or_its_root() {
+        let read = |files: &[(&str, &str)]| {
+            let (_dir, root) = tree(files);
+            let mounts = mounts::read_mounts(&root).into_value().unwrap_or_default();
+            read_container(&root, &mounts)
+        };
+        let disk = ("proc/self/mountinfo", "22 1 8:2 / / rw - ext4 /dev/sda2 rw\n");
+        let overlay = ("proc/self/mountinfo", "22 1 0:50 / / rw - overlay overlay rw\n");
+        assert!(matches!(read(&[disk]), Reading::Absent(_)));
+        assert_eq!(read(&[overlay]), Reading::Value("the root is an overlay".into()));
+        assert_eq!(read(&[disk, (".dockerenv", "")]), Reading::Value("/.dockerenv is there".into()));
+        assert!(read(&[]).is_unreadable());
     }
 
     #[test]

@@ -1,0 +1,190 @@
+//! What Floodwall itself has left behind: interrupted and overdue changes, journals that can't be believed, values that somebody else has changed.
+//!
+//! The journal is read by whoever asks for findings, because this crate knows nothing of its format.
+
+use floodwall_model::finding::Severity;
+use floodwall_model::{DeviceId, Reading};
+
+use super::view::time;
+use super::{Facts, Found};
+
+/// What a journal says, as far as it bears on findings.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JournalFacts {
+    /// Files that are not to be believed, each with the reason; `.bad` ones, set aside earlier, are not among them.
+    pub unbelievable: Vec<(String, String)>,
+    /// Changes that are not over and that no process is making right now, the oldest first.
+    pub changes: Vec<ChangeFacts>,
+}
+
+/// How far a change got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeState {
+    /// Its process is gone and left it half-done, or half put back.
+    Interrupted,
+    /// Made; it can be rolled back.
+    Standing,
+    /// The machine has been booted since: only the journal is open.
+    EarlierBoot,
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChangeFacts {
+    /// Its number.
+    pub id: u64,
+    /// How far it got.
+    pub state: ChangeState,
+    /// What for, in somebody's words.
+    pub why: String,
+    /// By how many seconds the moment has passed at which it was to be put back; `None` if it has none, or it lies ahead.
+    pub overdue_s: Option<f64>,
+    /// Whether it was meant to be put back by itself.
+    pub for_a_time: bool,
+    /// The knobs that it set.
+    pub knobs: Vec<KnobFacts>,
+}
+
+/// One knob of a change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KnobFacts {
+    /// With its place: `sda.scheduler`.
+    pub label: String,
+    /// Its name alone.
+    pub knob: String,
+    /// Whose it is; `None` for the machine's.
+    pub device: Option<DeviceId>,
+    /// What was set.
+    pub value: String,
+    /// What it reads now.
+    pub found: Reading<String>,
+    /// Whether that is still what was set; absent or unreadable where that can't be told.
+    pub is_ours: Reading<bool>,
+}
+
+/// FW041: changes that somebody should put back or close.
+pub(super) fn stale(facts: Facts<'_>) -> Option<Found> {
+    let mut found = Found::nothing();
+    for change in &facts.journal.changes {
+        let (id, labels) = (change.id, labels(change));
+        let (severity, evidence) = match (change.state, change.overdue_s) {
+            (ChangeState::Interrupted, _) => (
+                Severity::Warning,
+                format!("change {id} ({labels}) was interrupted: some of it may be in force"),
+            ),
+            (ChangeState::Standing, Some(seconds)) => (
+                Severity::Warning,
+                format!("change {id} ({labels}) was to be put back {} ago", time(seconds)),
+            ),
+            (ChangeState::EarlierBoot, _) => (
+                Severity::Note,
+                format!("change {id} ({labels}) is from before the last boot and still open"),
+            ),
+            (ChangeState::Standing, None) => continue,
+        };
+        found.add(severity, format!("change {id}"), evidence);
+        if let Some(seconds) = change.overdue_s {
+            found.cost_s(seconds);
+        }
+    }
+    found.remedied_by("floodwall rollback")
+}
+
+fn labels(change: &ChangeFacts) -> String {
+    let mut labels: Vec<&str> = change.knobs.iter().map(|knob| knob.label.as_str()).collect();
+    let more = labels.len().saturating_sub(3);
+    labels.truncate(3);
+    if more > 0 { format!("{} and {more} more", labels.join(", ")) } else { labels.join(", ") }
+}
+
+/// FW042: a journal that can't be believed undoes nothing.
+pub(super) fn unbelievable(facts: Facts<'_>) -> Option<Found> {
+    let mut found = Found::nothing();
+    for (name, why) in &facts.journal.unbelievable {
+        found.add(
+            Severity::Warning,
+            name,
+            format!("{name}: {why}; what it has changed can't be put back from it"),
+        );
+    }
+    found.remedied_by("floodwall log && floodwall rollback")
+}
+
+/// FW043: a value that Floodwall has set and somebody else has changed.
+pub(super) fn changed_by_others(facts: Facts<'_>) -> Option<Found> {
+    let mut found = Found::nothing();
+    let standing = facts.journal.changes.iter().filter(|change| change.state == ChangeState::Standing);
+    for (change, knob) in standing.flat_map(|change| change.knobs.iter().map(move |knob| (change, knob))) {
+        let (Reading::Value(false), Reading::Value(now)) = (&knob.is_ours, &knob.found) else { continue };
+        // A later change of our own may have set it again.
+        let is_set_later =
+            facts.journal.changes.iter().any(|later| {
+                later.id > change.id && later.knobs.iter().any(|other| other.label == knob.label)
+            });
+        if is_set_later {
+            continue;
+        }
+        let evidence =
+            format!("{}: change {} had set {}, it is {now} now", knob.label, change.id, knob.value);
+        found.add(Severity::Warning, &knob.label, evidence);
+    }
+    found.remedied_by("floodwall diff")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::testing::{Machine, found};
+
+    fn change(id: u64, state: ChangeState, found: &str) -> ChangeFacts {
+        ChangeFacts {
+            id,
+            state,
+            why: "a test".into(),
+            overdue_s: None,
+            for_a_time: false,
+            knobs: vec![KnobFacts {
+                label: "vm.dirty_bytes".into(),
+                knob: "vm.dirty_bytes".into(),
+                device: None,
+                value: "15000000".into(),
+                found: Reading::Value(found.into()),
+                is_ours: Reading::Value(found == "15000000"),
+            }],
+        }
+    }
+
+    #[test]
+    fn fw041_tells_how_a_change_is_stale() {
+        let mut machine = Machine::healthy();
+        machine.journal.changes = vec![change(1, ChangeState::Standing, "15000000")];
+        assert_eq!(found(&machine, "FW041"), None);
+        machine.journal.changes = vec![
+            change(1, ChangeState::Interrupted, "15000000"),
+            change(2, ChangeState::EarlierBoot, "1"),
+            ChangeFacts {
+                overdue_s: Some(90.0),
+                for_a_time: true,
+                ..change(3, ChangeState::Standing, "15000000")
+            },
+        ];
+        let one = found(&machine, "FW041").unwrap();
+        insta::assert_snapshot!(one.evidence.join("\n"), @"
+        change 1 (vm.dirty_bytes) was interrupted: some of it may be in force
+        change 2 (vm.dirty_bytes) is from before the last boot and still open
+        change 3 (vm.dirty_bytes) was to be put back 90.0 s ago
+        ");
+        assert_eq!((one.severity, one.cost_s), (Severity::Warning, Some(90.0)));
+    }
+
+    #[test]
+    fn fw042_and_fw043() {
+        let mut machine = Machine::healthy();
+        machine.journal.unbelievable = vec![("000007.jsonl".into(), "line 2: its checksum is wrong".into())];
+        insta::assert_snapshot!(found(&machine, "FW042").unwrap().evidence[0], @"000007.jsonl: line 2: its checksum is wrong; what it has changed can't be put back from it");
+        machine.journal.changes = vec![change(1, ChangeState::Standing, "20000000")];
+        insta::assert_snapshot!(found(&machine, "FW043").unwrap().evidence[0], @"vm.dirty_bytes: change 1 had set 15000000, it is 20000000 now");
+        machine.journal.changes.push(change(2, ChangeState::Standing, "15000000"));
+        assert_eq!(found(&machine, "FW043"), None);
+    }
+}

@@ -1,0 +1,347 @@
+//! Request queues: how much flood stands ahead of a victim, and whether anything holds it back.
+
+use floodwall_model::Reading;
+use floodwall_model::finding::Severity;
+
+use super::view::{Disk, apply, disks, prefix, rate, rate_source, size, speed, time, writable};
+use super::{Facts, Found, kernel};
+
+/// A victim that waits behind everything in the queue should not wait longer.
+const FULL_QUEUE_S: f64 = 1.0;
+/// What the remedy makes of it.
+const SHORT_QUEUE_S: f64 = 0.25;
+/// Of a request this size a disk that seeks still spends most of its time writing.
+const REQUEST_KIB: u64 = 256;
+/// wbt's target for a medium that seeks, and that for one that does not (block/blk-wbt.c `wbt_default_latency_nsec`).
+const WBT_ROTATING_US: u64 = 75_000;
+const WBT_FLASH_US: u64 = 2_000;
+/// A target below this is missed by every read that seeks; one above [`FLASH_TARGET_US`] is kept by flash however long it is starved.
+const SEEK_TARGET_US: u64 = 5_000;
+const FLASH_TARGET_US: u64 = 50_000;
+/// Reading ahead less than this, a sequential reader waits behind the flood for every few pages.
+const SHORT_READ_AHEAD_KIB: u64 = 64;
+
+/// Whether writeback throttling is at work: switched on, and not by an old kernel's word for a queue whose elevator has switched it off.
+fn is_throttled(disk: &Disk<'_>) -> bool {
+    disk.queue.wbt_lat_us.value().is_some_and(|us| *us > 0) && disk.scheduler() != Some("bfq")
+}
+
+/// FW018: a full queue takes longer than [`FULL_QUEUE_S`] to work off.
+pub(super) fn deep(facts: Facts<'_>) -> Option<Found> {
+    let mut found = Found::nothing();
+    let mut settings = Vec::new();
+    for disk in disks(facts.status).into_iter().filter(|disk| writable(disk.owner)) {
+        let (Some(rate), Some(requests), Some(kib)) =
+            (rate(disk.owner), disk.queue.nr_requests.value(), disk.queue.max_sectors_kib.value())
+        else {
+            continue;
+        };
+        let (requests, depth) = match disk.queue.async_depth.value() {
+            Some(depth) if depth < requests => {
+                (*depth, format!("{depth} of {requests} requests (async_depth)"))
+            }
+            _ => (*requests, format!("{requests} requests")),
+        };
+        let bytes = requests.saturating_mul(*kib).saturating_mul(1024);
+        let seconds = bytes as f64 / rate;
+        if seconds <= FULL_QUEUE_S {
+            continue;
+        }
+        let severity = if is_throttled(&disk) { Severity::Note } else { Severity::Warning };
+        let throttled =
+            if is_throttled(&disk) { "; wbt keeps most of it out while reads are slow" } else { "" };
+        let evidence = format!(
+            "{}: {depth} of {} are {}, at {} ({}) {}{throttled}",
+            disk.name,
+            size(kib * 1024),
+            size(bytes),
+            speed(rate),
+            rate_source(disk.owner),
+            time(seconds)
+        );
+        found.add(severity, disk.name, evidence);
+        found.cost_s(seconds);
+        found.cost_bytes(bytes);
+        let largest = REQUEST_KIB.min(*kib);
+        let short = (rate * SHORT_QUEUE_S / (largest * 1024) as f64) as u64;
+        settings.push(format!(
+            "{0}.max_sectors_kb={largest} {0}.nr_requests={1}",
+            disk.name,
+            short.clamp(4, requests.max(4))
+        ));
+    }
+    found.remedied_by(apply(&settings))
+}
+
+/// FW019: bfq and writeback throttling, of which one is not what it looks like.
+pub(super) fn bfq_and_wbt(facts: Facts<'_>) -> Option<Found> {
+    let old = kernel::version(&facts.status.machine)? < (6, 5);
+    let mut found = Found::nothing();
+    let mut settings = Vec::new();
+    for disk in disks(facts.status).into_iter().filter(|disk| disk.scheduler() == Some("bfq")) {
+        let Some(us) = disk.queue.wbt_lat_us.value().filter(|us| **us > 0) else { continue };
+        let evidence = if old {
+            format!(
+                "{}: bfq, and wbt_lat_usec reads {us}; this kernel prints the target even while bfq has switched wbt off, which it does unless it was set by hand",
+                disk.name
+            )
+        } else {
+            format!(
+                "{}: bfq, and wbt_lat_usec is {us}, set by hand: wbt holds requests back before bfq can weigh them",
+                disk.name
+            )
+        };
+        found.add(Severity::Note, disk.name, evidence);
+        settings.push(format!("{}.wbt_lat_usec=0", disk.name));
+    }
+    found.remedied_by(apply(&settings))
+}
+
+/// FW020: wbt's target is that of the other medium.
+pub(super) fn wbt_target(facts: Facts<'_>) -> Option<Found> {
+    let mut found = Found::nothing();
+    let mut settings = Vec::new();
+    for disk in disks(facts.status) {
+        let Some(us) = disk.queue.wbt_lat_us.value().copied().filter(|us| *us > 0) else { continue };
+        let (why, right) = if disk.seeks() && us <= SEEK_TARGET_US {
+            ("it rotates, and every read that seeks misses that", WBT_ROTATING_US)
+        } else if disk.queue.rotational == Reading::Value(false) && us >= FLASH_TARGET_US {
+            ("it does not rotate, and reads may be starved for as long before anything is done", WBT_FLASH_US)
+        } else {
+            continue;
+        };
+        found.add(Severity::Warning, disk.name, format!("{}: wbt_lat_usec={us}; {why}", disk.name));
+        found.cost_s(us as f64 / 1e6);
+        settings.push(format!("{}.wbt_lat_usec={right}", disk.name));
+    }
+    found.remedied_by(apply(&settings))
+}
+
+/// FW021: a disk said to rotate by somebody who can't know, or against its own model.
+pub(super) fn rotational_lie(facts: Facts<'_>) -> Option<Found> {
+    let mut found = Found::nothing();
+    let mut commands = Vec::new();
+    for disk in disks(facts.status).into_iter().filter(|disk| disk.queue.rotational == Reading::Value(true)) {
+        let target = match disk.queue.wbt_lat_us.value() {
+            Some(us) if *us > 0 => format!("; wbt's target is {us} µs because of it"),
+            _ => String::new(),
+        };
+        if disk.says_flash() {
+            let model = disk.model.value().map_or("", String::as_str);
+            found.add(
+                Severity::Warning,
+                disk.name,
+                format!("{}: rotational=1, but its model is {model}{target}", disk.name),
+            );
+        } else if let Some(by) = disk.virtual_by() {
+            found.add(
+                Severity::Note,
+                disk.name,
+                format!(
+                    "{}: rotational=1 from a hypervisor's disk ({by}), which says so of any storage{target}",
+                    disk.name
+                ),
+            );
+        } else {
+            continue;
+        }
+        let wbt = if target.is_empty() {
+            String::new()
+        } else {
+            format!(" && floodwall apply {}.wbt_lat_usec={WBT_FLASH_US}", disk.name)
+        };
+        commands.push(format!("echo 0 > /sys/block/{}/queue/rotational{wbt}", disk.name));
+    }
+    let certain = found.severity == Severity::Warning;
+    found.remedied_by(commands.join(" && ") + if certain { "" } else { "   # if the storage is flash" })
+}
+
+/// FW022: a disk that seeks, without an elevator.
+pub(super) fn no_elevator(facts: Facts<'_>) -> Option<Found> {
+    let mut found = Found::nothing();
+    let mut settings = Vec::new();
+    for disk in
+        disks(facts.status).into_iter().filter(|disk| disk.seeks() && disk.scheduler() == Some("none"))
+    {
+        let evidence = format!(
+            "{}: rotational=1, scheduler none: reads wait in turn behind the flood's writes",
+            disk.name
+        );
+        found.add(Severity::Warning, disk.name, evidence);
+        if let (Some(rate), Some(requests), Some(kib)) =
+            (rate(disk.owner), disk.queue.nr_requests.value(), disk.queue.max_sectors_kib.value())
+        {
+            found.cost_s(requests.saturating_mul(kib * 1024) as f64 / rate);
+        }
+        settings.push(format!("{}.scheduler=mq-deadline", disk.name));
+    }
+    found.remedied_by(apply(&settings))
+}
+
+/// FW023: mq-deadline keeps no request for readers, and nothing else does.
+pub(super) fn nothing_reserved(facts: Facts<'_>) -> Option<Found> {
+    let mut found = Found::nothing();
+    let mut settings = Vec::new();
+    for disk in disks(facts.status).into_iter().filter(|disk| disk.scheduler() == Some("mq-deadline")) {
+        let (Some(depth), Some(requests)) = (disk.queue.async_depth.value(), disk.queue.nr_requests.value())
+        else {
+            continue;
+        };
+        if depth < requests || is_throttled(&disk) || disk.queue.wbt_lat_us.is_unreadable() {
+            continue;
+        }
+        let evidence = format!(
+            "{}: async_depth={depth} of nr_requests={requests}, and wbt is off: writes may take every request",
+            disk.name
+        );
+        found.add(Severity::Note, disk.name, evidence);
+        settings.push(format!("{}.iosched.async_depth={}", disk.name, (requests * 3 / 4).max(1)));
+    }
+    found.remedied_by(apply(&settings))
+}
+
+/// FW024: a disk that seeks is hardly read ahead.
+pub(super) fn short_read_ahead(facts: Facts<'_>) -> Option<Found> {
+    let mut found = Found::nothing();
+    let mut settings = Vec::new();
+    for disk in disks(facts.status).into_iter().filter(Disk::seeks) {
+        // The backing device has it: it counts where the filesystem is on this very disk.
+        if disk.owner.name != disk.name {
+            continue;
+        }
+        let Some(kib) = disk.owner.limits.read_ahead_kib.value().filter(|kib| **kib < SHORT_READ_AHEAD_KIB)
+        else {
+            continue;
+        };
+        let evidence = format!(
+            "{}: rotational=1, read_ahead_kb={kib}: a sequential reader seeks for each of them",
+            disk.name
+        );
+        found.add(Severity::Note, disk.name, evidence);
+        found.cost_bytes(kib * 1024);
+        settings.push(format!("{}.read_ahead_kb=128", prefix(disk.owner)));
+    }
+    found.remedied_by(apply(&settings))
+}
+
+/// FW025: a disk that seeks, whose adjacent requests are not merged.
+pub(super) fn no_merges(facts: Facts<'_>) -> Option<Found> {
+    let mut found = Found::nothing();
+    let mut settings = Vec::new();
+    for disk in disks(facts.status).into_iter().filter(Disk::seeks) {
+        if disk.queue.nomerges_level != Reading::Value(2) {
+            continue;
+        }
+        found.add(
+            Severity::Note,
+            disk.name,
+            format!("{}: rotational=1, nomerges=2: adjacent writes stay apart", disk.name),
+        );
+        settings.push(format!("{}.nomerges=0", disk.name));
+    }
+    found.remedied_by(apply(&settings))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::testing::{Machine, found};
+
+    /// A disk that seeks at 100 MB/s.
+    fn rotating() -> Machine {
+        let mut machine = Machine::healthy();
+        let device = &mut machine.status.devices[0];
+        device.queue.rotational = Reading::Value(true);
+        device.queue.wbt_lat_us = Reading::Value(75_000);
+        device.drain.rate_bytes_per_s = Reading::Value(130e6);
+        machine
+    }
+
+    #[test]
+    fn a_disk_that_seeks_is_nothing_wrong_by_itself() {
+        let machine = rotating();
+        for id in ["FW018", "FW020", "FW021", "FW022", "FW023", "FW024", "FW025"] {
+            assert_eq!(found(&machine, id), None, "{id}");
+        }
+    }
+
+    #[test]
+    fn fw018_is_the_time_that_a_full_queue_takes() {
+        let mut machine = rotating();
+        let queue = &mut machine.status.devices[0].queue;
+        queue.max_sectors_kib = Reading::Value(4096);
+        let one = found(&machine, "FW018").unwrap();
+        insta::assert_snapshot!(one.evidence[0], @"sda: 48 of 64 requests (async_depth) of 4 MiB are 192 MiB, at 130 MB/s (seen during the window) 1.55 s; wbt keeps most of it out while reads are slow");
+        assert_eq!((one.severity, one.cost_bytes), (Severity::Note, Some(192 << 20)));
+        insta::assert_snapshot!(one.remedy, @"floodwall apply sda.max_sectors_kb=256 sda.nr_requests=48");
+        machine.status.devices[0].queue.wbt_lat_us = Reading::Value(0);
+        machine.status.devices[0].queue.nr_requests = Reading::Value(256);
+        machine.status.devices[0].queue.async_depth = Reading::Value(256);
+        let one = found(&machine, "FW018").unwrap();
+        assert_eq!((one.severity, one.cost_bytes), (Severity::Warning, Some(1 << 30)));
+        insta::assert_snapshot!(one.remedy, @"floodwall apply sda.max_sectors_kb=256 sda.nr_requests=123");
+    }
+
+    #[test]
+    fn fw018_looks_at_the_disks_below() {
+        let mut machine = Machine::healthy();
+        let mut leaf = machine.leaf("sdz");
+        leaf.queue.max_sectors_kib = Reading::Value(4096);
+        leaf.queue.nr_requests = Reading::Value(256);
+        leaf.queue.async_depth = Reading::Absent("bfq".into());
+        machine.status.devices = vec![machine.stacked("dm-0", vec![leaf])];
+        assert_eq!(found(&machine, "FW018").unwrap().subjects, ["sdz"]);
+    }
+
+    #[test]
+    fn fw019_depends_on_what_the_kernel_prints() {
+        let mut machine = rotating();
+        machine.status.devices[0].queue.scheduler = Reading::Value("bfq".into());
+        assert!(found(&machine, "FW019").unwrap().evidence[0].contains("set by hand: wbt holds"));
+        machine.kernel("5.14.0-427.el9.x86_64");
+        assert!(found(&machine, "FW019").unwrap().evidence[0].contains("prints the target even while"));
+        machine.status.devices[0].queue.wbt_lat_us = Reading::Value(0);
+        assert_eq!(found(&machine, "FW019"), None);
+    }
+
+    #[test]
+    fn fw020_knows_both_ways_to_be_wrong() {
+        let mut machine = rotating();
+        machine.status.devices[0].queue.wbt_lat_us = Reading::Value(2000);
+        insta::assert_snapshot!(found(&machine, "FW020").unwrap().remedy, @"floodwall apply sda.wbt_lat_usec=75000");
+        let mut machine = Machine::healthy();
+        machine.status.devices[0].queue.wbt_lat_us = Reading::Value(75_000);
+        insta::assert_snapshot!(found(&machine, "FW020").unwrap().remedy, @"floodwall apply sda.wbt_lat_usec=2000");
+        machine.status.devices[0].queue.wbt_lat_us = Reading::Value(10_000);
+        assert_eq!(found(&machine, "FW020"), None);
+    }
+
+    #[test]
+    fn fw021_tells_a_contradiction_from_a_guess() {
+        let mut machine = rotating();
+        machine.status.devices[0].driver = Reading::Value("virtio_blk".into());
+        let one = found(&machine, "FW021").unwrap();
+        insta::assert_snapshot!(one.evidence[0], @"sda: rotational=1 from a hypervisor's disk (driver virtio_blk), which says so of any storage; wbt's target is 75000 µs because of it");
+        insta::assert_snapshot!(one.remedy, @"echo 0 > /sys/block/sda/queue/rotational && floodwall apply sda.wbt_lat_usec=2000   # if the storage is flash");
+        assert_eq!((one.severity, found(&machine, "FW020")), (Severity::Note, None));
+        let mut machine = rotating();
+        machine.status.devices[0].model = Reading::Value("CT500 SSD".into());
+        assert_eq!(found(&machine, "FW021").unwrap().severity, Severity::Warning);
+    }
+
+    #[test]
+    fn fw022_to_fw025() {
+        let mut machine = rotating();
+        machine.status.devices[0].queue.scheduler = Reading::Value("none".into());
+        assert_eq!(found(&machine, "FW022").unwrap().remedy, "floodwall apply sda.scheduler=mq-deadline");
+        let mut machine = rotating();
+        machine.status.devices[0].queue.async_depth = Reading::Value(64);
+        assert_eq!(found(&machine, "FW023"), None);
+        machine.status.devices[0].queue.wbt_lat_us = Reading::Value(0);
+        assert_eq!(found(&machine, "FW023").unwrap().remedy, "floodwall apply sda.iosched.async_depth=48");
+        machine.status.devices[0].limits.read_ahead_kib = Reading::Value(16);
+        assert_eq!(found(&machine, "FW024").unwrap().remedy, "floodwall apply sda.read_ahead_kb=128");
+        machine.status.devices[0].queue.nomerges_level = Reading::Value(2);
+        assert_eq!(found(&machine, "FW025").unwrap().remedy, "floodwall apply sda.nomerges=0");
+    }
+}

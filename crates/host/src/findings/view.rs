@@ -1,0 +1,261 @@
+//! What several checks ask of a status, and how they say it.
+
+use std::time::Duration;
+
+use floodwall_model::status::{Device, DrainSource, Queue, Status};
+use floodwall_model::units::human_duration;
+use floodwall_model::{Bytes, Rate, Reading};
+
+/// The flusher never writes less at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`: 4 MiB whatever the page size).
+pub(super) const FLUSHER_CHUNK_BYTES: u64 = 4 << 20;
+/// The published delays of limits by bandwidth × delay: 1.5 s of writing before writers wait …
+pub(super) const HARD_DELAY_S: f64 = 1.5;
+/// … and 250 ms before the flusher starts.
+pub(super) const BACKGROUND_DELAY_S: f64 = 0.25;
+
+/// A disk that stores things, and the backing device that it does so for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Disk<'a> {
+    pub(super) name: &'a str,
+    pub(super) model: &'a Reading<String>,
+    pub(super) driver: &'a Reading<String>,
+    pub(super) queue: &'a Queue,
+    pub(super) owner: &'a Device,
+}
+
+/// Every real disk once: those below stacked devices, and those that hold a filesystem themselves. What has neither driver nor model (loop, dm, md
+/// whose members are not known) is no disk.
+pub(super) fn disks(status: &Status) -> Vec<Disk<'_>> {
+    let mut all: Vec<Disk<'_>> = Vec::new();
+    for owner in &status.devices {
+        let itself = Disk {
+            name: &owner.name,
+            model: &owner.model,
+            driver: &owner.driver,
+            queue: &owner.queue,
+            owner,
+        };
+        let below = owner.leaves.iter().map(|leaf| Disk {
+            name: &leaf.name,
+            model: &leaf.model,
+            driver: &leaf.driver,
+            queue: &leaf.queue,
+            owner,
+        });
+        for disk in std::iter::once(itself).chain(below) {
+            let real = disk.driver.value().is_some() || disk.model.value().is_some();
+            if real && !all.iter().any(|known| known.name == disk.name) {
+                all.push(disk);
+            }
+        }
+    }
+    all
+}
+
+/// Drivers and models of disks that a hypervisor makes up: what they tell of the medium is a constant, unless somebody has configured it.
+const VIRTUAL_DRIVERS: [&str; 3] = ["virtio_blk", "vbd", "xen_blkfront"];
+const VIRTUAL_MODELS: [&str; 5] =
+    ["QEMU HARDDISK", "VBOX HARDDISK", "Msft Virtual Disk", "VMware Virtual", "Virtual disk"];
+
+impl Disk<'_> {
+    /// What makes it a hypervisor's disk, for people.
+    pub(super) fn virtual_by(&self) -> Option<String> {
+        if let Some(driver) = self.driver.value().filter(|driver| VIRTUAL_DRIVERS.contains(&driver.as_str()))
+        {
+            return Some(format!("driver {driver}"));
+        }
+        let model = self.model.value()?;
+        VIRTUAL_MODELS.iter().any(|part| model.contains(part)).then(|| format!("model {model}"))
+    }
+
+    /// Whether it seeks, as far as the kernel can know: it says so, and no hypervisor stands between.
+    pub(super) fn seeks(&self) -> bool {
+        self.queue.rotational == Reading::Value(true) && self.virtual_by().is_none() && !self.says_flash()
+    }
+
+    /// Whether its model says that it is flash.
+    pub(super) fn says_flash(&self) -> bool {
+        let model = self.model.value().map(|model| model.to_uppercase()).unwrap_or_default();
+        model.split([' ', '-', '_']).any(|word| word == "SSD" || word.starts_with("NVME"))
+    }
+
+    pub(super) fn scheduler(&self) -> Option<&str> {
+        self.queue.scheduler.value().map(String::as_str)
+    }
+}
+
+/// Whether anything on it can be written.
+pub(super) fn writable(device: &Device) -> bool {
+    device.mounts.iter().any(|mount| !mount.read_only)
+}
+
+/// How fast it drains, in bytes a second, if that is known and above zero.
+pub(super) fn rate(device: &Device) -> Option<f64> {
+    device.drain.rate_bytes_per_s.value().copied().filter(|rate| *rate > 0.0)
+}
+
+/// Where a rate comes from, for evidence.
+pub(super) fn rate_source(device: &Device) -> &'static str {
+    match device.drain.from {
+        DrainSource::Seen => "seen during the window",
+        DrainSource::KernelEstimate => "the kernel's estimate",
+        DrainSource::Unknown => "unknown",
+    }
+}
+
+/// The hard limit: as the kernel has worked it out, else the byte limit that was set.
+pub(super) fn hard_limit(status: &Status) -> Option<u64> {
+    let set = status.machine.dirty_knobs.hard_bytes.value().copied().filter(|bytes| *bytes > 0);
+    status.machine.hard_limit_bytes.value().copied().or(set)
+}
+
+/// The background limit, likewise.
+pub(super) fn background_limit(status: &Status) -> Option<u64> {
+    let set = status.machine.dirty_knobs.background_bytes.value().copied().filter(|bytes| *bytes > 0);
+    status.machine.background_limit_bytes.value().copied().or(set)
+}
+
+/// How much a device alone may hold dirty: its strict share, else the whole hard limit.
+pub(super) fn own_limit(device: &Device, hard: u64) -> u64 {
+    match (&device.limits.strict_limit, &device.limits.max_ratio_percent) {
+        (Reading::Value(true), Reading::Value(percent)) => (hard as f64 * percent / 100.0) as u64,
+        _ => hard,
+    }
+}
+
+/// Whether this kernel has limits of a device alone.
+pub(super) fn has_strict_limit(device: &Device) -> bool {
+    device.limits.strict_limit.value().is_some()
+}
+
+/// What a device's knobs are written with: `sda`, or the backing device's name where there is no disk (`0:51`).
+pub(super) fn prefix(device: &Device) -> &str {
+    if device.id.major != 0 {
+        &device.name
+    } else {
+        device.bdi.value().map_or(device.name.as_str(), String::as_str)
+    }
+}
+
+/// Applies settings; nothing for none.
+pub(super) fn apply(settings: &[String]) -> String {
+    format!("floodwall apply {}", settings.join(" "))
+}
+
+/// Sizes the limits for devices with their rates, and applies them. Shares for several devices only where the kernel has them: without, the slowest
+/// one decides.
+pub(super) fn size_and_apply(devices: &[&Device]) -> String {
+    let mut known: Vec<(&Device, f64)> = devices.iter().filter_map(|d| Some((*d, rate(d)?))).collect();
+    known.sort_by(|a, b| a.1.total_cmp(&b.1));
+    if !known.iter().all(|(device, _)| has_strict_limit(device)) {
+        known.truncate(1);
+    }
+    let total: f64 = known.iter().map(|(_, rate)| rate).sum();
+    // Less than two of the flusher's chunks would stop writers again and again.
+    let least_s = 2.0 * FLUSHER_CHUNK_BYTES as f64 / total.max(1.0);
+    let delay =
+        if least_s > HARD_DELAY_S { format!(" --hard-delay {}s", least_s.ceil()) } else { String::new() };
+    let rates: Vec<String> = known
+        .iter()
+        .map(|(device, rate)| format!("--rate {}={}", prefix(device), speed(*rate).replace(' ', "")))
+        .collect();
+    format!("floodwall size {}{delay} --toml > limits.toml && floodwall apply limits.toml", rates.join(" "))
+}
+
+/// A size that a rate fills in a time, in whole MiB and never less than two of the flusher's chunks, as an argument.
+pub(super) fn mebibytes(rate: f64, seconds: f64) -> String {
+    let least = (2 * FLUSHER_CHUNK_BYTES) >> 20;
+    let wanted = (rate * seconds / f64::from(1 << 20)).ceil() as u64;
+    format!("{}MiB", wanted.max(least))
+}
+
+pub(super) fn size(bytes: u64) -> String {
+    Bytes(bytes).to_string()
+}
+
+pub(super) fn speed(bytes_per_s: f64) -> String {
+    Rate(bytes_per_s).to_string()
+}
+
+pub(super) fn time(seconds: f64) -> String {
+    // More than a year is no longer a figure that anyone could use, and the type ends somewhere.
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|d| d.as_secs() < 365 * 86_400)
+        .map_or_else(|| "more than a year".into(), human_duration)
+}
+
+/// A word for a shell: quoted where it holds anything that the shell would read.
+pub(super) fn word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:=,+@%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::testing::{Machine, disk};
+
+    #[test]
+    fn a_disk_below_two_devices_is_one_disk() {
+        let mut machine = Machine::healthy();
+        let leaf = machine.leaf("sdz");
+        machine.status.devices.push(machine.stacked("dm-0", vec![leaf.clone()]));
+        machine.status.devices.push(machine.stacked("dm-1", vec![leaf]));
+        let status = &machine.status;
+        let names: Vec<&str> = disks(status).iter().map(|d| d.name).collect();
+        assert_eq!(names, ["sda", "sdz"]);
+    }
+
+    #[test]
+    fn only_a_medium_that_can_be_known_seeks() {
+        let mut device = disk("sdb");
+        device.queue.rotational = Reading::Value(true);
+        let seeks = |device: &Device| disks_of(device).first().is_some_and(Disk::seeks);
+        assert!(seeks(&device));
+        device.model = Reading::Value("KINGSTON SSD 240".into());
+        assert!(!seeks(&device));
+        device.model = Reading::Value("QEMU HARDDISK".into());
+        assert!(!seeks(&device));
+        device.driver = Reading::Value("virtio_blk".into());
+        assert!(!seeks(&device));
+    }
+
+    fn disks_of(device: &Device) -> Vec<Disk<'_>> {
+        vec![Disk {
+            name: &device.name,
+            model: &device.model,
+            driver: &device.driver,
+            queue: &device.queue,
+            owner: device,
+        }]
+    }
+
+    #[test]
+    fn limits_are_sized_for_all_or_for_the_slowest() {
+        let (mut fast, mut slow) = (disk("sda"), disk("sdb"));
+        fast.drain.rate_bytes_per_s = Reading::Value(500e6);
+        slow.drain.rate_bytes_per_s = Reading::Value(20e6);
+        assert_eq!(
+            size_and_apply(&[&fast, &slow]),
+            "floodwall size --rate sdb=20.0MB/s --rate sda=500MB/s --toml > limits.toml && floodwall apply limits.toml"
+        );
+        slow.limits.strict_limit = Reading::Absent("old".into());
+        slow.drain.rate_bytes_per_s = Reading::Value(2e6);
+        assert_eq!(
+            size_and_apply(&[&fast, &slow]),
+            "floodwall size --rate sdb=2.00MB/s --hard-delay 5s --toml > limits.toml && floodwall apply limits.toml"
+        );
+    }
+
+    #[test]
+    fn words_are_safe_in_a_shell() {
+        assert_eq!(word("/srv/a-b_c"), "/srv/a-b_c");
+        assert_eq!(word("/mnt/my disk's"), r"'/mnt/my disk'\''s'");
+        assert_eq!(word(""), "''");
+    }
+}
