@@ -132,12 +132,13 @@ pub enum Standing {
 }
 
 /// The two names of each dirty limit: writing one zeroes the other (mm/page-writeback.c), and the two names of a backing device's share.
-const CELLS: [(&str, &str); 5] = [
+const CELLS: [(&str, &str); 6] = [
     ("vm.dirty_ratio", "vm.dirty_bytes"),
     ("vm.dirty_background_ratio", "vm.dirty_background_bytes"),
     ("bdi.max_ratio", "bdi.max_bytes"),
     ("bdi.max_ratio_fine", "bdi.max_bytes"),
     ("bdi.min_ratio_fine", "bdi.min_ratio"),
+    ("bdi.min_bytes", "bdi.min_ratio"),
 ];
 
 /// One name for all names of what the kernel keeps once: `vm.dirty_bytes` for `vm.dirty_ratio` too.

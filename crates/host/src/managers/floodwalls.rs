@@ -1,0 +1,89 @@
+//! Another floodwall on this machine: one that is changing settings now, or a guard that steers them.
+
+use floodwall_model::Reading;
+use floodwall_model::managers::{Kind, Manager};
+
+use super::service;
+use crate::root::SysRoot;
+
+/// Who changes settings writes itself into the journal's lock (`pid 4711 (floodwall apply …)`); the text stays when the lock is released.
+const LOCK: &str = "/var/lib/floodwall/journal/lock";
+/// The name of our processes.
+const COMM: &str = "floodwall";
+
+/// Finds them. `own_pid` is the caller's process, which does not count.
+#[must_use]
+pub fn floodwalls(root: &SysRoot, own_pid: Option<u32>) -> Vec<Manager> {
+    let changer = holder(root);
+    let others = processes(root).into_iter().filter(|pid| Some(*pid) != own_pid);
+    let manager = |pid: u32| {
+        let command = root.read(&format!("/proc/{pid}/cmdline")).into_value()?;
+        let words: Vec<&str> = command.split('\0').collect();
+        let is_guard = words.get(1).is_some_and(|word| *word == "guard");
+        let does = match (is_guard, changer == Some(pid)) {
+            (true, _) => "steers settings",
+            (false, true) => "is changing settings",
+            (false, false) => return None,
+        };
+        Some(Manager {
+            kind: Kind::Floodwall,
+            name: format!("{} (process {pid}) {does}", words.join(" ").trim()),
+            running: Reading::Value(true),
+            at_boot: if is_guard {
+                service::at_boot(root, "floodwall-guard.service")
+            } else {
+                Reading::Value(false)
+            },
+        })
+    };
+    others.filter_map(manager).collect()
+}
+
+/// The process that has, or had, the journal's lock.
+fn holder(root: &SysRoot) -> Option<u32> {
+    let text = root.read_line(LOCK).into_value()?;
+    text.strip_prefix("pid ")?.split(' ').next()?.parse().ok()
+}
+
+fn processes(root: &SysRoot) -> Vec<u32> {
+    let names = root.list("/proc").into_value().unwrap_or_default();
+    let ours =
+        |pid: &u32| root.read_line(&format!("/proc/{pid}/comm")).value().is_some_and(|comm| comm == COMM);
+    names.iter().filter_map(|name| name.parse().ok()).filter(ours).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::testing::tree;
+
+    #[test]
+    fn a_guard_and_a_changer_are_found_and_nobody_else() {
+        let (_dir, root) = tree(&[
+            ("proc/10/comm", "floodwall\n"),
+            ("proc/10/cmdline", "floodwall\0guard\0--device\0sda\0"),
+            ("proc/11/comm", "floodwall\n"),
+            ("proc/11/cmdline", "floodwall\0apply\0x=1\0"),
+            ("proc/12/comm", "floodwall\n"),
+            ("proc/12/cmdline", "floodwall\0status\0"),
+            ("proc/13/comm", "bash\n"),
+            ("proc/13/cmdline", "bash\0guard\0"),
+            ("var/lib/floodwall/journal/lock", "pid 11 (floodwall apply x=1)"),
+        ]);
+        let names = |own| floodwalls(&root, own).into_iter().map(|m| m.name).collect::<Vec<_>>();
+        assert_eq!(
+            names(None),
+            [
+                "floodwall guard --device sda (process 10) steers settings",
+                "floodwall apply x=1 (process 11) is changing settings"
+            ]
+        );
+        assert_eq!(names(Some(11)).len(), 1);
+    }
+
+    #[test]
+    fn a_lock_of_a_process_that_is_gone_counts_for_nothing() {
+        let (_dir, root) = tree(&[("var/lib/floodwall/journal/lock", "pid 11 (floodwall apply x=1)")]);
+        assert!(floodwalls(&root, None).is_empty());
+    }
+}
