@@ -2,6 +2,7 @@
 # make test   everything that must hold: format, lints, docs, tests
 # make bench  the figures: against sysbench and fio, interleaved
 # make lab-2010  the experiment of 2010 on a virtual array; writes docs/reproductions.md (root)
+# make lab-record  trials on virtual devices, kept as data that the simulator is held against (root)
 # make audit  licences, bans and sources of the dependencies
 
 CARGO ?= cargo
@@ -9,7 +10,7 @@ CARGO ?= cargo
 DIR ?= $(CURDIR)/target
 SIZE ?=
 
-.PHONY: all demo test fmt clippy doc unit bench lab-2010 audit install-build install-test install-peers clean
+.PHONY: all demo test fmt clippy doc unit bench lab-2010 lab-record audit install-build install-test install-peers clean
 
 all:
 	$(CARGO) build --release --locked
@@ -44,6 +45,10 @@ bench: install-build install-peers
 lab-2010: install-build install-peers
 	$(CARGO) build --release --locked -p floodwall -p lab-bench
 	target/release/lab-bench 2010 $(LAB_2010)
+
+lab-record: install-build install-peers
+	$(CARGO) build --release --locked -p floodwall -p lab-bench
+	target/release/lab-bench record
 
 audit:
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny

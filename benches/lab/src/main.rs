@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! figures   null device: throughput and IOPS through the whole stack; lateness; idle figures of the presets
+//! record    trials kept as data for the simulator → benches/lab/data
 //! 2010      sysbench's and floodwall's commits beside dd, default and vm.dirty_bytes=15000000 → docs/reproductions.md
 //! ```
 //!
@@ -10,6 +11,7 @@
 mod devices;
 mod experiment;
 mod figures;
+mod record;
 mod setting;
 mod table;
 
@@ -34,6 +36,15 @@ enum Command {
         /// Rounds of each
         #[arg(long, default_value_t = 3)]
         rounds: u32,
+    },
+    /// Trials for the simulator to be held against
+    Record {
+        /// Where they are kept; one that is there is not repeated
+        #[arg(long, default_value = "benches/lab/data")]
+        data: PathBuf,
+        /// Measure at most this many now, the others in later runs
+        #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
+        cells: usize,
     },
     /// The experiment of 2010, beside its published figures
     #[command(name = "2010")]
@@ -67,6 +78,7 @@ fn main() -> anyhow::Result<()> {
     let floodwall = devices::Floodwall::new(&args.floodwall)?;
     match args.command {
         Command::Figures { rounds } => figures::run(&floodwall, rounds),
+        Command::Record { data, cells } => record::run(&floodwall, &data, cells),
         Command::Experiment { seconds, rounds, file_gib, published, out, data, cells } => {
             let files = experiment::Files { published: &published, out: &out, data: &data };
             experiment::run(&floodwall, experiment::Plan { seconds, rounds, file_gib }, &files, cells)
