@@ -9,7 +9,7 @@
 //!   ├ bdi       /sys/class/bdi, debugfs                         │
 //!   ├ diskstats /proc/diskstats                                 │
 //!   ├ process   /proc/PID/io                                    │
-//!   ├ processor CPUs, hypervisor, policy of whoever reads       │
+//!   ├ platform  CPUs, hypervisor, container, scheduling policy  │
 //!   ├ link      route, /sys/class/net: speed to a server        │
 //!   └ swap      /proc/swaps                                     ┘
 //!        ↓
@@ -23,6 +23,7 @@
 //! capture    all that is read, as a tree that can be stored
 //! managers   other hands on the same knobs: TuneD, sysctl.d, udev rules, TLP … (apply, diff, findings)
 //! status     two observations → the state of the write path (status)
+//! findings   the state, the journal, other managers → what is wrong with it (status, explain)
 //! ```
 //!
 //! The file-system root is a parameter, so that everything runs on a captured tree; the clock and the page size are parameters too.
@@ -33,14 +34,15 @@ pub mod block;
 pub mod capture;
 pub mod diskstats;
 pub mod facts;
+pub mod findings;
 pub mod layout;
 pub mod link;
 pub mod locate;
 pub mod managers;
 pub mod memory;
 pub mod mounts;
+pub mod platform;
 pub mod process;
-pub mod processor;
 pub mod queue;
 pub mod root;
 pub mod sample;
