@@ -7,7 +7,7 @@
 //!                                                 │    ├──▶ WriteOut    submit pages oneself, then resume()
 //!                                                 │    └──▶ CongestionWait  wait for a queue, then resume()
 //!                                                 └──────────┘
-//! flusher: over_background(), chunk_pages(), writepages_begin(), writepages_end()
+//! flusher: over_background(), chunk_pages(), writepages_begin(), writepages_end(), writeback_settled()
 //! device:  completed()
 //! ```
 //!
@@ -15,13 +15,46 @@
 //! pages belong to the page cache, which shows them as [`Seen`]. It has no event queue: a ruling says until when to wait. Counts are pages of
 //! 4 KiB, rates pages per second, times [`Nanos`] outside and jiffies inside.
 
+pub mod estimate;
+pub mod flex_proportions;
 pub mod jiffies;
+pub mod pause;
+pub mod position;
+pub mod proportions;
+pub mod v2_6_18;
+pub mod v2_6_32;
+pub mod v3_2;
+pub mod v6;
 
 use std::fmt;
 
 use floodwall_device::Nanos;
 
+use crate::kernel::Generation;
 use crate::limits::{BdiLimits, DirtyKnobs, Memory, Thresholds};
+
+/// The throttle of a generation.
+#[must_use]
+pub fn new(
+    generation: Generation,
+    machine: Machine,
+    knobs: DirtyKnobs,
+    memory: &Memory,
+) -> Box<dyn Throttle> {
+    match generation {
+        Generation::K2_6_18 => Box::new(v2_6_18::Pushing::new(machine, knobs, memory)),
+        Generation::K2_6_32 => Box::new(v2_6_32::Sharing::new(machine, knobs, memory)),
+        Generation::K3_2 => Box::new(v3_2::Pausing::new(machine, knobs, memory)),
+        Generation::K6 => Box::new(v6::Balancing::new(machine, knobs, memory)),
+    }
+}
+
+/// By how many pages a device's counters may be off (`bdi_stat_error`, `wb_stat_error`): a batch of 8 (1 + log2 CPUs) pages for every CPU.
+#[must_use]
+pub const fn stat_error(possible_cpus: u32) -> u64 {
+    let cpus = if possible_cpus == 0 { 1 } else { possible_cpus };
+    cpus as u64 * 8 * (1 + cpus.ilog2() as u64)
+}
 
 /// Names a writing task to its throttle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -205,9 +238,11 @@ pub trait Throttle: fmt::Debug {
     /// Somebody is about to submit an inode's dirty pages (`do_writepages`).
     fn writepages_begin(&mut self, wb: WbId, now: Nanos, seen: &Seen);
 
-    /// An inode's dirty pages, or a chunk of them, have been submitted. Also to be called 200 ms after an inode's last page left writeback
-    /// (`wb_inode_writeback_end`).
+    /// An inode's dirty pages, or a chunk of them, have been submitted.
     fn writepages_end(&mut self, wb: WbId, now: Nanos, seen: &Seen);
+
+    /// 200 ms have passed since an inode's last page left writeback, and this was not called since (`wb_inode_writeback_end`, 5.15 and later).
+    fn writeback_settled(&mut self, wb: WbId, now: Nanos, seen: &Seen);
 
     /// The smoothed estimate of how fast a device drains, in pages per second; `None` before 3.2, which did not estimate it.
     fn bandwidth_pages_per_s(&self, wb: WbId) -> Option<u64>;
