@@ -13,3 +13,4 @@ pub mod kernel;
 pub mod limits;
 pub mod request;
 pub mod throttle;
+pub mod wbt;
