@@ -36,7 +36,7 @@ use crate::random::Random;
 pub const REPLICATES: usize = 2_000;
 
 /// Any fixed number does; it is here so that results can be repeated.
-const SEED: u64 = 0x00F1_00D0;
+pub(crate) const SEED: u64 = 0x00F1_00D0;
 
 /// Share of the replicates beyond each end of the interval.
 const TAIL: f64 = 0.025;
@@ -84,7 +84,7 @@ impl Round {
     }
 
     /// Sum of amounts and of seconds.
-    fn sums(&self) -> (f64, f64) {
+    pub(crate) fn sums(&self) -> (f64, f64) {
         let last = |sums: &[f64]| sums.last().copied().unwrap_or(0.0);
         (last(&self.amounts), last(&self.seconds))
     }
@@ -96,7 +96,7 @@ impl Round {
     }
 
     /// Sums of one resample by moving blocks.
-    fn resampled(&self, random: &mut Random) -> (f64, f64) {
+    pub(crate) fn resampled(&self, random: &mut Random) -> (f64, f64) {
         let n = self.windows();
         let block = block_length(n);
         let (mut amount, mut seconds, mut left) = (0.0, 0.0, n);
@@ -116,7 +116,7 @@ fn rate((amount, seconds): (f64, f64)) -> Option<f64> {
 }
 
 /// n^(1/3), at least 2, at most n.
-fn block_length(n: usize) -> usize {
+pub(crate) fn block_length(n: usize) -> usize {
     ((n as f64).cbrt().round() as usize).max(2).min(n)
 }
 
@@ -196,7 +196,7 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
     Some(if n % 2 == 1 { upper } else { f64::midpoint(values[n / 2 - 1], upper) })
 }
 
-fn draw_rounds(n: usize, random: &mut Random) -> Vec<usize> {
+pub(crate) fn draw_rounds(n: usize, random: &mut Random) -> Vec<usize> {
     (0..n).map(|_| random.below(n)).collect()
 }
 
@@ -209,7 +209,7 @@ fn ratio(above: f64, below: f64) -> Option<f64> {
 }
 
 /// The percentile interval; `None` if either end is not a number.
-fn interval(figures: &mut [f64]) -> Option<(f64, f64)> {
+pub(crate) fn interval(figures: &mut [f64]) -> Option<(f64, f64)> {
     figures.sort_by(f64::total_cmp);
     let at = |share: f64| {
         let rank = (share * figures.len() as f64).ceil() as usize;

@@ -9,6 +9,9 @@
 //! stalls      operations second by second ─▶ dead seconds, stalls
 //! bootstrap   rounds of seconds ─▶ a figure's 95 % interval
 //! figures     Trials ─▶ victim_kept, flood_kept, burst_kept, dead_seconds
+//! versus      Trials of several settings, a reference ─▶ ratios, which differences are real
+//! frontier    figures of several settings ─▶ those that no other beats
+//! student     t distribution: p-values and quantiles
 //! ```
 //!
 //! Pure: no file, no clock, no environment, no unseeded random number. Which statistic is used for what, and why, is in
@@ -16,6 +19,7 @@
 
 pub mod bootstrap;
 pub mod figures;
+pub mod frontier;
 pub mod hlog;
 pub mod intervals;
 pub mod quantiles;
@@ -23,3 +27,5 @@ mod random;
 pub mod recorder;
 pub mod stalls;
 pub mod steady;
+pub mod student;
+pub mod versus;

@@ -1,0 +1,203 @@
+//! Rounds whose truth is known.
+
+use floodwall_model::trial::{BurstTotals, Interval, OpLatencies, Warmup};
+
+use super::*;
+
+/// One round: IOPS alone and in each second beside the flood, latency, flood rate, burst rate.
+#[derive(Clone)]
+struct Made {
+    alone: u32,
+    beside: Vec<u32>,
+    latency_ns: u64,
+    flood: u64,
+    burst_s: f64,
+}
+
+fn phase(kind: PhaseKind, ops: &[u32], latency_ns: u64, flood_bytes: u64) -> Phase {
+    let interval = |(i, ops): (usize, &u32)| Interval {
+        start_s: i as f64,
+        seconds: 1.0,
+        victim_ops: vec![*ops],
+        flood_bytes,
+        latencies: OpLatencies {
+            commit: LatencyCounts::from_values((0..*ops).map(|k| latency_ns + u64::from(k % 7) * 1_000)),
+            ..OpLatencies::default()
+        },
+        ..Interval::default()
+    };
+    Phase {
+        kind,
+        start_s: 0.0,
+        seconds: ops.len() as f64,
+        warmup: Warmup::default(),
+        intervals: ops.iter().enumerate().map(interval).collect(),
+        overrun: OpLatencies::default(),
+        victims: vec![],
+        floods: vec![],
+        burst: None,
+        cut_short: None,
+    }
+}
+
+fn trial(round: u32, made: &Made) -> Trial {
+    let burst = BurstTotals { bytes: 1_000_000, seconds: made.burst_s };
+    let phases = vec![
+        phase(PhaseKind::Victim, &vec![made.alone; made.beside.len()], made.latency_ns / 10, 0),
+        phase(PhaseKind::Both, &made.beside, made.latency_ns, made.flood),
+        Phase { burst: Some(burst), intervals: vec![], ..phase(PhaseKind::Burst, &[], 0, 0) },
+    ];
+    Trial { setting: Default::default(), round, phases }
+}
+
+/// Rounds around a level, each round off by `spread` of it, seconds by a tenth.
+fn rounds(n: u32, level: f64, spread: f64, seed: u64) -> Vec<Trial> {
+    let mut random = Random::seeded(seed);
+    let mut normal = move || (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;
+    (1..=n)
+        .map(|round| {
+            let luck = (spread * normal()).exp();
+            let second = |n: f64| (level * luck * (1.0 + 0.1 * n)).max(0.0) as u32;
+            let beside = (0..12).map(|_| second(normal())).collect();
+            let made = Made {
+                alone: 1_000,
+                beside,
+                latency_ns: (1e9 / (level * luck).max(1.0)) as u64,
+                flood: (2e8 * luck) as u64,
+                burst_s: 0.5 / luck,
+            };
+            trial(round, &made)
+        })
+        .collect()
+}
+
+fn verdict(compared: &[Compared], figure: Figure) -> Verdict {
+    compared.iter().find(|c| c.figure == figure).unwrap().verdict
+}
+
+#[test]
+fn a_clear_difference_is_real_and_its_ratio_is_in_the_interval() {
+    let (reference, better) = (rounds(5, 50.0, 0.1, 1), rounds(5, 500.0, 0.1, 2));
+    let compared = &versus(&reference, &[&better])[0];
+    assert_eq!(compared.len(), 5);
+    assert_eq!(verdict(compared, Figure::VictimIops), Verdict::Better);
+    assert_eq!(verdict(compared, Figure::VictimP99Us), Verdict::Better);
+    assert_eq!(verdict(compared, Figure::DeadShare), Verdict::Better);
+    assert_eq!(verdict(compared, Figure::FloodBytesPerS), Verdict::Noise);
+    let iops = compared[0].difference.unwrap();
+    assert!(iops.low < 10.0 && 10.0 < iops.high, "{iops:?}");
+    let back = &versus(&better, &[&reference])[0];
+    assert_eq!(verdict(back, Figure::VictimIops), Verdict::Worse);
+    assert_eq!(verdict(back, Figure::VictimP99Us), Verdict::Worse);
+}
+
+#[test]
+fn equal_settings_are_noise_and_identical_ones_too() {
+    let reference = rounds(5, 300.0, 0.3, 3);
+    let compared = &versus(&reference, &[&rounds(5, 300.0, 0.3, 4)])[0];
+    assert!(compared.iter().all(|c| c.verdict == Verdict::Noise), "{compared:?}");
+    let same = &versus(&reference, &[&reference])[0];
+    assert!(same.iter().all(|c| c.verdict == Verdict::Noise), "{same:?}");
+}
+
+#[test]
+fn two_noisy_rounds_settle_nothing_and_one_can_not() {
+    let (reference, better) = (rounds(2, 100.0, 0.5, 5), rounds(2, 300.0, 0.5, 6));
+    assert_eq!(verdict(&versus(&reference, &[&better])[0], Figure::VictimIops), Verdict::Noise);
+    let one = &versus(&reference[..1], &[&better[..1]])[0];
+    assert!(one.iter().all(|c| c.verdict == Verdict::Unknown), "{one:?}");
+    assert!(one[0].why.as_deref().unwrap().contains("run two or more"));
+    assert!(one[0].difference.is_some() && one[1].difference.is_some());
+}
+
+/// The promise of the whole: of 100 comparisons of a setting with itself, whose rounds spread widely, few are called real.
+#[test]
+fn a_setting_compared_with_itself_is_seldom_called_different() {
+    for n in [3, 5] {
+        let real = (0..100u64)
+            .filter(|i| {
+                let (a, b) = (rounds(n, 200.0, 0.4, 1_000 + 2 * i), rounds(n, 200.0, 0.4, 1_001 + 2 * i));
+                let (a, b) = (of_rounds(&a, PhaseKind::Both), of_rounds(&b, PhaseKind::Both));
+                let strip = |side: Vec<(u32, &Phase)>| -> Vec<Trial> {
+                    let only = |(round, p): (u32, &Phase)| Trial {
+                        setting: Default::default(),
+                        round,
+                        phases: vec![p.clone()],
+                    };
+                    side.into_iter().map(only).collect()
+                };
+                let (a, b) = (strip(a), strip(b));
+                let iops = compare(Figure::VictimIops, &a, &b, None).unwrap();
+                iops.parts() && iops.p.unwrap() <= SIGNIFICANT
+            })
+            .count();
+        assert!(real <= 9, "{n} rounds: {real} of 100");
+    }
+}
+
+#[test]
+fn holm_takes_the_number_of_contenders_into_account() {
+    let one = |p| Compared {
+        figure: Figure::VictimIops,
+        value: None,
+        reference: None,
+        difference: None,
+        p: Some(p),
+        p_adjusted: None,
+        verdict: Verdict::Unknown,
+        why: None,
+    };
+    let mut all = [one(0.01), one(0.04), one(0.03), one(0.005)];
+    adjust(&mut all.iter_mut().collect::<Vec<_>>());
+    // Holm's own arithmetic: 4 × 0.005, 3 × 0.01, 2 × 0.03, and never below the one before.
+    let adjusted = all.map(|c| c.p_adjusted.unwrap());
+    for (found, expected) in adjusted.into_iter().zip([0.03, 0.06, 0.06, 0.02]) {
+        assert!((found - expected).abs() < 1e-12, "{adjusted:?}");
+    }
+}
+
+#[test]
+fn victims_alone_are_compared_where_no_flood_runs() {
+    let strip = |trials: Vec<Trial>| -> Vec<Trial> {
+        trials
+            .into_iter()
+            .map(|mut t| {
+                t.phases.truncate(1);
+                t
+            })
+            .collect()
+    };
+    let compared = &versus(&strip(rounds(4, 100.0, 0.1, 7)), &[&strip(rounds(4, 100.0, 0.1, 8))])[0];
+    let figures: Vec<Figure> = compared.iter().map(|c| c.figure).collect();
+    assert_eq!(figures, [Figure::VictimIops, Figure::VictimP99Us]);
+}
+
+#[test]
+fn a_contender_that_broke_off_is_unknown_with_its_reason() {
+    let compared = &versus(&rounds(3, 100.0, 0.1, 9), &[&[]])[0];
+    assert!(compared.iter().all(|c| c.verdict == Verdict::Unknown));
+    assert_eq!(compared[0].why.as_deref(), Some("phase both was not measured under this setting"));
+}
+
+#[test]
+fn stood_still_is_a_value_and_not_an_error() {
+    let still: Vec<Trial> = rounds(4, 0.0, 0.1, 10);
+    let compared = &versus(&rounds(4, 400.0, 0.1, 11), &[&still])[0];
+    assert_eq!(verdict(compared, Figure::VictimIops), Verdict::Worse);
+    assert_eq!(verdict(compared, Figure::DeadShare), Verdict::Worse);
+    assert_eq!(compared[0].value, Some(0.0));
+    let back = &versus(&still, &[&rounds(4, 400.0, 0.1, 11)])[0];
+    assert_eq!(back[0].verdict, Verdict::Unknown, "there is no ratio to nothing");
+}
+
+#[test]
+fn p99_agrees_with_the_percentile_of_all_rounds() {
+    let trials = rounds(3, 250.0, 0.4, 12);
+    let phases = of_rounds(&trials, PhaseKind::Both);
+    let mut all = LatencyCounts::default();
+    phases.iter().for_each(|(_, p)| all.merge(&p.latencies().operations()));
+    let units: Vec<LatencyCounts> = phases.iter().map(|(_, p)| p.latencies().operations()).collect();
+    let found = Tails::of(&units).p99_us(&[0, 1, 2]).unwrap();
+    let expected = tail_us(&all).unwrap();
+    assert!((found / expected - 1.0).abs() < 0.01, "{found} {expected}");
+}
