@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! scenario → space (sizes settled) → rig (checks, files) → rounds of phases → Trials
+//! setting  → setting_rig: in force for a trial, through the journal, and back
 //! ```
 //!
 //! Writes only below a scratch directory that it makes itself, and leaves the disk as it found it: on success, on errors, on signals. A
@@ -13,6 +14,8 @@ mod drain;
 mod phase;
 pub mod rig;
 pub mod scratch;
+pub mod setting_rig;
 pub mod space;
 
 pub use rig::{BenchError, HostRig, Options};
+pub use setting_rig::{InForce, SettingError, SettingRig};

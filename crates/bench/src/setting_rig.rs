@@ -1,0 +1,354 @@
+//! A rig that puts a setting in force for a trial, and what was there before back afterwards.
+//!
+//! ```text
+//! open:  journal locked → what an earlier, killed run left in force is put back
+//! run:   changes → journal fsynced → apply → read back ─▶ inner rig's trial ─▶ read back again → roll back
+//!                 └ refused: everything as before, the trial fails
+//! ```
+//!
+//! A trial's setting is what was read back while it was in force. An empty setting is whatever is in force: nothing is written for it.
+//!
+//! Whatever ends a trial (an error, a signal, a panic) is followed by the roll back. After SIGKILL the journal is left: the next [`SettingRig`] puts
+//! it back at once, `floodwall rollback` at any time, and any other change of settings once the trial's longest time is over. The journal's lock is
+//! held all the while, so that nobody changes settings under a measurement, except past Floodwall; that is noticed and fails the trial.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use floodwall_host::SysRoot;
+use floodwall_knobs::cell::Cell;
+use floodwall_knobs::journal::{DiskStore, JournalError, Phase};
+use floodwall_knobs::{
+    ApplyError, Change, ChangeError, Clock, Device, KernelFiles, Plan, PlanError, Session, SystemClock, Who,
+    plan, session,
+};
+use floodwall_model::{Rig, RigError, Scenario, Setting, Trial, Watch};
+
+use crate::HostRig;
+
+/// What a trial's journal says it is for; so a later run knows it again.
+const WHY: &str = "a trial of floodwall, put back after it";
+/// A trial that takes this many times what was planned, and [`PATIENCE_S`] more, has lost its process.
+const PATIENCE: f64 = 4.0;
+/// For prefill, drains and slow devices.
+const PATIENCE_S: f64 = 1_800.0;
+
+/// A rig whose knobs can be changed from outside.
+pub trait InForce: Rig {
+    /// Reads the knob values in force again.
+    fn reread(&mut self) -> Setting;
+}
+
+impl InForce for HostRig {
+    fn reread(&mut self) -> Setting {
+        self.reread_setting();
+        self.setting().clone()
+    }
+}
+
+/// A setting can't be tried, or not put back.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingError {
+    /// A knob that there is not, or a value that it can't have.
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    /// The changes don't go together, or would do harm.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// They could not be made; everything is as before.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// The journal can't be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Somebody else changed knobs while the trial ran.
+    #[error("somebody else changed settings during the trial: {0}; what was measured says nothing")]
+    ChangedMeanwhile(String),
+    /// The machine is not as it was.
+    #[error("the setting could not be put back: {0}; run floodwall rollback")]
+    NotRestored(String),
+    /// The kernel's files can't be opened.
+    #[error("can't open the kernel's files: {0}")]
+    Files(std::io::Error),
+}
+
+impl SettingError {
+    /// Whether a privilege or a writable /proc or /sys is missing.
+    #[must_use]
+    pub fn lacks_privilege(&self) -> bool {
+        match self {
+            Self::Apply(error) => error.lacks_privilege(),
+            Self::Journal(error) => error.lacks_privilege(),
+            Self::Plan(error) => matches!(error, PlanError::Unreadable { .. }),
+            _ => false,
+        }
+    }
+}
+
+/// Stops waiting, and a change under way, once somebody wants to stop.
+struct StopClock(Arc<AtomicBool>);
+
+impl Clock for StopClock {
+    fn now_unix_s(&self) -> u64 {
+        SystemClock.now_unix_s()
+    }
+
+    fn sleep(&self, duration: Duration) {
+        SystemClock.sleep(duration);
+    }
+
+    fn cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A rig with settings.
+pub struct SettingRig<R: InForce> {
+    inner: R,
+    keeper: Keeper,
+}
+
+/// Sets knobs and puts them back, at the latest when it is dropped.
+struct Keeper {
+    files: KernelFiles,
+    store: DiskStore,
+    clock: StopClock,
+    who: Who,
+    /// The device of knobs that name none.
+    device: Option<Device>,
+    /// The transaction in force.
+    open: Option<u64>,
+}
+
+impl<R: InForce> SettingRig<R> {
+    /// Takes the journal's lock and puts back what a killed run left. `device` is meant where a device's knob names none. `stop` is raised by whoever
+    /// wants the run to end.
+    ///
+    /// Returns what had to be put back, for people.
+    ///
+    /// # Errors
+    /// [`SettingError::Journal`] if somebody else has the journal or it can't be used; [`SettingError::NotRestored`] if an earlier run's setting can't be
+    /// put back.
+    pub fn open(
+        mut inner: R,
+        root: &SysRoot,
+        journal: &Path,
+        device: Option<Device>,
+        stop: Arc<AtomicBool>,
+    ) -> Result<(Self, Vec<String>), SettingError> {
+        let files = KernelFiles::new(root).map_err(SettingError::Files)?;
+        let who = Who::this_process(&files);
+        let store = DiskStore::open(journal, &who.describe())?;
+        let mut told = Vec::new();
+        {
+            let live = SystemClock;
+            let session = Session {
+                files: &files,
+                store: &store,
+                clock: &live,
+                who: who.clone(),
+                boot_id: session::boot_id(&files),
+            };
+            let recovery = session.recover()?;
+            let mut undone: Vec<_> = recovery.undone.into_iter().chain(recovery.expired).collect();
+            // We have the lock: whoever made this trial is gone.
+            let left_by_a_trial = |t: &floodwall_knobs::journal::Transaction| {
+                t.phase() == Phase::Standing && t.begin.boot_id == session.boot_id && t.begin.why == WHY
+            };
+            let standing =
+                session::log(&store)?.into_iter().rev().filter_map(|logged| logged.transaction.ok());
+            let ids: Vec<u64> = standing.filter(left_by_a_trial).map(|t| t.begin.id).collect();
+            for id in ids {
+                undone.extend(session.rollback_one(id)?.1);
+            }
+            for undone in undone {
+                if !undone.is_complete() {
+                    return Err(SettingError::NotRestored(one_line(&undone.to_string())));
+                }
+                told.push(format!(
+                    "change {} of a run that was killed was put back: {}",
+                    undone.id,
+                    one_line(&undone.to_string())
+                ));
+            }
+        }
+        inner.reread();
+        let keeper = Keeper { files, store, clock: StopClock(stop), who, device, open: None };
+        Ok((Self { inner, keeper }, told))
+    }
+
+    /// The rig below.
+    #[must_use]
+    pub fn inner(&self) -> &R {
+        &self.inner
+    }
+
+    /// The rig below, to prepare it.
+    #[must_use]
+    pub fn inner_mut(&mut self) -> &mut R {
+        &mut self.inner
+    }
+
+    /// Gives the rig below back and lets the journal go. What could not be put back said so when its trial ended; it is tried once more.
+    ///
+    /// # Errors
+    /// [`SettingError::NotRestored`].
+    pub fn close(mut self) -> (R, Result<(), SettingError>) {
+        let restored = self.keeper.put_back();
+        (self.inner, restored)
+    }
+
+    /// What trying a setting would do, without doing it.
+    ///
+    /// # Errors
+    /// [`SettingError::Change`] or [`SettingError::Plan`]: what is wrong with it, here and now.
+    pub fn check(&self, setting: &Setting) -> Result<Plan, SettingError> {
+        Ok(plan(&self.keeper.changes(setting)?, &self.keeper.files)?)
+    }
+}
+
+impl Keeper {
+    fn changes(&self, setting: &Setting) -> Result<Vec<Change>, SettingError> {
+        Ok(Change::from_setting(self.files.root(), self.device.as_ref(), setting)?)
+    }
+
+    fn session(&self) -> Session<'_> {
+        Session {
+            files: &self.files,
+            store: &self.store,
+            clock: &self.clock,
+            who: self.who.clone(),
+            boot_id: session::boot_id(&self.files),
+        }
+    }
+
+    /// Puts a setting in force; gives its changes.
+    fn put_in_force(&mut self, setting: &Setting, seconds: f64) -> Result<Vec<Change>, SettingError> {
+        let changes = self.changes(setting)?;
+        if changes.is_empty() {
+            return Ok(changes);
+        }
+        let expires = self.clock.now_unix_s().saturating_add((seconds * PATIENCE + PATIENCE_S) as u64);
+        self.open = self.session().apply_until(&changes, WHY, Some(expires))?.id;
+        Ok(changes)
+    }
+
+    /// Puts back what was there before.
+    fn put_back(&mut self) -> Result<(), SettingError> {
+        let Some(id) = self.open.take() else { return Ok(()) };
+        let undone = match self.session().rollback_one(id) {
+            Ok((_, undone)) => undone,
+            Err(error) => {
+                self.open = Some(id);
+                return Err(error.into());
+            }
+        };
+        match undone {
+            Some(undone) if !undone.is_complete() => {
+                self.open = Some(id);
+                Err(SettingError::NotRestored(one_line(&undone.to_string())))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Keeper {
+    /// For a panic in the middle of a trial.
+    fn drop(&mut self) {
+        // Nobody is there to hear of a failure; the journal is.
+        let _ = self.put_back();
+    }
+}
+
+impl<R: InForce> SettingRig<R> {
+    /// What is in force, with the knobs that were changed on other devices.
+    fn in_force(&mut self, setting: &Setting, changes: &[Change]) -> Setting {
+        let mut found = self.inner.reread();
+        let files = &self.keeper.files;
+        for change in changes {
+            let key = setting
+                .0
+                .keys()
+                .find(|key| **key == change.target.label(change.knob) && !found.0.contains_key(*key));
+            let state = Cell::of(change.knob, &change.target, files).read(files).into_value();
+            if let (Some(key), Some(state)) = (key, state) {
+                found.0.insert(key.clone(), state.value);
+            }
+        }
+        found
+    }
+
+    fn measure(
+        &mut self,
+        scenario: &Scenario,
+        setting: &Setting,
+        round: u32,
+        watch: &mut dyn Watch,
+    ) -> Result<Trial, RigError> {
+        let seconds = scenario.planned_seconds() / f64::from(scenario.timing.rounds.max(1));
+        let stopped = Arc::clone(&self.keeper.clock.0);
+        let failed = |error: SettingError, partial| RigError {
+            interrupted: stopped.load(Ordering::Relaxed),
+            source: Box::new(error),
+            partial,
+        };
+        let changes = self.keeper.put_in_force(setting, seconds).map_err(|e| failed(e, None))?;
+        let before = self.in_force(setting, &changes);
+        let measured = self.inner.run(scenario, &Setting::default(), round, watch);
+        let after = self.in_force(setting, &changes);
+        let with_setting = |trial: Trial| Trial { setting: before.clone(), ..trial };
+        match measured {
+            Ok(trial) if before == after => Ok(with_setting(trial)),
+            Ok(trial) => {
+                let partial = Some(Box::new(with_setting(trial)));
+                Err(failed(SettingError::ChangedMeanwhile(difference(&before, &after)), partial))
+            }
+            Err(error) => {
+                Err(RigError { partial: error.partial.map(|p| Box::new(with_setting(*p))), ..error })
+            }
+        }
+    }
+}
+
+impl<R: InForce> Rig for SettingRig<R> {
+    fn run(
+        &mut self,
+        scenario: &Scenario,
+        setting: &Setting,
+        round: u32,
+        watch: &mut dyn Watch,
+    ) -> Result<Trial, RigError> {
+        let measured = self.measure(scenario, setting, round, watch);
+        let restored = self.keeper.put_back();
+        self.inner.reread();
+        match restored {
+            Ok(()) => measured,
+            Err(error) => Err(RigError {
+                source: Box::new(error),
+                partial: measured.map_or_else(|e| e.partial, |trial| Some(Box::new(trial))),
+                interrupted: false,
+            }),
+        }
+    }
+}
+
+/// The knobs that differ, each as `knob: before → after`.
+fn difference(before: &Setting, after: &Setting) -> String {
+    let knobs: std::collections::BTreeSet<&String> = before.0.keys().chain(after.0.keys()).collect();
+    let shown = |value: Option<&str>| value.unwrap_or("not there").to_owned();
+    let differing = knobs.into_iter().filter(|knob| before.get(knob) != after.get(knob));
+    differing
+        .map(|knob| format!("{knob}: {} → {}", shown(before.get(knob)), shown(after.get(knob))))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! On a captured machine, with a rig that looks at what is in force.
+
+use std::fs;
+use std::path::PathBuf;
+
+use floodwall_host::settings_in_force;
+use floodwall_model::{DeviceId, scenario};
+
+use super::*;
+
+const DISK: DeviceId = DeviceId { major: 8, minor: 0 };
+
+/// One disk with an elevator and limits at their defaults, as files.
+struct Machine {
+    dir: tempfile::TempDir,
+    root: SysRoot,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = "sys/devices/sda/queue";
+        for (path, text) in [
+            ("proc/sys/vm/dirty_bytes", "0"),
+            ("proc/sys/vm/dirty_ratio", "20"),
+            ("proc/sys/vm/dirty_background_bytes", "0"),
+            ("proc/sys/vm/dirty_background_ratio", "10"),
+            ("proc/sys/kernel/osrelease", "6.18.0"),
+            ("proc/sys/kernel/random/boot_id", "11111111-2222-3333-4444-555555555555"),
+            (
+                "proc/vmstat",
+                "nr_free_pages 3000000\nnr_inactive_file 0\nnr_active_file 0\nnr_dirty 0\nnr_writeback 0\nnr_dirty_threshold 600000",
+            ),
+            ("sys/devices/sda/dev", "8:0"),
+            ("sys/devices/sda/diskseq", "11"),
+            ("sys/devices/sda/uevent", "DEVNAME=sda"),
+            (&format!("{queue}/nr_requests"), "256"),
+            (&format!("{queue}/max_sectors_kb"), "1280"),
+            ("sys/class/bdi/8:0/max_ratio", "100"),
+        ] {
+            write(&dir.path().join(path), text);
+        }
+        for link in ["sys/dev/block/8:0", "sys/class/block/sda"] {
+            let link = dir.path().join(link);
+            fs::create_dir_all(link.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink("../../devices/sda", link).unwrap();
+        }
+        let root = SysRoot::new(dir.path()).unwrap();
+        Self { dir, root }
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.dir.path().join(file)
+    }
+
+    fn limits(&self) -> [String; 2] {
+        ["dirty_bytes", "dirty_ratio"]
+            .map(|f| fs::read_to_string(self.path(&format!("proc/sys/vm/{f}"))).unwrap().trim().to_owned())
+    }
+
+    fn nr_requests(&self) -> String {
+        fs::read_to_string(self.path("sys/devices/sda/queue/nr_requests")).unwrap().trim().to_owned()
+    }
+
+    fn rig(&self, does: fn(&Self) -> Result<(), RigError>) -> SettingRig<Fake<'_>> {
+        let fake = Fake { machine: self, does, seen: Vec::new() };
+        let device = Device::find(&self.root, "sda").unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        SettingRig::open(fake, &self.root, &self.path("journal"), Some(device), stop).unwrap().0
+    }
+}
+
+fn write(path: &Path, text: &str) {
+    use std::io::Write;
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let mut file = fs::File::create(path).unwrap();
+    writeln!(file, "{text}").unwrap();
+}
+
+/// A rig that notes what is in force while it runs.
+struct Fake<'a> {
+    machine: &'a Machine,
+    does: fn(&Machine) -> Result<(), RigError>,
+    seen: Vec<Setting>,
+}
+
+impl InForce for Fake<'_> {
+    fn reread(&mut self) -> Setting {
+        settings_in_force(&self.machine.root, Some(DISK), Some("8:0")).setting
+    }
+}
+
+impl Rig for Fake<'_> {
+    fn run(
+        &mut self,
+        _: &Scenario,
+        setting: &Setting,
+        round: u32,
+        _: &mut dyn Watch,
+    ) -> Result<Trial, RigError> {
+        assert!(setting.is_empty());
+        let seen = self.reread();
+        self.seen.push(seen.clone());
+        (self.does)(self.machine)?;
+        Ok(Trial { setting: Setting::default(), round, phases: Vec::new() })
+    }
+}
+
+fn scenario() -> Scenario {
+    scenario::builtin("copy-vs-database").unwrap().unwrap()
+}
+
+fn setting(pairs: &[(&str, &str)]) -> Setting {
+    pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+}
+
+fn wanted() -> Setting {
+    setting(&[
+        ("nr_requests", "8"),
+        ("vm.dirty_background_bytes", "16777216"),
+        ("vm.dirty_bytes", "67108864"),
+    ])
+}
+
+#[test]
+fn a_setting_is_in_force_during_the_trial_and_gone_after_it() {
+    let machine = Machine::new();
+    let mut rig = machine.rig(|_| Ok(()));
+    let trial = rig.run(&scenario(), &wanted(), 1, &mut ()).unwrap();
+    for (knob, value) in &wanted().0 {
+        assert_eq!(rig.inner().seen[0].get(knob), Some(value.as_str()), "in force: {knob}");
+        assert_eq!(trial.setting.get(knob), Some(value.as_str()), "read back: {knob}");
+    }
+    assert_eq!(machine.limits(), ["0", "20"]);
+    assert_eq!(machine.nr_requests(), "256");
+    // An empty one writes nothing, and says what is there.
+    let trial = rig.run(&scenario(), &Setting::default(), 2, &mut ()).unwrap();
+    assert_eq!(trial.setting.has_default_dirty_limits(), Some(true));
+    assert!(rig.close().1.is_ok());
+}
+
+#[test]
+fn a_failing_trial_is_followed_by_the_roll_back() {
+    let machine = Machine::new();
+    let mut rig = machine
+        .rig(|_| Err(RigError { source: "the disk is full".into(), partial: None, interrupted: false }));
+    let error = rig.run(&scenario(), &wanted(), 1, &mut ()).unwrap_err();
+    assert_eq!(error.to_string(), "the disk is full");
+    assert_eq!((machine.limits(), machine.nr_requests()), (["0", "20"].map(Into::into), "256".into()));
+}
+
+#[test]
+fn a_panic_is_followed_by_the_roll_back() {
+    let machine = Machine::new();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let mut rig = machine.rig(|_| panic!("out of luck"));
+        let _ = rig.run(&scenario(), &wanted(), 1, &mut ());
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(machine.nr_requests(), "256");
+}
+
+#[test]
+fn what_can_not_be_set_fails_before_anything_is_written() {
+    let machine = Machine::new();
+    let mut rig = machine.rig(|_| Ok(()));
+    for (setting, part) in [
+        (setting(&[("vm.dirty_byte", "1")]), "there is no knob"),
+        (setting(&[("nr_requests", "8"), ("iosched.fifo_batch", "1")]), "fifo_batch"),
+        (setting(&[("wbt_lat_usec", "0")]), "wbt_lat_usec"),
+    ] {
+        let error = rig.run(&scenario(), &setting, 1, &mut ()).unwrap_err();
+        assert!(error.to_string().contains(part), "{error}");
+        assert!(rig.check(&setting).is_err());
+    }
+    assert!(rig.inner().seen.is_empty());
+    assert_eq!(machine.nr_requests(), "256");
+}
+
+#[test]
+fn a_change_by_somebody_else_fails_the_trial_and_is_left_alone() {
+    let machine = Machine::new();
+    let mut rig = machine.rig(|machine| {
+        write(&machine.path("sys/devices/sda/queue/max_sectors_kb"), "64");
+        Ok(())
+    });
+    let error = rig.run(&scenario(), &wanted(), 1, &mut ()).unwrap_err();
+    assert!(error.to_string().contains("max_sectors_kb: 1280 → 64"), "{error}");
+    assert!(error.partial.is_some());
+    assert_eq!(machine.nr_requests(), "256");
+    assert_eq!(
+        fs::read_to_string(machine.path("sys/devices/sda/queue/max_sectors_kb")).unwrap().trim(),
+        "64"
+    );
+}
+
+#[test]
+fn what_a_killed_run_left_is_put_back_by_the_next() {
+    let machine = Machine::new();
+    let mut rig = machine.rig(|_| Ok(()));
+    rig.keeper.put_in_force(&wanted(), 10.0).unwrap();
+    assert_eq!(machine.nr_requests(), "8");
+    // Killed: nobody puts anything back, and the kernel drops the lock.
+    rig.keeper.open = None;
+    drop(rig);
+    assert_eq!(machine.nr_requests(), "8");
+    let fake = Fake { machine: &machine, does: |_| Ok(()), seen: Vec::new() };
+    let stop = Arc::new(AtomicBool::new(false));
+    let (_rig, told) = SettingRig::open(fake, &machine.root, &machine.path("journal"), None, stop).unwrap();
+    assert_eq!(told.len(), 1);
+    assert!(told[0].contains("nr_requests"), "{told:?}");
+    assert_eq!((machine.limits(), machine.nr_requests()), (["0", "20"].map(Into::into), "256".into()));
+}
+
+#[test]
+fn a_stop_while_a_setting_is_applied_puts_it_back() {
+    let machine = Machine::new();
+    let mut rig = machine.rig(|_| Ok(()));
+    rig.keeper.clock.0.store(true, Ordering::Relaxed);
+    let error = rig.run(&scenario(), &wanted(), 1, &mut ()).unwrap_err();
+    assert!(error.interrupted, "{error}");
+    assert_eq!(machine.nr_requests(), "256");
+}
+
+#[test]
+fn a_second_run_is_kept_out() {
+    let machine = Machine::new();
+    let _rig = machine.rig(|_| Ok(()));
+    let fake = Fake { machine: &machine, does: |_| Ok(()), seen: Vec::new() };
+    let stop = Arc::new(AtomicBool::new(false));
+    let second = SettingRig::open(fake, &machine.root, &machine.path("journal"), None, stop);
+    assert!(matches!(second.map(|_| ()), Err(SettingError::Journal(JournalError::Held { .. }))));
+}
