@@ -10,6 +10,7 @@
 //!   files     the kernel's files: live, or a captured tree
 //! size        limits from bandwidth × delay                         (pure)
 //! presets     settings that others have published
+//! rivals      other managers that will fight a plan                 (pure)
 //! export      settings in other programs' formats                  (pure)
 //! persist     settings kept across boots: a sysctl.d file and udev rules
 //! ```
@@ -30,6 +31,7 @@ pub mod plan;
 pub mod presets;
 mod refuse;
 pub mod rehearsal;
+pub mod rivals;
 mod run;
 pub mod session;
 pub mod size;

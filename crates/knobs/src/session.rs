@@ -13,7 +13,7 @@ use crate::cell::Cell;
 use crate::change::Change;
 use crate::clock::Clock;
 use crate::files::{Files, read_line};
-use crate::journal::{Begin, Closing, JournalError, Phase, Record, SavedEntry, Store, Transaction};
+use crate::journal::{Begin, Closing, JournalError, Phase, Record, SavedEntry, Store, Transaction, prune};
 use crate::plan::{Plan, PlanError, plan};
 use crate::run::{Mode, Run, StepError, readings};
 use crate::undo::Undone;
@@ -231,10 +231,11 @@ impl Session<'_> {
         self.recover_and_list().map(|(recovery, _)| recovery)
     }
 
-    /// Recovers, and gives what stands, newest first.
+    /// Recovers, and gives what stands, newest first. Closed journals that are too many are removed.
     fn recover_and_list(&self) -> Result<(Recovery, Vec<(String, Transaction)>), JournalError> {
         let mut recovery = Recovery::default();
         let mut standing = Vec::new();
+        let mut closed = Vec::new();
         let now_unix_s = self.clock.now_unix_s();
         // Newest first, as always when undoing.
         for logged in log(self.store)?.into_iter().rev() {
@@ -248,6 +249,7 @@ impl Session<'_> {
             };
             let phase = transaction.phase();
             if matches!(phase, Phase::Closed(_)) {
+                closed.push(logged.name);
                 continue;
             }
             if logged.length > logged.whole {
@@ -265,6 +267,7 @@ impl Session<'_> {
                 recovery.undone.push(self.run(logged.name, transaction, Mode::Undo).undo());
             }
         }
+        prune(self.store, &closed);
         Ok((recovery, standing))
     }
 

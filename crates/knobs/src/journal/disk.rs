@@ -184,6 +184,12 @@ impl Store for DiskStore {
         let file = self.open_file(name, OFlags::WRONLY)?;
         rustix::fs::ftruncate(&file, bytes).map_err(|e| self.failed("cut", name, e))
     }
+
+    fn remove(&self, name: &str) -> Result<(), JournalError> {
+        self.writable()?;
+        rustix::fs::unlinkat(&self.directory, name, AtFlags::empty())
+            .map_err(|e| self.failed("remove", name, e))
+    }
 }
 
 /// Root's, or the user's that we are.
@@ -290,6 +296,10 @@ mod tests {
         store.truncate("1.jsonl", 8).unwrap();
         assert_eq!(store.read("1.jsonl").unwrap(), b"one\ntwo\n");
         assert_eq!(store.names().unwrap(), ["1.jsonl"]);
+        let reader = DiskStore::open_to_read(&path.join("a/b")).unwrap().unwrap();
+        assert!(matches!(reader.remove("1.jsonl"), Err(JournalError::ReadOnly)));
+        store.remove("1.jsonl").unwrap();
+        assert!(store.names().unwrap().is_empty() && store.remove("1.jsonl").is_err());
     }
 
     #[test]

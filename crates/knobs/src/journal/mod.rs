@@ -17,14 +17,20 @@
 //! undo  →  intent, done …  →  closed {how}
 //! ```
 //!
+//! The newest [`CLOSED_KEPT`] closed journals are kept, for `floodwall log`; older ones are removed when a session begins. An open one is never
+//! removed.
+//!
 //! Only `begin` is fsynced: what comes after matters within the same boot alone, and a killed process's writes stay in the page cache.
 //! A value found later is *ours* if the journal's last reading, or a write that was under way, explains it.
 
 mod disk;
+mod prune;
 mod record;
 mod store;
 
 pub use disk::DiskStore;
+pub use prune::CLOSED_KEPT;
+pub(crate) use prune::prune;
 pub(crate) use record::checksum;
 pub use record::{Begin, Closing, Phase, Reading, Record, SavedEntry, Transaction};
 pub use store::{JournalError, Store};

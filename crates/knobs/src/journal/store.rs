@@ -40,6 +40,12 @@ pub trait Store {
     /// # Errors
     /// [`JournalError`].
     fn truncate(&self, name: &str, bytes: u64) -> Result<(), JournalError>;
+
+    /// Removes a file. It need not be durable: what is removed says nothing any more.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    fn remove(&self, name: &str) -> Result<(), JournalError>;
 }
 
 /// The journal can't be used. Nothing has been changed unless the error says so.

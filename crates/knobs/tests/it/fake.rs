@@ -512,6 +512,14 @@ impl Store for Memory {
         }
         Ok(())
     }
+
+    fn remove(&self, name: &str) -> Result<(), JournalError> {
+        if !self.fuse.burn() {
+            return Err(Self::killed());
+        }
+        self.files.borrow_mut().remove(name);
+        Ok(())
+    }
 }
 
 /// A machine: its kernel and its journal.

@@ -5,6 +5,7 @@
 mod crash;
 mod docs;
 mod fake;
+mod known;
 mod session;
 mod traps;
 mod tree;

@@ -1,6 +1,6 @@
 //! Applying, rolling back, and what is found afterwards.
 
-use floodwall_knobs::journal::{Phase, Store};
+use floodwall_knobs::journal::{CLOSED_KEPT, Phase, Store};
 use floodwall_knobs::rehearsal::{RehearsedClock, RehearsedFiles, RehearsedStore};
 use floodwall_knobs::session::log;
 use floodwall_knobs::{ApplyError, Fate, Session};
@@ -109,6 +109,46 @@ fn transactions_stack_and_are_undone_down_to_a_number() {
     world.apply(&["vm.dirty_expire_centisecs=400"]).unwrap();
     let (_, undone) = world.session().rollback(0).unwrap();
     assert_eq!(undone.iter().map(|u| u.id).collect::<Vec<_>>(), [4, 1]);
+    assert_eq!(world.kernel.get(EXPIRE), "3000");
+}
+
+#[test]
+fn old_closed_journals_are_removed_and_open_ones_never() {
+    let world = World::new();
+    // Stands under all that follow.
+    world.apply(&["vm.dirty_writeback_centisecs=100"]).unwrap();
+    for _ in 0..CLOSED_KEPT + 3 {
+        world.apply(&["vm.dirty_expire_centisecs=100"]).unwrap();
+        world.session().rollback(1).unwrap();
+    }
+    let id = world.apply(&["vm.dirty_expire_centisecs=200"]).unwrap().id;
+    assert_eq!(id, Some(CLOSED_KEPT as u64 + 5), "numbers go on");
+    let ids: Vec<u64> =
+        log(&world.store).unwrap().into_iter().map(|l| l.transaction.unwrap().begin.id).collect();
+    // The one that stands, the newest closed ones, and the one that was just made.
+    assert_eq!(ids.len(), 1 + CLOSED_KEPT + 1);
+    assert_eq!((ids[0], ids[1]), (1, 5));
+    world.session().rollback(0).unwrap();
+    assert_eq!(world.kernel.get("/proc/sys/vm/dirty_writeback_centisecs"), "500");
+}
+
+#[test]
+fn a_kill_while_old_journals_are_removed_loses_nothing() {
+    let world = World::new();
+    for _ in 0..CLOSED_KEPT + 4 {
+        world.apply(&["vm.dirty_expire_centisecs=100"]).unwrap();
+        world.session().rollback(0).unwrap();
+    }
+    let kept = |world: &World| log(&world.store).unwrap().len();
+    assert_eq!(kept(&world), CLOSED_KEPT + 1);
+    // Killed before the removal of the one that is too many.
+    world.kernel.fuse.arm(Some(0));
+    assert!(world.apply(&["vm.dirty_expire_centisecs=300"]).is_err());
+    world.kernel.fuse.arm(None);
+    assert_eq!(kept(&world), CLOSED_KEPT + 1);
+    world.apply(&["vm.dirty_expire_centisecs=300"]).unwrap();
+    assert_eq!(kept(&world), CLOSED_KEPT + 1);
+    world.session().rollback(0).unwrap();
     assert_eq!(world.kernel.get(EXPIRE), "3000");
 }
 

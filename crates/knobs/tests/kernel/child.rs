@@ -86,6 +86,11 @@ impl Store for GatedStore<'_> {
         self.0.pass();
         self.1.truncate(name, bytes)
     }
+
+    fn remove(&self, name: &str) -> Result<(), JournalError> {
+        self.0.pass();
+        self.1.remove(name)
+    }
 }
 
 /// `JOURNAL DEVICE STOP_BEFORE (rollback | CHANGE…)`; a STOP_BEFORE of `never` goes through.
