@@ -1,7 +1,7 @@
 //! `floodwall apply`: shows the difference, asks, and changes settings so that they can be put back.
 //!
 //! ```text
-//! parse ─▶ plan ─▶ recover what a crash left, plan again ─▶ show, ask ─▶ [timer] ─▶ the same plan again? ─▶ Session::apply_until
+//! parse ─▶ plan ─▶ recover what a crash left, plan again ─▶ show, say who will fight it, ask ─▶ [timer] ─▶ the same plan again? ─▶ Session::apply_until
 //! ```
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,6 +11,7 @@ use floodwall_knobs::session::log;
 use floodwall_knobs::{ApplyError, Change, Plan, plan};
 use floodwall_model::units::{human_duration, parse_duration};
 
+use super::others::Others;
 use super::timer::Timer;
 use super::{Place, PlaceArgs, ask, sources, text};
 use crate::exit::Exit;
@@ -22,7 +23,7 @@ const TIMES: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Durat
 
 /// Change settings so that they can be put back
 ///
-/// Shows the difference first and asks. Old and new values are in a journal on disk before the first write; every write is read back; a failure
+/// Shows the difference first, with who else sets the same knobs and how to settle that, and asks. Old and new values are in a journal on disk before the first write; every write is read back; a failure
 /// midway puts back what was done. `floodwall rollback` puts everything back, after a crash too.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
@@ -39,6 +40,18 @@ pub(crate) struct ApplyArgs {
     /// The device of knobs that name none, such as sda
     #[arg(long, value_name = "DEV")]
     device: Option<String>,
+    #[command(flatten)]
+    terms: Terms,
+    /// What for; kept in the journal
+    #[arg(long, value_name = "TEXT")]
+    why: Option<String>,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+/// How a change is made.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(super) struct Terms {
     /// Put everything back after this time, such as 10m, even if the terminal is gone
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     time: Option<Duration>,
@@ -48,11 +61,6 @@ pub(crate) struct ApplyArgs {
     /// Print the exact writes and make none
     #[arg(long)]
     dry_run: bool,
-    /// What for; kept in the journal
-    #[arg(long, value_name = "TEXT")]
-    why: Option<String>,
-    #[command(flatten)]
-    place: PlaceArgs,
 }
 
 fn time(text: &str) -> Result<Duration, String> {
@@ -68,27 +76,44 @@ pub(crate) fn run(args: &ApplyArgs) -> anyhow::Result<Exit> {
     let place = args.place.open()?;
     let device = place.device(args.device.as_deref())?;
     let asked = sources::read(&place, device.as_ref(), &args.settings)?;
-    if args.dry_run {
-        return rehearse(&place, &asked.changes);
-    }
-    let mut shown = plan(&asked.changes, &place.files)?;
-    if recover(&place)? {
-        shown = plan(&asked.changes, &place.files)?;
-    }
-    output::result(&text::difference(&shown))?;
-    if shown.is_empty() {
-        return Ok(Exit::Done);
-    }
-    if !args.yes && !ask::confirm("Apply?")? {
-        notice("nothing was changed");
-        return Ok(Exit::Failed);
-    }
     let why = match (&args.why, asked.why.as_slice()) {
         (Some(why), _) => why.clone(),
         (None, []) => args.settings.join(" "),
         (None, whys) => whys.join("; "),
     };
-    change(&place, &asked.changes, &shown, &why, args.time)
+    make(&place, &asked.changes, &why, &args.terms)
+}
+
+/// Shows changes, says who will fight them, asks, and makes them.
+///
+/// # Errors
+/// What could not be done; [`Exit::of`] turns it into a status.
+pub(super) fn make(place: &Place, changes: &[Change], why: &str, terms: &Terms) -> anyhow::Result<Exit> {
+    if terms.dry_run {
+        return rehearse(place, changes);
+    }
+    let mut shown = plan(changes, &place.files)?;
+    if recover(place)? {
+        shown = plan(changes, &place.files)?;
+    }
+    show(place, &shown)?;
+    if shown.is_empty() {
+        return Ok(Exit::Done);
+    }
+    if !terms.yes && !ask::confirm("Apply?")? {
+        notice("nothing was changed");
+        return Ok(Exit::Failed);
+    }
+    change(place, changes, &shown, why, terms.time)
+}
+
+/// Prints the difference, and who else sets what it changes.
+fn show(place: &Place, plan: &Plan) -> anyhow::Result<()> {
+    let others = Others::read(place);
+    if !plan.is_empty() {
+        others.tell_unread();
+    }
+    output::result(&format!("{}{}", text::difference(plan), others.lines(plan)))
 }
 
 /// Prints what would be done.
@@ -105,7 +130,7 @@ fn rehearse(place: &Place, changes: &[Change]) -> anyhow::Result<Exit> {
         }
     }
     let plan = plan(changes, &place.files)?;
-    output::result(&text::difference(&plan))?;
+    show(place, &plan)?;
     if !plan.is_empty() {
         output::result(&text::writes(&plan.writes()))?;
     }

@@ -3,27 +3,30 @@
 use std::fmt::Write;
 
 use floodwall_knobs::catalogue::{Scope, knobs};
-use floodwall_knobs::cell::Cell;
+use floodwall_knobs::cell::{Cell, State};
 use floodwall_knobs::journal::{Phase, Transaction};
 use floodwall_knobs::plan::short;
 use floodwall_knobs::session::{boot_id, log};
 use floodwall_knobs::value::{Form, check};
-use floodwall_knobs::{Change, Device, Target, plan};
+use floodwall_knobs::{Change, Device, Entry, Plan, Target, plan};
 use floodwall_model::Reading;
+use serde_json::{Value, json};
 
+use super::others::Others;
 use super::{Place, PlaceArgs, sources, text};
 use crate::exit::Exit;
 use crate::output::{self, notice};
 
 /// Show how settings differ from a file, a preset, the kernel's defaults, or from before
 ///
-/// Nothing is changed. Lines read `KNOB: now -> wanted`; against the journal, `KNOB: before -> now`.
+/// Nothing is changed. Lines read `KNOB: now -> wanted`; against the journal, `KNOB: before -> now`. Below them: who else sets the same knobs, and
+/// how to settle that.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall diff                        what floodwall has changed and not put back
   floodwall diff default --device sda   the kernel's defaults
   floodwall diff limits.toml
-  floodwall diff preset:cachyos sda.scheduler=bfq")]
+  floodwall diff preset:cachyos sda.scheduler=bfq --json")]
 pub(crate) struct DiffArgs {
     /// journal, default, KNOB=VALUE, FILE.toml, or preset:NAME
     #[arg(value_name = "WHAT", default_value = "journal")]
@@ -31,6 +34,9 @@ pub(crate) struct DiffArgs {
     /// The device of knobs that name none, such as sda
     #[arg(long, value_name = "DEV")]
     device: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     place: PlaceArgs,
 }
@@ -42,16 +48,41 @@ pub(crate) struct DiffArgs {
 pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
     let place = args.place.open()?;
     let device = place.device(args.device.as_deref())?;
-    let difference = match args.what.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["journal"] => journal(&place)?,
-        ["default"] => text::difference(&plan(&defaults(&place, device.as_ref()), &place.files)?),
-        _ => {
-            let asked = sources::read(&place, device.as_ref(), &args.what)?;
-            text::difference(&plan(&asked.changes, &place.files)?)
-        }
+    let changes = match args.what.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["journal"] => return against_journal(&place, args.json),
+        ["default"] => defaults(&place, device.as_ref()),
+        _ => sources::read(&place, device.as_ref(), &args.what)?.changes,
     };
-    output::result(&difference)?;
+    let plan = plan(&changes, &place.files)?;
+    let others = Others::read(&place);
+    if args.json {
+        print_json(&json!({
+            "schema": "floodwall/diff/1",
+            "against": args.what,
+            "settings": wanted(&plan),
+            "notes": plan.notes,
+            "others": others.document(&plan),
+        }))?;
+    } else {
+        others.tell_unread();
+        output::result(&format!("{}{}", text::difference(&plan), others.lines(&plan)))?;
+    }
     Ok(Exit::Done)
+}
+
+fn print_json(document: &Value) -> anyhow::Result<()> {
+    output::result(&format!("{}\n", serde_json::to_string_pretty(document)?))
+}
+
+/// What a plan changes, as `floodwall log --json` shows it.
+fn wanted(plan: &Plan) -> Vec<Value> {
+    let changed = |entry: &&Entry| match (&entry.old, &entry.new) {
+        (Some(old), Some(new)) => !entry.cell.same(old, new),
+        (None, new) => new.is_some(),
+        (Some(_), None) => false,
+    };
+    let one = |entry: &Entry| json!({ "knob": entry.label(), "now": entry.old, "wanted": entry.new });
+    plan.entries.iter().filter(changed).map(one).collect()
 }
 
 /// The defaults that are the same on every machine, of what is there.
@@ -76,41 +107,81 @@ fn defaults(place: &Place, device: Option<&Device>) -> Vec<Change> {
 }
 
 /// What our changes that stand have changed, newest first.
-fn journal(place: &Place) -> anyhow::Result<String> {
-    let mut told = String::new();
+fn against_journal(place: &Place, as_json: bool) -> anyhow::Result<Exit> {
     let logged = match place.read_journal()? {
         Some(store) => log(&store)?,
         None => Vec::new(),
     };
     let boot = boot_id(&place.files);
+    let mut standing = Vec::new();
     for logged in logged.into_iter().rev() {
         match logged.transaction {
             Err(why) => notice(&format!("the journal {} is not to be believed ({why})", logged.name)),
             Ok(transaction)
                 if !matches!(transaction.phase(), Phase::Closed(_)) && transaction.begin.boot_id == boot =>
             {
-                told.push_str(&one(place, &transaction));
+                standing.push(transaction);
             }
             Ok(_) => {}
         }
     }
-    Ok(if told.is_empty() { "no difference\n".to_owned() } else { told })
+    if as_json {
+        let changes: Vec<Value> = standing.iter().map(|transaction| document(place, transaction)).collect();
+        print_json(&json!({ "schema": "floodwall/diff/1", "against": ["journal"], "changes": changes }))?;
+    } else {
+        let told: String = standing.iter().map(|transaction| paragraph(place, transaction)).collect();
+        output::result(if told.is_empty() { "no difference\n" } else { &told })?;
+    }
+    Ok(Exit::Done)
 }
 
-fn one(place: &Place, transaction: &Transaction) -> String {
+/// How an entry of a change that stands is now.
+enum Now {
+    /// As it was before the change.
+    AsBefore,
+    /// As the change has set it, or as somebody has since.
+    At { state: State, ours: bool },
+    /// It can't be read.
+    Unknown(String),
+}
+
+fn now(place: &Place, transaction: &Transaction, index: usize, entry: &Entry) -> Now {
+    match entry.cell.read(&place.files) {
+        Reading::Value(now) if entry.old.as_ref().is_some_and(|old| entry.cell.same(old, &now)) => {
+            Now::AsBefore
+        }
+        Reading::Value(now) => Now::At { ours: transaction.owns(index, &now), state: now },
+        Reading::Absent(why) | Reading::Unreadable(why) => Now::Unknown(why),
+    }
+}
+
+fn paragraph(place: &Place, transaction: &Transaction) -> String {
     let begin = &transaction.begin;
     let mut told = format!("change {}, {}: {}\n", begin.id, text::moment(begin.at_unix_s), begin.why);
     for (index, entry) in transaction.entries.iter().enumerate() {
         let before = entry.old.as_ref().map_or("(not there)".to_owned(), short);
-        let now = match entry.cell.read(&place.files) {
-            Reading::Value(now) if entry.old.as_ref().is_some_and(|old| entry.cell.same(old, &now)) => {
-                continue;
-            }
-            Reading::Value(now) if transaction.owns(index, &now) => short(&now),
-            Reading::Value(now) => format!("{} (not by this change)", short(&now)),
-            Reading::Absent(why) | Reading::Unreadable(why) => format!("({why})"),
+        let now = match now(place, transaction, index, entry) {
+            Now::AsBefore => continue,
+            Now::At { state, ours: true } => short(&state),
+            Now::At { state, ours: false } => format!("{} (not by this change)", short(&state)),
+            Now::Unknown(why) => format!("({why})"),
         };
         let _ = writeln!(told, "  {}: {before} -> {now}", entry.label());
     }
     told
+}
+
+fn document(place: &Place, transaction: &Transaction) -> Value {
+    let begin = &transaction.begin;
+    let setting = |(index, entry): (usize, &Entry)| match now(place, transaction, index, entry) {
+        Now::AsBefore => None,
+        Now::At { state, ours } => {
+            Some(json!({ "knob": entry.label(), "before": entry.old, "now": state, "by_this_change": ours }))
+        }
+        Now::Unknown(why) => {
+            Some(json!({ "knob": entry.label(), "before": entry.old, "now": null, "error": why }))
+        }
+    };
+    let settings: Vec<Value> = transaction.entries.iter().enumerate().filter_map(setting).collect();
+    json!({ "id": begin.id, "at_unix_s": begin.at_unix_s, "why": begin.why, "settings": settings })
 }

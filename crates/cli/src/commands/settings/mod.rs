@@ -12,6 +12,7 @@ pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod log;
+mod others;
 pub(crate) mod persist;
 pub(crate) mod rollback;
 pub(crate) mod size;
@@ -34,7 +35,7 @@ use floodwall_knobs::{Clock, Device, KernelFiles, Session, SystemClock, Who};
 use crate::exit::UsageError;
 
 /// Where journals are, below the root.
-const JOURNAL: &str = "var/lib/floodwall/journal";
+pub(crate) const JOURNAL: &str = "var/lib/floodwall/journal";
 /// How long somebody else who is changing settings is waited for: most changes take less.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two attempts at the journal's lock.
