@@ -37,6 +37,14 @@ impl Machine {
         floodwall(&arguments)
     }
 
+    /// Starts a command on it.
+    pub(crate) fn start(&self, command: &str) -> std::process::Child {
+        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_floodwall"));
+        let quiet = std::process::Stdio::null;
+        child.args(command.split_whitespace()).arg("--root").arg(self.tree());
+        child.stdin(quiet()).stdout(quiet()).stderr(quiet()).spawn().unwrap()
+    }
+
     /// Runs a command that must succeed, and gives what it printed.
     pub(crate) fn done(&self, command: &str) -> String {
         let output = self.run(command);

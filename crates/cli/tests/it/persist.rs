@@ -141,3 +141,32 @@ fn what_can_not_be_kept_is_told_with_what_to_use() {
     assert!(machine.refused("persist vda.scheduler=none --yes", 4).contains("there is no udev here"));
     assert!(!path(&machine, "etc/sysctl.d").exists());
 }
+
+#[test]
+fn a_killed_persist_leaves_whole_files_and_nobody_is_kept_out() {
+    let machine = machine();
+    let settings = [
+        "persist vm.dirty_ratio=5 vda.nr_requests=32 --yes",
+        "persist vm.dirty_ratio=6 vda.nr_requests=16 --yes",
+    ];
+    let whole = settings.map(|command| {
+        machine.done(command);
+        [SYSCTL, RULES].map(|name| text(&machine, name))
+    });
+    for delay_us in (0..20_000).step_by(250) {
+        // What is not there now.
+        let now = usize::from(text(&machine, SYSCTL) == whole[1][0]);
+        let mut persist = machine.start(settings[1 - now]);
+        std::thread::sleep(std::time::Duration::from_micros(delay_us));
+        persist.kill().unwrap();
+        persist.wait().unwrap();
+        for (index, name) in [SYSCTL, RULES].into_iter().enumerate() {
+            let found = text(&machine, name);
+            assert!(whole.iter().any(|files| files[index] == found), "{delay_us} µs: {name}: {found}");
+        }
+    }
+    machine.done(settings[0]);
+    machine.done("unpersist --yes");
+    let left = |name: &str| fs::read_dir(path(&machine, name)).unwrap().count();
+    assert_eq!((left("etc/sysctl.d"), left("etc/udev/rules.d")), (0, 0));
+}

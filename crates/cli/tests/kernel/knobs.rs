@@ -1,18 +1,49 @@
-//! What `apply`, `diff`, `rollback` and `apply --for` do to a real kernel: a loop device's own knobs, and no others.
+//! What `apply`, `diff`, `rollback` and `apply --for` do to a real kernel: the own knobs of a loop device and of a lab's, and no others.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::Test;
 use crate::disk::run;
+use crate::{FUSE, Test};
 
 pub(crate) const TESTS: &[Test] = &[
-    Test { name: "a change on a device is shown, made and put back", needs: &[], body: change_and_back },
-    Test { name: "a change for a time is put back without a terminal", needs: &[], body: for_a_time },
-    Test { name: "rollback ends a change whose timer was killed", needs: &[], body: killed_timer },
-    Test { name: "a killed apply is put back by its timer", needs: &[], body: killed_apply },
+    Test {
+        name: "a change on a device is shown, made and put back",
+        needs: &[],
+        body: || change_and_back(&Device::new()?),
+    },
+    Test {
+        name: "a change for a time is put back without a terminal",
+        needs: &[],
+        body: || for_a_time(&Device::new()?),
+    },
+    Test {
+        name: "rollback ends a change whose timer was killed",
+        needs: &[],
+        body: || killed_timer(&Device::new()?),
+    },
+    Test {
+        name: "a killed apply is put back by its timer",
+        needs: &[],
+        body: || killed_apply(&Device::new()?),
+    },
+    Test {
+        name: "a change on a lab device is shown, made and put back",
+        needs: &[FUSE],
+        body: || change_and_back(&Device::lab("fw-change")?),
+    },
+    Test {
+        name: "a change for a time on a lab device is put back without a terminal",
+        needs: &[FUSE],
+        body: || for_a_time(&Device::lab("fw-time")?),
+    },
+    Test {
+        name: "rollback puts back what a killed apply did to a lab device",
+        needs: &[FUSE],
+        body: || killed_without_timer(&Device::lab("fw-kill")?),
+    },
 ];
 
 /// How long something that takes no time may take on a busy machine.
@@ -20,11 +51,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The knobs that are changed here, with what they become.
 const CHANGES: [&str; 3] = ["scheduler=none", "read_ahead_kb=64", "bdi.strict_limit=1"];
 
-/// A loop device without a filesystem, and a journal beside its file.
-struct Device {
+/// A loop device without a filesystem, over a file or over a lab's model, and a journal of its own.
+pub(crate) struct Device {
     directory: tempfile::TempDir,
     node: String,
     found: Vec<(PathBuf, String)>,
+    lab: Option<String>,
 }
 
 impl Device {
@@ -33,31 +65,43 @@ impl Device {
         let image = directory.path().join("image");
         fs::File::create(&image).and_then(|file| file.set_len(64 << 20)).map_err(|e| e.to_string())?;
         let node = run("losetup", &["--find", "--show", &image.to_string_lossy()])?.trim().to_owned();
-        let mut device = Self { directory, node, found: Vec::new() };
+        Self::at(directory, node, None)
+    }
+
+    /// A lab's device, which answers at once.
+    pub(crate) fn lab(name: &str) -> Result<Self, String> {
+        let directory = tempfile::tempdir().map_err(|e| e.to_string())?;
+        let name = format!("{name}-{}", std::process::id());
+        let node = lab_up(&name)?;
+        Self::at(directory, node, Some(name))
+    }
+
+    fn at(directory: tempfile::TempDir, node: String, lab: Option<String>) -> Result<Self, String> {
+        let mut device = Self { directory, node, found: Vec::new(), lab };
         // Different from what the tests set, whatever an earlier user of the device left.
         device.found = device.knobs();
         device.write("queue/read_ahead_kb", "128")?;
         Ok(device)
     }
 
-    fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.node.trim_start_matches("/dev/")
     }
 
-    fn path(&self, file: &str) -> PathBuf {
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
         PathBuf::from("/sys/block").join(self.name()).join(file)
     }
 
-    fn read(&self, file: &str) -> String {
+    pub(crate) fn read(&self, file: &str) -> String {
         fs::read_to_string(self.path(file)).unwrap_or_default().trim().to_owned()
     }
 
-    fn write(&self, file: &str, value: &str) -> Result<(), String> {
+    pub(crate) fn write(&self, file: &str, value: &str) -> Result<(), String> {
         fs::write(self.path(file), value).map_err(|e| format!("{file}: {e}"))
     }
 
     /// Every knob that the tests change, and those that the kernel changes with them.
-    fn knobs(&self) -> Vec<(PathBuf, String)> {
+    pub(crate) fn knobs(&self) -> Vec<(PathBuf, String)> {
         let files = ["queue/scheduler", "queue/nr_requests", "queue/read_ahead_kb", "bdi/strict_limit"];
         files.iter().map(|file| (self.path(file), self.read(file))).collect()
     }
@@ -70,7 +114,7 @@ impl Device {
     }
 
     /// Runs a command that must succeed, and gives what it printed.
-    fn done(&self, arguments: &[&str]) -> Result<String, String> {
+    pub(crate) fn done(&self, arguments: &[&str]) -> Result<String, String> {
         let output = self.floodwall(arguments).output().map_err(|e| e.to_string())?;
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         if output.status.success() { Ok(out.into_owned()) } else { Err(format!("{arguments:?}: {out}{err}")) }
@@ -93,7 +137,7 @@ impl Device {
         })
     }
 
-    fn until(&self, what: &str, holds: impl Fn() -> bool) -> Result<(), String> {
+    pub(crate) fn until(&self, what: &str, holds: impl Fn() -> bool) -> Result<(), String> {
         let end = Instant::now() + PATIENCE;
         while !holds() {
             if Instant::now() > end {
@@ -112,8 +156,30 @@ impl Drop for Device {
             let value = value.split(['[', ']']).nth(1).unwrap_or(value);
             let _ = fs::write(path, value);
         }
-        let _ = run("losetup", &["-d", &self.node]);
+        match &self.lab {
+            Some(name) => drop(lab_down(name)),
+            None => drop(run("losetup", &["-d", &self.node])),
+        }
     }
+}
+
+/// Brings a lab of 64 MiB up, and gives its node.
+pub(crate) fn lab_up(name: &str) -> Result<String, String> {
+    let up = floodwall(&["lab", "up", "null", "--name", name, "--size", "64MiB", "--json"])?;
+    let info: serde_json::Value = serde_json::from_str(&up).map_err(|e| format!("{e}: {up}"))?;
+    info["device"].as_str().map(str::to_owned).ok_or(format!("no device: {up}"))
+}
+
+pub(crate) fn lab_down(name: &str) -> Result<String, String> {
+    floodwall(&["lab", "down", name])
+}
+
+/// Runs a command that must succeed, and gives what it printed.
+pub(crate) fn floodwall(arguments: &[&str]) -> Result<String, String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_floodwall"));
+    let output = command.args(arguments).stdin(Stdio::null()).output().map_err(|e| e.to_string())?;
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.success() { Ok(out.into_owned()) } else { Err(format!("{arguments:?}: {out}{err}")) }
 }
 
 fn kill(pid: u32, signal: rustix::process::Signal) -> Result<(), String> {
@@ -121,12 +187,11 @@ fn kill(pid: u32, signal: rustix::process::Signal) -> Result<(), String> {
     rustix::process::kill_process(pid, signal).map_err(|e| e.to_string())
 }
 
-fn expect(holds: bool, what: &str) -> Result<(), String> {
+pub(crate) fn expect(holds: bool, what: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what.to_owned()) }
 }
 
-fn change_and_back() -> Result<(), String> {
-    let device = Device::new()?;
+fn change_and_back(device: &Device) -> Result<(), String> {
     let before = device.knobs();
     let shown = device.apply(&[])?;
     expect(shown.contains("read_ahead_kb 128 -> read_ahead_kb 64"), &shown)?;
@@ -139,8 +204,7 @@ fn change_and_back() -> Result<(), String> {
     expect(device.done(&["diff"])? == "no difference\n", "a difference is left")
 }
 
-fn for_a_time() -> Result<(), String> {
-    let device = Device::new()?;
+fn for_a_time(device: &Device) -> Result<(), String> {
     let before = device.knobs();
     device.apply(&["--for", "2s"])?;
     expect(device.knobs() != before, "nothing was changed")?;
@@ -155,8 +219,7 @@ fn for_a_time() -> Result<(), String> {
     device.until("the timer's end", || device.timer().is_none())
 }
 
-fn killed_timer() -> Result<(), String> {
-    let device = Device::new()?;
+fn killed_timer(device: &Device) -> Result<(), String> {
     let before = device.knobs();
     device.apply(&["--for", "1s"])?;
     kill(device.timer().ok_or("nobody is there to put it back")?, rustix::process::Signal::KILL)?;
@@ -167,8 +230,7 @@ fn killed_timer() -> Result<(), String> {
     expect(device.knobs() == before, &format!("{:?}, not {before:?}", device.knobs()))
 }
 
-fn killed_apply() -> Result<(), String> {
-    let device = Device::new()?;
+fn killed_apply(device: &Device) -> Result<(), String> {
     let before = device.knobs();
     let arguments =
         [&["apply", "--yes", "--for", "1s", "--device", device.name()], CHANGES.as_slice()].concat();
@@ -187,6 +249,30 @@ fn killed_apply() -> Result<(), String> {
             apply.wait().map_err(|e| e.to_string())?;
         }
         device.until("the timer's end", || device.timer().is_none())?;
+        expect(device.knobs() == before, &format!("{delay_ms} ms: {:?}, not {before:?}", device.knobs()))?;
+        if ended {
+            return Ok(());
+        }
+    }
+    Err("it never ended by itself".to_owned())
+}
+
+fn killed_without_timer(device: &Device) -> Result<(), String> {
+    let before = device.knobs();
+    let arguments = [&["apply", "--yes", "--device", device.name()], CHANGES.as_slice()].concat();
+    // Later and later, until it has ended before it is killed; the last one stands and is put back too.
+    for delay_ms in 0..600 {
+        let mut apply = device
+            .floodwall(&arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|e| e.to_string())?;
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        let ended = apply.try_wait().map_err(|e| e.to_string())?.is_some();
+        apply.kill().map_err(|e| e.to_string())?;
+        apply.wait().map_err(|e| e.to_string())?;
+        device.done(&["rollback"])?;
         expect(device.knobs() == before, &format!("{delay_ms} ms: {:?}, not {before:?}", device.knobs()))?;
         if ended {
             return Ok(());

@@ -1,9 +1,10 @@
-//! `floodwall bench` on real filesystems over loop devices, and settings changed on one. Needs root; what a machine lacks is reported as ignored, with the reason.
+//! `floodwall bench` on real filesystems over loop devices, and settings changed and kept on one. Needs root; what a machine lacks is reported as ignored, with the reason.
 
 mod bench;
 mod disk;
 mod knobs;
 mod lab;
+mod persist;
 
 use std::path::Path;
 
@@ -13,7 +14,7 @@ fn main() {
     let mut arguments = Arguments::from_args();
     // Benchmarks beside each other would measure each other, and the page cache is everybody's.
     arguments.test_threads = Some(1);
-    let tests = bench::TESTS.iter().chain(knobs::TESTS).chain(lab::TESTS).map(|test| {
+    let tests = bench::TESTS.iter().chain(knobs::TESTS).chain(persist::TESTS).chain(lab::TESTS).map(|test| {
         let missing = missing(test.needs);
         let name = match &missing {
             None => test.name.to_owned(),
@@ -24,6 +25,11 @@ fn main() {
     });
     libtest_mimic::run(&arguments, tests.collect()).exit();
 }
+
+/// Among what a test needs: FUSE, which labs stand on.
+pub(crate) const FUSE: &str = "FUSE";
+/// Among what a test needs: a udev that runs, and no settings of this machine's own that are kept across boots.
+pub(crate) const UDEV: &str = "udev";
 
 /// A test and the programs that it needs besides root and loop devices.
 pub(crate) struct Test {
@@ -41,8 +47,17 @@ fn missing(programs: &[&str]) -> Option<String> {
         return Some("needs loop devices".into());
     }
     let directories = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+    if programs.contains(&FUSE) && !Path::new("/dev/fuse").exists() {
+        return Some("needs /dev/fuse".into());
+    }
+    if programs.contains(&UDEV)
+        && let Some(why) = persist::missing()
+    {
+        return Some(why);
+    }
     programs
         .iter()
+        .filter(|p| !matches!(**p, FUSE | UDEV))
         .find(|p| !directories.iter().any(|d| Path::new(d).join(p).exists()))
         .map(|p| format!("needs {p}"))
 }

@@ -7,7 +7,8 @@
 //! Nothing is changed in the kernel: that is `apply`'s, which can put it back.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use floodwall_knobs::Change;
 use floodwall_knobs::persist::{self, Etc, FileState, Kept, PersistError, Persisted, Written};
@@ -82,9 +83,11 @@ pub(crate) fn run(args: &PersistArgs) -> anyhow::Result<Exit> {
     if persist::read(&place.root) != kept {
         anyhow::bail!("nothing was written: somebody has changed what is kept meanwhile; run it again");
     }
-    for written in etc.write(files).map_err(as_root)? {
-        notice(&told(&place, &written));
+    let written = etc.write(files).map_err(as_root)?;
+    for one in &written {
+        notice(&told(&place, one));
     }
+    reload(&place, &written);
     if !settled.not_in_force.is_empty() {
         notice(
             "not in force before the next boot, or until the disk is plugged in again; floodwall apply does it now:",
@@ -153,6 +156,33 @@ pub(super) fn as_root(error: PersistError) -> anyhow::Error {
     let may_not = matches!(error, PersistError::Io { .. }) && error.lacks_requirement();
     let error = anyhow::Error::from(error);
     if may_not { error.context("run this as root, where /etc can be written") } else { error }
+}
+
+/// Where udevadm may be; the environment's PATH is not asked.
+const UDEVADM: [&str; 3] = ["/usr/bin/udevadm", "/bin/udevadm", "/sbin/udevadm"];
+
+/// Has a udev that runs read changed rules now: by itself it looks for them with an event, and not within three seconds of its last look.
+pub(super) fn reload(place: &Place, written: &[Written]) {
+    let changed = |one: &Written| {
+        matches!(one, Written::Replaced(persist::RULES_PATH) | Written::Removed(persist::RULES_PATH))
+    };
+    if !place.root.is_live() || !written.iter().any(changed) {
+        return;
+    }
+    let Some(udevadm) = UDEVADM.iter().find(|path| Path::new(path).exists()) else { return };
+    let quiet = Stdio::null;
+    let done = Command::new(udevadm)
+        .args(["control", "--reload"])
+        .stdin(quiet())
+        .stdout(quiet())
+        .stderr(quiet())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !done {
+        notice(
+            "note: udev did not answer; it reads changed rules when it is started, or by itself after some seconds",
+        );
+    }
 }
 
 /// What became of a file.

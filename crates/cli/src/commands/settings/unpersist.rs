@@ -2,7 +2,7 @@
 
 use floodwall_knobs::persist::{self, Etc, FileState, Persisted, Written};
 
-use super::persist::{as_root, below, told};
+use super::persist::{as_root, below, reload, told};
 use super::{PlaceArgs, ask};
 use crate::exit::Exit;
 use crate::output::{self, notice};
@@ -59,5 +59,6 @@ pub(crate) fn run(args: &UnpersistArgs) -> anyhow::Result<Exit> {
     for one in &removed {
         notice(&told(&place, one));
     }
+    reload(&place, &removed);
     Ok(if removed.iter().any(|one| matches!(one, Written::Left(..))) { Exit::Failed } else { Exit::Done })
 }

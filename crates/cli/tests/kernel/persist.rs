@@ -1,0 +1,242 @@
+//! What `persist` does on a real machine: a device that goes and comes back has its settings again, and a disk that is full or read-only leaves what was
+//! there.
+//!
+//! The hot-plug test writes the machine's own rules file and removes it again. It needs a udev that runs; without one it is reported as left out.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crate::disk::run;
+use crate::knobs::{Device, expect, floodwall, lab_down, lab_up};
+use crate::{FUSE, Test, UDEV};
+
+pub(crate) const TESTS: &[Test] = &[
+    Test {
+        name: "a lab device that goes and comes back has its persisted settings again",
+        needs: &[FUSE, UDEV],
+        body: hot_plug,
+    },
+    Test { name: "persist on a full disk leaves both files as they were", needs: &[], body: full_disk },
+    Test { name: "persist on a read-only /etc writes nothing", needs: &[], body: read_only },
+    Test { name: "persist without the privilege writes nothing", needs: &[], body: unprivileged },
+];
+
+const SYSCTL: &str = "etc/sysctl.d/99-zz-floodwall.conf";
+const RULES: &str = "etc/udev/rules.d/99-zz-floodwall.rules";
+const NOBODY: u32 = 65_534;
+
+/// Why the hot-plug test can't run here.
+pub(crate) fn missing() -> Option<String> {
+    if run("udevadm", &["control", "--ping"]).is_err() {
+        return Some("needs udev to be running".into());
+    }
+    let kept = [SYSCTL, RULES].into_iter().find(|path| Path::new("/").join(path).exists());
+    kept.map(|path| format!("this machine keeps settings of its own in /{path}"))
+}
+
+/// The knobs that are kept, in an order that the kernel would not take, and what their files read then.
+const KEPT: [(&str, &str, &str); 6] = [
+    ("iosched.fifo_batch=8", "queue/iosched/fifo_batch", "8"),
+    ("bdi.strict_limit=1", "bdi/strict_limit", "1"),
+    ("nr_requests=48", "queue/nr_requests", "48"),
+    ("bdi.max_ratio_fine=400000", "bdi/max_ratio_fine", "400000"),
+    ("scheduler=mq-deadline", "queue/scheduler", "[mq-deadline]"),
+    ("read_ahead_kb=64", "queue/read_ahead_kb", "64"),
+];
+
+/// What a device is before, and what the kernel does not do by itself.
+const OTHERWISE: [(&str, &str); 4] = [
+    ("queue/scheduler", "none"),
+    ("queue/read_ahead_kb", "128"),
+    ("bdi/strict_limit", "0"),
+    ("bdi/max_ratio_fine", "1000000"),
+];
+
+/// Removes the machine's rules file, and brings down a lab.
+struct Undo<'a> {
+    lab: &'a str,
+}
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        let _ = floodwall(&["unpersist", "--yes"]);
+        let _ = lab_down(self.lab);
+    }
+}
+
+fn write(node: &str, file: &str, value: &str) -> Result<(), String> {
+    let path = Path::new("/sys/block").join(node.trim_start_matches("/dev/")).join(file);
+    fs::write(&path, value).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Whether a device reads what is kept, and what it reads.
+fn holds(node: &str) -> (bool, String) {
+    let directory = Path::new("/sys/block").join(node.trim_start_matches("/dev/"));
+    let read = |file: &str| fs::read_to_string(directory.join(file)).unwrap_or_default().trim().to_owned();
+    let found: Vec<String> = KEPT.iter().map(|(_, file, _)| format!("{file}: {}", read(file))).collect();
+    let all = KEPT.iter().all(|(_, file, wanted)| read(file).split(' ').any(|word| word == *wanted));
+    (all, found.join(", "))
+}
+
+/// Waits for udev to have done everything that it knows of.
+fn settle() -> Result<(), String> {
+    run("udevadm", &["settle", "--timeout", "30"]).map(drop)
+}
+
+fn hot_plug() -> Result<(), String> {
+    // Another one, which is there all the time and is to stay as it is; it holds the name `loopN` that would match by accident.
+    let other = Device::lab("fw-other")?;
+    let name = format!("fw-plug-{}", std::process::id());
+    let _undo = Undo { lab: &name };
+    let node = lab_up(&name)?;
+    for (file, value) in OTHERWISE {
+        write(&node, file, value)?;
+        other.write(file, value)?;
+    }
+    let settings: Vec<&str> = KEPT.iter().map(|(setting, ..)| *setting).collect();
+    let device = ["persist", "--yes", "--device", node.trim_start_matches("/dev/")];
+    let shown = floodwall(&[&device, settings.as_slice()].concat())?;
+    expect(shown.contains("is known after a boot by its backing file, /run/floodwall/lab/"), &shown)?;
+    settle()?;
+    expect(!holds(&node).0, "persist has changed the kernel")?;
+
+    // Gone, and back under the same name: the file below it is another one, and so may be its number.
+    lab_down(&name)?;
+    let node = lab_up(&name)?;
+    other.until("udev's writes", || holds(&node).0).map_err(|e| format!("{e}; {}", holds(&node).1))?;
+    expect(!holds(&format!("/dev/{}", other.name())).0, "another lab's device was set too")?;
+
+    // What somebody sets then is left alone by events that are none of the device's.
+    write(&node, "queue/nr_requests", "24")?;
+    write(&node, "uevent", "change")?;
+    settle()?;
+    let found = holds(&node).1;
+    expect(found.contains("nr_requests: 24"), &format!("set again without a reason: {found}"))?;
+    // That it appears, as at boot, is a reason.
+    write(&node, "uevent", "add")?;
+    settle()?;
+    expect(holds(&node).0, &format!("not set when added: {}", holds(&node).1))?;
+
+    floodwall(&["unpersist", "--yes"])?;
+    for (file, value) in OTHERWISE {
+        write(&node, file, value)?;
+    }
+    lab_down(&name)?;
+    let node = lab_up(&name)?;
+    settle()?;
+    let found = holds(&node).1;
+    expect(found.contains("strict_limit: 0") && found.contains("[none]"), &format!("still set: {found}"))
+}
+
+/// A captured machine whose /etc is a filesystem of two pages.
+struct Machine {
+    directory: tempfile::TempDir,
+}
+
+impl Machine {
+    fn new() -> Result<Self, String> {
+        let directory = tempfile::tempdir().map_err(|e| e.to_string())?;
+        let captured = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts/vm-virtio-ext4/.");
+        let machine = Self { directory };
+        let tree = machine.tree();
+        fs::create_dir(&tree).map_err(|e| e.to_string())?;
+        run("cp", &["-r", &captured.to_string_lossy(), &tree.to_string_lossy()])?;
+        fs::create_dir_all(tree.join("usr/lib/udev")).map_err(|e| e.to_string())?;
+        fs::write(tree.join("sys/class/block/vda/serial"), "S1\n").map_err(|e| e.to_string())?;
+        run("mount", &["-t", "tmpfs", "-o", "size=8k,mode=0755", "none", &machine.etc()])?;
+        Ok(machine)
+    }
+
+    fn tree(&self) -> PathBuf {
+        self.directory.path().canonicalize().unwrap_or_default().join("tree")
+    }
+
+    fn etc(&self) -> String {
+        self.tree().join("etc").to_string_lossy().into_owned()
+    }
+
+    fn command(&self, command: &str) -> Command {
+        let mut floodwall = Command::new(env!("CARGO_BIN_EXE_floodwall"));
+        floodwall.args(command.split_whitespace()).arg("--root").arg(self.tree()).stdin(Stdio::null());
+        floodwall
+    }
+
+    fn run(&self, command: &str) -> Result<Output, String> {
+        self.command(command).output().map_err(|e| e.to_string())
+    }
+
+    /// Both files and everything else in /etc.
+    fn files(&self) -> Result<Vec<(PathBuf, String)>, String> {
+        let found = run("find", &[&self.etc(), "-type", "f"])?;
+        let mut files: Vec<(PathBuf, String)> = found
+            .lines()
+            .filter(|path| !path.ends_with("/filler"))
+            .map(|path| (path.into(), fs::read_to_string(path).unwrap_or_default()))
+            .collect();
+        files.sort();
+        Ok(files)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = run("umount", &[&self.etc()]);
+    }
+}
+
+/// Runs a command that must fail with this status and this message and change nothing.
+fn refused(machine: &Machine, mut command: Command, status: i32, message: &str) -> Result<(), String> {
+    let before = machine.files()?;
+    let output = command.output().map_err(|e| e.to_string())?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    expect(
+        output.status.code() == Some(status) && said.contains(message),
+        &format!("{:?}: {said}", output.status),
+    )?;
+    let after = machine.files()?;
+    expect(before == after, &format!("{before:?} became {after:?}"))
+}
+
+fn full_disk() -> Result<(), String> {
+    let machine = Machine::new()?;
+    let output = machine.run("persist vm.dirty_ratio=5 --yes")?;
+    expect(output.status.success(), &String::from_utf8_lossy(&output.stderr))?;
+    // One page is left: the first temporary file fits, the second does not.
+    let both = "persist vm.dirty_ratio=6 vda.nr_requests=32 --yes";
+    refused(&machine, machine.command(both), 1, "nothing was written: can't write")?;
+    fs::write(Path::new(&machine.etc()).join("filler"), "x").map_err(|e| e.to_string())?;
+    refused(&machine, machine.command(both), 1, "No space left on device")?;
+    fs::remove_file(Path::new(&machine.etc()).join("filler")).map_err(|e| e.to_string())?;
+    // Removing needs no room.
+    let output = machine.run("unpersist --yes")?;
+    expect(output.status.success() && machine.files()?.is_empty(), "not removed")
+}
+
+fn read_only() -> Result<(), String> {
+    let machine = Machine::new()?;
+    let output = machine.run("persist vm.dirty_ratio=5 --yes")?;
+    expect(output.status.success(), &String::from_utf8_lossy(&output.stderr))?;
+    run("mount", &["-o", "remount,ro", &machine.etc()])?;
+    let command = "persist vm.dirty_ratio=6 --yes";
+    refused(
+        &machine,
+        machine.command(command),
+        4,
+        "where /etc can be written: nothing was written: can't write",
+    )?;
+    refused(&machine, machine.command("unpersist --yes"), 4, "can't remove")
+}
+
+fn unprivileged() -> Result<(), String> {
+    let machine = Machine::new()?;
+    run("chmod", &["-R", "a+rX", &machine.directory.path().to_string_lossy()])?;
+    // Nobody may not reach the program where it was built.
+    let program = machine.directory.path().join("floodwall");
+    fs::copy(env!("CARGO_BIN_EXE_floodwall"), &program).map_err(|e| e.to_string())?;
+    let mut command = Command::new(program);
+    command.args(["persist", "vm.dirty_ratio=5", "--yes", "--root"]).arg(machine.tree()).uid(NOBODY);
+    refused(&machine, command, 4, "run this as root")?;
+    expect(!machine.tree().join(SYSCTL).exists(), "written")
+}
