@@ -1,6 +1,7 @@
 //! Tunables of `queue/iosched/`: names, ranges, setting by text.
 //!
-//! Durations are milliseconds, as in sysfs; the elevators round them up to jiffies, as the kernel does.
+//! Each elevator has a struct of them (made by the macro `tunables!`): a field each, with its unit in its name, its name in sysfs and the range the kernel
+//! keeps it in. Durations are milliseconds, as in sysfs; the elevators round them up to jiffies, as the kernel does.
 
 use thiserror::Error;
 
@@ -46,3 +47,80 @@ pub enum TunableError {
         max: i64,
     },
 }
+
+/// A tunable's name without the directory that it may be written with.
+pub(super) fn bare_name(name: &str) -> &str {
+    name.strip_prefix("iosched/").unwrap_or(name)
+}
+
+/// The error for a name that is not among `known`.
+pub(super) fn unknown(elevator: &'static str, name: &str, known: &[&str]) -> TunableError {
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    TunableError::Unknown { elevator, name: name.to_owned(), known }
+}
+
+/// Reads a whole number within a range.
+pub(super) fn parse(
+    elevator: &'static str,
+    name: &'static str,
+    value: &str,
+    min: i64,
+    max: i64,
+) -> Result<i64, TunableError> {
+    let number: i64 = value.trim().parse().map_err(|_| TunableError::NotANumber {
+        elevator,
+        name,
+        value: value.to_owned(),
+        min,
+        max,
+    })?;
+    if number < min || number > max {
+        return Err(TunableError::OutOfRange { elevator, name, value: number, min, max });
+    }
+    Ok(number)
+}
+
+/// Makes a struct of tunables with `set` (by sysfs name and text) and `list` (sysfs names and what reading them shows).
+macro_rules! tunables {
+    (
+        $(#[$struct_doc:meta])*
+        pub struct $Tunables:ident of $elevator:literal {
+            $( $(#[$doc:meta])* $field:ident: $type:ty = $name:literal in [$min:expr, $max:expr]; )+
+        }
+    ) => {
+        $(#[$struct_doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $Tunables {
+            $( $(#[$doc])* pub $field: $type, )+
+        }
+
+        impl $Tunables {
+            /// Names in `queue/iosched/`.
+            pub const NAMES: &'static [&'static str] = &[$($name),+];
+
+            /// Sets a tunable by its name in sysfs.
+            ///
+            /// # Errors
+            /// [`TunableError`](super::TunableError) for an unknown name, for what is no whole number, for a number outside the kernel's range.
+            pub fn set(&mut self, name: &str, value: &str) -> Result<(), super::TunableError> {
+                match super::tunable::bare_name(name) {
+                    $( $name => {
+                        let (min, max) = ($min as i64, $max as i64);
+                        let number = super::tunable::parse($elevator, $name, value, min, max)?;
+                        self.$field = number as $type;
+                        Ok(())
+                    } )+
+                    other => Err(super::tunable::unknown($elevator, other, Self::NAMES)),
+                }
+            }
+
+            /// Names in sysfs and values.
+            #[must_use]
+            pub fn list(&self) -> Vec<(&'static str, String)> {
+                vec![$( ($name, self.$field.to_string()) ),+]
+            }
+        }
+    };
+}
+
+pub(super) use tunables;
