@@ -1,0 +1,200 @@
+//! Named settings side by side, on any rig.
+//!
+//! ```text
+//! for each round: every contender once, in an order drawn from the seed
+//!    └ a contender whose trial fails is out, with its reason; the others go on
+//! ```
+//!
+//! Interleaved in random order, so that whatever changes while the contest runs (a device that fills up, a neighbour that wakes) hits all alike.
+
+use floodwall_model::{Rig, Scenario, Setting, Trial, Watch};
+
+use crate::random::Random;
+
+/// A named setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contender {
+    /// For people; unique in its contest.
+    pub name: String,
+    /// What it sets, as kernel files take it; empty is whatever is in force.
+    pub setting: Setting,
+}
+
+/// A contender and what became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entrant {
+    /// Which.
+    pub contender: Contender,
+    /// Its trials, one a round.
+    pub trials: Vec<Trial>,
+    /// Why it is out: the kernel refused the setting, the device vanished, the disk is full …
+    pub failure: Option<String>,
+}
+
+/// A contest's result. The first entrant is the reference.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Contest {
+    /// In the order in which they were given.
+    pub entrants: Vec<Entrant>,
+    /// Why it ended early: a signal, or nobody to compare any more.
+    pub stopped: Option<String>,
+    /// Whether somebody asked for that (a signal).
+    pub interrupted: bool,
+}
+
+/// Runs `scenario.timing.rounds` rounds of all contenders; the first is what the others are compared with. `tell` hears of each trial before it runs.
+pub fn contest(
+    rig: &mut dyn Rig,
+    scenario: &Scenario,
+    contenders: &[Contender],
+    seed: u64,
+    watch: &mut dyn Watch,
+    tell: &mut dyn FnMut(u32, &Contender),
+) -> Contest {
+    let entrant = |c: &Contender| Entrant { contender: c.clone(), trials: Vec::new(), failure: None };
+    let mut contest =
+        Contest { entrants: contenders.iter().map(entrant).collect(), stopped: None, interrupted: false };
+    let mut random = Random::seeded(seed);
+    for round in 1..=scenario.timing.rounds {
+        for i in random.shuffled((0..contenders.len()).collect()) {
+            let entrant = &mut contest.entrants[i];
+            if entrant.failure.is_some() {
+                continue;
+            }
+            if watch.stop() {
+                (contest.stopped, contest.interrupted) = (Some("interrupted".into()), true);
+                return contest;
+            }
+            tell(round, &entrant.contender);
+            match rig.run(scenario, &entrant.contender.setting, round, watch) {
+                Ok(trial) => entrant.trials.push(trial),
+                Err(error) if error.interrupted => {
+                    entrant.trials.extend(error.partial.map(|partial| *partial));
+                    (contest.stopped, contest.interrupted) = (Some(error.source.to_string()), true);
+                    return contest;
+                }
+                Err(error) => {
+                    let why = error.source.to_string();
+                    watch.warn(&format!("'{}' is out: {why}", entrant.contender.name));
+                    entrant.trials.extend(error.partial.map(|partial| *partial));
+                    entrant.failure = Some(why.clone());
+                    if let Some(stopped) = contest.over(&why) {
+                        contest.stopped = Some(stopped);
+                        return contest;
+                    }
+                }
+            }
+        }
+    }
+    contest
+}
+
+impl Contest {
+    /// Why there is nothing to compare any more.
+    fn over(&self, why: &str) -> Option<String> {
+        let reference = self.entrants.first()?;
+        if reference.failure.is_some() {
+            return Some(format!(
+                "'{}', which the others are compared with, failed: {why}",
+                reference.contender.name
+            ));
+        }
+        let others = self.entrants.iter().skip(1).filter(|e| e.failure.is_none()).count();
+        (others == 0).then(|| format!("every setting failed; the last one: {why}"))
+    }
+
+    /// All trials, and for each entrant the indices of its own among them: as a result stores them.
+    #[must_use]
+    pub fn trials(&self) -> (Vec<Trial>, Vec<Vec<usize>>) {
+        let (mut all, mut indices) = (Vec::new(), Vec::new());
+        for entrant in &self.entrants {
+            indices.push((all.len()..all.len() + entrant.trials.len()).collect());
+            all.extend(entrant.trials.iter().cloned());
+        }
+        (all, indices)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use floodwall_stats::versus::{Figure, Verdict, versus};
+
+    use super::*;
+    use crate::testing::{SurfaceRig, Truth, scenario};
+
+    fn named(name: &str, knobs: &[(&str, &str)]) -> Contender {
+        let setting = knobs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Contender { name: name.into(), setting }
+    }
+
+    fn contenders() -> Vec<Contender> {
+        vec![named("default", &[]), named("good", &[("a", "2")]), named("same", &[("b", "0")])]
+    }
+
+    /// Knob `a` doubles and triples the victim, `b` changes nothing, `broken` is refused.
+    fn rig() -> SurfaceRig {
+        SurfaceRig::new(0.1, |setting| {
+            if setting.get("broken").is_some() {
+                return Err("the kernel refused broken = 1: invalid".into());
+            }
+            let a = setting.get("a").map_or(0.0, |v| v.parse().unwrap());
+            Ok(Truth { victim: 0.1 * (1.0 + a), dead: 0.2 - 0.1 * a, flood: 0.8, burst: 1.0 })
+        })
+    }
+
+    #[test]
+    fn every_round_has_every_contender_in_an_order_of_its_own() {
+        let (mut order, mut rig) = (Vec::new(), rig());
+        let contest = contest(&mut rig, &scenario(6), &contenders(), 7, &mut (), &mut |round, c| {
+            order.push((round, c.name.clone()));
+        });
+        assert!(contest.entrants.iter().all(|e| e.trials.len() == 6 && e.failure.is_none()));
+        let first: std::collections::BTreeSet<_> = order.chunks(3).map(|c| c[0].1.clone()).collect();
+        assert!(first.len() > 1, "{order:?}");
+        assert!(order.chunks(3).enumerate().all(|(i, c)| c.iter().all(|(round, _)| *round == i as u32 + 1)));
+    }
+
+    #[test]
+    fn real_differences_are_told_from_none() {
+        let contest = contest(&mut rig(), &scenario(6), &contenders(), 7, &mut (), &mut |_, _| ());
+        let trials: Vec<&[Trial]> = contest.entrants.iter().map(|e| e.trials.as_slice()).collect();
+        let compared = versus(trials[0], &trials[1..]);
+        let verdict = |i: usize, figure| compared[i].iter().find(|c| c.figure == figure).unwrap().verdict;
+        assert_eq!(verdict(0, Figure::VictimIops), Verdict::Better);
+        assert_eq!(verdict(1, Figure::VictimIops), Verdict::Noise);
+        assert_eq!(verdict(0, Figure::FloodBytesPerS), Verdict::Noise);
+    }
+
+    #[test]
+    fn a_refused_setting_is_out_with_its_reason_and_the_others_go_on() {
+        let mut all = contenders();
+        all.push(named("refused", &[("broken", "1")]));
+        let contest = contest(&mut rig(), &scenario(3), &all, 1, &mut (), &mut |_, _| ());
+        assert_eq!(contest.entrants[3].failure.as_deref(), Some("the kernel refused broken = 1: invalid"));
+        assert!(contest.entrants[..3].iter().all(|e| e.trials.len() == 3));
+        assert_eq!(contest.stopped, None);
+    }
+
+    #[test]
+    fn without_the_reference_or_without_others_it_ends() {
+        let refused = named("refused", &[("broken", "1")]);
+        let all = [refused.clone(), named("good", &[("a", "2")])];
+        let ended = contest(&mut rig(), &scenario(3), &all, 1, &mut (), &mut |_, _| ());
+        assert!(ended.stopped.unwrap().contains("compared with, failed"));
+        let all = [named("default", &[]), refused];
+        let ended = contest(&mut rig(), &scenario(3), &all, 1, &mut (), &mut |_, _| ());
+        assert!(ended.stopped.unwrap().contains("every setting failed"));
+        assert!(!ended.interrupted);
+    }
+
+    #[test]
+    fn an_interruption_keeps_what_was_measured() {
+        let mut rig = rig();
+        rig.interrupt_at = Some(5);
+        let contest = contest(&mut rig, &scenario(3), &contenders(), 1, &mut (), &mut |_, _| ());
+        assert!(contest.interrupted);
+        let (trials, indices) = contest.trials();
+        assert_eq!(trials.len(), 5, "four whole ones and the one cut short");
+        assert_eq!(indices.iter().flatten().count(), 5);
+    }
+}

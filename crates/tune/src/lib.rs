@@ -1,0 +1,17 @@
+//! Compares named settings and searches for the best, over any [`Rig`](floodwall_model::Rig).
+//!
+//! ```text
+//! contest    named settings, interleaved rounds in random order
+//! space      what there is to choose from on a host and device, and where to begin
+//! objective  trials → what a setting keeps → one score to race by
+//! effects    scores so far → which untried settings look promising
+//! race       candidates, trials, who is dropped
+//! tuner      reference → race → winner against the default, afresh → recommendation
+//! ```
+//!
+//! Pure: the rig, the clock and the seed are parameters, so that the search that runs in the simulator is the search that runs on a host.
+
+pub mod contest;
+mod random;
+#[cfg(test)]
+mod testing;
