@@ -250,3 +250,8 @@ pub trait Throttle: fmt::Debug {
     /// Whether a writer to this device was put to sleep within the last second (`wb_recent_wait`, which wbt asks).
     fn slept_recently(&self, bdi: BdiId, now: Nanos) -> bool;
 }
+
+#[cfg(test)]
+mod plant_tests;
+#[cfg(test)]
+mod trace_tests;
