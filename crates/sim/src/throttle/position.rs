@@ -220,7 +220,7 @@ mod tests {
             prop_assert!(polynomial(setpoint, dirty, limit) >= polynomial(setpoint, dirty + more, limit));
         }
 
-        /// The fixed-point curve is within 4/1024 of the real one.
+        /// The fixed-point curve is the real one but for what truncation takes: 1/1024 of x, three times that of x³, 1/1024 for each shift; and the odd divisor.
         #[test]
         fn the_curve_is_the_cubic(thresh in 4_000u64..1 << 30, share in 1u64..99, at in 0u64..=1000) {
             let t = Thresholds { dirty: thresh, background: thresh * share / 100 };
@@ -228,7 +228,7 @@ mod tests {
             let dirty = freerun + (thresh - freerun) * at / 1000;
             let x = (setpoint as f64 - dirty as f64) / (thresh - setpoint) as f64;
             let exact = (1.0 + x.powi(3)).clamp(0.0, 2.0) * 1024.0;
-            let tolerance = 4.0 + 3.0 * 1024.0 / (thresh - setpoint) as f64;
+            let tolerance = 6.0 + 3.0 * 1024.0 / (thresh - setpoint) as f64;
             prop_assert!((polynomial(setpoint, dirty, thresh) as f64 - exact).abs() <= tolerance);
         }
     }
