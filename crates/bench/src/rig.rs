@@ -9,6 +9,8 @@
 //!
 //! Rotating the order keeps whatever a phase leaves behind (a full device cache, a warm one) from always hitting the same successor.
 
+mod drain_rate;
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +25,8 @@ use floodwall_model::scenario::Data;
 use floodwall_model::status::Missing;
 use floodwall_model::trial::Warmup;
 use floodwall_model::{Bytes, Phase, PhaseKind, Rig, RigError, Scenario, Setting, Trial, Watch};
+
+pub use drain_rate::{Bounds, DrainRate};
 
 use crate::budget::Budget;
 use crate::device_lock::{self, DeviceLock, LockError};

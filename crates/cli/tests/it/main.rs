@@ -4,6 +4,7 @@
 
 mod bench;
 mod knobs;
+mod others;
 mod persist;
 mod seeks;
 mod status;

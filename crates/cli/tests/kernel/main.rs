@@ -5,6 +5,7 @@ mod disk;
 mod knobs;
 mod lab;
 mod persist;
+mod size;
 
 use std::path::Path;
 
@@ -14,7 +15,7 @@ fn main() {
     let mut arguments = Arguments::from_args();
     // Benchmarks beside each other would measure each other, and the page cache is everybody's.
     arguments.test_threads = Some(1);
-    let tests = bench::TESTS.iter().chain(knobs::TESTS).chain(persist::TESTS).chain(lab::TESTS).map(|test| {
+    let tests = bench::TESTS.iter().chain(knobs::TESTS).chain(size::TESTS).chain(persist::TESTS).chain(lab::TESTS).map(|test| {
         let missing = missing(test.needs);
         let name = match &missing {
             None => test.name.to_owned(),

@@ -63,6 +63,13 @@ pub(super) struct Terms {
     dry_run: bool,
 }
 
+impl Terms {
+    /// Whether nothing was said about it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.time.is_none() && !self.yes && !self.dry_run
+    }
+}
+
 fn time(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text).map_err(|e| e.to_string())?;
     if TIMES.contains(&time) { Ok(time) } else { Err(format!("'{text}' is out of range: write 1s to 720h")) }

@@ -12,6 +12,7 @@ pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod log;
+mod measure;
 mod others;
 pub(crate) mod persist;
 pub(crate) mod rollback;

@@ -1,9 +1,9 @@
 //! `floodwall size`: limits from bandwidth × delay.
 //!
 //! ```text
-//! --link, --rate ─▶ Drain ┐
-//! --delay, --hard-delay ──┼▶ knobs::size ─▶ sysctl lines | JSON | a file for apply
-//! this machine's memory ──┘
+//! --link, --rate, --device (measured) ─▶ Drain ┐
+//! --delay, --hard-delay ───────────────────────┼▶ knobs::size ─▶ sysctl lines | JSON | a file for apply | apply itself
+//! this machine's memory ───────────────────────┘
 //! ```
 
 use std::fmt::Write;
@@ -11,27 +11,32 @@ use std::time::Duration;
 
 use floodwall_host::SysRoot;
 use floodwall_host::memory::read_memory;
+use floodwall_knobs::Change;
 use floodwall_knobs::size::{Delays, Drain, Machine, Sizing, parse_link, size};
 use floodwall_model::units::{human_duration, parse_duration};
 use floodwall_model::{Bytes, Rate};
 use serde_json::json;
 
-use super::PlaceArgs;
+use super::apply::{self, Terms};
+use super::measure::{self, Measured};
+use super::{Place, PlaceArgs};
 use crate::exit::{Exit, UsageError};
 use crate::output;
 
 /// Work out dirty limits from how fast data drains and how long one may wait for it
 ///
 /// The background limit is what drains in --delay, the hard limit what drains in --hard-delay. Prints sysctl lines with what the kernel makes of them
-/// and what its defaults would cost on this machine. Nothing is changed.
+/// and what its defaults would cost on this machine. Nothing is changed unless --apply is given. --device measures how fast a device drains: a scratch
+/// file on it, up to --sample bytes for up to ten seconds, never the raw device; it is removed again.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall size --link 1Gbit/s
   floodwall size --rate sda=66MB/s --rate sdb=180MB/s --hard-delay 1s
+  floodwall size --device sda --device /mnt/usb --hard-delay 1s
+  floodwall size --device /srv --apply --for 10m
   floodwall size --link 1Gbit/s --toml > limits.toml; floodwall apply limits.toml
 
-A link's gigabit is counted as 1024³ bits, as the published rule does. A device's rate is what it drains under a long flood: see the
-drain rate of floodwall status while one runs.")]
+A link's gigabit is counted as 1024³ bits, as the published rule does. Several devices get a limit for all of them and a share each.")]
 pub(crate) struct SizeArgs {
     /// A network link's speed, such as 1Gbit/s; may be repeated
     #[arg(long, value_name = "[NAME=]SPEED", value_parser = link)]
@@ -39,6 +44,12 @@ pub(crate) struct SizeArgs {
     /// A device's drain rate, such as 66MB/s or sda=66MB/s; may be repeated
     #[arg(long, value_name = "[NAME=]RATE", value_parser = rate)]
     rate: Vec<Drain>,
+    /// A device whose drain rate is measured: a disk's name such as sda, or a directory on it; may be repeated
+    #[arg(long, value_name = "DEV|DIR")]
+    device: Vec<String>,
+    /// How much is written at the most to measure a device
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = sample)]
+    sample: Bytes,
     /// How long what waits in the background may take to drain
     #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = delay)]
     delay: Duration,
@@ -51,6 +62,11 @@ pub(crate) struct SizeArgs {
     /// Print a file for floodwall apply
     #[arg(long, conflicts_with = "json")]
     toml: bool,
+    /// Apply the limits, as floodwall apply does: shows the difference and asks
+    #[arg(long, conflicts_with_all = ["json", "toml"])]
+    apply: bool,
+    #[command(flatten)]
+    terms: Terms,
     #[command(flatten)]
     place: PlaceArgs,
 }
@@ -76,6 +92,10 @@ fn rate(text: &str) -> Result<Drain, String> {
     Ok(Drain { name, bytes_per_s: bytes_per_s as u64 })
 }
 
+fn sample(text: &str) -> Result<Bytes, String> {
+    text.parse::<Bytes>().map_err(|e| e.to_string())
+}
+
 fn delay(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|e| e.to_string())
 }
@@ -85,25 +105,74 @@ fn delay(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// [`UsageError`] if there is nothing to size for, or the limits would be worse than none.
 pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Exit> {
+    if !args.apply && !args.terms.is_empty() {
+        return Err(UsageError("--for, --yes and --dry-run go with --apply".to_owned()).into());
+    }
     let place = args.place.open()?;
     let mut drains = args.link.clone();
     drains.extend(args.rate.iter().cloned());
-    if drains.is_empty() {
-        return Err(UsageError("nothing to size for: give --link 1Gbit/s or --rate 66MB/s".to_owned()).into());
+    if drains.is_empty() && args.device.is_empty() {
+        let how = "give --link 1Gbit/s, --rate 66MB/s or --device sda";
+        return Err(UsageError(format!("nothing to size for: {how}")).into());
     }
+    // Before anything is written: what is given by hand must have names of its own, too.
+    if !args.device.is_empty() {
+        check_given(&drains)?;
+    }
+    let measured = measure::measure(&place, &args.device, args.sample)?;
+    drains.extend(measured.iter().map(|one| one.drain.clone()));
     check_names(&drains)?;
     let delays = Delays { background: args.delay, hard: args.hard_delay };
     let sizing = size(&drains, delays, machine(&place.root)).map_err(|e| UsageError(e.to_string()))?;
     let text = if args.json {
-        let document = json!({ "schema": "floodwall/size/1", "drains": drains, "sizing": sizing });
+        let measured: Vec<_> = measured.iter().map(Measured::document).collect();
+        let document = json!({
+            "schema": "floodwall/size/1",
+            "drains": drains,
+            "measured": measured,
+            "sizing": sizing,
+        });
         format!("{}\n", serde_json::to_string_pretty(&document)?)
     } else if args.toml {
         toml_file(&drains, delays, &sizing)
     } else {
-        sysctl(&drains, delays, &sizing)
+        sysctl(&drains, delays, &sizing, &measured)
     };
     output::result(&text)?;
+    if args.apply {
+        let why = format!("sized for {}", basis(&drains, delays));
+        return apply::make(&place, &changes(&place, &sizing)?, &why, &args.terms);
+    }
     Ok(Exit::Done)
+}
+
+/// The limits as changes.
+fn changes(place: &Place, sizing: &Sizing) -> anyhow::Result<Vec<Change>> {
+    let parse =
+        |(knob, value): (String, String)| Change::parse(&place.root, None, &format!("{knob}={value}"));
+    let changes = settings(sizing).into_iter().map(parse).collect::<Result<Vec<Change>, _>>();
+    Ok(changes.map_err(|e| UsageError(e.to_string()))?)
+}
+
+/// The limits as people write settings.
+fn settings(sizing: &Sizing) -> Vec<(String, String)> {
+    let mut settings = vec![
+        ("vm.dirty_background_bytes".to_owned(), format!("{}B", sizing.background_bytes)),
+        ("vm.dirty_bytes".to_owned(), format!("{}B", sizing.hard_bytes)),
+    ];
+    for share in &sizing.shares {
+        settings.push((format!("{}.bdi.max_ratio_fine", share.name), share.max_ratio_ppm.to_string()));
+        settings.push((format!("{}.bdi.strict_limit", share.name), "1".to_owned()));
+    }
+    settings
+}
+
+/// Beside a measured device every other one needs a name.
+fn check_given(drains: &[Drain]) -> anyhow::Result<()> {
+    if drains.iter().any(|drain| drain.name == LINK || drain.name == DEVICE) {
+        return Err(UsageError("beside --device the others need names: --rate sda=66MB/s".to_owned()).into());
+    }
+    Ok(())
 }
 
 /// Several share a limit by their names, which must be devices' and tell them apart.
@@ -140,8 +209,11 @@ fn basis(drains: &[Drain], delays: Delays) -> String {
     )
 }
 
-fn sysctl(drains: &[Drain], delays: Delays, sizing: &Sizing) -> String {
+fn sysctl(drains: &[Drain], delays: Delays, sizing: &Sizing, measured: &[Measured]) -> String {
     let mut text = format!("# {}\n", basis(drains, delays));
+    for line in measured.iter().flat_map(Measured::lines) {
+        let _ = writeln!(text, "# {line}");
+    }
     let _ = writeln!(text, "vm.dirty_background_bytes = {}", sizing.background_bytes);
     let _ = writeln!(text, "vm.dirty_bytes = {}", sizing.hard_bytes);
     for share in &sizing.shares {
@@ -182,12 +254,10 @@ fn toml_file(drains: &[Drain], delays: Delays, sizing: &Sizing) -> String {
     let quoted = |text: String| toml::Value::String(text).to_string();
     let mut text =
         format!("why = {}\n\n[settings]\n", quoted(format!("sized for {}", basis(drains, delays))));
-    let _ = writeln!(text, "vm.dirty_background_bytes = \"{}B\"", sizing.background_bytes);
-    let _ = writeln!(text, "vm.dirty_bytes = \"{}B\"", sizing.hard_bytes);
-    for share in &sizing.shares {
-        for (knob, value) in [("bdi.max_ratio_fine", share.max_ratio_ppm), ("bdi.strict_limit", 1)] {
-            let _ = writeln!(text, "{} = {value}", quoted(format!("{}.{knob}", share.name)));
-        }
+    for (knob, value) in settings(sizing) {
+        // The machine's own names are keys as they are; a device's may hold anything.
+        let key = if knob.starts_with("vm.") { knob } else { quoted(knob) };
+        let _ = writeln!(text, "{key} = {}", quoted(value));
     }
     text
 }

@@ -1,0 +1,148 @@
+//! Other hands on the same knobs, told by `apply` and `diff`; and what `size --device` refuses.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::{fixtures, floodwall, stderr, stdout, tmpfs};
+
+/// A captured machine with these files of other managers.
+struct Machine(tempfile::TempDir);
+
+impl Machine {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let machine = Self(tempfile::tempdir().unwrap());
+        copy(&fixtures().join("vm-virtio-ext4"), &machine.tree());
+        for (path, text) in files {
+            let path = machine.tree().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        machine
+    }
+
+    fn tree(&self) -> PathBuf {
+        self.0.path().canonicalize().unwrap().join("tree")
+    }
+
+    fn done(&self, command: &str) -> String {
+        let tree = self.tree();
+        let mut arguments: Vec<&str> = command.split_whitespace().collect();
+        arguments.extend(["--root", tree.to_str().unwrap()]);
+        let output = floodwall(&arguments);
+        assert_eq!(output.status.code(), Some(0), "{command}: {}", stderr(&output));
+        stdout(&output)
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type().unwrap();
+        if kind.is_symlink() {
+            symlink(fs::read_link(&source).unwrap(), &target).unwrap();
+        } else if kind.is_dir() {
+            copy(&source, &target);
+        } else {
+            fs::write(&target, fs::read(&source).unwrap()).unwrap();
+        }
+    }
+}
+
+const TUNED: [(&str, &str); 4] = [
+    ("etc/tuned/active_profile", "throughput-performance\n"),
+    ("run/tuned/tuned.pid", "4711\n"),
+    ("proc/4711/comm", "tuned\n"),
+    ("usr/lib/tuned/throughput-performance/tuned.conf", "[sysctl]\nvm.dirty_ratio = 40\n"),
+];
+const RULE: (&str, &str) =
+    ("etc/udev/rules.d/60-x.rules", "KERNEL==\"vd*\", ATTR{queue/scheduler}=\"mq-deadline\"\n");
+
+#[test]
+fn who_will_fight_a_change_is_told_under_the_difference() {
+    let machine = Machine::new(&[TUNED.as_slice(), &[RULE]].concat());
+    let shown = machine.done("apply vm.dirty_bytes=64MiB vm.dirty_background_bytes=16MiB --dry-run");
+    insta::assert_snapshot!(shown.lines().filter(|line| !line.starts_with("note")).collect::<Vec<_>>().join("\n"), @"
+    vm.dirty_bytes: dirty_ratio 20 -> dirty_bytes 67108864
+    vm.dirty_background_bytes: dirty_background_ratio 10 -> dirty_background_bytes 16777216
+    vm.dirty_bytes is set by others too: TuneD's profile throughput-performance (/usr/lib/tuned/throughput-performance/tuned.conf:2) sets vm.dirty_ratio=40 when it starts and when the profile changes
+      to settle it: tuned-adm off, or set vm.dirty_ratio in a profile of yours with include=throughput-performance
+    echo 16777216 > /proc/sys/vm/dirty_background_bytes
+    # in steps of at most 10 % each 200 ms while more than 64 MiB is dirty, then:
+    echo 67108864 > /proc/sys/vm/dirty_bytes
+    ");
+    let shown = machine.done("apply vda.scheduler=none --yes");
+    assert!(
+        shown.contains("vda.scheduler is set by others too: a udev rule (/etc/udev/rules.d/60-x.rules:1)"),
+        "{shown}"
+    );
+    // What nobody else sets needs no word.
+    let shown = machine.done("apply vda.nr_requests=32 --yes");
+    assert!(!shown.contains("others"), "{shown}");
+}
+
+#[test]
+fn differences_and_rivals_as_json() {
+    let machine = Machine::new(&TUNED);
+    let document: Value = serde_json::from_str(&machine.done("diff vm.dirty_bytes=64MiB --json")).unwrap();
+    assert_eq!(document["schema"], "floodwall/diff/1");
+    assert_eq!(document["settings"][0]["knob"], "vm.dirty_bytes");
+    assert_eq!(document["settings"][0]["now"]["value"], "20");
+    assert_eq!(document["settings"][0]["wanted"]["value"], "67108864");
+    let claim = &document["others"]["claims"][0]["claim"];
+    assert_eq!((&claim["by"], &claim["value"], &claim["line"]), (&"tuned".into(), &"40".into(), &2.into()));
+    assert_eq!((&claim["in_force"], &claim["standing"]), (&false.into(), &"wins".into()));
+
+    machine.done("apply vda.nr_requests=32 --yes");
+    let document: Value = serde_json::from_str(&machine.done("diff --json")).unwrap();
+    let setting = &document["changes"][0]["settings"][0];
+    assert_eq!((&setting["knob"], &setting["by_this_change"]), (&"vda.nr_requests".into(), &true.into()));
+    assert_eq!((&setting["before"]["value"], &setting["now"]["value"]), (&"256".into(), &"32".into()));
+    machine.done("rollback");
+    let document: Value = serde_json::from_str(&machine.done("diff --json")).unwrap();
+    assert_eq!(document["changes"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn a_guard_that_runs_is_named() {
+    let machine =
+        Machine::new(&[("proc/4712/comm", "floodwall\n"), ("proc/4712/cmdline", "floodwall\0guard\0")]);
+    let shown = machine.done("apply vda.nr_requests=32 --dry-run");
+    assert!(shown.contains("floodwall guard (process 4712) steers settings: stop it first"), "{shown}");
+}
+
+#[test]
+fn what_size_works_out_goes_straight_into_apply() {
+    let machine = Machine::new(&[]);
+    let shown = machine.done("size --link 1Gbit/s --apply --yes");
+    assert!(shown.contains("vm.dirty_bytes: dirty_ratio 20 -> dirty_bytes 201326592"), "{shown}");
+    let vm = |name: &str| fs::read_to_string(machine.tree().join("proc/sys/vm").join(name)).unwrap();
+    assert_eq!((vm("dirty_bytes").trim(), vm("dirty_background_bytes").trim()), ("201326592", "33554432"));
+    assert!(machine.done("log").contains("why: sized for link"));
+    machine.done("rollback");
+    assert_eq!(vm("dirty_ratio").trim(), "20");
+}
+
+#[test]
+fn what_can_not_be_measured_is_refused_before_anything_is_written() {
+    let here = tmpfs();
+    let directory = here.path().to_str().unwrap();
+    let machine = Machine::new(&[]);
+    let tree = machine.tree();
+    for (arguments, message) in [
+        (vec!["size", "--device", directory], "name a directory on a disk"),
+        (vec!["size", "--device", "sdzz"], "no device is called 'sdzz'"),
+        (vec!["size", "--device", "vda", "--root", tree.to_str().unwrap()], "captured tree"),
+        (vec!["size", "--device", "vda", "--rate", "66MB/s"], "the others need names"),
+        (vec!["size", "--rate", "66MB/s", "--yes"], "go with --apply"),
+        (vec!["size", "--device", "vda", "--sample", "100"], "needs a unit"),
+    ] {
+        let output = floodwall(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(message), "{arguments:?}: {}", stderr(&output));
+    }
+    assert!(fs::read_dir(here.path()).unwrap().next().is_none());
+}
