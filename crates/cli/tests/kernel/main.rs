@@ -15,15 +15,21 @@ fn main() {
     let mut arguments = Arguments::from_args();
     // Benchmarks beside each other would measure each other, and the page cache is everybody's.
     arguments.test_threads = Some(1);
-    let tests = bench::TESTS.iter().chain(knobs::TESTS).chain(size::TESTS).chain(persist::TESTS).chain(lab::TESTS).map(|test| {
-        let missing = missing(test.needs);
-        let name = match &missing {
-            None => test.name.to_owned(),
-            Some(why) => format!("{} (left out: {why})", test.name),
-        };
-        let body = test.body;
-        Trial::test(name, move || body().map_err(Failed::from)).with_ignored_flag(missing.is_some())
-    });
+    let tests = bench::TESTS
+        .iter()
+        .chain(knobs::TESTS)
+        .chain(size::TESTS)
+        .chain(persist::TESTS)
+        .chain(lab::TESTS)
+        .map(|test| {
+            let missing = missing(test.needs);
+            let name = match &missing {
+                None => test.name.to_owned(),
+                Some(why) => format!("{} (left out: {why})", test.name),
+            };
+            let body = test.body;
+            Trial::test(name, move || body().map_err(Failed::from)).with_ignored_flag(missing.is_some())
+        });
     libtest_mimic::run(&arguments, tests.collect()).exit();
 }
 
