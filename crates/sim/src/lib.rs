@@ -5,12 +5,46 @@
 //! readers, fsync ────────────────────────────────────────▶ ┘
 //! ```
 //!
+//! | module | the kernel's |
+//! |---|---|
+//! | `workload` | processes: victims and floods |
+//! | `page_cache`, `extent` | dirty and writeback pages, as ranges |
+//! | `limits`, `throttle` | mm/page-writeback.c |
+//! | `writeback` | fs/fs-writeback.c, pdflush |
+//! | `fs` | fsync and journals of xfs, ext3, ext4, btrfs |
+//! | `block`, `wbt`, `elevator` | block/ |
+//! | `machine` | puts them together and lets time pass |
+//! | `rig`, `phase`, `setup`, `settings` | a scenario under a setting as a [`Trial`](floodwall_model::Trial) |
+//!
 //! Times are [`floodwall_device::Nanos`], sizes bytes unless a name says pages (4 KiB), rates pages or bytes per second as the kernel keeps them.
 //! Pure: no file, no clock, no environment, no thread; what is random comes from a seed.
 
+mod block;
+mod cost;
+mod disktest;
 pub mod elevator;
+mod error;
+mod event;
+pub mod explain;
+mod extent;
+mod fs;
 pub mod kernel;
 pub mod limits;
+mod machine;
+mod page_cache;
+mod phase;
 pub mod request;
+mod rig;
+mod sample;
+mod settings;
+mod setup;
+mod slab;
 pub mod throttle;
 pub mod wbt;
+mod workload;
+mod writeback;
+
+pub use disktest::{DiskTest, DiskTestResult};
+pub use error::SimError;
+pub use fs::{FsKind, UnknownFs};
+pub use rig::{ExplainedPhase, SimOptions, SimRig};

@@ -1,0 +1,599 @@
+//! The block layer: from a bio to a request to the device and back.
+//!
+//! ```text
+//! bio ─▶ joins a request in the plug, or one that waits? ─ yes ─▶ that grows
+//!          └ no ─▶ wbt gate ─▶ request slot ─▶ plug ─▶ elevator ─▶ device (at most `depth`) ─▶ done: slot and gate are free again
+//! PREFLUSH, FUA ─▶ flush.rs ─────────────────────────────▶ past the elevator ┘
+//! ```
+//!
+//! `submit` answers at once: taken, or wait (no slot, gate shut). A process that has to wait is remembered here and named in [`BlockLayer::woken`] when it
+//! is worth trying again. Sources: block/blk-mq.c `blk_mq_submit_bio`, block/blk-core.c `blk_add_rq_to_plug`, `__make_request` (2.6.x).
+
+mod flush;
+mod gate;
+mod pool;
+
+use std::collections::VecDeque;
+
+use floodwall_device::{Completion, Device, Nanos, Op, Request};
+
+use crate::elevator::{Dispatch, Elevator};
+use crate::kernel::Generation;
+use crate::machine::ProcessIndex;
+use crate::page_cache::InodeId;
+use crate::request::{Flags, IoRequest, PriorityClass, ProcessId};
+use crate::slab::Slab;
+use crate::wbt::Track;
+
+pub(crate) use gate::Gate;
+pub(crate) use pool::RequestPool;
+
+use flush::{FlushQueue, Stage};
+
+/// Requests that a plug collects before it is flushed (`BLK_MAX_REQUEST_COUNT`, one hardware queue).
+const PLUG_REQUESTS: usize = 32;
+/// … or until the last of them has this many bytes (`BLK_PLUG_FLUSH_SIZE`).
+const PLUG_BYTES: u64 = 128 << 10;
+/// A request's id is its number in the high bits and its slot in these low ones: ascending, and found without a search.
+const SLOT_BITS: u32 = 22;
+
+/// Who learns that a bio is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Pages of a file leave writeback.
+    Pages { inode: InodeId, begin: u64, pages: u32 },
+    /// A process has one less to wait for.
+    Process(ProcessIndex),
+    /// Pages of a file have been read.
+    Fill { inode: InodeId, begin: u64, pages: u32 },
+    /// The record of a journal's commit is written.
+    Record(u64),
+}
+
+/// When a bio passed each stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// First tried.
+    pub(crate) asked: Nanos,
+    /// Through the wbt gate.
+    pub(crate) gated: Nanos,
+    /// Part of a request.
+    pub(crate) queued: Nanos,
+    /// Sent to the device.
+    pub(crate) dispatched: Nanos,
+    /// Done.
+    pub(crate) done: Nanos,
+}
+
+/// What a filesystem submits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bio {
+    pub(crate) op: Op,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    pub(crate) flags: Flags,
+    /// Everything that was complete before must be stable first (`REQ_PREFLUSH`).
+    pub(crate) preflush: bool,
+    pub(crate) end: End,
+    pub(crate) times: Times,
+}
+
+impl Bio {
+    pub(crate) fn new(op: Op, offset: u64, len: u64, flags: Flags, end: End) -> Self {
+        Self { op, offset, len, flags, preflush: false, end, times: Times::default() }
+    }
+}
+
+/// A bio that is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Done {
+    pub(crate) end: End,
+    pub(crate) times: Times,
+}
+
+/// A bio in a chain.
+#[derive(Clone, Copy)]
+struct Node {
+    bio: Bio,
+    next: u32,
+    stage: Stage,
+}
+
+const NIL: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+struct Entry {
+    io: IoRequest,
+    first: u32,
+    last: u32,
+    /// Which slots it took; `None` for what the flush machinery sends.
+    class: Option<u8>,
+    /// What the gate counts it as.
+    track: Track,
+    dispatched: Nanos,
+}
+
+/// What a bio needs before it can become a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Submitted {
+    /// It is on its way.
+    Taken,
+    /// Nothing was done; the process waits until it is named in `woken`.
+    Wait,
+}
+
+/// Counters as in /proc/diskstats: since the machine started.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) reads: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) writes: u64,
+    pub(crate) write_bytes: u64,
+    pub(crate) flushes: u64,
+    /// Time with a request somewhere between slot and completion.
+    pub(crate) busy: Nanos,
+    /// Sum over requests of that time.
+    pub(crate) weighted: Nanos,
+    pub(crate) errors: u64,
+}
+
+/// How a queue is made.
+pub(crate) struct QueueParams {
+    pub(crate) generation: Generation,
+    /// Commands that the device takes at once.
+    pub(crate) depth: u32,
+    /// Longest request in bytes.
+    pub(crate) max_bytes: u64,
+    pub(crate) pool: RequestPool,
+    pub(crate) gate: Option<Gate>,
+    /// Whether the device can force a single write to the medium.
+    pub(crate) fua: bool,
+}
+
+/// One device's queue and the device.
+pub(crate) struct BlockLayer {
+    device: Box<dyn Device + Send>,
+    device_next: Option<Nanos>,
+    elevator: Box<dyn Elevator>,
+    /// Until when the elevator holds its requests back.
+    hold: Option<Nanos>,
+    generation: Generation,
+    depth: u32,
+    in_flight: u32,
+    max_bytes: u64,
+    pool: RequestPool,
+    gate: Option<Gate>,
+    flush: FlushQueue,
+    /// Goes to the device before what the elevator has.
+    bypass: VecDeque<u32>,
+    requests: Slab<Entry>,
+    nodes: Slab<Node>,
+    /// Each process's requests that the elevator has not seen yet.
+    plugs: Vec<Vec<u32>>,
+    next_number: u64,
+    /// Requests between slot and completion.
+    outstanding: u32,
+    busy_since: Nanos,
+    counters: Counters,
+    completions: Vec<Completion>,
+    /// Processes that may try again.
+    pub(crate) woken: Vec<ProcessIndex>,
+    /// Whether a class of requests has left congestion since this was last looked at.
+    pub(crate) left_congestion: bool,
+}
+
+impl BlockLayer {
+    pub(crate) fn new(device: Box<dyn Device + Send>, elevator: Box<dyn Elevator>, p: QueueParams) -> Self {
+        let volatile = device.profile().volatile_cache;
+        Self {
+            device,
+            device_next: None,
+            elevator,
+            hold: None,
+            generation: p.generation,
+            depth: p.depth.max(1),
+            in_flight: 0,
+            max_bytes: p.max_bytes,
+            pool: p.pool,
+            gate: p.gate,
+            flush: FlushQueue::new(volatile, p.fua, p.generation != Generation::K6),
+            bypass: VecDeque::new(),
+            requests: Slab::new(),
+            nodes: Slab::new(),
+            plugs: Vec::new(),
+            next_number: 0,
+            outstanding: 0,
+            busy_since: Nanos::ZERO,
+            counters: Counters::default(),
+            completions: Vec::new(),
+            woken: Vec::new(),
+            left_congestion: false,
+        }
+    }
+
+    /// Makes room for one more process.
+    pub(crate) fn add_process(&mut self) {
+        self.plugs.push(Vec::new());
+        self.pool.add_process();
+        if let Some(gate) = &mut self.gate {
+            gate.add_process();
+        }
+    }
+
+    /// Longest request in bytes.
+    pub(crate) fn max_bytes(&self) -> u64 {
+        self.max_bytes
+    }
+
+    /// Whether the device loses what it has acknowledged when the power fails, so that flushes mean something.
+    pub(crate) fn volatile(&self) -> bool {
+        self.flush.volatile()
+    }
+
+    /// Whether a class of requests is congested (up to 3.2).
+    pub(crate) fn write_congested(&self) -> bool {
+        self.pool.congested(1)
+    }
+
+    /// Requests between slot and completion.
+    pub(crate) fn outstanding(&self) -> u32 {
+        self.outstanding
+    }
+
+    pub(crate) fn counters(&self, now: Nanos) -> Counters {
+        let mut counters = self.counters;
+        if self.outstanding > 0 {
+            counters.busy += now.since(self.busy_since);
+        }
+        counters
+    }
+
+    /// A writer sleeps in `balance_dirty_pages`: the gate lets more through for a while.
+    pub(crate) fn writer_sleeps(&mut self, now: Nanos) {
+        if let Some(gate) = &mut self.gate {
+            gate.writer_sleeps(now);
+        }
+    }
+
+    /// When something next happens here.
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
+        let gate = self.gate.as_ref().and_then(Gate::next_event);
+        [self.device_next, self.hold, gate, self.flush.timeout()].into_iter().flatten().min()
+    }
+
+    /// Submits a bio. `woken`: the process waited and was named.
+    pub(crate) fn submit(
+        &mut self,
+        now: Nanos,
+        process: ProcessIndex,
+        bio: &mut Bio,
+        woken: bool,
+        out: &mut Vec<Done>,
+    ) -> Submitted {
+        if !woken {
+            bio.times.asked = now;
+        }
+        if !self.flush.volatile() && bio.op == (Op::Write { fua: true }) {
+            // submit_bio_noacct: nothing to force.
+            bio.op = Op::Write { fua: false };
+        }
+        if self.needs_sequence(bio) {
+            self.submit_sequence(now, *bio, out);
+            return Submitted::Taken;
+        }
+        let io = self.io_of(now, process, bio);
+        // Who has waited does not look again for something to join.
+        if !woken && bio.len < self.max_bytes && self.merge(now, process, bio, &io) {
+            return Submitted::Taken;
+        }
+        if !self.pass_gate(now, process, bio, &io, woken) {
+            self.flush_plug(now, process);
+            return Submitted::Wait;
+        }
+        let class = self.class_of(&io);
+        let limit = self.elevator.depth_limit(&io, self.pool.size());
+        if !self.pool.take(now, usize::from(class), limit, process, woken) {
+            self.flush_plug(now, process);
+            return Submitted::Wait;
+        }
+        let track = self.gate.as_mut().map_or(Track::No, |gate| gate.use_pass(process));
+        bio.times.queued = now;
+        let node = self.nodes.insert(Node { bio: *bio, next: NIL, stage: Stage::Data });
+        let slot = self.request(now, io, node, Some(class), track);
+        self.add_to_plug(now, process, slot);
+        Submitted::Taken
+    }
+
+    /// The end of a batch (`blk_finish_plug`), or its process goes to sleep.
+    pub(crate) fn flush_plug(&mut self, now: Nanos, process: ProcessIndex) {
+        let plug = &mut self.plugs[process.0 as usize];
+        if plug.is_empty() {
+            return;
+        }
+        let mut plug = std::mem::take(plug);
+        for slot in plug.drain(..) {
+            self.insert(now, slot);
+        }
+        self.plugs[process.0 as usize] = plug;
+        self.dispatch(now);
+    }
+
+    /// Lets time pass up to `now`; appends what is done.
+    pub(crate) fn advance(&mut self, now: Nanos, out: &mut Vec<Done>) {
+        if self.device_next.is_some_and(|t| t <= now) {
+            let mut completions = std::mem::take(&mut self.completions);
+            self.device.advance(now, &mut completions);
+            for c in completions.drain(..) {
+                self.complete(&c, out);
+            }
+            self.completions = completions;
+            self.device_next = self.device.next_event();
+        }
+        if self.hold.is_some_and(|t| t <= now) {
+            self.hold = None;
+        }
+        if let Some(gate) = &mut self.gate {
+            gate.tick(now, &mut self.woken);
+        }
+        self.flush_kick(now, out);
+        self.dispatch(now);
+    }
+
+    /// Reads and writes have slots of their own in 2.6.18, synchronous and asynchronous requests later; 6.x counts them together.
+    fn class_of(&self, io: &IoRequest) -> u8 {
+        let sync = match self.generation {
+            Generation::K2_6_18 => io.is_read(),
+            _ => io.is_read() || io.flags.sync,
+        };
+        u8::from(!sync)
+    }
+
+    fn io_of(&self, now: Nanos, process: ProcessIndex, bio: &Bio) -> IoRequest {
+        IoRequest {
+            id: 0,
+            op: bio.op,
+            offset: bio.offset,
+            len: bio.len,
+            flags: bio.flags,
+            process: ProcessId(process.0),
+            class: PriorityClass::BestEffort,
+            queued: now,
+        }
+    }
+
+    fn pass_gate(
+        &mut self,
+        now: Nanos,
+        process: ProcessIndex,
+        bio: &mut Bio,
+        io: &IoRequest,
+        woken: bool,
+    ) -> bool {
+        let Some(gate) = &mut self.gate else {
+            if !woken {
+                bio.times.gated = now;
+            }
+            return true;
+        };
+        if gate.has_pass(process) {
+            return true;
+        }
+        let passed = gate.ask(now, process, io, woken, &mut self.woken);
+        if passed {
+            bio.times.gated = now;
+        }
+        passed
+    }
+
+    fn merge(&mut self, now: Nanos, process: ProcessIndex, bio: &mut Bio, io: &IoRequest) -> bool {
+        let joined = match self.merge_into_plug(process, io) {
+            Some(slot) => Some(slot),
+            None => self.merge_into_elevator(now, io),
+        };
+        let Some(slot) = joined else { return false };
+        (bio.times.gated, bio.times.queued) = (now, now);
+        let node = self.nodes.insert(Node { bio: *bio, next: NIL, stage: Stage::Data });
+        self.append(slot, node, node);
+        true
+    }
+
+    /// Looks at the request that was plugged last (`blk_attempt_plug_merge`); at its end only, where streams grow.
+    fn merge_into_plug(&mut self, process: ProcessIndex, bio: &IoRequest) -> Option<u32> {
+        let slot = *self.plugs[process.0 as usize].last()?;
+        let io = &mut self.requests.get_mut(slot).io;
+        let fits = io.op == bio.op && io.end() == bio.offset && io.len + bio.len <= self.max_bytes;
+        if fits {
+            io.len += bio.len;
+        }
+        fits.then_some(slot)
+    }
+
+    fn merge_into_elevator(&mut self, now: Nanos, bio: &IoRequest) -> Option<u32> {
+        if self.elevator.is_empty() {
+            return None;
+        }
+        let merge = self.elevator.merge(now, bio, self.max_bytes)?;
+        let slot = slot_of(merge.into);
+        if let Some(absorbed) = merge.absorbed {
+            let absorbed = slot_of(absorbed);
+            let gone = *self.requests.get(absorbed);
+            self.append(slot, gone.first, gone.last);
+            self.release(now, absorbed, &gone);
+        }
+        Some(slot)
+    }
+
+    /// Adds a chain of bios to a request's.
+    fn append(&mut self, slot: u32, first: u32, last: u32) {
+        let entry = self.requests.get_mut(slot);
+        let tail = std::mem::replace(&mut entry.last, last);
+        self.nodes.get_mut(tail).next = first;
+    }
+
+    fn request(&mut self, now: Nanos, io: IoRequest, node: u32, class: Option<u8>, track: Track) -> u32 {
+        if self.outstanding == 0 {
+            self.busy_since = now;
+        }
+        self.outstanding += 1;
+        self.next_number += 1;
+        let entry = Entry { io, first: node, last: node, class, track, dispatched: now };
+        let slot = self.requests.insert(entry);
+        self.requests.get_mut(slot).io.id = self.next_number << SLOT_BITS | u64::from(slot);
+        slot
+    }
+
+    fn add_to_plug(&mut self, now: Nanos, process: ProcessIndex, slot: u32) {
+        if self.generation != Generation::K6 && self.generation != Generation::K3_2 {
+            // The queue's own plug (until 4 requests or 3 ms) is left out: what waits for a request unplugs at once, and a flusher fills it in no time.
+            self.insert(now, slot);
+            return self.dispatch(now);
+        }
+        let plug = &self.plugs[process.0 as usize];
+        let last = plug.last().map_or(0, |last| self.requests.get(*last).io.len);
+        if plug.len() >= PLUG_REQUESTS || last >= PLUG_BYTES {
+            self.flush_plug(now, process);
+        }
+        self.plugs[process.0 as usize].push(slot);
+    }
+
+    fn insert(&mut self, now: Nanos, slot: u32) {
+        if self.flush.holds_back() {
+            return self.flush.hold(slot);
+        }
+        let io = self.requests.get(slot).io;
+        // Merged with what came in while it stood in the plug.
+        if self.generation == Generation::K6
+            && let Some(into) = self.merge_into_elevator(now, &io)
+        {
+            let gone = *self.requests.get(slot);
+            self.append(into, gone.first, gone.last);
+            return self.release(now, slot, &gone);
+        }
+        let entry = self.requests.get_mut(slot);
+        entry.io.queued = now;
+        let io = entry.io;
+        self.elevator.insert(now, io);
+    }
+
+    fn dispatch(&mut self, now: Nanos) {
+        let before = self.in_flight;
+        while self.in_flight < self.depth {
+            if let Some(slot) = self.bypass.pop_front() {
+                self.send(now, slot);
+                continue;
+            }
+            match self.elevator.dispatch(now, self.in_flight) {
+                Dispatch::Request(io) => {
+                    let slot = slot_of(io.id);
+                    self.requests.get_mut(slot).io = io;
+                    self.hold = None;
+                    self.send(now, slot);
+                }
+                Dispatch::Hold(until) => {
+                    self.hold = Some(until.max(Nanos(now.0 + 1)));
+                    break;
+                }
+                Dispatch::Wait | Dispatch::Empty => {
+                    self.hold = None;
+                    break;
+                }
+            }
+        }
+        if self.in_flight != before {
+            self.device_next = self.device.next_event();
+        }
+    }
+
+    fn send(&mut self, now: Nanos, slot: u32) {
+        let entry = self.requests.get_mut(slot);
+        entry.dispatched = now;
+        let io = entry.io;
+        let track = entry.track;
+        self.in_flight += 1;
+        if let Some(gate) = &mut self.gate {
+            gate.issued(now, io.id, track);
+        }
+        self.device.submit(
+            now,
+            Request {
+                id: io.id,
+                version: io.id,
+                op: io.op,
+                offset: io.offset,
+                len: io.len,
+                sync: io.flags.sync,
+            },
+        );
+    }
+
+    fn complete(&mut self, completion: &Completion, out: &mut Vec<Done>) {
+        let now = completion.at;
+        let slot = slot_of(completion.id);
+        let entry = *self.requests.get(slot);
+        self.in_flight -= 1;
+        self.counters.errors += u64::from(completion.result.is_err());
+        match entry.io.op {
+            Op::Read => {
+                self.counters.reads += 1;
+                self.counters.read_bytes += entry.io.len;
+            }
+            Op::Flush => self.counters.flushes += 1,
+            Op::Write { .. } | Op::WriteZeroes | Op::Discard => {
+                self.counters.writes += 1;
+                self.counters.write_bytes += entry.io.len;
+            }
+        }
+        self.counters.weighted += now.since(entry.io.queued);
+        if entry.io.op == Op::Flush {
+            self.requests.remove(slot);
+            self.end_outstanding(now);
+            return self.flush_done(now, out);
+        }
+        if entry.class.is_some() {
+            self.elevator.completed(now, &entry.io);
+        }
+        if let Some(gate) = &mut self.gate {
+            let in_device = now.since(entry.dispatched);
+            gate.completed(now, &entry.io, entry.track, in_device, &mut self.woken);
+        }
+        let mut node = entry.first;
+        while node != NIL {
+            let Node { bio, next, stage } = *self.nodes.get(node);
+            if stage == Stage::Data && entry.class.is_some() {
+                self.nodes.remove(node);
+                let times = Times { dispatched: entry.dispatched, done: now, ..bio.times };
+                out.push(Done { end: bio.end, times });
+            } else {
+                self.sequence_data_done(now, node, entry.dispatched, out);
+            }
+            node = next;
+        }
+        // The gate has been told.
+        let entry = Entry { track: Track::No, ..entry };
+        self.release(now, slot, &entry);
+    }
+
+    /// A request is no more: its slot is free again.
+    fn release(&mut self, now: Nanos, slot: u32, entry: &Entry) {
+        if let Some(class) = entry.class {
+            self.left_congestion |= self.pool.give_back(usize::from(class), &mut self.woken);
+        }
+        if let (Some(gate), Track::Throttled(_)) = (&mut self.gate, entry.track) {
+            gate.released(now, entry.io.id, entry.track, &mut self.woken);
+        }
+        self.requests.remove(slot);
+        self.end_outstanding(now);
+    }
+
+    fn end_outstanding(&mut self, now: Nanos) {
+        self.outstanding -= 1;
+        if self.outstanding == 0 {
+            self.counters.busy += now.since(self.busy_since);
+        }
+    }
+}
+
+/// The slot in a request's id.
+fn slot_of(id: u64) -> u32 {
+    (id & ((1 << SLOT_BITS) - 1)) as u32
+}

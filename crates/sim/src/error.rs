@@ -1,0 +1,112 @@
+//! What the simulator can't do, and why.
+
+use floodwall_device::SpecError;
+use floodwall_model::Bytes;
+
+use crate::fs::FsKind;
+use crate::kernel::Generation;
+use crate::limits::KnobError;
+
+/// Why a machine can't be built or a scenario can't be run.
+#[derive(Debug, thiserror::Error)]
+pub enum SimError {
+    /// A part of a scenario is beyond the model.
+    #[error("{part}: {why}")]
+    Scenario {
+        /// Which victim or flood.
+        part: String,
+        /// Why, and what to write instead.
+        why: String,
+    },
+    /// Rounds or durations that make no sense.
+    #[error("scenario '{scenario}': {problem}")]
+    Timing {
+        /// Its name.
+        scenario: String,
+        /// What is wrong and what to write.
+        problem: String,
+    },
+    /// A writeback knob that the kernel did not have, or with a value that it would not take.
+    #[error(transparent)]
+    Knob(#[from] KnobError),
+    /// A queue's knob that the kernel did not have.
+    #[error("Linux {generation} has no {knob}; its queues have {had}")]
+    NoKnob {
+        /// The kernel.
+        generation: Generation,
+        /// The knob.
+        knob: String,
+        /// What there is.
+        had: String,
+    },
+    /// A knob that exists and that the model does not look at.
+    #[error(
+        "the model does not have {knob}; leave it out (it knows vm.dirty_*, bdi.*, scheduler, iosched.*, nr_requests, max_sectors_kb, read_ahead_kb, wbt_lat_usec)"
+    )]
+    NotModelled {
+        /// The knob.
+        knob: String,
+    },
+    /// A queue's knob with a value that is not one.
+    #[error("{knob} can't be '{value}': {takes}")]
+    Value {
+        /// The knob.
+        knob: String,
+        /// What was given.
+        value: String,
+        /// What it takes.
+        takes: String,
+    },
+    /// An elevator that the kernel did not have, or a tunable that it did not take.
+    #[error("{0}")]
+    Elevator(String),
+    /// The kernel did not have this filesystem.
+    #[error("Linux {generation} had no {fs}; use xfs, {other} or raw")]
+    Filesystem {
+        /// The kernel.
+        generation: Generation,
+        /// What was asked for.
+        fs: FsKind,
+        /// What it had.
+        other: &'static str,
+    },
+    /// RAM that does not hold what may be dirty in it.
+    #[error(
+        "RAM of {ram} is smaller than what may be dirty in it ({limit}); give more RAM or a lower vm.dirty_bytes"
+    )]
+    Memory {
+        /// RAM.
+        ram: Bytes,
+        /// The hard limit.
+        limit: Bytes,
+    },
+    /// RAM too small for a kernel at all.
+    #[error("RAM of {ram} is too little for a machine; give at least {least}")]
+    TooLittleRam {
+        /// What was given.
+        ram: Bytes,
+        /// What it takes.
+        least: Bytes,
+    },
+    /// The device can't be built.
+    #[error("device: {0}")]
+    Device(#[from] SpecError),
+    /// The scenario's files do not fit on the device.
+    #[error(
+        "scenario '{scenario}' needs {needed} and the device has {capacity}; make its files smaller or the device larger"
+    )]
+    Space {
+        /// Its name.
+        scenario: String,
+        /// What it needs.
+        needed: Bytes,
+        /// What there is.
+        capacity: Bytes,
+    },
+    /// Whoever watches asked for the end.
+    #[error("interrupted")]
+    Interrupted,
+    /// The device reported errors while it was measured.
+    #[error("the device failed {0} requests: nothing measured on it counts")]
+    DeviceErrors(u64),
+}

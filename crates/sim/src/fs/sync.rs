@@ -1,0 +1,184 @@
+//! fsync and its kin: what a process that wants its data stable does and waits for.
+//!
+//! ```text
+//! dirty pages of the range out ─▶ wait until none of it is under writeback ─▶ commit ─▶ flush
+//!  (also pages that others have dirtied in the same file)
+//! ```
+//!
+//! `vfs_fsync_range`, mm/filemap.c `file_write_and_wait_range`; `sync_file_range(2)` ends after the second step.
+
+use floodwall_device::{Nanos, Op};
+
+use crate::block::{Bio, End, Times};
+use crate::machine::{Machine, ProcessIndex};
+use crate::page_cache::InodeId;
+use crate::request::Flags;
+
+/// Bios made before they are submitted.
+const BATCH: usize = 32;
+
+/// How far making a range stable goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Data alone: sync_file_range.
+    Data,
+    /// What reading the data back takes: fdatasync, O_DSYNC.
+    DataSync,
+    /// All: fsync, O_SYNC.
+    Full,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Submit { page: u64 },
+    Wait,
+    Waited,
+    Commit,
+    Committed { covered: bool },
+    Flush,
+    Flushed,
+}
+
+/// One sync of one process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SyncJob {
+    inode: InodeId,
+    begin: u64,
+    end: u64,
+    /// Pages that it answers for: what the process itself has written.
+    own: (u64, u64),
+    extent: Extent,
+    stage: Stage,
+    /// When its last stage began.
+    since: Nanos,
+    /// Time waited for pages, for the commit, for the flush.
+    pub(crate) waited: [Nanos; 3],
+    /// When the pages that arrived last passed each stage.
+    pub(crate) critical: Times,
+}
+
+impl SyncJob {
+    /// For the pages that the process has written, or the `whole` file with them, as fsync does.
+    pub(crate) fn new(inode: InodeId, own: (u64, u64), whole: bool, extent: Extent, now: Nanos) -> Self {
+        let (begin, end) = if whole { (0, u64::MAX) } else { own };
+        Self {
+            inode,
+            begin,
+            end,
+            own,
+            extent,
+            stage: Stage::Submit { page: begin },
+            since: now,
+            waited: [Nanos::ZERO; 3],
+            critical: Times::default(),
+        }
+    }
+
+    /// For a write that went to the device directly: its data needs no step of its own.
+    pub(crate) fn after_direct(inode: InodeId, extent: Extent, now: Nanos) -> Self {
+        Self { stage: Stage::Commit, ..Self::new(inode, (0, 0), false, extent, now) }
+    }
+
+    /// Whether it had pages to wait for.
+    pub(crate) fn waited_for_pages(&self) -> bool {
+        self.waited[0] > Nanos::ZERO
+    }
+
+    /// The time since its last stage began belongs to this kind of wait.
+    fn note(&mut self, now: Nanos, kind: usize) {
+        self.waited[kind] += now.since(self.since);
+        self.since = now;
+    }
+}
+
+impl Machine {
+    /// Submits dirty pages of a range, a batch of them, for somebody who waits. Returns where to go on.
+    pub(crate) fn submit_batch(
+        &mut self,
+        process: ProcessIndex,
+        id: InodeId,
+        from: u64,
+        to: u64,
+        flags: Flags,
+    ) -> Option<u64> {
+        let mut page = from;
+        for _ in 0..BATCH {
+            let (begin, end) = self.cache.inode(id).next_dirty(page).filter(|(begin, _)| *begin < to)?;
+            page = self.submit_pages(process, id, begin, end.min(to), flags);
+        }
+        Some(page)
+    }
+
+    /// Lets a sync go on. `false`: its process sleeps and is stepped when it can go on.
+    pub(crate) fn advance_sync(&mut self, process: ProcessIndex, job: &mut SyncJob) -> bool {
+        loop {
+            if !self.pump(process) {
+                return false;
+            }
+            match job.stage {
+                Stage::Submit { page } => {
+                    let flags = Flags { sync: true, ..Flags::default() };
+                    job.stage = match self.submit_batch(process, job.inode, page, job.end, flags) {
+                        Some(page) => Stage::Submit { page },
+                        None => Stage::Wait,
+                    };
+                }
+                Stage::Wait => {
+                    job.stage = Stage::Waited;
+                    if self.cache.wait_for(job.inode, job.begin, job.end, process) {
+                        return false;
+                    }
+                }
+                Stage::Waited => {
+                    // What was under writeback and dirty again could not go out with the first pass.
+                    let left = self.cache.inode(job.inode).dirty.touches(job.own.0, job.own.1);
+                    job.stage = if left { Stage::Submit { page: job.begin } } else { Stage::Commit };
+                    job.note(self.now, 0);
+                    job.critical = self.processes[process.0 as usize].last;
+                }
+                Stage::Commit => {
+                    if job.extent == Extent::Data {
+                        return true;
+                    }
+                    let inode = self.cache.inode(job.inode);
+                    let commit = match job.extent {
+                        Extent::Full => inode.sync_commit,
+                        _ => inode.datasync_commit,
+                    };
+                    job.stage = match self.force_commit(process, commit) {
+                        Some(covered) => {
+                            job.stage = Stage::Committed { covered };
+                            return false;
+                        }
+                        None => Stage::Flush,
+                    };
+                }
+                Stage::Committed { covered } => {
+                    job.note(self.now, 1);
+                    if covered {
+                        return true;
+                    }
+                    job.stage = Stage::Flush;
+                }
+                Stage::Flush => {
+                    if !self.block.volatile() || !self.fs.flushes() {
+                        return true;
+                    }
+                    job.stage = Stage::Flushed;
+                    let bio = Bio::new(Op::Flush, 0, 0, Flags::default(), End::Process(process));
+                    self.put(process, bio);
+                    if !self.pump(process) || self.must_wait(process) {
+                        return false;
+                    }
+                }
+                Stage::Flushed => {
+                    if self.must_wait(process) {
+                        return false;
+                    }
+                    job.note(self.now, 2);
+                    return true;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The machine: all stages and the loop that lets time pass.
+//!
+//! ```text
+//! loop:  processes that can go on ─▶ step each, until none can
+//!        the next moment: a timer, or the block layer ─▶ what is done wakes processes
+//! ```
+//!
+//! A process is a workload's thread, the flusher or the journal's thread. Each is a small state machine: [`Machine::step`] lets it go on until it has to
+//! wait for time, for I/O, for a request slot or for the wbt gate. Nothing recurses: who is woken goes into a queue, in order.
+
+mod pages;
+mod process;
+
+use std::collections::VecDeque;
+
+use floodwall_device::{Device, Nanos};
+
+use crate::block::{BlockLayer, Done, End, QueueParams};
+use crate::elevator::Elevator;
+use crate::event::{Event, EventQueue};
+use crate::explain::Explainer;
+use crate::fs::{Filesystem, FsKind};
+use crate::kernel::Generation;
+use crate::limits::{BdiLimits, DirtyKnobs, Memory};
+use crate::page_cache::PageCache;
+use crate::throttle::{Throttle, WbId};
+use crate::workload::{Load, Task};
+use crate::writeback::Flusher;
+
+pub(crate) use process::{Process, ProcessIndex, Role};
+
+/// A fraction of RAM in thousandths.
+const fn share(pages: u64, thousandths: u64) -> u64 {
+    pages * thousandths / 1000
+}
+
+/// The machine's memory while little else runs: on a 6.18 machine of 24 GiB 94.7 % of RAM were dirtyable, i.e. 98.5 % known to the page allocator, less 2.6 %
+/// in use and 1.2 % reserve.
+#[must_use]
+pub(crate) fn memory_of(ram_pages: u64) -> Memory {
+    let total = share(ram_pages, 985);
+    let anon = share(ram_pages, 20);
+    let mapped = share(ram_pages, 6);
+    Memory {
+        total,
+        free: total - anon - mapped,
+        reserve: share(ram_pages, 12),
+        file: 0,
+        anon,
+        mapped,
+        swap_free: false,
+    }
+}
+
+/// How a machine is put together.
+pub(crate) struct MachineParams {
+    pub(crate) generation: Generation,
+    pub(crate) hz: u32,
+    pub(crate) cpus: u32,
+    pub(crate) ram_pages: u64,
+    pub(crate) knobs: DirtyKnobs,
+    pub(crate) bdi: BdiLimits,
+    pub(crate) device: Box<dyn Device + Send>,
+    pub(crate) elevator: Box<dyn Elevator>,
+    pub(crate) throttle: Box<dyn Throttle>,
+    pub(crate) queue: QueueParams,
+    pub(crate) fs: FsKind,
+    pub(crate) read_ahead_pages: u64,
+}
+
+/// See the [module](self).
+pub(crate) struct Machine {
+    pub(crate) now: Nanos,
+    pub(crate) generation: Generation,
+    pub(crate) cpus: u32,
+    pub(crate) memory: Memory,
+    pub(crate) knobs: DirtyKnobs,
+    pub(crate) cache: PageCache,
+    pub(crate) throttle: Box<dyn Throttle>,
+    pub(crate) wb: WbId,
+    pub(crate) flusher: Flusher,
+    pub(crate) block: BlockLayer,
+    pub(crate) fs: Filesystem,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) loads: Vec<Load>,
+    pub(crate) read_ahead_pages: u64,
+    pub(crate) explainer: Option<Explainer>,
+    events: EventQueue,
+    ready: VecDeque<ProcessIndex>,
+    done: Vec<Done>,
+    /// Processes that wait for a queue to leave congestion, with their tokens.
+    congestion_waiters: Vec<(ProcessIndex, u32)>,
+    /// Whether [`Event::Bandwidth`] is on its way.
+    bandwidth_due: bool,
+    woken: Vec<ProcessIndex>,
+}
+
+impl Machine {
+    pub(crate) fn new(p: MachineParams) -> Self {
+        let memory = memory_of(p.ram_pages);
+        let mut throttle = p.throttle;
+        throttle.set_knobs(p.knobs, &memory);
+        let bdi = throttle.add_bdi(p.bdi);
+        let wb = throttle.add_wb(bdi, None);
+        let capacity = p.device.capacity();
+        let block = BlockLayer::new(p.device, p.elevator, p.queue);
+        let mut machine = Self {
+            now: Nanos::ZERO,
+            generation: p.generation,
+            cpus: p.cpus,
+            memory,
+            knobs: p.knobs,
+            cache: PageCache::default(),
+            throttle,
+            wb,
+            flusher: Flusher::new(ProcessIndex(0)),
+            block,
+            fs: Filesystem::new(p.fs, p.generation, p.hz, capacity, ProcessIndex(1)),
+            processes: Vec::new(),
+            tasks: Vec::new(),
+            loads: Vec::new(),
+            read_ahead_pages: p.read_ahead_pages,
+            explainer: None,
+            events: EventQueue::default(),
+            ready: VecDeque::new(),
+            done: Vec::new(),
+            congestion_waiters: Vec::new(),
+            bandwidth_due: false,
+            woken: Vec::new(),
+        };
+        machine.add_process(Role::Flusher);
+        machine.add_process(Role::Journal);
+        machine.fs_start();
+        machine
+    }
+
+    /// Lets time pass up to and including `until`.
+    pub(crate) fn run_until(&mut self, until: Nanos) {
+        while self.advance(until) {}
+        self.now = until;
+    }
+
+    /// Lets time pass until something is so, but not beyond a moment. Says whether it is.
+    pub(crate) fn run_while(&mut self, limit: Nanos, goes_on: impl Fn(&Self) -> bool) -> bool {
+        loop {
+            self.settle();
+            if !goes_on(self) {
+                return true;
+            }
+            if !self.advance(limit) {
+                self.now = limit;
+                return false;
+            }
+        }
+    }
+
+    /// Everything that can happen now, and then the next thing that takes time. `false`: nothing happens up to `until`.
+    fn advance(&mut self, until: Nanos) -> bool {
+        self.settle();
+        let (timer, io) = (self.events.next(), self.block.next_event());
+        let Some(next) = [timer, io].into_iter().flatten().min().filter(|t| *t <= until) else {
+            return false;
+        };
+        self.now = next;
+        if io == Some(next) {
+            self.block.advance(next, &mut self.done);
+        } else if let Some(event) = self.events.pop() {
+            self.happen(event);
+        }
+        true
+    }
+
+    /// Sets a timer of the machine's.
+    pub(crate) fn at(&mut self, at: Nanos, event: Event) {
+        self.events.push(at, event);
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Wake { process, token } => {
+                let p = &mut self.processes[process as usize];
+                if p.token == token {
+                    p.token += 1;
+                    self.ready.push_back(ProcessIndex(process));
+                }
+            }
+            Event::Flusher => self.flusher_timer(),
+            Event::Commit => self.commit_timer(),
+            Event::Bandwidth => {
+                self.bandwidth_due = false;
+                let seen = self.seen();
+                self.throttle.writepages_end(self.wb, self.now, &seen);
+            }
+        }
+    }
+
+    /// Everything that can happen without time passing.
+    fn settle(&mut self) {
+        loop {
+            if !self.done.is_empty() {
+                let mut done = std::mem::take(&mut self.done);
+                for d in done.drain(..) {
+                    self.finish(&d);
+                }
+                // What came up meanwhile stands behind it.
+                std::mem::swap(&mut done, &mut self.done);
+                self.done.append(&mut done);
+            }
+            if !self.block.woken.is_empty() {
+                for i in 0..self.block.woken.len() {
+                    let process = self.block.woken[i];
+                    let p = &mut self.processes[process.0 as usize];
+                    p.granted = true;
+                    p.blocked = false;
+                    self.ready.push_back(process);
+                }
+                self.block.woken.clear();
+            }
+            if self.block.left_congestion {
+                self.block.left_congestion = false;
+                self.congestion_left();
+            }
+            match self.ready.pop_front() {
+                Some(process) => self.step(process),
+                None if self.done.is_empty() && self.block.woken.is_empty() => return,
+                None => {}
+            }
+        }
+    }
+
+    /// A bio is done.
+    fn finish(&mut self, done: &Done) {
+        match done.end {
+            End::Pages { inode, begin, pages } => {
+                self.pages_written(inode, begin, u64::from(pages), done.times)
+            }
+            End::Process(process) => {
+                let p = &mut self.processes[process.0 as usize];
+                p.last = done.times;
+                p.outstanding -= 1;
+                if p.outstanding == 0 && p.waits {
+                    p.waits = false;
+                    self.ready.push_back(process);
+                }
+            }
+            End::Fill { inode, begin, pages } => self.pages_read(inode, begin, begin + u64::from(pages)),
+            End::Record(commit) => self.record_written(commit),
+        }
+    }
+
+    fn congestion_left(&mut self) {
+        for (process, token) in std::mem::take(&mut self.congestion_waiters) {
+            let p = &mut self.processes[process.0 as usize];
+            if p.token == token {
+                p.token += 1;
+                self.ready.push_back(process);
+            }
+        }
+    }
+
+    /// Lets a process go on.
+    fn step(&mut self, process: ProcessIndex) {
+        if self.processes[process.0 as usize].blocked {
+            return;
+        }
+        match self.processes[process.0 as usize].role {
+            Role::Task(task) => self.task_step(task),
+            Role::Flusher => self.flusher_step(),
+            Role::Journal => self.journal_step(),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Pages become dirty and clean: the page cache, the throttle and the filesystem are told together.
+
+use floodwall_device::Nanos;
+
+use crate::block::Times;
+use crate::event::Event;
+use crate::kernel::Generation;
+use crate::machine::Machine;
+use crate::page_cache::InodeId;
+use crate::throttle::{Dirtier, Seen, WbCounts};
+
+/// How long after an inode's last page left writeback the bandwidth is looked at again (`BANDWIDTH_INTERVAL`).
+const BANDWIDTH_DELAY: Nanos = Nanos::from_millis(200);
+
+impl Machine {
+    /// What the kernel looks at when it decides.
+    pub(crate) fn seen(&self) -> Seen {
+        Seen {
+            memory: self.memory,
+            dirty: self.cache.dirty,
+            writeback: self.cache.writeback,
+            wb: WbCounts {
+                reclaimable: self.cache.dirty,
+                writeback: self.cache.writeback,
+                dirtied: self.cache.dirtied,
+                written: self.cache.written,
+                flushing: self.flusher.is_working(),
+            },
+            memcg: None,
+        }
+    }
+
+    /// A task has written to pages. `visits`: how often it went through the write path for them, which is what 2.6 counts. Says whether
+    /// it has to look at the limits now.
+    pub(crate) fn dirty_pages(
+        &mut self,
+        who: Dirtier,
+        inode: InodeId,
+        begin: u64,
+        end: u64,
+        visits: u64,
+    ) -> bool {
+        let now = self.now;
+        self.fs_before_dirty(inode, begin, end);
+        let (added, first) = self.cache.dirty(inode, begin, end, now);
+        if first {
+            self.inode_dirtied(inode);
+        }
+        let counted = match self.generation {
+            Generation::K2_6_18 | Generation::K2_6_32 => visits,
+            Generation::K3_2 | Generation::K6 => added,
+        };
+        self.throttle.dirtied(who, counted)
+    }
+
+    /// Pages have arrived on the device.
+    pub(crate) fn pages_written(&mut self, inode: InodeId, begin: u64, pages: u64, times: Times) {
+        let end = begin + pages;
+        let grew = end > self.cache.inode(inode).written;
+        let mut woken = std::mem::take(&mut self.woken);
+        let ended = self.cache.end_writeback(inode, begin, end, &mut woken);
+        self.throttle.completed(self.wb, self.now, ended);
+        self.fs_after_write(inode, begin, end, grew);
+        for process in woken.drain(..) {
+            self.processes[process.0 as usize].last = times;
+            self.wake(process);
+        }
+        self.woken = woken;
+        if self.cache.inode(inode).writeback.is_empty()
+            && !self.bandwidth_due
+            && self.generation == Generation::K6
+        {
+            self.bandwidth_due = true;
+            self.at(self.now + BANDWIDTH_DELAY, Event::Bandwidth);
+        }
+    }
+}

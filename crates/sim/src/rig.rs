@@ -1,0 +1,363 @@
+//! The simulator as a [`Rig`]: a machine is built for each round, and its phases run one after the other as on a real host.
+//!
+//! ```text
+//! SimOptions (device, kernel, RAM, filesystem) + Setting ─▶ Machine ─▶ for each phase: discard the floods' backlog → drain → settle → run
+//! ```
+//!
+//! The same options, scenario, setting and round give the same trial, bit for bit, on any machine.
+
+use floodwall_device::{DeviceSpec, Nanos};
+use floodwall_model::rig::Step;
+use floodwall_model::scenario::FloodKind;
+use floodwall_model::trial::{BurstTotals, OpLatencies, Warmup};
+use floodwall_model::{Bytes, Phase, PhaseKind, Rig, RigError, Scenario, Setting, Trial, Watch};
+
+use crate::block::{Gate, QueueParams, RequestPool};
+use crate::elevator::QueueFacts;
+use crate::error::SimError;
+use crate::explain::{Explained, Explainer};
+use crate::fs::FsKind;
+use crate::kernel::Generation;
+use crate::limits::{BdiContext, BdiLimits, DirtyKnobs, PAGE_SIZE};
+use crate::machine::{Machine, MachineParams, memory_of};
+use crate::phase::{self, PhaseRun};
+use crate::settings::{self, Queue};
+use crate::setup::{self, Loads};
+use crate::throttle::{self, Throttle};
+use crate::wbt::Wbt;
+use crate::workload::{Program, seeded};
+
+/// The least RAM that a machine takes.
+const LEAST_RAM: Bytes = Bytes::mib(64);
+/// How long a backlog may take to drain between phases.
+const DRAIN: Nanos = Nanos::from_secs(3_600);
+/// How long a device is idle until it counts as such.
+const IDLE: Nanos = Nanos::from_millis(200);
+/// More than the hosts of such devices take at once, whatever the device could: the lab's loop device takes 128, a SCSI disk 32 to 254.
+const MOST_DEPTH: u32 = 128;
+/// What a flood without a size gets at least.
+const SMALLEST_FLOOD: u64 = 1 << 30;
+
+/// A machine to simulate.
+#[derive(Clone, Debug)]
+pub struct SimOptions {
+    /// The device.
+    pub device: DeviceSpec,
+    /// How much of it is used; `None`: all.
+    pub capacity: Option<Bytes>,
+    /// The kernel.
+    pub generation: Generation,
+    /// RAM.
+    pub ram: Bytes,
+    /// CPUs.
+    pub cpus: u32,
+    /// Timer ticks per second; `None`: as kernels of the generation were mostly built.
+    pub hz: Option<u32>,
+    /// The filesystem.
+    pub fs: FsKind,
+    /// Commands that the device takes at once; `None`: as many as it can use, at most 128.
+    pub queue_depth: Option<u32>,
+    /// Makes offsets repeatable.
+    pub seed: u64,
+    /// Keep an account of where every operation's time went.
+    pub explain: bool,
+}
+
+impl SimOptions {
+    /// A machine as the lab's: 24 GiB, 2 CPUs, kernel 6.18, xfs.
+    #[must_use]
+    pub fn new(device: DeviceSpec) -> Self {
+        Self {
+            device,
+            capacity: None,
+            generation: Generation::K6,
+            ram: Bytes::gib(24),
+            cpus: 2,
+            hz: None,
+            fs: FsKind::Xfs,
+            queue_depth: None,
+            seed: 1,
+            explain: false,
+        }
+    }
+
+    fn facts(&self) -> QueueFacts {
+        let mut facts = QueueFacts::new(self.generation);
+        facts.cpus = self.cpus.max(1);
+        facts.rotational = self.device.rotational();
+        facts.hz = self.hz.unwrap_or(facts.hz);
+        facts
+    }
+
+    /// Bytes of the device that are used.
+    #[must_use]
+    pub fn capacity(&self) -> Bytes {
+        self.capacity.unwrap_or_else(|| self.device.capacity())
+    }
+}
+
+/// A phase's operations, each with where its time went.
+#[derive(Clone, Debug)]
+pub struct ExplainedPhase {
+    /// Which round.
+    pub round: u32,
+    /// Which phase.
+    pub kind: PhaseKind,
+    /// In the order in which they ended.
+    pub operations: Vec<Explained>,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct SimRig {
+    options: SimOptions,
+    explained: Vec<ExplainedPhase>,
+}
+
+impl SimRig {
+    /// A rig; what is wrong with its options is said when it runs, or by [`SimRig::check`].
+    #[must_use]
+    pub fn new(options: SimOptions) -> Self {
+        Self { options, explained: Vec::new() }
+    }
+
+    /// The options.
+    #[must_use]
+    pub fn options(&self) -> &SimOptions {
+        &self.options
+    }
+
+    /// Checks a scenario and a setting, and returns the setting that will be in force: every knob as it would read back.
+    ///
+    /// # Errors
+    /// [`SimError`]: everything that [`Rig::run`] would refuse.
+    pub fn check(&self, scenario: &Scenario, setting: &Setting) -> Result<Setting, SimError> {
+        setup::check(scenario)?;
+        if let Some(problem) = scenario.timing.problem() {
+            return Err(SimError::Timing { scenario: scenario.name.clone(), problem });
+        }
+        let (machine, in_force) = self.build(setting, 0)?;
+        let needed = needed_by(&self.fit(scenario, &machine));
+        let capacity = self.options.capacity();
+        if needed > capacity {
+            return Err(SimError::Space { scenario: scenario.name.clone(), needed, capacity });
+        }
+        Ok(in_force)
+    }
+
+    /// Where the time of each operation went, phase by phase, if [`SimOptions::explain`] asked for it.
+    #[must_use]
+    pub fn explained(&self) -> &[ExplainedPhase] {
+        &self.explained
+    }
+
+    /// Builds the machine under a setting.
+    pub(crate) fn build(&self, setting: &Setting, seed: u64) -> Result<(Machine, Setting), SimError> {
+        let o = &self.options;
+        let generation = o.generation;
+        if !o.fs.existed_in(generation) {
+            let other = match generation {
+                Generation::K6 => "ext4, btrfs",
+                Generation::K3_2 => "ext3, ext4, btrfs",
+                Generation::K2_6_32 => "ext3, ext4",
+                Generation::K2_6_18 => "ext3",
+            };
+            return Err(SimError::Filesystem { generation, fs: o.fs, other });
+        }
+        if o.ram < LEAST_RAM {
+            return Err(SimError::TooLittleRam { ram: o.ram, least: LEAST_RAM });
+        }
+        settings::check_names(setting, generation)?;
+        let knobs = DirtyKnobs::from_setting(generation, setting)?;
+        let memory = memory_of(o.ram.0 / PAGE_SIZE);
+        let facts = o.facts();
+        let machine = throttle::Machine { hz: facts.hz, cpus: facts.cpus, possible_cpus: facts.cpus };
+        let throttle: Box<dyn Throttle> = match generation {
+            Generation::K2_6_18 => Box::new(throttle::v2_6_18::Pushing::new(machine, knobs, &memory)),
+            Generation::K2_6_32 => Box::new(throttle::v2_6_32::Sharing::new(machine, knobs, &memory)),
+            Generation::K3_2 => Box::new(throttle::v3_2::Pausing::new(machine, knobs, &memory)),
+            Generation::K6 => Box::new(throttle::v6::Balancing::new(machine, knobs, &memory)),
+        };
+        let thresholds = throttle.thresholds(&memory);
+        let dirtyable = memory.dirtyable(generation);
+        if thresholds.dirty > dirtyable {
+            return Err(SimError::Memory { ram: o.ram, limit: Bytes(thresholds.dirty * PAGE_SIZE) });
+        }
+        let context = BdiContext { generation, thresholds, dirtyable, other_min_ppm: 0 };
+        let bdi = BdiLimits::from_setting(setting, &context)?;
+        let device = o.device.build(o.capacity().0, o.seed ^ seed)?;
+        let profile = device.profile();
+        let depth = o.queue_depth.unwrap_or(profile.queue_depth.min(MOST_DEPTH)).max(1);
+        let queue = Queue::new(setting, &facts, depth, profile.volatile_cache)?;
+        let mut in_force = Setting::default();
+        queue.in_force(&mut in_force);
+        settings::dirty_in_force(&knobs, generation, &mut in_force);
+        for (knob, value) in setting.0.iter().filter(|(knob, _)| knob.starts_with("bdi.")) {
+            in_force.0.insert(knob.clone(), value.clone());
+        }
+        let params = QueueParams {
+            generation,
+            depth,
+            max_bytes: u64::from(queue.max_sectors_kb) << 10,
+            pool: RequestPool::new(generation, queue.nr_requests),
+            gate: queue.wbt.filter(Wbt::enabled).map(Gate::new),
+            // libata leaves FUA off, and so do RAID cards; NVMe has it.
+            fua: !facts.rotational && depth > 32,
+        };
+        let machine = Machine::new(MachineParams {
+            generation,
+            hz: facts.hz,
+            cpus: facts.cpus,
+            ram_pages: o.ram.0 / PAGE_SIZE,
+            knobs,
+            bdi,
+            device,
+            elevator: queue.elevator,
+            throttle,
+            queue: params,
+            fs: o.fs,
+            read_ahead_pages: u64::from(queue.read_ahead_kb) / 4,
+        });
+        Ok((machine, in_force))
+    }
+
+    /// Settles the sizes that a scenario leaves open, as a real run does: floods get one and a half times the hard dirty limit, a burst at most an eighth of
+    /// RAM.
+    fn fit(&self, scenario: &Scenario, machine: &Machine) -> Scenario {
+        let mut fitted = scenario.clone();
+        let limit = machine.throttle.thresholds(&machine.memory).dirty * PAGE_SIZE;
+        let wanted = (limit + limit / 2).next_multiple_of(1 << 20).max(SMALLEST_FLOOD);
+        for flood in &mut fitted.floods {
+            let copies = if flood.kind == FloodKind::Copy { 2 } else { 1 };
+            flood.size.get_or_insert(Bytes(wanted * copies));
+        }
+        fitted.burst = fitted.burst.map(|b| b.min(Bytes(self.options.ram.0 / 8)));
+        fitted
+    }
+
+    fn run_round(
+        &mut self,
+        scenario: &Scenario,
+        setting: &Setting,
+        trial: &mut Trial,
+        watch: &mut dyn Watch,
+    ) -> Result<(), SimError> {
+        trial.setting = self.check(scenario, setting)?;
+        let round = trial.round;
+        let seed = self.options.seed.wrapping_add(u64::from(round) << 32);
+        let (mut machine, _) = self.build(setting, u64::from(round) << 32)?;
+        let scenario = self.fit(scenario, &machine);
+        let loads = Loads::place(&mut machine, &scenario, seed)?;
+        machine.explainer = self.options.explain.then(Explainer::default);
+        let kinds = phases_of(&scenario);
+        for i in 0..kinds.len() {
+            let kind = kinds[(i + round as usize - 1) % kinds.len()];
+            prepare(&mut machine, &loads, &scenario, round, watch);
+            let phase = match (kind, scenario.burst) {
+                (PhaseKind::Burst, Some(bytes)) => burst(&mut machine, bytes, round, watch),
+                _ => phase::run(
+                    &PhaseRun { kind, round, loads: &loads, timing: &scenario.timing },
+                    &mut machine,
+                    watch,
+                ),
+            };
+            if let Some(explainer) = &mut machine.explainer {
+                let operations = std::mem::take(&mut explainer.operations);
+                self.explained.push(ExplainedPhase { round, kind, operations });
+            }
+            let cut = phase.cut_short.is_some();
+            trial.phases.push(phase);
+            if cut {
+                return Err(SimError::Interrupted);
+            }
+        }
+        match machine.block.counters(machine.now).errors {
+            0 => Ok(()),
+            n => Err(SimError::DeviceErrors(n)),
+        }
+    }
+}
+
+/// The known state that every phase starts from: no backlog, and the device left alone for a while.
+fn prepare(machine: &mut Machine, loads: &Loads, scenario: &Scenario, round: u32, watch: &mut dyn Watch) {
+    loads.floods.iter().for_each(|flood| machine.discard(flood));
+    watch.step(Step { what: "draining", phase: None, round, expected_s: 0.5 });
+    if !machine.drain(DRAIN) {
+        watch.warn("the backlog did not drain within an hour: the phases do not start from an idle device");
+    }
+    machine.run_until(machine.now + IDLE);
+    let settle = scenario.timing.settle;
+    watch.step(Step { what: "settling", phase: None, round, expected_s: settle.as_secs_f64() });
+    machine.run_until(machine.now + settle.into());
+    // What the loads did before they were stopped belongs to no phase.
+    for load in &mut machine.loads {
+        load.meter.take();
+    }
+}
+
+/// How fast the kernel accepts a burst.
+fn burst(machine: &mut Machine, bytes: Bytes, round: u32, watch: &mut dyn Watch) -> Phase {
+    watch.step(Step { what: "measuring", phase: Some(PhaseKind::Burst), round, expected_s: 1.0 });
+    let begin = machine.now;
+    let directory = machine.fs.new_directory();
+    let file = machine.create_file(directory, bytes.0, false, false);
+    let load = machine.add_load(1 << 20, vec![file]);
+    machine.add_task(load, Program::Burst { left: bytes.0 }, file, seeded(0, 0));
+    machine.start_load(load);
+    machine.run_while(begin + DRAIN, |m| !m.load_stopped(load));
+    let seconds = machine.now.since(begin).as_secs_f64();
+    machine.cache.truncate(file);
+    Phase {
+        kind: PhaseKind::Burst,
+        start_s: begin.as_secs_f64(),
+        seconds,
+        warmup: Warmup { verdict: "a burst has no warm-up".into(), ..Warmup::default() },
+        intervals: Vec::new(),
+        overrun: OpLatencies::default(),
+        victims: Vec::new(),
+        floods: Vec::new(),
+        burst: Some(BurstTotals { bytes: bytes.0, seconds }),
+        cut_short: None,
+    }
+}
+
+/// Which phases make sense for a scenario.
+fn phases_of(scenario: &Scenario) -> Vec<PhaseKind> {
+    let (victims, floods) = (!scenario.victims.is_empty(), !scenario.floods.is_empty());
+    [
+        (PhaseKind::Victim, victims),
+        (PhaseKind::Flood, floods),
+        (PhaseKind::Both, victims && floods),
+        (PhaseKind::Burst, scenario.burst.is_some()),
+    ]
+    .into_iter()
+    .filter_map(|(kind, wanted)| wanted.then_some(kind))
+    .collect()
+}
+
+/// What a scenario with settled sizes takes on the device.
+fn needed_by(scenario: &Scenario) -> Bytes {
+    let victims: u64 = scenario.victims.iter().map(|v| v.size.0).sum();
+    let floods: u64 = scenario.floods.iter().filter_map(|f| f.size).map(|s| s.0).sum();
+    Bytes(victims + floods + scenario.burst.map_or(0, |b| b.0))
+}
+
+impl Rig for SimRig {
+    fn run(
+        &mut self,
+        scenario: &Scenario,
+        setting: &Setting,
+        round: u32,
+        watch: &mut dyn Watch,
+    ) -> Result<Trial, RigError> {
+        let mut trial = Trial { setting: setting.clone(), round: round.max(1), phases: Vec::new() };
+        match self.run_round(scenario, setting, &mut trial, watch) {
+            Ok(()) => Ok(trial),
+            Err(e) => Err(RigError {
+                interrupted: matches!(e, SimError::Interrupted),
+                source: Box::new(e),
+                partial: (!trial.phases.is_empty()).then(|| Box::new(trial)),
+            }),
+        }
+    }
+}

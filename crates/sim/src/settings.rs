@@ -1,0 +1,162 @@
+//! A setting as a machine takes it: which knobs its kernel had, what they were by default, what is then in force.
+//!
+//! Defaults of the queue: 2.6.18 and 2.6.32 128 requests of at most 512 KiB (`BLKDEV_MAX_RQ`, `BLK_DEF_MAX_SECTORS`); 6.18 twice the device's depth, between
+//! 4 and 256, without an elevator the depth itself, and 4 MiB; read-ahead 128 KiB everywhere.
+
+use floodwall_model::Setting;
+
+use crate::elevator::{self, Elevator, ElevatorKind, QueueFacts};
+use crate::error::SimError;
+use crate::kernel::Generation;
+use crate::limits::{DirtyKnobs, Limit};
+use crate::wbt::Wbt;
+
+/// A queue's knobs, with the first generation that had each.
+const QUEUE_KNOBS: &[(&str, Generation)] = &[
+    ("scheduler", Generation::K2_6_18),
+    ("nr_requests", Generation::K2_6_18),
+    ("max_sectors_kb", Generation::K2_6_18),
+    ("read_ahead_kb", Generation::K2_6_18),
+    ("wbt_lat_usec", Generation::K6),
+];
+
+/// The device's queue, settled.
+pub(crate) struct Queue {
+    pub(crate) elevator: Box<dyn Elevator>,
+    pub(crate) nr_requests: u32,
+    pub(crate) max_sectors_kb: u32,
+    pub(crate) read_ahead_kb: u32,
+    /// 6.x only.
+    pub(crate) wbt: Option<Wbt>,
+}
+
+/// Refuses knobs that the kernel did not have or that the model does not look at.
+pub(crate) fn check_names(setting: &Setting, generation: Generation) -> Result<(), SimError> {
+    for name in setting.0.keys() {
+        if name.starts_with("vm.dirty") || name.starts_with("bdi.") || name.starts_with("iosched.") {
+            // Each checks its own.
+            continue;
+        }
+        match QUEUE_KNOBS.iter().find(|(knob, _)| knob == name) {
+            Some((_, since)) if *since <= generation => {}
+            Some(_) => {
+                let had: Vec<&str> = QUEUE_KNOBS
+                    .iter()
+                    .filter(|(_, since)| *since <= generation)
+                    .map(|(knob, _)| *knob)
+                    .collect();
+                return Err(SimError::NoKnob { generation, knob: name.clone(), had: had.join(", ") });
+            }
+            None => return Err(SimError::NotModelled { knob: name.clone() }),
+        }
+    }
+    Ok(())
+}
+
+impl Queue {
+    /// The defaults of a kernel on a device of this depth, changed by what a setting says.
+    pub(crate) fn new(
+        setting: &Setting,
+        facts: &QueueFacts,
+        depth: u32,
+        volatile: bool,
+    ) -> Result<Self, SimError> {
+        let generation = facts.generation;
+        let kind = match setting.get("scheduler") {
+            Some(name) => {
+                name.trim().parse::<ElevatorKind>().map_err(|e| SimError::Elevator(e.to_string()))?
+            }
+            None => elevator::default_for(generation, 1),
+        };
+        let mut elevator = elevator::build(kind, facts).map_err(|e| SimError::Elevator(e.to_string()))?;
+        for (name, value) in &setting.0 {
+            if let Some(tunable) = name.strip_prefix("iosched.") {
+                elevator.set(tunable, value).map_err(|e| SimError::Elevator(e.to_string()))?;
+            }
+        }
+        let new = generation == Generation::K6;
+        let requests = match (new, kind) {
+            (true, ElevatorKind::None) => depth,
+            (true, _) => (2 * depth.min(128)).max(4),
+            (false, _) => 128,
+        };
+        let most = if new && kind == ElevatorKind::None { depth.max(4) } else { 2048 };
+        let nr_requests = number(setting, "nr_requests", 4, most)?.unwrap_or(requests);
+        let sectors = if new { 4096 } else { 512 };
+        let max_sectors_kb = number(setting, "max_sectors_kb", 4, 32_767)?.unwrap_or(sectors);
+        let read_ahead_kb = number(setting, "read_ahead_kb", 0, 1 << 20)?.unwrap_or(128);
+        let wbt = if new { Some(wbt(setting, facts, kind, depth, volatile)?) } else { None };
+        Ok(Self { elevator, nr_requests, max_sectors_kb, read_ahead_kb, wbt })
+    }
+
+    /// What reading every knob back would show.
+    pub(crate) fn in_force(&self, setting: &mut Setting) {
+        let mut put = |knob: &str, value: String| setting.0.insert(knob.to_owned(), value);
+        put("scheduler", self.elevator.name().to_owned());
+        put("nr_requests", self.nr_requests.to_string());
+        put("max_sectors_kb", self.max_sectors_kb.to_string());
+        put("read_ahead_kb", self.read_ahead_kb.to_string());
+        if let Some(wbt) = &self.wbt {
+            put("wbt_lat_usec", wbt.latency_us().to_string());
+        }
+        for (name, value) in self.elevator.tunables() {
+            put(&format!("iosched.{name}"), value);
+        }
+    }
+}
+
+fn wbt(
+    setting: &Setting,
+    facts: &QueueFacts,
+    kind: ElevatorKind,
+    depth: u32,
+    volatile: bool,
+) -> Result<Wbt, SimError> {
+    let mut wbt = Wbt::new(facts.hz, depth, facts.rotational, volatile);
+    if kind.name() == "bfq" {
+        wbt.disable_default();
+    }
+    if let Some(text) = setting.get("wbt_lat_usec") {
+        let us: i64 =
+            text.trim().parse().map_err(|_| value("wbt_lat_usec", text, "-1 or microseconds".into()))?;
+        let us = if us == -1 {
+            None
+        } else {
+            Some(u64::try_from(us).map_err(|_| value("wbt_lat_usec", text, "-1 or microseconds".into()))?)
+        };
+        wbt.set_latency_us(us);
+    }
+    Ok(wbt)
+}
+
+/// What reading the writeback knobs back would show: of each pair the half that is not in force reads 0.
+pub(crate) fn dirty_in_force(knobs: &DirtyKnobs, generation: Generation, setting: &mut Setting) {
+    let mut put = |knob: &str, value: u64| setting.0.insert(knob.to_owned(), value.to_string());
+    for (limit, ratio_knob, bytes_knob) in [
+        (knobs.dirty, "vm.dirty_ratio", "vm.dirty_bytes"),
+        (knobs.background, "vm.dirty_background_ratio", "vm.dirty_background_bytes"),
+    ] {
+        let (ratio, bytes) = match limit {
+            Limit::Ratio(ratio) => (u64::from(ratio), 0),
+            Limit::Bytes(bytes) => (0, bytes),
+        };
+        put(ratio_knob, ratio);
+        if generation > Generation::K2_6_18 {
+            put(bytes_knob, bytes);
+        }
+    }
+    put("vm.dirty_writeback_centisecs", u64::from(knobs.writeback_centisecs));
+    put("vm.dirty_expire_centisecs", u64::from(knobs.expire_centisecs));
+}
+
+fn number(setting: &Setting, knob: &str, least: u32, most: u32) -> Result<Option<u32>, SimError> {
+    let Some(text) = setting.get(knob) else { return Ok(None) };
+    match text.trim().parse::<u32>() {
+        Ok(n) if (least..=most).contains(&n) => Ok(Some(n)),
+        _ => Err(value(knob, text, format!("it takes {least} to {most}"))),
+    }
+}
+
+fn value(knob: &str, value: &str, takes: String) -> SimError {
+    SimError::Value { knob: knob.into(), value: value.into(), takes }
+}

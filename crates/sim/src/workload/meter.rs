@@ -1,0 +1,127 @@
+//! What a load has done since it was last asked: operations, bytes, latencies in the buckets that all results share.
+
+use floodwall_device::Nanos;
+use floodwall_model::LatencyCounts;
+use floodwall_model::latency::{BUCKETS, bucket_of};
+use floodwall_model::trial::OpLatencies;
+
+/// One kind of operation.
+#[derive(Clone, Debug)]
+struct Counters {
+    counts: Vec<u32>,
+    /// Range of buckets that were touched.
+    touched: (usize, usize),
+    sum: u64,
+    max: u64,
+}
+
+impl Counters {
+    fn new() -> Self {
+        Self { counts: Vec::new(), touched: (BUCKETS, 0), sum: 0, max: 0 }
+    }
+
+    fn add(&mut self, latency: Nanos) {
+        if self.counts.is_empty() {
+            self.counts.resize(BUCKETS, 0);
+        }
+        let bucket = bucket_of(latency.0);
+        self.counts[bucket] += 1;
+        self.touched = (self.touched.0.min(bucket), self.touched.1.max(bucket + 1));
+        self.sum += latency.0;
+        self.max = self.max.max(latency.0);
+    }
+
+    fn take(&mut self) -> LatencyCounts {
+        let (from, to) = self.touched;
+        if from >= to {
+            return LatencyCounts::default();
+        }
+        let counts = &mut self.counts[from..to];
+        let pairs = counts.iter().enumerate().map(|(i, n)| (from + i, u64::from(*n)));
+        let taken = LatencyCounts::from_buckets(pairs, self.sum, self.max);
+        counts.fill(0);
+        (self.touched, self.sum, self.max) = ((BUCKETS, 0), 0, 0);
+        taken
+    }
+}
+
+/// A kind of operation, as [`OpLatencies`] has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Commit,
+    Write,
+    Sync,
+    Read,
+}
+
+/// What was done between two samples.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Delta {
+    /// Whole operations: commits, reads, blocks of a flood.
+    pub(crate) ops: u64,
+    pub(crate) bytes: u64,
+    pub(crate) latencies: OpLatencies,
+}
+
+/// See the [module](self).
+#[derive(Clone, Debug)]
+pub(crate) struct Meter {
+    kinds: [Counters; 4],
+    ops: u64,
+    bytes: u64,
+    /// Operations since the load was started.
+    pub(crate) since_start: u64,
+}
+
+impl Meter {
+    pub(crate) fn new() -> Self {
+        Self { kinds: [(); 4].map(|()| Counters::new()), ops: 0, bytes: 0, since_start: 0 }
+    }
+
+    /// Counts how long something took; commits and reads are whole operations.
+    pub(crate) fn record(&mut self, kind: Kind, latency: Nanos) {
+        self.ops += u64::from(matches!(kind, Kind::Commit | Kind::Read));
+        self.kinds[kind as usize].add(latency);
+    }
+
+    /// Counts bytes moved.
+    pub(crate) fn add_bytes(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
+    /// Counts operations that nobody waits for.
+    pub(crate) fn add_untimed(&mut self, ops: u64, bytes: u64) {
+        self.ops += ops;
+        self.bytes += bytes;
+    }
+
+    /// What was added since the last call.
+    pub(crate) fn take(&mut self) -> Delta {
+        let [commit, write, sync, read] = &mut self.kinds;
+        let latencies =
+            OpLatencies { commit: commit.take(), write: write.take(), sync: sync.take(), read: read.take() };
+        self.since_start += self.ops;
+        Delta { ops: std::mem::take(&mut self.ops), bytes: std::mem::take(&mut self.bytes), latencies }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_holds_what_was_added_since_the_last() {
+        let mut meter = Meter::new();
+        meter.record(Kind::Commit, Nanos(5_000));
+        meter.record(Kind::Write, Nanos(1_000));
+        meter.add_bytes(4096);
+        let first = meter.take();
+        assert_eq!((first.ops, first.bytes), (1, 4096));
+        assert_eq!(first.latencies.commit, LatencyCounts::from_values([5_000]));
+        meter.add_untimed(4, 4096);
+        meter.record(Kind::Read, Nanos(7));
+        let second = meter.take();
+        assert_eq!((second.ops, second.latencies.commit.count(), second.latencies.read.max_ns()), (5, 0, 7));
+        assert_eq!(meter.take(), Delta::default());
+    }
+}

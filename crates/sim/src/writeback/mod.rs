@@ -1,0 +1,224 @@
+//! The flusher: which files are written when nobody asked (fs/fs-writeback.c; up to 2.6.31 mm/pdflush.c).
+//!
+//! ```text
+//! first dirty page ─▶ b_dirty ── old enough, or background ──▶ b_io ── a chunk each ──▶ clean: off the lists
+//!                        ▲                                       │
+//!                        └─ could not be written ────────────────┼─ chunk used up ─▶ b_more_io ─▶ b_io, next round
+//! ```
+//!
+//! Work in the order of `wb_do_writeback`: old data every `dirty_writeback_centisecs`, then background while over the background limit. A writer of 2.6 that
+//! has to write for itself goes over the same lists ([`Pass`]).
+
+mod pass;
+
+use std::collections::VecDeque;
+
+use floodwall_device::Nanos;
+
+use crate::event::Event;
+use crate::kernel::Generation;
+use crate::limits::flush::{self, Periodic};
+use crate::machine::{Machine, ProcessIndex};
+use crate::page_cache::{InodeId, List};
+
+pub(crate) use pass::{Pass, Progress, Why};
+
+/// How long pdflush waits for a queue to leave congestion (`blk_congestion_wait(WRITE, HZ/10)`).
+const CONGESTION_WAIT: Nanos = Nanos::from_millis(100);
+
+/// The flusher's lists and state.
+#[derive(Debug)]
+pub(crate) struct Flusher {
+    pub(crate) process: ProcessIndex,
+    b_dirty: VecDeque<InodeId>,
+    b_io: VecDeque<InodeId>,
+    b_more_io: VecDeque<InodeId>,
+    pass: Option<Pass>,
+    periodic: Periodic,
+    /// It sleeps and may be woken by anybody.
+    idle: bool,
+    /// Its timer is set.
+    armed: bool,
+    /// Background writeback was asked for.
+    background: bool,
+    /// 2.6.18: when the next pass over old data begins.
+    next_kupdate: Nanos,
+    pass_began: Nanos,
+}
+
+impl Flusher {
+    pub(crate) fn new(process: ProcessIndex) -> Self {
+        Self {
+            process,
+            b_dirty: VecDeque::new(),
+            b_io: VecDeque::new(),
+            b_more_io: VecDeque::new(),
+            pass: None,
+            periodic: Periodic::default(),
+            idle: true,
+            armed: false,
+            background: false,
+            next_kupdate: Nanos::ZERO,
+            pass_began: Nanos::ZERO,
+        }
+    }
+
+    /// Whether it is writing (`writeback_in_progress`).
+    pub(crate) fn is_working(&self) -> bool {
+        self.pass.is_some()
+    }
+
+    fn has_dirty(&self) -> bool {
+        !(self.b_dirty.is_empty() && self.b_io.is_empty() && self.b_more_io.is_empty())
+    }
+}
+
+impl Machine {
+    /// A file's first page became dirty (`__mark_inode_dirty`).
+    pub(crate) fn inode_dirtied(&mut self, id: InodeId) {
+        let inode = self.cache.inode_mut(id);
+        if inode.list != List::None {
+            return;
+        }
+        inode.list = List::Dirty;
+        self.flusher.b_dirty.push_back(id);
+        self.arm_flusher();
+    }
+
+    /// Somebody found the machine over the background limit.
+    pub(crate) fn start_background(&mut self) {
+        self.flusher.background = true;
+        self.wake_flusher();
+    }
+
+    pub(crate) fn flusher_timer(&mut self) {
+        self.flusher.armed = false;
+        self.wake_flusher();
+    }
+
+    fn wake_flusher(&mut self) {
+        if self.flusher.idle {
+            self.flusher.idle = false;
+            self.wake(self.flusher.process);
+        }
+    }
+
+    fn arm_flusher(&mut self) {
+        if self.flusher.armed {
+            return;
+        }
+        let at = match self.generation {
+            Generation::K2_6_18 => self.knobs.writeback_interval().map(|_| self.flusher.next_kupdate),
+            _ => self.flusher.periodic.next_wakeup(self.now, &self.knobs),
+        };
+        if let Some(at) = at {
+            self.flusher.armed = true;
+            self.at(at.max(Nanos(self.now.0 + 1)), Event::Flusher);
+        }
+    }
+
+    /// The flusher goes on (`wb_do_writeback`, `background_writeout`).
+    pub(crate) fn flusher_step(&mut self) {
+        loop {
+            let Some(mut pass) = self.flusher.pass.take() else {
+                match self.next_work() {
+                    Some(pass) => {
+                        self.flusher.pass_began = self.now;
+                        self.flusher.pass = Some(pass);
+                        continue;
+                    }
+                    None => {
+                        self.flusher.idle = true;
+                        if self.flusher.has_dirty() {
+                            self.arm_flusher();
+                        }
+                        return;
+                    }
+                }
+            };
+            let progress = self.advance_pass(self.flusher.process, &mut pass);
+            match progress {
+                Progress::Blocked => {
+                    self.flusher.pass = Some(pass);
+                    return;
+                }
+                Progress::Congested => {
+                    self.flusher.pass = Some(pass);
+                    return self.wait_for_congestion(self.flusher.process, self.now + CONGESTION_WAIT);
+                }
+                Progress::Finished => {
+                    if pass.why == Why::Periodic
+                        && let Some(next) =
+                            flush::next_kupdate(self.flusher.pass_began, self.now, &self.knobs)
+                    {
+                        self.flusher.next_kupdate = next;
+                    }
+                }
+            }
+        }
+    }
+
+    fn next_work(&mut self) -> Option<Pass> {
+        if !self.flusher.has_dirty() {
+            self.flusher.background = false;
+            return None;
+        }
+        let due = match self.generation {
+            Generation::K2_6_18 => {
+                self.knobs.writeback_interval().is_some() && self.now >= self.flusher.next_kupdate
+            }
+            _ => self.flusher.periodic.due(self.now, &self.knobs),
+        };
+        if due && let Some(older_than) = flush::old_since(self.now, &self.knobs) {
+            return Some(Pass::new(Why::Periodic, self.cache.dirty, Some(older_than)));
+        }
+        // pdflush has to be asked; a flusher looks for itself.
+        let asked = std::mem::take(&mut self.flusher.background);
+        if self.generation == Generation::K2_6_18 && !asked {
+            return None;
+        }
+        let seen = self.seen();
+        self.throttle
+            .over_background(self.wb, self.now, &seen)
+            .then(|| Pass::new(Why::Background, u64::MAX, None))
+    }
+
+    /// `queue_io`: what is left of the last round, then what is old enough.
+    fn queue_io(&mut self, older_than: Option<Nanos>) {
+        let f = &mut self.flusher;
+        while let Some(id) = f.b_more_io.pop_front() {
+            self.cache.inode_mut(id).list = List::Io;
+            f.b_io.push_back(id);
+        }
+        while let Some(id) = f.b_dirty.front().copied() {
+            let inode = self.cache.inode_mut(id);
+            if older_than.is_some_and(|limit| inode.dirtied_when > limit) {
+                break;
+            }
+            inode.list = List::Io;
+            f.b_dirty.pop_front();
+            f.b_io.push_back(id);
+        }
+    }
+
+    /// `requeue_inode`: where a file goes after a visit.
+    fn requeue_inode(&mut self, id: InodeId, used_up: bool) {
+        let now = self.now;
+        let inode = self.cache.inode_mut(id);
+        if inode.dirty.is_empty() {
+            inode.list = List::None;
+        } else if used_up {
+            inode.list = List::MoreIo;
+            self.flusher.b_more_io.push_back(id);
+        } else {
+            // redirty_tail: as if it had just become dirty, so that the list stays in order.
+            inode.list = List::Dirty;
+            inode.dirtied_when = now;
+            self.flusher.b_dirty.push_back(id);
+        }
+    }
+
+    fn next_inode(&mut self) -> Option<InodeId> {
+        self.flusher.b_io.pop_front()
+    }
+}

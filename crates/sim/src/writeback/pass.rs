@@ -1,0 +1,195 @@
+//! One process's way through the dirty files: a chunk of each, in turn.
+//!
+//! `wb_writeback` → `writeback_sb_inodes` → `do_writepages` of 3.2 to 6.18; `writeback_inodes` → `sync_sb_inodes` of 2.6.
+
+use floodwall_device::{Nanos, Op};
+
+use crate::block::{Bio, End};
+use crate::cost;
+use crate::kernel::Generation;
+use crate::machine::{Machine, ProcessIndex};
+use crate::page_cache::{InodeId, List, PAGE_SHIFT};
+use crate::request::Flags;
+
+/// Bios made before they are submitted: a plug's worth.
+const BATCH: usize = 32;
+
+/// Why pages are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// Over the background limit.
+    Background,
+    /// Old data.
+    Periodic,
+    /// A writer of 2.6 over the hard limit writes for itself.
+    Throttled,
+}
+
+/// How far a pass came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// It sleeps, and its process is stepped when it can go on.
+    Blocked,
+    /// pdflush does not sleep for a slot: it comes back when the queue is no longer congested.
+    Congested,
+    /// It is over.
+    Finished,
+}
+
+/// See the [module](self).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pass {
+    pub(crate) why: Why,
+    /// Pages that it may still write.
+    left: u64,
+    /// Pages submitted.
+    pub(crate) written: u64,
+    older_than: Option<Nanos>,
+    visit: Option<Visit>,
+    /// Pages submitted when the lists were last refilled; `None` before the first time.
+    round: Option<u64>,
+}
+
+/// The file that is being written.
+#[derive(Clone, Copy, Debug)]
+struct Visit {
+    inode: InodeId,
+    /// Pages of its chunk that are left.
+    left: u64,
+    /// From here on (`writeback_index`).
+    cursor: u64,
+}
+
+impl Pass {
+    pub(crate) fn new(why: Why, pages: u64, older_than: Option<Nanos>) -> Self {
+        Self { why, left: pages, written: 0, older_than, visit: None, round: None }
+    }
+}
+
+impl Machine {
+    /// Lets a pass go on until it sleeps or is over.
+    pub(crate) fn advance_pass(&mut self, process: ProcessIndex, pass: &mut Pass) -> Progress {
+        loop {
+            if !self.pump(process) {
+                return Progress::Blocked;
+            }
+            let Some(visit) = pass.visit else {
+                if !self.begin_visit(pass) {
+                    return Progress::Finished;
+                }
+                continue;
+            };
+            if self.avoids_congestion(pass) {
+                self.end_visit(visit, pass);
+                return Progress::Congested;
+            }
+            let (visit, cpu) = self.make_bios(process, visit, pass);
+            if cpu > Nanos::ZERO {
+                pass.visit = Some(visit);
+                self.sleep_until(process, self.now + cpu);
+                return Progress::Blocked;
+            }
+            self.end_visit(visit, pass);
+        }
+    }
+
+    /// pdflush works with `nonblocking`: it leaves a congested queue alone. Writers and the flushers of later kernels sleep for their slots.
+    fn avoids_congestion(&self, pass: &Pass) -> bool {
+        self.generation == Generation::K2_6_18 && pass.why != Why::Throttled && self.block.write_congested()
+    }
+
+    /// Takes the next file. `false`: there is nothing more to do.
+    fn begin_visit(&mut self, pass: &mut Pass) -> bool {
+        loop {
+            if pass.left == 0 {
+                return false;
+            }
+            let seen = self.seen();
+            if pass.why == Why::Background && !self.throttle.over_background(self.wb, self.now, &seen) {
+                return false;
+            }
+            let Some(id) = self.next_inode() else {
+                if pass.round == Some(pass.written) {
+                    return false;
+                }
+                pass.round = Some(pass.written);
+                self.queue_io(pass.older_than);
+                match self.flusher.b_io.is_empty() {
+                    true => return false,
+                    false => continue,
+                }
+            };
+            if self.cache.inode(id).busy {
+                // Somebody else is writing it.
+                self.requeue_inode(id, true);
+                continue;
+            }
+            let chunk = self.throttle.chunk_pages(self.wb, pass.left);
+            self.throttle.writepages_begin(self.wb, self.now, &seen);
+            let inode = self.cache.inode_mut(id);
+            inode.busy = true;
+            inode.list = List::Io;
+            pass.visit = Some(Visit { inode: id, left: chunk.min(pass.left), cursor: inode.cursor });
+            return true;
+        }
+    }
+
+    /// Turns dirty pages of the chunk into bios, a batch of them, and says what CPU time that took: none if there were none.
+    fn make_bios(&mut self, process: ProcessIndex, mut visit: Visit, pass: &mut Pass) -> (Visit, Nanos) {
+        let flags = self.writeback_flags(pass.why);
+        let mut cpu = Nanos::ZERO;
+        for _ in 0..BATCH {
+            if visit.left == 0 {
+                break;
+            }
+            let Some((begin, end)) = self.cache.inode(visit.inode).next_dirty(visit.cursor) else { break };
+            let end = end.min(begin + visit.left);
+            let end = self.submit_pages(process, visit.inode, begin, end, flags);
+            let pages = end - begin;
+            (visit.cursor, visit.left) = (end, visit.left - pages);
+            pass.left = pass.left.saturating_sub(pages);
+            pass.written += pages;
+            cpu += cost::BIO + cost::pages(cost::WRITEBACK_PAGE, pages);
+        }
+        (visit, cpu)
+    }
+
+    /// Puts pages of a file, as many as one request takes, under writeback and hands their bio to a process. Returns the page after the last.
+    pub(crate) fn submit_pages(
+        &mut self,
+        process: ProcessIndex,
+        id: InodeId,
+        begin: u64,
+        end: u64,
+        flags: Flags,
+    ) -> u64 {
+        let most = (self.block.max_bytes() >> PAGE_SHIFT).max(1);
+        // Requests of a stream end where multiples of the longest request do, so that it goes on in whole ones.
+        let end = end.min((begin / most + 1) * most);
+        let offset = self.fs_place(id, begin, end);
+        self.cache.start_writeback(id, begin, end);
+        let pages = (end - begin) as u32;
+        let end_of = End::Pages { inode: id, begin, pages };
+        let len = u64::from(pages) << PAGE_SHIFT;
+        self.put(process, Bio::new(Op::Write { fua: false }, offset, len, flags, end_of));
+        end
+    }
+
+    /// `wbc_to_write_flags` (6.x): background and periodic writeback say so.
+    fn writeback_flags(&self, why: Why) -> Flags {
+        let background = self.generation == Generation::K6 && why != Why::Throttled;
+        Flags { background, ..Flags::default() }
+    }
+
+    fn end_visit(&mut self, visit: Visit, pass: &mut Pass) {
+        pass.visit = None;
+        let seen = self.seen();
+        self.throttle.writepages_end(self.wb, self.now, &seen);
+        let inode = self.cache.inode_mut(visit.inode);
+        inode.busy = false;
+        // range_cyclic: behind the last dirty page the next chunk begins at the file's beginning.
+        inode.cursor = if inode.next_dirty(visit.cursor).is_some() { visit.cursor } else { 0 };
+        let wrapped = inode.cursor == 0 && inode.next_dirty(0).is_some();
+        self.requeue_inode(visit.inode, visit.left == 0 || wrapped);
+    }
+}
