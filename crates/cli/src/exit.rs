@@ -133,6 +133,12 @@ mod tests {
         };
         assert_eq!(of(ApplyError::from(denied).into()), Exit::Missing);
         assert_eq!(of(JournalError::ReadOnly.into()), Exit::Failed);
+        let kept = |source| PersistError::Io { what: "write", path: "/".into(), source };
+        assert_eq!(of(kept(std::io::ErrorKind::ReadOnlyFilesystem.into()).into()), Exit::Missing);
+        assert_eq!(of(kept(std::io::ErrorKind::StorageFull.into()).into()), Exit::Failed);
+        assert_eq!(of(PersistError::NoUdev.into()), Exit::Missing);
+        assert_eq!(of(PersistError::Held.into()), Exit::Failed);
+        assert_eq!(of(PersistError::NoDirectory("/etc".into()).into()), Exit::Usage);
         assert_eq!(of(BenchError::Interrupted.into()), Exit::Failed);
         assert_eq!(of(anyhow::anyhow!("anything else")), Exit::Failed);
     }

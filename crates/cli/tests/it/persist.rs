@@ -170,3 +170,35 @@ fn a_killed_persist_leaves_whole_files_and_nobody_is_kept_out() {
     let left = |name: &str| fs::read_dir(path(&machine, name)).unwrap().count();
     assert_eq!((left("etc/sysctl.d"), left("etc/udev/rules.d")), (0, 0));
 }
+
+#[test]
+fn who_has_the_last_word_is_told() {
+    let machine = machine();
+    let file = |name: &str, text: &str| {
+        let path = path(&machine, name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    file("usr/lib/systemd/systemd-sysctl", "");
+    file("run/udev/data/b254:0", "E:ID_SERIAL=S1\n");
+    file("usr/lib/sysctl.d/10-distribution.conf", "vm.dirty_ratio = 40\n");
+    file("etc/sysctl.d/99-sysctl.conf", "vm.dirty_ratio = 10\n");
+    file("usr/lib/udev/rules.d/60-scheduler.rules", "ACTION==\"add\", ATTR{queue/scheduler}=\"none\"\n");
+    let said = |command: &str| stderr(&machine.run(command));
+    let first = said("persist vm.dirty_bytes=64MiB vda.scheduler=none vda.wbt_lat_usec=3ms --yes");
+    assert!(
+        first.contains("note: overrules sysctl (/etc/sysctl.d/99-sysctl.conf:1) sets vm.dirty_ratio=10"),
+        "{first}"
+    );
+    assert!(
+        first.contains("note: overrules a udev rule (/usr/lib/udev/rules.d/60-scheduler.rules:1"),
+        "{first}"
+    );
+    assert!(!first.contains("warning"), "{first}");
+    file("etc/sysctl.d/zz-late.conf", "vm.dirty_ratio = 30\n");
+    let second = said("persist vm.dirty_bytes=32MiB --yes");
+    assert!(
+        second.contains("warning: vm.dirty_bytes will not stay: sysctl (/etc/sysctl.d/zz-late.conf:1)"),
+        "{second}"
+    );
+}

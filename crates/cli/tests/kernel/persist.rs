@@ -54,15 +54,37 @@ const OTHERWISE: [(&str, &str); 4] = [
     ("bdi/max_ratio_fine", "1000000"),
 ];
 
-/// Removes the machine's rules file, and brings down a lab.
-struct Undo<'a> {
-    lab: &'a str,
+/// A lab that comes and goes. When dropped it removes the machine's rules file and leaves its loop devices as they were: the kernel keeps an elevator and
+/// shares for whoever has the number next.
+struct Plugged {
+    name: String,
+    nodes: Vec<String>,
 }
 
-impl Drop for Undo<'_> {
+impl Plugged {
+    fn new() -> Self {
+        Self { name: format!("fw-plug-{}", std::process::id()), nodes: Vec::new() }
+    }
+
+    /// Brings it up; gives its node.
+    fn up(&mut self) -> Result<String, String> {
+        let node = lab_up(&self.name)?;
+        self.nodes.push(node.clone());
+        Ok(node)
+    }
+
+    fn down(&self) -> Result<(), String> {
+        lab_down(&self.name).map(drop)
+    }
+}
+
+impl Drop for Plugged {
     fn drop(&mut self) {
         let _ = floodwall(&["unpersist", "--yes"]);
-        let _ = lab_down(self.lab);
+        for (node, (file, value)) in self.nodes.iter().flat_map(|node| OTHERWISE.map(|one| (node, one))) {
+            let _ = write(node, file, value);
+        }
+        let _ = self.down();
     }
 }
 
@@ -88,9 +110,8 @@ fn settle() -> Result<(), String> {
 fn hot_plug() -> Result<(), String> {
     // Another one, which is there all the time and is to stay as it is; it holds the name `loopN` that would match by accident.
     let other = Device::lab("fw-other")?;
-    let name = format!("fw-plug-{}", std::process::id());
-    let _undo = Undo { lab: &name };
-    let node = lab_up(&name)?;
+    let mut plugged = Plugged::new();
+    let node = plugged.up()?;
     for (file, value) in OTHERWISE {
         write(&node, file, value)?;
         other.write(file, value)?;
@@ -103,8 +124,8 @@ fn hot_plug() -> Result<(), String> {
     expect(!holds(&node).0, "persist has changed the kernel")?;
 
     // Gone, and back under the same name: the file below it is another one, and so may be its number.
-    lab_down(&name)?;
-    let node = lab_up(&name)?;
+    plugged.down()?;
+    let node = plugged.up()?;
     other.until("udev's writes", || holds(&node).0).map_err(|e| format!("{e}; {}", holds(&node).1))?;
     expect(!holds(&format!("/dev/{}", other.name())).0, "another lab's device was set too")?;
 
@@ -123,8 +144,8 @@ fn hot_plug() -> Result<(), String> {
     for (file, value) in OTHERWISE {
         write(&node, file, value)?;
     }
-    lab_down(&name)?;
-    let node = lab_up(&name)?;
+    plugged.down()?;
+    let node = plugged.up()?;
     settle()?;
     let found = holds(&node).1;
     expect(found.contains("strict_limit: 0") && found.contains("[none]"), &format!("still set: {found}"))

@@ -141,11 +141,15 @@ impl Etc {
                 Some(_) => rustix::fs::renameat(&file.directory, TEMPORARY, &file.directory, name),
                 None => rustix::fs::unlinkat(&file.directory, name, AtFlags::empty()),
             };
-            if let Err(error) = done.and_then(|()| rustix::fs::fsync(&file.directory)) {
-                for rest in &pending[index..] {
+            let (changed, result) = match done {
+                Ok(()) => (index + 1, rustix::fs::fsync(&file.directory)),
+                Err(error) => (index, Err(error)),
+            };
+            if let Err(error) = result {
+                for rest in pending.iter().skip(changed) {
                     let _ = rustix::fs::unlinkat(&rest.directory, TEMPORARY, AtFlags::empty());
                 }
-                for before in &pending[..index] {
+                for before in pending.iter().take(changed) {
                     put_back(before).map_err(|_| PersistError::HalfWritten {
                         path: self.shown(before.path),
                         source: error.into(),

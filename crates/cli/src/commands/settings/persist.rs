@@ -10,9 +10,11 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use floodwall_host::managers;
 use floodwall_knobs::Change;
 use floodwall_knobs::persist::{self, Etc, FileState, Kept, PersistError, Persisted, Written};
 use floodwall_knobs::session::boot_id;
+use floodwall_model::managers::{Standing, cell};
 
 use super::{Place, PlaceArgs, ask, sources};
 use crate::exit::{Exit, UsageError};
@@ -88,6 +90,9 @@ pub(crate) fn run(args: &PersistArgs) -> anyhow::Result<Exit> {
         notice(&told(&place, one));
     }
     reload(&place, &written);
+    for line in others(&place) {
+        notice(&line);
+    }
     if !settled.not_in_force.is_empty() {
         notice(
             "not in force before the next boot, or until the disk is plugged in again; floodwall apply does it now:",
@@ -183,6 +188,38 @@ pub(super) fn reload(place: &Place, written: &[Written]) {
             "note: udev did not answer; it reads changed rules when it is started, or by itself after some seconds",
         );
     }
+}
+
+/// Who else sets what our files set: who has the last word over them, and whom they overrule. Asked once the files are there, so that the answer is about
+/// what a boot will find.
+fn others(place: &Place) -> Vec<String> {
+    let claims = managers::read(&place.root).claims;
+    let ours = |source: &str| {
+        [persist::SYSCTL_PATH, persist::RULES_PATH].iter().any(|path| source.starts_with(path))
+    };
+    let mut lines = Vec::new();
+    for claim in &claims {
+        let Standing::Overridden { by } = &claim.standing else { continue };
+        match (ours(&claim.file), ours(by)) {
+            (true, false) => {
+                let winner = claims.iter().find(|other| {
+                    other.source() == *by
+                        && other.place == claim.place
+                        && cell(&other.knob) == cell(&claim.knob)
+                });
+                let (who, settle) = match winner {
+                    Some(winner) => (winner.to_string(), format!("; to settle it: {}", winner.settle)),
+                    None => (by.clone(), String::new()),
+                };
+                lines.push(format!("warning: {} will not stay: {who}{settle}", claim.label()));
+            }
+            (false, true) => lines.push(format!("note: overrules {claim}")),
+            _ => {}
+        }
+    }
+    // Two lines of ours may write one file.
+    lines.dedup();
+    lines
 }
 
 /// What became of a file.
