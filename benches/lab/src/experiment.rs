@@ -14,6 +14,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
+use published::Experiment;
 use serde_json::{Value, json};
 
 use crate::devices::{self, Device, Floodwall, median, run_accepting};
@@ -111,10 +112,7 @@ impl Cell {
 
 /// Measures what is not yet in `data` (at most `most` cells), and writes the section anew once nothing is missing.
 pub(crate) fn run(floodwall: &Floodwall, plan: Plan, files: &Files<'_>, most: usize) -> anyhow::Result<()> {
-    let text = std::fs::read_to_string(files.published)
-        .with_context(|| format!("can't read '{}'", files.published.display()))?;
-    let published: toml::Table = text.parse().context("the published figures")?;
-    let published = published.get("adaptec_raid10_2010").context("the published figures of 2010")?.clone();
+    let published = Experiment::read(files.published, "adaptec_raid10_2010")?;
     std::fs::create_dir_all(files.data).with_context(|| format!("can't make '{}'", files.data.display()))?;
     let (mut rows, mut sysbench) = (Vec::new(), Vec::new());
     let (mut measured, mut missing) = (0, 0);
@@ -147,7 +145,7 @@ pub(crate) fn run(floodwall: &Floodwall, plan: Plan, files: &Files<'_>, most: us
     }
     let section = table::section(plan, &rows, &sysbench, &published);
     print!("{section}");
-    table::replace_section(files.out, &section)
+    published::replace_section(files.out, "lab-2010", "make lab-2010", &section)
 }
 
 /// An earlier run's measurement of the same plan.
