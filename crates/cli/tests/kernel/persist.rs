@@ -30,7 +30,7 @@ const NOBODY: u32 = 65_534;
 /// Why the hot-plug test can't run here.
 pub(crate) fn missing() -> Option<String> {
     if run("udevadm", &["control", "--ping"]).is_err() {
-        return Some("needs udev to be running".into());
+        return Some("needs udev to be running; scripts/with-udev has one for a while".into());
     }
     let kept = [SYSCTL, RULES].into_iter().find(|path| Path::new("/").join(path).exists());
     kept.map(|path| format!("this machine keeps settings of its own in /{path}"))
