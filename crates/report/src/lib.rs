@@ -4,6 +4,7 @@
 //! Trials + Run ─▶ schema::Document ─┬─ to_json ─▶ file ─▶ Document::read ─▶ Document
 //!                                   ├─ verdict ──▶ one sentence
 //!                                   ├─ text, markdown ─▶ tables for people
+//!                                   ├─ contest ──▶ several settings side by side, which differences are real
 //!                                   └─ timeline ─▶ one row a second, CSV or text
 //! one second of a running trial ─▶ live ─▶ one line
 //! a lab's recording (CSV) [+ Document] ─▶ seeks ─▶ SVG
@@ -11,6 +12,7 @@
 //!
 //! Pure: everything is built from values and returned as text; printing is the command line's business, and so is colour.
 
+pub mod contest;
 pub mod live;
 pub mod markdown;
 mod numbers;

@@ -61,7 +61,7 @@ fn row(out: &mut String, label: &str, cells: &[impl AsRef<str>]) {
 }
 
 /// A text wrapped at [`WIDTH`], with a label before its first line and as much indent before the others.
-fn paragraph(out: &mut String, label: &str, text: &str, indent: usize) {
+pub(crate) fn paragraph(out: &mut String, label: &str, text: &str, indent: usize) {
     let mut line = format!("{label:<indent$}");
     let mut used = line.chars().count();
     let mut empty = true;

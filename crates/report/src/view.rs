@@ -67,7 +67,7 @@ impl View {
     }
 }
 
-fn title(document: &Document) -> String {
+pub(crate) fn title(document: &Document) -> String {
     let text = |key: &str| document.scenario.get(key).and_then(|v| v.as_str()).unwrap_or_default();
     match (text("name"), text("description")) {
         (name, "") => name.to_owned(),
@@ -75,7 +75,7 @@ fn title(document: &Document) -> String {
     }
 }
 
-fn facts(document: &Document) -> Vec<(&'static str, String)> {
+pub(crate) fn facts(document: &Document) -> Vec<(&'static str, String)> {
     let run = &document.run;
     let host = &run.host;
     let machine = [

@@ -11,6 +11,7 @@
 //! Field names of the top levels are relied on by scripts and don't change under this schema name; new fields may come at any
 //! time, and a reader ignores those that it does not know. Every number's name ends in its unit.
 
+pub mod contest;
 mod wire;
 
 use std::io;
@@ -47,6 +48,12 @@ pub enum SchemaError {
         place: String,
         /// Why.
         source: CodecError,
+    },
+    /// A contest names what is not there.
+    #[error("can't read the result: {place}; the file was changed or cut")]
+    Index {
+        /// What names what.
+        place: String,
     },
     /// The result could not be turned into JSON.
     #[error("can't write the result: {0}")]
@@ -192,8 +199,10 @@ pub struct Document {
     pub trials: Vec<Trial>,
     /// What flood and burst are compared with, if not with the setting in force.
     pub baseline: Option<Baseline>,
-    /// The figures.
+    /// The figures; of a contest the reference's.
     pub summary: Summary,
+    /// What a run under several settings has besides.
+    pub contest: Option<contest::Contest>,
 }
 
 impl Document {
@@ -209,14 +218,14 @@ impl Document {
     ) -> Result<Self, SchemaError> {
         let scenario = serde_json::to_value(scenario).map_err(|e| SchemaError::Write(e.to_string()))?;
         let summary = summary_of(&trials, baseline.as_ref());
-        Ok(Self { run, scenario, trials, baseline, summary })
+        Ok(Self { run, scenario, trials, baseline, summary, contest: None })
     }
 
     /// The figures, computed from the raw data again: equal to [`Document::summary`] unless that was written by a version of the
     /// program that defined them differently.
     #[must_use]
     pub fn recomputed_summary(&self) -> Summary {
-        summary_of(&self.trials, self.baseline.as_ref())
+        summary_of(&self.summarised_trials(), self.baseline.as_ref())
     }
 
     /// The setting under which the first trial ran; empty without one.

@@ -24,6 +24,7 @@ use serde::ser::{Error, SerializeSeq};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
+use super::contest::{Contender, Contest, Recommended};
 use super::{Baseline, Document, Run, SCHEMA, SchemaError};
 
 /// The document, in the order of its fields. `T` is a list of trials.
@@ -34,6 +35,15 @@ struct ResultDoc<T> {
     run: Run,
     scenario: Value,
     summary: Summary,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recommended: Option<Recommended>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    frontier: Option<Vec<usize>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    contenders: Option<Vec<Contender>>,
+    /// Derived: how many trials there are.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    trials_run: Option<usize>,
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     baseline: Option<BaselineDoc<T>>,
     trials: T,
@@ -245,6 +255,10 @@ pub(super) fn write(document: &Document, out: &mut (impl io::Write + ?Sized)) ->
         run: document.run.clone(),
         scenario: document.scenario.clone(),
         summary: document.summary.clone(),
+        recommended: document.contest.as_ref().and_then(|c| c.recommended.clone()),
+        frontier: document.contest.as_ref().map(|c| c.frontier.clone()),
+        contenders: document.contest.as_ref().map(|c| c.contenders.clone()),
+        trials_run: document.contest.as_ref().map(|_| document.trials.len()),
         baseline: document
             .baseline
             .as_ref()
@@ -277,13 +291,41 @@ pub(super) fn read(json: &str) -> Result<Document, SchemaError> {
     let baseline = doc.baseline.map(|b| {
         Ok::<_, SchemaError>(Baseline { source: b.source, trials: trials(&b.trials, "baseline.trials")? })
     });
+    let trials = trials(&doc.trials, "trials")?;
+    let contest = match doc.contenders {
+        None => None,
+        Some(contenders) => {
+            let frontier = doc.frontier.unwrap_or_default();
+            let contest = Contest { contenders, frontier, recommended: doc.recommended };
+            check_indices(&contest, trials.len())?;
+            Some(contest)
+        }
+    };
     Ok(Document {
         run: doc.run,
         scenario: doc.scenario,
         summary: doc.summary,
         baseline: baseline.transpose()?,
-        trials: trials(&doc.trials, "trials")?,
+        trials,
+        contest,
     })
+}
+
+/// Refuses a contest that names trials or contenders that the result does not have.
+fn check_indices(contest: &Contest, trials: usize) -> Result<(), SchemaError> {
+    let broken = |place: String| Err(SchemaError::Index { place });
+    for (i, contender) in contest.contenders.iter().enumerate() {
+        let named = contender.trials.iter().chain(&contender.final_trials).chain(&contender.disturbed);
+        if let Some(trial) = named.copied().find(|t| *t >= trials) {
+            return broken(format!("contenders[{i}] names trial {trial} of {trials}"));
+        }
+    }
+    let contenders = contest.contenders.len();
+    let recommended = contest.recommended.as_ref().and_then(|r| r.contender);
+    match contest.frontier.iter().copied().chain(recommended).find(|c| *c >= contenders) {
+        Some(contender) => broken(format!("contender {contender} of {contenders} is named")),
+        None => Ok(()),
+    }
 }
 
 fn trials_doc(trials: &[Trial]) -> impl Serialize {

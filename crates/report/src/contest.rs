@@ -1,0 +1,324 @@
+//! Several settings as a person reads them: a table, what differs from the reference and whether that is real, and what a search recommends.
+//!
+//! At most [`crate::text::WIDTH`] columns, no colour.
+
+use std::fmt::Write;
+
+use floodwall_stats::bootstrap::Estimate;
+use floodwall_stats::versus::{Compared, Figure, Verdict};
+
+use crate::numbers::{UNKNOWN, count, duration_us, percent, whole};
+use crate::schema::Document;
+use crate::schema::contest::{Contender, Contest};
+use crate::text::paragraph;
+use crate::verdict::Words;
+use crate::view;
+
+/// Columns of a contender's name; longer ones are cut.
+const NAME: usize = 18;
+/// Columns of the rate.
+const RATE: usize = 10;
+/// Columns of p99.
+const P99: usize = 9;
+/// Columns of `27 of 36`.
+const DEAD: usize = 13;
+/// Columns of a share with its interval.
+const KEPT: usize = 16;
+/// Rows of a search's table at most: the reference, the recommended one, the frontier.
+const ROWS: usize = 16;
+
+/// Machine, table, what is real, notes; of a search the frontier and, last, the recommendation.
+#[must_use]
+pub fn text(document: &Document) -> String {
+    let Some(contest) = &document.contest else { return String::new() };
+    let mut out = String::new();
+    paragraph(&mut out, "", &view::title(document), 0);
+    for (label, text) in view::facts(document).into_iter().filter(|(label, _)| *label != "run") {
+        paragraph(&mut out, label, &text, 10);
+    }
+    let rows = rows(contest);
+    out.push('\n');
+    table(&mut out, document, contest, &rows);
+    out.push('\n');
+    if contest.recommended.is_none() {
+        for contender in contest.contenders.iter().skip(1) {
+            paragraph(&mut out, "", &sentence(document, contest, contender), 0);
+        }
+    }
+    let notes = notes(document, contest, &rows);
+    for note in &notes {
+        paragraph(&mut out, "note:", note, 6);
+    }
+    if let Some(recommended) = &contest.recommended {
+        if !notes.is_empty() {
+            out.push('\n');
+        }
+        paragraph(&mut out, "", &recommended.why, 0);
+    }
+    out
+}
+
+/// The contenders that a table shows: all of a comparison; of a search the reference, the recommended one and the frontier.
+fn rows(contest: &Contest) -> Vec<usize> {
+    let Some(recommended) = &contest.recommended else { return (0..contest.contenders.len()).collect() };
+    let mut rows = vec![0];
+    rows.extend(recommended.contender);
+    rows.extend(&contest.frontier);
+    let mut seen = std::collections::BTreeSet::new();
+    rows.retain(|i| seen.insert(*i) && contest.contenders.get(*i).is_some_and(|c| c.summary.is_some()));
+    rows.truncate(ROWS);
+    rows
+}
+
+fn table(out: &mut String, document: &Document, contest: &Contest, rows: &[usize]) {
+    let operations = format!("{}/s", Words::of(&document.scenario).operations);
+    let head = [operations.as_str(), "p99", "dead seconds", "victim_kept", "flood_kept", "burst_kept"];
+    let widths = [RATE, P99, DEAD, KEPT, KEPT, KEPT];
+    let mut line = |name: &str, cells: &[&str]| {
+        let mut text = format!("{name:<NAME$}");
+        for (cell, width) in cells.iter().zip(widths) {
+            let _ = write!(text, "{cell:>width$}");
+        }
+        let _ = writeln!(out, "{}", text.trim_end());
+    };
+    line("", &head);
+    for contender in rows.iter().filter_map(|i| contest.contenders.get(*i)) {
+        let cells = cells(contender);
+        let cells: Vec<&str> = cells.iter().map(String::as_str).collect();
+        line(&cut(&contender.name), &cells);
+    }
+    let width = NAME + RATE + P99 + DEAD + 3 * KEPT;
+    let _ = writeln!(out, "{:>width$}", "in brackets: 95 % intervals");
+}
+
+fn cells(contender: &Contender) -> Vec<String> {
+    let Some(s) = &contender.summary else { return vec!["failed".into()] };
+    let phase = s.both.as_ref().or(s.victim.as_ref());
+    let or_unknown = |text: Option<String>| text.unwrap_or_else(|| UNKNOWN.into());
+    let dead =
+        s.dead_seconds.map(|d| format!("{} of {}", whole(d.value.round() as u64), whole(s.of_seconds)));
+    vec![
+        or_unknown(phase.and_then(|p| p.iops).map(count)),
+        or_unknown(phase.and_then(|p| p.operation_us?.p99).map(duration_us)),
+        or_unknown(dead),
+        or_unknown(s.victim_kept.as_ref().map(share)),
+        or_unknown(s.flood_kept.as_ref().map(share)),
+        or_unknown(s.burst_kept.as_ref().map(share)),
+    ]
+}
+
+fn share(e: &Estimate) -> String {
+    format!("{}% ({}–{})", percent(e.value), percent(e.low), percent(e.high))
+}
+
+fn cut(name: &str) -> String {
+    if name.chars().count() < NAME {
+        return name.to_owned();
+    }
+    name.chars().take(NAME - 2).chain(['…']).collect()
+}
+
+/// What differs from the reference, and whether that is real, in words.
+#[must_use]
+pub fn sentence(document: &Document, contest: &Contest, contender: &Contender) -> String {
+    let reference = contest.contenders.first().map_or("the reference", |c| c.name.as_str());
+    if let Some(failure) = &contender.failure {
+        return format!("{}: failed: {failure}", contender.name);
+    }
+    let words = Words::of(&document.scenario);
+    let of = |verdict| {
+        let said = contender.versus.iter().filter(|c| c.verdict == verdict).map(|c| phrase(c, &words));
+        said.collect::<Vec<_>>().join(", ")
+    };
+    let (better, worse) = (of(Verdict::Better), of(Verdict::Worse));
+    let noise: Vec<&str> = contender
+        .versus
+        .iter()
+        .filter(|c| c.verdict == Verdict::Noise)
+        .map(|c| name(c.figure, &words))
+        .collect();
+    let mut parts = Vec::new();
+    for (verdict, said) in [("better", better), ("worse", worse)] {
+        if !said.is_empty() {
+            parts.push(format!("{verdict}: {said}"));
+        }
+    }
+    if !noise.is_empty() {
+        parts.push(format!("no real difference: {}", noise.join(", ")));
+    }
+    if let Some(unknown) =
+        contender.versus.iter().find_map(|c| c.why.as_ref().filter(|_| c.verdict == Verdict::Unknown))
+    {
+        parts.push(format!("not known: {unknown}"));
+    }
+    format!("{} against {reference}: {}", contender.name, parts.join("; "))
+}
+
+/// Whether any difference is real.
+#[must_use]
+pub fn anything_real(contest: &Contest) -> bool {
+    let real = |c: &Compared| matches!(c.verdict, Verdict::Better | Verdict::Worse);
+    contest.contenders.iter().flat_map(|c| &c.versus).any(real)
+}
+
+fn name(figure: Figure, words: &Words) -> &str {
+    match figure {
+        Figure::VictimIops => words.operations,
+        Figure::VictimP99Us => "p99",
+        Figure::FloodBytesPerS => "flood",
+        Figure::BurstBytesPerS => "bursts",
+        Figure::DeadShare => "dead seconds",
+    }
+}
+
+fn phrase(c: &Compared, words: &Words) -> String {
+    let name = name(c.figure, words);
+    let Some(e) = c.difference else { return name.to_owned() };
+    match c.figure {
+        Figure::DeadShare => {
+            let share = |v: Option<f64>| v.map_or_else(|| UNKNOWN.into(), percent);
+            format!("{name} {} % of the time instead of {} %", share(c.value), share(c.reference))
+        }
+        Figure::VictimP99Us => {
+            let us = |v: Option<f64>| v.map_or_else(|| UNKNOWN.into(), duration_us);
+            format!("{name} {} instead of {} ({})", us(c.value), us(c.reference), factor(&e))
+        }
+        Figure::VictimIops | Figure::FloodBytesPerS | Figure::BurstBytesPerS => {
+            format!("{name} {}", factor(&e))
+        }
+    }
+}
+
+/// `21× (18 – 25)`; below 1.5 in percent: `88 % (86 – 90)`.
+fn factor(e: &Estimate) -> String {
+    if e.value >= 1.5 {
+        format!("{}× ({} – {})", count(e.value), count(e.low), count(e.high))
+    } else {
+        format!("{} % ({} – {})", percent(e.value), percent(e.low), percent(e.high))
+    }
+}
+
+fn notes(document: &Document, contest: &Contest, rows: &[usize]) -> Vec<String> {
+    let mut notes = document.run.warnings.clone();
+    let shown = rows.iter().filter_map(|i| contest.contenders.get(*i));
+    for contender in shown.filter(|c| !c.setting.is_empty() && c.setting.to_string() != c.name) {
+        notes.push(format!("{} is {}", contender.name, contender.setting));
+    }
+    let disturbed: usize = contest.contenders.iter().map(|c| c.disturbed.len()).sum();
+    if disturbed > 0 {
+        notes.push(format!("{disturbed} trials were disturbed by others and don't count"));
+    }
+    let rounds = contest.contenders.first().map_or(0, |c| c.trials.len());
+    if contest.recommended.is_none() && !anything_real(contest) && contest.contenders.len() > 1 {
+        notes.push(format!("nothing parts after {rounds} rounds; more rounds (--rounds) or longer phases (--measure) tell smaller differences apart"));
+    }
+    if let crate::schema::RunStatus::Partial { why } = &document.run.status {
+        notes.push(format!("partial result: {why}"));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use floodwall_model::Setting;
+
+    use super::*;
+    use crate::schema::contest::{Outcome, Recommended};
+    use crate::synthetic::{Made, run};
+
+    fn contest(recommended: Option<Recommended>) -> Document {
+        let (damage, better) =
+            (Made::damage(), Made { beside: |_, s| (300 + s as u32 % 3, 12_000_000), ..Made::damage() });
+        let mut trials = Made { rounds: 5, ..damage }.trials();
+        trials.extend(Made { rounds: 5, ..better }.trials());
+        let setting: Setting = [("vm.dirty_bytes".to_owned(), "15000000".to_owned())].into_iter().collect();
+        let contenders = vec![
+            Contender { name: "default".into(), trials: (0..5).collect(), ..Contender::default() },
+            Contender {
+                name: "2010-15MB".into(),
+                setting,
+                trials: (5..10).collect(),
+                ..Contender::default()
+            },
+            Contender {
+                name: "a setting whose name is long".into(),
+                failure: Some(
+                    "the kernel refused sda.scheduler = cfq: no such elevator; it has none, bfq".into(),
+                ),
+                ..Contender::default()
+            },
+        ];
+        let contest = Contest { contenders, frontier: vec![0, 1], recommended }.judged(&trials);
+        Document::of_contest(run(), &Made::damage().scenario, trials, contest).unwrap()
+    }
+
+    fn shown(document: &Document) -> String {
+        let text = text(document);
+        for line in text.lines() {
+            assert!(line.chars().count() <= crate::text::WIDTH && line == line.trim_end(), "{line}");
+        }
+        text
+    }
+
+    #[test]
+    fn a_comparison() {
+        insta::assert_snapshot!(shown(&contest(None)), @"
+        copy-vs-database: a database commits (4 threads, 16 KiB, fsync) while one large file is written
+        beside it
+        machine   Linux 6.18.5, 4 CPUs, 16 GiB RAM, Debian GNU/Linux 12 (bookworm)
+        device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
+        setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
+
+                           commits/s      p99 dead seconds     victim_kept      flood_kept      burst_kept
+        default                 40.8   1.17 s     45 of 60 2.7% (0.94–3.6)     87% (86–88) 100% (94.4–106)
+        2010-15MB                301  12.1 ms      0 of 60     20% (20–20)     87% (86–88) 100% (94.4–106)
+        a setting whose …     failed
+                                                                               in brackets: 95 % intervals
+
+        2010-15MB against default: better: commits 7.39× (5.57 – 21.1), p99 12.1 ms instead of 1.17 s (1.0 %
+        (1.0 – 1.0)), dead seconds 0 % of the time instead of 75 %; no real difference: flood, bursts
+        a setting whose name is long: failed: the kernel refused sda.scheduler = cfq: no such elevator; it
+        has none, bfq
+        note: 2010-15MB is vm.dirty_bytes=15000000
+        ");
+    }
+
+    #[test]
+    fn a_recommendation_comes_last() {
+        let recommended = Recommended {
+            outcome: Outcome::Recommended,
+            contender: Some(1),
+            setting: Setting::default(),
+            why: "2010-15MB: p99 from 1.17 s to 12 ms.".into(),
+            summary: None,
+            settle_s: None,
+        };
+        let text = shown(&contest(Some(recommended)));
+        assert!(text.ends_with("\n2010-15MB: p99 from 1.17 s to 12 ms.\n"), "{text}");
+    }
+
+    #[test]
+    fn a_contest_is_read_as_it_was_written() {
+        let document = contest(None);
+        let json = document.to_json().unwrap();
+        let read = Document::read(&json).unwrap();
+        assert_eq!(read, document);
+        assert_eq!(read.recomputed_summary(), document.summary);
+        let judged = read.contest.clone().unwrap().judged(&read.trials);
+        assert_eq!(Some(judged), document.contest, "figures and verdicts follow from the trials");
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(value["trials_run"], 10);
+        assert_eq!(value["contenders"][1]["versus"][0]["verdict"], "better");
+    }
+
+    #[test]
+    fn a_contest_that_names_what_is_not_there_is_refused() {
+        let json = contest(None).to_json().unwrap();
+        let message = |json: &str| Document::read(json).unwrap_err().to_string();
+        let cut = json.replacen("\"trials\": [\n        0,", "\"trials\": [\n        99,", 1);
+        assert!(message(&cut).contains("contenders[0] names trial 99 of 10"), "{}", message(&cut));
+        // JSON has no NaN; a figure that is missing where one must be is said, not taken for zero.
+        let lost = json.replacen("\"verdict\": \"better\"", "\"verdict\": null", 1);
+        assert!(message(&lost).contains("can't read the result"), "{}", message(&lost));
+    }
+}
