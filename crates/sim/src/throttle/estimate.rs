@@ -184,6 +184,21 @@ mod tests {
     }
 
     #[test]
+    fn the_average_comes_nearer_while_the_bandwidth_stands_still_and_waits_while_it_comes_itself() {
+        // 25,600 pages/s for 1,024 ticks are 104,858 pages: (104,858 * 250) >> 10 = 25,600.
+        let after = |avg, pages| {
+            let mut e = Estimate { avg_write_bandwidth: avg, ..Estimate::new(0) };
+            e.update_bandwidth(HZ, 1_024, pages);
+            e.avg_write_bandwidth
+        };
+        assert_eq!(after(33_600, 104_858), 32_600);
+        assert_eq!(after(17_600, 104_858), 18_600);
+        // 30,000 or 20,000 pages/s instead: towards the average, which stays.
+        assert_eq!(after(33_600, 122_880), 33_600);
+        assert_eq!(after(17_600, 81_920), 17_600);
+    }
+
+    #[test]
     fn after_a_long_gap_only_the_gap_counts() {
         let mut e = Estimate::new(0);
         e.update_bandwidth(HZ, 2_000, 80_000);

@@ -99,7 +99,7 @@ pub struct Machine {
 pub struct TaskTraits {
     /// Real-time or deadline scheduled: limits are a quarter higher (`rt_task`).
     pub real_time: bool,
-    /// nfsd serving its own machine, loop: `PF_LESS_THROTTLE`, since 5.8 `PF_LOCAL_THROTTLE`.
+    /// nfsd that serves its own machine, or a loop device's worker (`PF_LESS_THROTTLE`, since 5.8 `PF_LOCAL_THROTTLE`).
     pub local: bool,
 }
 

@@ -102,6 +102,8 @@ mod tests {
     fn one_writer_sleeps_10_ms_and_many_longer() {
         // 250 Hz: t = 2 ticks; 25,600 * 2 / 256 = 200 pages.
         assert_eq!(pace(250, 50, 25_600, 25_600, 25_600), Pace { min_pause: 2, next_pages: 200 });
+        // The aim is at most one more than half the longest pause: of 2 ticks, 2.
+        assert_eq!(pace(250, 2, 25_600, 25_600, 25_600), Pace { min_pause: 2, next_pages: 200 });
         // 16 writers: + 4 * 2,500 / 1,024 = 9 ticks, so 11 (44 ms): 1,600 * 11 / 256 = 68 pages.
         assert_eq!(pace(250, 50, 25_600, 1_600, 1_600), Pace { min_pause: 6, next_pages: 68 });
         // 1,024 writers: 2 + 10 * 2,500 / 1,024 = 26, not more than 1 + 50 / 2 = 26; 25 * 26 / 256 = 2 pages are too few:

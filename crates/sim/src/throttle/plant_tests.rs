@@ -1,4 +1,4 @@
-//! Decisions in a loop: writers as fast as memory, a throttle, a flusher and devices that drain at a fixed rate, in steps of 1 ms.
+//! Decisions in a loop: writers as fast as memory, a throttle, a flusher and devices that drain at a fixed rate, in steps of a tick.
 //!
 //! The plant is as small as it can be, so that what comes out is the throttle's doing. Its figures are compared with what the algorithms
 //! promise: one writer at the drain rate and the setpoint, N writers a N-th each, never more dirty than the limit plus one look.
@@ -6,9 +6,10 @@
 use super::*;
 use crate::limits::Limit;
 
-const STEP: Nanos = Nanos::from_millis(1);
+/// A tick at 250 Hz: timers go off at no other moments.
+const STEP: Nanos = Nanos::from_millis(4);
 /// Pages that a writer dirties in a step if nothing holds it back: 2 GB/s.
-const MEMORY_SPEED: u64 = 500;
+const MEMORY_SPEED: u64 = 2_000;
 /// Pages that the request queue holds: 16 requests of 512 KiB.
 const QUEUE: u64 = 2048;
 const MACHINE: Machine = Machine { hz: 250, cpus: 4, possible_cpus: 4 };
@@ -35,7 +36,7 @@ struct Context {
     chunk: u64,
     /// Pages per second.
     drain: u64,
-    /// Parts of a page that the device still owes, in 1/1000.
+    /// What the device could have written and has not, in 1/1000 of a page.
     owed: u64,
 }
 
@@ -106,7 +107,7 @@ impl Plant {
 
     fn drain(&mut self, wb: usize) {
         let context = &mut self.wbs[wb];
-        context.owed += context.drain;
+        context.owed += context.drain * STEP.0 / 1_000_000;
         let done = (context.owed / 1000).min(context.counts.writeback);
         context.owed = if context.counts.writeback > done { context.owed - done * 1000 } else { 0 };
         context.counts.writeback -= done;

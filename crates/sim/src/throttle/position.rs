@@ -171,6 +171,7 @@ mod tests {
         // Share 10 %: x = 6,553; wb_setpoint 175,000 * x >> 16 = 17,498, span (180,000 + 204,800) * x >> 16 = 38,476, zero at 55,974; beyond
         // 3/4 of the span it stays a quarter.
         assert_eq!(at(20_000, 60_000), 256);
+        assert_eq!(at(20_000, 48_000), 256);
         assert_eq!(at(20_000, 17_498), 1_023);
         // Reserve below 10,000. At 5,000: 1,024 * 50,974 / 38,477 = 1,356, twice. At 1,250: 1,024 * 54,724 / 38,477 = 1,456, eight times; one
         // page more, 1,456 * 10,000 / 1,251.

@@ -10,6 +10,9 @@
 //!
 //! Source: mm/page-writeback.c `balance_dirty_pages` of 3.2. Shares are still counted per event (`proportions`), nothing is per cgroup.
 
+#[cfg(test)]
+mod tests;
+
 use floodwall_device::Nanos;
 
 use super::estimate::{DirtyLimit, Estimate, RateRules};
