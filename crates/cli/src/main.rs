@@ -38,6 +38,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Bench(Box<commands::bench::BenchArgs>),
+    Compare(Box<commands::compare::CompareArgs>),
     Status(commands::status::StatusArgs),
     Apply(commands::settings::apply::ApplyArgs),
     Diff(commands::settings::diff::DiffArgs),
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Bench(args) => commands::bench::run(&args, origin),
+        Command::Compare(args) => commands::compare::run(&args, origin),
         Command::Lab(args) => commands::lab::run(&args),
         Command::LabServer(args) => commands::lab::serve(&args),
         Command::Status(args) => commands::status::run(&args, origin),

@@ -91,6 +91,22 @@ impl Progress {
         }
     }
 
+    /// For a run of so many trials of the scenario instead of its rounds.
+    pub(crate) fn of_trials(mut self, trials: u32) -> Self {
+        self.planned.total_s *= f64::from(trials) / f64::from(self.rounds.max(1));
+        if let Some(bar) = &self.bar {
+            bar.set_length((self.planned.total_s * PER_SECOND) as u64);
+        }
+        self
+    }
+
+    /// A line of the run's own, such as whose turn it is.
+    pub(crate) fn announce(&self, line: &str) {
+        if self.lines || self.steps {
+            self.print(line);
+        }
+    }
+
     /// Takes the bar away and hands over the warnings.
     pub(crate) fn finish(self) -> Vec<String> {
         if let Some(bar) = &self.bar {

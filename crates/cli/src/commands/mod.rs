@@ -1,6 +1,7 @@
 //! One file or directory a command.
 
 pub(crate) mod bench;
+pub(crate) mod compare;
 pub(crate) mod lab;
 pub(crate) mod settings;
 pub(crate) mod status;

@@ -27,13 +27,52 @@ Victims: commit, wal, read, scan, mixed. Floods: seq, random, files, mmap, copy,
 (`--show-scenario NAME` prints one): threads, block, size, files, sync, rate, engine, depth, access, direct, preallocated,
 read_percent; streams, block, size, rate, data, file_size.")]
 #[command(args_override_self = true)]
-#[command(group(ArgGroup::new("pace").args(["quick", "thorough"])))]
 #[command(group(ArgGroup::new("format").args(["json", "markdown"])))]
 pub(crate) struct BenchArgs {
     /// Directory on the device to measure.
     #[arg(default_value = ".", value_name = "DIR")]
     pub(crate) dir: PathBuf,
 
+    #[command(flatten)]
+    pub(crate) loads: ScenarioArgs,
+
+    /// A stored result of the default setting on this device: flood_kept and burst_kept are taken against it.
+    #[arg(long, value_name = "RESULT.json")]
+    pub(crate) baseline: Option<PathBuf>,
+    /// Print the result as one JSON document.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print the result as Markdown.
+    #[arg(long)]
+    pub(crate) markdown: bool,
+    /// Write the JSON document to a file; when interrupted, what was measured until then.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Write the latencies as an HdrHistogram interval log.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hlog: Option<PathBuf>,
+    /// Write one line of CSV per second: operations, rates, dirty, writeback, limits, device, pressure.
+    #[arg(long, value_name = "FILE.csv")]
+    pub(crate) timeline: Option<PathBuf>,
+    /// What to show on stderr while it runs.
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
+    pub(crate) progress: Show,
+
+    /// List the built-in scenarios and exit.
+    #[arg(long)]
+    pub(crate) list_scenarios: bool,
+    /// Print a built-in scenario as a file to start from and exit.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) show_scenario: Option<String>,
+    /// Remove scratch directories that killed runs left in DIR and exit.
+    #[arg(long)]
+    pub(crate) clean: bool,
+}
+
+/// Which scenario is run, and how large and how long: the same for every command that measures.
+#[derive(Args, Clone, Debug)]
+#[command(group(ArgGroup::new("pace").args(["quick", "thorough"])))]
+pub(crate) struct ScenarioArgs {
     /// About one minute: 3 rounds of 4 s phases.
     #[arg(long)]
     quick: bool,
@@ -73,38 +112,6 @@ pub(crate) struct BenchArgs {
     /// Measure on filesystems without writeback of their own (tmpfs, overlay …) too.
     #[arg(long)]
     pub(crate) force: bool,
-
-    /// A stored result of the default setting on this device: flood_kept and burst_kept are taken against it.
-    #[arg(long, value_name = "RESULT.json")]
-    pub(crate) baseline: Option<PathBuf>,
-    /// Print the result as one JSON document.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Print the result as Markdown.
-    #[arg(long)]
-    pub(crate) markdown: bool,
-    /// Write the JSON document to a file; when interrupted, what was measured until then.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: Option<PathBuf>,
-    /// Write the latencies as an HdrHistogram interval log.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) hlog: Option<PathBuf>,
-    /// Write one line of CSV per second: operations, rates, dirty, writeback, limits, device, pressure.
-    #[arg(long, value_name = "FILE.csv")]
-    pub(crate) timeline: Option<PathBuf>,
-    /// What to show on stderr while it runs.
-    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
-    pub(crate) progress: Show,
-
-    /// List the built-in scenarios and exit.
-    #[arg(long)]
-    pub(crate) list_scenarios: bool,
-    /// Print a built-in scenario as a file to start from and exit.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) show_scenario: Option<String>,
-    /// Remove scratch directories that killed runs left in DIR and exit.
-    #[arg(long)]
-    pub(crate) clean: bool,
 }
 
 fn duration(text: &str) -> Result<Duration, UnitError> {
@@ -115,7 +122,7 @@ fn bytes(text: &str) -> Result<Bytes, UnitError> {
     text.parse()
 }
 
-impl BenchArgs {
+impl ScenarioArgs {
     /// The scenario that was asked for, and what the user should know of it.
     pub(crate) fn scenario(&self) -> anyhow::Result<(Scenario, Vec<String>)> {
         let mut scenario = match &self.scenario {
@@ -226,7 +233,7 @@ mod tests {
     }
 
     fn scenario(args: &[&str]) -> anyhow::Result<(Scenario, Vec<String>)> {
-        Only::try_parse_from(std::iter::once("bench").chain(args.iter().copied()))?.bench.scenario()
+        Only::try_parse_from(std::iter::once("bench").chain(args.iter().copied()))?.bench.loads.scenario()
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `floodwall bench`: arguments → scenario → host rig → rounds → document → the formats that were asked for.
 
 mod args;
-mod document;
+pub(crate) mod document;
 
 use std::io::Write;
 use std::path::Path;
@@ -18,7 +18,7 @@ use floodwall_report::schema::{Baseline, Document};
 use floodwall_report::verdict::{self, Outcome};
 use floodwall_report::{markdown, text, timeline};
 
-pub(crate) use args::BenchArgs;
+pub(crate) use args::{BenchArgs, ScenarioArgs};
 
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
@@ -39,14 +39,14 @@ pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
     if args.clean {
         return clean(&args.dir);
     }
-    let (scenario, mut warnings) = args.scenario()?;
+    let (scenario, mut warnings) = args.loads.scenario()?;
     for path in [&args.out, &args.hlog, &args.timeline].into_iter().flatten() {
         output::check_writable(path)?;
     }
     let baseline = args.baseline.as_deref().map(read_baseline).transpose()?;
     let stop = signals::stop_flag()?;
     let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let options = Options { force: args.force, seed: args.seed, origin, stop: Arc::clone(&stop) };
+    let options = Options { force: args.loads.force, seed: args.loads.seed, origin, stop: Arc::clone(&stop) };
     let rig = HostRig::open(SysRoot::live()?, &args.dir, options)?;
     for left in scratch::leftovers(&args.dir)? {
         let warning = leftover_warning(&left, &args.dir);
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
         warnings.push(warning);
     }
     warnings.extend(rig.notes().iter().cloned());
-    let Fitted { scenario, needed, warnings: fitting } = space::fit(&scenario, rig.room(args.size)?)?;
+    let Fitted { scenario, needed, warnings: fitting } = space::fit(&scenario, rig.room(args.loads.size)?)?;
     if args.progress != Show::Never {
         notice(&format!(
             "{}: needs {needed} in '{}' and removes it again",
@@ -156,7 +156,7 @@ fn read_baseline(path: &Path) -> anyhow::Result<(Document, String)> {
     Ok((document, source))
 }
 
-fn leftover_warning(left: &Leftover, dir: &Path) -> String {
+pub(crate) fn leftover_warning(left: &Leftover, dir: &Path) -> String {
     format!(
         "a killed run left '{}' ({}); remove it with: floodwall bench --clean {}",
         left.path.display(),

@@ -1,0 +1,267 @@
+//! Which settings contend: `--set [NAME=]SETTING` and `--each KNOB`.
+//!
+//! ```text
+//! default            what is in force
+//! preset:cachyos     a published one
+//! scheduler=none,vm.dirty_bytes=15MB          named after itself
+//! small=vm.dirty_bytes=15MB                   named
+//! --each scheduler   one contender for every value that the device offers, or of a documented grid
+//! ```
+
+use floodwall_host::SysRoot;
+use floodwall_knobs::presets::{self, PRESETS};
+use floodwall_knobs::{Change, Device, catalogue};
+use floodwall_model::{Setting, toml_text};
+use floodwall_tune::contest::Contender;
+
+use crate::exit::UsageError;
+
+/// What is in force, by name.
+pub(crate) const DEFAULT: &str = "default";
+
+/// Values that `--each` tries where a device does not list them, as people write them.
+const GRIDS: &[(&str, &[&str])] = &[
+    ("nr_requests", &["4", "8", "16", "32", "64", "128", "256"]),
+    ("max_sectors_kb", &["64", "128", "256", "512", "1024"]),
+    ("wbt_lat_usec", &["0", "2000", "10000", "75000"]),
+    ("read_ahead_kb", &["0", "32", "128", "512", "2048"]),
+    ("vm.dirty_bytes", &["16MiB", "64MiB", "256MiB", "1GiB"]),
+    ("vm.dirty_background_bytes", &["4MiB", "16MiB", "64MiB", "256MiB"]),
+    ("vm.dirty_ratio", &["5", "10", "20", "40"]),
+    ("vm.dirty_background_ratio", &["1", "3", "5", "10"]),
+    ("bdi.strict_limit", &["0", "1"]),
+];
+
+/// All contenders, the reference first: the first `--set`, or of `--each` alone the value in force.
+///
+/// # Errors
+/// [`UsageError`]: what is wrong, or that there are fewer than two.
+pub(crate) fn contenders(
+    root: &SysRoot,
+    device: Option<&Device>,
+    in_force: &Setting,
+    sets: &[String],
+    each: &[String],
+) -> anyhow::Result<Vec<Contender>> {
+    let mut all: Vec<Contender> = Vec::new();
+    for text in sets {
+        all.push(parse(root, device, text)?);
+    }
+    for knob in each {
+        let mut of_knob = each_of(root, device, knob)?;
+        if all.is_empty() {
+            // What is in force is what the others are compared with.
+            let name = catalogue::find(knob).map_or(knob.as_str(), |k| k.name);
+            of_knob.sort_by_key(|c| in_force.get(name) != c.setting.get(name));
+        }
+        all.extend(of_knob);
+    }
+    if all.len() == 1 && !all[0].setting.is_empty() {
+        all.insert(0, Contender { name: DEFAULT.into(), setting: Setting::default() });
+    }
+    if all.len() < 2 {
+        return Err(UsageError("nothing to compare: give --set twice or more, or --each KNOB".into()).into());
+    }
+    for i in 1..all.len() {
+        if all[..i].iter().any(|c| c.name == all[i].name) {
+            let name = &all[i].name;
+            return Err(UsageError(format!(
+                "two settings are called '{name}': give them names, --set NAME={name}"
+            ))
+            .into());
+        }
+    }
+    Ok(all)
+}
+
+/// One `--set`.
+fn parse(root: &SysRoot, device: Option<&Device>, text: &str) -> anyhow::Result<Contender> {
+    let text = text.trim();
+    let named = text.split_once('=').filter(|(name, rest)| {
+        let is_setting = *rest == DEFAULT || rest.starts_with("preset:") || rest.contains('=');
+        is_setting && !name.is_empty() && !is_knob(name)
+    });
+    let (name, body) = named.unwrap_or((text.strip_prefix("preset:").unwrap_or(text), text));
+    Ok(Contender { name: name.to_owned(), setting: setting(root, device, body)? })
+}
+
+/// Whether a text is a knob, or a device's or group's knob.
+fn is_knob(name: &str) -> bool {
+    let ends = |knob: &str| {
+        name.strip_suffix(knob).is_some_and(|rest| rest.is_empty() || rest.ends_with(['.', ':']))
+    };
+    catalogue::find(name).is_some() || catalogue::knobs().any(|knob| ends(knob.name))
+}
+
+/// `default`, `preset:NAME`, or knobs separated by commas.
+pub(crate) fn setting(root: &SysRoot, device: Option<&Device>, text: &str) -> anyhow::Result<Setting> {
+    if text == DEFAULT {
+        return Ok(Setting::default());
+    }
+    let mut setting = Setting::default();
+    for part in text.split(',').filter(|part| !part.trim().is_empty()) {
+        let part = part.trim();
+        match part.strip_prefix("preset:") {
+            Some(name) => {
+                let preset = presets::find(name).ok_or_else(|| UsageError(no_preset(name)))?;
+                for change in preset.changes {
+                    add(&mut setting, root, device, change)?;
+                }
+            }
+            None => add(&mut setting, root, device, part)?,
+        }
+    }
+    if setting.is_empty() {
+        return Err(UsageError(format!(
+            "'{text}' sets nothing: write KNOB=VALUE[,KNOB=VALUE…], preset:NAME or default"
+        ))
+        .into());
+    }
+    Ok(setting)
+}
+
+/// Adds a change under the name that a result gives it: a knob's own, with its device only where that is another one.
+fn add(setting: &mut Setting, root: &SysRoot, device: Option<&Device>, text: &str) -> anyhow::Result<()> {
+    let change = Change::parse(root, device, text).map_err(|e| UsageError(e.to_string()))?;
+    let own = change.target.device().is_none_or(|target| Some(target) == device);
+    let group = matches!(change.target, floodwall_knobs::Target::Group { .. });
+    let key = if own && !group { change.knob.name.to_owned() } else { change.target.label(change.knob) };
+    if setting.0.insert(key.clone(), change.value).is_some() {
+        return Err(UsageError(format!("{key} is set twice")).into());
+    }
+    Ok(())
+}
+
+/// One contender for every value of a knob.
+fn each_of(root: &SysRoot, device: Option<&Device>, knob: &str) -> anyhow::Result<Vec<Contender>> {
+    let values: Vec<String> = if knob == "scheduler" {
+        let device = device.ok_or_else(|| {
+            UsageError(
+                "there is no block device below this directory, so there is no scheduler to compare".into(),
+            )
+        })?;
+        let path = format!("/sys/dev/block/{}/queue/scheduler", device.number);
+        let text = root.read_line(&path).into_value().unwrap_or_default();
+        text.split_whitespace().map(|name| name.trim_matches(['[', ']']).to_owned()).collect()
+    } else {
+        let name = catalogue::find(knob).map_or(knob, |k| k.name);
+        let grid = GRIDS.iter().find(|(known, _)| *known == name).ok_or_else(|| UsageError(no_grid(knob)))?;
+        grid.1.iter().map(|value| (*value).to_owned()).collect()
+    };
+    if values.is_empty() {
+        return Err(UsageError(format!("--each {knob}: the device offers no values")).into());
+    }
+    values
+        .into_iter()
+        .map(|value| {
+            let setting = setting(root, device, &format!("{knob}={value}"))?;
+            Ok(Contender { name: value, setting })
+        })
+        .collect()
+}
+
+fn no_grid(knob: &str) -> String {
+    let names = || std::iter::once("scheduler").chain(GRIDS.iter().map(|(name, _)| *name));
+    let hint = toml_text::nearest(knob, names())
+        .map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
+    let all = names().collect::<Vec<_>>().join(", ");
+    format!("--each {knob}: values are known for {all}{hint}; give others with --set")
+}
+
+fn no_preset(name: &str) -> String {
+    let names = || PRESETS.iter().map(|preset| preset.name);
+    match toml_text::nearest(name, names()) {
+        Some(near) => format!("there is no preset '{name}'; did you mean preset:{near}?"),
+        None => format!("there is no preset '{name}'; there are {}", names().collect::<Vec<_>>().join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk `sda` with three elevators, as files.
+    fn machine() -> (tempfile::TempDir, SysRoot) {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("sys/devices/sda/dev", "8:0\n");
+        write("sys/devices/sda/uevent", "DEVNAME=sda\n");
+        write("sys/devices/sda/queue/scheduler", "none [mq-deadline] bfq\n");
+        write("proc/version", "\n");
+        for class in ["sys/dev/block", "sys/class/block"] {
+            std::fs::create_dir_all(dir.path().join(class)).unwrap();
+        }
+        for link in ["sys/dev/block/8:0", "sys/class/block/sda"] {
+            std::os::unix::fs::symlink("../../devices/sda", dir.path().join(link)).unwrap();
+        }
+        let root = SysRoot::new(dir.path()).unwrap();
+        (dir, root)
+    }
+
+    fn parsed(sets: &[&str], each: &[&str]) -> anyhow::Result<Vec<String>> {
+        let (_dir, root) = machine();
+        let sda = Device::find(&root, "sda").unwrap();
+        let in_force: Setting = [("scheduler".to_owned(), "mq-deadline".to_owned())].into_iter().collect();
+        let owned = |texts: &[&str]| texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>();
+        let all = contenders(&root, Some(&sda), &in_force, &owned(sets), &owned(each))?;
+        Ok(all.into_iter().map(|c| format!("{} = {}", c.name, c.setting)).collect())
+    }
+
+    #[test]
+    fn settings_are_named_by_themselves_or_by_hand() {
+        let sets = [
+            "default",
+            "preset:cachyos",
+            "small=vm.dirty_bytes=15MB,sda.scheduler=none",
+            "nr_requests=8",
+            "mine=preset:2010-15MB",
+        ];
+        assert_eq!(
+            parsed(&sets, &[]).unwrap(),
+            [
+                "default = in force",
+                "cachyos = vm.dirty_background_bytes=67108864,vm.dirty_bytes=268435456",
+                "small = scheduler=none,vm.dirty_bytes=15000000",
+                "nr_requests=8 = nr_requests=8",
+                "mine = vm.dirty_bytes=15000000",
+            ]
+        );
+    }
+
+    #[test]
+    fn one_setting_is_compared_with_what_is_in_force() {
+        assert_eq!(parsed(&["preset:2010-15MB"], &[]).unwrap()[0], "default = in force");
+    }
+
+    #[test]
+    fn each_elevator_of_the_device_with_the_one_in_force_first() {
+        let all = parsed(&[], &["scheduler"]).unwrap();
+        assert_eq!(
+            all,
+            ["mq-deadline = scheduler=mq-deadline", "none = scheduler=none", "bfq = scheduler=bfq"]
+        );
+        assert_eq!(parsed(&["default"], &["vm.dirty_bytes"]).unwrap().len(), 5);
+    }
+
+    #[test]
+    fn mistakes_say_what_to_do() {
+        for (sets, each, part) in [
+            (&["default"][..], &[][..], "nothing to compare"),
+            (&["nr_requests=8", "nr_requests=8"], &[], "two settings are called"),
+            (&["default", "preset:cachy"], &[], "did you mean preset:cachyos"),
+            (&["default", "vm.dirty_byte=1MB"], &[], "did you mean vm.dirty_bytes"),
+            (&["default", "vm.dirty_bytes=15000000"], &[], "needs a unit"),
+            (&["default", "x=nr_requests=8,nr_requests=9"], &[], "is set twice"),
+            (&[], &["schedular"], "did you mean 'scheduler'"),
+            (&["default", "sdz.scheduler=none"], &[], "no device is called 'sdz'"),
+            (&["default", ","], &[], "sets nothing"),
+        ] {
+            let message = parsed(sets, each).unwrap_err().to_string();
+            assert!(message.contains(part), "{message}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! This host as a rig that can change settings: what `compare` and `tune` open before they measure.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use floodwall_bench::scratch;
+use floodwall_bench::space::{self, Fitted};
+use floodwall_bench::{BenchError, HostRig, Options, SettingError, SettingRig};
+use floodwall_host::SysRoot;
+use floodwall_knobs::Device;
+use floodwall_model::Scenario;
+use floodwall_report::schema::Run;
+
+use crate::commands::bench::{ScenarioArgs, document, leftover_warning};
+use crate::output::notice;
+use crate::progress::Show;
+
+/// Where journals are.
+const JOURNAL: &str = "/var/lib/floodwall/journal";
+
+/// Where measurements are made.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct WhereArgs {
+    /// Directory on the device to measure.
+    #[arg(default_value = ".", value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// Where journals are kept.
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) journal: Option<PathBuf>,
+}
+
+/// A host that is ready to measure.
+pub(crate) struct Host {
+    pub(crate) rig: SettingRig<HostRig>,
+    pub(crate) root: SysRoot,
+    /// The device of knobs that name none.
+    pub(crate) device: Option<Device>,
+    /// With its sizes settled.
+    pub(crate) scenario: Scenario,
+    pub(crate) warnings: Vec<String>,
+    started_at: Duration,
+    origin: Instant,
+}
+
+impl Host {
+    /// Opens the directory, its device, the journal; settles the scenario's sizes. Nothing is written yet, but that what a killed run left is put back.
+    ///
+    /// # Errors
+    /// What is wrong, before the first byte is written.
+    pub(crate) fn open(
+        place: &WhereArgs,
+        loads: &ScenarioArgs,
+        show: Show,
+        origin: Instant,
+        stop: &Arc<AtomicBool>,
+    ) -> anyhow::Result<Self> {
+        let (scenario, mut warnings) = loads.scenario()?;
+        let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let root = SysRoot::live()?;
+        let options = Options { force: loads.force, seed: loads.seed, origin, stop: Arc::clone(stop) };
+        let rig = HostRig::open(root.clone(), &place.dir, options)?;
+        for left in scratch::leftovers(&place.dir)? {
+            warnings.push(leftover_warning(&left, &place.dir));
+        }
+        warnings.extend(rig.notes().iter().cloned());
+        let device = rig.location().queue_device.map(|id| Device::find(&root, &id.to_string())).transpose();
+        let device = device.map_err(|e| crate::exit::UsageError(e.to_string()))?;
+        let Fitted { scenario, needed, warnings: fitting } = space::fit(&scenario, rig.room(loads.size)?)?;
+        warnings.extend(fitting);
+        let journal = place.journal.as_deref().unwrap_or(Path::new(JOURNAL));
+        let opened = SettingRig::open(rig, &root, journal, device.clone(), Arc::clone(stop));
+        let (rig, put_back) = opened.map_err(plain)?;
+        warnings.extend(put_back);
+        for warning in &warnings {
+            notice(&format!("warning: {warning}"));
+        }
+        if show != Show::Never {
+            notice(&format!(
+                "{}: needs {needed} in '{}' and removes it again",
+                scenario.name,
+                place.dir.display()
+            ));
+        }
+        Ok(Self { rig, root, device, scenario, warnings, started_at, origin })
+    }
+
+    /// Removes every file, lets go of device and journal, and says what a result says of the run. `failure` is why it ended early.
+    pub(crate) fn close(
+        self,
+        command: &str,
+        failure: Option<&anyhow::Error>,
+    ) -> (Run, Option<anyhow::Error>) {
+        let (host, missing) = (self.rig.inner().facts().clone(), self.rig.inner().missing());
+        let first_operation = self.rig.inner().first_operation();
+        let (rig, restored) = self.rig.close();
+        let closed = rig.close();
+        let mut warnings = self.warnings;
+        warnings.extend(
+            host.device.as_ref().and_then(|device| crate::commands::lab::kept_up_warning(&device.name)),
+        );
+        let mut run = document::run_facts(document::Facts {
+            host: &host,
+            missing,
+            warnings,
+            failure,
+            started_at: self.started_at,
+            seconds: self.origin.elapsed().as_secs_f64(),
+            first_operation,
+        });
+        run.command = command.into();
+        let trouble = restored.map_err(plain).and(closed.map_err(anyhow::Error::from)).err();
+        (run, trouble)
+    }
+}
+
+/// Takes the error out that says which status the program ends with.
+pub(crate) fn plain(error: SettingError) -> anyhow::Error {
+    match error {
+        SettingError::Plan(e) => e.into(),
+        SettingError::Apply(e) => e.into(),
+        SettingError::Journal(e) if e.lacks_privilege() => anyhow::Error::from(e)
+            .context("changing settings needs root: run this as root, outside any container"),
+        SettingError::Journal(e) => e.into(),
+        other => other.into(),
+    }
+}
+
+/// Why a run that was stopped or failed ended, as an error; a signal explains whatever else went wrong at the same time.
+pub(crate) fn failure(stopped: Option<String>, stop: &AtomicBool) -> Option<anyhow::Error> {
+    stopped.map(|why| {
+        if stop.load(Ordering::Relaxed) { BenchError::Interrupted.into() } else { anyhow::anyhow!(why) }
+    })
+}

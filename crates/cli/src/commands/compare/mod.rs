@@ -1,0 +1,206 @@
+//! `floodwall compare`: arguments → contenders → interleaved rounds on this host → what differs and whether that is real.
+
+mod contenders;
+pub(crate) mod host;
+
+use std::cell::RefCell;
+use std::io::Write;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::{ArgGroup, Args};
+use floodwall_model::rig::{Second, Step};
+use floodwall_model::{Setting, Watch};
+use floodwall_report::contest::{self as told, anything_real};
+use floodwall_report::schema::Document;
+use floodwall_report::schema::contest::{Contender as Row, Contest as Rows};
+use floodwall_stats::frontier::{Point, frontier};
+use floodwall_tune::contest::{Contest, contest};
+
+use crate::commands::bench::ScenarioArgs;
+use crate::exit::{Exit, UsageError};
+use crate::output::{self, notice};
+use crate::progress::{Progress, Show};
+use crate::signals;
+use host::{Host, WhereArgs};
+
+/// Compare settings side by side: interleaved rounds, and which differences are real.
+///
+/// Every round measures every setting once, in random order; each is put in force through the journal for its trial and taken back after it. Needs
+/// root. The first setting is what the others are compared with.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  floodwall compare --set default --set 'scheduler=none,vm.dirty_bytes=15MB' --set preset:cachyos /srv
+  floodwall compare --set now=default --set small=vm.dirty_bytes=15MB --rounds 8 --out result.json /srv
+  floodwall compare --each scheduler --victim read,threads=8 --flood none /data
+
+A setting is KNOB=VALUE[,KNOB=VALUE…], preset:NAME, or default (what is in force), with or without a name before it. --each takes scheduler (all that the
+device offers), nr_requests, max_sectors_kb, wbt_lat_usec, read_ahead_kb, vm.dirty_bytes and others with a grid (docs/tuning.md).
+Exit status 3: measured, and nothing parts.")]
+#[command(args_override_self = true)]
+#[command(group(ArgGroup::new("what").args(["set", "each"]).required(true).multiple(true)))]
+pub(crate) struct CompareArgs {
+    #[command(flatten)]
+    place: WhereArgs,
+    /// A setting to compare; twice or more.
+    #[arg(long, value_name = "[NAME=]SETTING")]
+    set: Vec<String>,
+    /// Every value of a knob.
+    #[arg(long, value_name = "KNOB")]
+    each: Vec<String>,
+    #[command(flatten)]
+    loads: ScenarioArgs,
+    /// Print the result as one JSON document.
+    #[arg(long)]
+    json: bool,
+    /// Write the JSON document to a file; when interrupted, what was measured until then.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// What to show on stderr while it runs.
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
+    progress: Show,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What could not be done; [`Exit::of`] turns it into a status.
+pub(crate) fn run(args: &CompareArgs, origin: Instant) -> anyhow::Result<Exit> {
+    if let Some(path) = &args.out {
+        output::check_writable(path)?;
+    }
+    let stop = signals::stop_flag()?;
+    let mut host = Host::open(&args.place, &args.loads, args.progress, origin, &stop)?;
+    let in_force: Setting = host.rig.inner().setting().clone();
+    let contenders =
+        contenders::contenders(&host.root, host.device.as_ref(), &in_force, &args.set, &args.each)?;
+    if host.scenario.timing.rounds < 2 {
+        return Err(UsageError(
+            "one round does not tell how much rounds differ: give --rounds 2 or more".into(),
+        )
+        .into());
+    }
+    let scenario = host.scenario.clone();
+    let trials = scenario.timing.rounds * contenders.len() as u32;
+    let progress = Progress::new(args.progress, &scenario, Arc::clone(&stop)).of_trials(trials);
+    let progress = Shared(Rc::new(RefCell::new(progress)));
+    let mut watch = progress.clone();
+    let prepared = host.rig.inner_mut().prepare(&scenario, &mut watch);
+    let (result, mut failure) = match prepared {
+        Ok(()) => {
+            let mut tell = |round: u32, contender: &floodwall_tune::contest::Contender| {
+                progress.0.borrow().announce(&format!("round {round}: {}", contender.name));
+            };
+            let result =
+                contest(&mut host.rig, &scenario, &contenders, args.loads.seed, &mut watch, &mut tell);
+            let failure = host::failure(result.stopped.clone(), &stop);
+            (Some(result), failure)
+        }
+        Err(error) => (None, Some(error.into())),
+    };
+    drop(watch);
+    let warned = progress.finish();
+    let (mut run, trouble) = host.close("compare", failure.as_ref());
+    run.warnings.extend(warned);
+    if let Some(trouble) = trouble {
+        // A machine that is not as it was matters more than whatever else happened.
+        if let Some(earlier) = failure.replace(trouble) {
+            notice(&format!("floodwall: {}", output::message(&earlier)));
+        }
+    }
+    let Some(result) = result.filter(|r| r.entrants.iter().any(|e| !e.trials.is_empty())) else {
+        return Err(failure.unwrap_or_else(|| anyhow::anyhow!("nothing was measured")));
+    };
+    let (trials, rows) = rows(&result);
+    let document = Document::of_contest(run, &scenario, trials, rows)?;
+    let real = document.contest.as_ref().is_some_and(anything_real);
+    let mut errors: Vec<anyhow::Error> =
+        failure.into_iter().chain(write(args.json, args.out.as_ref(), &document)).collect();
+    for error in errors.iter().skip(1) {
+        notice(&format!("floodwall: {}", output::message(error)));
+    }
+    match (!errors.is_empty()).then(|| errors.swap_remove(0)) {
+        Some(error) => Err(error),
+        None if real => Ok(Exit::Done),
+        None => Ok(Exit::Inconclusive),
+    }
+}
+
+/// A contest as a result stores it, with figures, verdicts and frontier.
+fn rows(result: &Contest) -> (Vec<floodwall_model::Trial>, Rows) {
+    let (trials, indices) = result.trials();
+    let contenders = result.entrants.iter().zip(indices).map(|(entrant, trials)| Row {
+        name: entrant.contender.name.clone(),
+        setting: entrant.contender.setting.clone(),
+        trials,
+        failure: entrant.failure.clone(),
+        ..Row::default()
+    });
+    let mut rows = Rows { contenders: contenders.collect(), ..Rows::default() }.judged(&trials);
+    rows.frontier = frontier_of(&rows);
+    (trials, rows)
+}
+
+/// Contenders that no other beats, by their indices.
+pub(crate) fn frontier_of(rows: &Rows) -> Vec<usize> {
+    let points: Vec<(usize, Point)> = rows
+        .contenders
+        .iter()
+        .enumerate()
+        .filter_map(|(i, c)| {
+            let s = c.summary.as_ref()?;
+            let dead = s.dead_seconds?.value / s.of_seconds.max(1) as f64;
+            let share = |e: Option<floodwall_stats::bootstrap::Estimate>| e.map(|e| e.value);
+            Some((
+                i,
+                Point {
+                    victim_kept: s.victim_kept?.value,
+                    dead_share: dead,
+                    flood_kept: share(s.flood_kept),
+                    burst_kept: share(s.burst_kept),
+                },
+            ))
+        })
+        .collect();
+    let only: Vec<Point> = points.iter().map(|(_, point)| *point).collect();
+    frontier(&only).into_iter().map(|i| points[i].0).collect()
+}
+
+/// Gives out what was asked for. Stdout comes first and one failure does not stop the rest.
+pub(crate) fn write(json: bool, out: Option<&PathBuf>, document: &Document) -> Vec<anyhow::Error> {
+    let to_json = |out: &mut dyn Write| -> anyhow::Result<()> { Ok(document.write_json(out)?) };
+    let printed = if json { output::result_with(to_json) } else { output::result(&told::text(document)) };
+    let stored = out.map(|path| output::write_file(path, to_json)).unwrap_or(Ok(()));
+    printed.err().into_iter().chain(stored.err()).collect()
+}
+
+/// One progress display for whoever runs the trials and whoever announces them.
+#[derive(Clone)]
+pub(crate) struct Shared(pub(crate) Rc<RefCell<Progress>>);
+
+impl Shared {
+    /// Takes the bar away and hands over the warnings, if this is the last holder.
+    pub(crate) fn finish(self) -> Vec<String> {
+        Rc::try_unwrap(self.0).map(|progress| progress.into_inner().finish()).unwrap_or_default()
+    }
+}
+
+impl Watch for Shared {
+    fn step(&mut self, step: Step<'_>) {
+        self.0.borrow_mut().step(step);
+    }
+
+    fn second(&mut self, second: &Second<'_>) {
+        self.0.borrow_mut().second(second);
+    }
+
+    fn warn(&mut self, message: &str) {
+        self.0.borrow_mut().warn(message);
+    }
+
+    fn stop(&self) -> bool {
+        self.0.borrow().stop()
+    }
+}
