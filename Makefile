@@ -3,6 +3,7 @@
 # make bench  the figures: against sysbench and fio, interleaved
 # make lab-2010  the experiment of 2010 on a virtual array; writes docs/reproductions.md (root)
 # make lab-record  trials on virtual devices, kept as data that the simulator is held against (root)
+# make reproduce  published experiments and the lab's trials in the simulator; writes docs/reproductions.md
 # make audit  licences, bans and sources of the dependencies
 
 CARGO ?= cargo
@@ -10,7 +11,7 @@ CARGO ?= cargo
 DIR ?= $(CURDIR)/target
 SIZE ?=
 
-.PHONY: all demo test fmt clippy doc unit bench lab-2010 lab-record audit install-build install-test install-peers clean
+.PHONY: all demo test fmt clippy doc unit bench lab-2010 lab-record reproduce audit install-build install-test install-peers clean
 
 all:
 	$(CARGO) build --release --locked
@@ -49,6 +50,10 @@ lab-2010: install-build install-peers
 lab-record: install-build install-peers
 	$(CARGO) build --release --locked -p floodwall -p lab-bench
 	target/release/lab-bench record
+
+reproduce: install-build
+	$(CARGO) build --release --locked -p reproduce
+	target/release/reproduce $(REPRODUCE)
 
 audit:
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny

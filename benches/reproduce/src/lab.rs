@@ -1,0 +1,145 @@
+//! Trials that were recorded on lab devices behind the real kernel.
+
+use std::path::Path;
+
+use anyhow::Context;
+use floodwall_device::DeviceSpec;
+use floodwall_model::{Bytes, Rig, Setting, Trial, scenario};
+use floodwall_sim::{SimOptions, SimRig};
+use floodwall_stats::figures::{PhaseFigures, Reference, Summary, summarise};
+use serde_json::Value;
+
+use crate::cells;
+use crate::table::{Goal, Line, median, table};
+
+/// Knobs that a recorded setting must not hand to the simulator: they say what the loop device is, not what was chosen.
+const NOT_CHOSEN: [&str; 3] = ["write_cache", "nomerges", "rq_affinity"];
+
+struct Recorded {
+    name: String,
+    value: Value,
+}
+
+pub(crate) fn section(data: &Path) -> anyhow::Result<String> {
+    let recorded = read(data)?;
+    let found = cells::all(&recorded, |r| Ok(summarise(&trials(r)?, Reference::InForce)))?;
+    let mut lines = Vec::new();
+    for (recorded, summary) in recorded.iter().zip(&found) {
+        compare(recorded, summary, &mut lines);
+    }
+    Ok(format!(
+        "### Trials on the lab\n\nRecorded with `make lab-record` on kernel {}; the simulator runs the same scenario on the same preset under the same setting. Rates within 15 %, p99 within a factor of 1.5 are the goal.\n\n{}{}",
+        recorded.first().and_then(|r| r.value["host"]["kernel"].as_str()).unwrap_or("?"),
+        table("lab", &lines),
+        errors(&lines)
+    ))
+}
+
+fn read(data: &Path) -> anyhow::Result<Vec<Recorded>> {
+    let entries = std::fs::read_dir(data).with_context(|| format!("can't read '{}'", data.display()))?;
+    let mut recorded = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|e| e == "json") {
+            let text =
+                std::fs::read_to_string(&path).with_context(|| format!("can't read '{}'", path.display()))?;
+            let value = serde_json::from_str(&text).with_context(|| format!("'{}'", path.display()))?;
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            recorded.push(Recorded { name, value });
+        }
+    }
+    anyhow::ensure!(!recorded.is_empty(), "nothing is recorded in '{}': run make lab-record", data.display());
+    recorded.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(recorded)
+}
+
+fn trials(recorded: &Recorded) -> anyhow::Result<Vec<Trial>> {
+    let text =
+        |key: &str| recorded.value[key].as_str().with_context(|| format!("{}: no {key}", recorded.name));
+    let scenario = scenario::parse(text("scenario")?)?;
+    let size: Bytes = text("size")?.parse()?;
+    let ram = recorded.value["host"]["ram_bytes"].as_u64().context("no ram_bytes")?;
+    let cpus = recorded.value["host"]["cpus"].as_u64().context("no cpus")?;
+    let options = SimOptions {
+        capacity: Some(size),
+        ram: Bytes(ram),
+        cpus: u32::try_from(cpus)?,
+        // A loop device takes this many, whatever stands behind it (drivers/block/loop.c).
+        queue_depth: Some(128),
+        ..SimOptions::new(DeviceSpec::preset(text("preset")?)?)
+    };
+    let knobs = recorded.value["setting"].as_object().context("no setting")?;
+    let setting: Setting = knobs
+        .iter()
+        .filter(|(name, value)| !NOT_CHOSEN.contains(&name.as_str()) && counts(knobs, name, value))
+        .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+        .collect();
+    let mut rig = SimRig::new(options);
+    (1..=scenario.timing.rounds).map(|round| Ok(rig.run(&scenario, &setting, round, &mut ())?)).collect()
+}
+
+/// Of a pair of names for one limit only the one in force says anything.
+fn counts(knobs: &serde_json::Map<String, Value>, name: &str, value: &Value) -> bool {
+    let partner = match name {
+        "vm.dirty_bytes" => "vm.dirty_ratio",
+        "vm.dirty_ratio" => "vm.dirty_bytes",
+        "vm.dirty_background_bytes" => "vm.dirty_background_ratio",
+        "vm.dirty_background_ratio" => "vm.dirty_background_bytes",
+        "bdi.max_ratio" | "bdi.min_ratio" => return false,
+        _ => return true,
+    };
+    value.as_str() != Some("0")
+        || knobs.get(partner).and_then(Value::as_str) == Some("0") && name.ends_with("_ratio")
+}
+
+fn compare(recorded: &Recorded, simulated: &Summary, lines: &mut Vec<Line>) {
+    let measured = |path: &str| recorded.value["summary"].pointer(path).and_then(Value::as_f64);
+    let of = |phase: &Option<PhaseFigures>, f: fn(&PhaseFigures) -> Option<f64>| phase.as_ref().and_then(f);
+    let p99 = |f: &PhaseFigures| f.operation_us.and_then(|l| l.p99);
+    let (rate, tail) = (Goal::Within(0.15), Goal::Factor(1.5));
+    for (what, expected, simulated, scale, goal) in [
+        ("victim alone, IOPS", measured("/victim/iops"), of(&simulated.victim, |f| f.iops), 1.0, rate),
+        ("victim beside, IOPS", measured("/both/iops"), of(&simulated.both, |f| f.iops), 1.0, rate),
+        (
+            "flood alone, MB/s",
+            measured("/flood/flood_bytes_per_s"),
+            of(&simulated.flood, |f| f.flood_bytes_per_s),
+            1e-6,
+            rate,
+        ),
+        (
+            "flood beside, MB/s",
+            measured("/both/flood_bytes_per_s"),
+            of(&simulated.both, |f| f.flood_bytes_per_s),
+            1e-6,
+            rate,
+        ),
+        ("p99 alone, ms", measured("/victim/operation_us/p99"), of(&simulated.victim, p99), 1e-3, tail),
+        ("p99 beside, ms", measured("/both/operation_us/p99"), of(&simulated.both, p99), 1e-3, tail),
+    ] {
+        lines.push(Line {
+            what: format!("{}, {what}", recorded.name),
+            expected: expected.map(|v| v * scale),
+            simulated: simulated.map(|v| v * scale),
+            goal,
+        });
+    }
+}
+
+/// The middle of the errors, of the rates and of the tails.
+fn errors(lines: &[Line]) -> String {
+    let of = |is: fn(&Goal) -> bool, error: fn(f64) -> f64| {
+        let errors: Vec<f64> = lines
+            .iter()
+            .filter(|l| is(&l.goal))
+            .filter_map(|l| Some(error(l.simulated? / l.expected?)))
+            .filter(|e| e.is_finite())
+            .collect();
+        median(&errors).unwrap_or(f64::NAN)
+    };
+    format!(
+        "Median error of the rates: {:.0} %; median factor of the p99: {:.2}.\n",
+        100.0 * of(|g| matches!(g, Goal::Within(_)), |ratio| (ratio - 1.0).abs()),
+        of(|g| matches!(g, Goal::Factor(_)), |ratio| ratio.max(1.0 / ratio))
+    )
+}

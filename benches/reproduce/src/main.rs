@@ -1,0 +1,68 @@
+//! The simulator held against reality: published experiments and trials recorded on the lab, run again in virtual time.
+//!
+//! ```text
+//! benches/published/measurements.toml ─┐
+//! benches/lab/data/*.json ─────────────┼─▶ the same machine, kernel, victim and flood in the simulator ─▶ tables in docs/reproductions.md
+//! presets of `device` ─────────────────┘
+//! ```
+//!
+//! Device models are fitted on idle, single-stream figures only. What is off stays in the table.
+
+mod cells;
+mod lab;
+mod table;
+mod y2007;
+mod y2010;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::{Parser, ValueEnum};
+
+/// Run published experiments in the simulator and write the tables.
+#[derive(Parser)]
+struct Args {
+    /// Which; all if none is named
+    what: Vec<What>,
+    /// The published figures
+    #[arg(long, default_value = "benches/published/measurements.toml")]
+    published: PathBuf,
+    /// The trials recorded on the lab
+    #[arg(long, default_value = "benches/lab/data")]
+    lab: PathBuf,
+    /// The document whose sections are written anew
+    #[arg(long, default_value = "docs/reproductions.md")]
+    out: PathBuf,
+    /// Only print
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    #[value(name = "2010")]
+    Y2010,
+    #[value(name = "2007")]
+    Y2007,
+    Lab,
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let all = [What::Y2010, What::Y2007, What::Lab];
+    let wanted = if args.what.is_empty() { &all[..] } else { &args.what };
+    for what in wanted {
+        let begin = Instant::now();
+        let (name, section) = match what {
+            What::Y2010 => ("sim-2010", y2010::section(&args.published)?),
+            What::Y2007 => ("sim-2007", y2007::section(&args.published)?),
+            What::Lab => ("sim-lab", lab::section(&args.lab)?),
+        };
+        println!("{section}");
+        eprintln!("{name}: {:.1} s", begin.elapsed().as_secs_f64());
+        if !args.dry_run {
+            published::replace_section(&args.out, name, "make reproduce", &section)?;
+        }
+    }
+    Ok(())
+}
