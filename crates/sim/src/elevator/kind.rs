@@ -6,8 +6,9 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use super::{
-    Anticipatory, AnticipatoryTunables, Cfq18, Cfq18Tunables, Cfq32, Cfq32Tunables, Deadline,
-    DeadlineTunables, Elevator, Kyber, KyberTunables, MqDeadline, MqDeadlineTunables, NoElevator, Noop,
+    Anticipatory, AnticipatoryTunables, Bfq, BfqTunables, Cfq18, Cfq18Tunables, Cfq32, Cfq32Tunables,
+    Deadline, DeadlineTunables, Elevator, Kyber, KyberTunables, MqDeadline, MqDeadlineTunables, NoElevator,
+    Noop,
 };
 use crate::kernel::Generation;
 
@@ -28,11 +29,13 @@ pub enum ElevatorKind {
     MqDeadline,
     /// As many requests in the device as its latency allows.
     Kyber,
+    /// Budgets of sectors for each process.
+    Bfq,
 }
 
 impl ElevatorKind {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Noop,
         Self::Anticipatory,
         Self::Deadline,
@@ -40,6 +43,7 @@ impl ElevatorKind {
         Self::None,
         Self::MqDeadline,
         Self::Kyber,
+        Self::Bfq,
     ];
 
     /// As `queue/scheduler` spells it.
@@ -53,6 +57,7 @@ impl ElevatorKind {
             Self::None => "none",
             Self::MqDeadline => "mq-deadline",
             Self::Kyber => "kyber",
+            Self::Bfq => "bfq",
         }
     }
 }
@@ -133,7 +138,7 @@ fn names(kinds: &[ElevatorKind]) -> String {
 
 /// The elevators that a generation offers, as `queue/scheduler` lists them with everything built in.
 ///
-/// anticipatory went in 2.6.33, the single-queue elevators in 5.0; mq-deadline came in 4.11, kyber in 4.12.
+/// anticipatory went in 2.6.33, the single-queue elevators in 5.0; mq-deadline came in 4.11, kyber and bfq in 4.12.
 #[must_use]
 pub const fn offered(generation: Generation) -> &'static [ElevatorKind] {
     match generation {
@@ -141,7 +146,9 @@ pub const fn offered(generation: Generation) -> &'static [ElevatorKind] {
             &[ElevatorKind::Noop, ElevatorKind::Anticipatory, ElevatorKind::Deadline, ElevatorKind::Cfq]
         }
         Generation::K3_2 => &[ElevatorKind::Noop, ElevatorKind::Deadline, ElevatorKind::Cfq],
-        Generation::K6 => &[ElevatorKind::None, ElevatorKind::MqDeadline, ElevatorKind::Kyber],
+        Generation::K6 => {
+            &[ElevatorKind::None, ElevatorKind::MqDeadline, ElevatorKind::Kyber, ElevatorKind::Bfq]
+        }
     }
 }
 
@@ -188,6 +195,7 @@ pub fn build(kind: ElevatorKind, facts: &QueueFacts) -> Result<Box<dyn Elevator>
         ElevatorKind::None => Box::new(NoElevator::new(cpus)),
         ElevatorKind::MqDeadline => Box::new(MqDeadline::new(release, hz, MqDeadlineTunables::default())),
         ElevatorKind::Kyber => Box::new(Kyber::new(release, hz, cpus, KyberTunables::default())),
+        ElevatorKind::Bfq => Box::new(Bfq::new(hz, rotational, BfqTunables::new(hz))),
     })
 }
 
@@ -207,7 +215,7 @@ mod tests {
         );
         assert_eq!(
             refused(ElevatorKind::Cfq, Generation::K6),
-            "kernel 6.18 has no elevator 'cfq': it has none, mq-deadline, kyber"
+            "kernel 6.18 has no elevator 'cfq': it has none, mq-deadline, kyber, bfq"
         );
         assert_eq!(
             refused(ElevatorKind::Anticipatory, Generation::K3_2),
@@ -238,7 +246,7 @@ mod tests {
         }
         assert_eq!(
             "elevator".parse::<ElevatorKind>().unwrap_err().to_string(),
-            "'elevator' is no elevator: there are noop, anticipatory, deadline, cfq, none, mq-deadline, kyber"
+            "'elevator' is no elevator: there are noop, anticipatory, deadline, cfq, none, mq-deadline, kyber, bfq"
         );
     }
 

@@ -17,11 +17,13 @@
 //! | `none` | a queue for each CPU, straight to the device | 6.x |
 //! | `mq_deadline` | deadline by I/O priority class | 6.x |
 //! | `kyber` | as many requests of a kind in the device as its latency allows | 6.x |
+//! | `bfq` | budgets of sectors for each process | 6.x |
 //!
 //! Shared parts: `pool` (requests, queues by age, the merge hash), `sorted` (queues by position, merging), `jiffies`, `id_map`, `history` (think times and
 //! seek distances), `tunable`. [`build`] makes one of them; [`offered`] says which kernel had which.
 
 mod anticipatory;
+mod bfq;
 mod cfq_18;
 mod cfq_32;
 mod deadline;
@@ -44,6 +46,7 @@ use floodwall_device::Nanos;
 use crate::request::{IoRequest, ProcessId};
 
 pub use anticipatory::{Anticipatory, AnticipatoryTunables};
+pub use bfq::{Bfq, BfqTunables};
 pub use cfq_18::{Cfq18, Cfq18Tunables};
 pub use cfq_32::{Cfq32, Cfq32Tunables};
 pub use deadline::{Deadline, DeadlineTunables};
