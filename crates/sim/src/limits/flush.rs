@@ -76,6 +76,8 @@ mod tests {
     fn a_chunk_is_half_a_second_of_bandwidth_between_4_mib_and_an_eighth_of_the_limit() {
         // 200 MB/s: 48,828 pages/s, half a second 24,414 pages, + 1024 rounded down to 24 * 1024.
         assert_eq!(chunk_pages(Generation::K6, 48_828, 1_000_000, u64::MAX), 24_576);
+        // A limit of 100,000 pages: 12,500 + 1024 = 13 * 1024 + 212.
+        assert_eq!(chunk_pages(Generation::K6, 48_828, 100_000, u64::MAX), 13_312);
         // A limit of 15 MB: 3663 / 8 = 457 pages; 1024 all the same, more than a quarter of the limit.
         assert_eq!(chunk_pages(Generation::K6, 48_828, 3_663, u64::MAX), 1_024);
         // The initial estimate, 100 MB/s: 25,600 pages/s, so 12,800 + 1024 = 13 * 1024 + 512.

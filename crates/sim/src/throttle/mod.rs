@@ -192,7 +192,7 @@ pub struct Ruling {
 /// A generation's throttling: the state of all tasks, devices and cgroups, and the rules.
 ///
 /// Ids come from `add_*` and are valid only for the throttle that gave them; others panic, like any index out of range.
-pub trait Throttle: fmt::Debug {
+pub trait Throttle: fmt::Debug + Send {
     /// Sets the global knobs. What a write to the sysctl does besides (`writeback_set_ratelimit`) happens, too.
     fn set_knobs(&mut self, knobs: DirtyKnobs, memory: &Memory);
 

@@ -117,6 +117,9 @@ mod tests {
     fn a_position_that_allows_little_shortens_the_next_stretch() {
         // 200 pages at 100/s would be 495 ticks: 50 ticks' worth instead, 100 * 50 / 256 = 19.
         assert_eq!(pace(250, 50, 25_600, 25_600, 100), Pace { min_pause: 50, next_pages: 19 });
+        // Just the longest pause (50,000 / 25,000 = 2 ticks) is not too long; 3 ticks are: 16,665 * 2 / 256.
+        assert_eq!(pace(250, 2, 25_600, 25_600, 24_999), Pace { min_pause: 2, next_pages: 200 });
+        assert_eq!(pace(250, 2, 25_600, 25_600, 16_665), Pace { min_pause: 2, next_pages: 130 });
         assert_eq!(pace(250, 50, 25_600, 25_600, 0), Pace { min_pause: 50, next_pages: 0 });
     }
 

@@ -313,3 +313,25 @@ fn the_bandwidth_is_smoothed_as_the_kernels() {
     }
     assert_eq!(tally, Tally { same: 20, other: 0, untold: 14 });
 }
+
+#[test]
+fn sleeps_end_a_tick_late_and_never_early() {
+    let rows = rows();
+    let mut late: Vec<i64> = Vec::new();
+    for (i, row) in rows.iter().enumerate() {
+        let Some(seen) = look(row).filter(|look| look.pause > 0) else { continue };
+        let soon = |next: &&Row| next.run == row.run && next.us - row.us < 500_000;
+        let next =
+            rows[i + 1..].iter().take_while(soon).find(|next| next.pid == row.pid && look(next).is_some());
+        late.extend(next.map(|next| (next.us - row.us) as i64 - seen.pause * 4_000));
+    }
+    late.sort_unstable();
+    assert!(late[0] >= 0, "{} us early", -late[0]);
+    // A task that is woken at a tick dirties its pages in less than a tick and looks again just after it, so from look to look it is the pause
+    // and one tick, as jiffies::Clock has it.
+    let median = late[late.len() / 2];
+    assert!((3_500..4_500).contains(&median), "{median} us");
+    let clock = super::jiffies::Clock::new(HZ as u32, true);
+    let at = floodwall_device::Nanos::from_millis(1_000);
+    assert_eq!(clock.timer(at, 3).since(at), floodwall_device::Nanos::from_millis(16));
+}
