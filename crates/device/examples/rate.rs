@@ -77,7 +77,7 @@ fn writers_beside_a_stream(seconds: u64) -> Run {
             Request::new(2 * stream + 1, WRITE, 20 * GIB + stream * (1 << 20), 1 << 20)
         } else {
             small += 1;
-            Request::new(2 * small, WRITE, dice.below(10 * GIB >> 14) << 14, 1 << 14)
+            Request::new(2 * small, WRITE, dice.below((10 * GIB) >> 14) << 14, 1 << 14)
         };
         device.submit(at, request);
     };

@@ -233,6 +233,12 @@ pub trait Device: Send {
     /// Counters and levels.
     fn stats(&self) -> DeviceStats;
 
+    /// Counters and levels as of `now`, to which the device has been advanced: a model may count what it has been told to do before its time comes.
+    fn stats_at(&self, now: Nanos) -> DeviceStats {
+        let _ = now;
+        self.stats()
+    }
+
     /// The power fails and comes back at `now`. Requests in flight never complete; unacknowledged writes have not happened;
     /// completions due by `now` and not yet collected are still handed out. Returns which acknowledged writes are lost.
     fn powercut(&mut self, now: Nanos) -> LostWrites;

@@ -10,12 +10,13 @@
 //! flight is dirty anew. Each range belongs to the flush epoch in which it became dirty, and bytes are counted by epoch, so "is everything stable that
 //! this flush covers" is one look-up. Memory grows with the number of ranges in the cache, not with the device.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 use crate::device::LostExtent;
+use crate::sorted::{At, SortedMap};
 
 /// A dirty range without its offset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Piece {
     len: u64,
     since: u64,
@@ -41,26 +42,30 @@ struct Flight {
 
 /// The contents of a write cache.
 pub(crate) struct DirtyMap {
-    dirty: BTreeMap<u64, Piece>,
+    /// By offset; they do not overlap.
+    dirty: SortedMap<Piece>,
     flights: Vec<Flight>,
+    /// Lists of pieces for flights to come.
+    spare: Vec<Vec<(u64, Piece)>>,
     handle: u64,
     dirty_bytes: u64,
     flight_bytes: u64,
     epoch: u64,
-    /// Bytes, dirty or in flight, by epoch; no zero counts.
-    by_epoch: BTreeMap<u64, u64>,
+    /// Epochs, ascending, and their bytes, dirty or in flight; that of the first is not zero.
+    by_epoch: VecDeque<(u64, u64)>,
 }
 
 impl DirtyMap {
-    pub(crate) fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
-            dirty: BTreeMap::new(),
+            dirty: SortedMap::new(),
             flights: Vec::new(),
+            spare: Vec::new(),
             handle: 0,
             dirty_bytes: 0,
             flight_bytes: 0,
             epoch: 0,
-            by_epoch: BTreeMap::new(),
+            by_epoch: VecDeque::new(),
         }
     }
 
@@ -74,80 +79,151 @@ impl DirtyMap {
         self.dirty_bytes + self.flight_bytes
     }
 
-    /// Bytes that a write would add, rewrites of dirty ranges not counted.
-    pub(crate) fn growth(&self, offset: u64, len: u64) -> u64 {
-        len - self.overlapping(offset, len).map(|(o, p)| overlap(o, p.len, offset, len)).sum::<u64>()
+    /// Bytes that a write would add, rewrites of dirty ranges not counted. `at` is the first range at or after it.
+    fn growth(&self, at: At, offset: u64, len: u64) -> u64 {
+        len - self.overlapping(at, offset, len).map(|(o, p)| overlap(o, p.len, offset, len)).sum::<u64>()
     }
 
-    /// Dirty ranges that touch `[offset, offset + len)`, in order.
-    fn overlapping(&self, offset: u64, len: u64) -> impl Iterator<Item = (u64, Piece)> + '_ {
+    /// The dirty range that begins before a place and reaches beyond an offset.
+    fn reaching_over(&self, at: At, offset: u64) -> Option<(u64, Piece)> {
+        self.dirty.before(at).and_then(|b| self.dirty.get(b)).filter(|(o, p)| o + p.len > offset)
+    }
+
+    /// Dirty ranges that touch `[offset, offset + len)`, in order. `at` is the first range at or after it.
+    fn overlapping(&self, at: At, offset: u64, len: u64) -> impl Iterator<Item = (u64, Piece)> + '_ {
         let end = offset.saturating_add(len);
-        let before = self.dirty.range(..offset).next_back().filter(move |(o, p)| **o + p.len > offset);
-        before.into_iter().chain(self.dirty.range(offset..end)).map(|(o, p)| (*o, *p))
+        let inside = self.dirty.ascending(at).take_while(move |(o, _)| *o < end);
+        self.reaching_over(at, offset).into_iter().chain(inside)
+    }
+
+    /// Adds a write if it takes no more than `room` bytes.
+    ///
+    /// # Errors
+    /// The bytes that it would take. They can only become more as long as nothing is inserted.
+    pub(crate) fn admit(&mut self, offset: u64, len: u64, version: u64, room: u64) -> Result<(), u64> {
+        let end = offset + len;
+        let at = self.dirty.at_or_after(offset);
+        if self.reaching_over(at, offset).is_none() && self.dirty.get(at).is_none_or(|(o, _)| o >= end) {
+            // All of it is new.
+            if len > room {
+                return Err(len);
+            }
+            self.add(at, offset, len, version);
+        } else {
+            let growth = self.growth(at, offset, len);
+            if growth > room {
+                return Err(growth);
+            }
+            if growth > 0 {
+                self.insert(offset, len, version);
+            }
+        }
+        Ok(())
     }
 
     /// Adds a write. What of it was dirty already keeps its place, age and space.
     pub(crate) fn insert(&mut self, offset: u64, len: u64, version: u64) {
         let end = offset + len;
-        let held: Vec<(u64, u64)> =
-            self.overlapping(offset, len).map(|(o, p)| (o.max(offset), (o + p.len).min(end))).collect();
-        let mut at = offset;
-        for (from, to) in held.into_iter().chain([(end, end)]) {
-            if from > at {
-                self.dirty.insert(at, Piece { len: from - at, since: version, epoch: self.epoch });
-                self.dirty_bytes += from - at;
-                *self.by_epoch.entry(self.epoch).or_default() += from - at;
+        let mut from = offset;
+        while from < end {
+            let at = self.dirty.at_or_after(from);
+            if let Some((o, p)) = self.reaching_over(at, from) {
+                from = o + p.len;
+                continue;
             }
-            at = to;
+            let next = self.dirty.get(at).filter(|(o, _)| *o < end);
+            self.add(at, from, next.map_or(end, |(o, _)| o) - from, version);
+            from = next.map_or(end, |(o, p)| o + p.len);
         }
     }
 
-    /// Offset of the first dirty range at or after `from`, or that contains it.
-    pub(crate) fn at_or_after(&self, from: u64) -> Option<u64> {
-        self.containing(from).or_else(|| self.dirty.range(from..).next().map(|(o, _)| *o))
+    /// Adds a range of which nothing is dirty, before a place.
+    fn add(&mut self, at: At, offset: u64, len: u64, version: u64) {
+        if len == 0 {
+            return;
+        }
+        self.dirty.insert(at, offset, Piece { len, since: version, epoch: self.epoch });
+        self.dirty_bytes += len;
+        match self.by_epoch.back_mut() {
+            Some((epoch, sum)) if *epoch == self.epoch => *sum += len,
+            _ => self.by_epoch.push_back((self.epoch, len)),
+        }
     }
 
-    /// Offset of the dirty range that contains `at`.
-    fn containing(&self, at: u64) -> Option<u64> {
-        self.dirty.range(..=at).next_back().filter(|(o, p)| **o + p.len > at).map(|(o, _)| *o)
+    /// Takes bytes from an epoch.
+    fn discount(&mut self, epoch: u64, bytes: u64) {
+        let i = self.by_epoch.partition_point(|(e, _)| *e < epoch);
+        if let Some((_, sum)) = self.by_epoch.get_mut(i).filter(|(e, _)| *e == epoch) {
+            *sum -= bytes;
+        }
+        while self.by_epoch.front().is_some_and(|(_, sum)| *sum == 0) {
+            self.by_epoch.pop_front();
+        }
     }
 
-    /// Offset of the first dirty range at all.
-    pub(crate) fn first(&self) -> Option<u64> {
-        self.dirty.first_key_value().map(|(o, _)| *o)
+    /// The dirty range that contains a byte.
+    fn containing(&self, byte: u64) -> Option<(u64, Piece)> {
+        let at = self.dirty.at_or_after(byte);
+        self.dirty.get(at).filter(|(o, _)| *o == byte).or_else(|| self.reaching_over(at, byte))
     }
 
     /// Offset of the first dirty range that touches a window.
     pub(crate) fn first_in(&self, offset: u64, len: u64) -> Option<u64> {
-        self.overlapping(offset, len).next().map(|(o, _)| o)
+        self.overlapping(self.dirty.at_or_after(offset), offset, len).next().map(|(o, _)| o)
     }
 
     /// Up to `n` dirty ranges on either side of an offset: what a head there would look at.
     pub(crate) fn near(&self, offset: u64, n: usize) -> impl Iterator<Item = u64> + '_ {
-        let after = self.dirty.range(offset..).take(n);
-        let before = self.dirty.range(..offset).rev().take(n);
-        after.chain(before).map(|(o, _)| *o)
+        let at = self.dirty.at_or_after(offset);
+        self.dirty.ascending(at).take(n).chain(self.dirty.descending(at).take(n)).map(|(o, _)| o)
+    }
+
+    /// Takes the dirty range that contains `from`, or the first one after it, or the first one at all: an elevator that goes one way. See [`Self::take`].
+    pub(crate) fn take_next(&mut self, from: u64, max_len: u64, coalesce: bool) -> Option<Run> {
+        let mut at = self.dirty.at_or_after(from);
+        // One that begins here comes before one that reaches over it: they do not overlap.
+        if let Some(before) = self.dirty.before(at)
+            && let Some((o, p)) = self.dirty.get(before)
+            && o + p.len > from
+        {
+            at = before;
+        }
+        if self.dirty.get(at).is_none() {
+            at = self.dirty.at_or_after(0);
+        }
+        self.take_at(at, max_len, coalesce)
     }
 
     /// Takes the dirty range that begins at `start`, with what follows it without a gap, up to `max_len` bytes; the rest of a longer range stays dirty.
     /// With `coalesce` off it takes one range only (then `since` is exact for every byte of it).
     pub(crate) fn take(&mut self, start: u64, max_len: u64, coalesce: bool) -> Option<Run> {
-        let mut pieces: Vec<(u64, Piece)> = Vec::new();
+        let at = self.dirty.at_or_after(start);
+        self.dirty.get(at).filter(|(o, _)| *o == start)?;
+        self.take_at(at, max_len, coalesce)
+    }
+
+    fn take_at(&mut self, mut at: At, max_len: u64, coalesce: bool) -> Option<Run> {
+        let (start, mut piece) = self.dirty.get(at).filter(|_| max_len > 0)?;
+        let mut pieces = self.spare.pop().unwrap_or_default();
         let (mut len, mut since) = (0, u64::MAX);
-        while len < max_len && (pieces.is_empty() || coalesce) {
-            let at = start + len;
-            let Some(mut piece) = self.dirty.remove(&at) else { break };
+        loop {
+            let offset = start + len;
             let room = max_len - len;
+            let next = self.dirty.get(self.dirty.after(at)).filter(|(o, _)| *o == offset + piece.len);
             if piece.len > room {
-                self.dirty.insert(at + room, Piece { len: piece.len - room, ..piece });
+                self.dirty.replace(at, offset + room, Piece { len: piece.len - room, ..piece });
                 piece.len = room;
+            } else {
+                self.dirty.remove(at);
             }
             len += piece.len;
             since = since.min(piece.since);
-            pieces.push((at, piece));
-        }
-        if pieces.is_empty() {
-            return None;
+            pieces.push((offset, piece));
+            match next {
+                Some((_, following)) if coalesce && len < max_len => piece = following,
+                _ => break,
+            }
+            at = self.dirty.at_or_after(start + len);
         }
         self.dirty_bytes -= len;
         self.flight_bytes += len;
@@ -159,21 +235,17 @@ impl DirtyMap {
     /// A run is on the medium.
     pub(crate) fn settle(&mut self, run: &Run) {
         let Some(i) = self.flights.iter().position(|f| f.handle == run.handle) else { return };
-        let flight = self.flights.swap_remove(i);
+        let mut flight = self.flights.swap_remove(i);
         self.flight_bytes -= flight.len;
-        for (_, piece) in flight.pieces {
-            if let Some(bytes) = self.by_epoch.get_mut(&piece.epoch) {
-                *bytes -= piece.len;
-                if *bytes == 0 {
-                    self.by_epoch.remove(&piece.epoch);
-                }
-            }
+        for (_, piece) in flight.pieces.drain(..) {
+            self.discount(piece.epoch, piece.len);
         }
+        self.spare.push(flight.pieces);
     }
 
     /// Whether any byte of a range is dirty or in flight.
     pub(crate) fn touches(&self, offset: u64, len: u64) -> bool {
-        self.overlapping(offset, len).next().is_some()
+        self.first_in(offset, len).is_some()
             || self.flights.iter().any(|f| overlap(f.offset, f.len, offset, len) > 0)
     }
 
@@ -182,14 +254,13 @@ impl DirtyMap {
         let end = offset + len;
         let mut at = offset;
         while at < end {
-            let dirty = self.containing(at).and_then(|o| self.dirty.get(&o).map(|p| o + p.len));
             let flight = || {
                 self.flights
                     .iter()
                     .find(|f| f.offset <= at && at < f.offset + f.len)
                     .map(|f| f.offset + f.len)
             };
-            match dirty.or_else(flight) {
+            match self.containing(at).map(|(o, p)| o + p.len).or_else(flight) {
                 Some(to) => at = to,
                 None => return false,
             }
@@ -205,17 +276,13 @@ impl DirtyMap {
 
     /// Whether nothing of this epoch or an older one is left.
     pub(crate) fn stable_through(&self, epoch: u64) -> bool {
-        self.by_epoch.first_key_value().is_none_or(|(e, _)| *e > epoch)
+        self.by_epoch.front().is_none_or(|(e, _)| *e > epoch)
     }
 
     /// Everything that is not on the medium.
     pub(crate) fn lost(&self) -> impl Iterator<Item = LostExtent> + '_ {
         let flights = self.flights.iter().flat_map(|f| f.pieces.iter().copied());
-        self.dirty.iter().map(|(o, p)| (*o, *p)).chain(flights).map(|(offset, p)| LostExtent {
-            offset,
-            len: p.len,
-            since: p.since,
-        })
+        self.dirty.iter().chain(flights).map(|(offset, p)| LostExtent { offset, len: p.len, since: p.since })
     }
 
     /// Forgets everything: the power failed and nothing kept it.
@@ -227,10 +294,10 @@ impl DirtyMap {
     pub(crate) fn restore(&mut self) {
         let mut flights = std::mem::take(&mut self.flights);
         flights.sort_unstable_by_key(|f| f.handle);
-        let dirty = std::mem::take(&mut self.dirty);
+        let dirty = std::mem::replace(&mut self.dirty, SortedMap::new());
         (self.dirty_bytes, self.flight_bytes) = (0, 0);
         self.by_epoch.clear();
-        let oldest_first = flights.into_iter().flat_map(|f| f.pieces).chain(dirty);
+        let oldest_first = flights.into_iter().flat_map(|f| f.pieces).chain(dirty.iter());
         for (offset, piece) in oldest_first {
             self.insert(offset, piece.len, piece.since);
         }
@@ -252,8 +319,8 @@ mod tests {
     fn a_rewrite_takes_no_space_and_keeps_the_older_since() {
         let mut map = DirtyMap::new();
         map.insert(100, 50, 1);
-        assert_eq!(map.growth(120, 60), 30);
-        map.insert(120, 60, 2);
+        assert_eq!(map.admit(120, 60, 2, 29), Err(30));
+        assert_eq!(map.admit(120, 60, 2, 30), Ok(()));
         assert_eq!(map.bytes(), 80);
         let lost: Vec<_> = map.lost().map(|e| (e.offset, e.len, e.since)).collect();
         assert_eq!(lost, [(100, 50, 1), (150, 30, 2)]);
@@ -270,7 +337,7 @@ mod tests {
         map.restore();
         let both = map.take(0, 15, true).unwrap();
         assert_eq!((both.len, both.since, map.dirty_bytes()), (15, 1, 15));
-        assert_eq!(map.first(), Some(15));
+        assert_eq!(map.first_in(0, 100), Some(15));
     }
 
     #[test]
@@ -325,15 +392,19 @@ mod tests {
                 match kind {
                     0 | 1 => {
                         let fresh = (offset..offset + len).filter(|b| since[*b as usize].is_none()).count() as u64;
-                        prop_assert_eq!(map.growth(offset, len), fresh);
-                        map.insert(offset, len, version);
+                        // Sometimes there is no room.
+                        if fresh > 0 && version.is_multiple_of(3) {
+                            prop_assert_eq!(map.admit(offset, len, version, fresh - 1), Err(fresh));
+                        }
+                        prop_assert_eq!(map.admit(offset, len, version, fresh), Ok(()));
                         for b in offset..offset + len {
                             since[b as usize].get_or_insert(version);
                         }
                     }
                     2 => {
-                        if let Some(start) = map.at_or_after(offset) {
-                            let run = map.take(start, len, true).unwrap();
+                        if let Some(run) = map.take_next(offset, len, true) {
+                            let first = (offset..100).chain(0..offset).find(|b| since[*b as usize].is_some()).unwrap();
+                            prop_assert!(run.offset == first || first == offset && run.offset < first);
                             let bytes = (run.offset..run.offset + run.len)
                                 .map(|b| (b as usize, since[b as usize].take().unwrap()))
                                 .collect();

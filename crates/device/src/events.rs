@@ -53,17 +53,24 @@ impl<T> EventQueue<T> {
         Self { sorted: VecDeque::new(), heap: BinaryHeap::new(), epoch: 0 }
     }
 
+    #[inline]
     pub(crate) fn push(&mut self, at: Nanos, event: T) {
         self.epoch += 1;
         let entry = Entry { at, epoch: self.epoch, event };
+        if self.sorted.back().is_none_or(|last| last.at <= at) {
+            self.sorted.push_back(entry);
+        } else {
+            self.push_before_the_last(entry);
+        }
+    }
+
+    fn push_before_the_last(&mut self, entry: Entry<T>) {
         let mut place = self.sorted.len();
         let least = place.saturating_sub(NEAR);
-        while place > least && self.sorted[place - 1].at > at {
+        while place > least && self.sorted[place - 1].at > entry.at {
             place -= 1;
         }
-        if place == self.sorted.len() {
-            self.sorted.push_back(entry);
-        } else if place > least || place == 0 {
+        if place > least || place == 0 {
             self.sorted.insert(place, entry);
         } else {
             self.heap.push(entry);
@@ -73,22 +80,26 @@ impl<T> EventQueue<T> {
     /// When the first is due.
     #[inline]
     pub(crate) fn next(&self) -> Option<Nanos> {
-        earlier(self.sorted.front().map(|e| e.at), self.heap.peek().map(|e| e.at))
+        let sorted = self.sorted.front().map(|e| e.at);
+        if self.heap.is_empty() { sorted } else { earlier(sorted, self.heap.peek().map(|e| e.at)) }
     }
 
     /// The first, if it is due by `to`.
     #[inline]
     pub(crate) fn pop_due(&mut self, to: Nanos) -> Option<(Nanos, T)> {
-        let first = self.sorted.front();
-        // `Entry` compares in reverse.
-        if self.heap.peek().is_some_and(|h| first.is_none_or(|s| h > s)) {
-            self.heap.peek().filter(|e| e.at <= to)?;
-            return self.heap.pop().map(|e| (e.at, e.event));
+        if !self.heap.is_empty() {
+            return self.pop_due_of_both(to);
         }
-        if first?.at > to {
-            return None;
-        }
+        self.sorted.front().filter(|e| e.at <= to)?;
         self.sorted.pop_front().map(|e| (e.at, e.event))
+    }
+
+    fn pop_due_of_both(&mut self, to: Nanos) -> Option<(Nanos, T)> {
+        // `Entry` compares in reverse, and nothing is less than anything: the greater is due first.
+        let of_heap = self.heap.peek() > self.sorted.front();
+        self.next().filter(|at| *at <= to)?;
+        let first = if of_heap { self.heap.pop() } else { self.sorted.pop_front() };
+        first.map(|e| (e.at, e.event))
     }
 
     pub(crate) fn clear(&mut self) {

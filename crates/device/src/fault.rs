@@ -126,6 +126,10 @@ impl Device for Warp {
         self.inner.stats()
     }
 
+    fn stats_at(&self, now: Nanos) -> DeviceStats {
+        self.inner.stats_at(self.disturbance.own(now))
+    }
+
     fn powercut(&mut self, now: Nanos) -> LostWrites {
         self.inner.powercut(self.disturbance.own(now))
     }
@@ -186,6 +190,10 @@ impl Device for Errors {
 
     fn stats(&self) -> DeviceStats {
         self.inner.stats()
+    }
+
+    fn stats_at(&self, now: Nanos) -> DeviceStats {
+        self.inner.stats_at(now)
     }
 
     fn powercut(&mut self, now: Nanos) -> LostWrites {

@@ -15,6 +15,8 @@ pub(crate) struct Front {
     capacity: u64,
     /// The latest moment that the device has heard of.
     clock: Nanos,
+    /// The latest moment up to which everything has happened.
+    advanced: Nanos,
     /// Completions that came up before the caller asked for them.
     early: Vec<Completion>,
     stats: DeviceStats,
@@ -28,6 +30,7 @@ impl Front {
             inner,
             capacity,
             clock: Nanos::ZERO,
+            advanced: Nanos::ZERO,
             early: Vec::new(),
             stats: DeviceStats::default(),
             busy_since: Nanos::ZERO,
@@ -38,6 +41,7 @@ impl Front {
     fn collect_early(&mut self) {
         let from = self.early.len();
         self.inner.advance(self.clock, &mut self.early);
+        self.advanced = self.clock;
         let due = self.early.split_off(from);
         self.count_completions(&due);
         self.early.extend(due);
@@ -98,6 +102,7 @@ impl Device for Front {
 
     fn advance(&mut self, to: Nanos, out: &mut Vec<Completion>) {
         self.clock = self.clock.max(to);
+        self.advanced = self.advanced.max(to);
         out.append(&mut self.early);
         let from = out.len();
         self.inner.advance(to, out);
@@ -109,8 +114,10 @@ impl Device for Front {
     }
 
     fn stats(&self) -> DeviceStats {
+        // A submission brings up what was due before it.
+        let now = self.advanced.max(Nanos(self.clock.0.saturating_sub(1)));
         let mut stats = self.stats;
-        stats.add_part(&self.inner.stats());
+        stats.add_part(&self.inner.stats_at(now));
         stats
     }
 

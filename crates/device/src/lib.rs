@@ -23,11 +23,13 @@ mod events;
 pub mod fault;
 pub mod flash;
 mod front;
+mod lane;
 pub mod link;
 mod null;
 mod presets;
 mod random;
 mod slab;
+mod sorted;
 pub mod spec;
 mod time;
 

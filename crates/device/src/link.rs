@@ -10,6 +10,7 @@
 
 use crate::device::{Completion, Device, DeviceStats, LostWrites, Op, Profile, Request};
 use crate::events::{EventQueue, earlier};
+use crate::lane::Lane;
 use crate::slab::Slab;
 use crate::time::Nanos;
 
@@ -36,8 +37,8 @@ enum Event {
 pub struct Link {
     p: LinkParams,
     inner: Box<dyn Device>,
-    up_free: Nanos,
-    down_free: Nanos,
+    up: Lane,
+    down: Lane,
     server_free: Nanos,
     events: EventQueue<Event>,
     subs: Slab<Request>,
@@ -51,8 +52,8 @@ impl Link {
         Self {
             p,
             inner,
-            up_free: Nanos::ZERO,
-            down_free: Nanos::ZERO,
+            up: Lane::new(p.rate),
+            down: Lane::new(p.rate),
             server_free: Nanos::ZERO,
             events: EventQueue::new(),
             subs: Slab::new(),
@@ -68,8 +69,8 @@ impl Link {
 impl Device for Link {
     fn submit(&mut self, now: Nanos, request: Request) {
         let bytes = HEADER + if matches!(request.op, Op::Write { .. }) { request.len } else { 0 };
-        self.up_free = self.up_free.max(now) + Nanos::for_bytes(bytes, self.p.rate);
-        self.server_free = self.server_free.max(self.up_free + self.half()) + self.p.server;
+        let across = self.up.send(now, bytes) + self.half();
+        self.server_free = self.server_free.max(across) + self.p.server;
         self.events.push(self.server_free, Event::Arrive(request));
     }
 
@@ -85,8 +86,7 @@ impl Device for Link {
                 for c in done.drain(..) {
                     let Some(request) = self.subs.remove(c.id as usize) else { continue };
                     let bytes = HEADER + if request.op == Op::Read { request.len } else { 0 };
-                    self.down_free = self.down_free.max(c.at) + Nanos::for_bytes(bytes, self.p.rate);
-                    let at = self.down_free + self.half();
+                    let at = self.down.send(c.at, bytes) + self.half();
                     self.events.push(at, Event::Done(Completion { id: request.id, at, ..c }));
                 }
                 self.scratch = done;
@@ -115,10 +115,16 @@ impl Device for Link {
         self.inner.stats()
     }
 
+    fn stats_at(&self, now: Nanos) -> DeviceStats {
+        self.inner.stats_at(now)
+    }
+
     fn powercut(&mut self, now: Nanos) -> LostWrites {
         self.events.clear();
         self.subs.clear();
-        (self.up_free, self.down_free, self.server_free) = (now, now, now);
+        self.up.reset(now);
+        self.down.reset(now);
+        self.server_free = now;
         self.inner.powercut(now)
     }
 

@@ -58,7 +58,10 @@ impl Nanos {
     #[must_use]
     pub fn for_bytes(bytes: u64, rate: f64) -> Self {
         if rate > 0.0 && rate.is_finite() {
-            Self((bytes as f64 * 1e9 / rate).ceil() as u64)
+            let exact = float(bytes) * 1e9 / rate;
+            let whole = whole(exact);
+            // Not `f64::ceil`, which is a call of the C library on x86-64 before SSE 4.1.
+            Self(whole.saturating_add(u64::from(exact > float(whole))))
         } else {
             Self::ZERO
         }
@@ -69,6 +72,18 @@ impl Nanos {
     pub fn scaled(self, factor: f64) -> Self {
         Self((self.0 as f64 * factor).round() as u64)
     }
+}
+
+/// Nearest floating-point number. Unlike `as` it is one instruction on x86-64, at the price of a branch that is never taken.
+#[inline]
+pub(crate) fn float(n: u64) -> f64 {
+    if n <= i64::MAX as u64 { n as i64 as f64 } else { n as f64 }
+}
+
+/// Whole part; zero for what is negative or not a number, [`u64::MAX`] for what is too large. As [`float`], cheap for what is below 2^63.
+#[inline]
+pub(crate) fn whole(x: f64) -> u64 {
+    if x < i64::MAX as f64 { (x as i64).max(0) as u64 } else { x as u64 }
 }
 
 impl Add for Nanos {
@@ -115,6 +130,29 @@ mod tests {
         assert_eq!(Nanos::for_bytes(4096, 100e6), Nanos(40_960));
         assert_eq!(Nanos::for_bytes(4096, 0.0), Nanos::ZERO);
         assert_eq!(Nanos::for_bytes(4096, f64::INFINITY), Nanos::ZERO);
+    }
+
+    #[test]
+    fn conversions_agree_with_the_language() {
+        for n in [0, 1, 4096, (1 << 53) + 1, i64::MAX as u64, 1 << 63, u64::MAX - 1, u64::MAX] {
+            assert_eq!(float(n), n as f64, "{n}");
+        }
+        for x in [
+            0.0,
+            -0.0,
+            -1.5,
+            0.99,
+            1.0,
+            4095.9,
+            9.2e18,
+            9.3e18,
+            1.9e19,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            f64::NAN,
+        ] {
+            assert_eq!(whole(x), x as u64, "{x}");
+        }
     }
 
     #[test]

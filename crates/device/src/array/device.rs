@@ -1,6 +1,6 @@
 //! The array as a [`Device`].
 
-use super::Array;
+use super::{Array, Member};
 use crate::device::{Completion, Device, DeviceStats, LostWrites, Profile, Request};
 use crate::events::earlier;
 use crate::time::Nanos;
@@ -11,28 +11,30 @@ impl Device for Array {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        earlier(self.local.next(), self.members.iter().filter_map(|m| m.next).min())
+        let ready = self.ready.front().map(|c| c.at);
+        earlier(ready, (self.soonest < Nanos::MAX).then_some(self.soonest))
     }
 
     fn advance(&mut self, to: Nanos, out: &mut Vec<Completion>) {
         while let Some(now) = self.next_event().filter(|t| *t <= to) {
-            if let Some((_, c)) = self.local.pop_due(now) {
-                out.push(c);
-                continue;
+            while self.ready.front().is_some_and(|c| c.at <= now) {
+                out.extend(self.ready.pop_front());
             }
-            for i in 0..self.members.len() {
-                let member = &mut self.members[i];
-                if member.next.is_none_or(|t| t > now) {
-                    continue;
-                }
+            let mut from = 0;
+            while let Some(member) = self.members[from..].iter_mut().find(|m| {
+                from += 1;
+                m.due <= now
+            }) {
                 let mut done = std::mem::take(&mut self.scratch);
                 member.device.advance(now, &mut done);
-                member.next = member.device.next_event();
-                for c in done.drain(..) {
-                    self.member_done(&c);
+                member.look();
+                for c in &done {
+                    self.member_done(c);
                 }
+                done.clear();
                 self.scratch = done;
             }
+            self.find_soonest();
         }
     }
 
@@ -50,9 +52,13 @@ impl Device for Array {
     }
 
     fn stats(&self) -> DeviceStats {
+        self.stats_at(Nanos::MAX)
+    }
+
+    fn stats_at(&self, now: Nanos) -> DeviceStats {
         let mut stats = DeviceStats::default();
         for member in &self.members {
-            stats.add_part(&member.device.stats());
+            stats.add_part(&member.device.stats_at(now));
         }
         stats
     }
@@ -62,17 +68,17 @@ impl Device for Array {
         self.tasks.clear();
         self.rows.clear();
         self.subs.clear();
-        self.local.clear();
+        self.ready.clear();
         let losses: Vec<LostWrites> = self
             .members
             .iter_mut()
             .map(|m| {
-                let lost = m.device.powercut(now);
-                m.next = m.device.next_event();
                 m.queued = 0;
-                lost
+                m.device.powercut(now)
             })
             .collect();
+        self.members.iter_mut().for_each(Member::look);
+        self.find_soonest();
         self.translate(&losses)
     }
 

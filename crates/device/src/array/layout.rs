@@ -98,14 +98,13 @@ impl Layout {
         }
     }
 
-    /// The parts of a range, those that are contiguous on a column joined, in the order of their first byte.
-    pub(crate) fn parts(&self, offset: u64, len: u64) -> Vec<Part> {
+    /// Appends the parts of a range, those that are contiguous on a column joined, in the order of their first byte.
+    pub(crate) fn parts(&self, offset: u64, len: u64, parts: &mut Vec<Part>) {
         if self.level == Level::Raid1 {
-            return vec![Part { column: 0, offset, len }];
+            return parts.push(Part { column: 0, offset, len });
         }
         let columns = self.data_columns() as u64;
         let end = offset + len;
-        let mut parts: Vec<Part> = Vec::new();
         let mut at = offset;
         while at < end {
             let chunk = at / self.chunk;
@@ -120,7 +119,6 @@ impl Layout {
             }
             at += take;
         }
-        parts
     }
 
     /// The array's address of a byte of a data column; `None` if it is parity.
@@ -146,6 +144,12 @@ mod tests {
         Layout { level, members, chunk: CHUNK }
     }
 
+    fn parts(layout: Layout, offset: u64, len: u64) -> Vec<Part> {
+        let mut parts = Vec::new();
+        layout.parts(offset, len, &mut parts);
+        parts
+    }
+
     #[test]
     fn left_symmetric_parity_moves_one_member_down_a_row() {
         let l = layout(Level::Raid5, 4);
@@ -156,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_long_range_is_one_part_a_column() {
-        let parts = layout(Level::Raid10, 10).parts(0, 10 * 5 * CHUNK);
+        let parts = parts(layout(Level::Raid10, 10), 0, 10 * 5 * CHUNK);
         assert_eq!(parts.len(), 5);
         assert!(parts.iter().all(|p| p.offset == 0 && p.len == 10 * CHUNK));
     }
@@ -171,7 +175,7 @@ mod tests {
             ][which];
             let l = layout(level, members);
             let mut addresses: Vec<u64> = Vec::new();
-            for p in l.parts(offset, len) {
+            for p in parts(l, offset, len) {
                 for b in p.offset..p.offset + p.len {
                     addresses.extend(l.address(p.column, b));
                 }

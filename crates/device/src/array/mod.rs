@@ -16,12 +16,13 @@ mod device;
 mod layout;
 mod parity;
 
+use std::collections::VecDeque;
+
 use crate::device::{Completion, Device, IoError, LostExtent, LostWrites, Op, Request};
-use crate::events::EventQueue;
 use crate::slab::Slab;
 use crate::time::Nanos;
 
-use layout::Layout;
+use layout::{Layout, Part};
 use parity::{Rows, Task};
 
 pub use layout::Level as RaidLevel;
@@ -82,11 +83,19 @@ struct Parent {
 
 struct Member {
     device: Box<dyn Device>,
+    /// When something next happens in it; [`Nanos::MAX`] for never.
+    due: Nanos,
     alive: bool,
-    next: Option<Nanos>,
     /// Where its last transfer ended.
     head: u64,
     queued: u32,
+}
+
+impl Member {
+    /// Notes when something next happens.
+    fn look(&mut self) {
+        self.due = self.device.next_event().unwrap_or(Nanos::MAX);
+    }
 }
 
 /// See the [module](self).
@@ -94,13 +103,16 @@ pub struct Array {
     p: ArrayParams,
     layout: Layout,
     members: Vec<Member>,
+    /// The least of their `due`.
+    soonest: Nanos,
     parents: Slab<Parent>,
     tasks: Slab<Task>,
     rows: Rows,
     subs: Slab<Sub>,
-    /// Requests that need no member.
-    local: EventQueue<Completion>,
+    /// Completions to hand out, in the order of time.
+    ready: VecDeque<Completion>,
     scratch: Vec<Completion>,
+    parts: Vec<Part>,
 }
 
 impl Array {
@@ -108,21 +120,29 @@ impl Array {
     #[must_use]
     pub fn new(p: ArrayParams, members: Vec<Box<dyn Device>>, failed: &[usize]) -> Self {
         let layout = Layout { level: p.level, members: members.len(), chunk: p.chunk };
-        let members = members
+        let members: Vec<Member> = members
             .into_iter()
             .enumerate()
-            .map(|(i, device)| Member { device, alive: !failed.contains(&i), next: None, head: 0, queued: 0 })
+            .map(|(i, device)| Member {
+                device,
+                due: Nanos::MAX,
+                alive: !failed.contains(&i),
+                head: 0,
+                queued: 0,
+            })
             .collect();
         Self {
             p,
             layout,
+            soonest: Nanos::MAX,
             members,
             parents: Slab::new(),
             tasks: Slab::new(),
             rows: Rows::default(),
             subs: Slab::new(),
-            local: EventQueue::new(),
+            ready: VecDeque::new(),
             scratch: Vec::new(),
+            parts: Vec::new(),
         }
     }
 
@@ -164,7 +184,17 @@ impl Array {
             member.head = sub.request.end();
         }
         member.device.submit(now, Request { id: slot as u64, ..sub.request });
-        member.next = member.device.next_event();
+        let before = member.due;
+        member.look();
+        if member.due <= self.soonest {
+            self.soonest = member.due;
+        } else if before == self.soonest {
+            self.find_soonest();
+        }
+    }
+
+    fn find_soonest(&mut self) {
+        self.soonest = self.members.iter().map(|m| m.due).min().unwrap_or(Nanos::MAX);
     }
 
     /// The copy that a read should go to; `None` if no copy is alive.
@@ -231,9 +261,12 @@ impl Array {
         let owner = Owner::Parent(parent);
         match request.op {
             Op::Read => {
-                for part in self.layout.parts(request.offset, request.len) {
+                let mut parts = std::mem::take(&mut self.parts);
+                self.layout.parts(request.offset, request.len, &mut parts);
+                for part in parts.drain(..) {
                     self.read_part(now, parent, &request, part.column, part.offset, part.len);
                 }
+                self.parts = parts;
             }
             Op::Flush => {
                 for member in 0..self.members.len() {
@@ -248,7 +281,9 @@ impl Array {
                 self.start_rows(now, parent, &request);
             }
             Op::Write { .. } | Op::WriteZeroes | Op::Discard => {
-                for part in self.layout.parts(request.offset, request.len) {
+                let mut parts = std::mem::take(&mut self.parts);
+                self.layout.parts(request.offset, request.len, &mut parts);
+                for part in parts.drain(..) {
                     let request = Request { offset: part.offset, len: part.len, ..request };
                     let mut sent = false;
                     for member in self.copies(part.column) {
@@ -261,6 +296,7 @@ impl Array {
                         p.error = Some(IoError::Medium);
                     }
                 }
+                self.parts = parts;
             }
         }
         self.release(now, parent);
@@ -275,7 +311,7 @@ impl Array {
         }
         if let Some(p) = self.parents.remove(parent) {
             let result = p.error.map_or(Ok(()), Err);
-            self.local.push(now, Completion { id: p.id, at: now, result });
+            self.ready.push_back(Completion { id: p.id, at: now, result });
         }
     }
 

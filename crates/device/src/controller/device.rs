@@ -11,31 +11,36 @@ impl Device for Controller {
         self.command_free = self.command_free.max(now) + self.p.command;
         let ready = self.command_free;
         let across = match request.op {
-            Op::Write { .. } => self.send_up(ready, request.len),
+            Op::Write { .. } => self.up.send(ready, request.len),
             _ => ready,
         };
         self.events.push(across + self.p.latency, Event::Arrive(request));
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        earlier(self.events.next(), self.backing.next_event())
+        earlier(self.events.next(), self.backing_next)
     }
 
     fn advance(&mut self, to: Nanos, out: &mut Vec<Completion>) {
         while let Some(now) = self.next_event().filter(|t| *t <= to) {
-            if self.backing.next_event().is_some_and(|t| t <= now) {
+            if self.backing_next.is_some_and(|t| t <= now) {
                 let mut done = std::mem::take(&mut self.scratch);
                 self.backing.advance(now, &mut done);
-                for c in done.drain(..) {
-                    self.backing_done(&c);
+                self.backing_next = self.backing.next_event();
+                for c in &done {
+                    self.backing_done(c);
                 }
+                done.clear();
                 self.scratch = done;
             }
+            // What is ready now is so before what the next event brings.
+            out.append(&mut self.ready);
             match self.events.pop_due(now) {
                 Some((_, Event::Done(c))) => out.push(c),
                 Some((_, event)) => self.handle(now, event),
                 None => {}
             }
+            out.append(&mut self.ready);
         }
     }
 
@@ -58,13 +63,18 @@ impl Device for Controller {
     }
 
     fn stats(&self) -> DeviceStats {
+        self.stats_at(Nanos::MAX)
+    }
+
+    fn stats_at(&self, now: Nanos) -> DeviceStats {
         let mut stats = self.own_stats();
-        stats.add_part(&self.backing.stats());
+        stats.add_part(&self.backing.stats_at(now));
         stats
     }
 
     fn powercut(&mut self, now: Nanos) -> LostWrites {
         let mut lost = self.backing.powercut(now).extents;
+        self.backing_next = self.backing.next_event();
         if self.mode == CacheMode::Protected {
             self.cache.restore();
         } else {
@@ -77,12 +87,15 @@ impl Device for Controller {
         }
         self.subs.clear();
         self.waiting.clear();
+        self.refused = 0;
         self.forced.clear();
         self.flushes.clear();
         self.destaging = 0;
         self.pump_at = None;
-        (self.command_free, self.up_free, self.down_free, self.pipe_free) = (now, now, now, now);
-        self.last_command = now;
+        for lane in [&mut self.up, &mut self.down, &mut self.pipe] {
+            lane.reset(now);
+        }
+        (self.command_free, self.last_command) = (now, now);
         // A battery-backed cache writes on as soon as the power is back.
         self.pump(now);
         LostWrites::new(lost)

@@ -26,6 +26,7 @@ use std::collections::VecDeque;
 use crate::device::{Completion, Device, DeviceStats, Op, Request};
 use crate::dirty::{DirtyMap, Run};
 use crate::events::EventQueue;
+use crate::lane::Lane;
 use crate::slab::Slab;
 use crate::time::Nanos;
 
@@ -81,7 +82,7 @@ enum Event {
 
 /// A request with the backing device.
 enum Sub {
-    Read(Request),
+    Read { id: u64, len: u64 },
     Destage(Run),
     Flush(u64),
 }
@@ -97,26 +98,55 @@ pub struct Controller {
     p: ControllerParams,
     mode: CacheMode,
     backing: Box<dyn Device>,
+    /// When something next happens in it.
+    backing_next: Option<Nanos>,
     /// Whether a destaged range can still be lost behind us.
     backing_volatile: bool,
     events: EventQueue<Event>,
+    /// Completions of the moment that is being handled.
+    ready: Vec<Completion>,
     command_free: Nanos,
-    up_free: Nanos,
-    down_free: Nanos,
-    pipe_free: Nanos,
+    /// The link to the host.
+    up: Lane,
+    /// The link from it.
+    down: Lane,
+    /// Between cache and disks.
+    pipe: Lane,
     last_command: Nanos,
     /// The next pump that is already planned.
     pump_at: Option<Nanos>,
     cache: DirtyMap,
+    /// Bytes of writes that it can hold, each as often as it is held.
+    most: u64,
+    /// The fewest bytes in it that are more than the shares `low` and `high`.
+    low: u64,
+    high: u64,
     cursor: u64,
     /// Above the high mark and not yet below the low one.
     draining: bool,
     destaging: u32,
     waiting: VecDeque<Request>,
+    /// Bytes that the first of `waiting` needs at least, as far as that is known: nothing is inserted before it, so what it needs does not become less.
+    refused: u64,
     forced: VecDeque<Forced>,
     flushes: VecDeque<(u64, u64)>,
     subs: Slab<Sub>,
     scratch: Vec<Completion>,
+}
+
+/// The smallest fill that is more than a share of a size.
+fn fill_above(share: f64, size: u64) -> u64 {
+    let is_above = |fill: u64| fill as f64 / size as f64 > share;
+    let (mut below, mut above) = (0, u64::MAX);
+    while above - below > 1 {
+        let middle = below + (above - below) / 2;
+        if is_above(middle) {
+            above = middle;
+        } else {
+            below = middle;
+        }
+    }
+    if is_above(below) { below } else { above }
 }
 
 impl Controller {
@@ -130,19 +160,25 @@ impl Controller {
         Self {
             mode: p.mode,
             backing_volatile: backing.profile().volatile_cache,
+            backing_next: backing.next_event(),
             backing,
             events,
+            ready: Vec::new(),
             command_free: Nanos::ZERO,
-            up_free: Nanos::ZERO,
-            down_free: Nanos::ZERO,
-            pipe_free: Nanos::ZERO,
+            up: Lane::new(p.link_rate),
+            down: Lane::new(p.link_rate),
+            pipe: Lane::new(p.backing_rate),
             last_command: Nanos::ZERO,
             pump_at: None,
             cache: DirtyMap::new(),
+            most: p.size.checked_div(u64::from(p.copies)).unwrap_or(u64::MAX),
+            low: fill_above(p.low, p.size),
+            high: fill_above(p.high, p.size),
             cursor: 0,
             draining: false,
             destaging: 0,
             waiting: VecDeque::new(),
+            refused: 0,
             forced: VecDeque::new(),
             flushes: VecDeque::new(),
             subs: Slab::new(),
@@ -156,29 +192,31 @@ impl Controller {
         self.cache.bytes() * u64::from(self.p.copies)
     }
 
-    fn done(&mut self, at: Nanos, id: u64) {
-        self.events.push(at, Event::Done(Completion { id, at, result: Ok(()) }));
+    /// A request is done now. That need not go through the events, unless others are due before it.
+    fn done(&mut self, now: Nanos, id: u64) {
+        let completion = Completion { id, at: now, result: Ok(()) };
+        if self.events.next().is_none_or(|t| t > now) {
+            self.ready.push(completion);
+        } else {
+            self.events.push(now, Event::Done(completion));
+        }
     }
 
-    fn send_up(&mut self, ready: Nanos, len: u64) -> Nanos {
-        self.up_free = self.up_free.max(ready) + Nanos::for_bytes(len, self.p.link_rate);
-        self.up_free
-    }
-
-    fn send_down(&mut self, ready: Nanos, len: u64) -> Nanos {
-        self.down_free = self.down_free.max(ready) + Nanos::for_bytes(len, self.p.link_rate);
-        self.down_free
+    /// Hands a request to the backing device, under a number of our own.
+    fn send(&mut self, now: Nanos, sub: Sub, request: Request) {
+        let slot = self.subs.insert(sub);
+        self.backing.submit(now, Request { id: slot as u64, ..request });
+        self.backing_next = self.backing.next_event();
     }
 
     fn arrive(&mut self, now: Nanos, request: Request) {
         match request.op {
             Op::Read if self.cache.covers(request.offset, request.len) => {
-                let at = self.send_down(now, request.len);
-                self.done(at, request.id);
+                let at = self.down.send(now, request.len);
+                self.events.push(at, Event::Done(Completion { id: request.id, at, result: Ok(()) }));
             }
             Op::Read => {
-                let slot = self.subs.insert(Sub::Read(request));
-                self.backing.submit(now, Request { id: slot as u64, ..request });
+                self.send(now, Sub::Read { id: request.id, len: request.len }, request);
             }
             Op::Write { .. } | Op::WriteZeroes => {
                 self.waiting.push_back(request);
@@ -198,12 +236,17 @@ impl Controller {
     /// Lets writers in, in order, while there is space. One larger than the whole cache gets it to itself.
     fn admit(&mut self, now: Nanos) {
         while let Some(w) = self.waiting.front().copied() {
-            let growth = self.cache.growth(w.offset, w.len) * u64::from(self.p.copies);
-            if self.fill() + growth > self.p.size && self.cache.bytes() > 0 {
+            let room = match self.cache.bytes() {
+                0 => Some(u64::MAX),
+                taken => self.most.checked_sub(taken),
+            };
+            let Some(room) = room.filter(|room| *room >= self.refused) else { return };
+            if let Err(growth) = self.cache.admit(w.offset, w.len, w.version, room) {
+                self.refused = growth;
                 return;
             }
+            self.refused = 0;
             self.waiting.pop_front();
-            self.cache.insert(w.offset, w.len, w.version);
             let through = match self.mode {
                 CacheMode::Protected => false,
                 CacheMode::Volatile => w.op == (Op::Write { fua: true }),
@@ -231,8 +274,7 @@ impl Controller {
         while self.flushes.front().is_some_and(|(_, epoch)| self.cache.stable_through(*epoch)) {
             let Some((id, _)) = self.flushes.pop_front() else { break };
             if self.backing_volatile {
-                let slot = self.subs.insert(Sub::Flush(id));
-                self.backing.submit(now, Request::flush(slot as u64));
+                self.send(now, Sub::Flush(id), Request::flush(id));
             } else {
                 self.done(now, id);
             }
@@ -244,8 +286,7 @@ impl Controller {
         if self.cache.dirty_bytes() == 0 {
             return false;
         }
-        let fill = self.fill() as f64 / self.p.size as f64;
-        self.draining = fill > if self.draining { self.p.low } else { self.p.high };
+        self.draining = self.fill() >= if self.draining { self.low } else { self.high };
         if self.draining || !self.waiting.is_empty() || !self.forced.is_empty() || !self.flushes.is_empty() {
             return true;
         }
@@ -267,20 +308,20 @@ impl Controller {
     /// Sends dirty ranges to the backing device, as many as may be under way.
     fn pump(&mut self, now: Nanos) {
         while self.destaging < self.p.destage_depth && self.wants_destage(now) {
-            if self.pipe_free > now {
-                return self.plan_pump(self.pipe_free);
+            if self.pipe.free_at() > now {
+                return self.plan_pump(self.pipe.free_at());
             }
             let urgent = self.forced.iter().find_map(|f| self.cache.first_in(f.offset, f.len));
-            let start = urgent.or_else(|| self.cache.at_or_after(self.cursor)).or_else(|| self.cache.first());
-            let Some(start) = start else { return };
-            let Some(run) = self.cache.take(start, self.p.destage_max, !self.backing_volatile) else {
-                return;
+            let (most, coalesce) = (self.p.destage_max, !self.backing_volatile);
+            let run = match urgent {
+                Some(start) => self.cache.take(start, most, coalesce),
+                None => self.cache.take_next(self.cursor, most, coalesce),
             };
+            let Some(run) = run else { return };
             if urgent.is_none() {
                 self.cursor = run.offset + run.len;
             }
-            let bytes = run.len * u64::from(self.p.copies);
-            self.pipe_free = now + Nanos::for_bytes(bytes, self.p.backing_rate);
+            self.pipe.send(now, run.len * u64::from(self.p.copies));
             self.destaging += 1;
             // Where it must be stable and the backing device has a cache of its own, write through that.
             let fua = self.backing_volatile && self.mode != CacheMode::Volatile;
@@ -292,17 +333,16 @@ impl Controller {
                 len: run.len,
                 sync: false,
             };
-            let slot = self.subs.insert(Sub::Destage(run));
-            self.backing.submit(now, Request { id: slot as u64, ..request });
+            self.send(now, Sub::Destage(run), request);
         }
     }
 
     fn backing_done(&mut self, c: &Completion) {
         let now = c.at;
         match self.subs.remove(c.id as usize) {
-            Some(Sub::Read(r)) => {
-                let at = self.send_down(now, r.len);
-                self.events.push(at, Event::Done(Completion { id: r.id, at, result: c.result }));
+            Some(Sub::Read { id, len }) => {
+                let at = self.down.send(now, len);
+                self.events.push(at, Event::Done(Completion { id, at, result: c.result }));
             }
             Some(Sub::Flush(id)) => {
                 self.events.push(now, Event::Done(Completion { id, at: now, result: c.result }));
@@ -313,6 +353,7 @@ impl Controller {
                 if c.result.is_err() {
                     // The card keeps what it could not write and tries again on a later pass.
                     self.cache.insert(run.offset, run.len, run.since);
+                    self.refused = 0;
                 }
                 self.admit(now);
                 self.finish_waiters(now);

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::geometry::Geometry;
+use super::geometry::{Geometry, Place};
 use crate::time::Nanos;
 
 /// Reading ahead, under way or brought to its end.
@@ -13,6 +13,8 @@ use crate::time::Nanos;
 struct Ahead {
     since: Nanos,
     from: u64,
+    /// Where `from` lies.
+    place: Place,
     limit: u64,
 }
 
@@ -53,7 +55,7 @@ impl Buffer {
     /// First byte that the head has not yet read.
     pub(super) fn front(&self, geometry: &Geometry, now: Nanos) -> Option<u64> {
         let ahead = self.ahead?;
-        Some((ahead.from + geometry.passed(ahead.from, now.since(ahead.since))).min(ahead.limit))
+        Some((ahead.from + geometry.passed(&ahead.place, now.since(ahead.since))).min(ahead.limit))
     }
 
     /// Whether and when a read can be served from here.
@@ -72,14 +74,14 @@ impl Buffer {
         } else if end <= front {
             Hit::Buffered
         } else if front < ahead.limit {
-            Hit::Riding(ahead.since + geometry.transfer(ahead.from, end - ahead.from))
+            Hit::Riding(ahead.since + geometry.transfer(&ahead.place, end - ahead.from))
         } else {
             Hit::Miss
         }
     }
 
     /// The head has read a range and goes on from there.
-    pub(super) fn read(&mut self, now: Nanos, offset: u64, len: u64) {
+    pub(super) fn read(&mut self, geometry: &Geometry, now: Nanos, offset: u64, len: u64) {
         self.ahead = None;
         if self.most == 0 || self.read_ahead == 0 {
             return;
@@ -93,7 +95,7 @@ impl Buffer {
         self.segments.push_front(Segment { start, end });
         self.segments.truncate(self.most);
         let limit = (end + self.read_ahead).min(self.capacity);
-        self.ahead = Some(Ahead { since: now, from: end, limit });
+        self.ahead = Some(Ahead { since: now, from: end, place: geometry.place(end), limit });
     }
 
     /// The host has read up to `end` from the buffer: there is space to read further, if the head has not stopped yet.
@@ -126,6 +128,11 @@ impl Buffer {
         if self.segments.is_empty() {
             self.ahead = None;
         }
+    }
+
+    /// Whether it holds nothing and nothing is read ahead.
+    pub(super) fn is_empty(&self) -> bool {
+        self.segments.is_empty() && self.ahead.is_none()
     }
 
     pub(super) fn clear(&mut self) {

@@ -1,6 +1,6 @@
 //! The disk as a [`Device`].
 
-use super::{Disk, Event};
+use super::Disk;
 use crate::device::{Completion, Device, DeviceStats, LostWrites, Op, Profile, Request};
 use crate::events::earlier;
 use crate::time::Nanos;
@@ -10,35 +10,37 @@ impl Device for Disk {
         self.command_free = self.command_free.max(now) + self.p.command;
         let ready = self.command_free;
         let at = match request.op {
-            Op::Write { .. } => self.link(ready, request.len),
+            Op::Write { .. } => self.link.send(ready, request.len),
             _ => ready,
         };
-        self.events.push(at, Event::Arrive(request));
+        if let Some((later, overtaken)) = self.take_back(at) {
+            self.arrivals.push(later, overtaken);
+        }
+        if !self.begin(now, at, request) {
+            self.urgent += usize::from(!self.goes_through(&request));
+            self.arrivals.push(at, request);
+        }
     }
 
+    /// The arrival of a command from which nothing can come before the head is free is no event.
     fn next_event(&self) -> Option<Nanos> {
-        let work = match &self.work {
-            Some((end, _)) => Some(*end),
-            None => self.shingle.as_ref().and_then(|s| s.cleans_at()),
-        };
-        earlier(work, self.events.next())
+        let head = self.head_event();
+        let arrival = if self.urgent == 0 && self.work.is_some() { None } else { self.arrivals.next() };
+        earlier(earlier(head, arrival), self.done.next())
     }
 
     fn advance(&mut self, to: Nanos, out: &mut Vec<Completion>) {
-        while let Some(now) = self.next_event().filter(|t| *t <= to) {
-            if self.work.as_ref().is_some_and(|(end, _)| *end <= now) {
-                if let Some((_, work)) = self.work.take() {
-                    self.finish(now, work);
-                }
-            } else {
-                match self.events.pop_due(now) {
-                    Some((_, Event::Done(c))) => {
-                        out.push(c);
-                        continue;
-                    }
-                    Some((_, Event::Arrive(request))) => self.arrive(now, request),
-                    None => {}
-                }
+        loop {
+            let event = earlier(earlier(self.head_event(), self.arrivals.next()), self.done.next());
+            let Some(now) = event.filter(|t| *t <= to) else { return };
+            while let Some((_, c)) = self.done.pop_due(now) {
+                out.push(c);
+            }
+            if let Some((_, work)) = self.work.take_if(|(end, _)| *end <= now) {
+                self.finish(now, work);
+            } else if let Some((_, request)) = self.arrivals.pop_due(now) {
+                self.urgent -= usize::from(!self.goes_through(&request));
+                self.arrive(now, request);
             }
             self.start(now);
         }
@@ -56,17 +58,35 @@ impl Device for Disk {
     }
 
     fn stats(&self) -> DeviceStats {
+        self.stats_at(Nanos::MAX)
+    }
+
+    fn stats_at(&self, now: Nanos) -> DeviceStats {
+        let counts = match &self.begun {
+            Some(begun) if begun.at > now => begun.counts,
+            _ => self.counts,
+        };
         DeviceStats {
             cache_bytes: self.cache.bytes(),
+            cache_size_bytes: self.p.write_cache,
             cache_waiting: self.waiting.len() as u64,
-            ..self.stats
+            media_read_bytes: counts.read_bytes,
+            media_write_bytes: counts.write_bytes,
+            media_busy_ns: counts.busy_ns,
+            seeks: counts.seeks,
+            seek_bytes: counts.seek_bytes,
+            ..DeviceStats::default()
         }
     }
 
     fn powercut(&mut self, now: Nanos) -> LostWrites {
         let lost = LostWrites::new(self.cache.lost().collect());
         self.cache.clear();
-        self.events.clear();
+        self.take_back(now);
+        self.begun = None;
+        self.arrivals.clear();
+        self.urgent = 0;
+        self.done.clear();
         self.queue.clear();
         self.backlog.clear();
         self.waiting.clear();
@@ -75,7 +95,7 @@ impl Device for Disk {
         self.buffer.clear();
         self.work = None;
         self.command_free = now;
-        self.link_free = now;
+        self.link.reset(now);
         lost
     }
 

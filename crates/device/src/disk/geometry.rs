@@ -12,10 +12,12 @@
 //! time and the mean over independent random pairs (`E√x = 8/15`, `Ex = 1/3`) is the average seek time: `a = 5·(A − F/3)`, `b = F − a`, where
 //! `A` and `F` are the average and full-stroke times less the track-to-track time.
 
-use crate::time::Nanos;
+use crate::time::{Nanos, float, whole};
 
 /// Zones on a surface. Drives have 15 to 30; more of them changes rates by under 2 %.
 const ZONES: usize = 24;
+/// Entries of the table that leads from an offset to its zone: parts much smaller than a zone.
+const INDEX: usize = 256;
 
 /// What a datasheet says about the mechanics.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,20 +51,45 @@ struct Zone {
     track_bytes: u64,
 }
 
+/// Which track a byte is on, and where on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) track: u64,
+    /// Bytes from the beginning of the track.
+    within: u64,
+    /// Bytes of a track there.
+    track_bytes: u64,
+}
+
 /// Where something lies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spot {
-    pub(crate) track: u64,
+    pub(crate) place: Place,
+    cylinder: u64,
     /// Angle in turns, 0 to 1.
-    pub(crate) angle: f64,
-    /// Offset itself, in bytes.
-    pub(crate) offset: u64,
+    angle: f64,
+}
+
+/// Where a head stands; its angle follows from the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Parked {
+    track: u64,
+    cylinder: u64,
+}
+
+impl Parked {
+    /// On the outermost track.
+    pub(crate) const OUTSIDE: Self = Self { track: 0, cylinder: 0 };
 }
 
 /// The layout that follows from [`Mechanics`].
 pub(crate) struct Geometry {
     m: Mechanics,
     zones: Vec<Zone>,
+    /// The zone of the first byte of each of [`INDEX`] equal parts of the disk, of `2^index_shift` bytes each.
+    index: Vec<u8>,
+    index_shift: u32,
+    heads: u64,
     cylinders: u64,
     skew: f64,
     sqrt_ns: f64,
@@ -95,7 +122,7 @@ impl Geometry {
         let cylinders_per_zone = m.capacity.div_ceil(per_cylinder_of_each).max(1);
         let tracks_per_zone = cylinders_per_zone * heads;
         let mut first_byte = 0;
-        let zones = track_bytes
+        let zones: Vec<Zone> = track_bytes
             .iter()
             .enumerate()
             .map(|(z, bytes)| {
@@ -106,7 +133,15 @@ impl Geometry {
             .collect();
         let linear = (m.full_stroke.0 as f64 - m.track_to_track.0 as f64).max(0.0);
         let (sqrt_ns, linear_ns) = seek_factors(&m).unwrap_or((0.0, linear));
+        // The smallest power of two of which INDEX parts cover the whole disk.
+        let index_shift = (m.capacity / INDEX as u64 + 1).next_power_of_two().trailing_zeros();
+        let zone_of =
+            |part: usize| zones.partition_point(|z| z.first_byte <= (part as u64) << index_shift) - 1;
+        let index = (0..INDEX).map(|part| zone_of(part) as u8).collect();
         Self {
+            index,
+            index_shift,
+            heads,
             skew: m.head_switch.0 as f64 / m.revolution.0 as f64,
             cylinders: cylinders_per_zone * ZONES as u64,
             m,
@@ -116,63 +151,117 @@ impl Geometry {
         }
     }
 
-    fn zone(&self, offset: u64) -> Zone {
-        let after = self.zones.partition_point(|z| z.first_byte <= offset);
-        self.zones[after.max(1) - 1]
+    fn zone(&self, offset: u64) -> &Zone {
+        let mut z = usize::from(self.index[((offset >> self.index_shift) as usize).min(INDEX - 1)]);
+        while self.zones.get(z + 1).is_some_and(|next| next.first_byte <= offset) {
+            z += 1;
+        }
+        &self.zones[z]
+    }
+
+    /// On which track a byte lies, and where.
+    #[inline]
+    pub(crate) fn place(&self, offset: u64) -> Place {
+        let zone = self.zone(offset);
+        let from_zone = offset - zone.first_byte;
+        let track_bytes = zone.track_bytes;
+        Place {
+            track: zone.first_track + from_zone / track_bytes,
+            within: from_zone % track_bytes,
+            track_bytes,
+        }
     }
 
     /// Where a byte lies.
     pub(crate) fn locate(&self, offset: u64) -> Spot {
-        let zone = self.zone(offset);
-        let within = offset - zone.first_byte;
-        let track = zone.first_track + within / zone.track_bytes;
-        let along = (within % zone.track_bytes) as f64 / zone.track_bytes as f64;
-        Spot { track, angle: (along + track as f64 * self.skew).fract(), offset }
+        let place = self.place(offset);
+        let along = float(place.within) / float(place.track_bytes);
+        let turns = along + float(place.track) * self.skew;
+        // As `fract`, which is a call of the C library on x86-64 before SSE 4.1; turns are far below 2^63.
+        let angle = turns - turns as i64 as f64;
+        Spot { place, cylinder: place.track / self.heads, angle }
     }
 
-    /// Time to pass over `len` bytes from `offset` on, head switches included.
-    pub(crate) fn transfer(&self, offset: u64, len: u64) -> Nanos {
-        let zone = self.zone(offset);
-        let within = (offset - zone.first_byte) % zone.track_bytes;
-        let switches = (within + len).saturating_sub(1) / zone.track_bytes;
-        let turning = len as f64 / zone.track_bytes as f64 * self.m.revolution.0 as f64;
-        Nanos(turning as u64 + switches * self.m.head_switch.0)
+    /// A head over a byte.
+    pub(crate) fn parked_at(&self, offset: u64) -> Parked {
+        self.parked_on(self.place(offset).track)
     }
 
-    /// Bytes that pass under the head in `time` from `offset` on, head switches included.
-    pub(crate) fn passed(&self, offset: u64, time: Nanos) -> u64 {
-        let turn = (self.m.revolution + self.m.head_switch).0 as f64;
-        (time.0 as f64 / turn * self.zone(offset).track_bytes as f64) as u64
+    /// A head over the last of `len` bytes from a spot at `offset` on.
+    pub(crate) fn parked_after(&self, spot: &Spot, offset: u64, len: u64) -> Parked {
+        // Most transfers end on the track on which they begin.
+        if len > 0 && spot.place.within + len <= spot.place.track_bytes {
+            return Parked { track: spot.place.track, cylinder: spot.cylinder };
+        }
+        self.parked_at((offset + len).saturating_sub(1))
     }
 
-    /// From one spot to another: arm, then rotation. Also says how many cylinders the arm crosses.
-    ///
-    /// `parked` says where the head is; the angle follows from the time.
-    pub(crate) fn position(&self, now: Nanos, parked: u64, to: &Spot, write: bool) -> (Nanos, u64) {
-        let heads = u64::from(self.m.heads.max(1));
-        let cylinders = (parked / heads).abs_diff(to.track / heads);
-        let arm = if to.track == parked {
+    fn parked_on(&self, track: u64) -> Parked {
+        Parked { track, cylinder: track / self.heads }
+    }
+
+    /// Time to pass over `len` bytes from a place on, head switches included.
+    pub(crate) fn transfer(&self, from: &Place, len: u64) -> Nanos {
+        let last = (from.within + len).saturating_sub(1);
+        let switches = if last < from.track_bytes { 0 } else { last / from.track_bytes };
+        let turning = float(len) / float(from.track_bytes) * float(self.m.revolution.0);
+        Nanos(whole(turning) + switches * self.m.head_switch.0)
+    }
+
+    /// Bytes that pass under the head in `time` from a place on, head switches included.
+    pub(crate) fn passed(&self, from: &Place, time: Nanos) -> u64 {
+        let turn = float((self.m.revolution + self.m.head_switch).0);
+        whole(float(time.0) / turn * float(from.track_bytes))
+    }
+
+    /// Cylinders that the arm crosses from where the head stands to a spot.
+    pub(crate) fn cylinders(&self, parked: Parked, to: &Spot) -> u64 {
+        parked.cylinder.abs_diff(to.cylinder)
+    }
+
+    /// From where the head stands to a spot: arm, then rotation.
+    pub(crate) fn position(&self, now: Nanos, parked: Parked, to: &Spot, write: bool) -> Nanos {
+        self.position_within(now, parked, to, write, Nanos::MAX)
+    }
+
+    /// The same, if it is below `limit`; else something that is not: the way of the arm alone may settle that.
+    pub(crate) fn position_within(
+        &self,
+        now: Nanos,
+        parked: Parked,
+        to: &Spot,
+        write: bool,
+        limit: Nanos,
+    ) -> Nanos {
+        let cylinders = self.cylinders(parked, to);
+        let arm = if to.place.track == parked.track {
             Nanos::ZERO
-        } else if to.track == parked + 1 || cylinders == 0 {
+        } else if to.place.track == parked.track + 1 || cylinders == 0 {
             self.m.head_switch
         } else {
             let seek = self.seek(cylinders);
             if write { seek + self.m.write_settle } else { seek }
         };
-        (arm + self.rotation(now + arm, to.angle), cylinders)
+        if arm >= limit {
+            return arm;
+        }
+        arm + self.rotation(now + arm, to.angle)
     }
 
     /// Time of the arm over a number of cylinders, at least 1.
     fn seek(&self, cylinders: u64) -> Nanos {
-        let x = cylinders as f64 / self.cylinders as f64;
-        Nanos((self.m.track_to_track.0 as f64 + self.sqrt_ns * x.sqrt() + self.linear_ns * x) as u64)
+        let x = float(cylinders) / float(self.cylinders);
+        Nanos(whole(float(self.m.track_to_track.0) + self.sqrt_ns * x.sqrt() + self.linear_ns * x))
     }
 
     /// Time until an angle comes by.
     fn rotation(&self, now: Nanos, angle: f64) -> Nanos {
         let revolution = self.m.revolution.0;
-        let here = (now.0 % revolution) as f64 / revolution as f64;
-        let wait = ((angle - here).rem_euclid(1.0) * revolution as f64) as u64;
+        let here = float(now.0 % revolution) / float(revolution);
+        // Both are in [0, 1): this is `rem_euclid(1.0)` without its division.
+        let ahead = angle - here;
+        let turns = if ahead < 0.0 { ahead + 1.0 } else { ahead };
+        let wait = whole(turns * float(revolution));
         // A sector that has just begun to pass by (rounding) is not missed.
         if wait + MISS_NS >= revolution { Nanos::ZERO } else { Nanos(wait) }
     }
@@ -227,7 +316,7 @@ mod tests {
     #[test]
     fn a_long_transfer_has_the_sustained_rate_of_its_zone() {
         let g = Geometry::new(barracuda());
-        let rate = |offset: u64| 256e6 / g.transfer(offset, 256_000_000).as_secs_f64();
+        let rate = |offset: u64| 256e6 / g.transfer(&g.place(offset), 256_000_000).as_secs_f64();
         assert!((rate(0) / 125e6 - 1.0).abs() < 0.02, "{}", rate(0));
         let last = barracuda().capacity - 256_000_000;
         assert!((rate(last) / 60e6 - 1.0).abs() < 0.05, "{}", rate(last));
@@ -242,7 +331,7 @@ mod tests {
             // The moment at which the last sector of track k has passed is an angle equal to the track's first.
             let turn = 8_333_333_u64;
             let now = Nanos((k + 3) * turn + (here.angle * turn as f64) as u64);
-            let (wait, _) = g.position(now, here.track, &g.locate((k + 1) * track), true);
+            let wait = g.position(now, g.parked_on(here.place.track), &g.locate((k + 1) * track), true);
             assert!(wait.0 <= 800_000 + 10, "track {k}: {wait}");
         }
     }

@@ -26,12 +26,13 @@ mod shingle;
 use std::collections::VecDeque;
 
 use buffer::{Buffer, Hit};
-use geometry::{Geometry, Mechanics, Spot};
+use geometry::{Geometry, Mechanics, Parked, Spot};
 use shingle::{Route, Shingle, ShingleParams};
 
-use crate::device::{Completion, DeviceStats, Op, Request};
+use crate::device::{Completion, Op, Request};
 use crate::dirty::{DirtyMap, Run};
 use crate::events::EventQueue;
+use crate::lane::Lane;
 use crate::time::Nanos;
 
 pub use geometry::Mechanics as DiskMechanics;
@@ -65,11 +66,7 @@ const NEIGHBOURS: usize = 16;
 /// Longest single write-back, so that a read does not wait for more than about 10 ms of it.
 const DESTAGE_MAX: u64 = 1 << 20;
 
-enum Event {
-    Arrive(Request),
-    Done(Completion),
-}
-
+#[derive(Clone, Copy)]
 struct Queued {
     request: Request,
     spot: Spot,
@@ -78,9 +75,14 @@ struct Queued {
 
 /// What the head is doing.
 enum Work {
-    /// The second value is when the command arrived.
-    Read(Request, Nanos),
-    Write(Request),
+    Read {
+        id: u64,
+        offset: u64,
+        len: u64,
+        arrived: Nanos,
+    },
+    /// The id.
+    Write(u64),
     Destage(Run),
     /// Moving a band's data home from the media cache of a shingled drive.
     Clean,
@@ -106,20 +108,45 @@ enum Choice {
     Dirty(u64),
 }
 
+/// What the heads have done.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    read_bytes: u64,
+    write_bytes: u64,
+    busy_ns: u64,
+    seeks: u64,
+    seek_bytes: u64,
+}
+
+/// A command that was begun when it was handed over, before it arrives, and how things stood before: see [`Disk::begin`].
+struct Begun {
+    at: Nanos,
+    request: Request,
+    head: Parked,
+    head_offset: u64,
+    counts: Counts,
+}
+
 /// See the [module](self).
 pub struct Disk {
     p: DiskParams,
     geometry: Geometry,
     /// Angle of the platters at time zero, as a time.
     phase: Nanos,
-    events: EventQueue<Event>,
+    /// Commands on their way in.
+    arrivals: EventQueue<Request>,
+    /// How many of them can be complete before the head is free again.
+    urgent: usize,
+    begun: Option<Begun>,
+    /// Commands that are done at a known time.
+    done: EventQueue<Completion>,
     command_free: Nanos,
-    link_free: Nanos,
+    link: Lane,
     /// The commands that it may choose from, oldest first.
     queue: Vec<Queued>,
     /// Commands beyond the queue's depth.
     backlog: VecDeque<Queued>,
-    head: u64,
+    head: Parked,
     /// Where the head's last transfer ended, as an offset.
     head_offset: u64,
     work: Option<(Nanos, Work)>,
@@ -130,7 +157,7 @@ pub struct Disk {
     forced: Vec<Forced>,
     flushes: VecDeque<Flush>,
     shingle: Option<Shingle>,
-    stats: DeviceStats,
+    counts: Counts,
 }
 
 impl Disk {
@@ -141,12 +168,15 @@ impl Disk {
         Self {
             p,
             phase,
-            events: EventQueue::new(),
+            arrivals: EventQueue::new(),
+            urgent: 0,
+            begun: None,
+            done: EventQueue::new(),
             command_free: Nanos::ZERO,
-            link_free: Nanos::ZERO,
+            link: Lane::new(p.link_rate),
             queue: Vec::new(),
             backlog: VecDeque::new(),
-            head: 0,
+            head: Parked::OUTSIDE,
             head_offset: 0,
             work: None,
             buffer: Buffer::new(p.segments as usize, p.read_ahead, p.mechanics.capacity),
@@ -155,19 +185,59 @@ impl Disk {
             forced: Vec::new(),
             flushes: VecDeque::new(),
             shingle: p.shingles.map(Shingle::new),
-            stats: DeviceStats { cache_size_bytes: p.write_cache, ..DeviceStats::default() },
+            counts: Counts::default(),
             geometry,
         }
     }
 
-    /// Occupies the link for `len` bytes that are ready at `ready`; returns when they are across.
-    fn link(&mut self, ready: Nanos, len: u64) -> Nanos {
-        self.link_free = self.link_free.max(ready) + Nanos::for_bytes(len, self.p.link_rate);
-        self.link_free
+    fn done(&mut self, at: Nanos, id: u64) {
+        self.done.push(at, Completion { id, at, result: Ok(()) });
     }
 
-    fn done(&mut self, at: Nanos, id: u64) {
-        self.events.push(at, Event::Done(Completion { id, at, result: Ok(()) }));
+    /// Whether a command is a write that goes to the platters: nothing comes of its arrival while the head is at work.
+    fn goes_through(&self, request: &Request) -> bool {
+        request.op.is_write() && request.len > self.p.write_cache
+    }
+
+    /// Begins a command that will arrive at `at`, later than now, if it is certain that the head will then be free for it; says whether it did.
+    ///
+    /// That saves an event. It is certain if nothing is under way and nothing can arrive before: later commands arrive later, except that a command without data
+    /// overtakes a write that is still on the link. Then the write is taken back ([`Self::take_back`]), which is why it is begun only while the
+    /// read buffer, which it would invalidate, is empty.
+    fn begin(&mut self, now: Nanos, at: Nanos, request: Request) -> bool {
+        let waits = self.work.is_some() || self.arrivals.next().is_some() || !self.queue.is_empty();
+        if waits || at <= now || request.len == 0 || !self.has_nothing_to_write() || self.shingle.is_some() {
+            return false;
+        }
+        let hit = match request.op {
+            Op::Read => self.buffer.look_up(&self.geometry, at, request.offset, request.len),
+            _ if self.goes_through(&request) && self.buffer.is_empty() => Hit::Miss,
+            _ => return false,
+        };
+        if hit == Hit::Buffered {
+            return false;
+        }
+        let (head, head_offset, counts) = (self.head, self.head_offset, self.counts);
+        self.begun = Some(Begun { at, request, head, head_offset, counts });
+        let spot = self.geometry.locate(request.offset);
+        self.start_request(at, &Queued { request, spot, arrived: at }, hit);
+        true
+    }
+
+    /// Undoes [`Self::begin`] for a command that has not arrived by `now`; returns it.
+    fn take_back(&mut self, now: Nanos) -> Option<(Nanos, Request)> {
+        let begun = self.begun.take_if(|b| b.at > now)?;
+        self.work = None;
+        (self.head, self.head_offset, self.counts) = (begun.head, begun.head_offset, begun.counts);
+        Some((begun.at, begun.request))
+    }
+
+    /// When the head is free again, or idle enough to clean up.
+    fn head_event(&self) -> Option<Nanos> {
+        match &self.work {
+            Some((end, _)) => Some(*end),
+            None => self.shingle.as_ref().and_then(|s| s.cleans_at()),
+        }
     }
 
     fn arrive(&mut self, now: Nanos, request: Request) {
@@ -177,7 +247,7 @@ impl Disk {
                     || self.buffer.look_up(&self.geometry, now, request.offset, request.len) == Hit::Buffered
                 {
                     self.buffer.extend(&self.geometry, now, request.end());
-                    let at = self.link(now, request.len);
+                    let at = self.link.send(now, request.len);
                     self.done(at, request.id);
                 } else {
                     self.enqueue(now, request);
@@ -202,18 +272,25 @@ impl Disk {
     }
 
     fn enqueue(&mut self, now: Nanos, request: Request) {
-        let spot = self.geometry.locate(request.offset);
-        self.backlog.push_back(Queued { request, spot, arrived: now });
+        let queued = Queued { spot: self.geometry.locate(request.offset), request, arrived: now };
+        if self.work.is_none() && self.queue.is_empty() && self.has_nothing_to_write() {
+            // Nothing to choose from: the head is free, and whatever else there was would have been begun.
+            self.start_queued(now, &queued);
+        } else if self.backlog.is_empty() && self.queue.len() < self.p.queue_depth as usize {
+            self.queue.push(queued);
+        } else {
+            self.backlog.push_back(queued);
+        }
     }
 
     /// Lets writers into the cache, in order, while there is space.
     fn admit(&mut self, now: Nanos) {
         while let Some(w) = self.waiting.front().copied() {
-            if self.cache.bytes() + self.cache.growth(w.offset, w.len) > self.p.write_cache {
+            let room = self.p.write_cache.saturating_sub(self.cache.bytes());
+            if self.cache.admit(w.offset, w.len, w.version, room).is_err() {
                 return;
             }
             self.waiting.pop_front();
-            self.cache.insert(w.offset, w.len, w.version);
             if w.op == (Op::Write { fua: true }) {
                 self.forced.push(Forced { id: w.id, offset: w.offset, len: w.len, arrived: now });
             } else {
@@ -255,11 +332,11 @@ impl Disk {
             match self.choose(now) {
                 Some(Choice::Queue(i)) => {
                     let q = self.queue.remove(i);
-                    self.start_request(now, &q);
+                    self.start_queued(now, &q);
                 }
                 Some(Choice::Dirty(start)) => {
                     let Some(run) = self.cache.take(start, DESTAGE_MAX, true) else { return };
-                    let end = self.write_time(now, run.offset, run.len);
+                    let end = self.write_time(now, run.offset, run.len, None);
                     self.work = Some((end, Work::Destage(run)));
                 }
                 None => return self.start_cleaning(now),
@@ -267,56 +344,67 @@ impl Disk {
         }
     }
 
-    fn start_request(&mut self, now: Nanos, q: &Queued) {
+    fn start_queued(&mut self, now: Nanos, q: &Queued) {
+        let r = &q.request;
+        let hit = match r.op {
+            Op::Read => self.buffer.look_up(&self.geometry, now, r.offset, r.len),
+            _ => Hit::Miss,
+        };
+        self.start_request(now, q, hit);
+    }
+
+    /// Begins a command; `hit` says where a read finds its data at this moment.
+    fn start_request(&mut self, now: Nanos, q: &Queued, hit: Hit) {
         let r = q.request;
         if r.op.is_write() {
-            let end = self.write_time(now, r.offset, r.len);
-            self.work = Some((end, Work::Write(r)));
+            let end = self.write_time(now, r.offset, r.len, Some(&q.spot));
+            self.work = Some((end, Work::Write(r.id)));
             return;
         }
-        let end = match self.buffer.look_up(&self.geometry, now, r.offset, r.len) {
+        let end = match hit {
             Hit::Buffered => {
                 self.buffer.extend(&self.geometry, now, r.end());
-                let at = self.link(now, r.len);
+                let at = self.link.send(now, r.len);
                 return self.done(at, r.id);
             }
             Hit::Riding(end) => {
                 let end = end.max(now);
-                self.stats.media_busy_ns += end.since(now).0;
+                self.counts.busy_ns += end.since(now).0;
                 end
             }
-            Hit::Miss => self.head_time(now, r.offset, r.len, false),
+            Hit::Miss => self.head_time(now, r.offset, r.len, false, Some(&q.spot)),
         };
-        self.stats.media_read_bytes += r.len;
-        self.work = Some((end, Work::Read(r, q.arrived)));
+        self.counts.read_bytes += r.len;
+        self.work = Some((end, Work::Read { id: r.id, offset: r.offset, len: r.len, arrived: q.arrived }));
     }
 
-    /// Moves the head to a range and over it; returns when that is done.
-    fn head_time(&mut self, now: Nanos, offset: u64, len: u64, write: bool) -> Nanos {
+    /// Moves the head to a range and over it; returns when that is done. `spot` is where the range begins, if that is known.
+    fn head_time(&mut self, now: Nanos, offset: u64, len: u64, write: bool, spot: Option<&Spot>) -> Nanos {
         self.stop_reading_ahead(now);
-        let spot = self.geometry.locate(offset);
-        let (wait, cylinders) = self.geometry.position(now + self.phase, self.head, &spot, write);
-        let took = wait + self.geometry.transfer(offset, len);
-        if cylinders > 0 {
-            self.stats.seeks += 1;
-            self.stats.seek_bytes += offset.abs_diff(self.head_offset);
+        let spot = spot.copied().unwrap_or_else(|| self.geometry.locate(offset));
+        let wait = self.geometry.position(now + self.phase, self.head, &spot, write);
+        let took = wait + self.geometry.transfer(&spot.place, len);
+        if self.geometry.cylinders(self.head, &spot) > 0 {
+            self.counts.seeks += 1;
+            self.counts.seek_bytes += offset.abs_diff(self.head_offset);
         }
-        self.park(offset + len);
-        self.stats.media_busy_ns += took.0;
+        self.head_offset = offset + len;
+        self.head = self.geometry.parked_after(&spot, offset, len);
+        self.counts.busy_ns += took.0;
         now + took
     }
 
-    /// Writes a range wherever this drive puts it.
-    fn write_time(&mut self, now: Nanos, offset: u64, len: u64) -> Nanos {
-        self.stats.media_write_bytes += len;
+    /// Writes a range wherever this drive puts it. `spot` is where the range begins, if that is known.
+    fn write_time(&mut self, now: Nanos, offset: u64, len: u64, spot: Option<&Spot>) -> Nanos {
+        self.counts.write_bytes += len;
         let route = self.shingle.as_mut().map_or(Route::Home, |s| s.route(offset, len));
         match route {
-            Route::Home => self.head_time(now, offset, len, true),
-            Route::MediaCache(at) => self.head_time(now, at, len, true),
+            Route::Home => self.head_time(now, offset, len, true, spot),
+            Route::MediaCache(at) => self.head_time(now, at, len, true, None),
             Route::CleanFirst(band) => {
                 let cleaned = self.clean_time(now, band);
                 let at = self.shingle.as_mut().map_or(offset, |s| s.append(offset, len));
-                self.head_time(cleaned, at, len, true)
+                self.head_time(cleaned, at, len, true, None)
             }
         }
     }
@@ -325,10 +413,10 @@ impl Disk {
     fn clean_time(&mut self, now: Nanos, band: u64) -> Nanos {
         let Some(s) = self.shingle.as_mut() else { return now };
         let (offset, len) = s.clean(band);
-        self.stats.media_read_bytes += len;
-        self.stats.media_write_bytes += len;
-        let read = self.head_time(now, offset, len, false);
-        self.head_time(read, offset, len, true)
+        self.counts.read_bytes += len;
+        self.counts.write_bytes += len;
+        let read = self.head_time(now, offset, len, false, None);
+        self.head_time(read, offset, len, true, None)
     }
 
     fn start_cleaning(&mut self, now: Nanos) {
@@ -339,7 +427,7 @@ impl Disk {
 
     fn park(&mut self, end: u64) {
         self.head_offset = end;
-        self.head = self.geometry.locate(end.saturating_sub(1)).track;
+        self.head = self.geometry.parked_at(end.saturating_sub(1));
     }
 
     fn stop_reading_ahead(&mut self, now: Nanos) {
@@ -348,8 +436,17 @@ impl Disk {
         }
     }
 
+    /// Whether no dirty range takes part in the choice.
+    fn has_nothing_to_write(&self) -> bool {
+        self.cache.dirty_bytes() == 0 && self.flushes.is_empty()
+    }
+
     /// The oldest thing that has waited too long, else the one that the head can reach soonest.
-    fn choose(&mut self, now: Nanos) -> Option<Choice> {
+    fn choose(&self, now: Nanos) -> Option<Choice> {
+        if self.queue.len() <= 1 && self.has_nothing_to_write() {
+            // There is no choice.
+            return (!self.queue.is_empty()).then_some(Choice::Queue(0));
+        }
         let late = |arrived: Nanos| now.since(arrived) > self.p.age_limit;
         if self.queue.first().is_some_and(|q| late(q.arrived)) {
             return Some(Choice::Queue(0));
@@ -360,14 +457,16 @@ impl Disk {
         }
         let flush_late = self.flushes.front().is_some_and(|f| late(f.arrived));
         let head_now = match self.buffer.front(&self.geometry, now) {
-            Some(front) => self.geometry.locate(front).track,
+            Some(front) => self.geometry.parked_at(front),
             None => self.head,
         };
-        let cost = |spot: &Spot, write| self.geometry.position(now + self.phase, head_now, spot, write).0;
-        let mut best: Option<(Nanos, Choice)> = None;
-        let mut consider = |cost: Nanos, choice| {
-            if best.is_none_or(|(least, _)| cost < least) {
-                best = Some((cost, choice));
+        let turned = now + self.phase;
+        // The least cost so far, and of what.
+        let mut best: (Nanos, Option<Choice>) = (Nanos::MAX, None);
+        let consider = |best: &mut (Nanos, Option<Choice>), spot: &Spot, write, choice| {
+            let cost = self.geometry.position_within(turned, head_now, spot, write, best.0);
+            if cost < best.0 {
+                *best = (cost, Some(choice));
             }
         };
         if !flush_late {
@@ -375,7 +474,11 @@ impl Disk {
                 let r = &q.request;
                 let rides = r.op == Op::Read
                     && self.buffer.look_up(&self.geometry, now, r.offset, r.len) != Hit::Miss;
-                consider(if rides { Nanos::ZERO } else { cost(&q.spot, r.op.is_write()) }, Choice::Queue(i));
+                if !rides {
+                    consider(&mut best, &q.spot, r.op.is_write(), Choice::Queue(i));
+                } else if best.0 > Nanos::ZERO {
+                    best = (Nanos::ZERO, Some(Choice::Queue(i)));
+                }
             }
         }
         let write_back = self.queue.is_empty()
@@ -384,30 +487,32 @@ impl Disk {
             || self.cache.bytes() * 2 > self.p.write_cache;
         if write_back {
             for start in self.cache.near(self.head_offset, NEIGHBOURS) {
-                consider(cost(&self.geometry.locate(start), true), Choice::Dirty(start));
+                consider(&mut best, &self.geometry.locate(start), true, Choice::Dirty(start));
             }
         }
         for f in &self.forced {
             if let Some(start) = self.cache.first_in(f.offset, f.len) {
-                consider(cost(&self.geometry.locate(start), true), Choice::Dirty(start));
+                consider(&mut best, &self.geometry.locate(start), true, Choice::Dirty(start));
             }
         }
-        best.map(|(_, choice)| choice)
+        best.1
     }
 
     fn finish(&mut self, now: Nanos, work: Work) {
         let served = !matches!(work, Work::Clean);
         match work {
-            Work::Read(r, arrived) => {
-                self.buffer.read(now, r.offset, r.len);
-                self.park(r.end());
+            Work::Read { id, offset, len, arrived } => {
+                self.buffer.read(&self.geometry, now, offset, len);
+                if self.head_offset != offset + len {
+                    self.park(offset + len);
+                }
                 // The link runs beside the head and has at most the last sectors left to send.
-                let sent_for = Nanos::for_bytes(r.len, self.p.link_rate);
+                let sent_for = self.link.time(len);
                 let ready = Nanos(now.0.saturating_sub(sent_for.0)).max(arrived);
-                let at = self.link(ready, r.len).max(now);
-                self.done(at, r.id);
+                let at = self.link.send(ready, len).max(now);
+                self.done(at, id);
             }
-            Work::Write(r) => self.done(now, r.id),
+            Work::Write(id) => self.done(now, id),
             Work::Destage(run) => {
                 self.cache.settle(&run);
                 self.admit(now);

@@ -22,8 +22,8 @@ impl Device for Flash {
                 self.events.push(at, Event::Done(Completion { id: request.id, at, result: Ok(()) }));
             }
             Op::Write { .. } => {
-                self.in_free = self.in_free.max(ready) + Nanos::for_bytes(request.len, self.p.link_rate);
-                self.events.push(self.in_free + self.p.write_latency, Event::Accept(request));
+                let across = self.inward.send(ready, request.len);
+                self.events.push(across + self.p.write_latency, Event::Accept(request));
             }
             _ => self.events.push(ready + self.p.write_latency, Event::Accept(request)),
         }
@@ -72,7 +72,9 @@ impl Device for Flash {
         self.assigned = self.accepted;
         self.stable = self.accepted;
         self.fill = 0;
-        (self.command_free, self.in_free, self.out_free, self.last_activity) = (now, now, now, now);
+        self.inward.reset(now);
+        self.outward.reset(now);
+        (self.command_free, self.last_activity) = (now, now);
         lost
     }
 

@@ -28,6 +28,7 @@ use wear::Wear;
 
 use crate::device::{Completion, DeviceStats, LostExtent, Op, Request};
 use crate::events::EventQueue;
+use crate::lane::Lane;
 use crate::time::Nanos;
 
 /// What a solid-state drive is made of.
@@ -119,8 +120,10 @@ pub struct Flash {
     /// Completions of the event that is being handled.
     ready: Vec<Completion>,
     command_free: Nanos,
-    in_free: Nanos,
-    out_free: Nanos,
+    /// The link from the host.
+    inward: Lane,
+    /// The link to it.
+    outward: Lane,
     dies: Vec<Die>,
     free_dies: VecDeque<usize>,
     held: VecDeque<Held>,
@@ -148,8 +151,8 @@ impl Flash {
             events: EventQueue::new(),
             ready: Vec::new(),
             command_free: Nanos::ZERO,
-            in_free: Nanos::ZERO,
-            out_free: Nanos::ZERO,
+            inward: Lane::new(p.link_rate),
+            outward: Lane::new(p.link_rate),
             dies: (0..p.dies).map(|_| Die::default()).collect(),
             free_dies: (0..p.dies as usize).collect(),
             held: VecDeque::new(),
@@ -211,8 +214,7 @@ impl Flash {
             self.stats.media_busy_ns += took.0;
         }
         self.stats.media_read_bytes += request.len;
-        self.out_free = self.out_free.max(all) + Nanos::for_bytes(request.len, self.p.link_rate);
-        self.out_free
+        self.outward.send(all, request.len)
     }
 
     fn accept(&mut self, now: Nanos, request: Request) {

@@ -58,6 +58,15 @@ fn devices() -> Vec<(String, String)> {
         ("ten disks".to_owned(), TEN_DISKS.to_owned()),
         ("ten disks, write-through".to_owned(), TEN_DISKS.replace("\"protected\"", "\"write-through\"")),
         (
+            // Smaller than a request: then one gets it to itself.
+            "ten disks, a small cache".to_owned(),
+            TEN_DISKS.replace("size = \"64MiB\"", "size = \"256KiB\""),
+        ),
+        (
+            "a disk without a cache".to_owned(),
+            text("hdd-7200").replace("write_cache = \"32MiB\"", "write_cache = \"0B\""),
+        ),
+        (
             "ten disks, volatile caches".to_owned(),
             volatile.replace("write_cache = \"0B\"", "write_cache = \"1MiB\""),
         ),
@@ -229,6 +238,8 @@ const KNOWN: &[(&str, [u64; 3])] = &[
     ("null", [0x1ee1_4b1e_00b6_9317, 0x8872_6fdf_aaad_2300, 0xc0af_d6db_8274_cec5]),
     ("ten disks", [0x157c_2595_5072_37db, 0x8b4a_ffde_b5aa_8611, 0x2e1a_2d58_46ea_97a0]),
     ("ten disks, write-through", [0xdbb8_a2a0_24ad_5936, 0x8dac_4096_e7f1_ec10, 0x6360_fb2b_8709_01df]),
+    ("ten disks, a small cache", [0xa1d0_fd9d_db8e_1ba7, 0x6895_7147_17a4_debc, 0x563a_1c85_fbc4_740d]),
+    ("a disk without a cache", [0x49e2_680c_5cb8_c2ca, 0xd124_a22c_ce8a_156b, 0x9abe_b1a8_6fd0_6a43]),
     ("ten disks, volatile caches", [0x88c8_016d_7385_9dac, 0x8ef2_7049_9780_940d, 0x2017_9333_be17_2ecf]),
     ("ten disks, the battery fails and one stalls", [0x551d_b874_330b_0f95, 0xe605_702f_141c_9f51, 0x4baa_b218_6ae0_8c0c]),
     ("raid5", [0xa927_a06a_e9d4_2089, 0x794f_d303_3706_27b9, 0x4b32_92f0_1a29_faad]),
