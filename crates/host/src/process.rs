@@ -45,7 +45,7 @@ pub fn read_processes(root: &SysRoot) -> Reading<Processes> {
         for pid in pids {
             path.clear();
             let _ = write!(path, "/proc/{pid}/io");
-            match root.read_into(&path, &mut buffer) {
+            match root.read_attribute_into(&path, &mut buffer) {
                 Ok(()) => match counters(pid, &buffer) {
                     Some(counters) => all.counters.push(counters),
                     None => all.unreadable += 1,

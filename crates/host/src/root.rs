@@ -123,6 +123,19 @@ impl SysRoot {
     /// # Errors
     /// The kernel's error number, unchanged: some files mean something by it (`wbt_lat_usec`).
     pub fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> rustix::io::Result<()> {
+        self.fill(path, buffer, false)
+    }
+
+    /// The same for an attribute of sysfs, a sysctl or a small file of a process: the kernel gives those whole in one read into a buffer of a page or
+    /// more (fs/kernfs/file.c, fs/seq_file.c `single_open`), so that a short read is the end. Saves one system call in four.
+    ///
+    /// # Errors
+    /// As [`Self::read_into`].
+    pub fn read_attribute_into(&self, path: &str, buffer: &mut Vec<u8>) -> rustix::io::Result<()> {
+        self.fill(path, buffer, true)
+    }
+
+    fn fill(&self, path: &str, buffer: &mut Vec<u8>, short_is_whole: bool) -> rustix::io::Result<()> {
         buffer.clear();
         // Non-blocking: a captured tree may hold a FIFO.
         let file = self.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
@@ -132,6 +145,7 @@ impl SysRoot {
             }
             match rustix::io::read(&file, rustix::buffer::spare_capacity(buffer)) {
                 Ok(0) => return Ok(()),
+                Ok(_) if short_is_whole && buffer.len() < buffer.capacity() => return Ok(()),
                 Ok(_) if buffer.len() > MAX_FILE_BYTES => return Err(Errno::FBIG),
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(e) => return Err(e),
@@ -143,17 +157,18 @@ impl SysRoot {
     pub fn read(&self, path: &str) -> Reading<String> {
         let mut buffer = Vec::new();
         match self.read_into(path, &mut buffer) {
-            Ok(()) => Reading::Value(match String::from_utf8(buffer) {
-                Ok(text) => text,
-                Err(e) => String::from_utf8_lossy(e.as_bytes()).into_owned(),
-            }),
+            Ok(()) => Reading::Value(text_of(buffer)),
             Err(e) => refused(path, e),
         }
     }
 
     /// A one-line file without its line end.
     pub fn read_line(&self, path: &str) -> Reading<String> {
-        self.read(path).map(|text| text.trim().to_owned())
+        let mut buffer = Vec::new();
+        match self.read_attribute_into(path, &mut buffer) {
+            Ok(()) => Reading::Value(text_of(buffer).trim().to_owned()),
+            Err(e) => refused(path, e),
+        }
     }
 
     /// A file that holds one value.
@@ -203,6 +218,13 @@ impl SysRoot {
     #[must_use]
     pub fn exists(&self, path: &str) -> bool {
         self.open(path, OFlags::PATH).is_ok()
+    }
+}
+
+fn text_of(bytes: Vec<u8>) -> String {
+    match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(e) => String::from_utf8_lossy(e.as_bytes()).into_owned(),
     }
 }
 
@@ -299,6 +321,17 @@ mod tests {
             root.parse::<u64>("/sys"),
             Reading::Unreadable("/sys: Is a directory (os error 21)".into())
         );
+    }
+
+    #[test]
+    fn an_attribute_of_any_length_is_read_whole() {
+        let (dir, root) = linked();
+        let mut buffer = Vec::new();
+        for length in [0, 1, 4095, 4096, 4097, 100_000] {
+            put(&dir.path().join("long"), &"x".repeat(length));
+            root.read_attribute_into("/long", &mut buffer).unwrap();
+            assert_eq!(buffer.len(), length);
+        }
     }
 
     #[test]

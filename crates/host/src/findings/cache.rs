@@ -3,7 +3,8 @@
 use floodwall_model::finding::Severity;
 use floodwall_model::status::{Device, Queue};
 
-use super::view::{Disk, disks, word, writable};
+use super::remedy::word;
+use super::view::{Disk, disks, writable};
 use super::{Facts, Found};
 
 /// The kernel sends flushes and forced writes to a queue.

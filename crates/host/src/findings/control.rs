@@ -3,7 +3,8 @@
 use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
 
-use super::view::{rate, size, time, word, writable};
+use super::remedy::word;
+use super::view::{rate, size, time, writable};
 use super::{Facts, Found};
 
 /// Less swap in use than this is no burden.

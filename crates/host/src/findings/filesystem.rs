@@ -5,10 +5,8 @@ use floodwall_model::finding::Severity;
 use floodwall_model::status::MountedOn;
 
 use super::limits::LONG_DRAIN_S;
-use super::view::{
-    HARD_DELAY_S, apply, hard_limit, has_strict_limit, mebibytes, own_limit, prefix, size, speed, time, word,
-    writable,
-};
+use super::remedy::{apply, own_share, word};
+use super::view::{HARD_DELAY_S, hard_limit, own_limit, size, speed, time, writable};
 use super::{Facts, Found};
 
 /// A journal that is committed less often loses more than the flusher's own 35 s would.
@@ -106,10 +104,8 @@ pub(super) fn more_than_the_link(facts: Facts<'_>) -> Option<Found> {
         found.cost_s(seconds);
         found.cost_bytes(limit);
         slowest = slowest.min(link.bytes_per_s);
-        if has_strict_limit(device) {
-            let wanted = mebibytes(link.bytes_per_s, HARD_DELAY_S);
-            settings.push(format!("{0}.bdi.max_bytes={wanted} {0}.bdi.strict_limit=1", prefix(device)));
-        }
+        let wanted = (link.bytes_per_s * HARD_DELAY_S) as u64;
+        settings.extend(own_share(facts.status, device, hard, wanted));
     }
     let remedy = if settings.is_empty() {
         let megabits = (slowest * 8.0 / 1e6).round();

@@ -170,9 +170,9 @@ mod tests {
         ];
         let one = found(&machine, "FW041").unwrap();
         insta::assert_snapshot!(one.evidence.join("\n"), @"
+        change 3 (vm.dirty_bytes) was to be put back 90.0 s ago
         change 1 (vm.dirty_bytes) was interrupted: some of it may be in force
         change 2 (vm.dirty_bytes) is from before the last boot and still open
-        change 3 (vm.dirty_bytes) was to be put back 90.0 s ago
         ");
         assert_eq!((one.severity, one.cost_s), (Severity::Warning, Some(90.0)));
     }

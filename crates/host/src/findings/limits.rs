@@ -4,9 +4,10 @@ use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
 use floodwall_model::status::Device;
 
+use super::remedy::size_and_apply;
 use super::view::{
     BACKGROUND_DELAY_S, FLUSHER_CHUNK_BYTES, HARD_DELAY_S, background_limit, hard_limit, has_strict_limit,
-    own_limit, rate, rate_source, size, size_and_apply, speed, time, writable,
+    own_limit, rate, rate_source, size, speed, time, writable,
 };
 use super::{Facts, Found, kernel};
 
@@ -45,7 +46,7 @@ pub(super) fn long_drain(facts: Facts<'_>) -> Option<Found> {
         found.cost_bytes(limit);
         slow.push(device);
     }
-    found.remedied_by(size_and_apply(&slow))
+    found.remedied_by(size_and_apply(facts.status, &slow))
 }
 
 /// FW002: the hard limit is below, or not well above, what the flusher writes at once.
@@ -72,7 +73,7 @@ pub(super) fn below_chunk(facts: Facts<'_>) -> Option<Found> {
     let remedy = if known.is_empty() {
         "floodwall apply vm.dirty_bytes=64MiB vm.dirty_background_bytes=16MiB".to_owned()
     } else {
-        size_and_apply(&known)
+        size_and_apply(facts.status, &known)
     };
     let mut found = Found::here(severity, evidence, remedy);
     found.cost_bytes(hard);
@@ -193,10 +194,12 @@ pub(super) fn counter_error(facts: Facts<'_>) -> Option<Found> {
     let machine = &facts.status.machine;
     let hard = hard_limit(facts.status).filter(|hard| *hard > 0)?;
     // A backing device's counter: 8 x (1 + log2 n) pages for each possible CPU (include/linux/backing-dev.h WB_STAT_BATCH).
-    let of_device = machine.possible_cpus.value().map(|n| 8 * n * (1 + u64::from(n.max(&1).ilog2())));
-    let of_machine = machine.cpus.value().map(|n| GLOBAL_DRIFT_PAGES * n);
+    let of_device =
+        machine.possible_cpus.value().map(|n| n.saturating_mul(8 * (1 + u64::from(n.max(&1).ilog2()))));
+    let of_machine = machine.cpus.value().map(|n| n.saturating_mul(GLOBAL_DRIFT_PAGES));
     let error = of_device.max(of_machine)?.saturating_mul(machine.page_bytes);
-    if hard >= ERRORS * error {
+    let kept = error.saturating_mul(ERRORS);
+    if hard >= kept {
         return None;
     }
     let cpus = |reading: &Reading<u64>| reading.value().map_or("?".to_owned(), u64::to_string);
@@ -207,7 +210,7 @@ pub(super) fn counter_error(facts: Facts<'_>) -> Option<Found> {
         cpus(&machine.possible_cpus),
         size(error)
     );
-    let (wanted, background) = ((ERRORS * error).div_ceil(1 << 20), (ERRORS * error / 6).div_ceil(1 << 20));
+    let (wanted, background) = (kept.div_ceil(1 << 20), (kept / 6).div_ceil(1 << 20));
     let remedy =
         format!("floodwall apply vm.dirty_bytes={wanted}MiB vm.dirty_background_bytes={background}MiB");
     let mut found = Found::here(Severity::Warning, evidence, remedy);

@@ -5,7 +5,7 @@ use floodwall_model::managers::{Claim, Kind, Place, Standing, cell};
 use floodwall_model::{Bytes, DeviceId, Managers, Reading};
 
 use super::journal::ChangeState;
-use super::view::word;
+use super::remedy::word;
 use super::{Facts, Found};
 
 /// A knob in one place: its cell, and the device if it is not the machine's.
@@ -155,7 +155,7 @@ pub(super) fn lost_at_boot(facts: Facts<'_>) -> Option<Found> {
         let Some(after) = after_boot(facts.managers, &knob.knob, &knob.value, knob.device, default) else {
             continue;
         };
-        if found.subjects.contains(&knob.label) {
+        if found.names(&knob.label) {
             continue;
         }
         found.add(

@@ -3,7 +3,8 @@
 use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
 
-use super::view::{Disk, apply, disks, prefix, rate, rate_source, size, speed, time, writable};
+use super::remedy::apply;
+use super::view::{Disk, disks, prefix, rate, rate_source, size, speed, time, writable};
 use super::{Facts, Found, kernel};
 
 /// A victim that waits behind everything in the queue should not wait longer.
@@ -53,7 +54,7 @@ pub(super) fn deep(facts: Facts<'_>) -> Option<Found> {
         let evidence = format!(
             "{}: {depth} of {} are {}, at {} ({}) {}{throttled}",
             disk.name,
-            size(kib * 1024),
+            size(kib.saturating_mul(1024)),
             size(bytes),
             speed(rate),
             rate_source(disk.owner),
@@ -111,7 +112,10 @@ pub(super) fn wbt_target(facts: Facts<'_>) -> Option<Found> {
             continue;
         };
         found.add(Severity::Warning, disk.name, format!("{}: wbt_lat_usec={us}; {why}", disk.name));
-        found.cost_s(us as f64 / 1e6);
+        // On flash it is how long a read may be starved; a target that is missed all the time costs no time of its own.
+        if right == WBT_FLASH_US {
+            found.cost_s(us as f64 / 1e6);
+        }
         settings.push(format!("{}.wbt_lat_usec={right}", disk.name));
     }
     found.remedied_by(apply(&settings))
@@ -152,7 +156,7 @@ pub(super) fn rotational_lie(facts: Facts<'_>) -> Option<Found> {
         };
         commands.push(format!("echo 0 > /sys/block/{}/queue/rotational{wbt}", disk.name));
     }
-    let certain = found.severity == Severity::Warning;
+    let certain = found.severity() == Severity::Warning;
     found.remedied_by(commands.join(" && ") + if certain { "" } else { "   # if the storage is flash" })
 }
 
@@ -171,7 +175,7 @@ pub(super) fn no_elevator(facts: Facts<'_>) -> Option<Found> {
         if let (Some(rate), Some(requests), Some(kib)) =
             (rate(disk.owner), disk.queue.nr_requests.value(), disk.queue.max_sectors_kib.value())
         {
-            found.cost_s(requests.saturating_mul(kib * 1024) as f64 / rate);
+            found.cost_s(requests.saturating_mul(kib.saturating_mul(1024)) as f64 / rate);
         }
         settings.push(format!("{}.scheduler=mq-deadline", disk.name));
     }
@@ -195,7 +199,11 @@ pub(super) fn nothing_reserved(facts: Facts<'_>) -> Option<Found> {
             disk.name
         );
         found.add(Severity::Note, disk.name, evidence);
-        settings.push(format!("{}.iosched.async_depth={}", disk.name, (requests * 3 / 4).max(1)));
+        settings.push(format!(
+            "{}.iosched.async_depth={}",
+            disk.name,
+            (requests.saturating_mul(3) / 4).max(1)
+        ));
     }
     found.remedied_by(apply(&settings))
 }

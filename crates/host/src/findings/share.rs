@@ -5,9 +5,10 @@ use floodwall_model::finding::Severity;
 use floodwall_model::status::Device;
 
 use super::limits::LONG_DRAIN_S;
+use super::remedy::{apply, own_share, size_and_apply};
 use super::view::{
-    HARD_DELAY_S, apply, background_limit, hard_limit, has_strict_limit, mebibytes, own_limit, prefix, rate,
-    rate_source, size, size_and_apply, speed, time, writable,
+    HARD_DELAY_S, background_limit, hard_limit, has_strict_limit, own_limit, prefix, rate, rate_source, size,
+    speed, time, writable,
 };
 use super::{Facts, Found, kernel};
 
@@ -42,14 +43,13 @@ pub(super) fn shared_with_fast(facts: Facts<'_>) -> Option<Found> {
         found.add(Severity::Warning, &device.name, evidence);
         found.cost_s(seconds);
         found.cost_bytes(limit);
-        if has_strict_limit(device) {
-            settings.push(format!("{}.bdi.max_bytes={}", prefix(device), mebibytes(rate, HARD_DELAY_S)));
-            settings.push(format!("{}.bdi.strict_limit=1", prefix(device)));
-        } else {
-            unbounded.push(device);
+        match own_share(facts.status, device, hard, (rate * HARD_DELAY_S) as u64) {
+            Some(setting) => settings.push(setting),
+            None => unbounded.push(device),
         }
     }
-    let remedy = if settings.is_empty() { size_and_apply(&unbounded) } else { apply(&settings) };
+    let remedy =
+        if settings.is_empty() { size_and_apply(facts.status, &unbounded) } else { apply(&settings) };
     found.remedied_by(remedy)
 }
 
@@ -70,19 +70,18 @@ pub(super) fn share_not_strict(facts: Facts<'_>) -> Option<Found> {
             Reading::Absent(_) => (Severity::Note, "this kernel has no strict_limit"),
             Reading::Unreadable(_) => continue,
         };
+        let share = (hard as f64 * percent / 100.0) as u64;
         let evidence = format!(
             "{}: max_ratio is {percent} % ({}), but {why}: it may hold {} before anybody is slowed down",
             device.name,
-            size((hard as f64 * percent / 100.0) as u64),
+            size(share),
             size(freerun)
         );
         found.add(severity, &device.name, evidence);
         found.cost_bytes(freerun);
-        let prefix = prefix(device);
-        settings.push(match severity {
-            Severity::Warning => format!("{prefix}.bdi.strict_limit=1"),
-            _ => format!("{prefix}.bdi.max_ratio=100"),
-        });
+        // A share that this kernel can't keep, or that is too small for the flusher, is better none.
+        let none = || format!("{}.bdi.max_ratio=100", prefix(device));
+        settings.push(own_share(facts.status, device, hard, share).unwrap_or_else(none));
     }
     found.remedied_by(apply(&settings))
 }
@@ -118,7 +117,10 @@ pub(super) fn strict_after_idleness(facts: Facts<'_>) -> Option<Found> {
     let mut settings = Vec::new();
     for device in &facts.status.devices {
         let limits = &device.limits;
-        if limits.strict_limit != Reading::Value(true) || limits.min_ratio_percent != Reading::Value(0.0) {
+        let is_strict = limits.strict_limit == Reading::Value(true);
+        // A share of zero is zero at any time: FW015.
+        let is_zero = limits.max_ratio_percent == Reading::Value(0.0);
+        if !is_strict || is_zero || limits.min_ratio_percent != Reading::Value(0.0) {
             continue;
         }
         let evidence = format!(
@@ -189,6 +191,7 @@ mod tests {
         let one = found(&machine, "FW014").unwrap();
         insta::assert_snapshot!(one.evidence[0], @"sda: max_ratio is 5 % (9.60 MiB), but strict_limit=0: it may hold 112 MiB before anybody is slowed down");
         assert_eq!((one.severity, found(&machine, "FW015")), (Severity::Warning, None));
+        assert_eq!(one.remedy, "floodwall apply sda.bdi.max_bytes=10MiB sda.bdi.strict_limit=1");
         machine.status.devices[0].limits.strict_limit = Reading::Absent("old".into());
         assert_eq!(found(&machine, "FW014").unwrap().severity, Severity::Note);
         machine.status.devices[0].limits.strict_limit = Reading::Value(true);

@@ -24,17 +24,7 @@ impl Check {
     /// Looks, and gives what it finds.
     #[must_use]
     pub fn look(&self, facts: Facts<'_>) -> Option<Finding> {
-        let found = (self.look)(facts)?;
-        Some(Finding {
-            id: self.id,
-            severity: found.severity.min(self.worst),
-            title: self.title,
-            subjects: found.subjects,
-            evidence: found.evidence,
-            cost_s: found.cost_s,
-            cost_bytes: found.cost_bytes,
-            remedy: found.remedy,
-        })
+        (self.look)(facts).map(|found| found.named(self.id, self.title, self.worst))
     }
 }
 

@@ -5,7 +5,8 @@ use floodwall_model::finding::Severity;
 use floodwall_model::status::{Device, DrainSource};
 
 use super::limits::VERY_LONG_DRAIN_S;
-use super::view::{background_limit, rate, rate_source, size, size_and_apply, speed, time};
+use super::remedy::size_and_apply;
+use super::view::{background_limit, rate, rate_source, size, speed, time};
 use super::{Facts, Found};
 
 /// More than this to drain now is more than somebody who waits for an fsync will take for normal.
@@ -97,7 +98,7 @@ pub(super) fn backlog(facts: Facts<'_>) -> Option<Found> {
     }
     // What does not write at all is no matter of limits.
     let remedy = if stuck.is_empty() {
-        size_and_apply(&slow)
+        size_and_apply(facts.status, &slow)
     } else {
         "dmesg --level=err,warn | tail -n 50".to_owned()
     };

@@ -1,4 +1,4 @@
-//! What several checks ask of a status, and how they say it.
+//! What several checks ask of a status, and how they say it. What they advise is in `remedy`.
 
 use std::time::Duration;
 
@@ -137,38 +137,6 @@ pub(super) fn prefix(device: &Device) -> &str {
     }
 }
 
-/// Applies settings; nothing for none.
-pub(super) fn apply(settings: &[String]) -> String {
-    format!("floodwall apply {}", settings.join(" "))
-}
-
-/// Sizes the limits for devices with their rates, and applies them. Shares for several devices only where the kernel has them: without, the slowest
-/// one decides.
-pub(super) fn size_and_apply(devices: &[&Device]) -> String {
-    let mut known: Vec<(&Device, f64)> = devices.iter().filter_map(|d| Some((*d, rate(d)?))).collect();
-    known.sort_by(|a, b| a.1.total_cmp(&b.1));
-    if !known.iter().all(|(device, _)| has_strict_limit(device)) {
-        known.truncate(1);
-    }
-    let total: f64 = known.iter().map(|(_, rate)| rate).sum();
-    // Less than two of the flusher's chunks would stop writers again and again.
-    let least_s = 2.0 * FLUSHER_CHUNK_BYTES as f64 / total.max(1.0);
-    let delay =
-        if least_s > HARD_DELAY_S { format!(" --hard-delay {}s", least_s.ceil()) } else { String::new() };
-    let rates: Vec<String> = known
-        .iter()
-        .map(|(device, rate)| format!("--rate {}={}", prefix(device), speed(*rate).replace(' ', "")))
-        .collect();
-    format!("floodwall size {}{delay} --toml > limits.toml && floodwall apply limits.toml", rates.join(" "))
-}
-
-/// A size that a rate fills in a time, in whole MiB and never less than two of the flusher's chunks, as an argument.
-pub(super) fn mebibytes(rate: f64, seconds: f64) -> String {
-    let least = (2 * FLUSHER_CHUNK_BYTES) >> 20;
-    let wanted = (rate * seconds / f64::from(1 << 20)).ceil() as u64;
-    format!("{}MiB", wanted.max(least))
-}
-
 pub(super) fn size(bytes: u64) -> String {
     Bytes(bytes).to_string()
 }
@@ -183,16 +151,6 @@ pub(super) fn time(seconds: f64) -> String {
         .ok()
         .filter(|d| d.as_secs() < 365 * 86_400)
         .map_or_else(|| "more than a year".into(), human_duration)
-}
-
-/// A word for a shell: quoted where it holds anything that the shell would read.
-pub(super) fn word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:=,+@%".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
 }
 
 #[cfg(test)]
@@ -233,29 +191,5 @@ mod tests {
             queue: &device.queue,
             owner: device,
         }]
-    }
-
-    #[test]
-    fn limits_are_sized_for_all_or_for_the_slowest() {
-        let (mut fast, mut slow) = (disk("sda"), disk("sdb"));
-        fast.drain.rate_bytes_per_s = Reading::Value(500e6);
-        slow.drain.rate_bytes_per_s = Reading::Value(20e6);
-        assert_eq!(
-            size_and_apply(&[&fast, &slow]),
-            "floodwall size --rate sdb=20.0MB/s --rate sda=500MB/s --toml > limits.toml && floodwall apply limits.toml"
-        );
-        slow.limits.strict_limit = Reading::Absent("old".into());
-        slow.drain.rate_bytes_per_s = Reading::Value(2e6);
-        assert_eq!(
-            size_and_apply(&[&fast, &slow]),
-            "floodwall size --rate sdb=2.00MB/s --hard-delay 5s --toml > limits.toml && floodwall apply limits.toml"
-        );
-    }
-
-    #[test]
-    fn words_are_safe_in_a_shell() {
-        assert_eq!(word("/srv/a-b_c"), "/srv/a-b_c");
-        assert_eq!(word("/mnt/my disk's"), r"'/mnt/my disk'\''s'");
-        assert_eq!(word(""), "''");
     }
 }

@@ -4,8 +4,9 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use floodwall_host::findings::{Facts, JournalFacts, look};
 use floodwall_host::status::{Observation, status};
-use floodwall_host::{HostFacts, Sampler, capture, locate, settings_in_force};
+use floodwall_host::{HostFacts, Sampler, capture, locate, managers, settings_in_force};
 use proptest::prelude::*;
 
 use crate::support::Machine;
@@ -34,8 +35,11 @@ fn overwrite(path: &Path, bytes: &[u8]) {
 fn read_all(machine: &Machine, sane: &Observation) {
     let root = machine.root();
     let now = Observation::read(&root);
-    let _ = status(&root, sane, &now, 1.0, false);
-    let _ = status(&root, &now, sane, 1.0, false);
+    let managers = managers::read(&root);
+    for (before, after) in [(sane, &now), (&now, sane), (&now, &now)] {
+        let status = status(&root, before, after, 1.0, false);
+        let _ = look(Facts { status: &status, journal: &JournalFacts::default(), managers: &managers });
+    }
     for path in ["/", "/srv", "/backup", "/build", "/mnt/archive copies"] {
         if let Ok(location) = locate(&root, Path::new(path)) {
             let _ = HostFacts::read(&root, &location);
@@ -97,12 +101,36 @@ fn garbage_in_any_files_is_survived() {
 
 #[test]
 fn garbage_in_every_file_at_once_is_survived() {
-    let machine = Machine::copy_of("server-md-crypt-lvm");
-    let sane = Observation::read(&machine.root());
-    let mut all = Vec::new();
-    files(machine.path(), &mut all);
-    for bytes in [&b""[..], b"\xff\xfe\0\x01", b"18446744073709551615", b"-1", b"[", b"]["] {
-        all.iter().for_each(|path| overwrite(path, bytes));
-        read_all(&machine, &sane);
+    for name in ["server-md-crypt-lvm", "ubuntu-24.04", "rhel-8"] {
+        let machine = Machine::copy_of(name);
+        let sane = Observation::read(&machine.root());
+        let mut all = Vec::new();
+        files(machine.path(), &mut all);
+        for bytes in [&b""[..], b"\xff\xfe\0\x01", b"18446744073709551615", b"-1", b"[", b"]["] {
+            all.iter().for_each(|path| overwrite(path, bytes));
+            read_all(&machine, &sane);
+        }
+    }
+}
+
+/// Numbers alone, so that everything else of the tree still makes sense: what is counted with them must not overflow.
+#[test]
+fn absurd_numbers_in_every_file_of_one_number_are_survived() {
+    for name in ["server-md-crypt-lvm", "ubuntu-24.04", "rhel-9"] {
+        let machine = Machine::copy_of(name);
+        let sane = Observation::read(&machine.root());
+        let mut all = Vec::new();
+        files(machine.path(), &mut all);
+        all.retain(|path| fs::read_to_string(path).is_ok_and(|text| text.trim().parse::<u64>().is_ok()));
+        for bytes in [
+            &b"18446744073709551615\n"[..],
+            b"9223372036854775807\n",
+            b"0\n",
+            b"-9223372036854775808\n",
+            b"1\n",
+        ] {
+            all.iter().for_each(|path| overwrite(path, bytes));
+            read_all(&machine, &sane);
+        }
     }
 }

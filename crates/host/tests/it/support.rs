@@ -19,7 +19,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn copy_of(name: &'static str) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = scratch();
         copy(&fixture(name), dir.path(), &|path| path.ends_with("later"));
         Self { dir, name }
     }
@@ -36,6 +36,11 @@ impl Machine {
     pub(crate) fn later(&self) {
         copy(&fixture(self.name).join("later"), self.dir.path(), &|_| false);
     }
+}
+
+/// A directory in memory where there is one: a tree is thousands of small files.
+pub(crate) fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test's own directory")]

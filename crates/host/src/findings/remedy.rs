@@ -1,0 +1,145 @@
+//! What findings advise: commands that don't bring about the next finding.
+
+use floodwall_model::status::{Device, Status};
+
+use super::kernel;
+use super::limits::LONG_DRAIN_S;
+use super::view::{FLUSHER_CHUNK_BYTES, HARD_DELAY_S, prefix, rate, speed};
+
+/// Two of the flusher's chunks: with less, writers stop again and again.
+const LEAST_BYTES: u64 = 2 * FLUSHER_CHUNK_BYTES;
+/// A floor for a device's share, in parts per million: what kernels from 6.13 on give by themselves (mm/page-writeback.c).
+const FLOOR_PPM: u64 = 10_000;
+
+/// What a limit of a device alone is worth on this kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shares {
+    /// It holds as it is.
+    Hold,
+    /// After idleness it is near zero unless a minimum is kept (6.8 to 6.12).
+    NeedFloor,
+    /// There is none, or it is scaled wrongly and can't be kept from zero (6.2 to 6.7).
+    Useless,
+}
+
+fn shares(status: &Status, device: &Device) -> Shares {
+    let version = kernel::version(&status.machine);
+    if device.limits.strict_limit.value().is_none() || version.is_some_and(|version| version <= (6, 7)) {
+        Shares::Useless
+    } else if version.is_some_and(|version| version <= (6, 12)) {
+        Shares::NeedFloor
+    } else {
+        Shares::Hold
+    }
+}
+
+/// Applies settings.
+pub(super) fn apply(settings: &[String]) -> String {
+    format!("floodwall apply {}", settings.join(" "))
+}
+
+/// Settings that give a device a limit of its own, of at least two chunks; `None` where this kernel can't, or the machine's limit leaves no room.
+pub(super) fn own_share(status: &Status, device: &Device, hard: u64, wanted: u64) -> Option<String> {
+    let bytes = wanted.max(LEAST_BYTES);
+    let shares = shares(status, device);
+    if shares == Shares::Useless || bytes >= hard {
+        return None;
+    }
+    let mebibytes = bytes.div_ceil(1 << 20);
+    let name = prefix(device);
+    let ppm = u64::try_from(u128::from(bytes) * 1_000_000 / u128::from(hard.max(1))).unwrap_or(u64::MAX);
+    let floor = match shares {
+        Shares::NeedFloor => format!("{name}.bdi.min_ratio_fine={} ", (ppm / 4).clamp(1, FLOOR_PPM)),
+        _ => String::new(),
+    };
+    Some(format!("{name}.bdi.max_bytes={mebibytes}MiB {floor}{name}.bdi.strict_limit=1"))
+}
+
+/// Sizes the limits for devices by their rates, and applies them.
+///
+/// With several of them the limit is the sum of theirs, and each gets its share of it. Where shares don't hold, the limit may be no more than the slowest
+/// device drains in [`LONG_DRAIN_S`].
+pub(super) fn size_and_apply(status: &Status, devices: &[&Device]) -> String {
+    let mut known: Vec<(&Device, f64)> = devices.iter().filter_map(|d| Some((*d, rate(d)?))).collect();
+    known.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let sum: f64 = known.iter().map(|(_, rate)| rate).sum();
+    let slowest = known.first().map_or(0.0, |(_, rate)| *rate);
+    let hold = known.iter().all(|(device, _)| shares(status, device) == Shares::Hold);
+    let argument = |rate: f64| speed(rate).replace(' ', "");
+    let (rates, total) = if hold || known.len() < 2 {
+        let named =
+            known.iter().map(|(device, rate)| format!("--rate {}={}", prefix(device), argument(*rate)));
+        (named.collect::<Vec<_>>().join(" "), sum)
+    } else {
+        // Rounded to three digits, so a little less.
+        let total = sum.min(slowest * LONG_DRAIN_S / HARD_DELAY_S * 0.99);
+        (format!("--rate {}", argument(total)), total)
+    };
+    let least_s = LEAST_BYTES as f64 * known.len() as f64 / total.max(1.0);
+    let delay =
+        if least_s > HARD_DELAY_S { format!(" --hard-delay {}s", least_s.ceil()) } else { String::new() };
+    format!("floodwall size {rates}{delay} --toml > limits.toml && floodwall apply limits.toml")
+}
+
+/// A word for a shell: quoted where it holds anything that the shell would read.
+pub(super) fn word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:=,+@%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use floodwall_model::Reading;
+
+    use super::*;
+    use crate::findings::testing::{Machine, disk};
+
+    fn at(name: &str, rate: f64) -> Device {
+        let mut device = disk(name);
+        device.drain.rate_bytes_per_s = Reading::Value(rate);
+        device
+    }
+
+    #[test]
+    fn limits_are_sized_with_shares_where_they_hold() {
+        let mut machine = Machine::healthy();
+        let (fast, slow) = (at("sda", 500e6), at("sdb", 20e6));
+        let advice = |machine: &Machine| size_and_apply(&machine.status, &[&fast, &slow]);
+        insta::assert_snapshot!(advice(&machine), @"floodwall size --rate sdb=20.0MB/s --rate sda=500MB/s --toml > limits.toml && floodwall apply limits.toml");
+        machine.kernel("6.8.0-40-generic");
+        insta::assert_snapshot!(advice(&machine), @"floodwall size --rate 66.0MB/s --toml > limits.toml && floodwall apply limits.toml");
+        let stick = at("sdc", 2e6);
+        insta::assert_snapshot!(size_and_apply(&machine.status, &[&stick]), @"floodwall size --rate sdc=2.00MB/s --hard-delay 5s --toml > limits.toml && floodwall apply limits.toml");
+    }
+
+    #[test]
+    fn a_share_is_advised_as_the_kernel_can_keep_it() {
+        let mut machine = Machine::healthy();
+        let device = disk("sdb");
+        let advice = |machine: &Machine, wanted: u64| own_share(&machine.status, &device, 1 << 30, wanted);
+        assert_eq!(
+            advice(&machine, 64 << 20).as_deref(),
+            Some("sdb.bdi.max_bytes=64MiB sdb.bdi.strict_limit=1")
+        );
+        assert_eq!(advice(&machine, 1).as_deref(), Some("sdb.bdi.max_bytes=8MiB sdb.bdi.strict_limit=1"));
+        assert_eq!(advice(&machine, 2 << 30), None);
+        machine.kernel("6.8.0-40-generic");
+        assert_eq!(
+            advice(&machine, 16 << 20).as_deref(),
+            Some("sdb.bdi.max_bytes=16MiB sdb.bdi.min_ratio_fine=3906 sdb.bdi.strict_limit=1")
+        );
+        machine.kernel("6.5.0");
+        assert_eq!(advice(&machine, 64 << 20), None);
+    }
+
+    #[test]
+    fn words_are_safe_in_a_shell() {
+        assert_eq!(word("/srv/a-b_c"), "/srv/a-b_c");
+        assert_eq!(word("/mnt/my disk's"), r"'/mnt/my disk'\''s'");
+        assert_eq!(word(""), "''");
+    }
+}
