@@ -1,9 +1,9 @@
-//! `floodwall status`: what is dirty, for which device, how long it takes to drain, and the settings in force.
+//! `floodwall status`: what is dirty, for which device, how long it takes to drain, the settings in force, and what is wrong with all that.
 //!
 //! ```text
-//! observe ─ wait a window ─ observe ─▶ host::status ─▶ report::status (text | JSON) ─▶ stdout
-//!    ▲                                                                              │
-//!    └────────────────────────────── --watch ──────────────────────────────────────┘
+//! observe ─ wait a window ─ observe ─▶ host::status ─▶ host::findings ─▶ report::status (text | JSON) ─▶ stdout
+//!    ▲                                                 journal, managers                              │
+//!    └─────────────────────────────────────── --watch ───────────────────────────────────────────────┘
 //! ```
 //!
 //! Needs no privilege; what root would add is said at the end.
@@ -12,7 +12,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use floodwall_host::SysRoot;
@@ -24,14 +24,19 @@ use floodwall_report::status::{Style, json, json_line, text};
 use crate::exit::{Exit, UsageError};
 use crate::signals;
 
+mod surroundings;
+
+use surroundings::Surroundings;
+
 /// A shorter window holds too few completions to make a rate of; a longer one nobody waits for.
 const WINDOWS: std::ops::RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(3600);
 /// Clears the screen and goes home (ECMA-48 ED and CUP).
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
-/// Show what is dirty, for which device, how long it takes to drain, and the settings in force
+/// Show what is dirty, for which device, how long it takes to drain, the settings in force, and what is wrong with them
 ///
-/// Rates come from two observations one window apart. Nothing is changed, and no privilege is needed; what root would add is said at the end.
+/// Rates come from two observations one window apart. Findings (FW001 …) come with their evidence and a remedy; floodwall explain tells more of each.
+/// Nothing is changed, and no privilege is needed; what root would add is said at the end.
 #[derive(clap::Args, Debug)]
 pub(crate) struct StatusArgs {
     /// Print JSON: one document, or with --watch one a line
@@ -65,6 +70,8 @@ trait Clock {
     fn now(&self) -> Duration;
     /// Waits; `false` if it was told to stop.
     fn wait(&self, time: Duration) -> bool;
+    /// Seconds since 1970.
+    fn now_unix_s(&self) -> u64;
 }
 
 /// The machine's clock; a raised flag ends its waits.
@@ -81,6 +88,10 @@ impl Clock for Real {
     fn wait(&self, time: Duration) -> bool {
         let never = AtomicBool::new(false);
         sleep_until(Instant::now() + time, self.stop.as_deref().unwrap_or(&never))
+    }
+
+    fn now_unix_s(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
     }
 }
 
@@ -125,11 +136,13 @@ fn show(
     let mut window = args.seconds;
     let mut then = clock.now();
     let mut before = Observation::read(root);
+    let surroundings = Surroundings::read(root);
     while clock.wait(window) {
         let now = clock.now();
         let after = Observation::read(root);
         let window_s = (now.saturating_sub(then)).as_secs_f64().max(f64::EPSILON);
-        let status = status(root, &before, &after, window_s, screen.is_root);
+        let mut status = status(root, &before, &after, window_s, screen.is_root);
+        surroundings.judge(&mut status, clock.now_unix_s());
         match (args.json, args.watch) {
             (true, None) => writeln!(out, "{}", json(&status)?)?,
             (true, Some(_)) => writeln!(out, "{}", json_line(&status)?)?,

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper that can't go on fails its test")]
 
 mod bench;
+mod findings;
 mod knobs;
 mod others;
 mod persist;

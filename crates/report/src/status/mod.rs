@@ -1,12 +1,13 @@
 //! A status for people (text, 100 columns) and for programs (JSON).
 //!
 //! ```text
-//! Status ─┬─ text: machine, devices, backlog and drain times, settings, writers, notes
+//! Status ─┬─ text: machine, devices, backlog and drain times, settings, writers, findings, notes
 //!         └─ json: {"schema": "floodwall/status/1", …}, every number's name ends in its unit
 //! ```
 //!
 //! A value that could not be read is shown as `?` with the number of a note beneath that gives the reason; zero is shown as zero.
 
+mod findings;
 mod notes;
 mod table;
 mod text;

@@ -9,6 +9,7 @@ use floodwall_model::units::human_duration;
 use floodwall_model::{Bytes, Rate, Reading};
 
 use super::Style;
+use super::findings::findings;
 use super::notes::Notes;
 use super::table::{Align, Column, paragraph, table};
 
@@ -38,6 +39,8 @@ pub(super) fn render(status: &Status, style: Style) -> String {
     lines.extend(elsewhere(status, style));
     lines.push(String::new());
     lines.extend(writers(&status.writers, status.window_s, &mut notes, style));
+    lines.push(String::new());
+    lines.extend(findings(&status.findings, style));
     let notes: Vec<String> = notes
         .numbered()
         .flat_map(|(n, why)| paragraph(&format!("[{n}]"), 5, &printable(why), style.width))
@@ -56,7 +59,7 @@ pub(super) fn render(status: &Status, style: Style) -> String {
 }
 
 /// Names come from mount points, file names and processes: whatever could move the cursor is replaced.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 

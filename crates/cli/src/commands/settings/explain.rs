@@ -1,7 +1,8 @@
-//! `floodwall explain`: what a knob or a preset is, from the table that the code uses.
+//! `floodwall explain`: what a finding, a knob or a preset is, from the tables that the code uses.
 
 use std::fmt::Write;
 
+use floodwall_host::findings::{self, CHECKS};
 use floodwall_knobs::catalogue::{find, knobs, nearest, page};
 use floodwall_knobs::presets::{self, PRESETS};
 
@@ -9,13 +10,14 @@ use super::sources::no_preset;
 use crate::exit::{Exit, UsageError};
 use crate::output;
 
-/// Explain a knob or a preset; without a name, list all of them
+/// Explain a finding, a knob or a preset; without a name, list all of them
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
+  floodwall explain FW001
   floodwall explain vm.dirty_bytes
   floodwall explain preset:2010-15MB")]
 pub(crate) struct ExplainArgs {
-    /// A knob, such as nr_requests, or preset:NAME
+    /// A finding, such as FW001, a knob, such as nr_requests, or preset:NAME
     name: Option<String>,
 }
 
@@ -28,6 +30,7 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
         None => list(),
         Some(name) => match name.strip_prefix("preset:") {
             Some(preset) => explain_preset(preset)?,
+            None if is_finding(name) => explain_finding(name)?,
             None => explain_knob(name)?,
         },
     };
@@ -37,6 +40,10 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
 
 fn list() -> String {
     let mut text = String::new();
+    for check in CHECKS {
+        let _ = writeln!(text, "{:<6} {:<9} {}", check.id, check.worst, check.title);
+    }
+    text.push('\n');
     for knob in knobs() {
         let _ = writeln!(text, "{:<32} {}", knob.name, knob.does);
     }
@@ -45,6 +52,26 @@ fn list() -> String {
         let _ = writeln!(text, "{:<36} {}", format!("preset:{}", preset.name), preset.changes.join(" "));
     }
     text
+}
+
+/// Whether a name is meant to be a finding's: no knob begins so.
+fn is_finding(name: &str) -> bool {
+    let mut letters = name.chars();
+    let begins = matches!((letters.next(), letters.next()), (Some('f' | 'F'), Some('w' | 'W')));
+    begins && letters.all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+}
+
+fn explain_finding(id: &str) -> anyhow::Result<String> {
+    let check = findings::find(id).ok_or_else(|| {
+        let near = findings::nearest(id);
+        let hint = if near.is_empty() {
+            "floodwall explain lists all".to_owned()
+        } else {
+            format!("did you mean {}?", near.join(" or "))
+        };
+        UsageError(format!("there is no finding '{id}'; {hint}"))
+    })?;
+    Ok(check.page.trim_start_matches("# ").to_owned())
 }
 
 fn explain_knob(name: &str) -> anyhow::Result<String> {

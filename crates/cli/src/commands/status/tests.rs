@@ -30,6 +30,10 @@ impl Clock for Fake<'_> {
         }
         left > 0
     }
+
+    fn now_unix_s(&self) -> u64 {
+        1_700_000_000
+    }
 }
 
 fn parsed(args: &[&str]) -> StatusArgs {
@@ -182,6 +186,26 @@ fn a_captured_machine() {
        PID  COMMAND                       DIRTIES  TAKES BACK
       7233  dd                           209 MB/s       0 B/s
       6841  kworker/u8:3-events_unbound  164 kB/s       0 B/s
+
+    findings
+      FW001 warning   the hard limit takes long to drain
+                      vda: 2.56 GiB at 150 MB/s (the kernel's estimate) take 18.3 s
+                try:  floodwall size --rate vda=150MB/s --toml > limits.toml && floodwall apply
+                      limits.toml
+      FW018 note      a full queue takes long to work off
+                      vda: 256 requests of 4 MiB are 1 GiB, at 150 MB/s (the kernel's estimate) 7.15 s;
+                      wbt keeps most of it out while reads are slow
+                try:  floodwall apply vda.max_sectors_kb=256 vda.nr_requests=143
+      FW021 note      the rotational flag can't be believed
+                      vda: rotational=1 from a hypervisor's disk (driver virtio_blk), which says so of
+                      any storage; wbt's target is 75000 µs because of it
+                try:  echo 0 > /sys/block/vda/queue/rotational && floodwall apply vda.wbt_lat_usec=2000
+                      # if the storage is flash
+      FW034 note      control groups can't hold buffered writes
+                      cgroup.controllers of version 2 lacks memory and io
+                try:  grubby --update-kernel=ALL --args=systemd.unified_cgroup_hierarchy=1   # or in
+                      GRUB_CMDLINE_LINUX; then reboot
+      floodwall explain FW001 tells what it means and when to ignore it
     ");
 }
 
@@ -245,6 +269,26 @@ fn a_server_with_a_stack_of_devices() {
       3100  tar        410 kB/s       0 B/s
        812  postgres  24.6 kB/s       0 B/s
 
+    findings
+      FW001 critical  the hard limit takes long to drain
+                      server:/exports/archive: 12.4 GiB at 41.9 MB/s (seen during the window) take 5 min
+                      18 s
+                      dm-2: 12.4 GiB at 98.3 MB/s (the kernel's estimate) take 2 min 16 s
+                      dm-1: 12.4 GiB at 126 MB/s (seen during the window) take 1 min 46 s
+                      and 1 more
+                try:  floodwall size --rate 138MB/s --toml > limits.toml && floodwall apply limits.toml
+      FW012 warning   what is dirty now takes long to drain
+                      dm-1: 6325 MiB wait at 126 MB/s (seen during the window): 52.7 s
+                      server:/exports/archive: 964 MiB wait at 41.9 MB/s (seen during the window): 24.1
+                      s
+                try:  the same as for FW001
+      FW013 warning   a slow device shares the limit with a fast one
+                      server:/exports/archive drains 41.9 MB/s (seen during the window), sda 215 MB/s;
+                      alone it may fill the 12.4 GiB that both share: 5 min 18 s
+                try:  floodwall size --rate 0:51=41.9MB/s --toml > limits.toml && floodwall apply
+                      limits.toml
+      floodwall explain FW001 tells what it means and when to ignore it
+
     [1]  absent: it was not backlogged during the window, and the kernel has no estimate of it now
     [2]  absent: it was not backlogged during the window, and the kernel has never measured it (its
          estimate is still the first guess, 100 MB/s)
@@ -289,6 +333,12 @@ fn a_container_without_privileges() {
     who dirtied most in the last 1.00 s (one process could not be looked at)
       PID  COMMAND    DIRTIES  TAKES BACK
         7  app      21.0 MB/s       0 B/s
+
+    findings
+      FW035 note      pressure stall information is off
+                      /proc/pressure/io does not exist, on 6.1.0-18-cloud-amd64
+                try:  grubby --update-kernel=ALL --args=psi=1   # or in GRUB_CMDLINE_LINUX; then reboot
+      floodwall explain FW035 tells what it means and when to ignore it
 
     [1]  unreadable: /proc/vmstat: Is a directory (os error 21)
     [2]  absent: /proc/pressure/io does not exist

@@ -1,0 +1,147 @@
+//! What findings need besides the state of the write path: what Floodwall itself has changed, and who else sets the same knobs.
+//!
+//! ```text
+//! journal ─ knobs::session::log ─▶ JournalFacts ┐
+//! managers' configuration ─ host::managers ─────┴▶ host::findings
+//! ```
+//!
+//! Nothing here is an error: a journal that may not be read tells nothing, and everything else goes on.
+
+use floodwall_host::findings::{ChangeFacts, ChangeState, Facts, JournalFacts, KnobFacts, look};
+use floodwall_host::{SysRoot, managers};
+use floodwall_knobs::journal::{DiskStore, JournalError, Phase, Transaction};
+use floodwall_knobs::session::{boot_id, log};
+use floodwall_knobs::{Entry, Files, KernelFiles};
+use floodwall_model::status::Status;
+use floodwall_model::{Managers, Reading};
+
+use crate::commands::settings::JOURNAL;
+
+/// The journal's place, and what was read of other managers.
+pub(super) struct Surroundings {
+    root: SysRoot,
+    files: Option<KernelFiles>,
+    managers: Managers,
+}
+
+impl Surroundings {
+    /// Reads the managers' configuration, once: it changes seldom. The journal is read each time.
+    pub(super) fn read(root: &SysRoot) -> Self {
+        Self { root: root.clone(), files: KernelFiles::new(root).ok(), managers: managers::read(root) }
+    }
+
+    /// Looks for everything that can be found, and adds it to the status.
+    pub(super) fn judge(&self, status: &mut Status, now_unix_s: u64) {
+        let journal = match &self.files {
+            Some(files) => self.journal(files, now_unix_s, status),
+            None => JournalFacts::default(),
+        };
+        status.findings = look(Facts { status, journal: &journal, managers: &self.managers });
+    }
+
+    fn journal(&self, files: &KernelFiles, now_unix_s: u64, status: &mut Status) -> JournalFacts {
+        // The journal wants an absolute path without links.
+        let root = self.root.path();
+        let path = root.canonicalize().unwrap_or_else(|_| root.to_owned()).join(JOURNAL);
+        let logged = match DiskStore::open_to_read(&path) {
+            Ok(None) => return JournalFacts::default(),
+            Ok(Some(store)) => log(&store),
+            Err(e) => Err(e),
+        };
+        match logged {
+            Ok(logged) => {
+                let mut facts = JournalFacts::default();
+                let boot = boot_id(files);
+                for one in logged {
+                    match one.transaction {
+                        Ok(transaction) => {
+                            facts.changes.extend(self.change(files, &transaction, &boot, now_unix_s));
+                        }
+                        Err(why) => facts.unbelievable.push((one.name, why)),
+                    }
+                }
+                facts
+            }
+            Err(JournalError::Io { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => {
+                status.root_would_add.push("what floodwall has changed".to_owned());
+                JournalFacts::default()
+            }
+            Err(error) => JournalFacts {
+                unbelievable: vec![(path.display().to_string(), error.to_string())],
+                ..JournalFacts::default()
+            },
+        }
+    }
+
+    /// A change that is not over; `None` if it is, or if its process is at it now.
+    fn change(
+        &self,
+        files: &KernelFiles,
+        transaction: &Transaction,
+        boot: &str,
+        now_unix_s: u64,
+    ) -> Option<ChangeFacts> {
+        let begin = &transaction.begin;
+        let state = match transaction.phase() {
+            Phase::Closed(_) => return None,
+            _ if begin.boot_id != boot => ChangeState::EarlierBoot,
+            Phase::Standing => ChangeState::Standing,
+            Phase::Interrupted | Phase::Undoing if self.is_running(files, transaction) => return None,
+            Phase::Interrupted | Phase::Undoing => ChangeState::Interrupted,
+        };
+        let knobs = transaction.entries.iter().enumerate();
+        Some(ChangeFacts {
+            id: begin.id,
+            state,
+            why: begin.why.clone(),
+            // The process that ends it at that moment gets its second.
+            overdue_s: begin
+                .expires_at_unix_s
+                .and_then(|at| now_unix_s.checked_sub(at))
+                .filter(|late| *late > 1)
+                .map(|late| late as f64),
+            for_a_time: begin.expires_at_unix_s.is_some(),
+            knobs: knobs.filter_map(|(index, entry)| knob(files, transaction, index, entry)).collect(),
+        })
+    }
+
+    /// Whether the process that made a change, or another one with the lock, is at it now. In a captured tree none is.
+    fn is_running(&self, files: &KernelFiles, transaction: &Transaction) -> bool {
+        if !self.root.is_live() {
+            return false;
+        }
+        let begin = &transaction.begin;
+        let stat = files.read(&format!("/proc/{}/stat", begin.pid)).unwrap_or_default();
+        // proc_pid_stat(5): field 22 is the start time. The name in field 2 may hold anything, so counting starts behind it.
+        let started =
+            stat.rsplit_once(") ").and_then(|(_, rest)| rest.split_whitespace().nth(19)?.parse().ok());
+        started == Some(begin.pid_start_ticks)
+    }
+}
+
+/// One knob that a change was to set.
+fn knob(files: &KernelFiles, transaction: &Transaction, index: usize, entry: &Entry) -> Option<KnobFacts> {
+    let new = entry.new.as_ref()?;
+    let set = transaction.last_reading(index).unwrap_or(new);
+    let found = match entry.target.device().map(|device| device.check(files)) {
+        Some(Err(why)) => Reading::Absent(why),
+        _ => entry.cell.read(files),
+    };
+    let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    // Of a pair the name that was written counts: vm.dirty_bytes even if the knob asked for was vm.dirty_ratio.
+    let named = |path: &str| match entry.knob.name.rsplit_once('.') {
+        Some((prefix, _)) if entry.target.device().is_none() => format!("{prefix}.{}", name(path)),
+        _ => entry.knob.name.to_owned(),
+    };
+    Some(KnobFacts {
+        label: entry.label(),
+        knob: named(&set.path),
+        device: entry.target.device().and_then(|device| device.number.parse().ok()),
+        value: set.value.clone(),
+        is_ours: found.as_ref().map(|found| transaction.owns(index, found)),
+        found: found.map(|state| match state.path == set.path {
+            true => state.value,
+            false => format!("{}={}", name(&state.path), state.value),
+        }),
+    })
+}
