@@ -221,7 +221,7 @@ impl Elevator for Deadline {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{dispatched, drain, drain_at, merged, read, write};
+    use super::super::tests::{dispatched, drain, drain_at, merged, read, request_of, write};
     use super::*;
 
     fn deadline(old: bool) -> Deadline {
@@ -307,15 +307,18 @@ mod tests {
     }
 
     #[test]
-    fn a_bio_that_closes_a_gap_makes_one_request_with_the_older_deadline() {
+    fn a_bio_that_closes_a_gap_makes_one_request_as_old_as_the_older_part() {
+        let ms = Nanos::from_millis;
         let mut elevator = deadline(false);
-        elevator.insert(Nanos::ZERO, write(1, 12, 2));
-        elevator.insert(Nanos::from_millis(100), write(2, 8, 2));
-        let merge = elevator.merge(Nanos::from_millis(200), &write(3, 10, 2), 1 << 20);
+        elevator.insert(ms(0), write(1, 12, 2));
+        elevator.insert(ms(50), write(4, 500, 2));
+        elevator.insert(ms(100), write(2, 8, 2));
+        let merge = elevator.merge(ms(200), &write(3, 10, 2), 1 << 20);
         assert_eq!(merge, Some(Merge { into: 2, absorbed: Some(1) }));
-        let Dispatch::Request(request) = elevator.dispatch(Nanos::from_secs(5), 0) else { panic!() };
+        // A new batch starts with the oldest: it has taken the place of request 1.
+        let request = request_of(elevator.dispatch(ms(200), 0));
         assert_eq!((request.id, request.offset, request.len), (2, 8 * 4096, 6 * 4096));
-        assert_eq!(elevator.len(), 0);
+        assert_eq!(drain(&mut elevator), [4]);
     }
 
     #[test]

@@ -414,6 +414,20 @@ mod tests {
     }
 
     #[test]
+    fn few_samples_are_looked_at_after_a_second() {
+        let mut elevator = kyber();
+        elevator.kept_p99[WRITE] = Some(0);
+        let mut depths = Vec::new();
+        for round in 0..14 {
+            let now = Nanos::from_millis(100 * round);
+            serve(&mut elevator, now, 1, Nanos::from_millis(3), |id| read(id, id, 1));
+            depths.push(elevator.depths()[WRITE]);
+        }
+        // The first timer, at 100 ms, sets the time: one second later all of a few reads being slow is congestion, and the writes pay for it.
+        assert_eq!(depths.iter().position(|&depth| depth == 32), Some(11), "{depths:?}");
+    }
+
+    #[test]
     fn one_bucket_is_a_quarter_of_the_target() {
         let mut elevator = kyber();
         for (latency_us, bucket) in [(1, 0), (500, 0), (501, 1), (2000, 3), (2001, 4), (3500, 6), (9999, 7)] {

@@ -59,7 +59,7 @@ pub(super) struct ServiceTree {
     /// By finish, equal ones in the order in which they came.
     active: Vec<u32>,
     idle: Vec<u32>,
-    vtime: u64,
+    pub(super) vtime: u64,
     pub(super) weight_sum: u64,
 }
 

@@ -73,6 +73,62 @@ fn a_budget_bounds_a_turn_and_grows_fourfold_when_it_is_used_up() {
 }
 
 #[test]
+fn budgets_follow_what_ended_the_turn() {
+    let at = 0;
+    let minimum = 16 * 1024 / 32;
+    for (reason, before, in_device, after) in [
+        (Reason::BudgetExhausted, 1000, 0, 4000),
+        (Reason::BudgetTimeout, 1000, 0, 2000),
+        (Reason::TooIdle, 1000, 1, 2000),
+        (Reason::TooIdle, 10_000, 0, 10_000 - 4 * minimum),
+        (Reason::TooIdle, 5 * minimum, 0, minimum),
+        (Reason::NoMoreRequests, 1000, 0, 700),
+        (Reason::Preempted, 1000, 0, 1000),
+    ] {
+        let mut elevator = plain();
+        elevator.insert(ms(0), from(1, read(1, 0, 1)));
+        request_of(elevator.dispatch(ms(0), 0));
+        let queue = &mut elevator.queues[at];
+        queue.max_budget = before;
+        queue.entity.service = 700;
+        queue.in_device = in_device;
+        elevator.expire(at as u32, false, reason, elevator.now(ms(1)));
+        assert_eq!(elevator.queues[at].max_budget, after, "{reason:?}");
+    }
+}
+
+#[test]
+fn a_process_that_comes_back_at_once_goes_on_with_the_rest_of_its_budget() {
+    // "At once" is within three times slice_idle of its last completion, which was at 1 ms.
+    for (back_ms, at_once) in [(25, true), (26, false)] {
+        let mut elevator = plain();
+        elevator.insert(ms(0), from(1, read(1, 0, 256)));
+        for n in 0..8 {
+            elevator.insert(ms(0), from(2, read(100 + n, 900_000 + n * 256, 256)));
+        }
+        let first = request_of(elevator.dispatch(ms(0), 0));
+        elevator.completed(ms(1), &first);
+        assert_eq!(elevator.dispatch(ms(1), 0), Dispatch::Hold(ms(9)));
+        // Too idle: the next budget is four minima less than the first one; what is left of that one is as much.
+        assert_eq!(dispatched(&mut elevator, ms(9)), Some(100));
+        assert!(queue_of(&elevator, 1).expects_more);
+        elevator.insert(ms(back_ms), from(1, read(2, 256, 256)));
+        assert_eq!(queue_of(&elevator, 1).entity.budget, 10_922 - 2048);
+        // The other one reads in sequence and is worth waiting for: only a process that goes on pushes it aside.
+        assert_eq!(dispatched(&mut elevator, ms(back_ms)), Some(if at_once { 2 } else { 101 }));
+    }
+}
+
+#[test]
+fn virtual_time_passes_with_service_by_the_sum_of_weights() {
+    let mut elevator = plain();
+    elevator.insert(ms(0), from(1, read(1, 0, 8)));
+    elevator.insert(ms(0), from(2, read(2, 5000, 8)));
+    request_of(elevator.dispatch(ms(0), 0));
+    assert_eq!(elevator.trees[1].vtime, (64 << 22) / 80);
+}
+
+#[test]
 fn asynchronous_sectors_cost_three_times_as_much_among_equals() {
     let mut elevator = plain();
     elevator.insert(ms(0), from(9, write(1, 0, 8)));

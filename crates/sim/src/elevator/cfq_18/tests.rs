@@ -85,6 +85,21 @@ fn a_slice_ends_after_100_ms_even_for_a_reader_that_never_stops() {
 }
 
 #[test]
+fn a_slice_ends_with_requests_in_the_device_too() {
+    let mut elevator = cfq();
+    for n in 0..10 {
+        elevator.insert(ms(0), from(1, read(n, n * 10, 1)));
+    }
+    elevator.insert(ms(0), from(2, read(100, 9000, 1)));
+    for id in 0..4 {
+        assert_eq!(dispatched(&mut elevator, ms(0)), Some(id));
+    }
+    let mut later = elevator.clone();
+    assert_eq!(dispatched(&mut elevator, ms(100)), Some(4), "the last tick of the slice");
+    assert_eq!(dispatched(&mut later, ms(101)), Some(100));
+}
+
+#[test]
 fn every_write_is_asynchronous_and_all_writers_share_a_queue() {
     let mut elevator = cfq();
     let mut sync = from(1, write(1, 100, 1));
@@ -130,6 +145,21 @@ fn a_late_request_starts_the_turn_once() {
     assert_eq!(sent, [4, 3, 2, 5]);
     let queue = elevator.queues[1];
     assert!(queue.fifo_checked);
+}
+
+#[test]
+fn a_request_that_comes_of_age_within_the_slice_is_served_then() {
+    let mut elevator = cfq();
+    elevator.set("quantum", "1").unwrap();
+    elevator.set("fifo_expire_sync", "10").unwrap();
+    elevator.insert(ms(0), from(1, read(1, 900, 1)));
+    for (id, page) in [(2, 10), (3, 20), (4, 30)] {
+        elevator.insert(ms(5), from(1, read(id, page, 1)));
+    }
+    assert_eq!(dispatched(&mut elevator, ms(5)), Some(2));
+    assert_eq!(dispatched(&mut elevator, ms(11)), Some(1));
+    // Once in a slice: the others are late as well by now. What follows was chosen before the late one had moved the head: ahead of request 2.
+    assert_eq!(dispatched(&mut elevator, ms(20)), Some(3));
 }
 
 #[test]

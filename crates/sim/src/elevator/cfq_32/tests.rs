@@ -57,6 +57,18 @@ fn a_read_or_direct_write_is_waited_for_after_it() {
 }
 
 #[test]
+fn asynchronous_requests_wait_for_synchronous_ones_in_the_device_even_without_idling() {
+    let mut elevator = cfq();
+    elevator.set("slice_idle", "0").unwrap();
+    elevator.insert(ms(5000), from(1, read(1, 9000, 1)));
+    let first = request_of(elevator.dispatch(ms(5000), 0));
+    elevator.insert(ms(5000), from(9, write(100, 0, 1)));
+    assert_eq!(elevator.dispatch(ms(5000), 1), Dispatch::Wait);
+    elevator.completed(ms(5001), &first);
+    assert_eq!(dispatched(&mut elevator, ms(5001)), Some(100));
+}
+
+#[test]
 fn asynchronous_depth_grows_by_one_each_100_ms_after_the_last_synchronous_request() {
     for (since_ms, depth) in [(0, 1), (99, 1), (100, 1), (200, 2), (350, 3), (5000, 16)] {
         let mut elevator = cfq();
