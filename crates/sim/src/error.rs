@@ -39,6 +39,12 @@ pub enum SimError {
         /// What there is.
         had: String,
     },
+    /// A queue's knob where there is no queue.
+    #[error("an NFS mount has no request queue, so there is no {knob}; leave it out")]
+    NoQueue {
+        /// The knob.
+        knob: String,
+    },
     /// A knob that exists and that the model does not look at.
     #[error(
         "the model does not have {knob}; leave it out (it knows vm.dirty_*, bdi.*, scheduler, iosched.*, nr_requests, max_sectors_kb, read_ahead_kb, wbt_lat_usec)"

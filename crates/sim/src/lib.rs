@@ -21,6 +21,7 @@
 
 mod block;
 mod cost;
+mod dd;
 mod disktest;
 pub mod elevator;
 mod error;
@@ -44,6 +45,7 @@ pub mod wbt;
 mod workload;
 mod writeback;
 
+pub use dd::DdResult;
 pub use disktest::{DiskTest, DiskTestResult};
 pub use error::SimError;
 pub use fs::{FsKind, UnknownFs};

@@ -70,8 +70,12 @@ pub(crate) struct Inode {
     pub(crate) datasync_commit: u64,
     /// Its modification time, in the filesystem's granules.
     pub(crate) mtime: u64,
-    /// NFS: pages that the server has answered for and not committed.
-    pub(crate) unstable: u64,
+    /// NFS: WRITEs that the server has not answered.
+    pub(crate) writes: u32,
+    /// NFS: pages that it has answered for and not committed.
+    pub(crate) answered: Vec<(u64, u64)>,
+    /// NFS: pages that a COMMIT is under way for.
+    pub(crate) committing: Vec<(u64, u64)>,
     pub(crate) waiters: Vec<PageWaiter>,
     /// Pages that are being read.
     pub(crate) filling: ExtentSet,

@@ -12,11 +12,11 @@ use floodwall_model::scenario::FloodKind;
 use floodwall_model::trial::{BurstTotals, OpLatencies, Warmup};
 use floodwall_model::{Bytes, Phase, PhaseKind, Rig, RigError, Scenario, Setting, Trial, Watch};
 
-use crate::block::{Gate, QueueParams, RequestPool};
-use crate::elevator::QueueFacts;
+use crate::block::{Gate, QueueParams, RequestPool, Striped};
+use crate::elevator::{Elevator, NoElevator, QueueFacts};
 use crate::error::SimError;
 use crate::explain::{Explained, Explainer};
-use crate::fs::FsKind;
+use crate::fs::{FsKind, NFS_SLOTS, NFS_WSIZE};
 use crate::kernel::Generation;
 use crate::limits::{BdiContext, BdiLimits, DirtyKnobs, PAGE_SIZE};
 use crate::machine::{Machine, MachineParams, memory_of};
@@ -24,7 +24,6 @@ use crate::phase::{self, PhaseRun};
 use crate::settings::{self, Queue};
 use crate::setup::{self, Loads};
 use crate::throttle::{self, Throttle};
-use crate::wbt::Wbt;
 use crate::workload::{Program, seeded};
 
 /// The least RAM that a machine takes.
@@ -35,6 +34,8 @@ const DRAIN: Nanos = Nanos::from_secs(3_600);
 const IDLE: Nanos = Nanos::from_millis(200);
 /// More than the hosts of such devices take at once, whatever the device could: the lab's loop device takes 128, a SCSI disk 32 to 254.
 const MOST_DEPTH: u32 = 128;
+/// Bytes on a member before the next one's turn, where the device does not say (md's default).
+const DEFAULT_CHUNK: u64 = 512 << 10;
 /// What a flood without a size gets at least.
 const SMALLEST_FLOOD: u64 = 1 << 30;
 
@@ -57,6 +58,9 @@ pub struct SimOptions {
     pub fs: FsKind,
     /// Commands that the device takes at once; `None`: as many as it can use, at most 128.
     pub queue_depth: Option<u32>,
+    /// Queues and elevators, one for each member of a software RAID (a mirrored pair is one); 1: the device has one queue, as a RAID card or the lab's loop device
+    /// has.
+    pub member_queues: u32,
     /// Makes offsets repeatable.
     pub seed: u64,
     /// Keep an account of where every operation's time went.
@@ -76,6 +80,7 @@ impl SimOptions {
             hz: None,
             fs: FsKind::Xfs,
             queue_depth: None,
+            member_queues: 1,
             seed: 1,
             explain: false,
         }
@@ -168,6 +173,9 @@ impl SimRig {
             return Err(SimError::TooLittleRam { ram: o.ram, least: LEAST_RAM });
         }
         settings::check_names(setting, generation)?;
+        if let (FsKind::Nfs { .. }, Some(knob)) = (o.fs, settings::queue_knob(setting)) {
+            return Err(SimError::NoQueue { knob });
+        }
         let knobs = DirtyKnobs::from_setting(generation, setting)?;
         let memory = memory_of(o.ram.0 / PAGE_SIZE);
         let facts = o.facts();
@@ -188,19 +196,42 @@ impl SimRig {
         let device = o.device.build(o.capacity().0, o.seed ^ seed)?;
         let profile = device.profile();
         let depth = o.queue_depth.unwrap_or(profile.queue_depth.min(MOST_DEPTH)).max(1);
-        let queue = Queue::new(setting, &facts, depth, profile.volatile_cache)?;
+        let members = o.member_queues.max(1);
+        let mut queue = Queue::new(setting, &facts, depth, profile.volatile_cache, members)?;
         let mut in_force = Setting::default();
-        queue.in_force(&mut in_force);
+        if !matches!(o.fs, FsKind::Nfs { .. }) {
+            queue.in_force(&mut in_force);
+        }
         settings::dirty_in_force(&knobs, generation, &mut in_force);
         for (knob, value) in setting.0.iter().filter(|(knob, _)| knob.starts_with("bdi.")) {
             in_force.0.insert(knob.clone(), value.clone());
         }
+        // RPCs know neither elevator nor wbt.
+        let nfs = matches!(o.fs, FsKind::Nfs { .. });
+        let chunk = o.device.array.as_ref().map_or(DEFAULT_CHUNK, |a| a.params.chunk);
+        let elevator: Box<dyn Elevator> = match (nfs, members, queue.elevators.pop()) {
+            (false, 1, Some(only)) => only,
+            (false, _, Some(last)) => {
+                queue.elevators.push(last);
+                Box::new(Striped::new(queue.elevators, chunk, depth))
+            }
+            _ => Box::new(NoElevator::new(facts.cpus)),
+        };
+        let slots = if nfs { NFS_SLOTS } else { queue.nr_requests * members };
+        let most = u64::from(queue.max_sectors_kb) << 10;
         let params = QueueParams {
             generation,
-            depth,
-            max_bytes: u64::from(queue.max_sectors_kb) << 10,
-            pool: RequestPool::new(generation, queue.nr_requests),
-            gate: queue.wbt.filter(Wbt::enabled).map(Gate::new),
+            depth: if nfs { NFS_SLOTS } else { depth * members },
+            // A request of md's goes to one member.
+            max_bytes: if nfs {
+                NFS_WSIZE
+            } else if members > 1 {
+                most.min(chunk)
+            } else {
+                most
+            },
+            pool: RequestPool::new(if nfs { Generation::K6 } else { generation }, slots),
+            gate: queue.wbt.filter(|wbt| wbt.enabled() && !nfs).map(Gate::new),
             // libata leaves FUA off, and so do RAID cards; NVMe has it.
             fua: !facts.rotational && depth > 32,
         };
@@ -212,7 +243,7 @@ impl SimRig {
             knobs,
             bdi,
             device,
-            elevator: queue.elevator,
+            elevator,
             throttle,
             queue: params,
             fs: o.fs,

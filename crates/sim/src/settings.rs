@@ -22,7 +22,8 @@ const QUEUE_KNOBS: &[(&str, Generation)] = &[
 
 /// The device's queue, settled.
 pub(crate) struct Queue {
-    pub(crate) elevator: Box<dyn Elevator>,
+    /// One a member queue; at least one.
+    pub(crate) elevators: Vec<Box<dyn Elevator>>,
     pub(crate) nr_requests: u32,
     pub(crate) max_sectors_kb: u32,
     pub(crate) read_ahead_kb: u32,
@@ -53,6 +54,13 @@ pub(crate) fn check_names(setting: &Setting, generation: Generation) -> Result<(
     Ok(())
 }
 
+/// A knob of a block device's queue, if a setting names any.
+pub(crate) fn queue_knob(setting: &Setting) -> Option<String> {
+    let queue =
+        |name: &&String| QUEUE_KNOBS.iter().any(|(knob, _)| knob == name) || name.starts_with("iosched.");
+    setting.0.keys().find(|name| queue(name) && name.as_str() != "read_ahead_kb").cloned()
+}
+
 impl Queue {
     /// The defaults of a kernel on a device of this depth, changed by what a setting says.
     pub(crate) fn new(
@@ -60,6 +68,7 @@ impl Queue {
         facts: &QueueFacts,
         depth: u32,
         volatile: bool,
+        members: u32,
     ) -> Result<Self, SimError> {
         let generation = facts.generation;
         let kind = match setting.get("scheduler") {
@@ -68,12 +77,16 @@ impl Queue {
             }
             None => elevator::default_for(generation, 1),
         };
-        let mut elevator = elevator::build(kind, facts).map_err(|e| SimError::Elevator(e.to_string()))?;
-        for (name, value) in &setting.0 {
-            if let Some(tunable) = name.strip_prefix("iosched.") {
-                elevator.set(tunable, value).map_err(|e| SimError::Elevator(e.to_string()))?;
+        let make = || -> Result<Box<dyn Elevator>, SimError> {
+            let mut elevator = elevator::build(kind, facts).map_err(|e| SimError::Elevator(e.to_string()))?;
+            for (name, value) in &setting.0 {
+                if let Some(tunable) = name.strip_prefix("iosched.") {
+                    elevator.set(tunable, value).map_err(|e| SimError::Elevator(e.to_string()))?;
+                }
             }
-        }
+            Ok(elevator)
+        };
+        let elevators = (0..members.max(1)).map(|_| make()).collect::<Result<Vec<_>, _>>()?;
         let new = generation == Generation::K6;
         let requests = match (new, kind) {
             (true, ElevatorKind::None) => depth,
@@ -86,20 +99,21 @@ impl Queue {
         let max_sectors_kb = number(setting, "max_sectors_kb", 4, 32_767)?.unwrap_or(sectors);
         let read_ahead_kb = number(setting, "read_ahead_kb", 0, 1 << 20)?.unwrap_or(128);
         let wbt = if new { Some(wbt(setting, facts, kind, depth, volatile)?) } else { None };
-        Ok(Self { elevator, nr_requests, max_sectors_kb, read_ahead_kb, wbt })
+        Ok(Self { elevators, nr_requests, max_sectors_kb, read_ahead_kb, wbt })
     }
 
     /// What reading every knob back would show.
     pub(crate) fn in_force(&self, setting: &mut Setting) {
         let mut put = |knob: &str, value: String| setting.0.insert(knob.to_owned(), value);
-        put("scheduler", self.elevator.name().to_owned());
         put("nr_requests", self.nr_requests.to_string());
         put("max_sectors_kb", self.max_sectors_kb.to_string());
         put("read_ahead_kb", self.read_ahead_kb.to_string());
         if let Some(wbt) = &self.wbt {
             put("wbt_lat_usec", wbt.latency_us().to_string());
         }
-        for (name, value) in self.elevator.tunables() {
+        let Some(elevator) = self.elevators.first() else { return };
+        put("scheduler", elevator.name().to_owned());
+        for (name, value) in elevator.tunables() {
             put(&format!("iosched.{name}"), value);
         }
     }

@@ -12,6 +12,7 @@
 mod flush;
 mod gate;
 mod pool;
+mod striped;
 
 use std::collections::VecDeque;
 
@@ -27,6 +28,7 @@ use crate::wbt::Track;
 
 pub(crate) use gate::Gate;
 pub(crate) use pool::RequestPool;
+pub(crate) use striped::Striped;
 
 use flush::{FlushQueue, Stage};
 
@@ -46,6 +48,8 @@ pub(crate) enum End {
     Process(ProcessIndex),
     /// Pages of a file have been read.
     Fill { inode: InodeId, begin: u64, pages: u32 },
+    /// NFS: the server has committed a file.
+    Committed(InodeId),
     /// The record of a journal's commit is written.
     Record(u64),
 }
@@ -209,6 +213,17 @@ impl BlockLayer {
             woken: Vec::new(),
             left_congestion: false,
         }
+    }
+
+    /// Puts something around the device before it is used.
+    #[cfg(test)]
+    pub(crate) fn wrap_device(
+        &mut self,
+        wrap: impl FnOnce(Box<dyn Device + Send>) -> Box<dyn Device + Send>,
+    ) {
+        let nothing = Box::new(floodwall_device::Null::new(1, Nanos::ZERO));
+        let inner = std::mem::replace(&mut self.device, nothing);
+        self.device = wrap(inner);
     }
 
     /// Makes room for one more process.

@@ -79,6 +79,9 @@ pub(crate) struct Journal {
     /// First byte and length of the journal, and where it goes on.
     area: (u64, u64),
     head: u64,
+    /// Bytes of records and blocks made so far.
+    #[cfg(test)]
+    bytes: u64,
 }
 
 impl Journal {
@@ -107,7 +110,14 @@ impl Journal {
             waiters: Vec::new(),
             area: (begin, len),
             head: 0,
+            #[cfg(test)]
+            bytes: 0,
         }
+    }
+
+    /// Whoever writes the journal.
+    pub(super) fn process(&self) -> ProcessIndex {
+        self.process
     }
 
     /// Room for the next bytes of the journal.
@@ -117,7 +127,17 @@ impl Journal {
         }
         let at = self.area.0 + self.head;
         self.head += bytes;
+        #[cfg(test)]
+        {
+            self.bytes += bytes;
+        }
         at
+    }
+
+    /// Bytes of records and blocks made so far.
+    #[cfg(test)]
+    pub(crate) fn bytes_written(&self) -> u64 {
+        self.bytes
     }
 
     /// What journal writes say of themselves: exempt from wbt where they are synchronous and idle (xfs always; jbd2 since 6.8).

@@ -18,6 +18,7 @@
 //! fs/btrfs/tree-log.c; fs/nfs/write.c.
 
 mod journal;
+mod nfs;
 mod sync;
 
 use std::fmt;
@@ -30,6 +31,7 @@ use crate::machine::{Machine, ProcessIndex};
 use crate::page_cache::{Inode, InodeId, PAGE_SHIFT};
 
 pub(crate) use journal::Journal;
+pub(crate) use nfs::{NfsClient, SLOTS as NFS_SLOTS, WSIZE as NFS_WSIZE};
 pub(crate) use sync::{Extent, SyncJob};
 
 /// A filesystem.
@@ -165,9 +167,9 @@ impl Filesystem {
         }
     }
 
-    /// Whether fsync ends with the device's cache flushed: not with ext3's barriers off, its default, and not on a raw device of 2.6.
+    /// Whether fsync ends with the device's cache flushed: not with ext3's barriers off, its default; over NFS that is the COMMIT's business.
     fn flushes(&self) -> bool {
-        !matches!(self.kind, FsKind::Ext3 | FsKind::Ext3Writeback)
+        !matches!(self.kind, FsKind::Ext3 | FsKind::Ext3Writeback | FsKind::Nfs { .. })
     }
 
     /// A new directory: its files lie together, apart from other directories'.
@@ -179,12 +181,17 @@ impl Filesystem {
     /// Room for a file of so many bytes in a directory's area, in one piece if there is any.
     pub(crate) fn allocate(&mut self, directory: usize, bytes: u64) -> u64 {
         let bytes = align(bytes + (1 << PAGE_SHIFT) - 1);
-        let at = self.areas[directory];
+        // Large files begin where a chunk of an array does.
+        let unit = if bytes >= LARGE { LARGE } else { 1 };
+        let at = self.areas[directory].next_multiple_of(unit);
         let at = if at + bytes > self.capacity { self.areas.iter().copied().min().unwrap_or(0) } else { at };
         self.areas[directory] = at + bytes;
         at
     }
 }
+
+/// A file that is placed with care, and on what boundary: as large as chunks get.
+const LARGE: u64 = 1 << 20;
 
 /// Down to a page's boundary.
 const fn align(bytes: u64) -> u64 {
@@ -242,7 +249,6 @@ impl Machine {
         match self.fs.kind {
             FsKind::Xfs | FsKind::Ext4 if grew => self.join_commit(id, true, 1 + (end - begin) / 32_768),
             FsKind::Btrfs => self.join_commit(id, true, 1),
-            FsKind::Nfs { .. } => self.nfs_answered(id, end - begin),
             _ => {}
         }
     }
@@ -260,11 +266,6 @@ impl Machine {
         let at = self.fs.fresh;
         self.fs.fresh += bytes;
         at
-    }
-
-    /// NFS: the server has answered a WRITE; the pages stay until a COMMIT.
-    fn nfs_answered(&mut self, id: InodeId, pages: u64) {
-        self.cache.inode_mut(id).unstable += pages;
     }
 }
 

@@ -47,6 +47,8 @@ pub(crate) struct SyncJob {
     end: u64,
     /// Pages that it answers for: what the process itself has written.
     own: (u64, u64),
+    /// Some of them could not go out because they were under writeback with what they held before.
+    skipped: bool,
     extent: Extent,
     stage: Stage,
     /// When its last stage began.
@@ -66,6 +68,7 @@ impl SyncJob {
             begin,
             end,
             own,
+            skipped: false,
             extent,
             stage: Stage::Submit { page: begin },
             since: now,
@@ -124,15 +127,21 @@ impl Machine {
                     };
                 }
                 Stage::Wait => {
+                    job.skipped = self.cache.inode(job.inode).dirty.touches(job.own.0, job.own.1);
                     job.stage = Stage::Waited;
                     if self.cache.wait_for(job.inode, job.begin, job.end, process) {
                         return false;
                     }
                 }
                 Stage::Waited => {
-                    // What was under writeback and dirty again could not go out with the first pass.
-                    let left = self.cache.inode(job.inode).dirty.touches(job.own.0, job.own.1);
-                    job.stage = if left { Stage::Submit { page: job.begin } } else { Stage::Commit };
+                    // What was under writeback and dirty again goes out now, unless somebody else has sent it meanwhile: then that is waited for.
+                    let inode = self.cache.inode(job.inode);
+                    let (begin, end) = job.own;
+                    job.stage = match job.skipped {
+                        true if inode.dirty.touches(begin, end) => Stage::Submit { page: job.begin },
+                        true if inode.writeback.touches(begin, end) => Stage::Wait,
+                        _ => Stage::Commit,
+                    };
                     job.note(self.now, 0);
                     job.critical = self.processes[process.0 as usize].last;
                 }

@@ -10,6 +10,8 @@
 
 mod pages;
 mod process;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 
@@ -19,7 +21,7 @@ use crate::block::{BlockLayer, Done, End, QueueParams};
 use crate::elevator::Elevator;
 use crate::event::{Event, EventQueue};
 use crate::explain::Explainer;
-use crate::fs::{Filesystem, FsKind};
+use crate::fs::{Filesystem, FsKind, NfsClient};
 use crate::kernel::Generation;
 use crate::limits::{BdiLimits, DirtyKnobs, Memory};
 use crate::page_cache::PageCache;
@@ -81,6 +83,7 @@ pub(crate) struct Machine {
     pub(crate) flusher: Flusher,
     pub(crate) block: BlockLayer,
     pub(crate) fs: Filesystem,
+    pub(crate) nfs: NfsClient,
     pub(crate) processes: Vec<Process>,
     pub(crate) tasks: Vec<Task>,
     pub(crate) loads: Vec<Load>,
@@ -94,6 +97,9 @@ pub(crate) struct Machine {
     /// Whether [`Event::Bandwidth`] is on its way.
     bandwidth_due: bool,
     woken: Vec<ProcessIndex>,
+    /// What victims were told is stable: first byte on the device, length, when it was written into the page cache, when it was said.
+    #[cfg(test)]
+    pub(crate) served: Option<Vec<(u64, u64, Nanos, Nanos)>>,
 }
 
 impl Machine {
@@ -117,6 +123,7 @@ impl Machine {
             flusher: Flusher::new(ProcessIndex(0)),
             block,
             fs: Filesystem::new(p.fs, p.generation, p.hz, capacity, ProcessIndex(1)),
+            nfs: NfsClient::new(p.ram_pages),
             processes: Vec::new(),
             tasks: Vec::new(),
             loads: Vec::new(),
@@ -128,6 +135,8 @@ impl Machine {
             congestion_waiters: Vec::new(),
             bandwidth_due: false,
             woken: Vec::new(),
+            #[cfg(test)]
+            served: None,
         };
         machine.add_process(Role::Flusher);
         machine.add_process(Role::Journal);
@@ -245,11 +254,13 @@ impl Machine {
                 }
             }
             End::Fill { inode, begin, pages } => self.pages_read(inode, begin, begin + u64::from(pages)),
+            End::Committed(inode) => self.nfs_committed(inode, done.times),
             End::Record(commit) => self.record_written(commit),
         }
     }
 
-    fn congestion_left(&mut self) {
+    /// Who waits for a queue to leave congestion goes on.
+    pub(crate) fn congestion_left(&mut self) {
         for (process, token) in std::mem::take(&mut self.congestion_waiters) {
             let p = &mut self.processes[process.0 as usize];
             if p.token == token {

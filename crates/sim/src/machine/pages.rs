@@ -4,6 +4,7 @@ use floodwall_device::Nanos;
 
 use crate::block::Times;
 use crate::event::Event;
+use crate::fs::FsKind;
 use crate::kernel::Generation;
 use crate::machine::Machine;
 use crate::page_cache::InodeId;
@@ -55,7 +56,14 @@ impl Machine {
 
     /// Pages have arrived on the device.
     pub(crate) fn pages_written(&mut self, inode: InodeId, begin: u64, pages: u64, times: Times) {
-        let end = begin + pages;
+        match self.fs.kind {
+            FsKind::Nfs { .. } => self.nfs_answered(inode, begin, begin + pages),
+            _ => self.pages_clean(inode, begin, begin + pages, times),
+        }
+    }
+
+    /// Pages leave writeback.
+    pub(crate) fn pages_clean(&mut self, inode: InodeId, begin: u64, end: u64, times: Times) {
         let grew = end > self.cache.inode(inode).written;
         let mut woken = std::mem::take(&mut self.woken);
         let ended = self.cache.end_writeback(inode, begin, end, &mut woken);

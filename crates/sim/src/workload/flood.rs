@@ -29,9 +29,11 @@ impl Machine {
         let piece = match flood.kind {
             FloodKind::Random => block,
             FloodKind::Files { bytes } => (bytes - flood.partial).min(block),
-            FloodKind::Sequential | FloodKind::Mapped | FloodKind::Copy { .. } => {
+            FloodKind::Sequential | FloodKind::Mapped => {
                 self.run_length(t, block).min(flood.space - flood.cursor).max(1)
             }
+            // A block is read before it is written.
+            FloodKind::Copy { .. } => block.min(flood.space - flood.cursor),
         };
         // A limit is kept by whole blocks.
         if let Some(wait) = self.paced(t, &flood, piece) {

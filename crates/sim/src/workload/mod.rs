@@ -122,6 +122,9 @@ pub(crate) struct Operation {
     pub(crate) since: Nanos,
     /// When its first call began.
     pub(crate) began: Nanos,
+    /// When its data was in the page cache.
+    #[cfg(test)]
+    pub(crate) copied: Nanos,
     /// When its write call returned.
     pub(crate) written: Nanos,
 }
@@ -209,6 +212,8 @@ impl Machine {
                 is_read: false,
                 since: Nanos::ZERO,
                 began: Nanos::ZERO,
+                #[cfg(test)]
+                copied: Nanos::ZERO,
                 written: Nanos::ZERO,
             },
             rng,
@@ -337,6 +342,10 @@ impl Machine {
         let visits = self.visits(t, bytes).max(end - begin);
         let look = self.dirty_pages(who, inode, begin, end, visits);
         self.count_flood(t, bytes);
+        #[cfg(test)]
+        {
+            self.tasks[t].op.copied = self.now;
+        }
         self.tasks[t].state = State::Written;
         if !look {
             return true;

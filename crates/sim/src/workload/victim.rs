@@ -149,6 +149,11 @@ impl Machine {
         } else {
             load.meter.record(Kind::Sync, now.since(task.op.written));
         }
+        #[cfg(test)]
+        if let Some(served) = &mut self.served {
+            let at = self.cache.inode(task.op.inode).device_offset + task.op.offset;
+            served.push((at, load.block, task.op.copied, now));
+        }
         load.meter.record(Kind::Commit, now.since(task.op.since));
         load.meter.add_bytes(load.block);
         self.end_operation(t, Some(job));

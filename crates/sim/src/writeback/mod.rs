@@ -169,6 +169,9 @@ impl Machine {
             }
             _ => self.flusher.periodic.due(self.now, &self.knobs),
         };
+        if due && let Some(next) = flush::next_kupdate(self.now, self.now, &self.knobs) {
+            self.flusher.next_kupdate = next;
+        }
         if due && let Some(older_than) = flush::old_since(self.now, &self.knobs) {
             return Some(Pass::new(Why::Periodic, self.cache.dirty, Some(older_than)));
         }

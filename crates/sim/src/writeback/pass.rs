@@ -6,6 +6,7 @@ use floodwall_device::{Nanos, Op};
 
 use crate::block::{Bio, End};
 use crate::cost;
+use crate::fs::FsKind;
 use crate::kernel::Generation;
 use crate::machine::{Machine, ProcessIndex};
 use crate::page_cache::{InodeId, List, PAGE_SHIFT};
@@ -93,9 +94,13 @@ impl Machine {
         }
     }
 
-    /// pdflush works with `nonblocking`: it leaves a congested queue alone. Writers and the flushers of later kernels sleep for their slots.
+    /// pdflush works with `nonblocking`: it leaves a congested queue alone. Writers and the flushers of later kernels sleep for their slots; an NFS
+    /// client that has too much under way lets nobody send more.
     fn avoids_congestion(&self, pass: &Pass) -> bool {
-        self.generation == Generation::K2_6_18 && pass.why != Why::Throttled && self.block.write_congested()
+        let pdflush = self.generation == Generation::K2_6_18
+            && pass.why != Why::Throttled
+            && self.block.write_congested();
+        pdflush || self.nfs_congested()
     }
 
     /// Takes the next file. `false`: there is nothing more to do.
@@ -168,6 +173,9 @@ impl Machine {
         let end = end.min((begin / most + 1) * most);
         let offset = self.fs_place(id, begin, end);
         self.cache.start_writeback(id, begin, end);
+        if matches!(self.fs.kind, FsKind::Nfs { .. }) {
+            self.nfs_sent(id, end - begin);
+        }
         let pages = (end - begin) as u32;
         let end_of = End::Pages { inode: id, begin, pages };
         let len = u64::from(pages) << PAGE_SHIFT;
