@@ -12,6 +12,11 @@
 //! Pure: the rig, the clock and the seed are parameters, so that the search that runs in the simulator is the search that runs on a host.
 
 pub mod contest;
+mod effects;
+pub mod objective;
+pub mod race;
 mod random;
+pub mod space;
 #[cfg(test)]
 mod testing;
+pub mod tuner;

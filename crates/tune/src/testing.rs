@@ -58,8 +58,8 @@ impl SurfaceRig {
         let mut dead = random.unit() < truth.dead;
         let mut intervals = Vec::new();
         for s in 0..seconds {
-            // A bistable device: in its bad state as often as the truth says, and for five seconds on average.
-            if random.unit() < 0.2 {
+            // A bistable device: in its bad state as often as the truth says, and for two seconds on average.
+            if random.unit() < 0.5 {
                 dead = random.unit() < truth.dead;
             }
             let share = match kind {

@@ -1,0 +1,202 @@
+//! What a setting is worth: from trials to shares, from shares to one score by which candidates race.
+//!
+//! score = victim × flood × √burst × e^(−3 × dead share)          each a share kept, between 0.01 and 1
+//!
+//! A product, because what matters are factors: 20 times the commits for 12 % of the copy is a bargain, however small the shares. Bursts weigh half:
+//! a write cache is a convenience, a stalled database is not. A second in which the victim stands still is charged beside what it costs the mean, so that a
+//! setting can't buy a fine mean with collapses: all seconds dead cost a factor of 20.
+//!
+//! With a latency target the victim's factor is (target / p99)², at most 1: beyond the target nothing more is gained, so flood and bursts decide.
+
+use floodwall_model::trial::{PhaseKind, Trial};
+use floodwall_model::{LatencyCounts, Phase};
+use floodwall_stats::bootstrap::median;
+use floodwall_stats::figures::iops_alone;
+use floodwall_stats::frontier::Point;
+use floodwall_stats::quantiles::percentile_ns;
+use floodwall_stats::stalls::windows;
+
+/// Exponent of the flood's share.
+const FLOOD_WEIGHT: f64 = 1.0;
+/// Exponent of the burst's share.
+const BURST_WEIGHT: f64 = 0.5;
+/// Charged for each share of dead seconds, as a logarithm.
+const DEAD_CHARGE: f64 = 3.0;
+/// Exponent of target over p99.
+const TARGET_WEIGHT: f64 = 2.0;
+/// A share of nothing has no logarithm; and whether a victim keeps a hundredth or a thousandth is chance: it stands still, which is charged as dead
+/// seconds.
+const LEAST_SHARE: f64 = 1e-2;
+
+/// What is possible on this rig under the setting in force.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reference {
+    /// The victim's operations a second alone.
+    pub iops_alone: f64,
+    /// The flood's bytes a second alone.
+    pub flood_bytes_per_s: f64,
+    /// Bytes a second at which a burst is accepted; `None` without a burst.
+    pub burst_bytes_per_s: Option<f64>,
+    /// Bytes a second at which the device drains: what reaches it while the flood runs alone.
+    pub drain_bytes_per_s: f64,
+}
+
+/// What a search looks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Objective {
+    /// The victim's p99 that is wanted, in microseconds; `None`: as many operations as possible.
+    pub p99_target_us: Option<f64>,
+}
+
+/// One trial in figures.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Kept {
+    /// As shares of the reference.
+    pub point: Point,
+    /// The victim's p99 beside the flood, in microseconds; the maximum of fewer than 100 operations; `None` where none was timed.
+    pub p99_us: Option<f64>,
+}
+
+impl Reference {
+    /// From full trials under the setting in force; `None` if they have no victim alone, no flood alone, or those did nothing.
+    #[must_use]
+    pub fn of(trials: &[Trial]) -> Option<Self> {
+        let phases = |kind| trials.iter().flat_map(|t| &t.phases).filter(move |p: &&Phase| p.kind == kind);
+        let positive = |value: f64| (value.is_finite() && value > 0.0).then_some(value);
+        let flood =
+            median(phases(PhaseKind::Flood).map(Phase::flood_bytes_per_s).collect()).and_then(positive)?;
+        let burst = phases(PhaseKind::Burst).filter_map(|p| p.burst).map(|b| b.bytes_per_s());
+        let drained = |p: &Phase| {
+            let written: Option<u64> =
+                p.intervals.iter().map(|i| i.host.device.map(|d| d.written_bytes)).sum();
+            positive(written? as f64 / p.seconds.max(1e-9))
+        };
+        Some(Self {
+            iops_alone: iops_alone(trials).and_then(positive)?,
+            flood_bytes_per_s: flood,
+            burst_bytes_per_s: median(burst.collect()).and_then(positive),
+            // Without counters what the kernel lets the flood write is what it drains, once it throttles.
+            drain_bytes_per_s: median(phases(PhaseKind::Flood).filter_map(drained).collect())
+                .unwrap_or(flood),
+        })
+    }
+}
+
+/// A trial's figures against the reference; `None` without a complete phase `both`.
+#[must_use]
+pub fn kept(trial: &Trial, reference: &Reference) -> Option<Kept> {
+    let of = |kind| trial.phases.iter().find(|p| p.kind == kind && p.cut_short.is_none());
+    let both = of(PhaseKind::Both)?;
+    let windows = windows(both);
+    let seconds: f64 = windows.iter().map(|w| w.seconds).sum();
+    let dead: f64 = windows.iter().filter(|w| w.is_dead(reference.iops_alone)).map(|w| w.seconds).sum();
+    let burst = of(PhaseKind::Burst).and_then(|p| p.burst).zip(reference.burst_bytes_per_s);
+    Some(Kept {
+        point: Point {
+            victim_kept: both.victim_iops() / reference.iops_alone,
+            dead_share: if seconds > 0.0 { dead / seconds } else { 0.0 },
+            flood_kept: Some(both.flood_bytes_per_s() / reference.flood_bytes_per_s),
+            burst_kept: burst.map(|(b, alone)| b.bytes_per_s() / alone),
+        },
+        p99_us: p99_us(&both.latencies().operations()),
+    })
+}
+
+/// Several trials of a setting as one: means of what was kept. `None` of none.
+///
+/// Means and not means of logarithms: of a device with a good and a bad state the user gets the average, and its logarithm in a single short trial is mostly
+/// luck.
+#[must_use]
+pub fn pooled(all: &[Kept]) -> Option<Kept> {
+    let mean = |of: &dyn Fn(&Kept) -> Option<f64>| {
+        let values: Vec<f64> = all.iter().filter_map(of).collect();
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    };
+    Some(Kept {
+        point: Point {
+            victim_kept: mean(&|k| Some(k.point.victim_kept))?,
+            dead_share: mean(&|k| Some(k.point.dead_share))?,
+            flood_kept: mean(&|k| k.point.flood_kept),
+            burst_kept: mean(&|k| k.point.burst_kept),
+        },
+        p99_us: mean(&|k| k.p99_us),
+    })
+}
+
+fn p99_us(counts: &LatencyCounts) -> Option<f64> {
+    (!counts.is_empty()).then(|| percentile_ns(counts, 99.0).unwrap_or_else(|| counts.max_ns()) as f64 / 1e3)
+}
+
+impl Objective {
+    /// The score's logarithm: differences of it are factors.
+    #[must_use]
+    pub fn log_score(&self, kept: &Kept) -> f64 {
+        let share = |value: f64| value.clamp(LEAST_SHARE, 1.0).ln();
+        let victim = match (self.p99_target_us, kept.p99_us) {
+            (Some(target), Some(p99)) => -TARGET_WEIGHT * (p99.max(target) / target).ln(),
+            // Nothing came back at all: as far from the target as can be.
+            (Some(_), None) => LEAST_SHARE.ln(),
+            (None, _) => share(kept.point.victim_kept),
+        };
+        let point = &kept.point;
+        victim
+            + FLOOD_WEIGHT * point.flood_kept.map_or(0.0, share)
+            + BURST_WEIGHT * point.burst_kept.map_or(0.0, share)
+            - DEAD_CHARGE * point.dead_share
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(victim: f64, dead: f64, flood: f64, burst: f64, p99_ms: f64) -> Kept {
+        let point =
+            Point { victim_kept: victim, dead_share: dead, flood_kept: Some(flood), burst_kept: Some(burst) };
+        Kept { point, p99_us: Some(p99_ms * 1e3) }
+    }
+
+    /// The lab's first table: default, 15 MB, the short queue.
+    fn published() -> [Kept; 3] {
+        [
+            kept(0.035, 0.97, 0.76, 1.0, 2_800.0),
+            kept(0.154, 0.39, 0.455, 0.15, 208.0),
+            kept(0.167, 0.18, 0.516, 1.0, 92.0),
+        ]
+    }
+
+    #[test]
+    fn a_short_queue_beats_a_small_limit_which_beats_the_default() {
+        let [default, small, short] = published().map(|k| Objective::default().log_score(&k));
+        assert!(short > small && small > default, "{default} {small} {short}");
+    }
+
+    #[test]
+    fn beyond_the_target_only_flood_and_bursts_count() {
+        let objective = Objective { p99_target_us: Some(100_000.0) };
+        let [_, _, short] = published();
+        let faster = Kept { p99_us: Some(5_000.0), ..short };
+        assert_eq!(objective.log_score(&short), objective.log_score(&faster));
+        let more_flood = Kept { point: Point { flood_kept: Some(0.9), ..short.point }, ..short };
+        assert!(objective.log_score(&more_flood) > objective.log_score(&short));
+        assert!(objective.log_score(&published()[1]) < objective.log_score(&short));
+        assert!(objective.log_score(&Kept { p99_us: None, ..short }).is_finite());
+    }
+
+    #[test]
+    fn dead_seconds_are_charged_beside_the_mean() {
+        let objective = Objective::default();
+        let (steady, collapsing) = (kept(0.4, 0.0, 0.8, 1.0, 9.0), kept(0.6, 0.4, 0.8, 1.0, 9.0));
+        assert!(objective.log_score(&steady) > objective.log_score(&collapsing));
+    }
+
+    #[test]
+    fn more_than_everything_is_everything() {
+        let objective = Objective::default();
+        assert_eq!(
+            objective.log_score(&kept(1.3, 0.0, 1.2, 1.1, 1.0)),
+            objective.log_score(&kept(1.0, 0.0, 1.0, 1.0, 1.0))
+        );
+        assert!(objective.log_score(&kept(0.0, 1.0, 0.0, 0.0, 1.0)).is_finite());
+    }
+}

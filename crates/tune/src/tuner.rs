@@ -1,0 +1,570 @@
+//! The search: reference, race, and the winner against the default, measured afresh.
+//!
+//! ```text
+//! reference   the default, all phases: what is possible here, the drain rate ─▶ the space
+//! race        rounds of phase both and bursts; losers dropped, neighbours tried; until its share of the time is over
+//! final       winner and default, interleaved, fresh rounds ─▶ recommended only if score and interval part
+//! ```
+//!
+//! **The winner's curse.** Of many candidates the one that looks best was also lucky. So nothing that chose it counts for it: the recommendation rests
+//! on trials made after the choice, and on no others.
+//!
+//! **Time.** Trials are as long as the budget allows; no trial is started that would not end in time, by what trials have taken so far.
+
+use std::time::Duration;
+
+use floodwall_model::rig::{Second, Step};
+use floodwall_model::{PhaseKind, Rig, Scenario, Trial, Watch};
+use floodwall_stats::student::critical_t;
+use floodwall_stats::versus::{Compared, SIGNIFICANT, Verdict, mean_and_variance, paired_p, versus};
+
+use crate::objective::{Kept, Objective, Reference, kept, pooled};
+use crate::race::{self, Candidate};
+use crate::random::Random;
+use crate::space::Space;
+
+/// Share of the time in which the reference is measured, about.
+const REFERENCE_SHARE: f64 = 0.15;
+/// Share of the time that is kept for the final.
+const FINAL_SHARE: f64 = 0.35;
+/// Trials that a race should have at least; phases get shorter for it.
+const RACE_TRIALS: f64 = 28.0;
+/// Rounds that a final should have at least; phases get shorter for it. Below four even large differences hardly part.
+const FINAL_ROUNDS: f64 = 6.0;
+/// And at the most; what time is left beyond that is the race's.
+const MOST_FINAL_ROUNDS: u32 = 10;
+/// Share of the race in which new candidates come; after it the best of all run against each other.
+const EXPLORE_SHARE: f64 = 0.65;
+/// No phase is shorter: a stall would fill it.
+const SHORTEST_S: f64 = 4.0;
+/// What a phase takes beside its measured part, before anything is known of it.
+const OVERHEAD_S: f64 = 7.0;
+/// Trials in a row that fail until it is the device and not the setting.
+const FAILURES: u32 = 3;
+/// More than this share of one CPU taken by the hypervisor disturbs a trial.
+const STEAL: f64 = 0.1;
+/// What can't be settled in this many rounds can't be settled.
+const HOPELESS_ROUNDS: f64 = 200.0;
+
+/// What a search is to do.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The time that it may take, in seconds.
+    pub seconds: f64,
+    /// What it looks for.
+    pub objective: Objective,
+    /// Decides orders.
+    pub seed: u64,
+    /// Trials of an earlier, interrupted search on the same rig and scenario, with what each asked for.
+    pub earlier: Vec<Earlier>,
+}
+
+/// A setting that was tried before.
+#[derive(Clone, Debug)]
+pub struct Earlier {
+    /// What it asked for.
+    pub setting: floodwall_model::Setting,
+    /// Its trials.
+    pub trials: Vec<Trial>,
+}
+
+/// What a search is told of time.
+pub enum Clock<'a> {
+    /// Seconds since it began.
+    Wall(&'a mut dyn FnMut() -> f64),
+    /// What trials say of themselves: each begins at 0 (a simulator's).
+    Trials,
+}
+
+/// Part of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// What is possible.
+    Reference,
+    /// Who wins.
+    Race,
+    /// Whether the winner is better.
+    Final,
+}
+
+/// A trial is about to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn<'a> {
+    /// Part of the search.
+    pub stage: Stage,
+    /// Counted from 1 over the whole search.
+    pub round: u32,
+    /// The candidate's name.
+    pub name: &'a str,
+    /// Time spent so far, in seconds.
+    pub spent_s: f64,
+}
+
+/// What a search came to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Recommendation {
+    /// The winner is better than the default.
+    Winner,
+    /// Nothing promised to be better than the default.
+    Default,
+    /// It can't be told whether the winner is better; how long it would take to, if that can be told.
+    Undecided {
+        /// Seconds of trials; `None`: the difference is too small to be worth it.
+        settle_s: Option<f64>,
+    },
+    /// The search ended before its final.
+    NotMeasured {
+        /// Why.
+        why: String,
+    },
+}
+
+/// The deciding trials in figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Final {
+    /// Winner against default, figure by figure.
+    pub compared: Vec<Compared>,
+    /// The winner's score over the default's.
+    pub factor: f64,
+    /// How likely such a difference is by chance; `None` with fewer than two rounds.
+    pub p: Option<f64>,
+}
+
+/// A search's result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Everybody who ran; the first is the default. Its trials include the reference's.
+    pub candidates: Vec<Candidate>,
+    /// What is possible under the default; `None` if that could not be measured.
+    pub reference: Option<Reference>,
+    /// How many points the space has.
+    pub space: usize,
+    /// The best of the race.
+    pub winner: Option<usize>,
+    /// The deciding trials, if there were any.
+    pub last: Option<Final>,
+    /// What follows.
+    pub recommendation: Recommendation,
+    /// Trials of this run.
+    pub trials_run: u32,
+    /// Whether somebody asked to stop (a signal).
+    pub interrupted: bool,
+    /// Seconds spent.
+    pub seconds: f64,
+}
+
+/// Searches. `space_of` makes the space once the drain rate is known; `tell` hears of each trial before it runs.
+pub fn tune<'a>(
+    rig: &'a mut dyn Rig,
+    scenario: &'a Scenario,
+    space_of: &mut dyn FnMut(&Reference) -> Space,
+    options: &'a Options,
+    clock: Clock<'a>,
+    watch: &'a mut dyn Watch,
+    tell: &'a mut dyn FnMut(Turn<'_>),
+) -> Outcome {
+    let mut search = Search {
+        rig,
+        scenario,
+        options,
+        clock,
+        watch: Disturbed { inner: watch, pausing: false, seen: false },
+        tell,
+        random: Random::seeded(options.seed),
+        spent_on_trials: 0.0,
+        round: 0,
+        trials_run: 0,
+        failures: 0,
+        overhead_s: OVERHEAD_S,
+        burst_s: 0.0,
+    };
+    search.run(space_of)
+}
+
+/// Why a search can't go on.
+struct Stop {
+    why: String,
+    interrupted: bool,
+}
+
+struct Search<'a> {
+    rig: &'a mut dyn Rig,
+    scenario: &'a Scenario,
+    options: &'a Options,
+    clock: Clock<'a>,
+    watch: Disturbed<'a>,
+    tell: &'a mut dyn FnMut(Turn<'_>),
+    random: Random,
+    spent_on_trials: f64,
+    round: u32,
+    trials_run: u32,
+    failures: u32,
+    /// What a phase takes beside its measured part.
+    overhead_s: f64,
+    /// What a burst takes.
+    burst_s: f64,
+}
+
+impl Search<'_> {
+    fn run(&mut self, space_of: &mut dyn FnMut(&Reference) -> Space) -> Outcome {
+        let nothing = Space { dimensions: Vec::new(), starts: vec![Vec::new()] };
+        let mut outcome = Outcome {
+            candidates: vec![Candidate::new(&nothing, Vec::new())],
+            reference: None,
+            space: 1,
+            winner: None,
+            last: None,
+            recommendation: Recommendation::NotMeasured { why: String::new() },
+            trials_run: 0,
+            interrupted: false,
+            seconds: 0.0,
+        };
+        match self.stages(space_of, &mut outcome) {
+            Ok(recommendation) => outcome.recommendation = recommendation,
+            Err(stop) => {
+                outcome.interrupted = stop.interrupted;
+                outcome.recommendation = Recommendation::NotMeasured { why: stop.why };
+            }
+        }
+        (outcome.trials_run, outcome.seconds) = (self.trials_run, self.now());
+        outcome
+    }
+
+    fn stages(
+        &mut self,
+        space_of: &mut dyn FnMut(&Reference) -> Space,
+        outcome: &mut Outcome,
+    ) -> Result<Recommendation, Stop> {
+        let reference = self.reference(outcome)?;
+        outcome.reference = Some(reference);
+        let space = space_of(&reference);
+        outcome.space = space.size();
+        outcome.candidates[0].point = space.origin();
+        self.take_over(outcome, &space, &reference);
+        if space.size() > 1 {
+            self.race(outcome, &space, &reference)?;
+        }
+        let best = race::winner(&space, &outcome.candidates);
+        outcome.winner = best.filter(|i| *i > 0);
+        match outcome.winner {
+            None => Ok(Recommendation::Default),
+            Some(winner) => self.finish(outcome, winner, &reference),
+        }
+    }
+
+    fn now(&mut self) -> f64 {
+        match &mut self.clock {
+            Clock::Wall(now) => now(),
+            Clock::Trials => self.spent_on_trials,
+        }
+    }
+
+    /// What a trial with phase both and a burst takes, with so many measured seconds.
+    fn trial_s(&self, measure_s: f64) -> f64 {
+        let burst = if self.scenario.burst.is_some() { self.overhead_s.min(4.0) + self.burst_s } else { 0.0 };
+        measure_s + self.overhead_s + burst
+    }
+
+    /// Measured seconds with which so many trials fit into a time.
+    fn measure_s(&self, seconds: f64, trials: f64) -> f64 {
+        let longest = self.scenario.timing.measure.as_secs_f64();
+        (seconds / trials - self.trial_s(0.0)).floor().clamp(SHORTEST_S.min(longest), longest)
+    }
+
+    fn reference(&mut self, outcome: &mut Outcome) -> Result<Reference, Stop> {
+        let earlier = self.options.earlier.iter().filter(|e| e.setting.is_empty()).flat_map(|e| &e.trials);
+        outcome.candidates[0].trials = earlier.cloned().collect();
+        self.round = self.options.earlier.iter().flat_map(|e| &e.trials).map(|t| t.round).max().unwrap_or(0);
+        if let Some(reference) = Reference::of(&outcome.candidates[0].trials) {
+            return Ok(reference);
+        }
+        let longest = self.scenario.timing.measure.as_secs_f64();
+        let measure = (REFERENCE_SHARE * self.options.seconds / 3.0 - OVERHEAD_S).floor();
+        let measure = measure.clamp(SHORTEST_S.min(longest), longest);
+        self.round += 1;
+        let begin = self.now();
+        self.trial(outcome, 0, Stage::Reference, &[], measure)?;
+        let Some(trial) = outcome.candidates[0].trials.last().or(outcome.candidates[0].disturbed.last())
+        else {
+            let why = outcome.candidates[0].failure.clone().unwrap_or_default();
+            return Err(Stop {
+                why: format!("the setting in force could not be measured: {why}"),
+                interrupted: false,
+            });
+        };
+        let timed = trial.phases.iter().filter(|p| p.kind != PhaseKind::Burst);
+        let (measured, n) = timed.fold((0.0, 0.0), |(s, n), p| (s + p.seconds, n + 1.0));
+        self.burst_s = trial.phases.iter().filter_map(|p| p.burst).map(|b| b.seconds).sum();
+        let trials = [trial.clone()];
+        // A burst has its pauses too: counted as half a phase.
+        let pauses = if self.scenario.burst.is_some() { n + 0.5 } else { n };
+        self.overhead_s = ((self.now() - begin - measured - self.burst_s) / f64::max(pauses, 1.0)).max(0.5);
+        Reference::of(&trials).ok_or_else(|| Stop {
+            why: "the victim or the flood did nothing when it was alone, so there is nothing to compare with"
+                .into(),
+            interrupted: false,
+        })
+    }
+
+    /// Makes candidates of the space's starts and of what was tried before.
+    fn take_over(&mut self, outcome: &mut Outcome, space: &Space, reference: &Reference) {
+        for earlier in self.options.earlier.iter().filter(|e| !e.setting.is_empty()) {
+            // A setting of another space (another drain rate gives other limits) is of no use here.
+            let Some(point) = space.find(&earlier.setting) else { continue };
+            let mut candidate = Candidate::new(space, point);
+            candidate.trials = earlier.trials.clone();
+            outcome.candidates.push(candidate);
+        }
+        outcome.candidates.iter_mut().for_each(|candidate| self.score(candidate, reference));
+        for start in &space.starts {
+            if !outcome.candidates.iter().any(|c| c.point == *start) {
+                outcome.candidates.push(Candidate::new(space, start.clone()));
+            }
+        }
+    }
+
+    fn race(&mut self, outcome: &mut Outcome, space: &Space, reference: &Reference) -> Result<(), Stop> {
+        let longest_final =
+            2.0 * f64::from(MOST_FINAL_ROUNDS) * self.trial_s(self.scenario.timing.measure.as_secs_f64());
+        let end = self.options.seconds - longest_final.min(FINAL_SHARE * self.options.seconds);
+        let left = end - self.now();
+        let explore_until = self.now() + EXPLORE_SHARE * left;
+        let measure = self.measure_s(left, RACE_TRIALS);
+        let trial_s = self.trial_s(measure);
+        // With little time the less promising starts don't run at all: each that does should run twice.
+        let affordable = ((left / trial_s / 2.0) as usize).max(3);
+        let known = outcome.candidates.iter().filter(|c| !c.trials.is_empty()).count();
+        outcome.candidates.truncate(known.max(affordable).max(1));
+        let mut exploring = true;
+        loop {
+            self.round += 1;
+            for i in self.random.shuffled(race::running(&outcome.candidates)) {
+                if self.now() + trial_s > end {
+                    return Ok(());
+                }
+                self.trial(outcome, i, Stage::Race, &[PhaseKind::Both, PhaseKind::Burst], measure)?;
+                self.score(&mut outcome.candidates[i], reference);
+            }
+            if exploring && self.now() > explore_until {
+                exploring = false;
+                let hopeful = race::shortlist(space, &mut outcome.candidates, self.round);
+                outcome.candidates.extend(hopeful.into_iter().map(|point| Candidate::new(space, point)));
+                continue;
+            }
+            race::drop_losers(&mut outcome.candidates, self.round, exploring);
+            if !exploring {
+                if race::running(&outcome.candidates).len() < 2 {
+                    return Ok(());
+                }
+                continue;
+            }
+            let fresh = race::fresh(space, &outcome.candidates, &mut self.random);
+            if fresh.is_empty() && race::running(&outcome.candidates).len() < 2 {
+                return Ok(());
+            }
+            outcome.candidates.extend(fresh.into_iter().map(|point| Candidate::new(space, point)));
+        }
+    }
+
+    fn score(&self, candidate: &mut Candidate, reference: &Reference) {
+        let objective = self.options.objective;
+        let all: Vec<Kept> = candidate.trials.iter().filter_map(|t| kept(t, reference)).collect();
+        candidate.scores = all.iter().map(|k| objective.log_score(k)).collect();
+        candidate.score = pooled(&all).map(|k| objective.log_score(&k));
+    }
+
+    fn finish(
+        &mut self,
+        outcome: &mut Outcome,
+        winner: usize,
+        reference: &Reference,
+    ) -> Result<Recommendation, Stop> {
+        let left = self.options.seconds - self.now();
+        let measure = self.measure_s(left, 2.0 * FINAL_ROUNDS);
+        let round_s = 2.0 * self.trial_s(measure);
+        // Two rounds are needed to say anything, even if that takes longer than asked for.
+        let rounds = ((left / round_s) as u32).clamp(2, MOST_FINAL_ROUNDS);
+        for done in 0..rounds {
+            if done >= 2 && self.now() + round_s > self.options.seconds {
+                break;
+            }
+            self.round += 1;
+            for i in self.random.shuffled(vec![0, winner]) {
+                self.trial(outcome, i, Stage::Final, &[PhaseKind::Both, PhaseKind::Burst], measure)?;
+                if let Some(why) = &outcome.candidates[i].failure {
+                    return Err(Stop { why: why.clone(), interrupted: false });
+                }
+            }
+        }
+        let (last, differences) = decide(outcome, winner, reference, self.options.objective);
+        let recommendation = recommend(&last, &differences, round_s);
+        outcome.last = Some(last);
+        Ok(recommendation)
+    }
+
+    /// Runs a trial; a disturbed one is repeated once. A failure is the candidate's, unless nothing works any more.
+    fn trial(
+        &mut self,
+        outcome: &mut Outcome,
+        i: usize,
+        stage: Stage,
+        phases: &[PhaseKind],
+        measure_s: f64,
+    ) -> Result<(), Stop> {
+        let mut scenario = self.scenario.clone();
+        scenario.phases = phases.to_vec();
+        scenario.timing.measure = Duration::from_secs_f64(measure_s.max(1.0).floor());
+        for attempt in 0..2 {
+            if self.watch.inner.stop() {
+                return Err(Stop { why: "interrupted".into(), interrupted: true });
+            }
+            let (round, spent_s) = (self.round, self.now());
+            let candidate = &mut outcome.candidates[i];
+            (self.tell)(Turn { stage, round, name: &candidate.name, spent_s });
+            self.watch.seen = false;
+            self.trials_run += 1;
+            match self.rig.run(&scenario, &candidate.setting, round, &mut self.watch) {
+                Ok(trial) => {
+                    self.failures = 0;
+                    self.spent_on_trials += length_s(&trial);
+                    let disturbed = self.watch.seen || is_robbed(&trial);
+                    // Twice disturbed is how it is here: counted.
+                    if disturbed && attempt == 0 {
+                        candidate.disturbed.push(trial);
+                        continue;
+                    }
+                    let trials = if stage == Stage::Final {
+                        &mut candidate.final_trials
+                    } else {
+                        &mut candidate.trials
+                    };
+                    trials.push(trial);
+                    return Ok(());
+                }
+                Err(error) => {
+                    let why = error.source.to_string();
+                    if error.interrupted {
+                        return Err(Stop { why, interrupted: true });
+                    }
+                    self.failures += 1;
+                    self.watch.inner.warn(&format!("'{}' is out: {why}", candidate.name));
+                    candidate.failure = Some(why.clone());
+                    if self.failures >= FAILURES {
+                        let why = format!("{FAILURES} trials in a row failed; the last one: {why}");
+                        return Err(Stop { why, interrupted: false });
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// From the begin of a trial to the end of its last phase.
+fn length_s(trial: &Trial) -> f64 {
+    trial.phases.iter().map(|p| p.start_s + p.seconds).fold(0.0, f64::max)
+}
+
+/// Whether the hypervisor took too much time from a trial.
+fn is_robbed(trial: &Trial) -> bool {
+    let intervals = || trial.phases.iter().flat_map(|p| &p.intervals);
+    let stolen: u64 = intervals().filter_map(|i| i.host.steal_ms).sum();
+    let seconds: f64 = intervals().map(|i| i.seconds).sum();
+    stolen as f64 / 1e3 > STEAL * seconds
+}
+
+/// Compares winner and default by their final trials alone; also gives the difference of the log scores, round by round, as jackknife pseudo-values
+/// (Tukey 1958): n × the difference of all rounds − (n − 1) × that without this one. Their mean is the difference, their spread its error.
+fn decide(
+    outcome: &Outcome,
+    winner: usize,
+    reference: &Reference,
+    objective: Objective,
+) -> (Final, Vec<f64>) {
+    let default = &outcome.candidates[0];
+    let of = |t: &Trial| Some((t.round, kept(t, reference)?));
+    let theirs: Vec<(u32, Kept)> = default.final_trials.iter().filter_map(of).collect();
+    let beside = |(round, ours): (u32, Kept)| Some((ours, theirs.iter().find(|(r, _)| *r == round)?.1));
+    let rounds: Vec<(Kept, Kept)> =
+        outcome.candidates[winner].final_trials.iter().filter_map(of).filter_map(beside).collect();
+    let difference = |without: Option<usize>| {
+        let rounds =
+            || rounds.iter().enumerate().filter(|(i, _)| Some(*i) != without).map(|(_, round)| round);
+        let score = |all: Vec<Kept>| pooled(&all).map_or(0.0, |k| objective.log_score(&k));
+        score(rounds().map(|r| r.0).collect()) - score(rounds().map(|r| r.1).collect())
+    };
+    let n = rounds.len() as f64;
+    let whole = difference(None);
+    let pseudo: Vec<f64> = (0..rounds.len()).map(|i| n * whole - (n - 1.0) * difference(Some(i))).collect();
+    let against = with_alone(&default.final_trials, &default.trials);
+    let compared = versus(&against, &[&outcome.candidates[winner].final_trials]).swap_remove(0);
+    (Final { compared, factor: whole.exp(), p: paired_p(&pseudo) }, pseudo)
+}
+
+/// Final trials and, from the reference's, what victim and flood are alone.
+#[must_use]
+pub fn with_alone(final_trials: &[Trial], reference: &[Trial]) -> Vec<Trial> {
+    let alone = |t: &Trial| {
+        let phases = t.phases.iter().filter(|p| matches!(p.kind, PhaseKind::Victim | PhaseKind::Flood));
+        Trial { phases: phases.cloned().collect(), ..t.clone() }
+    };
+    let alone = reference.iter().map(alone).filter(|t| !t.phases.is_empty());
+    final_trials.iter().cloned().chain(alone).collect()
+}
+
+/// Recommended only if the score is really better and some figure's interval parts as well.
+fn recommend(last: &Final, differences: &[f64], round_s: f64) -> Recommendation {
+    let better = last.compared.iter().any(|c| c.verdict == Verdict::Better);
+    let sure = last.p.is_some_and(|p| p <= SIGNIFICANT);
+    if last.factor > 1.0 && sure && better {
+        return Recommendation::Winner;
+    }
+    Recommendation::Undecided { settle_s: rounds_to_settle(differences).map(|rounds| rounds * round_s) }
+}
+
+/// Rounds after which a difference like this one would part from none: t · s / √n below it. `None` if it is on the wrong side or too small.
+fn rounds_to_settle(differences: &[f64]) -> Option<f64> {
+    let (mean, variance) = mean_and_variance(differences)?;
+    if mean <= 0.0 {
+        return None;
+    }
+    let mut rounds = differences.len() as f64 + 1.0;
+    while rounds <= HOPELESS_ROUNDS {
+        if critical_t(SIGNIFICANT, rounds - 1.0) * (variance / rounds).sqrt() < mean {
+            return Some(rounds);
+        }
+        rounds += 1.0;
+    }
+    None
+}
+
+/// Hears whether a rig warns while it pauses before a phase: then somebody else uses the device.
+struct Disturbed<'a> {
+    inner: &'a mut dyn Watch,
+    pausing: bool,
+    seen: bool,
+}
+
+impl Watch for Disturbed<'_> {
+    fn step(&mut self, step: Step<'_>) {
+        self.pausing = step.phase.is_none() && step.round > 0;
+        self.inner.step(step);
+    }
+
+    fn second(&mut self, second: &Second<'_>) {
+        self.inner.second(second);
+    }
+
+    fn warn(&mut self, message: &str) {
+        self.seen |= self.pausing;
+        self.inner.warn(message);
+    }
+
+    fn stop(&self) -> bool {
+        self.inner.stop()
+    }
+}
+
+#[cfg(test)]
+mod tests;
