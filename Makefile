@@ -40,6 +40,7 @@ bench: install-build install-peers
 	$(CARGO) build --release --locked -p floodwall -p agree -p lab-bench
 	target/release/agree $(AGREE)
 	$(CARGO) run --release --locked -p floodwall-device --example rate
+	$(CARGO) test --quiet --release --locked -p floodwall-knobs --test kernel -- kill-points
 	@if [ "$$(id -u)" = 0 ]; then target/release/lab-bench figures; else echo "the lab's figures need root: left out"; fi
 
 # Root; about 25 minutes.

@@ -41,6 +41,9 @@ pub trait Files {
     fn page_bytes(&self) -> u64;
 }
 
+/// Races with renames that a path of a captured tree may lose: each is rare, and over at once.
+const MAX_RACES: u32 = 1000;
+
 /// A one-line file, or why there is none.
 pub(crate) fn read_line(files: &dyn Files, path: &str) -> Reading<String> {
     match files.read(path) {
@@ -97,8 +100,16 @@ impl KernelFiles {
         if self.root.is_live() {
             return rustix::fs::openat(&self.directory, relative, flags, Mode::empty());
         }
-        // A captured tree's links stay inside the tree, whatever they say.
-        rustix::fs::openat2(&self.directory, relative, flags, Mode::empty(), ResolveFlags::IN_ROOT)
+        let mut races = 0;
+        loop {
+            // A captured tree's links stay inside the tree, whatever they say.
+            match rustix::fs::openat2(&self.directory, relative, flags, Mode::empty(), ResolveFlags::IN_ROOT)
+            {
+                // A `..` raced with a rename anywhere on the machine (openat2(2)).
+                Err(Errno::AGAIN) if races < MAX_RACES => races += 1,
+                other => return other,
+            }
+        }
     }
 
     /// Replaces a plain file's content. A kill leaves the old or the new value: the new one is padded with line ends, then cut.

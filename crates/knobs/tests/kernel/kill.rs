@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::disk::Disk;
@@ -12,6 +13,17 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("killed_at_every_write_of_an_undoing", killed_at_every_write_of_undoing),
     ("killed_at_any_moment", killed_at_any_moment),
 ];
+
+/// The least number of kills that these tests come to together.
+pub(crate) const LEAST: u64 = 200;
+
+/// Processes that were killed while they changed a knob or were about to, after each of which every knob was as before.
+static SURVIVED: AtomicU64 = AtomicU64::new(0);
+
+/// How many kills have been survived by now.
+pub(crate) fn survived() -> u64 {
+    SURVIVED.load(Ordering::Relaxed)
+}
 
 /// Values that no kernel boots with, so that "back to the originals" is not "back to the defaults".
 const BEFORE: [(&str, &str); 9] = [
@@ -173,6 +185,7 @@ fn killed_at_every_write() -> Result<(), String> {
         while kill_before(&disk, write, what)? {
             go_through(&disk, &["rollback"])?;
             same(&disk, &original, &format!("{what:?} killed before write {write}"))?;
+            SURVIVED.fetch_add(1, Ordering::Relaxed);
             write += 1;
         }
         kills += write;
@@ -195,6 +208,7 @@ fn killed_at_every_write_of_undoing() -> Result<(), String> {
             }
             go_through(&disk, &["rollback"])?;
             same(&disk, &original, &format!("undoing {what:?} killed before write {write}"))?;
+            SURVIVED.fetch_add(1, Ordering::Relaxed);
             write += 1;
         }
         kills += write;
@@ -215,6 +229,7 @@ fn killed_at_any_moment() -> Result<(), String> {
         child.wait().map_err(|e| e.to_string())?;
         go_through(&disk, &["rollback"])?;
         same(&disk, &original, &format!("round {round} of {what:?}"))?;
+        SURVIVED.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())
 }

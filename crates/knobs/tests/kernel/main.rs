@@ -1,7 +1,10 @@
 //! Changing settings on the real kernel: the queue of a loop device that the test makes itself, killed with SIGKILL at every write.
 //!
 //! The binary is also what is killed: behind `knobs-child` it applies or rolls back, and stops before each write until it is told to go on.
-//! Only the loop device's own knobs are ever written. Needs root; without it the tests are reported as ignored, with the reason.
+//! Only the loop device's own knobs are ever written. Needs root; without it those tests are reported as ignored, with the reason.
+//!
+//! With `kill-points [N]` alone it runs N random plans on a captured tree (10,000 unless told otherwise) and all the kills on the real kernel, and
+//! prints the figures: `cargo test --release -p floodwall-knobs --test kernel -- kill-points`.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,11 +16,20 @@ mod changes;
 mod child;
 mod disk;
 mod kill;
+mod plans;
+
+use std::io::Write;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// The first argument of the process that is killed.
 pub(crate) const CHILD: &str = "knobs-child";
+
+/// The argument that asks for the figures.
+const FIGURES: &str = "kill-points";
+/// Random plans for the figures, and in an ordinary run: the tests of the crate run 10,000 more on a kernel in memory.
+const PLANS: u32 = 10_000;
+const SOME_PLANS: u32 = 500;
 
 type Body = fn() -> Result<(), String>;
 
@@ -27,6 +39,12 @@ fn main() {
         && first == CHILD
     {
         std::process::exit(i32::from(child::run(rest).is_err()));
+    }
+    if let [_, first, rest @ ..] = arguments.as_slice()
+        && first == FIGURES
+    {
+        let plans = rest.first().map_or(Some(PLANS), |text| text.parse().ok());
+        std::process::exit(i32::from(!figures(plans.unwrap_or(PLANS))));
     }
     let mut arguments = Arguments::from_args();
     // One loop device at a time.
@@ -39,7 +57,32 @@ fn main() {
         };
         Trial::test(name, move || body().map_err(Failed::from)).with_ignored_flag(missing.is_some())
     });
-    libtest_mimic::run(&arguments, tests.collect()).exit();
+    let on_tree = || plans::run(SOME_PLANS).map(drop).map_err(Failed::from);
+    let tree = Trial::test("killed_at_any_write_of_random_plans_on_a_captured_tree", on_tree);
+    libtest_mimic::run(&arguments, tests.chain([tree]).collect()).exit();
+}
+
+/// Prints how many kills were survived. Says whether all of them were.
+fn figures(plans: u32) -> bool {
+    let tree = plans::run(plans);
+    let kernel = match missing() {
+        Some(why) => Err(format!("left out: {why}")),
+        None => kill::TESTS.iter().try_for_each(|(_, body)| body()).map(|()| kill::survived()),
+    };
+    let line = match (&tree, &kernel) {
+        (Ok(tree), Ok(kills)) => format!(
+            "kill points: {} random plans (captured tree, {} kills), {kills} real-kernel kills, all restored",
+            tree.plans, tree.kills
+        ),
+        (Ok(tree), Err(why)) => format!(
+            "kill points: {} random plans (captured tree, {} kills), all restored; real-kernel kills: {why}",
+            tree.plans, tree.kills
+        ),
+        (Err(why), _) => format!("kill points: NOT restored: {why}"),
+    };
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
+    let left_out = missing().is_some();
+    tree.is_ok() && (left_out || kernel.is_ok_and(|kills| kills >= kill::LEAST))
 }
 
 /// What this machine lacks.
