@@ -79,6 +79,12 @@ fn who_will_fight_a_change_is_told_under_the_difference() {
         shown.contains("vda.scheduler is set by others too: a udev rule (/etc/udev/rules.d/60-x.rules:1)"),
         "{shown}"
     );
+    // … and as long as it stands.
+    let difference = machine.done("diff");
+    assert!(
+        difference.contains("scheduler mq-deadline -> scheduler none\nvda.scheduler is set by others too"),
+        "{difference}"
+    );
     // What nobody else sets needs no word.
     let shown = machine.done("apply vda.nr_requests=32 --yes");
     assert!(!shown.contains("others"), "{shown}");
@@ -101,6 +107,7 @@ fn differences_and_rivals_as_json() {
     let setting = &document["changes"][0]["settings"][0];
     assert_eq!((&setting["knob"], &setting["by_this_change"]), (&"vda.nr_requests".into(), &true.into()));
     assert_eq!((&setting["before"]["value"], &setting["now"]["value"]), (&"256".into(), &"32".into()));
+    assert_eq!(document["others"]["claims"], Value::Array(Vec::new()));
     machine.done("rollback");
     let document: Value = serde_json::from_str(&machine.done("diff --json")).unwrap();
     assert_eq!(document["changes"], Value::Array(Vec::new()));

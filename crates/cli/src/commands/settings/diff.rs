@@ -125,12 +125,23 @@ fn against_journal(place: &Place, as_json: bool) -> anyhow::Result<Exit> {
             Ok(_) => {}
         }
     }
+    // As if all of it were to be done again: who fights it is the same.
+    let entries = standing.iter().flat_map(|transaction| transaction.entries.iter().cloned()).collect();
+    let plan = Plan { entries, ..Plan::default() };
+    let others = Others::read(place);
     if as_json {
         let changes: Vec<Value> = standing.iter().map(|transaction| document(place, transaction)).collect();
-        print_json(&json!({ "schema": "floodwall/diff/1", "against": ["journal"], "changes": changes }))?;
+        print_json(&json!({
+            "schema": "floodwall/diff/1",
+            "against": ["journal"],
+            "changes": changes,
+            "others": others.document(&plan),
+        }))?;
+    } else if standing.is_empty() {
+        output::result("no difference\n")?;
     } else {
         let told: String = standing.iter().map(|transaction| paragraph(place, transaction)).collect();
-        output::result(if told.is_empty() { "no difference\n" } else { &told })?;
+        output::result(&format!("{told}{}", others.lines(&plan)))?;
     }
     Ok(Exit::Done)
 }
