@@ -15,6 +15,7 @@
 //! | `block`, `wbt`, `elevator` | block/ |
 //! | `machine` | puts them together and lets time pass |
 //! | `rig`, `phase`, `setup`, `settings` | a scenario under a setting as a [`Trial`](floodwall_model::Trial) |
+//! | `sweep` | grids and random samples of machines and settings, a run a cell |
 //!
 //! Times are [`floodwall_device::Nanos`], sizes bytes unless a name says pages (4 KiB), rates pages or bytes per second as the kernel keeps them.
 //! Pure: no file, no clock, no environment, no thread; what is random comes from a seed.
@@ -40,6 +41,7 @@ mod sample;
 mod settings;
 mod setup;
 mod slab;
+pub mod sweep;
 pub mod throttle;
 pub mod wbt;
 mod workload;
