@@ -280,7 +280,7 @@ impl SimRig {
         let scenario = self.fit(scenario, &machine);
         let loads = Loads::place(&mut machine, &scenario, seed)?;
         machine.explainer = self.options.explain.then(Explainer::default);
-        let kinds = phases_of(&scenario);
+        let kinds = scenario.phase_kinds();
         for i in 0..kinds.len() {
             let kind = kinds[(i + round as usize - 1) % kinds.len()];
             prepare(&mut machine, &loads, &scenario, round, watch);
@@ -350,20 +350,6 @@ fn burst(machine: &mut Machine, bytes: Bytes, round: u32, watch: &mut dyn Watch)
         burst: Some(BurstTotals { bytes: bytes.0, seconds }),
         cut_short: None,
     }
-}
-
-/// Which phases make sense for a scenario.
-fn phases_of(scenario: &Scenario) -> Vec<PhaseKind> {
-    let (victims, floods) = (!scenario.victims.is_empty(), !scenario.floods.is_empty());
-    [
-        (PhaseKind::Victim, victims),
-        (PhaseKind::Flood, floods),
-        (PhaseKind::Both, victims && floods),
-        (PhaseKind::Burst, scenario.burst.is_some()),
-    ]
-    .into_iter()
-    .filter_map(|(kind, wanted)| wanted.then_some(kind))
-    .collect()
 }
 
 /// What a scenario with settled sizes takes on the device.
