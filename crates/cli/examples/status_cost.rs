@@ -57,8 +57,7 @@ fn work(tree: &Path, disks: u32, processes: u32) -> Result<(), Box<dyn Error>> {
     for _ in 0..ROUNDS {
         let start = (now_ms(ClockId::ProcessCPUTime), now_ms(ClockId::Monotonic));
         // As much work as the one a second ago, which can't be had again in each round.
-        let _ = Observation::read(&root);
-        let after = Observation::read(&root);
+        let after = Observation::read(&root).read_again(&root);
         let managers = managers::read(&root);
         let mut status = status(&root, &earlier, &after, 1.0, true);
         status.findings =

@@ -21,6 +21,7 @@ use crate::diskstats::{self, DiskStats};
 use crate::layout::{Layout, Row};
 use crate::link;
 use crate::memory;
+use crate::mounts;
 use crate::platform;
 use crate::process::{self, Processes};
 use crate::queue;
@@ -55,7 +56,18 @@ impl Observation {
     /// Reads mounts, and the counters of devices and processes.
     #[must_use]
     pub fn read(root: &SysRoot) -> Self {
-        let layout = Layout::read(root);
+        Self::counters(root, Layout::read(root))
+    }
+
+    /// The same a short while later: what lies below each mount is taken as it was, unless something was mounted or unmounted meanwhile. A device that was
+    /// exchanged below a mount within the window is not noticed.
+    #[must_use]
+    pub fn read_again(&self, root: &SysRoot) -> Self {
+        let same = mounts::read_mounts(root).value() == Some(&self.layout.mounts);
+        Self::counters(root, if same { self.layout.clone() } else { Layout::read(root) })
+    }
+
+    fn counters(root: &SysRoot, layout: Layout) -> Self {
         let names = layout.rows.iter().filter_map(|row| row.bdi.value());
         Self {
             stats: names.map(|name| (name.clone(), bdi::read_stats(root, name))).collect(),
@@ -457,6 +469,17 @@ mod tests {
         assert_eq!(unknown(&no_writeback, &busy), Reading::Absent("old kernel".into()));
         assert_eq!(unknown(&no_dirty, &busy), Reading::Unreadable("needs root".into()));
         assert_eq!(unknown(&no_writeback, &no_dirty), Reading::Unreadable("needs root".into()));
+    }
+
+    #[test]
+    fn a_mount_made_meanwhile_is_noticed() {
+        let mount = "22 1 8:0 / / rw - ext4 /dev/sda rw\n";
+        let (dir, root) = crate::root::testing::tree(&[("proc/self/mountinfo", mount)]);
+        let before = Observation::read(&root);
+        assert_eq!(before.read_again(&root).layout.mounts, before.layout.mounts);
+        let more = format!("{mount}23 22 8:16 / /srv rw - xfs /dev/sdb rw\n");
+        crate::root::testing::put(&dir.path().join("proc/self/mountinfo"), &more);
+        assert_eq!(before.read_again(&root).layout.rows.len(), 2);
     }
 
     #[test]

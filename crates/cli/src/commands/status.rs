@@ -139,7 +139,8 @@ fn show(
     let surroundings = Surroundings::read(root);
     while clock.wait(window) {
         let now = clock.now();
-        let after = Observation::read(root);
+        // Who watches for hours sees devices exchanged below a mount.
+        let after = if args.watch.is_some() { Observation::read(root) } else { before.read_again(root) };
         let window_s = (now.saturating_sub(then)).as_secs_f64().max(f64::EPSILON);
         let mut status = status(root, &before, &after, window_s, screen.is_root);
         surroundings.judge(&mut status, clock.now_unix_s());
