@@ -82,6 +82,8 @@ fn trials(cell: &Cell) -> anyhow::Result<Vec<Trial>> {
         generation: Generation::K2_6_32,
         ram: Bytes::gib(6),
         cpus: 4,
+        // md makes one array of the card's ten volumes: each mirrored pair has queues and elevators of its own, and the card's cache stands behind all of them.
+        member_queues: 5,
         ..SimOptions::new(DeviceSpec::preset("raid10-bbwc-2010").context("the preset")?)
     };
     let setting: Setting =
