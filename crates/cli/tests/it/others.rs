@@ -142,6 +142,7 @@ fn what_can_not_be_measured_is_refused_before_anything_is_written() {
     for (arguments, message) in [
         (vec!["size", "--device", directory], "name a directory on a disk"),
         (vec!["size", "--device", "sdzz"], "no device is called 'sdzz'"),
+        (vec!["size", "--device", directory, "--device", directory], "are both on"),
         (vec!["size", "--device", "vda", "--root", tree.to_str().unwrap()], "captured tree"),
         (vec!["size", "--device", "vda", "--rate", "66MB/s"], "the others need names"),
         (vec!["size", "--rate", "66MB/s", "--yes"], "go with --apply"),

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use floodwall_bench::rig::{Bounds, DrainRate};
-use floodwall_bench::{HostRig, Options};
+use floodwall_bench::{BenchError, HostRig, Options};
 use floodwall_host::locate::{self, Location};
 use floodwall_host::{block, mounts};
 use floodwall_knobs::Device;
@@ -71,10 +71,19 @@ pub(super) fn measure(place: &Place, names: &[String], bytes: Bytes) -> anyhow::
         return Err(UsageError("nothing can be measured on a captured tree: give --rate".to_owned()).into());
     }
     let stop = signals::stop_flag()?;
-    // All of them are found before the first byte is written.
-    let directories: Vec<PathBuf> =
-        names.iter().map(|name| directory(place, name)).collect::<anyhow::Result<_>>()?;
-    directories.iter().map(|directory| one(place, directory, bytes, &stop)).collect()
+    // All of them are found, and told apart, before the first byte is written.
+    let mut found: Vec<(String, PathBuf)> = Vec::new();
+    for name in names {
+        let directory = directory(place, name)?;
+        let device = name_of(place, &locate::locate(&place.root, &directory).map_err(BenchError::from)?);
+        if let Some((_, other)) = found.iter().find(|(known, _)| *known == device) {
+            let (here, there) = (directory.display(), other.display());
+            let why = format!("'{there}' and '{here}' are both on {device}: give one of them");
+            return Err(UsageError(why).into());
+        }
+        found.push((device, directory));
+    }
+    found.iter().map(|(_, directory)| one(place, directory, bytes, &stop)).collect()
 }
 
 fn one(place: &Place, directory: &Path, bytes: Bytes, stop: &Arc<AtomicBool>) -> anyhow::Result<Measured> {
