@@ -12,7 +12,9 @@ mod cells;
 mod lab;
 mod table;
 mod y2007;
+mod y2009;
 mod y2010;
+mod y2016;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -44,18 +46,24 @@ enum What {
     Y2010,
     #[value(name = "2007")]
     Y2007,
+    #[value(name = "2016")]
+    Y2016,
+    #[value(name = "2009")]
+    Y2009,
     Lab,
 }
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let all = [What::Y2010, What::Y2007, What::Lab];
+    let all = [What::Y2010, What::Y2007, What::Y2016, What::Y2009, What::Lab];
     let wanted = if args.what.is_empty() { &all[..] } else { &args.what };
     for what in wanted {
         let begin = Instant::now();
         let (name, section) = match what {
             What::Y2010 => ("sim-2010", y2010::section(&args.published)?),
             What::Y2007 => ("sim-2007", y2007::section(&args.published)?),
+            What::Y2016 => ("sim-2016", y2016::section(&args.published)?),
+            What::Y2009 => ("sim-2009", y2009::section(&args.published)?),
             What::Lab => ("sim-lab", lab::section(&args.lab)?),
         };
         println!("{section}");
