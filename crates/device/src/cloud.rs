@@ -10,7 +10,7 @@
 //! Storage services write to several machines before they acknowledge: nothing is volatile, FLUSH costs one round trip.
 
 use crate::device::{Completion, Device, DeviceStats, LostWrites, Op, Profile, Request};
-use crate::events::EventQueue;
+use crate::events::{EventQueue, if_ever};
 use crate::random::Random;
 use crate::time::Nanos;
 
@@ -124,7 +124,7 @@ impl Device for Cloud {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        self.events.next()
+        if_ever(self.events.due())
     }
 
     fn advance(&mut self, to: Nanos, out: &mut Vec<Completion>) {

@@ -214,7 +214,7 @@ impl DirtyMap {
                 self.dirty.replace(at, offset + room, Piece { len: piece.len - room, ..piece });
                 piece.len = room;
             } else {
-                self.dirty.remove(at);
+                at = self.dirty.remove(at);
             }
             len += piece.len;
             since = since.min(piece.since);
@@ -223,7 +223,6 @@ impl DirtyMap {
                 Some((_, following)) if coalesce && len < max_len => piece = following,
                 _ => break,
             }
-            at = self.dirty.at_or_after(start + len);
         }
         self.dirty_bytes -= len;
         self.flight_bytes += len;

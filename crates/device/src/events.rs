@@ -46,16 +46,19 @@ pub(crate) struct EventQueue<T> {
     /// The others.
     heap: BinaryHeap<Entry<T>>,
     epoch: u64,
+    /// When the first of all is due; [`Nanos::MAX`] if there is none.
+    first: Nanos,
 }
 
 impl<T> EventQueue<T> {
-    pub(crate) fn new() -> Self {
-        Self { sorted: VecDeque::new(), heap: BinaryHeap::new(), epoch: 0 }
+    pub(crate) const fn new() -> Self {
+        Self { sorted: VecDeque::new(), heap: BinaryHeap::new(), epoch: 0, first: Nanos::MAX }
     }
 
     #[inline]
     pub(crate) fn push(&mut self, at: Nanos, event: T) {
         self.epoch += 1;
+        self.first = self.first.min(at);
         let entry = Entry { at, epoch: self.epoch, event };
         if self.sorted.back().is_none_or(|last| last.at <= at) {
             self.sorted.push_back(entry);
@@ -77,44 +80,52 @@ impl<T> EventQueue<T> {
         }
     }
 
-    /// When the first is due.
+    /// When the first is due; [`Nanos::MAX`], which never comes, if there is none.
     #[inline]
-    pub(crate) fn next(&self) -> Option<Nanos> {
-        let sorted = self.sorted.front().map(|e| e.at);
-        if self.heap.is_empty() { sorted } else { earlier(sorted, self.heap.peek().map(|e| e.at)) }
+    pub(crate) fn due(&self) -> Nanos {
+        self.first
     }
 
     /// The first, if it is due by `to`.
     #[inline]
     pub(crate) fn pop_due(&mut self, to: Nanos) -> Option<(Nanos, T)> {
-        if !self.heap.is_empty() {
-            return self.pop_due_of_both(to);
+        if self.first > to {
+            return None;
         }
-        self.sorted.front().filter(|e| e.at <= to)?;
-        self.sorted.pop_front().map(|e| (e.at, e.event))
+        if !self.heap.is_empty() {
+            return self.pop_of_both();
+        }
+        let first = self.sorted.pop_front()?;
+        self.first = self.sorted.front().map_or(Nanos::MAX, |e| e.at);
+        Some((first.at, first.event))
     }
 
-    fn pop_due_of_both(&mut self, to: Nanos) -> Option<(Nanos, T)> {
+    fn pop_of_both(&mut self) -> Option<(Nanos, T)> {
         // `Entry` compares in reverse, and nothing is less than anything: the greater is due first.
         let of_heap = self.heap.peek() > self.sorted.front();
-        self.next().filter(|at| *at <= to)?;
-        let first = if of_heap { self.heap.pop() } else { self.sorted.pop_front() };
-        first.map(|e| (e.at, e.event))
+        let first = if of_heap { self.heap.pop() } else { self.sorted.pop_front() }?;
+        let (sorted, heap) = (self.sorted.front(), self.heap.peek());
+        self.first = sorted.into_iter().chain(heap).map(|e| e.at).min().unwrap_or(Nanos::MAX);
+        Some((first.at, first.event))
     }
 
     pub(crate) fn clear(&mut self) {
         self.sorted.clear();
         self.heap.clear();
+        self.first = Nanos::MAX;
     }
 }
 
-/// The earlier of two moments that may not come.
+/// A moment that may not come, as the [`Device`](crate::Device) trait says it.
 #[inline]
-pub(crate) fn earlier(a: Option<Nanos>, b: Option<Nanos>) -> Option<Nanos> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
+pub(crate) fn if_ever(at: Nanos) -> Option<Nanos> {
+    (at < Nanos::MAX).then_some(at)
+}
+
+/// The same, as the models calculate with it: never is [`Nanos::MAX`].
+#[inline]
+pub(crate) fn or_never(at: Option<Nanos>) -> Nanos {
+    at.unwrap_or(Nanos::MAX)
 }
 
 #[cfg(test)]
@@ -151,7 +162,7 @@ mod tests {
                     let expected = due.then(|| list.remove(0));
                     prop_assert_eq!(queue.pop_due(at), expected);
                 }
-                prop_assert_eq!(queue.next(), list.first().map(|(at, _)| *at));
+                prop_assert_eq!(if_ever(queue.due()), list.first().map(|(at, _)| *at));
             }
         }
     }

@@ -6,7 +6,7 @@
 //! ```
 
 use crate::device::{Completion, Device, DeviceStats, IoError, LostWrites, Op, Profile, Request};
-use crate::events::earlier;
+use crate::events::or_never;
 use crate::time::Nanos;
 
 /// Wraps the outermost part of a device.
@@ -97,7 +97,11 @@ impl Device for Front {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        earlier(self.early.first().map(|c| c.at), self.inner.next_event())
+        let inner = self.inner.next_event();
+        match self.early.first() {
+            Some(c) => Some(c.at.min(or_never(inner))),
+            None => inner,
+        }
     }
 
     fn advance(&mut self, to: Nanos, out: &mut Vec<Completion>) {

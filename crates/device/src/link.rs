@@ -9,7 +9,7 @@
 //! from memory is a [controller](crate::controller) cache in volatile mode between link and disks.
 
 use crate::device::{Completion, Device, DeviceStats, LostWrites, Op, Profile, Request};
-use crate::events::{EventQueue, earlier};
+use crate::events::{EventQueue, if_ever, or_never};
 use crate::lane::Lane;
 use crate::slab::Slab;
 use crate::time::Nanos;
@@ -61,6 +61,11 @@ impl Link {
         }
     }
 
+    /// When something next happens.
+    fn due(&self) -> Nanos {
+        self.events.due().min(or_never(self.inner.next_event()))
+    }
+
     fn half(&self) -> Nanos {
         Nanos(self.p.round_trip.0 / 2)
     }
@@ -75,12 +80,12 @@ impl Device for Link {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        earlier(self.events.next(), self.inner.next_event())
+        if_ever(self.due())
     }
 
     fn advance(&mut self, to: Nanos, out: &mut Vec<Completion>) {
         while let Some(now) = self.next_event().filter(|t| *t <= to) {
-            if self.inner.next_event().is_some_and(|t| t <= now) {
+            if or_never(self.inner.next_event()) <= now {
                 let mut done = std::mem::take(&mut self.scratch);
                 self.inner.advance(now, &mut done);
                 for c in done.drain(..) {

@@ -2,7 +2,7 @@
 
 use super::{Array, Member};
 use crate::device::{Completion, Device, DeviceStats, LostWrites, Profile, Request};
-use crate::events::earlier;
+use crate::events::if_ever;
 use crate::time::Nanos;
 
 impl Device for Array {
@@ -11,30 +11,30 @@ impl Device for Array {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        let ready = self.ready.front().map(|c| c.at);
-        earlier(ready, (self.soonest < Nanos::MAX).then_some(self.soonest))
+        if_ever(self.due())
     }
 
     fn advance(&mut self, to: Nanos, out: &mut Vec<Completion>) {
-        while let Some(now) = self.next_event().filter(|t| *t <= to) {
+        loop {
+            let now = self.due();
+            if now > to || now == Nanos::MAX {
+                return;
+            }
+            if self.soonest.0 <= now {
+                // All that are due, in their order. One that is due again at once waits for the others.
+                let mut next = Some(self.soonest.1);
+                while let Some(i) = next {
+                    self.advance_member(i, now);
+                    self.find_soonest();
+                    next = match self.soonest.0 {
+                        t if t > now => None,
+                        _ => (i + 1..self.members.len()).find(|i| self.members[*i].due <= now),
+                    };
+                }
+            }
             while self.ready.front().is_some_and(|c| c.at <= now) {
                 out.extend(self.ready.pop_front());
             }
-            let mut from = 0;
-            while let Some(member) = self.members[from..].iter_mut().find(|m| {
-                from += 1;
-                m.due <= now
-            }) {
-                let mut done = std::mem::take(&mut self.scratch);
-                member.device.advance(now, &mut done);
-                member.look();
-                for c in &done {
-                    self.member_done(c);
-                }
-                done.clear();
-                self.scratch = done;
-            }
-            self.find_soonest();
         }
     }
 

@@ -19,6 +19,7 @@ mod parity;
 use std::collections::VecDeque;
 
 use crate::device::{Completion, Device, IoError, LostExtent, LostWrites, Op, Request};
+use crate::events::or_never;
 use crate::slab::Slab;
 use crate::time::Nanos;
 
@@ -94,7 +95,7 @@ struct Member {
 impl Member {
     /// Notes when something next happens.
     fn look(&mut self) {
-        self.due = self.device.next_event().unwrap_or(Nanos::MAX);
+        self.due = or_never(self.device.next_event());
     }
 }
 
@@ -103,8 +104,8 @@ pub struct Array {
     p: ArrayParams,
     layout: Layout,
     members: Vec<Member>,
-    /// The least of their `due`.
-    soonest: Nanos,
+    /// The least of their `due`, or less, and the first member that has it.
+    soonest: (Nanos, usize),
     parents: Slab<Parent>,
     tasks: Slab<Task>,
     rows: Rows,
@@ -134,7 +135,7 @@ impl Array {
         Self {
             p,
             layout,
-            soonest: Nanos::MAX,
+            soonest: (Nanos::MAX, 0),
             members,
             parents: Slab::new(),
             tasks: Slab::new(),
@@ -184,17 +185,35 @@ impl Array {
             member.head = sub.request.end();
         }
         member.device.submit(now, Request { id: slot as u64, ..sub.request });
-        let before = member.due;
         member.look();
-        if member.due <= self.soonest {
-            self.soonest = member.due;
-        } else if before == self.soonest {
-            self.find_soonest();
-        }
+        self.soonest = self.soonest.min((member.due, sub.member));
+    }
+
+    /// When something next happens, or before.
+    fn due(&self) -> Nanos {
+        self.ready.front().map_or(self.soonest.0, |c| c.at.min(self.soonest.0))
     }
 
     fn find_soonest(&mut self) {
-        self.soonest = self.members.iter().map(|m| m.due).min().unwrap_or(Nanos::MAX);
+        self.soonest = (Nanos::MAX, 0);
+        for (i, member) in self.members.iter().enumerate() {
+            if member.due < self.soonest.0 {
+                self.soonest = (member.due, i);
+            }
+        }
+    }
+
+    /// Lets time pass in one member.
+    fn advance_member(&mut self, i: usize, now: Nanos) {
+        let mut done = std::mem::take(&mut self.scratch);
+        let member = &mut self.members[i];
+        member.device.advance(now, &mut done);
+        member.look();
+        for c in &done {
+            self.member_done(c);
+        }
+        done.clear();
+        self.scratch = done;
     }
 
     /// The copy that a read should go to; `None` if no copy is alive.

@@ -2,7 +2,7 @@
 
 use super::{CacheMode, Controller, Event};
 use crate::device::{Completion, Device, DeviceStats, LostWrites, Op, Profile, Request};
-use crate::events::earlier;
+use crate::events::{if_ever, or_never};
 use crate::time::Nanos;
 
 impl Device for Controller {
@@ -18,29 +18,35 @@ impl Device for Controller {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        earlier(self.events.next(), self.backing_next)
+        if_ever(self.events.due().min(self.backing_due))
     }
 
     fn advance(&mut self, to: Nanos, out: &mut Vec<Completion>) {
-        while let Some(now) = self.next_event().filter(|t| *t <= to) {
-            if self.backing_next.is_some_and(|t| t <= now) {
+        loop {
+            let now = self.events.due().min(self.backing_due);
+            if now > to || now == Nanos::MAX {
+                return;
+            }
+            if self.backing_due <= now {
                 let mut done = std::mem::take(&mut self.scratch);
                 self.backing.advance(now, &mut done);
-                self.backing_next = self.backing.next_event();
+                self.backing_due = or_never(self.backing.next_event());
                 for c in &done {
                     self.backing_done(c);
                 }
                 done.clear();
                 self.scratch = done;
+                // What is ready now is so before what the next event brings.
+                out.append(&mut self.ready);
             }
-            // What is ready now is so before what the next event brings.
-            out.append(&mut self.ready);
             match self.events.pop_due(now) {
                 Some((_, Event::Done(c))) => out.push(c),
-                Some((_, event)) => self.handle(now, event),
+                Some((_, event)) => {
+                    self.handle(now, event);
+                    out.append(&mut self.ready);
+                }
                 None => {}
             }
-            out.append(&mut self.ready);
         }
     }
 
@@ -74,7 +80,7 @@ impl Device for Controller {
 
     fn powercut(&mut self, now: Nanos) -> LostWrites {
         let mut lost = self.backing.powercut(now).extents;
-        self.backing_next = self.backing.next_event();
+        self.backing_due = or_never(self.backing.next_event());
         if self.mode == CacheMode::Protected {
             self.cache.restore();
         } else {

@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 
 use crate::device::{Completion, Device, DeviceStats, Op, Request};
 use crate::dirty::{DirtyMap, Run};
-use crate::events::EventQueue;
+use crate::events::{EventQueue, or_never};
 use crate::lane::Lane;
 use crate::slab::Slab;
 use crate::time::Nanos;
@@ -98,8 +98,8 @@ pub struct Controller {
     p: ControllerParams,
     mode: CacheMode,
     backing: Box<dyn Device>,
-    /// When something next happens in it.
-    backing_next: Option<Nanos>,
+    /// When something next happens in it; [`Nanos::MAX`] for never.
+    backing_due: Nanos,
     /// Whether a destaged range can still be lost behind us.
     backing_volatile: bool,
     events: EventQueue<Event>,
@@ -160,7 +160,7 @@ impl Controller {
         Self {
             mode: p.mode,
             backing_volatile: backing.profile().volatile_cache,
-            backing_next: backing.next_event(),
+            backing_due: or_never(backing.next_event()),
             backing,
             events,
             ready: Vec::new(),
@@ -195,7 +195,7 @@ impl Controller {
     /// A request is done now. That need not go through the events, unless others are due before it.
     fn done(&mut self, now: Nanos, id: u64) {
         let completion = Completion { id, at: now, result: Ok(()) };
-        if self.events.next().is_none_or(|t| t > now) {
+        if self.events.due() > now {
             self.ready.push(completion);
         } else {
             self.events.push(now, Event::Done(completion));
@@ -206,7 +206,7 @@ impl Controller {
     fn send(&mut self, now: Nanos, sub: Sub, request: Request) {
         let slot = self.subs.insert(sub);
         self.backing.submit(now, Request { id: slot as u64, ..request });
-        self.backing_next = self.backing.next_event();
+        self.backing_due = or_never(self.backing.next_event());
     }
 
     fn arrive(&mut self, now: Nanos, request: Request) {
@@ -235,7 +235,7 @@ impl Controller {
 
     /// Lets writers in, in order, while there is space. One larger than the whole cache gets it to itself.
     fn admit(&mut self, now: Nanos) {
-        while let Some(w) = self.waiting.front().copied() {
+        while let Some(w) = self.waiting.front() {
             let room = match self.cache.bytes() {
                 0 => Some(u64::MAX),
                 taken => self.most.checked_sub(taken),
@@ -246,12 +246,12 @@ impl Controller {
                 return;
             }
             self.refused = 0;
-            self.waiting.pop_front();
             let through = match self.mode {
                 CacheMode::Protected => false,
                 CacheMode::Volatile => w.op == (Op::Write { fua: true }),
                 CacheMode::WriteThrough => true,
             };
+            let Some(w) = self.waiting.pop_front() else { return };
             if through {
                 self.forced.push_back(Forced { id: w.id, offset: w.offset, len: w.len });
             } else {
@@ -387,5 +387,62 @@ impl Controller {
             cache_waiting: self.waiting.len() as u64,
             ..DeviceStats::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::null::Null;
+
+    #[test]
+    fn the_threshold_is_the_first_fill_above_a_share() {
+        for (share, size, first) in [(0.1, 1000, 101), (0.0, 7, 1), (1.0, 512 << 20, (512 << 20) + 1)] {
+            assert_eq!(fill_above(share, size), first, "{share} of {size}");
+        }
+    }
+
+    /// 64 KiB of cache in front of a device that takes a second for everything.
+    fn small() -> Controller {
+        let p = ControllerParams {
+            size: 64 << 10,
+            copies: 1,
+            mode: CacheMode::Protected,
+            battery_until: None,
+            command: Nanos(10),
+            latency: Nanos(0),
+            link_rate: 0.0,
+            backing_rate: 0.0,
+            high: 0.0,
+            low: 0.0,
+            idle: Nanos(0),
+            destage_depth: 1,
+            destage_max: 16 << 10,
+        };
+        Controller::new(p, Box::new(Null::new(1 << 30, Nanos::from_secs(1))))
+    }
+
+    #[test]
+    fn nobody_gets_into_a_cache_that_one_large_write_overfills() {
+        let mut cache = small();
+        cache.submit(Nanos(0), Request::write(1, 0, 100 << 10));
+        // A rewrite that takes no space, at the end of what is destaged last: 36 KiB must leave first, in three pieces.
+        cache.submit(Nanos(0), Request::write(2, 99 << 10, 1 << 10));
+        let mut out = Vec::new();
+        cache.advance(Nanos::from_secs(20), &mut out);
+        let done: Vec<(u64, u64)> = out.iter().map(|c| (c.id, c.at.as_secs_f64() as u64)).collect();
+        assert_eq!(done, [(1, 0), (2, 3)]);
+    }
+
+    #[test]
+    fn a_writer_that_was_refused_gets_in_as_soon_as_there_is_room() {
+        let mut cache = small();
+        cache.submit(Nanos(0), Request::write(1, 0, 64 << 10));
+        cache.submit(Nanos(0), Request::write(2, 1 << 20, 32 << 10));
+        cache.submit(Nanos(0), Request::write(3, 2 << 20, 16 << 10));
+        let mut out = Vec::new();
+        cache.advance(Nanos::from_secs(20), &mut out);
+        let done: Vec<(u64, u64)> = out.iter().map(|c| (c.id, c.at.as_secs_f64() as u64)).collect();
+        assert_eq!(done, [(1, 0), (2, 2), (3, 3)], "16 KiB leave each second");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Disk;
 use crate::device::{Completion, Device, DeviceStats, LostWrites, Op, Profile, Request};
-use crate::events::earlier;
+use crate::events::if_ever;
 use crate::time::Nanos;
 
 impl Device for Disk {
@@ -24,15 +24,18 @@ impl Device for Disk {
 
     /// The arrival of a command from which nothing can come before the head is free is no event.
     fn next_event(&self) -> Option<Nanos> {
-        let head = self.head_event();
-        let arrival = if self.urgent == 0 && self.work.is_some() { None } else { self.arrivals.next() };
-        earlier(earlier(head, arrival), self.done.next())
+        let due = self.head_due().min(self.done.due());
+        let quiet = self.urgent == 0 && self.work.is_some();
+        if_ever(if quiet { due } else { due.min(self.arrivals.due()) })
     }
 
     fn advance(&mut self, to: Nanos, out: &mut Vec<Completion>) {
         loop {
-            let event = earlier(earlier(self.head_event(), self.arrivals.next()), self.done.next());
-            let Some(now) = event.filter(|t| *t <= to) else { return };
+            let head = self.head_due();
+            let now = head.min(self.arrivals.due()).min(self.done.due());
+            if now > to || now == Nanos::MAX {
+                return;
+            }
             while let Some((_, c)) = self.done.pop_due(now) {
                 out.push(c);
             }
@@ -43,6 +46,7 @@ impl Device for Disk {
                 self.arrive(now, request);
             }
             self.start(now);
+            out.append(&mut self.ready);
         }
     }
 

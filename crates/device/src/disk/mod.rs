@@ -104,7 +104,9 @@ struct Flush {
 /// What the head could do next.
 #[derive(Clone, Copy)]
 enum Choice {
-    Queue(usize),
+    /// A command, by its place in the queue, and where a read would find its data, if that is known.
+    Queue(usize, Option<Hit>),
+    /// The dirty range that begins there.
     Dirty(u64),
 }
 
@@ -138,8 +140,10 @@ pub struct Disk {
     /// How many of them can be complete before the head is free again.
     urgent: usize,
     begun: Option<Begun>,
-    /// Commands that are done at a known time.
+    /// Commands that will be done at a known time.
     done: EventQueue<Completion>,
+    /// Commands that are done at the moment that is being handled.
+    ready: Vec<Completion>,
     command_free: Nanos,
     link: Lane,
     /// The commands that it may choose from, oldest first.
@@ -172,6 +176,7 @@ impl Disk {
             urgent: 0,
             begun: None,
             done: EventQueue::new(),
+            ready: Vec::new(),
             command_free: Nanos::ZERO,
             link: Lane::new(p.link_rate),
             queue: Vec::new(),
@@ -190,8 +195,14 @@ impl Disk {
         }
     }
 
-    fn done(&mut self, at: Nanos, id: u64) {
-        self.done.push(at, Completion { id, at, result: Ok(()) });
+    /// A command is done at `at`.
+    fn done(&mut self, now: Nanos, at: Nanos, id: u64) {
+        let completion = Completion { id, at, result: Ok(()) };
+        if at <= now && self.done.due() > now {
+            self.ready.push(completion);
+        } else {
+            self.done.push(at, completion);
+        }
     }
 
     /// Whether a command is a write that goes to the platters: nothing comes of its arrival while the head is at work.
@@ -205,12 +216,12 @@ impl Disk {
     /// overtakes a write that is still on the link. Then the write is taken back ([`Self::take_back`]), which is why it is begun only while the
     /// read buffer, which it would invalidate, is empty.
     fn begin(&mut self, now: Nanos, at: Nanos, request: Request) -> bool {
-        let waits = self.work.is_some() || self.arrivals.next().is_some() || !self.queue.is_empty();
+        let waits = self.work.is_some() || self.arrivals.due() < Nanos::MAX || !self.queue.is_empty();
         if waits || at <= now || request.len == 0 || !self.has_nothing_to_write() || self.shingle.is_some() {
             return false;
         }
         let hit = match request.op {
-            Op::Read => self.buffer.look_up(&self.geometry, at, request.offset, request.len),
+            Op::Read => self.hit(at, &request),
             _ if self.goes_through(&request) && self.buffer.is_empty() => Hit::Miss,
             _ => return false,
         };
@@ -233,30 +244,32 @@ impl Disk {
     }
 
     /// When the head is free again, or idle enough to clean up.
-    fn head_event(&self) -> Option<Nanos> {
+    fn head_due(&self) -> Nanos {
         match &self.work {
-            Some((end, _)) => Some(*end),
-            None => self.shingle.as_ref().and_then(|s| s.cleans_at()),
+            Some((end, _)) => *end,
+            None => self.shingle.as_ref().and_then(|s| s.cleans_at()).unwrap_or(Nanos::MAX),
         }
     }
 
     fn arrive(&mut self, now: Nanos, request: Request) {
         match request.op {
             Op::Read => {
-                if self.cache.covers(request.offset, request.len)
-                    || self.buffer.look_up(&self.geometry, now, request.offset, request.len) == Hit::Buffered
-                {
+                let hit = match self.cache.covers(request.offset, request.len) {
+                    true => Hit::Buffered,
+                    false => self.buffer.look_up(&self.geometry, now, request.offset, request.len),
+                };
+                if hit == Hit::Buffered {
                     self.buffer.extend(&self.geometry, now, request.end());
                     let at = self.link.send(now, request.len);
-                    self.done(at, request.id);
+                    self.done(now, at, request.id);
                 } else {
-                    self.enqueue(now, request);
+                    self.enqueue(now, request, hit);
                 }
             }
             Op::Write { .. } | Op::WriteZeroes => {
                 self.buffer.invalidate(request.offset, request.len);
                 if request.len > self.p.write_cache {
-                    self.enqueue(now, request);
+                    self.enqueue(now, request, Hit::Miss);
                 } else {
                     self.waiting.push_back(request);
                     self.admit(now);
@@ -267,15 +280,16 @@ impl Disk {
                 self.flushes.push_back(Flush { id: request.id, epoch, arrived: now });
                 self.finish_flushes(now);
             }
-            Op::Discard => self.done(now, request.id),
+            Op::Discard => self.done(now, now, request.id),
         }
     }
 
-    fn enqueue(&mut self, now: Nanos, request: Request) {
+    /// A command for the head; `hit` says where a read finds its data at this moment.
+    fn enqueue(&mut self, now: Nanos, request: Request, hit: Hit) {
         let queued = Queued { spot: self.geometry.locate(request.offset), request, arrived: now };
         if self.work.is_none() && self.queue.is_empty() && self.has_nothing_to_write() {
             // Nothing to choose from: the head is free, and whatever else there was would have been begun.
-            self.start_queued(now, &queued);
+            self.start_request(now, &queued, hit);
         } else if self.backlog.is_empty() && self.queue.len() < self.p.queue_depth as usize {
             self.queue.push(queued);
         } else {
@@ -294,7 +308,7 @@ impl Disk {
             if w.op == (Op::Write { fua: true }) {
                 self.forced.push(Forced { id: w.id, offset: w.offset, len: w.len, arrived: now });
             } else {
-                self.done(now, w.id);
+                self.done(now, now, w.id);
             }
         }
     }
@@ -302,7 +316,7 @@ impl Disk {
     fn finish_flushes(&mut self, now: Nanos) {
         while self.flushes.front().is_some_and(|f| self.cache.stable_through(f.epoch)) {
             if let Some(f) = self.flushes.pop_front() {
-                self.done(now, f.id);
+                self.done(now, now, f.id);
             }
         }
     }
@@ -315,7 +329,7 @@ impl Disk {
                 i += 1;
             } else {
                 let id = self.forced.remove(i).id;
-                self.done(now, id);
+                self.done(now, now, id);
             }
         }
     }
@@ -330,9 +344,10 @@ impl Disk {
                 }
             }
             match self.choose(now) {
-                Some(Choice::Queue(i)) => {
+                Some(Choice::Queue(i, hit)) => {
                     let q = self.queue.remove(i);
-                    self.start_queued(now, &q);
+                    let hit = hit.unwrap_or_else(|| self.hit(now, &q.request));
+                    self.start_request(now, &q, hit);
                 }
                 Some(Choice::Dirty(start)) => {
                     let Some(run) = self.cache.take(start, DESTAGE_MAX, true) else { return };
@@ -344,13 +359,12 @@ impl Disk {
         }
     }
 
-    fn start_queued(&mut self, now: Nanos, q: &Queued) {
-        let r = &q.request;
-        let hit = match r.op {
+    /// Where a read finds its data at this moment.
+    fn hit(&self, now: Nanos, r: &Request) -> Hit {
+        match r.op {
             Op::Read => self.buffer.look_up(&self.geometry, now, r.offset, r.len),
             _ => Hit::Miss,
-        };
-        self.start_request(now, q, hit);
+        }
     }
 
     /// Begins a command; `hit` says where a read finds its data at this moment.
@@ -365,7 +379,7 @@ impl Disk {
             Hit::Buffered => {
                 self.buffer.extend(&self.geometry, now, r.end());
                 let at = self.link.send(now, r.len);
-                return self.done(at, r.id);
+                return self.done(now, at, r.id);
             }
             Hit::Riding(end) => {
                 let end = end.max(now);
@@ -445,11 +459,11 @@ impl Disk {
     fn choose(&self, now: Nanos) -> Option<Choice> {
         if self.queue.len() <= 1 && self.has_nothing_to_write() {
             // There is no choice.
-            return (!self.queue.is_empty()).then_some(Choice::Queue(0));
+            return (!self.queue.is_empty()).then_some(Choice::Queue(0, None));
         }
         let late = |arrived: Nanos| now.since(arrived) > self.p.age_limit;
         if self.queue.first().is_some_and(|q| late(q.arrived)) {
-            return Some(Choice::Queue(0));
+            return Some(Choice::Queue(0, None));
         }
         let overdue = self.forced.first().filter(|f| late(f.arrived));
         if let Some(start) = overdue.and_then(|f| self.cache.first_in(f.offset, f.len)) {
@@ -471,13 +485,12 @@ impl Disk {
         };
         if !flush_late {
             for (i, q) in self.queue.iter().enumerate() {
-                let r = &q.request;
-                let rides = r.op == Op::Read
-                    && self.buffer.look_up(&self.geometry, now, r.offset, r.len) != Hit::Miss;
-                if !rides {
-                    consider(&mut best, &q.spot, r.op.is_write(), Choice::Queue(i));
+                let hit = self.hit(now, &q.request);
+                let choice = Choice::Queue(i, Some(hit));
+                if hit == Hit::Miss {
+                    consider(&mut best, &q.spot, q.request.op.is_write(), choice);
                 } else if best.0 > Nanos::ZERO {
-                    best = (Nanos::ZERO, Some(Choice::Queue(i)));
+                    best = (Nanos::ZERO, Some(choice));
                 }
             }
         }
@@ -510,9 +523,9 @@ impl Disk {
                 let sent_for = self.link.time(len);
                 let ready = Nanos(now.0.saturating_sub(sent_for.0)).max(arrived);
                 let at = self.link.send(ready, len).max(now);
-                self.done(at, id);
+                self.done(now, at, id);
             }
-            Work::Write(id) => self.done(now, id),
+            Work::Write(id) => self.done(now, now, id),
             Work::Destage(run) => {
                 self.cache.settle(&run);
                 self.admit(now);
@@ -526,3 +539,6 @@ impl Disk {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

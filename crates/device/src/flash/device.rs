@@ -2,6 +2,7 @@
 
 use super::{Event, Flash};
 use crate::device::{Completion, Device, DeviceStats, LostWrites, Op, Profile, Request};
+use crate::events::if_ever;
 use crate::time::Nanos;
 
 impl Device for Flash {
@@ -30,7 +31,7 @@ impl Device for Flash {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        self.events.next()
+        if_ever(self.events.due())
     }
 
     fn advance(&mut self, to: Nanos, out: &mut Vec<Completion>) {
