@@ -39,6 +39,7 @@ struct Cli {
 enum Command {
     Bench(Box<commands::bench::BenchArgs>),
     Compare(Box<commands::compare::CompareArgs>),
+    Tune(Box<commands::tune::TuneArgs>),
     Status(commands::status::StatusArgs),
     Apply(commands::settings::apply::ApplyArgs),
     Diff(commands::settings::diff::DiffArgs),
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Bench(args) => commands::bench::run(&args, origin),
         Command::Compare(args) => commands::compare::run(&args, origin),
+        Command::Tune(args) => commands::tune::run(&args, origin),
         Command::Lab(args) => commands::lab::run(&args),
         Command::LabServer(args) => commands::lab::serve(&args),
         Command::Status(args) => commands::status::run(&args, origin),

@@ -152,13 +152,9 @@ impl Watch for Progress {
             step.what.to_owned()
         } else {
             let separator = if step.phase.is_some() { ", " } else { "" };
-            format!(
-                "round {} of {}: {}{separator}{}",
-                step.round,
-                self.rounds,
-                phase_name(step.phase),
-                step.what
-            )
+            // A search has as many rounds as its time allows.
+            let of = if step.round > self.rounds { String::new() } else { format!(" of {}", self.rounds) };
+            format!("round {}{of}: {}{separator}{}", step.round, phase_name(step.phase), step.what)
         };
         if self.steps && matches!(step.what, "measuring" | "prefilling") {
             self.print(&what);

@@ -20,10 +20,10 @@ const NAME: usize = 18;
 const RATE: usize = 10;
 /// Columns of p99.
 const P99: usize = 9;
-/// Columns of `27 of 36`.
-const DEAD: usize = 13;
+/// Columns of `270 of 360`.
+const DEAD: usize = 11;
 /// Columns of a share with its interval.
-const KEPT: usize = 16;
+const KEPT: usize = 17;
 /// Rows of a search's table at most: the reference, the recommended one, the frontier.
 const ROWS: usize = 16;
 
@@ -72,7 +72,7 @@ fn rows(contest: &Contest) -> Vec<usize> {
 
 fn table(out: &mut String, document: &Document, contest: &Contest, rows: &[usize]) {
     let operations = format!("{}/s", Words::of(&document.scenario).operations);
-    let head = [operations.as_str(), "p99", "dead seconds", "victim_kept", "flood_kept", "burst_kept"];
+    let head = [operations.as_str(), "p99", "dead s", "victim_kept", "flood_kept", "burst_kept"];
     let widths = [RATE, P99, DEAD, KEPT, KEPT, KEPT];
     let mut line = |name: &str, cells: &[&str]| {
         let mut text = format!("{name:<NAME$}");
@@ -202,7 +202,7 @@ fn notes(document: &Document, contest: &Contest, rows: &[usize]) -> Vec<String> 
     let mut notes = document.run.warnings.clone();
     let shown = rows.iter().filter_map(|i| contest.contenders.get(*i));
     for contender in shown.filter(|c| !c.setting.is_empty() && c.setting.to_string() != c.name) {
-        notes.push(format!("{} is {}", contender.name, contender.setting));
+        notes.push(format!("{} is {}", contender.name, contender.setting.to_string().replace(',', ", ")));
     }
     let disturbed: usize = contest.contenders.iter().map(|c| c.disturbed.len()).sum();
     if disturbed > 0 {
@@ -269,11 +269,11 @@ mod tests {
         device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
         setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
 
-                           commits/s      p99 dead seconds     victim_kept      flood_kept      burst_kept
-        default                 40.8   1.17 s     45 of 60 2.7% (0.94–3.6)     87% (86–88) 100% (94.4–106)
-        2010-15MB                301  12.1 ms      0 of 60     20% (20–20)     87% (86–88) 100% (94.4–106)
+                           commits/s      p99     dead s      victim_kept       flood_kept       burst_kept
+        default                 40.8   1.17 s   45 of 60  2.7% (0.94–3.6)      87% (86–88)  100% (94.4–106)
+        2010-15MB                301  12.1 ms    0 of 60      20% (20–20)      87% (86–88)  100% (94.4–106)
         a setting whose …     failed
-                                                                               in brackets: 95 % intervals
+                                                                                in brackets: 95 % intervals
 
         2010-15MB against default: better: commits 7.39× (5.57 – 21.1), p99 12.1 ms instead of 1.17 s (1.0 %
         (1.0 – 1.0)), dead seconds 0 % of the time instead of 75 %; no real difference: flood, bursts

@@ -5,3 +5,4 @@ pub(crate) mod compare;
 pub(crate) mod lab;
 pub(crate) mod settings;
 pub(crate) mod status;
+pub(crate) mod tune;

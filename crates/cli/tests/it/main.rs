@@ -9,6 +9,7 @@ mod others;
 mod persist;
 mod seeks;
 mod status;
+mod tune;
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};

@@ -6,6 +6,7 @@ mod knobs;
 mod lab;
 mod persist;
 mod size;
+mod tune;
 
 use std::path::Path;
 
@@ -21,6 +22,7 @@ fn main() {
         .chain(size::TESTS)
         .chain(persist::TESTS)
         .chain(lab::TESTS)
+        .chain(tune::TESTS)
         .map(|test| {
             let missing = missing(test.needs);
             let name = match &missing {

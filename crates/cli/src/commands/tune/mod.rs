@@ -1,0 +1,437 @@
+//! `floodwall tune`: arguments → rig (this host, or a simulated machine) → search → recommendation, frontier, every trial kept.
+
+mod sentence;
+mod space;
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Parser};
+use floodwall_device::DeviceSpec;
+use floodwall_knobs::catalogue::{self, Unit};
+use floodwall_model::units::{UnitError, human_duration, parse_duration};
+use floodwall_model::{Scenario, Setting, Trial};
+use floodwall_report::schema::contest::{Contender, Contest, Outcome as Said, Recommended, pick};
+use floodwall_report::schema::{Document, ResultDevice, ResultHost, Run};
+use floodwall_sim::{SimOptions, SimRig};
+use floodwall_stats::figures::{Reference as Against, summarise};
+use floodwall_tune::objective::{Objective, Reference};
+use floodwall_tune::space::Space;
+use floodwall_tune::tuner::{
+    Clock, Earlier, Options, Outcome, Recommendation, Stage, Turn, tune, with_alone,
+};
+
+use crate::commands::bench::ScenarioArgs;
+use crate::commands::compare::host::{self, Host, WhereArgs};
+use crate::commands::compare::{Shared, frontier_of, write};
+use crate::commands::settings;
+use crate::exit::{Exit, UsageError};
+use crate::output::{self, notice};
+use crate::progress::{Progress, Show};
+use crate::signals;
+
+/// Below this a search has no time for its final.
+const SHORTEST: Duration = Duration::from_secs(60);
+
+/// Search for the best settings of this machine and device, unattended.
+///
+/// Measures what is possible, tries dirty limits around the device's drain rate, elevators, queue depths, request sizes and writeback throttling together,
+/// drops what can't win, and measures the winner against the setting in force afresh. Every trial is put in force through the journal and taken back; the
+/// machine is left as it was unless --apply is given. Needs root, except with --sim.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  floodwall tune /var/lib/postgresql
+  floodwall tune --time 30m --p99 20ms --out tune.json /srv
+  floodwall tune --resume tune.json --out tune.json /srv
+  floodwall tune --sim --device raid10-bbwc-2010 --victim commit,threads=10,block=16KiB
+
+Exit status: 0 a recommendation, or nothing better than what is in force; 3 the best candidate may be better and the measurement can't tell.")]
+#[command(args_override_self = true)]
+pub(crate) struct TuneArgs {
+    #[command(flatten)]
+    place: WhereArgs,
+    /// How long it may take.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
+    time: Duration,
+    /// The victim's p99 that is wanted; beyond it only the flood and bursts count.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    p99: Option<Duration>,
+    /// Put the recommended setting in force at the end; floodwall rollback takes it back.
+    #[arg(long, conflicts_with = "sim")]
+    apply: bool,
+    /// With --apply: keep it across boots too.
+    #[arg(long, requires = "apply")]
+    persist: bool,
+    /// Print the recommended setting for another program: sysctl, udev, tuned or systemd-tmpfiles.
+    #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
+    export: Option<String>,
+    /// Go on from the trials of a stored result.
+    #[arg(long, value_name = "RESULT.json")]
+    resume: Option<PathBuf>,
+    /// Search on a simulated machine (kernel 6.18, 24 GiB, xfs) in virtual time.
+    #[arg(long, requires = "device")]
+    sim: bool,
+    /// The simulated machine's device; floodwall lab list names the presets.
+    #[arg(long, value_name = "PRESET", requires = "sim")]
+    device: Option<String>,
+    #[command(flatten)]
+    loads: ScenarioArgs,
+    /// Print the result as one JSON document.
+    #[arg(long)]
+    json: bool,
+    /// Write the JSON document to a file; when interrupted, what was measured until then.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// What to show on stderr while it runs.
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
+    progress: Show,
+}
+
+fn duration(text: &str) -> Result<Duration, UnitError> {
+    parse_duration(text)
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What could not be done; [`Exit::of`] turns it into a status.
+pub(crate) fn run(args: &TuneArgs, origin: Instant) -> anyhow::Result<Exit> {
+    if args.time < SHORTEST {
+        let (given, least) = (human_duration(args.time), human_duration(SHORTEST));
+        return Err(UsageError(format!(
+            "--time {given} is too short to find anything: give {least} or more"
+        ))
+        .into());
+    }
+    if let Some(path) = &args.out {
+        output::check_writable(path)?;
+    }
+    let stored = args.resume.as_deref().map(read_stored).transpose()?;
+    let options = Options {
+        seconds: args.time.as_secs_f64(),
+        objective: Objective { p99_target_us: args.p99.map(|d| d.as_secs_f64() * 1e6) },
+        seed: args.loads.seed,
+        earlier: stored.as_ref().map(earlier).unwrap_or_default(),
+    };
+    let (run, scenario, outcome, failure) =
+        if args.sim { on_sim(args, &options)? } else { on_host(args, &options, origin)? };
+    let document = document(args, run, &scenario, &outcome)?;
+    if let Some(stored) = &stored {
+        for difference in document.differences(stored) {
+            notice(&format!("warning: --resume: the stored trials are from another situation: {difference}"));
+        }
+    }
+    finish(args, &document, &outcome, failure)
+}
+
+type Searched = (Run, Scenario, Outcome, Option<anyhow::Error>);
+
+fn on_host(args: &TuneArgs, options: &Options, origin: Instant) -> anyhow::Result<Searched> {
+    let stop = signals::stop_flag()?;
+    let mut host = Host::open(&args.place, &args.loads, args.progress, origin, &stop)?;
+    let scenario = host.scenario.clone();
+    check(&scenario)?;
+    let progress = Progress::new(args.progress, &endless(&scenario), Arc::clone(&stop));
+    let progress = Shared(Rc::new(RefCell::new(progress)));
+    let mut watch = progress.clone();
+    let root = host.root.clone();
+    let (queue_device, leaves) = {
+        let location = host.rig.inner().location();
+        let leaves = location.leaves.iter().map(|leaf| (leaf.name.clone(), leaf.id)).collect::<Vec<_>>();
+        (location.queue_device, leaves)
+    };
+    let mut space_of =
+        |reference: &Reference| Space::of(&space::of_host(&root, queue_device, &leaves, reference));
+    let prepared = host.rig.inner_mut().prepare(&scenario, &mut watch);
+    let begin = Instant::now();
+    let searched = prepared.map(|()| {
+        let mut now = || begin.elapsed().as_secs_f64();
+        let mut tell = |turn: Turn<'_>| progress.0.borrow().announce(&announcement(&turn, options.seconds));
+        tune(&mut host.rig, &scenario, &mut space_of, options, Clock::Wall(&mut now), &mut watch, &mut tell)
+    });
+    let failure = match &searched {
+        Err(_) => Some("the files could not be written".to_owned()),
+        Ok(outcome) => stopped(outcome),
+    };
+    let mut failure = host::failure(failure, &stop);
+    drop(watch);
+    let warned = progress.finish();
+    let (mut run, trouble) = host.close("tune", failure.as_ref());
+    run.warnings.extend(warned);
+    if let Some(trouble) = trouble
+        && let Some(earlier) = failure.replace(trouble)
+    {
+        notice(&format!("floodwall: {}", output::message(&earlier)));
+    }
+    Ok((run, scenario, searched?, failure))
+}
+
+fn on_sim(args: &TuneArgs, options: &Options) -> anyhow::Result<Searched> {
+    let (scenario, warnings) = args.loads.scenario()?;
+    check(&scenario)?;
+    let name = args.device.as_deref().unwrap_or_default();
+    let spec = DeviceSpec::preset(name).map_err(|e| UsageError(format!("--device: {e}")))?;
+    let machine = SimOptions { seed: args.loads.seed, ..SimOptions::new(spec) };
+    let mut rig = SimRig::new(machine.clone());
+    let in_force = rig.check(&scenario, &Setting::default()).map_err(|e| UsageError(e.to_string()))?;
+    let stop = signals::stop_flag()?;
+    let progress = Progress::new(args.progress, &endless(&scenario), Arc::clone(&stop));
+    let progress = Shared(Rc::new(RefCell::new(progress)));
+    let mut watch = progress.clone();
+    let mut space_of = |reference: &Reference| Space::of(&space::of_sim(&machine, &in_force, reference));
+    let mut tell = |turn: Turn<'_>| progress.0.borrow().announce(&announcement(&turn, options.seconds));
+    let outcome = tune(&mut rig, &scenario, &mut space_of, options, Clock::Trials, &mut watch, &mut tell);
+    let failure = host::failure(stopped(&outcome), &stop);
+    let run = Run {
+        command: "tune".into(),
+        floodwall_version: env!("CARGO_PKG_VERSION").into(),
+        seconds: outcome.seconds,
+        host: ResultHost {
+            kernel: Some(format!("{} (simulated)", machine.generation)),
+            ram_bytes: Some(machine.ram.0),
+            cpus: Some(u64::from(machine.cpus)),
+            ..ResultHost::default()
+        },
+        device: Some(ResultDevice {
+            name: name.to_owned(),
+            model: Some("simulated".into()),
+            ..ResultDevice::default()
+        }),
+        warnings,
+        ..Run::default()
+    };
+    Ok((run, scenario, outcome, failure))
+}
+
+fn check(scenario: &Scenario) -> anyhow::Result<()> {
+    if scenario.victims.is_empty() || scenario.floods.is_empty() {
+        let why = "a search needs a victim and a flood; floodwall compare measures one without the other";
+        return Err(UsageError(why.into()).into());
+    }
+    Ok(())
+}
+
+/// The scenario as a progress display takes it: of how many rounds is not known.
+fn endless(scenario: &Scenario) -> Scenario {
+    let mut endless = scenario.clone();
+    endless.timing.rounds = 0;
+    endless
+}
+
+/// Why a search ended before its end, if it did.
+fn stopped(outcome: &Outcome) -> Option<String> {
+    match &outcome.recommendation {
+        Recommendation::NotMeasured { why } => Some(why.clone()),
+        _ => None,
+    }
+}
+
+fn announcement(turn: &Turn<'_>, seconds: f64) -> String {
+    let stage = match turn.stage {
+        Stage::Reference => "what is possible",
+        Stage::Race => "race",
+        Stage::Final => "final",
+    };
+    let left = Duration::from_secs_f64((seconds - turn.spent_s).max(0.0).ceil());
+    format!("{stage}, round {}: {} ({} left)", turn.round, turn.name, human_duration(left))
+}
+
+fn read_stored(path: &Path) -> anyhow::Result<Document> {
+    let usage = |why: String| UsageError(format!("--resume '{}': {why}", path.display()));
+    let json = std::fs::read_to_string(path).map_err(|e| usage(e.to_string()))?;
+    let document = Document::read(&json).map_err(|e| usage(e.to_string()))?;
+    if document.contest.is_none() {
+        return Err(usage("it is a result of a single setting; give one of floodwall tune".into()).into());
+    }
+    Ok(document)
+}
+
+/// What was tried before. Trials of an earlier final have served: they count like any other now.
+fn earlier(stored: &Document) -> Vec<Earlier> {
+    let contenders = stored.contest.iter().flat_map(|c| &c.contenders);
+    contenders
+        .map(|c| {
+            let counted: Vec<usize> = c.trials.iter().copied().filter(|i| !c.disturbed.contains(i)).collect();
+            Earlier { setting: c.setting.clone(), trials: pick(&stored.trials, &counted) }
+        })
+        .filter(|e| !e.trials.is_empty())
+        .collect()
+}
+
+/// The result: every trial, every candidate that ran, the frontier, the recommendation.
+fn document(args: &TuneArgs, run: Run, scenario: &Scenario, outcome: &Outcome) -> anyhow::Result<Document> {
+    let mut trials: Vec<Trial> = Vec::new();
+    let mut add = |more: &[Trial]| -> Vec<usize> {
+        let from = trials.len();
+        trials.extend(more.iter().cloned());
+        (from..trials.len()).collect()
+    };
+    let default = &outcome.candidates[0];
+    let reference = [default.trials.clone(), default.final_trials.clone()].concat();
+    let (mut contenders, mut index) = (Vec::new(), Vec::new());
+    for (i, candidate) in outcome.candidates.iter().enumerate() {
+        let ran =
+            !candidate.trials.is_empty() || !candidate.disturbed.is_empty() || candidate.failure.is_some();
+        index.push((ran || i == 0).then_some(contenders.len()));
+        if !ran && i > 0 {
+            continue;
+        }
+        let own = [candidate.trials.clone(), candidate.final_trials.clone()].concat();
+        let summary = match i {
+            0 => summarise(&reference, Against::InForce),
+            _ => summarise(&with_alone(&own, &default.trials), Against::Baseline(&reference)),
+        };
+        let search = add(&candidate.trials);
+        let final_trials = add(&candidate.final_trials);
+        let disturbed = add(&candidate.disturbed);
+        let decided = outcome.winner == Some(i);
+        contenders.push(Contender {
+            name: candidate.name.clone(),
+            setting: candidate.setting.clone(),
+            trials: [search, final_trials.clone()].concat(),
+            final_trials,
+            disturbed,
+            failure: candidate.failure.clone(),
+            dropped_after_round: candidate.dropped_after_round,
+            score: candidate.score.map(f64::exp),
+            summary: (!own.is_empty()).then_some(summary),
+            versus: outcome.last.iter().filter(|_| decided).flat_map(|l| l.compared.clone()).collect(),
+        });
+    }
+    let winner = outcome.winner.and_then(|i| index.get(i).copied().flatten());
+    let said = match outcome.recommendation {
+        Recommendation::Winner => Said::Recommended,
+        Recommendation::Default => Said::Keep,
+        Recommendation::Undecided { .. } => Said::Undecided,
+        Recommendation::NotMeasured { .. } => Said::NotMeasured,
+    };
+    let chosen = outcome.winner.filter(|_| said == Said::Recommended).map(|i| &outcome.candidates[i]);
+    let operations = scenario.victims.first().map_or("operations", |v| v.kind.operations());
+    let recommended = Recommended {
+        outcome: said,
+        contender: winner,
+        setting: chosen.map(|c| c.setting.clone()).unwrap_or_default(),
+        why: sentence::sentence(outcome, operations, args.p99.map(|d| d.as_secs_f64() * 1e6)),
+        summary: chosen.map(|c| {
+            let against = with_alone(&default.final_trials, &default.trials);
+            summarise(&with_alone(&c.final_trials, &default.trials), Against::Baseline(&against))
+        }),
+        settle_s: match outcome.recommendation {
+            Recommendation::Undecided { settle_s } => settle_s,
+            _ => None,
+        },
+    };
+    let mut contest = Contest { contenders, frontier: Vec::new(), recommended: Some(recommended) };
+    contest.frontier = frontier_of(&contest);
+    Ok(Document::of_contest(run, scenario, trials, contest)?)
+}
+
+/// Gives out the result, and does what was asked for with the recommendation.
+fn finish(
+    args: &TuneArgs,
+    document: &Document,
+    outcome: &Outcome,
+    failure: Option<anyhow::Error>,
+) -> anyhow::Result<Exit> {
+    let recommended = document.contest.as_ref().and_then(|c| c.recommended.as_ref());
+    let setting = recommended.filter(|r| r.outcome == Said::Recommended).map(|r| person(&r.setting));
+    let device = document.run.device.as_ref().map(|d| d.name.clone());
+    let mut errors: Vec<anyhow::Error> =
+        failure.into_iter().chain(write(args.json, args.out.as_ref(), document)).collect();
+    if let (Some(setting), true) = (&setting, errors.is_empty()) {
+        if let Some(format) = &args.export {
+            let words = [&["export", "--format", format], to_device(device.as_deref()).as_slice()].concat();
+            errors.extend(
+                with_settings::<ExportOnly>(&words, setting)
+                    .and_then(|o| settings::export::run(&o.args))
+                    .err(),
+            );
+        }
+        if args.apply {
+            let words =
+                [&["apply", "--yes", "--why", "floodwall tune"], to_device(device.as_deref()).as_slice()]
+                    .concat();
+            errors.extend(
+                with_settings::<ApplyOnly>(&words, setting).and_then(|o| settings::apply::run(&o.args)).err(),
+            );
+        }
+        if args.persist {
+            let words = [&["persist", "--yes"], to_device(device.as_deref()).as_slice()].concat();
+            errors.extend(
+                with_settings::<PersistOnly>(&words, setting)
+                    .and_then(|o| settings::persist::run(&o.args))
+                    .err(),
+            );
+        }
+    }
+    for error in errors.iter().skip(1) {
+        notice(&format!("floodwall: {}", output::message(error)));
+    }
+    match (!errors.is_empty()).then(|| errors.swap_remove(0)) {
+        Some(error) => Err(error),
+        None if matches!(outcome.recommendation, Recommendation::Undecided { .. }) => Ok(Exit::Inconclusive),
+        None => Ok(Exit::Done),
+    }
+}
+
+/// Command lines of the commands that do something with settings, so that there is one way to do each.
+#[derive(Parser)]
+struct ApplyOnly {
+    #[command(flatten)]
+    args: settings::apply::ApplyArgs,
+}
+
+#[derive(Parser)]
+struct ExportOnly {
+    #[command(flatten)]
+    args: settings::export::ExportArgs,
+}
+
+#[derive(Parser)]
+struct PersistOnly {
+    #[command(flatten)]
+    args: settings::persist::PersistArgs,
+}
+
+fn with_settings<P: Parser>(words: &[&str], settings: &[String]) -> anyhow::Result<P> {
+    Ok(P::try_parse_from(words.iter().copied().chain(settings.iter().map(String::as_str)))?)
+}
+
+fn to_device(name: Option<&str>) -> Vec<&str> {
+    name.map_or_else(Vec::new, |name| vec!["--device", name])
+}
+
+/// A setting as people write it: sizes in bytes with their unit.
+fn person(setting: &Setting) -> Vec<String> {
+    let is_bytes = |knob: &str| {
+        catalogue::knobs()
+            .any(|k| k.unit == Unit::Bytes && (k.name == knob || knob.ends_with(&format!(".{}", k.name))))
+    };
+    setting
+        .0
+        .iter()
+        .map(|(knob, value)| format!("{knob}={value}{}", if is_bytes(knob) { "B" } else { "" }))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recommended_setting_can_be_given_to_apply() {
+        let setting: Setting =
+            [("scheduler", "bfq"), ("vm.dirty_bytes", "67108864"), ("sda.bdi.max_bytes", "8388608")]
+                .into_iter()
+                .map(|(k, v)| (k.to_owned(), v.to_owned()))
+                .collect();
+        let words = person(&setting);
+        assert_eq!(words, ["scheduler=bfq", "sda.bdi.max_bytes=8388608B", "vm.dirty_bytes=67108864B"]);
+        assert!(with_settings::<ApplyOnly>(&["apply", "--yes", "--device", "sda"], &words).is_ok());
+        assert!(with_settings::<PersistOnly>(&["persist", "--yes"], &words).is_ok());
+        assert!(with_settings::<ExportOnly>(&["export", "--format", "udev"], &words).is_ok());
+    }
+}

@@ -1,0 +1,76 @@
+//! What this host and device, or a simulated one, have to choose from.
+
+use floodwall_host::{SysRoot, memory, queue};
+use floodwall_model::{DeviceId, Reading};
+use floodwall_sim::SimOptions;
+use floodwall_sim::kernel::Generation;
+use floodwall_tune::objective::Reference;
+use floodwall_tune::space::Description;
+
+/// Of a directory's devices: the one whose queue its writes meet, and those below it.
+pub(super) fn of_host(
+    root: &SysRoot,
+    queue_device: Option<DeviceId>,
+    leaves: &[(String, DeviceId)],
+    reference: &Reference,
+) -> Description {
+    let mut description = Description {
+        drain_bytes_per_s: reference.drain_bytes_per_s,
+        hard_limit_bytes: memory::read_thresholds(root).hard_bytes.into_value(),
+        byte_limits: root.exists("/proc/sys/vm/dirty_bytes"),
+        strict_limit: queue_device
+            .is_some_and(|id| root.exists(&format!("/sys/class/bdi/{id}/strict_limit"))),
+        ..Description::default()
+    };
+    // Logical volumes and arrays built on bios have no elevator of their own; the disks below have.
+    let has_elevator = |id: DeviceId| schedulers(root, id).len() > 1;
+    let queues: Vec<(String, DeviceId)> = match queue_device {
+        Some(id) if has_elevator(id) || leaves.is_empty() => vec![(String::new(), id)],
+        _ => leaves
+            .iter()
+            .filter(|(_, id)| has_elevator(*id))
+            .map(|(name, id)| (format!("{name}."), *id))
+            .collect(),
+    };
+    let Some((_, first)) = queues.first().cloned() else { return description };
+    let read = queue::read_queue(root, first);
+    description.scheduler = read.scheduler.into_value();
+    description.schedulers = schedulers(root, first);
+    description.nr_requests = read.nr_requests.into_value();
+    description.max_sectors_kb = read.max_sectors_kib.into_value();
+    description.wbt_lat_us = read.wbt_lat_us.into_value();
+    description.queues = queues.into_iter().map(|(prefix, _)| prefix).collect();
+    description
+}
+
+/// `none [mq-deadline] bfq` as names.
+fn schedulers(root: &SysRoot, id: DeviceId) -> Vec<String> {
+    let text = match root.read_line(&format!("{}/scheduler", queue::directory(id))) {
+        Reading::Value(text) => text,
+        _ => String::new(),
+    };
+    text.split_whitespace().map(|name| name.trim_matches(['[', ']']).to_owned()).collect()
+}
+
+/// Of a simulated machine: `in_force` is what it boots with.
+pub(super) fn of_sim(
+    options: &SimOptions,
+    in_force: &floodwall_model::Setting,
+    reference: &Reference,
+) -> Description {
+    let number = |knob: &str| in_force.get(knob).and_then(|v| v.parse().ok());
+    let offered = floodwall_sim::elevator::offered(options.generation);
+    Description {
+        drain_bytes_per_s: reference.drain_bytes_per_s,
+        // A fifth of what can be dirtied, which is nearly all of RAM on an idle machine.
+        hard_limit_bytes: Some(options.ram.0 / 5),
+        queues: vec![String::new()],
+        scheduler: in_force.get("scheduler").map(str::to_owned),
+        schedulers: offered.iter().map(|kind| kind.name().to_owned()).collect(),
+        nr_requests: number("nr_requests"),
+        max_sectors_kb: number("max_sectors_kb"),
+        wbt_lat_us: number("wbt_lat_usec"),
+        strict_limit: options.generation == Generation::K6,
+        byte_limits: options.generation != Generation::K2_6_18,
+    }
+}
