@@ -6,6 +6,7 @@
 //!
 //! The same options, scenario, setting and round give the same trial, bit for bit, on any machine.
 
+use floodwall_device::spec::Medium;
 use floodwall_device::{DeviceSpec, Nanos};
 use floodwall_model::rig::Step;
 use floodwall_model::scenario::FloodKind;
@@ -58,6 +59,8 @@ pub struct SimOptions {
     pub fs: FsKind,
     /// Commands that the device takes at once; `None`: as many as it can use, at most 128.
     pub queue_depth: Option<u32>,
+    /// Whether FLUSH can't be queued with other commands, as on SATA; `None`: so on a disk by itself. The lab's loop device queues it.
+    pub flush_alone: Option<bool>,
     /// Queues and elevators, one for each member of a software RAID (a mirrored pair is one); 1: the device has one queue, as a RAID card or the lab's loop device
     /// has.
     pub member_queues: u32,
@@ -80,6 +83,7 @@ impl SimOptions {
             hz: None,
             fs: FsKind::Xfs,
             queue_depth: None,
+            flush_alone: None,
             member_queues: 1,
             seed: 1,
             explain: false,
@@ -234,6 +238,7 @@ impl SimRig {
             gate: queue.wbt.filter(|wbt| wbt.enabled() && !nfs).map(Gate::new),
             // libata leaves FUA off, and so do RAID cards; NVMe has it.
             fua: !facts.rotational && depth > 32,
+            flush_alone: o.flush_alone.unwrap_or_else(|| lone_disk(&o.device)),
         };
         let machine = Machine::new(MachineParams {
             generation,
@@ -307,6 +312,14 @@ impl SimRig {
             n => Err(SimError::DeviceErrors(n)),
         }
     }
+}
+
+/// A disk by itself: its commands are SATA's.
+fn lone_disk(device: &DeviceSpec) -> bool {
+    matches!(device.medium, Medium::Disk(_))
+        && device.array.is_none()
+        && device.cache.is_none()
+        && device.link.is_none()
 }
 
 /// The known state that every phase starts from: no backlog, and the device left alone for a while.

@@ -152,6 +152,8 @@ pub(crate) struct QueueParams {
     pub(crate) gate: Option<Gate>,
     /// Whether the device can force a single write to the medium.
     pub(crate) fua: bool,
+    /// Whether FLUSH can't be queued with other commands (SATA): the queue runs dry before it, and nothing is sent until it is done (`ata_std_qc_defer`).
+    pub(crate) flush_alone: bool,
 }
 
 /// One device's queue and the device.
@@ -164,6 +166,9 @@ pub(crate) struct BlockLayer {
     generation: Generation,
     depth: u32,
     in_flight: u32,
+    flush_alone: bool,
+    /// A FLUSH that must be alone is in the device.
+    flushing: bool,
     max_bytes: u64,
     pool: RequestPool,
     gate: Option<Gate>,
@@ -197,6 +202,8 @@ impl BlockLayer {
             generation: p.generation,
             depth: p.depth.max(1),
             in_flight: 0,
+            flush_alone: p.flush_alone,
+            flushing: false,
             max_bytes: p.max_bytes,
             pool: p.pool,
             gate: p.gate,
@@ -492,7 +499,10 @@ impl BlockLayer {
 
     fn dispatch(&mut self, now: Nanos) {
         let before = self.in_flight;
-        while self.in_flight < self.depth {
+        while self.in_flight < self.depth && !self.flushing {
+            if self.flush_alone && self.in_flight > 0 && self.flush_is_next() {
+                break;
+            }
             if let Some(slot) = self.bypass.pop_front() {
                 self.send(now, slot);
                 continue;
@@ -519,12 +529,17 @@ impl BlockLayer {
         }
     }
 
+    fn flush_is_next(&self) -> bool {
+        self.bypass.front().is_some_and(|slot| self.requests.get(*slot).io.op == Op::Flush)
+    }
+
     fn send(&mut self, now: Nanos, slot: u32) {
         let entry = self.requests.get_mut(slot);
         entry.dispatched = now;
         let io = entry.io;
         let track = entry.track;
         self.in_flight += 1;
+        self.flushing = self.flush_alone && io.op == Op::Flush;
         if let Some(gate) = &mut self.gate {
             gate.issued(now, io.id, track);
         }
@@ -560,6 +575,7 @@ impl BlockLayer {
         }
         self.counters.weighted += now.since(entry.io.queued);
         if entry.io.op == Op::Flush {
+            self.flushing = false;
             self.requests.remove(slot);
             self.end_outstanding(now);
             return self.flush_done(now, out);
