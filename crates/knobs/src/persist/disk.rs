@@ -76,6 +76,7 @@ impl Etc {
     /// # Errors
     /// [`PersistError`]. Unless it says otherwise everything is as before.
     pub fn write(&self, files: [(&'static str, Option<String>); 2]) -> Result<Vec<Written>, PersistError> {
+        self.clear_temporary();
         let kept = read(&self.root);
         let mut pending = Vec::new();
         for (path, text) in files {
@@ -109,6 +110,7 @@ impl Etc {
     /// # Errors
     /// [`PersistError::Io`].
     pub fn remove(&self) -> Result<Vec<Written>, PersistError> {
+        self.clear_temporary();
         let kept = read(&self.root);
         let mut told = Vec::new();
         for (path, state) in [(SYSCTL_PATH, kept.sysctl), (RULES_PATH, kept.rules)] {
@@ -126,6 +128,15 @@ impl Etc {
             }
         }
         Ok(told)
+    }
+
+    /// Removes what a crash has left; the lock is ours. Nobody reads such a file, so that one which can't be removed hinders nobody either.
+    fn clear_temporary(&self) {
+        for path in [SYSCTL_PATH, RULES_PATH] {
+            if let Ok(directory) = open_directory(&self.root, &self.top, split(path).0, false) {
+                let _ = rustix::fs::unlinkat(&directory, TEMPORARY, AtFlags::empty());
+            }
+        }
     }
 
     fn prepare(&self, file: &Pending) -> Result<(), PersistError> {

@@ -307,10 +307,16 @@ fn one_at_a_time() {
 #[test]
 fn a_leftover_of_a_crash_is_in_nobodys_way() {
     let machine = Machine::new();
-    machine.put("/etc/sysctl.d/.floodwall.new", "half a fi");
+    // Where nothing is written this time too: a kill between the two renames leaves the second file's.
+    let leftovers = ["/etc/sysctl.d/.floodwall.new", "/etc/udev/rules.d/.floodwall.new"];
+    let gone = || leftovers.iter().all(|path| !Path::new(&machine.path(path)).exists());
+    leftovers.iter().for_each(|path| machine.put(path, "half a fi"));
     machine.keep(&["vm.dirty_ratio=5"]);
-    assert!(!Path::new(&machine.path("/etc/sysctl.d/.floodwall.new")).exists());
+    assert!(gone());
     assert_eq!(read(&machine.root).sysctl, FileState::Ours);
+    leftovers.iter().for_each(|path| machine.put(path, "half a fi"));
+    Etc::open(&machine.root).unwrap().remove().unwrap();
+    assert!(gone());
 }
 
 #[test]
