@@ -4,5 +4,6 @@ pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod lab;
 pub(crate) mod settings;
+pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod tune;

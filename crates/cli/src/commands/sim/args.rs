@@ -1,0 +1,165 @@
+//! What `floodwall sim` takes, and the machine that follows from it.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args};
+use floodwall_device::DeviceSpec;
+use floodwall_knobs::catalogue;
+use floodwall_knobs::value::{self, Form};
+use floodwall_model::units::UnitError;
+use floodwall_model::{Bytes, Setting};
+use floodwall_sim::kernel::Generation;
+use floodwall_sim::{FsKind, SimOptions, UnknownFs};
+
+use crate::commands::bench::ScenarioArgs;
+use crate::exit::UsageError;
+
+/// The same scenarios without hardware: kernel and device both modelled, in virtual time.
+///
+/// The write path of an old or a new kernel over a modelled device, a thousand times faster than real time. The same command prints the same
+/// bytes on any machine.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  floodwall sim --device raid10-bbwc-2010 --scenario copy-vs-database-2010 --kernel 2.6.32 --ram 6GiB
+  floodwall sim --device hdd-7200 --fs ext4 --set vm.dirty_bytes=64MiB --set scheduler=none --explain
+  floodwall sim --device ./my-disk.toml --victim commit,threads=4 --flood seq --json
+
+Devices: `floodwall lab list` names the presets. Kernels: 2.6.18, 2.6.32, 3.2, 6.18. Filesystems: xfs, ext4, ext3, ext3-writeback, btrfs, raw, nfs, nfs-async.
+A knob that the kernel did not have is refused with what it had; what is not set has the kernel's default.")]
+#[command(args_override_self = true)]
+#[command(group(ArgGroup::new("format").args(["json", "markdown"])))]
+pub(crate) struct SimArgs {
+    /// The device: a preset, or a device file.
+    #[arg(long, value_name = "PRESET|FILE.toml")]
+    device: String,
+    /// The kernel.
+    #[arg(long, value_name = "RELEASE", default_value = "6.18", value_parser = kernel)]
+    kernel: Generation,
+    /// RAM.
+    #[arg(long, value_name = "SIZE", default_value = "24GiB", value_parser = bytes)]
+    ram: Bytes,
+    /// The filesystem.
+    #[arg(long, value_name = "FS", default_value = "xfs", value_parser = filesystem)]
+    fs: FsKind,
+    /// A knob's value; may be repeated.
+    #[arg(long = "set", value_name = "KNOB=VALUE")]
+    set: Vec<String>,
+    /// CPUs.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    cpus: u32,
+    /// Timer ticks a second: 100, 250 or 1000; as kernels of that release were mostly built if not given.
+    #[arg(long, value_name = "N")]
+    hz: Option<u32>,
+    /// Commands that the device takes at once; as many as it can use, at most 128, if not given.
+    #[arg(long, value_name = "N")]
+    queue_depth: Option<u32>,
+    /// Queues with an elevator each, for a software RAID whose members have their own; a mirrored pair counts as one.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    member_queues: u32,
+    /// How much of the device is used; all of it if not given.
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    capacity: Option<Bytes>,
+
+    #[command(flatten)]
+    pub(crate) loads: ScenarioArgs,
+
+    /// Say where the time of the slowest, the p99 and the median operation went.
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// Print the result as one JSON document.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print the result as Markdown.
+    #[arg(long)]
+    pub(crate) markdown: bool,
+    /// Write the JSON document to a file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Write one line of CSV per second: operations, rates, dirty, writeback, limits, device.
+    #[arg(long, value_name = "FILE.csv")]
+    pub(crate) timeline: Option<PathBuf>,
+}
+
+fn bytes(text: &str) -> Result<Bytes, UnitError> {
+    text.parse()
+}
+
+fn filesystem(text: &str) -> Result<FsKind, UnknownFs> {
+    text.parse()
+}
+
+/// A release stands for its generation: the newest that is not newer.
+fn kernel(text: &str) -> Result<Generation, String> {
+    let numbers: Option<Vec<u32>> = text.split('.').map(|n| n.parse().ok()).collect();
+    let wrong = || format!("'{text}' is no kernel that the model has; use 2.6.18, 2.6.32, 3.2 or 6.18");
+    match numbers.ok_or_else(wrong)?.as_slice() {
+        [2, 6, 18] => Ok(Generation::K2_6_18),
+        [2, 6, 32] => Ok(Generation::K2_6_32),
+        [3, 2, ..] => Ok(Generation::K3_2),
+        [6, ..] => Ok(Generation::K6),
+        _ => Err(wrong()),
+    }
+}
+
+impl SimArgs {
+    /// The machine that was asked for.
+    pub(crate) fn options(&self) -> anyhow::Result<SimOptions> {
+        Ok(SimOptions {
+            capacity: self.capacity,
+            generation: self.kernel,
+            ram: self.ram,
+            cpus: self.cpus.max(1),
+            hz: self.hz,
+            fs: self.fs,
+            queue_depth: self.queue_depth,
+            member_queues: self.member_queues,
+            seed: self.loads.seed,
+            explain: self.explain,
+            ..SimOptions::new(self.device()?)
+        })
+    }
+
+    fn device(&self) -> anyhow::Result<DeviceSpec> {
+        let name = &self.device;
+        if !name.contains(['/', '.']) {
+            return Ok(DeviceSpec::preset(name).map_err(|e| UsageError(format!("--device: {e}")))?);
+        }
+        let text = std::fs::read_to_string(name)
+            .map_err(|e| UsageError(format!("can't read the device file '{name}': {e}")))?;
+        Ok(DeviceSpec::parse(&text).map_err(|e| UsageError(format!("'{name}': {e}")))?)
+    }
+
+    /// The setting that was asked for, its values as the kernel's files take them.
+    pub(crate) fn setting(&self) -> anyhow::Result<Setting> {
+        let mut setting = Setting::default();
+        for text in &self.set {
+            let (name, given) = text.split_once('=').ok_or_else(|| {
+                UsageError(format!("--set {text}: write KNOB=VALUE, such as vm.dirty_bytes=64MiB"))
+            })?;
+            let name = name.trim();
+            let value = match catalogue::find(name) {
+                Some(knob) => value::check(knob, given, Form::Person)
+                    .map_err(|e| UsageError(format!("--set {text}: {e}")))?,
+                // Tunables of elevators that are gone: the model knows them.
+                None if name.starts_with("iosched.") => given.trim().to_owned(),
+                None => {
+                    let near = catalogue::nearest(name);
+                    let hint = if near.is_empty() {
+                        String::new()
+                    } else {
+                        format!("; did you mean {}?", near.join(" or "))
+                    };
+                    return Err(UsageError(format!("--set {text}: there is no knob '{name}'{hint}")).into());
+                }
+            };
+            let name = catalogue::find(name).map_or(name, |knob| knob.name);
+            setting.0.insert(name.to_owned(), value);
+        }
+        Ok(setting)
+    }
+
+    /// The kernel's release as results print it.
+    pub(crate) fn release(&self) -> String {
+        format!("{} (simulated)", self.kernel)
+    }
+}
