@@ -1,6 +1,6 @@
 //! Which cells one job of an array does.
 //!
-//! Whole groups are dealt out in turn where there are enough of them ([`GROUPS_A_SHARD`] for each shard), so that a group's default run happens once; else
+//! Whole groups are dealt out in turn where there are enough of them (four for each shard), so that a group's default run happens once; else
 //! cells are, so that no shard stays idle. Dealing in turn rather than in blocks, because neighbours have the same device and cost the same.
 
 use std::fmt;
