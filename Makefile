@@ -43,7 +43,7 @@ bench: install-build install-peers
 	$(CARGO) test --quiet --release --locked -p floodwall-knobs --test kernel -- kill-points
 	@if [ "$$(id -u)" = 0 ]; then target/release/lab-bench figures; else echo "the lab's figures need root: left out"; fi
 
-# Root; about 25 minutes.
+# Root; about 50 minutes; an interrupted run goes on where it was.
 lab-2010: install-build install-peers
 	$(CARGO) build --release --locked -p floodwall -p lab-bench
 	target/release/lab-bench 2010 $(LAB_2010)
