@@ -116,7 +116,7 @@ pub struct ExplainedPhase {
     pub operations: Vec<Explained>,
 }
 
-/// See the [module](self).
+/// A simulated machine on which scenarios run: deterministic, in virtual time.
 #[derive(Debug)]
 pub struct SimRig {
     options: SimOptions,

@@ -9,6 +9,7 @@
 //! `submit` answers at once: taken, or wait (no slot, gate shut). A process that has to wait is remembered here and named in [`BlockLayer::woken`] when it
 //! is worth trying again. Sources: block/blk-mq.c `blk_mq_submit_bio`, block/blk-core.c `blk_add_rq_to_plug`, `__make_request` (2.6.x).
 
+mod bio;
 mod flush;
 mod gate;
 mod pool;
@@ -21,11 +22,11 @@ use floodwall_device::{Completion, Device, Nanos, Op, Request};
 use crate::elevator::{Dispatch, Elevator};
 use crate::kernel::Generation;
 use crate::machine::ProcessIndex;
-use crate::page_cache::InodeId;
-use crate::request::{Flags, IoRequest, PriorityClass, ProcessId};
+use crate::request::{IoRequest, PriorityClass, ProcessId};
 use crate::slab::Slab;
 use crate::wbt::Track;
 
+pub(crate) use bio::{Bio, Done, End, Times};
 pub(crate) use gate::Gate;
 pub(crate) use pool::RequestPool;
 pub(crate) use striped::Striped;
@@ -38,62 +39,6 @@ const PLUG_REQUESTS: usize = 32;
 const PLUG_BYTES: u64 = 128 << 10;
 /// A request's id is its number in the high bits and its slot in these low ones: ascending, and found without a search.
 const SLOT_BITS: u32 = 22;
-
-/// Who learns that a bio is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// Pages of a file leave writeback.
-    Pages { inode: InodeId, begin: u64, pages: u32 },
-    /// A process has one less to wait for.
-    Process(ProcessIndex),
-    /// Pages of a file have been read.
-    Fill { inode: InodeId, begin: u64, pages: u32 },
-    /// NFS: the server has committed a file.
-    Committed(InodeId),
-    /// The record of a journal's commit is written.
-    Record(u64),
-}
-
-/// When a bio passed each stage.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Times {
-    /// First tried.
-    pub(crate) asked: Nanos,
-    /// Through the wbt gate.
-    pub(crate) gated: Nanos,
-    /// Part of a request.
-    pub(crate) queued: Nanos,
-    /// Sent to the device.
-    pub(crate) dispatched: Nanos,
-    /// Done.
-    pub(crate) done: Nanos,
-}
-
-/// What a filesystem submits.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bio {
-    pub(crate) op: Op,
-    pub(crate) offset: u64,
-    pub(crate) len: u64,
-    pub(crate) flags: Flags,
-    /// Everything that was complete before must be stable first (`REQ_PREFLUSH`).
-    pub(crate) preflush: bool,
-    pub(crate) end: End,
-    pub(crate) times: Times,
-}
-
-impl Bio {
-    pub(crate) fn new(op: Op, offset: u64, len: u64, flags: Flags, end: End) -> Self {
-        Self { op, offset, len, flags, preflush: false, end, times: Times::default() }
-    }
-}
-
-/// A bio that is done.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Done {
-    pub(crate) end: End,
-    pub(crate) times: Times,
-}
 
 /// A bio in a chain.
 #[derive(Clone, Copy)]
