@@ -5,5 +5,6 @@ pub(crate) mod compare;
 pub(crate) mod lab;
 pub(crate) mod settings;
 pub(crate) mod sim;
+pub(crate) mod sim_sweep;
 pub(crate) mod status;
 pub(crate) mod tune;

@@ -9,6 +9,7 @@ mod others;
 mod persist;
 mod seeks;
 mod status;
+mod sweep;
 mod tune;
 
 use std::path::PathBuf;

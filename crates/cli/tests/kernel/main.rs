@@ -6,6 +6,7 @@ mod knobs;
 mod lab;
 mod persist;
 mod size;
+mod sweep;
 mod tune;
 
 use std::path::Path;
@@ -22,6 +23,7 @@ fn main() {
         .chain(size::TESTS)
         .chain(persist::TESTS)
         .chain(lab::TESTS)
+        .chain(sweep::TESTS)
         .chain(tune::TESTS)
         .map(|test| {
             let missing = missing(test.needs);

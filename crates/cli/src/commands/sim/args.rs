@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args};
+use clap::{ArgGroup, Args, Subcommand};
 use floodwall_device::DeviceSpec;
 use floodwall_knobs::catalogue;
 use floodwall_knobs::value::{self, Form};
@@ -12,6 +12,7 @@ use floodwall_sim::kernel::Generation;
 use floodwall_sim::{FsKind, SimOptions, UnknownFs};
 
 use crate::commands::bench::ScenarioArgs;
+use crate::commands::sim_sweep::SweepArgs;
 use crate::exit::UsageError;
 
 /// The same scenarios without hardware: kernel and device both modelled, in virtual time.
@@ -26,12 +27,15 @@ use crate::exit::UsageError;
 
 Devices: `floodwall lab list` names the presets. Kernels: 2.6.18, 2.6.32, 3.2, 6.18. Filesystems: xfs, ext4, ext3, ext3-writeback, btrfs, raw, nfs, nfs-async.
 A knob that the kernel did not have is refused with what it had; what is not set has the kernel's default.")]
-#[command(args_override_self = true)]
+#[command(args_override_self = true, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(group(ArgGroup::new("format").args(["json", "markdown"])))]
 pub(crate) struct SimArgs {
+    /// Many of these at once.
+    #[command(subcommand)]
+    pub(crate) command: Option<SimCommand>,
     /// The device: a preset, or a device file.
-    #[arg(long, value_name = "PRESET|FILE.toml")]
-    device: String,
+    #[arg(long, required = true, value_name = "PRESET|FILE.toml")]
+    device: Option<String>,
     /// The kernel.
     #[arg(long, value_name = "RELEASE", default_value = "6.18", value_parser = kernel)]
     kernel: Generation,
@@ -80,6 +84,12 @@ pub(crate) struct SimArgs {
     pub(crate) timeline: Option<PathBuf>,
 }
 
+/// What belongs to the simulator beside one run.
+#[derive(Subcommand, Debug)]
+pub(crate) enum SimCommand {
+    Sweep(SweepArgs),
+}
+
 fn bytes(text: &str) -> Result<Bytes, UnitError> {
     text.parse()
 }
@@ -120,7 +130,7 @@ impl SimArgs {
     }
 
     fn device(&self) -> anyhow::Result<DeviceSpec> {
-        let name = &self.device;
+        let name = self.device.as_deref().unwrap_or_default();
         if !name.contains(['/', '.']) {
             return Ok(DeviceSpec::preset(name).map_err(|e| UsageError(format!("--device: {e}")))?);
         }

@@ -18,6 +18,8 @@ use floodwall_sim::explain::{Explained, at_percentile};
 
 pub(crate) use args::SimArgs;
 
+use self::args::SimCommand;
+use crate::commands::sim_sweep;
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
 use crate::signals;
@@ -43,6 +45,9 @@ impl Watch for Interruptible {
 /// # Errors
 /// What could not be done; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &SimArgs) -> anyhow::Result<Exit> {
+    if let Some(SimCommand::Sweep(sweep)) = &args.command {
+        return sim_sweep::run(sweep);
+    }
     let (scenario, mut warnings) = args.loads.scenario()?;
     for path in [&args.out, &args.timeline].into_iter().flatten() {
         output::check_writable(path)?;
