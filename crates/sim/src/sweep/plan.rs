@@ -180,11 +180,11 @@ impl Sweep {
         Key::of(&format!("{};setting={}", place.identity, self.setting(which)))
     }
 
-    /// A digest of everything that the table depends on: the version of the program, the axes, what the names in them stand for, which cells.
+    /// A digest of everything that the table depends on: the program (`build`: its version and whatever else tells builds apart), the axes, what the names in them stand for, which cells.
     #[must_use]
-    pub fn fingerprint(&self, version: &str) -> Key {
+    pub fn fingerprint(&self, build: &str) -> Key {
         // The name is not in it: it changes nothing.
-        Key::of(&format!("{version};{:?};{:?};{}", self.axes, self.choice, self.baseline))
+        Key::of(&format!("{build};{:?};{:?};{}", self.axes, self.choice, self.baseline))
     }
 
     /// Seconds of simulated time that a run's measured parts, warm-ups and pauses take at the most.

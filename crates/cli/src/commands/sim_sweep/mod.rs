@@ -9,6 +9,7 @@
 //! once the table is on disk.
 
 mod args;
+mod build;
 mod estimate;
 mod journal;
 mod library;
@@ -34,8 +35,8 @@ use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
 use crate::signals;
 
-/// What a sweep's results depend on beside its file.
-pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The version that tables name.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Runs the command.
 ///
@@ -57,7 +58,7 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<Exit> {
     }
     let facts = Facts {
         name: sweep.name().to_owned(),
-        fingerprint: sweep.fingerprint(VERSION),
+        fingerprint: sweep.fingerprint(&build::identity()?),
         version: VERSION.to_owned(),
         cells: sweep.len(),
         shard: args.shard,
@@ -104,7 +105,7 @@ fn is_complete(out: &Path, facts: &Facts) -> anyhow::Result<bool> {
             Err(UsageError(format!("'{shown}' is shard {shard} of this sweep; name another file with -o")).into())
         }
         _ => Err(UsageError(format!(
-            "'{}' is there already and is not this sweep's: the sweep changed since, or it never was; remove it, or name another file with -o",
+            "'{}' is there already and is not this sweep's: its file, a file that it names or floodwall changed since, or it never was; remove it, or name another file with -o",
             out.display()
         ))
         .into()),
