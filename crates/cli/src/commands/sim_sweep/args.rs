@@ -17,7 +17,7 @@ use floodwall_sim::sweep::Shard;
 #[command(after_help = "Examples:
   floodwall sim sweep limits.toml --dry-run
   floodwall sim sweep limits.toml -o limits.parquet
-  floodwall sim sweep limits.toml --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT
+  floodwall sim sweep limits.toml --shard $SLURM_ARRAY_TASK_ID/16
   floodwall sim sweep merge limits-*-of-16.parquet -o limits.parquet
 
 docs/sweeps.md describes FILE.toml and the columns, and has complete files for Slurm and Kubernetes.")]
