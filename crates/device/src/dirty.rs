@@ -103,7 +103,11 @@ impl DirtyMap {
     pub(crate) fn admit(&mut self, offset: u64, len: u64, version: u64, room: u64) -> Result<(), u64> {
         let end = offset + len;
         let at = self.dirty.at_or_after(offset);
-        if self.reaching_over(at, offset).is_none() && self.dirty.get(at).is_none_or(|(o, _)| o >= end) {
+        let before = self.reaching_over(at, offset);
+        let next = self.dirty.get(at).filter(|(o, _)| *o < end);
+        if next.is_some_and(|(o, p)| o == offset && o + p.len >= end) {
+            // All of it is a rewrite of one range.
+        } else if before.is_none() && next.is_none() {
             // All of it is new.
             if len > room {
                 return Err(len);
@@ -203,26 +207,34 @@ impl DirtyMap {
     }
 
     fn take_at(&mut self, mut at: At, max_len: u64, coalesce: bool) -> Option<Run> {
-        let (start, mut piece) = self.dirty.get(at).filter(|_| max_len > 0)?;
+        let (start, _) = self.dirty.get(at).filter(|_| max_len > 0)?;
         let mut pieces = self.spare.pop().unwrap_or_default();
         let (mut len, mut since) = (0, u64::MAX);
-        loop {
-            let offset = start + len;
-            let room = max_len - len;
-            let next = self.dirty.get(self.dirty.after(at)).filter(|(o, _)| *o == offset + piece.len);
-            if piece.len > room {
-                self.dirty.replace(at, offset + room, Piece { len: piece.len - room, ..piece });
-                piece.len = room;
-            } else {
-                at = self.dirty.remove(at);
+        let mut more = true;
+        while more {
+            // What of it is in one block of the map leaves it together.
+            let (mut whole, mut cut) = (0, None);
+            more = false;
+            for (offset, mut piece) in self.dirty.rest_of_block(at) {
+                more = offset == start + len && len < max_len && (coalesce || len == 0);
+                if !more {
+                    break;
+                }
+                let room = max_len - len;
+                if piece.len > room {
+                    cut = Some((offset + room, Piece { len: piece.len - room, ..piece }));
+                    piece.len = room;
+                } else {
+                    whole += 1;
+                }
+                len += piece.len;
+                since = since.min(piece.since);
+                pieces.push((offset, piece));
             }
-            len += piece.len;
-            since = since.min(piece.since);
-            pieces.push((offset, piece));
-            match next {
-                Some((_, following)) if coalesce && len < max_len => piece = following,
-                _ => break,
+            if let Some((offset, rest)) = cut {
+                self.dirty.replace(at.further(whole), offset, rest);
             }
+            at = self.dirty.remove(at, whole);
         }
         self.dirty_bytes -= len;
         self.flight_bytes += len;

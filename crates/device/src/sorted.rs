@@ -20,28 +20,29 @@ const RECENT: usize = 4;
 
 struct Block<V> {
     len: usize,
+    /// Beyond `len`: [`NO_KEY`].
     keys: [u64; BLOCK],
     values: [V; BLOCK],
 }
 
+/// Larger than every key: offsets end below it.
+const NO_KEY: u64 = u64::MAX;
+
 impl<V: Copy + Default> Block<V> {
     fn new() -> Self {
-        Self { len: 0, keys: [0; BLOCK], values: [V::default(); BLOCK] }
-    }
-
-    fn is_before(&self, index: usize, key: u64) -> bool {
-        index < self.len && self.keys[index % BLOCK] < key
+        Self { len: 0, keys: [NO_KEY; BLOCK], values: [V::default(); BLOCK] }
     }
 
     /// The first of its entries whose key is at least this, or `len`. A search without branches: where it goes can't be guessed.
+    #[inline]
     fn at_or_after(&self, key: u64) -> usize {
         let mut index = 0;
         let mut step = BLOCK / 2;
         while step > 0 {
-            index += if self.is_before(index + step - 1, key) { step } else { 0 };
+            index += if self.keys[(index + step - 1) % BLOCK] < key { step } else { 0 };
             step /= 2;
         }
-        index + usize::from(self.is_before(index, key))
+        index + usize::from(self.keys[index % BLOCK] < key)
     }
 
     fn insert(&mut self, index: usize, key: u64, value: V) {
@@ -52,10 +53,11 @@ impl<V: Copy + Default> Block<V> {
         self.len += 1;
     }
 
-    fn remove(&mut self, index: usize) {
-        self.keys.copy_within(index + 1..self.len, index);
-        self.values.copy_within(index + 1..self.len, index);
-        self.len -= 1;
+    fn remove(&mut self, index: usize, count: usize) {
+        self.keys.copy_within(index + count..self.len, index);
+        self.values.copy_within(index + count..self.len, index);
+        self.keys[self.len - count..self.len].fill(NO_KEY);
+        self.len -= count;
     }
 
     /// Moves the entries from `from` on to the end of another block, which must have room for them.
@@ -64,6 +66,7 @@ impl<V: Copy + Default> Block<V> {
         let end = other.len + count;
         other.keys[other.len..end].copy_from_slice(&self.keys[from..self.len]);
         other.values[other.len..end].copy_from_slice(&self.values[from..self.len]);
+        self.keys[from..self.len].fill(NO_KEY);
         other.len = end;
         self.len = from;
     }
@@ -75,6 +78,13 @@ pub(crate) struct At {
     /// Number in `order`.
     slot: usize,
     index: usize,
+}
+
+impl At {
+    /// The place so many entries further on, which must be in the same block.
+    pub(crate) fn further(self, by: usize) -> Self {
+        Self { index: self.index + by, ..self }
+    }
 }
 
 /// See the [module](self).
@@ -142,6 +152,14 @@ impl<V: Copy + Default> SortedMap<V> {
             Some(block) if at.index + 1 < block.len => At { index: at.index + 1, ..at },
             _ => At { slot: at.slot + 1, index: 0 },
         }
+    }
+
+    /// Entries from a place on, ascending, up to the end of its block.
+    pub(crate) fn rest_of_block(&self, from: At) -> impl Iterator<Item = (u64, V)> + '_ {
+        let block = self.block(from.slot);
+        let keys = block.map_or(&[][..], |b| &b.keys[from.index..b.len]);
+        let values = block.map_or(&[][..], |b| &b.values[from.index..b.len]);
+        keys.iter().copied().zip(values.iter().copied())
     }
 
     /// The place before one.
@@ -223,12 +241,12 @@ impl<V: Copy + Default> SortedMap<V> {
         block.values[at.index] = value;
     }
 
-    /// Takes the entry at a place out; returns the place of the one after it.
-    pub(crate) fn remove(&mut self, at: At) -> At {
-        let Some((first, number)) = self.order.get_mut(at.slot) else { return at };
+    /// Takes `count` entries of one block out, from a place on; returns the place of the one after them.
+    pub(crate) fn remove(&mut self, at: At, count: usize) -> At {
+        let Some((first, number)) = self.order.get_mut(at.slot).filter(|_| count > 0) else { return at };
         let number = *number;
         let block = &mut self.blocks[number as usize];
-        block.remove(at.index);
+        block.remove(at.index, count);
         if block.len == 0 {
             self.order.remove(at.slot);
             self.free.push(number);
@@ -293,7 +311,7 @@ mod tests {
         for key in 0..10 * BLOCK as u64 {
             let at = map.at_or_after(0);
             assert_eq!(map.get(at), Some((key, key)));
-            assert_eq!(map.remove(at), at);
+            assert_eq!(map.remove(at, 1), at);
         }
         assert_eq!((map.order.len(), map.free.len(), map.iter().count()), (0, 10, 0));
     }
@@ -307,7 +325,7 @@ mod tests {
         }
         for key in (0..1000).filter(|k| k % 25 != 0) {
             let at = map.at_or_after(key);
-            map.remove(at);
+            map.remove(at, 1);
         }
         assert_eq!(
             map.iter().map(|(k, ())| k).collect::<Vec<_>>(),
@@ -331,22 +349,16 @@ mod tests {
                 let before = tree.range(..key).next_back().map(|(k, v)| (*k, *v));
                 prop_assert_eq!(map.before(at).and_then(|b| map.get(b)), before);
                 match found {
-                    // Sweeps: what is here and the two after it.
-                    Some(_) if kind == 0 => {
-                        for _ in 0..3 {
-                            let at = map.at_or_after(key);
-                            let first = tree.range(key..).next().map(|(k, v)| (*k, *v));
-                            prop_assert_eq!(map.get(at), first);
-                            if let Some((k, _)) = first {
-                                let after = map.remove(at);
-                                tree.remove(&k);
-                                prop_assert_eq!(map.get(after), tree.range(k..).next().map(|(k, v)| (*k, *v)));
-                            }
-                        }
-                    }
-                    Some((k, _)) if kind < 4 => {
-                        map.remove(at);
-                        tree.remove(&k);
+                    // Sweeps take several at once.
+                    Some((first, _)) if kind < 4 => {
+                        let taken: Vec<(u64, usize)> = map.rest_of_block(at).take(n % 5 + 1).collect();
+                        let expected: Vec<(u64, usize)> =
+                            tree.range(key..).take(taken.len()).map(|(k, v)| (*k, *v)).collect();
+                        prop_assert_eq!(&taken, &expected);
+                        let after = map.remove(at, taken.len());
+                        tree.retain(|k, _| !taken.iter().any(|(t, _)| t == k));
+                        let next = tree.range(first..).next().map(|(k, v)| (*k, *v));
+                        prop_assert_eq!(map.get(after), next);
                     }
                     Some((k, v)) if kind == 4 && !tree.contains_key(&(k + 1)) => {
                         map.replace(at, k + 1, n);

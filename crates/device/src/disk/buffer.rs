@@ -3,8 +3,6 @@
 //! After a read the head stays on its track and goes on reading until another command needs it or the segment is full. Bytes read ahead are known by
 //! time alone: `from + rate × (now − since)`.
 
-use std::collections::VecDeque;
-
 use super::geometry::{Geometry, Place};
 use crate::time::Nanos;
 
@@ -35,9 +33,10 @@ pub(super) enum Hit {
     Miss,
 }
 
-/// The segments of the buffer, newest first.
+/// See the [module](self).
 pub(super) struct Buffer {
-    segments: VecDeque<Segment>,
+    /// Newest last.
+    segments: Vec<Segment>,
     ahead: Option<Ahead>,
     most: usize,
     read_ahead: u64,
@@ -49,7 +48,7 @@ const RIDE_BYTES: u64 = 256 << 10;
 
 impl Buffer {
     pub(super) fn new(most: usize, read_ahead: u64, capacity: u64) -> Self {
-        Self { segments: VecDeque::new(), ahead: None, most, read_ahead, capacity }
+        Self { segments: Vec::new(), ahead: None, most, read_ahead, capacity }
     }
 
     /// First byte that the head has not yet read.
@@ -64,12 +63,13 @@ impl Buffer {
         if self.segments.iter().any(|s| s.start <= offset && end <= s.end) {
             return Hit::Buffered;
         }
-        let (Some(front), Some(ahead), Some(newest)) =
-            (self.front(geometry, now), self.ahead, self.segments.front())
-        else {
+        let (Some(ahead), Some(newest)) = (self.ahead, self.segments.last()) else { return Hit::Miss };
+        if offset < newest.start || offset > ahead.limit + RIDE_BYTES {
+            // Wherever the head is by now.
             return Hit::Miss;
-        };
-        if offset < newest.start || offset > front + RIDE_BYTES {
+        }
+        let Some(front) = self.front(geometry, now) else { return Hit::Miss };
+        if offset > front + RIDE_BYTES {
             Hit::Miss
         } else if end <= front {
             Hit::Buffered
@@ -87,13 +87,15 @@ impl Buffer {
             return;
         }
         let end = offset + len;
-        let joined = self.segments.iter().position(|s| s.start <= offset && offset <= s.end + RIDE_BYTES);
-        let start = match joined.and_then(|i| self.segments.remove(i)) {
-            Some(s) => s.start.max(end.saturating_sub(self.read_ahead)),
+        let joined = self.segments.iter().rposition(|s| s.start <= offset && offset <= s.end + RIDE_BYTES);
+        let start = match joined {
+            Some(i) => self.segments.remove(i).start.max(end.saturating_sub(self.read_ahead)),
             None => offset,
         };
-        self.segments.push_front(Segment { start, end });
-        self.segments.truncate(self.most);
+        if self.segments.len() >= self.most {
+            self.segments.remove(0);
+        }
+        self.segments.push(Segment { start, end });
         let limit = (end + self.read_ahead).min(self.capacity);
         self.ahead = Some(Ahead { since: now, from: end, place: geometry.place(end), limit });
     }
@@ -102,7 +104,7 @@ impl Buffer {
     pub(super) fn extend(&mut self, geometry: &Geometry, now: Nanos, end: u64) {
         let front = self.front(geometry, now);
         let limit = (end + self.read_ahead).min(self.capacity);
-        let newest = self.segments.front().is_some_and(|s| s.start <= end);
+        let newest = self.segments.last().is_some_and(|s| s.start <= end);
         if let Some(ahead) = self.ahead.as_mut().filter(|a| newest && front.is_some_and(|f| f < a.limit)) {
             ahead.limit = ahead.limit.max(limit);
         }
@@ -112,7 +114,7 @@ impl Buffer {
     pub(super) fn stop(&mut self, geometry: &Geometry, now: Nanos) -> Option<u64> {
         let front = self.front(geometry, now)?;
         self.ahead = None;
-        if let Some(newest) = self.segments.front_mut() {
+        if let Some(newest) = self.segments.last_mut() {
             newest.end = newest.end.max(front);
         }
         Some(front)
