@@ -37,9 +37,10 @@ unit:
 	$(CARGO) test --locked --workspace
 
 bench: install-build install-peers
-	$(CARGO) build --release --locked -p floodwall -p agree -p lab-bench
+	$(CARGO) build --release --locked -p floodwall -p agree -p lab-bench -p reproduce
 	target/release/agree $(AGREE)
 	$(CARGO) run --release --locked -p floodwall-device --example rate
+	target/release/reproduce speed
 	$(CARGO) test --quiet --release --locked -p floodwall-knobs --test kernel -- kill-points
 	@if [ "$$(id -u)" = 0 ]; then target/release/lab-bench figures; else echo "the lab's figures need root: left out"; fi
 

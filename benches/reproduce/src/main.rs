@@ -10,6 +10,7 @@
 
 mod cells;
 mod lab;
+mod speed;
 mod table;
 mod y2007;
 mod y2009;
@@ -51,6 +52,8 @@ enum What {
     #[value(name = "2009")]
     Y2009,
     Lab,
+    /// How fast the simulator is; printed only
+    Speed,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -64,6 +67,10 @@ fn main() -> anyhow::Result<()> {
             What::Y2007 => ("sim-2007", y2007::section(&args.published)?),
             What::Y2016 => ("sim-2016", y2016::section(&args.published)?),
             What::Y2009 => ("sim-2009", y2009::section(&args.published)?),
+            What::Speed => {
+                println!("{}", speed::section()?);
+                continue;
+            }
             What::Lab => ("sim-lab", lab::section(&args.lab)?),
         };
         println!("{section}");
