@@ -5,7 +5,7 @@
 //! runs on. Everything is counted in the buckets of [`floodwall_model::latency`], nanoseconds.
 
 use floodwall_device::Op;
-use floodwall_model::latency::{BUCKETS, LatencyCounts, bucket_high_ns, bucket_of};
+use floodwall_model::latency::{BUCKETS, LatencyCounts, bucket_of};
 use serde::{Deserialize, Serialize};
 
 /// A histogram that is being filled.
@@ -55,22 +55,12 @@ impl From<&LatencyCounts> for Timing {
         Self {
             count: counts.count(),
             mean_us: counts.mean_ns().map(|ns| ns / 1e3),
-            p50_us: quantile_ns(counts, 0.50).map(us),
-            p99_us: quantile_ns(counts, 0.99).map(us),
+            p50_us: counts.nearest_rank_ns(0.50).map(us),
+            p99_us: counts.nearest_rank_ns(0.99).map(us),
             max_us: (!counts.is_empty()).then(|| us(counts.max_ns())),
             buckets: counts.buckets().map(|(b, n)| (b as u32, n)).collect(),
         }
     }
-}
-
-/// The smallest bucket's upper end that covers a fraction `q` of the counts (never more than the exact maximum).
-fn quantile_ns(counts: &LatencyCounts, q: f64) -> Option<u64> {
-    let rank = (counts.count() as f64 * q).ceil().max(1.0) as u64;
-    let mut seen = 0;
-    counts.buckets().find_map(|(bucket, n)| {
-        seen += n;
-        (seen >= rank).then(|| bucket_high_ns(bucket).min(counts.max_ns()))
-    })
 }
 
 /// Histograms of one lab device since it came up. A copy is a snapshot, for whoever reads them at leisure.
@@ -126,7 +116,7 @@ impl Meter {
 
 /// Whether p99 of lateness is at most a tenth of p50 of service; `None` when nothing was counted or the model takes no time at all.
 fn kept_up(lateness: &LatencyCounts, service: &LatencyCounts) -> Option<bool> {
-    let (late, service) = (quantile_ns(lateness, 0.99)?, quantile_ns(service, 0.50)?);
+    let (late, service) = (lateness.nearest_rank_ns(0.99)?, service.nearest_rank_ns(0.50)?);
     (service > 0).then_some(late as f64 <= service as f64 * 0.1)
 }
 

@@ -144,6 +144,30 @@ impl LatencyCounts {
         (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
     }
 
+    /// The latency that at least this fraction of the operations did not exceed, in nanoseconds: nearest rank (Hyndman & Fan 1996, definition 1), upper
+    /// end of its bucket, never more than the largest latency seen. 1 and above is the exact maximum, 0 and below the smallest bucket in use.
+    ///
+    /// `None` when nothing was counted, or for no number. Whether there are enough operations for a tail is for the caller to say.
+    #[must_use]
+    pub fn nearest_rank_ns(&self, fraction: f64) -> Option<u64> {
+        if self.is_empty() || fraction.is_nan() {
+            return None;
+        }
+        if fraction >= 1.0 {
+            return Some(self.max_ns);
+        }
+        // 0.99 has no exact binary form: without the small allowance p99 of 100 operations could take the 100th.
+        let rank = ((fraction * self.count as f64) * (1.0 - 1e-12)).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        let bucket = self.buckets().find_map(|(bucket, n)| {
+            seen += n;
+            (seen >= rank).then_some(bucket)
+        });
+        // The last bucket also holds what is beyond the range; of that only the maximum is known.
+        let high = bucket.filter(|b| b + 1 < BUCKETS).map_or(self.max_ns, bucket_high_ns);
+        Some(high.min(self.max_ns))
+    }
+
     /// Adds another histogram's counts to this one's.
     pub fn merge(&mut self, other: &Self) {
         if other.buckets.is_empty() {
@@ -202,6 +226,17 @@ mod tests {
         assert_eq!(counts.heap_bytes(), 8 * counts.buckets().count());
         counts.merge(&LatencyCounts::from_values((0..1_000).map(|i| 1_000_000 + i * 7_000)));
         assert_eq!(counts.heap_bytes(), 8 * counts.buckets().count());
+    }
+
+    #[test]
+    fn a_rank_is_the_nearest_and_the_last_is_exact() {
+        let counts = LatencyCounts::from_values(1..=100);
+        let rank = |fraction| counts.nearest_rank_ns(fraction);
+        assert_eq!([0.0, 0.5, 0.99, 0.991, 1.0].map(rank), [1, 50, 99, 100, 100].map(Some));
+        assert_eq!(rank(f64::NAN), None);
+        assert_eq!(LatencyCounts::default().nearest_rank_ns(0.5), None);
+        let beyond = LatencyCounts::from_values([2 * MAX_NS]);
+        assert_eq!(beyond.nearest_rank_ns(0.5), Some(2 * MAX_NS));
     }
 
     proptest! {

@@ -20,7 +20,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use floodwall_model::LatencyCounts;
-use floodwall_model::latency::{BUCKETS, MAX_NS, bucket_high_ns, bucket_low_ns, bucket_of};
+use floodwall_model::latency::{MAX_NS, bucket_low_ns, bucket_of};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
@@ -71,24 +71,10 @@ pub fn samples_needed(percent: f64) -> u64 {
 /// `None` with fewer than [`samples_needed`] operations.
 #[must_use]
 pub fn percentile_ns(counts: &LatencyCounts, percent: f64) -> Option<u64> {
-    let n = counts.count();
-    if n == 0 || percent.is_nan() || n < samples_needed(percent) {
+    if counts.count() < samples_needed(percent) {
         return None;
     }
-    if percent >= 100.0 {
-        return Some(counts.max_ns());
-    }
-    let rank = ((percent / 100.0 * n as f64) * (1.0 - 1e-12)).ceil().max(1.0) as u64;
-    let mut seen = 0;
-    for (bucket, count) in counts.buckets() {
-        seen += count;
-        if seen >= rank {
-            // The last bucket also holds what is beyond the range; of that only the maximum is known.
-            let high = if bucket + 1 == BUCKETS { counts.max_ns() } else { bucket_high_ns(bucket) };
-            return Some(high.min(counts.max_ns()));
-        }
-    }
-    Some(counts.max_ns())
+    counts.nearest_rank_ns(percent / 100.0)
 }
 
 /// The percentiles of a result, in microseconds. `None`: too few samples for that one.

@@ -151,6 +151,16 @@ impl<'de> Deserialize<'de> for WithUnit<PerSecond> {
     }
 }
 
+/// The kind that is written, or that of a command for a table with nothing but one.
+fn kind_or_command<K>(kind: Option<K>, command: Option<&String>, of_commands: K) -> Option<K> {
+    kind.or(command.map(|_| of_commands))
+}
+
+/// The command of a kind that needs one.
+fn command_text(command: Option<String>) -> Result<String, String> {
+    command.filter(|c| !c.trim().is_empty()).ok_or_else(|| "has no command; write command = \"…\"".into())
+}
+
 impl RawVictim {
     pub(super) fn from_command(command: &str) -> Self {
         Self { command: Some(command.into()), ..Self::default() }
@@ -160,15 +170,9 @@ impl RawVictim {
     pub(super) fn check(self, place: &str) -> Result<Victim, ScenarioError> {
         use RawVictimKind as K;
         let invalid = |message: String| ScenarioError::Invalid { place: place.into(), message };
-        let kind = match (self.kind, &self.command) {
-            (Some(kind), _) => kind,
-            (None, Some(_)) => K::Command,
-            (None, None) => {
-                return Err(invalid(
-                    "has no kind; write kind = \"commit\", wal, read, scan, mixed or command".into(),
-                ));
-            }
-        };
+        let without = "has no kind; write kind = \"commit\", wal, read, scan, mixed or command";
+        let kind = kind_or_command(self.kind, self.command.as_ref(), K::Command)
+            .ok_or_else(|| invalid(without.into()))?;
         let refuse = |given: bool, key: &str, kinds: &[K]| {
             if given && !kinds.contains(&kind) {
                 let names: Vec<&str> = kinds.iter().map(|k| k.text()).collect();
@@ -213,13 +217,7 @@ impl RawVictim {
                 }
                 VictimKind::Mixed { sync, access, read_percent }
             }
-            K::Command => {
-                let command = self.command.unwrap_or_default();
-                if command.trim().is_empty() {
-                    return Err(invalid("has no command; write command = \"…\"".into()));
-                }
-                VictimKind::Command { command }
-            }
+            K::Command => VictimKind::Command { command: command_text(self.command).map_err(invalid)? },
         };
         let victim = Victim {
             name: self.name.unwrap_or_else(|| kind.text().into()),
@@ -309,15 +307,9 @@ impl RawFlood {
     pub(super) fn check(self, place: &str) -> Result<Flood, ScenarioError> {
         use RawFloodKind as K;
         let invalid = |message: String| ScenarioError::Invalid { place: place.into(), message };
-        let kind = match (self.kind, &self.command) {
-            (Some(kind), _) => kind,
-            (None, Some(_)) => K::Command,
-            (None, None) => {
-                return Err(invalid(
-                    "has no kind; write kind = \"seq\", random, files, mmap, copy or command".into(),
-                ));
-            }
-        };
+        let without = "has no kind; write kind = \"seq\", random, files, mmap, copy or command";
+        let kind = kind_or_command(self.kind, self.command.as_ref(), K::Command)
+            .ok_or_else(|| invalid(without.into()))?;
         if self.file_size.is_some() && kind != K::Files {
             return Err(invalid(format!(
                 "'file_size' means nothing to a {} flood; it belongs to files",
@@ -336,13 +328,7 @@ impl RawFlood {
             K::Files => FloodKind::Files { file: self.file_size.map_or(Bytes(16 * KIB), |b| b.0) },
             K::Mmap => FloodKind::Mmap,
             K::Copy => FloodKind::Copy,
-            K::Command => {
-                let command = self.command.unwrap_or_default();
-                if command.trim().is_empty() {
-                    return Err(invalid("has no command; write command = \"…\"".into()));
-                }
-                FloodKind::Command { command }
-            }
+            K::Command => FloodKind::Command { command: command_text(self.command).map_err(invalid)? },
         };
         let default_block = match kind {
             K::Random => Bytes(16 * KIB),
