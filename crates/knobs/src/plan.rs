@@ -134,7 +134,7 @@ impl Plan {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// Two changes of one cell.
-    #[error("{first} and {second} are two names of one limit: give one of them")]
+    #[error("{}", twice(first, second))]
     SameCell {
         /// The one.
         first: String,
@@ -191,6 +191,14 @@ pub enum PlanError {
         /// Why, and what to do instead.
         why: String,
     },
+}
+
+fn twice(first: &str, second: &str) -> String {
+    if first == second {
+        format!("{first} is given twice: give it once")
+    } else {
+        format!("{first} and {second} are two names of one limit: give one of them")
+    }
 }
 
 fn it_needs(text: &str) -> String {
@@ -371,16 +379,24 @@ fn with_side_effects(mut entries: Vec<Entry>, files: &dyn Files) -> Vec<Entry> {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for entry in self.entries.iter().filter(|entry| entry.new.is_some()) {
-            let shown = |state: &Option<State>| state.as_ref().map_or("(not there)".to_owned(), short);
-            writeln!(f, "{}: {} -> {}", entry.label(), shown(&entry.old), shown(&entry.new))?;
+            let label = entry.label();
+            let shown = |state: &Option<State>| {
+                state.as_ref().map_or("(not there)".to_owned(), |state| short(&label, state))
+            };
+            writeln!(f, "{label}: {} -> {}", shown(&entry.old), shown(&entry.new))?;
         }
         Ok(())
     }
 }
 
-/// A state by its file's name: `dirty_ratio 20`.
+/// A state behind its knob's label: the value, with its file's name where a knob is kept in several: `bfq`, `dirty_ratio 20`.
 #[must_use]
-pub fn short(state: &State) -> String {
+pub fn short(label: &str, state: &State) -> String {
     let file = state.path.rsplit('/').next().unwrap_or_default();
-    format!("{file} {}", state.value)
+    let one_of_several = file.ends_with("_bytes") || file.ends_with("_ratio");
+    if label.ends_with(&format!(".{file}")) && !one_of_several {
+        state.value.clone()
+    } else {
+        format!("{file} {}", state.value)
+    }
 }

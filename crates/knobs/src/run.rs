@@ -165,8 +165,8 @@ impl Run<'_> {
         }
         Err(StepError::NotTaken {
             label: entry.label(),
-            wanted: short(to),
-            found: found.as_ref().map_or_else(|| "nothing".to_owned(), short),
+            wanted: short(&entry.label(), to),
+            found: found.as_ref().map_or_else(|| "nothing".to_owned(), |found| short(&entry.label(), found)),
         })
     }
 

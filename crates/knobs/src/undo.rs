@@ -63,17 +63,17 @@ impl fmt::Display for Undone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let told = self.entries.iter().filter(|(_, fate)| *fate != Fate::Unchanged);
         let mut lines = told.map(|(label, fate)| match fate {
-            Fate::Restored { to } => format!("{label}: {} again", short(to)),
+            Fate::Restored { to } => format!("{label}: {} again", short(label, to)),
             Fate::Unchanged => String::new(),
             Fate::Foreign { ours: Some(ours), found } => {
                 format!(
                     "{label}: left at {}, which somebody else has set since (we had set {})",
-                    short(found),
+                    short(label, found),
                     ours.value
                 )
             }
             Fate::Foreign { ours: None, found } => {
-                format!("{label}: left at {}, which somebody else has set", short(found))
+                format!("{label}: left at {}, which somebody else has set", short(label, found))
             }
             Fate::Vanished { why } => format!("{label}: gone ({why})"),
             Fate::Failed { why } => format!("{label}: not put back ({why})"),
@@ -179,9 +179,9 @@ impl Run<'_> {
                             Fate::Unchanged
                         }
                     }
-                    (_, Some(now)) => {
-                        Fate::Failed { why: failure.unwrap_or_else(|| format!("it holds {}", short(now))) }
-                    }
+                    (_, Some(now)) => Fate::Failed {
+                        why: failure.unwrap_or_else(|| format!("it holds {}", short(&entry.label(), now))),
+                    },
                     (_, None) => Fate::Failed { why: failure.or(now.why()).unwrap_or_default() },
                 }
             }

@@ -32,7 +32,7 @@ pub enum ValueError {
         source: UnitError,
     },
     /// Not a number or a duration.
-    #[error("{knob}: '{text}' is not a number of {unit}")]
+    #[error("{knob}: '{text}' is not a number{}", of_unit(unit))]
     NotANumber {
         /// The knob.
         knob: &'static str,
@@ -186,6 +186,10 @@ fn in_range(knob: &'static Knob, text: &str, n: i128) -> Result<i128, ValueError
     Err(ValueError::OutOfRange { knob: knob.name, text: text.to_owned(), range: range(knob) })
 }
 
+fn of_unit(unit: &str) -> String {
+    if unit == Unit::Count.name() { String::new() } else { format!(" of {unit}") }
+}
+
 /// A knob's range in words.
 #[must_use]
 pub fn range(knob: &Knob) -> String {
@@ -193,7 +197,8 @@ pub fn range(knob: &Knob) -> String {
         Unit::Bytes => Bytes(n.unsigned_abs()).to_string(),
         _ => n.to_string(),
     };
-    let unit = if knob.unit == Unit::Bytes { "" } else { knob.unit.name() };
+    // A size has its own unit, and a count none.
+    let unit = if matches!(knob.unit, Unit::Bytes | Unit::Count) { "" } else { knob.unit.name() };
     let text = if knob.max == i64::MAX {
         format!("at least {} {unit}", shown(knob.min))
     } else {

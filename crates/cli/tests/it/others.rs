@@ -82,7 +82,7 @@ fn who_will_fight_a_change_is_told_under_the_difference() {
     // … and as long as it stands.
     let difference = machine.done("diff");
     assert!(
-        difference.contains("scheduler mq-deadline -> scheduler none\nvda.scheduler is set by others too"),
+        difference.contains("vda.scheduler: mq-deadline -> none\nvda.scheduler is set by others too"),
         "{difference}"
     );
     // What nobody else sets needs no word.

@@ -67,7 +67,7 @@ fn what_is_applied_now_is_kept() {
     fs::write(machine.tree().join("sys/class/block/vda/queue/read_ahead_kb"), "48\n").unwrap();
     let output = machine.run("persist --yes");
     assert!(stderr(&output).contains("note: change 3 is for a time and left out"), "{}", stderr(&output));
-    assert!(stderr(&output).contains("vda.read_ahead_kb is left out: it holds read_ahead_kb 48"));
+    assert!(stderr(&output).contains("vda.read_ahead_kb is left out: it holds 48"));
     assert_eq!(stdout(&output).lines().next(), Some("vda.nr_requests: not kept -> nr_requests 16"));
     let rules = text(&machine, RULES);
     assert!(rules.contains("ATTR{queue/nr_requests}=\"16\"") && !rules.contains("read_ahead_kb"), "{rules}");

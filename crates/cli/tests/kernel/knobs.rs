@@ -194,7 +194,7 @@ pub(crate) fn expect(holds: bool, what: &str) -> Result<(), String> {
 fn change_and_back(device: &Device) -> Result<(), String> {
     let before = device.knobs();
     let shown = device.apply(&[])?;
-    expect(shown.contains("read_ahead_kb 128 -> read_ahead_kb 64"), &shown)?;
+    expect(shown.contains("read_ahead_kb: 128 -> 64"), &shown)?;
     expect(device.read("queue/scheduler").contains("[none]"), "the scheduler was not changed")?;
     expect(device.read("bdi/strict_limit") == "1", "the limit is not strict")?;
     let difference = device.done(&["diff"])?;

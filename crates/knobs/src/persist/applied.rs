@@ -43,7 +43,9 @@ pub fn applied(store: &dyn Store, files: &dyn Files, boot_id: &str) -> Result<Ap
             let left_out = match (gone, entry.cell.read(files)) {
                 (Some(why), _) => Some(why),
                 (None, Reading::Value(now)) if transaction.owns(index, &now) => None,
-                (None, Reading::Value(now)) => Some(format!("it holds {}, not by change {id}", short(&now))),
+                (None, Reading::Value(now)) => {
+                    Some(format!("it holds {}, not by change {id}", short(&entry.label(), &now)))
+                }
                 (None, other) => other.why(),
             };
             let change = change_of(entry, new);

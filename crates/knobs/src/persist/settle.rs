@@ -122,7 +122,7 @@ pub struct Settled {
     pub devices: Vec<Device>,
     /// What to know, for people.
     pub notes: Vec<String>,
-    /// What is kept and not in force now: `sda.scheduler: scheduler none -> scheduler bfq`.
+    /// What is kept and not in force now: `sda.scheduler: none -> bfq`.
     pub not_in_force: Vec<String>,
 }
 
@@ -176,10 +176,15 @@ fn check(
     // What the kernel changes beside is saved with a change, and nothing here.
     let asked: Vec<Entry> = entries.into_iter().filter(|entry| entry.new.is_some()).collect();
     settled.notes.extend(refuse::notes(&asked, files, &Memory::read(files)));
-    let shown = |state: &Option<State>| state.as_ref().map_or("(not there)".to_owned(), short);
     settled.not_in_force = asked
         .iter()
-        .map(|entry| format!("{}: {} -> {}", entry.label(), shown(&entry.old), shown(&entry.new)))
+        .map(|entry| {
+            let label = entry.label();
+            let shown = |state: &Option<State>| {
+                state.as_ref().map_or("(not there)".to_owned(), |state| short(&label, state))
+            };
+            format!("{label}: {} -> {}", shown(&entry.old), shown(&entry.new))
+        })
         .collect();
     Ok(())
 }

@@ -179,7 +179,7 @@ fn a_tunable_is_kept_with_its_elevator() {
     assert!(
         settled.notes.iter().any(|note| note.contains("sda.scheduler=mq-deadline is kept with its tunables"))
     );
-    assert_eq!(settled.not_in_force, ["sda.iosched.fifo_batch: fifo_batch 16 -> fifo_batch 8"]);
+    assert_eq!(settled.not_in_force, ["sda.iosched.fifo_batch: 16 -> 8"]);
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn what_somebody_else_has_changed_is_left_alone_and_told() {
     world.kernel.put(EXPIRE, "1234");
     insta::assert_snapshot!(fates(&world).join("\n"), @"
     vm.dirty_bytes: dirty_ratio 20 again
-    vm.dirty_expire_centisecs: left at dirty_expire_centisecs 1234, which somebody else has set since (we had set 100)
+    vm.dirty_expire_centisecs: left at 1234, which somebody else has set since (we had set 100)
     ");
     assert_eq!(world.kernel.get(EXPIRE), "1234");
 }
@@ -80,8 +80,8 @@ fn what_others_set_below_an_elevator_of_ours_survives_its_switch() {
     world.apply(&["scheduler=kyber"]).unwrap();
     world.kernel.put(&format!("{QUEUE}/nr_requests"), "48");
     insta::assert_snapshot!(fates(&world).join("\n"), @"
-    sda.scheduler: scheduler mq-deadline again
-    sda.nr_requests: left at nr_requests 48, which somebody else has set since (we had set 256)
+    sda.scheduler: mq-deadline again
+    sda.nr_requests: left at 48, which somebody else has set since (we had set 256)
     ");
     assert_eq!(world.kernel.queue("nr_requests"), "48");
 }
@@ -240,7 +240,7 @@ fn a_device_that_is_gone_or_another_one_is_not_written() {
     world.kernel.put("/sys/dev/block/8:0/diskseq", "12");
     insta::assert_snapshot!(fates(&world).join("\n"), @"
     sda.nr_requests: gone (sda (8:0) is another disk now)
-    vm.dirty_expire_centisecs: dirty_expire_centisecs 3000 again
+    vm.dirty_expire_centisecs: 3000 again
     sda.iosched.async_depth: gone (sda (8:0) is another disk now)
     ");
     assert_eq!(world.kernel.queue("nr_requests"), "8");

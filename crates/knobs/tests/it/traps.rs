@@ -198,7 +198,7 @@ fn a_kernel_that_scales_min_ratio_twice_is_noticed_and_everything_put_back() {
     world.kernel.put("/proc/sys/kernel/osrelease", "6.5.0-35-generic");
     insta::assert_snapshot!(refusal(&world, &["bdi.min_ratio=1", "bdi.max_ratio=50"]), @"the kernel refused sda.bdi.min_ratio = 10000: invalid; Linux 6.2 to 6.7 take only 0, and all devices' shares must stay below 100 %; everything is as before");
     // A small number of millionths is taken as percent: read back, and put back.
-    insta::assert_snapshot!(refusal(&world, &["bdi.min_ratio_fine=20"]), @"the kernel took sda.bdi.min_ratio_fine = min_ratio_fine 20 and holds min_ratio_fine 200000; everything is as before");
+    insta::assert_snapshot!(refusal(&world, &["bdi.min_ratio_fine=20"]), @"the kernel took sda.bdi.min_ratio_fine = 20 and holds 200000; everything is as before");
     assert_eq!(
         (world.kernel.bdi("min_ratio_fine"), world.kernel.bdi("max_ratio_fine")),
         ("0".into(), "1000000".into())

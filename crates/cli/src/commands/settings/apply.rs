@@ -30,11 +30,12 @@ const TIMES: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Durat
   floodwall apply vm.dirty_bytes=64MiB vm.dirty_background_bytes=16MiB
   floodwall apply --device sda scheduler=bfq nr_requests=64 --for 10m
   floodwall apply preset:2016-bandwidth-delay --dry-run
-  floodwall size --link 1Gbit/s --toml > limits.toml; floodwall apply limits.toml --yes
+  floodwall size --link 1Gbit/s --toml > limits.toml; floodwall apply limits.toml
+  floodwall size --link 1Gbit/s --toml | floodwall apply - --yes
 
 floodwall explain lists every knob and preset.")]
 pub(crate) struct ApplyArgs {
-    /// KNOB=VALUE, FILE.toml, or preset:NAME
+    /// KNOB=VALUE, FILE.toml, preset:NAME, or - for a file on stdin
     #[arg(required = true, value_name = "SETTING")]
     settings: Vec<String>,
     /// The device of knobs that name none, such as sda

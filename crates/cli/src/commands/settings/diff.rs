@@ -170,14 +170,15 @@ fn paragraph(place: &Place, transaction: &Transaction) -> String {
     let begin = &transaction.begin;
     let mut told = format!("change {}, {}: {}\n", begin.id, text::moment(begin.at_unix_s), begin.why);
     for (index, entry) in transaction.entries.iter().enumerate() {
-        let before = entry.old.as_ref().map_or("(not there)".to_owned(), short);
+        let label = entry.label();
+        let before = entry.old.as_ref().map_or("(not there)".to_owned(), |state| short(&label, state));
         let now = match now(place, transaction, index, entry) {
             Now::AsBefore => continue,
-            Now::At { state, ours: true } => short(&state),
-            Now::At { state, ours: false } => format!("{} (not by this change)", short(&state)),
+            Now::At { state, ours: true } => short(&label, &state),
+            Now::At { state, ours: false } => format!("{} (not by this change)", short(&label, &state)),
             Now::Unknown(why) => format!("({why})"),
         };
-        let _ = writeln!(told, "  {}: {before} -> {now}", entry.label());
+        let _ = writeln!(told, "  {label}: {before} -> {now}");
     }
     told
 }

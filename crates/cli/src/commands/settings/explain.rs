@@ -75,7 +75,9 @@ fn explain_finding(id: &str) -> anyhow::Result<String> {
 }
 
 fn explain_knob(name: &str) -> anyhow::Result<String> {
-    let knob = find(name).ok_or_else(|| {
+    // Settings and remedies write it behind a device: `sda.nr_requests`, `backup.service:sda.io.max`.
+    let behind_device = name.match_indices(['.', ':']).filter_map(|(at, _)| name.get(at + 1..));
+    let knob = std::iter::once(name).chain(behind_device).find_map(find).ok_or_else(|| {
         let near = nearest(name);
         let hint = if near.is_empty() {
             "; floodwall explain lists all".to_owned()

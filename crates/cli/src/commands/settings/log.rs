@@ -72,8 +72,10 @@ fn paragraph(logged: &Logged, boot: &str) -> String {
     let _ = writeln!(told, "  why: {}", begin.why.escape_debug());
     let _ = writeln!(told, "  by: user {}, {}", begin.uid, begin.command.escape_debug());
     for entry in transaction.entries.iter().filter(|entry| entry.new.is_some()) {
-        let shown = |state: &Option<_>| state.as_ref().map_or("(not there)".to_owned(), short);
-        let _ = writeln!(told, "  {}: {} -> {}", entry.label(), shown(&entry.old), shown(&entry.new));
+        let label = entry.label();
+        let shown =
+            |state: &Option<_>| state.as_ref().map_or("(not there)".to_owned(), |state| short(&label, state));
+        let _ = writeln!(told, "  {label}: {} -> {}", shown(&entry.old), shown(&entry.new));
     }
     told
 }

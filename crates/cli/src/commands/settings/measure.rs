@@ -88,7 +88,7 @@ pub(super) fn measure(place: &Place, names: &[String], bytes: Bytes) -> anyhow::
 
 fn one(place: &Place, directory: &Path, bytes: Bytes, stop: &Arc<AtomicBool>) -> anyhow::Result<Measured> {
     let options = Options { force: false, seed: 0, origin: Instant::now(), stop: Arc::clone(stop) };
-    let mut rig = HostRig::open(place.root.clone(), directory, options)?;
+    let mut rig = HostRig::open(place.root.clone(), directory, options).map_err(without_force)?;
     let name = name_of(place, rig.location());
     notice(&format!(
         "{name}: writing up to {bytes} below '{}' for up to {} s; it is removed again",
@@ -103,6 +103,18 @@ fn one(place: &Place, directory: &Path, bytes: Bytes, stop: &Arc<AtomicBool>) ->
     closed?;
     let drain = Drain { name, bytes_per_s: rate.bytes_per_s as u64 };
     Ok(Measured { drain, directory, rate })
+}
+
+/// `bench` can be forced to measure where there is no writeback; limits for it would mean nothing.
+fn without_force(error: BenchError) -> anyhow::Error {
+    match error {
+        BenchError::NoWriteback { dir, filesystem, reason } => UsageError(format!(
+            "'{}' is on {filesystem}: {reason}; name a directory on a disk, or give --rate",
+            dir.display()
+        ))
+        .into(),
+        other => other.into(),
+    }
 }
 
 /// The device whose limits a directory's writes come under, as settings name it: its disk, or the filesystem's own backing device.

@@ -1,4 +1,4 @@
-//! What settings a user asks for: `KNOB=VALUE`, `preset:NAME`, `FILE.toml`.
+//! What settings a user asks for: `KNOB=VALUE`, `preset:NAME`, `FILE.toml`, or `-` for such a file on stdin.
 //!
 //! ```toml
 //! why = "nightly backup"        # remembered in the journal
@@ -32,6 +32,9 @@ struct File {
     settings: toml::Table,
 }
 
+/// Stands for a file that is piped in.
+const STDIN: &str = "-";
+
 /// Reads all of them, in their order. `device` is meant where a device's knob names none.
 pub(super) fn read(place: &Place, device: Option<&Device>, texts: &[String]) -> anyhow::Result<Asked> {
     let mut asked = Asked { changes: Vec::new(), why: Vec::new() };
@@ -41,7 +44,7 @@ pub(super) fn read(place: &Place, device: Option<&Device>, texts: &[String]) -> 
             for change in preset.changes {
                 asked.changes.push(parse(place, device, change)?);
             }
-        } else if text.ends_with(".toml") {
+        } else if text == STDIN || text.ends_with(".toml") {
             read_file(place, device, text, &mut asked)?;
         } else {
             asked.changes.push(parse(place, device, text)?);
@@ -67,7 +70,9 @@ fn parse(place: &Place, device: Option<&Device>, text: &str) -> anyhow::Result<C
 
 fn read_file(place: &Place, device: Option<&Device>, path: &str, asked: &mut Asked) -> anyhow::Result<()> {
     let wrong = |why: String| UsageError(format!("'{path}': {why}"));
-    let text = std::fs::read_to_string(path).map_err(|e| UsageError(format!("can't read '{path}': {e}")))?;
+    let read =
+        if path == STDIN { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(path) };
+    let text = read.map_err(|e| UsageError(format!("can't read '{path}': {e}")))?;
     let file: File = toml::from_str(&text).map_err(|e| {
         let (line, message) = toml_text::place_and_message(&text, &e);
         UsageError(format!("'{path}', line {line}: {message}"))

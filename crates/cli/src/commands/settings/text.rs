@@ -61,7 +61,7 @@ pub(super) fn tell(recovery: &Recovery) {
     }
     for (name, why) in &recovery.set_aside {
         notice(&format!(
-            "the journal {name} is not to be believed ({why}); kept as {name}.bad, not replayed"
+            "the journal {name} is not to be believed ({why}); kept as {name}.bad, not replayed: what it had changed stays, look with floodwall diff default"
         ));
     }
     for one in &recovery.undone {
