@@ -16,6 +16,12 @@ pub enum LabError {
         "the lab needs root (it mounts and makes loop devices); run as root, or use 'floodwall sim', which does without"
     )]
     NoRoot,
+    /// The caller may not look at the labs.
+    #[error("can't look into {path}, where lab devices are remembered: only root may; run as root")]
+    Private {
+        /// The state directory.
+        path: PathBuf,
+    },
     /// The kernel or the container has no FUSE.
     #[error(
         "the lab needs FUSE and {path} is missing; load the module 'fuse' or pass the device in, or use 'floodwall sim', which does without"
@@ -92,21 +98,57 @@ pub enum LabError {
     },
     /// More memory was asked for than is free.
     #[error(
-        "{asked} of memory were asked for and {available} are available; ask for less, and let the rest spill to a file"
+        "{asked} of memory were asked for and {available} are available{}; ask for less, and let the rest spill to a file (--spill)", beside(.promised)
     )]
     Memory {
         /// The limit asked for.
         asked: Bytes,
-        /// `MemAvailable`.
+        /// `MemAvailable` without what other labs may still take.
         available: Bytes,
+        /// What other labs may still take.
+        promised: Bytes,
     },
     /// The size can't be a device's.
-    #[error("{size} can't be the size of a lab device: use a multiple of {block}")]
+    #[error("{} B can't be the size of a lab device: use a multiple of {} B", size.0, block.0)]
     Size {
         /// What was asked for.
         size: Bytes,
         /// The block size.
         block: Bytes,
+    },
+    /// The block size can't be a device's.
+    #[error("blocks of {block} B are not supported; use 512 or 4096")]
+    BlockSize {
+        /// What was asked for, bytes.
+        block: u32,
+    },
+    /// The filesystem does not fit.
+    #[error(
+        "{filesystem} needs {least} and the device has {size}; give it more (--size), or use another filesystem"
+    )]
+    TooSmall {
+        /// Its name.
+        filesystem: &'static str,
+        /// The least that it can be made on.
+        least: Bytes,
+        /// What the device has.
+        size: Bytes,
+    },
+    /// There is no directory for the spill file.
+    #[error("can't spill into {dir}: there is no such directory; make it first")]
+    SpillDir {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The model's cache can't be real here.
+    #[error(
+        "the preset's cache ({cache}) is larger than this machine's memory ({memory}): it could never be filled; make it smaller"
+    )]
+    Cache {
+        /// The model's cache.
+        cache: Bytes,
+        /// `MemTotal`.
+        memory: Bytes,
     },
     /// The preset can't be read or built.
     #[error("preset: {0}")]
@@ -142,7 +184,7 @@ pub enum LabError {
         said: String,
     },
     /// A command to be run on a lab could not be started.
-    #[error("can't run '{command}': {error}")]
+    #[error("can't run '{command}': {error}{}", if error.kind() == io::ErrorKind::NotFound { "; name it in full if it is not in PATH" } else { "" })]
     Command {
         /// What was to be run.
         command: String,
@@ -185,6 +227,7 @@ impl LabError {
         matches!(
             self,
             Self::NoRoot
+                | Self::Private { .. }
                 | Self::NoFuse { .. }
                 | Self::NoLoop { .. }
                 | Self::NoFreeLoop { .. }
@@ -203,6 +246,10 @@ impl LabError {
                 | Self::Unknown { .. }
                 | Self::MountPoint { .. }
                 | Self::Size { .. }
+                | Self::BlockSize { .. }
+                | Self::TooSmall { .. }
+                | Self::SpillDir { .. }
+                | Self::Cache { .. }
                 | Self::Spec(_)
                 | Self::Power { .. }
         )
@@ -221,6 +268,14 @@ impl From<Errno> for AnyError {
 impl From<io::Error> for AnyError {
     fn from(error: io::Error) -> Self {
         Self(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+}
+
+fn beside(bytes: &Bytes) -> String {
+    if bytes.0 == 0 {
+        String::new()
+    } else {
+        format!(" beside {bytes} that other lab devices may still take")
     }
 }
 
@@ -244,6 +299,13 @@ mod tests {
         assert_eq!(
             taken.to_string(),
             "a lab device named 'usb' exists, half made; choose another name, or 'floodwall lab down usb'"
+        );
+        let memory =
+            LabError::Memory { asked: Bytes::gib(4), available: Bytes::gib(1), promised: Bytes::gib(2) };
+        assert_eq!(
+            memory.to_string(),
+            "4 GiB of memory were asked for and 1 GiB are available beside 2 GiB that other lab devices may still take; \
+             ask for less, and let the rest spill to a file (--spill)"
         );
         assert!(LabError::NoRoot.is_missing_requirement() && !LabError::NoRoot.is_wrong_use());
         assert!(taken.is_wrong_use() && !taken.is_missing_requirement());

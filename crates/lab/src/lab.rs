@@ -89,7 +89,8 @@ pub struct LabInfo {
     pub state: LabState,
     /// The preset's name; absent if the state can't be read.
     pub preset: Option<String>,
-    /// Its size.
+    /// Its size; `size_bytes` in JSON.
+    #[serde(rename = "size_bytes")]
     pub size: Option<Bytes>,
     /// `/dev/loopN`.
     pub device: Option<PathBuf>,
@@ -97,6 +98,18 @@ pub struct LabInfo {
     pub mounts: Vec<PathBuf>,
     /// Process id of its server.
     pub server_pid: Option<i32>,
+}
+
+/// A lab's name, and whether it could be taken down.
+pub type Downed = (String, Result<(), LabError>);
+
+/// What [`Lab::run`] ran.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// How the command ended.
+    pub status: ExitStatus,
+    /// What the device had counted by then; absent if its server was gone.
+    pub stats: Option<LabStats>,
 }
 
 /// How long a server may take to be there.
@@ -160,7 +173,12 @@ impl Lab {
         Self::check_host()?;
         let device = DeviceSpec::parse(&options.text)?;
         let mut spec = self.settle(options, &device)?;
-        let profile = device.build(spec.size.0, spec.seed)?.profile();
+        let model = device.build(spec.size.0, spec.seed)?;
+        let cache = Bytes(model.stats().cache_size_bytes);
+        if let Some(memory) = mounts::memory("MemTotal").filter(|memory| cache > *memory) {
+            return Err(LabError::Cache { cache, memory });
+        }
+        let profile = model.profile();
         let state = self.claim(&mut spec, options.name.is_none())?;
         let brought_up = self.start(&state, &spec, stop).and_then(|()| {
             self.attach(&state, &spec, profile.rotational, profile.volatile_cache, stop, true)?;
@@ -186,18 +204,30 @@ impl Lab {
         state::check_name(&name)?;
         let size = options.size.unwrap_or(device.default_size);
         let block = Bytes(u64::from(options.block_size));
-        if !matches!(options.block_size, 512 | 4096) || size.0 == 0 || !size.0.is_multiple_of(block.0) {
+        if !matches!(options.block_size, 512 | 4096) {
+            return Err(LabError::BlockSize { block: options.block_size });
+        }
+        if size.0 == 0 || !size.0.is_multiple_of(block.0) {
             return Err(LabError::Size { size, block });
         }
-        let available = mounts::available_memory().unwrap_or(Bytes(u64::MAX));
+        let promised = self.promised()?;
+        let available = mounts::memory("MemAvailable").unwrap_or(Bytes(u64::MAX));
+        let available = Bytes(available.0.saturating_sub(promised.0));
         let memory = options.memory.unwrap_or(Bytes(size.0.min(available.0 / 2)));
         if memory > available {
-            return Err(LabError::Memory { asked: memory, available });
+            return Err(LabError::Memory { asked: memory, available, promised });
         }
         let mount = match &options.mount {
             None => None,
             Some((filesystem, dir)) => {
                 filesystem.check()?;
+                if size < filesystem.least() {
+                    return Err(LabError::TooSmall {
+                        filesystem: filesystem.name(),
+                        least: filesystem.least(),
+                        size,
+                    });
+                }
                 let dir = dir.as_deref().map(mounts::check_mount_point).transpose()?;
                 Some(MountAt { dir: dir.unwrap_or_default(), filesystem: *filesystem })
             }
@@ -205,7 +235,7 @@ impl Lab {
         if let Overflow::Spill(dir) = &options.overflow
             && !dir.is_dir()
         {
-            return Err(LabError::io("make a spill file in", dir, rustix::io::Errno::NOTDIR));
+            return Err(LabError::SpillDir { dir: dir.clone() });
         }
         Ok(Spec {
             name,
@@ -222,6 +252,24 @@ impl Lab {
             program: self.program.clone(),
             args: self.args.clone(),
         })
+    }
+
+    /// What the labs that are up may still take of the memory that is available now. One whose server does not answer takes no more.
+    fn promised(&self) -> Result<Bytes, LabError> {
+        let labs = state::all(&self.root)?;
+        let left =
+            labs.iter().map(|state| match control::ask(&state.name(), &state.control(), &Request::Stats) {
+                Ok(Answer::Stats(stats)) => {
+                    // What is kept for a power cut comes on top of the size; it is as small as the device's cache.
+                    stats
+                        .store
+                        .memory_limit_bytes
+                        .min(stats.size_bytes)
+                        .saturating_sub(stats.store.memory_bytes)
+                }
+                _ => 0,
+            });
+        Ok(Bytes(left.sum()))
     }
 
     /// Makes the state directory, under the next free name if the name is only a suggestion.
@@ -285,20 +333,22 @@ impl Lab {
         device.describe(rotational, volatile_cache)?;
         if let Some(MountAt { dir, filesystem }) = &spec.mount {
             stopped()?;
-            if make {
-                filesystem.make(&device.path())?;
-            }
+            let made = if make { filesystem.make(&device.path()) } else { Ok(()) };
+            // Before its failure is told: a Ctrl-C ends mkfs too.
             stopped()?;
+            made?;
             filesystem.mount(&device.path(), dir)?;
         }
         stopped()
     }
 
     /// All labs, half-made ones too, by name.
-    #[must_use]
-    pub fn list(&self) -> Vec<LabInfo> {
+    ///
+    /// # Errors
+    /// [`LabError::Private`] for whoever is not root, once there was a lab.
+    pub fn list(&self) -> Result<Vec<LabInfo>, LabError> {
         self.reap();
-        state::all(&self.root).iter().map(info).collect()
+        Ok(state::all(&self.root)?.iter().map(info).collect())
     }
 
     /// One lab's counters.
@@ -331,9 +381,12 @@ impl Lab {
     }
 
     /// Takes all labs down; what could not be taken down is in the result.
-    pub fn down_all(&self) -> Vec<(String, Result<(), LabError>)> {
-        let names: Vec<String> = state::all(&self.root).iter().map(StateDir::name).collect();
-        names.into_iter().map(|name| (name.clone(), self.down(&name))).collect()
+    ///
+    /// # Errors
+    /// As [`Self::list`].
+    pub fn down_all(&self) -> Result<Vec<Downed>, LabError> {
+        let names: Vec<String> = state::all(&self.root)?.iter().map(StateDir::name).collect();
+        Ok(names.into_iter().map(|name| (name.clone(), self.down(&name))).collect())
     }
 
     /// Cuts a device's power: what it had acknowledged into a volatile cache and not been asked to flush is lost, everything in flight fails,
@@ -416,7 +469,7 @@ impl Lab {
         options: &UpOptions,
         command: &mut Command,
         stop: &AtomicBool,
-    ) -> Result<ExitStatus, LabError> {
+    ) -> Result<Ran, LabError> {
         let lab = self.up(options, stop)?;
         if let Some(dir) = lab.mounts.first() {
             command.current_dir(dir);
@@ -428,9 +481,10 @@ impl Lab {
         let program = command.get_program().to_string_lossy().into_owned();
         let status = command.spawn().and_then(|mut child| wait(&mut child, stop));
         let status = status.map_err(|error| LabError::Command { command: program, error });
+        let stats = self.stats(&lab.name).ok();
         let down = self.down(&lab.name);
         let status = status?;
-        down.map(|()| status)
+        down.map(|()| Ran { status, stats })
     }
 
     fn find(&self, name: &str) -> Result<StateDir, LabError> {
@@ -438,9 +492,12 @@ impl Lab {
         if state::check_name(name).is_ok() && state.exists() {
             return Ok(state);
         }
-        let names: Vec<String> = state::all(&self.root).iter().map(StateDir::name).collect();
-        let known =
-            if names.is_empty() { "there is none".into() } else { format!("there are {}", names.join(", ")) };
+        let names: Vec<String> = state::all(&self.root)?.iter().map(StateDir::name).collect();
+        let known = match names.as_slice() {
+            [] => "no device is up".into(),
+            [one] => format!("there is '{one}'"),
+            _ => format!("there are {}", names.join(", ")),
+        };
         Err(LabError::Unknown { name: name.into(), known })
     }
 

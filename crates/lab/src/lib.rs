@@ -36,7 +36,7 @@ pub use child::{Role, child};
 pub use control::{LabStats, PowerCut, StoreStats};
 pub use error::LabError;
 pub use floodwall_device::DeviceStats;
-pub use lab::{Lab, LabInfo, LabState, UpOptions};
+pub use lab::{Downed, Lab, LabInfo, LabState, Ran, UpOptions};
 pub use meter::{Timing, Timings};
 pub use mounts::Filesystem;
 pub use state::{DEFAULT_ROOT, MountAt, Overflow};

@@ -1,8 +1,12 @@
 //! Loop devices over a lab's file: attach, find, detach.
 //!
 //! ```text
-//! LOOP_CTL_GET_FREE ─▶ open /dev/loopN ─▶ LOOP_CONFIGURE (direct I/O) ─▶ queue/rotational, queue/write_cache as the model has them
+//! LOOP_CTL_ADD ─▶ open /dev/loopN ─▶ LOOP_CONFIGURE (direct I/O) ─▶ queue/rotational, queue/write_cache as the model has them
+//!                                    LOOP_CLR_FD ─▶ LOOP_CTL_REMOVE
 //! ```
+//!
+//! Each lab gets a loop device that did not exist before, and it is removed afterwards: a loop device that was used keeps its elevator, its queue's settings and the
+//! limits of its backing device for whoever comes next.
 //!
 //! Only loop devices whose backing file is the lab's are ever touched: the file's name holds a random token, and it is looked at in
 //! `/sys/block/loopN/loop/backing_file` before every step. Request codes and structures are those of `include/uapi/linux/loop.h`.
@@ -22,6 +26,8 @@ use crate::error::LabError;
 const CONTROL: &str = "/dev/loop-control";
 const SYS_BLOCK: &str = "/sys/block";
 
+const LOOP_CTL_ADD: Opcode = 0x4C80;
+const LOOP_CTL_REMOVE: Opcode = 0x4C81;
 const LOOP_CTL_GET_FREE: Opcode = 0x4C82;
 const LOOP_CONFIGURE: Opcode = 0x4C0A;
 const LOOP_CLR_FD: Opcode = 0x4C01;
@@ -56,21 +62,21 @@ struct Config {
     reserved: [u64; 8],
 }
 
-/// `LOOP_CTL_GET_FREE` has no argument and returns the number of a device.
-struct GetFree;
+/// A request to /dev/loop-control: its argument is a number, and so is what it returns.
+struct Control<const OPCODE: Opcode>(isize);
 
-// SAFETY: the request takes no argument (loop_control_ioctl ignores it), so a null pointer is valid, and its result is the return value alone.
+// SAFETY: loop_control_ioctl takes the argument as a number and follows no pointer; the result is the return value alone.
 #[allow(unsafe_code, reason = "ioctl")]
-unsafe impl Ioctl for GetFree {
+unsafe impl<const OPCODE: Opcode> Ioctl for Control<OPCODE> {
     type Output = u32;
     const IS_MUTATING: bool = false;
 
     fn opcode(&self) -> Opcode {
-        LOOP_CTL_GET_FREE
+        OPCODE
     }
 
     fn as_ptr(&mut self) -> *mut std::ffi::c_void {
-        std::ptr::null_mut()
+        std::ptr::without_provenance_mut(self.0.cast_unsigned())
     }
 
     unsafe fn output_from_ptr(result: IoctlOutput, _: *mut std::ffi::c_void) -> rustix::io::Result<u32> {
@@ -79,9 +85,26 @@ unsafe impl Ioctl for GetFree {
 }
 
 #[allow(unsafe_code, reason = "ioctl")]
-fn get_free(control: &File) -> rustix::io::Result<u32> {
-    // SAFETY: `control` is /dev/loop-control, which GetFree is for.
-    unsafe { rustix::ioctl::ioctl(control, GetFree) }
+fn control<const OPCODE: Opcode>(file: &File, argument: isize) -> rustix::io::Result<u32> {
+    // SAFETY: `file` is /dev/loop-control, which these requests are for.
+    unsafe { rustix::ioctl::ioctl(file, Control::<OPCODE>(argument)) }
+}
+
+/// A device that did not exist before. Where /dev does not follow the kernel (a container with nodes of its own), one that is free.
+fn new_device(file: &File) -> rustix::io::Result<LoopDevice> {
+    let device = LoopDevice { number: control::<LOOP_CTL_ADD>(file, -1)? };
+    if device.path().exists() {
+        return Ok(device);
+    }
+    control::<LOOP_CTL_REMOVE>(file, device.number as isize)?;
+    Ok(LoopDevice { number: control::<LOOP_CTL_GET_FREE>(file, 0)? })
+}
+
+/// Removes a detached device, so that nobody inherits its settings. One that somebody has opened or attached meanwhile stays.
+fn remove(device: &LoopDevice) {
+    if let Ok(file) = OpenOptions::new().read(true).write(true).open(CONTROL) {
+        let _ = control::<LOOP_CTL_REMOVE>(&file, device.number as isize);
+    }
 }
 
 #[allow(unsafe_code, reason = "ioctl")]
@@ -171,7 +194,7 @@ const TRIES: u32 = 32;
 /// # Errors
 /// [`LabError::NoLoop`], [`LabError::NoFreeLoop`], or what the kernel answers.
 pub(crate) fn attach(file: &Path, block_size: u32) -> Result<LoopDevice, LabError> {
-    let control = OpenOptions::new()
+    let control_file = OpenOptions::new()
         .read(true)
         .write(true)
         .open(CONTROL)
@@ -180,8 +203,7 @@ pub(crate) fn attach(file: &Path, block_size: u32) -> Result<LoopDevice, LabErro
         OpenOptions::new().read(true).write(true).open(file).map_err(|e| LabError::io("open", file, e))?;
     let mut refused = Errno::BUSY;
     for _ in 0..TRIES {
-        let number = get_free(&control).map_err(|errno| LabError::NoFreeLoop { errno })?;
-        let device = LoopDevice { number };
+        let device = new_device(&control_file).map_err(|errno| LabError::NoFreeLoop { errno })?;
         let path = device.path();
         let open = OpenOptions::new()
             .read(true)
@@ -192,7 +214,11 @@ pub(crate) fn attach(file: &Path, block_size: u32) -> Result<LoopDevice, LabErro
             Ok(()) => return Ok(device),
             // Taken between the two calls.
             Err(Errno::BUSY) => refused = Errno::BUSY,
-            Err(errno) => return Err(LabError::io("configure", &path, errno)),
+            Err(errno) => {
+                drop(open);
+                remove(&device);
+                return Err(LabError::io("configure", &path, errno));
+            }
         }
     }
     Err(LabError::NoFreeLoop { errno: refused })
@@ -217,7 +243,8 @@ pub(crate) fn find(file_name: &str) -> Vec<LoopDevice> {
 /// [`LabError::Busy`] if somebody still uses it when `patience` is over; the kernel then takes it off when they stop.
 pub(crate) fn detach(device: &LoopDevice, file_name: &str, patience: Duration) -> Result<(), LabError> {
     let path = device.path();
-    if device.stands_on(file_name) {
+    let ours = device.stands_on(file_name);
+    if ours {
         let open = File::open(&path).map_err(|e| LabError::io("open", &path, e))?;
         match clear(&open) {
             Ok(()) | Err(Errno::NXIO) => {}
@@ -228,9 +255,13 @@ pub(crate) fn detach(device: &LoopDevice, file_name: &str, patience: Duration) -
     let deadline = Instant::now() + patience;
     while device.stands_on(file_name) {
         if Instant::now() >= deadline {
-            return Err(LabError::Busy { pids: crate::process::users_of_device(&path), device: path });
+            let pids = crate::process::users_of_device(&path, device.dev().as_deref());
+            return Err(LabError::Busy { pids, device: path });
         }
         thread::sleep(Duration::from_millis(2));
+    }
+    if ours {
+        remove(device);
     }
     Ok(())
 }

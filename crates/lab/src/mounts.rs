@@ -8,6 +8,8 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use floodwall_model::Bytes;
 use rustix::io::Errno;
@@ -21,11 +23,11 @@ use crate::error::LabError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Filesystem {
-    /// xfs; needs 300 MiB.
+    /// xfs.
     Xfs,
     /// ext4.
     Ext4,
-    /// btrfs; needs 109 MiB.
+    /// btrfs.
     Btrfs,
 }
 
@@ -47,6 +49,16 @@ impl Filesystem {
             Self::Xfs => "xfsprogs",
             Self::Ext4 => "e2fsprogs",
             Self::Btrfs => "btrfs-progs",
+        }
+    }
+
+    /// The smallest device that its mkfs takes (mkfs.xfs since xfsprogs 5.19; mkfs.btrfs with one device and its defaults; mke2fs with a journal of 1,024 blocks).
+    #[must_use]
+    pub const fn least(self) -> Bytes {
+        match self {
+            Self::Xfs => Bytes::mib(300),
+            Self::Ext4 => Bytes::mib(2),
+            Self::Btrfs => Bytes::mib(109),
         }
     }
 
@@ -95,7 +107,10 @@ impl Filesystem {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("nothing").trim().to_owned();
+        let mut lines = said.lines().map(str::trim).filter(|l| !l.is_empty());
+        // mkfs.xfs explains its options after what is wrong, the others begin with their version.
+        let telling = if self == Self::Xfs { lines.next() } else { lines.next_back() };
+        let said = telling.map_or_else(|| output.status.to_string(), str::to_owned);
         Err(LabError::MkfsFailed { program: self.mkfs(), device: device.into(), said })
     }
 
@@ -123,7 +138,12 @@ pub(crate) struct Mount {
 pub(crate) fn all() -> Result<Vec<Mount>, LabError> {
     let path = Path::new("/proc/self/mountinfo");
     let text = fs::read(path).map_err(|e| LabError::io("read", path, e))?;
-    Ok(text.split(|b| *b == b'\n').filter_map(parse).collect())
+    Ok(read(&text).collect())
+}
+
+/// The mounts in a mountinfo's text.
+pub(crate) fn read(text: &[u8]) -> impl Iterator<Item = Mount> {
+    text.split(|b| *b == b'\n').filter_map(parse)
 }
 
 /// `ID PARENT MAJ:MIN ROOT DIR OPTIONS [TAG…] - TYPE SOURCE SUPER`
@@ -191,11 +211,14 @@ pub(crate) fn check_mount_point(dir: &Path) -> Result<PathBuf, LabError> {
     Ok(real)
 }
 
+/// How often a busy filesystem is tried again.
+const TRY_EVERY: Duration = Duration::from_millis(20);
+
 /// How hard to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Force {
-    /// Like umount(8).
-    No,
+    /// Like umount(8), again and again while it is busy, for this long.
+    No(Duration),
     /// Out of the tree at once; it ends when its last user does.
     Lazy,
 }
@@ -206,10 +229,16 @@ pub(crate) enum Force {
 /// [`LabError::Busy`], or what the kernel answers.
 pub(crate) fn unmount(dir: &Path, force: Force) -> Result<(), LabError> {
     let flags = match force {
-        Force::No => UnmountFlags::NOFOLLOW,
+        Force::No(_) => UnmountFlags::NOFOLLOW,
         Force::Lazy => UnmountFlags::NOFOLLOW | UnmountFlags::DETACH,
     };
-    match rustix::mount::unmount(dir, flags) {
+    let began = Instant::now();
+    let mut done = rustix::mount::unmount(dir, flags);
+    while done == Err(Errno::BUSY) && matches!(force, Force::No(patience) if began.elapsed() < patience) {
+        thread::sleep(TRY_EVERY);
+        done = rustix::mount::unmount(dir, flags);
+    }
+    match done {
         Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
         Err(Errno::BUSY) => {
             Err(LabError::Busy { device: dir.into(), pids: crate::process::users_of_directory(dir) })
@@ -245,10 +274,10 @@ pub(crate) fn abort_fuse(mount: &Mount) {
     }
 }
 
-/// `MemAvailable`; `None` where the kernel does not say.
-pub(crate) fn available_memory() -> Option<Bytes> {
+/// A figure of `/proc/meminfo`; `None` where the kernel does not say.
+pub(crate) fn memory(name: &str) -> Option<Bytes> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'))?;
     Some(Bytes::kib(line.trim().strip_suffix("kB")?.trim().parse().ok()?))
 }
 

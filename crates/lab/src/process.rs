@@ -1,5 +1,6 @@
 //! Processes: naming them so that a recycled number is not mistaken for them, ending them, making them fit to serve a block device.
 
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::num::NonZeroU64;
@@ -12,6 +13,8 @@ use rustix::io::Errno;
 use rustix::mm::MlockAllFlags;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use serde::{Deserialize, Serialize};
+
+use crate::mounts::{self, Mount};
 
 /// A process: its number, and when it started (clock ticks since boot), which together are unique within a boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,16 +110,40 @@ pub(crate) fn users_of_directory(dir: &Path) -> Vec<i32> {
     users(|target| target.starts_with(dir))
 }
 
-/// Processes that have a device node open.
-pub(crate) fn users_of_device(device: &Path) -> Vec<i32> {
-    users(|target| target == device)
+/// Processes that have a device node open, and one for every other mount namespace in which the device is mounted. `dev` is its `MAJOR:MINOR`.
+///
+/// A namespace that was made while a filesystem was mounted (unshare(1), a container, a service with `PrivateMounts=`) has a mount of its own, which
+/// unmounting elsewhere does not touch and which keeps the device in use until the namespace's last process ends (mount_namespaces(7)).
+pub(crate) fn users_of_device(device: &Path, dev: Option<&str>) -> Vec<i32> {
+    let mut pids = users(|target| target == device);
+    pids.extend(elsewhere_mounted(|mount| mount.source == device || Some(mount.dev.as_str()) == dev));
+    pids.sort_unstable();
+    pids.dedup();
+    pids
+}
+
+/// The first process of every mount namespace but the caller's that has such a mount.
+fn elsewhere_mounted(wanted: impl Fn(&Mount) -> bool) -> Vec<i32> {
+    let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+    let mut seen: BTreeSet<_> = namespace("self").into_iter().collect();
+    let mut pids = pids();
+    pids.sort_unstable();
+    pids.retain(|pid| {
+        namespace(&pid.to_string()).is_some_and(|ns| seen.insert(ns))
+            && fs::read(format!("/proc/{pid}/mountinfo"))
+                .is_ok_and(|text| mounts::read(&text).any(|m| wanted(&m)))
+    });
+    pids
+}
+
+fn pids() -> Vec<i32> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    processes.flatten().filter_map(|p| p.file_name().to_str()?.parse().ok()).collect()
 }
 
 fn users(uses: impl Fn(&Path) -> bool) -> Vec<i32> {
-    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
-    processes
-        .flatten()
-        .filter_map(|p| p.file_name().to_str()?.parse::<i32>().ok())
+    pids()
+        .into_iter()
         .filter(|pid| {
             let open =
                 fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().map(|e| e.path());

@@ -278,9 +278,19 @@ impl StateDir {
     }
 }
 
-/// All labs below a root, by name.
-pub(crate) fn all(root: &Path) -> Vec<StateDir> {
-    let Ok(entries) = fs::read_dir(root) else { return Vec::new() };
+/// All labs below a root, by name. Before the first one there is no root.
+///
+/// # Errors
+/// [`LabError::Private`] for whoever may not look, or what the kernel answers.
+pub(crate) fn all(root: &Path) -> Result<Vec<StateDir>, LabError> {
+    let entries = match fs::read_dir(root) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            return Err(LabError::Private { path: root.into() });
+        }
+        Err(e) => return Err(LabError::io("read", root, e)),
+    };
     let mut labs: Vec<_> = entries
         .flatten()
         .filter(|e| {
@@ -289,7 +299,7 @@ pub(crate) fn all(root: &Path) -> Vec<StateDir> {
         .map(|e| StateDir::new(e.path()))
         .collect();
     labs.sort_unstable_by_key(StateDir::name);
-    labs
+    Ok(labs)
 }
 
 /// Whether a name can be a lab's.
@@ -349,9 +359,10 @@ pub(crate) mod tests {
         state.enter("server").unwrap();
         let taken = StateDir::create(root.path(), &spec("a")).unwrap_err();
         assert!(matches!(taken, LabError::NameTaken { half_made: false, .. }));
-        assert_eq!(all(root.path()).iter().map(StateDir::name).collect::<Vec<_>>(), ["a"]);
+        assert_eq!(all(root.path()).unwrap().iter().map(StateDir::name).collect::<Vec<_>>(), ["a"]);
         state.remove().unwrap();
-        assert!(all(root.path()).is_empty());
+        assert!(all(root.path()).unwrap().is_empty());
+        assert!(all(&root.path().join("none yet")).unwrap().is_empty());
         state.remove().unwrap();
         StateDir::create(root.path(), &spec("a")).unwrap();
     }

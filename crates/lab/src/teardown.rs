@@ -36,6 +36,9 @@ pub(crate) enum By<'a> {
 const CALLER_WAITS: Duration = Duration::from_secs(10);
 /// How long a guardian does: a caller who unmounts may itself wait for the server that has just died.
 const GUARDIAN_WAITS: Duration = Duration::from_secs(2);
+/// How long a live filesystem may stay busy before it is shut down. What a command leaves behind when it ends (a child that is just ending, an io_uring whose
+/// files the kernel closes a little later) is gone long before.
+const SETTLE: Duration = Duration::from_secs(2);
 /// How long an unmount may take before the connection is aborted. At the speed of memory this writes tens of gigabytes.
 const UNMOUNT: Duration = Duration::from_secs(20);
 /// How long a loop device may stay busy: users of a filesystem that was shut down get errors at once and mostly end.
@@ -124,7 +127,8 @@ fn unmount_all(state: &StateDir, device: &LoopDevice, alive: bool) -> Result<Vec
             // Otherwise writers would go on filling the page cache of a dead disk.
             mounts::shut_down(&mount.dir);
         }
-        match within(UNMOUNT, || abort(state), || mounts::unmount(&mount.dir, Force::No)) {
+        let patience = if alive { SETTLE } else { Duration::ZERO };
+        match within(UNMOUNT, || abort(state), || mounts::unmount(&mount.dir, Force::No(patience))) {
             Err(LabError::Busy { pids, .. }) => {
                 holders.extend(pids);
                 mounts::shut_down(&mount.dir);
@@ -139,7 +143,7 @@ fn unmount_all(state: &StateDir, device: &LoopDevice, alive: bool) -> Result<Vec
 /// Unmounts the FUSE file, which ends the server.
 fn unmount_fuse(state: &StateDir) -> Result<(), LabError> {
     while let Some(mount) = fuse_mount(state) {
-        if mounts::unmount(&mount.dir, Force::No).is_err() {
+        if mounts::unmount(&mount.dir, Force::No(Duration::ZERO)).is_err() {
             mounts::abort_fuse(&mount);
             mounts::unmount(&mount.dir, Force::Lazy)?;
         }

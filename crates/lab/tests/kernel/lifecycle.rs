@@ -27,7 +27,7 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "several labs at once, and all down", needs: &[], seconds: 30, body: several },
     Test {
         name: "what can't be is refused before anything is made",
-        needs: &["mkfs.ext4"],
+        needs: &["mkfs.ext4", "mkfs.btrfs"],
         seconds: 30,
         body: refused,
     },
@@ -55,6 +55,24 @@ pub(crate) const TESTS: &[Test] = &[
         needs: &["mkfs.xfs"],
         seconds: 60,
         body: sat_in,
+    },
+    Test {
+        name: "who is about to leave is waited for",
+        needs: &["mkfs.xfs"],
+        seconds: 60,
+        body: about_to_leave,
+    },
+    Test {
+        name: "a mount in another namespace is named",
+        needs: &["mkfs.xfs", "unshare"],
+        seconds: 60,
+        body: mounted_elsewhere,
+    },
+    Test {
+        name: "memory that other devices may still take is not given away twice",
+        needs: &[],
+        seconds: 30,
+        body: promised,
     },
     Test { name: "a busy filesystem goes down too", needs: &["mkfs.xfs"], seconds: 60, body: busy },
     Test { name: "the recording has what reached the device", needs: &[], seconds: 30, body: recording },
@@ -121,13 +139,13 @@ fn several() -> Result<(), String> {
         device.write_all_at(expected.as_bytes(), 4096).map_err(said("write"))?;
         device.sync_all().map_err(said("fsync"))?;
     }
-    for lab in rig.lab.list() {
+    for lab in rig.list() {
         let mut read = vec![0; lab.name.len()];
         let device = File::open(lab.device.ok_or("no device")?).map_err(said("open"))?;
         device.read_exact_at(&mut read, 4096).map_err(said("read"))?;
         ensure(read == lab.name.as_bytes(), || format!("{read:?} on {}", lab.name))?;
     }
-    let down = rig.lab.down_all();
+    let down = rig.lab.down_all().map_err(said("down --all"))?;
     ensure(down.len() == 3 && down.iter().all(|(_, d)| d.is_ok()), || format!("{down:?}"))?;
     rig.wait_clean()
 }
@@ -148,6 +166,12 @@ fn refused() -> Result<(), String> {
         up(&|o| o.size = Some(Bytes(1 << 60)))?,
         up(&|o| o.block_size = 1000)?,
         up(&|o| o.text = "disk = 7".into())?,
+        up(&|o| o.mount = Some((Filesystem::Btrfs, None)))?,
+        up(&|o| o.overflow = Overflow::Spill("/no/such/directory".into()))?,
+        up(&|o| {
+            let preset = floodwall_device::preset_text("raid10-bbwc-2010").unwrap_or_default();
+            o.text = preset.replace("\nsize = \"512MiB\"", "\nsize = \"4TiB\"");
+        })?,
         up(&|o| o.mount = Some((Filesystem::Ext4, Some("/proc".into()))))?,
         up(&|o| o.mount = Some((Filesystem::Ext4, Some("/no/such/directory".into()))))?,
     ];
@@ -161,9 +185,9 @@ fn refused() -> Result<(), String> {
     let taken = up(&|_| ())?;
     ensure(matches!(taken, LabError::NameTaken { half_made: false, .. }), || taken.to_string())?;
     rig.lab.down("null").map_err(said("down"))?;
-    // A step that fails late takes the rest with it: the device is too small for the filesystem.
-    let late = up(&|o| o.mount = Some((Filesystem::Btrfs, None)))?;
-    ensure(matches!(late, LabError::MkfsFailed { .. } | LabError::NoMkfs { .. }), || late.to_string())?;
+    // A step that fails late takes the rest with it: nothing of the filesystem can be written.
+    let late = up(&|o| (o.mount, o.memory) = (Some((Filesystem::Ext4, None)), Some(Bytes(0))))?;
+    ensure(matches!(late, LabError::MkfsFailed { .. }), || late.to_string())?;
     let stopped = AtomicBool::new(true);
     let interrupted = rig.lab.up(&options("null", 64), &stopped);
     ensure(matches!(interrupted, Err(LabError::Interrupted)), || format!("{interrupted:?}"))?;
@@ -179,22 +203,24 @@ fn runs() -> Result<(), String> {
         "stat -f -c %T . > {0}; echo $FLOODWALL_LAB $FLOODWALL_LAB_DEVICE >> {0}; exit 7",
         out.display()
     );
-    let status =
-        rig.lab.run(&options, Command::new("sh").args(["-c", &script]), &GO_ON).map_err(said("run"))?;
-    ensure(status.code() == Some(7), || format!("{status}"))?;
+    let ran = rig.lab.run(&options, Command::new("sh").args(["-c", &script]), &GO_ON).map_err(said("run"))?;
+    ensure(ran.status.code() == Some(7) && ran.stats.is_some_and(|s| s.name == "null"), || {
+        format!("{}", ran.status)
+    })?;
     let told = fs::read_to_string(&out).map_err(said("output"))?;
     ensure(told.starts_with("ext2/ext3\nnull /dev/loop"), || told.clone())?;
     // A stop ends the command, and the lab with it.
     let stop = AtomicBool::new(false);
     let status = thread::scope(|scope| {
         scope.spawn(|| {
-            while rig.lab.list().iter().all(|l| l.mounts.is_empty()) {
+            while rig.list().iter().all(|l| l.mounts.is_empty()) {
                 thread::sleep(Duration::from_millis(5));
             }
             stop.store(true, Ordering::Relaxed);
         });
         rig.lab.run(&options, Command::new("sleep").arg("600"), &stop).map_err(said("run"))
-    })?;
+    })?
+    .status;
     ensure(!status.success(), || format!("{status}"))?;
     rig.wait_clean()
 }
@@ -237,7 +263,7 @@ fn guardian_pid(rig: &Rig, name: &str) -> Result<i32, String> {
 fn half_made() -> Result<(), String> {
     let rig = Rig::new()?;
     let down = |what: &str| {
-        let list = rig.lab.list();
+        let list = rig.list();
         ensure(matches!(list.as_slice(), [l] if matches!(l.state, LabState::HalfMade(_))), || {
             format!("{what}: {list:?}")
         })?;
@@ -251,7 +277,7 @@ fn half_made() -> Result<(), String> {
     let up = rig.up("null", 64, Some(Filesystem::Ext4))?;
     kill(guardian_pid(&rig, "null")?, Signal::KILL)?;
     kill(up.server_pid.ok_or("no server")?, Signal::KILL)?;
-    while rig.lab.list().first().is_some_and(|l| l.state == LabState::Up) {
+    while rig.list().first().is_some_and(|l| l.state == LabState::Up) {
         thread::sleep(Duration::from_millis(5));
     }
     down("no process left")?;
@@ -290,12 +316,12 @@ fn maker_killed() -> Result<(), String> {
         // Not a process group: what the maker started must be found by `down`.
         let root = rig.root().to_string_lossy().into_owned();
         let mut maker = Command::new(&this).args([MAKER, &root]).spawn().map_err(said("maker"))?;
-        while rig.lab.list().is_empty() {
+        while rig.list().is_empty() {
             thread::sleep(Duration::from_millis(1));
         }
         thread::sleep(Duration::from_millis(after_ms));
         maker.kill().and_then(|()| maker.wait()).map_err(said("kill"))?;
-        let list = rig.lab.list();
+        let list = rig.list();
         ensure(list.len() == 1 && list[0].state != LabState::Starting, || {
             format!("after {after_ms} ms: {list:?}")
         })?;
@@ -320,6 +346,63 @@ fn sat_in() -> Result<(), String> {
     }
     rig.lab.down("null").map_err(said("down"))?;
     rig.wait_clean()
+}
+
+fn about_to_leave() -> Result<(), String> {
+    let rig = Rig::new()?;
+    let up = rig.up("null", 320, Some(Filesystem::Xfs))?;
+    let there = rig.root().join("there");
+    // It still writes before it goes, and leaves word outside if it could.
+    let script = format!(
+        "cd '{}' && sleep 0.5 && echo last > file && touch '{}'",
+        up.mounts[0].display(),
+        there.display()
+    );
+    let mut leaving = Load::start("sh", &["-c", &script])?;
+    thread::sleep(Duration::from_millis(100));
+    rig.lab.down("null").map_err(said("down"))?;
+    ensure(leaving.ended() && there.exists(), || "the filesystem went before its last user".into())?;
+    rig.wait_clean()
+}
+
+fn mounted_elsewhere() -> Result<(), String> {
+    let rig = Rig::new()?;
+    rig.up("null", 320, Some(Filesystem::Xfs))?;
+    // Its namespace gets a copy of every mount.
+    let elsewhere = Load::start("unshare", &["--mount", "sleep", "600"])?;
+    let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).map_err(said("namespace"));
+    while namespace(&elsewhere.pid().to_string())? == namespace("self")? {
+        thread::sleep(Duration::from_millis(5));
+    }
+    match rig.lab.down("null") {
+        Err(LabError::Busy { pids, .. }) if pids == [elsewhere.pid() as i32] => {}
+        other => return Err(format!("{other:?} instead of busy with {}", elsewhere.pid())),
+    }
+    drop(elsewhere);
+    rig.lab.down("null").map_err(said("down"))?;
+    rig.wait_clean()
+}
+
+fn promised() -> Result<(), String> {
+    let rig = Rig::new()?;
+    let mut all = options("null", 64);
+    all.name = Some("all".into());
+    // What may still be taken is at most the size, so that is what has to be large.
+    let text = fs::read_to_string("/proc/meminfo").map_err(said("meminfo"))?;
+    let available_kib: u64 = text
+        .lines()
+        .find_map(|l| l.strip_prefix("MemAvailable:")?.trim().strip_suffix("kB")?.trim().parse().ok())
+        .ok_or("no MemAvailable")?;
+    all.memory = Some(Bytes::mib(available_kib / 1024 * 3 / 4));
+    all.size = all.memory;
+    rig.lab.up(&all, &GO_ON).map_err(said("up"))?;
+    let more = floodwall_lab::UpOptions { name: Some("more".into()), ..all.clone() };
+    match rig.lab.up(&more, &GO_ON) {
+        Err(LabError::Memory { promised, .. }) if Some(promised) == all.memory => {}
+        other => return Err(format!("{other:?}")),
+    }
+    let modest = floodwall_lab::UpOptions { memory: Some(Bytes::mib(64)), ..more };
+    rig.lab.up(&modest, &GO_ON).map(drop).map_err(said("up, with less"))
 }
 
 fn busy() -> Result<(), String> {

@@ -91,7 +91,7 @@ fn cut(preset: &str, filesystem: Filesystem, check: &[&str]) -> Result<(), Strin
     ensure(lost > 0, || format!("{POWER_CUTS_EACH} cuts lost nothing ({in_flight} requests in flight)"))?;
     // Unmounted in order, the filesystem is without fault.
     rustix::mount::unmount(&dir, rustix::mount::UnmountFlags::empty()).map_err(said("unmount"))?;
-    let device = rig.lab.list()[0].device.clone().ok_or("no device")?.to_string_lossy().into_owned();
+    let device = rig.list()[0].device.clone().ok_or("no device")?.to_string_lossy().into_owned();
     run(check[0], &[&check[1..], &[&device]].concat())?;
     rig.lab.down(preset).map_err(said("down"))?;
     rig.wait_clean()
@@ -146,7 +146,7 @@ fn no_power() -> Result<(), String> {
     };
     write(&device)?;
     rig.lab.powercut("sata-ssd").map_err(said("powercut"))?;
-    ensure(rig.lab.list()[0].state == LabState::NoPower, || format!("{:?}", rig.lab.list()))?;
+    ensure(rig.list()[0].state == LabState::NoPower, || format!("{:?}", rig.list()))?;
     ensure(write(&device).is_err(), || "a write without power".into())?;
     ensure(rig.lab.powercut("sata-ssd").is_err(), || "cut twice".into())?;
     let up = rig.lab.powerup("sata-ssd").map_err(said("powerup"))?;

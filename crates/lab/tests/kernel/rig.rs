@@ -66,6 +66,10 @@ impl Rig {
         self.lab.up(&options, &GO_ON).map_err(said("up"))
     }
 
+    pub(crate) fn list(&self) -> Vec<LabInfo> {
+        self.lab.list().unwrap()
+    }
+
     /// What is left of the labs: mounts, loop devices, processes, state.
     pub(crate) fn left(&self) -> Vec<String> {
         let root = self.root().to_string_lossy().into_owned();
@@ -87,7 +91,7 @@ impl Rig {
                 left.push(format!("process {}: {command}", entry.path().display()));
             }
         }
-        left.extend(self.lab.list().into_iter().map(|l| format!("state of {}", l.name)));
+        left.extend(self.list().into_iter().map(|l| format!("state of {}", l.name)));
         left
     }
 
@@ -109,7 +113,7 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        if self.lab.down_all().iter().any(|(_, down)| down.is_err()) {
+        if self.lab.down_all().is_ok_and(|all| all.iter().any(|(_, down)| down.is_err())) {
             rescue(self.root());
         }
     }

@@ -4,14 +4,19 @@ mod args;
 mod seeks;
 mod text;
 
+use std::ffi::OsString;
 use std::io::Write;
-use std::path::Path;
-use std::process::Command;
-use std::sync::atomic::AtomicBool;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use floodwall_device::{DeviceSpec, preset_names, preset_text};
-use floodwall_lab::{Lab, LabError, LabInfo, Role, UpOptions};
+use floodwall_lab::{Lab, LabError, Role, UpOptions};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
 use serde_json::json;
 
 pub(crate) use args::{LabArgs, ServerArgs};
@@ -37,7 +42,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Exit> {
     };
     match &args.command {
         LabCommand::List { json } => list(&lab, *json),
-        LabCommand::Show { preset } => output::result(&device_text(preset)?).map(|()| Exit::Done),
+        LabCommand::Show { preset } => output::result(text_of_preset(preset)?).map(|()| Exit::Done),
         LabCommand::Up { up, json } => bring_up(&lab, up, *json),
         LabCommand::Stats { name, json } => {
             let stats = lab.stats(name)?;
@@ -67,7 +72,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Exit> {
 pub(crate) fn kept_up_warning(device: &str) -> Option<String> {
     let lab = Lab::new(std::env::current_exe().ok()?, [SERVER_COMMAND.to_owned()]);
     let path = Path::new("/dev").join(device);
-    let info = lab.list().into_iter().find(|info| info.device.as_deref() == Some(&path))?;
+    let info = lab.list().ok()?.into_iter().find(|info| info.device.as_deref() == Some(&path))?;
     text::late(&lab.stats(&info.name).ok()?)
 }
 
@@ -82,18 +87,27 @@ pub(crate) fn serve(args: &ServerArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// The TOML text of a preset.
+fn text_of_preset(name: &str) -> anyhow::Result<&'static str> {
+    match preset_text(name) {
+        Some(text) => Ok(text),
+        // The crate's own error names the nearest preset.
+        None => Err(DeviceSpec::preset(name).err().map_or_else(
+            || UsageError(format!("there is no preset '{name}'")).into(),
+            |e| LabError::from(e).into(),
+        )),
+    }
+}
+
 /// The TOML text of a preset, or of a file that a user wrote.
 fn device_text(preset: &str) -> anyhow::Result<String> {
-    if let Some(text) = preset_text(preset) {
-        return Ok(text.to_owned());
-    }
-    if preset.contains(['/', '.']) || Path::new(preset).exists() {
-        return std::fs::read_to_string(preset)
+    let path = Path::new(preset);
+    let is_file = preset.contains('/') || path.extension().is_some_and(|e| e == "toml") || path.exists();
+    if preset_text(preset).is_none() && is_file {
+        return std::fs::read_to_string(path)
             .map_err(|e| UsageError(format!("can't read the device file '{preset}': {e}")).into());
     }
-    // The crate's own error names the nearest preset.
-    DeviceSpec::preset(preset).map_err(LabError::from)?;
-    Err(UsageError(format!("there is no preset '{preset}'")).into())
+    text_of_preset(preset).map(str::to_owned)
 }
 
 fn options(args: &UpArgs) -> anyhow::Result<UpOptions> {
@@ -119,7 +133,11 @@ fn bring_up(lab: &Lab, args: &UpArgs, json: bool) -> anyhow::Result<Exit> {
 }
 
 fn list(lab: &Lab, json: bool) -> anyhow::Result<Exit> {
-    let labs: Vec<LabInfo> = lab.list();
+    let labs = match lab.list() {
+        // The presets are there for everybody.
+        Err(e @ LabError::Private { .. }) => Err(e),
+        labs => Ok(labs?),
+    };
     let presets: Vec<(&str, String, String)> = preset_names()
         .filter_map(|name| {
             DeviceSpec::preset(name).ok().map(|s| (name, s.model.clone(), s.description.clone()))
@@ -130,7 +148,8 @@ fn list(lab: &Lab, json: bool) -> anyhow::Result<Exit> {
             .iter()
             .map(|(name, model, description)| json!({"name": name, "model": model, "description": description}))
             .collect();
-        to_json(&json!({ "presets": presets, "devices": labs }))?
+        // Not an empty list: who can't see them does not know that there are none.
+        to_json(&json!({ "presets": presets, "devices": labs.ok() }))?
     } else {
         text::list(&presets, &labs)
     };
@@ -141,7 +160,11 @@ fn list(lab: &Lab, json: bool) -> anyhow::Result<Exit> {
 fn take_down(lab: &Lab, which: &NameOrAll) -> anyhow::Result<Exit> {
     let Some(name) = &which.name else {
         let mut exit = Exit::Done;
-        for (name, result) in lab.down_all() {
+        let all = lab.down_all()?;
+        if all.is_empty() {
+            output::result("no device was up\n")?;
+        }
+        for (name, result) in all {
             match result {
                 Ok(()) => output::result(&format!("{name} is down\n"))?,
                 Err(e) => {
@@ -169,17 +192,52 @@ fn run_in(lab: &Lab, args: &UpArgs, command: &[String]) -> anyhow::Result<Exit> 
     }
     let mut child = Command::new(program);
     child.args(arguments);
-    let status = lab.run(&options, &mut child, &stop)?;
-    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(Exit::Failed, Exit::Of))
+    if let Some(path) = path_with_this_program() {
+        child.env("PATH", path);
+    }
+    let ran = lab.run(&options, &mut child, &stop)?;
+    // Our own measuring commands say it of the device that they measured.
+    let ours = std::env::current_exe().is_ok_and(|exe| exe.file_name() == Path::new(program).file_name());
+    if let Some(late) = ran.stats.as_ref().filter(|_| !ours).and_then(text::late) {
+        notice(&format!("floodwall: {late}"));
+    }
+    Ok(status_of(ran.status))
+}
+
+/// `PATH` with this program's directory at its end: what `lab run` runs is often this program again, and root's PATH seldom has the places where users
+/// install it. Absent if the directory is there already, or can't be.
+fn path_with_this_program() -> Option<OsString> {
+    let here = std::env::current_exe().ok()?.parent()?.to_owned();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut dirs: Vec<PathBuf> = std::env::split_paths(&path).filter(|d| !d.as_os_str().is_empty()).collect();
+    if dirs.contains(&here) {
+        return None;
+    }
+    dirs.push(here);
+    std::env::join_paths(dirs).ok()
+}
+
+/// A command's exit status as our own; a command that a signal ended has 128 and the signal's number, as in a shell.
+fn status_of(status: ExitStatus) -> Exit {
+    let signal = status.signal().map(|signal| 128 + signal);
+    status.code().or(signal).and_then(|code| u8::try_from(code).ok()).map_or(Exit::Failed, Exit::Of)
 }
 
 fn record(lab: &Lab, name: &str, out: Option<&Path>, from_start: bool, follow: bool) -> anyhow::Result<Exit> {
-    let stop = if follow { signals::stop_flag()? } else { std::sync::Arc::new(AtomicBool::new(false)) };
+    let stop = if follow { signals::stop_flag()? } else { Arc::new(AtomicBool::new(false)) };
     let Some(path) = out else {
-        lab.record(name, from_start, follow, &mut std::io::stdout().lock(), &stop)?;
-        return Ok(Exit::Done);
+        if follow {
+            stop_when_nobody_reads(Arc::clone(&stop));
+        }
+        return match lab.record(name, from_start, follow, &mut std::io::stdout().lock(), &stop) {
+            // `| head` has seen enough.
+            Err(LabError::Io { errno: Errno::PIPE, .. }) => Ok(Exit::Done),
+            recorded => Ok(recorded.map(|()| Exit::Done)?),
+        };
     };
     output::check_writable(path)?;
+    // Before the file that is there is emptied.
+    lab.stats(name)?;
     let file = std::fs::File::create(path).with_context(|| format!("can't write '{}'", path.display()))?;
     let mut writer = std::io::BufWriter::new(file);
     lab.record(name, from_start, follow, &mut writer, &stop)?;
@@ -187,6 +245,38 @@ fn record(lab: &Lab, name: &str, out: Option<&Path>, from_start: bool, follow: b
     Ok(Exit::Done)
 }
 
+/// Raises `stop` when the reader of stdout is gone. An idle device has nothing to write, so nobody would notice.
+fn stop_when_nobody_reads(stop: Arc<AtomicBool>) {
+    std::thread::spawn(move || {
+        let stdout = std::io::stdout();
+        // No event is asked for: errors and hang-ups are always told (poll(2)).
+        while rustix::event::poll(&mut [PollFd::new(&stdout, PollFlags::empty())], None) == Err(Errno::INTR) {
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
 fn to_json<T: serde::Serialize>(value: &T) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_preset_and_no_file_gets_the_nearest_preset() {
+        let said = |preset: &str| device_text(preset).unwrap_err().to_string();
+        assert_eq!(said("cloud.gp3"), "preset: there is no preset 'cloud.gp3'; did you mean 'cloud-gp3'?");
+        assert!(said("./hdd-7200").starts_with("can't read the device file './hdd-7200': No such file"));
+        assert!(said("mine.toml").starts_with("can't read the device file 'mine.toml': No such file"));
+        // A file is no preset, even if it is there.
+        assert!(text_of_preset("/etc/passwd").is_err());
+    }
+
+    #[test]
+    fn a_commands_end_becomes_ours() {
+        assert_eq!(status_of(ExitStatus::from_raw(7 << 8)), Exit::Of(7));
+        assert_eq!(status_of(ExitStatus::from_raw(15)), Exit::Of(143), "ended by SIGTERM");
+    }
 }

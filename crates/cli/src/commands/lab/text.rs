@@ -3,19 +3,27 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use floodwall_lab::{LabInfo, LabState, LabStats, PowerCut, Timing};
+use floodwall_lab::{LabError, LabInfo, LabState, LabStats, PowerCut, Timing};
 use floodwall_model::Bytes;
 use floodwall_model::units::human_duration;
 
 /// Presets and devices.
-pub(crate) fn list(presets: &[(&str, String, String)], labs: &[LabInfo]) -> String {
+pub(crate) fn list(presets: &[(&str, String, String)], labs: &Result<Vec<LabInfo>, LabError>) -> String {
     let mut out = String::from("presets (floodwall lab show NAME prints one)\n");
     for (name, _, description) in presets {
         let _ = writeln!(out, "  {name:<22} {description}");
     }
-    out.push_str(if labs.is_empty() { "\nno device is up\n" } else { "\ndevices\n" });
-    for info in labs {
-        let _ = write!(out, "  {}", lab(info));
+    match labs {
+        Err(e) => {
+            let _ = writeln!(out, "\ndevices\n  {e}");
+        }
+        Ok(labs) if labs.is_empty() => out.push_str("\nno device is up\n"),
+        Ok(labs) => {
+            out.push_str("\ndevices\n");
+            for info in labs {
+                let _ = write!(out, "  {}", lab(info));
+            }
+        }
     }
     out
 }
@@ -44,9 +52,12 @@ pub(crate) fn lab(info: &LabInfo) -> String {
 /// What a power cut took.
 pub(crate) fn power_cut(name: &str, cut: &PowerCut) -> String {
     format!(
-        "{name} has no power: {} of unflushed writes are lost, {} requests in flight failed (floodwall lab powerup {name})\n",
+        "{name} has no power: {} of unflushed writes lost, {} in flight failed (floodwall lab powerup {name})\n",
         Bytes(cut.lost_bytes),
-        cut.in_flight
+        match cut.in_flight {
+            1 => "1 request".to_owned(),
+            n => format!("{n} requests"),
+        }
     )
 }
 
@@ -54,10 +65,11 @@ pub(crate) fn power_cut(name: &str, cut: &PowerCut) -> String {
 pub(crate) fn stats(s: &LabStats) -> String {
     let d = &s.device;
     let mut out = format!(
-        "{} ({}, {}), up {}\n",
+        "{} ({}, {}), {} {}\n",
         s.name,
         s.preset,
         Bytes(s.size_bytes),
+        if s.power { "up" } else { "without power, its clock at" },
         human_duration(Duration::from_secs_f64(s.uptime_s.max(0.0)))
     );
     let mut line = |label: &str, text: String| {
@@ -73,12 +85,15 @@ pub(crate) fn stats(s: &LabStats) -> String {
     line("bytes", format!("{} read, {} written", Bytes(d.read_bytes), Bytes(d.write_bytes)));
     line(
         "cache",
-        format!(
-            "{} of {} waiting to be written, {} requests waiting for room",
-            Bytes(d.cache_bytes),
-            Bytes(d.cache_size_bytes),
-            d.cache_waiting
-        ),
+        match d.cache_size_bytes {
+            0 => "none".into(),
+            size => format!(
+                "{} of {} waiting to be written, {} requests waiting for room",
+                Bytes(d.cache_bytes),
+                Bytes(size),
+                d.cache_waiting
+            ),
+        },
     );
     line(
         "medium",
