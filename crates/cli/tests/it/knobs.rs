@@ -164,10 +164,7 @@ fn what_somebody_else_has_changed_is_left_and_said() {
     fs::write(machine.tree().join("sys/class/block/vda/queue/nr_requests"), "48\n").unwrap();
     assert!(machine.done("diff").contains(" 48 (not by this change)"));
     let back = machine.done("rollback");
-    assert!(
-        back.contains("left at 48, which somebody else has set since (we had set 32)"),
-        "{back}"
-    );
+    assert!(back.contains("left at 48, which somebody else has set since (we had set 32)"), "{back}");
     assert_eq!(machine.queue("nr_requests"), "48");
 }
 
