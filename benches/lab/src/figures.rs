@@ -24,6 +24,9 @@ const SEQUENTIAL_READ: &[&str] = &["--rw=read", "--bs=1M", "--iodepth=4"];
 const SEQUENTIAL_WRITE: &[&str] = &["--rw=write", "--bs=1M", "--iodepth=4"];
 const RANDOM_READ: &[&str] = &["--rw=randread", "--bs=4k", "--iodepth=1", "--norandommap", "--randrepeat=0"];
 
+/// Until the controller's cache is full of what is written: before that it takes everything at once.
+const FILL: &str = "--ramp_time=30";
+
 /// Sources: the comments of the presets (`floodwall lab show NAME`).
 const IDLE: &[Idle] = &[
     Idle {
@@ -34,6 +37,32 @@ const IDLE: &[Idle] = &[
         figure: "/jobs/0/write/bw_bytes",
         expected: 251e6,
         unit: "MB/s",
+    },
+    Idle {
+        preset: "raid10-bbwc-2010",
+        what: "commits 16 KiB × 10",
+        args: &[
+            "--rw=randwrite",
+            "--bs=16k",
+            "--numjobs=10",
+            "--group_reporting",
+            "--sync=1",
+            "--size=10G",
+            FILL,
+        ],
+        size: "32GiB",
+        figure: "/jobs/0/write/iops",
+        expected: 1_500.0,
+        unit: "IOPS",
+    },
+    Idle {
+        preset: "raid10-bbwc-2010",
+        what: "commits 4 KiB × 1",
+        args: &["--rw=randwrite", "--bs=4k", "--iodepth=1", "--sync=1", "--size=10G", FILL],
+        size: "32GiB",
+        figure: "/jobs/0/write/iops",
+        expected: 1_460.0,
+        unit: "IOPS",
     },
     Idle {
         preset: "hdd-7200",

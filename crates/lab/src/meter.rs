@@ -4,8 +4,10 @@
 //! submission, and from its modelled completion to the moment at which the answer was in the kernel's hands. A lab whose lateness is not small beside its service times measures the machine it
 //! runs on. Everything is counted in the buckets of [`floodwall_model::latency`], nanoseconds.
 
+use std::collections::BTreeMap;
+
 use floodwall_device::Op;
-use floodwall_model::latency::{BUCKETS, LatencyCounts, bucket_of};
+use floodwall_model::latency::{BUCKETS, LatencyCounts, bucket_high_ns, bucket_of};
 use serde::{Deserialize, Serialize};
 
 /// A histogram that is being filled.
@@ -63,6 +65,27 @@ impl From<&LatencyCounts> for Timing {
     }
 }
 
+impl Timing {
+    fn since(&self, earlier: &Self) -> LatencyCounts {
+        let mut counts = BTreeMap::<usize, u64>::new();
+        for &(bucket, n) in &self.buckets {
+            *counts.entry(bucket as usize).or_default() += n;
+        }
+        for &(bucket, n) in &earlier.buckets {
+            if let Some(count) = counts.get_mut(&(bucket as usize)) {
+                *count = count.saturating_sub(n);
+            }
+        }
+        counts.retain(|_, n| *n > 0);
+        let sum_ns = counts
+            .iter()
+            .map(|(bucket, n)| bucket_high_ns(*bucket).saturating_mul(*n))
+            .fold(0, u64::saturating_add);
+        let max_ns = counts.last_key_value().map_or(0, |(bucket, _)| bucket_high_ns(*bucket));
+        LatencyCounts::from_buckets(counts, sum_ns, max_ns)
+    }
+}
+
 /// Histograms of one lab device since it came up. A copy is a snapshot, for whoever reads them at leisure.
 #[derive(Clone)]
 pub(crate) struct Meter {
@@ -98,19 +121,7 @@ impl Meter {
     pub(crate) fn timings(&self) -> Timings {
         let [read, write, flush, other] =
             [&self.read, &self.write, &self.flush, &self.other].map(Histogram::counts);
-        let lateness = self.lateness.counts();
-        let mut service = LatencyCounts::default();
-        for part in [&read, &write, &flush, &other] {
-            service.merge(part);
-        }
-        Timings {
-            kept_up: kept_up(&lateness, &service),
-            read: (&read).into(),
-            write: (&write).into(),
-            flush: (&flush).into(),
-            other: (&other).into(),
-            lateness: (&lateness).into(),
-        }
+        Timings::of([read, write, flush, other], &self.lateness.counts())
     }
 }
 
@@ -137,6 +148,29 @@ pub struct Timings {
     pub kept_up: Option<bool>,
 }
 
+impl Timings {
+    /// From service by kind (reads, writes, flushes, others) and lateness.
+    fn of(service: [LatencyCounts; 4], lateness: &LatencyCounts) -> Self {
+        let mut all = LatencyCounts::default();
+        service.iter().for_each(|kind| all.merge(kind));
+        let [read, write, flush, other] = service.each_ref().map(Timing::from);
+        Self { kept_up: kept_up(lateness, &all), read, write, flush, other, lateness: lateness.into() }
+    }
+
+    /// What was counted since `earlier`, a snapshot of the same device: a run on a device that has been up for long is judged by itself. Means and
+    /// maxima are then those of buckets, at most 0.8 % above the exact ones.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let service = [
+            self.read.since(&earlier.read),
+            self.write.since(&earlier.write),
+            self.flush.since(&earlier.flush),
+            self.other.since(&earlier.other),
+        ];
+        Self::of(service, &self.lateness.since(&earlier.lateness))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,6 +191,26 @@ mod tests {
         assert_eq!((timings.read.count, timings.flush.count, timings.lateness.count), (99, 2, 101));
         assert_eq!(timings.lateness.max_us, Some(500.0));
         assert!(timings.lateness.p50_us.is_some_and(|us| (90.0..91.0).contains(&us)));
+    }
+
+    #[test]
+    fn a_run_is_judged_by_itself() {
+        let mut meter = Meter::new();
+        (0..100).for_each(|_| meter.count(Op::Read, 1_000_000, 500_000));
+        let before = meter.timings();
+        assert_eq!(before.kept_up, Some(false));
+        assert_eq!(before.since(&before).kept_up, None);
+        (0..100_000).for_each(|_| meter.count(Op::Flush, 2_000_000, 10_000));
+        let run = meter.timings().since(&before);
+        assert_eq!((run.read.count, run.flush.count, run.lateness.count), (0, 100_000, 100_000));
+        assert_eq!(run.kept_up, Some(true));
+        let p99_us = run.lateness.p99_us.unwrap();
+        assert!((10.0..10.1).contains(&p99_us), "{p99_us}");
+        // And the other way round: a long good time before does not hide it.
+        let before = meter.timings();
+        (0..50).for_each(|_| meter.count(Op::Read, 1_000_000, 500_000));
+        assert_eq!(meter.timings().kept_up, Some(true));
+        assert_eq!(meter.timings().since(&before).kept_up, Some(false));
     }
 
     #[test]

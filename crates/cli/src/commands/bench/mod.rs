@@ -67,10 +67,10 @@ pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
     }
     warnings.extend(fitting);
 
+    let lab = rig.facts().device.as_ref().and_then(|device| super::lab::Measured::begin(&device.name));
     let measured = measure(rig, &scenario, args, &stop)?;
     warnings.extend(measured.warnings);
-    warnings
-        .extend(measured.host.device.as_ref().and_then(|device| super::lab::kept_up_warning(&device.name)));
+    warnings.extend(lab.and_then(|lab| lab.warning()));
     let failure = measured.failure;
     let run = document::run_facts(document::Facts {
         host: &measured.host,

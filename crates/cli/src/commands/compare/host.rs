@@ -14,6 +14,7 @@ use floodwall_model::Scenario;
 use floodwall_report::schema::Run;
 
 use crate::commands::bench::{ScenarioArgs, document, leftover_warning};
+use crate::commands::lab::Measured;
 use crate::output::notice;
 use crate::progress::Show;
 
@@ -40,6 +41,8 @@ pub(crate) struct Host {
     /// With its sizes settled.
     pub(crate) scenario: Scenario,
     pub(crate) warnings: Vec<String>,
+    /// The device, if it is a lab's.
+    lab: Option<Measured>,
     started_at: Duration,
     origin: Instant,
 }
@@ -83,7 +86,8 @@ impl Host {
                 place.dir.display()
             ));
         }
-        Ok(Self { rig, root, device, scenario, warnings, started_at, origin })
+        let lab = rig.inner().facts().device.as_ref().and_then(|device| Measured::begin(&device.name));
+        Ok(Self { rig, root, device, scenario, warnings, lab, started_at, origin })
     }
 
     /// Removes every file, lets go of device and journal, and says what a result says of the run. `failure` is why it ended early.
@@ -97,9 +101,7 @@ impl Host {
         let (rig, restored) = self.rig.close();
         let closed = rig.close();
         let mut warnings = self.warnings;
-        warnings.extend(
-            host.device.as_ref().and_then(|device| crate::commands::lab::kept_up_warning(&device.name)),
-        );
+        warnings.extend(self.lab.and_then(|lab| lab.warning()));
         let mut run = document::run_facts(document::Facts {
             host: &host,
             missing,

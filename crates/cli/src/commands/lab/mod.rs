@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use floodwall_device::{DeviceSpec, preset_names, preset_text};
-use floodwall_lab::{Lab, LabError, Role, UpOptions};
+use floodwall_lab::{Lab, LabError, LabStats, Role, UpOptions};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use serde_json::json;
@@ -68,12 +68,27 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Exit> {
     }
 }
 
-/// What to know of figures that were measured on a lab device, if `device` (`loop3`) is one and this machine was too slow for its model.
-pub(crate) fn kept_up_warning(device: &str) -> Option<String> {
-    let lab = Lab::new(std::env::current_exe().ok()?, [SERVER_COMMAND.to_owned()]);
-    let path = Path::new("/dev").join(device);
-    let info = lab.list().ok()?.into_iter().find(|info| info.device.as_deref() == Some(&path))?;
-    text::late(&lab.stats(&info.name).ok()?)
+/// A lab device that something is measured on, from the beginning of the run.
+pub(crate) struct Measured {
+    lab: Lab,
+    before: LabStats,
+}
+
+impl Measured {
+    /// Watches `device` (`loop3`) from now on, if it is a lab's.
+    pub(crate) fn begin(device: &str) -> Option<Self> {
+        let lab = Lab::new(std::env::current_exe().ok()?, [SERVER_COMMAND.to_owned()]);
+        let path = Path::new("/dev").join(device);
+        let info = lab.list().ok()?.into_iter().find(|info| info.device.as_deref() == Some(&path))?;
+        let before = lab.stats(&info.name).ok()?;
+        Some(Self { lab, before })
+    }
+
+    /// What to know of the figures, if this machine was too slow for the device's model during the run.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let now = self.lab.stats(&self.before.name).ok()?;
+        text::late(&now.name, &now.timings.since(&self.before.timings))
+    }
 }
 
 /// Runs as a lab's server or guardian.
@@ -198,7 +213,7 @@ fn run_in(lab: &Lab, args: &UpArgs, command: &[String]) -> anyhow::Result<Exit> 
     let ran = lab.run(&options, &mut child, &stop)?;
     // Our own measuring commands say it of the device that they measured.
     let ours = std::env::current_exe().is_ok_and(|exe| exe.file_name() == Path::new(program).file_name());
-    if let Some(late) = ran.stats.as_ref().filter(|_| !ours).and_then(text::late) {
+    if let Some(late) = ran.stats.as_ref().filter(|_| !ours).and_then(|s| text::late(&s.name, &s.timings)) {
         notice(&format!("floodwall: {late}"));
     }
     Ok(status_of(ran.status))

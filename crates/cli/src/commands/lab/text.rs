@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use floodwall_lab::{LabError, LabInfo, LabState, LabStats, PowerCut, Timing};
+use floodwall_lab::{LabError, LabInfo, LabState, LabStats, PowerCut, Timing, Timings};
 use floodwall_model::Bytes;
 use floodwall_model::units::human_duration;
 
@@ -139,12 +139,11 @@ pub(crate) fn stats(s: &LabStats) -> String {
 }
 
 /// A warning if a lab's lateness passed a tenth of what its model's requests take.
-pub(crate) fn late(s: &LabStats) -> Option<String> {
-    (s.timings.kept_up == Some(false)).then(|| {
+pub(crate) fn late(name: &str, timings: &Timings) -> Option<String> {
+    (timings.kept_up == Some(false)).then(|| {
         format!(
-            "lab device '{}' did not keep up with its model: p99 of its lateness is {}, over a tenth of the p50 of service; the figures include that delay",
-            s.name,
-            us(s.timings.lateness.p99_us)
+            "lab device '{name}' did not keep up with its model: p99 of its lateness is {}, over a tenth of the p50 of service; the figures include that delay",
+            us(timings.lateness.p99_us)
         )
     })
 }
