@@ -104,14 +104,12 @@ pub(crate) fn serve(args: &ServerArgs) -> anyhow::Result<Exit> {
 
 /// The TOML text of a preset.
 fn text_of_preset(name: &str) -> anyhow::Result<&'static str> {
-    match preset_text(name) {
-        Some(text) => Ok(text),
-        // The crate's own error names the nearest preset.
-        None => Err(DeviceSpec::preset(name).err().map_or_else(
-            || UsageError(format!("there is no preset '{name}'")).into(),
-            |e| LabError::from(e).into(),
-        )),
-    }
+    // The crate's own error names the nearest preset.
+    let unknown = || match DeviceSpec::preset(name) {
+        Err(e) => UsageError(e.to_string()),
+        Ok(_) => UsageError(format!("there is no preset '{name}'")),
+    };
+    Ok(preset_text(name).ok_or_else(unknown)?)
 }
 
 /// The TOML text of a preset, or of a file that a user wrote.
@@ -282,7 +280,7 @@ mod tests {
     #[test]
     fn what_is_no_preset_and_no_file_gets_the_nearest_preset() {
         let said = |preset: &str| device_text(preset).unwrap_err().to_string();
-        assert_eq!(said("cloud.gp3"), "preset: there is no preset 'cloud.gp3'; did you mean 'cloud-gp3'?");
+        assert_eq!(said("cloud.gp3"), "there is no preset 'cloud.gp3'; did you mean 'cloud-gp3'?");
         assert!(said("./hdd-7200").starts_with("can't read the device file './hdd-7200': No such file"));
         assert!(said("mine.toml").starts_with("can't read the device file 'mine.toml': No such file"));
         // A file is no preset, even if it is there.
