@@ -11,6 +11,7 @@
 //! toml_text  what the author of a TOML file is told
 //! trial      one scenario run under one setting, with everything measured
 //! rig        whatever can run a trial
+//! plant      whatever a controller steers: sensors and knobs
 //! ```
 //!
 //! Pure: no file, no clock, no environment. Times are nanoseconds (`_ns`), seconds (`_s`) or
@@ -19,6 +20,7 @@
 pub mod finding;
 pub mod latency;
 pub mod managers;
+pub mod plant;
 pub mod rig;
 pub mod scenario;
 pub mod setting;
@@ -30,6 +32,7 @@ pub mod units;
 pub use finding::{Finding, Severity};
 pub use latency::LatencyCounts;
 pub use managers::Managers;
+pub use plant::Plant;
 pub use rig::{Rig, RigError, Watch};
 pub use scenario::{Flood, Scenario, Timing, Victim};
 pub use setting::Setting;

@@ -14,6 +14,7 @@
 //! | `fs` | fsync and journals of xfs, ext3, ext4, btrfs |
 //! | `block`, `wbt`, `elevator` | block/ |
 //! | `machine` | puts them together and lets time pass |
+//! | `plant` | lives on while somebody looks at it and turns its knobs, as a [`Plant`](floodwall_model::Plant) |
 //! | `rig`, `phase`, `setup`, `settings` | a scenario under a setting as a [`Trial`](floodwall_model::Trial) |
 //! | `sweep` | grids and random samples of machines and settings, a run a cell |
 //!
@@ -35,6 +36,7 @@ pub mod limits;
 mod machine;
 mod page_cache;
 mod phase;
+pub mod plant;
 pub mod request;
 mod rig;
 mod sample;
@@ -51,4 +53,5 @@ pub use dd::DdResult;
 pub use disktest::{DiskTest, DiskTestResult};
 pub use error::SimError;
 pub use fs::{FsKind, UnknownFs};
+pub use plant::{PlantDevice, SimPlant};
 pub use rig::{ExplainedPhase, SimOptions, SimRig};

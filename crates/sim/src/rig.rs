@@ -90,12 +90,17 @@ impl SimOptions {
         }
     }
 
-    fn facts(&self) -> QueueFacts {
+    pub(crate) fn facts(&self) -> QueueFacts {
         let mut facts = QueueFacts::new(self.generation);
         facts.cpus = self.cpus.max(1);
         facts.rotational = self.device.rotational();
         facts.hz = self.hz.unwrap_or(facts.hz);
         facts
+    }
+
+    /// Bytes on a member of an array before the next one's turn.
+    pub(crate) fn chunk(&self) -> u64 {
+        self.device.array.as_ref().map_or(DEFAULT_CHUNK, |a| a.params.chunk)
     }
 
     /// Bytes of the device that are used.
@@ -146,12 +151,19 @@ impl SimRig {
             return Err(SimError::Timing { scenario: scenario.name.clone(), problem });
         }
         let (machine, in_force) = self.build(setting, 0)?;
-        let needed = needed_by(&self.fit(scenario, &machine));
+        self.fit_to(scenario, &machine)?;
+        Ok(in_force)
+    }
+
+    /// A scenario with all its sizes settled, if it fits on the device.
+    pub(crate) fn fit_to(&self, scenario: &Scenario, machine: &Machine) -> Result<Scenario, SimError> {
+        let fitted = self.fit(scenario, machine);
+        let needed = needed_by(&fitted);
         let capacity = self.options.capacity();
         if needed > capacity {
             return Err(SimError::Space { scenario: scenario.name.clone(), needed, capacity });
         }
-        Ok(in_force)
+        Ok(fitted)
     }
 
     /// Where the time of each operation went, phase by phase, if [`SimOptions::explain`] asked for it.
@@ -212,14 +224,11 @@ impl SimRig {
         }
         // RPCs know neither elevator nor wbt.
         let nfs = matches!(o.fs, FsKind::Nfs { .. });
-        let chunk = o.device.array.as_ref().map_or(DEFAULT_CHUNK, |a| a.params.chunk);
-        let elevator: Box<dyn Elevator> = match (nfs, members, queue.elevators.pop()) {
-            (false, 1, Some(only)) => only,
-            (false, _, Some(last)) => {
-                queue.elevators.push(last);
-                Box::new(Striped::new(queue.elevators, chunk, depth))
-            }
-            _ => Box::new(NoElevator::new(facts.cpus)),
+        let chunk = o.chunk();
+        let elevator: Box<dyn Elevator> = if nfs {
+            Box::new(NoElevator::new(facts.cpus))
+        } else {
+            one_elevator(std::mem::take(&mut queue.elevators), chunk, depth)
         };
         let slots = if nfs { NFS_SLOTS } else { queue.nr_requests * members };
         let most = u64::from(queue.max_sectors_kb) << 10;
@@ -235,7 +244,7 @@ impl SimRig {
                 most
             },
             pool: RequestPool::new(if nfs { Generation::K6 } else { generation }, slots),
-            gate: queue.wbt.filter(|wbt| wbt.enabled() && !nfs).map(Gate::new),
+            gate: queue.wbt.filter(|_| !nfs).map(Gate::new),
             // libata leaves FUA off, and so do RAID cards; NVMe has it.
             fua: !facts.rotational && depth > 32,
             flush_alone: o.flush_alone.unwrap_or_else(|| lone_disk(&o.device)),
@@ -310,6 +319,21 @@ impl SimRig {
         match machine.block.counters(machine.now).errors {
             0 => Ok(()),
             n => Err(SimError::DeviceErrors(n)),
+        }
+    }
+}
+
+/// The elevators of all member queues as one; there must be at least one.
+pub(crate) fn one_elevator(
+    mut elevators: Vec<Box<dyn Elevator>>,
+    chunk: u64,
+    depth: u32,
+) -> Box<dyn Elevator> {
+    match elevators.pop() {
+        Some(only) if elevators.is_empty() => only,
+        last => {
+            elevators.extend(last);
+            Box::new(Striped::new(elevators, chunk, depth))
         }
     }
 }

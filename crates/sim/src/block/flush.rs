@@ -89,6 +89,12 @@ impl FlushQueue {
         self.held.push(slot);
     }
 
+    /// Whether no sequence is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        let waiting = self.pending.is_empty() && self.running.is_empty() && self.held.is_empty();
+        waiting && self.barriers.is_empty() && !self.in_device && self.data == 0
+    }
+
     /// When a pending flush starts whatever is under way.
     pub(super) fn timeout(&self) -> Option<Nanos> {
         let waits = !self.pending.is_empty() && !self.in_device && self.data > 0;

@@ -30,6 +30,15 @@ impl Gate {
         Self { wbt, waiting: VecDeque::new(), passes: Vec::new(), last_sleep: None }
     }
 
+    /// Its limits, to be changed while nobody waits.
+    pub(super) fn wbt(&mut self) -> &mut Wbt {
+        &mut self.wbt
+    }
+
+    pub(super) fn wbt_state(&self) -> &Wbt {
+        &self.wbt
+    }
+
     pub(super) fn add_process(&mut self) {
         self.passes.push(None);
     }

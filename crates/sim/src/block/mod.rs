@@ -10,6 +10,7 @@
 //! is worth trying again. Sources: block/blk-mq.c `blk_mq_submit_bio`, block/blk-core.c `blk_add_rq_to_plug`, `__make_request` (2.6.x).
 
 mod bio;
+mod change;
 mod flush;
 mod gate;
 mod pool;
@@ -27,10 +28,12 @@ use crate::slab::Slab;
 use crate::wbt::Track;
 
 pub(crate) use bio::{Bio, Done, End, Times};
+pub(crate) use change::Change;
 pub(crate) use gate::Gate;
 pub(crate) use pool::RequestPool;
 pub(crate) use striped::Striped;
 
+use change::Freezer;
 use flush::{FlushQueue, Stage};
 
 /// Requests that a plug collects before it is flushed (`BLK_MAX_REQUEST_COUNT`, one hardware queue).
@@ -118,6 +121,7 @@ pub(crate) struct BlockLayer {
     pool: RequestPool,
     gate: Option<Gate>,
     flush: FlushQueue,
+    freezer: Freezer,
     /// Goes to the device before what the elevator has.
     bypass: VecDeque<u32>,
     requests: Slab<Entry>,
@@ -153,6 +157,7 @@ impl BlockLayer {
             pool: p.pool,
             gate: p.gate,
             flush: FlushQueue::new(volatile, p.fua, p.generation != Generation::K6),
+            freezer: Freezer::default(),
             bypass: VecDeque::new(),
             requests: Slab::new(),
             nodes: Slab::new(),
@@ -182,9 +187,15 @@ impl BlockLayer {
     pub(crate) fn add_process(&mut self) {
         self.plugs.push(Vec::new());
         self.pool.add_process();
+        self.freezer.add_process();
         if let Some(gate) = &mut self.gate {
             gate.add_process();
         }
+    }
+
+    /// Commands that the device takes at once.
+    pub(crate) fn depth(&self) -> u32 {
+        self.depth
     }
 
     /// Longest request in bytes.
@@ -228,8 +239,8 @@ impl BlockLayer {
         [self.device_next, self.hold, gate, self.flush.timeout()].into_iter().flatten().min()
     }
 
-    /// Submits a bio. `woken`: the process waited and was named.
-    pub(crate) fn submit(
+    /// Submits a bio into a queue that is not frozen. `woken`: the process waited and was named.
+    fn submit_inside(
         &mut self,
         now: Nanos,
         process: ProcessIndex,
@@ -237,9 +248,6 @@ impl BlockLayer {
         woken: bool,
         out: &mut Vec<Done>,
     ) -> Submitted {
-        if !woken {
-            bio.times.asked = now;
-        }
         if !self.flush.volatile() && bio.op == (Op::Write { fua: true }) {
             // submit_bio_noacct: nothing to force.
             bio.op = Op::Write { fua: false };
@@ -304,6 +312,7 @@ impl BlockLayer {
         }
         self.flush_kick(now, out);
         self.dispatch(now);
+        self.thaw(now);
     }
 
     /// Reads and writes have slots of their own in 2.6.18, synchronous and asynchronous requests later; 6.x counts them together.

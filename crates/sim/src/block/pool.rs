@@ -73,6 +73,16 @@ impl RequestPool {
         self.size
     }
 
+    /// Another number of slots; all who wait may try again (`blk_update_nr_requests`).
+    pub(crate) fn resize(&mut self, size: u32, woken: &mut Vec<ProcessIndex>) {
+        self.size = size;
+        for class in &mut self.classes {
+            class.congested = class.used + 1 > size - size / 8;
+            class.full = class.used + 1 > size;
+            woken.extend(class.waiting.drain(..));
+        }
+    }
+
     pub(crate) fn used(&self) -> u32 {
         self.classes.iter().map(|c| c.used).sum()
     }

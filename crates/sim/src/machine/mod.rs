@@ -89,6 +89,8 @@ pub(crate) struct Machine {
     pub(crate) loads: Vec<Load>,
     pub(crate) read_ahead_pages: u64,
     pub(crate) explainer: Option<Explainer>,
+    /// Pages dirty and under writeback that belong to other devices of the same memory.
+    pub(crate) elsewhere: (u64, u64),
     events: EventQueue,
     ready: VecDeque<ProcessIndex>,
     done: Vec<Done>,
@@ -129,6 +131,7 @@ impl Machine {
             loads: Vec::new(),
             read_ahead_pages: p.read_ahead_pages,
             explainer: None,
+            elsewhere: (0, 0),
             events: EventQueue::default(),
             ready: VecDeque::new(),
             done: Vec::new(),
@@ -164,8 +167,13 @@ impl Machine {
         }
     }
 
+    /// When something next happens that takes time.
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
+        [self.events.next(), self.block.next_event()].into_iter().flatten().min()
+    }
+
     /// Everything that can happen now, and then the next thing that takes time. `false`: nothing happens up to `until`.
-    fn advance(&mut self, until: Nanos) -> bool {
+    pub(crate) fn advance(&mut self, until: Nanos) -> bool {
         self.settle();
         let (timer, io) = (self.events.next(), self.block.next_event());
         let Some(next) = [timer, io].into_iter().flatten().min().filter(|t| *t <= until) else {
@@ -205,7 +213,7 @@ impl Machine {
     }
 
     /// Everything that can happen without time passing.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         loop {
             if !self.done.is_empty() {
                 let mut done = std::mem::take(&mut self.done);

@@ -18,8 +18,8 @@ impl Machine {
     pub(crate) fn seen(&self) -> Seen {
         Seen {
             memory: self.memory,
-            dirty: self.cache.dirty,
-            writeback: self.cache.writeback,
+            dirty: self.cache.dirty + self.elsewhere.0,
+            writeback: self.cache.writeback + self.elsewhere.1,
             wb: WbCounts {
                 reclaimable: self.cache.dirty,
                 writeback: self.cache.writeback,

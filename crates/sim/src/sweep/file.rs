@@ -27,7 +27,7 @@ use super::axes::{Axes, KnobAxis, Named};
 use super::library::Library;
 use super::plan::{Choice, Sweep};
 use crate::fs::FsKind;
-use crate::kernel::Generation;
+use crate::kernel::UnknownKernel;
 
 /// What a setting or an optional number is called where it is left alone.
 pub(crate) const DEFAULT: &str = "default";
@@ -158,7 +158,10 @@ impl Reader<'_> {
         Ok(Axes {
             devices: self.axis(Some(device), "", |text| Ok(Named::new(text, self.library.device(text)?)))?,
             scenarios: self.axis(node("scenario"), first, scenario)?,
-            kernels: self.axis(node("kernel"), "6.18", |text| Ok(Named::new(text, generation(text)?)))?,
+            kernels: self.axis(node("kernel"), "6.18", |text| {
+                let kernel = text.parse().map_err(|e: UnknownKernel| e.to_string())?;
+                Ok(Named::new(text, kernel))
+            })?,
             ram: self.axis(node("ram"), "24GiB", bytes)?,
             filesystems: self
                 .axis(node("fs"), "xfs", |text| text.parse::<FsKind>().map_err(|e| e.to_string()))?,
@@ -484,19 +487,6 @@ impl Overrides {
         timing.warmup_max = self.warmup_max.unwrap_or(timing.warmup_max);
         timing.settle = self.settle.unwrap_or(timing.settle);
         timing.problem().map_or(Ok(()), Err)
-    }
-}
-
-/// A release stands for its generation.
-fn generation(text: &str) -> Result<Generation, String> {
-    let wrong = || format!("'{text}' is no kernel that the model has; use 2.6.18, 2.6.32, 3.2 or 6.18");
-    let numbers: Option<Vec<u32>> = text.split('.').map(|n| n.parse().ok()).collect();
-    match numbers.ok_or_else(wrong)?.as_slice() {
-        [2, 6, 18] => Ok(Generation::K2_6_18),
-        [2, 6, 32] => Ok(Generation::K2_6_32),
-        [3, 2, ..] => Ok(Generation::K3_2),
-        [6, ..] => Ok(Generation::K6),
-        _ => Err(wrong()),
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::kernel::Generation;
 use crate::sweep::testing::{Shelf, sweep};
 
 fn error(text: &str) -> String {

@@ -8,7 +8,7 @@ use floodwall_knobs::catalogue;
 use floodwall_knobs::value::{self, Form};
 use floodwall_model::units::UnitError;
 use floodwall_model::{Bytes, Setting};
-use floodwall_sim::kernel::Generation;
+use floodwall_sim::kernel::{Generation, UnknownKernel};
 use floodwall_sim::{FsKind, SimOptions, UnknownFs};
 
 use crate::commands::bench::ScenarioArgs;
@@ -98,17 +98,8 @@ fn filesystem(text: &str) -> Result<FsKind, UnknownFs> {
     text.parse()
 }
 
-/// A release stands for its generation: the newest that is not newer.
-fn kernel(text: &str) -> Result<Generation, String> {
-    let numbers: Option<Vec<u32>> = text.split('.').map(|n| n.parse().ok()).collect();
-    let wrong = || format!("'{text}' is no kernel that the model has; use 2.6.18, 2.6.32, 3.2 or 6.18");
-    match numbers.ok_or_else(wrong)?.as_slice() {
-        [2, 6, 18] => Ok(Generation::K2_6_18),
-        [2, 6, 32] => Ok(Generation::K2_6_32),
-        [3, 2, ..] => Ok(Generation::K3_2),
-        [6, ..] => Ok(Generation::K6),
-        _ => Err(wrong()),
-    }
+fn kernel(text: &str) -> Result<Generation, UnknownKernel> {
+    text.parse()
 }
 
 impl SimArgs {

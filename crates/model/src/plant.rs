@@ -1,0 +1,156 @@
+//! A plant: whatever a controller steers, the host or the simulator.
+//!
+//! ```text
+//! knobs() ─────▶ what every knob says now            once, and when a device appears
+//! observe() ───▶ Observation: what happened since the last look ─┐
+//!                                                                ├─ a controller, once a tick
+//! write(knob) ◀─ one knob's new value ◀──────────────────────────┘
+//! ```
+//!
+//! The trait has no clock: whoever drives it waits (the host) or lets virtual time pass (the simulator) between two looks, and
+//! [`Observation::at`] says how much. What a sensor can't see is `None`, which is not zero. Sizes are bytes, latencies nanoseconds.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::latency::LatencyCounts;
+use crate::setting::Setting;
+use crate::trial::DeviceSample;
+use crate::units::DeviceId;
+
+/// Something with sensors and knobs.
+pub trait Plant {
+    /// Every knob that can be written, as it reads now.
+    ///
+    /// # Errors
+    /// [`PlantError`] if they can't be read at all; a knob that is absent is left out.
+    fn knobs(&mut self) -> Result<Knobs, PlantError>;
+
+    /// What happened since the last call, and how things stand.
+    ///
+    /// # Errors
+    /// [`PlantError`] if the sensors are lost. One that sees less than it might leaves `None`.
+    fn observe(&mut self) -> Result<Observation, PlantError>;
+
+    /// Writes one knob, as one would write its file; the kernel's own checks apply, and its own side effects (a byte limit zeroes its
+    /// ratio, a new elevator brings its own `nr_requests`).
+    ///
+    /// A change that needs the queue to run dry first is under way when this returns ([`DeviceObservation::changing`]), and in
+    /// force when that is over.
+    ///
+    /// # Errors
+    /// [`PlantError`]: refused, nothing has changed.
+    fn write(&mut self, write: &KnobWrite) -> Result<(), PlantError>;
+}
+
+/// Values of all knobs, by the names that a [`Setting`] uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Knobs {
+    /// Those of the machine: `vm.dirty_*`.
+    pub machine: Setting,
+    /// Those of each device: `scheduler`, `nr_requests`, `max_sectors_kb`, `wbt_lat_usec`, `bdi.*` …
+    pub devices: BTreeMap<DeviceId, Setting>,
+}
+
+/// One knob's new value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnobWrite {
+    /// Whose knob; `None`: the machine's.
+    pub device: Option<DeviceId>,
+    /// Its name, as in a [`Setting`].
+    pub knob: String,
+    /// The value, as the kernel's file takes it.
+    pub value: String,
+}
+
+impl std::fmt::Display for KnobWrite {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(device) = self.device {
+            write!(f, "{device} ")?;
+        }
+        write!(f, "{}={}", self.knob, self.value)
+    }
+}
+
+/// What a plant could not do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlantError {
+    /// There is no such device, or no longer.
+    #[error("device {0} is not there")]
+    NoDevice(DeviceId),
+    /// A knob was not written.
+    #[error("can't set {write}: {why}")]
+    Refused {
+        /// What was tried.
+        write: KnobWrite,
+        /// Why, and what to do about it.
+        why: String,
+    },
+    /// Sensors or knobs can't be read.
+    #[error("can't read {what}: {why}")]
+    Lost {
+        /// Which.
+        what: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// What happened between two looks, and how things stand at the second.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observation {
+    /// When the look was, since the plant was first looked at or earlier; never goes back.
+    pub at: Duration,
+    /// Dirty page cache of all devices.
+    pub dirty_bytes: Option<u64>,
+    /// Page cache under writeback of all devices.
+    pub writeback_bytes: Option<u64>,
+    /// The hard limit in force (`nr_dirty_threshold`).
+    pub hard_limit_bytes: Option<u64>,
+    /// The background limit in force (`nr_dirty_background_threshold`).
+    pub background_limit_bytes: Option<u64>,
+    /// Every device that can be steered, in the order of their numbers.
+    pub devices: Vec<DeviceObservation>,
+}
+
+/// One device's part of an [`Observation`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceObservation {
+    /// Which.
+    pub id: DeviceId,
+    /// Its counters since the last look, and what is in its queue now.
+    pub counters: DeviceSample,
+    /// Dirty page cache that belongs to it (`bdi` statistics: `BdiReclaimable`).
+    pub dirty_bytes: Option<u64>,
+    /// Page cache under writeback to it (`BdiWriteback`).
+    pub writeback_bytes: Option<u64>,
+    /// A write to one of its knobs waits for the queue to run dry.
+    pub changing: bool,
+    /// Who used it since the last look, or waits for it now, in a fixed order.
+    pub actors: Vec<Actor>,
+}
+
+/// A process (or a unit of them) as its device knows it. Who is a victim and who a flood is for the controller to say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Actor {
+    /// Its name: command and process, or unit.
+    pub who: String,
+    /// Writes made stable since the last look: from the call that wrote to the return of the one that made it stable.
+    pub commits: LatencyCounts,
+    /// Reads that the device answered since the last look, and that somebody waited for.
+    pub reads: LatencyCounts,
+    /// Such operations under way now.
+    pub waiting: u32,
+    /// How long the longest of them has been under way.
+    pub oldest: Duration,
+    /// Bytes of page cache that it dirtied since the last look.
+    pub dirtied_bytes: u64,
+}
+
+impl Actor {
+    /// Operations that ended since the last look and that somebody waited for.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.commits.count() + self.reads.count()
+    }
+}

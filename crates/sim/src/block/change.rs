@@ -1,0 +1,153 @@
+//! Changing a queue while it is in use.
+//!
+//! ```text
+//! write ─▶ frozen: who comes now waits outside ─▶ what is inside runs dry ─▶ changed ─▶ all who wait outside come in
+//! ```
+//!
+//! Since blk-mq a new elevator, `nr_requests`, a limit such as `max_sectors_kb` and wbt's target are changed in a frozen queue (`blk_mq_freeze_queue`: nobody enters, and
+//! `q_usage_counter` falls to zero, so that those who sleep inside for a slot or at the gate are served first). Earlier kernels freeze for nothing: `nr_requests` and
+//! limits are in force at once; a new elevator waits until the old one's requests are gone while new ones pass it by (`elevator_switch`, 2.6), which is taken as a freeze
+//! here. A bio that was made before `max_sectors_kb` became smaller keeps its length.
+
+use floodwall_device::Nanos;
+
+use super::{Bio, BlockLayer, Done, Gate, Submitted};
+use crate::elevator::{Elevator, TunableError};
+use crate::kernel::Generation;
+use crate::machine::ProcessIndex;
+use crate::wbt::Wbt;
+
+/// What is changed; several at once count as written one after the other.
+#[derive(Default)]
+pub(crate) struct Change {
+    /// Another elevator, with the number of slots that it brings, and whether wbt gives way to it.
+    pub(crate) elevator: Option<(Box<dyn Elevator>, u32, bool)>,
+    pub(crate) nr_requests: Option<u32>,
+    /// Longest request in bytes.
+    pub(crate) max_bytes: Option<u64>,
+    /// wbt's target in microseconds; inner `None`: its default.
+    pub(crate) wbt_us: Option<Option<u64>>,
+}
+
+/// Who waits outside a frozen queue.
+#[derive(Default)]
+pub(super) struct Freezer {
+    change: Option<Change>,
+    outside: Vec<ProcessIndex>,
+    /// Processes that were outside and may come in, as if for the first time.
+    let_in: Vec<bool>,
+    /// Processes inside that wait for a slot or at the gate.
+    inside: u32,
+}
+
+impl Freezer {
+    pub(super) fn add_process(&mut self) {
+        self.let_in.push(false);
+    }
+}
+
+impl BlockLayer {
+    /// Submits a bio. `woken`: the process waited and was named.
+    pub(crate) fn submit(
+        &mut self,
+        now: Nanos,
+        process: ProcessIndex,
+        bio: &mut Bio,
+        woken: bool,
+        out: &mut Vec<Done>,
+    ) -> Submitted {
+        if !woken {
+            bio.times.asked = now;
+        }
+        let inside = woken && !std::mem::take(&mut self.freezer.let_in[process.0 as usize]);
+        if !inside && self.freezer.change.is_some() {
+            self.freezer.outside.push(process);
+            self.flush_plug(now, process);
+            return Submitted::Wait;
+        }
+        let submitted = self.submit_inside(now, process, bio, inside, out);
+        match submitted {
+            Submitted::Wait => self.freezer.inside += u32::from(!inside),
+            Submitted::Taken => self.freezer.inside -= u32::from(inside),
+        }
+        submitted
+    }
+
+    /// Whether a change waits for the queue to run dry.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.freezer.change.is_some()
+    }
+
+    /// Begins a change; it is made as soon as nothing is inside. One at a time: a second before that is merged into the first, the later value counts.
+    pub(crate) fn change(&mut self, now: Nanos, change: Change) {
+        let pending = self.freezer.change.get_or_insert_default();
+        if change.elevator.is_some() {
+            // It brings its own.
+            pending.nr_requests = None;
+            pending.elevator = change.elevator;
+        }
+        pending.nr_requests = change.nr_requests.or(pending.nr_requests.take());
+        pending.max_bytes = change.max_bytes.or(pending.max_bytes.take());
+        pending.wbt_us = change.wbt_us.or(pending.wbt_us.take());
+        let freezes = self.generation == Generation::K6 || pending.elevator.is_some();
+        if freezes {
+            self.thaw(now);
+        } else if let Some(change) = self.freezer.change.take() {
+            self.make(change);
+        }
+    }
+
+    /// Sets one of the elevator's tunables, which freezes nothing.
+    pub(crate) fn set_tunable(&mut self, name: &str, value: &str) -> Result<(), TunableError> {
+        self.elevator.set(name, value)
+    }
+
+    /// Makes the change if nothing is inside, and lets those in who waited.
+    pub(super) fn thaw(&mut self, _now: Nanos) {
+        let dry = self.freezer.inside == 0 && self.outstanding == 0 && self.flush.is_idle();
+        if !dry {
+            return;
+        }
+        let Some(change) = self.freezer.change.take() else { return };
+        self.make(change);
+        for process in self.freezer.outside.drain(..) {
+            self.freezer.let_in[process.0 as usize] = true;
+            self.woken.push(process);
+        }
+    }
+
+    fn make(&mut self, change: Change) {
+        if let Some((elevator, slots, wbt_yields)) = change.elevator {
+            self.elevator = elevator;
+            self.hold = None;
+            self.pool.resize(slots, &mut self.woken);
+            if let Some(wbt) = self.gate.as_mut().map(Gate::wbt) {
+                if wbt_yields { wbt.disable_default() } else { wbt.enable_default() }
+            }
+        }
+        if let Some(slots) = change.nr_requests {
+            self.pool.resize(slots, &mut self.woken);
+        }
+        if let Some(bytes) = change.max_bytes {
+            self.max_bytes = bytes;
+        }
+        if let (Some(us), Some(wbt)) = (change.wbt_us, self.gate.as_mut().map(Gate::wbt)) {
+            wbt.set_latency_us(us);
+        }
+    }
+
+    /// What `queue/wbt_lat_usec` reads; `None` where there is none.
+    pub(crate) fn wbt_latency_us(&self) -> Option<u64> {
+        self.gate.as_ref().map(|gate| Wbt::latency_us(gate.wbt_state()))
+    }
+
+    /// What `nr_requests` reads, of all member queues together.
+    pub(crate) fn slots(&self) -> u32 {
+        self.pool.size()
+    }
+
+    /// The elevator's name and its tunables.
+    pub(crate) fn elevator(&self) -> &dyn Elevator {
+        self.elevator.as_ref()
+    }
+}

@@ -1,0 +1,92 @@
+//! What a plant's sensors say: counters and levels of the machines, and their loads as processes.
+
+use floodwall_device::Nanos;
+use floodwall_model::plant::{Actor, DeviceObservation, Observation};
+use floodwall_model::trial::DeviceSample;
+
+use super::{Device, SimPlant};
+use crate::kernel::Generation;
+use crate::machine::Machine;
+use crate::page_cache::PAGE_SHIFT;
+use crate::setup::Placed;
+
+/// Looks at everything; counts begin anew.
+pub(super) fn observe(plant: &mut SimPlant) -> Observation {
+    let thresholds = {
+        let holder = &plant.machines[plant.holder];
+        holder.throttle.thresholds(&holder.memory)
+    };
+    let pages = |count: fn(&Machine) -> u64, machines: &[Machine]| {
+        Some(machines.iter().map(count).sum::<u64>() << PAGE_SHIFT)
+    };
+    let (dirty_bytes, writeback_bytes) =
+        (pages(|m| m.cache.dirty, &plant.machines), pages(|m| m.cache.writeback, &plant.machines));
+    let mut devices = Vec::new();
+    for (i, (d, machine)) in plant.devices.iter_mut().zip(&mut plant.machines).enumerate() {
+        let bursts = plant.bursts.iter().filter(|w| w.machine == i).map(|w| w.load);
+        devices.push(device(d, machine, bursts));
+    }
+    Observation {
+        at: plant.now(),
+        dirty_bytes,
+        writeback_bytes,
+        hard_limit_bytes: Some(thresholds.dirty << PAGE_SHIFT),
+        background_limit_bytes: Some(thresholds.background << PAGE_SHIFT),
+        devices,
+    }
+}
+
+fn device(
+    device: &mut Device,
+    machine: &mut Machine,
+    bursts: impl Iterator<Item = usize>,
+) -> DeviceObservation {
+    let counters = machine.block.counters(machine.now);
+    let before = std::mem::replace(&mut device.before, counters);
+    let ms = |now: Nanos, then: Nanos| now.0 / 1_000_000 - then.0 / 1_000_000;
+    let counters = DeviceSample {
+        read_ops: counters.reads - before.reads,
+        read_bytes: counters.read_bytes - before.read_bytes,
+        write_ops: counters.writes - before.writes,
+        written_bytes: counters.write_bytes - before.write_bytes,
+        flush_ops: (machine.generation == Generation::K6).then_some(counters.flushes - before.flushes),
+        busy_ms: ms(counters.busy, before.busy),
+        weighted_ms: ms(counters.weighted, before.weighted),
+        in_flight: u64::from(machine.block.outstanding()),
+    };
+    let victims = device.loads.victims.iter().map(|p| victim(p, machine)).collect::<Vec<_>>();
+    let mut floods: Vec<Actor> = Vec::new();
+    for placed in &device.loads.floods {
+        floods.push(flood(&placed.name, placed.load, machine));
+    }
+    floods.extend(bursts.map(|load| flood("burst", load, machine)));
+    let did = |a: &Actor| a.waiting > 0 || a.dirtied_bytes > 0 || a.operations() > 0;
+    DeviceObservation {
+        id: device.id,
+        counters,
+        dirty_bytes: Some(machine.cache.dirty << PAGE_SHIFT),
+        writeback_bytes: Some(machine.cache.writeback << PAGE_SHIFT),
+        changing: machine.block.is_changing(),
+        actors: victims.into_iter().chain(floods).filter(did).collect(),
+    }
+}
+
+fn victim(placed: &Placed, machine: &mut Machine) -> Actor {
+    let now = machine.now;
+    let load = &mut machine.loads[placed.load];
+    let (latencies, block) = (load.meter.take().latencies, load.block);
+    let busy = || machine.tasks.iter().filter(|t| t.load == placed.load && t.busy);
+    Actor {
+        who: placed.name.clone(),
+        dirtied_bytes: latencies.commit.count() * block,
+        commits: latencies.commit,
+        reads: latencies.read,
+        waiting: busy().count() as u32,
+        oldest: busy().map(|t| now.since(t.op.since)).max().unwrap_or_default().into(),
+    }
+}
+
+fn flood(who: &str, load: usize, machine: &mut Machine) -> Actor {
+    let dirtied_bytes = machine.loads[load].meter.take().bytes;
+    Actor { who: who.to_owned(), dirtied_bytes, ..Actor::default() }
+}
