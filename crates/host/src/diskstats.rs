@@ -10,7 +10,7 @@ use crate::root::SysRoot;
 const PATH: &str = "/proc/diskstats";
 
 /// /proc/diskstats at one moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DiskStats {
     text: Reading<String>,
 }

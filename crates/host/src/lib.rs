@@ -33,6 +33,7 @@ pub mod bdi;
 pub mod block;
 pub mod capture;
 pub mod diskstats;
+mod drain;
 pub mod facts;
 pub mod findings;
 pub mod layout;

@@ -31,6 +31,7 @@ pub fn read_queue(root: &SysRoot, disk: DeviceId) -> Queue {
         write_cache: root.read_line(&file("write_cache")),
         device_cache: read_device_cache(root, disk),
         async_depth: number("iosched/async_depth"),
+        write_expire_ms: number("iosched/write_expire"),
         fua: flag("fua"),
         rotational: flag("rotational"),
         max_sectors_kib: number("max_sectors_kb"),
@@ -99,6 +100,7 @@ mod tests {
             ("sys/dev/block/8:0/queue/write_cache", "write back\n"),
             ("sys/dev/block/8:0/queue/fua", "0\n"),
             ("sys/dev/block/8:0/queue/iosched/async_depth", "192\n"),
+            ("sys/dev/block/8:0/queue/iosched/write_expire", "5000\n"),
             ("sys/dev/block/8:0/device/scsi_disk/0:0:0:0/cache_type", "write through\n"),
         ]);
         let queue = read_queue(&root, DeviceId { major: 8, minor: 0 });
@@ -108,6 +110,7 @@ mod tests {
         assert_eq!(queue.write_cache, Reading::Value("write back".into()));
         assert_eq!(queue.fua, Reading::Value(false));
         assert_eq!(queue.async_depth, Reading::Value(192));
+        assert_eq!(queue.write_expire_ms, Reading::Value(5000));
         assert_eq!(queue.device_cache, Reading::Value("write through".into()));
         assert!(matches!(queue.rotational, Reading::Absent(_)));
     }

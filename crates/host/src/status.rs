@@ -7,17 +7,17 @@
 //! settings, memory, pressure (t1) ───┘
 //! ```
 //!
-//! Drain rate: what the device wrote during the window, but only if it was backlogged at both ends, because an idle device's rate says nothing
-//! of what it could do. Else the kernel's own running mean, which is as old as the device's last busy time. Else unknown.
+//! A captured tree holds one moment, unless later files are laid over it between the observations: then nothing that takes time can be told of it.
 
 use std::collections::BTreeMap;
 
-use floodwall_model::status::{Device, Drain, DrainSource, Leaf, Machine, Queue, Status};
+use floodwall_model::status::{Device, Leaf, Machine, Queue, Status, Writers};
 use floodwall_model::{DeviceId, Reading};
 
 use crate::bdi::{self, BdiStats};
 use crate::block;
 use crate::diskstats::{self, DiskStats};
+use crate::drain::{ONE_MOMENT, drain};
 use crate::layout::{Layout, Row};
 use crate::link;
 use crate::memory;
@@ -28,14 +28,6 @@ use crate::queue;
 use crate::root::SysRoot;
 use crate::swap;
 use crate::topology::Stack;
-
-/// Below this much dirty and under writeback a device is not called backlogged: the flusher writes at least 1024 pages of an inode at a time (fs/fs-writeback.c
-/// `MIN_WRITEBACK_PAGES`), 4 MiB, so less than that may be written at once and leave the device idle for the rest of the window.
-const BACKLOG_BYTES: u64 = 4 << 20;
-
-/// … nor if less than this is under writeback: the counters are per-CPU sums that may be off by some hundred KiB (lib/percpu_counter.c), and dirty
-/// data that waits to come of age leaves the device idle.
-const WRITING_BYTES: u64 = 1 << 20;
 
 /// Counters at one moment.
 #[derive(Clone, Debug)]
@@ -115,6 +107,54 @@ impl Observation {
     }
 }
 
+/// Two observations.
+struct Window<'a> {
+    before: &'a Observation,
+    after: &'a Observation,
+    /// The time between them; `None` if none passed.
+    seconds: Option<f64>,
+}
+
+impl<'a> Window<'a> {
+    /// On the machine itself time always passes; in a captured tree only if its counters moved.
+    fn new(root: &SysRoot, before: &'a Observation, after: &'a Observation, seconds: f64) -> Self {
+        let passed = root.is_live() || before.stats != after.stats || before.disks != after.disks;
+        Self { before, after, seconds: passed.then_some(seconds) }
+    }
+
+    /// Bytes that a block device completed writing, a second.
+    fn disk_rate(&self, id: DeviceId) -> Reading<f64> {
+        let Some(seconds) = self.seconds else { return Reading::Absent(ONE_MOMENT.to_owned()) };
+        self.before.disks.device(id).and_then(|a| {
+            let b = self.after.disks.device(id);
+            b.map(|b| diskstats::between(&a, &b).written_bytes as f64 / seconds)
+        })
+    }
+
+    /// Bytes that the row's block devices completed writing, a second.
+    fn written_bytes_per_s(&self, row: &Row) -> Reading<f64> {
+        if row.devices.is_empty() {
+            return Reading::Absent(format!("{} has no block device", row.kind));
+        }
+        let none = Reading::Value(0.0);
+        row.devices
+            .iter()
+            .fold(none, |sum, id| sum.and_then(|sum| self.disk_rate(*id).map(|rate| sum + rate)))
+    }
+
+    /// Who dirtied most.
+    fn writers(&self, root: &SysRoot) -> Writers {
+        let (before, after) = (&self.before.processes, &self.after.processes);
+        let writers = process::writers(root, before, after, self.seconds.unwrap_or(1.0));
+        match self.seconds {
+            None if writers.missing.is_none() => {
+                Writers { missing: Some(format!("absent: {ONE_MOMENT}")), ..writers }
+            }
+            _ => writers,
+        }
+    }
+}
+
 /// The state of the write path now, with rates over the time between two observations, of which `after` was made just now.
 ///
 /// `window_s` is that time in seconds, as the caller's clock measured it; it must be above zero. `is_root` tells whether we are root already: what
@@ -128,9 +168,10 @@ pub fn status(
     is_root: bool,
 ) -> Status {
     let machine = read_machine(root, &after.layout);
+    let window = Window::new(root, before, after, window_s);
     let devices: Vec<Device> =
-        after.layout.rows.iter().map(|row| device(root, row, before, after, window_s, &machine)).collect();
-    let writers = process::writers(root, &before.processes, &after.processes, window_s);
+        after.layout.rows.iter().map(|row| device(root, row, &window, &machine)).collect();
+    let writers = window.writers(root);
     let mut root_would_add = Vec::new();
     if !is_root && devices.iter().any(|d| d.dirty_bytes.is_unreadable()) {
         root_would_add.push("what is dirty for each device and how fast that drains".to_owned());
@@ -198,23 +239,17 @@ fn read_machine(root: &SysRoot, layout: &Layout) -> Machine {
     }
 }
 
-fn device(
-    root: &SysRoot,
-    row: &Row,
-    before: &Observation,
-    after: &Observation,
-    window_s: f64,
-    machine: &Machine,
-) -> Device {
+fn device(root: &SysRoot, row: &Row, window: &Window<'_>, machine: &Machine) -> Device {
     let top = row.queue_device.and_then(|id| row.stacks.iter().find_map(|s| s.device(id)));
     let no_device = |what: &str| match row.bdi.reason() {
         // There is a device, but /sys does not show it.
         Some(why) if row.id.major != 0 => why.to_owned(),
         _ => format!("{} has no {what} of its own", row.kind),
     };
-    let (stats, is_sole) = after.stats_or_sole(row);
-    let written = written_bytes_per_s(row, before, after, window_s);
-    let drain = drain(&before.stats_or_sole(row).0, &stats, written.value().copied(), window_s, machine);
+    let (stats, is_sole) = window.after.stats_or_sole(row);
+    let written = window.written_bytes_per_s(row);
+    let earlier = window.before.stats_or_sole(row).0;
+    let drain = drain(&earlier, &stats, written.value().copied(), window.seconds, machine);
     let followed = row.stacks.iter().flat_map(|stack| stack.notes.iter().cloned());
     Device {
         name: row.name.clone(),
@@ -249,7 +284,7 @@ fn device(
             Some(id) => queue::read_queue(root, id),
             None => no_queue(&no_device("request queue")),
         },
-        leaves: leaves(root, row, before, after, window_s),
+        leaves: leaves(root, row, window),
     }
 }
 
@@ -263,6 +298,7 @@ fn no_queue(why: &str) -> Queue {
         write_cache: Reading::Absent(absent()),
         device_cache: Reading::Absent(absent()),
         async_depth: Reading::Absent(absent()),
+        write_expire_ms: Reading::Absent(absent()),
         fua: Reading::Absent(absent()),
         rotational: Reading::Absent(absent()),
         max_sectors_kib: Reading::Absent(absent()),
@@ -286,7 +322,7 @@ fn path(row: &Row) -> String {
     }
 }
 
-fn leaves(root: &SysRoot, row: &Row, before: &Observation, after: &Observation, window_s: f64) -> Vec<Leaf> {
+fn leaves(root: &SysRoot, row: &Row, window: &Window<'_>) -> Vec<Leaf> {
     let mut leaves: Vec<Leaf> = Vec::new();
     for stack in &row.stacks {
         for leaf in stack.leaves.iter().filter_map(|id| stack.device(*id)) {
@@ -299,7 +335,7 @@ fn leaves(root: &SysRoot, row: &Row, before: &Observation, after: &Observation, 
                 model: leaf.model.clone(),
                 driver: block::read_driver(root, leaf.id),
                 size_bytes: leaf.size_bytes.clone(),
-                written_bytes_per_s: disk_rate(leaf.id, before, after, window_s),
+                written_bytes_per_s: window.disk_rate(leaf.id),
                 queue: queue::read_queue(root, leaf.id),
             });
         }
@@ -307,169 +343,9 @@ fn leaves(root: &SysRoot, row: &Row, before: &Observation, after: &Observation, 
     leaves
 }
 
-/// Bytes that the row's block devices completed writing during the window, a second.
-fn written_bytes_per_s(row: &Row, before: &Observation, after: &Observation, window_s: f64) -> Reading<f64> {
-    if row.devices.is_empty() {
-        return Reading::Absent(format!("{} has no block device", row.kind));
-    }
-    let none = Reading::Value(0.0);
-    row.devices.iter().fold(none, |sum, id| {
-        sum.and_then(|sum| disk_rate(*id, before, after, window_s).map(|rate| sum + rate))
-    })
-}
-
-fn disk_rate(id: DeviceId, before: &Observation, after: &Observation, window_s: f64) -> Reading<f64> {
-    before.disks.device(id).and_then(|a| {
-        after.disks.device(id).map(|b| diskstats::between(&a, &b).written_bytes as f64 / window_s)
-    })
-}
-
-/// How fast a device drains, and how long that makes its backlog and the limits.
-fn drain(
-    before: &BdiStats,
-    after: &BdiStats,
-    written: Option<f64>,
-    window_s: f64,
-    machine: &Machine,
-) -> Drain {
-    let (rate, from) = drain_rate(before, after, written, window_s);
-    let backlog = after
-        .dirty_bytes
-        .as_ref()
-        .and_then(|dirty| after.writeback_bytes.as_ref().map(|writeback| dirty.saturating_add(*writeback)));
-    let time = |bytes: Reading<u64>| {
-        bytes.and_then(|bytes| match rate.as_ref() {
-            // Nothing takes no time, whatever the rate.
-            _ if bytes == 0 => Reading::Value(0.0),
-            Reading::Value(rate) if *rate > 0.0 => Reading::Value(bytes as f64 / rate),
-            Reading::Value(_) => Reading::Absent("nothing was written during the window".to_owned()),
-            Reading::Absent(why) => Reading::Absent(why),
-            Reading::Unreadable(why) => Reading::Unreadable(why),
-        })
-    };
-    Drain {
-        from,
-        now_s: time(backlog),
-        hard_limit_s: time(machine.hard_limit_bytes.clone()),
-        background_limit_s: time(machine.background_limit_bytes.clone()),
-        rate_bytes_per_s: rate,
-    }
-}
-
-fn drain_rate(
-    before: &BdiStats,
-    after: &BdiStats,
-    written: Option<f64>,
-    window_s: f64,
-) -> (Reading<f64>, DrainSource) {
-    let (Some(was), Some(is)) = (is_backlogged(before), is_backlogged(after)) else {
-        return (why_backlog_is_unknown(before, after), DrainSource::Unknown);
-    };
-    if was && is {
-        let by_bdi = before
-            .written_bytes
-            .value()
-            .zip(after.written_bytes.value())
-            .map(|(a, b)| b.saturating_sub(*a) as f64 / window_s);
-        if let Some(rate) = by_bdi.or(written) {
-            return (Reading::Value(rate), DrainSource::Seen);
-        }
-    }
-    match &after.bandwidth_bytes_per_s {
-        Reading::Value(rate) => (Reading::Value(*rate as f64), DrainSource::KernelEstimate),
-        other => {
-            let why = other.reason().unwrap_or_default();
-            (
-                Reading::Absent(format!("it was not backlogged during the window, and {why}")),
-                DrainSource::Unknown,
-            )
-        }
-    }
-}
-
-/// The reason of the first reading that has no value, of those that tell whether a device is backlogged.
-fn why_backlog_is_unknown(before: &BdiStats, after: &BdiStats) -> Reading<f64> {
-    let readings = [&after.dirty_bytes, &after.writeback_bytes, &before.dirty_bytes, &before.writeback_bytes];
-    match readings.into_iter().find(|reading| reading.value().is_none()) {
-        Some(Reading::Unreadable(why)) => Reading::Unreadable(why.clone()),
-        Some(Reading::Absent(why)) => Reading::Absent(why.clone()),
-        Some(Reading::Value(_)) | None => Reading::Absent("it is not known whether it is backlogged".into()),
-    }
-}
-
-/// Whether a device had enough to write, and was writing.
-fn is_backlogged(stats: &BdiStats) -> Option<bool> {
-    let (dirty, writeback) = (*stats.dirty_bytes.value()?, *stats.writeback_bytes.value()?);
-    Some(writeback >= WRITING_BYTES && dirty.saturating_add(writeback) >= BACKLOG_BYTES)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn stats(dirty: u64, writeback: u64, written: Reading<u64>, bandwidth: Reading<u64>) -> BdiStats {
-        BdiStats {
-            dirty_bytes: Reading::Value(dirty),
-            writeback_bytes: Reading::Value(writeback),
-            limit_bytes: Reading::Absent(String::new()),
-            written_bytes: written,
-            bandwidth_bytes_per_s: bandwidth,
-        }
-    }
-
-    fn absent() -> Reading<u64> {
-        Reading::Absent("old kernel".into())
-    }
-
-    #[test]
-    fn only_a_backlogged_device_shows_its_drain_rate() {
-        let busy = |written| stats(100 << 20, 1 << 20, Reading::Value(written), Reading::Value(7));
-        let seen = drain_rate(&busy(0), &busy(50), Some(3.0), 2.0);
-        assert_eq!(seen, (Reading::Value(25.0), DrainSource::Seen));
-        // Dirty, but nothing under writeback: it waits to come of age.
-        let waiting = |written| stats(100 << 20, 4096, Reading::Value(written), Reading::Value(7));
-        assert_eq!(
-            drain_rate(&waiting(0), &busy(50), None, 2.0),
-            (Reading::Value(7.0), DrainSource::KernelEstimate)
-        );
-        // Less than one chunk of the flusher.
-        let little = |written| stats(1 << 20, 4096, Reading::Value(written), Reading::Value(7));
-        assert_eq!(drain_rate(&little(0), &little(9), None, 1.0).1, DrainSource::KernelEstimate);
-    }
-
-    #[test]
-    fn the_disks_counter_stands_in_for_the_backing_devices() {
-        let busy = stats(100 << 20, 1 << 20, absent(), absent());
-        assert_eq!(drain_rate(&busy, &busy, Some(3.0), 2.0), (Reading::Value(3.0), DrainSource::Seen));
-        let idle = stats(0, 0, absent(), absent());
-        let (rate, from) = drain_rate(&idle, &idle, Some(3.0), 2.0);
-        assert_eq!(from, DrainSource::Unknown);
-        assert!(rate.why().unwrap().contains("not backlogged"));
-    }
-
-    #[test]
-    fn unreadable_stays_unreadable() {
-        let mut hidden = stats(0, 0, absent(), absent());
-        hidden.dirty_bytes = Reading::Unreadable("needs root".into());
-        let (rate, from) = drain_rate(&hidden, &hidden, Some(3.0), 2.0);
-        assert_eq!((rate, from), (Reading::Unreadable("needs root".into()), DrainSource::Unknown));
-    }
-
-    #[test]
-    fn a_rate_is_never_zero_for_want_of_a_reading() {
-        let busy = stats(100 << 20, 1 << 20, Reading::Value(9), Reading::Value(7));
-        let no_writeback = BdiStats { writeback_bytes: absent(), ..busy.clone() };
-        let no_dirty = BdiStats { dirty_bytes: Reading::Unreadable("needs root".into()), ..busy.clone() };
-        let unknown = |before, after| {
-            let (rate, from) = drain_rate(before, after, Some(3.0), 1.0);
-            assert_eq!(from, DrainSource::Unknown);
-            rate
-        };
-        assert_eq!(unknown(&busy, &no_writeback), Reading::Absent("old kernel".into()));
-        assert_eq!(unknown(&no_writeback, &busy), Reading::Absent("old kernel".into()));
-        assert_eq!(unknown(&no_dirty, &busy), Reading::Unreadable("needs root".into()));
-        assert_eq!(unknown(&no_writeback, &no_dirty), Reading::Unreadable("needs root".into()));
-    }
 
     #[test]
     fn a_mount_made_meanwhile_is_noticed() {

@@ -20,6 +20,7 @@ mod others;
 mod queue;
 mod remedy;
 mod share;
+mod starvation;
 mod table;
 #[cfg(test)]
 mod testing;

@@ -14,8 +14,8 @@ const SHORT_QUEUE_S: f64 = 0.25;
 /// Of a request this size a disk that seeks still spends most of its time writing.
 const REQUEST_KIB: u64 = 256;
 /// wbt's target for a medium that seeks, and that for one that does not (block/blk-wbt.c `wbt_default_latency_nsec`).
-const WBT_ROTATING_US: u64 = 75_000;
-const WBT_FLASH_US: u64 = 2_000;
+pub(super) const WBT_ROTATING_US: u64 = 75_000;
+pub(super) const WBT_FLASH_US: u64 = 2_000;
 /// A target below this is missed by every read that seeks; one above [`FLASH_TARGET_US`] is kept by flash however long it is starved.
 const SEEK_TARGET_US: u64 = 5_000;
 const FLASH_TARGET_US: u64 = 50_000;
@@ -23,7 +23,7 @@ const FLASH_TARGET_US: u64 = 50_000;
 const SHORT_READ_AHEAD_KIB: u64 = 64;
 
 /// Whether writeback throttling is at work: switched on, and not by an old kernel's word for a queue whose elevator has switched it off.
-fn is_throttled(disk: &Disk<'_>) -> bool {
+pub(super) fn is_throttled(disk: &Disk<'_>) -> bool {
     disk.queue.wbt_lat_us.value().is_some_and(|us| *us > 0) && disk.scheduler() != Some("bfq")
 }
 

@@ -4,7 +4,9 @@
 
 use floodwall_model::finding::{Finding, Severity};
 
-use super::{Facts, Found, cache, control, filesystem, journal, limits, others, queue, share, times};
+use super::{
+    Facts, Found, cache, control, filesystem, journal, limits, others, queue, share, starvation, times,
+};
 
 /// One check.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +103,8 @@ pub static CHECKS: &[Check] = &[
     check!("FW041", Warning, journal::stale, "a change is waiting to be put back"),
     check!("FW042", Warning, journal::unbelievable, "a journal can't be believed"),
     check!("FW043", Warning, journal::changed_by_others, "somebody has changed what floodwall had set"),
+    // Found later; an identifier is never given again, so it stands at the end.
+    check!("FW044", Warning, starvation::passed_over, "commits may be passed over beside a sequential flood"),
 ];
 
 #[cfg(test)]

@@ -76,6 +76,7 @@ fn queue() -> Queue {
         write_cache: Reading::Value("write back".into()),
         device_cache: Reading::Value("write back".into()),
         async_depth: Reading::Value(48),
+        write_expire_ms: Reading::Value(5000),
         fua: Reading::Value(false),
         rotational: Reading::Value(false),
         max_sectors_kib: Reading::Value(1280),
