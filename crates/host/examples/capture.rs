@@ -27,6 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         match entry.content {
             Content::Text(text) => std::fs::File::create(&path)?.write_all(text.as_bytes())?,
             Content::Link(target) => symlink(target, &path)?,
+            Content::Directory => std::fs::create_dir_all(&path)?,
             // Reading a directory as a file fails, for root too. The file in it is for git, which keeps no empty directory.
             Content::Unreadable => {
                 std::fs::create_dir(&path)?;

@@ -1,11 +1,14 @@
 //! What a captured tree holds: exactly the files that this crate reads, without what identifies a machine or its owner.
 //!
 //! ```text
-//! live /proc, /sys ─ entries ─▶ (path, text | link | unreadable) … ─▶ whoever stores them
+//! live /proc, /sys ──────────────── entries ─▶ (path, text | link | directory | unreadable) … ─▶ whoever stores them
+//! other managers' files ─ lines about knobs ─┘
 //! ```
 //!
 //! Left out or replaced: serial numbers, host names, partition and filesystem UUIDs, boot id, servers' names and addresses, paths of loop files'
 //! owners are kept as mount points are. Files that can't be read are listed as such, so that the tree tells what the machine told.
+
+mod configuration;
 
 use floodwall_model::Reading;
 
@@ -29,6 +32,8 @@ pub enum Content {
     Text(String),
     /// A symbolic link to this target, relative.
     Link(String),
+    /// A directory that counts even if it is empty.
+    Directory,
     /// Something that could not be read.
     Unreadable,
 }
@@ -48,10 +53,11 @@ const MACHINE: [&str; 11] = [
     "/sys/devices/system/cpu/possible",
 ];
 /// Files of a block device, below its directory.
-const BLOCK: [&str; 20] = [
+const BLOCK: [&str; 21] = [
     "dev",
     "size",
     "partition",
+    "removable",
     "device/model",
     "device/vendor",
     "dm/name",
@@ -89,7 +95,7 @@ pub fn entries(root: &SysRoot) -> Vec<Entry> {
         all.file(&path, &path, |text| text);
     }
     all.file("/etc/os-release", "/etc/os-release", |text| {
-        lines(&text, |line| line.starts_with("PRETTY_NAME="))
+        lines(&text, |line| line.starts_with("PRETTY_NAME=") || line.starts_with("ID="))
     });
     // One CPU's flags tell what all do.
     all.file("/proc/cpuinfo", "/proc/cpuinfo", |text| {
@@ -107,6 +113,7 @@ pub fn entries(root: &SysRoot) -> Vec<Entry> {
     all.block_devices();
     all.backing_devices();
     all.btrfs();
+    all.entries.extend(configuration::entries(root));
     all.entries
 }
 

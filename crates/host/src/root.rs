@@ -3,11 +3,12 @@
 //! A captured tree keeps the kernel's relative symbolic links (`/sys/block/sda → ../devices/…`). The kernel itself resolves them, with
 //! the tree as the root (openat2(2), `RESOLVE_IN_ROOT`), so an absolute link or a `..` stays inside the tree whatever it says.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use floodwall_model::Reading;
 use rustix::fs::{Dir, Mode, OFlags, ResolveFlags};
@@ -44,6 +45,8 @@ pub struct SysRoot {
     path: Arc<Path>,
     live: bool,
     page_bytes: u64,
+    /// What has been found, if anybody wants to know.
+    seen: Option<Arc<Mutex<BTreeSet<String>>>>,
 }
 
 impl SysRoot {
@@ -69,6 +72,7 @@ impl SysRoot {
             path: path.into(),
             live,
             page_bytes: if live { rustix::param::page_size() as u64 } else { USUAL_PAGE_BYTES },
+            seen: None,
         };
         match root.open(".", flags) {
             Err(Errno::NOSYS | Errno::PERM) if !live => Err(RootError::NoOpenat2 { path: path.to_owned() }),
@@ -81,6 +85,19 @@ impl SysRoot {
     pub fn with_page_bytes(mut self, page_bytes: u64) -> Self {
         self.page_bytes = page_bytes;
         self
+    }
+
+    /// The same tree, which remembers every path that is looked at from here on and is there.
+    #[must_use]
+    pub(crate) fn remembering(&self) -> Self {
+        Self { seen: Some(Arc::default()), ..self.clone() }
+    }
+
+    /// The paths that were looked at and are there, readable or not; empty unless this tree remembers.
+    pub(crate) fn seen(&self) -> BTreeSet<String> {
+        let lock =
+            |seen: &Arc<Mutex<BTreeSet<String>>>| seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.seen.as_ref().map(lock).unwrap_or_default()
     }
 
     /// Size of a page in bytes; /proc/vmstat counts pages.
@@ -102,6 +119,16 @@ impl SysRoot {
     }
 
     fn open(&self, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let opened = self.open_unseen(path, flags);
+        if let Some(seen) = &self.seen
+            && !matches!(opened, Err(Errno::NOENT | Errno::NOTDIR))
+        {
+            seen.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
+        }
+        opened
+    }
+
+    fn open_unseen(&self, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let relative = path.trim_start_matches('/');
         let relative = if relative.is_empty() { "." } else { relative };
         let flags = flags | OFlags::CLOEXEC;

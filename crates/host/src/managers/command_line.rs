@@ -8,8 +8,8 @@ use floodwall_model::managers::{Kind, Manager, Place, Standing};
 use super::{Found, Source, Wanted};
 use crate::memory;
 
-const FILE: &str = "/proc/cmdline";
-const PARAMETER: &str = "elevator=";
+pub(super) const FILE: &str = "/proc/cmdline";
+pub(super) const PARAMETER: &str = "elevator=";
 
 /// Collects what the command line sets.
 pub(super) fn read(found: &mut Found<'_>) {

@@ -9,9 +9,29 @@ use floodwall_model::managers::{Kind, Manager, Place, Standing};
 use super::shell::{Variable, Variables};
 use super::{Found, Source, Wanted, glob, service};
 
-const FILE: &str = "/etc/laptop-mode/laptop-mode.conf";
+pub(super) const FILE: &str = "/etc/laptop-mode/laptop-mode.conf";
 const PROGRAMS: [&str; 2] = ["/usr/sbin/laptop_mode", "/sbin/laptop_mode"];
 const UNITS: [&str; 2] = ["laptop-mode.service", "laptop-mode-tools.service"];
+
+/// The variables that are read.
+pub(super) const VARIABLES: [&str; 16] = [
+    "ENABLE_LAPTOP_MODE_TOOLS",
+    "ENABLE_LAPTOP_MODE_ON_BATTERY",
+    "ENABLE_LAPTOP_MODE_ON_AC",
+    "LM_BATT_MAX_LOST_WORK_SECONDS",
+    "LM_AC_MAX_LOST_WORK_SECONDS",
+    "LM_DIRTY_RATIO",
+    "LM_DIRTY_BACKGROUND_RATIO",
+    "LM_READAHEAD",
+    "NOLM_READAHEAD",
+    "NOLM_DIRTY_RATIO",
+    "NOLM_DIRTY_BACKGROUND_RATIO",
+    "DEF_UPDATE",
+    "DEF_MAX_AGE",
+    "CONTROL_READAHEAD",
+    "CONTROL_MOUNT_OPTIONS",
+    "HD",
+];
 
 /// A variable, the knobs that it sets, and by how much its number is multiplied.
 type Row = (&'static str, &'static [&'static str], u64);

@@ -24,6 +24,7 @@ mod glob;
 mod laptop_mode;
 mod precedence;
 mod reach;
+mod redact;
 mod service;
 mod shell;
 mod shipped;
@@ -42,6 +43,7 @@ use crate::root::SysRoot;
 
 pub use floodwalls::floodwalls;
 pub use reach::is_known;
+pub(crate) use redact::redacted;
 
 /// Why a claim about other devices is not applied.
 const NO_DEVICE: &str = "no device that is here now fits";

@@ -10,11 +10,11 @@ use floodwall_model::Reading;
 use floodwall_model::managers::{Kind, Manager, Place, Standing};
 
 use super::drop_ins::{self, DropIn};
-use super::{Found, Source, Wanted, glob, reach};
+use super::{Found, Source, Wanted, glob, reach, redact};
 
-const DIRECTORIES: [&str; 5] =
+pub(super) const DIRECTORIES: [&str; 5] =
     ["/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d"];
-const MAIN: &str = "/etc/sysctl.conf";
+pub(super) const MAIN: &str = "/etc/sysctl.conf";
 /// Any of these says that systemd-sysctl(8) applies the files at boot.
 const SYSTEMD: [&str; 3] =
     ["/run/systemd/system", "/usr/lib/systemd/systemd-sysctl", "/lib/systemd/systemd-sysctl"];
@@ -124,6 +124,11 @@ struct Line {
     key: String,
     /// `None` for `-key`, which only excludes a key from patterns.
     value: Option<String>,
+}
+
+/// Whether a line sets one of our knobs, or leaves one out.
+pub(super) fn sets_a_knob(line: &str) -> bool {
+    parse(line).first().is_some_and(|line| redact::is_knob(&line.key))
 }
 
 fn parse(text: &str) -> Vec<Line> {

@@ -12,10 +12,15 @@ use super::shell::{Variable, Variables};
 use super::{Found, Source, Wanted, drop_ins, service};
 
 const DEFAULTS: &str = "/usr/share/tlp/defaults.conf";
-const DIRECTORY: &str = "/etc/tlp.d";
+pub(super) const DIRECTORY: &str = "/etc/tlp.d";
 const MAIN: &str = "/etc/tlp.conf";
 /// Before TLP 1.3.
 const OLD: &str = "/etc/default/tlp";
+/// Every file but those of [`DIRECTORY`].
+pub(super) const FILES: [&str; 3] = [DEFAULTS, MAIN, OLD];
+/// The variables that are read.
+pub(super) const VARIABLES: [&str; 5] =
+    ["TLP_ENABLE", "DISK_IOSCHED", "DISK_DEVICES", "MAX_LOST_WORK_SECS_ON_AC", "MAX_LOST_WORK_SECS_ON_BAT"];
 const PROGRAMS: [&str; 2] = ["/usr/bin/tlp", "/usr/sbin/tlp"];
 const UNIT: &str = "tlp.service";
 /// Words of `DISK_IOSCHED` that change nothing.

@@ -9,7 +9,7 @@ use floodwall_model::managers::{Kind, Manager, Standing};
 use super::drop_ins;
 use super::{Found, Source, Wanted, glob, reach};
 
-const DIRECTORIES: [&str; 5] = [
+pub(super) const DIRECTORIES: [&str; 5] = [
     "/etc/tmpfiles.d",
     "/run/tmpfiles.d",
     "/usr/local/lib/tmpfiles.d",
@@ -75,6 +75,11 @@ pub(super) fn read(found: &mut Found<'_>) {
             found.claim_at(&source, place, wanted, line.standing.clone());
         }
     }
+}
+
+/// Whether a line writes one of our knobs.
+pub(super) fn sets_a_knob(line: &str) -> bool {
+    parse(line).is_some_and(|(path, _)| reach::of_path(&path).is_some())
 }
 
 /// The path and the argument of a line that writes.

@@ -15,14 +15,26 @@ use floodwall_model::Reading;
 use floodwall_model::managers::{Kind, Manager, Place, Standing, cell};
 
 use self::profile::{Entry, Unit};
-use super::{Found, Source, Wanted, glob, reach, service};
+use super::{Found, Source, Wanted, glob, reach, redact, service};
 
 const ACTIVE: &str = "/etc/tuned/active_profile";
 const POST_LOADED: &str = "/etc/tuned/post_loaded_profile";
 const MAIN: &str = "/etc/tuned/tuned-main.conf";
-const PID: &str = "/run/tuned/tuned.pid";
+pub(super) const PID: &str = "/run/tuned/tuned.pid";
 const UNIT: &str = "tuned.service";
 const PROGRAMS: [&str; 2] = ["/usr/sbin/tuned", "/usr/bin/tuned"];
+/// Options that are read besides knobs: of units, of `[disk]`, of tuned-main.conf.
+const OPTIONS: [&str; 9] = [
+    "include",
+    "enabled",
+    "type",
+    "replace",
+    "devices",
+    "elevator",
+    "readahead",
+    "readahead_multiply",
+    "reapply_sysctl",
+];
 /// What sysctl.d files TuneD applies over its own, by the beginning of their paths.
 const REAPPLIED: [&str; 3] = ["/run/sysctl.d/", "/etc/sysctl.d/", "/etc/sysctl.conf"];
 
@@ -56,6 +68,22 @@ pub(super) fn read(found: &mut Found<'_>) {
             Claims { who: &who, profile: names.first().map_or("", String::as_str), standing: &standing };
         claims.of_unit(found, &unit, reapplies);
     }
+}
+
+/// Whether a line of one of its files is read.
+pub(super) fn is_read(path: &str, line: &str) -> bool {
+    if path == ACTIVE || path == POST_LOADED {
+        return true;
+    }
+    let line = line.trim();
+    if line.starts_with('[') {
+        return true;
+    }
+    let Some((key, value)) = line.split_once('=') else { return false };
+    let key = key.trim();
+    // A variable may hold a value; what is longer than one is none.
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || " %._${}<>".contains(c);
+    OPTIONS.contains(&key) || redact::is_knob(key) || (value.len() < 32 && value.chars().all(is_plain))
 }
 
 /// Whether what it sets is applied at all.

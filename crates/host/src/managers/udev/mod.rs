@@ -20,9 +20,9 @@ use floodwall_model::managers::{Kind, Manager, Place, Standing};
 use self::device::{Device, Overlay, Truth};
 use self::rule::{Operator, Rule};
 use super::drop_ins::{self, DropIn};
-use super::{Found, Source, Wanted, reach, shipped};
+use super::{Found, Source, Wanted, reach, redact, shipped};
 
-const DIRECTORIES: [&str; 5] = [
+pub(super) const DIRECTORIES: [&str; 5] = [
     "/etc/udev/rules.d",
     "/run/udev/rules.d",
     "/usr/local/lib/udev/rules.d",
@@ -81,6 +81,38 @@ struct Setting {
     disk: Option<String>,
     value: Option<String>,
     written: String,
+}
+
+/// What of a file is stored with a captured tree: rules that set knobs, those that decide whether they are reached, each on its first line.
+pub(super) fn kept(text: &str) -> String {
+    let mut kept: Vec<(u32, String)> = Vec::new();
+    if SIGNS.iter().chain(&shipped::PROGRAMS).any(|sign| text.contains(sign)) {
+        let (rules, _) = rule::parse(text);
+        let lines =
+            rules.iter().filter_map(|rule| Some((rule.line, rule.kept(|token| decides(rule, token))?)));
+        kept.extend(lines);
+    }
+    let at = |number: u32| kept.iter().find(|(line, _)| *line == number).map(|(_, text)| text.clone());
+    let mut number = 0;
+    let comments = redact::lines(text, |_| Some(String::new()));
+    let lines = comments.lines().map(|line| {
+        number += 1;
+        at(number).unwrap_or_else(|| line.to_owned()) + "\n"
+    });
+    lines.collect()
+}
+
+/// Whether an assignment sets a knob, or decides which other rules are reached.
+fn decides(rule: &Rule, token: &rule::Token) -> bool {
+    let alone = Rule { line: rule.line, tokens: vec![token.clone()] };
+    matches!(token.key.as_str(), "GOTO" | "LABEL" | "ENV") || !settings(&alone).is_empty()
+}
+
+/// Whether an attribute or a property identifies a disk or its owner.
+pub(super) fn is_private(name: &str) -> bool {
+    const PARTS: [&str; 7] = ["serial", "wwid", "wwn", "uuid", "label", "address", "eui"];
+    let name = name.to_ascii_lowercase();
+    PARTS.iter().any(|part| name.contains(part))
 }
 
 /// Notes the claims of a file. Says whether there were any.

@@ -1,5 +1,7 @@
 //! udev rules as text: one rule a line, `KEY=="match", KEY{attribute}="assignment", …` (udev(7)).
 
+use super::super::redact;
+
 /// A rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rule {
@@ -81,6 +83,33 @@ impl Rule {
     /// What is set for a key without an attribute, such as `GOTO`.
     pub(super) fn set(&self, key: &str) -> Option<&str> {
         self.assignments().find(|token| token.key == key).map(|token| token.value.as_str())
+    }
+}
+
+impl Rule {
+    /// The rule with the assignments that are wanted, without what identifies a disk; `None` if it has none of them.
+    pub(super) fn kept(&self, wanted: impl Fn(&Token) -> bool) -> Option<String> {
+        if !self.assignments().any(&wanted) {
+            return None;
+        }
+        let all = self.tokens.iter().filter(|t| t.operator != Operator::Remove);
+        let all = all.filter(|t| t.operator != Operator::Set || wanted(t));
+        Some(all.map(Token::kept).collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl Token {
+    fn kept(&self) -> String {
+        let operator = match self.operator {
+            Operator::Is => "==",
+            Operator::IsNot => "!=",
+            Operator::Set => "=",
+            Operator::Remove => "-=",
+        };
+        let attribute = self.attribute.as_ref().map_or_else(String::new, |name| format!("{{{name}}}"));
+        let prefix = if self.ignore_case { "i" } else { "" };
+        let value = redact::value(self.attribute.as_deref(), &self.value).replace('"', "\\\"");
+        format!("{}{attribute}{operator}{prefix}\"{value}\"", self.key)
     }
 }
 

@@ -1,0 +1,230 @@
+//! What other managers' configuration says of our knobs, for a captured tree.
+//!
+//! ```text
+//! managers::read over a tree that remembers ─ paths ─▶ links | directories | files, of which the lines about knobs
+//! ```
+//!
+//! Whatever the managers look at is stored, so nothing is forgotten when they learn to look at more; what a file holds beside knobs is not.
+
+use std::collections::BTreeSet;
+
+use floodwall_model::Reading;
+
+use super::{Content, Entry, resolved};
+use crate::managers;
+use crate::root::SysRoot;
+
+/// More links than any path has.
+const MOST_LINKS: usize = 16;
+/// Where a power supply says what it is, and whether it supplies.
+const SUPPLIES: &str = "/sys/class/power_supply/";
+
+/// Everything to store.
+pub(super) fn entries(root: &SysRoot) -> Vec<Entry> {
+    let watched = root.remembering();
+    let _ = managers::read(&watched);
+    let mut all = Collector { root, done: BTreeSet::new(), entries: Vec::new() };
+    for path in watched.seen() {
+        if is_configuration(&path) {
+            all.store(&path);
+        } else if let Some(supply) = path.strip_prefix(SUPPLIES).and_then(|rest| rest.strip_suffix("/type")) {
+            all.supply(supply);
+        }
+    }
+    all.entries
+}
+
+/// Not udev's database, which is full of serial numbers, and not what is captured anyway.
+fn is_configuration(path: &str) -> bool {
+    let below = ["/etc/", "/usr/", "/lib/", "/run/", "/proc/cmdline"];
+    let elsewhere = ["/etc/os-release", "/run/udev/data/"];
+    path == "/lib"
+        || below.iter().any(|start| path.starts_with(start))
+            && !elsewhere.iter().any(|start| path.starts_with(start))
+}
+
+struct Collector<'a> {
+    root: &'a SysRoot,
+    done: BTreeSet<String>,
+    entries: Vec<Entry>,
+}
+
+impl Collector<'_> {
+    fn put(&mut self, path: &str, content: Content) {
+        if self.done.insert(path.to_owned()) {
+            self.entries.push(Entry { path: path.to_owned(), content });
+        }
+    }
+
+    /// Stores the links that a path leads through, and what is at its end.
+    fn store(&mut self, named: &str) {
+        let mut path = named.to_owned();
+        for _ in 0..MOST_LINKS {
+            let Some((link, target)) = self.first_link(&path) else {
+                let content = self.content(named, &path);
+                self.put(&path, content);
+                return;
+            };
+            let rest = path[link.len()..].to_owned();
+            path = if target.starts_with('/') { target.clone() } else { resolved(&link, &target) } + &rest;
+            self.put(&link, Content::Link(target));
+            if !self.root.exists(&path) || path.starts_with("/dev/") {
+                return;
+            }
+        }
+    }
+
+    /// The first part of a path that is a link, and what it points to.
+    fn first_link(&self, path: &str) -> Option<(String, String)> {
+        let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
+        let parts = ends.filter_map(|end| path.get(..end));
+        parts.map(str::to_owned).find_map(|part| {
+            let target = self.root.link_target(&part).into_value()?;
+            Some((part, target))
+        })
+    }
+
+    fn content(&self, named: &str, path: &str) -> Content {
+        if self.root.list(path).value().is_some() {
+            return Content::Directory;
+        }
+        let kernel_name = |disk: &str| {
+            let by_id = !disk.is_empty() && !disk.contains('/');
+            by_id.then(|| self.root.link_name(&format!("/dev/disk/by-id/{disk}")).into_value())?
+        };
+        match self.root.read(path) {
+            Reading::Value(text) => Content::Text(managers::redacted(named, &text, &kernel_name)),
+            Reading::Absent(_) | Reading::Unreadable(_) => Content::Unreadable,
+        }
+    }
+
+    /// A mains adapter; batteries' names may hold their owner's addresses, and nothing is asked of them.
+    fn supply(&mut self, name: &str) {
+        for file in ["type", "online"] {
+            let path = format!("{SUPPLIES}{name}/{file}");
+            let is_mains =
+                self.root.read_line(&format!("{SUPPLIES}{name}/type")) == Reading::Value("Mains".into());
+            if let (true, Reading::Value(text)) = (is_mains, self.root.read(&path)) {
+                self.put(&path, Content::Text(text));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::testing::{put, tree};
+
+    /// What is stored of a tree, as a tree.
+    fn captured(root: &SysRoot) -> (tempfile::TempDir, SysRoot) {
+        let dir = tempfile::tempdir().unwrap();
+        for entry in super::super::entries(root) {
+            let path = dir.path().join(entry.path.trim_start_matches('/'));
+            match entry.content {
+                Content::Text(text) => put(&path, &text),
+                Content::Link(target) => put(&path, &format!("->{target}")),
+                Content::Directory => {
+                    std::fs::DirBuilder::new().recursive(true).create(path).unwrap();
+                }
+                Content::Unreadable => put(&path.join("was-unreadable"), ""),
+            }
+        }
+        let root = SysRoot::new(dir.path()).unwrap();
+        (dir, root)
+    }
+
+    #[test]
+    fn managers_of_a_captured_machine_are_those_of_the_machine() {
+        let hosts = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts");
+        for name in ["debian-12", "rhel-8", "rhel-9", "ubuntu-24.04", "server-md-crypt-lvm"] {
+            let root = SysRoot::new(&hosts.join(name)).unwrap();
+            let (_dir, stored) = captured(&root);
+            assert_eq!(managers::read(&stored), managers::read(&root), "{name}");
+        }
+    }
+
+    /// Every manager there is, with something in each file that is nobody's business.
+    const FILES: [(&str, &str); 26] = [
+        ("lib", "->usr/lib"),
+        ("proc/cmdline", "root=UUID=secret-1 elevator=deadline user=secret-2\n"),
+        ("proc/sys/kernel/osrelease", "4.18.0\n"),
+        ("proc/sys/vm/dirty_ratio", "20\n"),
+        ("proc/77/comm", "tuned\n"),
+        ("run/systemd/system/x", ""),
+        ("run/tuned/tuned.pid", "77\n"),
+        ("sys/class/block/sda", "->../../devices/pci/block/sda"),
+        ("sys/dev/block/8:0", "->../../devices/pci/block/sda"),
+        ("sys/devices/pci/block/sda/dev", "8:0\n"),
+        ("sys/devices/pci/block/sda/size", "1000\n"),
+        ("sys/devices/pci/block/sda/queue/scheduler", "[none] bfq\n"),
+        ("sys/class/power_supply/AC/type", "Mains\n"),
+        ("sys/class/power_supply/AC/online", "0\n"),
+        ("dev/disk/by-id/ata-secret-3", "->../../sda"),
+        (
+            "etc/sysctl.d/10-a.conf",
+            "kernel.hostname = secret-4\nvm.dirty_ratio = 5\nvm.dirty_* = 7\n# secret-5\n",
+        ),
+        ("etc/sysctl.d/99-sysctl.conf", "->../sysctl.conf"),
+        ("etc/sysctl.conf", "# secret-6\nvm.dirty_background_ratio=3\n"),
+        ("etc/sysctl.d/20-b.conf", "->/dev/null"),
+        ("usr/lib/sysctl.d/20-b.conf", "vm.dirty_ratio=6\n"),
+        (
+            "etc/tmpfiles.d/x.conf",
+            "f /home/secret-7 - - - - x\nw /sys/block/sda/queue/scheduler - - - - bfq\n",
+        ),
+        (
+            "etc/udev/rules.d/60-x.rules",
+            "# secret-8\nKERNEL!=\"sd*\", GOTO=\"end\"\nENV{ID_SERIAL}==\"secret-9\", SYMLINK+=\"secret-10\", ATTR{queue/scheduler}=\"bfq\"\nKERNEL==\"sda\", \\\n  OWNER=\"secret-11\", ATTR{queue/nr_requests}=\"64\"\nLABEL=\"end\"\n",
+        ),
+        (
+            "etc/tlp.conf",
+            "DISK_DEVICES=\"ata-secret-3 sdb\"\nDISK_IOSCHED=\"bfq none\"\nUSB_DENYLIST=secret-12\nMAX_LOST_WORK_SECS_ON_BAT=60\n",
+        ),
+        ("usr/sbin/tlp", "#!/bin/sh\n# secret-13\n"),
+        ("etc/tuned/active_profile", "mine\n"),
+        (
+            "etc/tuned/mine/tuned.conf",
+            "[main]\nsummary=secret-14 of many words, which is more than a value\n[variables]\nlimit=9\n[sysctl]\nvm.dirty_ratio=${limit}\nkernel.domainname=secret-15/x\n[disk]\ndevices=sd*\nelevator=bfq\n",
+        ),
+    ];
+
+    #[test]
+    fn only_what_is_said_of_knobs_is_stored() {
+        let (_source, root) = tree(&FILES);
+        let wants = _source.path().join("etc/systemd/system/multi-user.target.wants");
+        put(&wants.join("tlp.service"), "->/usr/lib/systemd/system/tlp.service");
+        let (dir, stored) = captured(&root);
+        let text = |path: &str| stored.read(path).into_value().unwrap_or_default();
+        assert_eq!(text("/etc/sysctl.d/10-a.conf"), "\nvm.dirty_ratio = 5\nvm.dirty_* = 7\n");
+        assert_eq!(
+            text("/etc/udev/rules.d/60-x.rules"),
+            "\nKERNEL!=\"sd*\", GOTO=\"end\"\nENV{ID_SERIAL}==\"left-out\", ATTR{queue/scheduler}=\"bfq\"\nKERNEL==\"sda\", ATTR{queue/nr_requests}=\"64\"\n\nLABEL=\"end\"\n"
+        );
+        assert_eq!(stored.link_target("/lib"), Reading::Value("usr/lib".into()));
+        // Nobody's business is nowhere, in no name either.
+        let all = std::process::Command::new("grep").args(["-r", "secret"]).arg(dir.path()).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&all.stdout), "");
+        let names = std::process::Command::new("find").arg(dir.path()).args(["-name", "*secret*"]).output();
+        assert_eq!(String::from_utf8_lossy(&names.unwrap().stdout), "");
+
+        // What is found is the same, as far as a disk is not known by its serial number.
+        let (mut here, mut there) = (managers::read(&root), managers::read(&stored));
+        let mut of_serial = 0;
+        for claims in [&mut here.claims, &mut there.claims] {
+            for claim in claims.iter_mut() {
+                if claim.file.ends_with("60-x.rules") && claim.line == Some(3) {
+                    of_serial += 1;
+                    claim.standing = floodwall_model::managers::Standing::Wins;
+                }
+                // By what TLP's list of disks says.
+                claim.written = String::new();
+            }
+        }
+        assert_eq!(of_serial, 2);
+        assert_eq!(there, here);
+        for kind in ["TuneD", "TLP", "sysctl", "udev", "tmpfiles", "command line"] {
+            assert!(here.present.iter().any(|manager| manager.name.contains(kind)), "{kind}");
+        }
+    }
+}
