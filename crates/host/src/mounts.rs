@@ -9,7 +9,7 @@ use crate::root::{SysRoot, not_understood};
 use crate::text::unescape_octal;
 
 /// The file that everything here comes from.
-const MOUNTINFO: &str = "/proc/self/mountinfo";
+pub const MOUNTINFO: &str = "/proc/self/mountinfo";
 
 /// One mounted filesystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,9 +37,15 @@ pub struct Mount {
 /// Every mount of our namespace, in the order in which they were made visible.
 pub fn read_mounts(root: &SysRoot) -> Reading<Vec<Mount>> {
     root.read(MOUNTINFO).and_then(|text| {
-        let mounts: Vec<Mount> = text.lines().filter_map(parse_line).collect();
+        let mounts = parse(&text);
         if mounts.is_empty() { not_understood(MOUNTINFO, &text) } else { Reading::Value(mounts) }
     })
+}
+
+/// The mounts that a mountinfo file lists.
+#[must_use]
+pub fn parse(text: &str) -> Vec<Mount> {
+    text.lines().filter_map(parse_line).collect()
 }
 
 /// A line that is not understood is left out: a new kernel's field for one mount should not hide the others.

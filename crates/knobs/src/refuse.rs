@@ -1,6 +1,7 @@
 //! What a plan is not allowed to do, and what people should know about one that is.
 
-use floodwall_model::{Bytes, Reading};
+use floodwall_host::mounts;
+use floodwall_model::{Bytes, DeviceId, Reading};
 
 use crate::catalogue::Scope;
 use crate::cell::{Cell, State};
@@ -203,12 +204,29 @@ fn limit_notes(entries: &[Entry], files: &dyn Files, memory: &Memory, notes: &mu
                     .iter()
                     .any(|e| is_share(e.knob) && e.target.device().is_some_and(|d| d.number == name))
             {
-                let percent = share as f64 / 1e4;
+                let (holder, percent) = (holder(&name, files), share as f64 / 1e4);
                 notes.push(format!(
-                    "{name} may hold {percent} % of the hard limit: its share in bytes changes with it"
+                    "{holder} may hold {percent} % of the hard limit: its share in bytes changes with it"
                 ));
             }
         }
+    }
+}
+
+/// Whose a backing device is, for people: a disk's name, or where the filesystem is mounted that has it for itself.
+fn holder(bdi: &str, files: &dyn Files) -> String {
+    let uevent = files.read(&format!("/sys/dev/block/{bdi}/uevent")).unwrap_or_default();
+    if let Some(name) = uevent.lines().find_map(|line| line.strip_prefix("DEVNAME=")) {
+        return name.to_owned();
+    }
+    // FUSE puts what kind it is behind the number.
+    let number = bdi.split('-').next().and_then(|number| number.parse::<DeviceId>().ok());
+    let mounts = mounts::parse(&files.read(mounts::MOUNTINFO).unwrap_or_default());
+    match mounts.iter().find(|mount| Some(mount.device) == number) {
+        Some(mount) => {
+            format!("{} ({}, {bdi})", mount.mountpoint.display().to_string().escape_debug(), mount.fs_type)
+        }
+        None => bdi.to_owned(),
     }
 }
 
@@ -237,5 +255,36 @@ fn device_notes(entry: &Entry, entries: &[Entry], files: &dyn Files, notes: &mut
         notes.push(format!(
             "{label}: Linux 6.2 to 6.7 scale it twice and may refuse it; then everything is put back"
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{files_of, machine};
+
+    #[test]
+    fn a_share_is_told_with_whose_it_is() {
+        let mut tree = machine();
+        let mut put = |path: &str, text: &str| tree.insert(path.to_owned(), format!("{text}\n"));
+        put("/sys/class/bdi/8:0/max_ratio_fine", "20000");
+        put("/sys/class/bdi/0:39/max_ratio_fine", "10000");
+        put("/sys/class/bdi/0:40/max_ratio_fine", "5000");
+        put(
+            "/proc/self/mountinfo",
+            "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n33 22 0:39 / /mnt/two\\040words rw - fuse.sshfs me@there:/ rw",
+        );
+        let (_dir, files) = files_of(&tree);
+        let root = floodwall_host::SysRoot::new(_dir.path()).unwrap();
+        let changes = [crate::Change::parse(&root, None, "vm.dirty_bytes=64MiB").unwrap()];
+        let mut notes = crate::plan(&changes, &files).unwrap().notes;
+        notes.retain(|note| note.contains("may hold"));
+        assert_eq!(
+            notes,
+            [
+                "/mnt/two words (fuse.sshfs, 0:39) may hold 1 % of the hard limit: its share in bytes changes with it",
+                "0:40 may hold 0.5 % of the hard limit: its share in bytes changes with it",
+                "sda may hold 2 % of the hard limit: its share in bytes changes with it",
+            ]
+        );
     }
 }

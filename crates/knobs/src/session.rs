@@ -9,6 +9,8 @@
 //!
 //! The caller holds the journal's lock for as long as a session lives, so an open transaction found here has lost its process.
 
+use std::io::ErrorKind;
+
 use crate::cell::Cell;
 use crate::change::Change;
 use crate::clock::Clock;
@@ -156,6 +158,11 @@ pub struct Logged {
     length: u64,
 }
 
+/// How journals' names end …
+const JOURNAL: &str = ".jsonl";
+/// … and those of journals that were set aside.
+const ASIDE: &str = ".jsonl.bad";
+
 /// Everything that a change needs.
 pub struct Session<'a> {
     /// The kernel's files.
@@ -181,30 +188,59 @@ pub fn boot_id(files: &dyn Files) -> String {
 /// # Errors
 /// [`JournalError`] if the directory can't be read.
 pub fn log(store: &dyn Store) -> Result<Vec<Logged>, JournalError> {
-    let mut logged = Vec::new();
-    for name in store.names()?.into_iter().filter(|name| name.ends_with(".jsonl")) {
-        let bytes = match store.read(&name) {
-            Ok(bytes) => bytes,
-            Err(JournalError::Foreign { why, .. }) => {
-                logged.push(Logged { name, transaction: Err(why), whole: 0, length: 0 });
-                continue;
-            }
-            Err(e) => return Err(e),
+    let names = store.names()?.into_iter().filter(|name| name.ends_with(JOURNAL));
+    names.map(|name| logged(store, name)).collect()
+}
+
+/// Journals that were set aside because they were not to be believed, and why, in the order of their names. What they had changed has not been put back.
+///
+/// # Errors
+/// [`JournalError`] if the directory can't be read.
+pub fn kept_aside(store: &dyn Store) -> Result<Vec<(String, String)>, JournalError> {
+    let names = store.names()?.into_iter().filter(|name| name.ends_with(ASIDE));
+    let why = |name: String| {
+        let why = match logged(store, name)? {
+            Logged { name, transaction: Err(why), .. } => (name, why),
+            Logged { name, .. } => (name, "set aside by hand, or by an older floodwall".to_owned()),
         };
-        let length = bytes.len() as u64;
-        let parsed = Transaction::parse(&bytes).and_then(|(transaction, whole)| {
-            if name == file_name(transaction.begin.id) {
-                Ok((transaction, whole))
-            } else {
-                Err(format!("it says that it is number {}", transaction.begin.id))
-            }
-        });
-        logged.push(match parsed {
-            Ok((transaction, whole)) => Logged { name, transaction: Ok(transaction), whole, length },
-            Err(why) => Logged { name, transaction: Err(why), whole: 0, length },
-        });
+        Ok(why)
+    };
+    names.map(why).collect()
+}
+
+/// Where one transaction is; `None` if its journal is not there, or not to be believed (any more).
+///
+/// # Errors
+/// [`JournalError`] if it can't be read.
+pub fn phase(store: &dyn Store, id: u64) -> Result<Option<Phase>, JournalError> {
+    match logged(store, file_name(id)) {
+        Ok(logged) => Ok(logged.transaction.ok().map(|transaction| transaction.phase())),
+        Err(JournalError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
     }
-    Ok(logged)
+}
+
+/// One journal, as far as it is to be believed.
+fn logged(store: &dyn Store, name: String) -> Result<Logged, JournalError> {
+    let bytes = match store.read(&name) {
+        Ok(bytes) => bytes,
+        Err(JournalError::Foreign { why, .. }) => {
+            return Ok(Logged { name, transaction: Err(why), whole: 0, length: 0 });
+        }
+        Err(e) => return Err(e),
+    };
+    let length = bytes.len() as u64;
+    let parsed = Transaction::parse(&bytes).and_then(|(transaction, whole)| {
+        if name.starts_with(&file_name(transaction.begin.id)) {
+            Ok((transaction, whole))
+        } else {
+            Err(format!("it says that it is number {}", transaction.begin.id))
+        }
+    });
+    Ok(match parsed {
+        Ok((transaction, whole)) => Logged { name, transaction: Ok(transaction), whole, length },
+        Err(why) => Logged { name, transaction: Err(why), whole: 0, length },
+    })
 }
 
 /// Refuses to change what another transaction holds for a time: put back out of turn, the older value would come back with the newer change's end.
@@ -219,7 +255,7 @@ fn not_held(plan: &Plan, standing: &[(String, Transaction)]) -> Result<(), Apply
 }
 
 fn file_name(id: u64) -> String {
-    format!("{id:06}.jsonl")
+    format!("{id:06}{JOURNAL}")
 }
 
 impl Session<'_> {

@@ -59,25 +59,33 @@ impl Undone {
     }
 }
 
-impl fmt::Display for Undone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = self.entries.iter().filter(|(_, fate)| *fate != Fate::Unchanged);
-        let mut lines = told.map(|(label, fate)| match fate {
-            Fate::Restored { to } => format!("{label}: {} again", short(label, to)),
-            Fate::Unchanged => String::new(),
-            Fate::Foreign { ours: Some(ours), found } => {
+impl Fate {
+    /// What became of a knob, in words; empty for [`Self::Unchanged`].
+    #[must_use]
+    pub fn told(&self, label: &str) -> String {
+        match self {
+            Self::Restored { to } => format!("{label}: {} again", short(label, to)),
+            Self::Unchanged => String::new(),
+            Self::Foreign { ours: Some(ours), found } => {
                 format!(
                     "{label}: left at {}, which somebody else has set since (we had set {})",
                     short(label, found),
-                    ours.value
+                    short(label, ours)
                 )
             }
-            Fate::Foreign { ours: None, found } => {
+            Self::Foreign { ours: None, found } => {
                 format!("{label}: left at {}, which somebody else has set", short(label, found))
             }
-            Fate::Vanished { why } => format!("{label}: gone ({why})"),
-            Fate::Failed { why } => format!("{label}: not put back ({why})"),
-        });
+            Self::Vanished { why } => format!("{label}: gone ({why})"),
+            Self::Failed { why } => format!("{label}: not put back ({why})"),
+        }
+    }
+}
+
+impl fmt::Display for Undone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told = self.entries.iter().filter(|(_, fate)| *fate != Fate::Unchanged);
+        let mut lines = told.map(|(label, fate)| fate.told(label));
         match lines.next() {
             None => f.write_str("nothing to put back"),
             Some(first) => {
