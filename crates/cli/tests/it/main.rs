@@ -8,6 +8,7 @@ mod knobs;
 mod others;
 mod persist;
 mod seeks;
+mod sim;
 mod status;
 mod sweep;
 mod tune;
