@@ -41,6 +41,8 @@ bench: install-build install-peers
 	target/release/agree $(AGREE)
 	$(CARGO) run --release --locked -p floodwall-device --example rate
 	target/release/reproduce speed
+	@./scripts/need --optional chromium:chromium
+	$(CARGO) test --quiet --release --locked -p floodwall --test browser -- opening
 	$(CARGO) test --quiet --release --locked -p floodwall-knobs --test kernel -- kill-points
 	@if [ "$$(id -u)" = 0 ]; then target/release/lab-bench figures; else echo "the lab's figures need root: left out"; fi
 
@@ -66,7 +68,7 @@ install-build:
 	@./scripts/need cc:gcc
 
 install-test: install-build
-	@./scripts/need --optional mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs losetup:mount fio:fio
+	@./scripts/need --optional mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs losetup:mount fio:fio chromium:chromium
 
 install-peers:
 	@./scripts/need sysbench:sysbench fio:fio mkfs.xfs:xfsprogs

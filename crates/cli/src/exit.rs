@@ -47,9 +47,17 @@ impl From<Exit> for ExitCode {
 #[error("{0}")]
 pub(crate) struct UsageError(pub(crate) String);
 
+/// What the machine lacks for what was asked for: exit status 4.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct MissingError(pub(crate) String);
+
 impl Exit {
     /// The status that an error stands for.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
+        if error.is::<MissingError>() {
+            return Self::Missing;
+        }
         if let Some(lab) = error.downcast_ref::<LabError>() {
             return match lab {
                 e if e.is_missing_requirement() => Self::Missing,

@@ -8,20 +8,29 @@
 //!                                   └─ timeline ─▶ one row a second, CSV or text
 //! one second of a running trial ─▶ live ─▶ one line
 //! a lab's recording (CSV) [+ Document] ─▶ seeks ─▶ SVG
+//! Document ─▶ study ─▶ chart ─▶ sheet ─┬─ html ─▶ one self-contained page
+//!                                      └─ SVG, PNG
 //! ```
 //!
 //! Pure: everything is built from values and returned as text; printing is the command line's business, and so is colour.
 
+pub mod chart;
 pub mod contest;
+pub mod html;
 pub mod live;
 pub mod markdown;
 mod numbers;
+mod repeat;
 pub mod schema;
 pub mod seeks;
+pub mod sheet;
 pub mod status;
+pub mod study;
 #[cfg(test)]
 mod synthetic;
 pub mod text;
 pub mod timeline;
 pub mod verdict;
 mod view;
+
+pub use study::Study;

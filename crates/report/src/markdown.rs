@@ -2,8 +2,12 @@
 
 use std::fmt::Write;
 
+use floodwall_stats::bootstrap::Estimate;
+
+use crate::numbers::{UNKNOWN, count, duration_us, percent};
 use crate::schema::Document;
-use crate::view::View;
+use crate::study::{Study, Subject};
+use crate::view::{self, View};
 
 /// The same as [`crate::text::bench`], for an issue or a page.
 #[must_use]
@@ -32,6 +36,65 @@ pub fn bench(document: &Document) -> String {
         let _ = writeln!(out, "- note: {}", escaped(note));
     }
     out
+}
+
+/// A result of any kind: of several settings the answer first, then their table; of one as [`bench`].
+#[must_use]
+pub fn report(study: &Study<'_>) -> String {
+    let document = study.document;
+    let mut out = String::new();
+    if document.contest.is_some() {
+        let _ = writeln!(out, "**{}**\n", escaped(&study.sentence()));
+        let operations = format!("{}/s", study.operations());
+        let _ = writeln!(
+            out,
+            "| setting | {operations} | p99 | seconds dead | victim_kept | flood_kept | burst_kept | frontier |\n|---|--:|--:|--:|--:|--:|--:|---|"
+        );
+        for subject in &study.subjects {
+            let _ = writeln!(out, "| {} |", row(subject).join(" | "));
+        }
+        out.push('\n');
+        let _ = writeln!(out, "- scenario: {}", escaped(&view::title(document)));
+        for (label, text) in view::facts(document) {
+            let _ = writeln!(out, "- {label}: {}", escaped(&text));
+        }
+        for warning in &document.run.warnings {
+            let _ = writeln!(out, "- note: {}", escaped(warning));
+        }
+    } else {
+        out.push_str(&bench(document));
+    }
+    for repair in &study.repairs {
+        let _ = writeln!(out, "- damaged: {}", escaped(repair));
+    }
+    out
+}
+
+/// A setting's cells.
+fn row(subject: &Subject) -> Vec<String> {
+    let summary = subject.summary.as_ref();
+    let phase = summary.and_then(|s| s.both.as_ref().or(s.victim.as_ref()));
+    let or_unknown = |text: Option<String>| text.unwrap_or_else(|| UNKNOWN.into());
+    let share = |e: Option<Estimate>| {
+        or_unknown(e.map(|e| format!("{} % ({} – {})", percent(e.value), percent(e.low), percent(e.high))))
+    };
+    let knobs = match (&subject.failure, subject.setting.is_empty()) {
+        (Some(failure), _) => format!("<br>failed: {}", escaped(failure)),
+        (None, true) => String::new(),
+        (None, false) => {
+            format!("<br>`{}`", subject.setting.to_string().replace('`', "'").replace('|', "\\|"))
+        }
+    };
+    vec![
+        format!("{}{knobs}", escaped(&subject.name)),
+        or_unknown(phase.and_then(|p| p.iops).map(count)),
+        or_unknown(phase.and_then(|p| p.operation_us?.p99).map(duration_us)),
+        or_unknown(subject.dead_share().map(|d| format!("{} %", percent(d)))),
+        share(summary.and_then(|s| s.victim_kept)),
+        share(summary.and_then(|s| s.flood_kept)),
+        share(summary.and_then(|s| s.burst_kept)),
+        if subject.on_frontier { "yes".into() } else { String::new() },
+    ]
 }
 
 /// With the characters escaped that would end a table cell or begin markup.

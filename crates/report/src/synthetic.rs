@@ -5,6 +5,7 @@ use floodwall_model::trial::{
 };
 use floodwall_model::{LatencyCounts, Phase, PhaseKind, Scenario, Setting, Trial, scenario};
 
+use crate::schema::contest::{Contender, Contest, Outcome, Recommended};
 use crate::schema::{Document, ResultDevice, ResultFilesystem, ResultHost, Run};
 
 /// Seconds of each phase.
@@ -250,4 +251,34 @@ pub(crate) fn run() -> Run {
         }),
         ..Run::default()
     }
+}
+
+/// Three settings: the disaster of 2010, one that cures it, one that the kernel refused; with a recommendation or a mere comparison.
+pub(crate) fn contest(searched: bool) -> Document {
+    let cured = Made { beside: |_, s| (300 + s as u32 % 3, 12 * MS), rounds: 5, ..Made::damage() };
+    let mut trials = Made { rounds: 5, ..Made::damage() }.trials();
+    trials.extend(cured.trials());
+    let small: Setting = [("vm.dirty_bytes".to_owned(), "15000000".to_owned())].into_iter().collect();
+    let contender = |name: &str, setting: &Setting, trials: std::ops::Range<usize>| Contender {
+        name: name.into(),
+        setting: setting.clone(),
+        trials: trials.collect(),
+        ..Contender::default()
+    };
+    let refused = "the kernel refused sda.scheduler = cfq: no such elevator; it has none, bfq";
+    let contenders = vec![
+        contender("default", &Setting::default(), 0..5),
+        contender("2010-15MB", &small, 5..10),
+        Contender { failure: Some(refused.into()), ..contender("cfq", &Setting::default(), 0..0) },
+    ];
+    let recommended = searched.then(|| Recommended {
+        outcome: Outcome::Recommended,
+        contender: Some(1),
+        setting: small,
+        why: "Recommended: 2010-15MB: p99 from 1.17 s to 12 ms.".into(),
+        summary: None,
+        settle_s: None,
+    });
+    let contest = Contest { contenders, frontier: vec![0, 1], recommended }.judged(&trials);
+    Document::of_contest(run(), &Made::damage().scenario, trials, contest).unwrap()
 }

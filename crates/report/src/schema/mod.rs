@@ -12,7 +12,10 @@
 //! time, and a reader ignores those that it does not know. Every number's name ends in its unit.
 
 pub mod contest;
+mod salvage;
 mod wire;
+
+pub use salvage::Repaired;
 
 use std::io;
 

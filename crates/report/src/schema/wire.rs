@@ -29,7 +29,7 @@ use super::{Baseline, Document, Run, SCHEMA, SchemaError};
 
 /// The document, in the order of its fields. `T` is a list of trials.
 #[derive(Serialize, Deserialize)]
-struct ResultDoc<T> {
+pub(super) struct ResultDoc<T> {
     schema: String,
     #[serde(flatten)]
     run: Run,
@@ -62,14 +62,14 @@ struct BaselineDoc<T> {
 
 /// `P` is a list of phases.
 #[derive(Serialize, Deserialize)]
-struct TrialDoc<P> {
+pub(super) struct TrialDoc<P> {
     setting: Setting,
     round: u32,
     phases: P,
 }
 
 /// What reading makes of the lists.
-type TrialsRead = Vec<TrialDoc<Vec<PhaseDoc<Vec<IntervalDoc>>>>>;
+pub(super) type TrialsRead = Vec<TrialDoc<Vec<PhaseDoc<Vec<IntervalDoc>>>>>;
 
 /// A list whose elements take their JSON shape one by one, while it is written.
 struct Each<'a, T, F> {
@@ -93,7 +93,7 @@ where
 
 /// `I` is a list of intervals.
 #[derive(Serialize, Deserialize)]
-struct PhaseDoc<I> {
+pub(super) struct PhaseDoc<I> {
     name: PhaseKind,
     #[serde(default)]
     start_s: f64,
@@ -170,7 +170,7 @@ struct DeviceDoc {
 }
 
 #[derive(Serialize, Deserialize)]
-struct IntervalDoc {
+pub(super) struct IntervalDoc {
     start_s: f64,
     seconds: f64,
     victim: IntervalVictimDoc,
@@ -197,7 +197,7 @@ struct IntervalFloodDoc {
 }
 
 #[derive(Serialize, Deserialize)]
-struct LoadDoc {
+pub(super) struct LoadDoc {
     name: String,
     ops: u64,
     bytes: u64,
@@ -287,7 +287,11 @@ pub(super) fn read(json: &str) -> Result<Document, SchemaError> {
         Some(Value::String(found)) => return Err(SchemaError::OtherSchema { found }),
         Some(other) => return Err(SchemaError::OtherSchema { found: other.to_string() }),
     }
-    let doc: ResultDoc<TrialsRead> = serde_json::from_str(json).map_err(SchemaError::Json)?;
+    document(serde_json::from_str(json).map_err(SchemaError::Json)?)
+}
+
+/// What was read, with its histograms decoded and its indices checked.
+pub(super) fn document(doc: ResultDoc<TrialsRead>) -> Result<Document, SchemaError> {
     let baseline = doc.baseline.map(|b| {
         Ok::<_, SchemaError>(Baseline { source: b.source, trials: trials(&b.trials, "baseline.trials")? })
     });

@@ -1,4 +1,4 @@
-//! The SVG: panels over one time axis.
+//! The picture: panels over one time axis.
 //!
 //! ```text
 //! title, legend
@@ -12,14 +12,12 @@
 //! ```
 //!
 //! Colours are Okabe and Ito's, which colour-blind readers can tell apart; rare things differ in shape too, percentiles in line width. The picture
-//! brings its own white ground, so a dark viewer shows it as a light one does. Lengths are pixels of the SVG's own size.
+//! brings its own white ground, so a dark viewer shows it as a light one does. Lengths are pixels of the picture's own size.
 
-use std::io;
 use std::time::Duration;
 
 use floodwall_model::units::human_duration;
 use floodwall_model::{Bytes, PhaseKind};
-use plotters::backend::SVGBackend;
 use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::Shift;
 use plotters::coord::cartesian::Cartesian2d;
@@ -37,11 +35,12 @@ use super::marks::{Class, Frame, Mark, Marks};
 use super::recording::{Operation, Recording, Request};
 use super::span::{Band, Span, utc};
 use crate::numbers;
+use crate::sheet::{Backend, Never, Sheet};
 
 /// The library's error.
-pub(super) type DrawError = DrawingAreaErrorKind<io::Error>;
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Chart<'a, Y> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, Y>>;
+pub(super) type DrawError = DrawingAreaErrorKind<Never>;
+type Area<'a> = DrawingArea<Backend<'a>, Shift>;
+type Chart<'a, Y> = ChartContext<'a, Backend<'a>, Cartesian2d<RangedCoordf64, Y>>;
 
 const WIDTH: i32 = 1_200;
 /// Room for the names of the y axes.
@@ -76,7 +75,7 @@ const MESH: RGBColor = RGBColor(0xD8, 0xD8, 0xD8);
 const TINT: f64 = 0.16;
 const WARMUP_TINT: f64 = 0.06;
 /// Height of a letter, and about how wide one is: the library does not know fonts, and neither does an SVG.
-const LETTER: i32 = 14;
+const LETTER: i32 = 12;
 const LETTER_WIDTH: f64 = 6.6;
 
 /// Side of a mark, of its cell's: so much that a dense area is dense, so little that what is drawn last leaves the rest to be seen.
@@ -119,7 +118,7 @@ fn tint_of(kind: PhaseKind) -> RGBColor {
 }
 
 /// Draws the picture, with at most `most` marks.
-pub(super) fn svg(recording: &Recording, span: &Span, most: usize) -> Result<String, DrawError> {
+pub(super) fn sheet(recording: &Recording, span: &Span, most: usize) -> Result<Sheet, DrawError> {
     let offsets = offsets(recording, span);
     let frame = Frame {
         span,
@@ -129,10 +128,9 @@ pub(super) fn svg(recording: &Recording, span: &Span, most: usize) -> Result<Str
     };
     let marks = Marks::new(&recording.requests, &frame, most);
     let bins = Bins::new(recording, span);
-    let mut text = String::new();
+    let mut sheet = Sheet::of_pixels(WIDTH, HEIGHT);
     {
-        let backend = SVGBackend::with_string(&mut text, (WIDTH.unsigned_abs(), HEIGHT.unsigned_abs()));
-        let root = backend.into_drawing_area();
+        let root = Backend(&mut sheet).into_drawing_area();
         root.fill(&WHITE)?;
         let (head, below) = root.split_vertically(HEAD);
         draw_head(&head, recording, span, &marks)?;
@@ -149,7 +147,7 @@ pub(super) fn svg(recording: &Recording, span: &Span, most: usize) -> Result<Str
         draw_times(&below, span, &bins)?;
         root.present()?;
     }
-    Ok(text)
+    Ok(sheet)
 }
 
 /// The axis of offsets: what is shown, and a little room above and below so that no mark lies on the edge.
@@ -179,7 +177,7 @@ fn draw_head(area: &Area<'_>, recording: &Recording, span: &Span, marks: &Marks)
     let phase = span
         .phase
         .map_or_else(String::new, |(kind, round)| format!(", phase '{}' of round {round}", kind.name()));
-    area.draw(&Text::new(format!("What reached {device}{phase}"), (LEFT, 8), font(20)))?;
+    area.draw(&Text::new(format!("What reached {device}{phase}"), (LEFT, 8), font(17)))?;
     let requests: u64 = marks.requests.iter().sum();
     let mut facts = format!(
         "{} requests in {}",

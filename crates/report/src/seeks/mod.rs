@@ -18,8 +18,10 @@ mod span;
 use floodwall_model::PhaseKind;
 
 pub use recording::{About, Operation, Recording, RecordingError, Request};
+pub(crate) use span::utc;
 
 use crate::schema::Document;
+use crate::sheet::Sheet;
 
 /// Marks of a picture unless told otherwise: at most 105 bytes each, so that a picture stays under 2 MB.
 pub const MARKS: usize = 18_000;
@@ -80,16 +82,16 @@ pub enum SeeksError {
     Draw(String),
 }
 
-/// Draws a recording as SVG. With a result, phases are shaded and named, and the axis counts from the run's start.
+/// Draws a recording. With a result, phases are shaded and named, and the axis counts from the run's start.
 ///
 /// # Errors
 /// [`SeeksError`] if the result and the recording don't belong together, or the view is not in them.
-pub fn picture(recording: &Recording, result: Option<&Document>, view: &View) -> Result<String, SeeksError> {
+pub fn picture(recording: &Recording, result: Option<&Document>, view: &View) -> Result<Sheet, SeeksError> {
     if result.is_none() && (view.phase.is_some() || view.round.is_some()) {
         return Err(SeeksError::NoResult);
     }
     let span = span::Span::new(recording, result, view)?;
-    draw::svg(recording, &span, view.marks).map_err(|e| SeeksError::Draw(e.to_string()))
+    draw::sheet(recording, &span, view.marks).map_err(|e| SeeksError::Draw(e.to_string()))
 }
 
 #[cfg(test)]

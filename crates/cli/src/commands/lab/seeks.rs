@@ -39,8 +39,9 @@ pub(super) fn run(args: &SeeksArgs) -> anyhow::Result<Exit> {
         }
     };
     let view = View { phase: args.phase.map(Into::into), round: args.round, marks: args.marks as usize };
-    let svg =
+    let drawn =
         picture(&recording, document.as_ref(), &view).map_err(|e| wrong(&args.recording, e.to_string()))?;
+    let svg = drawn.to_svg("What reached the device");
     output::write_file(&args.out, |out| Ok(out.write_all(svg.as_bytes())?))?;
     Ok(Exit::Done)
 }

@@ -1,0 +1,178 @@
+//! `floodwall report`: stored results → one HTML page, Markdown, JSON, or a file a figure. Needs no privilege, and not the machine that was measured.
+
+mod files;
+mod fonts;
+
+use std::path::{Path, PathBuf};
+
+use clap::{ArgGroup, Args};
+use floodwall_report::html::{Figures, figures, page};
+use floodwall_report::schema::{Document, Repaired};
+use floodwall_report::seeks::{Recording, SeeksError, View, picture};
+use floodwall_report::sheet::Sheet;
+use floodwall_report::study::json;
+use floodwall_report::{Study, contest, markdown, text};
+
+use crate::exit::{Exit, UsageError};
+use crate::output::{self, notice};
+
+/// Marks of the seek picture inside a page: enough to see streams and seeks, and under half a megabyte.
+const PAGE_MARKS: usize = 5_000;
+
+/// Show stored results: one HTML page with charts and tables, or Markdown, JSON, SVG, PNG.
+///
+/// The page is one file that loads nothing, for any browser, light and dark, on a screen and on a phone. Takes results of bench, compare, tune and sim; the
+/// machine that was measured is not needed. Without an option the result is printed as the command that measured it did.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  floodwall report tune.json --out tune.html
+  floodwall report before.json after.json --out both.html
+  floodwall report tune.json --seeks disk.csv --out tune.html
+  floodwall report tune.json --markdown
+  floodwall report tune.json --svg figures --png figures
+
+A damaged result (cut numbers, NaN, a broken histogram) is shown without what is damaged, and what that is is said.")]
+#[command(args_override_self = true)]
+#[command(group(ArgGroup::new("printed").args(["json", "markdown"])))]
+pub(crate) struct ReportArgs {
+    /// Stored results.
+    #[arg(value_name = "RESULT.json", required = true)]
+    results: Vec<PathBuf>,
+    /// Write the HTML page to a file.
+    #[arg(long, short, value_name = "FILE.html")]
+    out: Option<PathBuf>,
+    /// Print Markdown.
+    #[arg(long)]
+    markdown: bool,
+    /// Print the numbers behind the figures as one JSON document.
+    #[arg(long)]
+    json: bool,
+    /// Write each figure as SVG into a directory.
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+    /// Write each figure as PNG into a directory.
+    #[arg(long, value_name = "DIR")]
+    png: Option<PathBuf>,
+    /// The font of the PNGs; one of the system's if not given.
+    #[arg(long, value_name = "FILE.ttf", requires = "png")]
+    font: Option<PathBuf>,
+    /// A lab's recording of the same time (floodwall lab record): shows what reached the device.
+    #[arg(long, value_name = "FILE.csv")]
+    seeks: Option<PathBuf>,
+}
+
+/// A result that was read, and where it came from.
+struct Stored {
+    path: PathBuf,
+    document: Document,
+    repairs: Vec<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What could not be done; [`Exit::of`] turns it into a status.
+pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
+    check(args)?;
+    let stored: Vec<Stored> = args.results.iter().map(|p| read(p)).collect::<anyhow::Result<_>>()?;
+    for result in stored.iter().filter(|s| !s.repairs.is_empty()) {
+        notice(&format!("warning: '{}' is damaged; shown without what is:", result.path.display()));
+        result.repairs.iter().for_each(|repair| notice(&format!("  {repair}")));
+    }
+    let drawn = args.out.is_some() || args.svg.is_some() || args.png.is_some();
+    let recording = args.seeks.as_deref().filter(|_| drawn).map(read_recording).transpose()?;
+    let seeks = recording.as_ref().map(|r| seeks(r, &stored)).transpose()?.unwrap_or_default();
+    let mut results: Vec<(Study<'_>, Figures)> = Vec::new();
+    for (i, result) in stored.iter().enumerate() {
+        let study = Study::of(&result.document, result.path.display().to_string(), result.repairs.clone());
+        let seeks = seeks.iter().find(|(of, _)| *of == i).map(|(_, sheet)| sheet.clone());
+        let figures = if drawn { figures(&study, seeks)? } else { Figures::default() };
+        results.push((study, figures));
+    }
+    if let Some(out) = &args.out {
+        let html = page(&results);
+        output::write_file(out, |file| Ok(file.write_all(html.as_bytes())?))?;
+    }
+    files::write(&results, args.svg.as_deref(), args.png.as_deref(), args.font.as_deref())?;
+    print(args, &results)?;
+    Ok(Exit::Done)
+}
+
+/// What can be seen to be wrong before anything is read.
+fn check(args: &ReportArgs) -> anyhow::Result<()> {
+    let Some(out) = &args.out else { return Ok(()) };
+    output::check_writable(out)?;
+    let is_out =
+        |input: &PathBuf| out.canonicalize().is_ok_and(|out| input.canonicalize().is_ok_and(|i| i == out));
+    match args.results.iter().chain(&args.seeks).find(|input| is_out(input)) {
+        None => Ok(()),
+        Some(input) => {
+            let why = format!(
+                "'{}' would be overwritten by its report; name another file for --out",
+                input.display()
+            );
+            Err(UsageError(why).into())
+        }
+    }
+}
+
+/// What goes to stdout: what was asked for, and the result as text if nothing was.
+fn print(args: &ReportArgs, results: &[(Study<'_>, Figures)]) -> anyhow::Result<()> {
+    let studies: Vec<&Study<'_>> = results.iter().map(|(study, _)| study).collect();
+    if args.json {
+        let document = json::document(&studies);
+        return output::result_with(|out| {
+            serde_json::to_writer_pretty(&mut *out, &document)?;
+            Ok(writeln!(out)?)
+        });
+    }
+    let text: Vec<String> = if args.markdown {
+        studies.iter().map(|s| markdown::report(s)).collect()
+    } else if args.out.is_none() && args.svg.is_none() && args.png.is_none() {
+        let one = |s: &&Study<'_>| {
+            if s.document.contest.is_some() { contest::text(s.document) } else { text::bench(s.document) }
+        };
+        studies.iter().map(one).collect()
+    } else {
+        return Ok(());
+    };
+    output::result(&text.join("\n"))
+}
+
+fn read(path: &Path) -> anyhow::Result<Stored> {
+    let json = std::fs::read(path)
+        .map_err(|e| UsageError(format!("can't read the result '{}': {e}", path.display())))?;
+    // What is no UTF-8 was written by no version of this program; the rest of it can still be read.
+    let json = String::from_utf8_lossy(&json);
+    let Repaired { document, repairs } =
+        Document::read_damaged(&json).map_err(|e| UsageError(format!("'{}': {e}", path.display())))?;
+    Ok(Stored { path: path.to_owned(), document, repairs })
+}
+
+fn read_recording(path: &Path) -> anyhow::Result<Recording> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| UsageError(format!("can't read the recording '{}': {e}", path.display())))?;
+    let recording =
+        Recording::parse(&text).map_err(|e| UsageError(format!("can't draw '{}': {e}", path.display())))?;
+    if recording.cut {
+        notice(&format!("floodwall: '{}' ends within a line, which is left out", path.display()));
+    }
+    Ok(recording)
+}
+
+/// The picture for each result that ran while the device was recorded.
+fn seeks(recording: &Recording, stored: &[Stored]) -> anyhow::Result<Vec<(usize, Sheet)>> {
+    let view = View { marks: PAGE_MARKS, ..View::default() };
+    let mut pictures = Vec::new();
+    let mut refused: Option<SeeksError> = None;
+    for (i, result) in stored.iter().enumerate() {
+        match picture(recording, Some(&result.document), &view) {
+            Ok(sheet) => pictures.push((i, sheet)),
+            Err(error) => refused = Some(error),
+        }
+    }
+    match refused {
+        Some(error) if pictures.is_empty() => Err(UsageError(format!("--seeks: {error}")).into()),
+        _ => Ok(pictures),
+    }
+}

@@ -1,0 +1,73 @@
+//! Reports in a real browser, without a window: Chromium, spoken to over its debugging pipe. Where there is no Chromium, or no font for PNGs, the tests are
+//! reported as ignored, with the reason.
+//!
+//! With `opening` alone it prints how large the report of a search is and how long Chromium takes to open it:
+//! `cargo test --release -p floodwall --test browser -- opening`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test binary, which clippy does not know without the harness"
+)]
+
+mod chromium;
+mod opening;
+mod pages;
+mod results;
+
+use std::path::Path;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// A test, its name and what it needs.
+pub(crate) struct Test {
+    pub(crate) name: &'static str,
+    pub(crate) needs: Needs,
+    pub(crate) body: fn() -> Result<(), String>,
+}
+
+/// What a test needs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    Chromium,
+    Font,
+}
+
+fn main() {
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    if given.first().is_some_and(|first| first == "opening") {
+        match (missing(Needs::Chromium), opening::print()) {
+            (Some(why), _) => println!("report in Chromium: left out, it {why}"),
+            (None, Err(why)) => {
+                println!("report in Chromium: {why}");
+                std::process::exit(1);
+            }
+            (None, Ok(())) => {}
+        }
+        return;
+    }
+    let mut arguments = Arguments::from_args();
+    // A browser takes all cores for itself while it starts.
+    arguments.test_threads = Some(1);
+    let tests = pages::TESTS.iter().map(|test| {
+        let missing = missing(test.needs);
+        let name = match &missing {
+            None => test.name.to_owned(),
+            Some(why) => format!("{} (left out: {why})", test.name),
+        };
+        let body = test.body;
+        Trial::test(name, move || body().map_err(Failed::from)).with_ignored_flag(missing.is_some())
+    });
+    libtest_mimic::run(&arguments, tests.collect()).exit();
+}
+
+/// Why a test can't run here.
+fn missing(needs: Needs) -> Option<String> {
+    match needs {
+        Needs::Chromium => chromium::program().is_none().then(|| "needs chromium".into()),
+        Needs::Font => {
+            let font = "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf";
+            (!Path::new(font).exists()).then(|| "needs fonts-dejavu-core".into())
+        }
+    }
+}

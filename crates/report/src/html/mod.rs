@@ -1,0 +1,24 @@
+//! A report as one HTML file: no network, no other file, light and dark, for a screen and a phone, with mouse, finger and keyboard.
+//!
+//! ```text
+//! Study ─▶ page ─┬─ hero      the sentence and the large numbers
+//!                ├─ figures   charts as SVG, what the pointer shows as JSON
+//!                ├─ tables    settings, phases, trials; sortable
+//!                └─ facts     the machine, and what it takes to repeat the run
+//! style.css, script.js ─▶ inside
+//! ```
+//!
+//! Without its script the page still shows everything but what is under the pointer. A content security policy in it forbids it to load anything.
+
+mod facts;
+mod figures;
+mod hero;
+pub(crate) mod markup;
+mod page;
+mod tables;
+
+pub use figures::{Figures, figures};
+pub use page::page;
+
+#[cfg(test)]
+mod tests;
