@@ -32,6 +32,25 @@ fn status_lists_findings_for_people_and_for_programs() {
 }
 
 #[test]
+fn a_captured_tree_without_a_later_moment_has_no_device_that_is_stuck() {
+    let json: Value = serde_json::from_str(&status("server-md-crypt-lvm", &["--json"])).unwrap();
+    let findings = json["findings"].as_array().unwrap();
+    let waits = findings.iter().find(|finding| finding["id"] == "FW012").unwrap();
+    assert_eq!(waits["severity"], "warning", "{waits}");
+    let evidence = waits["evidence"].to_string();
+    assert!(
+        evidence.contains("(the kernel's estimate)") && !evidence.contains("nothing was written"),
+        "{evidence}"
+    );
+    // What takes time is unknown, not zero.
+    for device in json["devices"].as_array().unwrap() {
+        assert!(device["written_bytes_per_s"]["absent"].is_string(), "{device}");
+    }
+    let text = status("server-md-crypt-lvm", &[]);
+    assert!(text.contains("the captured tree holds one moment"), "{text}");
+}
+
+#[test]
 fn a_change_that_stands_is_known_to_status() {
     let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().canonicalize().unwrap().join("tree");
@@ -77,11 +96,15 @@ fn explain_prints_pages_and_answers_mistyped_identifiers() {
     assert!(all.contains("FW043 ") && all.contains("vm.dirty_bytes ") && all.contains("preset:"), "{all}");
     let wrong = floodwall(&["explain", "FW900"]);
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(stderr(&wrong).contains("there is no finding 'FW900'; did you mean FW043"), "{}", stderr(&wrong));
-    let wrong = floodwall(&["explain", "FWxx"]);
+    assert!(stderr(&wrong).contains("there is no finding 'FW900', they are FW001 to "), "{}", stderr(&wrong));
+    // The last one of the list is the last one that there is, and the nearest.
+    let last =
+        all.lines().take_while(|line| line.starts_with("FW")).last().unwrap().split(' ').next().unwrap();
     assert!(
-        stderr(&wrong).contains("there is no finding 'FWxx'; floodwall explain lists all"),
+        stderr(&wrong).contains(&format!("FW001 to {last}; did you mean {last} or ")),
         "{}",
         stderr(&wrong)
     );
+    let wrong = floodwall(&["explain", "FWxx"]);
+    assert!(stderr(&wrong).ends_with(&format!("FW001 to {last}; floodwall explain lists all\n")));
 }

@@ -137,6 +137,35 @@ fn a_dry_run_prints_the_writes_and_makes_none() {
 }
 
 #[test]
+fn a_rehearsed_rollback_says_what_it_would_leave_alone() {
+    let machine = Machine::new();
+    machine.done("apply vda.nr_requests=32 vda.read_ahead_kb=64 vm.dirty_bytes=64MiB --yes");
+    fs::write(machine.tree().join("sys/class/block/vda/queue/nr_requests"), "48\n").unwrap();
+    fs::write(machine.tree().join("proc/sys/vm/dirty_bytes"), "33554432\n").unwrap();
+    let shown = machine.done("rollback --dry-run");
+    assert_eq!(
+        shown,
+        "echo 8192 > /sys/dev/block/254:0/queue/read_ahead_kb
+# change 1: vda.nr_requests: left at 48, which somebody else has set since (we had set 32)
+# change 1: vm.dirty_bytes: left at dirty_bytes 33554432, which somebody else has set since (we had set dirty_bytes 67108864)
+"
+    );
+    // It is what a rollback then does.
+    let said = machine.done("rollback");
+    assert!(said.contains("read_ahead_kb: 8192 again") && said.contains("nr_requests: left at 48"), "{said}");
+
+    machine.done("apply vda.nr_requests=32 --yes");
+    let journal = machine.journal().join("000002.jsonl");
+    fs::write(&journal, fs::read_to_string(&journal).unwrap().replace("\"48\"", "\"64\"")).unwrap();
+    let shown = machine.done("rollback --dry-run");
+    assert!(
+        shown.starts_with("nothing would be written\n# the journal 000002.jsonl is not to be believed ("),
+        "{shown}"
+    );
+    assert!(shown.ends_with("it would be kept aside, and what it had changed stays\n"), "{shown}");
+}
+
+#[test]
 fn nobody_is_asked_without_a_terminal() {
     let machine = Machine::new();
     let said = machine.refused("apply vda.nr_requests=32", 2);
@@ -144,6 +173,17 @@ fn nobody_is_asked_without_a_terminal() {
     assert_eq!(machine.queue("nr_requests"), "256");
     // What is as asked for needs nobody's leave.
     assert_eq!(machine.done("apply vda.nr_requests=256"), "no difference\n");
+}
+
+#[test]
+fn a_disks_defaults_are_those_that_every_disk_has() {
+    let machine = Machine::new();
+    assert_eq!(machine.done("diff default --device vda"), "no difference\n");
+    machine.done("apply vda.bdi.max_ratio=20 vda.bdi.strict_limit=1 vda.nomerges=2 --yes");
+    let shown = machine.done("diff default --device vda");
+    for line in ["vda.bdi.strict_limit: 1 -> 0\n", "vda.nomerges: 2 -> 0\n", "-> max_ratio_fine 1000000\n"] {
+        assert!(shown.contains(line), "{shown}");
+    }
 }
 
 #[test]
@@ -238,6 +278,40 @@ fn a_change_for_a_time_is_put_back_by_itself_and_nothing_is_laid_over_it() {
 }
 
 #[test]
+fn a_timer_ends_with_a_change_that_was_put_back_by_hand() {
+    let machine = Machine::new();
+    let tree = machine.tree().to_str().unwrap().to_owned();
+    let timer = || {
+        let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path().join("cmdline"));
+        let lines = processes.map(|path| fs::read(path).unwrap_or_default());
+        lines
+            .map(|line| String::from_utf8_lossy(&line).into_owned())
+            .any(|line| line.contains("settings-timer") && line.contains(&tree))
+    };
+    machine.done("apply vda.nr_requests=32 --for 1h --yes");
+    assert!(timer());
+    machine.done("rollback");
+    assert_eq!(machine.queue("nr_requests"), "256");
+    for _ in 0..600 {
+        if !timer() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("the timer waits for an hour that is none of its business any more");
+}
+
+#[test]
+fn every_command_that_takes_settings_says_so_of_stdin() {
+    for command in ["apply", "diff", "export", "persist"] {
+        let help = stdout(&floodwall(&[command, "--help"]));
+        // Wrapped where the width has it.
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(help.contains("or - for a file on stdin"), "{command}: {help}");
+    }
+}
+
+#[test]
 fn wrong_usage_is_told_with_a_remedy() {
     let machine = Machine::new();
     let empty = machine.file("empty.toml", "[settings]\n");
@@ -305,6 +379,18 @@ fn a_journal_that_is_not_to_be_believed_is_kept_aside() {
     // Something was not put back.
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(machine.queue("nr_requests"), "32");
+
+    // It does not vanish from the log, nor does its number come again.
+    let log = machine.done("log");
+    assert!(
+        log.contains("/000001.jsonl.bad: kept aside, not to be believed (line 1: its checksum is wrong)"),
+        "{log}"
+    );
+    let log: Value = serde_json::from_str(&machine.done("log --json")).unwrap();
+    assert_eq!(log["changes"], serde_json::json!([]));
+    assert_eq!(log["kept_aside"][0]["file"], "000001.jsonl.bad");
+    machine.done("apply vda.nr_requests=64 --yes");
+    assert!(machine.done("log").starts_with("change 2, "));
 }
 
 #[test]

@@ -15,9 +15,19 @@ pub(crate) const TESTS: &[Test] = &[
         body: || change_and_back(&Device::new()?),
     },
     Test {
+        name: "a change on several devices is one change, and a killed one is put back on all",
+        needs: &[],
+        body: || several(&Device::new()?, &Device::new()?),
+    },
+    Test {
         name: "a change for a time is put back without a terminal",
         needs: &[],
         body: || for_a_time(&Device::new()?),
+    },
+    Test {
+        name: "a timer ends with a change that was put back by hand",
+        needs: &[],
+        body: || put_back_by_hand(&Device::new()?),
     },
     Test {
         name: "rollback ends a change whose timer was killed",
@@ -207,6 +217,43 @@ fn change_and_back(device: &Device) -> Result<(), String> {
     expect(device.done(&["diff"])? == "no difference\n", "a difference is left")
 }
 
+fn several(first: &Device, second: &Device) -> Result<(), String> {
+    let knobs = || [first.knobs(), second.knobs()].concat();
+    let before = knobs();
+    let of = |device: &Device| CHANGES.map(|change| format!("{}.{change}", device.name()));
+    let settings = [of(first), of(second)].concat();
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let apply = [&["apply", "--yes"], settings.as_slice()].concat();
+    let shown = first.done(&apply)?;
+    for device in [first, second] {
+        expect(shown.contains(&format!("{}.read_ahead_kb: 128 -> 64", device.name())), &shown)?;
+        expect(device.read("bdi/strict_limit") == "1", "a limit is not strict")?;
+        expect(device.read("queue/scheduler").contains("[none]"), "a scheduler was not changed")?;
+    }
+    let log = first.done(&["log"])?;
+    expect(log.matches("change ").count() == 1, &log)?;
+    first.done(&["rollback"])?;
+    expect(knobs() == before, &format!("{:?}, not {before:?}", knobs()))?;
+    // Later and later, until it has ended before it is killed.
+    for delay_ms in (0..600).step_by(2) {
+        let mut child = first
+            .floodwall(&apply)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|e| e.to_string())?;
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        let ended = child.try_wait().map_err(|e| e.to_string())?.is_some();
+        child.kill().and_then(|()| child.wait()).map_err(|e| e.to_string())?;
+        first.done(&["rollback"])?;
+        expect(knobs() == before, &format!("{delay_ms} ms: {:?}, not {before:?}", knobs()))?;
+        if ended {
+            return Ok(());
+        }
+    }
+    Err("it never ended by itself".to_owned())
+}
+
 fn for_a_time(device: &Device) -> Result<(), String> {
     let before = device.knobs();
     device.apply(&["--for", "2s"])?;
@@ -219,6 +266,15 @@ fn for_a_time(device: &Device) -> Result<(), String> {
     let session = session.rsplit_once(") ").and_then(|(_, rest)| rest.split_whitespace().nth(3));
     expect(session == Some(&timer.to_string()), "it is in somebody's session")?;
     device.until("put back", || device.knobs() == before)?;
+    device.until("the timer's end", || device.timer().is_none())
+}
+
+fn put_back_by_hand(device: &Device) -> Result<(), String> {
+    let before = device.knobs();
+    device.apply(&["--for", "1h"])?;
+    expect(device.timer().is_some(), "nobody is there to put it back")?;
+    device.done(&["rollback"])?;
+    expect(device.knobs() == before, &format!("{:?}, not {before:?}", device.knobs()))?;
     device.until("the timer's end", || device.timer().is_none())
 }
 

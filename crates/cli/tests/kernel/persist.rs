@@ -1,7 +1,8 @@
 //! What `persist` does on a real machine: a device that goes and comes back has its settings again, and a disk that is full or read-only leaves what was
 //! there.
 //!
-//! The hot-plug test writes the machine's own rules file and removes it again. It needs a udev that runs; without one it is reported as left out.
+//! The hot-plug test writes the machine's own rules file and removes it again. It needs a udev that runs; without one it is reported as left out, and `make test`
+//! runs it in a namespace of its own (scripts/with-udev), where neither rules nor udev are the machine's.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -30,7 +31,9 @@ const NOBODY: u32 = 65_534;
 /// Why the hot-plug test can't run here.
 pub(crate) fn missing() -> Option<String> {
     if run("udevadm", &["control", "--ping"]).is_err() {
-        return Some("needs udev to be running; scripts/with-udev has one for a while".into());
+        return Some(
+            "needs udev to be running; scripts/with-udev has one for a while, as make test does".into(),
+        );
     }
     let kept = [SYSCTL, RULES].into_iter().find(|path| Path::new("/").join(path).exists());
     kept.map(|path| format!("this machine keeps settings of its own in /{path}"))

@@ -15,6 +15,11 @@ pub(crate) const TESTS: &[Test] = &[
         body: measured,
     },
     Test {
+        name: "several devices are measured one after the other, and the whole of it is applied as one change",
+        needs: &["mkfs.ext4"],
+        body: several,
+    },
+    Test {
         name: "a measurement that is interrupted leaves nothing",
         needs: &["mkfs.ext4"],
         body: interrupted,
@@ -64,6 +69,38 @@ fn measured() -> Result<(), String> {
     let output = size(&["--device", &name, "--sample", "192MiB", "--apply", "--dry-run"]).output();
     let said = told(&output.map_err(|e| e.to_string())?);
     expect(said.contains("drains ") && said.contains("/proc/sys/vm/dirty_bytes"), &said)
+}
+
+fn several() -> Result<(), String> {
+    let disks = [Disk::make("ext4", 600)?, Disk::make("ext4", 600)?];
+    let names = [device(&disks[0])?, device(&disks[1])?];
+    // One by its name, one by a directory on it.
+    let second = disks[1].path();
+    let given = ["--device", names[0].as_str(), "--device", second.to_str().ok_or("no path")?];
+    let output = size(&[&given, ["--sample", "192MiB", "--json", "--hard-delay=1s"].as_slice()].concat())
+        .output()
+        .map_err(|e| e.to_string())?;
+    expect(output.status.success(), &told(&output))?;
+    let document: Value = serde_json::from_slice(&output.stdout).map_err(|e| e.to_string())?;
+    let rate = |at: usize| document["measured"][at]["bytes_per_s"].as_f64().unwrap_or(0.0);
+    let hard = document["sizing"]["hard_bytes"].as_f64().unwrap_or(0.0);
+    // A second of both together, of which each may hold what is its own.
+    expect((hard / (rate(0) + rate(1)) - 1.0).abs() < 0.01, &document.to_string())?;
+    for (at, name) in names.iter().enumerate() {
+        let share = &document["sizing"]["shares"][at];
+        let part = share["max_ratio_ppm"].as_f64().unwrap_or(0.0) / 1e6;
+        expect(share["name"] == name.as_str(), &document.to_string())?;
+        expect((part * hard / rate(at) - 1.0).abs() < 0.01, &document.to_string())?;
+    }
+    expect(disks.iter().all(|disk| disk.names().is_empty()), "a scratch file is left")?;
+
+    let output = size(&[&given, ["--sample", "192MiB", "--apply", "--dry-run"].as_slice()].concat()).output();
+    let said = told(&output.map_err(|e| e.to_string())?);
+    for name in &names {
+        expect(said.contains(&format!("{name}.bdi.max_ratio_fine: ")), &said)?;
+        expect(said.contains(&format!("{name}.bdi.strict_limit: 0 -> 1")), &said)?;
+    }
+    expect(said.contains("/proc/sys/vm/dirty_bytes"), &said)
 }
 
 /// Bytes of the scratch file, as far as there is one.

@@ -28,7 +28,7 @@ use crate::output::{self, notice};
   floodwall diff limits.toml
   floodwall diff preset:cachyos sda.scheduler=bfq --json")]
 pub(crate) struct DiffArgs {
-    /// journal, default, KNOB=VALUE, FILE.toml, or preset:NAME
+    /// journal, default, KNOB=VALUE, FILE.toml, preset:NAME, or - for a file on stdin
     #[arg(value_name = "WHAT", default_value = "journal")]
     what: Vec<String>,
     /// The device of knobs that name none, such as sda

@@ -69,7 +69,9 @@ fn explain_finding(id: &str) -> anyhow::Result<String> {
         } else {
             format!("did you mean {}?", near.join(" or "))
         };
-        UsageError(format!("there is no finding '{id}'; {hint}"))
+        let end = |check: Option<&findings::Check>| check.map_or("", |check| check.id);
+        let (first, last) = (end(CHECKS.first()), end(CHECKS.last()));
+        UsageError(format!("there is no finding '{id}', they are {first} to {last}; {hint}"))
     })?;
     Ok(check.page.trim_start_matches("# ").to_owned())
 }

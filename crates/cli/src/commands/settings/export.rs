@@ -43,7 +43,7 @@ impl From<Format> for export::Format {
   floodwall export --format sysctl preset:2016-bandwidth-delay
   floodwall export --format udev --device sda scheduler=bfq -o 99-floodwall.rules")]
 pub(crate) struct ExportArgs {
-    /// KNOB=VALUE, FILE.toml, or preset:NAME
+    /// KNOB=VALUE, FILE.toml, preset:NAME, or - for a file on stdin
     #[arg(required = true, value_name = "SETTING")]
     settings: Vec<String>,
     /// Whose format

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use floodwall_knobs::journal::{Closing, Phase, Transaction};
 use floodwall_knobs::plan::short;
-use floodwall_knobs::session::{Logged, boot_id, log};
+use floodwall_knobs::session::{Logged, boot_id, kept_aside, log};
 use serde_json::{Value, json};
 
 use super::{PlaceArgs, text};
@@ -12,6 +12,8 @@ use crate::exit::Exit;
 use crate::output;
 
 /// Show what was changed, when, by whom and why
+///
+/// Journals that were kept aside because they could not be believed are listed last.
 #[derive(clap::Args, Debug)]
 pub(crate) struct LogArgs {
     /// Print JSON: one document with every change
@@ -27,20 +29,29 @@ pub(crate) struct LogArgs {
 /// If the journal or stdout can't be used.
 pub(crate) fn run(args: &LogArgs) -> anyhow::Result<Exit> {
     let place = args.place.open()?;
-    let logged = match place.read_journal()? {
-        Some(store) => log(&store)?,
-        None => Vec::new(),
+    let (logged, aside) = match place.read_journal()? {
+        Some(store) => (log(&store)?, kept_aside(&store)?),
+        None => (Vec::new(), Vec::new()),
     };
     let boot = boot_id(&place.files);
     if args.json {
         let changes: Vec<Value> = logged.iter().map(|one| document(one, &boot)).collect();
-        let all = json!({ "schema": "floodwall/log/1", "changes": changes });
+        let aside: Vec<Value> =
+            aside.iter().map(|(name, why)| json!({ "file": name, "error": why })).collect();
+        let all = json!({ "schema": "floodwall/log/1", "changes": changes, "kept_aside": aside });
         output::result(&format!("{}\n", serde_json::to_string_pretty(&all)?))?;
-    } else if logged.is_empty() {
+    } else if logged.is_empty() && aside.is_empty() {
         output::result("nothing has been changed\n")?;
     } else {
         for one in &logged {
             output::result(&paragraph(one, &boot))?;
+        }
+        for (name, why) in &aside {
+            let file = place.journal.join(name);
+            output::result(&format!(
+                "{}: kept aside, not to be believed ({why}); what it had changed was not put back; remove it when you have looked at it\n",
+                file.display()
+            ))?;
         }
     }
     Ok(Exit::Done)

@@ -32,7 +32,7 @@ use crate::output::{self, notice};
   floodwall persist vm.dirty_bytes=64MiB vm.dirty_background_bytes=16MiB
   floodwall persist --device sda scheduler=bfq --dry-run")]
 pub(crate) struct PersistArgs {
-    /// KNOB=VALUE, FILE.toml, or preset:NAME; nothing for what is applied now
+    /// KNOB=VALUE, FILE.toml, preset:NAME, or - for a file on stdin; nothing for what is applied now
     #[arg(value_name = "SETTING")]
     settings: Vec<String>,
     /// The device of knobs that name none, such as sda

@@ -20,7 +20,7 @@ pub(crate) struct RollbackArgs {
     /// Keep changes up to this number
     #[arg(long, value_name = "N", default_value_t = 0)]
     to: u64,
-    /// Print the exact writes and make none
+    /// Print the exact writes and what would be left alone, and write nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -53,12 +53,17 @@ pub(crate) fn run(args: &RollbackArgs) -> anyhow::Result<Exit> {
 
 fn rehearse(place: &Place, to: u64) -> anyhow::Result<Exit> {
     let files = RehearsedFiles::new(&place.files);
+    let mut left = Vec::new();
     if let Some(store) = place.read_journal()? {
         let (store, clock) = (RehearsedStore(&store), RehearsedClock(&SystemClock));
         let mut session = place.session(&store, &clock)?;
         session.files = &files;
-        session.rollback(to)?;
+        let (recovery, undone) = session.rollback(to)?;
+        left = text::would_be_left(&recovery, &undone);
     }
     output::result(&text::writes(&files.writes()))?;
+    for line in &left {
+        output::result(&format!("# {line}\n"))?;
+    }
     Ok(Exit::Done)
 }

@@ -1,7 +1,7 @@
 //! What these commands say in words.
 
 use floodwall_knobs::session::Recovery;
-use floodwall_knobs::{Plan, Undone};
+use floodwall_knobs::{Fate, Plan, Undone};
 
 use crate::output::notice;
 
@@ -52,6 +52,29 @@ pub(super) fn writes(lines: &[String]) -> String {
 pub(super) fn undone(undone: &Undone) -> String {
     let left = if undone.is_complete() { "" } else { "; it stays open: run floodwall rollback again" };
     format!("change {} put back{left}:\n  {}\n", undone.id, undone.to_string().replace('\n', "\n  "))
+}
+
+/// What a rehearsed rollback would not put back, and why, newest change first.
+pub(super) fn would_be_left(recovery: &Recovery, undone: &[Undone]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (name, why) in &recovery.set_aside {
+        lines.push(format!(
+            "the journal {name} is not to be believed ({why}): it would be kept aside, and what it had changed stays"
+        ));
+    }
+    for id in &recovery.earlier_boots {
+        lines.push(format!(
+            "change {id} was made before the last boot, which undid it: it would only be closed"
+        ));
+    }
+    for one in recovery.undone.iter().chain(&recovery.expired).chain(undone) {
+        for (label, fate) in &one.entries {
+            if matches!(fate, Fate::Foreign { .. } | Fate::Vanished { .. } | Fate::Failed { .. }) {
+                lines.push(format!("change {}: {}", one.id, fate.told(label)));
+            }
+        }
+    }
+    lines
 }
 
 /// Tells what had to be recovered before anything else.

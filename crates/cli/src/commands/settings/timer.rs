@@ -5,6 +5,7 @@
 //!                     │ end of file on stdin: apply is gone
 //!                     ├─ the journal has a change of that process cut short ─▶ recover
 //!                     └─ one that stands ─▶ wait for its deadline, or SIGTERM ─▶ put exactly that one back
+//!                                           └─ somebody has put it back: nothing is left to do
 //! ```
 //!
 //! If this process is killed, the journal still knows the deadline: the next command that changes something puts the change back then.
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use floodwall_knobs::journal::{JournalError, Phase, Transaction};
-use floodwall_knobs::session::{boot_id, log};
+use floodwall_knobs::session::{self, boot_id, log};
 use floodwall_knobs::{Clock, SystemClock};
 use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -28,7 +29,7 @@ use crate::output;
 
 /// The hidden command under which the program runs itself again.
 pub(crate) const COMMAND: &str = "settings-timer";
-/// How soon SIGTERM and a machine that wakes up are noticed.
+/// How soon SIGTERM, a machine that wakes up and a change that was put back by hand are noticed.
 const NAP: Duration = Duration::from_millis(500);
 const READY: &str = "ready\n";
 
@@ -104,8 +105,10 @@ pub(crate) fn run(args: &TimerArgs) -> anyhow::Result<Exit> {
         }
         Phase::Closed(_) => return Ok(Exit::Done),
     }
-    wait(&transaction, &stop)?;
     let id = transaction.begin.id;
+    if !wait(&transaction, &stop, || is_over(&place, id))? {
+        return Ok(Exit::Done);
+    }
     unhurried(&place, |session| {
         let (recovery, undone) = session.rollback_one(id)?;
         Ok(recovery.expired.iter().chain(&undone).all(|undone| undone.is_complete()))
@@ -122,14 +125,27 @@ fn find(place: &Place, args: &TimerArgs) -> anyhow::Result<Option<Transaction>> 
     Ok(log(&store)?.into_iter().filter_map(|logged| logged.transaction.ok()).rfind(ours))
 }
 
-/// Waits for the deadline or the flag. The wall clock is looked at once: whoever sets it does not move the deadline.
-fn wait(transaction: &Transaction, stop: &AtomicBool) -> anyhow::Result<()> {
+/// Whether a change has been put back. What can't be read now may be at the next look.
+fn is_over(place: &Place, id: u64) -> bool {
+    match place.read_journal() {
+        Ok(Some(store)) => matches!(session::phase(&store, id), Ok(None | Some(Phase::Closed(_)))),
+        Ok(None) => true,
+        Err(_) => false,
+    }
+}
+
+/// Waits for the deadline or the flag; `false` if the change is over before. The wall clock is looked at once: whoever sets it does not move the
+/// deadline.
+fn wait(transaction: &Transaction, stop: &AtomicBool, is_over: impl Fn() -> bool) -> anyhow::Result<bool> {
     let at = transaction.begin.expires_at_unix_s.context("the change has no deadline")?;
     let end = since_boot() + Duration::from_secs(at.saturating_sub(SystemClock.now_unix_s()));
     loop {
         let left = end.saturating_sub(since_boot());
         if left.is_zero() || stop.load(Ordering::Relaxed) {
-            return Ok(());
+            return Ok(true);
+        }
+        if is_over() {
+            return Ok(false);
         }
         std::thread::sleep(left.min(NAP));
     }

@@ -83,12 +83,13 @@ pub(super) const KNOBS: &[Knob] = &[
         name: "bdi.strict_limit",
         unit: Unit::Flag,
         max: 1,
-        default: "0; 1 for FUSE",
+        default: "0",
         needs: "Linux 6.2",
         does: "Whether the device's share holds always, not only when the machine as a whole is near its limit.",
         quirks: &[
             "On Linux 6.2 to 6.12 a device that was idle has a share of almost nothing at first: its writers may wait long.",
             "It is switched on after the share is set, and off before.",
+            "Filesystems in FUSE begin with 1, and a share of 1 %.",
         ],
         source: "mm/page-writeback.c bdi_set_strict_limit, balance_dirty_pages",
         ..BASE
