@@ -1,9 +1,10 @@
-# make demo   install what is missing, build, measure this machine and show the result
+# make demo   install what is missing, build; as root a virtual array, a search on it, a report; else the damage on this machine
 # make test   everything that must hold: format, lints, docs, tests
 # make bench  the figures: against sysbench and fio, interleaved
 # make lab-2010  the experiment of 2010 on a virtual array; writes docs/reproductions.md (root)
 # make lab-record  trials on virtual devices, kept as data that the simulator is held against (root)
 # make reproduce  published experiments and the lab's trials in the simulator; writes docs/reproductions.md
+# make league  settings side by side on every kind of device, in the simulator; writes docs/league.md
 # make audit  licences, bans and sources of the dependencies
 
 CARGO ?= cargo
@@ -11,7 +12,7 @@ CARGO ?= cargo
 DIR ?= $(CURDIR)/target
 SIZE ?=
 
-.PHONY: all demo test fmt clippy doc unit bench lab-2010 lab-record reproduce audit install-build install-test install-peers clean
+.PHONY: all demo test fmt clippy doc unit bench lab-2010 lab-record reproduce league audit install-build install-test install-peers clean
 
 all:
 	$(CARGO) build --release --locked
@@ -35,6 +36,8 @@ doc:
 
 unit:
 	$(CARGO) test --locked --workspace
+	@./scripts/with-udev --optional "persisted settings when a device is plugged in again" \
+		$(CARGO) test --quiet --locked -p floodwall --test kernel -- "goes and comes back"
 
 bench: install-build install-peers
 	$(CARGO) build --release --locked -p floodwall -p agree -p lab-bench -p reproduce
@@ -59,6 +62,12 @@ reproduce: install-build
 	$(CARGO) build --release --locked -p reproduce
 	target/release/reproduce $(REPRODUCE)
 
+# All cores; resumable, a file a cell.
+league: install-build
+	$(CARGO) build --release --locked -p league
+	target/release/league $(LEAGUE)
+	@if [ -z "$(LEAGUE)" ]; then target/release/league noise; fi
+
 audit:
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
 	$(CARGO) deny --all-features check licenses bans sources
@@ -69,6 +78,8 @@ install-build:
 
 install-test: install-build
 	@./scripts/need --optional mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs losetup:mount fio:fio chromium:chromium
+	@# Where it would start a daemon it is not for us to install.
+	@if ./scripts/with-udev --may-install; then ./scripts/need --optional udevadm:udev; fi
 
 install-peers:
 	@./scripts/need sysbench:sysbench fio:fio mkfs.xfs:xfsprogs

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use floodwall_host::Sampler;
 use floodwall_load::sleep_until;
 use floodwall_model::rig::{Second, Step};
-use floodwall_model::{Interval, Rate, Watch};
+use floodwall_model::{Bytes, HostSample, Interval, Rate, Watch};
 
 use crate::phase::drain_rate;
 use crate::rig::BenchError;
@@ -25,6 +25,12 @@ const IDLE_TICKS: u32 = 2;
 const BUSY_PATIENCE: Duration = Duration::from_secs(10);
 /// More than this a second while we pause is somebody else's work.
 const FOREIGN_BYTES_PER_S: f64 = 4e6;
+/// Dirty pages of others, as a share of the background limit: with more of them the kernel writes back, and throttles, earlier than our own would make it.
+const FOREIGN_DIRTY: f64 = 0.25;
+/// Fewer dirty bytes than this every machine has at any time.
+const USUAL_DIRTY: u64 = 64 << 20;
+/// Share of the pause in which somebody waits for I/O (PSI `some`).
+const FOREIGN_PRESSURE: f64 = 0.3;
 
 /// Writes back what is dirty on the directory's filesystem, and waits until its device is idle.
 ///
@@ -112,14 +118,61 @@ pub(crate) fn settle(
         return Err(BenchError::Interrupted);
     }
     let seconds = begin.elapsed().as_secs_f64().max(1e-3);
-    if let Some(device) = sampler.sample().device {
-        let moved = (device.written_bytes + device.read_bytes) as f64 / seconds;
-        if moved > FOREIGN_BYTES_PER_S {
-            watch.warn(&format!(
-                "something else moves {} on this device while the benchmark pauses: figures include its disturbance",
-                Rate(moved)
-            ));
-        }
+    if let Some(what) = others(&sampler.sample(), seconds) {
+        watch.warn(&format!("{what} while the benchmark pauses: figures include its disturbance"));
     }
     Ok(())
+}
+
+/// What others do while we do nothing: they move data on our device, hold dirty pages (the limits are the machine's, whatever device the pages are for), or
+/// wait for I/O anywhere.
+fn others(host: &HostSample, seconds: f64) -> Option<String> {
+    if let Some(device) = host.device {
+        let moved = (device.written_bytes + device.read_bytes) as f64 / seconds;
+        if moved > FOREIGN_BYTES_PER_S {
+            return Some(format!("something else moves {} on this device", Rate(moved)));
+        }
+    }
+    // Ours are written back by now.
+    if let (Some(dirty), Some(limit)) = (host.dirty_bytes, host.background_threshold_bytes)
+        && dirty > USUAL_DIRTY
+        && dirty as f64 > FOREIGN_DIRTY * limit as f64
+    {
+        return Some(format!(
+            "something else holds {} of dirty pages, of {} before the kernel writes back",
+            Bytes(dirty),
+            Bytes(limit)
+        ));
+    }
+    let waiting = host.psi_io_some_us.map_or(0.0, |us| us as f64 / 1e6 / seconds);
+    (waiting > FOREIGN_PRESSURE)
+        .then(|| format!("something else waits for I/O {:.0} % of the time", waiting * 100.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use floodwall_model::trial::DeviceSample;
+
+    use super::*;
+
+    #[test]
+    fn a_quiet_machine_is_quiet_and_each_kind_of_neighbour_is_heard() {
+        let device = DeviceSample { written_bytes: 1 << 20, ..DeviceSample::default() };
+        let quiet = HostSample {
+            dirty_bytes: Some(4 << 20),
+            background_threshold_bytes: Some(1 << 30),
+            psi_io_some_us: Some(20_000),
+            device: Some(device),
+            ..HostSample::default()
+        };
+        assert_eq!(others(&quiet, 1.0), None);
+        assert_eq!(others(&HostSample::default(), 1.0), None);
+        let busy = DeviceSample { read_bytes: 50_000_000, ..device };
+        let said = |host: HostSample| others(&host, 1.0).unwrap_or_default();
+        assert!(said(HostSample { device: Some(busy), ..quiet.clone() }).contains("moves 51"));
+        assert!(
+            said(HostSample { dirty_bytes: Some(1 << 29), ..quiet.clone() }).contains("512 MiB of dirty")
+        );
+        assert!(said(HostSample { psi_io_some_us: Some(600_000), ..quiet }).contains("waits for I/O 60 %"));
+    }
 }

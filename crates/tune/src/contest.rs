@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! for each round: every contender once, in an order drawn from the seed
+//!    ├ a trial that others disturbed is repeated once; the first is kept and does not count
 //!    └ a contender whose trial fails is out, with its reason; the others go on
 //! ```
 //!
 //! Interleaved in random order, so that whatever changes while the contest runs (a device that fills up, a neighbour that wakes) hits all alike.
 
-use floodwall_model::{Rig, Scenario, Setting, Trial, Watch};
+use floodwall_model::{Rig, RigError, Scenario, Setting, Trial, Watch};
 
+use crate::pollution::Listener;
 use crate::random::Random;
 
 /// A named setting.
@@ -27,6 +29,8 @@ pub struct Entrant {
     pub contender: Contender,
     /// Its trials, one a round.
     pub trials: Vec<Trial>,
+    /// Trials that others disturbed: kept, and not counted.
+    pub disturbed: Vec<Trial>,
     /// Why it is out: the kernel refused the setting, the device vanished, the disk is full …
     pub failure: Option<String>,
 }
@@ -51,10 +55,16 @@ pub fn contest(
     watch: &mut dyn Watch,
     tell: &mut dyn FnMut(u32, &Contender),
 ) -> Contest {
-    let entrant = |c: &Contender| Entrant { contender: c.clone(), trials: Vec::new(), failure: None };
+    let entrant = |c: &Contender| Entrant {
+        contender: c.clone(),
+        trials: Vec::new(),
+        disturbed: Vec::new(),
+        failure: None,
+    };
     let mut contest =
         Contest { entrants: contenders.iter().map(entrant).collect(), stopped: None, interrupted: false };
     let mut random = Random::seeded(seed);
+    let mut watch = Listener::new(watch);
     for round in 1..=scenario.timing.rounds {
         for i in random.shuffled((0..contenders.len()).collect()) {
             let entrant = &mut contest.entrants[i];
@@ -66,27 +76,47 @@ pub fn contest(
                 return contest;
             }
             tell(round, &entrant.contender);
-            match rig.run(scenario, &entrant.contender.setting, round, watch) {
-                Ok(trial) => entrant.trials.push(trial),
-                Err(error) if error.interrupted => {
-                    entrant.trials.extend(error.partial.map(|partial| *partial));
-                    (contest.stopped, contest.interrupted) = (Some(error.source.to_string()), true);
-                    return contest;
-                }
-                Err(error) => {
-                    let why = error.source.to_string();
-                    watch.warn(&format!("'{}' is out: {why}", entrant.contender.name));
-                    entrant.trials.extend(error.partial.map(|partial| *partial));
-                    entrant.failure = Some(why.clone());
-                    if let Some(stopped) = contest.over(&why) {
-                        contest.stopped = Some(stopped);
-                        return contest;
-                    }
-                }
+            let Err(error) = trial(rig, scenario, entrant, round, &mut watch) else { continue };
+            let why = error.source.to_string();
+            entrant.trials.extend(error.partial.map(|partial| *partial));
+            if error.interrupted {
+                (contest.stopped, contest.interrupted) = (Some(why), true);
+                return contest;
+            }
+            watch.warn(&format!("'{}' is out: {why}", entrant.contender.name));
+            entrant.failure = Some(why.clone());
+            if let Some(stopped) = contest.over(&why) {
+                contest.stopped = Some(stopped);
+                return contest;
             }
         }
     }
     contest
+}
+
+/// Runs an entrant's trial of a round; a disturbed one is repeated once.
+fn trial(
+    rig: &mut dyn Rig,
+    scenario: &Scenario,
+    entrant: &mut Entrant,
+    round: u32,
+    watch: &mut Listener<'_>,
+) -> Result<(), RigError> {
+    watch.begin();
+    let first = rig.run(scenario, &entrant.contender.setting, round, watch)?;
+    if watch.verdict(&first).is_none() {
+        entrant.trials.push(first);
+        return Ok(());
+    }
+    entrant.disturbed.push(first);
+    watch.begin();
+    let second = rig.run(scenario, &entrant.contender.setting, round, watch)?;
+    if let Some(why) = watch.verdict(&second) {
+        let name = &entrant.contender.name;
+        watch.warn(&format!("round {round}, '{name}': {why}, twice; the second trial counts all the same"));
+    }
+    entrant.trials.push(second);
+    Ok(())
 }
 
 impl Contest {
@@ -103,14 +133,16 @@ impl Contest {
         (others == 0).then(|| format!("every setting failed; the last one: {why}"))
     }
 
-    /// All trials, and for each entrant the indices of its own among them: as a result stores them.
+    /// All trials, and for each entrant the indices of its own among them, those that count and those that were disturbed: as a result stores them.
     #[must_use]
-    pub fn trials(&self) -> (Vec<Trial>, Vec<Vec<usize>>) {
-        let (mut all, mut indices) = (Vec::new(), Vec::new());
-        for entrant in &self.entrants {
-            indices.push((all.len()..all.len() + entrant.trials.len()).collect());
-            all.extend(entrant.trials.iter().cloned());
-        }
+    pub fn trials(&self) -> (Vec<Trial>, Vec<[Vec<usize>; 2]>) {
+        let mut all: Vec<Trial> = Vec::new();
+        let mut add = |trials: &[Trial]| -> Vec<usize> {
+            let from = all.len();
+            all.extend(trials.iter().cloned());
+            (from..all.len()).collect()
+        };
+        let indices = self.entrants.iter().map(|e| [add(&e.trials), add(&e.disturbed)]).collect();
         (all, indices)
     }
 }
@@ -188,6 +220,21 @@ mod tests {
     }
 
     #[test]
+    fn a_disturbed_trial_is_repeated_once_and_kept() {
+        let mut rig = rig();
+        rig.robbed_at = vec![2, 5, 6];
+        let contest = contest(&mut rig, &scenario(3), &contenders(), 1, &mut (), &mut |_, _| ());
+        assert_eq!(rig.runs, 9 + 2, "the sixth is the fifth's repetition");
+        assert!(contest.entrants.iter().all(|e| e.trials.len() == 3));
+        assert_eq!(contest.entrants.iter().map(|e| e.disturbed.len()).sum::<usize>(), 2);
+        let (all, indices) = contest.trials();
+        assert_eq!(all.len(), 11);
+        let mut every: Vec<usize> = indices.into_iter().flatten().flatten().collect();
+        every.sort_unstable();
+        assert_eq!(every, (0..11).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn an_interruption_keeps_what_was_measured() {
         let mut rig = rig();
         rig.interrupt_at = Some(5);
@@ -195,6 +242,6 @@ mod tests {
         assert!(contest.interrupted);
         let (trials, indices) = contest.trials();
         assert_eq!(trials.len(), 5, "four whole ones and the one cut short");
-        assert_eq!(indices.iter().flatten().count(), 5);
+        assert_eq!(indices.iter().flatten().flatten().count(), 5);
     }
 }

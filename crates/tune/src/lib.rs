@@ -4,7 +4,8 @@
 //! contest    named settings, interleaved rounds in random order
 //! space      what there is to choose from on a host and device, and where to begin
 //! objective  trials → what a setting keeps → one score to race by
-//! effects    scores so far → which untried settings look promising
+//! pollution  whether somebody else had a hand in a trial
+//! surrogate  scores so far → which untried settings look promising
 //! race       candidates, trials, who is dropped
 //! tuner      reference → race → winner against the default, afresh → recommendation
 //! ```
@@ -12,11 +13,12 @@
 //! Pure: the rig, the clock and the seed are parameters, so that the search that runs in the simulator is the search that runs on a host.
 
 pub mod contest;
-mod effects;
 pub mod objective;
+pub mod pollution;
 pub mod race;
 mod random;
 pub mod space;
+mod surrogate;
 #[cfg(test)]
 mod testing;
 pub mod tuner;

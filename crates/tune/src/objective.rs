@@ -6,10 +6,12 @@
 //! a write cache is a convenience, a stalled database is not. A second in which the victim stands still is charged beside what it costs the mean, so that a
 //! setting can't buy a fine mean with collapses: all seconds dead cost a factor of 20.
 //!
+//! The flood's share is of what lasts: bytes that only fill the page cache don't count.
+//!
 //! With a latency target the victim's factor is (target / p99)², at most 1: beyond the target nothing more is gained, so flood and bursts decide.
 
 use floodwall_model::trial::{PhaseKind, Trial};
-use floodwall_model::{LatencyCounts, Phase};
+use floodwall_model::{Interval, LatencyCounts, Phase};
 use floodwall_stats::bootstrap::median;
 use floodwall_stats::figures::iops_alone;
 use floodwall_stats::frontier::Point;
@@ -37,7 +39,7 @@ pub struct Reference {
     pub flood_bytes_per_s: f64,
     /// Bytes a second at which a burst is accepted; `None` without a burst.
     pub burst_bytes_per_s: Option<f64>,
-    /// Bytes a second at which the device drains: what reaches it while the flood runs alone.
+    /// Bytes a second at which the device drains: what reaches it in the better seconds of the flood alone.
     pub drain_bytes_per_s: f64,
 }
 
@@ -55,6 +57,8 @@ pub struct Kept {
     pub point: Point,
     /// The victim's p99 beside the flood, in microseconds; the maximum of fewer than 100 operations; `None` where none was timed.
     pub p99_us: Option<f64>,
+    /// How long victim and flood ran together, in seconds: what it weighs among others.
+    pub seconds: f64,
 }
 
 impl Reference {
@@ -64,22 +68,39 @@ impl Reference {
         let phases = |kind| trials.iter().flat_map(|t| &t.phases).filter(move |p: &&Phase| p.kind == kind);
         let positive = |value: f64| (value.is_finite() && value > 0.0).then_some(value);
         let flood =
-            median(phases(PhaseKind::Flood).map(Phase::flood_bytes_per_s).collect()).and_then(positive)?;
+            median(phases(PhaseKind::Flood).map(lasting_flood_bytes_per_s).collect()).and_then(positive)?;
         let burst = phases(PhaseKind::Burst).filter_map(|p| p.burst).map(|b| b.bytes_per_s());
-        let drained = |p: &Phase| {
-            let written: Option<u64> =
-                p.intervals.iter().map(|i| i.host.device.map(|d| d.written_bytes)).sum();
-            positive(written? as f64 / p.seconds.max(1e-9))
-        };
+        let seconds = phases(PhaseKind::Flood).flat_map(|p| &p.intervals);
+        let drained =
+            seconds.filter_map(|i| positive(i.host.device?.written_bytes as f64 / i.seconds.max(1e-9)));
         Some(Self {
             iops_alone: iops_alone(trials).and_then(positive)?,
             flood_bytes_per_s: flood,
             burst_bytes_per_s: median(burst.collect()).and_then(positive),
             // Without counters what the kernel lets the flood write is what it drains, once it throttles.
-            drain_bytes_per_s: median(phases(PhaseKind::Flood).filter_map(drained).collect())
-                .unwrap_or(flood),
+            drain_bytes_per_s: upper_quartile(drained.collect()).unwrap_or(flood),
         })
     }
+}
+
+/// Bytes a second that a flood writes and the device takes: what is accepted, less what the backlog in RAM grows by meanwhile. In a short phase under a
+/// large limit nearly all that is accepted may only fill the page cache, which does not last.
+fn lasting_flood_bytes_per_s(phase: &Phase) -> f64 {
+    let backlog = |i: &Interval| Some((i.host.dirty_bytes? + i.host.writeback_bytes?) as f64);
+    let [first, rest @ ..] = phase.intervals.as_slice() else { return phase.flood_bytes_per_s() };
+    let grown = rest.last().and_then(backlog).zip(backlog(first)).map(|(last, first)| last - first);
+    let Some(grown) = grown else { return phase.flood_bytes_per_s() };
+    let accepted: u64 = rest.iter().map(|i| i.flood_bytes).sum();
+    let seconds: f64 = rest.iter().map(|i| i.seconds).sum();
+    // A backlog that shrinks may also have been thrown away by a file that begins anew.
+    ((accepted as f64 - grown.max(0.0)) / seconds.max(1e-9)).max(0.0)
+}
+
+/// Three quarters of the values are below it. Of a drain rate's seconds: a device that still had to empty its own cache, or paused, drains faster than
+/// its mean.
+fn upper_quartile(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() * 3 / 4).copied()
 }
 
 /// A trial's figures against the reference; `None` without a complete phase `both`.
@@ -95,22 +116,24 @@ pub fn kept(trial: &Trial, reference: &Reference) -> Option<Kept> {
         point: Point {
             victim_kept: both.victim_iops() / reference.iops_alone,
             dead_share: if seconds > 0.0 { dead / seconds } else { 0.0 },
-            flood_kept: Some(both.flood_bytes_per_s() / reference.flood_bytes_per_s),
+            flood_kept: Some(lasting_flood_bytes_per_s(both) / reference.flood_bytes_per_s),
             burst_kept: burst.map(|(b, alone)| b.bytes_per_s() / alone),
         },
         p99_us: p99_us(&both.latencies().operations()),
+        seconds: both.seconds,
     })
 }
 
-/// Several trials of a setting as one: means of what was kept. `None` of none.
+/// Several trials of a setting as one: means of what was kept, each second weighing alike. `None` of none.
 ///
 /// Means and not means of logarithms: of a device with a good and a bad state the user gets the average, and its logarithm in a single short trial is mostly
 /// luck.
 #[must_use]
 pub fn pooled(all: &[Kept]) -> Option<Kept> {
     let mean = |of: &dyn Fn(&Kept) -> Option<f64>| {
-        let values: Vec<f64> = all.iter().filter_map(of).collect();
-        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        let values = || all.iter().filter_map(|k| Some((of(k)?, k.seconds.max(1e-9))));
+        let weight: f64 = values().map(|(_, seconds)| seconds).sum();
+        (weight > 0.0).then(|| values().map(|(value, seconds)| value * seconds).sum::<f64>() / weight)
     };
     Some(Kept {
         point: Point {
@@ -120,6 +143,7 @@ pub fn pooled(all: &[Kept]) -> Option<Kept> {
             burst_kept: mean(&|k| k.point.burst_kept),
         },
         p99_us: mean(&|k| k.p99_us),
+        seconds: all.iter().map(|k| k.seconds).sum(),
     })
 }
 
@@ -153,7 +177,7 @@ mod tests {
     fn kept(victim: f64, dead: f64, flood: f64, burst: f64, p99_ms: f64) -> Kept {
         let point =
             Point { victim_kept: victim, dead_share: dead, flood_kept: Some(flood), burst_kept: Some(burst) };
-        Kept { point, p99_us: Some(p99_ms * 1e3) }
+        Kept { point, p99_us: Some(p99_ms * 1e3), seconds: 10.0 }
     }
 
     /// The lab's first table: default, 15 MB, the short queue.
@@ -188,6 +212,31 @@ mod tests {
         let objective = Objective::default();
         let (steady, collapsing) = (kept(0.4, 0.0, 0.8, 1.0, 9.0), kept(0.6, 0.4, 0.8, 1.0, 9.0));
         assert!(objective.log_score(&steady) > objective.log_score(&collapsing));
+    }
+
+    #[test]
+    fn what_only_fills_the_page_cache_does_not_count() {
+        use floodwall_model::trial::HostSample;
+        use floodwall_model::{Rig, Setting};
+        let truth =
+            |_: &Setting| Ok(crate::testing::Truth { victim: 0.5, dead: 0.0, flood: 0.8, burst: 1.0 });
+        let trial = crate::testing::SurfaceRig::new(0.0, truth)
+            .run(&crate::testing::scenario(1), &Setting::default(), 1, &mut ())
+            .unwrap();
+        let mut phase = trial.phases.into_iter().find(|p| p.kind == PhaseKind::Both).unwrap();
+        let all = phase.flood_bytes_per_s();
+        assert_eq!(lasting_flood_bytes_per_s(&phase), all, "nothing is known of the backlog");
+        let with_growth = |phase: &mut Phase, per_s: u64| {
+            for (i, interval) in phase.intervals.iter_mut().enumerate() {
+                let dirty = Some((1 << 30) + per_s * i as u64);
+                interval.host =
+                    HostSample { dirty_bytes: dirty, writeback_bytes: Some(0), ..HostSample::default() };
+            }
+            lasting_flood_bytes_per_s(phase)
+        };
+        assert!((with_growth(&mut phase, 0) / all - 1.0).abs() < 1e-6);
+        assert!((with_growth(&mut phase, 60_000_000) - (all - 60e6)).abs() < 1.0);
+        assert_eq!(with_growth(&mut phase, 900_000_000), 0.0);
     }
 
     #[test]

@@ -13,9 +13,10 @@
 use floodwall_model::{Setting, Trial};
 use floodwall_stats::versus::mean_and_variance;
 
-use crate::effects::Effects;
+use crate::contest::Contender;
 use crate::random::Random;
 use crate::space::{Point, Space};
+use crate::surrogate::{Seen, Surrogate};
 
 /// What single trials' log scores differ by before anything is known of it: a factor of 1.4.
 const PRIOR_SPREAD: f64 = 0.35;
@@ -28,7 +29,9 @@ const FIELD: usize = 10;
 /// New candidates a round, at least.
 const FRESH: usize = 4;
 /// Candidates that run on once no new ones come.
-const SHORTLIST: usize = 5;
+const SHORTLIST: usize = 4;
+/// Points whose promise is worked out.
+const LOOKED_AT: usize = 150;
 /// Spaces up to this size are looked through in full for promising points; larger ones around the leaders only.
 const WHOLE: usize = 20_000;
 
@@ -39,8 +42,8 @@ pub struct Candidate {
     pub name: String,
     /// What it sets; empty for the setting in force.
     pub setting: Setting,
-    /// Where in the space it lies.
-    pub point: Point,
+    /// Where in the space it lies; `None` of a setting that was named by hand and is no point of it.
+    pub point: Option<Point>,
     /// Trials of the search.
     pub trials: Vec<Trial>,
     /// Trials that decide, measured after the candidate was chosen.
@@ -64,7 +67,7 @@ impl Candidate {
         Self {
             name: space.name(&point),
             setting: space.setting(&point),
-            point,
+            point: Some(point),
             trials: Vec::new(),
             final_trials: Vec::new(),
             disturbed: Vec::new(),
@@ -72,6 +75,17 @@ impl Candidate {
             score: None,
             failure: None,
             dropped_after_round: None,
+        }
+    }
+
+    /// A setting that somebody has named.
+    #[must_use]
+    pub fn named(space: &Space, named: &Contender) -> Self {
+        Self {
+            name: named.name.clone(),
+            setting: named.setting.clone(),
+            point: space.find(&named.setting),
+            ..Self::new(space, space.origin())
         }
     }
 
@@ -116,65 +130,50 @@ pub(crate) fn drop_losers(candidates: &mut [Candidate], round: u32, halve: bool)
     }
 }
 
-/// Points to try next: half of them around the leader, the others wherever the model promises most.
+/// Points to try next: those that the model promises most of, each chosen as if the ones before it had been just what is expected of them.
 pub(crate) fn fresh(space: &Space, candidates: &[Candidate], random: &mut Random) -> Vec<Point> {
     let room = FIELD.saturating_sub(running(candidates).len()).max(FRESH);
-    let scored: Vec<(Point, f64, f64)> =
-        candidates.iter().filter_map(|c| Some((c.point.clone(), c.score?, c.scores.len() as f64))).collect();
-    let model = model(space, candidates);
-    let untried = |points: Vec<Point>| -> Vec<Point> {
-        points.into_iter().filter(|p| !candidates.iter().any(|c| c.point == *p)).collect()
-    };
-    let mut leaders: Vec<&(Point, f64, f64)> = scored.iter().collect();
-    leaders.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let around = |rank: usize| leaders.get(rank).map(|l| space.neighbours(&l.0)).unwrap_or_default();
-    let near = ranked(&model, untried(around(0)), random);
-    let far = if space.size() <= WHOLE {
-        all_points(space)
-    } else {
-        around(1).into_iter().chain(around(2)).collect()
-    };
-    let far = ranked(&model, untried(far), random);
-    let mut chosen: Vec<Point> = Vec::new();
-    let mut sources = [near.into_iter(), far.into_iter()];
-    while chosen.len() < room {
-        let before = chosen.len();
-        for source in &mut sources {
-            if let Some(point) = source.find(|p| !chosen.contains(p)) {
-                chosen.push(point);
-            }
-        }
-        if chosen.len() == before {
-            break;
-        }
+    promising(space, candidates, room, random)
+}
+
+fn promising(space: &Space, candidates: &[Candidate], room: usize, random: &mut Random) -> Vec<Point> {
+    let mut model = model(space, candidates);
+    let leader =
+        by_shrunken_score(&model, candidates).into_iter().find_map(|(i, _)| candidates[i].point.clone());
+    let near = space.neighbours(&leader.unwrap_or_else(|| space.origin()));
+    let all = if space.size() <= WHOLE { space.points() } else { Vec::new() };
+    let untried = |points: Vec<Point>| points.into_iter().filter(|p| !was_tried(candidates, p)).collect();
+    // What is expected is quickly worked out, what is promised is not: the best by the one, and neighbours, are looked at by the other.
+    let mut looked_at = best_by(|p| model.expected(p), random.shuffled(untried(all)));
+    looked_at.truncate(LOOKED_AT);
+    looked_at.extend(untried(near));
+    looked_at.sort();
+    looked_at.dedup();
+    let mut looked_at = random.shuffled(looked_at);
+    let mut chosen = Vec::new();
+    while chosen.len() < room && !looked_at.is_empty() {
+        looked_at = best_by(|p| model.promise(p), looked_at);
+        let point = looked_at.remove(0);
+        model.believe(&point);
+        chosen.push(point);
     }
-    chosen.truncate(room);
     chosen
 }
 
-/// The most promising first; equally promising ones in random order.
-fn ranked(model: &Effects, points: Vec<Point>, random: &mut Random) -> Vec<Point> {
-    let mut points: Vec<(f64, Point)> =
-        random.shuffled(points).into_iter().map(|p| (model.promise(&p), p)).collect();
-    points.sort_by(|a, b| b.0.total_cmp(&a.0));
-    points.into_iter().map(|(_, p)| p).collect()
-}
-
-fn all_points(space: &Space) -> Vec<Point> {
-    let mut points = vec![Vec::new()];
-    for dimension in &space.dimensions {
-        let extend = |p: Point| {
-            (0..dimension.levels.len()).map(move |level| p.iter().copied().chain([level]).collect::<Point>())
-        };
-        points = points.into_iter().flat_map(extend).collect();
-    }
-    points
+fn was_tried(candidates: &[Candidate], point: &Point) -> bool {
+    candidates.iter().any(|c| c.point.as_ref() == Some(point))
 }
 
 /// The best candidates of all run on, those included that bad luck had dropped; the others don't. Gives points that nobody has tried and that should be
-/// among them.
-pub(crate) fn shortlist(space: &Space, candidates: &mut [Candidate], round: u32) -> Vec<Point> {
-    let ranked = by_shrunken_score(space, candidates);
+/// among them: the most promising, and whoever should be good by all that is known.
+pub(crate) fn shortlist(
+    space: &Space,
+    candidates: &mut [Candidate],
+    round: u32,
+    random: &mut Random,
+) -> Vec<Point> {
+    let model = model(space, candidates);
+    let ranked = by_shrunken_score(&model, candidates);
     let best: Vec<usize> = ranked.iter().take(SHORTLIST).map(|(i, _)| *i).collect();
     for (i, candidate) in candidates.iter_mut().enumerate() {
         if best.contains(&i) {
@@ -183,58 +182,60 @@ pub(crate) fn shortlist(space: &Space, candidates: &mut [Candidate], round: u32)
             candidate.dropped_after_round = Some(round);
         }
     }
-    if space.size() > WHOLE {
-        return Vec::new();
+    let mut hopeful = promising(space, candidates, FRESH / 2, random);
+    if space.size() <= WHOLE {
+        let untried =
+            space.points().into_iter().filter(|p| !was_tried(candidates, p) && !hopeful.contains(p));
+        hopeful.extend(best_by(|p| model.expected(p), untried.collect()).into_iter().take(1));
     }
-    let model = model(space, candidates);
-    let untried = |p: &Point| !candidates.iter().any(|c| c.point == *p);
-    // The leader's own neighbours, given the benefit of the doubt, and whoever should be good by all that is known.
-    let leader = ranked.first().map(|(i, _)| candidates[*i].point.clone()).unwrap_or_default();
-    let near = best_by(|p| model.promise(p), space.neighbours(&leader).into_iter().filter(untried).collect());
-    let far = best_by(|p| model.expected(p), all_points(space).into_iter().filter(untried).collect());
-    let mut hopeful: Vec<Point> = near.into_iter().take(FRESH / 2).collect();
-    let far: Vec<Point> = far.into_iter().filter(|p| !hopeful.contains(p)).take(1).collect();
-    hopeful.extend(far);
     hopeful
 }
 
-fn best_by(value: impl Fn(&Point) -> f64, mut points: Vec<Point>) -> Vec<Point> {
-    points.sort_by(|a, b| value(b).total_cmp(&value(a)));
-    points
+/// The best first; equal ones as they were.
+fn best_by(value: impl Fn(&Point) -> f64, points: Vec<Point>) -> Vec<Point> {
+    let mut valued: Vec<(f64, Point)> = points.into_iter().map(|p| (value(&p), p)).collect();
+    valued.sort_by(|a, b| b.0.total_cmp(&a.0));
+    valued.into_iter().map(|(_, p)| p).collect()
+}
+
+/// How far the best candidate is ahead of the default, as a difference of log scores, and what single trials differ by; `None` before both have run.
+pub(crate) fn advantage(space: &Space, candidates: &[Candidate]) -> Option<(f64, f64)> {
+    let ranked = by_shrunken_score(&model(space, candidates), candidates);
+    let (_, best) = ranked.first()?;
+    let (_, default) = ranked.iter().find(|(i, _)| *i == 0)?;
+    Some((best - default, spread(candidates)))
 }
 
 /// The best candidate; `None` if nobody has run.
 pub(crate) fn winner(space: &Space, candidates: &[Candidate]) -> Option<usize> {
-    by_shrunken_score(space, candidates).first().map(|(i, _)| *i)
+    by_shrunken_score(&model(space, candidates), candidates).first().map(|(i, _)| *i)
 }
 
-fn model(space: &Space, candidates: &[Candidate]) -> Effects {
-    let scored = candidates.iter().filter_map(|c| Some((c.point.clone(), c.score?, c.scores.len() as f64)));
-    Effects::fit(space, &scored.collect::<Vec<_>>())
+fn model<'a>(space: &'a Space, candidates: &[Candidate]) -> Surrogate<'a> {
+    let seen = candidates.iter().filter_map(|c| {
+        Some(Seen { point: c.point.clone()?, score: c.score?, trials: c.scores.len() as f64 })
+    });
+    Surrogate::fit(space, &seen.collect::<Vec<_>>(), spread(candidates))
 }
 
-/// Who has run, the best first: by the score drawn towards what the additive model expects of such a setting, in proportion to how little is known of it
-/// (empirical Bayes; James & Stein 1961). Who was lucky once is not preferred to who was good often, and what is known of a knob counts for all who set it.
-fn by_shrunken_score(space: &Space, candidates: &[Candidate]) -> Vec<(usize, f64)> {
-    let spread = spread(candidates);
-    let model = model(space, candidates);
-    let ran: Vec<(usize, f64, f64, f64)> = candidates
-        .iter()
-        .enumerate()
-        .filter(|(_, c)| c.failure.is_none())
-        .filter_map(|(i, c)| Some((i, c.score?, model.expected(&c.point), c.scores.len() as f64)))
+/// Who has run, the best first: by what the model, which has seen them too, expects of them. A score counts in proportion to what is known of it (empirical
+/// Bayes; James & Stein 1961): who was lucky once is not preferred to who was good often, and what is known of a knob counts for all who set it.
+fn by_shrunken_score(model: &Surrogate<'_>, candidates: &[Candidate]) -> Vec<(usize, f64)> {
+    let ran = candidates.iter().enumerate().filter(|(_, c)| c.failure.is_none());
+    let mut ranked: Vec<(usize, f64)> = ran
+        .filter_map(|(i, c)| {
+            let score = c.score?;
+            let shrunken = match &c.point {
+                Some(point) => model.expected(point),
+                // Outside the space the model has seen nothing.
+                None => {
+                    model.base()
+                        + model.believed(c.scores.len() as f64, spread(candidates)) * (score - model.base())
+                }
+            };
+            Some((i, shrunken))
+        })
         .collect();
-    // What the model does not explain and noise does not either.
-    let weight: f64 = ran.iter().map(|r| r.3).sum::<f64>().max(1.0);
-    let unexplained: f64 =
-        ran.iter().map(|(_, score, expected, n)| n * (score - expected).powi(2)).sum::<f64>() / weight;
-    let noise = spread * spread * ran.len() as f64 / weight;
-    let between = (unexplained - noise).max(spread * spread / 10.0);
-    let shrunken = |(i, score, expected, n): (usize, f64, f64, f64)| {
-        let believed = between / (between + spread * spread / n);
-        (i, expected + believed * (score - expected))
-    };
-    let mut ranked: Vec<(usize, f64)> = ran.into_iter().map(shrunken).collect();
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
     ranked
 }
@@ -257,7 +258,7 @@ mod tests {
 
     fn candidates(scores: &[&[f64]]) -> Vec<Candidate> {
         let space = space();
-        let points = all_points(&space);
+        let points = space.points();
         let one = |(i, scores): (usize, &&[f64])| Candidate {
             scores: scores.to_vec(),
             score: Some(scores.iter().sum::<f64>() / scores.len() as f64),
@@ -292,10 +293,11 @@ mod tests {
         let points = fresh(&space(), &all, &mut Random::seeded(1));
         assert!(points.len() >= FRESH);
         for (i, point) in points.iter().enumerate() {
-            assert!(!points[..i].contains(point) && !all.iter().any(|c| c.point == *point));
+            assert!(!points[..i].contains(point) && !was_tried(&all, point));
         }
         // A space that has been tried out has nothing new.
-        let everything: Vec<Candidate> = all_points(&space())
+        let everything: Vec<Candidate> = space()
+            .points()
             .into_iter()
             .map(|p| Candidate { scores: vec![-1.0], score: Some(-1.0), ..Candidate::new(&space(), p) })
             .collect();

@@ -51,6 +51,25 @@ pub struct Description {
     pub byte_limits: bool,
 }
 
+impl Description {
+    /// A machine with one queue, from what its knobs read back as and the elevators it offers. Limits in bytes and writeback throttling are there if the
+    /// setting names them; drain rate, hard limit and strict limits are not in a setting.
+    #[must_use]
+    pub fn of_queue(in_force: &Setting, schedulers: Vec<String>) -> Self {
+        let number = |knob: &str| in_force.get(knob).and_then(|v| v.parse().ok());
+        Self {
+            queues: vec![String::new()],
+            scheduler: in_force.get("scheduler").map(str::to_owned),
+            schedulers,
+            nr_requests: number("nr_requests"),
+            max_sectors_kb: number("max_sectors_kb"),
+            wbt_lat_us: number("wbt_lat_usec"),
+            byte_limits: in_force.get("vm.dirty_bytes").is_some(),
+            ..Self::default()
+        }
+    }
+}
+
 /// One choice of a dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {
@@ -58,7 +77,20 @@ pub struct Level {
     pub name: String,
     /// What it sets.
     pub knobs: Vec<(String, String)>,
+    /// Where it lies among its dimension's levels: how much alike two of them should be.
+    pub place: Place,
 }
+
+/// A place among levels: octaves along an axis. Levels of different axes (elevators, kinds of limit) are only as alike as any two choices.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Place {
+    /// Which axis.
+    pub axis: u8,
+    /// The logarithm, to base 2, of whatever the level chooses.
+    pub octave: f64,
+}
+
+impl Eq for Place {}
 
 /// Choices of which exactly one holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +129,20 @@ impl Space {
     #[must_use]
     pub fn size(&self) -> usize {
         self.dimensions.iter().map(|d| d.levels.len()).product()
+    }
+
+    /// All of them, the setting in force first: a grid.
+    #[must_use]
+    pub fn points(&self) -> Vec<Point> {
+        let mut points = vec![Vec::new()];
+        for dimension in &self.dimensions {
+            let extend = |p: Point| {
+                (0..dimension.levels.len())
+                    .map(move |level| p.iter().copied().chain([level]).collect::<Point>())
+            };
+            points = points.into_iter().flat_map(extend).collect();
+        }
+        points
     }
 
     /// What a point sets.
@@ -150,23 +196,28 @@ impl Space {
         (self.setting(&point) == *setting).then_some(point)
     }
 
-    /// Points made of levels by name; a recipe whose levels are not all here is left out, but `*` takes what there is.
+    /// Points made of levels by name; a recipe whose levels are not all here is left out, but one with `*` may be as it is.
     fn recipes(&self) -> Vec<Point> {
-        // facts of the lab: a short queue under bfq with default limits had the fewest dead seconds, small limits the published gains, and both
-        // interact; kyber and none are what fast devices use.
-        let recipes: [&[&str]; 13] = [
+        // What was best, or near it, somewhere: in the lab a short queue under bfq with default limits had the fewest dead seconds and small limits the
+        // published gains; in the league's grids (docs/league.md) short queues won under each elevator, by device and victim.
+        let recipes: [&[&str]; 18] = [
             &[],
-            &["bfq", "8 requests", "128 KiB", "wbt off"],
+            &["bfq", "8 requests*", "128 KiB", "wbt off*"],
+            &["mq-deadline*", "16 requests*", "128 KiB", "wbt off*"],
+            &["bfq", "8 requests*", "128 KiB", "wbt 75 ms*"],
+            &["kyber", "8 requests*", "128 KiB", "wbt off*"],
+            &["bfq", "16 requests*"],
+            &["none", "16 requests*", "128 KiB", "wbt 75 ms*"],
+            &["bfq", "wbt 2 ms*"],
             &["limit 0.25 s"],
-            &["mq-deadline*", "8 requests", "128 KiB", "wbt off"],
+            &["bfq", "128 KiB"],
+            &["none", "8 requests*", "128 KiB", "wbt off*", "strict 0.25 s"],
+            &["none", "wbt 75 ms*"],
+            &["bfq", "8 requests*", "128 KiB", "wbt off*", "strict 1 s"],
             &["limit 0.06 s"],
             &["limit 1.5 s"],
-            &["none", "16 requests", "128 KiB"],
-            &["bfq", "8 requests", "128 KiB", "wbt off", "limit 0.5 s"],
-            &["kyber", "limit 0.25 s"],
-            &["16 requests", "256 KiB", "limit 0.25 s"],
             &["cfq"],
-            &["deadline", "8 requests", "128 KiB"],
+            &["deadline", "8 requests*", "128 KiB"],
             &["strict 0.25 s"],
         ];
         let mut points: Vec<Point> = Vec::new();
@@ -201,8 +252,20 @@ impl Space {
     }
 }
 
-fn as_it_is() -> Level {
-    Level { name: String::new(), knobs: Vec::new() }
+/// What is in force, at its place; unknown ones are like any other.
+fn as_it_is(value: Option<f64>) -> Level {
+    let place = value.map_or(Place { axis: u8::MAX, octave: 0.0 }, at);
+    Level { name: String::new(), knobs: Vec::new(), place }
+}
+
+/// A place on the first axis.
+fn at(value: f64) -> Place {
+    Place { axis: 0, octave: value.max(1e-9).log2() }
+}
+
+/// A target of writeback throttling in octaves of milliseconds: to be off is like a target that nothing misses.
+fn wbt_place(us: u64) -> Place {
+    at(if us == 0 { 256.0 } else { us as f64 / 1e3 })
 }
 
 fn whole_mib(bytes: f64) -> u64 {
@@ -210,7 +273,8 @@ fn whole_mib(bytes: f64) -> u64 {
 }
 
 fn limits(d: &Description) -> Dimension {
-    let mut levels = vec![as_it_is()];
+    let delay_in_force = d.hard_limit_bytes.map(|b| b as f64 / d.drain_bytes_per_s.max(1.0));
+    let mut levels = vec![as_it_is(delay_in_force)];
     let in_force = d.hard_limit_bytes.unwrap_or(u64::MAX);
     let known = d.drain_bytes_per_s.is_finite() && d.drain_bytes_per_s > 0.0;
     for delay in DELAYS_S.iter().filter(|_| known && d.byte_limits) {
@@ -224,7 +288,8 @@ fn limits(d: &Description) -> Dimension {
         ];
         // A slow device's smallest delays all come to the least limit.
         if hard < in_force / 5 * 4 && !levels.iter().any(|l: &Level| l.knobs == knobs) {
-            levels.push(Level { name: format!("limit {delay} s ({} MiB)", hard >> 20), knobs });
+            let name = format!("limit {delay} s ({} MiB)", hard >> 20);
+            levels.push(Level { name, knobs, place: at(*delay) });
         }
     }
     for delay in STRICT_DELAYS_S.iter().filter(|_| known && d.strict_limit) {
@@ -232,55 +297,58 @@ fn limits(d: &Description) -> Dimension {
         if bytes < in_force / 5 * 4 {
             let knobs =
                 vec![("bdi.max_bytes".into(), bytes.to_string()), ("bdi.strict_limit".into(), "1".into())];
-            levels.push(Level { name: format!("strict {delay} s ({} MiB)", bytes >> 20), knobs });
+            let place = Place { axis: 1, ..at(*delay) };
+            levels.push(Level { name: format!("strict {delay} s ({} MiB)", bytes >> 20), knobs, place });
         }
     }
     Dimension { name: "limit", levels }
 }
 
 /// A level that sets one knob of every queue.
-fn of_queues(d: &Description, name: String, knob: &str, value: &str) -> Level {
+fn of_queues(d: &Description, name: String, knob: &str, value: &str, place: Place) -> Level {
     let knobs = d.queues.iter().map(|queue| (format!("{queue}{knob}"), value.to_owned())).collect();
-    Level { name, knobs }
+    Level { name, knobs, place }
 }
 
 fn schedulers(d: &Description) -> Dimension {
-    let mut levels = vec![as_it_is()];
+    let mut levels = vec![as_it_is(None)];
     if !d.queues.is_empty() {
         let others = d.schedulers.iter().filter(|s| Some(*s) != d.scheduler.as_ref());
-        levels.extend(others.map(|s| of_queues(d, s.clone(), "scheduler", s)));
+        let of =
+            |(axis, s): (u8, &String)| of_queues(d, s.clone(), "scheduler", s, Place { axis, octave: 0.0 });
+        levels.extend((0..u8::MAX).zip(others).map(of));
     }
     Dimension { name: "scheduler", levels }
 }
 
 fn depths(d: &Description) -> Dimension {
-    let mut levels = vec![as_it_is()];
+    let mut levels = vec![as_it_is(d.nr_requests.map(|n| n as f64))];
     for n in
         DEPTHS.into_iter().filter(|n| !d.queues.is_empty() && d.nr_requests.is_some_and(|now| n * 2 <= now))
     {
-        levels.push(of_queues(d, format!("{n} requests"), "nr_requests", &n.to_string()));
+        levels.push(of_queues(d, format!("{n} requests"), "nr_requests", &n.to_string(), at(n as f64)));
     }
     Dimension { name: "depth", levels }
 }
 
 fn requests(d: &Description) -> Dimension {
-    let mut levels = vec![as_it_is()];
+    let mut levels = vec![as_it_is(d.max_sectors_kb.map(|n| n as f64))];
     for n in REQUESTS_KIB
         .into_iter()
         .filter(|n| !d.queues.is_empty() && d.max_sectors_kb.is_some_and(|now| *n < now))
     {
-        levels.push(of_queues(d, format!("{n} KiB"), "max_sectors_kb", &n.to_string()));
+        levels.push(of_queues(d, format!("{n} KiB"), "max_sectors_kb", &n.to_string(), at(n as f64)));
     }
     Dimension { name: "request", levels }
 }
 
 fn wbt(d: &Description) -> Dimension {
-    let mut levels = vec![as_it_is()];
+    let mut levels = vec![Level { place: d.wbt_lat_us.map_or(at(1.0), wbt_place), ..as_it_is(None) }];
     for us in
         WBT_US.into_iter().filter(|us| !d.queues.is_empty() && d.wbt_lat_us.is_some_and(|now| now != *us))
     {
         let name = if us == 0 { "wbt off".to_owned() } else { format!("wbt {} ms", us / 1_000) };
-        levels.push(of_queues(d, name, "wbt_lat_usec", &us.to_string()));
+        levels.push(of_queues(d, name, "wbt_lat_usec", &us.to_string(), wbt_place(us)));
     }
     Dimension { name: "wbt", levels }
 }

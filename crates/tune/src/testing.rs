@@ -37,6 +37,8 @@ pub(crate) struct SurfaceRig {
     pub(crate) interrupt_at: Option<u64>,
     /// From this run on every trial fails: the device is gone.
     pub(crate) vanish_at: Option<u64>,
+    /// Runs in which the hypervisor takes most of the machine.
+    pub(crate) robbed_at: Vec<u64>,
 }
 
 impl SurfaceRig {
@@ -49,6 +51,7 @@ impl SurfaceRig {
             seconds: 0.0,
             interrupt_at: None,
             vanish_at: None,
+            robbed_at: Vec::new(),
         }
     }
 
@@ -91,7 +94,11 @@ impl SurfaceRig {
                 victim_ops: if kind.has_victim() { vec![ops] } else { vec![] },
                 latencies: if kind.has_victim() { latencies } else { OpLatencies::default() },
                 flood_bytes: flood as u64,
-                host: HostSample { device: Some(device), ..HostSample::default() },
+                host: HostSample {
+                    device: Some(device),
+                    steal_ms: Some(if self.robbed_at.contains(&self.runs) { 700 } else { 10 }),
+                    ..HostSample::default()
+                },
                 ..Interval::default()
             });
         }

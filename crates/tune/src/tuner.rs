@@ -13,36 +13,39 @@
 
 use std::time::Duration;
 
-use floodwall_model::rig::{Second, Step};
 use floodwall_model::{PhaseKind, Rig, Scenario, Trial, Watch};
 use floodwall_stats::student::critical_t;
 use floodwall_stats::versus::{Compared, SIGNIFICANT, Verdict, mean_and_variance, paired_p, versus};
 
+use crate::contest::Contender;
 use crate::objective::{Kept, Objective, Reference, kept, pooled};
+use crate::pollution::Listener;
 use crate::race::{self, Candidate};
 use crate::random::Random;
 use crate::space::Space;
 
 /// Share of the time in which the reference is measured, about.
 const REFERENCE_SHARE: f64 = 0.15;
-/// Share of the time that is kept for the final.
+/// Share of the time that is kept for the final, at most.
 const FINAL_SHARE: f64 = 0.35;
 /// Trials that a race should have at least; phases get shorter for it.
 const RACE_TRIALS: f64 = 28.0;
-/// Rounds that a final should have at least; phases get shorter for it. Below four even large differences hardly part.
-const FINAL_ROUNDS: f64 = 6.0;
+/// Rounds of a final while nothing is known of how large the difference will be; phases get shorter for it.
+const FINAL_ROUNDS: u32 = 6;
+/// With fewer hardly a difference parts, however large: of two rounds a t test asks for thirteen standard errors, of three for four.
+const LEAST_FINAL_ROUNDS: u32 = 4;
 /// And at the most; what time is left beyond that is the race's.
 const MOST_FINAL_ROUNDS: u32 = 10;
 /// Share of the race in which new candidates come; after it the best of all run against each other.
-const EXPLORE_SHARE: f64 = 0.65;
+const EXPLORE_SHARE: f64 = 0.6;
+/// How much longer their phases are: a device with a good and a bad state stays in either for seconds.
+const LONGER: f64 = 3.0;
 /// No phase is shorter: a stall would fill it.
 const SHORTEST_S: f64 = 4.0;
 /// What a phase takes beside its measured part, before anything is known of it.
 const OVERHEAD_S: f64 = 7.0;
 /// Trials in a row that fail until it is the device and not the setting.
 const FAILURES: u32 = 3;
-/// More than this share of one CPU taken by the hypervisor disturbs a trial.
-const STEAL: f64 = 0.1;
 /// What can't be settled in this many rounds can't be settled.
 const HOPELESS_ROUNDS: f64 = 200.0;
 
@@ -57,6 +60,8 @@ pub struct Options {
     pub seed: u64,
     /// Trials of an earlier, interrupted search on the same rig and scenario, with what each asked for.
     pub earlier: Vec<Earlier>,
+    /// Settings that race beside those of the space: a name, and what it sets.
+    pub also: Vec<Contender>,
 }
 
 /// A setting that was tried before.
@@ -168,7 +173,7 @@ pub fn tune<'a>(
         scenario,
         options,
         clock,
-        watch: Disturbed { inner: watch, pausing: false, seen: false },
+        watch: Listener::new(watch),
         tell,
         random: Random::seeded(options.seed),
         spent_on_trials: 0.0,
@@ -192,7 +197,7 @@ struct Search<'a> {
     scenario: &'a Scenario,
     options: &'a Options,
     clock: Clock<'a>,
-    watch: Disturbed<'a>,
+    watch: Listener<'a>,
     tell: &'a mut dyn FnMut(Turn<'_>),
     random: Random,
     spent_on_trials: f64,
@@ -239,9 +244,9 @@ impl Search<'_> {
         outcome.reference = Some(reference);
         let space = space_of(&reference);
         outcome.space = space.size();
-        outcome.candidates[0].point = space.origin();
+        outcome.candidates[0].point = Some(space.origin());
         self.take_over(outcome, &space, &reference);
-        if space.size() > 1 {
+        if space.size() > 1 || !self.options.also.is_empty() {
             self.race(outcome, &space, &reference)?;
         }
         let best = race::winner(&space, &outcome.candidates);
@@ -309,45 +314,57 @@ impl Search<'_> {
     /// Makes candidates of the space's starts and of what was tried before.
     fn take_over(&mut self, outcome: &mut Outcome, space: &Space, reference: &Reference) {
         for earlier in self.options.earlier.iter().filter(|e| !e.setting.is_empty()) {
+            let named = self.options.also.iter().find(|also| also.setting == earlier.setting);
             // A setting of another space (another drain rate gives other limits) is of no use here.
-            let Some(point) = space.find(&earlier.setting) else { continue };
-            let mut candidate = Candidate::new(space, point);
+            let mut candidate = match (named, space.find(&earlier.setting)) {
+                (Some(also), _) => Candidate::named(space, also),
+                (None, Some(point)) => Candidate::new(space, point),
+                (None, None) => continue,
+            };
             candidate.trials = earlier.trials.clone();
             outcome.candidates.push(candidate);
         }
         outcome.candidates.iter_mut().for_each(|candidate| self.score(candidate, reference));
+        // Whoever names a setting wants it tried, so those come first.
+        for also in &self.options.also {
+            if !outcome.candidates.iter().any(|c| c.setting == also.setting) {
+                outcome.candidates.push(Candidate::named(space, also));
+            }
+        }
         for start in &space.starts {
-            if !outcome.candidates.iter().any(|c| c.point == *start) {
+            if !outcome.candidates.iter().any(|c| c.point.as_ref() == Some(start)) {
                 outcome.candidates.push(Candidate::new(space, start.clone()));
             }
         }
     }
 
     fn race(&mut self, outcome: &mut Outcome, space: &Space, reference: &Reference) -> Result<(), Stop> {
-        let longest_final =
-            2.0 * f64::from(MOST_FINAL_ROUNDS) * self.trial_s(self.scenario.timing.measure.as_secs_f64());
-        let end = self.options.seconds - longest_final.min(FINAL_SHARE * self.options.seconds);
-        let left = end - self.now();
-        let explore_until = self.now() + EXPLORE_SHARE * left;
-        let measure = self.measure_s(left, RACE_TRIALS);
-        let trial_s = self.trial_s(measure);
+        let begin = self.now();
+        let left = self.options.seconds * (1.0 - FINAL_SHARE) - begin;
+        let mut measure = self.measure_s(left, RACE_TRIALS);
+        let mut trial_s = self.trial_s(measure);
         // With little time the less promising starts don't run at all: each that does should run twice.
         let affordable = ((left / trial_s / 2.0) as usize).max(3);
         let known = outcome.candidates.iter().filter(|c| !c.trials.is_empty()).count();
-        outcome.candidates.truncate(known.max(affordable).max(1));
+        outcome.candidates.truncate(known.max(affordable).max(1 + self.options.also.len()));
         let mut exploring = true;
         loop {
             self.round += 1;
             for i in self.random.shuffled(race::running(&outcome.candidates)) {
+                let end = self.options.seconds - self.reserve_s(outcome, space, measure);
                 if self.now() + trial_s > end {
                     return Ok(());
                 }
-                self.trial(outcome, i, Stage::Race, &[PhaseKind::Both, PhaseKind::Burst], measure)?;
+                let phases = racing_phases(&outcome.candidates[i].setting);
+                self.trial(outcome, i, Stage::Race, phases, measure)?;
                 self.score(&mut outcome.candidates[i], reference);
             }
-            if exploring && self.now() > explore_until {
+            let end = self.options.seconds - self.reserve_s(outcome, space, measure);
+            if exploring && self.now() > begin + EXPLORE_SHARE * (end - begin) {
                 exploring = false;
-                let hopeful = race::shortlist(space, &mut outcome.candidates, self.round);
+                measure = (LONGER * measure).min(self.scenario.timing.measure.as_secs_f64());
+                trial_s = self.trial_s(measure);
+                let hopeful = race::shortlist(space, &mut outcome.candidates, self.round, &mut self.random);
                 outcome.candidates.extend(hopeful.into_iter().map(|point| Candidate::new(space, point)));
                 continue;
             }
@@ -366,6 +383,13 @@ impl Search<'_> {
         }
     }
 
+    /// Seconds that are kept for the final: enough rounds for the leader's advantage, as it looks now, to show.
+    fn reserve_s(&self, outcome: &Outcome, space: &Space, measure_s: f64) -> f64 {
+        let rounds = race::advantage(space, &outcome.candidates)
+            .map_or(FINAL_ROUNDS, |(gain, spread)| rounds_to_show(gain, spread));
+        (2.0 * f64::from(rounds) * self.trial_s(measure_s)).min(FINAL_SHARE * self.options.seconds)
+    }
+
     fn score(&self, candidate: &mut Candidate, reference: &Reference) {
         let objective = self.options.objective;
         let all: Vec<Kept> = candidate.trials.iter().filter_map(|t| kept(t, reference)).collect();
@@ -380,7 +404,8 @@ impl Search<'_> {
         reference: &Reference,
     ) -> Result<Recommendation, Stop> {
         let left = self.options.seconds - self.now();
-        let measure = self.measure_s(left, 2.0 * FINAL_ROUNDS);
+        let wanted = (left / 2.0 / self.trial_s(SHORTEST_S)) as u32;
+        let measure = self.measure_s(left, 2.0 * f64::from(wanted.clamp(LEAST_FINAL_ROUNDS, FINAL_ROUNDS)));
         let round_s = 2.0 * self.trial_s(measure);
         // Two rounds are needed to say anything, even if that takes longer than asked for.
         let rounds = ((left / round_s) as u32).clamp(2, MOST_FINAL_ROUNDS);
@@ -421,17 +446,23 @@ impl Search<'_> {
             let (round, spent_s) = (self.round, self.now());
             let candidate = &mut outcome.candidates[i];
             (self.tell)(Turn { stage, round, name: &candidate.name, spent_s });
-            self.watch.seen = false;
+            self.watch.begin();
             self.trials_run += 1;
             match self.rig.run(&scenario, &candidate.setting, round, &mut self.watch) {
                 Ok(trial) => {
                     self.failures = 0;
                     self.spent_on_trials += length_s(&trial);
-                    let disturbed = self.watch.seen || is_robbed(&trial);
-                    // Twice disturbed is how it is here: counted.
-                    if disturbed && attempt == 0 {
-                        candidate.disturbed.push(trial);
-                        continue;
+                    match self.watch.verdict(&trial) {
+                        Some(_) if attempt == 0 => {
+                            candidate.disturbed.push(trial);
+                            continue;
+                        }
+                        // Twice disturbed is how it is here: counted, and said.
+                        Some(why) => self.watch.inner.warn(&format!(
+                            "round {round}, '{}': {why}, twice; the second trial counts all the same",
+                            candidate.name
+                        )),
+                        None => {}
                     }
                     let trials = if stage == Stage::Final {
                         &mut candidate.final_trials
@@ -461,17 +492,26 @@ impl Search<'_> {
     }
 }
 
+/// Rounds in which a difference should show of which half as much is really there.
+fn rounds_to_show(gain: f64, spread: f64) -> u32 {
+    (LEAST_FINAL_ROUNDS..FINAL_ROUNDS)
+        .find(|n| {
+            let n = f64::from(*n);
+            critical_t(SIGNIFICANT, n - 1.0) * spread * (2.0 / n).sqrt() < gain / 2.0
+        })
+        .unwrap_or(FINAL_ROUNDS)
+}
+
+/// What a candidate has to run. A burst that stays below the limits in force never meets the device: under a setting that leaves them alone it is accepted
+/// as under the default, which the final checks.
+fn racing_phases(setting: &floodwall_model::Setting) -> &'static [PhaseKind] {
+    let limits = setting.0.keys().any(|knob| knob.starts_with("vm.dirty") || knob.contains("bdi."));
+    if limits { &[PhaseKind::Both, PhaseKind::Burst] } else { &[PhaseKind::Both] }
+}
+
 /// From the begin of a trial to the end of its last phase.
 fn length_s(trial: &Trial) -> f64 {
     trial.phases.iter().map(|p| p.start_s + p.seconds).fold(0.0, f64::max)
-}
-
-/// Whether the hypervisor took too much time from a trial.
-fn is_robbed(trial: &Trial) -> bool {
-    let intervals = || trial.phases.iter().flat_map(|p| &p.intervals);
-    let stolen: u64 = intervals().filter_map(|i| i.host.steal_ms).sum();
-    let seconds: f64 = intervals().map(|i| i.seconds).sum();
-    stolen as f64 / 1e3 > STEAL * seconds
 }
 
 /// Compares winner and default by their final trials alone; also gives the difference of the log scores, round by round, as jackknife pseudo-values
@@ -537,33 +577,6 @@ fn rounds_to_settle(differences: &[f64]) -> Option<f64> {
         rounds += 1.0;
     }
     None
-}
-
-/// Hears whether a rig warns while it pauses before a phase: then somebody else uses the device.
-struct Disturbed<'a> {
-    inner: &'a mut dyn Watch,
-    pausing: bool,
-    seen: bool,
-}
-
-impl Watch for Disturbed<'_> {
-    fn step(&mut self, step: Step<'_>) {
-        self.pausing = step.phase.is_none() && step.round > 0;
-        self.inner.step(step);
-    }
-
-    fn second(&mut self, second: &Second<'_>) {
-        self.inner.second(second);
-    }
-
-    fn warn(&mut self, message: &str) {
-        self.seen |= self.pausing;
-        self.inner.warn(message);
-    }
-
-    fn stop(&self) -> bool {
-        self.inner.stop()
-    }
 }
 
 #[cfg(test)]

@@ -50,6 +50,82 @@ fn a_search_goes_on_from_a_stored_result() {
     assert!(all > first, "{all} after {first}");
 }
 
+/// A short search on a simulated disk, with its result as JSON.
+fn stored(dir: &std::path::Path) -> (String, Value) {
+    let path = dir.join("stored.json").to_string_lossy().into_owned();
+    let output = floodwall(&[&SHORT[..], &["--out", &path]].concat());
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+    let json = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    (path, json)
+}
+
+const SHORT: [&str; 11] = [
+    "tune",
+    "--sim",
+    "--device",
+    "sata-ssd-worn",
+    "--time",
+    "1m",
+    "--json",
+    "--progress",
+    "never",
+    "--victim",
+    "commit,threads=4,size=64MiB",
+];
+
+#[test]
+fn trials_of_another_situation_are_refused_knob_by_knob() {
+    let dir = tmpfs();
+    let (path, mut json) = stored(dir.path());
+    json["trials"][0]["setting"]["nr_requests"] = "7".into();
+    json["device"]["name"] = "usb-stick".into();
+    std::fs::write(&path, json.to_string()).unwrap();
+    let output = floodwall(&[&SHORT[..], &["--resume", &path]].concat());
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.contains("the device is sata-ssd-worn here and was usb-stick"), "{said}");
+    assert!(said.contains("nr_requests is 64 here and was 7"), "{said}");
+    assert!(said.contains("begin anew without --resume"), "{said}");
+}
+
+#[test]
+fn a_stored_result_without_figures_is_no_start() {
+    let dir = tmpfs();
+    let (path, json) = stored(dir.path());
+    let resumed = |json: &Value| {
+        std::fs::write(&path, json.to_string()).unwrap();
+        let output = floodwall(&[&SHORT[..], &["--resume", &path]].concat());
+        (output.status.code(), stderr(&output))
+    };
+    // JSON has no NaN: what is not a number is null, or nothing at all.
+    let mut null = json.clone();
+    null["trials"][0]["phases"][0]["seconds"] = Value::Null;
+    let (code, said) = resumed(&null);
+    assert!(code == Some(2) && said.contains("can't read the result"), "{code:?}: {said}");
+    let mut empty = json.clone();
+    for trial in empty["trials"].as_array_mut().unwrap() {
+        trial["phases"] = serde_json::json!([]);
+    }
+    let (code, said) = resumed(&empty);
+    assert!(code == Some(2) && said.contains("no complete trial"), "{code:?}: {said}");
+    // One trial of many that says nothing is left out.
+    let mut zero = json;
+    for phase in zero["trials"][1]["phases"].as_array_mut().unwrap() {
+        phase["seconds"] = 0.into();
+    }
+    let (code, said) = resumed(&zero);
+    assert!(matches!(code, Some(0 | 3)), "{code:?}: {said}");
+}
+
+#[test]
+fn a_target_that_nothing_meets_is_said_with_the_best_that_can() {
+    let output = floodwall(&[&SHORT[..], &["--p99", "1us"]].concat());
+    let json: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let why = json["recommended"]["why"].as_str().unwrap();
+    assert!(why.contains("The target of 1.00 µs can't be met here:"), "{why}");
+    assert!(why.contains("is the best that was found"), "{why}");
+}
+
 #[test]
 fn mistakes_say_what_to_do() {
     let dir = tmpfs();

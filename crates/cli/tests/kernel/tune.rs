@@ -17,6 +17,19 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "a signal during compare restores everything", needs: &["mkfs.ext4"], body: signalled },
     Test { name: "what a killed compare left is put back", needs: &["mkfs.ext4"], body: killed },
     Test { name: "tune ends in time and leaves the machine as it was", needs: &["mkfs.ext4"], body: tuned },
+    Test {
+        name: "a signal at any moment of tune restores everything",
+        needs: &["mkfs.ext4"],
+        body: tune_signalled,
+    },
+    Test { name: "a second tune is told who has the device", needs: &["mkfs.ext4"], body: second },
+    Test { name: "tune on a nearly full disk says what it needs", needs: &["mkfs.ext4"], body: nearly_full },
+    Test {
+        name: "a device that vanishes ends a comparison",
+        needs: &["mkfs.ext4", crate::FUSE],
+        body: vanished,
+    },
+    Test { name: "a settings file of another machine is checked", needs: &["mkfs.ext4"], body: foreign_file },
 ];
 
 const SCENARIO: &str = r#"
@@ -218,4 +231,104 @@ fn tuned() -> Result<(), String> {
     check(json["trials_run"].as_u64().is_some_and(|n| n >= 5), || json["trials_run"].to_string())?;
     // The files are written before the time begins; the device is a file on whatever disk this machine has.
     check(seconds < 150.0, || format!("{seconds} s for --time 60s"))
+}
+
+fn tune_signalled() -> Result<(), String> {
+    // In the files' writing, in the reference, in the race.
+    for (name, delay_ms) in [("INT", 100), ("HUP", 2_000), ("TERM", 9_000), ("INT", 25_000)] {
+        let place = Place::new()?;
+        let child = place.command("tune", &["--time", "60s"]).spawn().map_err(|e| e.to_string())?;
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        run("kill", &["-s", name, &child.id().to_string()])?;
+        let output = child.wait_with_output().map_err(|e| e.to_string())?;
+        check(matches!(output.status.code(), Some(1) | None), || format!("SIG{name}: {}", text(&output)))?;
+        place.is_as_before().map_err(|e| format!("SIG{name} after {delay_ms} ms: {e}"))?;
+    }
+    Ok(())
+}
+
+fn second() -> Result<(), String> {
+    let place = Place::new()?;
+    let mut child = place.start()?;
+    let output = place.command("tune", &["--time", "60s"]).output().map_err(|e| e.to_string());
+    run("kill", &["-s", "INT", &child.id().to_string()])?;
+    let pid = child.id().to_string();
+    child.wait().map_err(|e| e.to_string())?;
+    let output = output?;
+    let said = text(&output);
+    check(output.status.code() == Some(1) && said.contains(&pid), || format!("not a word of {pid}: {said}"))?;
+    place.is_as_before()
+}
+
+fn nearly_full() -> Result<(), String> {
+    let place = Place::new()?;
+    let filler = place.disk.path().join("filler");
+    let free = run("df", &["--output=avail", "-B1M", &place.disk.path().to_string_lossy()])?;
+    let free: u64 = free.lines().last().and_then(|l| l.trim().parse().ok()).ok_or("df said nothing")?;
+    run("fallocate", &["-l", &format!("{}MiB", free.saturating_sub(24)), &filler.to_string_lossy()])?;
+    let output = place.command("tune", &["--time", "60s"]).output().map_err(|e| e.to_string());
+    fs::remove_file(&filler).map_err(|e| e.to_string())?;
+    let output = output?;
+    let said = text(&output);
+    check(matches!(output.status.code(), Some(1 | 2)) && said.contains("are free; free some space"), || {
+        said.clone()
+    })?;
+    place.is_as_before()
+}
+
+/// A lab device loses power in the middle: what was measured is kept, the limits are put back.
+fn vanished() -> Result<(), String> {
+    let place = Place::new()?;
+    let floodwall = env!("CARGO_BIN_EXE_floodwall");
+    let name = format!("vanish-{}", std::process::id());
+    run(
+        floodwall,
+        &["lab", "up", "null", "--size", "2GiB", "--memory", "1GiB", "--fs", "ext4", "--name", &name],
+    )?;
+    let outcome = (|| {
+        let mount = format!("/run/floodwall/lab/{name}/mnt");
+        let out = place.files.path().join("out.json");
+        let mut command = Command::new(floodwall);
+        command
+            .args(["compare", "--rounds", "9", "--size", "400MiB", "--progress", "never", "--journal"])
+            .arg(place.files.path().canonicalize().map_err(|e| e.to_string())?.join("journal"))
+            .args(["--set", "vm.dirty_bytes=64MiB", "--set", "vm.dirty_bytes=32MiB", "--scenario"])
+            .arg(place.files.path().join("small.toml"))
+            .arg("--out")
+            .arg(&out)
+            .arg(&mount)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let child = command.spawn().map_err(|e| e.to_string())?;
+        let begin = Instant::now();
+        while place.knobs()? == place.before && begin.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        std::thread::sleep(Duration::from_secs(12));
+        run(floodwall, &["lab", "powercut", &name])?;
+        let output = child.wait_with_output().map_err(|e| e.to_string())?;
+        check(output.status.code() == Some(1), || text(&output))?;
+        check(out.exists(), || format!("nothing was kept: {}", text(&output)))
+    })();
+    run(floodwall, &["lab", "down", &name])?;
+    outcome?;
+    place.is_as_before()
+}
+
+fn foreign_file() -> Result<(), String> {
+    let place = Place::new()?;
+    let file = place.files.path().join("theirs.toml");
+    let theirs = "device = \"nvme7n1\"\n[settings]\nread_ahead_kb = 64\niosched.low_latency = 1\nvm.dirty_byte = \"1MiB\"\n";
+    fs::write(&file, theirs).map_err(|e| e.to_string())?;
+    let (output, json) =
+        done(place.command("compare", &["--set", "default", "--set", &file.to_string_lossy()]))?;
+    place.is_as_before()?;
+    let said = text(&output);
+    for part in ["was written for nvme7n1", "vm.dirty_byte is left out", "iosched.low_latency is left out"] {
+        check(said.contains(part), || format!("'{part}' is not in: {said}"))?;
+    }
+    check(json["contenders"][1]["setting"] == serde_json::json!({"read_ahead_kb": "64"}), || {
+        json["contenders"][1]["setting"].to_string()
+    })
 }

@@ -107,7 +107,7 @@ fn true_score(truth: Truth) -> f64 {
         flood_kept: Some(truth.flood),
         burst_kept: Some(truth.burst),
     };
-    Objective::default().log_score(&Kept { point, p99_us: None })
+    Objective::default().log_score(&Kept { point, p99_us: None, seconds: 10.0 })
 }
 
 /// Runs a search of so many seconds of the rig's own time.
@@ -152,15 +152,7 @@ fn grid() -> (Space, Vec<Point>) {
         drain_bytes_per_s: 200e6,
     };
     let space = space(&reference);
-    let mut points = vec![Vec::new()];
-    for d in &space.dimensions {
-        points = points
-            .into_iter()
-            .flat_map(|p: Point| {
-                (0..d.levels.len()).map(move |l| p.iter().copied().chain([l]).collect::<Point>())
-            })
-            .collect();
-    }
+    let points = space.points();
     (space, points)
 }
 
@@ -256,7 +248,7 @@ fn only_fresh_trials_decide() {
     let outcome = search(separable, 0.1, 600.0, 1);
     let winner = &outcome.candidates[outcome.winner.unwrap()];
     let last_of_race = outcome.candidates.iter().flat_map(|c| &c.trials).map(|t| t.round).max().unwrap();
-    assert!(winner.final_trials.len() >= 4);
+    assert!(winner.final_trials.len() >= LEAST_FINAL_ROUNDS as usize);
     assert!(winner.final_trials.iter().all(|t| t.round > last_of_race));
     assert_eq!(winner.final_trials.len(), outcome.candidates[0].final_trials.len());
 }

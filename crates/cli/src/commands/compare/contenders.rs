@@ -3,6 +3,7 @@
 //! ```text
 //! default            what is in force
 //! preset:cachyos     a published one
+//! limits.toml        a settings file, also another machine's
 //! scheduler=none,vm.dirty_bytes=15MB          named after itself
 //! small=vm.dirty_bytes=15MB                   named
 //! --each scheduler   one contender for every value that the device offers, or of a documented grid
@@ -14,6 +15,7 @@ use floodwall_knobs::{Change, Device, catalogue};
 use floodwall_model::{Setting, toml_text};
 use floodwall_tune::contest::Contender;
 
+use super::files;
 use crate::exit::UsageError;
 
 /// What is in force, by name.
@@ -32,6 +34,9 @@ const GRIDS: &[(&str, &[&str])] = &[
     ("bdi.strict_limit", &["0", "1"]),
 ];
 
+/// Settings that contend, and what the user should know of them.
+pub(crate) type Contenders = (Vec<Contender>, Vec<String>);
+
 /// All contenders, the reference first: the first `--set`, or of `--each` alone the value in force.
 ///
 /// # Errors
@@ -42,11 +47,8 @@ pub(crate) fn contenders(
     in_force: &Setting,
     sets: &[String],
     each: &[String],
-) -> anyhow::Result<Vec<Contender>> {
-    let mut all: Vec<Contender> = Vec::new();
-    for text in sets {
-        all.push(parse(root, device, text)?);
-    }
+) -> anyhow::Result<Contenders> {
+    let (mut all, warnings) = named(root, device, sets)?;
     for knob in each {
         let mut of_knob = each_of(root, device, knob)?;
         if all.is_empty() {
@@ -62,27 +64,55 @@ pub(crate) fn contenders(
     if all.len() < 2 {
         return Err(UsageError("nothing to compare: give --set twice or more, or --each KNOB".into()).into());
     }
-    for i in 1..all.len() {
-        if all[..i].iter().any(|c| c.name == all[i].name) {
-            let name = &all[i].name;
+    check_names(&all)?;
+    Ok((all, warnings))
+}
+
+/// Every `--set`, in their order.
+///
+/// # Errors
+/// [`UsageError`]: what is wrong with one of them.
+pub(crate) fn named(root: &SysRoot, device: Option<&Device>, sets: &[String]) -> anyhow::Result<Contenders> {
+    let (mut all, mut warnings) = (Vec::new(), Vec::new());
+    for text in sets {
+        all.push(parse(root, device, text, &mut warnings)?);
+    }
+    check_names(&all)?;
+    Ok((all, warnings))
+}
+
+fn check_names(all: &[Contender]) -> anyhow::Result<()> {
+    for (i, contender) in all.iter().enumerate() {
+        if all.iter().take(i).any(|c| c.name == contender.name) {
+            let name = &contender.name;
             return Err(UsageError(format!(
                 "two settings are called '{name}': give them names, --set NAME={name}"
             ))
             .into());
         }
     }
-    Ok(all)
+    Ok(())
 }
 
 /// One `--set`.
-fn parse(root: &SysRoot, device: Option<&Device>, text: &str) -> anyhow::Result<Contender> {
+fn parse(
+    root: &SysRoot,
+    device: Option<&Device>,
+    text: &str,
+    warnings: &mut Vec<String>,
+) -> anyhow::Result<Contender> {
     let text = text.trim();
     let named = text.split_once('=').filter(|(name, rest)| {
-        let is_setting = *rest == DEFAULT || rest.starts_with("preset:") || rest.contains('=');
+        let is_setting =
+            *rest == DEFAULT || rest.starts_with("preset:") || rest.ends_with(".toml") || rest.contains('=');
         is_setting && !name.is_empty() && !is_knob(name)
     });
     let (name, body) = named.unwrap_or((text.strip_prefix("preset:").unwrap_or(text), text));
-    Ok(Contender { name: name.to_owned(), setting: setting(root, device, body)? })
+    let mut left_out = Vec::new();
+    let setting = setting(root, device, body, &mut left_out, warnings)?;
+    let without =
+        if left_out.is_empty() { String::new() } else { format!(" (without {})", left_out.join(", ")) };
+    Ok(Contender { name: format!("{name}{without}"), setting })
 }
 
 /// Whether a text is a knob, or a device's or group's knob.
@@ -93,27 +123,43 @@ fn is_knob(name: &str) -> bool {
     catalogue::find(name).is_some() || catalogue::knobs().any(|knob| ends(knob.name))
 }
 
-/// `default`, `preset:NAME`, or knobs separated by commas.
-pub(crate) fn setting(root: &SysRoot, device: Option<&Device>, text: &str) -> anyhow::Result<Setting> {
+/// `default`, or knobs, `preset:NAME` and `FILE.toml` separated by commas.
+fn setting(
+    root: &SysRoot,
+    device: Option<&Device>,
+    text: &str,
+    left_out: &mut Vec<String>,
+    warnings: &mut Vec<String>,
+) -> anyhow::Result<Setting> {
     if text == DEFAULT {
         return Ok(Setting::default());
     }
     let mut setting = Setting::default();
     for part in text.split(',').filter(|part| !part.trim().is_empty()) {
         let part = part.trim();
+        if part.ends_with(".toml") {
+            let file = files::read(root, device, part)?;
+            left_out.extend(file.left_out);
+            warnings.extend(file.warnings);
+            for change in file.changes {
+                add(&mut setting, device, change)?;
+            }
+            continue;
+        }
+        let parsed = |text: &str| Change::parse(root, device, text).map_err(|e| UsageError(e.to_string()));
         match part.strip_prefix("preset:") {
             Some(name) => {
                 let preset = presets::find(name).ok_or_else(|| UsageError(no_preset(name)))?;
                 for change in preset.changes {
-                    add(&mut setting, root, device, change)?;
+                    add(&mut setting, device, parsed(change)?)?;
                 }
             }
-            None => add(&mut setting, root, device, part)?,
+            None => add(&mut setting, device, parsed(part)?)?,
         }
     }
     if setting.is_empty() {
         return Err(UsageError(format!(
-            "'{text}' sets nothing: write KNOB=VALUE[,KNOB=VALUE…], preset:NAME or default"
+            "'{text}' sets nothing: write KNOB=VALUE[,KNOB=VALUE…], preset:NAME, FILE.toml or default"
         ))
         .into());
     }
@@ -121,8 +167,7 @@ pub(crate) fn setting(root: &SysRoot, device: Option<&Device>, text: &str) -> an
 }
 
 /// Adds a change under the name that a result gives it: a knob's own, with its device only where that is another one.
-fn add(setting: &mut Setting, root: &SysRoot, device: Option<&Device>, text: &str) -> anyhow::Result<()> {
-    let change = Change::parse(root, device, text).map_err(|e| UsageError(e.to_string()))?;
+fn add(setting: &mut Setting, device: Option<&Device>, change: Change) -> anyhow::Result<()> {
     let own = change.target.device().is_none_or(|target| Some(target) == device);
     let group = matches!(change.target, floodwall_knobs::Target::Group { .. });
     let key = if own && !group { change.knob.name.to_owned() } else { change.target.label(change.knob) };
@@ -154,7 +199,8 @@ fn each_of(root: &SysRoot, device: Option<&Device>, knob: &str) -> anyhow::Resul
     values
         .into_iter()
         .map(|value| {
-            let setting = setting(root, device, &format!("{knob}={value}"))?;
+            let text = format!("{knob}={value}");
+            let setting = setting(root, device, &text, &mut Vec::new(), &mut Vec::new())?;
             Ok(Contender { name: value, setting })
         })
         .collect()
@@ -207,7 +253,7 @@ mod tests {
         let sda = Device::find(&root, "sda").unwrap();
         let in_force: Setting = [("scheduler".to_owned(), "mq-deadline".to_owned())].into_iter().collect();
         let owned = |texts: &[&str]| texts.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>();
-        let all = contenders(&root, Some(&sda), &in_force, &owned(sets), &owned(each))?;
+        let (all, _) = contenders(&root, Some(&sda), &in_force, &owned(sets), &owned(each))?;
         Ok(all.into_iter().map(|c| format!("{} = {}", c.name, c.setting)).collect())
     }
 
@@ -245,6 +291,44 @@ mod tests {
             ["mq-deadline = scheduler=mq-deadline", "none = scheduler=none", "bfq = scheduler=bfq"]
         );
         assert_eq!(parsed(&["default"], &["vm.dirty_bytes"]).unwrap().len(), 5);
+    }
+
+    #[test]
+    fn a_file_of_another_machine_is_checked_knob_by_knob() {
+        let (dir, root) = machine();
+        let sda = Device::find(&root, "sda").unwrap();
+        let path = dir.path().join("theirs.toml");
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            named(&root, Some(&sda), &[format!("theirs={}", path.display())])
+        };
+        let (all, warnings) = read(
+            "device = \"nvme0n1\"\n[settings]\nscheduler = \"none\"\nnr_requests = 64\nvm.dirty_byte = \"1MiB\"\n\
+             \"sdz.scheduler\" = \"bfq\"\niosched.low_latency = 0\n",
+        )
+        .unwrap();
+        assert_eq!(all[0].setting.to_string(), "scheduler=none");
+        let name = "theirs (without vm.dirty_byte, sdz.scheduler, iosched.low_latency, nr_requests)";
+        let sorted = |text: &str| {
+            let mut words: Vec<String> =
+                text.split([' ', ',', '(', ')']).filter(|w| !w.is_empty()).map(str::to_owned).collect();
+            words.sort();
+            words
+        };
+        assert_eq!(sorted(&all[0].name), sorted(name));
+        assert!(warnings[0].contains("was written for nvme0n1; its settings of a disk are tried on sda"));
+        for part in ["did you mean vm.dirty_bytes", "no device is called 'sdz'", "nr_requests is left out"] {
+            assert!(warnings.iter().any(|w| w.contains(part)), "{part}: {warnings:?}");
+        }
+        let nothing = read("[settings]\nvm.dirty_byte = \"1MiB\"\n").unwrap_err().to_string();
+        assert!(
+            nothing.contains("nothing of '") && nothing.contains("did you mean vm.dirty_bytes"),
+            "{nothing}"
+        );
+        let broken = read("[settings]\nvm.dirty_bytes = [1]\n").unwrap_err().to_string();
+        assert!(broken.contains("neither text nor a whole number"), "{broken}");
+        let missing = named(&root, Some(&sda), &["./nowhere.toml".to_owned()]).unwrap_err().to_string();
+        assert!(missing.contains("can't read './nowhere.toml'"), "{missing}");
     }
 
     #[test]

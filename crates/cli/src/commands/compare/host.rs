@@ -90,6 +90,12 @@ impl Host {
         Ok(Self { rig, root, device, scenario, warnings, lab, started_at, origin })
     }
 
+    /// Says something at once and keeps it for the result.
+    pub(crate) fn warn(&mut self, warning: String) {
+        notice(&format!("warning: {warning}"));
+        self.warnings.push(warning);
+    }
+
     /// Removes every file, lets go of device and journal, and says what a result says of the run. `failure` is why it ended early.
     pub(crate) fn close(
         self,

@@ -1,6 +1,7 @@
 //! `floodwall compare`: arguments → contenders → interleaved rounds on this host → what differs and whether that is real.
 
-mod contenders;
+pub(crate) mod contenders;
+mod files;
 pub(crate) mod host;
 
 use std::cell::RefCell;
@@ -36,7 +37,7 @@ use host::{Host, WhereArgs};
   floodwall compare --set now=default --set small=vm.dirty_bytes=15MB --rounds 8 --out result.json /srv
   floodwall compare --each scheduler --victim read,threads=8 --flood none /data
 
-A setting is KNOB=VALUE[,KNOB=VALUE…], preset:NAME, or default (what is in force), with or without a name before it. --each takes scheduler (all that the
+A setting is KNOB=VALUE[,KNOB=VALUE…], preset:NAME, FILE.toml, or default (what is in force), with or without a name before it. --each takes scheduler (all that the
 device offers), nr_requests, max_sectors_kb, wbt_lat_usec, read_ahead_kb, vm.dirty_bytes and others with a grid (docs/tuning.md).
 Exit status 3: measured, and nothing parts.")]
 #[command(args_override_self = true)]
@@ -74,8 +75,11 @@ pub(crate) fn run(args: &CompareArgs, origin: Instant) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag()?;
     let mut host = Host::open(&args.place, &args.loads, args.progress, origin, &stop)?;
     let in_force: Setting = host.rig.inner().setting().clone();
-    let contenders =
+    let (contenders, warned) =
         contenders::contenders(&host.root, host.device.as_ref(), &in_force, &args.set, &args.each)?;
+    for warning in warned {
+        host.warn(warning);
+    }
     if host.scenario.timing.rounds < 2 {
         return Err(UsageError(
             "one round does not tell how much rounds differ: give --rounds 2 or more".into(),
@@ -131,10 +135,11 @@ pub(crate) fn run(args: &CompareArgs, origin: Instant) -> anyhow::Result<Exit> {
 /// A contest as a result stores it, with figures, verdicts and frontier.
 fn rows(result: &Contest) -> (Vec<floodwall_model::Trial>, Rows) {
     let (trials, indices) = result.trials();
-    let contenders = result.entrants.iter().zip(indices).map(|(entrant, trials)| Row {
+    let contenders = result.entrants.iter().zip(indices).map(|(entrant, [trials, disturbed])| Row {
         name: entrant.contender.name.clone(),
         setting: entrant.contender.setting.clone(),
         trials,
+        disturbed,
         failure: entrant.failure.clone(),
         ..Row::default()
     });

@@ -17,7 +17,7 @@ mod others;
 pub(crate) mod persist;
 pub(crate) mod rollback;
 pub(crate) mod size;
-mod sources;
+pub(crate) mod sources;
 mod text;
 pub(crate) mod timer;
 pub(crate) mod unpersist;

@@ -69,26 +69,49 @@ fn parse(place: &Place, device: Option<&Device>, text: &str) -> anyhow::Result<C
 }
 
 fn read_file(place: &Place, device: Option<&Device>, path: &str, asked: &mut Asked) -> anyhow::Result<()> {
-    let wrong = |why: String| UsageError(format!("'{path}': {why}"));
-    let read =
-        if path == STDIN { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(path) };
-    let text = read.map_err(|e| UsageError(format!("can't read '{path}': {e}")))?;
-    let file: File = toml::from_str(&text).map_err(|e| {
-        let (line, message) = toml_text::place_and_message(&text, &e);
-        UsageError(format!("'{path}', line {line}: {message}"))
-    })?;
+    let file = SettingsFile::read(path)?;
     let named = place.device(file.device.as_deref())?;
-    let mut pairs = Vec::new();
-    flatten("", &file.settings, &mut pairs).map_err(&wrong)?;
-    if pairs.is_empty() {
-        return Err(wrong("its [settings] are empty; write KNOB = \"VALUE\" lines".to_owned()).into());
-    }
-    for (knob, value) in pairs {
+    for (knob, value) in file.pairs {
         let change = Change::parse(&place.root, named.as_ref().or(device), &format!("{knob}={value}"));
-        asked.changes.push(change.map_err(|e| wrong(e.to_string()))?);
+        asked.changes.push(change.map_err(|e| UsageError(format!("'{path}': {e}")))?);
     }
     asked.why.extend(file.why);
     Ok(())
+}
+
+/// What a settings file says.
+pub(crate) struct SettingsFile {
+    why: Option<String>,
+    /// Meant where a device's knob names none.
+    pub(crate) device: Option<String>,
+    /// Knobs and values as people write them; at least one.
+    pub(crate) pairs: Vec<(String, String)>,
+}
+
+impl SettingsFile {
+    /// Reads one; `-` is standard input.
+    ///
+    /// # Errors
+    /// [`UsageError`], with the line.
+    pub(crate) fn read(path: &str) -> anyhow::Result<Self> {
+        let wrong = |why: String| UsageError(format!("'{path}': {why}"));
+        let read = if path == STDIN {
+            std::io::read_to_string(std::io::stdin())
+        } else {
+            std::fs::read_to_string(path)
+        };
+        let text = read.map_err(|e| UsageError(format!("can't read '{path}': {e}")))?;
+        let file: File = toml::from_str(&text).map_err(|e| {
+            let (line, message) = toml_text::place_and_message(&text, &e);
+            UsageError(format!("'{path}', line {line}: {message}"))
+        })?;
+        let mut pairs = Vec::new();
+        flatten("", &file.settings, &mut pairs).map_err(&wrong)?;
+        if pairs.is_empty() {
+            return Err(wrong("its [settings] are empty; write KNOB = \"VALUE\" lines".to_owned()).into());
+        }
+        Ok(Self { why: file.why, device: file.device, pairs })
+    }
 }
 
 /// `vm.dirty_bytes = 1` is a table `vm` to TOML; here it is a knob's name again.

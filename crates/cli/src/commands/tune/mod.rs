@@ -1,10 +1,11 @@
 //! `floodwall tune`: arguments → rig (this host, or a simulated machine) → search → recommendation, frontier, every trial kept.
 
+mod resume;
 mod sentence;
 mod space;
 
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,17 +15,16 @@ use floodwall_device::DeviceSpec;
 use floodwall_knobs::catalogue::{self, Unit};
 use floodwall_model::units::{UnitError, human_duration, parse_duration};
 use floodwall_model::{Scenario, Setting, Trial};
-use floodwall_report::schema::contest::{Contender, Contest, Outcome as Said, Recommended, pick};
+use floodwall_report::schema::contest::{Contender, Contest, Outcome as Said, Recommended};
 use floodwall_report::schema::{Document, ResultDevice, ResultHost, Run};
 use floodwall_sim::{SimOptions, SimRig};
 use floodwall_stats::figures::{Reference as Against, summarise};
 use floodwall_tune::objective::{Objective, Reference};
 use floodwall_tune::space::Space;
-use floodwall_tune::tuner::{
-    Clock, Earlier, Options, Outcome, Recommendation, Stage, Turn, tune, with_alone,
-};
+use floodwall_tune::tuner::{Clock, Options, Outcome, Recommendation, Stage, Turn, tune, with_alone};
 
 use crate::commands::bench::ScenarioArgs;
+use crate::commands::compare::contenders;
 use crate::commands::compare::host::{self, Host, WhereArgs};
 use crate::commands::compare::{Shared, frontier_of, write};
 use crate::commands::settings;
@@ -46,6 +46,7 @@ const SHORTEST: Duration = Duration::from_secs(60);
   floodwall tune /var/lib/postgresql
   floodwall tune --time 30m --p99 20ms --out tune.json /srv
   floodwall tune --resume tune.json --out tune.json /srv
+  floodwall tune --set preset:2010-15MB --set theirs=limits.toml /srv
   floodwall tune --sim --device raid10-bbwc-2010 --victim commit,threads=10,block=16KiB
 
 Exit status: 0 a recommendation, or nothing better than what is in force; 3 the best candidate may be better and the measurement can't tell.")]
@@ -68,7 +69,10 @@ pub(crate) struct TuneArgs {
     /// Print the recommended setting for another program: sysctl, udev, tuned or systemd-tmpfiles.
     #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
     export: Option<String>,
-    /// Go on from the trials of a stored result.
+    /// A setting that races beside those that are tried anyway; may be repeated.
+    #[arg(long, value_name = "[NAME=]SETTING", conflicts_with = "sim")]
+    set: Vec<String>,
+    /// Go on from the trials of a stored result of this machine, device and scenario.
     #[arg(long, value_name = "RESULT.json")]
     resume: Option<PathBuf>,
     /// Search on a simulated machine (kernel 6.18, 24 GiB, xfs) in virtual time.
@@ -109,31 +113,48 @@ pub(crate) fn run(args: &TuneArgs, origin: Instant) -> anyhow::Result<Exit> {
     if let Some(path) = &args.out {
         output::check_writable(path)?;
     }
-    let stored = args.resume.as_deref().map(read_stored).transpose()?;
+    let stored = args.resume.as_deref().map(resume::read).transpose()?;
     let options = Options {
         seconds: args.time.as_secs_f64(),
         objective: Objective { p99_target_us: args.p99.map(|d| d.as_secs_f64() * 1e6) },
         seed: args.loads.seed,
-        earlier: stored.as_ref().map(earlier).unwrap_or_default(),
+        earlier: stored.as_ref().map(resume::earlier).transpose()?.unwrap_or_default(),
+        also: Vec::new(),
     };
-    let (run, scenario, outcome, failure) =
-        if args.sim { on_sim(args, &options)? } else { on_host(args, &options, origin)? };
+    let (run, scenario, outcome, failure) = if args.sim {
+        on_sim(args, &options, stored.as_ref())?
+    } else {
+        on_host(args, options, origin, stored.as_ref())?
+    };
     let document = document(args, run, &scenario, &outcome)?;
-    if let Some(stored) = &stored {
-        for difference in document.differences(stored) {
-            notice(&format!("warning: --resume: the stored trials are from another situation: {difference}"));
-        }
-    }
     finish(args, &document, &outcome, failure)
 }
 
 type Searched = (Run, Scenario, Outcome, Option<anyhow::Error>);
 
-fn on_host(args: &TuneArgs, options: &Options, origin: Instant) -> anyhow::Result<Searched> {
+fn on_host(
+    args: &TuneArgs,
+    mut options: Options,
+    origin: Instant,
+    stored: Option<&Document>,
+) -> anyhow::Result<Searched> {
     let stop = signals::stop_flag()?;
     let mut host = Host::open(&args.place, &args.loads, args.progress, origin, &stop)?;
     let scenario = host.scenario.clone();
     check(&scenario)?;
+    if let Some(stored) = stored {
+        let (run, in_force) = (resume::run_of(&host), host.rig.inner().setting().clone());
+        let here = resume::Here { run: &run, scenario: &scenario, in_force: &in_force };
+        for warning in here.check(stored)? {
+            host.warn(warning);
+        }
+    }
+    let (also, warned) = contenders::named(&host.root, host.device.as_ref(), &args.set)?;
+    for warning in warned {
+        host.warn(warning);
+    }
+    options.also = also.into_iter().filter(|c| !c.setting.is_empty()).collect();
+    let options = &options;
     let progress = Progress::new(args.progress, &endless(&scenario), Arc::clone(&stop));
     let progress = Shared(Rc::new(RefCell::new(progress)));
     let mut watch = progress.clone();
@@ -169,7 +190,7 @@ fn on_host(args: &TuneArgs, options: &Options, origin: Instant) -> anyhow::Resul
     Ok((run, scenario, searched?, failure))
 }
 
-fn on_sim(args: &TuneArgs, options: &Options) -> anyhow::Result<Searched> {
+fn on_sim(args: &TuneArgs, options: &Options, stored: Option<&Document>) -> anyhow::Result<Searched> {
     let (scenario, warnings) = args.loads.scenario()?;
     check(&scenario)?;
     let name = args.device.as_deref().unwrap_or_default();
@@ -177,18 +198,9 @@ fn on_sim(args: &TuneArgs, options: &Options) -> anyhow::Result<Searched> {
     let machine = SimOptions { seed: args.loads.seed, ..SimOptions::new(spec) };
     let mut rig = SimRig::new(machine.clone());
     let in_force = rig.check(&scenario, &Setting::default()).map_err(|e| UsageError(e.to_string()))?;
-    let stop = signals::stop_flag()?;
-    let progress = Progress::new(args.progress, &endless(&scenario), Arc::clone(&stop));
-    let progress = Shared(Rc::new(RefCell::new(progress)));
-    let mut watch = progress.clone();
-    let mut space_of = |reference: &Reference| Space::of(&space::of_sim(&machine, &in_force, reference));
-    let mut tell = |turn: Turn<'_>| progress.0.borrow().announce(&announcement(&turn, options.seconds));
-    let outcome = tune(&mut rig, &scenario, &mut space_of, options, Clock::Trials, &mut watch, &mut tell);
-    let failure = host::failure(stopped(&outcome), &stop);
     let run = Run {
         command: "tune".into(),
         floodwall_version: env!("CARGO_PKG_VERSION").into(),
-        seconds: outcome.seconds,
         host: ResultHost {
             kernel: Some(format!("{} (simulated)", machine.generation)),
             ram_bytes: Some(machine.ram.0),
@@ -203,6 +215,21 @@ fn on_sim(args: &TuneArgs, options: &Options) -> anyhow::Result<Searched> {
         warnings,
         ..Run::default()
     };
+    if let Some(stored) = stored {
+        let here = resume::Here { run: &run, scenario: &scenario, in_force: &in_force };
+        for warning in here.check(stored)? {
+            notice(&format!("warning: {warning}"));
+        }
+    }
+    let stop = signals::stop_flag()?;
+    let progress = Progress::new(args.progress, &endless(&scenario), Arc::clone(&stop));
+    let progress = Shared(Rc::new(RefCell::new(progress)));
+    let mut watch = progress.clone();
+    let mut space_of = |reference: &Reference| Space::of(&space::of_sim(&machine, &in_force, reference));
+    let mut tell = |turn: Turn<'_>| progress.0.borrow().announce(&announcement(&turn, options.seconds));
+    let outcome = tune(&mut rig, &scenario, &mut space_of, options, Clock::Trials, &mut watch, &mut tell);
+    let failure = host::failure(stopped(&outcome), &stop);
+    let run = Run { seconds: outcome.seconds, ..run };
     Ok((run, scenario, outcome, failure))
 }
 
@@ -237,28 +264,6 @@ fn announcement(turn: &Turn<'_>, seconds: f64) -> String {
     };
     let left = Duration::from_secs_f64((seconds - turn.spent_s).max(0.0).ceil());
     format!("{stage}, round {}: {} ({} left)", turn.round, turn.name, human_duration(left))
-}
-
-fn read_stored(path: &Path) -> anyhow::Result<Document> {
-    let usage = |why: String| UsageError(format!("--resume '{}': {why}", path.display()));
-    let json = std::fs::read_to_string(path).map_err(|e| usage(e.to_string()))?;
-    let document = Document::read(&json).map_err(|e| usage(e.to_string()))?;
-    if document.contest.is_none() {
-        return Err(usage("it is a result of a single setting; give one of floodwall tune".into()).into());
-    }
-    Ok(document)
-}
-
-/// What was tried before. Trials of an earlier final have served: they count like any other now.
-fn earlier(stored: &Document) -> Vec<Earlier> {
-    let contenders = stored.contest.iter().flat_map(|c| &c.contenders);
-    contenders
-        .map(|c| {
-            let counted: Vec<usize> = c.trials.iter().copied().filter(|i| !c.disturbed.contains(i)).collect();
-            Earlier { setting: c.setting.clone(), trials: pick(&stored.trials, &counted) }
-        })
-        .filter(|e| !e.trials.is_empty())
-        .collect()
 }
 
 /// The result: every trial, every candidate that ran, the frontier, the recommendation.

@@ -5,22 +5,23 @@ use std::time::Duration;
 use floodwall_model::Setting;
 use floodwall_model::units::human_duration;
 use floodwall_stats::versus::{Compared, Figure, Verdict};
+use floodwall_tune::objective::{Kept, kept, pooled};
+use floodwall_tune::race::Candidate;
 use floodwall_tune::tuner::{Outcome, Recommendation};
 
 /// What a search says. `operations` is what the victim's are called.
 pub(super) fn sentence(outcome: &Outcome, operations: &str, p99_target_us: Option<f64>) -> String {
+    let target = p99_target_us.map_or_else(String::new, |wanted| target(wanted, &reached(outcome)));
+    format!("{}{target}", verdict(outcome, operations))
+}
+
+fn verdict(outcome: &Outcome, operations: &str) -> String {
     let winner = outcome.winner.and_then(|i| outcome.candidates.get(i));
     let last = outcome.last.as_ref();
     match (&outcome.recommendation, winner, last) {
         (Recommendation::Winner, Some(winner), Some(last)) => {
             let gain = gains(&last.compared, operations);
-            let target = target(p99_target_us, &last.compared);
-            format!(
-                "Recommended: {} ({}): {gain}; {}.{target}",
-                winner.name,
-                winner.setting,
-                price(&last.compared)
-            )
+            format!("Recommended: {} ({}): {gain}; {}.", winner.name, winner.setting, price(&last.compared))
         }
         (Recommendation::Undecided { settle_s }, Some(winner), Some(last)) => {
             let settle = match settle_s {
@@ -103,17 +104,52 @@ fn price(compared: &[Compared]) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-fn target(p99_target_us: Option<f64>, compared: &[Compared]) -> String {
-    let reached = find(compared, Figure::VictimP99Us).and_then(|c| c.value);
-    match (p99_target_us, reached) {
-        (Some(wanted), Some(reached)) if reached > wanted => {
-            format!(
-                " The target of {} can't be met here: {} is the best that was found.",
-                us(wanted),
-                us(reached)
-            )
+/// Victims' p99 in microseconds.
+struct Reached {
+    /// Of what the machine is left with: the recommended setting in the final, else the setting in force.
+    ours: Option<f64>,
+    /// The least of all settings that were tried, and whose it is.
+    least: Option<(f64, String)>,
+}
+
+fn reached(outcome: &Outcome) -> Reached {
+    let of = |candidate: &Candidate| {
+        let reference = outcome.reference.as_ref()?;
+        let trials = candidate.trials.iter().chain(&candidate.final_trials);
+        let all: Vec<Kept> = trials.filter_map(|t| kept(t, reference)).collect();
+        pooled(&all)?.p99_us
+    };
+    let recommended = match outcome.recommendation {
+        Recommendation::Winner => {
+            outcome.last.as_ref().and_then(|l| find(&l.compared, Figure::VictimP99Us)).and_then(|c| c.value)
         }
-        _ => String::new(),
+        _ => outcome.candidates.first().and_then(of),
+    };
+    let all = outcome.candidates.iter().filter_map(|c| Some((of(c)?, c.name.clone())));
+    Reached { ours: recommended, least: all.min_by(|a, b| a.0.total_cmp(&b.0)) }
+}
+
+fn target(wanted: f64, reached: &Reached) -> String {
+    match (reached.ours, &reached.least) {
+        (Some(ours), _) if ours <= wanted => String::new(),
+        (Some(ours), Some((least, name))) if *least <= wanted => format!(
+            " That misses the target of {} with {}; {name} reached {}, and lost by what it costs or by other trials.",
+            us(wanted),
+            us(ours),
+            us(*least)
+        ),
+        (ours, least) => {
+            let ours = ours.map(|p99| (p99, String::new()));
+            let with_name = least.clone().map(|(p99, name)| (p99, format!(", with {name}")));
+            let best = ours.into_iter().chain(with_name).min_by(|a, b| a.0.total_cmp(&b.0));
+            best.map_or_else(String::new, |(p99, with)| {
+                format!(
+                    " The target of {} can't be met here: {} is the best that was found{with}.",
+                    us(wanted),
+                    us(p99)
+                )
+            })
+        }
     }
 }
 
@@ -165,11 +201,26 @@ mod tests {
         ];
         assert_eq!(gains(&all, "commits"), "p99 from 1.40 s to 31.0 ms, 21× the commits");
         assert_eq!(price(&all), "the flood runs at 88 %, bursts are accepted at 100 % (no real difference)");
+    }
+
+    #[test]
+    fn a_target_that_is_missed_is_said_with_the_best_that_can() {
+        let reached = |ours, least| Reached { ours, least };
+        let other = |p99| Some((p99, "bfq".to_owned()));
         assert_eq!(
-            target(Some(20e3), &all),
+            target(20e3, &reached(Some(31e3), other(33e3))),
             " The target of 20.0 ms can't be met here: 31.0 ms is the best that was found."
         );
-        assert_eq!(target(Some(40e3), &all), "");
+        assert_eq!(
+            target(20e3, &reached(Some(31e3), other(25e3))),
+            " The target of 20.0 ms can't be met here: 25.0 ms is the best that was found, with bfq."
+        );
+        assert!(
+            target(20e3, &reached(Some(31e3), other(15e3)))
+                .contains("misses the target of 20.0 ms with 31.0 ms")
+        );
+        assert_eq!(target(40e3, &reached(Some(31e3), other(33e3))), "");
+        assert_eq!(target(40e3, &reached(None, None)), "");
     }
 
     #[test]

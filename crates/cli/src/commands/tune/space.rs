@@ -58,19 +58,12 @@ pub(super) fn of_sim(
     in_force: &floodwall_model::Setting,
     reference: &Reference,
 ) -> Description {
-    let number = |knob: &str| in_force.get(knob).and_then(|v| v.parse().ok());
     let offered = floodwall_sim::elevator::offered(options.generation);
     Description {
         drain_bytes_per_s: reference.drain_bytes_per_s,
         // A fifth of what can be dirtied, which is nearly all of RAM on an idle machine.
         hard_limit_bytes: Some(options.ram.0 / 5),
-        queues: vec![String::new()],
-        scheduler: in_force.get("scheduler").map(str::to_owned),
-        schedulers: offered.iter().map(|kind| kind.name().to_owned()).collect(),
-        nr_requests: number("nr_requests"),
-        max_sectors_kb: number("max_sectors_kb"),
-        wbt_lat_us: number("wbt_lat_usec"),
         strict_limit: options.generation == Generation::K6,
-        byte_limits: options.generation != Generation::K2_6_18,
+        ..Description::of_queue(in_force, offered.iter().map(|kind| kind.name().to_owned()).collect())
     }
 }

@@ -1,0 +1,102 @@
+//! The cells of the league: a device, a victim, how many streams flood it.
+
+use anyhow::Context;
+use floodwall_device::DeviceSpec;
+use floodwall_model::{Scenario, Setting, scenario};
+use floodwall_sim::SimOptions;
+use floodwall_sim::kernel::Generation;
+use floodwall_tune::objective::Reference;
+use floodwall_tune::space::{Description, Space};
+
+/// Devices, by their presets' names.
+pub(crate) const DEVICES: [&str; 5] =
+    ["raid10-bbwc-2010", "hdd-7200", "sata-ssd-worn", "usb-stick", "cloud-gp3"];
+
+/// Victims: a name and what `--victim` takes.
+pub(crate) const VICTIMS: [(&str, &str); 4] = [
+    ("commit-1x4k", "commit,threads=1,block=4KiB,size=2GiB"),
+    ("commit-10x16k", "commit,threads=10,block=16KiB,size=2GiB"),
+    ("read", "read,threads=4,block=16KiB,size=2GiB"),
+    ("scan", "scan,threads=1,block=256KiB,size=2GiB"),
+];
+
+/// Streams of the flood.
+pub(crate) const STREAMS: [u32; 2] = [1, 4];
+
+/// One cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) device: &'static str,
+    pub(crate) victim: &'static str,
+    spec: &'static str,
+    pub(crate) streams: u32,
+}
+
+/// All of them, device by device.
+pub(crate) fn all() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for device in DEVICES {
+        for (victim, spec) in VICTIMS {
+            for streams in STREAMS {
+                cells.push(Cell { device, victim, spec, streams });
+            }
+        }
+    }
+    cells
+}
+
+impl Cell {
+    /// `hdd-7200_commit-1x4k_flood-4`.
+    pub(crate) fn name(&self) -> String {
+        format!("{}_{}_flood-{}", self.device, self.victim, self.streams)
+    }
+
+    /// What `--victim` takes for it.
+    pub(crate) fn victim_spec(&self) -> &'static str {
+        self.spec
+    }
+
+    /// The default scenario of `floodwall tune` with the cell's victim and flood.
+    pub(crate) fn scenario(&self) -> anyhow::Result<Scenario> {
+        let name = scenario::builtin_names().next().unwrap_or_default();
+        let mut s = scenario::builtin(name).context("there is no built-in scenario")??;
+        s.victims = vec![scenario::parse_victim(self.spec)?];
+        s.floods = vec![scenario::parse_flood(&format!("seq,streams={}", self.streams))?];
+        s.name = self.name();
+        s.description = "a cell of the league".into();
+        scenario::name_apart(&mut s);
+        Ok(s)
+    }
+
+    /// The machine of `floodwall tune --sim`.
+    pub(crate) fn machine(&self, seed: u64) -> anyhow::Result<SimOptions> {
+        Ok(SimOptions { seed, ..SimOptions::new(DeviceSpec::preset(self.device)?) })
+    }
+}
+
+/// What a machine has to choose from, as `floodwall tune --sim` sees it.
+pub(crate) fn space(machine: &SimOptions, in_force: &Setting, reference: &Reference) -> Space {
+    let offered = floodwall_sim::elevator::offered(machine.generation);
+    Space::of(&Description {
+        drain_bytes_per_s: reference.drain_bytes_per_s,
+        hard_limit_bytes: Some(machine.ram.0 / 5),
+        strict_limit: machine.generation == Generation::K6,
+        ..Description::of_queue(in_force, offered.iter().map(|kind| kind.name().to_owned()).collect())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_forty_cells_and_each_can_be_run() {
+        let cells = all();
+        assert_eq!(cells.len(), 40);
+        for cell in cells {
+            let scenario = cell.scenario().unwrap();
+            let rig = floodwall_sim::SimRig::new(cell.machine(1).unwrap());
+            rig.check(&scenario, &Setting::default()).unwrap_or_else(|e| panic!("{}: {e}", cell.name()));
+        }
+    }
+}

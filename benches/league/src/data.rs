@@ -1,0 +1,135 @@
+//! What is kept of a cell: enough to write the tables again without running anything, and to run only what is missing.
+//!
+//! One JSON file a cell. Scores are logarithms (differences are factors); of the grid's points only their scores are kept, in hundredths, because a point's
+//! trial can be run again at will: the simulator gives the same trial every time.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Context;
+use floodwall_model::Setting;
+use serde::{Deserialize, Serialize};
+
+/// A cell's file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CellData {
+    /// What the default setting gave when the cell was begun. The simulator is deterministic: if it gives something else now, it is another one and
+    /// the rest is stale.
+    pub(crate) reference: Alone,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) grid: Option<Grid>,
+    /// Searches, by their seed.
+    #[serde(default)]
+    pub(crate) searches: BTreeMap<u64, Search>,
+    /// What settings are worth in fresh, long rounds, by the setting.
+    #[serde(default)]
+    pub(crate) measured: BTreeMap<String, Measured>,
+    /// Seconds of processor time that the cell took.
+    #[serde(default)]
+    pub(crate) wall_s: f64,
+}
+
+/// What is possible in a cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Alone {
+    pub(crate) iops: f64,
+    pub(crate) flood_bytes_per_s: f64,
+    pub(crate) burst_bytes_per_s: f64,
+    pub(crate) drain_bytes_per_s: f64,
+}
+
+/// The exhaustive grid.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Grid {
+    pub(crate) points: usize,
+    /// Trials that it took, those of the second look included.
+    pub(crate) trials: usize,
+    /// Log score of each point in its first trial, in hundredths, in the order of the space; `null` where the kernel refuses it.
+    pub(crate) centi_scores: Vec<Option<i32>>,
+    /// The best after the second look, the best first.
+    pub(crate) best: Vec<Setting>,
+}
+
+/// A search.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Search {
+    pub(crate) trials: u32,
+    pub(crate) seconds: f64,
+    /// `recommended`, `keep`, `undecided`, or why nothing was measured.
+    pub(crate) outcome: String,
+    /// What it recommends; empty: the setting in force.
+    pub(crate) setting: Setting,
+    /// The best of its race, recommended or not.
+    pub(crate) winner: Setting,
+}
+
+/// A setting in fresh rounds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Measured {
+    pub(crate) score: f64,
+    /// Standard error of the score over the rounds.
+    pub(crate) error: f64,
+    pub(crate) victim_kept: f64,
+    pub(crate) flood_kept: f64,
+    pub(crate) burst_kept: f64,
+    pub(crate) dead_share: f64,
+    pub(crate) p99_us: f64,
+}
+
+impl CellData {
+    /// Reads a cell's file; nothing if there is none.
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Option<Self>> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e).with_context(|| format!("can't read '{}'", path.display())),
+        };
+        let data = serde_json::from_str(&text).with_context(|| {
+            format!("'{}' was changed or cut; remove it to run the cell again", path.display())
+        })?;
+        Ok(Some(data))
+    }
+
+    /// Writes it whole or not at all.
+    pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {
+        let beside = path.with_extension("new");
+        let json = serde_json::to_string(self)? + "\n";
+        std::fs::write(&beside, json)
+            .and_then(|()| std::fs::rename(&beside, path))
+            .with_context(|| format!("can't write '{}'", path.display()))
+    }
+
+    pub(crate) fn of(&self, setting: &Setting) -> Option<&Measured> {
+        self.measured.get(&setting.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_what_was_cut_is_said() {
+        let dir = std::env::temp_dir().join(format!("league-data-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("cell.json");
+        assert_eq!(CellData::read(&path).unwrap(), None);
+        let mut data = CellData::default();
+        let setting: Setting = [("scheduler".to_owned(), "bfq".to_owned())].into_iter().collect();
+        data.measured.insert(setting.to_string(), Measured { score: -0.3, ..Measured::default() });
+        data.grid = Some(Grid {
+            points: 2,
+            trials: 3,
+            centi_scores: vec![Some(-31), None],
+            best: vec![setting.clone()],
+        });
+        data.write(&path).unwrap();
+        let read = CellData::read(&path).unwrap().unwrap();
+        assert_eq!(read, data);
+        assert_eq!(read.of(&setting).unwrap().score, -0.3);
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, &text[..text.len() / 2]).unwrap();
+        assert!(CellData::read(&path).unwrap_err().to_string().contains("changed or cut"));
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -1,0 +1,269 @@
+//! The confirming subset: the same cells behind the real kernel, on the lab's devices.
+//!
+//! ```text
+//! lab up (xfs) → elevator as a disk's → floodwall tune ─▶ a setting → floodwall compare default, 15 MB, the setting → lab down ─▶ data/lab/CELL.json
+//! ```
+//!
+//! Everything goes through the binary, as a user would do it. A loop device begins without an elevator where a disk has mq-deadline, so it is given that.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+use floodwall_model::Setting;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::cells::{self, Cell};
+
+/// The recipe of 2010, whatever the device.
+const RECIPE: &str = "2010-15MB";
+/// What is measured unless cells are named: the experiment of 2010, and a cell of each other kind.
+const SUBSET: [&str; 5] = [
+    "raid10-bbwc-2010_commit-10x16k_flood-1",
+    "hdd-7200_commit-1x4k_flood-1",
+    "cloud-gp3_read_flood-1",
+    "sata-ssd-worn_commit-10x16k_flood-4",
+    "usb-stick_scan_flood-1",
+];
+
+/// How and where.
+#[derive(clap::Args)]
+pub(crate) struct LabArgs {
+    /// Cells by name; a subset of one for each kind of device if none is named
+    cells: Vec<String>,
+    /// The binary to measure
+    #[arg(long, default_value = "target/release/floodwall")]
+    floodwall: PathBuf,
+    /// How long a search may take
+    #[arg(long, default_value = "10m")]
+    time: String,
+    /// Rounds of the comparison
+    #[arg(long, default_value_t = 4)]
+    rounds: u32,
+    /// Measured part of its phases
+    #[arg(long, default_value = "20s")]
+    measure: String,
+    /// Where what was measured is kept; a cell that is there is not repeated
+    #[arg(long, default_value = "benches/league/data/lab")]
+    data: PathBuf,
+    /// The document whose section is written anew
+    #[arg(long, default_value = "docs/league.md")]
+    out: PathBuf,
+}
+
+/// A cell on the lab.
+#[derive(Debug, Serialize, Deserialize)]
+struct OnLab {
+    cell: String,
+    kernel: String,
+    /// What `tune` said.
+    outcome: String,
+    why: String,
+    trials: u64,
+    seconds: f64,
+    setting: Setting,
+    contenders: Vec<Contender>,
+}
+
+/// A setting of the comparison.
+#[derive(Debug, Serialize, Deserialize)]
+struct Contender {
+    name: String,
+    iops: f64,
+    p99_us: f64,
+    victim_kept: f64,
+    flood_kept: f64,
+    burst_kept: f64,
+    dead_seconds: f64,
+    of_seconds: f64,
+}
+
+/// Measures what is missing and writes the section.
+pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
+    std::fs::create_dir_all(&args.data).with_context(|| format!("can't make '{}'", args.data.display()))?;
+    let program = args.floodwall.canonicalize().context("no floodwall binary: cargo build --release")?;
+    let wanted: Vec<&str> = match args.cells.as_slice() {
+        [] => SUBSET.to_vec(),
+        named => named.iter().map(String::as_str).collect(),
+    };
+    for name in wanted {
+        let cell = cells::all().into_iter().find(|c| c.name() == name);
+        let cell = cell.with_context(|| format!("no cell is called '{name}'"))?;
+        let path = args.data.join(format!("{name}.json"));
+        if path.exists() {
+            eprintln!("{name}: is there");
+            continue;
+        }
+        eprintln!("{name}");
+        let measured = measure(&program, &cell, args)?;
+        std::fs::write(&path, serde_json::to_string_pretty(&measured)? + "\n")
+            .with_context(|| format!("can't write '{}'", path.display()))?;
+    }
+    let section = section(&args.data)?;
+    println!("{section}");
+    published::replace_section(&args.out, "league-lab", "league lab", &section)
+}
+
+/// A device that is taken down, and an elevator that is put back, whatever happens.
+struct Up<'a> {
+    program: &'a Path,
+    name: String,
+    changed: bool,
+}
+
+impl Drop for Up<'_> {
+    fn drop(&mut self) {
+        if self.changed
+            && let Err(error) = said(Command::new(self.program).args(["rollback"]))
+        {
+            eprintln!("{error:#}");
+        }
+        if let Err(error) = said(Command::new(self.program).args(["lab", "down", &self.name])) {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+fn measure(program: &Path, cell: &Cell, args: &LabArgs) -> anyhow::Result<OnLab> {
+    let name = format!("league-{}", std::process::id());
+    let up = ["lab", "up", cell.device, "--json", "--name", &name, "--memory", "4GiB", "--fs", "xfs"];
+    let info: Value =
+        serde_json::from_str(&said(Command::new(program).args(up))?).context("lab up --json")?;
+    let mut device = Up { program, name, changed: false };
+    let disk = info["device"].as_str().context("lab up named no device")?.trim_start_matches("/dev/");
+    let mount = info["mounts"][0].as_str().context("the device is not mounted")?;
+    let elevator = format!("{disk}.scheduler=mq-deadline");
+    said(Command::new(program).args(["apply", "--yes", "--why", "the league: as a disk has it", &elevator]))?;
+    device.changed = true;
+    let loads = |command: &mut Command| {
+        command.args(["--victim", cell.victim_spec()]);
+        // Zeros take no memory on a lab device, and filesystems and models take them like any data.
+        command.arg("--flood").arg(format!("seq,streams={},data=zero", cell.streams));
+    };
+    let mut tune = Command::new(program);
+    tune.args(["tune", "--json", "--time", &args.time]);
+    loads(&mut tune);
+    let tuned: Value = serde_json::from_str(&said(tune.arg(mount))?).context("tune --json")?;
+    let setting: Setting =
+        serde_json::from_value(tuned["recommended"]["setting"].clone()).unwrap_or_default();
+    let mut compare = Command::new(program);
+    compare.args(["compare", "--json", "--set", "default", "--set"]);
+    compare.arg(format!("{RECIPE}=preset:{RECIPE}"));
+    if !setting.is_empty() {
+        compare.arg("--set").arg(format!("tune={}", as_written(&setting)));
+    }
+    compare.arg("--rounds").arg(args.rounds.to_string()).args(["--measure", &args.measure]);
+    loads(&mut compare);
+    let compared: Value = serde_json::from_str(&said(compare.arg(mount))?).context("compare --json")?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    Ok(OnLab {
+        cell: cell.name(),
+        kernel: text(&tuned["host"]["kernel"]),
+        outcome: text(&tuned["recommended"]["outcome"]),
+        why: text(&tuned["recommended"]["why"]),
+        trials: tuned["trials_run"].as_u64().unwrap_or(0),
+        seconds: tuned["seconds"].as_f64().unwrap_or(0.0),
+        setting,
+        contenders: compared["contenders"].as_array().into_iter().flatten().map(contender).collect(),
+    })
+}
+
+fn contender(c: &Value) -> Contender {
+    let number = |path: &str| c.pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
+    Contender {
+        name: c["name"].as_str().unwrap_or_default().to_owned(),
+        iops: number("/summary/both/iops"),
+        p99_us: number("/summary/both/operation_us/p99"),
+        victim_kept: number("/summary/victim_kept/value"),
+        flood_kept: number("/summary/flood_kept/value"),
+        burst_kept: number("/summary/burst_kept/value"),
+        dead_seconds: number("/summary/dead_seconds/value"),
+        of_seconds: number("/summary/of_seconds"),
+    }
+}
+
+/// A setting as `--set` takes it: sizes with their unit.
+fn as_written(setting: &Setting) -> String {
+    let unit = |knob: &str| if knob.ends_with("_bytes") { "B" } else { "" };
+    let pairs = setting.0.iter().map(|(knob, value)| format!("{knob}={value}{}", unit(knob)));
+    pairs.collect::<Vec<_>>().join(",")
+}
+
+/// Runs a command and returns what it printed; its progress goes to our stderr. Not conclusive is a result.
+fn said(command: &mut Command) -> anyhow::Result<String> {
+    let output =
+        command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().context("can't run floodwall")?;
+    if !matches!(output.status.code(), Some(0 | 3)) {
+        bail!("{:?} ended with {}", command, output.status);
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn section(data: &Path) -> anyhow::Result<String> {
+    let mut all: Vec<OnLab> = Vec::new();
+    for entry in std::fs::read_dir(data).with_context(|| format!("can't read '{}'", data.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|e| e == "json") {
+            let text = std::fs::read_to_string(&path)?;
+            all.push(serde_json::from_str(&text).with_context(|| format!("'{}'", path.display()))?);
+        }
+    }
+    all.sort_by(|a, b| a.cell.cmp(&b.cell));
+    let mut out = String::from(
+        "| cell | setting | victim, per second | × default | p99 | dead seconds | flood kept | burst kept |\n|---|---|---|---|---|---|---|---|\n",
+    );
+    for cell in &all {
+        let Some(default) = cell.contenders.first() else { continue };
+        for c in &cell.contenders {
+            let p99 = std::time::Duration::try_from_secs_f64(c.p99_us / 1e6).unwrap_or_default();
+            out.push_str(&format!(
+                "| {} | {} | {:.0} | {:.1} | {} | {:.0} of {:.0} | {:.0} % | {:.0} % |\n",
+                cell.cell,
+                c.name,
+                c.iops,
+                c.iops / default.iops.max(1e-9),
+                floodwall_model::units::human_duration(p99),
+                c.dead_seconds,
+                c.of_seconds,
+                c.flood_kept * 100.0,
+                c.burst_kept * 100.0,
+            ));
+        }
+    }
+    out.push('\n');
+    for cell in &all {
+        out.push_str(&format!(
+            "- {} (kernel {}, {} trials): {}\n",
+            cell.cell, cell.kernel, cell.trials, cell.why
+        ));
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_subset_is_of_the_league_and_settings_are_written_with_units() {
+        for name in SUBSET {
+            assert!(cells::all().iter().any(|c| c.name() == name), "{name}");
+        }
+        let setting: Setting = [("scheduler", "bfq"), ("vm.dirty_bytes", "8388608")]
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .into_iter()
+            .collect();
+        assert_eq!(as_written(&setting), "scheduler=bfq,vm.dirty_bytes=8388608B");
+    }
+
+    #[test]
+    fn a_comparison_is_read_by_the_names_of_the_schema() {
+        let json = serde_json::json!({"name": "tune", "summary": {
+            "both": {"iops": 700.0, "operation_us": {"p99": 31_000.0}}, "of_seconds": 80,
+            "victim_kept": {"value": 0.5}, "flood_kept": {"value": 0.8}, "burst_kept": {"value": 1.0}, "dead_seconds": {"value": 3}}});
+        let c = contender(&json);
+        assert_eq!((c.iops, c.p99_us, c.dead_seconds, c.of_seconds), (700.0, 31_000.0, 3.0, 80.0));
+        assert_eq!((c.victim_kept, c.flood_kept, c.burst_kept), (0.5, 0.8, 1.0));
+    }
+}

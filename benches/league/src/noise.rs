@@ -1,0 +1,149 @@
+//! The price of being wrong: searches on devices that are ten times noisier than a quiet one.
+//!
+//! ```text
+//! each trial: the device's clock runs e^(σ·|z|) times slower, z normal ─▶ search ─▶ recommended? ─▶ judged on the device without the noise
+//! ```
+//!
+//! A quiet device's trials differ by some 5 %; σ = 0.5 is ten times that. A recommendation is false if its score, judged in fresh and long rounds, is not
+//! above the default's.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use floodwall_device::Nanos;
+use floodwall_device::fault::Disturbance;
+use floodwall_device::spec::{Fault, FaultKind};
+use floodwall_model::{Rig, RigError, Scenario, Setting, Trial, Watch};
+use floodwall_sim::{SimOptions, SimRig};
+use floodwall_tune::objective::Reference;
+use floodwall_tune::tuner::{Clock, Options, tune};
+use rand_core::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use crate::cells::{self, Cell};
+use crate::measure::Place;
+use crate::run::{SEARCH_S, told};
+
+/// Standard deviation of the logarithm of the device's slowness.
+const SIGMA: f64 = 0.5;
+/// Longer than any search.
+const FOREVER: Nanos = Nanos::from_secs(1_000_000);
+
+/// How many, and where the figure goes.
+#[derive(clap::Args)]
+pub(crate) struct NoiseArgs {
+    /// Searches, spread over all cells
+    #[arg(long, default_value_t = 200)]
+    runs: usize,
+    /// The document whose section is written anew
+    #[arg(long, default_value = "docs/league.md")]
+    out: PathBuf,
+    /// Only print
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// A machine whose device is of another speed in every trial.
+struct Noisy {
+    machine: SimOptions,
+    random: Pcg64Mcg,
+}
+
+impl Noisy {
+    fn slowness(&mut self) -> f64 {
+        let unit = |r: &mut Pcg64Mcg| (r.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        // Nearly normal: the sum of twelve uniforms.
+        let z = (0..12).map(|_| unit(&mut self.random)).sum::<f64>() - 6.0;
+        (SIGMA * z.abs()).exp()
+    }
+}
+
+impl Rig for Noisy {
+    fn run(
+        &mut self,
+        scenario: &Scenario,
+        setting: &Setting,
+        round: u32,
+        watch: &mut dyn Watch,
+    ) -> Result<Trial, RigError> {
+        let mut machine = self.machine.clone();
+        let factor_permille = (1e3 * self.slowness()) as u64;
+        let slow =
+            Disturbance::Slow { factor_permille: factor_permille.max(1_000), from: Nanos(0), to: FOREVER };
+        machine.device.faults.push(Fault { member: None, kind: FaultKind::Clock(slow) });
+        SimRig::new(machine).run(scenario, setting, round, watch)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Nothing,
+    Right,
+    False,
+}
+
+/// Runs all and writes the section.
+pub(crate) fn run(args: &NoiseArgs) -> anyhow::Result<()> {
+    let cells = cells::all();
+    let (next, verdicts) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(cell) = (i < args.runs).then(|| cells.get(i % cells.len())).flatten() else {
+                        break;
+                    };
+                    let verdict = one(cell, i as u64);
+                    let mut verdicts = verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+                    if let Ok((Verdict::False, what)) = &verdict {
+                        eprintln!("false: {}, {what}", cell.name());
+                    }
+                    verdicts.push(verdict);
+                    if verdicts.len() % 20 == 0 {
+                        eprintln!("{} of {} searches", verdicts.len(), args.runs);
+                    }
+                }
+            });
+        }
+    });
+    let verdicts = verdicts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let verdicts: Vec<Verdict> =
+        verdicts.into_iter().map(|v| v.map(|(v, _)| v)).collect::<anyhow::Result<_>>()?;
+    let count = |wanted| verdicts.iter().filter(|v| **v == wanted).count();
+    let (wrong, right, nothing) = (count(Verdict::False), count(Verdict::Right), count(Verdict::Nothing));
+    let section = format!(
+        "Of {} searches of {SEARCH_S:.0} s, over all cells, on devices whose speed is drawn anew for each trial (e^({SIGMA} · |z|) times slower): {right} recommended \
+         what is better than the default, {wrong} ({:.1} %; goal: under 5 %) what is not, {nothing} nothing.\n",
+        verdicts.len(),
+        100.0 * wrong as f64 / verdicts.len().max(1) as f64
+    );
+    println!("{section}");
+    if args.dry_run {
+        return Ok(());
+    }
+    published::replace_section(&args.out, "league-noise", "league noise", &section)
+}
+
+fn one(cell: &Cell, seed: u64) -> anyhow::Result<(Verdict, String)> {
+    let machine = cell.machine(seed)?;
+    let scenario = cell.scenario()?;
+    let in_force = SimRig::new(machine.clone()).check(&scenario, &Setting::default())?;
+    let mut rig = Noisy { machine: machine.clone(), random: Pcg64Mcg::seed_from_u64(seed) };
+    let options = Options { seconds: SEARCH_S, seed, ..Options::default() };
+    let mut space_of = |reference: &Reference| cells::space(&machine, &in_force, reference);
+    let outcome = tune(&mut rig, &scenario, &mut space_of, &options, Clock::Trials, &mut (), &mut |_| ());
+    let setting = told(&outcome).setting;
+    if setting.is_empty() {
+        return Ok((Verdict::Nothing, String::new()));
+    }
+    let place = Place { machine: cell.machine(1)?, scenario };
+    let reference = place.reference()?;
+    let judged = |s: &Setting| place.judge(s, &reference).map_err(|why| anyhow::anyhow!("{s}: {why}"));
+    let (ours, default) = (judged(&setting)?.score, judged(&Setting::default())?.score);
+    let verdict = if ours > default { Verdict::Right } else { Verdict::False };
+    Ok((verdict, format!("{setting}: {:.3} of the default's score", (ours - default).exp())))
+}

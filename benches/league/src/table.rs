@@ -1,0 +1,173 @@
+//! The tables of docs/league.md.
+
+use std::fmt::Write;
+
+use anyhow::Context;
+
+use crate::cells::Cell;
+use crate::contenders;
+use crate::data::{CellData, Measured};
+use crate::measure::ROUNDS;
+use crate::run::SEARCH_S;
+
+/// What a recommendation should reach of the best grid point's score.
+const WANTED: f64 = 0.95;
+/// With at most this share of the grid's trials.
+const WANTED_TRIALS: f64 = 0.2;
+
+/// A cell's figures, put together.
+struct Row<'a> {
+    cell: &'a Cell,
+    contenders: Vec<&'a Measured>,
+    grid: &'a Measured,
+    /// Of the searches by seed: score over the best grid point's, over the default's, and what was measured.
+    searches: Vec<(f64, f64, &'a Measured)>,
+    trials: u32,
+    grid_trials: usize,
+    undecided: usize,
+}
+
+fn row<'a>(cell: &'a Cell, data: &'a CellData) -> anyhow::Result<Row<'a>> {
+    let missing = || format!("{}: not everything was measured; run it again", cell.name());
+    let contenders: Vec<&Measured> = contenders::all()?
+        .iter()
+        .map(|(_, s)| data.of(s).with_context(missing))
+        .collect::<anyhow::Result<_>>()?;
+    let grid = data.grid.as_ref().with_context(missing)?;
+    let best = grid.best.iter().filter_map(|s| data.of(s)).max_by(|a, b| a.score.total_cmp(&b.score));
+    let best = best.with_context(missing)?;
+    let default = contenders.first().with_context(missing)?.score;
+    let mut searches = Vec::new();
+    for search in data.searches.values() {
+        let found = data.of(&search.setting).with_context(missing)?;
+        searches.push(((found.score - best.score).exp(), (found.score - default).exp(), found));
+    }
+    Ok(Row {
+        cell,
+        contenders,
+        grid: best,
+        searches,
+        trials: data.searches.values().map(|s| s.trials).max().unwrap_or(0),
+        grid_trials: grid.trials,
+        undecided: data.searches.values().filter(|s| s.outcome == "undecided").count(),
+    })
+}
+
+/// Both sections: what follows, and cell by cell.
+pub(crate) fn sections(there: &[(Cell, CellData)]) -> anyhow::Result<(String, String)> {
+    let rows: Vec<Row<'_>> = there.iter().map(|(c, d)| row(c, d)).collect::<anyhow::Result<_>>()?;
+    Ok((summary(&rows), tables(&rows)?))
+}
+
+fn summary(rows: &[Row<'_>]) -> String {
+    let shares = || rows.iter().flat_map(|r| r.searches.iter().map(|s| s.0));
+    let all = shares().count();
+    let reached = shares().filter(|s| *s >= WANTED).count();
+    let first = rows.iter().filter_map(|r| r.searches.first());
+    let cells = first.clone().filter(|s| s.0 >= WANTED).count();
+    let middle = |mut v: Vec<f64>| {
+        v.sort_by(f64::total_cmp);
+        v.get(v.len() / 2).copied().unwrap_or(f64::NAN)
+    };
+    let worst = rows
+        .iter()
+        .flat_map(|r| r.searches.iter().map(move |s| (s.0, r.cell.name())))
+        .min_by(|a, b| a.0.total_cmp(&b.0));
+    let worse = rows.iter().flat_map(|r| &r.searches).filter(|s| s.1 < 1.0).count();
+    let trials = rows.iter().map(|r| f64::from(r.trials) / r.grid_trials.max(1) as f64).fold(0.0, f64::max);
+    let undecided: usize = rows.iter().map(|r| r.undecided).sum();
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "| figure | goal | measured |\n|---|---|---|\n\
+         | cells whose first search reaches {:.0} % of the best grid point's score | {} | {cells} |\n\
+         | searches that do | {all} | {reached} |\n\
+         | the middle of their shares | – | {:.1} % |\n\
+         | the least | – | {} |\n\
+         | searches whose recommendation is worse than the default | 0 | {worse} |\n\
+         | searches that end undecided, and so keep the default | – | {undecided} |\n\
+         | the most trials that a search took, of the grid's | {:.0} % | {:.1} % |",
+        WANTED * 100.0,
+        rows.len(),
+        middle(shares().collect()) * 100.0,
+        worst.map_or("–".into(), |(s, name)| format!("{:.1} % ({name})", s * 100.0)),
+        WANTED_TRIALS * 100.0,
+        trials * 100.0,
+    );
+    out
+}
+
+fn tables(rows: &[Row<'_>]) -> anyhow::Result<String> {
+    let mut out = format!(
+        "Scores in percent, in {ROUNDS} fresh rounds of 30 s that chose nothing; `tune` with {SEARCH_S:.0} s, its first search; *of best*: all its searches.\n"
+    );
+    let names: Vec<&str> = contenders::all()?.iter().map(|(name, _)| *name).collect();
+    let mut device = "";
+    for row in rows {
+        if row.cell.device != device {
+            device = row.cell.device;
+            let _ = write!(out, "\n### {device}\n\n| victim, streams |");
+            for name in &names {
+                let _ = write!(out, " {name} |");
+            }
+            let _ = writeln!(out, " best of the grid | tune | of best | trials, grid's |");
+            let _ = writeln!(out, "|---|{}", "---|".repeat(names.len() + 4));
+        }
+        let _ = write!(out, "| {}, {} |", row.cell.victim, row.cell.streams);
+        for measured in &row.contenders {
+            let _ = write!(out, " {} |", percent(measured.score));
+        }
+        let first = row.searches.first().map_or("–".into(), |s| percent(s.2.score));
+        let shares: Vec<String> = row.searches.iter().map(|s| format!("{:.0}", s.0 * 100.0)).collect();
+        let _ = writeln!(
+            out,
+            " {} ± {:.0} % | {first} | {} % | {}, {} |",
+            percent(row.grid.score),
+            row.grid.error * 100.0,
+            shares.join(", "),
+            row.trials,
+            row.grid_trials
+        );
+    }
+    let _ = writeln!(
+        out,
+        "\n### What it means for the victim\n\n| cell | victim kept: default | tune | dead seconds: default | tune | p99: default | tune | flood kept | burst kept |\n|---|---|---|---|---|---|---|---|---|"
+    );
+    for row in rows {
+        let (Some(default), Some((_, _, tune))) = (row.contenders.first(), row.searches.first()) else {
+            continue;
+        };
+        let _ = writeln!(
+            out,
+            "| {}, {}, {} | {:.1} % | {:.1} % | {:.0} % | {:.0} % | {} | {} | {:.0} % | {:.0} % |",
+            row.cell.device,
+            row.cell.victim,
+            row.cell.streams,
+            default.victim_kept * 100.0,
+            tune.victim_kept * 100.0,
+            default.dead_share * 100.0,
+            tune.dead_share * 100.0,
+            ms(default.p99_us),
+            ms(tune.p99_us),
+            tune.flood_kept * 100.0,
+            tune.burst_kept * 100.0,
+        );
+    }
+    Ok(out)
+}
+
+/// A log score in percent.
+fn percent(score: f64) -> String {
+    let percent = score.exp() * 100.0;
+    match percent {
+        p if p >= 9.95 => format!("{p:.0}"),
+        p if p >= 0.095 => format!("{p:.1}"),
+        p => format!("{p:.2}"),
+    }
+}
+
+fn ms(us: f64) -> String {
+    floodwall_model::units::human_duration(
+        std::time::Duration::try_from_secs_f64(us / 1e6).unwrap_or_default(),
+    )
+}

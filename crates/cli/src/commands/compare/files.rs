@@ -1,0 +1,77 @@
+//! A settings file as a setting to measure, knob by knob: it may come from another machine.
+//!
+//! ```text
+//! FILE.toml ─▶ each knob: is it known, is it here, does this kernel and disk take the value ─▶ Setting of those that are
+//!                                                              └ no: a warning, and the setting's name says what is left out
+//! ```
+
+use floodwall_host::SysRoot;
+use floodwall_knobs::{Change, Device, KernelFiles, PlanError, plan};
+
+use crate::commands::settings::sources::SettingsFile;
+use crate::exit::UsageError;
+
+/// What of a file can be measured here.
+#[derive(Debug)]
+pub(super) struct Usable {
+    pub(super) changes: Vec<Change>,
+    /// Knobs that are left out, as the file names them.
+    pub(super) left_out: Vec<String>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Reads a file and checks each of its knobs. `device` is the disk that is measured.
+///
+/// # Errors
+/// [`UsageError`]: no such file, no settings file, or nothing of it is possible here.
+pub(super) fn read(root: &SysRoot, device: Option<&Device>, path: &str) -> anyhow::Result<Usable> {
+    let file = SettingsFile::read(path)?;
+    let mut usable = Usable { changes: Vec::new(), left_out: Vec::new(), warnings: Vec::new() };
+    if let (Some(theirs), Some(ours)) = (&file.device, device)
+        && Device::find(root, theirs).as_ref() != Ok(ours)
+    {
+        let ours = &ours.name;
+        usable.warnings.push(format!(
+            "'{path}' was written for {theirs}; its settings of a disk are tried on {ours}, the one that is measured"
+        ));
+    }
+    let leave_out = |usable: &mut Usable, knob: &str, why: &str| {
+        usable.left_out.push(knob.to_owned());
+        usable.warnings.push(format!("'{path}': {knob} is left out: {why}"));
+    };
+    let mut known = Vec::new();
+    for (knob, value) in &file.pairs {
+        match Change::parse(root, device, &format!("{knob}={value}")) {
+            Ok(change) => known.push((knob, change)),
+            Err(error) => leave_out(&mut usable, knob, &error.to_string()),
+        }
+    }
+    let files = KernelFiles::new(root)?;
+    // An elevator's tunables can only be there together with it.
+    let elevators: Vec<Change> = known
+        .iter()
+        .map(|(_, change)| change)
+        .filter(|c| c.knob.name == "scheduler" && impossible(&[(*c).clone()], &files).is_none())
+        .cloned()
+        .collect();
+    for (knob, change) in known {
+        let mut together = elevators.clone();
+        if !together.contains(&change) {
+            together.push(change.clone());
+        }
+        match impossible(&together, &files) {
+            None => usable.changes.push(change),
+            Some(error) => leave_out(&mut usable, knob, &error.to_string()),
+        }
+    }
+    if usable.changes.is_empty() {
+        let why = usable.warnings.join("; ");
+        return Err(UsageError(format!("nothing of '{path}' is possible on this machine: {why}")).into());
+    }
+    Ok(usable)
+}
+
+/// Why changes can't be made here. That they can't be read is no reason yet: the run says so if it has to.
+fn impossible(changes: &[Change], files: &KernelFiles) -> Option<PlanError> {
+    plan(changes, files).err().filter(|e| !matches!(e, PlanError::Unreadable { .. }))
+}
