@@ -11,6 +11,7 @@ use floodwall_knobs::{ApplyError, PlanError};
 use floodwall_lab::LabError;
 use floodwall_load::LoadError;
 use floodwall_model::scenario::ScenarioError;
+use floodwall_probe::ProbeError;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,9 @@ impl Exit {
                 e if e.is_wrong_use() => Self::Usage,
                 _ => Self::Failed,
             };
+        }
+        if error.downcast_ref().is_some_and(ProbeError::is_missing_requirement) {
+            return Self::Missing;
         }
         if let Some(exit) = of_settings(error) {
             return exit;
@@ -147,6 +151,9 @@ mod tests {
         assert_eq!(of(PersistError::NoUdev.into()), Exit::Missing);
         assert_eq!(of(PersistError::Held.into()), Exit::Failed);
         assert_eq!(of(PersistError::NoDirectory("/etc".into()).into()), Exit::Usage);
+        assert_eq!(of(ProbeError::NoTracepoints.into()), Exit::Missing);
+        let poll = ProbeError::Poll(std::io::ErrorKind::Other.into());
+        assert_eq!(of(poll.into()), Exit::Failed);
         assert_eq!(of(BenchError::Interrupted.into()), Exit::Failed);
         assert_eq!(of(anyhow::anyhow!("anything else")), Exit::Failed);
     }

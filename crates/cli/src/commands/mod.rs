@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod lab;
+pub(crate) mod probe;
 pub(crate) mod report;
 pub(crate) mod settings;
 pub(crate) mod sim;

@@ -9,7 +9,7 @@
 
 mod findings;
 mod notes;
-mod table;
+pub mod table;
 mod text;
 
 use floodwall_model::status::Status;

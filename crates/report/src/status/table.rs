@@ -2,7 +2,7 @@
 
 /// Where a column's text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Align {
+pub enum Align {
     /// Words.
     Left,
     /// Figures.
@@ -11,20 +11,21 @@ pub(super) enum Align {
 
 /// One column.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Column {
+pub struct Column {
     /// Its heading.
-    pub(super) title: &'static str,
+    pub title: &'static str,
     /// Where its text stands.
-    pub(super) align: Align,
+    pub align: Align,
     /// Longer cells are wrapped.
-    pub(super) max_width: usize,
+    pub max_width: usize,
 }
 
 /// Between two columns.
 const GAP: &str = "  ";
 
 /// Lays a table out, one string a line, without blanks at line ends.
-pub(super) fn table(columns: &[Column], rows: &[Vec<String>]) -> Vec<String> {
+#[must_use]
+pub fn table(columns: &[Column], rows: &[Vec<String>]) -> Vec<String> {
     let heading: Vec<String> = columns.iter().map(|c| c.title.to_owned()).collect();
     let all: Vec<Vec<Vec<String>>> = std::iter::once(&heading)
         .chain(rows)

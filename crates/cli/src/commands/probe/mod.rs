@@ -1,0 +1,132 @@
+//! `floodwall probe`: who waits for which disk and who floods it, live.
+//!
+//! ```text
+//! probe::Probe ─ wait an interval ─▶ Snapshot ─▶ text | json ─▶ stdout       again and again until interrupted
+//! ```
+
+mod json;
+mod text;
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::Context;
+use floodwall_host::SysRoot;
+use floodwall_model::DeviceId;
+use floodwall_model::units::parse_duration;
+use floodwall_probe::{Probe, SourceKind, device};
+
+use crate::exit::{Exit, UsageError};
+use crate::{output, signals};
+
+/// A shorter interval holds too few operations to make a percentile of; a longer one nobody watches.
+const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
+/// Clears the screen and goes home (ECMA-48 ED and CUP).
+const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
+
+/// Watch who waits for which disk, and who floods it
+///
+/// Per process: how long fsync, fdatasync, msync, sync and synchronous writes took as the caller saw it, reads that went to the disk, page cache dirtied and
+/// time asleep because too much was dirty. Per device: requests by kind, their time in the queue and in the device. As root this comes from the kernel's
+/// tracepoints, else from counters in /proc, which know less: what can't be seen is said first. Nothing is changed, and other tracers are not disturbed.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ProbeArgs {
+    /// Show only these devices (sda, /dev/nvme0n1, 8:0) and who uses them; all that are used if none is named
+    #[arg(value_name = "DEVICE")]
+    devices: Vec<String>,
+    /// Print JSON, one document a line
+    #[arg(long)]
+    json: bool,
+    /// Show it every INTERVAL
+    #[arg(long, value_name = "INTERVAL", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+    /// End after N intervals instead of when interrupted
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Where to look; auto takes the best that there is, the others fail where they can't
+    #[arg(long, value_enum, default_value = "auto")]
+    source: Wish,
+}
+
+/// A source, on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Wish {
+    /// The best that there is
+    Auto,
+    /// Programs in the kernel that count there
+    Bpf,
+    /// Tracepoints through perf events
+    Perf,
+    /// Counters in /proc: no privilege, no latencies
+    Proc,
+}
+
+impl Wish {
+    fn kind(self) -> Option<SourceKind> {
+        match self {
+            Self::Auto => None,
+            Self::Bpf => Some(SourceKind::Bpf),
+            Self::Perf => Some(SourceKind::Perf),
+            Self::Proc => Some(SourceKind::Proc),
+        }
+    }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = parse_duration(text).map_err(|e| e.to_string())?;
+    if INTERVALS.contains(&interval) {
+        Ok(interval)
+    } else {
+        Err(format!("'{text}' is out of range: write 100ms to 1h"))
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A source that can't be used or was lost, a device that is none, stdout that can't be written.
+pub(crate) fn run(args: &ProbeArgs) -> anyhow::Result<Exit> {
+    let devices = devices(&args.devices)?;
+    let stop = signals::stop_flag()?;
+    let mut probe = Probe::open(args.source.kind())?;
+    output::notice(&format!("floodwall: looking through {}", text::source(probe.source())));
+    for blind in probe.blind() {
+        output::notice(&format!("floodwall: can't see {blind}"));
+    }
+    let mut out = io::stdout().lock();
+    let clear = out.is_terminal() && !args.json;
+    let mut shown = 0;
+    while args.count.is_none_or(|count| shown < count) {
+        probe.wait(args.interval, &stop)?;
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let mut snapshot = probe.snapshot()?;
+        if !devices.is_empty() {
+            snapshot.devices.retain(|d| devices.contains(&d.id));
+            snapshot.processes.retain(|p| p.device.is_some_and(|d| devices.contains(&d)));
+        }
+        let page = if args.json {
+            json::line(&snapshot, probe.blind())?
+        } else {
+            let page = text::page(&snapshot);
+            if clear { format!("{CLEAR}{page}") } else { page }
+        };
+        match out.write_all(page.as_bytes()).and_then(|()| out.flush()) {
+            // `| head` and a closed terminal are the reader's choice.
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => break,
+            other => other.context("can't write to stdout")?,
+        }
+        shown += 1;
+    }
+    Ok(Exit::Done)
+}
+
+fn devices(names: &[String]) -> anyhow::Result<Vec<DeviceId>> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let root = SysRoot::live()?;
+    names.iter().map(|name| device(&root, name).map_err(|why| UsageError(why).into())).collect()
+}

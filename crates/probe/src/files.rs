@@ -1,0 +1,193 @@
+//! What processes have open, and what they are called: /proc/PID/fdinfo, /proc/PID/comm. Remembered for some windows.
+//!
+//! A path is never opened and no file's own attributes are asked for: those of a dead network filesystem would not come.
+
+use std::collections::HashMap;
+
+use floodwall_host::mounts::{Mount, read_mounts};
+use floodwall_host::{SysRoot, block, topology};
+use floodwall_model::DeviceId;
+
+use crate::hash::Fast;
+use crate::tally::{Files, OpenFile};
+
+/// Windows for which an answer is believed. Numbers of files and processes are used again, but seldom for another device within seconds.
+const BELIEVED: u32 = 16;
+/// Answers remembered; some 64 bytes each.
+const REMEMBERED: usize = 4096;
+/// Open files of one process that are looked at to tell what it writes to.
+const FILES_LOOKED_AT: usize = 64;
+/// open(2)'s flags, as /proc/PID/fdinfo prints them in octal; they are the same on all of Linux's architectures that we build for, save `O_DIRECT`.
+const O_DSYNC: u32 = libc::O_DSYNC as u32;
+const O_DIRECT: u32 = libc::O_DIRECT as u32;
+const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
+
+/// Looks up files and names.
+#[derive(Debug)]
+pub(crate) struct OpenFiles {
+    root: SysRoot,
+    window: u32,
+    files: HashMap<(u32, i32), (u32, Option<OpenFile>), Fast>,
+    names: HashMap<u32, (u32, String), Fast>,
+    targets: HashMap<u32, (u32, Option<DeviceId>), Fast>,
+    mounts: HashMap<i32, Option<DeviceId>, Fast>,
+    /// Window in which the mounts were read; a mount that is not known is looked for once a window.
+    mounts_read: Option<u32>,
+    buffer: Vec<u8>,
+}
+
+impl OpenFiles {
+    pub(crate) fn new(root: SysRoot) -> Self {
+        Self {
+            root,
+            window: 0,
+            files: HashMap::default(),
+            names: HashMap::default(),
+            targets: HashMap::default(),
+            mounts: HashMap::default(),
+            mounts_read: None,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Another window begins: what is too old, or too much, is forgotten.
+    pub(crate) fn next_window(&mut self) {
+        self.window = self.window.wrapping_add(1);
+        let now = self.window;
+        let young = |since: u32| now.wrapping_sub(since) < BELIEVED;
+        self.files.retain(|_, (since, _)| young(*since));
+        self.names.retain(|_, (since, _)| young(*since));
+        self.targets.retain(|_, (since, _)| young(*since));
+        for full in [self.files.len(), self.names.len(), self.targets.len()] {
+            if full > REMEMBERED {
+                self.files.clear();
+                self.names.clear();
+                self.targets.clear();
+            }
+        }
+    }
+
+    fn read(&mut self, path: &str) -> Option<&str> {
+        self.root.read_attribute_into(path, &mut self.buffer).ok()?;
+        std::str::from_utf8(&self.buffer).ok()
+    }
+
+    /// A process's name; its number if it is gone by now.
+    pub(crate) fn name(&mut self, pid: u32) -> &str {
+        if !self.names.contains_key(&pid) {
+            let name = match self.read(&format!("/proc/{pid}/comm")) {
+                Some(name) => name.trim_end().to_owned(),
+                None => "gone".to_owned(),
+            };
+            self.names.insert(pid, (self.window, name));
+        }
+        self.names.get(&pid).map_or("gone", |(_, name)| name)
+    }
+
+    /// Whether a process has a file open that it writes to synchronously or past the page cache.
+    pub(crate) fn writes_synchronously(&mut self, pid: u32) -> bool {
+        self.open_files(pid).iter().any(|(_, f)| f.sync || f.direct)
+    }
+
+    /// The one device that all files lead to which a process has open for writing; `None` if there are none, or several.
+    pub(crate) fn target(&mut self, pid: u32) -> Option<DeviceId> {
+        if let Some((_, device)) = self.targets.get(&pid) {
+            return *device;
+        }
+        let files = self.open_files(pid);
+        let mut devices = files.iter().filter(|(writable, _)| *writable).filter_map(|(_, file)| file.device);
+        let first = devices.next();
+        let target = first.filter(|first| devices.all(|d| d == *first));
+        self.targets.insert(pid, (self.window, target));
+        target
+    }
+
+    /// Whether each open file is writable, and what it is.
+    fn open_files(&mut self, pid: u32) -> Vec<(bool, OpenFile)> {
+        let names = self.root.list(&format!("/proc/{pid}/fdinfo")).into_value().unwrap_or_default();
+        names
+            .iter()
+            .filter_map(|name| name.parse().ok())
+            .take(FILES_LOOKED_AT)
+            .filter_map(|fd: i32| self.look(pid, fd))
+            .collect()
+    }
+
+    fn look(&mut self, pid: u32, fd: i32) -> Option<(bool, OpenFile)> {
+        let (flags, mount) = parse(self.read(&format!("/proc/{pid}/fdinfo/{fd}"))?)?;
+        let file = OpenFile {
+            device: self.mounted(mount),
+            sync: flags & O_DSYNC != 0,
+            direct: flags & O_DIRECT != 0,
+        };
+        Some((flags & O_ACCMODE != libc::O_RDONLY as u32, file))
+    }
+
+    /// The device below a mount.
+    fn mounted(&mut self, mount: i32) -> Option<DeviceId> {
+        if !self.mounts.contains_key(&mount) && self.mounts_read != Some(self.window) {
+            self.mounts_read = Some(self.window);
+            let mounts = read_mounts(&self.root).into_value().unwrap_or_default();
+            self.mounts = mounts.iter().map(|m| (m.id, draining(&self.root, m))).collect();
+        }
+        *self.mounts.get(&mount)?
+    }
+}
+
+/// The device whose queue a filesystem's requests go through: its whole disk, or what is below, as long as there is one thing below. Devices of the
+/// device mapper and of md have no queue of their own.
+fn draining(root: &SysRoot, mount: &Mount) -> Option<DeviceId> {
+    let first = *topology::backing(root, mount).devices.first()?;
+    let mut device = block::whole_disk(root, first).into_value()?;
+    // Stacks are not that deep; a damaged tree may go round.
+    for _ in 0..8 {
+        match block::slaves(root, device).as_slice() {
+            [below] => device = block::whole_disk(root, *below).into_value()?,
+            _ => break,
+        }
+    }
+    Some(device)
+}
+
+/// The flags and the mount's number.
+fn parse(fdinfo: &str) -> Option<(u32, i32)> {
+    let (mut flags, mut mount) = (None, None);
+    for line in fdinfo.lines() {
+        match line.split_once(':') {
+            Some(("flags", text)) => flags = u32::from_str_radix(text.trim(), 8).ok(),
+            Some(("mnt_id", text)) => mount = text.trim().parse().ok(),
+            _ => {}
+        }
+    }
+    Some((flags?, mount?))
+}
+
+impl Files for OpenFiles {
+    fn file(&mut self, pid: u32, fd: i32) -> Option<OpenFile> {
+        if let Some((_, file)) = self.files.get(&(pid, fd)) {
+            return *file;
+        }
+        let file = self.look(pid, fd).map(|(_, file)| file);
+        self.files.insert((pid, fd), (self.window, file));
+        file
+    }
+
+    fn seen(&mut self, pid: u32) {
+        self.name(pid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_tell_their_flags_and_their_mount() {
+        let text = "pos:\t0\nflags:\t02150001\nmnt_id:\t29\nino:\t5\n";
+        let (flags, mount) = parse(text).unwrap();
+        assert_eq!((flags & O_DSYNC != 0, flags & O_DIRECT != 0, mount), (true, true, 29));
+        // A pipe is on no mount that has a device; a kernel before 3.15 has no such line.
+        assert_eq!(parse("pos:\t0\nflags:\t01\n"), None);
+        assert_eq!(parse("flags:\t9\nmnt_id:\t1\n"), None);
+    }
+}

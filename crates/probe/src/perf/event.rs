@@ -1,0 +1,64 @@
+//! Opening and steering one perf event on a tracepoint.
+#![allow(unsafe_code, reason = "perf_event_open(2) and its ioctls, which rustix does not have")]
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use perf_event_open_sys::bindings::{
+    PERF_FLAG_FD_CLOEXEC, PERF_SAMPLE_RAW, PERF_SAMPLE_TID, PERF_SAMPLE_TIME, PERF_TYPE_TRACEPOINT,
+    perf_event_attr,
+};
+use perf_event_open_sys::{ioctls, perf_event_open};
+
+/// Opens a tracepoint on one processor, for all processes, switched off. `watermark`: after so many unread bytes a poll(2) wakes.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn open(tracepoint: u16, processor: u32, watermark: u32) -> io::Result<OwnedFd> {
+    let mut attr = perf_event_attr {
+        type_: PERF_TYPE_TRACEPOINT,
+        size: size_of::<perf_event_attr>() as u32,
+        config: u64::from(tracepoint),
+        sample_type: u64::from(PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_RAW),
+        clockid: libc::CLOCK_MONOTONIC,
+        ..perf_event_attr::default()
+    };
+    attr.__bindgen_anon_1.sample_period = 1;
+    attr.__bindgen_anon_2.wakeup_watermark = watermark;
+    attr.set_watermark(1);
+    attr.set_use_clockid(1);
+    attr.set_disabled(1);
+    // SAFETY: the attributes are initialised and of the size that they say.
+    let fd =
+        unsafe { perf_event_open(&raw mut attr, -1, processor as i32, -1, u64::from(PERF_FLAG_FD_CLOEXEC)) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a descriptor that the kernel has just given us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn done(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Switches an event on.
+pub(super) fn enable(event: &OwnedFd) -> io::Result<()> {
+    // SAFETY: no pointer.
+    done(unsafe { ioctls::ENABLE(event.as_raw_fd(), 0) })
+}
+
+/// Sends an event's records into another's ring.
+pub(super) fn send_to(event: &OwnedFd, leader: i32) -> io::Result<()> {
+    // SAFETY: no pointer; both descriptors are open.
+    done(unsafe { ioctls::SET_OUTPUT(event.as_raw_fd(), leader) })
+}
+
+/// Lets through only what an expression over the record's fields holds for (Documentation/trace/events.rst, "Event filtering"). The filter belongs to
+/// this event, not to the tracepoint.
+pub(super) fn filter(event: &OwnedFd, expression: &str) -> io::Result<()> {
+    let text = CString::new(expression)?;
+    // SAFETY: a text that ends with a zero byte and outlives the call, which copies it.
+    done(unsafe { ioctls::SET_FILTER(event.as_raw_fd(), text.as_ptr().cast_mut()) })
+}

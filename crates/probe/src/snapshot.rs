@@ -1,0 +1,160 @@
+//! What was seen in one window, as plain data.
+//!
+//! What a source can't see is `None` or named in [`Blind`], which is not zero. Sizes are bytes, latencies nanoseconds.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use floodwall_model::plant::Actor;
+use floodwall_model::trial::DeviceSample;
+use floodwall_model::{DeviceId, LatencyCounts};
+
+use crate::event::{Call, Class};
+
+/// Where sight comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SourceKind {
+    /// Counters in /proc alone.
+    Proc,
+    /// Tracepoints, read through perf events.
+    Perf,
+    /// Programs in the kernel that count there.
+    Bpf,
+}
+
+impl SourceKind {
+    /// As it is named on the command line and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Proc => "proc",
+            Self::Perf => "perf",
+            Self::Bpf => "bpf",
+        }
+    }
+}
+
+/// Something that can't be seen, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blind {
+    /// What.
+    pub what: String,
+    /// Why, and what would help.
+    pub why: String,
+}
+
+impl Blind {
+    pub(crate) fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { what: what.into(), why: why.into() }
+    }
+}
+
+impl std::fmt::Display for Blind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.what, self.why)
+    }
+}
+
+/// One window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// When it ended, since the probe was opened.
+    pub at: Duration,
+    /// How long it was.
+    pub window: Duration,
+    /// Where sight came from.
+    pub source: SourceKind,
+    /// Events that the kernel had no room for; what they told is missing here.
+    pub lost_events: u64,
+    /// Operations that were counted for [`OTHERS`] because too many processes were active.
+    pub folded_operations: u64,
+    /// Time in which at least one task waited for I/O (PSI); `None` where the kernel does not say.
+    pub pressure: Option<Duration>,
+    /// Devices, in the order of their numbers.
+    pub devices: Vec<DeviceUse>,
+    /// Who did anything, by process, then device; `None` comes first.
+    pub processes: Vec<ProcessUse>,
+}
+
+/// The process number under which those are counted that are too many to be told apart.
+pub const OTHERS: u32 = 0;
+
+/// One device in one window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceUse {
+    /// Which: always a whole disk.
+    pub id: DeviceId,
+    /// The kernel's name of it, such as `sda`; its number if there is none.
+    pub name: String,
+    /// Its counters' growth (/proc/diskstats); `None` if it was not there at both ends.
+    pub counters: Option<DeviceSample>,
+    /// Its requests by class, only those that occurred; `None` if the source sees no requests.
+    pub requests: Option<BTreeMap<Class, Requests>>,
+}
+
+/// Requests of one class to one device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// Bytes of those that ended.
+    pub bytes: u64,
+    /// From being made to being handed to the driver: plug, elevator, tags. May hold fewer than `device`: a request whose making was not seen counts there only.
+    pub queue: LatencyCounts,
+    /// From the driver to completion.
+    pub device: LatencyCounts,
+}
+
+/// What one process did to one device in one window.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProcessUse {
+    /// Its number; [`OTHERS`] for all that had no room.
+    pub pid: u32,
+    /// Its name (`comm`).
+    pub name: String,
+    /// The device; `None` if it is not known, or not one.
+    pub device: Option<DeviceId>,
+    /// Synchronous calls that returned, by kind, as the caller saw them.
+    pub calls: BTreeMap<Call, LatencyCounts>,
+    /// Reads that the device answered.
+    pub reads: LatencyCounts,
+    /// Bytes of those reads.
+    pub read_bytes: u64,
+    /// Synchronous calls and reads under way at the end.
+    pub waiting: u32,
+    /// How long the longest of them has been under way.
+    pub oldest: Duration,
+    /// Time asleep because too much was dirty (`balance_dirty_pages`), summed over its threads.
+    pub throttled: Duration,
+    /// Page cache that it dirtied; `None` where the kernel does not say. Shown once a process, for the device that it is believed to write to.
+    pub dirtied_bytes: Option<u64>,
+}
+
+impl ProcessUse {
+    /// All calls that make data stable, together.
+    #[must_use]
+    pub fn commits(&self) -> LatencyCounts {
+        let mut all = LatencyCounts::default();
+        self.calls.iter().filter(|(call, _)| call.commits()).for_each(|(_, counts)| all.merge(counts));
+        all
+    }
+
+    /// As a plant's sensors name it.
+    #[must_use]
+    pub fn actor(&self) -> Actor {
+        Actor {
+            who: if self.pid == OTHERS { self.name.clone() } else { format!("{} ({})", self.name, self.pid) },
+            commits: self.commits(),
+            reads: self.reads.clone(),
+            waiting: self.waiting,
+            oldest: self.oldest,
+            dirtied_bytes: self.dirtied_bytes.unwrap_or(0),
+        }
+    }
+}
+
+impl Snapshot {
+    /// Who used a device or waits for it, as a plant's sensors name them, in the order of their process numbers.
+    #[must_use]
+    pub fn actors(&self, device: DeviceId) -> Vec<Actor> {
+        self.processes.iter().filter(|p| p.device == Some(device)).map(ProcessUse::actor).collect()
+    }
+}

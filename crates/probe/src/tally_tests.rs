@@ -1,0 +1,279 @@
+use super::*;
+
+const SDA: DeviceId = DeviceId { major: 8, minor: 0 };
+const SDB: DeviceId = DeviceId { major: 8, minor: 16 };
+
+/// Files by number: 3 is an ordinary one on sda, 4 one on sdb opened with `O_DSYNC`, 5 one with `O_DIRECT`; 9 is closed.
+struct Open;
+
+impl Files for Open {
+    fn file(&mut self, _pid: u32, fd: i32) -> Option<OpenFile> {
+        let file = |device, sync, direct| Some(OpenFile { device: Some(device), sync, direct });
+        match fd {
+            3 => file(SDA, false, false),
+            4 => file(SDB, true, false),
+            5 => file(SDB, false, true),
+            _ => None,
+        }
+    }
+}
+
+/// Events of process 100, whose threads are 100 and up, in microseconds.
+fn feed(tally: &mut Tally, events: &[(u64, u32, Event)]) {
+    for (at_us, tid, event) in events {
+        tally.count(&Record { at_ns: at_us * 1000, pid: 100, tid: *tid, event: *event }, &mut Open);
+    }
+}
+
+fn place(sector: u64) -> Place {
+    Place { device: SDA, sector }
+}
+
+fn enter(call: Call, fd: i32) -> Event {
+    Event::Enter { call, fd: Some(fd) }
+}
+
+fn exit(call: Call) -> Event {
+    Event::Exit { call, ok: true }
+}
+
+fn queued(sector: u64, class: Class) -> Event {
+    Event::Queued { place: place(sector), class, bytes: 4096 }
+}
+
+fn issued(sector: u64, class: Class, bytes: u64) -> Event {
+    Event::Issued { place: place(sector), class, bytes }
+}
+
+fn done(sector: u64) -> Event {
+    Event::Done { place: place(sector) }
+}
+
+fn us(values: &[u64]) -> floodwall_model::LatencyCounts {
+    floodwall_model::LatencyCounts::from_values(values.iter().map(|us| us * 1000))
+}
+
+#[test]
+fn calls_of_threads_are_told_apart_and_counted_for_their_process() {
+    let mut tally = Tally::default();
+    feed(
+        &mut tally,
+        &[
+            (0, 100, enter(Call::Fsync, 3)),
+            (10, 101, enter(Call::Fdatasync, 3)),
+            (500, 100, exit(Call::Fsync)),
+            (510, 100, enter(Call::Fsync, 3)),
+            (700, 101, exit(Call::Fdatasync)),
+            (810, 100, exit(Call::Fsync)),
+        ],
+    );
+    let counted = tally.take(1_000_000, &mut Open);
+    let [process] = counted.processes.as_slice() else { panic!("{counted:?}") };
+    assert_eq!((process.pid, process.device, process.waiting), (100, Some(SDA), 0));
+    assert_eq!(process.calls[&Call::Fsync], us(&[500, 300]));
+    assert_eq!(process.calls[&Call::Fdatasync], us(&[690]));
+    assert_eq!(process.commits().count(), 3);
+}
+
+#[test]
+fn a_call_that_failed_or_was_not_seen_to_begin_is_not_counted() {
+    let mut tally = Tally::default();
+    let failed = Event::Exit { call: Call::Fsync, ok: false };
+    feed(&mut tally, &[(5, 100, exit(Call::Fsync)), (10, 100, enter(Call::Fsync, 3)), (20, 100, failed)]);
+    // Its end was lost, and another call began since.
+    feed(
+        &mut tally,
+        &[(30, 100, enter(Call::Fsync, 3)), (40, 100, enter(Call::Sync, 3)), (50, 100, exit(Call::Fsync))],
+    );
+    assert!(tally.take(1_000_000, &mut Open).processes.is_empty());
+}
+
+#[test]
+fn where_a_call_sent_requests_is_its_device_whatever_its_file_says() {
+    let mut tally = Tally::default();
+    feed(
+        &mut tally,
+        &[
+            (0, 100, enter(Call::Fsync, 9)),
+            (1, 100, queued(8, Class::SyncWrite)),
+            (9, 100, exit(Call::Fsync)),
+            (10, 101, enter(Call::Fsync, 9)),
+            (20, 101, exit(Call::Fsync)),
+        ],
+    );
+    let devices: Vec<_> = tally
+        .take(0, &mut Open)
+        .processes
+        .iter()
+        .map(|p| (p.device, p.calls[&Call::Fsync].count()))
+        .collect();
+    assert_eq!(devices, [(None, 1), (Some(SDA), 1)]);
+}
+
+#[test]
+fn writes_count_by_how_their_file_was_opened() {
+    let mut tally = Tally::default();
+    for (at, fd) in [(0, 3), (100, 4), (200, 5), (300, 9)] {
+        feed(
+            &mut tally,
+            &[(at, 100, Event::EnterWrite { fd }), (at + 7, 100, Event::ExitWrite { ok: true })],
+        );
+    }
+    feed(&mut tally, &[(400, 100, Event::EnterWrite { fd: 3 }), (400, 101, Event::EnterWrite { fd: 4 })]);
+    let counted = tally.take(500_000, &mut Open);
+    let [process] = counted.processes.as_slice() else { panic!("{counted:?}") };
+    assert_eq!(process.device, Some(SDB));
+    assert_eq!(process.calls.keys().copied().collect::<Vec<_>>(), [Call::SyncWrite, Call::DirectWrite]);
+    assert_eq!(process.calls[&Call::SyncWrite], us(&[7]));
+    // A direct write reaches the device and is not stable; a write to the page cache waits for nothing.
+    assert_eq!((process.commits().count(), process.waiting), (1, 1));
+}
+
+#[test]
+fn a_request_s_time_is_split_where_it_was_issued() {
+    let mut tally = Tally::default();
+    feed(
+        &mut tally,
+        &[
+            (0, 200, queued(8, Class::AsyncWrite)),
+            (10, 200, queued(64, Class::Read)),
+            (30, 200, issued(64, Class::Read, 8192)),
+            // Grown by a merge since.
+            (40, 200, issued(8, Class::AsyncWrite, 65_536)),
+            (130, 0, done(64)),
+            (240, 0, done(8)),
+            // Seen from the middle: only the device's time is known.
+            (300, 0, issued(99, Class::SyncWrite, 512)),
+            (350, 0, done(99)),
+            // Begun before we looked.
+            (400, 0, done(7)),
+        ],
+    );
+    let counted = tally.take(1_000_000, &mut Open);
+    let of = &counted.devices[&SDA];
+    assert_eq!((of[&Class::Read].queue.clone(), of[&Class::Read].device.clone()), (us(&[20]), us(&[100])));
+    assert_eq!(of[&Class::AsyncWrite].bytes, 65_536);
+    assert_eq!(
+        (of[&Class::AsyncWrite].queue.clone(), of[&Class::AsyncWrite].device.clone()),
+        (us(&[40]), us(&[200]))
+    );
+    assert_eq!((of[&Class::SyncWrite].queue.count(), of[&Class::SyncWrite].device.clone()), (0, us(&[50])));
+    let [reader] = counted.processes.as_slice() else { panic!("{counted:?}") };
+    assert_eq!((reader.reads.clone(), reader.read_bytes), (us(&[120]), 8192));
+}
+
+#[test]
+fn what_is_under_way_is_waited_for_until_it_ends_or_is_merged() {
+    let mut tally = Tally::default();
+    feed(
+        &mut tally,
+        &[
+            (0, 100, enter(Call::Fsync, 3)),
+            (100, 101, queued(8, Class::Read)),
+            (200, 102, queued(16, Class::Read)),
+            (300, 102, Event::Merged { place: place(16) }),
+            (400, 103, queued(24, Class::AsyncWrite)),
+        ],
+    );
+    let [process] = &tally.take(1_000_000, &mut Open).processes[..] else { panic!() };
+    assert_eq!((process.waiting, process.oldest), (2, Duration::from_millis(1)));
+    feed(
+        &mut tally,
+        &[(1500, 100, exit(Call::Fsync)), (1600, 101, issued(8, Class::Read, 4096)), (1700, 0, done(8))],
+    );
+    let [process] = &tally.take(2_000_000, &mut Open).processes[..] else { panic!() };
+    assert_eq!(
+        (process.waiting, process.calls[&Call::Fsync].clone(), process.reads.clone()),
+        (0, us(&[1500]), us(&[1600]))
+    );
+}
+
+#[test]
+fn sleeps_add_up_for_the_device_that_they_are_for() {
+    let mut tally = Tally::default();
+    let sleep = |device, pause_ms| Event::Balanced { device, pause_ms };
+    feed(
+        &mut tally,
+        &[
+            (0, 100, sleep(Some(SDB), 100)),
+            (1, 101, sleep(Some(SDB), 40)),
+            (2, 100, sleep(Some(SDB), 0)),
+            (3, 100, sleep(None, 8)),
+        ],
+    );
+    let shown: Vec<_> =
+        tally.take(0, &mut Open).processes.iter().map(|p| (p.device, p.throttled.as_millis())).collect();
+    assert_eq!(shown, [(None, 8), (Some(SDB), 140)]);
+}
+
+#[test]
+fn threads_that_write_synchronously_by_themselves_are_told_once() {
+    let mut tally = Tally::default();
+    feed(
+        &mut tally,
+        &[
+            (0, 100, enter(Call::Fsync, 3)),
+            (1, 100, queued(8, Class::SyncWrite)),
+            (2, 101, queued(16, Class::SyncWrite)),
+            (3, 101, queued(24, Class::SyncWrite)),
+            (4, 102, queued(32, Class::AsyncWrite)),
+        ],
+    );
+    assert_eq!(tally.take_writers(), [(100, 101)]);
+    assert_eq!(tally.take_writers(), []);
+}
+
+#[test]
+fn ten_thousand_processes_take_no_more_than_the_limit_and_lose_no_operation() {
+    let limits = Limits { uses: 50, calls: 20, requests: 30 };
+    let mut tally = Tally::new(limits);
+    for pid in 1..=10_000 {
+        for (at_ns, event) in [(0, enter(Call::Fsync, 3)), (1000, exit(Call::Fsync))] {
+            tally.count(&Record { at_ns, pid, tid: pid, event }, &mut Open);
+        }
+    }
+    // None of these ends.
+    for pid in 1..=10_000 {
+        tally.count(&Record { at_ns: 0, pid, tid: pid, event: enter(Call::Fsync, 3) }, &mut Open);
+        tally.count(&Record { at_ns: 0, pid, tid: 0, event: queued(u64::from(pid), Class::Read) }, &mut Open);
+    }
+    assert!(tally.calls.len() <= 20 && tally.requests.len() <= 30);
+    let counted = tally.take(1_000_000, &mut Open);
+    assert!(counted.processes.len() <= 51, "{}", counted.processes.len());
+    assert_eq!(
+        counted.processes.iter().map(|p| p.calls.get(&Call::Fsync).map_or(0, |c| c.count())).sum::<u64>(),
+        10_000
+    );
+    assert_eq!(counted.folded, 10_000 - 50);
+    assert_eq!(counted.processes[0].pid, OTHERS);
+}
+
+#[test]
+fn after_a_loss_no_request_is_waited_for_that_may_have_ended() {
+    let mut tally = Tally::default();
+    feed(&mut tally, &[(0, 100, queued(8, Class::Read)), (1, 100, enter(Call::Fsync, 3))]);
+    tally.events_lost();
+    let counted = tally.take(10_000_000_000, &mut Open);
+    // The call may still be under way; whoever looks after it can tell.
+    assert_eq!(counted.processes.iter().map(|p| p.waiting).sum::<u32>(), 1);
+    assert_eq!(tally.long_calls(10_000_000_000, Duration::from_secs(5)), [(100, 100)]);
+    tally.forget(100);
+    assert!(tally.take(11_000_000_000, &mut Open).processes.is_empty());
+}
+
+#[test]
+fn more_requests_than_the_device_says_are_outstanding_are_not_waited_for() {
+    let mut tally = Tally::default();
+    let reads: Vec<_> = (0..5).map(|n| (n, 100, queued(8 * n, Class::Read))).collect();
+    feed(&mut tally, &reads);
+    let waiting = |tally: &mut Tally| {
+        tally.take(1_000_000, &mut Open).processes.first().map(|p| (p.waiting, p.oldest.as_micros()))
+    };
+    tally.in_flight(|_| None);
+    assert_eq!(waiting(&mut tally), Some((5, 1000)));
+    tally.in_flight(|device| (device == SDA).then_some(2));
+    // The youngest two are left.
+    assert_eq!(waiting(&mut tally), Some((2, 997)));
+    tally.in_flight(|_| Some(0));
+    assert_eq!(waiting(&mut tally), None);
+}

@@ -1,0 +1,79 @@
+//! Where the kernel describes its tracepoints: tracefs. Only `format` files are read; nothing in it is written, so that other tracers are not disturbed.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+
+use crate::error::ProbeError;
+
+/// Where it is usually mounted, the newer place first.
+const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+/// No format file comes near this.
+const MAX_FORMAT_BYTES: usize = 1 << 20;
+
+/// A tracefs, mounted somewhere or nowhere.
+#[derive(Debug)]
+pub(crate) struct Tracefs(OwnedFd);
+
+impl Tracefs {
+    /// Finds a mounted one, or makes one that only we see: a mount that is attached to no directory.
+    ///
+    /// # Errors
+    /// [`ProbeError::Tracefs`].
+    pub(crate) fn open() -> Result<Self, ProbeError> {
+        let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        for place in PLACES {
+            match rustix::fs::open(format!("{place}/events"), directory, Mode::empty()) {
+                Ok(events) => return Ok(Self(events)),
+                Err(Errno::ACCESS | Errno::PERM) => {
+                    return Err(ProbeError::Tracefs {
+                        place,
+                        source: Errno::ACCESS.into(),
+                        remedy: "run as root, or use --source proc",
+                    });
+                }
+                Err(_) => {}
+            }
+        }
+        Self::detached().map_err(|e| ProbeError::Tracefs {
+            place: PLACES[0],
+            source: e.into(),
+            remedy: match e {
+                Errno::NODEV => "this kernel is built without tracing (CONFIG_FTRACE); use --source proc",
+                _ => {
+                    "tracefs is not mounted here and can't be (a container?): run as root on the host, \
+                    or use --source proc"
+                }
+            },
+        })
+    }
+
+    fn detached() -> rustix::io::Result<Self> {
+        let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_create(&context)?;
+        let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
+        let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::openat(&mount, "events", directory, Mode::empty()).map(Self)
+    }
+
+    /// The format file of `group/name`. `None` if this kernel has no such tracepoint.
+    pub(crate) fn format(&self, path: &str) -> io::Result<Option<String>> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&self.0, format!("{path}/format"), flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        let mut text = Vec::with_capacity(4096);
+        while rustix::io::read(&file, rustix::buffer::spare_capacity(&mut text))? > 0 {
+            if text.len() > MAX_FORMAT_BYTES {
+                return Err(Errno::FBIG.into());
+            }
+            text.reserve(4096);
+        }
+        Ok(Some(String::from_utf8_lossy(&text).into_owned()))
+    }
+}
