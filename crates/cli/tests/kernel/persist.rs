@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use crate::disk::run;
 use crate::knobs::{Device, expect, floodwall, lab_down, lab_up};
@@ -79,21 +80,40 @@ impl Plugged {
     fn down(&self) -> Result<(), String> {
         lab_down(&self.name).map(drop)
     }
+
+    /// Leaves every number that it has had, and that nobody has now, as the kernel makes it.
+    fn as_before(&self) {
+        let is_free = |node: &&String| {
+            let directory = Path::new("/sys/block").join(node.trim_start_matches("/dev/"));
+            !directory.join("loop/backing_file").exists()
+        };
+        for node in self.nodes.iter().filter(is_free) {
+            for (file, value) in OTHERWISE {
+                let _ = write(node, file, value);
+            }
+        }
+    }
 }
 
 impl Drop for Plugged {
     fn drop(&mut self) {
         let _ = floodwall(&["unpersist", "--yes"]);
-        for (node, (file, value)) in self.nodes.iter().flat_map(|node| OTHERWISE.map(|one| (node, one))) {
-            let _ = write(node, file, value);
-        }
         let _ = self.down();
+        self.as_before();
     }
 }
 
 fn write(node: &str, file: &str, value: &str) -> Result<(), String> {
     let path = Path::new("/sys/block").join(node.trim_start_matches("/dev/")).join(file);
-    fs::write(&path, value).map_err(|e| format!("{}: {e}", path.display()))
+    // Linux 6.18 does not wait for whoever changes an elevator meanwhile, as udev may.
+    let busy = |e: &std::io::Error| e.kind() == std::io::ErrorKind::ResourceBusy;
+    for _ in 0..100 {
+        match fs::write(&path, value) {
+            Err(e) if busy(&e) => std::thread::sleep(Duration::from_millis(20)),
+            other => return other.map_err(|e| format!("{}: {e}", path.display())),
+        }
+    }
+    Err(format!("{} stays busy", path.display()))
 }
 
 /// Whether a device reads what is kept, and what it reads.
@@ -144,14 +164,14 @@ fn hot_plug() -> Result<(), String> {
     expect(holds(&node).0, &format!("not set when added: {}", holds(&node).1))?;
 
     floodwall(&["unpersist", "--yes"])?;
-    for (file, value) in OTHERWISE {
-        write(&node, file, value)?;
-    }
     plugged.down()?;
+    settle()?;
+    plugged.as_before();
     let node = plugged.up()?;
     settle()?;
     let found = holds(&node).1;
-    expect(found.contains("strict_limit: 0") && found.contains("[none]"), &format!("still set: {found}"))
+    let is_set = found.contains("strict_limit: 1") || found.contains("[mq-deadline]");
+    expect(!is_set, &format!("still set on {node} of {:?}: {found}", plugged.nodes))
 }
 
 /// A captured machine whose /etc is a filesystem of two pages.
