@@ -176,14 +176,17 @@ impl DirtyMap {
         self.overlapping(self.dirty.at_or_after(offset), offset, len).next().map(|(o, _)| o)
     }
 
-    /// Up to `n` dirty ranges on either side of an offset: what a head there would look at.
-    pub(crate) fn near(&self, offset: u64, n: usize) -> impl Iterator<Item = u64> + '_ {
+    /// Up to `n` dirty ranges of epoch `through` or an older one on either side of an offset: what a head there would look at.
+    pub(crate) fn near(&self, offset: u64, n: usize, through: u64) -> impl Iterator<Item = u64> + '_ {
         let at = self.dirty.at_or_after(offset);
-        self.dirty.ascending(at).take(n).chain(self.dirty.descending(at).take(n)).map(|(o, _)| o)
+        let covered = move |(_, p): &(u64, Piece)| p.epoch <= through;
+        let above = self.dirty.ascending(at).filter(covered).take(n);
+        above.chain(self.dirty.descending(at).filter(covered).take(n)).map(|(o, _)| o)
     }
 
-    /// Takes the dirty range that contains `from`, or the first one after it, or the first one at all: an elevator that goes one way. See [`Self::take`].
-    pub(crate) fn take_next(&mut self, from: u64, max_len: u64, coalesce: bool) -> Option<Run> {
+    /// Takes the dirty range that contains `from`, or the first one after it, or the first one at all: an elevator that goes one way. Of those of epoch
+    /// `through` or an older one, if there are any. See [`Self::take`].
+    pub(crate) fn take_next(&mut self, from: u64, max_len: u64, coalesce: bool, through: u64) -> Option<Run> {
         let mut at = self.dirty.at_or_after(from);
         // One that begins here comes before one that reaches over it: they do not overlap.
         if let Some(before) = self.dirty.before(at)
@@ -192,8 +195,12 @@ impl DirtyMap {
         {
             at = before;
         }
-        if self.dirty.get(at).is_none() {
-            at = self.dirty.at_or_after(0);
+        if self.dirty.get(at).is_none_or(|(_, p)| p.epoch > through) {
+            let covered = |(_, p): &(u64, Piece)| p.epoch <= through;
+            let first = self.dirty.at_or_after(0);
+            let next =
+                self.dirty.ascending(at).find(covered).or_else(|| self.dirty.ascending(first).find(covered));
+            at = next.map_or(first, |(offset, _)| self.dirty.at_or_after(offset));
         }
         self.take_at(at, max_len, coalesce)
     }
@@ -413,7 +420,7 @@ mod tests {
                         }
                     }
                     2 => {
-                        if let Some(run) = map.take_next(offset, len, true) {
+                        if let Some(run) = map.take_next(offset, len, true, u64::MAX) {
                             let first = (offset..100).chain(0..offset).find(|b| since[*b as usize].is_some()).unwrap();
                             prop_assert!(run.offset == first || first == offset && run.offset < first);
                             let bytes = (run.offset..run.offset + run.len)

@@ -315,7 +315,11 @@ impl Controller {
             let (most, coalesce) = (self.p.destage_max, !self.backing_volatile);
             let run = match urgent {
                 Some(start) => self.cache.take(start, most, coalesce),
-                None => self.cache.take_next(self.cursor, most, coalesce),
+                None => {
+                    // What a FLUSH covers goes before what came after it, which may never end.
+                    let through = self.flushes.front().map_or(u64::MAX, |(_, epoch)| *epoch);
+                    self.cache.take_next(self.cursor, most, coalesce, through)
+                }
             };
             let Some(run) = run else { return };
             if urgent.is_none() {

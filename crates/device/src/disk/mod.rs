@@ -14,8 +14,10 @@
 //! Dirty ranges take part when there is nothing else to do, when the cache is more than half full, when a writer waits for space and when a FLUSH or a FUA
 //! write waits for them. Mean of a random read at depth 1: `command + average seek + half a turn + transfer`.
 //!
-//! A FLUSH is complete when every range that became dirty before it is on the platter. A FUA write goes through the cache and is complete when no byte of
-//! its range is dirty. Writers that find the cache full wait in the order in which they came.
+//! A FLUSH is complete when every range that became dirty before it is on the platter. As long as one waits, only the ranges that it covers are written back:
+//! what is written meanwhile stands behind it, or a stream that never ends would keep it waiting for ever. A FUA write goes through the cache and
+//! is complete when no byte of its range is dirty. Writers that find the cache full wait in the order in which they came. A
+//! command, a FLUSH or a FUA write that has waited longer than `age_limit` comes before everything younger.
 
 pub(crate) mod geometry;
 
@@ -99,6 +101,17 @@ struct Flush {
     id: u64,
     epoch: u64,
     arrived: Nanos,
+}
+
+/// What has waited too long.
+#[derive(Clone, Copy)]
+enum Overdue {
+    /// The oldest command of the queue.
+    Command,
+    /// The oldest FUA write.
+    Forced,
+    /// The oldest FLUSH: what it covers goes out before any command.
+    Flush,
 }
 
 /// What the head could do next.
@@ -455,21 +468,34 @@ impl Disk {
         self.cache.dirty_bytes() == 0 && self.flushes.is_empty()
     }
 
+    /// What has waited longest, if that is too long.
+    fn overdue(&self, now: Nanos) -> Option<Overdue> {
+        let oldest = [
+            self.queue.first().map(|q| (q.arrived, Overdue::Command)),
+            self.forced.first().map(|f| (f.arrived, Overdue::Forced)),
+            self.flushes.front().map(|f| (f.arrived, Overdue::Flush)),
+        ];
+        let late = oldest.into_iter().flatten().filter(|(arrived, _)| now.since(*arrived) > self.p.age_limit);
+        late.min_by_key(|(arrived, _)| *arrived).map(|(_, overdue)| overdue)
+    }
+
     /// The oldest thing that has waited too long, else the one that the head can reach soonest.
     fn choose(&self, now: Nanos) -> Option<Choice> {
         if self.queue.len() <= 1 && self.has_nothing_to_write() {
             // There is no choice.
             return (!self.queue.is_empty()).then_some(Choice::Queue(0, None));
         }
-        let late = |arrived: Nanos| now.since(arrived) > self.p.age_limit;
-        if self.queue.first().is_some_and(|q| late(q.arrived)) {
-            return Some(Choice::Queue(0, None));
+        let overdue = self.overdue(now);
+        match overdue {
+            Some(Overdue::Command) => return Some(Choice::Queue(0, None)),
+            Some(Overdue::Forced) => {
+                let dirty = self.forced.first().and_then(|f| self.cache.first_in(f.offset, f.len));
+                if let Some(start) = dirty {
+                    return Some(Choice::Dirty(start));
+                }
+            }
+            Some(Overdue::Flush) | None => {}
         }
-        let overdue = self.forced.first().filter(|f| late(f.arrived));
-        if let Some(start) = overdue.and_then(|f| self.cache.first_in(f.offset, f.len)) {
-            return Some(Choice::Dirty(start));
-        }
-        let flush_late = self.flushes.front().is_some_and(|f| late(f.arrived));
         let head_now = match self.buffer.front(&self.geometry, now) {
             Some(front) => self.geometry.parked_at(front),
             None => self.head,
@@ -483,7 +509,7 @@ impl Disk {
                 *best = (cost, Some(choice));
             }
         };
-        if !flush_late {
+        if overdue.is_none() {
             for (i, q) in self.queue.iter().enumerate() {
                 let hit = self.hit(now, &q.request);
                 let choice = Choice::Queue(i, Some(hit));
@@ -499,7 +525,8 @@ impl Disk {
             || !self.flushes.is_empty()
             || self.cache.bytes() * 2 > self.p.write_cache;
         if write_back {
-            for start in self.cache.near(self.head_offset, NEIGHBOURS) {
+            let through = self.flushes.front().map_or(u64::MAX, |f| f.epoch);
+            for start in self.cache.near(self.head_offset, NEIGHBOURS, through) {
                 consider(&mut best, &self.geometry.locate(start), true, Choice::Dirty(start));
             }
         }

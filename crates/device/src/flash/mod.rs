@@ -11,7 +11,8 @@
 //! - A program occupies one die for `program` (`slc_program` in the SLC area) and covers `program_unit` bytes: all planes of the die. Steady write rate
 //!   without garbage collection: `dies × program_unit / program`.
 //! - A read occupies its die for `read` per page group. Reads overtake waiting programs, but not the one under way: they wait for its end, or for
-//!   `suspend` if the drive can suspend programs. This is the read that stands behind a write.
+//!   `suspend` if the drive can suspend programs. This is the read that stands behind a write. A program is suspended a few times and then goes on to its
+//!   end, or reads without end would keep a FLUSH waiting for ever.
 //! - Pages lie on dies by address (`page mod dies`); programs go to whichever die is free.
 //! - The SLC area takes `slc_size` bytes and is emptied while the drive is idle, at the slow program rate.
 //! - Garbage collection and utilisation: `wear.rs`. Its work is done in bursts of `gc_burst` on one die.
@@ -96,7 +97,12 @@ struct Program {
     start: u64,
     bytes: u64,
     until: Nanos,
+    suspended: u32,
 }
+
+/// How often a program is suspended at most. Chips bound it; data sheets keep the number to themselves. At this one a program takes some 10 ms longer than by itself
+/// at worst, and a read meets one that may not be suspended again only beside a hundred others.
+const SUSPENSIONS_MAX: u32 = 32;
 
 #[derive(Default)]
 struct Die {
@@ -202,11 +208,12 @@ impl Flash {
             let mut start = ready.max(die.read_free);
             if let Some(program) = die.program.as_mut().filter(|p| p.until > start) {
                 match self.p.suspend {
-                    Some(suspend) => {
+                    Some(suspend) if program.suspended < SUSPENSIONS_MAX => {
                         start = program.until.min(start + suspend);
                         program.until = program.until + took + suspend;
+                        program.suspended += 1;
                     }
-                    None => start = program.until,
+                    _ => start = program.until,
                 }
             }
             die.read_free = start + took;
@@ -281,7 +288,7 @@ impl Flash {
             let bytes = left.min(self.p.program_unit);
             let took = self.program_time(die, bytes);
             let until = now.max(self.dies[die].read_free) + took;
-            self.dies[die].program = Some(Program { start: self.assigned, bytes, until });
+            self.dies[die].program = Some(Program { start: self.assigned, bytes, until, suspended: 0 });
             self.assigned += bytes;
             self.stats.media_busy_ns += took.0;
             self.stats.media_write_bytes += bytes;

@@ -4,6 +4,7 @@
 
 mod behaviour;
 mod calibration;
+mod flush;
 mod golden;
 mod presets;
 mod property;

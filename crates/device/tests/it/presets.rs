@@ -188,10 +188,10 @@ fn traces_are_the_known_ones() {
 
 const GOLDEN: &[(&str, u64)] = &[
     ("raid10-bbwc-2010", 0x01f4_33e9_1808_0f29),
-    ("raid1-3ware-2007", 0x6e96_7b43_1e9d_37c2),
+    ("raid1-3ware-2007", 0x24f1_4975_a65d_90da),
     ("sas-raid10-2009", 0x41da_fc55_1c8b_21b7),
-    ("hdd-7200", 0x1153_0689_37c3_c57d),
-    ("hdd-5400-smr", 0x37a1_73ba_2b88_f597),
+    ("hdd-7200", 0xf29c_cf29_6fa4_9efe),
+    ("hdd-5400-smr", 0xe91b_e4b1_93a7_5c8d),
     ("sata-ssd", 0x5893_27f0_6b0e_a89c),
     ("sata-ssd-worn", 0x2378_a34a_9ee6_38d4),
     ("nvme-consumer", 0x1ac1_ced1_63d9_f4cd),
@@ -199,6 +199,6 @@ const GOLDEN: &[(&str, u64)] = &[
     ("usb-stick", 0x4730_f889_adc9_016a),
     ("sd-card", 0x9690_f9a1_0bb1_9a98),
     ("cloud-gp3", 0x4972_13e6_0f9a_eff9),
-    ("usb3-btrfs-nas-2016", 0xc74d_3ef8_4c42_3b13),
+    ("usb3-btrfs-nas-2016", 0xcf46_c635_692f_07a3),
     ("null", 0x0aac_af85_6113_7f43),
 ];
