@@ -302,6 +302,23 @@ fn a_timer_ends_with_a_change_that_was_put_back_by_hand() {
 }
 
 #[test]
+fn settings_are_read_from_standard_input() {
+    let machine = Machine::new();
+    let file = machine.file("piped.toml", "device = \"vda\"\n[settings]\nnr_requests = 32\n");
+    let piped = |command: &str, file: &str| {
+        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_floodwall"));
+        child.args(command.split(' ')).arg("--root").arg(machine.tree());
+        child.stdin(fs::File::open(file).unwrap()).output().unwrap()
+    };
+    assert!(stdout(&piped("diff -", &file)).starts_with("vda.nr_requests: 256 -> 32\n"));
+    assert_eq!(piped("apply - --yes", &file).status.code(), Some(0));
+    assert_eq!(machine.queue("nr_requests"), "32");
+    let wrong = machine.file("wrong.toml", "[settings]\nnr_requests = [\n");
+    let said = stderr(&piped("export --format udev -", &wrong));
+    assert!(said.contains("standard input, line 2: "), "{said}");
+}
+
+#[test]
 fn every_command_that_takes_settings_says_so_of_stdin() {
     for command in ["apply", "diff", "export", "persist"] {
         let help = stdout(&floodwall(&[command, "--help"]));
@@ -333,6 +350,7 @@ fn wrong_usage_is_told_with_a_remedy() {
         ("apply vda.nr_requests=32 --for 10 --yes".to_owned(), "10"),
         ("apply vda.nr_requests=32 --for 10ms --yes".to_owned(), "out of range"),
         ("apply --yes".to_owned(), "SETTING"),
+        ("apply - --yes".to_owned(), "standard input, line 1: "),
         ("size".to_owned(), "--link 1Gbit/s"),
         ("size --link 1GB".to_owned(), "not a link's speed"),
         ("size --rate 9MB/s --rate 9MB/s".to_owned(), "several devices need their names"),

@@ -35,6 +35,11 @@ struct File {
 /// Stands for a file that is piped in.
 const STDIN: &str = "-";
 
+/// A file, for messages.
+fn shown(path: &str) -> String {
+    if path == STDIN { "standard input".to_owned() } else { format!("'{path}'") }
+}
+
 /// Reads all of them, in their order. `device` is meant where a device's knob names none.
 pub(super) fn read(place: &Place, device: Option<&Device>, texts: &[String]) -> anyhow::Result<Asked> {
     let mut asked = Asked { changes: Vec::new(), why: Vec::new() };
@@ -73,7 +78,7 @@ fn read_file(place: &Place, device: Option<&Device>, path: &str, asked: &mut Ask
     let named = place.device(file.device.as_deref())?;
     for (knob, value) in file.pairs {
         let change = Change::parse(&place.root, named.as_ref().or(device), &format!("{knob}={value}"));
-        asked.changes.push(change.map_err(|e| UsageError(format!("'{path}': {e}")))?);
+        asked.changes.push(change.map_err(|e| UsageError(format!("{}: {e}", shown(path))))?);
     }
     asked.why.extend(file.why);
     Ok(())
@@ -94,16 +99,16 @@ impl SettingsFile {
     /// # Errors
     /// [`UsageError`], with the line.
     pub(crate) fn read(path: &str) -> anyhow::Result<Self> {
-        let wrong = |why: String| UsageError(format!("'{path}': {why}"));
+        let wrong = |why: String| UsageError(format!("{}: {why}", shown(path)));
         let read = if path == STDIN {
             std::io::read_to_string(std::io::stdin())
         } else {
             std::fs::read_to_string(path)
         };
-        let text = read.map_err(|e| UsageError(format!("can't read '{path}': {e}")))?;
+        let text = read.map_err(|e| UsageError(format!("can't read {}: {e}", shown(path))))?;
         let file: File = toml::from_str(&text).map_err(|e| {
             let (line, message) = toml_text::place_and_message(&text, &e);
-            UsageError(format!("'{path}', line {line}: {message}"))
+            UsageError(format!("{}, line {line}: {message}", shown(path)))
         })?;
         let mut pairs = Vec::new();
         flatten("", &file.settings, &mut pairs).map_err(&wrong)?;
