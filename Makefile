@@ -37,7 +37,7 @@ doc:
 unit:
 	$(CARGO) test --locked --workspace
 	@./scripts/with-udev --optional "persisted settings when a device is plugged in again" \
-		$(CARGO) test --quiet --locked -p floodwall --test kernel -- "goes and comes back"
+		$(CARGO) test --quiet --locked --workspace --test kernel -- "goes and comes back"
 
 bench: install-build install-peers
 	$(CARGO) build --release --locked -p floodwall -p agree -p lab-bench -p reproduce

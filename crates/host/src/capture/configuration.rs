@@ -185,7 +185,7 @@ mod tests {
         ("etc/tuned/active_profile", "mine\n"),
         (
             "etc/tuned/mine/tuned.conf",
-            "[main]\nsummary=secret-14 of many words, which is more than a value\n[variables]\nlimit=9\n[sysctl]\nvm.dirty_ratio=${limit}\nkernel.domainname=secret-15/x\n[disk]\ndevices=sd*\nelevator=bfq\n",
+            "[main]\nsummary=secret-14\n[variables]\nlimit=9\npassword=secret-16\n[sysctl]\nvm.dirty_ratio=${limit}\nkernel.domainname=secret-15/x\n[disk]\ndevices=sd*\nelevator=bfq\n",
         ),
     ];
 

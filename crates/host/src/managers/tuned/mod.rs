@@ -81,9 +81,10 @@ pub(super) fn is_read(path: &str, line: &str) -> bool {
     }
     let Some((key, value)) = line.split_once('=') else { return false };
     let key = key.trim();
-    // A variable may hold a value; what is longer than one is none.
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || " %._${}<>".contains(c);
-    OPTIONS.contains(&key) || redact::is_knob(key) || (value.len() < 32 && value.chars().all(is_plain))
+    // A variable may hold a knob's value: a number, or another variable.
+    let number = value.trim().trim_end_matches(['%', 'k', 'K', 'm', 'M', 'g', 'G']);
+    let is_value = number.starts_with("${") || number.chars().all(|c| c.is_ascii_digit());
+    OPTIONS.contains(&key) || redact::is_knob(key) || is_value
 }
 
 /// Whether what it sets is applied at all.
