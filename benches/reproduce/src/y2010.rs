@@ -1,4 +1,8 @@
 //! The report of 2010: commits beside dd on a ten-disk array, kernel 2.6.32.
+//!
+//! The preset explains dd's 251 MB/s by what passes between the card's cache and its disks. The machine here explains it by dd: 1 KiB at a time is what its CPU could
+//! copy, and the disks could take more. dd alone tells the two apart: with a full cache below it dd would be as fast under 15 MB as under the default
+//! limits, but it lost 14 %. That is a single stream on an idle machine; nothing is fitted on figures with a victim.
 
 use std::path::Path;
 
@@ -20,6 +24,13 @@ const SETTINGS: [(&str, Option<&str>); 3] =
 /// Threads and block size in KiB.
 const VICTIMS: [(u32, u32); 3] = [(10, 16), (1, 16), (1, 4)];
 const ROUNDS: u32 = 3;
+/// Between the card and its disks: four SAS lanes of 300 MB/s each.
+const LANES: &str = "backing_rate = \"1200MB/s\"";
+/// Ticks a second: what distributions other than RHEL had.
+const HZ: u32 = 250;
+/// What the CPU costs, in percent of a machine of today: with it dd, which reads a KiB and writes a KiB in two calls, is as fast as published (251 MB/s). Two
+/// such calls take 4.1 µs then; on the lab's machine they take about 2.
+const CPU_PERCENT: u32 = 286;
 
 struct Cell {
     setting: &'static str,
@@ -70,6 +81,13 @@ pub(crate) fn section(published: &Path) -> anyhow::Result<String> {
     ))
 }
 
+fn device() -> anyhow::Result<DeviceSpec> {
+    let text = floodwall_device::preset_text("raid10-bbwc-2010").context("the preset")?;
+    let lines: Vec<&str> =
+        text.lines().map(|line| if line.starts_with("backing_rate") { LANES } else { line }).collect();
+    Ok(DeviceSpec::parse(&lines.join("\n"))?)
+}
+
 fn trials(cell: &Cell) -> anyhow::Result<Vec<Trial>> {
     let text = format!(
         "name = \"2010\"\n[[victim]]\nkind = \"commit\"\nthreads = {}\nblock = \"{}KiB\"\nsize = \"10GiB\"\n\
@@ -82,9 +100,11 @@ fn trials(cell: &Cell) -> anyhow::Result<Vec<Trial>> {
         generation: Generation::K2_6_32,
         ram: Bytes::gib(6),
         cpus: 4,
+        cpu_percent: CPU_PERCENT,
+        hz: Some(HZ),
         // md makes one array of the card's ten volumes: each mirrored pair has queues and elevators of its own, and the card's cache stands behind all of them.
         member_queues: 5,
-        ..SimOptions::new(DeviceSpec::preset("raid10-bbwc-2010").context("the preset")?)
+        ..SimOptions::new(device()?)
     };
     let setting: Setting =
         cell.dirty_bytes.map(|bytes| ("vm.dirty_bytes".to_owned(), bytes.to_owned())).into_iter().collect();

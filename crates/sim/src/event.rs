@@ -24,6 +24,11 @@ pub(crate) enum Event {
     Commit,
     /// 200 ms after the last page of some inode left writeback (`wb_inode_writeback_end`).
     Bandwidth,
+    /// A software RAID's plug is pulled, if it still has this number.
+    Unplug {
+        /// Which of its plugs.
+        plug: u32,
+    },
 }
 
 struct Entry {

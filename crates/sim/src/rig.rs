@@ -53,6 +53,8 @@ pub struct SimOptions {
     pub ram: Bytes,
     /// CPUs.
     pub cpus: u32,
+    /// What the CPU's part of the work costs, in percent of what it costs on the lab's machine: 200 is a machine half as fast.
+    pub cpu_percent: u32,
     /// Timer ticks per second; `None`: as kernels of the generation were mostly built.
     pub hz: Option<u32>,
     /// The filesystem.
@@ -80,6 +82,7 @@ impl SimOptions {
             generation: Generation::K6,
             ram: Bytes::gib(24),
             cpus: 2,
+            cpu_percent: 100,
             hz: None,
             fs: FsKind::Xfs,
             queue_depth: None,
@@ -262,6 +265,8 @@ impl SimRig {
             queue: params,
             fs: o.fs,
             read_ahead_pages: u64::from(queue.read_ahead_kb) / 4,
+            software_raid: members > 1,
+            cpu_percent: o.cpu_percent.max(1),
         });
         Ok((machine, in_force))
     }

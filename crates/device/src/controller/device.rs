@@ -11,7 +11,8 @@ impl Device for Controller {
         self.command_free = self.command_free.max(now) + self.p.command;
         let ready = self.command_free;
         let across = match request.op {
-            Op::Write { .. } => self.up.send(ready, request.len),
+            // Each copy comes over the link.
+            Op::Write { .. } => self.up.send(ready, request.len * u64::from(self.p.copies)),
             _ => ready,
         };
         self.events.push(across + self.p.latency, Event::Arrive(request));

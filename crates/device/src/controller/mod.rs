@@ -7,7 +7,8 @@
 //! read  ─ command ─ latency ─▶ all dirty? ─ yes ─▶ link ─▶ done;  no ─▶ backing device ─▶ link ─▶ done
 //! ```
 //!
-//! - A write takes `len × copies` bytes of the cache (`copies = 2`: software RAID above the card writes everything twice), rewrites of dirty ranges none.
+//! - A write takes `len × copies` bytes of the link and of the cache (`copies = 2`: software RAID above the card writes everything twice), rewrites of dirty ranges
+//!   none of the cache.
 //!   It is done once it is in. When the cache is full it waits, in the order of arrival, for the destage to free space. This queue is where a small
 //!   synchronous write stands behind a flood: with `q` bytes before it and a destage rate `r` it waits `q / r`, and it is this that makes loaded
 //!   arrays bistable: a cache with room answers in microseconds, a full one in `q / r`.

@@ -56,7 +56,8 @@ impl BlockLayer {
         woken: bool,
         out: &mut Vec<Done>,
     ) -> Submitted {
-        if !woken {
+        // A software RAID's thread submits what others have asked for.
+        if !woken && bio.times.asked == Nanos::ZERO {
             bio.times.asked = now;
         }
         let inside = woken && !std::mem::take(&mut self.freezer.let_in[process.0 as usize]);

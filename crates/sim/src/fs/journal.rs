@@ -146,7 +146,10 @@ impl Journal {
             Generation::K6 | Generation::K3_2 => {
                 Flags { sync: true, idle: true, meta: true, background: false }
             }
-            Generation::K2_6_32 => Flags { sync: self.synchronous, meta: true, ..Flags::default() },
+            Generation::K2_6_32 => {
+                let sync = self.synchronous || self.kind == FsKind::Xfs;
+                Flags { sync, meta: true, ..Flags::default() }
+            }
             Generation::K2_6_18 => Flags::default(),
         }
     }
@@ -282,7 +285,7 @@ impl Machine {
                         continue;
                     }
                     self.fs.journal.phase = Phase::DataWait { inode: inode + 1 };
-                    if self.cache.wait_for(InodeId(inode), 0, u64::MAX, process) {
+                    if self.wait_for_pages(InodeId(inode), 0, u64::MAX, process) {
                         return;
                     }
                 }

@@ -172,6 +172,11 @@ impl Filesystem {
         !matches!(self.kind, FsKind::Ext3 | FsKind::Ext3Writeback | FsKind::Nfs { .. })
     }
 
+    /// Whether the data that an fsync submits is marked as waited for: not by xfs before 2.6.33 (`xfs_submit_ioend_bio`).
+    fn syncs_say_so(&self, generation: Generation) -> bool {
+        generation > Generation::K2_6_32 || self.kind != FsKind::Xfs
+    }
+
     /// A new directory: its files lie together, apart from other directories'.
     pub(crate) fn new_directory(&mut self) -> usize {
         self.next_area += 1;

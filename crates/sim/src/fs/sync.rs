@@ -120,7 +120,7 @@ impl Machine {
             }
             match job.stage {
                 Stage::Submit { page } => {
-                    let flags = Flags { sync: true, ..Flags::default() };
+                    let flags = Flags { sync: self.fs.syncs_say_so(self.generation), ..Flags::default() };
                     job.stage = match self.submit_batch(process, job.inode, page, job.end, flags) {
                         Some(page) => Stage::Submit { page },
                         None => Stage::Wait,
@@ -129,7 +129,7 @@ impl Machine {
                 Stage::Wait => {
                     job.skipped = self.cache.inode(job.inode).dirty.touches(job.own.0, job.own.1);
                     job.stage = Stage::Waited;
-                    if self.cache.wait_for(job.inode, job.begin, job.end, process) {
+                    if self.wait_for_pages(job.inode, job.begin, job.end, process) {
                         return false;
                     }
                 }

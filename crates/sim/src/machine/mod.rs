@@ -8,6 +8,7 @@
 //! A process is a workload's thread, the flusher or the journal's thread. Each is a small state machine: [`Machine::step`] lets it go on until it has to
 //! wait for time, for I/O, for a request slot or for the wbt gate. Nothing recurses: who is woken goes into a queue, in order.
 
+mod md;
 mod pages;
 mod process;
 #[cfg(test)]
@@ -29,6 +30,7 @@ use crate::throttle::{Throttle, WbId};
 use crate::workload::{Load, Task};
 use crate::writeback::Flusher;
 
+use md::Md;
 pub(crate) use process::{Process, ProcessIndex, Role};
 
 /// A fraction of RAM in thousandths.
@@ -68,6 +70,10 @@ pub(crate) struct MachineParams {
     pub(crate) queue: QueueParams,
     pub(crate) fs: FsKind,
     pub(crate) read_ahead_pages: u64,
+    /// Whether the device is a software RAID: queues of its own for each member.
+    pub(crate) software_raid: bool,
+    /// What the CPU's part costs, in percent of what `cost` says.
+    pub(crate) cpu_percent: u32,
 }
 
 /// See the [module](self).
@@ -88,6 +94,8 @@ pub(crate) struct Machine {
     pub(crate) tasks: Vec<Task>,
     pub(crate) loads: Vec<Load>,
     pub(crate) read_ahead_pages: u64,
+    /// What the CPU's part costs, in percent of what `cost` says.
+    pub(crate) cpu_percent: u64,
     pub(crate) explainer: Option<Explainer>,
     /// Pages dirty and under writeback that belong to other devices of the same memory.
     pub(crate) elsewhere: (u64, u64),
@@ -96,6 +104,8 @@ pub(crate) struct Machine {
     done: Vec<Done>,
     /// Processes that wait for a queue to leave congestion, with their tokens.
     congestion_waiters: Vec<(ProcessIndex, u32)>,
+    /// The thread of a software RAID, where there is one.
+    md: Option<Md>,
     /// Whether [`Event::Bandwidth`] is on its way.
     bandwidth_due: bool,
     woken: Vec<ProcessIndex>,
@@ -130,12 +140,14 @@ impl Machine {
             tasks: Vec::new(),
             loads: Vec::new(),
             read_ahead_pages: p.read_ahead_pages,
+            cpu_percent: u64::from(p.cpu_percent),
             explainer: None,
             elsewhere: (0, 0),
             events: EventQueue::default(),
             ready: VecDeque::new(),
             done: Vec::new(),
             congestion_waiters: Vec::new(),
+            md: None,
             bandwidth_due: false,
             woken: Vec::new(),
             #[cfg(test)]
@@ -143,6 +155,9 @@ impl Machine {
         };
         machine.add_process(Role::Flusher);
         machine.add_process(Role::Journal);
+        if p.software_raid && p.generation == Generation::K2_6_32 {
+            machine.add_md(p.hz);
+        }
         machine.fs_start();
         machine
     }
@@ -204,6 +219,7 @@ impl Machine {
             }
             Event::Flusher => self.flusher_timer(),
             Event::Commit => self.commit_timer(),
+            Event::Unplug { plug } => self.md_unplug(plug),
             Event::Bandwidth => {
                 self.bandwidth_due = false;
                 let seen = self.seen();
@@ -287,6 +303,7 @@ impl Machine {
             Role::Task(task) => self.task_step(task),
             Role::Flusher => self.flusher_step(),
             Role::Journal => self.journal_step(),
+            Role::Md => self.md_step(),
         }
     }
 }

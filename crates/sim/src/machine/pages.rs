@@ -6,7 +6,7 @@ use crate::block::Times;
 use crate::event::Event;
 use crate::fs::FsKind;
 use crate::kernel::Generation;
-use crate::machine::Machine;
+use crate::machine::{Machine, ProcessIndex};
 use crate::page_cache::InodeId;
 use crate::throttle::{Dirtier, Seen, WbCounts};
 
@@ -52,6 +52,21 @@ impl Machine {
             Generation::K3_2 | Generation::K6 => added,
         };
         self.throttle.dirtied(who, counted)
+    }
+
+    /// A process waits until nothing of a range is under writeback, and pulls the plug of an array (`sync_page`). `false`: nothing is.
+    pub(crate) fn wait_for_pages(
+        &mut self,
+        inode: InodeId,
+        begin: u64,
+        end: u64,
+        process: ProcessIndex,
+    ) -> bool {
+        let waits = self.cache.wait_for(inode, begin, end, process);
+        if waits {
+            self.md_run();
+        }
+        waits
     }
 
     /// Pages have arrived on the device.

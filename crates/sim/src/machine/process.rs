@@ -21,6 +21,8 @@ pub(crate) enum Role {
     Flusher,
     /// kjournald, jbd2, or whoever writes the log.
     Journal,
+    /// raid10d.
+    Md,
 }
 
 /// A process.
@@ -47,6 +49,14 @@ impl Process {
     /// Adds a bio whose end somebody else learns of.
     pub(crate) fn queue(&mut self, bio: Bio) {
         self.fifo.push_back(bio);
+    }
+
+    /// Adds many, the first first, behind those that it has.
+    pub(super) fn queue_all(&mut self, bios: VecDeque<Bio>) {
+        match self.fifo.is_empty() {
+            true => self.fifo = bios,
+            false => self.fifo.extend(bios),
+        }
     }
 }
 
@@ -96,9 +106,14 @@ impl Machine {
     /// Submits what a process has made. `false`: it sleeps for a slot or at the gate, and is stepped again when it may go on.
     pub(crate) fn pump(&mut self, process: ProcessIndex) -> bool {
         let now = self.now;
+        let md = self.through_md(process);
         loop {
             let p = &mut self.processes[process.0 as usize];
             let Some(mut bio) = p.fifo.pop_front() else { break };
+            if md && bio.op.is_write() {
+                self.md_write(bio);
+                continue;
+            }
             let woken = std::mem::take(&mut p.granted);
             match self.block.submit(now, process, &mut bio, woken, &mut self.done) {
                 Submitted::Taken => {}

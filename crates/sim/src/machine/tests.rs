@@ -287,3 +287,19 @@ fn the_same_seed_gives_the_same_trial() {
     assert_eq!(first, run(3));
     assert_ne!(first, run(4));
 }
+
+/// xfs of 2.6.32 writes a cluster for each page that it is asked for: a writer that has to write 1,536 pages writes all there are, and they count as one.
+#[test]
+fn a_chunk_of_xfs_in_2_6_32_is_a_cluster() {
+    use crate::writeback::{Pass, Progress, Why};
+    for (fs, counted, submitted) in [(FsKind::Xfs, 1, 3_000), (FsKind::Ext3, 1_536, 1_536)] {
+        let options = SimOptions { generation: Generation::K2_6_32, fs, ..options("raid10-bbwc-2010") };
+        let (mut machine, _) = SimRig::new(options).build(&Setting::default(), 0).unwrap();
+        let file = machine.create_file(0, 3_000 << 12, true, false);
+        machine.cache.dirty(file, 0, 3_000, Nanos::ZERO);
+        machine.inode_dirtied(file);
+        let mut pass = Pass::new(Why::Throttled, 1_536, None);
+        while machine.advance_pass(ProcessIndex(0), &mut pass) != Progress::Finished {}
+        assert_eq!((pass.written, machine.cache.writeback), (counted, submitted), "{fs}");
+    }
+}

@@ -328,6 +328,7 @@ impl Machine {
     fn spend(&mut self, t: usize, cpu: Nanos, state: State) -> bool {
         let task = &mut self.tasks[t];
         let cpu = cpu + std::mem::take(&mut task.cpu);
+        let cpu = Nanos(cpu.0 * self.cpu_percent / 100);
         task.cpu_total += cpu;
         task.state = state;
         let process = task.process;

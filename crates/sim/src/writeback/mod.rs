@@ -68,6 +68,11 @@ impl Flusher {
         self.pass.is_some()
     }
 
+    /// Whether no file's chunk was used up.
+    fn nothing_more(&self) -> bool {
+        self.b_more_io.is_empty()
+    }
+
     fn has_dirty(&self) -> bool {
         !(self.b_dirty.is_empty() && self.b_io.is_empty() && self.b_more_io.is_empty())
     }
@@ -175,9 +180,9 @@ impl Machine {
         if due && let Some(older_than) = flush::old_since(self.now, &self.knobs) {
             return Some(Pass::new(Why::Periodic, self.cache.dirty, Some(older_than)));
         }
-        // pdflush has to be asked; a flusher looks for itself.
+        // pdflush and the first flushers have to be asked; since 2.6.37 they look for themselves (`wb_check_background_flush`).
         let asked = std::mem::take(&mut self.flusher.background);
-        if self.generation == Generation::K2_6_18 && !asked {
+        if self.generation <= Generation::K2_6_32 && !asked {
             return None;
         }
         let seen = self.seen();

@@ -14,6 +14,8 @@ use crate::request::Flags;
 
 /// Bios made before they are submitted: a plug's worth.
 const BATCH: usize = 32;
+/// Pages that a chunk of xfs of 2.6.32 comes to at most, for each that it should have: four times as many in the first cluster, then two with each call.
+const CLUSTERED: u64 = 6;
 
 /// Why pages are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +45,7 @@ pub(crate) struct Pass {
     pub(crate) why: Why,
     /// Pages that it may still write.
     left: u64,
-    /// Pages submitted.
+    /// Pages submitted, as the kernel counts them.
     pub(crate) written: u64,
     older_than: Option<Nanos>,
     visit: Option<Visit>,
@@ -57,6 +59,10 @@ struct Visit {
     inode: InodeId,
     /// Pages of its chunk that are left.
     left: u64,
+    /// What the chunk was in the kernel's count.
+    chunk: u64,
+    /// Used up of it in that count.
+    counted: u64,
     /// From here on (`writeback_index`).
     cursor: u64,
 }
@@ -87,7 +93,7 @@ impl Machine {
             let (visit, cpu) = self.make_bios(process, visit, pass);
             if cpu > Nanos::ZERO {
                 pass.visit = Some(visit);
-                self.sleep_until(process, self.now + cpu);
+                self.sleep_until(process, self.now + Nanos(cpu.0 * self.cpu_percent / 100));
                 return Progress::Blocked;
             }
             self.end_visit(visit, pass);
@@ -114,7 +120,7 @@ impl Machine {
                 return false;
             }
             let Some(id) = self.next_inode() else {
-                if pass.round == Some(pass.written) {
+                if pass.round == Some(pass.written) || pass.round.is_some() && self.one_sweep(pass) {
                     return false;
                 }
                 pass.round = Some(pass.written);
@@ -129,20 +135,39 @@ impl Machine {
                 self.requeue_inode(id, true);
                 continue;
             }
-            let chunk = self.throttle.chunk_pages(self.wb, pass.left);
+            // A writer that writes for itself has one chunk for all.
+            let chunk = match pass.why {
+                Why::Throttled => pass.left,
+                _ => self.throttle.chunk_pages(self.wb, pass.left).min(pass.left),
+            };
             self.throttle.writepages_begin(self.wb, self.now, &seen);
             let inode = self.cache.inode_mut(id);
             inode.busy = true;
             inode.list = List::Io;
-            pass.visit = Some(Visit { inode: id, left: chunk.min(pass.left), cursor: inode.cursor });
+            let cursor = inode.cursor;
+            let left = if self.clusters() { CLUSTERED * chunk } else { chunk };
+            pass.visit = Some(Visit { inode: id, left, chunk, counted: 0, cursor });
             return true;
         }
+    }
+
+    /// Whether going once through the files is all: for a writer of 2.6.32 that writes for itself, and for its flusher if no file's chunk was used up
+    /// (`wb_writeback`: "didn't write everything and we don't have more IO, bail").
+    fn one_sweep(&self, pass: &Pass) -> bool {
+        self.generation == Generation::K2_6_32 && (pass.why == Why::Throttled || self.flusher.nothing_more())
+    }
+
+    /// Whether a chunk counts neighbouring pages as one: xfs from 2.6.31 to 2.6.35 quadrupled what was left of a chunk at each call of `writepage`, and then wrote
+    /// all dirty neighbours of the page, while `write_cache_pages` counted the calls.
+    fn clusters(&self) -> bool {
+        self.generation == Generation::K2_6_32 && self.fs.kind == FsKind::Xfs
     }
 
     /// Turns dirty pages of the chunk into bios, a batch of them, and says what CPU time that took: none if there were none.
     fn make_bios(&mut self, process: ProcessIndex, mut visit: Visit, pass: &mut Pass) -> (Visit, Nanos) {
         let flags = self.writeback_flags(pass.why);
         let mut cpu = Nanos::ZERO;
+        let clusters = self.clusters();
         for _ in 0..BATCH {
             if visit.left == 0 {
                 break;
@@ -151,9 +176,11 @@ impl Machine {
             let end = end.min(begin + visit.left);
             let end = self.submit_pages(process, visit.inode, begin, end, flags);
             let pages = end - begin;
+            visit.counted += match clusters {
+                true => u64::from(begin != visit.cursor || visit.counted == 0),
+                false => pages,
+            };
             (visit.cursor, visit.left) = (end, visit.left - pages);
-            pass.left = pass.left.saturating_sub(pages);
-            pass.written += pages;
             cpu += cost::BIO + cost::pages(cost::WRITEBACK_PAGE, pages);
         }
         (visit, cpu)
@@ -191,6 +218,9 @@ impl Machine {
 
     fn end_visit(&mut self, visit: Visit, pass: &mut Pass) {
         pass.visit = None;
+        let counted = if visit.left == 0 { visit.chunk } else { visit.counted };
+        pass.left = pass.left.saturating_sub(counted);
+        pass.written += counted;
         let seen = self.seen();
         self.throttle.writepages_end(self.wb, self.now, &seen);
         let inode = self.cache.inode_mut(visit.inode);

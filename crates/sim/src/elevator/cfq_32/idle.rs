@@ -1,7 +1,7 @@
 //! Idling for a process, what decides whether that pays, and who may push whom aside.
 
 use super::super::history::sample_valid;
-use super::{Cfq32, PAGE, SECTOR, is_sync};
+use super::{Cfq32, PAGE, SECTOR, SEEKY_SECTORS, is_sync};
 use crate::request::{IoRequest, PriorityClass};
 
 /// For a queue that seeks an idle wait is no longer than this, ms (`CFQ_MIN_TT`).
@@ -38,6 +38,10 @@ impl Cfq32 {
         context.think.update((now - context.last_end).min(2 * slice_idle));
         let queue = &mut self.queues[at as usize];
         let position = request.offset / SECTOR;
+        let jump = if context.last_position == 0 { 0 } else { context.last_position.abs_diff(position) };
+        context.seek.update(jump);
+        context.last_position = request.end() / SECTOR;
+        let context = *context;
         let distance = if queue.last_position == 0 { 0 } else { queue.last_position.abs_diff(position) };
         queue.seek.update(distance);
         if queue.shared {
@@ -49,11 +53,13 @@ impl Cfq32 {
             return;
         }
         let low_latency = self.tunables.low_latency == 1;
-        if context.exited || slice_idle == 0 || (!low_latency && self.device_queues && queue.seeks()) {
+        if context.exited
+            || slice_idle == 0
+            || (!low_latency && self.device_queues && context.seek.mean > SEEKY_SECTORS)
+        {
             queue.idle_window = false;
         } else if sample_valid(context.think.samples) {
-            let seeks = sample_valid(queue.seek.samples) && queue.seeks();
-            queue.idle_window = context.think.mean <= if seeks { seeky_idle } else { slice_idle };
+            queue.idle_window = context.think.mean <= if context.seeks() { seeky_idle } else { slice_idle };
         }
     }
 
@@ -74,7 +80,7 @@ impl Cfq32 {
         if context.exited || (sample_valid(context.think.samples) && left < context.think.mean) {
             return;
         }
-        if sample_valid(queue.seek.samples) && queue.seeks() {
+        if context.seeks() {
             wait = wait.min(self.clock.ticks(SEEKY_IDLE_MS));
         }
         self.queues[at as usize].idling = true;

@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 
 use floodwall_device::{Nanos, Op};
 
-use super::history::{SeekDistance, ThinkTime};
+use super::history::{SeekDistance, ThinkTime, sample_valid};
 use super::id_map::IdMap;
 use super::jiffies::Clock;
 use super::pool::Handle;
@@ -148,8 +148,19 @@ struct Context {
     exited: bool,
     last_end: u64,
     think: ThinkTime,
+    /// Over all its requests, asynchronous ones too, which another queue serves.
+    seek: SeekDistance,
+    /// Sector after its last request's.
+    last_position: u64,
     /// Its synchronous queue.
     queue: Option<u32>,
+}
+
+impl Context {
+    /// `CIC_SEEKY` with enough samples.
+    const fn seeks(&self) -> bool {
+        sample_valid(self.seek.samples) && self.seek.mean > SEEKY_SECTORS
+    }
 }
 
 /// CFQ as in 2.6.32.
@@ -243,6 +254,8 @@ impl Cfq32 {
             exited: false,
             last_end: now,
             think: ThinkTime::default(),
+            seek: SeekDistance::default(),
+            last_position: 0,
             queue: None,
         });
         at

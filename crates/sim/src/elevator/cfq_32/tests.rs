@@ -200,3 +200,35 @@ fn no_idling_on_a_device_that_neither_rotates_nor_serves_one_at_a_time() {
     elevator.completed(ms(5), &first);
     assert_eq!(dispatched(&mut elevator, ms(5)), Some(2));
 }
+
+#[test]
+fn a_process_seeks_by_all_its_requests_and_is_then_waited_for_briefly() {
+    // A thread that writes a log in order, each write waited for, and between them blocks all over the disk that are not: raid10d.
+    let mut elevator = cfq();
+    let direct = |id, sector| {
+        let mut request = sync(write(id, sector, 1));
+        request.flags.idle = true;
+        from(1, request)
+    };
+    let mut now = 0;
+    let mut wait = 0;
+    for n in 0..200 {
+        elevator.insert(ms(now), from(1, write(1_000 + n, n * 7_919 % 200 * 1_000_000, 1)));
+        elevator.insert(ms(now), direct(n, 10 + n));
+        let mut next = elevator.dispatch(ms(now), 0);
+        while let Dispatch::Request(request) = next {
+            now += 1;
+            elevator.completed(ms(now), &request);
+            next = elevator.dispatch(ms(now), 0);
+        }
+        if let Dispatch::Hold(until) = next {
+            wait = until.since(ms(now)).0 / 1_000_000;
+            now += wait;
+            let late = request_of(elevator.dispatch(ms(now), 0));
+            elevator.completed(ms(now), &late);
+        }
+        now += 1;
+    }
+    // CFQ_MIN_TT, not slice_idle: the process seeks, though its synchronous queue does not.
+    assert_eq!(wait, 2);
+}
