@@ -257,10 +257,9 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// A picture of the page; of all of it, or of what is seen.
-    pub(crate) fn screenshot(&self, whole: bool) -> Result<String, String> {
-        let parameters = json!({"format": "png", "captureBeyondViewport": whole});
-        let answer = self.call("Page.captureScreenshot", parameters)?;
+    /// A picture of what is seen of the page, as PNG in base64.
+    pub(crate) fn screenshot(&self) -> Result<String, String> {
+        let answer = self.call("Page.captureScreenshot", json!({"format": "png"}))?;
         Ok(answer["data"].as_str().unwrap_or_default().to_owned())
     }
 

@@ -2,7 +2,7 @@
 //! reported as ignored, with the reason.
 //!
 //! With `opening` alone it prints how large the report of a search is and how long Chromium takes to open it:
-//! `cargo test --release -p floodwall --test browser -- opening`.
+//! `cargo test --release -p floodwall --test browser -- opening`. With `screenshots DIR` it writes the pictures of docs/report.md.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,6 +14,7 @@ mod chromium;
 mod opening;
 mod pages;
 mod results;
+mod screenshots;
 
 use std::path::Path;
 
@@ -43,6 +44,15 @@ fn main() {
                 std::process::exit(1);
             }
             (None, Ok(())) => {}
+        }
+        return;
+    }
+    if let [first, directory] = given.as_slice()
+        && first == "screenshots"
+    {
+        if let Err(why) = screenshots::write(Path::new(directory)) {
+            println!("{why}");
+            std::process::exit(1);
         }
         return;
     }

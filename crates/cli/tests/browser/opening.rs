@@ -14,7 +14,7 @@ const TIMES: usize = 7;
 pub(crate) fn print() -> Result<(), String> {
     let directory = tempfile::tempdir().map_err(|e| e.to_string())?;
     let (json, html) = (directory.path().join("tune.json"), directory.path().join("tune.html"));
-    let mut minutes = 30;
+    let mut minutes = 34;
     let trials = loop {
         let time = format!("{minutes}m");
         floodwall(&[
@@ -34,10 +34,10 @@ pub(crate) fn print() -> Result<(), String> {
         let document = fs::read(&json).map_err(|e| e.to_string())?;
         let document: serde_json::Value = serde_json::from_slice(&document).map_err(|e| e.to_string())?;
         let trials = document["trials"].as_array().map_or(0, Vec::len);
-        if trials >= TRIALS || minutes > 600 {
+        if trials >= TRIALS || minutes > 120 {
             break trials;
         }
-        minutes *= 2;
+        minutes += 4;
     };
     floodwall(&["report", &text(&json), "--out", &text(&html)])?;
     let size = fs::metadata(&html).map_err(|e| e.to_string())?.len();
@@ -47,7 +47,7 @@ pub(crate) fn print() -> Result<(), String> {
         let page = browser.open(&html, SCREEN)?;
         loaded.push(page.number("performance.timing.loadEventEnd - performance.timing.navigationStart")?);
         // Until everything is laid out and on the screen.
-        page.screenshot(false)?;
+        page.screenshot()?;
         painted
             .push(page.number("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? -1")?);
     }

@@ -7,6 +7,7 @@ mod findings;
 mod knobs;
 mod others;
 mod persist;
+mod report;
 mod seeks;
 mod sim;
 mod status;

@@ -103,7 +103,7 @@ fn draw(placed: &[&Subject], width: i32, height: i32) -> Result<(Sheet, Plot), D
         let marks = if width == WIDE { 6 } else { 4 };
         let around = Around {
             left: 60,
-            right: 16,
+            right: 28,
             top: 30,
             bottom: 52,
             y_name: "victim keeps",

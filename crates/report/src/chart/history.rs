@@ -22,7 +22,7 @@ const LATENCY: i32 = 180;
 const OTHER: i32 = 120;
 const AXIS: i32 = 48;
 const LEFT: i32 = 72;
-const RIGHT: i32 = 14;
+const RIGHT: i32 = 20;
 /// Room over a panel for its name.
 const NAME: i32 = 32;
 

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Each chart is drawn twice, for a screen and for a phone, because letters that shrink with a picture can't be read. What is shown under the pointer is
-//! data, not drawing ([`Hover`]): places are fractions of the plotting area, so one set serves both.
+//! data, not drawing (`Hover`): places are fractions of the plotting area, so one set serves both.
 
 mod axis;
 pub(crate) mod effects;

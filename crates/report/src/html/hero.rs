@@ -144,7 +144,7 @@ fn of_figure(study: &Study<'_>, c: &Compared) -> Option<Tile> {
     let verdict = match c.verdict {
         Verdict::Better | Verdict::Worse => factor(c),
         Verdict::Noise => ", no real difference".into(),
-        Verdict::Unknown => ", not decided".into(),
+        Verdict::Unknown => c.why.as_ref().map_or_else(String::new, |why| format!("; {why}")),
     };
     let class = match c.verdict {
         Verdict::Better => "better",

@@ -34,6 +34,9 @@ pub fn page(results: &[(Study<'_>, Figures)]) -> String {
     );
     header(&mut out, results);
     out.push_str("<main id=\"main\">\n");
+    if results.len() > 1 {
+        overview(&mut out, results);
+    }
     for (i, (study, figures)) in results.iter().enumerate() {
         article(&mut out, study, figures, &prefix(results.len(), i));
     }
@@ -75,6 +78,26 @@ fn header(out: &mut String, results: &[(Study<'_>, Figures)]) {
         }
     }
     out.push_str("</ul></nav>\n<button type=\"button\" id=\"theme\" aria-pressed=\"false\" hidden>Dark</button>\n</header>\n");
+}
+
+/// What several results say, before each says it at length.
+fn overview(out: &mut String, results: &[(Study<'_>, Figures)]) {
+    let _ = writeln!(
+        out,
+        "<section aria-labelledby=\"all-h\">\n<h2 id=\"all-h\">{} results</h2>\n<ol class=\"said\">",
+        results.len()
+    );
+    for (i, (study, _)) in results.iter().enumerate() {
+        let _ = writeln!(
+            out,
+            "<li><a href=\"#{}top\">{}</a> ({}): {}</li>",
+            prefix(results.len(), i),
+            escaped(&short_source(study)),
+            escaped(&command(study)),
+            escaped(&study.sentence()),
+        );
+    }
+    out.push_str("</ol>\n</section>\n");
 }
 
 fn short_source(study: &Study<'_>) -> String {

@@ -5,7 +5,7 @@
 //!                                                  └─ png ─▶ bytes (feature `png`)
 //! ```
 //!
-//! A chart's coordinates are half pixels ([`UNIT`]): the library's are whole numbers, and a curve on whole pixels has visible steps.
+//! A chart's coordinates are half pixels (`UNIT`): the library's are whole numbers, and a curve on whole pixels has visible steps.
 
 #[cfg(feature = "png")]
 pub mod png;

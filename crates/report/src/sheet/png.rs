@@ -88,7 +88,7 @@ impl Sheet {
         Ok(out)
     }
 
-    /// Everything but letters, [`SMOOTH`] times as large.
+    /// Everything but letters, `SMOOTH` times as large.
     fn shapes_bitmap(&self) -> Result<Vec<u8>, PngError> {
         let (width, height) = self.size();
         let size = (width * SMOOTH.unsigned_abs(), height * SMOOTH.unsigned_abs());
@@ -146,7 +146,7 @@ fn draw<B: DrawingBackend>(
     }
 }
 
-/// Every pixel the mean of [`SMOOTH`] × [`SMOOTH`].
+/// Every pixel the mean of `SMOOTH` × [`SMOOTH`].
 fn halved(large: &[u8], width: usize, height: usize) -> Vec<u8> {
     let by = SMOOTH.unsigned_abs() as usize;
     let row = 3 * width * by;

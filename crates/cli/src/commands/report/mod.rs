@@ -84,7 +84,9 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     let seeks = recording.as_ref().map(|r| seeks(r, &stored)).transpose()?.unwrap_or_default();
     let mut results: Vec<(Study<'_>, Figures)> = Vec::new();
     for (i, result) in stored.iter().enumerate() {
-        let study = Study::of(&result.document, result.path.display().to_string(), result.repairs.clone());
+        // A report is for others: where the file is on this machine is none of their business.
+        let name = result.path.file_name().unwrap_or(result.path.as_os_str()).to_string_lossy();
+        let study = Study::of(&result.document, name, result.repairs.clone());
         let seeks = seeks.iter().find(|(of, _)| *of == i).map(|(_, sheet)| sheet.clone());
         let figures = if drawn { figures(&study, seeks)? } else { Figures::default() };
         results.push((study, figures));

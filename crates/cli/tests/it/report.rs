@@ -1,0 +1,151 @@
+//! `floodwall report`: stored results in every form, damaged ones, and what is none.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::{floodwall, stderr, stdout, tmpfs};
+
+/// A directory with the result of a short simulated run in it, what that run printed, and a function that makes paths in it.
+fn directory() -> (tempfile::TempDir, String, impl Fn(&str) -> String) {
+    let dir = tmpfs();
+    let path = dir.path().to_owned();
+    let of = move |name: &str| path.join(name).to_string_lossy().into_owned();
+    let output = floodwall(&[
+        "sim",
+        "--device",
+        "hdd-7200",
+        "--rounds",
+        "2",
+        "--measure",
+        "2s",
+        "--victim",
+        "commit,size=64MiB",
+        "--flood",
+        "seq",
+        "--out",
+        &of("r.json"),
+    ]);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", stderr(&output));
+    (dir, stdout(&output), of)
+}
+
+/// Stdout of a run that must succeed.
+fn shown(args: &[&str]) -> String {
+    let output = floodwall(args);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
+    stdout(&output)
+}
+
+/// The message of a run that must end with status 2.
+fn refused(args: &[&str]) -> String {
+    let output = floodwall(args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
+    stderr(&output)
+}
+
+#[test]
+fn a_stored_result_is_shown_in_every_form() {
+    let (_dir, printed, of) = directory();
+    let result = of("r.json");
+    assert_eq!(shown(&["report", &result]), printed, "what the run printed");
+    let markdown = shown(&["report", &result, "--markdown"]);
+    assert!(markdown.starts_with("**") && markdown.contains("| `victim_kept` |"), "{markdown}");
+    let json: Value = serde_json::from_str(&shown(&["report", &result, "--json"])).unwrap();
+    assert_eq!(json["schema"], "floodwall/report/1");
+    let history = &json["results"][0]["settings"][0]["history"];
+    // Two rounds of three phases of two seconds.
+    assert_eq!(history["at_s"].as_array().unwrap().len(), 12);
+    assert_eq!(history["phase"].as_array().unwrap().len(), 12);
+    let html = of("r.html");
+    assert_eq!(shown(&["report", &result, "--out", &html]), "");
+    let page = fs::read_to_string(&html).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
+    assert_eq!(shown(&["report", &result, "--svg", &of("svg")]), "");
+    let svg = fs::read_to_string(of("svg/latency.svg")).unwrap();
+    assert!(svg.starts_with("<svg xmlns=") && svg.contains("How long commits take"));
+    assert_eq!(shown(&["report", &result, "--out", &of("again.html")]), "");
+    assert_eq!(fs::read_to_string(of("again.html")).unwrap(), page, "the same result gives the same page");
+}
+
+#[test]
+fn several_results_are_one_page() {
+    let (_dir, _, of) = directory();
+    fs::copy(of("r.json"), of("other.json")).unwrap();
+    shown(&["report", &of("r.json"), &of("other.json"), "--out", &of("both.html"), "--svg", &of("svg")]);
+    let page = fs::read_to_string(of("both.html")).unwrap();
+    assert_eq!(page.matches("<article ").count(), 2);
+    assert!(page.contains("href=\"#r2-top\"") && page.contains("id=\"r2-top\""));
+    for name in ["1-latency", "2-latency", "1-time", "2-time"] {
+        assert!(Path::new(&of(&format!("svg/{name}.svg"))).exists(), "{name}");
+    }
+}
+
+#[test]
+fn a_damaged_result_is_shown_without_what_is_damaged() {
+    let (_dir, _, of) = directory();
+    let text = fs::read_to_string(of("r.json")).unwrap();
+    let damaged = text.replacen("\"seconds\": 1.0,", "\"seconds\": NaN,", 1);
+    assert_ne!(damaged, text);
+    for (name, text, said) in [
+        ("nan.json", damaged.as_str(), "1 of 2 intervals can't be read: left out"),
+        ("cut.json", &text[..text.len() * 2 / 3], "the file ends too early"),
+    ] {
+        fs::write(of(name), text).unwrap();
+        let output = floodwall(&["report", &of(name), "--out", &of("d.html")]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains("is damaged") && stderr(&output).contains(said),
+            "{}",
+            stderr(&output)
+        );
+        let page = fs::read_to_string(of("d.html")).unwrap();
+        assert!(page.contains(&said.replace('\'', "&#39;")), "{name}");
+    }
+}
+
+#[test]
+fn what_is_no_result_is_refused() {
+    let (_dir, _, of) = directory();
+    let (result, html) = (of("r.json"), of("x.html"));
+    assert!(refused(&["report", &of("none.json")]).contains("can't read the result"));
+    for (text, said) in [
+        ("{}", "not a floodwall result"),
+        ("{\"schema\": \"a/2\"}", "its schema is"),
+        ("hello", "was changed or cut"),
+    ] {
+        fs::write(of("bad.json"), text).unwrap();
+        let message = refused(&["report", &of("bad.json"), "--out", &html]);
+        assert!(message.contains(said) && message.contains("bad.json"), "{message}");
+    }
+    assert!(refused(&["report", &result, "--out", &of("no/such.html")]).contains("there is no directory"));
+    assert!(refused(&["report", &result, "--out", &result]).contains("would be overwritten"));
+    refused(&["report", &result, "--json", "--markdown"]);
+    refused(&["report", &result, "--font", &of("f.ttf")]);
+    fs::write(of("f.ttf"), "no font").unwrap();
+    let message = refused(&["report", &result, "--png", &of("png"), "--font", &of("f.ttf")]);
+    assert!(message.contains("can't read the font"), "{message}");
+    assert!(!Path::new(&html).exists());
+}
+
+#[test]
+fn a_recording_of_the_same_time_is_shown_and_another_is_refused() {
+    let (_dir, _, of) = directory();
+    let recording = "time_us,offset_bytes,size_bytes,operation,fua,depth,queue_us,service_us,lateness_us,result\n\
+        # {\"name\":\"disk\",\"preset\":\"hdd-7200\",\"size_bytes\":8589934592,\"time_zero_unix_s\":1795229426.5}\n\
+        1000.000,0,4096,read,0,1,0.000,8000.000,50.000,ok\n\
+        90000000.000,1048576,4096,write,0,2,7000.000,4000.000,50.000,ok\n";
+    fs::write(of("rec.csv"), recording).unwrap();
+    let args = ["report", &of("r.json"), "--seeks", &of("rec.csv"), "--out", &of("s.html")];
+    assert!(refused(&args).contains("--seeks: the result does not say its Unix time"));
+    let text = fs::read_to_string(of("r.json")).unwrap();
+    fs::write(
+        of("r.json"),
+        text.replace("\"started_at_unix_s\": 0.0", "\"started_at_unix_s\": 1795229427.0"),
+    )
+    .unwrap();
+    shown(&args);
+    let page = fs::read_to_string(of("s.html")).unwrap();
+    assert!(page.contains("figure class=\"seeks\"") && page.contains("What reached disk (hdd-7200, 8 GiB)"));
+}
