@@ -64,8 +64,7 @@ fn trials(recorded: &Recorded) -> anyhow::Result<Vec<Trial>> {
         capacity: Some(size),
         ram: Bytes(ram),
         cpus: u32::try_from(cpus)?,
-        // A loop device takes this many, whatever stands behind it (drivers/block/loop.c).
-        queue_depth: Some(128),
+        lab: true,
         ..SimOptions::new(DeviceSpec::preset(text("preset")?)?)
     };
     let knobs = recorded.value["setting"].as_object().context("no setting")?;
@@ -75,7 +74,25 @@ fn trials(recorded: &Recorded) -> anyhow::Result<Vec<Trial>> {
         .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
         .collect();
     let mut rig = SimRig::new(options);
-    (1..=scenario.timing.rounds).map(|round| Ok(rig.run(&scenario, &setting, round, &mut ())?)).collect()
+    let run = |round| -> anyhow::Result<Trial> {
+        let trial = rig.run(&scenario, &setting, round, &mut ())?;
+        same_queue(&setting, &trial.setting).with_context(|| recorded.name.clone())?;
+        Ok(trial)
+    };
+    (1..=scenario.timing.rounds).map(run).collect()
+}
+
+/// Every knob that was read in the lab reads the same in the simulator: elevator, slots, throttling, tunables, limits.
+fn same_queue(recorded: &Setting, simulated: &Setting) -> anyhow::Result<()> {
+    for (knob, value) in &recorded.0 {
+        let found = simulated.get(knob);
+        anyhow::ensure!(
+            found == Some(value.as_str()),
+            "{knob} was {value}, and the simulator has {}",
+            found.unwrap_or("none")
+        );
+    }
+    Ok(())
 }
 
 /// Of a pair of names for one limit only the one in force says anything.

@@ -12,7 +12,7 @@
 //! | `limits`, `throttle` | mm/page-writeback.c |
 //! | `writeback` | fs/fs-writeback.c, pdflush |
 //! | `fs` | fsync and journals of xfs, ext3, ext4, btrfs |
-//! | `block`, `wbt`, `elevator` | block/ |
+//! | `block`, `wbt`, `elevator`, `driver` | block/, and what a device's driver says |
 //! | `machine` | puts them together and lets time pass |
 //! | `plant` | lives on while somebody looks at it and turns its knobs, as a [`Plant`](floodwall_model::Plant) |
 //! | `rig`, `phase`, `setup`, `settings` | a scenario under a setting as a [`Trial`](floodwall_model::Trial) |
@@ -25,6 +25,7 @@ mod block;
 mod cost;
 mod dd;
 mod disktest;
+mod driver;
 pub mod elevator;
 mod error;
 mod event;

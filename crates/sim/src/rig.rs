@@ -6,14 +6,14 @@
 //!
 //! The same options, scenario, setting and round give the same trial, bit for bit, on any machine.
 
-use floodwall_device::spec::Medium;
 use floodwall_device::{DeviceSpec, Nanos};
 use floodwall_model::rig::Step;
 use floodwall_model::scenario::FloodKind;
 use floodwall_model::trial::{BurstTotals, OpLatencies, Warmup};
 use floodwall_model::{Bytes, Phase, PhaseKind, Rig, RigError, Scenario, Setting, Trial, Watch};
 
-use crate::block::{Gate, QueueParams, RequestPool, Striped};
+use crate::block::{LoopDriver, QueueParams, RequestPool, Striped, Stripes};
+use crate::driver::Driver;
 use crate::elevator::{Elevator, NoElevator, QueueFacts};
 use crate::error::SimError;
 use crate::explain::{Explained, Explainer};
@@ -33,8 +33,6 @@ const LEAST_RAM: Bytes = Bytes::mib(64);
 const DRAIN: Nanos = Nanos::from_secs(3_600);
 /// How long a device is idle until it counts as such.
 const IDLE: Nanos = Nanos::from_millis(200);
-/// More than the hosts of such devices take at once, whatever the device could: the lab's loop device takes 128, a SCSI disk 32 to 254.
-const MOST_DEPTH: u32 = 128;
 /// Bytes on a member before the next one's turn, where the device does not say (md's default).
 const DEFAULT_CHUNK: u64 = 512 << 10;
 /// What a flood without a size gets at least.
@@ -59,10 +57,10 @@ pub struct SimOptions {
     pub hz: Option<u32>,
     /// The filesystem.
     pub fs: FsKind,
-    /// Commands that the device takes at once; `None`: as many as it can use, at most 128.
+    /// Commands that the device takes at once; `None`: as many as its driver gives it, at most 128.
     pub queue_depth: Option<u32>,
-    /// Whether FLUSH can't be queued with other commands, as on SATA; `None`: so on a disk by itself. The lab's loop device queues it.
-    pub flush_alone: Option<bool>,
+    /// Whether the device is one of the lab's: behind the loop driver and a FUSE file instead of a driver of its own.
+    pub lab: bool,
     /// Queues and elevators, one for each member of a software RAID (a mirrored pair is one); 1: the device has one queue, as a RAID card or the lab's loop device
     /// has.
     pub member_queues: u32,
@@ -86,7 +84,7 @@ impl SimOptions {
             hz: None,
             fs: FsKind::Xfs,
             queue_depth: None,
-            flush_alone: None,
+            lab: false,
             member_queues: 1,
             seed: 1,
             explain: false,
@@ -97,8 +95,15 @@ impl SimOptions {
         let mut facts = QueueFacts::new(self.generation);
         facts.cpus = self.cpus.max(1);
         facts.rotational = self.device.rotational();
+        let driver = self.driver();
+        facts.rotated_at_first = driver.rotational_at_first(facts.rotational);
+        facts.default_elevator = driver.default_elevator(self.generation);
         facts.hz = self.hz.unwrap_or(facts.hz);
         facts
+    }
+
+    fn driver(&self) -> Driver {
+        Driver::of(&self.device, self.lab, self.cpus)
     }
 
     /// Bytes on a member of an array before the next one's turn.
@@ -212,9 +217,12 @@ impl SimRig {
         }
         let context = BdiContext { generation, thresholds, dirtyable, other_min_ppm: 0 };
         let bdi = BdiLimits::from_setting(setting, &context)?;
-        let device = o.device.build(o.capacity().0, o.seed ^ seed)?;
-        let profile = device.profile();
-        let depth = o.queue_depth.unwrap_or(profile.queue_depth.min(MOST_DEPTH)).max(1);
+        let mut device = o.device.build(o.capacity().0, o.seed ^ seed)?;
+        if o.lab {
+            device = Box::new(LoopDriver::new(device));
+        }
+        let (profile, driver) = (device.profile(), o.driver());
+        let depth = o.queue_depth.unwrap_or(driver.depth(profile.queue_depth)).max(1);
         let members = o.member_queues.max(1);
         let mut queue = Queue::new(setting, &facts, depth, profile.volatile_cache, members)?;
         let mut in_force = Setting::default();
@@ -233,7 +241,7 @@ impl SimRig {
         } else {
             one_elevator(std::mem::take(&mut queue.elevators), chunk, depth)
         };
-        let slots = if nfs { NFS_SLOTS } else { queue.nr_requests * members };
+        let slots = if nfs { NFS_SLOTS } else { queue.nr_requests };
         let most = u64::from(queue.max_sectors_kb) << 10;
         let params = QueueParams {
             generation,
@@ -247,10 +255,10 @@ impl SimRig {
                 most
             },
             pool: RequestPool::new(if nfs { Generation::K6 } else { generation }, slots),
-            gate: queue.wbt.filter(|_| !nfs).map(Gate::new),
-            // libata leaves FUA off, and so do RAID cards; NVMe has it.
-            fua: !facts.rotational && depth > 32,
-            flush_alone: o.flush_alone.unwrap_or_else(|| lone_disk(&o.device)),
+            wbt: queue.wbt.filter(|_| !nfs),
+            stripes: if nfs { Stripes::ONE } else { Stripes { members, chunk } },
+            fua: driver.fua(),
+            flush_alone: driver.flush_alone(),
         };
         let machine = Machine::new(MachineParams {
             generation,
@@ -341,14 +349,6 @@ pub(crate) fn one_elevator(
             Box::new(Striped::new(elevators, chunk, depth))
         }
     }
-}
-
-/// A disk by itself: its commands are SATA's.
-fn lone_disk(device: &DeviceSpec) -> bool {
-    matches!(device.medium, Medium::Disk(_))
-        && device.array.is_none()
-        && device.cache.is_none()
-        && device.link.is_none()
 }
 
 /// The known state that every phase starts from: no backlog, and the device left alone for a while.

@@ -75,7 +75,7 @@ impl Queue {
             Some(name) => {
                 name.trim().parse::<ElevatorKind>().map_err(|e| SimError::Elevator(e.to_string()))?
             }
-            None => elevator::default_for(generation, 1),
+            None => facts.default_elevator,
         };
         let make = || -> Result<Box<dyn Elevator>, SimError> {
             let mut elevator = elevator::build(kind, facts).map_err(|e| SimError::Elevator(e.to_string()))?;
@@ -126,7 +126,7 @@ fn wbt(
     depth: u32,
     volatile: bool,
 ) -> Result<Wbt, SimError> {
-    let mut wbt = Wbt::new(facts.hz, depth, facts.rotational, volatile);
+    let mut wbt = Wbt::new(facts.hz, depth, facts.rotated_at_first, volatile);
     if kind.name() == "bfq" {
         wbt.disable_default();
     }
@@ -138,6 +138,10 @@ fn wbt(
         } else {
             Some(u64::try_from(us).map_err(|_| value("wbt_lat_usec", text, "-1 or microseconds".into()))?)
         };
+        if let Some(us) = us.filter(|us| *us > 0 && *us != wbt.latency_us()) {
+            // Whoever brings a setting into force writes another value first: the kernel ignores the target that it has, even while it is off under bfq.
+            wbt.set_latency_us(Some(us + 1));
+        }
         wbt.set_latency_us(us);
     }
     Ok(wbt)

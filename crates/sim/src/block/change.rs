@@ -11,7 +11,7 @@
 
 use floodwall_device::Nanos;
 
-use super::{Bio, BlockLayer, Done, Gate, Submitted};
+use super::{Bio, BlockLayer, Done, Submitted};
 use crate::elevator::{Elevator, TunableError};
 use crate::kernel::Generation;
 use crate::machine::ProcessIndex;
@@ -121,30 +121,32 @@ impl BlockLayer {
         if let Some((elevator, slots, wbt_yields)) = change.elevator {
             self.elevator = elevator;
             self.hold = None;
-            self.pool.resize(slots, &mut self.woken);
-            if let Some(wbt) = self.gate.as_mut().map(Gate::wbt) {
-                if wbt_yields { wbt.disable_default() } else { wbt.enable_default() }
+            self.queues.resize(slots, &mut self.woken);
+            for gate in self.queues.gates() {
+                if wbt_yields { gate.wbt().disable_default() } else { gate.wbt().enable_default() }
             }
         }
         if let Some(slots) = change.nr_requests {
-            self.pool.resize(slots, &mut self.woken);
+            self.queues.resize(slots, &mut self.woken);
         }
         if let Some(bytes) = change.max_bytes {
             self.max_bytes = bytes;
         }
-        if let (Some(us), Some(wbt)) = (change.wbt_us, self.gate.as_mut().map(Gate::wbt)) {
-            wbt.set_latency_us(us);
+        if let Some(us) = change.wbt_us {
+            for gate in self.queues.gates() {
+                gate.wbt().set_latency_us(us);
+            }
         }
     }
 
     /// What `queue/wbt_lat_usec` reads; `None` where there is none.
     pub(crate) fn wbt_latency_us(&self) -> Option<u64> {
-        self.gate.as_ref().map(|gate| Wbt::latency_us(gate.wbt_state()))
+        self.queues.wbt().map(Wbt::latency_us)
     }
 
     /// What `nr_requests` reads, of all member queues together.
     pub(crate) fn slots(&self) -> u32 {
-        self.pool.size()
+        self.queues.slots()
     }
 
     /// The elevator's name and its tunables.

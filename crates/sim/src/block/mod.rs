@@ -13,7 +13,9 @@ mod bio;
 mod change;
 mod flush;
 mod gate;
+mod loop_driver;
 mod pool;
+mod queues;
 mod striped;
 
 use std::collections::VecDeque;
@@ -25,16 +27,18 @@ use crate::kernel::Generation;
 use crate::machine::ProcessIndex;
 use crate::request::{IoRequest, PriorityClass, ProcessId};
 use crate::slab::Slab;
-use crate::wbt::Track;
+use crate::wbt::{Track, Wbt};
 
 pub(crate) use bio::{Bio, Done, End, Times};
 pub(crate) use change::Change;
-pub(crate) use gate::Gate;
+pub(crate) use loop_driver::LoopDriver;
 pub(crate) use pool::RequestPool;
+pub(crate) use queues::Stripes;
 pub(crate) use striped::Striped;
 
 use change::Freezer;
 use flush::{FlushQueue, Stage};
+use queues::Queues;
 
 /// Requests that a plug collects before it is flushed (`BLK_MAX_REQUEST_COUNT`, one hardware queue).
 const PLUG_REQUESTS: usize = 32;
@@ -96,8 +100,11 @@ pub(crate) struct QueueParams {
     pub(crate) depth: u32,
     /// Longest request in bytes.
     pub(crate) max_bytes: u64,
+    /// The slots of each member queue.
     pub(crate) pool: RequestPool,
-    pub(crate) gate: Option<Gate>,
+    /// The writeback throttling of each member queue, where there is any.
+    pub(crate) wbt: Option<Wbt>,
+    pub(crate) stripes: Stripes,
     /// Whether the device can force a single write to the medium.
     pub(crate) fua: bool,
     /// Whether FLUSH can't be queued with other commands (SATA): the queue runs dry before it, and nothing is sent until it is done (`ata_std_qc_defer`).
@@ -118,8 +125,7 @@ pub(crate) struct BlockLayer {
     /// A FLUSH that must be alone is in the device.
     flushing: bool,
     max_bytes: u64,
-    pool: RequestPool,
-    gate: Option<Gate>,
+    queues: Queues,
     flush: FlushQueue,
     freezer: Freezer,
     /// Goes to the device before what the elevator has.
@@ -154,8 +160,7 @@ impl BlockLayer {
             flush_alone: p.flush_alone,
             flushing: false,
             max_bytes: p.max_bytes,
-            pool: p.pool,
-            gate: p.gate,
+            queues: Queues::new(p.stripes, &p.pool, p.wbt.as_ref()),
             flush: FlushQueue::new(volatile, p.fua, p.generation != Generation::K6),
             freezer: Freezer::default(),
             bypass: VecDeque::new(),
@@ -186,11 +191,8 @@ impl BlockLayer {
     /// Makes room for one more process.
     pub(crate) fn add_process(&mut self) {
         self.plugs.push(Vec::new());
-        self.pool.add_process();
+        self.queues.add_process();
         self.freezer.add_process();
-        if let Some(gate) = &mut self.gate {
-            gate.add_process();
-        }
     }
 
     /// Commands that the device takes at once.
@@ -210,7 +212,7 @@ impl BlockLayer {
 
     /// Whether a class of requests is congested (up to 3.2).
     pub(crate) fn write_congested(&self) -> bool {
-        self.pool.congested(1)
+        self.queues.congested(1)
     }
 
     /// Requests between slot and completion.
@@ -228,15 +230,15 @@ impl BlockLayer {
 
     /// A writer sleeps in `balance_dirty_pages`: the gate lets more through for a while.
     pub(crate) fn writer_sleeps(&mut self, now: Nanos) {
-        if let Some(gate) = &mut self.gate {
-            gate.writer_sleeps(now);
-        }
+        self.queues.gates().for_each(|gate| gate.writer_sleeps(now));
     }
 
     /// When something next happens here.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
-        let gate = self.gate.as_ref().and_then(Gate::next_event);
-        [self.device_next, self.hold, gate, self.flush.timeout()].into_iter().flatten().min()
+        [self.device_next, self.hold, self.queues.next_event(), self.flush.timeout()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Submits a bio into a queue that is not frozen. `woken`: the process waited and was named.
@@ -266,12 +268,13 @@ impl BlockLayer {
             return Submitted::Wait;
         }
         let class = self.class_of(&io);
-        let limit = self.elevator.depth_limit(&io, self.pool.size());
-        if !self.pool.take(now, usize::from(class), limit, process, woken) {
+        let queue = self.queues.of(io.offset);
+        let limit = self.elevator.depth_limit(&io, queue.pool.size());
+        if !queue.pool.take(now, usize::from(class), limit, process, woken) {
             self.flush_plug(now, process);
             return Submitted::Wait;
         }
-        let track = self.gate.as_mut().map_or(Track::No, |gate| gate.use_pass(process));
+        let track = queue.gate.as_mut().map_or(Track::No, |gate| gate.use_pass(process));
         bio.times.queued = now;
         let node = self.nodes.insert(Node { bio: *bio, next: NIL, stage: Stage::Data });
         let slot = self.request(now, io, node, Some(class), track);
@@ -307,9 +310,7 @@ impl BlockLayer {
         if self.hold.is_some_and(|t| t <= now) {
             self.hold = None;
         }
-        if let Some(gate) = &mut self.gate {
-            gate.tick(now, &mut self.woken);
-        }
+        self.queues.gates().for_each(|gate| gate.tick(now, &mut self.woken));
         self.flush_kick(now, out);
         self.dispatch(now);
         self.thaw(now);
@@ -345,7 +346,7 @@ impl BlockLayer {
         io: &IoRequest,
         woken: bool,
     ) -> bool {
-        let Some(gate) = &mut self.gate else {
+        let Some(gate) = &mut self.queues.of(io.offset).gate else {
             if !woken {
                 bio.times.gated = now;
             }
@@ -494,7 +495,7 @@ impl BlockLayer {
         let track = entry.track;
         self.in_flight += 1;
         self.flushing = self.flush_alone && io.op == Op::Flush;
-        if let Some(gate) = &mut self.gate {
+        if let Some(gate) = &mut self.queues.of(io.offset).gate {
             gate.issued(now, io.id, track);
         }
         self.device.submit(
@@ -537,7 +538,7 @@ impl BlockLayer {
         if entry.class.is_some() {
             self.elevator.completed(now, &entry.io);
         }
-        if let Some(gate) = &mut self.gate {
+        if let Some(gate) = &mut self.queues.of(entry.io.offset).gate {
             let in_device = now.since(entry.dispatched);
             gate.completed(now, &entry.io, entry.track, in_device, &mut self.woken);
         }
@@ -560,10 +561,11 @@ impl BlockLayer {
 
     /// A request is no more: its slot is free again.
     fn release(&mut self, now: Nanos, slot: u32, entry: &Entry) {
+        let queue = self.queues.of(entry.io.offset);
         if let Some(class) = entry.class {
-            self.left_congestion |= self.pool.give_back(usize::from(class), &mut self.woken);
+            self.left_congestion |= queue.pool.give_back(usize::from(class), &mut self.woken);
         }
-        if let (Some(gate), Track::Throttled(_)) = (&mut self.gate, entry.track) {
+        if let (Some(gate), Track::Throttled(_)) = (&mut queue.gate, entry.track) {
             gate.released(now, entry.io.id, entry.track, &mut self.woken);
         }
         self.requests.remove(slot);

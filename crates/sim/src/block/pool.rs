@@ -37,7 +37,7 @@ impl Batch {
 }
 
 /// One class of requests.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Class {
     used: u32,
     full: bool,
@@ -46,7 +46,7 @@ struct Class {
 }
 
 /// All slots of a queue.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RequestPool {
     one_pool: bool,
     size: u32,

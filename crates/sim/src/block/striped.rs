@@ -6,10 +6,11 @@
 //!
 //! This matters where the members share something behind their queues, a controller's cache: an elevator that holds writes back while one of *its* reads or synchronous
 //! writes is under way does nothing against those of the other members that fill the cache. A mirrored pair counts as one member here, because both
-//! halves get the same requests. Slots and wbt's depth are counted over all members together.
+//! halves get the same requests. Slots and wbt are each member's own, too ([`Queues`](super::queues::Queues)).
 
 use floodwall_device::Nanos;
 
+use super::Stripes;
 use crate::elevator::{Dispatch, Elevator, Merge, TunableError};
 use crate::request::{IoRequest, ProcessId};
 
@@ -21,8 +22,7 @@ struct Member {
 /// See the [module](self).
 pub(crate) struct Striped {
     members: Vec<Member>,
-    /// Bytes on one member before the next one's turn.
-    chunk: u64,
+    stripes: Stripes,
     /// Requests of each member that the device takes at once.
     depth: u32,
     /// Whose turn it is.
@@ -32,13 +32,14 @@ pub(crate) struct Striped {
 impl Striped {
     /// One elevator a member; there must be at least one.
     pub(crate) fn new(elevators: Vec<Box<dyn Elevator>>, chunk: u64, depth: u32) -> Self {
-        let members = elevators.into_iter().map(|elevator| Member { elevator, in_flight: 0 }).collect();
-        Self { members, chunk: chunk.max(4096), depth, turn: 0 }
+        let members: Vec<_> =
+            elevators.into_iter().map(|elevator| Member { elevator, in_flight: 0 }).collect();
+        let stripes = Stripes { members: members.len() as u32, chunk };
+        Self { members, stripes, depth, turn: 0 }
     }
 
     fn member(&mut self, offset: u64) -> &mut Member {
-        let count = self.members.len() as u64;
-        &mut self.members[(offset / self.chunk % count) as usize]
+        &mut self.members[self.stripes.member(offset)]
     }
 }
 
@@ -93,12 +94,9 @@ impl Elevator for Striped {
         self.members.iter_mut().for_each(|m| m.elevator.process_exited(now, process));
     }
 
+    /// `nr_requests`: of the member that the request goes to.
     fn depth_limit(&self, request: &IoRequest, nr_requests: u32) -> u32 {
-        let count = self.members.len().max(1) as u32;
-        let one = nr_requests / count;
-        self.members
-            .first()
-            .map_or(nr_requests, |m| m.elevator.depth_limit(request, one).saturating_mul(count))
+        self.members[self.stripes.member(request.offset)].elevator.depth_limit(request, nr_requests)
     }
 
     fn len(&self) -> usize {

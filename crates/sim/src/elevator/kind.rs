@@ -98,10 +98,14 @@ pub struct QueueFacts {
     pub cpus: u32,
     /// Whether the device says that it rotates (`queue/rotational`).
     pub rotational: bool,
+    /// Whether it said so when its queue was made: the default target of writeback throttling is settled then.
+    pub rotated_at_first: bool,
+    /// What the queue gets unless told otherwise: [`default_for`] its hardware queues, or what its driver asks for.
+    pub default_elevator: ElevatorKind,
 }
 
 impl QueueFacts {
-    /// Of a kernel as it was mostly built (1000 ticks a second up to 2.6.32, 250 later), on a rotating device and 4 CPUs.
+    /// Of a kernel as it was mostly built (1000 ticks a second up to 2.6.32, 250 later), on a rotating device with one hardware queue and 4 CPUs.
     #[must_use]
     pub const fn new(generation: Generation) -> Self {
         let (release, hz) = match generation {
@@ -109,7 +113,15 @@ impl QueueFacts {
             Generation::K3_2 => ((3, 2), 250),
             Generation::K6 => ((6, 18), 250),
         };
-        Self { generation, release, hz, cpus: 4, rotational: true }
+        Self {
+            generation,
+            release,
+            hz,
+            cpus: 4,
+            rotational: true,
+            rotated_at_first: true,
+            default_elevator: default_for(generation, 1),
+        }
     }
 }
 
@@ -171,7 +183,7 @@ pub const fn default_for(generation: Generation, hardware_queues: u32) -> Elevat
 /// # Errors
 /// [`BuildError`] if the generation did not have it, or if the tick does not divide a second into whole milliseconds.
 pub fn build(kind: ElevatorKind, facts: &QueueFacts) -> Result<Box<dyn Elevator>, BuildError> {
-    let QueueFacts { generation, release, hz, cpus, rotational } = *facts;
+    let QueueFacts { generation, release, hz, cpus, rotational, .. } = *facts;
     if hz == 0 || 1000 % hz != 0 {
         return Err(BuildError::Ticks { hz });
     }
