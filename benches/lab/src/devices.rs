@@ -1,10 +1,13 @@
 //! Lab devices, brought up and taken down through the binary as a user would.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use anyhow::{Context, bail};
 use serde_json::Value;
+
+use crate::interrupt;
 
 /// The binary.
 pub(crate) struct Floodwall {
@@ -55,7 +58,12 @@ impl Device<'_> {
 
 impl Drop for Device<'_> {
     fn drop(&mut self) {
-        if let Err(error) = run(Command::new(&self.floodwall.program).args(["lab", "down", &self.name])) {
+        // Whatever was interrupted: this runs to its end.
+        let mut down = Command::new(&self.floodwall.program);
+        let output = down.args(["lab", "down", &self.name]).stdin(Stdio::null()).output();
+        let done =
+            output.context("can't run floodwall").and_then(|output| printed(&output, "lab down", &[0]));
+        if let Err(error) = done {
             eprintln!("{error:#}");
         }
     }
@@ -68,8 +76,27 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<String> {
 
 /// The same, with other exit statuses that are no failure.
 pub(crate) fn run_accepting(command: &mut Command, accepted: &[i32]) -> anyhow::Result<String> {
+    interrupt::check()?;
     let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("can't run '{name}'"))?;
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("can't run '{name}'"))?;
+    let (pid, ended) = (child.id(), AtomicBool::new(false));
+    let output = std::thread::scope(|scope| {
+        scope.spawn(|| interrupt::pass_on(pid, &ended));
+        let output = child.wait_with_output();
+        ended.store(true, Relaxed);
+        output
+    })
+    .with_context(|| format!("can't wait for '{name}'"))?;
+    interrupt::check()?;
+    printed(&output, &name, accepted)
+}
+
+fn printed(output: &Output, name: &str, accepted: &[i32]) -> anyhow::Result<String> {
     if !output.status.code().is_some_and(|code| accepted.contains(&code)) {
         bail!("'{name}' failed with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
     }

@@ -18,7 +18,7 @@ use published::Experiment;
 use serde_json::{Value, json};
 
 use crate::devices::{self, Device, Floodwall, median, run_accepting};
-use crate::{setting, table};
+use crate::{interrupt, setting, table};
 
 /// How long and how often.
 #[derive(Clone, Copy)]
@@ -254,7 +254,7 @@ fn by_sysbench(floodwall: &Floodwall, plan: Plan) -> anyhow::Result<Value> {
         idle.push(writes_per_s(&devices::run(sysbench(dir, plan).arg("run"))?)?);
         let dd = Dd::start(dir)?;
         // Until the page cache is full and the flood is throttled, as in the bench's warm-up.
-        std::thread::sleep(std::time::Duration::from_secs(15));
+        interrupt::sleep(std::time::Duration::from_secs(15))?;
         flood.push(writes_per_s(&devices::run(sysbench(dir, plan).arg("run"))?)?);
         drop(dd);
     }

@@ -11,6 +11,7 @@
 mod devices;
 mod experiment;
 mod figures;
+mod interrupt;
 mod record;
 mod setting;
 mod table;
@@ -75,6 +76,7 @@ enum Command {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
+    interrupt::install()?;
     let floodwall = devices::Floodwall::new(&args.floodwall)?;
     match args.command {
         Command::Figures { rounds } => figures::run(&floodwall, rounds),
