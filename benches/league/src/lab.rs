@@ -39,10 +39,10 @@ pub(crate) struct LabArgs {
     #[arg(long, default_value = "10m")]
     time: String,
     /// Rounds of the comparison
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 3)]
     rounds: u32,
     /// Measured part of its phases
-    #[arg(long, default_value = "20s")]
+    #[arg(long, default_value = "15s")]
     measure: String,
     /// Where what was measured is kept; a cell that is there is not repeated
     #[arg(long, default_value = "benches/league/data/lab")]
@@ -127,7 +127,7 @@ impl Drop for Up<'_> {
 
 fn measure(program: &Path, cell: &Cell, args: &LabArgs) -> anyhow::Result<OnLab> {
     let name = format!("league-{}", std::process::id());
-    let up = ["lab", "up", cell.device, "--json", "--name", &name, "--memory", "4GiB", "--fs", "xfs"];
+    let up = ["lab", "up", cell.device, "--json", "--name", &name, "--memory", "6GiB", "--fs", "xfs"];
     let info: Value =
         serde_json::from_str(&said(Command::new(program).args(up))?).context("lab up --json")?;
     let mut device = Up { program, name, changed: false };
@@ -147,6 +147,8 @@ fn measure(program: &Path, cell: &Cell, args: &LabArgs) -> anyhow::Result<OnLab>
     let tuned: Value = serde_json::from_str(&said(tune.arg(mount))?).context("tune --json")?;
     let setting: Setting =
         serde_json::from_value(tuned["recommended"]["setting"].clone()).unwrap_or_default();
+    // What the search wrote is deleted, and still takes the lab's memory until the filesystem says so.
+    said(Command::new("fstrim").arg(mount))?;
     let mut compare = Command::new(program);
     compare.args(["compare", "--json", "--set", "default", "--set"]);
     compare.arg(format!("{RECIPE}=preset:{RECIPE}"));
@@ -192,8 +194,11 @@ fn as_written(setting: &Setting) -> String {
 
 /// Runs a command and returns what it printed; its progress goes to our stderr. Not conclusive is a result.
 fn said(command: &mut Command) -> anyhow::Result<String> {
-    let output =
-        command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().context("can't run floodwall")?;
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("can't run {:?}", command.get_program()))?;
     if !matches!(output.status.code(), Some(0 | 3)) {
         bail!("{:?} ended with {}", command, output.status);
     }

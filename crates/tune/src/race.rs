@@ -1,14 +1,16 @@
 //! The race: candidates, their scores, who is dropped and who comes in.
 //!
 //! ```text
-//! after each round: leader = best score ─▶ drop whoever is surely worse, and the worse two thirds ─▶ new candidates: the leader's neighbours and what
-//!                                                                                             the additive model promises
+//! after each round: leader = best score ─▶ drop whoever is surely worse, and the worse two thirds ─▶ new candidates: what the model promises most of
 //! ```
 //!
-//! For the last third of its time no new ones come: the best of all so far, also those that bad luck had dropped, run against each other.
+//! For the last part of its time hardly any new ones come: the best of all so far, also those that bad luck had dropped, run against each other in longer
+//! phases.
 //!
 //! Successive halving (Karnin, Koren & Somekh 2013; thirds here) with the early elimination of an F-race (Birattari et al. 2002), where candidates may join late.
 //! Rounds are interleaved, so that all candidates of one have the same luck.
+
+use std::collections::BTreeSet;
 
 use floodwall_model::{Setting, Trial};
 use floodwall_stats::versus::mean_and_variance;
@@ -20,8 +22,8 @@ use crate::surrogate::{Seen, Surrogate};
 
 /// What single trials' log scores differ by before anything is known of it: a factor of 1.4.
 const PRIOR_SPREAD: f64 = 0.35;
-/// How many trials that prior is worth.
-const PRIOR_TRIALS: f64 = 3.0;
+/// How many trials that prior is worth; devices differ too much in it for more.
+const PRIOR_TRIALS: f64 = 1.0;
 /// A candidate this many standard errors behind the leader is out at once.
 const SURELY_WORSE: f64 = 2.0;
 /// Candidates that run in a round, once the first ones have run.
@@ -30,6 +32,8 @@ const FIELD: usize = 10;
 const FRESH: usize = 4;
 /// Candidates that run on once no new ones come.
 const SHORTLIST: usize = 4;
+/// Neighbours of the leader that join a round of the shortlist.
+const BESIDE: usize = 1;
 /// Points whose promise is worked out.
 const LOOKED_AT: usize = 150;
 /// Spaces up to this size are looked through in full for promising points; larger ones around the leaders only.
@@ -133,16 +137,31 @@ pub(crate) fn drop_losers(candidates: &mut [Candidate], round: u32, halve: bool)
 /// Points to try next: those that the model promises most of, each chosen as if the ones before it had been just what is expected of them.
 pub(crate) fn fresh(space: &Space, candidates: &[Candidate], random: &mut Random) -> Vec<Point> {
     let room = FIELD.saturating_sub(running(candidates).len()).max(FRESH);
-    promising(space, candidates, room, random)
+    promising(space, candidates, room, true, random)
 }
 
-fn promising(space: &Space, candidates: &[Candidate], room: usize, random: &mut Random) -> Vec<Point> {
+/// The most promising neighbours of the leader: one step away from it may be better still.
+pub(crate) fn beside(space: &Space, candidates: &[Candidate], random: &mut Random) -> Vec<Point> {
+    promising(space, candidates, BESIDE, false, random)
+}
+
+fn promising(
+    space: &Space,
+    candidates: &[Candidate],
+    room: usize,
+    anywhere: bool,
+    random: &mut Random,
+) -> Vec<Point> {
     let mut model = model(space, candidates);
     let leader =
         by_shrunken_score(&model, candidates).into_iter().find_map(|(i, _)| candidates[i].point.clone());
     let near = space.neighbours(&leader.unwrap_or_else(|| space.origin()));
-    let all = if space.size() <= WHOLE { space.points() } else { Vec::new() };
-    let untried = |points: Vec<Point>| points.into_iter().filter(|p| !was_tried(candidates, p)).collect();
+    let all = if anywhere && space.size() <= WHOLE { space.points() } else { Vec::new() };
+    let refused = refused(candidates);
+    let possible = |p: &Point| !p.iter().copied().enumerate().any(|level| refused.contains(&level));
+    let untried = |points: Vec<Point>| {
+        points.into_iter().filter(|p| possible(p) && !was_tried(candidates, p)).collect()
+    };
     // What is expected is quickly worked out, what is promised is not: the best by the one, and neighbours, are looked at by the other.
     let mut looked_at = best_by(|p| model.expected(p), random.shuffled(untried(all)));
     looked_at.truncate(LOOKED_AT);
@@ -158,6 +177,17 @@ fn promising(space: &Space, candidates: &[Candidate], room: usize, random: &mut 
         chosen.push(point);
     }
     chosen
+}
+
+/// Levels (dimension, level) that the kernel refuses, as far as is known: two settings with them failed, and none with them ran.
+fn refused(candidates: &[Candidate]) -> BTreeSet<(usize, usize)> {
+    let levels = |c: &Candidate| c.point.iter().flatten().copied().enumerate().collect::<Vec<_>>();
+    let failed: Vec<(usize, usize)> =
+        candidates.iter().filter(|c| c.failure.is_some()).flat_map(levels).collect();
+    let ran: BTreeSet<(usize, usize)> =
+        candidates.iter().filter(|c| c.score.is_some()).flat_map(levels).collect();
+    let twice = |level: &(usize, usize)| failed.iter().filter(|l| *l == level).count() >= 2;
+    failed.iter().filter(|level| twice(level) && !ran.contains(level)).copied().collect()
 }
 
 fn was_tried(candidates: &[Candidate], point: &Point) -> bool {
@@ -182,7 +212,7 @@ pub(crate) fn shortlist(
             candidate.dropped_after_round = Some(round);
         }
     }
-    let mut hopeful = promising(space, candidates, FRESH / 2, random);
+    let mut hopeful = promising(space, candidates, FRESH / 2, true, random);
     if space.size() <= WHOLE {
         let untried =
             space.points().into_iter().filter(|p| !was_tried(candidates, p) && !hopeful.contains(p));
@@ -254,6 +284,33 @@ mod tests {
             max_sectors_kb: Some(1024),
             ..Description::default()
         })
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_not_proposed_again() {
+        let space = space();
+        let mut all: Vec<Candidate> = Vec::new();
+        let at = |depth: usize, request: usize| {
+            let mut point = space.origin();
+            let last = point.len();
+            (point[last - 2], point[last - 1]) = (depth, request);
+            Candidate::new(&space, point)
+        };
+        // Depth 1 fails under two requests; request 1 ran under another depth.
+        for (depth, request, fails) in
+            [(0, 0, false), (1, 1, true), (1, 2, true), (2, 1, false), (2, 2, false)]
+        {
+            let mut candidate = at(depth, request);
+            if fails {
+                candidate.failure = Some("no".into());
+            } else {
+                (candidate.scores, candidate.score) = (vec![-1.0], Some(-1.0));
+            }
+            all.push(candidate);
+        }
+        let depth = space.dimensions.len() - 2;
+        assert_eq!(refused(&all), BTreeSet::from([(depth, 1)]));
+        assert!(fresh(&space, &all, &mut Random::seeded(1)).iter().all(|p| p[depth] != 1));
     }
 
     fn candidates(scores: &[&[f64]]) -> Vec<Candidate> {

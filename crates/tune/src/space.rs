@@ -200,7 +200,7 @@ impl Space {
     fn recipes(&self) -> Vec<Point> {
         // What was best, or near it, somewhere: in the lab a short queue under bfq with default limits had the fewest dead seconds and small limits the
         // published gains; in the league's grids (docs/league.md) short queues won under each elevator, by device and victim.
-        let recipes: [&[&str]; 18] = [
+        let recipes: [&[&str]; 19] = [
             &[],
             &["bfq", "8 requests*", "128 KiB", "wbt off*"],
             &["mq-deadline*", "16 requests*", "128 KiB", "wbt off*"],
@@ -215,6 +215,7 @@ impl Space {
             &["none", "wbt 75 ms*"],
             &["bfq", "8 requests*", "128 KiB", "wbt off*", "strict 1 s"],
             &["limit 0.06 s"],
+            &["mq-deadline*", "16 requests*", "256 KiB*", "limit 0.5 s"],
             &["limit 1.5 s"],
             &["cfq"],
             &["deadline", "8 requests*", "128 KiB"],

@@ -44,7 +44,7 @@ const LONGER: f64 = 3.0;
 const SHORTEST_S: f64 = 4.0;
 /// What a phase takes beside its measured part, before anything is known of it.
 const OVERHEAD_S: f64 = 7.0;
-/// Trials in a row that fail until it is the device and not the setting.
+/// Trials in a row that fail until it may be the device and not the settings.
 const FAILURES: u32 = 3;
 /// What can't be settled in this many rounds can't be settled.
 const HOPELESS_ROUNDS: f64 = 200.0;
@@ -369,13 +369,11 @@ impl Search<'_> {
                 continue;
             }
             race::drop_losers(&mut outcome.candidates, self.round, exploring);
-            if !exploring {
-                if race::running(&outcome.candidates).len() < 2 {
-                    return Ok(());
-                }
-                continue;
-            }
-            let fresh = race::fresh(space, &outcome.candidates, &mut self.random);
+            let fresh = if exploring {
+                race::fresh(space, &outcome.candidates, &mut self.random)
+            } else {
+                race::beside(space, &outcome.candidates, &mut self.random)
+            };
             if fresh.is_empty() && race::running(&outcome.candidates).len() < 2 {
                 return Ok(());
             }
@@ -480,11 +478,16 @@ impl Search<'_> {
                     self.failures += 1;
                     self.watch.inner.warn(&format!("'{}' is out: {why}", candidate.name));
                     candidate.failure = Some(why.clone());
-                    if self.failures >= FAILURES {
-                        let why = format!("{FAILURES} trials in a row failed; the last one: {why}");
-                        return Err(Stop { why, interrupted: false });
+                    if self.failures < FAILURES {
+                        return Ok(());
                     }
-                    return Ok(());
+                    if i > 0 && stage == Stage::Race {
+                        // The settings, or the device? What was in force at the beginning has run once.
+                        self.trial(outcome, 0, stage, phases, measure_s)?;
+                        return Ok(());
+                    }
+                    let why = format!("{} trials in a row failed; the last one: {why}", self.failures);
+                    return Err(Stop { why, interrupted: false });
                 }
             }
         }

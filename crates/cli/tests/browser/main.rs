@@ -4,11 +4,7 @@
 //! With `opening` alone it prints how large the report of a search is and how long Chromium takes to open it:
 //! `cargo test --release -p floodwall --test browser -- opening`. With `screenshots DIR` it writes the pictures of docs/report.md.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test binary, which clippy does not know without the harness"
-)]
+#![allow(clippy::unwrap_used, reason = "a test binary, which clippy does not know without the harness")]
 
 mod chromium;
 mod opening;
@@ -16,6 +12,7 @@ mod pages;
 mod results;
 mod screenshots;
 
+use std::io::Write;
 use std::path::Path;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -37,23 +34,16 @@ pub(crate) enum Needs {
 fn main() {
     let given: Vec<String> = std::env::args().skip(1).collect();
     if given.first().is_some_and(|first| first == "opening") {
-        match (missing(Needs::Chromium), opening::print()) {
-            (Some(why), _) => println!("report in Chromium: left out, it {why}"),
-            (None, Err(why)) => {
-                println!("report in Chromium: {why}");
-                std::process::exit(1);
-            }
-            (None, Ok(())) => {}
+        match missing(Needs::Chromium) {
+            Some(why) => say(&format!("report in Chromium: left out, it {why}")),
+            None => done(opening::figures().map(|figures| say(&figures))),
         }
         return;
     }
     if let [first, directory] = given.as_slice()
         && first == "screenshots"
     {
-        if let Err(why) = screenshots::write(Path::new(directory)) {
-            println!("{why}");
-            std::process::exit(1);
-        }
+        done(screenshots::write(Path::new(directory)));
         return;
     }
     let mut arguments = Arguments::from_args();
@@ -69,6 +59,19 @@ fn main() {
         Trial::test(name, move || body().map_err(Failed::from)).with_ignored_flag(missing.is_some())
     });
     libtest_mimic::run(&arguments, tests.collect()).exit();
+}
+
+/// A line on stdout; if nobody reads it, nobody is told.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
+}
+
+/// Ends with status 1 and the reason if something failed.
+fn done(result: Result<(), String>) {
+    if let Err(why) = result {
+        say(&why);
+        std::process::exit(1);
+    }
 }
 
 /// Why a test can't run here.

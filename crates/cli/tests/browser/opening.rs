@@ -10,8 +10,8 @@ const TRIALS: usize = 100;
 /// How often it is opened, each time in a browser of its own.
 const TIMES: usize = 7;
 
-/// Prints both figures for a search of [`TRIALS`] trials or more.
-pub(crate) fn print() -> Result<(), String> {
+/// Both figures, in a line, for a search of [`TRIALS`] trials or more.
+pub(crate) fn figures() -> Result<String, String> {
     let directory = tempfile::tempdir().map_err(|e| e.to_string())?;
     let (json, html) = (directory.path().join("tune.json"), directory.path().join("tune.html"));
     let mut minutes = 34;
@@ -53,13 +53,12 @@ pub(crate) fn print() -> Result<(), String> {
     }
     loaded.sort_by(f64::total_cmp);
     painted.sort_by(f64::total_cmp);
-    println!(
+    Ok(format!(
         "report of {trials} trials: {:.2} MB; opens in Chromium in {:.0} ms ({:.0} to {:.0} over {TIMES} runs, navigation to load), first paint after {:.0} ms",
         size as f64 / 1e6,
         loaded[TIMES / 2],
         loaded[0],
         loaded[TIMES - 1],
         painted[TIMES / 2],
-    );
-    Ok(())
+    ))
 }

@@ -65,7 +65,7 @@ const SHORT: [&str; 11] = [
     "--device",
     "sata-ssd-worn",
     "--time",
-    "1m",
+    "3m",
     "--json",
     "--progress",
     "never",

@@ -270,7 +270,7 @@ fn nearly_full() -> Result<(), String> {
     fs::remove_file(&filler).map_err(|e| e.to_string())?;
     let output = output?;
     let said = text(&output);
-    check(matches!(output.status.code(), Some(1 | 2)) && said.contains("are free; free some space"), || {
+    check(matches!(output.status.code(), Some(1 | 2)) && said.contains("that are free"), || {
         said.clone()
     })?;
     place.is_as_before()

@@ -276,7 +276,7 @@ fn a_device_that_vanishes_ends_the_search_with_what_was_measured() {
     let Recommendation::NotMeasured { why } = &outcome.recommendation else {
         panic!("{:?}", outcome.recommendation)
     };
-    assert!(why.contains("3 trials in a row failed; the last one: the device is gone"), "{why}");
+    assert!(why.contains("4 trials in a row failed; the last one: the device is gone"), "{why}");
     assert_eq!(outcome.candidates.iter().map(|c| c.trials.len()).sum::<usize>(), 7);
     assert!(!outcome.interrupted);
 }
