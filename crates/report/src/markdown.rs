@@ -43,7 +43,7 @@ pub fn bench(document: &Document) -> String {
 pub fn report(study: &Study<'_>) -> String {
     let document = study.document;
     let mut out = String::new();
-    if document.contest.is_some() {
+    if let Some(contest) = &document.contest {
         let _ = writeln!(out, "**{}**\n", escaped(&study.sentence()));
         let operations = format!("{}/s", study.operations());
         let _ = writeln!(
@@ -57,6 +57,14 @@ pub fn report(study: &Study<'_>) -> String {
         let _ = writeln!(out, "- scenario: {}", escaped(&view::title(document)));
         for (label, text) in view::facts(document) {
             let _ = writeln!(out, "- {label}: {}", escaped(&text));
+        }
+        if contest.recommended.is_none() && contest.contenders.len() > 1 {
+            out.push('\n');
+            for contender in &contest.contenders[1..] {
+                let _ =
+                    writeln!(out, "- {}", escaped(&crate::contest::sentence(document, contest, contender)));
+            }
+            out.push('\n');
         }
         for warning in &document.run.warnings {
             let _ = writeln!(out, "- note: {}", escaped(warning));

@@ -139,7 +139,7 @@ fn article(out: &mut String, study: &Study<'_>, figures: &Figures, prefix: &str)
         out.push_str("</section>\n");
     };
     let chart = |id: &str| figures.charts.iter().find(|c| c.id == id);
-    for (id, name) in sections(study, figures) {
+    for (id, _) in sections(study, figures) {
         match id {
             "time" => section(out, id, "Second by second", &|out| times(out, study, figures, prefix)),
             "seeks" => section(out, id, "What reached the device", &|out| {
@@ -157,7 +157,6 @@ fn article(out: &mut String, study: &Study<'_>, figures: &Figures, prefix: &str)
             "repeat" => section(out, id, "To repeat it", &|out| facts::repeat(out, study, prefix)),
             _ => {
                 let Some(one) = chart(id) else { continue };
-                let _ = name;
                 section(out, id, &one.title, &|out| element(out, one, prefix, false));
             }
         }

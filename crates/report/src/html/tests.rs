@@ -48,6 +48,20 @@ fn several_settings_have_a_frontier_and_knobs_too() {
 }
 
 #[test]
+fn a_comparison_of_many_says_how_many_differ() {
+    let mut document = contest(false);
+    let few = Study::of(&document, "r.json", Vec::new()).sentence();
+    assert!(few.starts_with("2010-15MB against default: better: commits 7.39×"), "{few}");
+    let contest = document.contest.as_mut().unwrap();
+    let cured = contest.contenders[1].clone();
+    contest.contenders.push(cured);
+    assert_eq!(
+        Study::of(&document, "r.json", Vec::new()).sentence(),
+        "3 settings beside default: 2 really better in something and worse in nothing, 1 failed."
+    );
+}
+
+#[test]
 fn nothing_is_loaded_and_names_are_text() {
     let mut document = contest(true);
     document.run.warnings.push("<script>alert(1)</script>".into());

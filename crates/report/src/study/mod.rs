@@ -23,9 +23,34 @@ pub(crate) use subject::{Role, Spot, Subject};
 use floodwall_model::trial::{Phase, PhaseKind};
 use floodwall_model::{LatencyCounts, Trial};
 
+use floodwall_stats::versus::Verdict;
+
 use crate::schema::Document;
-use crate::schema::contest::Outcome;
+use crate::schema::contest::{Contender, Outcome};
 use crate::verdict::{Words, verdict};
+
+/// Contenders about which a sentence each can still be read at once.
+const FEW: usize = 2;
+
+/// Of many contenders, how many differ really and which way.
+fn tally(reference: &str, others: &[Contender]) -> String {
+    let has = |c: &Contender, verdict| c.versus.iter().any(|v| v.verdict == verdict);
+    let count = |of: &dyn Fn(&Contender) -> bool| others.iter().filter(|c| of(c)).count();
+    let failed = count(&|c| c.failure.is_some());
+    let better = count(&|c| has(c, Verdict::Better) && !has(c, Verdict::Worse));
+    let worse = count(&|c| has(c, Verdict::Worse) && !has(c, Verdict::Better));
+    let mixed = count(&|c| has(c, Verdict::Worse) && has(c, Verdict::Better));
+    let parts = [
+        (better, "really better in something and worse in nothing"),
+        (mixed, "better in something and worse in something else"),
+        (worse, "really worse in something and better in nothing"),
+        (others.len() - failed - better - worse - mixed, "without a real difference"),
+        (failed, "failed"),
+    ];
+    let said: Vec<String> =
+        parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+    format!("{} settings beside {reference}: {}.", others.len(), said.join(", "))
+}
 
 /// A stored result, ready to be shown.
 #[derive(Debug)]
@@ -54,13 +79,14 @@ impl<'a> Study<'a> {
         if let Some(recommended) = &contest.recommended {
             return recommended.why.clone();
         }
-        let said = contest.contenders.iter().skip(1);
-        let said: Vec<String> =
-            said.map(|c| crate::contest::sentence(self.document, contest, c) + ".").collect();
-        if said.is_empty() {
-            "One setting was measured; there is nothing to compare it with.".into()
-        } else {
-            said.join(" ")
+        let others = &contest.contenders[contest.contenders.len().min(1)..];
+        match others {
+            [] => "One setting was measured; there is nothing to compare it with.".into(),
+            few if few.len() <= FEW => {
+                let said = few.iter().map(|c| crate::contest::sentence(self.document, contest, c) + ".");
+                said.collect::<Vec<_>>().join(" ")
+            }
+            many => tally(&contest.contenders[0].name, many),
         }
     }
 
