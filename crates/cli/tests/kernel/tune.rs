@@ -13,6 +13,7 @@ use crate::disk::{Disk, run};
 
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "compared settings are in force and gone after", needs: &["mkfs.ext4"], body: compared },
+    Test { name: "every elevator is compared in one line", needs: &["mkfs.ext4"], body: each_elevator },
     Test { name: "a refused setting is kept with its reason", needs: &["mkfs.ext4"], body: refused },
     Test { name: "a signal during compare restores everything", needs: &["mkfs.ext4"], body: signalled },
     Test { name: "what a killed compare left is put back", needs: &["mkfs.ext4"], body: killed },
@@ -174,6 +175,30 @@ fn compared() -> Result<(), String> {
     })
 }
 
+fn each_elevator() -> Result<(), String> {
+    let place = Place::new()?;
+    let victim = "read,threads=2,size=16MiB";
+    let (_, json) = done(place.command(
+        "compare",
+        &["--each", "scheduler", "--victim", victim, "--flood", "none", "--no-burst", "--rounds", "2"],
+    ))?;
+    place.is_as_before()?;
+    let contenders = json["contenders"].as_array().ok_or("no contenders")?;
+    let source = run("findmnt", &["-no", "SOURCE", &place.disk.path().to_string_lossy()])?;
+    let queue = PathBuf::from("/sys/block").join(source.trim().trim_start_matches("/dev/")).join("queue");
+    let offered = fs::read_to_string(queue.join("scheduler")).map_err(|e| e.to_string())?;
+    check(contenders.len() == offered.split_whitespace().count(), || {
+        format!("{} of {offered}", contenders.len())
+    })?;
+    for contender in contenders {
+        for index in contender["trials"].as_array().into_iter().flatten() {
+            let trial = &json["trials"][index.as_u64().unwrap_or(99) as usize];
+            check(trial["setting"]["scheduler"] == contender["name"], || trial["setting"].to_string())?;
+        }
+    }
+    Ok(())
+}
+
 fn refused() -> Result<(), String> {
     let place = Place::new()?;
     // A tunable that the elevator in use does not have.
@@ -270,9 +295,7 @@ fn nearly_full() -> Result<(), String> {
     fs::remove_file(&filler).map_err(|e| e.to_string())?;
     let output = output?;
     let said = text(&output);
-    check(matches!(output.status.code(), Some(1 | 2)) && said.contains("that are free"), || {
-        said.clone()
-    })?;
+    check(matches!(output.status.code(), Some(1 | 2)) && said.contains("that are free"), || said.clone())?;
     place.is_as_before()
 }
 

@@ -81,6 +81,15 @@ pub(crate) fn named(root: &SysRoot, device: Option<&Device>, sets: &[String]) ->
     Ok((all, warnings))
 }
 
+/// Of the presets among `--set`, whose they are: `cachyos: CachyOS-Settings (commit …)`.
+pub(crate) fn sources(sets: &[String]) -> Vec<String> {
+    let presets = sets.iter().flat_map(|text| text.split(['=', ','])).filter_map(|part| {
+        let preset = presets::find(part.trim().strip_prefix("preset:")?)?;
+        Some(format!("{}: {}", preset.name, preset.source))
+    });
+    presets.collect()
+}
+
 fn check_names(all: &[Contender]) -> anyhow::Result<()> {
     for (i, contender) in all.iter().enumerate() {
         if all.iter().take(i).any(|c| c.name == contender.name) {
@@ -329,6 +338,17 @@ mod tests {
         assert!(broken.contains("neither text nor a whole number"), "{broken}");
         let missing = named(&root, Some(&sda), &["./nowhere.toml".to_owned()]).unwrap_err().to_string();
         assert!(missing.contains("can't read './nowhere.toml'"), "{missing}");
+    }
+
+    #[test]
+    fn presets_come_with_their_sources() {
+        let sets = ["default", "mine=preset:2010-15MB,scheduler=none", "preset:popos"].map(str::to_owned);
+        let told = sources(&sets);
+        assert_eq!(told.len(), 2);
+        assert!(
+            told[0].starts_with("2010-15MB: question and answer") && told[1].contains("Pop!_OS"),
+            "{told:?}"
+        );
     }
 
     #[test]

@@ -80,6 +80,9 @@ pub(crate) fn run(args: &CompareArgs, origin: Instant) -> anyhow::Result<Exit> {
     for warning in warned {
         host.warn(warning);
     }
+    for source in contenders::sources(&args.set).iter().filter(|_| args.progress != Show::Never) {
+        notice(source);
+    }
     if host.scenario.timing.rounds < 2 {
         return Err(UsageError(
             "one round does not tell how much rounds differ: give --rounds 2 or more".into(),
