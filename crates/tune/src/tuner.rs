@@ -46,6 +46,8 @@ const SHORTEST_S: f64 = 4.0;
 const OVERHEAD_S: f64 = 7.0;
 /// Trials in a row that fail until it may be the device and not the settings.
 const FAILURES: u32 = 3;
+/// After so many repetitions in a row that were disturbed too nothing is repeated, until a trial is undisturbed: whoever it is does not stop for us.
+const IN_VAIN: u32 = 2;
 /// What can't be settled in this many rounds can't be settled.
 const HOPELESS_ROUNDS: f64 = 200.0;
 
@@ -180,6 +182,7 @@ pub fn tune<'a>(
         round: 0,
         trials_run: 0,
         failures: 0,
+        in_vain: 0,
         overhead_s: OVERHEAD_S,
         burst_s: 0.0,
     };
@@ -204,6 +207,8 @@ struct Search<'a> {
     round: u32,
     trials_run: u32,
     failures: u32,
+    /// Repetitions in a row that were as disturbed as what they repeated.
+    in_vain: u32,
     /// What a phase takes beside its measured part.
     overhead_s: f64,
     /// What a burst takes.
@@ -451,16 +456,19 @@ impl Search<'_> {
                     self.failures = 0;
                     self.spent_on_trials += length_s(&trial);
                     match self.watch.verdict(&trial) {
-                        Some(_) if attempt == 0 => {
+                        Some(_) if attempt == 0 && self.in_vain < IN_VAIN => {
                             candidate.disturbed.push(trial);
                             continue;
                         }
-                        // Twice disturbed is how it is here: counted, and said.
-                        Some(why) => self.watch.inner.warn(&format!(
-                            "round {round}, '{}': {why}, twice; the second trial counts all the same",
-                            candidate.name
-                        )),
-                        None => {}
+                        // Disturbed again is how it is here: counted, and said.
+                        Some(why) => {
+                            self.in_vain += u32::from(attempt > 0);
+                            let name = &candidate.name;
+                            self.watch.inner.warn(&format!(
+                                "round {round}, '{name}': {why}; the trial counts all the same"
+                            ));
+                        }
+                        None => self.in_vain = 0,
                     }
                     let trials = if stage == Stage::Final {
                         &mut candidate.final_trials

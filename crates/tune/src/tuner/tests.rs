@@ -282,6 +282,21 @@ fn a_device_that_vanishes_ends_the_search_with_what_was_measured() {
 }
 
 #[test]
+fn a_disturbed_trial_is_repeated_and_a_neighbour_that_stays_does_not_take_the_time() {
+    let mut rig = SurfaceRig::new(0.05, |setting| Ok(separable(setting)));
+    rig.robbed_at = vec![4];
+    let outcome = search_on(&mut rig, 600.0, 2, Vec::new());
+    let disturbed = |o: &Outcome| o.candidates.iter().map(|c| c.disturbed.len()).sum::<usize>();
+    assert_eq!(disturbed(&outcome), 1);
+    assert_eq!(outcome.recommendation, Recommendation::Winner);
+    let mut rig = SurfaceRig::new(0.05, |setting| Ok(separable(setting)));
+    rig.robbed_at = (1..1_000).collect();
+    let outcome = search_on(&mut rig, 600.0, 2, Vec::new());
+    assert_eq!(disturbed(&outcome), IN_VAIN as usize);
+    assert_eq!(outcome.recommendation, Recommendation::Winner);
+}
+
+#[test]
 fn a_rig_that_does_not_work_at_all_says_so() {
     let mut rig = SurfaceRig::new(0.05, |_| Err("the disk is full".into()));
     let outcome = search_on(&mut rig, 600.0, 2, Vec::new());
