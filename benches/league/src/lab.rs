@@ -109,13 +109,14 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
 struct Up<'a> {
     program: &'a Path,
     name: String,
-    changed: bool,
+    /// The last change that was there before ours.
+    before: Option<String>,
 }
 
 impl Drop for Up<'_> {
     fn drop(&mut self) {
-        if self.changed
-            && let Err(error) = said(Command::new(self.program).args(["rollback"]))
+        if let Some(before) = &self.before
+            && let Err(error) = said(Command::new(self.program).args(["rollback", "--to", before]))
         {
             eprintln!("{error:#}");
         }
@@ -130,12 +131,11 @@ fn measure(program: &Path, cell: &Cell, args: &LabArgs) -> anyhow::Result<OnLab>
     let up = ["lab", "up", cell.device, "--json", "--name", &name, "--memory", "6GiB", "--fs", "xfs"];
     let info: Value =
         serde_json::from_str(&said(Command::new(program).args(up))?).context("lab up --json")?;
-    let mut device = Up { program, name, changed: false };
+    let mut device = Up { program, name, before: None };
     let disk = info["device"].as_str().context("lab up named no device")?.trim_start_matches("/dev/");
     let mount = info["mounts"][0].as_str().context("the device is not mounted")?;
     let elevator = format!("{disk}.scheduler=mq-deadline");
-    said(Command::new(program).args(["apply", "--yes", "--why", "the league: as a disk has it", &elevator]))?;
-    device.changed = true;
+    device.before = apply(program, &elevator)?;
     let loads = |command: &mut Command| {
         command.args(["--victim", cell.victim_spec()]);
         // Zeros take no memory on a lab device, and filesystems and models take them like any data.
@@ -190,6 +190,26 @@ fn as_written(setting: &Setting) -> String {
     let unit = |knob: &str| if knob.ends_with("_bytes") { "B" } else { "" };
     let pairs = setting.0.iter().map(|(knob, value)| format!("{knob}={value}{}", unit(knob)));
     pairs.collect::<Vec<_>>().join(",")
+}
+
+/// Applies a setting; gives the number that `rollback --to` takes to undo this change and no earlier one, `None` if it was in force already.
+fn apply(program: &Path, setting: &str) -> anyhow::Result<Option<String>> {
+    let mut command = Command::new(program);
+    command.args(["apply", "--yes", "--why", "the league: as a disk has it", setting]);
+    let output = command.stdin(Stdio::null()).output().context("can't run floodwall")?;
+    let told =
+        String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        bail!("{command:?} ended with {}: {}", output.status, told.trim());
+    }
+    Ok(undo_number(&told))
+}
+
+/// Of `change 4 applied; floodwall rollback --to 3 puts it back` the 3.
+fn undo_number(told: &str) -> Option<String> {
+    let rest = told.split("rollback --to ").nth(1)?;
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    (!digits.is_empty()).then_some(digits)
 }
 
 /// Runs a command and returns what it printed; its progress goes to our stderr. Not conclusive is a result.
@@ -260,6 +280,8 @@ mod tests {
             .into_iter()
             .collect();
         assert_eq!(as_written(&setting), "scheduler=bfq,vm.dirty_bytes=8388608B");
+        let told = "change 4 applied; floodwall rollback --to 3 puts it back";
+        assert_eq!((undo_number(told).as_deref(), undo_number("nothing")), (Some("3"), None));
     }
 
     #[test]
