@@ -1,0 +1,80 @@
+//! What the guard aims at, and the constants of its law with their reasons.
+
+use std::time::Duration;
+
+/// What an administrator may choose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// The 99th percentile that victims are to have; `None`: [`BASE_MULTIPLE`] times the latency that they have while nothing floods.
+    pub goal: Option<Duration>,
+}
+
+/// Without a goal of the administrator's, so many times a victim's own median is what it may wait. Below two, a device's own spread would count as harm (the p99 of a disk alone is
+/// twice its median, that of an array three times); far above, a victim is slower than by any fair share.
+pub const BASE_MULTIPLE: f64 = 4.0;
+/// The goal is never below this: less than a few ticks of the kernel's timer can't be steered by queue lengths.
+pub const LEAST_GOAL: Duration = Duration::from_millis(2);
+/// The goal while nothing is known of a victim's base latency: what a disk needs for a handful of random accesses.
+pub const UNKNOWN_GOAL: Duration = Duration::from_millis(50);
+
+/// Backlogged time over which the drain rate is the largest sample: long enough for a RAID cache's bursts and a file's gaps, short enough to believe within 5 s
+/// that a device became slower.
+pub const DRAIN_WINDOW: Duration = Duration::from_secs(4);
+/// Sampled time over which the base latency is the middle of the samples.
+pub const BASE_WINDOW: Duration = Duration::from_secs(10);
+/// Latencies are judged over this much; shorter, a disk gives too few.
+pub const LATENCY_WINDOW: Duration = Duration::from_secs(1);
+/// Fewer operations than this say nothing of a percentile.
+pub const LEAST_OPERATIONS: u64 = 5;
+/// A tick longer than this was a suspend or a stopped process: its rates mean nothing.
+pub const LONGEST_TICK: Duration = Duration::from_secs(5);
+
+/// Dirty and under writeback: from here on a device counts as backlogged, and as flooded. Two of the kernel's flusher chunks (4 MiB each).
+pub const BACKLOG: u64 = 8 << 20;
+/// Bytes per second from which a writer counts as a flood.
+pub const FLOOD_RATE: f64 = 4e6;
+/// Who makes as much as this stable at once floods, too, though he waits for it himself.
+pub const FLOOD_COMMIT: u64 = 1 << 20;
+/// A backlog that takes so many times the goal to drain is a threat although the queue is still empty: the flusher has not begun yet.
+pub const THREAT: f64 = 10.0;
+/// The same while the drain rate is not known.
+pub const UNKNOWN_THREAT: u64 = 64 << 20;
+/// For so long somebody who was seen counts as present: a victim that commits once a second is one.
+pub const PRESENCE: Duration = Duration::from_secs(3);
+
+/// Above this share of the goal a victim is harmed.
+pub const HARMED: f64 = 1.0;
+/// Below this share it is well: the distance to [`HARMED`] keeps the guard from going back and forth between two levels.
+pub const WELL: f64 = 0.7;
+/// Above this the first step is two.
+pub const EMERGENCY: f64 = 4.0;
+/// How long a step is left alone before its effect is judged; what ends in the first half of it has waited behind what was there before.
+pub const SETTLE: Duration = Duration::from_millis(500);
+/// A step that leaves more than this of the harm was of no use.
+pub const USELESS: f64 = 0.9;
+/// So many useless steps in a row say that what stands in the queue is not what hurts.
+pub const USELESS_STEPS: u32 = 2;
+
+/// How long a victim has to be well before a looser level is tried.
+pub const PATIENCE: Duration = Duration::from_secs(4);
+/// A try that failed makes the next one wait so many times longer …
+pub const PATIENCE_GROWTH: u32 = 4;
+/// … but not longer than this: conditions change without a sign.
+pub const MOST_PATIENCE: Duration = Duration::from_secs(3600);
+/// Below this share of the goal two steps are tried at once.
+pub const VERY_WELL: f64 = 0.35;
+/// How long a looser level is watched before it is kept; what a failed try can cost a victim.
+pub const PROBE: Duration = Duration::from_secs(2);
+/// For so long the lowest limit may take to show that it is of use.
+pub const LIMIT_TRIAL: Duration = Duration::from_secs(15);
+/// Time from one step back to the next once nobody needs protection.
+pub const RECOVER_STEP: Duration = Duration::from_millis(500);
+
+/// A limit begins so many times above what is there: writers settle at about seven eighths of a limit.
+pub const ABOVE_BACKLOG: f64 = 1.1;
+/// A limit comes down at this share of the drain rate; the other half is the flood's until it has arrived.
+pub const RAMP: f64 = 0.5;
+/// The lowest limit of a device: four flusher chunks. With less a chunk under writeback is above the limit by itself, and writers stop and go.
+pub const LEAST_LIMIT: u64 = 16 << 20;
+/// The first limit, as time to drain it; every further level is half of it.
+pub const FIRST_LIMIT: Duration = Duration::from_millis(500);

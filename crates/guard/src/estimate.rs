@@ -1,0 +1,321 @@
+//! What is known of a device: how fast it drains, how long its victims wait and would wait by themselves, and who is there.
+//!
+//! ```text
+//! counters ── backlogged through the whole tick? ── yes ─▶ drain rate: largest of 4 s of such time
+//! actors ──┬─ dirties much, waits little ─────────────────▶ flood
+//!          └─ waits ─▶ victim ─▶ latencies of the last second ─▶ pressure = p90 / goal
+//!                        └── no flood and no backlog? ── yes ─▶ base latency: middle of the medians of 10 s of such time
+//! ```
+//!
+//! The base is not the smallest median, as a network's would be: a controller's empty cache answers in a tenth of the time that it can keep up, and no setting gives that back.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use floodwall_model::LatencyCounts;
+use floodwall_model::plant::{Actor, DeviceObservation};
+
+use crate::config::{
+    BACKLOG, BASE_MULTIPLE, BASE_WINDOW, Config, DRAIN_WINDOW, FLOOD_COMMIT, FLOOD_RATE, LATENCY_WINDOW,
+    LEAST_GOAL, LEAST_OPERATIONS, LONGEST_TICK, PRESENCE, UNKNOWN_GOAL,
+};
+use crate::filter::{Typical, Windowed};
+
+/// Time over which the readers' slots are counted.
+const READERS_WINDOW: Duration = Duration::from_secs(5);
+
+/// What the sensors of one device have said so far.
+#[derive(Clone, Debug)]
+pub(crate) struct Estimator {
+    drain: Windowed,
+    base: Typical,
+    /// Smallest median since victims and floods met: what stands for the base where none was ever seen quiet.
+    crowded: Windowed,
+    recent: VecDeque<(Duration, LatencyCounts)>,
+    readers: Windowed,
+    victim_seen: Option<Duration>,
+    flood_seen: Option<Duration>,
+    was_backlogged: bool,
+    /// Victims were seen without a flood.
+    seen_alone: bool,
+}
+
+/// The state of a device as the law sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// Bytes a second at which it drains; `None` before it was ever backlogged.
+    pub drain_bytes_per_s: Option<f64>,
+    /// What its victims wait for while nothing floods.
+    pub base: Option<Duration>,
+    /// What they may wait for.
+    pub goal: Duration,
+    /// Whether the administrator has said so.
+    pub goal_is_given: bool,
+    /// What they wait for now, as a share of the goal; `None` if nothing can be said.
+    pub pressure: Option<f64>,
+    /// Operations that this is said of.
+    pub operations: u64,
+    /// Victims are there.
+    pub victims: bool,
+    /// Floods, or what they have left, are there.
+    pub floods: bool,
+    /// Slots that readers among the victims take.
+    pub readers: u32,
+    /// Dirty and under writeback.
+    pub backlog_bytes: u64,
+    /// How long the device takes for what writes have put into its queue; `None` if its drain rate is not known.
+    pub queue_delay: Option<Duration>,
+    /// Time since the look before.
+    pub tick: Duration,
+}
+
+impl Estimator {
+    pub(crate) fn new() -> Self {
+        Self {
+            drain: Windowed::largest(DRAIN_WINDOW),
+            base: Typical::new(BASE_WINDOW),
+            crowded: Windowed::smallest(BASE_WINDOW),
+            recent: VecDeque::new(),
+            readers: Windowed::largest(READERS_WINDOW),
+            victim_seen: None,
+            flood_seen: None,
+            was_backlogged: false,
+            seen_alone: false,
+        }
+    }
+
+    /// What was measured until now belongs to another level.
+    pub(crate) fn begin_anew(&mut self) {
+        self.recent.clear();
+    }
+
+    /// `tick`: time since the last observation. `shortest`: the queue is as short as it gets, which has to do for a base where victims were never seen
+    /// alone.
+    pub(crate) fn update(
+        &mut self,
+        config: &Config,
+        at: Duration,
+        tick: Duration,
+        seen: &DeviceObservation,
+        shortest: bool,
+    ) -> Estimate {
+        let believed = tick > Duration::ZERO && tick <= LONGEST_TICK;
+        let backlog_bytes = seen.dirty_bytes.unwrap_or(0) + seen.writeback_bytes.unwrap_or(0);
+        let backlogged = backlog_bytes >= BACKLOG && seen.counters.in_flight > 0;
+        // A tick that began or ended without a backlog tells how much was written, not how fast it could have been.
+        // One in which nothing arrived tells that it was stuck.
+        if believed && backlogged && self.was_backlogged {
+            self.drain.add(tick, seen.counters.written_bytes as f64 / tick.as_secs_f64());
+        }
+        self.was_backlogged = backlogged;
+
+        let is_flood = |a: &Actor| {
+            let much = a.dirtied_bytes as f64 >= FLOOD_RATE * tick.as_secs_f64();
+            much && a.dirtied_bytes >= FLOOD_COMMIT * a.commits.count()
+        };
+        let floods = seen.actors.iter().any(is_flood);
+        let victims = || seen.actors.iter().filter(|a| !is_flood(a) && (a.waiting > 0 || a.operations() > 0));
+        if floods || backlog_bytes >= BACKLOG {
+            self.flood_seen = Some(at);
+        }
+        if victims().next().is_some() {
+            self.victim_seen = Some(at);
+        }
+        let mut latencies = LatencyCounts::default();
+        let (mut oldest, mut readers) = (Duration::ZERO, 0);
+        for actor in victims() {
+            latencies.merge(&actor.commits);
+            latencies.merge(&actor.reads);
+            oldest = oldest.max(actor.oldest);
+            if actor.reads.count() > actor.commits.count() {
+                readers += actor.waiting;
+            }
+        }
+        self.readers.add(tick, f64::from(readers));
+        let present = |seen: Option<Duration>| seen.is_some_and(|then| at - then < PRESENCE);
+        let flooded = present(self.flood_seen);
+        if believed && latencies.count() > 0 {
+            let median = latencies.nearest_rank_ns(0.5).unwrap_or(0) as f64;
+            if !flooded || shortest && !self.seen_alone {
+                self.base.add(tick, median);
+            }
+            self.seen_alone |= !flooded;
+            self.crowded.add(tick, median);
+        }
+        self.recent.push_back((at, latencies));
+        while self.recent.front().is_some_and(|(then, _)| *then + LATENCY_WINDOW <= at) {
+            self.recent.pop_front();
+        }
+
+        let drain = self.drain.get();
+        let base = self.base.get();
+        let goal = self.goal(config);
+        let (pressure, operations) = self.pressure(config, goal, oldest);
+        let queued =
+            seen.counters.in_flight as f64 * mean(seen.counters.written_bytes, seen.counters.write_ops);
+        Estimate {
+            drain_bytes_per_s: drain,
+            base: base.map(nanoseconds),
+            goal,
+            goal_is_given: config.goal.is_some(),
+            pressure,
+            operations,
+            victims: present(self.victim_seen),
+            floods: flooded,
+            readers: self.readers.get().unwrap_or(0.0) as u32,
+            backlog_bytes,
+            queue_delay: drain.map(|rate| Duration::from_secs_f64((queued / rate.max(1.0)).min(1e6))),
+            tick: if believed { tick } else { Duration::ZERO },
+        }
+    }
+
+    fn goal(&self, config: &Config) -> Duration {
+        if let Some(goal) = config.goal {
+            return goal.max(LEAST_GOAL);
+        }
+        match (self.base.get(), self.crowded.get()) {
+            (Some(base), _) => nanoseconds(base * BASE_MULTIPLE).max(LEAST_GOAL),
+            // Never seen alone: the best that it had is not worse than its base.
+            (None, Some(best)) => nanoseconds(best * BASE_MULTIPLE).clamp(LEAST_GOAL, UNKNOWN_GOAL),
+            (None, None) => UNKNOWN_GOAL,
+        }
+    }
+
+    /// What ended within the last second against the goal; and what has not ended, which counts once it is late beyond doubt.
+    fn pressure(&self, config: &Config, goal: Duration, oldest: Duration) -> (Option<f64>, u64) {
+        let mut all = LatencyCounts::default();
+        self.recent.iter().for_each(|(_, counts)| all.merge(counts));
+        let share = |time: Duration| time.as_secs_f64() / goal.as_secs_f64();
+        // A p99 needs a hundred operations.
+        let rank = if config.goal.is_some() && all.count() >= 100 { 0.99 } else { 0.9 };
+        let ended = all.nearest_rank_ns(rank).filter(|_| all.count() >= LEAST_OPERATIONS);
+        let ended = ended.map(|ns| share(Duration::from_nanos(ns)));
+        let late = Some(share(oldest) / BASE_MULTIPLE).filter(|late| *late > 1.0);
+        let pressure = match (ended, late) {
+            (Some(a), Some(b)) => Some(a.max(b)),
+            (one, other) => one.or(other),
+        };
+        (pressure, all.count())
+    }
+}
+
+fn nanoseconds(ns: f64) -> Duration {
+    Duration::from_secs_f64((ns / 1e9).clamp(0.0, 1e6))
+}
+
+fn mean(bytes: u64, operations: u64) -> f64 {
+    if operations == 0 { 0.0 } else { bytes as f64 / operations as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use floodwall_model::DeviceId;
+    use floodwall_model::trial::DeviceSample;
+
+    use super::*;
+
+    const TICK: Duration = Duration::from_millis(250);
+
+    struct Bench {
+        estimator: Estimator,
+        at: Duration,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            Self { estimator: Estimator::new(), at: Duration::ZERO }
+        }
+
+        /// One tick: bytes written by the device, its backlog in MiB, actors.
+        fn tick(&mut self, written: u64, backlog_mib: u64, actors: Vec<Actor>) -> Estimate {
+            self.at += TICK;
+            let counters = DeviceSample {
+                written_bytes: written,
+                write_ops: written >> 20,
+                in_flight: u64::from(backlog_mib > 0),
+                ..DeviceSample::default()
+            };
+            let seen = DeviceObservation {
+                id: DeviceId { major: 8, minor: 0 },
+                counters,
+                dirty_bytes: Some(backlog_mib << 20),
+                writeback_bytes: None,
+                changing: false,
+                actors,
+            };
+            self.estimator.update(&Config::default(), self.at, TICK, &seen, false)
+        }
+    }
+
+    fn victim(ms: u64, operations: usize) -> Actor {
+        let commits = LatencyCounts::from_values(vec![ms * 1_000_000; operations]);
+        Actor { who: "db".into(), dirtied_bytes: 4096 * operations as u64, commits, ..Actor::default() }
+    }
+
+    fn flood() -> Actor {
+        Actor { who: "cp".into(), dirtied_bytes: 100 << 20, ..Actor::default() }
+    }
+
+    #[test]
+    fn only_a_backlogged_device_tells_its_drain_rate() {
+        let mut bench = Bench::new();
+        for _ in 0..10 {
+            assert_eq!(bench.tick(1 << 20, 1, vec![]).drain_bytes_per_s, None);
+        }
+        // The tick in which the backlog began is none of it.
+        assert_eq!(bench.tick(5 << 20, 100, vec![flood()]).drain_bytes_per_s, None);
+        assert_eq!(bench.tick(25 << 20, 100, vec![flood()]).drain_bytes_per_s, Some(100.0 * 1048576.0));
+        // Idle for an hour: still known.
+        for _ in 0..100 {
+            bench.tick(0, 0, vec![]);
+        }
+        assert_eq!(bench.tick(0, 0, vec![]).drain_bytes_per_s, Some(100.0 * 1048576.0));
+        // Ten times slower: believed after the window.
+        let mut ticks = 0;
+        while bench.tick(2_500_000, 100, vec![flood()]).drain_bytes_per_s != Some(10_000_000.0) {
+            ticks += 1;
+            assert!(ticks < 20, "{ticks} ticks");
+        }
+    }
+
+    #[test]
+    fn the_base_latency_is_learnt_while_nothing_floods() {
+        let mut bench = Bench::new();
+        for _ in 0..8 {
+            bench.tick(0, 0, vec![victim(5, 20)]);
+        }
+        let quiet = bench.tick(0, 0, vec![victim(6, 20)]);
+        assert_eq!((quiet.victims, quiet.floods), (true, false));
+        assert!(quiet.base.unwrap() <= Duration::from_millis(6), "{quiet:?}");
+        assert!((quiet.goal.as_secs_f64() - 0.02).abs() < 0.002, "{quiet:?}");
+        for _ in 0..200 {
+            bench.tick(25 << 20, 500, vec![victim(800, 5), flood()]);
+        }
+        let flooded = bench.tick(25 << 20, 500, vec![victim(800, 5), flood()]);
+        assert_eq!(flooded.base, quiet.base, "a flooded latency is no base");
+        assert!(flooded.pressure.unwrap() > 30.0 && flooded.floods && flooded.victims);
+    }
+
+    #[test]
+    fn who_floods_and_who_waits_is_told_by_what_they_do() {
+        let mut bench = Bench::new();
+        let only_flood = bench.tick(25 << 20, 0, vec![flood()]);
+        assert_eq!((only_flood.victims, only_flood.floods), (false, true));
+        // One that makes 16 MiB stable at a time is a flood.
+        let mut bench = Bench::new();
+        let loader = Actor { dirtied_bytes: 32 << 20, ..victim(200, 2) };
+        assert_eq!((bench.tick(32 << 20, 0, vec![loader]).victims, bench.at), (false, TICK));
+        // Both stay present for a while, and then they are gone.
+        let mut bench = Bench::new();
+        bench.tick(0, 0, vec![victim(5, 1), flood()]);
+        let mut ticks = 0;
+        while bench.tick(0, 0, vec![]).victims {
+            ticks += 1;
+        }
+        assert_eq!(u128::from(ticks + 1u32) * TICK.as_millis(), PRESENCE.as_millis());
+        // Somebody who waits and gets nothing is a victim under pressure.
+        let stuck = Actor { waiting: 1, oldest: Duration::from_secs(2), ..Actor::default() };
+        let estimate = bench.tick(0, 0, vec![stuck]);
+        assert!(estimate.victims && estimate.pressure.unwrap() > 1.0, "{estimate:?}");
+    }
+}

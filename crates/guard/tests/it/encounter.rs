@@ -1,0 +1,115 @@
+//! One encounter of a victim and a flood.
+
+use crate::{Run, State, options, part, s, with};
+
+/// The victim from the first second on, the copy from the sixth, both for a quarter of a minute, and the copy alone at the end.
+fn encounter(device: &str, guarded: bool) -> Run {
+    let mut run = Run::new(vec![part(options(device))], guarded);
+    run.start(1, "db");
+    run.start(6, "copy");
+    run.stop(21, "db");
+    run.until(36);
+    run
+}
+
+/// One encounter on a device, with and without the guard. `share`: what the flood has to keep at least of what it would take.
+fn protects_and_gives_back(device: &str, share: f64) {
+    let (mut with, without) = (encounter(device, true), encounter(device, false));
+    let protected = with.entered(State::Protect, 6).unwrap();
+    assert!(protected <= s(7), "protected at {protected:?}");
+    let written = with.writes.first().unwrap().0;
+    assert!((s(6)..=s(7)).contains(&written), "first write at {written:?}");
+    let alone = with.iops(3, 6);
+    let dead = with.seconds[8..21].iter().filter(|s| (s.ops as f64) < 0.1 * alone).count();
+    assert_eq!(dead, 0, "seconds with less than a tenth of {alone} IOPS");
+    let (kept, lost) = (with.iops(8, 21) / alone, without.iops(8, 21) / alone);
+    assert!(kept > 0.25 && kept > 4.0 * lost, "{kept:.2} of {alone} IOPS kept, {lost:.2} without");
+    let flood = with.flooded(8, 21) / without.flooded(8, 21);
+    assert!(flood > share, "the flood has {flood:.2} of what it would have");
+    // The victim leaves.
+    let free = with.entered(State::Free, 21).unwrap();
+    assert!(free <= s(31), "free at {free:?}");
+    assert!(with.writes.iter().all(|(at, _)| *at <= free));
+    let mut fresh = Run::new(vec![part(options(device))], false);
+    assert_eq!(with.knobs(), fresh.knobs());
+    let flood = with.flooded(31, 36) / without.flooded(31, 36);
+    assert!(flood > 0.9, "afterwards the flood has {flood:.2} of what it would have");
+}
+
+#[test]
+fn an_array_with_a_cache() {
+    protects_and_gives_back("raid10-bbwc-2010", 0.1);
+}
+
+#[test]
+fn a_disk() {
+    protects_and_gives_back("hdd-7200", 0.2);
+}
+
+#[test]
+fn a_cloud_volume() {
+    protects_and_gives_back("cloud-gp3", 0.6);
+}
+
+#[test]
+fn an_ssd() {
+    protects_and_gives_back("sata-ssd", 0.1);
+}
+
+#[test]
+fn a_victim_that_comes_into_a_flood_is_served_as_soon_as_the_queue_has_run_dry() {
+    for device in ["raid10-bbwc-2010", "hdd-7200", "cloud-gp3"] {
+        let mut run = Run::new(vec![part(options(device))], true);
+        run.start(0, "copy");
+        run.start(10, "db");
+        run.until(30);
+        assert!(run.writes.iter().all(|(at, _)| *at >= s(10)), "{device}: written before anybody waited");
+        let protected = run.entered(State::Protect, 10).unwrap();
+        assert!(protected <= s(11), "{device}: {protected:?}");
+        // Alone it would have had so many.
+        let mut alone = Run::new(vec![part(options(device))], false);
+        alone.start(0, "db");
+        alone.until(10);
+        let alone = alone.iops(5, 10);
+        let kept = run.iops(20, 30) / alone;
+        assert!(kept > 0.2, "{device}: {kept:.2} of {alone}");
+    }
+}
+
+#[test]
+fn nothing_is_written_while_nobody_waits_or_nobody_floods() {
+    for (device, loads) in [
+        ("hdd-7200", &["copy"][..]),
+        ("hdd-7200", &["db"]),
+        ("sata-ssd", &["db"]),
+        ("sata-ssd", &["copy"]),
+        ("cloud-gp3", &[]),
+    ] {
+        let mut run = Run::new(vec![part(options(device))], true);
+        loads.iter().for_each(|load| run.start(1, load));
+        run.until(30);
+        assert_eq!(run.writes, [], "{device} {loads:?}");
+        assert_eq!(run.state(), State::Free, "{device} {loads:?}");
+    }
+}
+
+#[test]
+fn readers_keep_their_slots_and_the_flood_some_of_its_own() {
+    for device in ["raid10-bbwc-2010", "hdd-7200"] {
+        let reads = |guarded| {
+            let parts =
+                with(options(device), &["read,threads=16,size=4GiB,name=db"], &["seq,size=16GiB,name=copy"]);
+            let mut run = Run::new(vec![parts], guarded);
+            run.start(1, "db");
+            run.start(6, "copy");
+            run.until(26);
+            run
+        };
+        let (with, without) = (reads(true), reads(false));
+        let alone = with.iops(3, 6);
+        let (kept, lost) = (with.iops(10, 26) / alone, without.iops(10, 26) / alone);
+        let share = with.flooded(10, 26) / without.flooded(10, 26);
+        assert!(kept >= 0.95 * lost, "{device}: {kept:.2} kept, {lost:.2} without");
+        assert!(share > 0.02, "{device}: the flood has {share:.3} of what it would have");
+    }
+}

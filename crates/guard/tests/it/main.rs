@@ -1,0 +1,171 @@
+//! The guard on simulated machines: what it promises, held against the same machine without it.
+
+#![expect(clippy::unwrap_used, reason = "a helper that can't go on fails its test")]
+
+mod encounter;
+mod manners;
+mod moving;
+
+use std::time::Duration;
+
+use floodwall_device::DeviceSpec;
+use floodwall_guard::{Config, Decision, Guard, Report, State};
+use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
+use floodwall_model::scenario::{self, parse_flood, parse_victim};
+use floodwall_model::{Bytes, DeviceId, Setting};
+use floodwall_sim::plant::Happening;
+use floodwall_sim::{PlantDevice, SimOptions, SimPlant};
+
+/// Four looks a second.
+const TICK: Duration = Duration::from_millis(250);
+/// Ticks in a second.
+const TICKS: u64 = 4;
+/// The first disk.
+const DISK: DeviceId = DeviceId { major: 8, minor: 0 };
+
+fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn options(device: &str) -> SimOptions {
+    SimOptions { ram: Bytes::gib(8), ..SimOptions::new(DeviceSpec::preset(device).unwrap()) }
+}
+
+/// A database of ten threads that commit, and a copy.
+fn part(options: SimOptions) -> PlantDevice {
+    with(options, &["commit,threads=10,block=16KiB,size=1GiB,name=db"], &["seq,size=16GiB,name=copy"])
+}
+
+fn with(options: SimOptions, victims: &[&str], floods: &[&str]) -> PlantDevice {
+    let mut scenario = scenario::builtin("copy-vs-database").unwrap().unwrap();
+    scenario.victims = victims.iter().map(|v| parse_victim(v).unwrap()).collect();
+    scenario.floods = floods.iter().map(|f| parse_flood(f).unwrap()).collect();
+    PlantDevice { options, scenario }
+}
+
+/// One second of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Second {
+    /// Operations that somebody waited for, and bytes that floods were let write.
+    ops: u64,
+    flooded: u64,
+    /// Knobs written.
+    writes: usize,
+    /// State of the first device at its end.
+    state: State,
+}
+
+/// Keeps what the guard saw.
+struct Tap {
+    plant: SimPlant,
+    seen: Observation,
+    /// From now on sensors are lost.
+    blind: bool,
+}
+
+impl Plant for Tap {
+    fn knobs(&mut self) -> Result<Knobs, PlantError> {
+        self.plant.knobs()
+    }
+
+    fn observe(&mut self) -> Result<Observation, PlantError> {
+        if self.blind {
+            return Err(PlantError::Lost { what: "tracepoints".into(), why: "gone".into() });
+        }
+        self.seen = self.plant.observe()?;
+        Ok(self.seen.clone())
+    }
+
+    fn write(&mut self, write: &KnobWrite) -> Result<(), PlantError> {
+        self.plant.write(write)
+    }
+}
+
+/// A machine with or without a guard.
+struct Run {
+    tap: Tap,
+    guard: Option<Guard>,
+    seconds: Vec<Second>,
+    decisions: Vec<Decision>,
+    writes: Vec<(Duration, KnobWrite)>,
+    left_alone: Vec<String>,
+}
+
+impl Run {
+    fn new(parts: Vec<PlantDevice>, guarded: bool) -> Self {
+        let plant = SimPlant::new(parts, &Setting::default()).unwrap();
+        Self {
+            tap: Tap { plant, seen: Observation::default(), blind: false },
+            guard: guarded.then(|| Guard::new(Config::default())),
+            seconds: Vec::new(),
+            decisions: Vec::new(),
+            writes: Vec::new(),
+            left_alone: Vec::new(),
+        }
+    }
+
+    fn start(&mut self, at: u64, name: &str) {
+        self.tap.plant.schedule(s(at), Happening::Start(name.into())).unwrap();
+    }
+
+    fn stop(&mut self, at: u64, name: &str) {
+        self.tap.plant.schedule(s(at), Happening::Stop(name.into())).unwrap();
+    }
+
+    /// Runs until so many seconds after the begin.
+    fn until(&mut self, end: u64) {
+        while self.tap.plant.now() < s(end) {
+            let mut second = Second::default();
+            for _ in 0..TICKS {
+                self.tap.plant.advance(TICK);
+                let report = match &mut self.guard {
+                    Some(guard) => guard.tick(&mut self.tap).unwrap(),
+                    None => {
+                        self.tap.observe().unwrap();
+                        Report::default()
+                    }
+                };
+                self.keep(report, &mut second);
+            }
+            second.state = self.state();
+            self.seconds.push(second);
+        }
+    }
+
+    fn keep(&mut self, report: Report, second: &mut Second) {
+        let now = self.tap.plant.now();
+        second.writes += report.writes.len();
+        self.decisions.extend(report.decisions);
+        self.writes.extend(report.writes.into_iter().map(|w| (now, w)));
+        self.left_alone.extend(report.left_alone.iter().map(ToString::to_string));
+        for actor in self.tap.seen.devices.iter().flat_map(|d| &d.actors) {
+            second.ops += actor.operations();
+            second.flooded += if actor.operations() == 0 { actor.dirtied_bytes } else { 0 };
+        }
+    }
+
+    fn state(&self) -> State {
+        self.guard.as_ref().and_then(|g| g.status().next()).map_or(State::Free, |status| status.state)
+    }
+
+    fn knobs(&mut self) -> Knobs {
+        self.tap.knobs().unwrap()
+    }
+
+    /// Operations a second between two moments.
+    fn iops(&self, from: u64, to: u64) -> f64 {
+        self.seconds[from as usize..to as usize].iter().map(|s| s.ops).sum::<u64>() as f64
+            / (to - from) as f64
+    }
+
+    /// Bytes a second that floods were let write between two moments.
+    fn flooded(&self, from: u64, to: u64) -> f64 {
+        self.seconds[from as usize..to as usize].iter().map(|s| s.flooded).sum::<u64>() as f64
+            / (to - from) as f64
+    }
+
+    /// When a state was first entered after a moment.
+    fn entered(&self, state: State, after: u64) -> Option<Duration> {
+        self.decisions.iter().find(|d| d.at >= s(after) && d.to == state && d.from != state).map(|d| d.at)
+    }
+}

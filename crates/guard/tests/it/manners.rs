@@ -1,0 +1,68 @@
+//! What is not the guard's stays as it is.
+
+use floodwall_model::plant::{KnobWrite, Plant};
+
+use crate::{DISK, Run, State, options, part, s};
+
+/// A database and a copy that have met four seconds ago.
+fn protecting() -> Run {
+    let mut run = Run::new(vec![part(options("cloud-gp3"))], true);
+    run.start(1, "db");
+    run.start(5, "copy");
+    run.until(9);
+    assert!(matches!(run.state(), State::Protect | State::Probe), "{:?}", run.state());
+    run
+}
+
+#[test]
+fn a_knob_that_somebody_else_has_set_is_theirs() {
+    let mut run = protecting();
+    let theirs = KnobWrite { device: Some(DISK), knob: "nr_requests".into(), value: "40".into() };
+    run.tap.plant.write(&theirs).unwrap();
+    run.stop(10, "db");
+    run.until(25);
+    let knobs = run.knobs();
+    let of = |knob: &str| knobs.devices[&DISK].get(knob).map(str::to_owned);
+    assert_eq!(of("nr_requests").as_deref(), Some("40"));
+    assert_eq!(of("max_sectors_kb").as_deref(), Some("4096"), "the others are taken back");
+    assert_eq!(run.left_alone.len(), 1, "said once: {:?}", run.left_alone);
+    assert!(
+        run.left_alone[0].contains("nr_requests") && run.left_alone[0].contains("somebody else has set it")
+    );
+    assert_eq!(run.state(), State::Free);
+}
+
+#[test]
+fn everything_can_be_taken_back_at_any_moment() {
+    let mut run = protecting();
+    let mut fresh = Run::new(vec![part(options("cloud-gp3"))], false);
+    assert_ne!(run.knobs().devices, fresh.knobs().devices);
+    let mut guard = run.guard.take().unwrap();
+    let report = guard.release(&mut run.tap).unwrap();
+    assert!(!report.writes.is_empty() && report.left_alone.is_empty());
+    run.tap.plant.advance(s(5));
+    assert_eq!(run.knobs().devices, fresh.knobs().devices);
+    assert_eq!(guard.release(&mut run.tap).unwrap().writes, [], "nothing is left to take back");
+}
+
+#[test]
+fn lost_sensors_are_said_and_nothing_is_written_blindly() {
+    let mut run = protecting();
+    let before = run.knobs();
+    run.tap.blind = true;
+    let mut guard = run.guard.take().unwrap();
+    let error = guard.tick(&mut run.tap).unwrap_err();
+    assert_eq!(error.to_string(), "can't read tracepoints: gone");
+    assert_eq!(run.knobs(), before);
+    guard.release(&mut run.tap).unwrap();
+    run.tap.plant.advance(s(5));
+    assert_eq!(run.knobs().devices[&DISK].get("max_sectors_kb"), Some("4096"));
+}
+
+#[test]
+fn the_same_machine_gives_the_same_decisions() {
+    let (one, other) = (protecting(), protecting());
+    assert_eq!(one.decisions, other.decisions);
+    assert_eq!(one.writes, other.writes);
+    assert!(one.decisions.iter().all(|d| !d.why.is_empty()));
+}
