@@ -62,7 +62,7 @@ pub(crate) fn section(published: &Path) -> anyhow::Result<String> {
         })
         .collect::<anyhow::Result<_>>()?;
     Ok(format!(
-        "### File server on gigabit Ethernet, 2016\n\nPreset `usb3-btrfs-nas-2016` (without its link for the local figure, on which it is fitted), kernel 3.2 or later, {RAM} of RAM in the client; `dd bs=1M count=1000 conv=fdatasync`. The goal is 10 %.\n\n{}",
+        "### File server on gigabit Ethernet, 2016\n\nPreset `usb3-btrfs-nas-2016` (without its link for the local figure, on which it is fitted; its link is fitted on the asynchronous one; 8 GiB of RAM in the server are assumed), kernel 3.2 or later, {RAM} of RAM in the client; `dd bs=1M count=1000 conv=fdatasync`. The goal is 10 %.\n\n{}",
         table("published", &lines)
     ))
 }

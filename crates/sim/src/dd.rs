@@ -48,3 +48,33 @@ impl SimRig {
         Ok(DdResult { accepted_s, stable_s, bytes_per_s: bytes.as_f64() / stable_s.max(1e-9) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use floodwall_device::DeviceSpec;
+
+    use super::*;
+    use crate::fs::FsKind;
+    use crate::rig::SimOptions;
+
+    #[test]
+    fn over_nfs_small_limits_let_link_and_disks_work_at_the_same_time() {
+        let dd = |fs, limited: bool| {
+            let spec = DeviceSpec::preset("usb3-btrfs-nas-2016").unwrap();
+            let rig = SimRig::new(SimOptions { ram: Bytes::gib(16), fs, ..SimOptions::new(spec) });
+            let small = [("vm.dirty_bytes", "201326592"), ("vm.dirty_background_bytes", "33554432")];
+            let pairs = if limited { &small[..] } else { &[][..] };
+            let setting = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            rig.dd(&setting, Bytes::mib(1000)).unwrap().bytes_per_s / 1e6
+        };
+        let sync = FsKind::Nfs { server_async: false };
+        // The disks take 66 MB/s, the link 105: one after the other is 41, both at once at most 66.
+        let (large, limited) = (dd(sync, false), dd(sync, true));
+        assert!((40.0..48.0).contains(&large), "{large}");
+        assert!((54.0..66.0).contains(&limited), "{limited}");
+        assert!(
+            dd(FsKind::Nfs { server_async: true }, false) > 95.0,
+            "a COMMIT that does nothing costs nothing"
+        );
+    }
+}

@@ -153,13 +153,8 @@ fn the_cloud_volume_holds_its_price_list() {
 #[test]
 fn the_file_server_writes_what_was_published_locally_once_its_memory_is_full() {
     let name = "usb3-btrfs-nas-2016";
-    within(sequential(name, WRITE, 16, MIB, 30.0), 66e6, 0.1, "sequential writes");
-    within(
-        sequential(name, WRITE, 16, MIB, 0.0) / 117e6,
-        0.75,
-        0.3,
-        "a burst goes at the link's rate at first",
-    );
+    within(sequential(name, WRITE, 16, MIB, 120.0), 66e6, 0.1, "sequential writes");
+    within(sequential(name, WRITE, 16, MIB, 0.0), 105e6, 0.1, "a burst goes at the link's rate");
 }
 
 #[test]

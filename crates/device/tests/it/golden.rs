@@ -234,7 +234,7 @@ const KNOWN: &[(&str, [u64; 3])] = &[
     ("usb-stick", [0x0476_1f73_efd7_c4f2, 0x74ed_02b6_b2d8_644e, 0x31db_e6eb_5d49_fac6]),
     ("sd-card", [0x3e61_1a04_2fa2_eb08, 0xe42f_ee12_58e6_29a2, 0x5d3d_96ea_7c41_2a39]),
     ("cloud-gp3", [0x6be7_d6f0_ea36_93c4, 0x3398_324a_641e_bcbc, 0x437f_beaf_fe5d_8fad]),
-    ("usb3-btrfs-nas-2016", [0xb1a0_a6bb_34fa_d0d9, 0x372e_b0c7_c287_97a2, 0x6e03_c57b_418b_da21]),
+    ("usb3-btrfs-nas-2016", [0x99e9_9250_aeee_e416, 0x5065_0b09_d58f_136f, 0x2b2f_61ae_3608_eb04]),
     ("null", [0x1ee1_4b1e_00b6_9317, 0x8872_6fdf_aaad_2300, 0xc0af_d6db_8274_cec5]),
     ("ten disks", [0xdac8_4ee0_13d9_c7c7, 0x86a6_a340_cd0c_7bc2, 0xf51f_20c1_bf82_111f]),
     ("ten disks, write-through", [0x3b3a_39f4_2ea1_06cf, 0x0adc_f14a_2fcc_dd2e, 0xa5d6_bd60_d5e7_288f]),

@@ -199,6 +199,6 @@ const GOLDEN: &[(&str, u64)] = &[
     ("usb-stick", 0x4730_f889_adc9_016a),
     ("sd-card", 0x9690_f9a1_0bb1_9a98),
     ("cloud-gp3", 0x4972_13e6_0f9a_eff9),
-    ("usb3-btrfs-nas-2016", 0xc3c3_e73f_ab73_7250),
+    ("usb3-btrfs-nas-2016", 0x6668_6f7d_4abf_7d73),
     ("null", 0x0aac_af85_6113_7f43),
 ];

@@ -1,12 +1,13 @@
 //! The NFS client: pages are clean only when the server has committed them (fs/nfs/write.c).
 //!
 //! ```text
-//! dirty ─▶ WRITE (UNSTABLE, at most wsize) ─▶ answered ─▶ all WRITEs of the file answered: COMMIT ─▶ clean
+//! dirty ─▶ WRITE (UNSTABLE, at most wsize) ─▶ answered ─▶ more than half of the file's pages, or all WRITEs of the file: COMMIT ─▶ clean
 //! ```
 //!
 //! There is no elevator and no wbt: bios are RPCs, and the device behind them is a link with a server. Until the COMMIT pages count as under writeback, as since
 //! 5.8 (before they counted as unstable: apart, but against the same limits). Server `sync`: COMMIT is a flush of all that the server holds in memory; `async`: it is
-//! answered at once. More pages on their way than `nfs_congestion_kb` stop flushers until a quarter of them has been answered.
+//! answered at once. A flusher asks for a COMMIT after each of its visits, if that would make more than half of the file's pages under way clean
+//! (`nfs_commit_unstable_pages`); one at a time. More pages on their way than `nfs_congestion_kb` stop flushers until a quarter of them has been answered.
 
 use floodwall_device::Op;
 
@@ -58,13 +59,25 @@ impl Machine {
         let inode = self.cache.inode_mut(id);
         inode.writes -= 1;
         inode.answered.push((begin, end));
-        self.nfs_commit(id);
+        if inode.writes == 0 {
+            self.nfs_commit(id);
+        }
     }
 
-    /// Sends a COMMIT for what has been answered, unless WRITEs or another COMMIT are under way.
+    /// A flusher has visited a file, or a COMMIT of it is done (`nfs_write_inode`).
+    pub(crate) fn nfs_visited(&mut self, id: InodeId) {
+        let inode = self.cache.inode(id);
+        let answered: u64 = inode.answered.iter().map(|(begin, end)| end - begin).sum();
+        let under_way = inode.dirty.pages() + inode.writeback.pages();
+        if inode.writes == 0 || answered > under_way / 2 {
+            self.nfs_commit(id);
+        }
+    }
+
+    /// Sends a COMMIT for what has been answered, unless another one is under way.
     fn nfs_commit(&mut self, id: InodeId) {
         let inode = self.cache.inode_mut(id);
-        if inode.writes > 0 || inode.answered.is_empty() || !inode.committing.is_empty() {
+        if inode.answered.is_empty() || !inode.committing.is_empty() {
             return;
         }
         std::mem::swap(&mut inode.answered, &mut inode.committing);
@@ -86,6 +99,6 @@ impl Machine {
         for (begin, end) in ranges.drain(..) {
             self.pages_clean(id, begin, end, times);
         }
-        self.nfs_commit(id);
+        self.nfs_visited(id);
     }
 }

@@ -12,6 +12,8 @@ pub(crate) enum Way {
     Sequential { next: u64, begin: u64, end: u64 },
     /// In order through all blocks, with a cursor that all threads share (disktest); reads or writes.
     Shared { reads: bool },
+    /// Reads of so many streams in turn, each in order through its part of all blocks; threads share the turn and the streams' cursors.
+    Streams { count: u64 },
     /// The next record of a file's log.
     Append { file: usize },
 }
@@ -59,6 +61,16 @@ impl Chooser {
                 }
                 (slot, *reads)
             }
+            Way::Streams { count } => {
+                let count = (*count).max(1);
+                let part = (total / count).max(1);
+                let turn = cursors[0] % count;
+                cursors[0] += 1;
+                let at = &mut cursors[1 + turn as usize];
+                let slot = turn * part + *at % part;
+                *at += 1;
+                (slot, true)
+            }
             Way::Append { file } => {
                 let file = *file;
                 let slot = cursors[file] % self.slots.max(1);
@@ -94,6 +106,10 @@ mod tests {
         let chi_squared: f64 = seen.iter().map(|n| (f64::from(*n) - 1000.0).powi(2) / 1000.0).sum();
         assert!(chi_squared < 82.7, "{chi_squared}");
         assert!((11_500..12_500).contains(&reads), "{reads}");
+        let mut cursors = [0; 3];
+        let mut streams = Chooser { way: Way::Streams { count: 2 }, slots: 8, files: 1 };
+        let order: Vec<u64> = (0..9).map(|_| streams.next(&mut rng, &mut cursors).slot).collect();
+        assert_eq!(order, [0, 4, 1, 5, 2, 6, 3, 7, 0]);
         let mut cursors = [0];
         let mut a = Chooser { way: Way::Shared { reads: true }, slots: 4, files: 1 };
         let mut b = a.clone();

@@ -229,5 +229,8 @@ impl Machine {
         inode.cursor = if inode.next_dirty(visit.cursor).is_some() { visit.cursor } else { 0 };
         let wrapped = inode.cursor == 0 && inode.next_dirty(0).is_some();
         self.requeue_inode(visit.inode, visit.left == 0 || wrapped);
+        if matches!(self.fs.kind, FsKind::Nfs { .. }) {
+            self.nfs_visited(visit.inode);
+        }
     }
 }
