@@ -31,6 +31,8 @@ pub(crate) struct OpenFiles {
     names: HashMap<u32, (u32, String), Fast>,
     targets: HashMap<u32, (u32, Option<DeviceId>), Fast>,
     mounts: HashMap<i32, Option<DeviceId>, Fast>,
+    #[cfg(feature = "bpf")]
+    filesystems: HashMap<DeviceId, Option<DeviceId>, Fast>,
     /// Window in which the mounts were read; a mount that is not known is looked for once a window.
     mounts_read: Option<u32>,
     buffer: Vec<u8>,
@@ -45,6 +47,8 @@ impl OpenFiles {
             names: HashMap::default(),
             targets: HashMap::default(),
             mounts: HashMap::default(),
+            #[cfg(feature = "bpf")]
+            filesystems: HashMap::default(),
             mounts_read: None,
             buffer: Vec::new(),
         }
@@ -53,6 +57,10 @@ impl OpenFiles {
     /// Another window begins: what is too old, or too much, is forgotten.
     pub(crate) fn next_window(&mut self) {
         self.window = self.window.wrapping_add(1);
+        #[cfg(feature = "bpf")]
+        if self.window.is_multiple_of(BELIEVED) {
+            self.filesystems.clear();
+        }
         let now = self.window;
         let young = |since: u32| now.wrapping_sub(since) < BELIEVED;
         self.files.retain(|_, (since, _)| young(*since));
@@ -123,6 +131,28 @@ impl OpenFiles {
         Some((flags & O_ACCMODE != libc::O_RDONLY as u32, file))
     }
 
+    /// The device below a filesystem whose files' `st_dev` is this.
+    #[cfg(feature = "bpf")]
+    pub(crate) fn device_of_filesystem(&mut self, id: DeviceId) -> Option<DeviceId> {
+        if let Some(device) = self.filesystems.get(&id) {
+            return *device;
+        }
+        let device = if id.major != 0 {
+            queue_below(&self.root, id)
+        } else {
+            let mounts = read_mounts(&self.root).into_value().unwrap_or_default();
+            mounts.iter().find(|m| m.device == id).and_then(|m| draining(&self.root, m))
+        };
+        self.filesystems.insert(id, device);
+        device
+    }
+
+    /// A process's name, learned elsewhere.
+    #[cfg(feature = "bpf")]
+    pub(crate) fn called(&mut self, pid: u32, name: &str) {
+        self.names.insert(pid, (self.window, name.to_owned()));
+    }
+
     /// The device below a mount.
     fn mounted(&mut self, mount: i32) -> Option<DeviceId> {
         if !self.mounts.contains_key(&mount) && self.mounts_read != Some(self.window) {
@@ -137,8 +167,11 @@ impl OpenFiles {
 /// The device whose queue a filesystem's requests go through: its whole disk, or what is below, as long as there is one thing below. Devices of the
 /// device mapper and of md have no queue of their own.
 fn draining(root: &SysRoot, mount: &Mount) -> Option<DeviceId> {
-    let first = *topology::backing(root, mount).devices.first()?;
-    let mut device = block::whole_disk(root, first).into_value()?;
+    queue_below(root, *topology::backing(root, mount).devices.first()?)
+}
+
+fn queue_below(root: &SysRoot, device: DeviceId) -> Option<DeviceId> {
+    let mut device = block::whole_disk(root, device).into_value()?;
     // Stacks are not that deep; a damaged tree may go round.
     for _ in 0..8 {
         match block::slaves(root, device).as_slice() {

@@ -3,12 +3,15 @@
 //! ```text
 //! tracefs format files ─▶ format ─▶ tracepoints (Decoder) ─┐
 //! perf events ─▶ perf (rings, merged by time) ─ records ───┴─▶ event ─▶ tally ─▶ snapshot
+//! bpf (maps of programs in the kernel; cargo feature `bpf`) ───────────────▲
 //! /proc/PID/{io,fdinfo,comm} ─▶ writers, files ──────────────────────────▲
 //! ```
 //!
 //! `format`, `tracepoints`, `event`, `tally` and `snapshot` are pure; the rest reads. Nothing is written, not even below /sys/kernel/tracing: perf events are
 //! ours alone, and gone when we are. Times are nanoseconds of CLOCK_MONOTONIC, sizes bytes.
 
+#[cfg(feature = "bpf")]
+mod bpf;
 mod error;
 pub mod event;
 mod files;

@@ -22,7 +22,7 @@ use crate::files::OpenFiles;
 use crate::hash::Fast;
 use crate::perf::Perf;
 use crate::snapshot::{Blind, DeviceUse, OTHERS, ProcessUse, Snapshot, SourceKind};
-use crate::tally::{Limits, Tally};
+use crate::tally::{Counted, Limits, Tally};
 use crate::writers::Writers;
 
 /// A call that is under way longer than this is checked to be still there: its end may have been among lost events.
@@ -58,6 +58,47 @@ pub struct Probe {
 enum Source {
     Proc,
     Perf(Box<Perf>),
+    /// And perf events for what it leaves to them.
+    #[cfg(feature = "bpf")]
+    Bpf(Box<crate::bpf::Bpf>, Option<Box<Perf>>),
+}
+
+impl Source {
+    fn open(root: &SysRoot, kind: SourceKind) -> Result<(Self, Vec<Blind>), ProbeError> {
+        match kind {
+            SourceKind::Proc => Ok((Self::Proc, Vec::new())),
+            SourceKind::Perf => Perf::open(root).map(|(perf, blind)| (Self::Perf(Box::new(perf)), blind)),
+            #[cfg(feature = "bpf")]
+            SourceKind::Bpf => {
+                let (bpf, mut blind) = crate::bpf::Bpf::open()?;
+                let perf = match Perf::open_these(root, crate::tracepoints::BESIDE_BPF, &[]) {
+                    Ok((perf, unseen)) => {
+                        blind.extend(unseen);
+                        Some(Box::new(perf))
+                    }
+                    Err(e) => {
+                        blind.push(Blind::new("throttling", e.to_string()));
+                        None
+                    }
+                };
+                Ok((Self::Bpf(Box::new(bpf), perf), blind))
+            }
+            #[cfg(not(feature = "bpf"))]
+            SourceKind::Bpf => Err(ProbeError::Bpf {
+                why: "this program is built without the feature bpf".into(),
+                remedy: "build it with --features bpf (needs clang), or use --source perf",
+            }),
+        }
+    }
+
+    fn perf(&mut self) -> Option<&mut Perf> {
+        match self {
+            Self::Proc => None,
+            Self::Perf(perf) => Some(perf),
+            #[cfg(feature = "bpf")]
+            Self::Bpf(_, perf) => perf.as_deref_mut(),
+        }
+    }
 }
 
 /// Nanoseconds of CLOCK_MONOTONIC, the clock of our events.
@@ -75,28 +116,12 @@ impl Probe {
         let root = SysRoot::live()?;
         let mut blind = Vec::new();
         let source = match wish {
-            Some(SourceKind::Proc) => Source::Proc,
-            Some(SourceKind::Bpf) => {
-                return Err(ProbeError::Bpf {
-                    why: "this program is built without it".into(),
-                    remedy: "use --source perf",
-                });
-            }
-            Some(SourceKind::Perf) => {
-                let (perf, unseen) = Perf::open(&root)?;
+            Some(kind) => {
+                let (source, unseen) = Source::open(&root, kind)?;
                 blind = unseen;
-                Source::Perf(Box::new(perf))
+                source
             }
-            None => match Perf::open(&root) {
-                Ok((perf, unseen)) => {
-                    blind = unseen;
-                    Source::Perf(Box::new(perf))
-                }
-                Err(e) => {
-                    blind.push(Blind::new("tracepoints", e.to_string()));
-                    Source::Proc
-                }
-            },
+            None => Self::best(&root, &mut blind),
         };
         if !root.exists("/proc/diskstats") {
             return Err(ProbeError::Proc { path: "/proc/diskstats", why: "it is not there".into() });
@@ -134,12 +159,30 @@ impl Probe {
         Ok(probe)
     }
 
+    /// The best source that there is; what better ones could not do is told.
+    fn best(root: &SysRoot, blind: &mut Vec<Blind>) -> Source {
+        let built_with: &[SourceKind] =
+            if cfg!(feature = "bpf") { &[SourceKind::Bpf, SourceKind::Perf] } else { &[SourceKind::Perf] };
+        for kind in built_with {
+            match Source::open(root, *kind) {
+                Ok((source, unseen)) => {
+                    blind.extend(unseen);
+                    return source;
+                }
+                Err(e) => blind.push(Blind::new(format!("through {}", kind.name()), e.to_string())),
+            }
+        }
+        Source::Proc
+    }
+
     /// Where sight comes from.
     #[must_use]
     pub fn source(&self) -> SourceKind {
         match self.source {
             Source::Proc => SourceKind::Proc,
             Source::Perf(_) => SourceKind::Perf,
+            #[cfg(feature = "bpf")]
+            Source::Bpf(..) => SourceKind::Bpf,
         }
     }
 
@@ -161,13 +204,13 @@ impl Probe {
                 break;
             }
             let nap = left.min(Duration::from_millis(100));
-            match &self.source {
-                Source::Perf(perf) => {
+            match self.source.perf() {
+                Some(perf) => {
                     perf.wait(nap)?;
                     // Often enough to learn the names of processes that do not live long.
                     self.drain(now_ns());
                 }
-                Source::Proc => std::thread::sleep(nap),
+                None => std::thread::sleep(nap),
             }
         }
         Ok(())
@@ -183,7 +226,7 @@ impl Probe {
         self.forget_lost_calls(now);
         let disks = self.read_disks();
         self.tally.in_flight(|id| disks.get(&id).map(|d| d.in_flight));
-        let counted = self.tally.take(now, &mut self.files);
+        let counted = self.counted(now);
         let mut processes = counted.processes;
         self.add_dirtied(&mut processes);
         for process in &mut processes {
@@ -224,7 +267,7 @@ impl Probe {
 
     fn drain(&mut self, until_ns: u64) {
         let Self { source, tally, files, lost, .. } = self;
-        if let Source::Perf(perf) = source {
+        if let Some(perf) = source.perf() {
             let drained = perf.drain(until_ns, &mut |record| tally.count(record, files));
             if drained.lost > 0 {
                 *lost += drained.lost;
@@ -233,9 +276,32 @@ impl Probe {
         }
     }
 
+    /// What was counted in this window, in the kernel and here.
+    fn counted(&mut self, now: u64) -> Counted {
+        let here = self.tally.take(now, &mut self.files);
+        #[cfg(feature = "bpf")]
+        if let Source::Bpf(bpf, _) = &mut self.source {
+            let mut counted = bpf.take(now, &mut self.files);
+            for process in here.processes {
+                let same = |p: &&mut ProcessUse| (p.pid, p.device) == (process.pid, process.device);
+                match counted.processes.iter_mut().find(same) {
+                    Some(known) => known.throttled = process.throttled,
+                    None => counted.processes.push(process),
+                }
+            }
+            return counted;
+        }
+        here
+    }
+
     /// Calls whose end was lost would be waited for for ever.
     fn forget_lost_calls(&mut self, now: u64) {
-        for (pid, tid) in self.tally.long_calls(now, CHECKED_AFTER) {
+        let long = match &self.source {
+            #[cfg(feature = "bpf")]
+            Source::Bpf(bpf, _) => bpf.long_calls(now, CHECKED_AFTER),
+            _ => self.tally.long_calls(now, CHECKED_AFTER),
+        };
+        for (pid, tid) in long {
             // `running`, or the number of the call; the thread may be gone.
             let path = format!("/proc/{pid}/task/{tid}/syscall");
             let inside = self.root.read_line(&path).into_value().is_some_and(|text| {
@@ -243,6 +309,10 @@ impl Probe {
             });
             if !inside {
                 self.tally.forget(tid);
+                #[cfg(feature = "bpf")]
+                if let Source::Bpf(bpf, _) = &self.source {
+                    bpf.forget(pid, tid);
+                }
             }
         }
     }
@@ -307,12 +377,32 @@ impl Probe {
 
     /// Follows processors, and threads that write synchronously.
     fn watch_writers(&mut self) -> Result<(), ProbeError> {
-        let Source::Perf(perf) = &mut self.source else { return Ok(()) };
-        if self.windows.is_multiple_of(PROCESSORS_EVERY) {
-            perf.follow_processors(&self.root)?;
-        }
         let window = self.windows;
         let recent = |since: &u32| window.wrapping_sub(*since) < WATCHED_FOR;
+        if self.windows.is_multiple_of(PROCESSORS_EVERY)
+            && let Some(perf) = self.source.perf()
+        {
+            perf.follow_processors(&self.root)?;
+        }
+        #[cfg(feature = "bpf")]
+        if let Source::Bpf(bpf, _) = &mut self.source {
+            // One that is watched is no suspect, and is not told again: it is watched on as long as it has such files open.
+            for pid in bpf.take_suspects() {
+                if self.files.writes_synchronously(pid) {
+                    self.watched.insert(pid, window);
+                }
+            }
+            for (pid, since) in &mut self.watched {
+                if !recent(since) && self.files.writes_synchronously(*pid) {
+                    *since = window;
+                }
+            }
+            self.watched.retain(|_, since| recent(since));
+            let processes: Vec<u32> = self.watched.keys().copied().collect();
+            bpf.watch_writes(&processes)?;
+            return Ok(());
+        }
+        let Source::Perf(perf) = &mut self.source else { return Ok(()) };
         for (pid, tid) in self.tally.take_writers() {
             if self.watched.contains_key(&tid) || self.dismissed.contains_key(&tid) {
                 self.watched.entry(tid).and_modify(|since| *since = window);
@@ -351,7 +441,7 @@ fn unseen_by(source: &Source) -> Vec<Blind> {
             Blind::new("requests", "only their sums are known (/proc/diskstats); needs tracepoints (root)"),
             Blind::new("throttling", "needs tracepoints (root)"),
         ],
-        Source::Perf(_) => {
+        _ => {
             vec![Blind::new("syncs through io_uring", "they are no system calls; their requests are seen")]
         }
     }

@@ -137,6 +137,12 @@ impl ProcessUse {
         all
     }
 
+    /// Somebody of it waits since then.
+    pub(crate) fn waits(&mut self, now_ns: u64, since_ns: u64) {
+        self.waiting += 1;
+        self.oldest = self.oldest.max(Duration::from_nanos(now_ns.saturating_sub(since_ns)));
+    }
+
     /// As a plant's sensors name it.
     #[must_use]
     pub fn actor(&self) -> Actor {

@@ -317,8 +317,7 @@ impl Tally {
                 device,
                 ..ProcessUse::default()
             });
-            process.waiting += 1;
-            process.oldest = process.oldest.max(Duration::from_nanos(now_ns.saturating_sub(since_ns)));
+            process.waits(now_ns, since_ns);
         };
         for pending in self.calls.values() {
             let file = pending.fd.and_then(|fd| files.file(pending.pid, fd));

@@ -84,6 +84,10 @@ pub const ALWAYS: &[Wanted] = &[
     wanted("writeback/balance_dirty_pages", Kind::Balanced),
 ];
 
+/// What programs in the kernel leave to perf events: it is rare, and its arguments differ from kernel to kernel.
+#[cfg(feature = "bpf")]
+pub const BESIDE_BPF: &[Wanted] = &[wanted("writeback/balance_dirty_pages", Kind::Balanced)];
+
 /// Those that are switched on while threads write to `O_SYNC` or `O_DIRECT` files: every write call of the machine passes them, so that their filter,
 /// not we, has to leave the rest out.
 pub const WRITES: &[Wanted] = &[

@@ -6,8 +6,9 @@
 //!    └─────────────────────────────────────── --watch ───────────────────────────────────────────────┘
 //! ```
 //!
-//! Needs no privilege; what root would add is said at the end.
+//! Needs no privilege; what root would add is said at the end. On this machine, as root, a probe looks on through the window, and who waited is shown too.
 
+use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,8 +20,10 @@ use floodwall_host::SysRoot;
 use floodwall_host::status::{Observation, status};
 use floodwall_load::sleep_until;
 use floodwall_model::units::parse_duration;
+use floodwall_probe::{Probe, SourceKind};
 use floodwall_report::status::{Style, json, json_line, text};
 
+use crate::commands::probe::who_waits;
 use crate::exit::{Exit, UsageError};
 use crate::signals;
 
@@ -72,12 +75,18 @@ trait Clock {
     fn wait(&self, time: Duration) -> bool;
     /// Seconds since 1970.
     fn now_unix_s(&self) -> u64;
+    /// Who waited for a disk in the last wait, as a table; empty if nobody did, or nobody looked.
+    fn who_waited(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// The machine's clock; a raised flag ends its waits.
 struct Real {
     origin: Instant,
     stop: Option<Arc<AtomicBool>>,
+    /// Looks on while we wait; gone once it fails.
+    probe: RefCell<Option<Probe>>,
 }
 
 impl Clock for Real {
@@ -87,7 +96,25 @@ impl Clock for Real {
 
     fn wait(&self, time: Duration) -> bool {
         let never = AtomicBool::new(false);
-        sleep_until(Instant::now() + time, self.stop.as_deref().unwrap_or(&never))
+        let stop = self.stop.as_deref().unwrap_or(&never);
+        let end = Instant::now() + time;
+        let mut probe = self.probe.borrow_mut();
+        if probe.as_mut().is_some_and(|probe| probe.wait(time, stop).is_err()) {
+            *probe = None;
+        }
+        sleep_until(end, stop)
+    }
+
+    fn who_waited(&self) -> Vec<String> {
+        let mut probe = self.probe.borrow_mut();
+        let Some(snapshot) = probe.as_mut().map(Probe::snapshot) else { return Vec::new() };
+        match snapshot {
+            Ok(snapshot) => who_waits(&snapshot),
+            Err(_) => {
+                *probe = None;
+                Vec::new()
+            }
+        }
     }
 
     fn now_unix_s(&self) -> u64 {
@@ -118,7 +145,10 @@ pub(crate) fn run(args: &StatusArgs, origin: Instant) -> anyhow::Result<Exit> {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let style = Style { color: terminal && !no_color, ..Style::default() };
     let screen = Screen { terminal, style, is_root: rustix::process::geteuid().is_root() };
-    match show(args, &root, &Real { origin, stop }, &mut out, screen) {
+    // Text only: JSON of both is had from `floodwall probe --json`. Counters alone tell nothing that is not shown already.
+    let probe = (root.is_live() && screen.is_root && !args.json).then(|| Probe::open(None).ok()).flatten();
+    let probe = RefCell::new(probe.filter(|p| p.source() != SourceKind::Proc));
+    match show(args, &root, &Real { origin, stop, probe }, &mut out, screen) {
         // `| head` and a closed terminal are the reader's choice.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(Exit::Done),
         other => other.map(|()| Exit::Done).context("can't write to stdout"),
@@ -150,7 +180,12 @@ fn show(
             (false, _) => {
                 let clear = if args.watch.is_some() && screen.terminal { CLEAR } else { "" };
                 // In one write, so that a terminal does not flicker.
-                out.write_all(format!("{clear}{}", text(&status, screen.style)).as_bytes())?;
+                let mut page = format!("{clear}{}", text(&status, screen.style));
+                for line in clock.who_waited() {
+                    page.push_str(&line);
+                    page.push('\n');
+                }
+                out.write_all(page.as_bytes())?;
                 if args.watch.is_some() && !screen.terminal {
                     writeln!(out)?;
                 }

@@ -70,11 +70,23 @@ impl Perf {
     /// # Errors
     /// [`ProbeError`].
     pub(crate) fn open(root: &SysRoot) -> Result<(Self, Vec<Blind>), ProbeError> {
+        Self::open_these(root, ALWAYS, WRITES)
+    }
+
+    /// Opens these tracepoints: all the time, and while writes are watched.
+    ///
+    /// # Errors
+    /// [`ProbeError`].
+    pub(crate) fn open_these(
+        root: &SysRoot,
+        always: &[Wanted],
+        writes: &[Wanted],
+    ) -> Result<(Self, Vec<Blind>), ProbeError> {
         let tracefs = Tracefs::open()?;
         let mut decoder = Decoder::default();
         let mut blind = Vec::new();
-        let always = learn(&tracefs, ALWAYS, &mut decoder, &mut blind)?;
-        let writes = learn(&tracefs, WRITES, &mut decoder, &mut blind)?;
+        let always = learn(&tracefs, always, &mut decoder, &mut blind)?;
+        let writes = learn(&tracefs, writes, &mut decoder, &mut blind)?;
         if always.is_empty() {
             return Err(ProbeError::NoTracepoints);
         }

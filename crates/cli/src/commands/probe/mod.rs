@@ -15,7 +15,7 @@ use anyhow::Context;
 use floodwall_host::SysRoot;
 use floodwall_model::DeviceId;
 use floodwall_model::units::parse_duration;
-use floodwall_probe::{Probe, SourceKind, device};
+use floodwall_probe::{Probe, Snapshot, SourceKind, device};
 
 use crate::exit::{Exit, UsageError};
 use crate::{output, signals};
@@ -121,6 +121,11 @@ pub(crate) fn run(args: &ProbeArgs) -> anyhow::Result<Exit> {
         shown += 1;
     }
     Ok(Exit::Done)
+}
+
+/// Who waited for which disk, as a table with an empty line before it; nothing if nobody did.
+pub(crate) fn who_waits(snapshot: &Snapshot) -> Vec<String> {
+    text::who_waits(snapshot)
 }
 
 fn devices(names: &[String]) -> anyhow::Result<Vec<DeviceId>> {

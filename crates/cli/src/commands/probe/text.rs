@@ -22,7 +22,7 @@ pub(super) fn source(kind: SourceKind) -> &'static str {
 
 /// One window.
 pub(super) fn page(snapshot: &Snapshot) -> String {
-    let names: BTreeMap<DeviceId, &str> = snapshot.devices.iter().map(|d| (d.id, d.name.as_str())).collect();
+    let names = names(snapshot);
     let mut lines = vec![head(snapshot)];
     for part in [devices(snapshot), waits(snapshot, &names), floods(snapshot, &names)] {
         if part.len() > 1 {
@@ -35,6 +35,22 @@ pub(super) fn page(snapshot: &Snapshot) -> String {
     }
     lines.push(String::new());
     lines.join("\n") + "\n"
+}
+
+/// Those that wait, with an empty line before the table; nothing if nobody does.
+pub(super) fn who_waits(snapshot: &Snapshot) -> Vec<String> {
+    let names = names(snapshot);
+    let mut rows = waits(snapshot, &names);
+    if rows.len() > 1 {
+        rows.insert(0, String::new());
+        rows
+    } else {
+        Vec::new()
+    }
+}
+
+fn names(snapshot: &Snapshot) -> BTreeMap<DeviceId, &str> {
+    snapshot.devices.iter().map(|d| (d.id, d.name.as_str())).collect()
 }
 
 fn head(snapshot: &Snapshot) -> String {

@@ -1,0 +1,248 @@
+//! What is checked, whatever the source.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use floodwall_model::LatencyCounts;
+use floodwall_model::trial::DeviceSample;
+use floodwall_probe::Probe;
+use floodwall_probe::{Call, Class, ProcessUse, Requests, Snapshot, SourceKind};
+
+use crate::disk::{Disk, run};
+use crate::worker::Worker;
+
+/// A name and a body.
+pub(crate) type Test = (&'static str, fn(SourceKind) -> Result<(), String>);
+
+pub(crate) const TESTS: &[Test] = &[
+    ("syncs agree with the caller's own clock", syncs),
+    ("writes to an O_DSYNC file agree with the caller's own clock", synchronous_writes),
+    ("reads that miss the cache are seen where they wait", reads),
+    ("bytes agree with /proc/PID/io and /proc/diskstats", bytes),
+    ("ten thousand processes take bounded memory", ten_thousand),
+    ("another tracer's events go on", beside_another),
+];
+
+static GO_ON: AtomicBool = AtomicBool::new(false);
+
+fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise()) }
+}
+
+fn open(source: SourceKind) -> Result<Probe, String> {
+    Probe::open(Some(source)).map_err(|e| e.to_string())
+}
+
+/// Looks until a worker has ended, and once more.
+fn until_ended(probe: &mut Probe, worker: &mut Worker) -> Result<Vec<Snapshot>, String> {
+    let mut all = Vec::new();
+    loop {
+        let ended = worker.ended();
+        probe.wait(Duration::from_millis(200), &GO_ON).map_err(|e| e.to_string())?;
+        all.push(probe.snapshot().map_err(|e| e.to_string())?);
+        if ended {
+            return Ok(all);
+        }
+    }
+}
+
+fn uses(all: &[Snapshot], pid: u32) -> impl Iterator<Item = &ProcessUse> {
+    all.iter().flat_map(|s| &s.processes).filter(move |p| p.pid == pid)
+}
+
+fn calls(all: &[Snapshot], pid: u32, call: Call) -> LatencyCounts {
+    let mut merged = LatencyCounts::default();
+    uses(all, pid).filter_map(|p| p.calls.get(&call)).for_each(|counts| merged.merge(counts));
+    merged
+}
+
+fn lost(all: &[Snapshot]) -> u64 {
+    all.iter().map(|s| s.lost_events).sum()
+}
+
+/// Whether two views of the same operations agree: the caller's includes the way into the kernel, and whatever ran between its clock and the call.
+fn agree(what: &str, seen: &LatencyCounts, own: &LatencyCounts) -> Result<(), String> {
+    ensure(seen.count() == own.count(), || format!("{what}: {} seen, {} made", seen.count(), own.count()))?;
+    let (seen_ns, own_ns) = (seen.mean_ns().unwrap_or(0.0), own.mean_ns().unwrap_or(0.0));
+    ensure(seen_ns <= own_ns && seen_ns >= 0.8 * own_ns - 20_000.0, || {
+        format!("{what}: a mean of {seen_ns} ns seen, {own_ns} ns by the caller's clock")
+    })?;
+    let (seen_ns, own_ns) = (seen.nearest_rank_ns(0.5).unwrap_or(0), own.nearest_rank_ns(0.5).unwrap_or(0));
+    ensure(seen_ns.abs_diff(own_ns) <= own_ns / 5 + 20_000, || {
+        format!("{what}: a median of {seen_ns} ns seen, {own_ns} ns by the caller's clock")
+    })?;
+    ensure(seen.max_ns() <= own.max_ns(), || format!("{what}: {} > {}", seen.max_ns(), own.max_ns()))
+}
+
+fn syncs(source: SourceKind) -> Result<(), String> {
+    let disk = Disk::new()?;
+    let mut probe = open(source)?;
+    let mut worker = Worker::start("sync", &[&disk.file("a"), "400"])?;
+    let pid = worker.pid();
+    let all = until_ended(&mut probe, &mut worker)?;
+    let own = worker.latencies()?;
+    let mut seen = calls(&all, pid, Call::Fsync);
+    let data = calls(&all, pid, Call::Fdatasync);
+    ensure(seen.count() == 200 && data.count() == 200, || {
+        format!("{} fsync, {} fdatasync, {} lost", seen.count(), data.count(), lost(&all))
+    })?;
+    seen.merge(&data);
+    agree("syncs", &seen, &own)?;
+    let devices: Vec<_> = uses(&all, pid).filter(|p| !p.commits().is_empty()).map(|p| p.device).collect();
+    ensure(devices.iter().all(|d| *d == Some(disk.id)), || format!("{devices:?} instead of {}", disk.id))?;
+    let actors: u64 = all.iter().flat_map(|s| s.actors(disk.id)).map(|a| a.commits.count()).sum();
+    ensure(actors >= 400, || format!("{actors} commits by actors"))
+}
+
+fn synchronous_writes(source: SourceKind) -> Result<(), String> {
+    let disk = Disk::new()?;
+    let mut probe = open(source)?;
+    let mut worker = Worker::start("dsync", &[&disk.file("a"), "3000"])?;
+    let pid = worker.pid();
+    let all = until_ended(&mut probe, &mut worker)?;
+    let own = worker.latencies()?;
+    let seen = calls(&all, pid, Call::SyncWrite);
+    // The first window or two pass before such writes are known and watched.
+    ensure(seen.count() * 10 >= own.count() * 7 && seen.count() <= own.count(), || {
+        format!("{} seen, {} made", seen.count(), own.count())
+    })?;
+    let (seen_ns, own_ns) = (seen.nearest_rank_ns(0.5).unwrap_or(0), own.nearest_rank_ns(0.5).unwrap_or(0));
+    ensure(seen_ns.abs_diff(own_ns) <= own_ns / 4 + 20_000, || format!("{seen_ns} ns seen, {own_ns} ns"))?;
+    let devices: Vec<_> =
+        uses(&all, pid).filter(|p| p.calls.contains_key(&Call::SyncWrite)).map(|p| p.device).collect();
+    ensure(devices.iter().all(|d| *d == Some(disk.id)), || format!("{devices:?} instead of {}", disk.id))
+}
+
+fn reads(source: SourceKind) -> Result<(), String> {
+    let disk = Disk::new()?;
+    let file = disk.file("a");
+    let mut writer = Worker::start("dirty", &[&file, "8"])?;
+    writer.line()?;
+    drop(writer);
+    run("sync", &["-f", &file])?;
+    let mut probe = open(source)?;
+    let mut worker = Worker::start("read", &[&file])?;
+    let pid = worker.pid();
+    let all = until_ended(&mut probe, &mut worker)?;
+    let own = worker.latencies()?;
+    let mut seen = LatencyCounts::default();
+    let here = || uses(&all, pid).filter(|p| p.device == Some(disk.id));
+    here().for_each(|p| seen.merge(&p.reads));
+    let bytes: u64 = here().map(|p| p.read_bytes).sum();
+    ensure((8 << 20..=9 << 20).contains(&bytes), || format!("{bytes} bytes, {} lost", lost(&all)))?;
+    let (seen_ns, own_ns) = (seen.nearest_rank_ns(0.5).unwrap_or(0), own.nearest_rank_ns(0.5).unwrap_or(0));
+    ensure(seen_ns <= own_ns && seen_ns * 4 >= own_ns, || {
+        format!("{seen_ns} ns in the device, {own_ns} ns to the reader")
+    })?;
+    // Nobody waits for what has ended.
+    let waiting: u32 =
+        all.last().map_or(0, |s| s.processes.iter().filter(|p| p.pid == pid).map(|p| p.waiting).sum());
+    ensure(waiting == 0, || format!("{waiting} still waited for"))
+}
+
+fn bytes(source: SourceKind) -> Result<(), String> {
+    let disk = Disk::new()?;
+    let mut probe = open(source)?;
+    let mut worker = Worker::start("dirty", &[&disk.file("a"), "64"])?;
+    let own: u64 = worker.line()?.parse().map_err(|_| "no figure")?;
+    run("sync", &["-f", &disk.file("a")])?;
+    probe.wait(Duration::from_millis(200), &GO_ON).map_err(|e| e.to_string())?;
+    let snapshot = probe.snapshot().map_err(|e| e.to_string())?;
+    let all = [snapshot];
+    let dirtied: u64 = uses(&all, worker.pid()).filter_map(|p| p.dirtied_bytes).sum();
+    ensure(dirtied == own && own >= 64 << 20, || {
+        format!("{dirtied} bytes dirtied seen, {own} in /proc/PID/io")
+    })?;
+    let device = uses(&all, worker.pid()).find(|p| p.dirtied_bytes > Some(0)).and_then(|p| p.device);
+    ensure(device == Some(disk.id), || format!("dirtied for {device:?}"))?;
+    let [snapshot] = all;
+    let used = snapshot.devices.iter().find(|d| d.id == disk.id).ok_or("the device is not shown")?;
+    let (Some(counters), Some(requests)) = (&used.counters, &used.requests) else {
+        return Err(format!("{used:?}"));
+    };
+    compare_with(counters, requests, snapshot.lost_events)
+}
+
+/// Requests that were seen against the device's own counters.
+fn compare_with(
+    counters: &DeviceSample,
+    requests: &std::collections::BTreeMap<Class, Requests>,
+    lost: u64,
+) -> Result<(), String> {
+    let of = |classes: &[Class]| {
+        let of = classes.iter().filter_map(|c| requests.get(c));
+        of.fold((0, 0), |(ops, bytes), r| (ops + r.device.count(), bytes + r.bytes))
+    };
+    let (ops, bytes) = of(&[Class::SyncWrite, Class::AsyncWrite]);
+    // A write without data, which only asks for a flush, may count as one there.
+    let flushes = counters.flush_ops.unwrap_or(0);
+    let in_range = (ops..=ops + flushes).contains(&counters.write_ops);
+    ensure(bytes == counters.written_bytes && in_range, || {
+        format!("{ops} writes of {bytes} bytes seen, {lost} events lost; diskstats: {counters:?}")
+    })?;
+    let (ops, _) = of(&[Class::Flush]);
+    ensure(counters.flush_ops.is_none_or(|n| n == ops), || format!("{ops} flushes; diskstats: {counters:?}"))
+}
+
+/// This process's resident memory.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap_or("0 kB");
+    line.split_whitespace().next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
+fn ten_thousand(source: SourceKind) -> Result<(), String> {
+    let disk = Disk::new()?;
+    let mut probe = open(source)?;
+    let before = resident();
+    let mut worker = Worker::start("fork", &[&disk.file("a"), "10000"])?;
+    let mut most = before;
+    let (mut syncs, mut lost) = (0, 0);
+    let mut processes = 0;
+    loop {
+        let ended = worker.ended();
+        probe.wait(Duration::from_millis(500), &GO_ON).map_err(|e| e.to_string())?;
+        let snapshot = probe.snapshot().map_err(|e| e.to_string())?;
+        most = most.max(resident());
+        processes = processes.max(snapshot.processes.len());
+        // Whose file is closed and who sent no request of its own is counted for no device.
+        let fsyncs = |p: &ProcessUse| p.calls.get(&Call::Fsync).map_or(0, LatencyCounts::count);
+        syncs += snapshot.processes.iter().map(fsyncs).sum::<u64>();
+        lost += snapshot.lost_events;
+        if ended {
+            break;
+        }
+    }
+    ensure(syncs + lost >= 9_900, || format!("{syncs} of 10,000 syncs seen, {lost} events lost"))?;
+    ensure(most < 20 << 20, || format!("{most} bytes resident, {processes} processes in a window"))
+}
+
+fn beside_another(source: SourceKind) -> Result<(), String> {
+    let disk = Disk::new()?;
+    let mut first = open(source)?;
+    let mut other = open(SourceKind::Perf)?;
+    let mut worker = Worker::start("sync", &[&disk.file("a"), "100"])?;
+    let pid = worker.pid();
+    let looked = std::thread::spawn(move || {
+        let stop = AtomicBool::new(false);
+        let mut all = Vec::new();
+        for _ in 0..20 {
+            other.wait(Duration::from_millis(100), &stop).map_err(|e| e.to_string())?;
+            all.push(other.snapshot().map_err(|e| e.to_string())?);
+        }
+        Ok::<_, String>(all)
+    });
+    let seen = until_ended(&mut first, &mut worker)?;
+    let others = looked.join().map_err(|_| "the other tracer panicked")??;
+    let count =
+        |all: &[Snapshot]| calls(all, pid, Call::Fsync).count() + calls(all, pid, Call::Fdatasync).count();
+    ensure(count(&seen) == 100 && count(&others) == 100, || {
+        format!("{} and {}", count(&seen), count(&others))
+    })?;
+    // And the first goes on when the other has ended.
+    let mut worker = Worker::start("sync", &[&disk.file("a"), "50"])?;
+    let pid = worker.pid();
+    let seen = until_ended(&mut first, &mut worker)?;
+    let count = calls(&seen, pid, Call::Fsync).count() + calls(&seen, pid, Call::Fdatasync).count();
+    ensure(count == 50, || format!("{count} of 50"))
+}

@@ -1,0 +1,143 @@
+//! Processes that do I/O and say what they saw, by their own clock.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use floodwall_model::LatencyCounts;
+
+/// First argument of this binary when it works.
+pub(crate) const WORKER: &str = "probe-worker";
+/// What it writes at once.
+const BLOCK: [u8; 4096] = [7; 4096];
+
+/// Does its work and prints figures, one line.
+pub(crate) fn run(what: &str, arguments: &[String]) {
+    let number = |at: usize| arguments[at].parse::<u64>().unwrap();
+    match what {
+        // FILE COUNT: fsync, fdatasync in turn.
+        "sync" => {
+            let file =
+                OpenOptions::new().create(true).truncate(true).write(true).open(&arguments[0]).unwrap();
+            let mut took = Vec::new();
+            for n in 0..number(1) {
+                file.write_all_at(&BLOCK, n % 64 * 4096).unwrap();
+                let begin = Instant::now();
+                if n % 2 == 0 { file.sync_all() } else { file.sync_data() }.unwrap();
+                took.push(begin.elapsed().as_nanos() as u64);
+            }
+            print(&took);
+        }
+        // FILE MILLISECONDS: writes to a file opened with O_DSYNC.
+        "dsync" => {
+            let file = OpenOptions::new()
+                .create(true)
+                .truncate(true)
+                .write(true)
+                .custom_flags(libc_o_dsync())
+                .open(&arguments[0])
+                .unwrap();
+            let end = Instant::now() + Duration::from_millis(number(1));
+            let mut took = Vec::new();
+            while Instant::now() < end {
+                let begin = Instant::now();
+                file.write_all_at(&BLOCK, took.len() as u64 % 64 * 4096).unwrap();
+                took.push(begin.elapsed().as_nanos() as u64);
+            }
+            print(&took);
+        }
+        // FILE MIB: dirties page cache and stays until its stdin is closed.
+        "dirty" => {
+            let file =
+                OpenOptions::new().create(true).truncate(true).write(true).open(&arguments[0]).unwrap();
+            for n in 0..number(1) * 256 {
+                file.write_all_at(&BLOCK, n * 4096).unwrap();
+            }
+            let io = std::fs::read_to_string("/proc/self/io").unwrap();
+            println!("{}", io.lines().find_map(|l| l.strip_prefix("write_bytes: ")).unwrap());
+            let _ = std::io::stdin().read_line(&mut String::new());
+        }
+        // FILE: reads it past the page cache, 4 KiB at a time.
+        "read" => {
+            let file = OpenOptions::new().read(true).open(&arguments[0]).unwrap();
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+            let mut buffer = BLOCK;
+            let blocks = file.metadata().unwrap().len() / 4096;
+            let mut took = Vec::new();
+            for n in 0..blocks {
+                let begin = Instant::now();
+                file.read_exact_at(&mut buffer, n * 4096).unwrap();
+                took.push(begin.elapsed().as_nanos() as u64);
+            }
+            print(&took);
+        }
+        // FILE COUNT: as many processes, a hundred at a time, each of which syncs once.
+        "fork" => {
+            for _ in 0..number(1) / 100 {
+                let mut children: Vec<Child> =
+                    (0..100).map(|_| command("sync", &[&arguments[0], "1"]).spawn().unwrap()).collect();
+                children.iter_mut().for_each(|child| assert!(child.wait().unwrap().success()));
+            }
+            println!();
+        }
+        other => {
+            eprintln!("no work is called {other}");
+            std::process::exit(2);
+        }
+    }
+}
+
+fn libc_o_dsync() -> i32 {
+    rustix::fs::OFlags::DSYNC.bits() as i32
+}
+
+fn print(took: &[u64]) {
+    let words: Vec<String> = took.iter().map(ToString::to_string).collect();
+    println!("{}", words.join(" "));
+}
+
+fn command(what: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.arg(WORKER).arg(what).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+}
+
+/// A worker at work.
+pub(crate) struct Worker(Child);
+
+impl Worker {
+    pub(crate) fn start(what: &str, arguments: &[&str]) -> Result<Self, String> {
+        command(what, arguments).spawn().map(Self).map_err(|e| e.to_string())
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub(crate) fn ended(&mut self) -> bool {
+        !matches!(self.0.try_wait(), Ok(None))
+    }
+
+    /// The line that it prints.
+    pub(crate) fn line(&mut self) -> Result<String, String> {
+        let mut line = String::new();
+        let stdout = self.0.stdout.take().ok_or("no stdout")?;
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line)
+            .map_err(|e| e.to_string())?;
+        Ok(line.trim().to_owned())
+    }
+
+    /// The latencies that it prints at its end.
+    pub(crate) fn latencies(&mut self) -> Result<LatencyCounts, String> {
+        Ok(LatencyCounts::from_values(self.line()?.split(' ').filter_map(|word| word.parse().ok())))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
