@@ -261,3 +261,85 @@ fn gone(e: &Estimate) -> String {
         (_, _) => "floods are gone".into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Duration = Duration::from_millis(250);
+
+    /// A disk of 100 MB/s whose victims may wait 20 ms, both sides there.
+    fn estimate(pressure: f64) -> Estimate {
+        Estimate {
+            drain_bytes_per_s: Some(1e8),
+            base: Some(Duration::from_millis(5)),
+            goal: Duration::from_millis(20),
+            pressure: Some(pressure),
+            victims: true,
+            floods: true,
+            tick: TICK,
+            ..Estimate::default()
+        }
+    }
+
+    /// Ticks until something happens, at most so many.
+    fn until(machine: &mut Machine, now: &mut Duration, e: &Estimate, most: u32) -> Option<Duration> {
+        let begin = *now;
+        (0..most).find_map(|_| {
+            *now += TICK;
+            machine.tick(*now, e, true, true).map(|_| *now - begin)
+        })
+    }
+
+    #[test]
+    fn a_try_that_fails_is_taken_back_at_once_and_the_next_waits_four_times_longer() {
+        let (mut machine, mut now) = (Machine::default(), Duration::ZERO);
+        until(&mut machine, &mut now, &estimate(2.0), 1);
+        let first = machine.level;
+        assert_eq!((machine.state, first.queue), (State::Protect, 4));
+        let mut waits = Vec::new();
+        for _ in 0..3 {
+            let waited = until(&mut machine, &mut now, &estimate(0.5), 4000).unwrap();
+            assert_eq!((machine.state, machine.level.queue), (State::Probe, first.queue - 1));
+            assert_eq!(until(&mut machine, &mut now, &estimate(1.2), 1), Some(TICK));
+            assert_eq!((machine.state, machine.level), (State::Protect, first));
+            waits.push(waited.as_secs());
+        }
+        assert_eq!(waits, [4, 16, 64]);
+        // One that succeeds is kept.
+        until(&mut machine, &mut now, &estimate(0.5), 4000);
+        until(&mut machine, &mut now, &estimate(0.5), 20);
+        assert_eq!((machine.state, machine.level.queue), (State::Protect, first.queue - 1));
+    }
+
+    #[test]
+    fn a_queue_that_is_of_no_use_gives_way_to_a_limit_and_a_limit_of_no_use_to_none() {
+        let (mut machine, mut now) = (Machine::default(), Duration::ZERO);
+        let harmed = estimate(3.0);
+        until(&mut machine, &mut now, &harmed, 1);
+        while machine.level.limit == 0 {
+            assert!(until(&mut machine, &mut now, &harmed, 10).is_some());
+        }
+        assert!(is_last_limit(machine.level.limit, &harmed));
+        let given_up = until(&mut machine, &mut now, &harmed, 100).unwrap();
+        assert_eq!(machine.level.limit, 0);
+        assert!(given_up <= LIMIT_TRIAL + TICK);
+        // Not again in this encounter.
+        assert!(until(&mut machine, &mut now, &harmed, 400).is_none() || machine.level.limit == 0);
+        // A limit that helps stays.
+        let (mut machine, mut now) = (Machine::default(), Duration::ZERO);
+        while machine.level.limit == 0 {
+            until(&mut machine, &mut now, &harmed, 10);
+        }
+        until(&mut machine, &mut now, &estimate(0.9), 100);
+        assert!(machine.level.limit > 0 && machine.state == State::Protect);
+    }
+
+    #[test]
+    fn between_well_and_harmed_nothing_moves() {
+        let (mut machine, mut now) = (Machine::default(), Duration::ZERO);
+        until(&mut machine, &mut now, &estimate(2.0), 1);
+        assert_eq!(until(&mut machine, &mut now, &estimate(0.9), 10_000), None);
+        assert_eq!(machine.state, State::Protect);
+    }
+}

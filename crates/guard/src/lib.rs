@@ -116,7 +116,7 @@ impl Guard {
         self.config = config;
     }
 
-    /// One step: looks, thinks, and writes what has to change. Meant for four times a second; any interval up to a second keeps what it promises in proportion.
+    /// One step: looks, thinks, and writes what has to change. Meant for four times a second.
     ///
     /// # Errors
     /// [`PlantError::Lost`] if the plant can't be looked at. Nothing is written then; [`Guard::release`] takes everything back.
