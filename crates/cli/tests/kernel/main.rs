@@ -5,6 +5,7 @@ mod disk;
 mod knobs;
 mod lab;
 mod persist;
+mod probe;
 mod size;
 mod sweep;
 mod tune;
@@ -25,6 +26,7 @@ fn main() {
         .chain(lab::TESTS)
         .chain(sweep::TESTS)
         .chain(tune::TESTS)
+        .chain(probe::TESTS)
         .map(|test| {
             let missing = missing(test.needs);
             let name = match &missing {
