@@ -10,13 +10,13 @@ use floodwall_stats::versus::{Compared, Figure, Verdict};
 use crate::numbers::{UNKNOWN, count, duration_us, percent, whole};
 use crate::schema::Document;
 use crate::schema::contest::{Contender, Contest};
-use crate::text::paragraph;
+use crate::text::{WIDTH, paragraph};
 use crate::verdict::Words;
 use crate::view;
 
-/// Columns of a contender's name; longer ones are cut.
+/// Columns of a contender's name at most; longer ones have a line of their own.
 const NAME: usize = 18;
-/// Columns of the rate.
+/// Columns of the rate at least; like the others it widens so that a space stays before every figure.
 const RATE: usize = 10;
 /// Columns of p99.
 const P99: usize = 9;
@@ -73,21 +73,39 @@ fn rows(contest: &Contest) -> Vec<usize> {
 fn table(out: &mut String, document: &Document, contest: &Contest, rows: &[usize]) {
     let operations = format!("{}/s", Words::of(&document.scenario).operations);
     let head = [operations.as_str(), "p99", "dead s", "victim_kept", "flood_kept", "burst_kept"];
-    let widths = [RATE, P99, DEAD, KEPT, KEPT, KEPT];
+    let shown: Vec<(&str, Vec<String>)> = rows
+        .iter()
+        .filter_map(|i| contest.contenders.get(*i))
+        .map(|contender| (contender.name.as_str(), cells(contender)))
+        .collect();
+    let mut widths = [RATE, P99, DEAD, KEPT, KEPT, KEPT];
+    for (_, cells) in &shown {
+        for (width, cell) in widths.iter_mut().zip(cells) {
+            *width = (*width).max(cell.chars().count() + 1);
+        }
+    }
+    let figures: usize = widths.iter().sum();
+    let names = NAME.min(WIDTH.saturating_sub(figures));
     let mut line = |name: &str, cells: &[&str]| {
-        let mut text = format!("{name:<NAME$}");
+        let mut text = String::new();
+        if name.chars().count() < names {
+            let _ = write!(text, "{name:<names$}");
+        } else {
+            // Cut, two names could become one: it has a line of its own.
+            let name = if name.chars().count() > WIDTH { name.replace(',', ", ") } else { name.to_owned() };
+            paragraph(out, "", &name, 0);
+            let _ = write!(text, "{:names$}", "");
+        }
         for (cell, width) in cells.iter().zip(widths) {
             let _ = write!(text, "{cell:>width$}");
         }
         let _ = writeln!(out, "{}", text.trim_end());
     };
     line("", &head);
-    for contender in rows.iter().filter_map(|i| contest.contenders.get(*i)) {
-        let cells = cells(contender);
-        let cells: Vec<&str> = cells.iter().map(String::as_str).collect();
-        line(&cut(&contender.name), &cells);
+    for (name, cells) in &shown {
+        line(name, &cells.iter().map(String::as_str).collect::<Vec<_>>());
     }
-    let width = NAME + RATE + P99 + DEAD + 3 * KEPT;
+    let width = names + figures;
     let _ = writeln!(out, "{:>width$}", "in brackets: 95 % intervals");
 }
 
@@ -109,13 +127,6 @@ fn cells(contender: &Contender) -> Vec<String> {
 
 fn share(e: &Estimate) -> String {
     format!("{}% ({}–{})", percent(e.value), percent(e.low), percent(e.high))
-}
-
-fn cut(name: &str) -> String {
-    if name.chars().count() < NAME {
-        return name.to_owned();
-    }
-    name.chars().take(NAME - 2).chain(['…']).collect()
 }
 
 /// What differs from the reference, and whether that is real, in words.
@@ -272,7 +283,8 @@ mod tests {
                            commits/s      p99     dead s      victim_kept       flood_kept       burst_kept
         default                 40.8   1.17 s   45 of 60  2.7% (0.94–3.6)      87% (86–88)  100% (94.4–106)
         2010-15MB                301  12.1 ms    0 of 60      20% (20–20)      87% (86–88)  100% (94.4–106)
-        a setting whose …     failed
+        a setting whose name is long
+                              failed
                                                                                 in brackets: 95 % intervals
 
         2010-15MB against default: better: commits 7.39× (5.57 – 21.1), p99 12.1 ms instead of 1.17 s (1.0 %
@@ -281,6 +293,26 @@ mod tests {
         has none, bfq
         note: 2010-15MB is vm.dirty_bytes=15000000
         ");
+    }
+
+    #[test]
+    fn long_names_stay_whole_and_a_space_parts_all_figures() {
+        let mut document = contest(None);
+        let contenders = &mut document.contest.as_mut().unwrap().contenders;
+        let names = ["vm.dirty_bytes=64MiB,nr_requests=32", "vm.dirty_bytes=64MiB,nr_requests=64"];
+        for (contender, name) in contenders.iter_mut().zip(names) {
+            contender.name = name.to_owned();
+            let summary = contender.summary.as_mut().unwrap();
+            // 17 columns, as wide as the column was.
+            let share = Some(Estimate { value: 0.955, low: 0.911, high: 0.992, rounds: 5 });
+            (summary.victim_kept, summary.flood_kept, summary.burst_kept) = (share, share, share);
+        }
+        let text = shown(&document);
+        let share = "95.5% (91.1–99.2)";
+        let row = format!(" {share} {share} {share}");
+        assert_eq!(text.matches(&row).count(), 2, "{text}");
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(names.iter().all(|name| lines.contains(name)), "{text}");
     }
 
     #[test]

@@ -70,12 +70,16 @@ pub(crate) fn chart(study: &Study<'_>, subject: &Subject, scale: Scale) -> Resul
     let (narrow, narrow_plot) = draw(&course, scale, operations, NARROW).map_err(&failed)?;
     let dead = course.moments.iter().filter(|m| m.is_dead).count();
     let length = human_duration(Duration::try_from_secs_f64(course.seconds.round()).unwrap_or_default());
+    let phases = match course.bands.len() {
+        1 => "1 phase".to_owned(),
+        many => format!("{many} phases"),
+    };
     let of = if study.subjects.len() > 1 { format!(": {}", subject.name) } else { String::new() };
     Ok(Some(Chart {
         id,
         title: format!("Second by second{of}"),
         caption: "One phase after another, without what lay between them. Red ticks on top: the victim got under a tenth of its speed alone.".into(),
-        alt: format!("{length} in {} phases; in {} of {} moments the victim stood still.", course.bands.len(), whole(dead as u64), whole(course.moments.len() as u64)),
+        alt: format!("{length} in {phases}; in {} of {} moments the victim stood still.", whole(dead as u64), whole(course.moments.len() as u64)),
         wide,
         narrow,
         legend: legend(&course, operations),
