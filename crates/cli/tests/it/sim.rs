@@ -64,6 +64,7 @@ fn help_names_kernels_filesystems_and_examples() {
         "--set <KNOB=VALUE>",
         "--explain",
         "2.6.18, 2.6.32, 3.2, 6.18",
+        "any 6.x is taken as 6.18",
         "xfs, ext4, ext3, ext3-writeback, btrfs, raw, nfs, nfs-async",
         "floodwall sim --device raid10-bbwc-2010",
         "sweep",
@@ -73,6 +74,16 @@ fn help_names_kernels_filesystems_and_examples() {
     let output = floodwall(&["sim"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("--device <PRESET|FILE.toml>"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_kernel_that_stands_for_another_is_said() {
+    let taken = "Linux 6.12 is not modelled: it is taken as 6.18";
+    assert!(stderr(&ran(&["--kernel", "6.12"])).contains(taken));
+    assert_eq!(json(&["--kernel", "6.12"])["warnings"], serde_json::json!([taken]));
+    for kernel in ["6.18", "6.18.5", "3.2.55"] {
+        assert!(!stderr(&ran(&["--kernel", kernel])).contains("is taken as"), "{kernel}");
+    }
 }
 
 #[test]

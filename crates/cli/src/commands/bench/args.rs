@@ -211,9 +211,10 @@ fn named(name: &str) -> anyhow::Result<Scenario> {
     if !name.contains(['/', '.']) && !path.exists() {
         let hint = toml_text::nearest(name, scenario::builtin_names())
             .map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
-        return Err(
-            UsageError(format!("there is no scenario '{name}'{hint} (--list-scenarios names them)")).into()
-        );
+        return Err(UsageError(format!(
+            "there is no scenario '{name}'{hint} (floodwall bench --list-scenarios names them)"
+        ))
+        .into());
     }
     let text = std::fs::read_to_string(path)
         .map_err(|e| UsageError(format!("can't read the scenario file '{name}': {e}")))?;

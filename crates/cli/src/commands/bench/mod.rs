@@ -222,7 +222,9 @@ fn show_scenario(name: &str) -> anyhow::Result<Exit> {
     let text = scenario::builtin_text(name).ok_or_else(|| {
         let hint = toml_text::nearest(name, scenario::builtin_names())
             .map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
-        UsageError(format!("there is no built-in scenario '{name}'{hint} (--list-scenarios names them)"))
+        UsageError(format!(
+            "there is no built-in scenario '{name}'{hint} (floodwall bench --list-scenarios names them)"
+        ))
     })?;
     output::result(text)?;
     Ok(Exit::Done)

@@ -25,8 +25,9 @@ use crate::exit::UsageError;
   floodwall sim --device hdd-7200 --fs ext4 --set vm.dirty_bytes=64MiB --set scheduler=none --explain
   floodwall sim --device ./my-disk.toml --victim commit,threads=4 --flood seq --json
 
-Devices: `floodwall lab list` names the presets. Kernels: 2.6.18, 2.6.32, 3.2, 6.18. Filesystems: xfs, ext4, ext3, ext3-writeback, btrfs, raw, nfs, nfs-async.
-A knob that the kernel did not have is refused with what it had; what is not set has the kernel's default.")]
+Devices: `floodwall lab list` names the presets. Kernels: 2.6.18, 2.6.32, 3.2, 6.18 (any 6.x is taken as 6.18). Filesystems: xfs, ext4, ext3, ext3-writeback, btrfs, raw, nfs, nfs-async.
+A knob that the kernel did not have is refused with what it had; what is not set has the kernel's default.
+Commands of your own, --size and --force are for real machines, and refused here.")]
 #[command(args_override_self = true, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(group(ArgGroup::new("format").args(["json", "markdown"])))]
 pub(crate) struct SimArgs {
@@ -36,9 +37,9 @@ pub(crate) struct SimArgs {
     /// The device: a preset, or a device file.
     #[arg(long, required = true, value_name = "PRESET|FILE.toml")]
     device: Option<String>,
-    /// The kernel.
+    /// The kernel; any 6.x is taken as 6.18.
     #[arg(long, value_name = "RELEASE", default_value = "6.18", value_parser = kernel)]
-    kernel: Generation,
+    kernel: Kernel,
     /// RAM.
     #[arg(long, value_name = "SIZE", default_value = "24GiB", value_parser = bytes)]
     ram: Bytes,
@@ -49,7 +50,7 @@ pub(crate) struct SimArgs {
     #[arg(long = "set", value_name = "KNOB=VALUE")]
     set: Vec<String>,
     /// CPUs.
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
     cpus: u32,
     /// Timer ticks a second: 100, 250 or 1000; as kernels of that release were mostly built if not given.
     #[arg(long, value_name = "N")]
@@ -98,18 +99,35 @@ fn filesystem(text: &str) -> Result<FsKind, UnknownFs> {
     text.parse()
 }
 
-fn kernel(text: &str) -> Result<Generation, UnknownKernel> {
-    text.parse()
+fn kernel(text: &str) -> Result<Kernel, UnknownKernel> {
+    Ok(Kernel { generation: text.parse()?, asked: text.to_owned() })
+}
+
+/// A kernel that was asked for, and the one that is modelled in its place.
+#[derive(Clone, Debug)]
+struct Kernel {
+    generation: Generation,
+    asked: String,
+}
+
+impl Kernel {
+    /// Whether another minor release is modelled; a point release of the same one is no other kernel.
+    fn is_another(&self) -> bool {
+        let modelled = self.generation.to_string();
+        let rest = self.asked.strip_prefix(&modelled);
+        !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
 }
 
 impl SimArgs {
     /// The machine that was asked for.
     pub(crate) fn options(&self) -> anyhow::Result<SimOptions> {
+        self.check_loads()?;
         Ok(SimOptions {
             capacity: self.capacity,
-            generation: self.kernel,
+            generation: self.kernel.generation,
             ram: self.ram,
-            cpus: self.cpus.max(1),
+            cpus: self.cpus,
             hz: self.hz,
             fs: self.fs,
             queue_depth: self.queue_depth,
@@ -118,6 +136,28 @@ impl SimArgs {
             explain: self.explain,
             ..SimOptions::new(self.device()?)
         })
+    }
+
+    /// Refuses what means something on a real machine only.
+    fn check_loads(&self) -> Result<(), UsageError> {
+        let why = if self.loads.size.is_some() {
+            "--size bounds the space on a real disk; use --capacity, or size= of a victim or flood"
+        } else if self.loads.force {
+            "--force is about filesystems of a real machine; leave it out"
+        } else {
+            return Ok(());
+        };
+        Err(UsageError(why.to_owned()))
+    }
+
+    /// What to know of the machine before its figures.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let (asked, generation) = (&self.kernel.asked, self.kernel.generation);
+        let taken = self.kernel.is_another();
+        taken
+            .then(|| format!("Linux {asked} is not modelled: it is taken as {generation}"))
+            .into_iter()
+            .collect()
     }
 
     fn device(&self) -> anyhow::Result<DeviceSpec> {
@@ -161,6 +201,6 @@ impl SimArgs {
 
     /// The kernel's release as results print it.
     pub(crate) fn release(&self) -> String {
-        format!("{} (simulated)", self.kernel)
+        format!("{} (simulated)", self.kernel.generation)
     }
 }

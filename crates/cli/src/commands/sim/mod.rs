@@ -54,6 +54,7 @@ pub(crate) fn run(args: &SimArgs) -> anyhow::Result<Exit> {
     }
     let setting = args.setting()?;
     let mut rig = SimRig::new(args.options()?);
+    warnings.extend(args.warnings());
     rig.check(&scenario, &setting).map_err(|e| UsageError(e.to_string()))?;
     let mut watch = Interruptible { stop: signals::stop_flag()?, warnings: Vec::new() };
     let mut trials = Vec::new();
@@ -218,6 +219,10 @@ mod tests {
             (&["--flood-cmd", "cp a b"], "a command can't run in virtual time"),
             (&["--fs", "zfs"], "is no filesystem that the model has"),
             (&["--capacity", "1GiB"], "the device has 1 GiB"),
+            (&["--size", "1GiB"], "use --capacity"),
+            (&["--force"], "leave it out"),
+            (&["--cpus", "0"], "0 is not in 1.."),
+            (&["--scenario", "copy-vs-databas"], "(floodwall bench --list-scenarios names them)"),
             (&["--device", "hdd"], "did you mean 'hdd-7200'"),
         ] {
             let message = refusal(args);
