@@ -67,6 +67,7 @@ fn a_stored_result_is_shown_in_every_form() {
     assert!(svg.starts_with("<svg xmlns=") && svg.contains("How long commits take"));
     assert_eq!(shown(&["report", &result, "--out", &of("again.html")]), "");
     assert_eq!(fs::read_to_string(of("again.html")).unwrap(), page, "the same result gives the same page");
+    assert_eq!(shown(&["report", &result, "--out", &html]), "", "a page of ours may be replaced");
 }
 
 #[test]
@@ -121,6 +122,14 @@ fn what_is_no_result_is_refused() {
     }
     assert!(refused(&["report", &result, "--out", &of("no/such.html")]).contains("there is no directory"));
     assert!(refused(&["report", &result, "--out", &result]).contains("would be overwritten"));
+    for (name, text) in
+        [("foreign.conf", "vm.dirty_ratio = 5\n"), ("foreign.html", "<!doctype html>\n<html>\n")]
+    {
+        fs::write(of(name), text).unwrap();
+        let message = refused(&["report", &result, "--out", &of(name)]);
+        assert!(message.contains("was not written by floodwall report"), "{message}");
+        assert_eq!(fs::read_to_string(of(name)).unwrap(), text);
+    }
     refused(&["report", &result, "--json", "--markdown"]);
     refused(&["report", &result, "--font", &of("f.ttf")]);
     fs::write(of("f.ttf"), "no font").unwrap();

@@ -3,8 +3,11 @@
 mod files;
 mod fonts;
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use clap::{ArgGroup, Args};
 use floodwall_report::html::{Figures, figures, page};
 use floodwall_report::schema::{Document, Repaired};
@@ -18,6 +21,11 @@ use crate::output::{self, notice};
 
 /// Marks of the seek picture inside a page: enough to see streams and seeks, and under half a megabyte.
 const PAGE_MARKS: usize = 5_000;
+
+/// Says in a page's head who made it.
+const GENERATOR: &str = "<meta name=\"generator\" content=\"floodwall ";
+/// A page's head up to there is shorter.
+const HEAD_BYTES: u64 = 4096;
 
 /// Show stored results: one HTML page with charts and tables, or Markdown, JSON, SVG, PNG.
 ///
@@ -38,7 +46,7 @@ pub(crate) struct ReportArgs {
     /// Stored results.
     #[arg(value_name = "RESULT.json", required = true)]
     results: Vec<PathBuf>,
-    /// Write the HTML page to a file.
+    /// Write the HTML page to a file; only a page of floodwall report is overwritten.
     #[arg(long, short, value_name = "FILE.html")]
     out: Option<PathBuf>,
     /// Print Markdown.
@@ -107,7 +115,7 @@ fn check(args: &ReportArgs) -> anyhow::Result<()> {
     let is_out =
         |input: &PathBuf| out.canonicalize().is_ok_and(|out| input.canonicalize().is_ok_and(|i| i == out));
     match args.results.iter().chain(&args.seeks).find(|input| is_out(input)) {
-        None => Ok(()),
+        None => check_ours(out),
         Some(input) => {
             let why = format!(
                 "'{}' would be overwritten by its report; name another file for --out",
@@ -116,6 +124,22 @@ fn check(args: &ReportArgs) -> anyhow::Result<()> {
             Err(UsageError(why).into())
         }
     }
+}
+
+/// Refuses a file that is no page of ours; one that is not there, holds nothing or is no file (`/dev/stdout`) is nobody's.
+fn check_ours(path: &Path) -> anyhow::Result<()> {
+    if !path.is_file() {
+        return Ok(());
+    }
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
+    read.with_context(|| format!("can't read '{}'", path.display()))?;
+    let head = String::from_utf8_lossy(&head);
+    if head.is_empty() || (head.starts_with("<!doctype html>") && head.contains(GENERATOR)) {
+        return Ok(());
+    }
+    let why = "was not written by floodwall report; name another file, or move it away";
+    Err(UsageError(format!("'{}' {why}", path.display())).into())
 }
 
 /// What goes to stdout: what was asked for, and the result as text if nothing was.
