@@ -230,6 +230,19 @@ fn holder(bdi: &str, files: &dyn Files) -> String {
     }
 }
 
+/// The least number of requests in a queue (include/linux/blkdev.h BLKDEV_MIN_RQ).
+const LEAST_REQUESTS: i64 = 4;
+
+/// Whether the wanted number alone tells that the kernel won't keep it. What depends on the hardware or its clock is told once it is read back.
+fn will_be_adjusted(entry: &Entry) -> bool {
+    let Some(Ok(number)) = entry.new.as_ref().map(|state| state.value.parse::<i64>()) else { return false };
+    match entry.knob.name {
+        "nr_requests" => number < LEAST_REQUESTS,
+        "wbt_lat_usec" => number < 0,
+        _ => false,
+    }
+}
+
 fn device_notes(entry: &Entry, entries: &[Entry], files: &dyn Files, notes: &mut Vec<String>) {
     let label = entry.label();
     let strict = is_strict(entry, entries, files);
@@ -243,6 +256,9 @@ fn device_notes(entry: &Entry, entries: &[Entry], files: &dyn Files, notes: &mut
             ));
         }
         _ => {}
+    }
+    if let (Some(why), true) = (entry.knob.adjusts, will_be_adjusted(entry)) {
+        notes.push(format!("{label}: the kernel will keep another value: {why}"));
     }
     if entry.knob.name == "bdi.max_bytes"
         && hard_limit(entries, files).is_some_and(|s| s.path.ends_with("_ratio"))

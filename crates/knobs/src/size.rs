@@ -56,6 +56,9 @@ pub enum SizeError {
     /// Not a link's speed.
     #[error("'{0}' is not a link's speed: write bits a second, such as 1Gbit/s or 100Mbit/s")]
     NotALink(String),
+    /// A link's speed, but none that can be.
+    #[error("'{0}' is out of range: a link's speed is 8bit/s or more")]
+    LinkOutOfRange(String),
     /// Nothing drains.
     #[error("nothing to size for: give --link, --rate or --device")]
     NoDrain,
@@ -138,7 +141,11 @@ pub fn parse_link(text: &str) -> Result<u64, SizeError> {
         _ => 0,
     };
     let bytes = bytes_per_s * 1.024_f64.powi(powers);
-    if bytes >= 1.0 && bytes < u64::MAX as f64 { Ok(bytes.round() as u64) } else { Err(wrong()) }
+    if bytes >= 1.0 && bytes < u64::MAX as f64 {
+        Ok(bytes.round() as u64)
+    } else {
+        Err(SizeError::LinkOutOfRange(text.to_owned()))
+    }
 }
 
 /// Works the limits out.

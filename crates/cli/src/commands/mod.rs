@@ -10,3 +10,26 @@ pub(crate) mod sim;
 pub(crate) mod sim_sweep;
 pub(crate) mod status;
 pub(crate) mod tune;
+
+use std::io::ErrorKind;
+
+use floodwall_host::SysRoot;
+
+use crate::exit::UsageError;
+
+/// Refuses a directory that holds no machine: read as one, it would look like one where all is well. One of proc and sys is enough, as a capture may be a part.
+///
+/// # Errors
+/// [`UsageError`], with what to name instead.
+fn check_captured(root: &SysRoot) -> Result<(), UsageError> {
+    let holds = |name: &str| match root.path().join(name).read_dir() {
+        Ok(mut entries) => entries.next().is_some(),
+        // Who may not look must not say that there is nothing.
+        Err(e) => !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+    };
+    if root.is_live() || holds("proc") || holds("sys") {
+        return Ok(());
+    }
+    let what = "no proc or sys in it: not a captured tree; name a directory that holds them";
+    Err(UsageError(format!("'{}' has {what}", root.path().display())))
+}

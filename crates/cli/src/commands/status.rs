@@ -23,6 +23,7 @@ use floodwall_model::units::parse_duration;
 use floodwall_probe::{Probe, SourceKind};
 use floodwall_report::status::{Style, json, json_line, text};
 
+use crate::commands::check_captured;
 use crate::commands::probe::who_waits;
 use crate::exit::{Exit, UsageError};
 use crate::signals;
@@ -138,6 +139,7 @@ struct Screen {
 /// If the root can't be read, or stdout can't be written.
 pub(crate) fn run(args: &StatusArgs, origin: Instant) -> anyhow::Result<Exit> {
     let root = SysRoot::new(&args.root).map_err(|e| UsageError(e.to_string()))?;
+    check_captured(&root)?;
     // Without --watch a signal simply ends the process: there is nothing to clean up.
     let stop = if args.watch.is_some() { Some(signals::stop_flag()?) } else { None };
     let mut out = io::stdout().lock();

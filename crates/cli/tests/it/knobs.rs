@@ -357,11 +357,26 @@ fn wrong_usage_is_told_with_a_remedy() {
         ("size --rate 1kB/s".to_owned(), "flusher's chunks"),
         ("size --link 1Gbit/s --delay 2s".to_owned(), "must be longer"),
         ("diff nonsense".to_owned(), "'nonsense' is not a setting"),
+        ("diff default vm.dirty_bytes=5MB".to_owned(), "'journal' and 'default' stand alone"),
+        ("diff preset:popos journal".to_owned(), "'journal' and 'default' stand alone"),
+        ("size --link 0Mbit/s".to_owned(), "'0Mbit/s' is out of range"),
     ] {
         let said = machine.refused(&command, 2);
         assert!(said.contains(message), "{command}: {said}");
     }
     assert!(!machine.journal().exists());
+}
+
+#[test]
+fn a_rehearsal_tells_what_the_kernel_will_make_of_it_and_that_it_ends() {
+    let machine = Machine::new();
+    let note = "note: vda.nr_requests: the kernel will keep another value: numbers below 4 become 4\n";
+    let told = machine.done("apply vda.nr_requests=1 --for 10m --dry-run");
+    assert!(told.contains(note), "{told}");
+    assert!(told.ends_with("\n# after 10 min 0 s put back by itself\n"), "{told}");
+    let told = machine.done("apply vda.nr_requests=4 --dry-run");
+    assert!(!told.contains("note: vda.nr_requests") && !told.contains("put back"), "{told}");
+    assert_eq!(machine.queue("nr_requests"), "256");
 }
 
 #[test]
@@ -435,6 +450,9 @@ fn knobs_and_presets_are_explained() {
     let one = stdout(&floodwall(&["explain", "nr_requests"]));
     assert!(one.starts_with("nr_requests\n") && one.contains("- source: "), "{one}");
     assert!(stdout(&floodwall(&["explain", "preset:2010-15MB"])).contains("vm.dirty_bytes=15MB"));
+    let bare = floodwall(&["explain", "2010-15MB"]);
+    assert_eq!(bare.status.code(), Some(2));
+    assert!(stderr(&bare).contains("did you mean preset:2010-15MB?"), "{}", stderr(&bare));
     let unknown = floodwall(&["explain", "schedular"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(stderr(&unknown).contains("did you mean scheduler"), "{}", stderr(&unknown));

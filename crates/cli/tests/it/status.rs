@@ -27,6 +27,27 @@ fn every_captured_host_can_be_shown() {
 }
 
 #[test]
+fn a_directory_that_holds_no_machine_does_not_pass_for_a_healthy_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().to_str().unwrap();
+    for command in ["status", "diff"] {
+        let refused = || {
+            let output = floodwall(&[command, "--root", root]);
+            assert_eq!(output.status.code(), Some(2), "{command}: {}", stdout(&output));
+            let said = format!("'{root}' has no proc or sys in it: not a captured tree");
+            assert!(stderr(&output).contains(&said), "{command}: {}", stderr(&output));
+        };
+        refused();
+        // As where a system is installed but does not run.
+        std::fs::create_dir_all(dir.path().join("proc")).unwrap();
+        refused();
+    }
+    std::fs::write(dir.path().join("proc/meminfo"), "MemTotal: 1024 kB\n").unwrap();
+    let output = floodwall(&["status", "--seconds", "0.1", "--root", root]);
+    assert_eq!(output.status.code(), Some(0), "a part is enough: {}", stderr(&output));
+}
+
+#[test]
 fn a_root_that_does_not_exist_is_named() {
     let output = floodwall(&["status", "--root", "/nonexistent/tree"]);
     assert_ne!(output.status.code(), Some(0));

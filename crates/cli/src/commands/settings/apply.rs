@@ -98,7 +98,7 @@ pub(crate) fn run(args: &ApplyArgs) -> anyhow::Result<Exit> {
 /// What could not be done; [`Exit::of`] turns it into a status.
 pub(super) fn make(place: &Place, changes: &[Change], why: &str, terms: &Terms) -> anyhow::Result<Exit> {
     if terms.dry_run {
-        return rehearse(place, changes);
+        return rehearse(place, changes, terms.time);
     }
     let mut shown = plan(changes, &place.files)?;
     if recover(place)? {
@@ -125,7 +125,7 @@ fn show(place: &Place, plan: &Plan) -> anyhow::Result<()> {
 }
 
 /// Prints what would be done.
-fn rehearse(place: &Place, changes: &[Change]) -> anyhow::Result<Exit> {
+fn rehearse(place: &Place, changes: &[Change], time: Option<Duration>) -> anyhow::Result<Exit> {
     if let Some(store) = place.read_journal()? {
         let cut_short = |phase| matches!(phase, Phase::Interrupted | Phase::Undoing);
         for transaction in log(&store)?.into_iter().filter_map(|logged| logged.transaction.ok()) {
@@ -140,7 +140,10 @@ fn rehearse(place: &Place, changes: &[Change]) -> anyhow::Result<Exit> {
     let plan = plan(changes, &place.files)?;
     show(place, &plan)?;
     if !plan.is_empty() {
-        output::result(&text::writes(&plan.writes()))?;
+        let back = time.map_or_else(String::new, |time| {
+            format!("# after {} put back by itself\n", human_duration(time))
+        });
+        output::result(&format!("{}{back}", text::writes(&plan.writes())))?;
     }
     Ok(Exit::Done)
 }

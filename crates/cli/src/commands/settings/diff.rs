@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 
 use super::others::Others;
 use super::{Place, PlaceArgs, sources, text};
-use crate::exit::Exit;
+use crate::commands::check_captured;
+use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
 
 /// Show how settings differ from a file, a preset, the kernel's defaults, or from before
@@ -28,7 +29,7 @@ use crate::output::{self, notice};
   floodwall diff limits.toml
   floodwall diff preset:cachyos sda.scheduler=bfq --json")]
 pub(crate) struct DiffArgs {
-    /// journal, default, KNOB=VALUE, FILE.toml, preset:NAME, or - for a file on stdin
+    /// journal or default, alone; else KNOB=VALUE, FILE.toml, preset:NAME, or - for a file on stdin
     #[arg(value_name = "WHAT", default_value = "journal")]
     what: Vec<String>,
     /// The device of knobs that name none, such as sda
@@ -47,10 +48,15 @@ pub(crate) struct DiffArgs {
 /// What could not be done; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
     let place = args.place.open()?;
+    check_captured(&place.root)?;
     let device = place.device(args.device.as_deref())?;
     let changes = match args.what.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["journal"] => return against_journal(&place, args.json),
         ["default"] => defaults(&place, device.as_ref()),
+        several if several.iter().any(|what| matches!(*what, "journal" | "default")) => {
+            let why = "'journal' and 'default' stand alone: name one of them, or settings";
+            return Err(UsageError(why.to_owned()).into());
+        }
         _ => sources::read(&place, device.as_ref(), &args.what)?.changes,
     };
     let plan = plan(&changes, &place.files)?;
