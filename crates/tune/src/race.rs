@@ -52,7 +52,7 @@ pub struct Candidate {
     pub trials: Vec<Trial>,
     /// Trials that decide, measured after the candidate was chosen.
     pub final_trials: Vec<Trial>,
-    /// Trials that others disturbed: kept, and not counted.
+    /// Trials that others disturbed, or that ended early: kept, and not counted.
     pub disturbed: Vec<Trial>,
     /// Log score of each counted trial of the search: how far trials differ.
     pub scores: Vec<f64>,

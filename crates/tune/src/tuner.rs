@@ -14,8 +14,7 @@
 use std::time::Duration;
 
 use floodwall_model::{PhaseKind, Rig, Scenario, Trial, Watch};
-use floodwall_stats::student::critical_t;
-use floodwall_stats::versus::{Compared, SIGNIFICANT, Verdict, mean_and_variance, paired_p, versus};
+use floodwall_stats::versus::Compared;
 
 use crate::contest::Contender;
 use crate::objective::{Kept, Objective, Reference, kept, pooled};
@@ -23,6 +22,11 @@ use crate::pollution::Listener;
 use crate::race::{self, Candidate};
 use crate::random::Random;
 use crate::space::Space;
+
+mod verdict;
+
+pub use verdict::with_alone;
+use verdict::{decide, recommend, rounds_to_show};
 
 /// Share of the time in which the reference is measured, about.
 const REFERENCE_SHARE: f64 = 0.15;
@@ -48,9 +52,6 @@ const OVERHEAD_S: f64 = 7.0;
 const FAILURES: u32 = 3;
 /// After so many repetitions in a row that were disturbed too nothing is repeated, until a trial is undisturbed: whoever it is does not stop for us.
 const IN_VAIN: u32 = 2;
-/// What can't be settled in this many rounds can't be settled.
-const HOPELESS_ROUNDS: f64 = 200.0;
-
 /// What a search is to do.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -67,12 +68,16 @@ pub struct Options {
 }
 
 /// A setting that was tried before.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Earlier {
+    /// What it was called.
+    pub name: String,
     /// What it asked for.
     pub setting: floodwall_model::Setting,
     /// Its trials.
     pub trials: Vec<Trial>,
+    /// Trials that others disturbed, or that ended early: kept, and not counted.
+    pub disturbed: Vec<Trial>,
 }
 
 /// What a search is told of time.
@@ -229,6 +234,8 @@ impl Search<'_> {
             interrupted: false,
             seconds: 0.0,
         };
+        // Before anything can fail: whatever becomes of this search, what was measured earlier is in its outcome.
+        self.remember(&mut outcome, &nothing);
         match self.stages(space_of, &mut outcome) {
             Ok(recommendation) => outcome.recommendation = recommendation,
             Err(stop) => {
@@ -282,9 +289,6 @@ impl Search<'_> {
     }
 
     fn reference(&mut self, outcome: &mut Outcome) -> Result<Reference, Stop> {
-        let earlier = self.options.earlier.iter().filter(|e| e.setting.is_empty()).flat_map(|e| &e.trials);
-        outcome.candidates[0].trials = earlier.cloned().collect();
-        self.round = self.options.earlier.iter().flat_map(|e| &e.trials).map(|t| t.round).max().unwrap_or(0);
         if let Some(reference) = Reference::of(&outcome.candidates[0].trials) {
             return Ok(reference);
         }
@@ -294,13 +298,10 @@ impl Search<'_> {
         self.round += 1;
         let begin = self.now();
         self.trial(outcome, 0, Stage::Reference, &[], measure)?;
-        let Some(trial) = outcome.candidates[0].trials.last().or(outcome.candidates[0].disturbed.last())
-        else {
-            let why = outcome.candidates[0].failure.clone().unwrap_or_default();
-            return Err(Stop {
-                why: format!("the setting in force could not be measured: {why}"),
-                interrupted: false,
-            });
+        // A trial of the setting in force either counts or ends the search.
+        let Some(trial) = outcome.candidates[0].trials.last() else {
+            let why = "the setting in force could not be measured".into();
+            return Err(Stop { why, interrupted: false });
         };
         let timed = trial.phases.iter().filter(|p| p.kind != PhaseKind::Burst);
         let (measured, n) = timed.fold((0.0, 0.0), |(s, n), p| (s + p.seconds, n + 1.0));
@@ -316,18 +317,34 @@ impl Search<'_> {
         })
     }
 
-    /// Makes candidates of the space's starts and of what was tried before.
+    /// Makes candidates of all that was tried before, with every trial of it.
+    fn remember(&mut self, outcome: &mut Outcome, nothing: &Space) {
+        for earlier in &self.options.earlier {
+            let known = outcome.candidates.iter().position(|c| c.setting == earlier.setting);
+            let i = known.unwrap_or_else(|| {
+                let named = Contender { name: earlier.name.clone(), setting: earlier.setting.clone() };
+                outcome.candidates.push(Candidate::named(nothing, &named));
+                outcome.candidates.len() - 1
+            });
+            let candidate = &mut outcome.candidates[i];
+            candidate.trials.extend(earlier.trials.iter().cloned());
+            candidate.disturbed.extend(earlier.disturbed.iter().cloned());
+        }
+        let all = outcome.candidates.iter().flat_map(|c| c.trials.iter().chain(&c.disturbed));
+        self.round = all.map(|t| t.round).max().unwrap_or(0);
+    }
+
+    /// Finds what was tried before in the space, and makes candidates of its starts.
     fn take_over(&mut self, outcome: &mut Outcome, space: &Space, reference: &Reference) {
-        for earlier in self.options.earlier.iter().filter(|e| !e.setting.is_empty()) {
-            let named = self.options.also.iter().find(|also| also.setting == earlier.setting);
-            // A setting of another space (another drain rate gives other limits) is of no use here.
-            let mut candidate = match (named, space.find(&earlier.setting)) {
-                (Some(also), _) => Candidate::named(space, also),
-                (None, Some(point)) => Candidate::new(space, point),
-                (None, None) => continue,
-            };
-            candidate.trials = earlier.trials.clone();
-            outcome.candidates.push(candidate);
+        for candidate in &mut outcome.candidates[1..] {
+            // A setting of another space (another drain rate gives other limits) runs on as one that was named by hand.
+            candidate.point = space.find(&candidate.setting);
+            let also = self.options.also.iter().find(|also| also.setting == candidate.setting);
+            if let Some(also) = also {
+                candidate.name.clone_from(&also.name);
+            } else if let Some(point) = &candidate.point {
+                candidate.name = space.name(point);
+            }
         }
         outcome.candidates.iter_mut().for_each(|candidate| self.score(candidate, reference));
         // Whoever names a setting wants it tried, so those come first.
@@ -350,7 +367,8 @@ impl Search<'_> {
         let mut trial_s = self.trial_s(measure);
         // With little time the less promising starts don't run at all: each that does should run twice.
         let affordable = ((left / trial_s / 2.0) as usize).max(3);
-        let known = outcome.candidates.iter().filter(|c| !c.trials.is_empty()).count();
+        let ran = |c: &Candidate| !c.trials.is_empty() || !c.disturbed.is_empty();
+        let known = outcome.candidates.iter().rposition(ran).map_or(0, |last| last + 1);
         outcome.candidates.truncate(known.max(affordable).max(1 + self.options.also.len()));
         let mut exploring = true;
         loop {
@@ -430,7 +448,8 @@ impl Search<'_> {
         Ok(recommendation)
     }
 
-    /// Runs a trial; a disturbed one is repeated once. A failure is the candidate's, unless nothing works any more.
+    /// Runs a trial; a disturbed one is repeated once. A failure is the candidate's, unless nothing works any more; one of the setting in force, without
+    /// which nothing can be compared, is repeated once and then ends the search.
     fn trial(
         &mut self,
         outcome: &mut Outcome,
@@ -442,7 +461,8 @@ impl Search<'_> {
         let mut scenario = self.scenario.clone();
         scenario.phases = phases.to_vec();
         scenario.timing.measure = Duration::from_secs_f64(measure_s.max(1.0).floor());
-        for attempt in 0..2 {
+        let (mut repeated, mut failed) = (false, false);
+        loop {
             if self.watch.inner.stop() {
                 return Err(Stop { why: "interrupted".into(), interrupted: true });
             }
@@ -456,13 +476,14 @@ impl Search<'_> {
                     self.failures = 0;
                     self.spent_on_trials += length_s(&trial);
                     match self.watch.verdict(&trial) {
-                        Some(_) if attempt == 0 && self.in_vain < IN_VAIN => {
+                        Some(_) if !repeated && self.in_vain < IN_VAIN => {
+                            repeated = true;
                             candidate.disturbed.push(trial);
                             continue;
                         }
                         // Disturbed again is how it is here: counted, and said.
                         Some(why) => {
-                            self.in_vain += u32::from(attempt > 0);
+                            self.in_vain += u32::from(repeated);
                             let name = &candidate.name;
                             self.watch.inner.warn(&format!(
                                 "round {round}, '{name}': {why}; the trial counts all the same"
@@ -480,12 +501,24 @@ impl Search<'_> {
                 }
                 Err(error) => {
                     let why = error.source.to_string();
+                    // What was measured until then stays, and does not count.
+                    candidate.disturbed.extend(error.partial.map(|p| *p).filter(|p| !p.phases.is_empty()));
                     if error.interrupted {
                         return Err(Stop { why, interrupted: true });
                     }
                     self.failures += 1;
+                    if i == 0 && !failed {
+                        failed = true;
+                        let name = &candidate.name;
+                        self.watch.inner.warn(&format!("'{name}' failed and is tried once more: {why}"));
+                        continue;
+                    }
                     self.watch.inner.warn(&format!("'{}' is out: {why}", candidate.name));
                     candidate.failure = Some(why.clone());
+                    if self.failures < FAILURES && i == 0 {
+                        let why = format!("the setting in force could not be measured: {why}");
+                        return Err(Stop { why, interrupted: false });
+                    }
                     if self.failures < FAILURES {
                         return Ok(());
                     }
@@ -499,18 +532,7 @@ impl Search<'_> {
                 }
             }
         }
-        Ok(())
     }
-}
-
-/// Rounds in which a difference should show of which half as much is really there.
-fn rounds_to_show(gain: f64, spread: f64) -> u32 {
-    (LEAST_FINAL_ROUNDS..FINAL_ROUNDS)
-        .find(|n| {
-            let n = f64::from(*n);
-            critical_t(SIGNIFICANT, n - 1.0) * spread * (2.0 / n).sqrt() < gain / 2.0
-        })
-        .unwrap_or(FINAL_ROUNDS)
 }
 
 /// What a candidate has to run. A burst that stays below the limits in force never meets the device: under a setting that leaves them alone it is accepted
@@ -523,71 +545,6 @@ fn racing_phases(setting: &floodwall_model::Setting) -> &'static [PhaseKind] {
 /// From the begin of a trial to the end of its last phase.
 fn length_s(trial: &Trial) -> f64 {
     trial.phases.iter().map(|p| p.start_s + p.seconds).fold(0.0, f64::max)
-}
-
-/// Compares winner and default by their final trials alone; also gives the difference of the log scores, round by round, as jackknife pseudo-values
-/// (Tukey 1958): n × the difference of all rounds − (n − 1) × that without this one. Their mean is the difference, their spread its error.
-fn decide(
-    outcome: &Outcome,
-    winner: usize,
-    reference: &Reference,
-    objective: Objective,
-) -> (Final, Vec<f64>) {
-    let default = &outcome.candidates[0];
-    let of = |t: &Trial| Some((t.round, kept(t, reference)?));
-    let theirs: Vec<(u32, Kept)> = default.final_trials.iter().filter_map(of).collect();
-    let beside = |(round, ours): (u32, Kept)| Some((ours, theirs.iter().find(|(r, _)| *r == round)?.1));
-    let rounds: Vec<(Kept, Kept)> =
-        outcome.candidates[winner].final_trials.iter().filter_map(of).filter_map(beside).collect();
-    let difference = |without: Option<usize>| {
-        let rounds =
-            || rounds.iter().enumerate().filter(|(i, _)| Some(*i) != without).map(|(_, round)| round);
-        let score = |all: Vec<Kept>| pooled(&all).map_or(0.0, |k| objective.log_score(&k));
-        score(rounds().map(|r| r.0).collect()) - score(rounds().map(|r| r.1).collect())
-    };
-    let n = rounds.len() as f64;
-    let whole = difference(None);
-    let pseudo: Vec<f64> = (0..rounds.len()).map(|i| n * whole - (n - 1.0) * difference(Some(i))).collect();
-    let against = with_alone(&default.final_trials, &default.trials);
-    let compared = versus(&against, &[&outcome.candidates[winner].final_trials]).swap_remove(0);
-    (Final { compared, factor: whole.exp(), p: paired_p(&pseudo) }, pseudo)
-}
-
-/// Final trials and, from the reference's, what victim and flood are alone.
-#[must_use]
-pub fn with_alone(final_trials: &[Trial], reference: &[Trial]) -> Vec<Trial> {
-    let alone = |t: &Trial| {
-        let phases = t.phases.iter().filter(|p| matches!(p.kind, PhaseKind::Victim | PhaseKind::Flood));
-        Trial { phases: phases.cloned().collect(), ..t.clone() }
-    };
-    let alone = reference.iter().map(alone).filter(|t| !t.phases.is_empty());
-    final_trials.iter().cloned().chain(alone).collect()
-}
-
-/// Recommended only if the score is really better and some figure's interval parts as well.
-fn recommend(last: &Final, differences: &[f64], round_s: f64) -> Recommendation {
-    let better = last.compared.iter().any(|c| c.verdict == Verdict::Better);
-    let sure = last.p.is_some_and(|p| p <= SIGNIFICANT);
-    if last.factor > 1.0 && sure && better {
-        return Recommendation::Winner;
-    }
-    Recommendation::Undecided { settle_s: rounds_to_settle(differences).map(|rounds| rounds * round_s) }
-}
-
-/// Rounds after which a difference like this one would part from none: t · s / √n below it. `None` if it is on the wrong side or too small.
-fn rounds_to_settle(differences: &[f64]) -> Option<f64> {
-    let (mean, variance) = mean_and_variance(differences)?;
-    if mean <= 0.0 {
-        return None;
-    }
-    let mut rounds = differences.len() as f64 + 1.0;
-    while rounds <= HOPELESS_ROUNDS {
-        if critical_t(SIGNIFICANT, rounds - 1.0) * (variance / rounds).sqrt() < mean {
-            return Some(rounds);
-        }
-        rounds += 1.0;
-    }
-    None
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub struct Contender {
     /// Those of them that decided a search's recommendation: measured afresh once the candidate was chosen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub final_trials: Vec<usize>,
-    /// Trials that others disturbed; they don't count.
+    /// Trials that others disturbed, or that ended early; they don't count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disturbed: Vec<usize>,
     /// Why it is out: refused by the kernel, device gone …

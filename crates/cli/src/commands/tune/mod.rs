@@ -5,7 +5,7 @@ mod sentence;
 mod space;
 
 use std::cell::RefCell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -127,7 +127,7 @@ pub(crate) fn run(args: &TuneArgs, origin: Instant) -> anyhow::Result<Exit> {
         on_host(args, options, origin, stored.as_ref())?
     };
     let document = document(args, run, &scenario, &outcome)?;
-    finish(args, &document, &outcome, failure)
+    finish(args, &document, &outcome, failure, stored.as_ref())
 }
 
 type Searched = (Run, Scenario, Outcome, Option<anyhow::Error>);
@@ -340,12 +340,18 @@ fn finish(
     document: &Document,
     outcome: &Outcome,
     failure: Option<anyhow::Error>,
+    resumed: Option<&Document>,
 ) -> anyhow::Result<Exit> {
     let recommended = document.contest.as_ref().and_then(|c| c.recommended.as_ref());
     let setting = recommended.filter(|r| r.outcome == Said::Recommended).map(|r| person(&r.setting));
     let device = document.run.device.as_ref().map(|d| d.name.clone());
+    let kept = match (resumed, is_same_file(args.resume.as_deref(), args.out.as_deref())) {
+        (Some(resumed), true) => resume::keeps_all(resumed, document),
+        _ => Ok(()),
+    };
+    let out = args.out.as_ref().filter(|_| kept.is_ok());
     let mut errors: Vec<anyhow::Error> =
-        failure.into_iter().chain(write(args.json, args.out.as_ref(), document)).collect();
+        failure.into_iter().chain(kept.err()).chain(write(args.json, out, document)).collect();
     if let (Some(setting), true) = (&setting, errors.is_empty()) {
         if let Some(format) = &args.export {
             let words = [&["export", "--format", format], to_device(device.as_deref()).as_slice()].concat();
@@ -355,21 +361,17 @@ fn finish(
                     .err(),
             );
         }
+        let to = to_device(device.as_deref());
+        let apply = || {
+            let words = [&["apply", "--yes", "--why", "floodwall tune"], to.as_slice()].concat();
+            with_settings::<ApplyOnly>(&words, setting).and_then(|o| settings::apply::run(&o.args))
+        };
+        let persist = || {
+            let words = [&["persist", "--yes"], to.as_slice()].concat();
+            with_settings::<PersistOnly>(&words, setting).and_then(|o| settings::persist::run(&o.args))
+        };
         if args.apply {
-            let words =
-                [&["apply", "--yes", "--why", "floodwall tune"], to_device(device.as_deref()).as_slice()]
-                    .concat();
-            errors.extend(
-                with_settings::<ApplyOnly>(&words, setting).and_then(|o| settings::apply::run(&o.args)).err(),
-            );
-        }
-        if args.persist {
-            let words = [&["persist", "--yes"], to_device(device.as_deref()).as_slice()].concat();
-            errors.extend(
-                with_settings::<PersistOnly>(&words, setting)
-                    .and_then(|o| settings::persist::run(&o.args))
-                    .err(),
-            );
+            errors.extend(applied(apply, args.persist.then_some(persist)).err());
         }
     }
     for error in errors.iter().skip(1) {
@@ -380,6 +382,27 @@ fn finish(
         None if matches!(outcome.recommendation, Recommendation::Undecided { .. }) => Ok(Exit::Inconclusive),
         None => Ok(Exit::Done),
     }
+}
+
+/// Applies and then persists: what can't be put in force now must not be put in force by the next boot either.
+fn applied(
+    apply: impl FnOnce() -> anyhow::Result<Exit>,
+    persist: Option<impl FnOnce() -> anyhow::Result<Exit>>,
+) -> anyhow::Result<()> {
+    let done = |exit, what: &str| match exit {
+        Exit::Done => Ok(()),
+        _ => Err(anyhow::anyhow!(
+            "the recommended setting could not be {what}; what was said above has the reason"
+        )),
+    };
+    done(apply()?, "put in force")?;
+    persist.map_or(Ok(()), |persist| done(persist()?, "kept across boots"))
+}
+
+/// Whether two paths lead to one file that is there.
+fn is_same_file(one: Option<&Path>, other: Option<&Path>) -> bool {
+    let real = |path: Option<&Path>| path.and_then(|path| path.canonicalize().ok());
+    real(one).is_some_and(|one| Some(one) == real(other))
 }
 
 /// Command lines of the commands that do something with settings, so that there is one way to do each.
@@ -438,5 +461,30 @@ mod tests {
         assert!(with_settings::<ApplyOnly>(&["apply", "--yes", "--device", "sda"], &words).is_ok());
         assert!(with_settings::<PersistOnly>(&["persist", "--yes"], &words).is_ok());
         assert!(with_settings::<ExportOnly>(&["export", "--format", "udev"], &words).is_ok());
+    }
+
+    #[test]
+    fn only_what_was_applied_is_persisted() {
+        let persisted = std::cell::Cell::new(0);
+        let persist = || {
+            persisted.set(persisted.get() + 1);
+            Ok(Exit::Done)
+        };
+        assert!(applied(|| Err(anyhow::anyhow!("refused")), Some(persist)).is_err());
+        assert!(applied(|| Ok(Exit::Failed), Some(persist)).is_err());
+        assert_eq!(persisted.get(), 0);
+        assert!(applied(|| Ok(Exit::Done), Some(persist)).is_ok());
+        assert_eq!(persisted.get(), 1);
+    }
+
+    #[test]
+    fn a_file_is_the_same_by_whatever_path() {
+        let dir = std::env::temp_dir();
+        let there = Some(dir.as_path());
+        let round_about = dir.join(".");
+        assert!(is_same_file(there, Some(&round_about)));
+        assert!(!is_same_file(there, None) && !is_same_file(None, None));
+        let missing = dir.join("floodwall-no-such-file");
+        assert!(!is_same_file(Some(&missing), Some(&missing)));
     }
 }

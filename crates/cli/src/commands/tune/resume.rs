@@ -41,17 +41,32 @@ pub(super) fn earlier(stored: &Document) -> anyhow::Result<Vec<Earlier>> {
     let all: Vec<Earlier> = contenders
         .map(|c| {
             let counted: Vec<usize> = c.trials.iter().copied().filter(|i| !c.disturbed.contains(i)).collect();
-            let trials = pick(&stored.trials, &counted).into_iter().filter(says_something).collect();
-            Earlier { setting: c.setting.clone(), trials }
+            let (trials, mute): (Vec<Trial>, Vec<Trial>) =
+                pick(&stored.trials, &counted).into_iter().partition(says_something);
+            // What does not count is kept all the same: the new result may take the old one's place.
+            let disturbed = [pick(&stored.trials, &c.disturbed), mute].concat();
+            Earlier { name: c.name.clone(), setting: c.setting.clone(), trials, disturbed }
         })
-        .filter(|e| !e.trials.is_empty())
+        .filter(|e| !e.trials.is_empty() || !e.disturbed.is_empty())
         .collect();
-    if all.is_empty() {
+    if all.iter().all(|e| e.trials.is_empty()) {
         return Err(
             UsageError("--resume: the stored result has no complete trial to go on from".into()).into()
         );
     }
     Ok(all)
+}
+
+/// Refuses to put a result where one with more trials is: whatever went wrong, what was measured is not lost.
+pub(super) fn keeps_all(stored: &Document, new: &Document) -> anyhow::Result<()> {
+    let (before, now) = (stored.trials.len(), new.trials.len());
+    if now < before {
+        return Err(UsageError(format!(
+            "--out: the resumed result has {before} trials and the new one {now}, so it is left as it is; give another file"
+        ))
+        .into());
+    }
+    Ok(())
 }
 
 /// Whether a trial has figures: a file may have been edited, or cut by hand.
@@ -117,12 +132,16 @@ impl Here<'_> {
                 wrong.push(format!("the scenario's {what} differ"));
             }
         }
-        let before = reference_setting(stored);
+        let Some(before) = reference_setting(stored) else {
+            let why = "the stored result has no trial of the setting in force, so nobody can tell under which settings it was measured; \
+                       begin anew without --resume";
+            return Err(UsageError(format!("--resume: {why}")).into());
+        };
         for (knob, value) in before.0.iter().filter(|(knob, _)| !MOVING.contains(&knob.as_str())) {
-            if let Some(now) = self.in_force.get(knob)
-                && now != value
-            {
-                wrong.push(format!("{knob} is {now} here and was {value}"));
+            match self.in_force.get(knob) {
+                Some(now) if now == value => {}
+                Some(now) => wrong.push(format!("{knob} is {now} here and was {value}")),
+                None => wrong.push(format!("{knob} is not there and was {value}")),
             }
         }
         if !wrong.is_empty() {
@@ -158,11 +177,11 @@ fn load(scenario: &Value, key: &str) -> Option<Value> {
     Some(part)
 }
 
-/// What was in force under the stored reference's first trial.
-fn reference_setting(stored: &Document) -> Setting {
-    let first = stored.contest.iter().flat_map(|c| &c.contenders).find(|c| c.setting.is_empty());
-    let index = first.and_then(|c| c.trials.first());
-    index.and_then(|i| stored.trials.get(*i)).map(|t| t.setting.clone()).unwrap_or_default()
+/// What was in force under the first trial of the stored reference that says so.
+fn reference_setting(stored: &Document) -> Option<&Setting> {
+    let first = stored.contest.iter().flat_map(|c| &c.contenders).find(|c| c.setting.is_empty())?;
+    let trials = first.trials.iter().chain(&first.disturbed).filter_map(|i| stored.trials.get(*i));
+    trials.map(|t| &t.setting).find(|setting| !setting.is_empty())
 }
 
 #[cfg(test)]
@@ -236,8 +255,52 @@ mod tests {
     }
 
     #[test]
-    fn trials_without_figures_are_left_out() {
-        let empty = stored("sda", "64", &scenario());
-        assert!(earlier(&empty).unwrap_err().to_string().contains("no complete trial"));
+    fn without_a_trial_of_the_setting_in_force_nothing_can_be_checked() {
+        let mut without = stored("sda", "64", &scenario());
+        without.contest.as_mut().unwrap().contenders[0].setting = setting("8");
+        assert!(check(&without).unwrap_err().contains("no trial of the setting in force"));
+        let mut mute = stored("sda", "64", &scenario());
+        mute.trials[0].setting = Setting::default();
+        assert!(check(&mute).unwrap_err().contains("no trial of the setting in force"));
+    }
+
+    #[test]
+    fn a_knob_that_is_gone_is_named() {
+        let mut more = stored("sda", "64", &scenario());
+        more.trials[0].setting.0.insert("wbt_lat_usec".into(), "2000".into());
+        assert!(check(&more).unwrap_err().contains("wbt_lat_usec is not there and was 2000"));
+    }
+
+    #[test]
+    fn trials_without_figures_are_kept_and_do_not_count() {
+        let mut one = stored("sda", "64", &scenario());
+        assert!(earlier(&one).unwrap_err().to_string().contains("no complete trial"));
+        let phase = floodwall_model::Phase {
+            kind: floodwall_model::PhaseKind::Both,
+            start_s: 0.0,
+            seconds: 10.0,
+            warmup: Default::default(),
+            intervals: Vec::new(),
+            overrun: Default::default(),
+            victims: Vec::new(),
+            floods: Vec::new(),
+            burst: None,
+            cut_short: None,
+        };
+        let whole = Trial { phases: vec![phase], ..one.trials[0].clone() };
+        one.trials.extend([whole.clone(), whole]);
+        let reference = &mut one.contest.as_mut().unwrap().contenders[0];
+        (reference.trials, reference.disturbed) = (vec![0, 1], vec![2]);
+        let all = earlier(&one).unwrap();
+        assert_eq!((all[0].trials.len(), all[0].disturbed.len()), (1, 2));
+        assert_eq!(all[0].name, "default");
+    }
+
+    #[test]
+    fn a_result_with_fewer_trials_takes_no_other_ones_place() {
+        let old = stored("sda", "64", &scenario());
+        let new = Document { trials: Vec::new(), ..old.clone() };
+        assert!(keeps_all(&old, &new).unwrap_err().to_string().contains("has 1 trials and the new one 0"));
+        assert!(keeps_all(&new, &old).is_ok() && keeps_all(&old, &old).is_ok());
     }
 }

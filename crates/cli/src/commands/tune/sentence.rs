@@ -20,8 +20,12 @@ fn verdict(outcome: &Outcome, operations: &str) -> String {
     let last = outcome.last.as_ref();
     match (&outcome.recommendation, winner, last) {
         (Recommendation::Winner, Some(winner), Some(last)) => {
-            let gain = gains(&last.compared, operations);
-            format!("Recommended: {} ({}): {gain}; {}.", winner.name, winner.setting, price(&last.compared))
+            format!(
+                "Recommended: {} ({}){}.",
+                winner.name,
+                winner.setting,
+                gain_and_price(&last.compared, operations)
+            )
         }
         (Recommendation::Undecided { settle_s }, Some(winner), Some(last)) => {
             let settle = match settle_s {
@@ -59,6 +63,13 @@ fn spaced(setting: &Setting) -> String {
 
 fn find(compared: &[Compared], figure: Figure) -> Option<&Compared> {
     compared.iter().find(|c| c.figure == figure)
+}
+
+/// `: gain; price`, of which either may not be known.
+fn gain_and_price(compared: &[Compared], operations: &str) -> String {
+    let parts = [gains(compared, operations), price(compared)];
+    let known: Vec<&str> = parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+    if known.is_empty() { String::new() } else { format!(": {}", known.join("; ")) }
 }
 
 fn gains(compared: &[Compared], operations: &str) -> String {
@@ -201,6 +212,19 @@ mod tests {
         ];
         assert_eq!(gains(&all, "commits"), "p99 from 1.40 s to 31.0 ms, 21× the commits");
         assert_eq!(price(&all), "the flood runs at 88 %, bursts are accepted at 100 % (no real difference)");
+    }
+
+    #[test]
+    fn a_price_that_is_not_known_leaves_no_semicolon() {
+        let gain = compared(Figure::VictimIops, 33.0, 700.0, Some(21.2), Verdict::Better);
+        let cost = compared(Figure::FloodBytesPerS, 251e6, 221e6, Some(0.88), Verdict::Worse);
+        assert_eq!(
+            gain_and_price(&[gain.clone(), cost.clone()], "commits"),
+            ": 21× the commits; the flood runs at 88 %"
+        );
+        assert_eq!(gain_and_price(&[gain], "commits"), ": 21× the commits");
+        assert_eq!(gain_and_price(&[cost], "commits"), ": the flood runs at 88 %");
+        assert_eq!(gain_and_price(&[], "commits"), "");
     }
 
     #[test]

@@ -1,0 +1,86 @@
+//! What the deciding trials say: winner against default, round by round, and what follows.
+
+use floodwall_model::{PhaseKind, Trial};
+use floodwall_stats::student::critical_t;
+use floodwall_stats::versus::{SIGNIFICANT, Verdict, mean_and_variance, paired_p, versus};
+
+use super::{FINAL_ROUNDS, Final, LEAST_FINAL_ROUNDS, Outcome, Recommendation};
+use crate::objective::{Kept, Objective, Reference, kept, pooled};
+
+/// What can't be settled in this many rounds can't be settled.
+const HOPELESS_ROUNDS: f64 = 200.0;
+
+/// Rounds in which a difference should show of which half as much is really there.
+pub(super) fn rounds_to_show(gain: f64, spread: f64) -> u32 {
+    (LEAST_FINAL_ROUNDS..FINAL_ROUNDS)
+        .find(|n| {
+            let n = f64::from(*n);
+            critical_t(SIGNIFICANT, n - 1.0) * spread * (2.0 / n).sqrt() < gain / 2.0
+        })
+        .unwrap_or(FINAL_ROUNDS)
+}
+
+/// Compares winner and default by their final trials alone; also gives the difference of the log scores, round by round, as jackknife pseudo-values
+/// (Tukey 1958): n × the difference of all rounds − (n − 1) × that without this one. Their mean is the difference, their spread its error.
+pub(super) fn decide(
+    outcome: &Outcome,
+    winner: usize,
+    reference: &Reference,
+    objective: Objective,
+) -> (Final, Vec<f64>) {
+    let default = &outcome.candidates[0];
+    let of = |t: &Trial| Some((t.round, kept(t, reference)?));
+    let theirs: Vec<(u32, Kept)> = default.final_trials.iter().filter_map(of).collect();
+    let beside = |(round, ours): (u32, Kept)| Some((ours, theirs.iter().find(|(r, _)| *r == round)?.1));
+    let rounds: Vec<(Kept, Kept)> =
+        outcome.candidates[winner].final_trials.iter().filter_map(of).filter_map(beside).collect();
+    let difference = |without: Option<usize>| {
+        let rounds =
+            || rounds.iter().enumerate().filter(|(i, _)| Some(*i) != without).map(|(_, round)| round);
+        let score = |all: Vec<Kept>| pooled(&all).map_or(0.0, |k| objective.log_score(&k));
+        score(rounds().map(|r| r.0).collect()) - score(rounds().map(|r| r.1).collect())
+    };
+    let n = rounds.len() as f64;
+    let whole = difference(None);
+    let pseudo: Vec<f64> = (0..rounds.len()).map(|i| n * whole - (n - 1.0) * difference(Some(i))).collect();
+    let against = with_alone(&default.final_trials, &default.trials);
+    let compared = versus(&against, &[&outcome.candidates[winner].final_trials]).swap_remove(0);
+    (Final { compared, factor: whole.exp(), p: paired_p(&pseudo) }, pseudo)
+}
+
+/// Final trials and, from the reference's, what victim and flood are alone.
+#[must_use]
+pub fn with_alone(final_trials: &[Trial], reference: &[Trial]) -> Vec<Trial> {
+    let alone = |t: &Trial| {
+        let phases = t.phases.iter().filter(|p| matches!(p.kind, PhaseKind::Victim | PhaseKind::Flood));
+        Trial { phases: phases.cloned().collect(), ..t.clone() }
+    };
+    let alone = reference.iter().map(alone).filter(|t| !t.phases.is_empty());
+    final_trials.iter().cloned().chain(alone).collect()
+}
+
+/// Recommended only if the score is really better and some figure's interval parts as well.
+pub(super) fn recommend(last: &Final, differences: &[f64], round_s: f64) -> Recommendation {
+    let better = last.compared.iter().any(|c| c.verdict == Verdict::Better);
+    let sure = last.p.is_some_and(|p| p <= SIGNIFICANT);
+    if last.factor > 1.0 && sure && better {
+        return Recommendation::Winner;
+    }
+    Recommendation::Undecided { settle_s: rounds_to_settle(differences).map(|rounds| rounds * round_s) }
+}
+
+/// Rounds after which a difference like this one would part from none: t · s / √n below it. `None` if it is on the wrong side or too small.
+pub(super) fn rounds_to_settle(differences: &[f64]) -> Option<f64> {
+    let (mean, variance) = mean_and_variance(differences)?;
+    if mean <= 0.0 {
+        return None;
+    }
+    let mut rounds = differences.len() as f64 + 1.0;
+    while rounds <= HOPELESS_ROUNDS {
+        if critical_t(SIGNIFICANT, rounds - 1.0) * (variance / rounds).sqrt() < mean {
+            return Some(rounds);
+        }
+        rounds += 1.0;
+    }
+    None
+}
