@@ -78,13 +78,15 @@ fn without_nan(text: &str) -> (String, usize) {
     let mut out = String::with_capacity(text.len());
     let (mut rest, mut quoted, mut found) = (text, false, 0);
     while let Some(c) = rest.chars().next() {
-        let word = ["-Infinity", "Infinity", "NaN", "-NaN", "nan", "inf", "-inf"]
+        // The longer ones first, because "inf" begins "infinity".
+        let word = ["Infinity", "infinity", "inf", "NaN", "nan"]
             .into_iter()
-            .find(|w| !quoted && rest.starts_with(w));
+            .find(|w| !quoted && rest.strip_prefix('-').unwrap_or(rest).starts_with(w))
+            .map(|w| w.len() + usize::from(rest.starts_with('-')));
         let (taken, written) = match (word, c) {
-            (Some(word), _) => {
+            (Some(length), _) => {
                 found += 1;
-                (word.len(), "null")
+                (length, "null")
             }
             (None, '\\') if quoted => {
                 let two = rest.char_indices().nth(2).map_or(rest.len(), |(i, _)| i);
@@ -453,6 +455,13 @@ mod tests {
             without_nan(r#"{"a": "NaN \" NaN", "b": [NaN, -Infinity]}"#),
             (r#"{"a": "NaN \" NaN", "b": [null, null]}"#.to_owned(), 2)
         );
+    }
+
+    #[test]
+    fn every_spelling_of_a_number_that_is_none_is_taken() {
+        let all = "[nan, -nan, NaN, -NaN, inf, -inf, infinity, -infinity, Infinity, -Infinity, -1]";
+        let nulls = format!("[{}-1]", "null, ".repeat(10));
+        assert_eq!(without_nan(all), (nulls, 10));
     }
 
     #[test]
