@@ -79,6 +79,12 @@ impl BlockLayer {
         self.freezer.change.is_some()
     }
 
+    /// The elevator that is there once a change that waits is made.
+    pub(crate) fn coming_elevator(&self) -> &dyn Elevator {
+        let coming = self.freezer.change.as_ref().and_then(|change| change.elevator.as_ref());
+        coming.map_or(self.elevator(), |(elevator, ..)| elevator.as_ref())
+    }
+
     /// Begins a change; it is made as soon as nothing is inside. One at a time: a second before that is merged into the first, the later value counts.
     pub(crate) fn change(&mut self, now: Nanos, change: Change) {
         let pending = self.freezer.change.get_or_insert_default();

@@ -183,8 +183,8 @@ fn write_queue(plant: &mut SimPlant, i: usize, write: &KnobWrite, only: &Setting
             setting.0.retain(|knob, _| knob != "nr_requests" && !knob.starts_with("iosched."));
         }
         "nr_requests" => {
-            // The elevator that is there decides how many there may be.
-            setting.0.insert("scheduler".into(), block.elevator().name().into());
+            // The elevator that is there decides how many there may be; one that waits for the queue to run dry was written before.
+            setting.0.insert("scheduler".into(), block.coming_elevator().name().into());
             if let Ok(n) = value.parse::<u32>() {
                 value = n.max(LEAST_REQUESTS).to_string();
             }

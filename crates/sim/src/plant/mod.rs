@@ -141,12 +141,12 @@ impl SimPlant {
         let bdi = if i == 0 {
             BdiId(0)
         } else {
-            let seed_of_wb = self.with(0, |m| {
+            let (bdi, wb) = self.with(0, |m| {
                 let bdi = m.throttle.add_bdi(limits);
                 (bdi, m.throttle.add_wb(bdi, None))
             });
-            self.machines[i].wb = seed_of_wb.1;
-            seed_of_wb.0
+            self.machines[i].wb = wb;
+            bdi
         };
         let seed = options.seed.wrapping_add((i as u64) << 32);
         let loads = self.with(i, |m| Loads::place(m, &scenario, seed))?;

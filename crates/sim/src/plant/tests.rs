@@ -245,6 +245,23 @@ fn a_queue_runs_dry_before_it_changes() {
 }
 
 #[test]
+fn what_is_written_after_an_elevator_that_still_waits_is_for_that_one() {
+    let parts = vec![part(options("hdd-7200"), &[], &["seq,size=4GiB,name=copy"])];
+    let mut plant = SimPlant::new(parts, &Setting::default()).unwrap();
+    start(&mut plant, &["copy"]);
+    plant.advance(ms(2_000));
+    set(&mut plant, Some(disk(0)), "scheduler", "bfq").unwrap();
+    assert!(plant.observe().unwrap().devices[0].changing);
+    set(&mut plant, Some(disk(0)), "nr_requests", "16").unwrap();
+    assert_eq!(plant.devices[0].setting.get("scheduler"), Some("bfq"));
+    while plant.observe().unwrap().devices[0].changing {
+        plant.advance(ms(10));
+    }
+    let knobs = &plant.knobs().unwrap().devices[&disk(0)];
+    assert_eq!((knobs.get("scheduler"), knobs.get("nr_requests")), (Some("bfq"), Some("16")));
+}
+
+#[test]
 fn old_kernels_change_the_number_of_requests_at_once() {
     for generation in [Generation::K2_6_18, Generation::K2_6_32, Generation::K3_2] {
         let options = SimOptions { generation, ..options("hdd-7200") };
