@@ -341,6 +341,42 @@ mod tests {
     }
 
     #[test]
+    fn knobs_of_a_file_that_are_only_possible_together_are_taken_together() {
+        let (dir, root) = machine();
+        for (path, text) in [
+            ("proc/vmstat", "nr_free_pages 3000000\nnr_dirty_threshold 10000\n"),
+            ("proc/sys/vm/dirty_bytes", "0\n"),
+            ("proc/sys/vm/dirty_ratio", "1\n"),
+            ("proc/sys/kernel/osrelease", "6.18.0\n"),
+            ("sys/class/bdi/8:0/max_ratio", "100\n"),
+            ("sys/class/bdi/8:0/max_ratio_fine", "1000000\n"),
+            ("sys/class/bdi/8:0/min_ratio_fine", "0\n"),
+            ("sys/class/bdi/8:0/strict_limit", "0\n"),
+        ] {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let sda = Device::find(&root, "sda").unwrap();
+        let path = dir.path().join("both.toml");
+        let read = |more: &str| {
+            // 10,000 pages are 40 MB: the device's limit is above the machine's unless that is raised too.
+            let both = "\"bdi.max_bytes\" = \"256MiB\"\n\"vm.dirty_bytes\" = \"512MiB\"\n";
+            std::fs::write(&path, format!("[settings]\n{both}{more}")).unwrap();
+            named(&root, Some(&sda), &[format!("both={}", path.display())]).unwrap()
+        };
+        let (all, warnings) = read("");
+        assert_eq!(
+            all[0].setting.to_string(),
+            "bdi.max_bytes=268435456,vm.dirty_bytes=536870912",
+            "{warnings:?}"
+        );
+        // Also beside one that is not possible at all.
+        let (all, _) = read("nr_requests = 64\n");
+        assert_eq!(all[0].setting.to_string(), "bdi.max_bytes=268435456,vm.dirty_bytes=536870912");
+    }
+
+    #[test]
     fn presets_come_with_their_sources() {
         let sets = ["default", "mine=preset:2010-15MB,scheduler=none", "preset:popos"].map(str::to_owned);
         let told = sources(&sets);

@@ -47,15 +47,20 @@ pub(super) fn read(root: &SysRoot, device: Option<&Device>, path: &str) -> anyho
         }
     }
     let files = KernelFiles::new(root)?;
-    // An elevator's tunables can only be there together with it.
-    let elevators: Vec<Change> = known
-        .iter()
-        .map(|(_, change)| change)
-        .filter(|c| c.knob.name == "scheduler" && impossible(&[(*c).clone()], &files).is_none())
-        .cloned()
+    let all: Vec<Change> = known.iter().map(|(_, change)| change.clone()).collect();
+    // Some are only possible together: a device's limit above the machine's, which the file raises as well.
+    if impossible(&all, &files).is_none() {
+        known.clear();
+        usable.changes = all.clone();
+    }
+    // Else knob by knob, beside what others rest on: an elevator's tunables are only there together with it, a device's limit is below the machine's.
+    let ground: Vec<Change> = all
+        .into_iter()
+        .filter(|c| c.knob.name == "scheduler" || c.knob.name.starts_with("vm.dirty_"))
+        .filter(|c| impossible(std::slice::from_ref(c), &files).is_none())
         .collect();
     for (knob, change) in known {
-        let mut together = elevators.clone();
+        let mut together = ground.clone();
         if !together.contains(&change) {
             together.push(change.clone());
         }
