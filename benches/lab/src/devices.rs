@@ -2,12 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use anyhow::{Context, bail};
+use published::interrupt;
 use serde_json::Value;
-
-use crate::interrupt;
 
 /// The binary.
 pub(crate) struct Floodwall {
@@ -76,23 +74,9 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<String> {
 
 /// The same, with other exit statuses that are no failure.
 pub(crate) fn run_accepting(command: &mut Command, accepted: &[i32]) -> anyhow::Result<String> {
-    interrupt::check()?;
     let name = command.get_program().to_string_lossy().into_owned();
-    let child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("can't run '{name}'"))?;
-    let (pid, ended) = (child.id(), AtomicBool::new(false));
-    let output = std::thread::scope(|scope| {
-        scope.spawn(|| interrupt::pass_on(pid, &ended));
-        let output = child.wait_with_output();
-        ended.store(true, Relaxed);
-        output
-    })
-    .with_context(|| format!("can't wait for '{name}'"))?;
-    interrupt::check()?;
+    let output =
+        interrupt::output(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()))?;
     printed(&output, &name, accepted)
 }
 

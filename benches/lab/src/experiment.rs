@@ -14,11 +14,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
-use published::Experiment;
+use published::{Experiment, interrupt};
 use serde_json::{Value, json};
 
 use crate::devices::{self, Device, Floodwall, median, run_accepting};
-use crate::{interrupt, setting, table};
+use crate::{setting, table};
 
 /// How long and how often.
 #[derive(Clone, Copy)]

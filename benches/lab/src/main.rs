@@ -11,7 +11,6 @@
 mod devices;
 mod experiment;
 mod figures;
-mod interrupt;
 mod record;
 mod setting;
 mod table;
@@ -76,7 +75,7 @@ enum Command {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    interrupt::install()?;
+    published::interrupt::install()?;
     let floodwall = devices::Floodwall::new(&args.floodwall)?;
     match args.command {
         Command::Figures { rounds } => figures::run(&floodwall, rounds),

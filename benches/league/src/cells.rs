@@ -85,6 +85,16 @@ pub(crate) fn space(machine: &SimOptions, in_force: &Setting, reference: &Refere
     })
 }
 
+/// How many points a cell's space has where the device drains so fast.
+pub(crate) fn points(cell: &Cell, drain_bytes_per_s: f64) -> anyhow::Result<usize> {
+    let machine = cell.machine(1)?;
+    let in_force =
+        floodwall_sim::SimRig::new(machine.clone()).check(&cell.scenario()?, &Setting::default())?;
+    let reference =
+        Reference { iops_alone: 1.0, flood_bytes_per_s: 1.0, burst_bytes_per_s: None, drain_bytes_per_s };
+    Ok(space(&machine, &in_force, &reference).size())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,7 +24,7 @@ pub(crate) struct CellData {
     /// What settings are worth in fresh, long rounds, by the setting.
     #[serde(default)]
     pub(crate) measured: BTreeMap<String, Measured>,
-    /// Seconds of processor time that the cell took.
+    /// Seconds that the cell took, all runs together; cells that run at the same time share the processors.
     #[serde(default)]
     pub(crate) wall_s: f64,
 }

@@ -7,10 +7,11 @@
 //! Everything goes through the binary, as a user would do it. A loop device begins without an elevator where a disk has mq-deadline, so it is given that.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, bail};
 use floodwall_model::Setting;
+use published::interrupt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -81,6 +82,7 @@ struct Contender {
 
 /// Measures what is missing and writes the section.
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
+    interrupt::install()?;
     std::fs::create_dir_all(&args.data).with_context(|| format!("can't make '{}'", args.data.display()))?;
     let program = args.floodwall.canonicalize().context("no floodwall binary: cargo build --release")?;
     let wanted: Vec<&str> = match args.cells.as_slice() {
@@ -116,11 +118,11 @@ struct Up<'a> {
 impl Drop for Up<'_> {
     fn drop(&mut self) {
         if let Some(before) = &self.before
-            && let Err(error) = said(Command::new(self.program).args(["rollback", "--to", before]))
+            && let Err(error) = finished(Command::new(self.program).args(["rollback", "--to", before]))
         {
             eprintln!("{error:#}");
         }
-        if let Err(error) = said(Command::new(self.program).args(["lab", "down", &self.name])) {
+        if let Err(error) = finished(Command::new(self.program).args(["lab", "down", &self.name])) {
             eprintln!("{error:#}");
         }
     }
@@ -129,9 +131,11 @@ impl Drop for Up<'_> {
 fn measure(program: &Path, cell: &Cell, args: &LabArgs) -> anyhow::Result<OnLab> {
     let name = format!("league-{}", std::process::id());
     let up = ["lab", "up", cell.device, "--json", "--name", &name, "--memory", "6GiB", "--fs", "xfs"];
-    let info: Value =
-        serde_json::from_str(&said(Command::new(program).args(up))?).context("lab up --json")?;
-    let mut device = Up { program, name, before: None };
+    let told = finished(Command::new(program).args(up))?;
+    // From here on it is taken down, whatever happens.
+    let mut device = Up { program, name: name.clone(), before: None };
+    interrupt::check()?;
+    let info: Value = serde_json::from_str(&told).context("lab up --json")?;
     let disk = info["device"].as_str().context("lab up named no device")?.trim_start_matches("/dev/");
     let mount = info["mounts"][0].as_str().context("the device is not mounted")?;
     let elevator = format!("{disk}.scheduler=mq-deadline");
@@ -212,13 +216,25 @@ fn undo_number(told: &str) -> Option<String> {
     (!digits.is_empty()).then_some(digits)
 }
 
-/// Runs a command and returns what it printed; its progress goes to our stderr. Not conclusive is a result.
+/// Runs a command and returns what it printed; its progress goes to our stderr. A signal ends it.
 fn said(command: &mut Command) -> anyhow::Result<String> {
+    let output =
+        interrupt::output(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()))?;
+    printed(command, &output)
+}
+
+/// The same for what is brought up or put back: a signal that has come does not end it.
+fn finished(command: &mut Command) -> anyhow::Result<String> {
     let output = command
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
         .with_context(|| format!("can't run {:?}", command.get_program()))?;
+    printed(command, &output)
+}
+
+/// Not conclusive is a result.
+fn printed(command: &Command, output: &Output) -> anyhow::Result<String> {
     if !matches!(output.status.code(), Some(0 | 3)) {
         bail!("{:?} ended with {}", command, output.status);
     }

@@ -61,8 +61,8 @@ pub(crate) fn cell(cell: &Cell, path: &Path, plan: Plan, tell: &dyn Fn(&str)) ->
         data.write(path)
     };
     let in_force = SimRig::new(place.machine.clone()).check(&place.scenario, &Setting::default())?;
-    if plan.every > 0 && data.grid.is_none() {
-        let space = cells::space(&place.machine, &in_force, &reference);
+    let space = cells::space(&place.machine, &in_force, &reference);
+    if is_missing(data.grid.as_ref(), plan.every, space.size()) {
         data.grid = Some(grid(&place, &space, plan.every, &reference, tell));
         keep(&mut data)?;
     }
@@ -89,6 +89,15 @@ pub(crate) fn cell(cell: &Cell, path: &Path, plan: Plan, tell: &dyn Fn(&str)) ->
     }
     keep(&mut data)?;
     Ok(data)
+}
+
+/// Whether a grid of every `every`th point is still to be run: a quick look does not stand for the whole one.
+fn is_missing(there: Option<&Grid>, every: usize, points: usize) -> bool {
+    match (there, every) {
+        (_, 0) => false,
+        (Some(grid), 1) => grid.points != points,
+        (there, _) => there.is_none(),
+    }
 }
 
 /// Every point once, the best again.
@@ -153,5 +162,20 @@ pub(crate) fn told(outcome: &Outcome) -> Search {
             _ => Setting::default(),
         },
         winner,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quick_look_does_not_count_as_the_whole_grid() {
+        let quick = Grid { points: 10, ..Grid::default() };
+        let whole = Grid { points: 100, ..Grid::default() };
+        assert!(is_missing(None, 1, 100) && is_missing(Some(&quick), 1, 100));
+        assert!(!is_missing(Some(&whole), 1, 100));
+        assert!(is_missing(None, 10, 100) && !is_missing(Some(&quick), 10, 100));
+        assert!(!is_missing(None, 0, 100) && !is_missing(Some(&quick), 0, 100));
     }
 }

@@ -1,4 +1,7 @@
-//! Measurements that others have published (`measurements.toml`), and the document that ours are put beside them in.
+//! What the programs below `benches` share: measurements that others have published (`measurements.toml`), the document that ours are put beside them in,
+//! and how they end when they are interrupted.
+
+pub mod interrupt;
 
 use std::path::Path;
 

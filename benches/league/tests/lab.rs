@@ -1,0 +1,68 @@
+//! `league lab` under a signal, with a script in the place of the binary: whatever was brought up is taken down, and what was applied is put back.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Writes down what it is asked for; a search takes as long as it is let.
+const SCRIPT: &str = r#"#!/bin/sh
+echo "$*" >> "$(dirname "$0")/asked"
+case "$1 $2" in
+"lab up") echo '{"device":"/dev/loop9","mounts":["/nowhere"]}' ;;
+apply*) echo "change 4 applied; floodwall rollback --to 3 puts it back" ;;
+tune*) exec sleep 60 ;;
+esac
+"#;
+
+fn asked(dir: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(dir.join("asked")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Waits until it happens; a machine that is too slow for this has other troubles.
+fn until(what: &str, mut happens: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(50);
+    while !happens() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn league(dir: &Path) -> std::io::Result<Child> {
+    let script = dir.join("floodwall");
+    std::fs::write(&script, SCRIPT)?;
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755))?;
+    Command::new(env!("CARGO_BIN_EXE_league"))
+        .args(["lab", "usb-stick_scan_flood-1", "--floodwall"])
+        .arg(&script)
+        .arg("--data")
+        .arg(dir.join("data"))
+        .arg("--out")
+        .arg(dir.join("league.md"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+}
+
+#[test]
+fn a_signal_takes_down_what_was_brought_up() {
+    for signal in ["INT", "TERM", "HUP"] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut league = league(dir.path()).unwrap();
+        until("a search begins", || asked(dir.path()).iter().any(|line| line.starts_with("tune")));
+        assert!(
+            Command::new("kill").args(["-s", signal, &league.id().to_string()]).status().unwrap().success()
+        );
+        let mut status = None;
+        until("it ends", || {
+            status = league.try_wait().unwrap();
+            status.is_some()
+        });
+        assert_eq!(status.and_then(|s| s.code()), Some(1), "{signal}");
+        let asked = asked(dir.path());
+        let down = format!("lab down league-{}", league.id());
+        assert_eq!(asked[asked.len() - 2..], ["rollback --to 3".to_owned(), down], "{signal}: {asked:?}");
+    }
+}
