@@ -260,6 +260,11 @@ impl Search<'_> {
         self.take_over(outcome, &space, &reference);
         if space.size() > 1 || !self.options.also.is_empty() {
             self.race(outcome, &space, &reference)?;
+            // Silence is no verdict on what was never tried.
+            if outcome.candidates.iter().skip(1).all(|c| c.trials.is_empty() && c.failure.is_none()) {
+                let why = "the time was over before anything but the setting in force was tried: give more";
+                return Err(Stop { why: why.into(), interrupted: false });
+            }
         }
         let best = race::winner(&space, &outcome.candidates);
         outcome.winner = best.filter(|i| *i > 0);

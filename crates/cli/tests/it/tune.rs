@@ -134,6 +134,10 @@ fn mistakes_say_what_to_do() {
     let bad = bad.to_string_lossy().into_owned();
     for (args, part) in [
         (&["tune", "--sim", "--device", "hdd-7200", "--time", "5s"][..], "too short to find anything"),
+        (&["tune", "--export", "nope", "."], "possible values: sysctl, udev, tuned, systemd-tmpfiles"),
+        (&["tune", "--sim", "--device", "hdd-7200", "--export", "sysctl"], "cannot be used with"),
+        (&["tune", "--sim", "--device", "hdd-7200", "--apply", "--persist"], "cannot be used with"),
+        (&["tune", "--sim", "--device", "hdd-7200", "--persist"], "cannot be used with"),
         (&["tune", "--sim", "--device", "hdd-9999"], "--device"),
         (&["tune", "--sim", "--device", "hdd-7200", "--flood", "none"], "needs a victim and a flood"),
         (&["tune", "--sim", "--device", "hdd-7200", "--resume", "/nonexistent"], "--resume '/nonexistent'"),

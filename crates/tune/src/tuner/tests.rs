@@ -236,6 +236,14 @@ fn the_time_is_kept_to() {
 }
 
 #[test]
+fn a_time_in_which_nothing_could_be_tried_is_no_verdict() {
+    let outcome = search(interacting, 0.1, 60.0, 3);
+    assert!(outcome.candidates.iter().skip(1).all(|c| c.trials.is_empty()), "too long for this test");
+    assert!(matches!(outcome.recommendation, Recommendation::NotMeasured { .. }));
+    assert!(!outcome.interrupted);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_search() {
     let summary = |o: Outcome| {
         (o.trials_run, o.candidates.iter().map(|c| c.name.clone()).collect::<Vec<_>>(), o.recommendation)

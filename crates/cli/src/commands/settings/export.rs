@@ -13,7 +13,7 @@ use crate::output;
 
 /// Whose format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
+pub(crate) enum Format {
     /// sysctl.d: the machine's knobs
     Sysctl,
     /// A udev rule: a disk's knobs

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clap::{Args, Parser};
+use clap::{Args, Parser, ValueEnum};
 use floodwall_device::DeviceSpec;
 use floodwall_knobs::catalogue::{self, Unit};
 use floodwall_model::units::{UnitError, human_duration, parse_duration};
@@ -64,11 +64,11 @@ pub(crate) struct TuneArgs {
     #[arg(long, conflicts_with = "sim")]
     apply: bool,
     /// With --apply: keep it across boots too.
-    #[arg(long, requires = "apply")]
+    #[arg(long, requires = "apply", conflicts_with = "sim")]
     persist: bool,
-    /// Print the recommended setting for another program: sysctl, udev, tuned or systemd-tmpfiles.
-    #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
-    export: Option<String>,
+    /// Print the recommended setting for another program; a simulated machine's disks have no names that one could know.
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "sim"])]
+    export: Option<settings::export::Format>,
     /// A setting that races beside those that are tried anyway; may be repeated.
     #[arg(long, value_name = "[NAME=]SETTING", conflicts_with = "sim")]
     set: Vec<String>,
@@ -353,8 +353,9 @@ fn finish(
     let mut errors: Vec<anyhow::Error> =
         failure.into_iter().chain(kept.err()).chain(write(args.json, out, document)).collect();
     if let (Some(setting), true) = (&setting, errors.is_empty()) {
-        if let Some(format) = &args.export {
-            let words = [&["export", "--format", format], to_device(device.as_deref()).as_slice()].concat();
+        if let Some(format) = args.export.and_then(|format| format.to_possible_value()) {
+            let words = [&["export", "--format", format.get_name()], to_device(device.as_deref()).as_slice()]
+                .concat();
             errors.extend(
                 with_settings::<ExportOnly>(&words, setting)
                     .and_then(|o| settings::export::run(&o.args))
