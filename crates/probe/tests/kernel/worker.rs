@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use floodwall_model::LatencyCounts;
@@ -104,12 +105,18 @@ fn command(what: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// A worker at work.
-pub(crate) struct Worker(Child);
+/// A worker at work. What it prints is read all along: a pipe may hold as little as a page, and who waits for its end would wait for ever.
+pub(crate) struct Worker(Child, Option<JoinHandle<std::io::Result<String>>>);
 
 impl Worker {
     pub(crate) fn start(what: &str, arguments: &[&str]) -> Result<Self, String> {
-        command(what, arguments).spawn().map(Self).map_err(|e| e.to_string())
+        let mut child = command(what, arguments).spawn().map_err(|e| e.to_string())?;
+        let stdout = child.stdout.take().ok_or("no stdout")?;
+        let reader = std::thread::spawn(move || {
+            let mut line = String::new();
+            std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).map(|_| line)
+        });
+        Ok(Self(child, Some(reader)))
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -122,10 +129,9 @@ impl Worker {
 
     /// The line that it prints.
     pub(crate) fn line(&mut self) -> Result<String, String> {
-        let mut line = String::new();
-        let stdout = self.0.stdout.take().ok_or("no stdout")?;
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line)
-            .map_err(|e| e.to_string())?;
+        let reader = self.1.take().ok_or("its line was taken already")?;
+        let line =
+            reader.join().map_err(|_| "the reader of its line panicked")?.map_err(|e| e.to_string())?;
         Ok(line.trim().to_owned())
     }
 
