@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::axis::Axis;
 use super::frame::{Area, Around, DrawError, Panel, curve, font, line, panel, px, text_width};
-use super::palette::{BLUE, CRIMSON, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILLION, rgb};
+use super::palette::{BLUE, CRIMSON, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILLION, rgb, tint_of};
 use super::{Chart, ChartError, Curve, Hover, Key, NARROW, Plot, Unit, WIDE, css, failed, short};
 use crate::numbers::{count, duration_us, whole};
 use crate::sheet::{Backend, Sheet};
@@ -169,15 +169,6 @@ fn phase_name(kind: PhaseKind) -> &'static str {
         PhaseKind::Flood => "flood alone",
         PhaseKind::Both => "both",
         PhaseKind::Burst => "burst",
-    }
-}
-
-fn tint_of(kind: PhaseKind) -> RGBColor {
-    match kind {
-        PhaseKind::Victim => BLUE,
-        PhaseKind::Flood => VERMILLION,
-        PhaseKind::Both => PURPLE,
-        PhaseKind::Burst => GREEN,
     }
 }
 

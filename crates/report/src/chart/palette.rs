@@ -2,6 +2,7 @@
 //!
 //! html/style.css maps each to one that is seen as well on a dark ground; a test holds the two together.
 
+use floodwall_model::trial::PhaseKind;
 use plotters::style::RGBColor;
 
 pub(crate) const BLUE: RGBColor = RGBColor(0x00, 0x72, 0xb2);
@@ -29,6 +30,16 @@ pub(crate) const ALL: [RGBColor; 12] =
 
 /// Colours of settings beside each other, after those with a meaning of their own.
 pub(crate) const SERIES: [RGBColor; 5] = [BLUE, GREEN, PURPLE, ORANGE, SKY];
+
+/// The ground of a phase, wherever phases lie on an axis of time.
+pub(crate) fn tint_of(kind: PhaseKind) -> RGBColor {
+    match kind {
+        PhaseKind::Victim => BLUE,
+        PhaseKind::Flood => VERMILLION,
+        PhaseKind::Both => PURPLE,
+        PhaseKind::Burst => GREEN,
+    }
+}
 
 pub(crate) fn rgb(color: RGBColor) -> (u8, u8, u8) {
     (color.0, color.1, color.2)

@@ -16,8 +16,8 @@
 
 use std::time::Duration;
 
+use floodwall_model::Bytes;
 use floodwall_model::units::human_duration;
-use floodwall_model::{Bytes, PhaseKind};
 use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::Shift;
 use plotters::coord::cartesian::Cartesian2d;
@@ -34,6 +34,7 @@ use super::bins::{Bin, Bins, Times};
 use super::marks::{Class, Frame, Mark, Marks};
 use super::recording::{Operation, Recording, Request};
 use super::span::{Band, Span, utc};
+use crate::chart::palette::{BLUE, CRIMSON, GREEN, ORANGE, PURPLE, VERMILLION, tint_of};
 use crate::numbers;
 use crate::sheet::{Backend, Never, Sheet};
 
@@ -61,13 +62,6 @@ const TIMES: i32 = 150;
 const AXIS: i32 = 48;
 const HEIGHT: i32 = HEAD + PHASES + FLUSHES + OFFSETS + 3 * CAPTION + RATES + THROUGHPUT + TIMES + AXIS;
 
-/// Okabe and Ito, "Color Universal Design" (2008).
-const BLUE: RGBColor = RGBColor(0x00, 0x72, 0xB2);
-const VERMILLION: RGBColor = RGBColor(0xD5, 0x5E, 0x00);
-const GREEN: RGBColor = RGBColor(0x00, 0x9E, 0x73);
-const ORANGE: RGBColor = RGBColor(0xE6, 0x9F, 0x00);
-const PURPLE: RGBColor = RGBColor(0xCC, 0x79, 0xA7);
-const CRIMSON: RGBColor = RGBColor(0xB0, 0x00, 0x20);
 const GREY: RGBColor = RGBColor(0x55, 0x55, 0x55);
 const MESH: RGBColor = RGBColor(0xD8, 0xD8, 0xD8);
 
@@ -105,15 +99,6 @@ fn name_of(class: Class) -> &'static str {
         Class::Fua => "FUA writes",
         Class::Flush => "flushes",
         Class::Error => "failed",
-    }
-}
-
-fn tint_of(kind: PhaseKind) -> RGBColor {
-    match kind {
-        PhaseKind::Victim => BLUE,
-        PhaseKind::Flood => VERMILLION,
-        PhaseKind::Both => PURPLE,
-        PhaseKind::Burst => GREEN,
     }
 }
 
