@@ -2,12 +2,11 @@
 
 use floodwall_device::Nanos;
 use floodwall_model::plant::{Actor, DeviceObservation, Observation};
-use floodwall_model::trial::DeviceSample;
 
 use super::{Device, SimPlant};
-use crate::kernel::Generation;
 use crate::machine::Machine;
 use crate::page_cache::PAGE_SHIFT;
+use crate::sample::device_since;
 use crate::setup::Placed;
 
 /// Looks at everything; counts begin anew.
@@ -43,17 +42,9 @@ fn device(
 ) -> DeviceObservation {
     let counters = machine.block.counters(machine.now);
     let before = std::mem::replace(&mut device.before, counters);
+    // Whole milliseconds of the clock, so that many short steps add up to one long one.
     let ms = |now: Nanos, then: Nanos| now.0 / 1_000_000 - then.0 / 1_000_000;
-    let counters = DeviceSample {
-        read_ops: counters.reads - before.reads,
-        read_bytes: counters.read_bytes - before.read_bytes,
-        write_ops: counters.writes - before.writes,
-        written_bytes: counters.write_bytes - before.write_bytes,
-        flush_ops: (machine.generation == Generation::K6).then_some(counters.flushes - before.flushes),
-        busy_ms: ms(counters.busy, before.busy),
-        weighted_ms: ms(counters.weighted, before.weighted),
-        in_flight: u64::from(machine.block.outstanding()),
-    };
+    let counters = device_since(machine, &before, &counters, ms);
     let victims = device.loads.victims.iter().map(|p| victim(p, machine)).collect::<Vec<_>>();
     let mut floods: Vec<Actor> = Vec::new();
     for placed in &device.loads.floods {
