@@ -45,6 +45,7 @@ fn verified() -> Result<(), String> {
                 "--verify=crc32c",
                 "--verify_fatal=1",
                 "--verify_backlog=64",
+                "--verify_state_save=0",
                 "--do_verify=1",
                 &format!("--io_size={amount}"),
                 "--size=60M",
