@@ -77,12 +77,9 @@ impl Cell {
 /// What a machine has to choose from, as `floodwall tune --sim` sees it.
 pub(crate) fn space(machine: &SimOptions, in_force: &Setting, reference: &Reference) -> Space {
     let offered = floodwall_sim::elevator::offered(machine.generation);
-    Space::of(&Description {
-        drain_bytes_per_s: reference.drain_bytes_per_s,
-        hard_limit_bytes: Some(machine.ram.0 / 5),
-        strict_limit: machine.generation == Generation::K6,
-        ..Description::of_queue(in_force, offered.iter().map(|kind| kind.name().to_owned()).collect())
-    })
+    let names = offered.iter().map(|kind| kind.name().to_owned()).collect();
+    let strict_limit = machine.generation == Generation::K6;
+    Space::of(&Description::of_machine(in_force, names, machine.ram.0, strict_limit, reference))
 }
 
 /// How many points a cell's space has where the device drains so fast.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, bail};
+use floodwall_knobs::value::as_written;
 use floodwall_model::Setting;
 use published::interrupt;
 use serde::{Deserialize, Serialize};
@@ -157,7 +158,7 @@ fn measure(program: &Path, cell: &Cell, args: &LabArgs) -> anyhow::Result<OnLab>
     compare.args(["compare", "--json", "--set", "default", "--set"]);
     compare.arg(format!("{RECIPE}=preset:{RECIPE}"));
     if !setting.is_empty() {
-        compare.arg("--set").arg(format!("tune={}", as_written(&setting)));
+        compare.arg("--set").arg(format!("tune={}", as_written(&setting).join(",")));
     }
     compare.arg("--rounds").arg(args.rounds.to_string()).args(["--measure", &args.measure]);
     loads(&mut compare);
@@ -187,13 +188,6 @@ fn contender(c: &Value) -> Contender {
         dead_seconds: number("/summary/dead_seconds/value"),
         of_seconds: number("/summary/of_seconds"),
     }
-}
-
-/// A setting as `--set` takes it: sizes with their unit.
-fn as_written(setting: &Setting) -> String {
-    let unit = |knob: &str| if knob.ends_with("_bytes") { "B" } else { "" };
-    let pairs = setting.0.iter().map(|(knob, value)| format!("{knob}={value}{}", unit(knob)));
-    pairs.collect::<Vec<_>>().join(",")
 }
 
 /// Applies a setting; gives the number that `rollback --to` takes to undo this change and no earlier one, `None` if it was in force already.
@@ -291,11 +285,6 @@ mod tests {
         for name in SUBSET {
             assert!(cells::all().iter().any(|c| c.name() == name), "{name}");
         }
-        let setting: Setting = [("scheduler", "bfq"), ("vm.dirty_bytes", "8388608")]
-            .map(|(k, v)| (k.to_owned(), v.to_owned()))
-            .into_iter()
-            .collect();
-        assert_eq!(as_written(&setting), "scheduler=bfq,vm.dirty_bytes=8388608B");
         let told = "change 4 applied; floodwall rollback --to 3 puts it back";
         assert_eq!((undo_number(told).as_deref(), undo_number("nothing")), (Some("3"), None));
     }

@@ -6,10 +6,10 @@
 //! both    → one checked text in the file's own unit
 //! ```
 
-use floodwall_model::Bytes;
 use floodwall_model::units::{UnitError, parse_duration};
+use floodwall_model::{Bytes, Setting};
 
-use crate::catalogue::{Knob, Unit};
+use crate::catalogue::{Knob, Unit, knobs};
 
 /// Who wrote a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,6 +190,16 @@ fn of_unit(unit: &str) -> String {
     if unit == Unit::Count.name() { String::new() } else { format!(" of {unit}") }
 }
 
+/// A setting as people write it, `knob=value` each: sizes in bytes with their unit, also those of a named device (`sda.bdi.max_bytes`).
+#[must_use]
+pub fn as_written(setting: &Setting) -> Vec<String> {
+    let is_bytes = |name: &str| {
+        knobs().any(|k| k.unit == Unit::Bytes && (k.name == name || name.ends_with(&format!(".{}", k.name))))
+    };
+    let pairs = setting.0.iter();
+    pairs.map(|(name, value)| format!("{name}={value}{}", if is_bytes(name) { "B" } else { "" })).collect()
+}
+
 /// A knob's range in words.
 #[must_use]
 pub fn range(knob: &Knob) -> String {
@@ -256,7 +266,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::catalogue::{find, knobs};
+    use crate::catalogue::find;
 
     fn person(knob: &str, text: &str) -> Result<String, String> {
         check(find(knob).unwrap(), text, Form::Person).map_err(|e| e.to_string())

@@ -11,6 +11,8 @@
 
 use floodwall_model::Setting;
 
+use crate::objective::Reference;
+
 /// Delays by which limits are tried, in seconds of the drain rate, before writers are made to wait.
 const DELAYS_S: [f64; 5] = [0.06, 0.125, 0.25, 0.5, 1.5];
 /// The background limit's share of the hard one: the flusher starts early enough that writers seldom meet the hard limit.
@@ -52,20 +54,29 @@ pub struct Description {
 }
 
 impl Description {
-    /// A machine with one queue, from what its knobs read back as and the elevators it offers. Limits in bytes and writeback throttling are there if the
-    /// setting names them; drain rate, hard limit and strict limits are not in a setting.
+    /// A machine of which only what it boots with is known, with one queue: knobs as they read back, the elevators it offers, RAM in bytes. Limits in bytes
+    /// and writeback throttling are there if the setting names them; strict limits are not in a setting.
     #[must_use]
-    pub fn of_queue(in_force: &Setting, schedulers: Vec<String>) -> Self {
+    pub fn of_machine(
+        in_force: &Setting,
+        schedulers: Vec<String>,
+        ram_bytes: u64,
+        strict_limit: bool,
+        reference: &Reference,
+    ) -> Self {
         let number = |knob: &str| in_force.get(knob).and_then(|v| v.parse().ok());
         Self {
+            drain_bytes_per_s: reference.drain_bytes_per_s,
+            // A fifth of what can be dirtied, which is nearly all of RAM on an idle machine.
+            hard_limit_bytes: Some(ram_bytes / 5),
             queues: vec![String::new()],
             scheduler: in_force.get("scheduler").map(str::to_owned),
             schedulers,
             nr_requests: number("nr_requests"),
             max_sectors_kb: number("max_sectors_kb"),
             wbt_lat_us: number("wbt_lat_usec"),
+            strict_limit,
             byte_limits: in_force.get("vm.dirty_bytes").is_some(),
-            ..Self::default()
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Parser, ValueEnum};
 use floodwall_device::DeviceSpec;
-use floodwall_knobs::catalogue::{self, Unit};
+use floodwall_knobs::value::as_written;
 use floodwall_model::units::{UnitError, human_duration, parse_duration};
 use floodwall_model::{Scenario, Setting, Trial};
 use floodwall_report::schema::contest::{Contender, Contest, Outcome as Said, Recommended};
@@ -343,7 +343,7 @@ fn finish(
     resumed: Option<&Document>,
 ) -> anyhow::Result<Exit> {
     let recommended = document.contest.as_ref().and_then(|c| c.recommended.as_ref());
-    let setting = recommended.filter(|r| r.outcome == Said::Recommended).map(|r| person(&r.setting));
+    let setting = recommended.filter(|r| r.outcome == Said::Recommended).map(|r| as_written(&r.setting));
     let device = document.run.device.as_ref().map(|d| d.name.clone());
     let kept = match (resumed, is_same_file(args.resume.as_deref(), args.out.as_deref())) {
         (Some(resumed), true) => resume::keeps_all(resumed, document),
@@ -433,19 +433,6 @@ fn to_device(name: Option<&str>) -> Vec<&str> {
     name.map_or_else(Vec::new, |name| vec!["--device", name])
 }
 
-/// A setting as people write it: sizes in bytes with their unit.
-fn person(setting: &Setting) -> Vec<String> {
-    let is_bytes = |knob: &str| {
-        catalogue::knobs()
-            .any(|k| k.unit == Unit::Bytes && (k.name == knob || knob.ends_with(&format!(".{}", k.name))))
-    };
-    setting
-        .0
-        .iter()
-        .map(|(knob, value)| format!("{knob}={value}{}", if is_bytes(knob) { "B" } else { "" }))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -457,7 +444,7 @@ mod tests {
                 .into_iter()
                 .map(|(k, v)| (k.to_owned(), v.to_owned()))
                 .collect();
-        let words = person(&setting);
+        let words = as_written(&setting);
         assert_eq!(words, ["scheduler=bfq", "sda.bdi.max_bytes=8388608B", "vm.dirty_bytes=67108864B"]);
         assert!(with_settings::<ApplyOnly>(&["apply", "--yes", "--device", "sda"], &words).is_ok());
         assert!(with_settings::<PersistOnly>(&["persist", "--yes"], &words).is_ok());

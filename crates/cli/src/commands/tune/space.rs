@@ -59,11 +59,7 @@ pub(super) fn of_sim(
     reference: &Reference,
 ) -> Description {
     let offered = floodwall_sim::elevator::offered(options.generation);
-    Description {
-        drain_bytes_per_s: reference.drain_bytes_per_s,
-        // A fifth of what can be dirtied, which is nearly all of RAM on an idle machine.
-        hard_limit_bytes: Some(options.ram.0 / 5),
-        strict_limit: options.generation == Generation::K6,
-        ..Description::of_queue(in_force, offered.iter().map(|kind| kind.name().to_owned()).collect())
-    }
+    let names = offered.iter().map(|kind| kind.name().to_owned()).collect();
+    let strict_limit = options.generation == Generation::K6;
+    Description::of_machine(in_force, names, options.ram.0, strict_limit, reference)
 }
