@@ -109,12 +109,8 @@ impl Estimator {
         }
         self.was_backlogged = backlogged;
 
-        let is_flood = |a: &Actor| {
-            let much = a.dirtied_bytes as f64 >= FLOOD_RATE * tick.as_secs_f64();
-            much && a.dirtied_bytes >= FLOOD_COMMIT * a.commits.count()
-        };
-        let floods = seen.actors.iter().any(is_flood);
-        let victims = || seen.actors.iter().filter(|a| !is_flood(a) && (a.waiting > 0 || a.operations() > 0));
+        let floods = seen.actors.iter().any(|a| is_flood(a, tick));
+        let victims = || seen.actors.iter().filter(|a| is_victim(a, tick));
         if floods || backlog_bytes >= BACKLOG {
             self.flood_seen = Some(at);
         }
@@ -197,6 +193,19 @@ impl Estimator {
         };
         (pressure, all.count())
     }
+}
+
+/// Whether somebody floods: he dirtied much within a tick, and made little of it stable.
+#[must_use]
+pub fn is_flood(actor: &Actor, tick: Duration) -> bool {
+    let much = actor.dirtied_bytes as f64 >= FLOOD_RATE * tick.as_secs_f64();
+    much && actor.dirtied_bytes >= FLOOD_COMMIT * actor.commits.count()
+}
+
+/// Whether somebody is to be protected: he waits, or has waited within a tick, and does not flood.
+#[must_use]
+pub fn is_victim(actor: &Actor, tick: Duration) -> bool {
+    !is_flood(actor, tick) && (actor.waiting > 0 || actor.operations() > 0)
 }
 
 fn nanoseconds(ns: f64) -> Duration {

@@ -39,7 +39,7 @@ use floodwall_model::{DeviceId, Setting};
 
 pub use config::Config;
 pub use decide::State;
-pub use estimate::Estimate;
+pub use estimate::{Estimate, is_flood, is_victim};
 pub use levers::Level;
 
 use act::Held;
