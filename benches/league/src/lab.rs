@@ -49,6 +49,9 @@ pub(crate) struct LabArgs {
     /// Where what was measured is kept; a cell that is there is not repeated
     #[arg(long, default_value = "benches/league/data/lab")]
     data: PathBuf,
+    /// Where the whole results of searches and comparisons are put, for `floodwall report`
+    #[arg(long, default_value = "target/league-lab")]
+    raw: PathBuf,
     /// The document whose section is written anew
     #[arg(long, default_value = "docs/league.md")]
     out: PathBuf,
@@ -108,21 +111,14 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
     published::replace_section(&args.out, "league-lab", "league lab", &section)
 }
 
-/// A device that is taken down, and an elevator that is put back, whatever happens.
+/// A device that is taken down, whatever happens.
 struct Up<'a> {
     program: &'a Path,
     name: String,
-    /// The last change that was there before ours.
-    before: Option<String>,
 }
 
 impl Drop for Up<'_> {
     fn drop(&mut self) {
-        if let Some(before) = &self.before
-            && let Err(error) = finished(Command::new(self.program).args(["rollback", "--to", before]))
-        {
-            eprintln!("{error:#}");
-        }
         if let Err(error) = finished(Command::new(self.program).args(["lab", "down", &self.name])) {
             eprintln!("{error:#}");
         }
@@ -131,16 +127,15 @@ impl Drop for Up<'_> {
 
 fn measure(program: &Path, cell: &Cell, args: &LabArgs) -> anyhow::Result<OnLab> {
     let name = format!("league-{}", std::process::id());
-    let up = ["lab", "up", cell.device, "--json", "--name", &name, "--memory", "6GiB", "--fs", "xfs"];
-    let told = finished(Command::new(program).args(up))?;
+    let mut up = Command::new(program);
+    up.args(["lab", "up", cell.device, "--json", "--name", &name, "--memory", "6GiB", "--fs", "xfs"]);
+    // As the kernel has it for a disk.
+    let told = finished(up.args(["--scheduler", "mq-deadline"]))?;
     // From here on it is taken down, whatever happens.
-    let mut device = Up { program, name: name.clone(), before: None };
+    let _device = Up { program, name: name.clone() };
     interrupt::check()?;
     let info: Value = serde_json::from_str(&told).context("lab up --json")?;
-    let disk = info["device"].as_str().context("lab up named no device")?.trim_start_matches("/dev/");
     let mount = info["mounts"][0].as_str().context("the device is not mounted")?;
-    let elevator = format!("{disk}.scheduler=mq-deadline");
-    device.before = apply(program, &elevator)?;
     let loads = |command: &mut Command| {
         command.args(["--victim", cell.victim_spec()]);
         // Zeros take no memory on a lab device, and filesystems and models take them like any data.
@@ -149,7 +144,7 @@ fn measure(program: &Path, cell: &Cell, args: &LabArgs) -> anyhow::Result<OnLab>
     let mut tune = Command::new(program);
     tune.args(["tune", "--json", "--time", &args.time]);
     loads(&mut tune);
-    let tuned: Value = serde_json::from_str(&said(tune.arg(mount))?).context("tune --json")?;
+    let tuned = kept(&args.raw, &format!("{}.tune.json", cell.name()), &said(tune.arg(mount))?)?;
     let setting: Setting =
         serde_json::from_value(tuned["recommended"]["setting"].clone()).unwrap_or_default();
     // What the search wrote is deleted, and still takes the lab's memory until the filesystem says so.
@@ -162,7 +157,7 @@ fn measure(program: &Path, cell: &Cell, args: &LabArgs) -> anyhow::Result<OnLab>
     }
     compare.arg("--rounds").arg(args.rounds.to_string()).args(["--measure", &args.measure]);
     loads(&mut compare);
-    let compared: Value = serde_json::from_str(&said(compare.arg(mount))?).context("compare --json")?;
+    let compared = kept(&args.raw, &format!("{}.compare.json", cell.name()), &said(compare.arg(mount))?)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     Ok(OnLab {
         cell: cell.name(),
@@ -174,6 +169,14 @@ fn measure(program: &Path, cell: &Cell, args: &LabArgs) -> anyhow::Result<OnLab>
         setting,
         contenders: compared["contenders"].as_array().into_iter().flatten().map(contender).collect(),
     })
+}
+
+/// A result, once it is on disk as it is.
+fn kept(directory: &Path, name: &str, text: &str) -> anyhow::Result<Value> {
+    let path = directory.join(name);
+    let written = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&path, text));
+    written.with_context(|| format!("can't write '{}'", path.display()))?;
+    serde_json::from_str(text).with_context(|| format!("'{}'", path.display()))
 }
 
 fn contender(c: &Value) -> Contender {
@@ -188,26 +191,6 @@ fn contender(c: &Value) -> Contender {
         dead_seconds: number("/summary/dead_seconds/value"),
         of_seconds: number("/summary/of_seconds"),
     }
-}
-
-/// Applies a setting; gives the number that `rollback --to` takes to undo this change and no earlier one, `None` if it was in force already.
-fn apply(program: &Path, setting: &str) -> anyhow::Result<Option<String>> {
-    let mut command = Command::new(program);
-    command.args(["apply", "--yes", "--why", "the league: as a disk has it", setting]);
-    let output = command.stdin(Stdio::null()).output().context("can't run floodwall")?;
-    let told =
-        String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-    if !output.status.success() {
-        bail!("{command:?} ended with {}: {}", output.status, told.trim());
-    }
-    Ok(undo_number(&told))
-}
-
-/// Of `change 4 applied; floodwall rollback --to 3 puts it back` the 3.
-fn undo_number(told: &str) -> Option<String> {
-    let rest = told.split("rollback --to ").nth(1)?;
-    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    (!digits.is_empty()).then_some(digits)
 }
 
 /// Runs a command and returns what it printed; its progress goes to our stderr. A signal ends it.
@@ -281,12 +264,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_subset_is_of_the_league_and_settings_are_written_with_units() {
+    fn the_subset_is_of_the_league() {
         for name in SUBSET {
             assert!(cells::all().iter().any(|c| c.name() == name), "{name}");
         }
-        let told = "change 4 applied; floodwall rollback --to 3 puts it back";
-        assert_eq!((undo_number(told).as_deref(), undo_number("nothing")), (Some("3"), None));
     }
 
     #[test]

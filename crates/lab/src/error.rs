@@ -46,6 +46,14 @@ pub enum LabError {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// An elevator that this kernel has not.
+    #[error("this kernel has no elevator '{name}' for a loop device; it offers {offered}")]
+    Elevator {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        offered: String,
+    },
     /// The program that makes the filesystem is not there.
     #[error("{program} is missing; install {package}")]
     NoMkfs {
@@ -247,6 +255,7 @@ impl LabError {
                 | Self::MountPoint { .. }
                 | Self::Size { .. }
                 | Self::BlockSize { .. }
+                | Self::Elevator { .. }
                 | Self::TooSmall { .. }
                 | Self::SpillDir { .. }
                 | Self::Cache { .. }

@@ -45,6 +45,8 @@ pub struct UpOptions {
     pub overflow: Overflow,
     /// A filesystem to make, and where to mount it (in the lab's own directory if no place is named).
     pub mount: Option<(Filesystem, Option<PathBuf>)>,
+    /// The elevator that its queue begins with; the kernel's choice for a loop device (none) if absent.
+    pub scheduler: Option<String>,
     /// Seed of whatever is random in the model.
     pub seed: u64,
 }
@@ -61,6 +63,7 @@ impl UpOptions {
             memory: None,
             overflow: Overflow::NoSpace,
             mount: None,
+            scheduler: None,
             seed: 1,
         }
     }
@@ -247,6 +250,7 @@ impl Lab {
             memory,
             overflow: options.overflow.clone(),
             mount,
+            scheduler: options.scheduler.clone(),
             token: state::random_token()?,
             boot_id: state::boot_id(),
             program: self.program.clone(),
@@ -331,6 +335,7 @@ impl Lab {
         let stopped = || if stop.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { Ok(()) };
         let device = loopdev::attach(&state.fuse().join(spec.file_name()), spec.block_size)?;
         device.describe(rotational, volatile_cache)?;
+        spec.scheduler.iter().try_for_each(|name| device.choose_elevator(name))?;
         if let Some(MountAt { dir, filesystem }) = &spec.mount {
             stopped()?;
             let made = if make { filesystem.make(&device.path()) } else { Ok(()) };

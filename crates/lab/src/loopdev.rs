@@ -1,7 +1,7 @@
 //! Loop devices over a lab's file: attach, find, detach.
 //!
 //! ```text
-//! LOOP_CTL_ADD ─▶ open /dev/loopN ─▶ LOOP_CONFIGURE (direct I/O) ─▶ queue/rotational, queue/write_cache as the model has them
+//! LOOP_CTL_ADD ─▶ open /dev/loopN ─▶ LOOP_CONFIGURE (direct I/O) ─▶ queue/rotational, queue/write_cache as the model has them, queue/scheduler if one was named
 //!                                    LOOP_CLR_FD ─▶ LOOP_CTL_REMOVE
 //! ```
 //!
@@ -171,6 +171,20 @@ impl LoopDevice {
     pub(crate) fn describe(&self, rotational: bool, volatile_cache: bool) -> Result<(), LabError> {
         self.set("queue/rotational", if rotational { "1" } else { "0" })?;
         self.set("queue/write_cache", if volatile_cache { "write back" } else { "write through" })
+    }
+
+    /// Gives the queue its elevator, as the kernel does for a disk when it appears (block/elevator.c `elevator_set_default`); a loop device has none by itself.
+    ///
+    /// # Errors
+    /// [`LabError::Elevator`] if this kernel does not offer it.
+    pub(crate) fn choose_elevator(&self, name: &str) -> Result<(), LabError> {
+        let path = self.sys("queue/scheduler");
+        let offered = fs::read_to_string(&path).map_err(|e| LabError::io("read", &path, e))?;
+        let offered = offered.trim_end().replace(['[', ']'], "");
+        if !offered.split(' ').any(|one| one == name) {
+            return Err(LabError::Elevator { name: name.to_owned(), offered: offered.replace(' ', ", ") });
+        }
+        self.set("queue/scheduler", name)
     }
 
     fn set(&self, attribute: &str, value: &str) -> Result<(), LabError> {

@@ -68,6 +68,8 @@ pub(crate) struct Spec {
     pub(crate) memory: Bytes,
     pub(crate) overflow: Overflow,
     pub(crate) mount: Option<MountAt>,
+    #[serde(default)]
+    pub(crate) scheduler: Option<String>,
     /// Tells this lab's file from every other.
     pub(crate) token: String,
     pub(crate) boot_id: String,
@@ -342,6 +344,7 @@ pub(crate) mod tests {
             memory: Bytes::mib(1),
             overflow: Overflow::NoSpace,
             mount: None,
+            scheduler: None,
             token: random_token().unwrap(),
             boot_id: boot_id(),
             program: "/bin/false".into(),

@@ -124,7 +124,24 @@ fn queue() -> Result<(), String> {
         let expected = [rotational, cache, "1\n", "131072\n"];
         ensure(found == expected, || format!("{preset}: {found:?}"))?;
     }
-    Ok(())
+    let mut options = options("hdd-7200", 64);
+    options.name = Some("elevator".into());
+    options.scheduler = Some("mq-deadline".into());
+    let up = rig.lab.up(&options, &GO_ON).map_err(said("up"))?;
+    let device = up.device.ok_or("no device")?;
+    let name = device.file_name().ok_or("no name")?.to_string_lossy().into_owned();
+    let chosen =
+        fs::read_to_string(format!("/sys/block/{name}/queue/scheduler")).map_err(said("scheduler"))?;
+    ensure(chosen.contains("[mq-deadline]"), || chosen)?;
+    options.name = Some("none-such".into());
+    options.scheduler = Some("anticipatory".into());
+    match rig.lab.up(&options, &GO_ON) {
+        Err(LabError::Elevator { offered, .. }) => {
+            ensure(offered.contains("mq-deadline, "), || offered.clone())?;
+        }
+        other => return Err(format!("{other:?}")),
+    }
+    ensure(rig.lab.list().map_err(said("list"))?.len() == 3, || "a half-made device is left".into())
 }
 
 fn several() -> Result<(), String> {

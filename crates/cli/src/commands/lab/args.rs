@@ -173,6 +173,9 @@ pub(crate) struct UpArgs {
     /// No filesystem, also for `lab run`
     #[arg(long, conflicts_with_all = ["fs", "mount"])]
     pub(crate) raw: bool,
+    /// Begin with this elevator, such as the mq-deadline that the kernel gives a disk with one queue; a loop device has none by itself
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scheduler: Option<String>,
     /// 512 or 4096
     #[arg(long, default_value_t = 512, value_name = "BYTES")]
     pub(crate) block_size: u32,

@@ -133,6 +133,7 @@ fn options(args: &UpArgs) -> anyhow::Result<UpOptions> {
         memory: args.memory,
         overflow: args.overflow(),
         mount: args.mount(),
+        scheduler: args.scheduler.clone(),
         seed: args.seed,
         ..UpOptions::new(text)
     })
