@@ -9,7 +9,7 @@ use floodwall_stats::versus::{Compared, Figure, Verdict};
 
 use crate::numbers::{UNKNOWN, count, duration_us, percent, whole};
 use crate::schema::Document;
-use crate::schema::contest::{Contender, Contest};
+use crate::schema::contest::{Contender, Contest, Outcome};
 use crate::text::{WIDTH, paragraph};
 use crate::verdict::Words;
 use crate::view;
@@ -215,6 +215,19 @@ fn notes(document: &Document, contest: &Contest, rows: &[usize]) -> Vec<String> 
     for contender in shown.filter(|c| !c.setting.is_empty() && c.setting.to_string() != c.name) {
         notes.push(format!("{} is {}", contender.name, contender.setting.to_string().replace(',', ", ")));
     }
+    if contest.recommended.as_ref().is_some_and(|r| r.outcome == Outcome::Recommended) {
+        notes.push(
+            "the table counts every trial of a setting; the last sentence only those made after the choice"
+                .into(),
+        );
+    }
+    let has_burst = document.scenario.get("burst").is_some_and(|burst| !burst.is_null());
+    let unmeasured = |i: &usize| {
+        contest.contenders.get(*i).and_then(|c| c.summary.as_ref()).is_some_and(|s| s.burst_kept.is_none())
+    };
+    if contest.recommended.is_some() && has_burst && rows.iter().any(unmeasured) {
+        notes.push(format!("burst_kept {UNKNOWN}: not measured, for the setting leaves the limits as they are; the choice counts it as the default's"));
+    }
     let disturbed: usize = contest.contenders.iter().map(|c| c.disturbed.len()).sum();
     if disturbed > 0 {
         notes.push(format!("{disturbed} trials were disturbed by others and don't count"));
@@ -234,7 +247,7 @@ mod tests {
     use floodwall_model::Setting;
 
     use super::*;
-    use crate::schema::contest::{Outcome, Recommended};
+    use crate::schema::contest::Recommended;
     use crate::synthetic::{Made, run};
 
     fn contest(recommended: Option<Recommended>) -> Document {

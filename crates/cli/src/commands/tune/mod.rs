@@ -49,6 +49,8 @@ const SHORTEST: Duration = Duration::from_secs(60);
   floodwall tune --set preset:2010-15MB --set theirs=limits.toml /srv
   floodwall tune --sim --device raid10-bbwc-2010 --victim commit,threads=10,block=16KiB
 
+--time bounds the search and decides how many rounds there are; --quick, --thorough and --measure only how long a phase may be.
+
 Exit status: 0 a recommendation, or nothing better than what is in force; 3 the best candidate may be better and the measurement can't tell.")]
 #[command(args_override_self = true)]
 pub(crate) struct TuneArgs {
