@@ -7,6 +7,7 @@
 //!   plan      changes + current states → ordered steps, or a refusal
 //!   journal   old and new values, fsynced before the first write
 //!   session   recover → apply | rollback; every write read back
+//!   hold      the transaction of a process that steers: the same knobs again and again, until it ends
 //!   files     the kernel's files: live, or a captured tree
 //! size        limits from bandwidth × delay                         (pure)
 //! presets     settings that others have published
@@ -23,6 +24,7 @@ pub mod change;
 pub mod clock;
 pub mod export;
 pub mod files;
+pub mod hold;
 pub mod journal;
 pub mod limits;
 mod order;
@@ -35,6 +37,7 @@ pub mod rivals;
 mod run;
 pub mod session;
 pub mod size;
+mod takeover;
 pub mod target;
 #[cfg(test)]
 mod testing;
@@ -44,6 +47,7 @@ pub mod value;
 pub use change::{Change, ChangeError};
 pub use clock::{Clock, SystemClock};
 pub use files::{Files, KernelFiles};
+pub use hold::{HeldCell, Hold, HoldError, Prepared, Written};
 pub use plan::{Entry, Plan, PlanError, Step, plan};
 pub use run::StepError;
 pub use session::{Applied, ApplyError, Recovery, Session, Who};

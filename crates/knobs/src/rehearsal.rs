@@ -91,6 +91,10 @@ impl Store for RehearsedStore<'_> {
         Ok(())
     }
 
+    fn append_synced(&self, _: &str, _: &[u8]) -> Result<(), JournalError> {
+        Ok(())
+    }
+
     fn truncate(&self, _: &str, _: u64) -> Result<(), JournalError> {
         Ok(())
     }

@@ -141,7 +141,7 @@ impl Run<'_> {
     }
 
     /// Brings an entry to a state, unless it is there already, and checks that it is.
-    fn bring(&mut self, index: usize, to: &State) -> Result<(), StepError> {
+    pub(crate) fn bring(&mut self, index: usize, to: &State) -> Result<(), StepError> {
         let Some(entry) = self.transaction.entries.get(index).cloned() else { return Ok(()) };
         if self.mode == Mode::Apply && self.clock.cancelled() {
             return Err(StepError::Cancelled);
@@ -153,7 +153,7 @@ impl Run<'_> {
         }
         for state in way {
             self.note(Record::Intent { entry: index, to: state.clone() })?;
-            self.write(&entry, &state)?;
+            write(self.files, self.clock, &entry, &state)?;
         }
         let readings =
             readings(self.files, &self.transaction.entries, |(i, other)| i == index || entry.resets(other));
@@ -168,21 +168,6 @@ impl Run<'_> {
             wanted: short(&entry.label(), to),
             found: found.as_ref().map_or_else(|| "nothing".to_owned(), |found| short(&entry.label(), found)),
         })
-    }
-
-    /// One write to a kernel file; "busy" is tried again.
-    fn write(&self, entry: &Entry, state: &State) -> Result<(), StepError> {
-        let mut attempts = 0;
-        loop {
-            match self.files.write(&state.path, &state.value) {
-                Ok(()) => return Ok(()),
-                Err(Errno::BUSY | Errno::AGAIN) if attempts < BUSY_ATTEMPTS => {
-                    attempts += 1;
-                    self.clock.sleep(BUSY_PAUSE);
-                }
-                Err(errno) => return Err(StepError::write(self.files, entry, state, errno)),
-            }
-        }
     }
 
     /// Lowers a hard limit towards `target` by at most 10 % at a time, never below what is dirty, so that writers are slowed down and not
@@ -230,6 +215,26 @@ impl Run<'_> {
             Some(format!("{}: {} became {} ({why})", entry.label(), wanted.value, found.value))
         });
         differs.collect()
+    }
+}
+
+/// One write to a kernel file; "busy" is tried again.
+pub(crate) fn write(
+    files: &dyn Files,
+    clock: &dyn Clock,
+    entry: &Entry,
+    state: &State,
+) -> Result<(), StepError> {
+    let mut attempts = 0;
+    loop {
+        match files.write(&state.path, &state.value) {
+            Ok(()) => return Ok(()),
+            Err(Errno::BUSY | Errno::AGAIN) if attempts < BUSY_ATTEMPTS => {
+                attempts += 1;
+                clock.sleep(BUSY_PAUSE);
+            }
+            Err(errno) => return Err(StepError::write(files, entry, state, errno)),
+        }
     }
 }
 

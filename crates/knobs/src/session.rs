@@ -1,13 +1,15 @@
 //! Changing settings: recover what a crash left, apply a plan, roll back.
 //!
 //! ```text
-//! apply:    recover → plan → may we write? → begin (fsynced) → steps, each: intent → write → read back → done → commit
+//! recover:  holds whose process is gone → what was cut short, newest first: undo; a hold whose process lives is left alone
+//! apply:    recover → plan → may we write? → begin (fsynced) → take over what a hold holds → steps, each: intent → write → read back → done → commit
 //!             any failure: undo what was done
 //! rollback: recover → standing transactions, newest first: undo
 //! undo:     every value still ours → the order of a plan → write → read back → closed; what others have changed is left and said
 //! ```
 //!
-//! The caller holds the journal's lock for as long as a session lives, so an open transaction found here has lost its process.
+//! The caller holds the journal's lock for as long as a session lives, so an open transaction found here has lost its process, unless it is a
+//! [hold](crate::hold).
 
 use std::io::ErrorKind;
 
@@ -15,8 +17,9 @@ use crate::cell::Cell;
 use crate::change::Change;
 use crate::clock::Clock;
 use crate::files::{Files, read_line};
+pub use crate::hold::is_alive;
 use crate::journal::{Begin, Closing, JournalError, Phase, Record, SavedEntry, Store, Transaction, prune};
-use crate::plan::{Plan, PlanError, plan};
+use crate::plan::{Entry, Plan, PlanError, plan};
 use crate::run::{Mode, Run, StepError, readings};
 use crate::undo::Undone;
 
@@ -77,6 +80,12 @@ impl Recovery {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+
+    /// A change that could not be put back as a whole, if there is one.
+    #[must_use]
+    pub fn incomplete(&self) -> Option<&Undone> {
+        self.undone.iter().chain(&self.expired).find(|undone| !undone.is_complete())
+    }
 }
 
 /// What an apply did.
@@ -88,6 +97,8 @@ pub struct Applied {
     pub plan: Plan,
     /// Values that the kernel made another one of, in words.
     pub adjusted: Vec<String>,
+    /// Knobs that a process that steers had written and leaves alone from now on, in words.
+    pub taken_over: Vec<String>,
     /// What had to be recovered first.
     pub recovery: Recovery,
 }
@@ -122,6 +133,16 @@ pub enum ApplyError {
         /// Which change.
         id: u64,
     },
+    /// A value that a process that steers is writing at this moment.
+    #[error(
+        "nothing was changed: {label} is being changed by {by} at this moment; try again, or stop that first"
+    )]
+    Steered {
+        /// The knob.
+        label: String,
+        /// Who.
+        by: String,
+    },
     /// A step failed; what had been done was undone.
     #[error("{cause}; {}", if undone.is_complete() { "everything is as before" } else { "not everything could be put back: run floodwall rollback" })]
     RolledBack {
@@ -140,7 +161,7 @@ impl ApplyError {
             Self::Plan(PlanError::Unreadable { .. }) => true,
             Self::Journal(error) => error.lacks_privilege(),
             Self::MayNotWrite(error) | Self::RolledBack { cause: error, .. } => error.lacks_privilege(),
-            Self::Plan(_) | Self::Unrecovered { .. } | Self::Temporary { .. } => false,
+            Self::Plan(_) | Self::Unrecovered { .. } | Self::Temporary { .. } | Self::Steered { .. } => false,
         }
     }
 }
@@ -254,6 +275,23 @@ fn not_held(plan: &Plan, standing: &[(String, Transaction)]) -> Result<(), Apply
     Ok(())
 }
 
+/// A hold whose process lives.
+pub(crate) struct Steered {
+    /// Its file.
+    pub(crate) name: String,
+    /// What it says.
+    pub(crate) transaction: Transaction,
+}
+
+/// What is left after a recovery.
+#[derive(Default)]
+pub(crate) struct Listing {
+    /// Changes that stand, newest first.
+    pub(crate) standing: Vec<(String, Transaction)>,
+    /// Holds whose process lives.
+    pub(crate) steered: Vec<Steered>,
+}
+
 fn file_name(id: u64) -> String {
     format!("{id:06}{JOURNAL}")
 }
@@ -267,11 +305,12 @@ impl Session<'_> {
         self.recover_and_list().map(|(recovery, _)| recovery)
     }
 
-    /// Recovers, and gives what stands, newest first. Closed journals that are too many are removed.
-    fn recover_and_list(&self) -> Result<(Recovery, Vec<(String, Transaction)>), JournalError> {
+    /// Recovers, and gives what stands and who steers. Closed journals that are too many are removed.
+    pub(crate) fn recover_and_list(&self) -> Result<(Recovery, Listing), JournalError> {
         let mut recovery = Recovery::default();
-        let mut standing = Vec::new();
+        let mut listing = Listing::default();
         let mut closed = Vec::new();
+        let (mut left_holds, mut left) = (Vec::new(), Vec::new());
         let now_unix_s = self.clock.now_unix_s();
         // Newest first, as always when undoing.
         for logged in log(self.store)?.into_iter().rev() {
@@ -291,20 +330,33 @@ impl Session<'_> {
             if logged.length > logged.whole {
                 self.store.truncate(&logged.name, logged.whole)?;
             }
-            let id = transaction.begin.id;
+            let (id, name) = (transaction.begin.id, logged.name);
             if transaction.begin.boot_id != self.boot_id {
-                self.run(logged.name, transaction, Mode::Undo).close(Closing::EarlierBoot)?;
+                self.run(name, transaction, Mode::Undo).close(Closing::EarlierBoot)?;
                 recovery.earlier_boots.push(id);
-            } else if phase == Phase::Standing && transaction.has_expired(now_unix_s) {
-                recovery.expired.push(self.run(logged.name, transaction, Mode::Undo).undo());
-            } else if phase == Phase::Standing {
-                standing.push((logged.name, transaction));
+            } else if transaction.begin.steers && is_alive(self.files, &transaction.begin) {
+                listing.steered.push(Steered { name, transaction });
+            } else if transaction.begin.steers {
+                left_holds.push((name, transaction));
             } else {
-                recovery.undone.push(self.run(logged.name, transaction, Mode::Undo).undo());
+                left.push((name, transaction, phase));
+            }
+        }
+        // A hold is on top of every change.
+        for (name, transaction) in left_holds {
+            recovery.undone.push(self.run(name, transaction, Mode::Undo).undo());
+        }
+        for (name, transaction, phase) in left {
+            if phase != Phase::Standing {
+                recovery.undone.push(self.undo(name, transaction, &listing.steered));
+            } else if transaction.has_expired(now_unix_s) {
+                recovery.expired.push(self.undo(name, transaction, &listing.steered));
+            } else {
+                listing.standing.push((name, transaction));
             }
         }
         prune(self.store, &closed);
-        Ok((recovery, standing))
+        Ok((recovery, listing))
     }
 
     /// Carries out changes that stand until somebody puts them back.
@@ -326,18 +378,22 @@ impl Session<'_> {
         why: &str,
         expires_at_unix_s: Option<u64>,
     ) -> Result<Applied, ApplyError> {
-        let (recovery, standing) = self.recover_and_list()?;
-        let mut recovered = recovery.undone.iter().chain(&recovery.expired);
-        if let Some(stuck) = recovered.find(|undone| !undone.is_complete()) {
+        let (recovery, Listing { standing, steered }) = self.recover_and_list()?;
+        if let Some(stuck) = recovery.incomplete() {
             return Err(ApplyError::Unrecovered { id: stuck.id, why: stuck.to_string() });
         }
-        let plan = plan(changes, self.files)?;
-        if plan.is_empty() {
-            return Ok(Applied { id: None, plan, adjusted: Vec::new(), recovery });
+        let mut plan = plan(changes, self.files)?;
+        let taken = self.adopt(&mut plan, changes, &steered)?;
+        let taken_over: Vec<String> = taken.iter().map(|one| one.told.clone()).collect();
+        if plan.is_empty() && taken.is_empty() {
+            return Ok(Applied { id: None, plan, adjusted: Vec::new(), taken_over, recovery });
         }
         not_held(&plan, &standing)?;
         self.may_write(&plan)?;
         let mut run = self.begin(&plan, why, expires_at_unix_s)?;
+        if let Err(cause) = self.take_over(&mut run, &taken) {
+            return Err(ApplyError::RolledBack { cause, undone: run.undo() });
+        }
         for step in &plan.steps {
             if let Err(cause) = run.perform(step) {
                 return Err(ApplyError::RolledBack { cause, undone: run.undo() });
@@ -348,7 +404,7 @@ impl Session<'_> {
             return Err(ApplyError::RolledBack { cause, undone: run.undo() });
         }
         let adjusted = run.adjusted();
-        Ok(Applied { id: Some(run.transaction.begin.id), plan, adjusted, recovery })
+        Ok(Applied { id: Some(run.transaction.begin.id), plan, adjusted, taken_over, recovery })
     }
 
     /// Undoes every standing transaction above a number, newest first; 0 undoes all. Stops at one that could not be undone completely.
@@ -356,10 +412,10 @@ impl Session<'_> {
     /// # Errors
     /// [`JournalError`].
     pub fn rollback(&self, to: u64) -> Result<(Recovery, Vec<Undone>), JournalError> {
-        let (recovery, standing) = self.recover_and_list()?;
+        let (recovery, Listing { standing, steered }) = self.recover_and_list()?;
         let mut all = Vec::new();
         for (name, transaction) in standing.into_iter().filter(|(_, t)| t.begin.id > to) {
-            let undone = self.run(name, transaction, Mode::Undo).undo();
+            let undone = self.undo(name, transaction, &steered);
             let complete = undone.is_complete();
             all.push(undone);
             if !complete {
@@ -374,13 +430,13 @@ impl Session<'_> {
     /// # Errors
     /// [`JournalError`].
     pub fn rollback_one(&self, id: u64) -> Result<(Recovery, Option<Undone>), JournalError> {
-        let (recovery, standing) = self.recover_and_list()?;
+        let (recovery, Listing { standing, steered }) = self.recover_and_list()?;
         let found = standing.into_iter().find(|(_, transaction)| transaction.begin.id == id);
-        let undone = found.map(|(name, transaction)| self.run(name, transaction, Mode::Undo).undo());
+        let undone = found.map(|(name, transaction)| self.undo(name, transaction, &steered));
         Ok((recovery, undone))
     }
 
-    fn run(&self, name: String, transaction: Transaction, mode: Mode) -> Run<'_> {
+    pub(crate) fn run(&self, name: String, transaction: Transaction, mode: Mode) -> Run<'_> {
         Run { files: self.files, store: self.store, clock: self.clock, name, transaction, mode }
     }
 
@@ -401,9 +457,22 @@ impl Session<'_> {
     }
 
     fn begin(&self, plan: &Plan, why: &str, expires_at_unix_s: Option<u64>) -> Result<Run<'_>, JournalError> {
+        let (name, transaction) =
+            self.begin_transaction(plan.entries.clone(), why, expires_at_unix_s, false)?;
+        Ok(self.run(name, transaction, Mode::Apply))
+    }
+
+    /// Writes the first record of a new transaction, durably, and gives its file.
+    pub(crate) fn begin_transaction(
+        &self,
+        entries: Vec<Entry>,
+        why: &str,
+        expires_at_unix_s: Option<u64>,
+        steers: bool,
+    ) -> Result<(String, Transaction), JournalError> {
         let last = self.store.names()?.iter().filter_map(|name| name.get(..6)?.parse::<u64>().ok()).max();
         let id = last.unwrap_or(0) + 1;
-        let saved = plan.entries.iter().map(|entry| SavedEntry {
+        let saved = entries.iter().map(|entry| SavedEntry {
             knob: entry.knob.name.to_owned(),
             target: entry.target.clone(),
             old: entry.old.clone(),
@@ -420,11 +489,12 @@ impl Session<'_> {
             at_unix_s: self.clock.now_unix_s(),
             why: why.to_owned(),
             expires_at_unix_s,
+            steers,
             entries: saved.collect(),
         };
         let (fresh, name) = (format!("{id:06}.new"), file_name(id));
         self.store.write_new(&fresh, Record::Begin(begin.clone()).line().as_bytes())?;
         self.store.rename(&fresh, &name)?;
-        Ok(self.run(name, Transaction::new(begin, plan.entries.clone()), Mode::Apply))
+        Ok((name, Transaction::new(begin, entries)))
     }
 }

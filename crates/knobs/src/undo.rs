@@ -101,7 +101,7 @@ enum Verdict {
     /// Bring it back, if it is not there by then.
     Restore { changed: bool },
     /// Somebody else's: leave it; if what we restore resets it, bring it back to what it holds now.
-    Keep { found: State, ours: Option<State> },
+    Keep { found: State, ours: Option<State>, told: bool },
     /// Nothing can be done.
     Over(Fate),
 }
@@ -145,13 +145,20 @@ impl Run<'_> {
             // The tunable of an elevator that came with the change goes with it.
             return Verdict::Over(Fate::Unchanged);
         };
+        let yielded = self.transaction.yielded(index);
         match entry.cell.read(self.files) {
+            // What a change took over is told with that change.
+            Reading::Value(found) if yielded.is_some() => {
+                Verdict::Keep { found, ours: None, told: yielded == Some(None) }
+            }
             Reading::Value(found) if entry.cell.same(&found, old) => Verdict::Restore { changed: false },
             Reading::Value(found) if self.transaction.owns(index, &found) => {
                 Verdict::Restore { changed: true }
             }
             Reading::Value(found) => {
-                Verdict::Keep { found, ours: self.transaction.last_reading(index).cloned() }
+                // A hold saves more than it writes.
+                let told = !self.transaction.begin.steers || self.transaction.is_touched(index);
+                Verdict::Keep { found, ours: self.transaction.last_reading(index).cloned(), told }
             }
             Reading::Absent(why) => {
                 let scheduler = entries
@@ -176,7 +183,8 @@ impl Run<'_> {
     fn fate(&self, entry: &Entry, verdict: Verdict, failure: Option<String>) -> Fate {
         match verdict {
             Verdict::Over(fate) => fate,
-            Verdict::Keep { found, ours } => Fate::Foreign { ours, found },
+            Verdict::Keep { told: false, .. } => Fate::Unchanged,
+            Verdict::Keep { found, ours, .. } => Fate::Foreign { ours, found },
             Verdict::Restore { changed } => {
                 let now = entry.cell.read(self.files);
                 match (&entry.old, now.value()) {

@@ -179,6 +179,19 @@ impl Store for DiskStore {
         self.write_all(file.as_fd(), name, bytes)
     }
 
+    fn append_synced(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
+        self.writable()?;
+        let file = self.open_file(name, OFlags::WRONLY | OFlags::APPEND)?;
+        self.write_all(file.as_fd(), name, bytes)?;
+        rustix::fs::fdatasync(&file).map_err(|e| self.failed("sync", name, e))
+    }
+
+    fn length(&self, name: &str) -> Result<u64, JournalError> {
+        let file = self.open_file(name, OFlags::RDONLY)?;
+        let stat = rustix::fs::fstat(&file).map_err(|e| self.failed("look at", name, e))?;
+        Ok(u64::try_from(stat.st_size).unwrap_or(0))
+    }
+
     fn truncate(&self, name: &str, bytes: u64) -> Result<(), JournalError> {
         self.writable()?;
         let file = self.open_file(name, OFlags::WRONLY)?;

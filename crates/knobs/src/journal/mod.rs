@@ -17,6 +17,16 @@
 //! undo  →  intent, done …  →  closed {how}
 //! ```
 //!
+//! A *hold* is a transaction of a process that steers: it lives on and writes its knobs again and again ([`crate::hold`]).
+//!
+//! ```text
+//! begin {…, steers}                                           as above, without entries
+//! save {cells}                                                fsynced, before the first write of each
+//! intent …  →  kernel write  →  done …                        as often as it likes, in any order; also back to what was saved
+//! yield {entry}                                               somebody else's from here on; written by whoever takes it over
+//! undo  →  …  →  closed                                       as above
+//! ```
+//!
 //! The newest [`CLOSED_KEPT`] closed journals are kept, for `floodwall log`; older ones are removed when a session begins. An open one is never
 //! removed.
 //!
@@ -27,10 +37,12 @@ mod disk;
 mod prune;
 mod record;
 mod store;
+mod transaction;
 
 pub use disk::DiskStore;
 pub use prune::CLOSED_KEPT;
 pub(crate) use prune::prune;
 pub(crate) use record::checksum;
-pub use record::{Begin, Closing, Phase, Reading, Record, SavedEntry, Transaction};
+pub use record::{Begin, Closing, Reading, Record, SavedAt, SavedEntry};
 pub use store::{JournalError, Store};
+pub use transaction::{Phase, Transaction};

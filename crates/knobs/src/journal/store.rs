@@ -35,6 +35,20 @@ pub trait Store {
     /// [`JournalError`].
     fn append(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError>;
 
+    /// Appends to a file in one write, and makes it durable.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    fn append_synced(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError>;
+
+    /// How many bytes a file has.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    fn length(&self, name: &str) -> Result<u64, JournalError> {
+        Ok(self.read(name)?.len() as u64)
+    }
+
     /// Cuts a file after so many bytes.
     ///
     /// # Errors

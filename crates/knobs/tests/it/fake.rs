@@ -503,6 +503,10 @@ impl Store for Memory {
         Ok(())
     }
 
+    fn append_synced(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
+        self.append(name, bytes)
+    }
+
     fn truncate(&self, name: &str, bytes: u64) -> Result<(), JournalError> {
         if !self.fuse.burn() {
             return Err(Self::killed());

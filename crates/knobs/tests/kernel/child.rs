@@ -82,6 +82,15 @@ impl Store for GatedStore<'_> {
         self.1.append(name, bytes)
     }
 
+    fn append_synced(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
+        self.0.pass();
+        self.1.append_synced(name, bytes)
+    }
+
+    fn length(&self, name: &str) -> Result<u64, JournalError> {
+        self.1.length(name)
+    }
+
     fn truncate(&self, name: &str, bytes: u64) -> Result<(), JournalError> {
         self.0.pass();
         self.1.truncate(name, bytes)

@@ -218,6 +218,10 @@ impl Store for FusedStore<'_> {
         self.1.append(name, bytes)
     }
 
+    fn append_synced(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
+        self.append(name, bytes)
+    }
+
     fn truncate(&self, name: &str, bytes: u64) -> Result<(), JournalError> {
         self.burn()?;
         self.1.truncate(name, bytes)

@@ -6,8 +6,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use floodwall_knobs::journal::{Phase, Store};
-use floodwall_knobs::session::log;
+use floodwall_knobs::journal::{Phase, Store, Transaction};
+use floodwall_knobs::session::{is_alive, log};
 use floodwall_knobs::{ApplyError, Change, Plan, plan};
 use floodwall_model::units::{human_duration, parse_duration};
 
@@ -127,9 +127,12 @@ fn show(place: &Place, plan: &Plan) -> anyhow::Result<()> {
 /// Prints what would be done.
 fn rehearse(place: &Place, changes: &[Change], time: Option<Duration>) -> anyhow::Result<Exit> {
     if let Some(store) = place.read_journal()? {
-        let cut_short = |phase| matches!(phase, Phase::Interrupted | Phase::Undoing);
+        let cut_short = |transaction: &Transaction| {
+            let open = matches!(transaction.phase(), Phase::Interrupted | Phase::Undoing | Phase::Steering);
+            open && !(transaction.begin.steers && is_alive(&place.files, &transaction.begin))
+        };
         for transaction in log(&store)?.into_iter().filter_map(|logged| logged.transaction.ok()) {
-            if cut_short(transaction.phase()) {
+            if cut_short(&transaction) {
                 let id = transaction.begin.id;
                 notice(&format!(
                     "change {id} was interrupted and would be put back first: see floodwall rollback --dry-run"
@@ -184,7 +187,7 @@ fn change(
         other => other?,
     };
     text::tell(&applied.recovery);
-    for line in &applied.adjusted {
+    for line in applied.adjusted.iter().chain(&applied.taken_over) {
         notice(&format!("note: {line}"));
     }
     let Some(id) = applied.id else { return Ok(Exit::Done) };

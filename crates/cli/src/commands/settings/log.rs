@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use floodwall_knobs::journal::{Closing, Phase, Transaction};
 use floodwall_knobs::plan::short;
-use floodwall_knobs::session::{Logged, boot_id, kept_aside, log};
+use floodwall_knobs::session::{Logged, boot_id, is_alive, kept_aside, log};
+use floodwall_knobs::{Files, hold};
 use serde_json::{Value, json};
 
 use super::{PlaceArgs, text};
@@ -35,7 +36,7 @@ pub(crate) fn run(args: &LogArgs) -> anyhow::Result<Exit> {
     };
     let boot = boot_id(&place.files);
     if args.json {
-        let changes: Vec<Value> = logged.iter().map(|one| document(one, &boot)).collect();
+        let changes: Vec<Value> = logged.iter().map(|one| document(one, &boot, &place.files)).collect();
         let aside: Vec<Value> =
             aside.iter().map(|(name, why)| json!({ "file": name, "error": why })).collect();
         let all = json!({ "schema": "floodwall/log/1", "changes": changes, "kept_aside": aside });
@@ -44,7 +45,7 @@ pub(crate) fn run(args: &LogArgs) -> anyhow::Result<Exit> {
         output::result("nothing has been changed\n")?;
     } else {
         for one in &logged {
-            output::result(&paragraph(one, &boot))?;
+            output::result(&paragraph(one, &boot, &place.files))?;
         }
         for (name, why) in &aside {
             let file = place.journal.join(name);
@@ -58,23 +59,28 @@ pub(crate) fn run(args: &LogArgs) -> anyhow::Result<Exit> {
 }
 
 /// Where a change is, in a word for programs.
-fn state(transaction: &Transaction, boot: &str) -> &'static str {
+fn state(transaction: &Transaction, boot: &str, files: &dyn Files) -> &'static str {
     match transaction.phase() {
         Phase::Closed(Closing::Undone) => "put back",
         Phase::Closed(Closing::EarlierBoot) => "ended by a boot",
         _ if transaction.begin.boot_id != boot => "ended by a boot",
         Phase::Standing => "stands",
-        Phase::Interrupted | Phase::Undoing => "interrupted",
+        Phase::Steering | Phase::Undoing
+            if transaction.begin.steers && is_alive(files, &transaction.begin) =>
+        {
+            "steers"
+        }
+        Phase::Interrupted | Phase::Undoing | Phase::Steering => "interrupted",
     }
 }
 
-fn paragraph(logged: &Logged, boot: &str) -> String {
+fn paragraph(logged: &Logged, boot: &str, files: &dyn Files) -> String {
     let transaction = match &logged.transaction {
         Ok(transaction) => transaction,
         Err(why) => return format!("{}: not to be believed ({why})\n", logged.name),
     };
     let begin = &transaction.begin;
-    let state = state(transaction, boot);
+    let state = state(transaction, boot, files);
     let until = match begin.expires_at_unix_s {
         Some(at) if state == "stands" => format!(" until {}", text::moment(at)),
         _ => String::new(),
@@ -88,24 +94,49 @@ fn paragraph(logged: &Logged, boot: &str) -> String {
             |state: &Option<_>| state.as_ref().map_or("(not there)".to_owned(), |state| short(&label, state));
         let _ = writeln!(told, "  {label}: {} -> {}", shown(&entry.old), shown(&entry.new));
     }
+    if begin.steers {
+        steering(&mut told, transaction);
+    }
     told
 }
 
-fn document(logged: &Logged, boot: &str) -> Value {
+/// What a process that steers holds now, and what it has given up.
+fn steering(told: &mut String, transaction: &Transaction) {
+    let over = matches!(transaction.phase(), Phase::Closed(_));
+    let held = if over { Vec::new() } else { hold::held(transaction) };
+    for cell in &held {
+        let shown = |state: &Option<_>| {
+            state.as_ref().map_or("(not there)".to_owned(), |state| short(&cell.label, state))
+        };
+        let _ = writeln!(told, "  {}: {} -> {} for now", cell.label, shown(&cell.saved), shown(&cell.now));
+    }
+    if held.is_empty() && !over {
+        let _ = writeln!(told, "  nothing is changed at this moment");
+    }
+    for (index, entry) in transaction.entries.iter().enumerate() {
+        let _ = match transaction.yielded(index) {
+            Some(Some(id)) => writeln!(told, "  {}: left to change {id}", entry.label()),
+            Some(None) => writeln!(told, "  {}: left alone, somebody else has set it", entry.label()),
+            None => Ok(()),
+        };
+    }
+}
+
+fn document(logged: &Logged, boot: &str, files: &dyn Files) -> Value {
     let transaction = match &logged.transaction {
         Ok(transaction) => transaction,
         Err(why) => return json!({ "file": logged.name, "error": why }),
     };
     let begin = &transaction.begin;
-    let settings: Vec<Value> = transaction
-        .entries
-        .iter()
-        .filter(|entry| entry.new.is_some())
-        .map(|entry| json!({ "knob": entry.label(), "old": entry.old, "new": entry.new }))
-        .collect();
+    let steered = hold::held(transaction);
+    let steered =
+        steered.iter().map(|cell| json!({ "knob": cell.label, "old": cell.saved, "new": cell.now }));
+    let changed = transaction.entries.iter().filter(|entry| entry.new.is_some());
+    let changed = changed.map(|entry| json!({ "knob": entry.label(), "old": entry.old, "new": entry.new }));
+    let settings: Vec<Value> = if begin.steers { steered.collect() } else { changed.collect() };
     json!({
         "id": begin.id,
-        "state": state(transaction, boot),
+        "state": state(transaction, boot, files),
         "at_unix_s": begin.at_unix_s,
         "expires_at_unix_s": begin.expires_at_unix_s,
         "why": begin.why,

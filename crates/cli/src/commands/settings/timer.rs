@@ -103,7 +103,8 @@ pub(crate) fn run(args: &TimerArgs) -> anyhow::Result<Exit> {
         Phase::Interrupted | Phase::Undoing => {
             return unhurried(&place, |session| session.recover().map(|_| true));
         }
-        Phase::Closed(_) => return Ok(Exit::Done),
+        // Not what a change for a time can be.
+        Phase::Closed(_) | Phase::Steering => return Ok(Exit::Done),
     }
     let id = transaction.begin.id;
     if !wait(&transaction, &stop, || is_over(&place, id))? {

@@ -10,8 +10,8 @@
 use floodwall_host::findings::{ChangeFacts, ChangeState, Facts, JournalFacts, KnobFacts, look};
 use floodwall_host::{SysRoot, managers};
 use floodwall_knobs::journal::{DiskStore, JournalError, Phase, Transaction};
-use floodwall_knobs::session::{boot_id, log};
-use floodwall_knobs::{Entry, Files, KernelFiles};
+use floodwall_knobs::session::{boot_id, is_alive, log};
+use floodwall_knobs::{Entry, KernelFiles, hold};
 use floodwall_model::status::Status;
 use floodwall_model::{Managers, Reading};
 
@@ -52,10 +52,22 @@ impl Surroundings {
             Ok(logged) => {
                 let mut facts = JournalFacts::default();
                 let boot = boot_id(files);
+                let steers = |t: &&Transaction| {
+                    let over = matches!(t.phase(), Phase::Closed(_)) || t.begin.boot_id != boot;
+                    t.begin.steers && !over && is_alive(files, &t.begin)
+                };
+                let steering: Vec<Transaction> = logged
+                    .iter()
+                    .filter_map(|one| one.transaction.as_ref().ok())
+                    .filter(steers)
+                    .cloned()
+                    .collect();
                 for one in logged {
                     match one.transaction {
+                        Ok(transaction) if steers(&&transaction) => {}
                         Ok(transaction) => {
-                            facts.changes.extend(self.change(files, &transaction, &boot, now_unix_s));
+                            let change = self.change(files, &transaction, &boot, now_unix_s, &steering);
+                            facts.changes.extend(change);
                         }
                         Err(why) => facts.unbelievable.push((one.name, why)),
                     }
@@ -80,6 +92,7 @@ impl Surroundings {
         transaction: &Transaction,
         boot: &str,
         now_unix_s: u64,
+        steering: &[Transaction],
     ) -> Option<ChangeFacts> {
         let begin = &transaction.begin;
         let state = match transaction.phase() {
@@ -87,7 +100,7 @@ impl Surroundings {
             _ if begin.boot_id != boot => ChangeState::EarlierBoot,
             Phase::Standing => ChangeState::Standing,
             Phase::Interrupted | Phase::Undoing if self.is_running(files, transaction) => return None,
-            Phase::Interrupted | Phase::Undoing => ChangeState::Interrupted,
+            Phase::Interrupted | Phase::Undoing | Phase::Steering => ChangeState::Interrupted,
         };
         let knobs = transaction.entries.iter().enumerate();
         Some(ChangeFacts {
@@ -101,7 +114,9 @@ impl Surroundings {
                 .filter(|late| *late > 1)
                 .map(|late| late as f64),
             for_a_time: begin.expires_at_unix_s.is_some(),
-            knobs: knobs.filter_map(|(index, entry)| knob(files, transaction, index, entry)).collect(),
+            knobs: knobs
+                .filter_map(|(index, entry)| knob(files, transaction, index, entry, steering))
+                .collect(),
         })
     }
 
@@ -111,21 +126,24 @@ impl Surroundings {
             return false;
         }
         let begin = &transaction.begin;
-        let stat = files.read(&format!("/proc/{}/stat", begin.pid)).unwrap_or_default();
-        // proc_pid_stat(5): field 22 is the start time. The name in field 2 may hold anything, so counting starts behind it.
-        let started =
-            stat.rsplit_once(") ").and_then(|(_, rest)| rest.split_whitespace().nth(19)?.parse().ok());
-        started == Some(begin.pid_start_ticks)
+        is_alive(files, begin)
     }
 }
 
 /// One knob that a change was to set.
-fn knob(files: &KernelFiles, transaction: &Transaction, index: usize, entry: &Entry) -> Option<KnobFacts> {
+fn knob(
+    files: &KernelFiles,
+    transaction: &Transaction,
+    index: usize,
+    entry: &Entry,
+    steering: &[Transaction],
+) -> Option<KnobFacts> {
     let new = entry.new.as_ref()?;
     let set = transaction.last_reading(index).unwrap_or(new);
     let found = match entry.target.device().map(|device| device.check(files)) {
         Some(Err(why)) => Reading::Absent(why),
-        _ => entry.cell.read(files),
+        // What a process that steers has written for now is on top of it.
+        _ => entry.cell.read(files).map(|found| hold::beneath(steering, entry, &found).clone()),
     };
     let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
     // Of a pair the name that was written counts: vm.dirty_bytes even if the knob asked for was vm.dirty_ratio.

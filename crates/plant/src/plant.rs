@@ -1,0 +1,574 @@
+//! The host's sensors and knobs, as [`Plant`] wants them.
+//!
+//! ```text
+//! wait ─▶ probe's rings drained            between two looks
+//! observe ─▶ probe's snapshot, dirty pages ─▶ by unit
+//! knobs ─▶ as the files read               fresh for devices that are in use, remembered for idle ones
+//! write ─▶ lane of the device              in force when this returns, or `changing` until it is
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use floodwall_host::memory::DIRTY_KNOBS;
+use floodwall_host::{SysRoot, queue};
+use floodwall_knobs::catalogue::{Knob, Scope, find};
+use floodwall_knobs::cell::Cell;
+use floodwall_knobs::value::{Form, check};
+use floodwall_knobs::{Change, Device, Files, KernelFiles, Target, Who};
+use floodwall_model::plant::{Actor, DeviceObservation, KnobWrite, Knobs, Observation, Plant, PlantError};
+use floodwall_model::trial::DeviceSample;
+use floodwall_model::{DeviceId, Setting};
+use floodwall_probe::{Blind, Probe, Snapshot, SourceKind};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::error::HostPlantError;
+use crate::levels::{Level, Machine, Turn};
+use crate::units::{LeftOut, Unit, Units, Which};
+use crate::writer::{Closed, Event, HeldKnob, Writer};
+
+/// How long somebody else who is changing settings is waited for when the plant is opened.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a plant that is dropped without being closed tries to put things back.
+const LAST_PATIENCE: Duration = Duration::from_secs(2);
+/// Devices and mounts are read again after this at the latest, in looks' time …
+const REFRESH: Duration = Duration::from_secs(60);
+/// … and no more often than this because of mounts: containers mount all the time.
+const REFRESH_AT_MOST: Duration = Duration::from_secs(5);
+
+/// Knobs of a queue, and of limits, that are read. Elevators' own tunables come with them.
+const QUEUE_KNOBS: [&str; 5] =
+    ["max_sectors_kb", "nr_requests", "read_ahead_kb", "scheduler", "wbt_lat_usec"];
+const LIMIT_KNOBS: [&str; 3] = ["bdi.max_ratio_fine", "bdi.min_ratio_fine", "bdi.strict_limit"];
+/// Before 6.2.
+const COARSE_LIMIT_KNOBS: [&str; 2] = ["bdi.max_ratio", "bdi.min_ratio"];
+
+/// What is to be steered, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The journal's directory.
+    pub journal: PathBuf,
+    /// Which devices.
+    pub devices: Which,
+    /// Where sight is to come from; the best that there is without a wish.
+    pub source: Option<SourceKind>,
+    /// Nothing is written and no journal is kept: writes are remembered, and read back from memory.
+    pub dry_run: bool,
+    /// What the journal says it is for.
+    pub why: String,
+}
+
+impl Options {
+    /// All devices, the best source, for real.
+    #[must_use]
+    pub fn new(journal: impl Into<PathBuf>, why: impl Into<String>) -> Self {
+        Self { journal: journal.into(), devices: Which::All, source: None, dry_run: false, why: why.into() }
+    }
+}
+
+/// Who writes.
+enum Hand {
+    Live(Writer),
+    /// What would have been written.
+    Dry(BTreeMap<(Option<DeviceId>, String), String>),
+}
+
+/// What is known of a unit from one look to the next.
+#[derive(Debug, Default)]
+struct Known {
+    name: String,
+    level: Option<Level>,
+    /// Its knobs when they were last read.
+    knobs: Option<Setting>,
+    /// Something happened to it between the last two looks.
+    active: bool,
+    /// Its cells have been given to be saved.
+    saved: bool,
+    /// Which disk it is ([`Device::instance`]).
+    instances: Vec<Option<u64>>,
+}
+
+/// The machine that we run on. See the [crate](crate).
+pub struct HostPlant {
+    root: SysRoot,
+    files: KernelFiles,
+    probe: Probe,
+    which: Which,
+    units: Units,
+    known: BTreeMap<DeviceId, Known>,
+    hand: Hand,
+    mounts: Option<File>,
+    /// When devices and mounts were read, by the probe's clock.
+    refreshed: Duration,
+    mounts_changed: bool,
+    turn: Turn,
+    buffer: Vec<u8>,
+    recovered: Vec<String>,
+    /// Used devices that are not steered.
+    ignored: BTreeSet<DeviceId>,
+    /// Another disk under the number of one that has gone: left out of one look, so that a controller forgets the old one.
+    just_gone: BTreeSet<DeviceId>,
+    is_closed: bool,
+}
+
+impl HostPlant {
+    /// Opens sensors and journal. What a crash of an earlier one left is put back first; [`Self::recovered`] tells.
+    ///
+    /// # Errors
+    /// [`HostPlantError`]; [`HostPlantError::is_missing_requirement`] and [`HostPlantError::is_wrong_use`] say of what kind.
+    pub fn open(options: &Options) -> Result<Self, HostPlantError> {
+        let root = SysRoot::live()?;
+        let kernel_files = || KernelFiles::new(&root).map_err(HostPlantError::Files);
+        let files = kernel_files()?;
+        let units = read_units(&root, &options.devices)?;
+        if units.units.is_empty() {
+            let left = units.left_out.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            let none = || "/sys/block lists none (in a container, give it the host's /sys)".to_owned();
+            return Err(HostPlantError::Nothing(if left.is_empty() { none() } else { left }));
+        }
+        let probe = Probe::open(options.source)?;
+        let mut recovered = Vec::new();
+        let hand = if options.dry_run {
+            Hand::Dry(BTreeMap::new())
+        } else {
+            let who = Who::this_process(&files);
+            let journal = options.journal.clone();
+            let (writer, recovery) = Writer::open(kernel_files()?, journal, who, &options.why, PATIENCE)?;
+            recovered = crate::Restored { recovery, steering: Vec::new() }.lines();
+            Hand::Live(writer)
+        };
+        let mut plant = Self {
+            root,
+            files,
+            probe,
+            which: options.devices.clone(),
+            units,
+            known: BTreeMap::new(),
+            hand,
+            mounts: File::open("/proc/self/mountinfo").ok(),
+            refreshed: Duration::ZERO,
+            mounts_changed: false,
+            turn: Turn::default(),
+            buffer: Vec::new(),
+            recovered,
+            ignored: BTreeSet::new(),
+            just_gone: BTreeSet::new(),
+            is_closed: false,
+        };
+        plant.units_changed();
+        Ok(plant)
+    }
+
+    /// Waits, and takes in what happens meanwhile; ends early when `stop` is raised, at the latest after a tenth of a second.
+    ///
+    /// # Errors
+    /// [`PlantError::Lost`] if the source is lost.
+    pub fn wait(&mut self, time: Duration, stop: &AtomicBool) -> Result<(), PlantError> {
+        self.probe.wait(time, stop).map_err(lost)
+    }
+
+    /// Where sight comes from.
+    #[must_use]
+    pub fn source(&self) -> SourceKind {
+        self.probe.source()
+    }
+
+    /// What can't be seen, and why.
+    #[must_use]
+    pub fn blind(&self) -> &[Blind] {
+        self.probe.blind()
+    }
+
+    /// The devices, those that nobody uses included.
+    #[must_use]
+    pub fn units(&self) -> &[Unit] {
+        &self.units.units
+    }
+
+    /// What is not steered, and why.
+    #[must_use]
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.units.left_out
+    }
+
+    /// A device's name; its number if it is not there (any more).
+    #[must_use]
+    pub fn name(&self, id: DeviceId) -> String {
+        self.units.get(id).map_or_else(|| id.to_string(), |unit| unit.name.clone())
+    }
+
+    /// What had to be put back when the plant was opened, a line each.
+    #[must_use]
+    pub fn recovered(&self) -> &[String] {
+        &self.recovered
+    }
+
+    /// The knobs that hold something else than the administrator's value, with both; none in a dry run.
+    #[must_use]
+    pub fn held(&self) -> Vec<HeldKnob> {
+        match &self.hand {
+            Hand::Live(writer) => writer.held(),
+            Hand::Dry(_) => Vec::new(),
+        }
+    }
+
+    /// What happened since the last call.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        match &self.hand {
+            Hand::Live(writer) => writer.take_events(),
+            Hand::Dry(_) => Vec::new(),
+        }
+    }
+
+    /// Puts everything back at once, all devices beside each other, and goes on: for a pause, or when sensors are lost. A controller that is not told keeps
+    /// thinking that its values are in force.
+    pub fn give_back(&mut self, patience: Duration) -> Closed {
+        match &mut self.hand {
+            Hand::Live(writer) => writer.give_back(patience),
+            Hand::Dry(written) => {
+                written.clear();
+                Closed::default()
+            }
+        }
+    }
+
+    /// Puts everything back and ends. What a stuck device keeps from being put back stays open in the journal: whoever recovers it once this process is
+    /// gone tries again ([`crate::restore`]).
+    #[must_use = "it says what could not be put back"]
+    pub fn close(mut self, patience: Duration) -> Closed {
+        self.is_closed = true;
+        match &self.hand {
+            Hand::Live(writer) => writer.close(patience),
+            Hand::Dry(_) => Closed::default(),
+        }
+    }
+
+    fn tell(&self, event: Event) {
+        if let Hand::Live(writer) = &self.hand {
+            writer.tell(event);
+        }
+    }
+
+    /// Reads devices and mounts again if they may have changed.
+    fn refresh(&mut self, snapshot: &Snapshot) {
+        self.mounts_changed |= self.mounts.as_ref().is_some_and(mounts_changed);
+        let age = snapshot.at.saturating_sub(self.refreshed);
+        let used: BTreeSet<DeviceId> = snapshot.devices.iter().map(|device| device.id).collect();
+        // A disk that was there and is not any more, or one that was never seen, is worth a look at once.
+        let gone = self.known.keys().filter_map(|id| self.units.get(*id)).any(|unit| {
+            let mut queues = unit.queues.iter().filter_map(|device| device.number.parse().ok());
+            queues.any(|id| !used.contains(&id))
+        });
+        let come = matches!(self.which, Which::All)
+            && used.iter().any(|id| self.units.of(*id).is_none() && !self.ignored.contains(id));
+        if !(gone || come || age > REFRESH || (self.mounts_changed && age > REFRESH_AT_MOST)) {
+            return;
+        }
+        self.refreshed = snapshot.at;
+        self.mounts_changed = false;
+        // What was named is gone: nothing is left to be steered.
+        self.units = read_units(&self.root, &self.which).unwrap_or_default();
+        self.ignored = used.into_iter().filter(|id| self.units.of(*id).is_none()).collect();
+        self.units_changed();
+    }
+
+    /// Forgets what has gone, or is another disk under its number.
+    fn units_changed(&mut self) {
+        let mut lanes = HashMap::new();
+        for unit in &self.units.units {
+            let devices = unit.queues.iter().chain(&unit.limits);
+            lanes.extend(devices.map(|device| (device.number.clone(), Some(unit.id))));
+        }
+        if let Hand::Live(writer) = &self.hand {
+            writer.set_lanes(lanes);
+        }
+        let is_there = |id: &DeviceId, known: &Known| {
+            self.units.get(*id).is_some_and(|unit| instances(unit) == known.instances)
+        };
+        let gone: Vec<(DeviceId, String)> = self
+            .known
+            .iter()
+            .filter(|(id, known)| !is_there(id, known))
+            .map(|(id, known)| (*id, known.name.clone()))
+            .collect();
+        for (id, name) in gone {
+            self.known.remove(&id);
+            self.just_gone.insert(id);
+            self.tell(Event::Gone { id, name });
+        }
+    }
+
+    /// What happened by the probe's snapshot and the dirty pages' figures.
+    fn see(&mut self, snapshot: &Snapshot) -> Observation {
+        let machine = Machine::read(&self.root, &mut self.buffer);
+        let mut actors: HashMap<usize, Vec<Actor>> = HashMap::new();
+        for process in &snapshot.processes {
+            if let Some(unit) = process.device.and_then(|device| self.units.of(device)) {
+                actors.entry(unit).or_default().push(process.actor());
+            }
+        }
+        let counters: HashMap<DeviceId, DeviceSample> =
+            snapshot.devices.iter().map(|device| (device.id, device.counters.unwrap_or_default())).collect();
+        let its_turn = self.turn.next(self.units.units.len());
+        let just_gone = std::mem::take(&mut self.just_gone);
+        let mut devices = Vec::new();
+        let mut come = Vec::new();
+        for (index, unit) in self.units.units.iter().enumerate() {
+            // Nobody has used it since the machine was booted.
+            let used = unit.queues.is_empty() || unit.members.iter().any(|id| counters.contains_key(id));
+            if !used || just_gone.contains(&unit.id) {
+                continue;
+            }
+            let known = self.known.entry(unit.id).or_insert_with(|| {
+                come.push(Event::Came { id: unit.id, name: unit.name.clone() });
+                Known { name: unit.name.clone(), instances: instances(unit), ..Known::default() }
+            });
+            let actors = actors.remove(&index).unwrap_or_default();
+            let mut sample = counters_of(unit, &counters);
+            let before = known.level;
+            known.active = !actors.is_empty()
+                || sample.write_ops > 0
+                || sample.in_flight > 0
+                || before.is_some_and(|level| !level.is_clean());
+            if known.active || before.is_none() || its_turn(index) || unit.queues.is_empty() {
+                known.level = Level::read(&self.root, unit.limits.iter().map(|device| &device.number));
+            }
+            if unit.queues.is_empty()
+                && let (Some(before), Some(now)) = (before, known.level)
+            {
+                // There are no requests to be counted: what was written back is all there is.
+                sample.written_bytes = now.written.saturating_sub(before.written);
+                sample.in_flight = u64::from(now.writeback > 0);
+            }
+            devices.push(DeviceObservation {
+                id: unit.id,
+                counters: sample,
+                dirty_bytes: known.level.map(|level| level.dirty),
+                writeback_bytes: known.level.map(|level| level.writeback),
+                changing: match &self.hand {
+                    Hand::Live(writer) => writer.is_changing(Some(unit.id)),
+                    Hand::Dry(_) => false,
+                },
+                actors,
+            });
+            if known.active
+                && !std::mem::replace(&mut known.saved, true)
+                && let Hand::Live(writer) = &self.hand
+            {
+                // Now, while nothing floods, and not when the first write is due.
+                writer.save(Some(unit.id), ahead(unit));
+            }
+        }
+        come.into_iter().for_each(|event| self.tell(event));
+        Observation {
+            at: snapshot.at,
+            dirty_bytes: machine.dirty,
+            writeback_bytes: machine.writeback,
+            hard_limit_bytes: machine.hard_limit,
+            background_limit_bytes: machine.background_limit,
+            devices,
+        }
+    }
+
+    /// The changes of all cells that one write is about.
+    fn changes(&self, write: &KnobWrite) -> Result<Vec<Change>, PlantError> {
+        let refused = |why: String| PlantError::Refused { write: write.clone(), why };
+        let knob = find(&write.knob).ok_or_else(|| refused("there is no such knob".to_owned()))?;
+        let value = check(knob, &write.value, Form::Kernel).map_err(|e| refused(e.to_string()))?;
+        let targets: Vec<Target> = match (write.device, knob.scope) {
+            (None, Scope::Global) => vec![Target::Machine],
+            (None, _) => return Err(refused("it is a device's knob; say which device".to_owned())),
+            (Some(id), Scope::Queue | Scope::Elevator(_)) => {
+                let unit = self.units.get(id).ok_or(PlantError::NoDevice(id))?;
+                unit.queues.iter().cloned().map(Target::Device).collect()
+            }
+            (Some(id), Scope::Bdi) => {
+                let unit = self.units.get(id).ok_or(PlantError::NoDevice(id))?;
+                unit.limits.iter().cloned().map(Target::Device).collect()
+            }
+            (Some(_), _) => return Err(refused("it is not a device's knob".to_owned())),
+        };
+        if targets.is_empty() {
+            return Err(refused("the device does not have it".to_owned()));
+        }
+        Ok(targets.into_iter().map(|target| Change { knob, target, value: value.clone() }).collect())
+    }
+}
+
+impl Plant for HostPlant {
+    fn knobs(&mut self) -> Result<Knobs, PlantError> {
+        let mut all = Knobs::default();
+        for name in DIRTY_KNOBS {
+            if let Some(value) = self.root.read_line(&format!("/proc/sys/vm/{name}")).into_value() {
+                all.machine.0.insert(format!("vm.{name}"), value);
+            }
+        }
+        if all.machine.is_empty() {
+            let why = "it can't be read; mount /proc".to_owned();
+            return Err(PlantError::Lost { what: "/proc/sys/vm".to_owned(), why });
+        }
+        let held: BTreeSet<DeviceId> = match &self.hand {
+            Hand::Live(writer) => writer.lanes_held(),
+            Hand::Dry(_) => BTreeSet::new(),
+        };
+        for unit in &self.units.units {
+            let Some(known) = self.known.get_mut(&unit.id) else { continue };
+            // Nobody cares what an idle device reads, and there may be a thousand.
+            if known.knobs.is_none() || known.active || held.contains(&unit.id) {
+                known.knobs = Some(read_knobs(unit, &self.files));
+            }
+            all.devices.insert(unit.id, known.knobs.clone().unwrap_or_default());
+        }
+        if let Hand::Dry(written) = &self.hand {
+            for ((device, knob), value) in written {
+                let setting = match device {
+                    Some(id) => all.devices.get_mut(id),
+                    None => Some(&mut all.machine),
+                };
+                if let Some(setting) = setting {
+                    setting.0.insert(knob.clone(), value.clone());
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    fn observe(&mut self) -> Result<Observation, PlantError> {
+        let snapshot = self.probe.snapshot().map_err(lost)?;
+        self.refresh(&snapshot);
+        Ok(self.see(&snapshot))
+    }
+
+    fn write(&mut self, write: &KnobWrite) -> Result<(), PlantError> {
+        let changes = self.changes(write)?;
+        match &mut self.hand {
+            Hand::Live(writer) => writer.write(write.clone(), changes),
+            Hand::Dry(written) => {
+                written.insert((write.device, write.knob.clone()), write.value.clone());
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Drop for HostPlant {
+    fn drop(&mut self) {
+        // A convenience: whoever is killed never gets here, and the journal knows.
+        if let (Hand::Live(writer), false) = (&self.hand, self.is_closed) {
+            let _ = writer.close(LAST_PATIENCE);
+        }
+    }
+}
+
+fn read_units(root: &SysRoot, which: &Which) -> Result<Units, HostPlantError> {
+    let units = Units::read(root);
+    match which {
+        Which::All => Ok(units),
+        Which::Named(names) => units.named(root, names),
+    }
+}
+
+fn instances(unit: &Unit) -> Vec<Option<u64>> {
+    unit.queues.iter().chain(&unit.limits).map(|device| device.instance).collect()
+}
+
+/// The unit's own counters; of an array without any those of its disks together.
+fn counters_of(unit: &Unit, counters: &HashMap<DeviceId, DeviceSample>) -> DeviceSample {
+    if let Some(sample) = counters.get(&unit.id) {
+        return *sample;
+    }
+    let disks = unit.queues.iter().filter_map(|device| device.number.parse().ok());
+    let samples = disks.filter_map(|id: DeviceId| counters.get(&id).copied());
+    samples.reduce(together).unwrap_or_default()
+}
+
+/// Two disks as one: amounts add; the busy time is that of the busier, so that it stays a share of the time.
+fn together(a: DeviceSample, b: DeviceSample) -> DeviceSample {
+    DeviceSample {
+        read_ops: a.read_ops + b.read_ops,
+        read_bytes: a.read_bytes + b.read_bytes,
+        write_ops: a.write_ops + b.write_ops,
+        written_bytes: a.written_bytes + b.written_bytes,
+        flush_ops: a.flush_ops.zip(b.flush_ops).map(|(a, b)| a + b),
+        busy_ms: a.busy_ms.max(b.busy_ms),
+        weighted_ms: a.weighted_ms + b.weighted_ms,
+        in_flight: a.in_flight + b.in_flight,
+    }
+}
+
+/// The cells that a controller may write some time, with what they change beside them.
+fn ahead(unit: &Unit) -> Vec<(&'static Knob, Target)> {
+    let all = |names: &[&str], devices: &[Device]| {
+        let knobs: Vec<&'static Knob> = names.iter().filter_map(|name| find(name)).collect();
+        let of = move |device: &Device| {
+            let target = Target::Device(device.clone());
+            knobs.iter().map(|knob| (*knob, target.clone())).collect::<Vec<_>>()
+        };
+        devices.iter().flat_map(of).collect::<Vec<_>>()
+    };
+    let mut cells = all(&["scheduler", "nr_requests", "max_sectors_kb", "wbt_lat_usec"], &unit.queues);
+    cells.extend(all(&["bdi.max_ratio_fine", "bdi.strict_limit"], &unit.limits));
+    cells
+}
+
+/// A unit's knobs as their files read; those that its devices do not agree in are left out.
+fn read_knobs(unit: &Unit, files: &dyn Files) -> Setting {
+    let mut setting = Setting::default();
+    let mut add = |name: &str, devices: &[Device]| {
+        let Some(knob) = find(name) else { return };
+        let value = |device: &Device| {
+            let target = Target::Device(device.clone());
+            let path = target.path(knob);
+            // Of two names of one cell the one that is asked for.
+            let cell = match Cell::of(knob, &target, files) {
+                Cell::Plain(_) => Cell::Plain(path),
+                other => other,
+            };
+            cell.read(files).into_value().map(|state| state.value)
+        };
+        let mut values = devices.iter().map(value);
+        if let Some(Some(first)) = values.next()
+            && values.all(|value| value.as_ref() == Some(&first))
+        {
+            setting.0.insert(name.to_owned(), first);
+        }
+    };
+    for name in QUEUE_KNOBS {
+        add(name, &unit.queues);
+    }
+    for name in LIMIT_KNOBS {
+        add(name, &unit.limits);
+    }
+    if let Some(device) = unit.queues.first()
+        && let Ok(id) = device.number.parse()
+    {
+        for tunable in files.list(&format!("{}/iosched", queue::directory(id))) {
+            add(&format!("iosched.{tunable}"), &unit.queues);
+        }
+    }
+    let has_fine = setting.get("bdi.max_ratio_fine").is_some();
+    for (name, value) in COARSE_LIMIT_KNOBS.iter().filter(|_| !has_fine).filter_map(|name| {
+        let device = unit.limits.first().filter(|_| unit.limits.len() == 1)?;
+        let text = files
+            .read(&format!("/sys/class/bdi/{}/{}", device.number, name.trim_start_matches("bdi.")))
+            .ok()?;
+        Some((*name, text.trim().to_owned()))
+    }) {
+        setting.0.insert(name.to_owned(), value);
+    }
+    setting
+}
+
+/// Whether anything was mounted or unmounted since the last call.
+fn mounts_changed(mounts: &File) -> bool {
+    let mut events = [PollFd::new(mounts, PollFlags::PRI)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut events, Some(&at_once)).is_ok_and(|n| n > 0)
+}
+
+fn lost(error: floodwall_probe::ProbeError) -> PlantError {
+    PlantError::Lost { what: "the probe".to_owned(), why: error.to_string() }
+}

@@ -1,0 +1,548 @@
+//! Writes, each device's one after the other in a lane of its own, through one hold in the journal.
+//!
+//! ```text
+//! write ─▶ lane of the device ─▶ thread: prepare (journal locked) ─▶ kernel write, as long as it takes ─▶ finish (journal locked)
+//!   └ waits a moment for the end: most writes are over by then; the others are `changing`
+//! ```
+//!
+//! A queue that has to run dry, or somebody who holds the journal's lock for long, keeps one lane waiting; looks and other devices go on. A lane's thread ends with
+//! its last job.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use floodwall_knobs::catalogue::Knob;
+use floodwall_knobs::journal::{DiskStore, JournalError};
+use floodwall_knobs::plan::short;
+use floodwall_knobs::{
+    Change, Fate, Hold, HoldError, KernelFiles, Recovery, Session, SystemClock, Target, Who,
+};
+use floodwall_model::DeviceId;
+use floodwall_model::plant::{KnobWrite, PlantError};
+
+/// How long [`Writer::write`] waits for a write to be over: a fifth of a controller's usual tick.
+const MOMENT: Duration = Duration::from_millis(50);
+/// Between two attempts at the journal's lock.
+const NAP: Duration = Duration::from_millis(20);
+/// Events that are kept until somebody asks for them.
+const EVENTS: usize = 1_000;
+
+/// Something that a controller's owner should know.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A device has come, or is used for the first time.
+    Came {
+        /// Its number.
+        id: DeviceId,
+        /// Its name.
+        name: String,
+    },
+    /// A device has gone.
+    Gone {
+        /// Its number.
+        id: DeviceId,
+        /// Its name.
+        name: String,
+    },
+    /// A write failed after [`Plant::write`](floodwall_model::plant::Plant::write) had returned; the value before is in force.
+    Failed(PlantError),
+    /// Somebody else is changing settings: writes wait until that is over.
+    Waiting {
+        /// Who, as it said itself.
+        holder: String,
+    },
+}
+
+/// A knob that holds something else than the administrator's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldKnob {
+    /// As people write it: `sda.nr_requests`.
+    pub label: String,
+    /// Its device's number; none for a knob of the machine.
+    pub device: Option<String>,
+    /// What it is put back to.
+    pub own: String,
+    /// What it was found to hold after the last write.
+    pub now: String,
+}
+
+/// What giving everything back came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Closed {
+    /// Knobs that hold the administrator's value again, in words: `sda.nr_requests: 256 again`.
+    pub restored: Vec<String>,
+    /// Knobs that somebody else has set meanwhile, or whose device is gone, in words: left as they are.
+    pub left_alone: Vec<String>,
+    /// Knobs that could not be put back, and why: the next recovery tries again.
+    pub failed: Vec<String>,
+}
+
+impl Closed {
+    /// Whether nothing is left to be put back.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.failed.is_empty()
+    }
+}
+
+/// Whose lane: a unit's, or the machine's.
+type Lane = Option<DeviceId>;
+
+enum Job {
+    /// Save cells before they are written some time.
+    Save(Vec<(&'static Knob, Target)>),
+    Write {
+        write: KnobWrite,
+        changes: Vec<Change>,
+        ticket: u64,
+    },
+    /// Put a cell of the hold back.
+    Back {
+        index: usize,
+        label: String,
+    },
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    running: bool,
+    /// Writes waiting or under way.
+    writes: u32,
+}
+
+#[derive(Default)]
+struct State {
+    lanes: BTreeMap<Lane, Queue>,
+    /// Which lane a device's knobs belong to, by the device's number as knobs has it.
+    lane_of: HashMap<String, Lane>,
+    tickets: u64,
+    /// Writes that somebody waits for, and how they ended.
+    awaited: BTreeMap<u64, Option<Result<(), PlantError>>>,
+    /// Cells that could not be put back.
+    failed: Vec<String>,
+    held: Vec<HeldKnob>,
+    events: VecDeque<Event>,
+    /// Nothing more is written.
+    closing: bool,
+}
+
+impl State {
+    fn tell(&mut self, event: Event) {
+        if self.events.len() < EVENTS {
+            self.events.push_back(event);
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.lanes.values().all(|lane| !lane.running && lane.jobs.is_empty())
+    }
+
+    /// Ends a write: for whoever waits, else as an event.
+    fn end(&mut self, ticket: u64, outcome: Result<(), PlantError>) {
+        match (self.awaited.get_mut(&ticket), outcome) {
+            (Some(place), outcome) => *place = Some(outcome),
+            (None, Err(error)) => self.tell(Event::Failed(error)),
+            (None, Ok(())) => {}
+        }
+    }
+}
+
+struct Shared {
+    files: KernelFiles,
+    journal: PathBuf,
+    who: Who,
+    boot_id: String,
+    /// Taken before the journal's lock, and never with `state`.
+    hold: Mutex<Hold>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// A hold and the threads that write.
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Writer {
+    /// Begins a hold, once what a crash left has been undone. Who has the journal's lock is waited for as long as `patience` lasts.
+    ///
+    /// # Errors
+    /// [`HoldError`].
+    pub(crate) fn open(
+        files: KernelFiles,
+        journal: PathBuf,
+        who: Who,
+        why: &str,
+        patience: Duration,
+    ) -> Result<(Self, Recovery), HoldError> {
+        let boot_id = floodwall_knobs::session::boot_id(&files);
+        let end = Instant::now() + patience;
+        let store = loop {
+            match DiskStore::open(&journal, &who.describe()) {
+                Err(JournalError::Held { .. }) if Instant::now() < end => std::thread::sleep(NAP),
+                other => break other?,
+            }
+        };
+        let session = Session {
+            files: &files,
+            store: &store,
+            clock: &SystemClock,
+            who: who.clone(),
+            boot_id: boot_id.clone(),
+        };
+        let (hold, recovery) = session.hold(why)?;
+        drop(store);
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        let shared = Shared { files, journal, who, boot_id, hold: Mutex::new(hold), state, changed };
+        Ok((Self { shared: Arc::new(shared) }, recovery))
+    }
+
+    /// Which lane each device's knobs belong to.
+    pub(crate) fn set_lanes(&self, lane_of: HashMap<String, Lane>) {
+        lock(&self.shared.state).lane_of = lane_of;
+    }
+
+    /// Saves what cells hold, some time soon.
+    pub(crate) fn save(&self, lane: Lane, cells: Vec<(&'static Knob, Target)>) {
+        self.start(lane, Job::Save(cells));
+    }
+
+    /// Writes a knob of a unit: all its cells or none. Returns when that is over, or after a moment.
+    ///
+    /// # Errors
+    /// [`PlantError::Refused`]; what fails later is an [`Event::Failed`].
+    pub(crate) fn write(&self, write: KnobWrite, changes: Vec<Change>) -> Result<(), PlantError> {
+        let shared = &self.shared;
+        let ticket = {
+            let mut state = lock(&shared.state);
+            if state.closing {
+                return Err(PlantError::Refused { write, why: "everything is being put back".to_owned() });
+            }
+            state.tickets += 1;
+            let ticket = state.tickets;
+            state.awaited.insert(ticket, None);
+            ticket
+        };
+        self.start(write.device, Job::Write { write, changes, ticket });
+        let (mut state, _) = shared
+            .changed
+            .wait_timeout_while(lock(&shared.state), MOMENT, |state| {
+                state.awaited.get(&ticket).is_some_and(Option::is_none)
+            })
+            .unwrap_or_else(PoisonError::into_inner);
+        state.awaited.remove(&ticket).flatten().unwrap_or(Ok(()))
+    }
+
+    /// Whether a write waits or is under way.
+    pub(crate) fn is_changing(&self, lane: Lane) -> bool {
+        lock(&self.shared.state).lanes.get(&lane).is_some_and(|lane| lane.writes > 0)
+    }
+
+    /// What holds something else than the administrator's value.
+    pub(crate) fn held(&self) -> Vec<HeldKnob> {
+        lock(&self.shared.state).held.clone()
+    }
+
+    /// Units of which something is held.
+    pub(crate) fn lanes_held(&self) -> BTreeSet<DeviceId> {
+        let state = lock(&self.shared.state);
+        let numbers = state.held.iter().filter_map(|held| state.lane_of.get(held.device.as_ref()?).copied());
+        numbers.flatten().collect()
+    }
+
+    pub(crate) fn take_events(&self) -> Vec<Event> {
+        lock(&self.shared.state).events.drain(..).collect()
+    }
+
+    pub(crate) fn tell(&self, event: Event) {
+        lock(&self.shared.state).tell(event);
+    }
+
+    /// Puts everything back, all devices at once, and waits for that as long as `patience` lasts. What waits to be written is dropped.
+    pub(crate) fn give_back(&self, patience: Duration) -> Closed {
+        let end = Instant::now() + patience;
+        let shared = &self.shared;
+        self.drop_jobs();
+        let before = self.held();
+        // First what is under way, so that it is not written after it was put back.
+        let idle = shared.wait_idle(end);
+        let order = shared.locked(Some(end), |session, hold| {
+            let held = hold.held();
+            let label = |index: usize| held.iter().find(|cell| cell.index == index).cloned();
+            Ok(session.order_back(hold).into_iter().filter_map(label).collect::<Vec<_>>())
+        });
+        match order {
+            Ok(order) => {
+                for cell in order {
+                    let lane = {
+                        let state = lock(&shared.state);
+                        let number = cell.target.device().map(|device| device.number.clone());
+                        number.and_then(|number| state.lane_of.get(&number).copied()).flatten()
+                    };
+                    self.start(lane, Job::Back { index: cell.index, label: cell.label });
+                }
+            }
+            Err(error) => lock(&shared.state).failed.push(error.to_string()),
+        }
+        let idle = shared.wait_idle(end) && idle;
+        let mut state = lock(&shared.state);
+        let mut closed = Closed { failed: std::mem::take(&mut state.failed), ..Closed::default() };
+        for knob in before {
+            let again = format!("{}: {} again", knob.label, knob.own);
+            if state.held.iter().any(|held| held.label == knob.label) {
+                if !closed.failed.iter().any(|told| told.starts_with(&format!("{}:", knob.label))) {
+                    let why =
+                        if idle { "it holds another value" } else { "the device does not let it be written" };
+                    closed.failed.push(format!("{}: {why}", knob.label));
+                }
+            } else {
+                closed.restored.push(again);
+            }
+        }
+        closed
+    }
+
+    /// Puts everything back and ends the hold. What a stuck device keeps from being put back stays open in the journal.
+    pub(crate) fn close(&self, patience: Duration) -> Closed {
+        lock(&self.shared.state).closing = true;
+        let end = Instant::now() + patience;
+        let mut closed = self.give_back(patience);
+        if !lock(&self.shared.state).is_idle() {
+            return closed;
+        }
+        let end = end.max(Instant::now() + MOMENT);
+        match self.shared.locked(Some(end), |session, hold| Ok(session.close(hold))) {
+            Ok(undone) => {
+                closed.failed.clear();
+                for (label, fate) in undone.entries {
+                    let told = fate.told(&label);
+                    match fate {
+                        Fate::Unchanged => {}
+                        Fate::Restored { .. } => closed.restored.push(told),
+                        Fate::Foreign { .. } | Fate::Vanished { .. } => {
+                            closed.restored.retain(|line| !line.starts_with(&format!("{label}:")));
+                            closed.left_alone.push(told);
+                        }
+                        Fate::Failed { .. } => closed.failed.push(told),
+                    }
+                }
+            }
+            Err(error) => closed.failed.push(error.to_string()),
+        }
+        closed
+    }
+
+    /// Forgets what has not begun.
+    fn drop_jobs(&self) {
+        let mut state = lock(&self.shared.state);
+        let mut dropped = Vec::new();
+        for lane in state.lanes.values_mut() {
+            for job in lane.jobs.drain(..) {
+                if let Job::Write { write, ticket, .. } = job {
+                    lane.writes = lane.writes.saturating_sub(1);
+                    dropped.push((
+                        ticket,
+                        PlantError::Refused { write, why: "everything is put back".to_owned() },
+                    ));
+                }
+            }
+        }
+        for (ticket, error) in dropped {
+            state.end(ticket, Err(error));
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    /// Gives a lane a job, and a thread if it has none.
+    fn start(&self, lane: Lane, job: Job) {
+        let mut state = lock(&self.shared.state);
+        let queue = state.lanes.entry(lane).or_default();
+        queue.writes += u32::from(matches!(job, Job::Write { .. }));
+        queue.jobs.push_back(job);
+        if std::mem::replace(&mut queue.running, true) {
+            return;
+        }
+        drop(state);
+        let shared = Arc::clone(&self.shared);
+        let spawned =
+            std::thread::Builder::new().name("floodwall-write".to_owned()).spawn(move || shared.work(lane));
+        if spawned.is_err() {
+            // No thread to be had: better late than never.
+            self.shared.work(lane);
+        }
+    }
+}
+
+impl Shared {
+    /// Does a lane's jobs until there are none.
+    fn work(&self, lane: Lane) {
+        loop {
+            let job = {
+                let mut state = lock(&self.state);
+                let Some(queue) = state.lanes.get_mut(&lane) else { return };
+                match queue.jobs.pop_front() {
+                    Some(job) => job,
+                    None => {
+                        queue.running = false;
+                        drop(state);
+                        self.changed.notify_all();
+                        return;
+                    }
+                }
+            };
+            match job {
+                Job::Save(cells) => {
+                    // What is not saved ahead is saved when it is written.
+                    let _ = self.locked(None, |session, hold| Ok(session.save(hold, &cells)?));
+                }
+                Job::Write { write, changes, ticket } => {
+                    let outcome = self.write(&changes).map_err(|error| refused(write, &error));
+                    let mut state = lock(&self.state);
+                    if let Some(queue) = state.lanes.get_mut(&lane) {
+                        queue.writes = queue.writes.saturating_sub(1);
+                    }
+                    state.end(ticket, outcome);
+                    drop(state);
+                    self.changed.notify_all();
+                }
+                Job::Back { index, label } => {
+                    if let Err(error) = self.back(index) {
+                        let mut state = lock(&self.state);
+                        if !matches!(error, HoldError::Theirs { .. } | HoldError::Gone { .. }) {
+                            state.failed.push(format!("{label}: {error}"));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// All of them or none: what was written of a unit of several queues goes back if one of them refuses.
+    fn write(&self, changes: &[Change]) -> Result<(), HoldError> {
+        let mut done: Vec<Change> = Vec::new();
+        for change in changes {
+            let prepared = self.locked(None, |session, hold| session.prepare(hold, change));
+            let outcome = match prepared {
+                Ok(None) => continue,
+                Ok(Some(prepared)) => {
+                    let before = Change { value: prepared.before().value.clone(), ..change.clone() };
+                    self.carry_out(prepared).map(|()| before)
+                }
+                Err(error) => Err(error),
+            };
+            match outcome {
+                Ok(before) => done.push(before),
+                Err(error) => {
+                    for before in done.into_iter().rev() {
+                        let prepared = self.locked(None, |session, hold| session.prepare(hold, &before));
+                        if let Ok(Some(prepared)) = prepared {
+                            let _ = self.carry_out(prepared);
+                        }
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn back(&self, index: usize) -> Result<(), HoldError> {
+        match self.locked(None, |session, hold| session.prepare_back(hold, index))? {
+            Some(prepared) => self.carry_out(prepared),
+            None => Ok(()),
+        }
+    }
+
+    fn carry_out(&self, prepared: floodwall_knobs::Prepared) -> Result<(), HoldError> {
+        let mut performed = Some(prepared.perform(&self.files, &SystemClock));
+        let finished = self.locked(None, |session, hold| {
+            let performed = performed.take().unwrap_or(Ok(()));
+            session.finish(hold, prepared.clone(), performed).map(drop)
+        });
+        if performed.is_some() {
+            // The journal can't be used any more: nothing may be in force that it does not know to the end.
+            let _ = prepared.retract(&self.files, &SystemClock);
+        }
+        finished
+    }
+
+    /// Does something with the hold while the journal is locked. Without an `end` whoever has the lock is waited for until everything is closed.
+    fn locked<T>(
+        &self,
+        end: Option<Instant>,
+        mut work: impl FnMut(&Session<'_>, &mut Hold) -> Result<T, HoldError>,
+    ) -> Result<T, HoldError> {
+        let mut told = false;
+        loop {
+            let mut hold = lock(&self.hold);
+            let holder = match DiskStore::open(&self.journal, &self.who.describe()) {
+                Ok(store) => {
+                    let session = Session {
+                        files: &self.files,
+                        store: &store,
+                        clock: &SystemClock,
+                        who: self.who.clone(),
+                        boot_id: self.boot_id.clone(),
+                    };
+                    let outcome = work(&session, &mut hold);
+                    let held = hold.held().iter().map(HeldKnob::from).collect();
+                    drop(hold);
+                    lock(&self.state).held = held;
+                    return outcome;
+                }
+                Err(JournalError::Held { holder }) => holder,
+                Err(error) => return Err(error.into()),
+            };
+            drop(hold);
+            let over = match end {
+                Some(end) => Instant::now() >= end,
+                None => lock(&self.state).closing,
+            };
+            if over {
+                return Err(JournalError::Held { holder }.into());
+            }
+            if !std::mem::replace(&mut told, true) {
+                lock(&self.state).tell(Event::Waiting { holder });
+            }
+            std::thread::sleep(NAP);
+        }
+    }
+
+    /// Waits until no lane has anything to do.
+    fn wait_idle(&self, end: Instant) -> bool {
+        let mut state = lock(&self.state);
+        while !state.is_idle() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            (state, _) = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+        }
+        true
+    }
+}
+
+fn refused(write: KnobWrite, error: &HoldError) -> PlantError {
+    match (error, write.device) {
+        (HoldError::Gone { .. }, Some(device)) => PlantError::NoDevice(device),
+        _ => PlantError::Refused { write, why: error.to_string() },
+    }
+}
+
+impl From<&floodwall_knobs::HeldCell> for HeldKnob {
+    fn from(cell: &floodwall_knobs::HeldCell) -> Self {
+        let shown = |state: &Option<floodwall_knobs::cell::State>| {
+            state.as_ref().map_or_else(|| "not there".to_owned(), |state| short(&cell.label, state))
+        };
+        let device = cell.target.device().map(|device| device.number.clone());
+        Self { label: cell.label.clone(), device, own: shown(&cell.saved), now: shown(&cell.now) }
+    }
+}
