@@ -188,6 +188,12 @@ impl HostPlant {
         &self.units.units
     }
 
+    /// Events that the kernel had no room for, since it was opened.
+    #[must_use]
+    pub fn lost_events(&self) -> u64 {
+        self.lost_events
+    }
+
     /// What is not steered, and why.
     #[must_use]
     pub fn left_out(&self) -> &[LeftOut] {
@@ -438,6 +444,7 @@ impl Plant for HostPlant {
 
     fn observe(&mut self) -> Result<Observation, PlantError> {
         let snapshot = self.probe.snapshot().map_err(lost)?;
+        self.lost_events += snapshot.lost_events;
         self.refresh(&snapshot);
         Ok(self.see(&snapshot))
     }
