@@ -111,6 +111,7 @@ pub struct HostPlant {
     ignored: BTreeSet<DeviceId>,
     /// Another disk under the number of one that has gone: left out of one look, so that a controller forgets the old one.
     just_gone: BTreeSet<DeviceId>,
+    lost_events: u64,
     is_closed: bool,
 }
 
@@ -156,6 +157,7 @@ impl HostPlant {
             recovered,
             ignored: BTreeSet::new(),
             just_gone: BTreeSet::new(),
+            lost_events: 0,
             is_closed: false,
         };
         plant.units_changed();
