@@ -11,6 +11,7 @@ use floodwall_knobs::{ApplyError, PlanError};
 use floodwall_lab::LabError;
 use floodwall_load::LoadError;
 use floodwall_model::scenario::ScenarioError;
+use floodwall_plant::HostPlantError;
 use floodwall_probe::ProbeError;
 
 /// How a command ended.
@@ -68,6 +69,13 @@ impl Exit {
         }
         if error.downcast_ref().is_some_and(ProbeError::is_missing_requirement) {
             return Self::Missing;
+        }
+        if let Some(plant) = error.downcast_ref::<HostPlantError>() {
+            return match plant {
+                e if e.is_missing_requirement() => Self::Missing,
+                e if e.is_wrong_use() => Self::Usage,
+                _ => Self::Failed,
+            };
         }
         if let Some(exit) = of_settings(error) {
             return exit;

@@ -3,6 +3,7 @@
 //! ```text
 //! main ─▶ args ─▶ commands/bench   ─▶ bench::HostRig ─▶ stats ─▶ report
 //!               ├ commands/status  ─▶ host           ─▶ report
+//!               ├ commands/guard   ─▶ guard ⇄ plant
 //!               └ commands/settings ─▶ knobs
 //! ```
 
@@ -44,6 +45,7 @@ enum Command {
     Report(commands::report::ReportArgs),
     Status(commands::status::StatusArgs),
     Probe(commands::probe::ProbeArgs),
+    Guard(Box<commands::guard::GuardArgs>),
     Apply(commands::settings::apply::ApplyArgs),
     Diff(commands::settings::diff::DiffArgs),
     Rollback(commands::settings::rollback::RollbackArgs),
@@ -55,6 +57,8 @@ enum Command {
     Explain(commands::settings::explain::ExplainArgs),
     #[command(name = commands::settings::timer::COMMAND, hide = true)]
     SettingsTimer(commands::settings::timer::TimerArgs),
+    #[command(name = commands::guard::WORKER_COMMAND, hide = true)]
+    GuardWorker,
     Lab(Box<commands::lab::LabArgs>),
     #[command(name = commands::lab::SERVER_COMMAND, hide = true)]
     LabServer(commands::lab::ServerArgs),
@@ -73,6 +77,8 @@ fn main() -> ExitCode {
         Command::LabServer(args) => commands::lab::serve(&args),
         Command::Status(args) => commands::status::run(&args, origin),
         Command::Probe(args) => commands::probe::run(&args),
+        Command::Guard(args) => commands::guard::run(&args),
+        Command::GuardWorker => commands::guard::work(),
         Command::Apply(args) => commands::settings::apply::run(&args),
         Command::Diff(args) => commands::settings::diff::run(&args),
         Command::Rollback(args) => commands::settings::rollback::run(&args),

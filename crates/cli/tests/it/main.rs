@@ -4,6 +4,7 @@
 
 mod bench;
 mod findings;
+mod guard;
 mod knobs;
 mod others;
 mod persist;

@@ -9,7 +9,7 @@ use crate::output::notice;
 const DAY_S: u64 = 86_400;
 
 /// A moment as `2026-11-21 02:40:05 UTC`.
-pub(super) fn moment(unix_s: u64) -> String {
+pub(crate) fn moment(unix_s: u64) -> String {
     let (year, month, day) = civil(unix_s / DAY_S);
     let second = unix_s % DAY_S;
     format!(

@@ -1,0 +1,129 @@
+//! The command line of `floodwall guard`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use floodwall_model::units::parse_duration;
+
+/// Longest time for which somebody may tell the guard to pause: longer is for ever.
+const LONGEST_PAUSE: Duration = Duration::from_secs(365 * 86_400);
+
+/// Stay on and steer: full write caching while nobody waits, a short queue and low limits while somebody does
+///
+/// Watches who waits for which disk and who floods it. Where the two meet, the device's queue is made short and, if that is not enough, its dirty limit low, as far as
+/// those who wait need it; when either is gone everything is put back. Nothing is written while nothing floods or nobody waits. Ends with Ctrl-C or SIGTERM, and puts
+/// everything back; a small process beside it does that when it dies or hangs. SIGHUP reads the configuration again.
+#[derive(clap::Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "Examples:
+  floodwall guard                        everything at its default
+  floodwall guard --dry-run              says what it would do, writes nothing
+  floodwall guard --p99 20ms --device sda
+  floodwall guard --sim hdd-7200         a simulated machine with a database and a copy that come and go; no root
+  floodwall guard status                 what it did and why, from another terminal")]
+pub(crate) struct GuardArgs {
+    #[command(subcommand)]
+    pub(super) command: Option<GuardCommand>,
+    #[command(flatten)]
+    pub(super) run: RunArgs,
+}
+
+/// What is asked of a guard that runs, or was running.
+#[derive(clap::Subcommand, Debug)]
+pub(super) enum GuardCommand {
+    /// What the running guard sees, holds and does, device by device
+    Status {
+        #[command(flatten)]
+        reach: Reach,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// What the running guard has done, and why
+    History {
+        #[command(flatten)]
+        reach: Reach,
+        /// Only the last N
+        #[arg(long, value_name = "N")]
+        last: Option<usize>,
+        /// Print JSON, one document a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Have the running guard put everything back and do nothing until it is told to resume
+    Pause {
+        #[command(flatten)]
+        reach: Reach,
+        /// Resume by itself after this time
+        #[arg(long = "for", value_name = "TIME", value_parser = pause)]
+        time: Option<Duration>,
+    },
+    /// Have a paused guard go on
+    Resume {
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Put back what a guard that was killed has left behind; does nothing while one runs
+    Restore {
+        /// Called by the guard's own parent process
+        #[arg(long, hide = true)]
+        by_parent: bool,
+        /// Where journals are kept
+        #[arg(long, value_name = "DIR", hide = true)]
+        journal: Option<PathBuf>,
+    },
+}
+
+/// How a running guard is reached.
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct Reach {
+    /// Its socket, if it is not where it usually is
+    #[arg(long, value_name = "PATH")]
+    pub(super) socket: Option<PathBuf>,
+}
+
+/// What a guard is started with; each goes before what the configuration file says.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(super) struct RunArgs {
+    /// Read this configuration; without it /etc/floodwall/guard.toml, if it is there
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// How long 99 of 100 synchronous operations may take; without it four times what they take while nothing floods
+    #[arg(long, value_name = "TIME")]
+    pub(super) p99: Option<String>,
+    /// Steer only this device (sda, /dev/nvme0n1, 8:0); may be repeated
+    #[arg(long = "device", value_name = "DEVICE")]
+    pub(super) devices: Vec<String>,
+    /// Leave this device alone; may be repeated
+    #[arg(long, value_name = "DEVICE")]
+    pub(super) exclude: Vec<String>,
+    /// Decide and log, but write nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Where to look: auto, bpf or perf
+    #[arg(long, value_name = "SOURCE")]
+    pub(super) source: Option<String>,
+    /// Serve OpenMetrics here: 127.0.0.1:9750 or unix:/run/floodwall/metrics.sock; off without it
+    #[arg(long, value_name = "LISTEN")]
+    pub(super) metrics: Option<String>,
+    /// Where status, history, pause and resume reach it [default: /run/floodwall/guard.sock]
+    #[arg(long, value_name = "PATH")]
+    pub(super) socket: Option<String>,
+    /// How many decisions are kept for floodwall guard history [default: 1000]
+    #[arg(long, value_name = "N")]
+    pub(super) history: Option<i64>,
+    /// Guard a simulated machine with this device instead, in real time; this machine is not touched
+    #[arg(long, value_name = "PRESET", conflicts_with_all = ["devices", "exclude", "source"])]
+    pub(super) sim: Option<String>,
+    /// Where journals are kept
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(super) journal: Option<PathBuf>,
+}
+
+fn pause(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text).map_err(|e| e.to_string())?;
+    if time.is_zero() || time > LONGEST_PAUSE {
+        return Err(format!("'{text}' is out of range: write 1s to 8760h, or leave --for out"));
+    }
+    Ok(time)
+}

@@ -1,0 +1,428 @@
+//! What a guard is told: a configuration file, and flags that go before it.
+//!
+//! ```toml
+//! p99 = "20ms"                    # the goal; without it four times what operations take while nothing floods
+//! devices = ["sda", "nvme0n1"]    # only these
+//! exclude = ["sdb"]               # all but these
+//! dry_run = false
+//! source = "auto"                 # or "bpf", "perf"
+//! metrics = "127.0.0.1:9750"      # or "unix:/run/floodwall/metrics.sock"; off without it
+//! socket = "/run/floodwall/guard.sock"
+//! history = 1000
+//! ```
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use floodwall_guard::config::LEAST_GOAL;
+use floodwall_model::toml_text;
+use floodwall_model::units::{human_duration, parse_duration};
+use floodwall_probe::SourceKind;
+use serde::{Deserialize, Serialize};
+use toml::{Spanned, Value};
+
+use super::args::RunArgs;
+use crate::commands::settings::JOURNAL;
+use crate::exit::UsageError;
+
+/// The configuration that is read where none is named.
+pub(super) const FILE: &str = "/etc/floodwall/guard.toml";
+/// Everything of a running guard: its lock and its socket.
+pub(super) const DIRECTORY: &str = "/run/floodwall";
+const SOCKET: &str = "/run/floodwall/guard.sock";
+/// Longer is nobody's goal for one operation, and more than every device needs without a guard.
+const MOST_GOAL: Duration = Duration::from_secs(60);
+/// Decisions that are kept.
+const HISTORY: usize = 1000;
+const MOST_HISTORY: usize = 100_000;
+/// Bytes that a Unix socket's path may have (`sun_path`, unix(7), without the final zero).
+const LONGEST_SOCKET: usize = 107;
+
+/// Where metrics are served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Listen {
+    /// A port on loopback.
+    Tcp(SocketAddr),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+/// Everything that a guard is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Settings {
+    /// The file that was read, if there was one.
+    pub(super) file: Option<PathBuf>,
+    pub(super) p99: Option<Duration>,
+    /// Only these; empty: all.
+    pub(super) devices: Vec<String>,
+    /// Not these.
+    pub(super) exclude: Vec<String>,
+    pub(super) dry_run: bool,
+    /// As [`SourceKind`] names it; `None`: the best that there is.
+    pub(super) source: Option<String>,
+    pub(super) metrics: Option<Listen>,
+    pub(super) socket: PathBuf,
+    pub(super) history: usize,
+    /// The preset of a simulated machine.
+    pub(super) sim: Option<String>,
+    /// Where what is written is remembered.
+    pub(super) journal: PathBuf,
+}
+
+/// As the file is written. Values are looked at afterwards, so that what is wrong with one can be said of its line.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    p99: Option<Spanned<Value>>,
+    devices: Option<Spanned<Value>>,
+    exclude: Option<Spanned<Value>>,
+    dry_run: Option<Spanned<Value>>,
+    source: Option<Spanned<Value>>,
+    metrics: Option<Spanned<Value>>,
+    socket: Option<Spanned<Value>>,
+    history: Option<Spanned<Value>>,
+}
+
+/// A file's text with its name, for messages.
+struct Text<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl Text<'_> {
+    fn wrong(&self, offset: usize, why: &str) -> UsageError {
+        let line = self.text.bytes().take(offset).filter(|b| *b == b'\n').count() + 1;
+        UsageError(format!("'{}', line {line}: {why}", self.path.display()))
+    }
+
+    /// A value, made something of.
+    fn take<T>(
+        &self,
+        value: Option<&Spanned<Value>>,
+        make: impl FnOnce(&Value) -> Result<T, String>,
+    ) -> Result<Option<T>, UsageError> {
+        let made =
+            value.map(|value| make(value.get_ref()).map_err(|why| self.wrong(value.span().start, &why)));
+        made.transpose()
+    }
+}
+
+fn text<'a>(value: &'a Value, key: &str, example: &str) -> Result<&'a str, String> {
+    value.as_str().ok_or_else(|| format!("{key} = {value} is no text; write {key} = \"{example}\""))
+}
+
+fn names(value: &Value, key: &str) -> Result<Vec<String>, String> {
+    let names = value.as_array().and_then(|all| all.iter().map(|v| v.as_str().map(str::to_owned)).collect());
+    let names: Vec<String> = names.ok_or_else(|| {
+        format!("{key} = {value} is no list of devices; write {key} = [\"sda\", \"nvme0n1\"]")
+    })?;
+    check_names(&names, key)?;
+    Ok(names)
+}
+
+fn check_names(names: &[String], key: &str) -> Result<(), String> {
+    match names.iter().find(|n| n.is_empty() || n.chars().any(|c| c.is_whitespace() || c.is_control())) {
+        Some(wrong) => Err(format!(
+            "{key}: '{wrong}' is no device; name one as in lsblk, such as sda, or by its number, such as 8:0"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn goal(text: &str) -> Result<Duration, String> {
+    let goal = parse_duration(text).map_err(|e| format!("p99: {e}"))?;
+    if goal < LEAST_GOAL {
+        let least = human_duration(LEAST_GOAL);
+        return Err(format!(
+            "p99 = {text} is less than queue lengths can steer; write {least} or more, or leave it out"
+        ));
+    }
+    if goal > MOST_GOAL {
+        let most = human_duration(MOST_GOAL);
+        return Err(format!("p99 = {text} protects nobody; write {most} or less, or leave it out"));
+    }
+    Ok(goal)
+}
+
+fn source(text: &str) -> Result<Option<String>, String> {
+    match text {
+        "auto" => Ok(None),
+        "bpf" | "perf" => Ok(Some(text.to_owned())),
+        "proc" => {
+            Err("source = proc can't see who waits, so there is nothing to steer by; write auto".to_owned())
+        }
+        _ => Err(format!("source = {text} is none; write auto, bpf or perf")),
+    }
+}
+
+fn listen(text: &str) -> Result<Listen, String> {
+    if let Some(path) = text.strip_prefix("unix:").or_else(|| text.starts_with('/').then_some(text)) {
+        return socket_path(path).map(Listen::Unix).map_err(|why| format!("metrics: {why}"));
+    }
+    let address: SocketAddr = text.parse().map_err(|_| {
+        format!("metrics = {text} is no address; write 127.0.0.1:9750, [::1]:9750 or unix:/run/floodwall/metrics.sock")
+    })?;
+    if !address.ip().is_loopback() {
+        return Err(format!(
+            "metrics = {text} could be reached from elsewhere, and nobody is asked who he is; write 127.0.0.1:{} and put a proxy before it",
+            address.port()
+        ));
+    }
+    Ok(Listen::Tcp(address))
+}
+
+fn socket_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if !path.is_absolute() || path.file_name().is_none() {
+        return Err(format!("'{text}' is no socket's path; write an absolute one, such as {SOCKET}"));
+    }
+    if text.len() > LONGEST_SOCKET {
+        return Err(format!("'{text}' is too long for a socket; a path may have {LONGEST_SOCKET} bytes"));
+    }
+    Ok(path)
+}
+
+fn history(number: i64) -> Result<usize, String> {
+    usize::try_from(number)
+        .ok()
+        .filter(|n| (1..=MOST_HISTORY).contains(n))
+        .ok_or_else(|| format!("history = {number} is out of range; write 1 to {MOST_HISTORY}"))
+}
+
+/// Where a guard's socket is if nobody says so.
+pub(super) fn default_socket() -> PathBuf {
+    PathBuf::from(SOCKET)
+}
+
+/// Where changes are remembered if nobody says so.
+pub(super) fn default_journal() -> PathBuf {
+    Path::new("/").join(JOURNAL)
+}
+
+impl Settings {
+    /// What the file says, with the flags before it.
+    ///
+    /// # Errors
+    /// [`UsageError`] with the file's line or the flag, and what to do.
+    pub(super) fn read(args: &RunArgs) -> Result<Self, UsageError> {
+        let path = args.config.clone().unwrap_or_else(|| PathBuf::from(FILE));
+        match fs::read_to_string(&path) {
+            Ok(text) => Self::parse(args, Some(&path), &text),
+            Err(e) if e.kind() == ErrorKind::NotFound && args.config.is_none() => Self::parse(args, None, ""),
+            Err(e) => {
+                Err(UsageError(format!("can't read '{}': {e}; name another with --config", path.display())))
+            }
+        }
+    }
+
+    /// The same from a file's text.
+    fn parse(args: &RunArgs, path: Option<&Path>, text_of_file: &str) -> Result<Self, UsageError> {
+        let at = Text { path: path.unwrap_or(Path::new(FILE)), text: text_of_file };
+        let file: File = toml::from_str(text_of_file).map_err(|e| {
+            let (_, why) = toml_text::place_and_message(text_of_file, &e);
+            at.wrong(e.span().map_or(0, |s| s.start), &why)
+        })?;
+        let p99 = at.take(file.p99.as_ref(), |v| goal(text(v, "p99", "20ms")?))?;
+        let devices = at.take(file.devices.as_ref(), |v| names(v, "devices"))?;
+        let exclude = at.take(file.exclude.as_ref(), |v| names(v, "exclude"))?;
+        let dry_run = at.take(file.dry_run.as_ref(), |v| {
+            v.as_bool()
+                .ok_or_else(|| format!("dry_run = {v} is neither yes nor no; write dry_run = true or false"))
+        })?;
+        let source_of_file = at.take(file.source.as_ref(), |v| source(text(v, "source", "auto")?))?;
+        let metrics = at.take(file.metrics.as_ref(), |v| listen(text(v, "metrics", "127.0.0.1:9750")?))?;
+        let socket = at.take(file.socket.as_ref(), |v| {
+            socket_path(text(v, "socket", SOCKET)?).map_err(|why| format!("socket: {why}"))
+        })?;
+        let history_of_file = at.take(file.history.as_ref(), |v| {
+            history(
+                v.as_integer()
+                    .ok_or_else(|| format!("history = {v} is no number; write history = {HISTORY}"))?,
+            )
+        })?;
+
+        let flag = |why: String| UsageError(format!("--{why}"));
+        check_names(&args.devices, "device").map_err(flag)?;
+        check_names(&args.exclude, "exclude").map_err(flag)?;
+        let chosen = |flags: &[String], file: Option<Vec<String>>| {
+            if flags.is_empty() { file.unwrap_or_default() } else { flags.to_vec() }
+        };
+        let settings = Self {
+            file: path.map(Path::to_owned),
+            p99: args.p99.as_deref().map(goal).transpose().map_err(flag)?.or(p99),
+            devices: chosen(&args.devices, devices),
+            exclude: chosen(&args.exclude, exclude),
+            dry_run: args.dry_run || dry_run.unwrap_or(false),
+            source: match &args.source {
+                Some(text) => source(text).map_err(flag)?,
+                None => source_of_file.flatten(),
+            },
+            metrics: args.metrics.as_deref().map(listen).transpose().map_err(flag)?.or(metrics),
+            socket: match &args.socket {
+                Some(text) => socket_path(text).map_err(|why| flag(format!("socket: {why}")))?,
+                None => socket.unwrap_or_else(default_socket),
+            },
+            history: args
+                .history
+                .map(history)
+                .transpose()
+                .map_err(flag)?
+                .or(history_of_file)
+                .unwrap_or(HISTORY),
+            sim: args.sim.clone(),
+            journal: args.journal.clone().unwrap_or_else(default_journal),
+        };
+        if let Some(both) = settings.devices.iter().find(|d| settings.exclude.contains(d)) {
+            let why = format!(
+                "device '{both}' is both to be steered and to be left alone; take it out of devices or of exclude"
+            );
+            let place = file
+                .exclude
+                .as_ref()
+                .or(file.devices.as_ref())
+                .filter(|_| args.devices.is_empty() && args.exclude.is_empty());
+            return Err(place.map_or_else(|| UsageError(why.clone()), |v| at.wrong(v.span().start, &why)));
+        }
+        if settings.metrics == Some(Listen::Unix(settings.socket.clone())) {
+            let why = "metrics and socket are one path; give each its own";
+            return Err(file
+                .metrics
+                .as_ref()
+                .map_or_else(|| UsageError(why.into()), |v| at.wrong(v.span().start, why)));
+        }
+        Ok(settings)
+    }
+
+    /// The source that is wished for.
+    pub(super) fn source_kind(&self) -> Option<SourceKind> {
+        [SourceKind::Bpf, SourceKind::Perf]
+            .into_iter()
+            .find(|kind| self.source.as_deref() == Some(kind.name()))
+    }
+
+    /// What the law is told.
+    pub(super) fn law(&self) -> floodwall_guard::Config {
+        floodwall_guard::Config { goal: self.p99 }
+    }
+
+    /// Keeps what can't change while the guard runs, and names what was to.
+    pub(super) fn keep_fixed(&mut self, old: &Self) -> Vec<&'static str> {
+        let mut kept = Vec::new();
+        let mut keep = |name, differs: bool| {
+            if differs {
+                kept.push(name);
+            }
+        };
+        keep("source", self.source != old.source);
+        keep("metrics", self.metrics != old.metrics);
+        keep("socket", self.socket != old.socket);
+        self.source.clone_from(&old.source);
+        self.metrics.clone_from(&old.metrics);
+        self.socket.clone_from(&old.socket);
+        kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Settings, String> {
+        with(RunArgs::default(), text)
+    }
+
+    fn with(args: RunArgs, text: &str) -> Result<Settings, String> {
+        Settings::parse(&args, Some(Path::new("/g.toml")), text).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_file_is_read_and_flags_go_before_it() {
+        let file = "p99 = \"20ms\"\ndevices = [\"sda\"]\nmetrics = \"127.0.0.1:9750\"\nhistory = 5\n";
+        let settings = parse(file).unwrap();
+        assert_eq!(settings.p99, Some(Duration::from_millis(20)));
+        assert_eq!(settings.devices, ["sda"]);
+        assert_eq!(settings.metrics, Some(Listen::Tcp("127.0.0.1:9750".parse().unwrap())));
+        assert_eq!((settings.history, settings.socket), (5, PathBuf::from(SOCKET)));
+        let args = RunArgs {
+            p99: Some("5ms".into()),
+            devices: vec!["sdb".into()],
+            metrics: Some("unix:/run/m.sock".into()),
+            ..RunArgs::default()
+        };
+        let settings = with(args, file).unwrap();
+        assert_eq!(settings.p99, Some(Duration::from_millis(5)));
+        assert_eq!(settings.devices, ["sdb"]);
+        assert_eq!(settings.metrics, Some(Listen::Unix("/run/m.sock".into())));
+        assert!(parse("").unwrap().p99.is_none());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line_and_what_to_do() {
+        let cases = [
+            ("# x\np98 = \"20ms\"\n", "'/g.toml', line 2: unknown key 'p98'; did you mean 'p99'?"),
+            ("p99 = 20\n", "line 1: p99 = 20 is no text; write p99 = \"20ms\""),
+            (
+                "\n\np99 = \"1ms\"\n",
+                "line 3: p99 = 1ms is less than queue lengths can steer; write 2.00 ms or more",
+            ),
+            ("p99 = \"2h\"\n", "protects nobody"),
+            ("p99 = \"-5ms\"\n", "line 1: p99: "),
+            ("devices = \"sda\"\n", "write devices = [\"sda\", \"nvme0n1\"]"),
+            ("exclude = [\"\"]\n", "exclude: '' is no device"),
+            ("history = 3\ndevices = [\"sda\"]\nexclude = [\"sda\"]\n", "line 3: device 'sda' is both"),
+            ("dry_run = \"yes\"\n", "write dry_run = true or false"),
+            ("source = \"proc\"\n", "can't see who waits"),
+            ("source = \"x\"\n", "write auto, bpf or perf"),
+            ("metrics = \"0.0.0.0:9750\"\n", "write 127.0.0.1:9750"),
+            ("metrics = \"[::]:9750\"\n", "could be reached from elsewhere"),
+            ("metrics = \"9750\"\n", "is no address"),
+            ("metrics = \"unix:m.sock\"\n", "write an absolute one"),
+            ("socket = \"guard.sock\"\n", "line 1: socket: 'guard.sock' is no socket's path"),
+            ("socket = \"/m\"\nmetrics = \"/m\"\n", "line 2: metrics and socket are one path"),
+            ("history = 0\n", "history = 0 is out of range"),
+            ("p99 = \"20ms\"\np99 = \"30ms\"\n", "line 2: "),
+            ("p99 = \n", "line 1: "),
+        ];
+        for (text, expected) in cases {
+            let said = parse(text).unwrap_err();
+            assert!(said.contains(expected), "{text:?}: {said}");
+            assert!(!said.contains('\n'), "{said}");
+        }
+        let long = format!("socket = \"/{}\"\n", "x".repeat(200));
+        assert!(parse(&long).unwrap_err().contains("too long for a socket"));
+        let args = RunArgs { p99: Some("1ms".into()), ..RunArgs::default() };
+        assert!(with(args, "").unwrap_err().starts_with("--p99 = 1ms is less"));
+    }
+
+    #[test]
+    fn only_the_usual_file_may_be_absent() {
+        let args = RunArgs { config: Some("/nonexistent/guard.toml".into()), ..RunArgs::default() };
+        let said = Settings::read(&args).unwrap_err().to_string();
+        assert!(said.starts_with("can't read '/nonexistent/guard.toml': "), "{said}");
+    }
+
+    #[test]
+    fn the_example_in_packaging_is_the_default_with_every_key() {
+        let text = include_str!("../../../../../packaging/guard.toml");
+        assert_eq!(parse(text).unwrap(), parse("").unwrap());
+        // Each key is there, commented out with its default or an example, and can be taken as it stands.
+        let keys = ["p99", "devices", "exclude", "dry_run", "source", "metrics", "socket", "history"];
+        for key in keys {
+            let line = text
+                .lines()
+                .find_map(|l| l.strip_prefix('#').filter(|l| l.starts_with(&format!("{key} = "))));
+            parse(line.unwrap_or_else(|| panic!("{key} is not in it"))).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_taken_at_the_start_only_is_named() {
+        let old = parse("").unwrap();
+        let mut new = parse("p99 = \"9ms\"\nmetrics = \"127.0.0.1:1\"\nsource = \"perf\"\n").unwrap();
+        assert_eq!(new.keep_fixed(&old), ["source", "metrics"]);
+        assert_eq!(new, Settings { p99: Some(Duration::from_millis(9)), ..old });
+    }
+}

@@ -1,0 +1,148 @@
+//! This host as a machine: the plant of `floodwall_plant`, less what is excluded, with what it has to tell.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use floodwall_host::SysRoot;
+use floodwall_model::DeviceId;
+use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
+use floodwall_plant::{Event, HostPlant, Options, Which};
+
+use super::config::Settings;
+use super::document::LeftOut;
+use super::machine::Machine;
+use crate::exit::MissingError;
+
+/// How long putting everything back may take at the end: a queue changes its length only when it has run dry. What takes longer is left to the parent.
+const PATIENCE: Duration = Duration::from_secs(45);
+
+/// See the [module](self).
+pub(super) struct HostMachine {
+    plant: HostPlant,
+    exclude: Vec<String>,
+    /// Their numbers, as far as they are there.
+    excluded: BTreeSet<DeviceId>,
+    news: Vec<String>,
+}
+
+impl HostMachine {
+    /// Opens sensors and journal.
+    ///
+    /// # Errors
+    /// What is missing, and what works without it; a device that is none.
+    pub(super) fn open(settings: &Settings) -> anyhow::Result<Self> {
+        let devices =
+            if settings.devices.is_empty() { Which::All } else { Which::Named(settings.devices.clone()) };
+        let options = Options {
+            devices,
+            source: settings.source_kind(),
+            dry_run: settings.dry_run,
+            ..Options::new(&settings.journal, "floodwall guard")
+        };
+        let plant = HostPlant::open(&options).map_err(|e| {
+            if e.is_missing_requirement() {
+                let without = "floodwall guard --sim hdd-7200 works without root, and floodwall status shows what there is";
+                anyhow::Error::from(MissingError(format!("can't guard this machine: {e}; {without}")))
+            } else {
+                e.into()
+            }
+        })?;
+        if plant.source() == floodwall_probe::SourceKind::Proc {
+            let blind: Vec<String> = plant.blind().iter().map(ToString::to_string).collect();
+            let why = format!(
+                "can't guard this machine without seeing who waits ({}); floodwall guard --sim hdd-7200 and floodwall apply work without",
+                blind.join("; ")
+            );
+            return Err(MissingError(why).into());
+        }
+        let news = plant.recovered().to_vec();
+        let mut machine = Self { plant, exclude: settings.exclude.clone(), excluded: BTreeSet::new(), news };
+        machine.find_excluded();
+        Ok(machine)
+    }
+
+    fn find_excluded(&mut self) {
+        if let (false, Ok(root)) = (self.exclude.is_empty(), SysRoot::live()) {
+            let found = self.exclude.iter().filter_map(|name| floodwall_probe::device(&root, name).ok());
+            self.excluded = found.collect();
+        }
+    }
+
+    fn is_excluded(&self, id: DeviceId) -> bool {
+        let unit = self.plant.units().iter().find(|unit| unit.id == id);
+        unit.is_some_and(|unit| {
+            self.exclude.contains(&unit.name) || !self.excluded.is_disjoint(&unit.members)
+        })
+    }
+}
+
+impl Plant for HostMachine {
+    fn knobs(&mut self) -> Result<Knobs, PlantError> {
+        self.plant.knobs()
+    }
+
+    fn observe(&mut self) -> Result<Observation, PlantError> {
+        let mut observation = self.plant.observe()?;
+        if !self.exclude.is_empty() {
+            observation.devices.retain(|device| !self.is_excluded(device.id));
+        }
+        Ok(observation)
+    }
+
+    fn write(&mut self, write: &KnobWrite) -> Result<(), PlantError> {
+        self.plant.write(write)
+    }
+}
+
+impl Machine for HostMachine {
+    fn wait(&mut self, time: Duration, stop: &AtomicBool) -> Result<(), PlantError> {
+        self.plant.wait(time, stop)
+    }
+
+    fn name(&self, id: DeviceId) -> String {
+        self.plant.name(id)
+    }
+
+    fn source(&self) -> &'static str {
+        self.plant.source().name()
+    }
+
+    fn blind(&self) -> Vec<String> {
+        self.plant.blind().iter().map(ToString::to_string).collect()
+    }
+
+    fn left_out(&self) -> Vec<LeftOut> {
+        let left = self.plant.left_out().iter().map(|l| LeftOut { name: l.what.clone(), why: l.why.clone() });
+        let excluded = self.plant.units().iter().filter(|unit| self.is_excluded(unit.id));
+        let why = || "it is excluded".to_owned();
+        left.chain(excluded.map(|unit| LeftOut { name: unit.name.clone(), why: why() })).collect()
+    }
+
+    fn lost_events(&self) -> u64 {
+        self.plant.lost_events()
+    }
+
+    fn news(&mut self) -> Vec<String> {
+        let mut news = std::mem::take(&mut self.news);
+        for event in self.plant.take_events() {
+            news.push(match event {
+                Event::Came { name, .. } => {
+                    // One that is excluded by name may be another one than before.
+                    self.find_excluded();
+                    format!("{name} has come")
+                }
+                Event::Gone { name, .. } => format!("{name} has gone"),
+                Event::Failed(error) => format!("{error}: the value before is in force"),
+                Event::Waiting { holder } => format!("writes wait: {holder} is changing settings"),
+            });
+        }
+        news
+    }
+
+    fn close(self: Box<Self>) -> Vec<String> {
+        let closed = self.plant.close(PATIENCE);
+        let failed = closed.failed.into_iter().map(|why| format!("could not be put back: {why}"));
+        closed.left_alone.into_iter().map(|why| format!("left as it is: {why}")).chain(failed).collect()
+    }
+}

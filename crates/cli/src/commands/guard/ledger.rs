@@ -1,0 +1,362 @@
+//! A plant between the law and the machine that keeps the books: what knobs had, what they have been given, who was seen. In a dry run nothing passes through to the machine:
+//! the law goes on as if it had.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use floodwall_guard::{is_flood, is_victim};
+use floodwall_model::DeviceId;
+use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
+
+use super::document::HeldKnob;
+use super::machine::Machine;
+
+/// For so long somebody who was seen is named; as long as the law counts him as present.
+const PRESENCE: Duration = floodwall_guard::config::PRESENCE;
+/// Names of each kind and device that are kept: a machine may have ten thousand writers.
+const MOST_NAMES: usize = 64;
+
+type Knob = (Option<DeviceId>, String);
+
+/// Who was seen at a device, and when.
+#[derive(Default)]
+struct Seen {
+    victims: BTreeMap<String, Duration>,
+    floods: BTreeMap<String, Duration>,
+}
+
+/// See the [module](self).
+pub(super) struct Ledger {
+    machine: Box<dyn Machine>,
+    pretends: bool,
+    own: BTreeMap<Knob, String>,
+    held: BTreeMap<Knob, String>,
+    seen: BTreeMap<DeviceId, Seen>,
+    last_look: Option<Duration>,
+    written: Vec<(Option<DeviceId>, String)>,
+}
+
+impl Ledger {
+    pub(super) fn new(machine: Box<dyn Machine>, pretends: bool) -> Self {
+        Self {
+            machine,
+            pretends,
+            own: BTreeMap::new(),
+            held: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            last_look: None,
+            written: Vec::new(),
+        }
+    }
+
+    pub(super) fn machine(&mut self) -> &mut dyn Machine {
+        self.machine.as_mut()
+    }
+
+    pub(super) fn into_machine(self) -> Box<dyn Machine> {
+        self.machine
+    }
+
+    /// A device's name.
+    pub(super) fn name(&self, id: DeviceId) -> String {
+        self.machine.name(id)
+    }
+
+    /// Whether nothing passes through.
+    pub(super) fn pretends(&self) -> bool {
+        self.pretends
+    }
+
+    /// From now on, with nothing held.
+    pub(super) fn pretend(&mut self, pretends: bool) {
+        self.pretends = pretends;
+        self.held.clear();
+    }
+
+    /// A write as people read it: `nr_requests 64 → 8`. Before it is made.
+    fn describe(&self, write: &KnobWrite) -> String {
+        let key = (write.device, write.knob.clone());
+        match self.held.get(&key).or_else(|| self.own.get(&key)) {
+            Some(before) => format!("{} {before} → {}", write.knob, write.value),
+            None => format!("{} → {}", write.knob, write.value),
+        }
+    }
+
+    /// Knobs of a device that are not as the administrator has them.
+    pub(super) fn held(&self, device: DeviceId) -> Vec<HeldKnob> {
+        let of = |((id, _), _): &(&Knob, &String)| *id == Some(device);
+        self.held
+            .iter()
+            .filter(of)
+            .map(|(key, value)| HeldKnob {
+                knob: key.1.clone(),
+                value: value.clone(),
+                own: self.own.get(key).cloned(),
+            })
+            .collect()
+    }
+
+    /// A knob is no longer ours.
+    pub(super) fn lose(&mut self, write: &KnobWrite) {
+        self.held.remove(&(write.device, write.knob.clone()));
+    }
+
+    /// Who waited and who flooded within the last seconds.
+    pub(super) fn who(&self, device: DeviceId) -> (Vec<String>, Vec<String>) {
+        let names = |of: &BTreeMap<String, Duration>| of.keys().cloned().collect();
+        self.seen
+            .get(&device)
+            .map_or_else(Default::default, |seen| (names(&seen.victims), names(&seen.floods)))
+    }
+
+    fn note_who(&mut self, observation: &Observation) {
+        let at = observation.at;
+        let tick = self.last_look.replace(at).map_or(Duration::ZERO, |then| at.saturating_sub(then));
+        for device in &observation.devices {
+            if device.actors.is_empty() && !self.seen.contains_key(&device.id) {
+                continue;
+            }
+            let seen = self.seen.entry(device.id).or_default();
+            for actor in &device.actors {
+                let kind = if is_flood(actor, tick) {
+                    &mut seen.floods
+                } else if is_victim(actor, tick) {
+                    &mut seen.victims
+                } else {
+                    continue;
+                };
+                if kind.len() < MOST_NAMES || kind.contains_key(&actor.who) {
+                    kind.insert(actor.who.clone(), at);
+                }
+            }
+            for kind in [&mut seen.victims, &mut seen.floods] {
+                kind.retain(|_, then| at.saturating_sub(*then) < PRESENCE);
+            }
+        }
+        let there = |id: &DeviceId| observation.devices.iter().any(|d| d.id == *id);
+        self.seen.retain(|id, seen| there(id) && !(seen.victims.is_empty() && seen.floods.is_empty()));
+        self.held.retain(|(id, _), _| id.as_ref().is_none_or(there));
+    }
+
+    /// What was written since the last call, as `nr_requests 64 → 8`, by device.
+    pub(super) fn take_written(&mut self) -> Vec<(Option<DeviceId>, String)> {
+        std::mem::take(&mut self.written)
+    }
+}
+
+impl Plant for Ledger {
+    fn knobs(&mut self) -> Result<Knobs, PlantError> {
+        let mut knobs = self.machine.knobs()?;
+        let all =
+            std::iter::once((None, &knobs.machine)).chain(knobs.devices.iter().map(|(id, s)| (Some(*id), s)));
+        for (device, setting) in all {
+            for (knob, value) in &setting.0 {
+                let key = (device, knob.clone());
+                if !self.held.contains_key(&key) {
+                    self.own.insert(key, value.clone());
+                }
+            }
+        }
+        if self.pretends {
+            for ((device, knob), value) in &self.held {
+                let setting = match device {
+                    Some(id) => knobs.devices.entry(*id).or_default(),
+                    None => &mut knobs.machine,
+                };
+                setting.0.insert(knob.clone(), value.clone());
+            }
+        }
+        Ok(knobs)
+    }
+
+    fn observe(&mut self) -> Result<Observation, PlantError> {
+        let observation = self.machine.observe()?;
+        self.note_who(&observation);
+        Ok(observation)
+    }
+
+    fn write(&mut self, write: &KnobWrite) -> Result<(), PlantError> {
+        if !self.pretends {
+            self.machine.write(write)?;
+        }
+        self.written.push((write.device, self.describe(write)));
+        let key = (write.device, write.knob.clone());
+        if self.own.get(&key) == Some(&write.value) {
+            self.held.remove(&key);
+        } else {
+            self.held.insert(key, write.value.clone());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::sync::{Arc, Mutex};
+
+    use floodwall_model::plant::{Actor, DeviceObservation};
+    use floodwall_model::trial::DeviceSample;
+    use floodwall_model::{LatencyCounts, Setting};
+
+    use super::super::document::LeftOut;
+    use super::*;
+
+    pub(in super::super) const DISK: DeviceId = DeviceId { major: 8, minor: 0 };
+
+    /// A machine that somebody else looks into: knobs, what is seen next, whether sensors are lost.
+    #[derive(Default)]
+    pub(in super::super) struct Inside {
+        pub(in super::super) knobs: Knobs,
+        pub(in super::super) writes: Vec<KnobWrite>,
+        pub(in super::super) at: Duration,
+        pub(in super::super) actors: Vec<Actor>,
+        pub(in super::super) devices: Vec<DeviceId>,
+    }
+
+    #[derive(Clone, Default)]
+    pub(in super::super) struct Fake(pub(in super::super) Arc<Mutex<Inside>>);
+
+    impl Fake {
+        /// One disk with the knobs of a queue.
+        pub(in super::super) fn disk() -> Self {
+            let fake = Self::default();
+            {
+                let mut inside = fake.0.lock().unwrap();
+                inside.devices.push(DISK);
+                let knobs = [("nr_requests", "64"), ("max_sectors_kb", "1280")];
+                let own: Setting = knobs.map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect();
+                inside.knobs.devices.insert(DISK, own);
+            }
+            fake
+        }
+    }
+
+    impl Plant for Fake {
+        fn knobs(&mut self) -> Result<Knobs, PlantError> {
+            Ok(self.0.lock().unwrap().knobs.clone())
+        }
+
+        fn observe(&mut self) -> Result<Observation, PlantError> {
+            let mut inside = self.0.lock().unwrap();
+            inside.at += Duration::from_millis(250);
+            let device = |id: &DeviceId| DeviceObservation {
+                id: *id,
+                counters: DeviceSample::default(),
+                dirty_bytes: Some(512 << 20),
+                writeback_bytes: Some(0),
+                changing: false,
+                actors: inside.actors.clone(),
+            };
+            Ok(Observation {
+                at: inside.at,
+                devices: inside.devices.iter().map(device).collect(),
+                ..Observation::default()
+            })
+        }
+
+        fn write(&mut self, write: &KnobWrite) -> Result<(), PlantError> {
+            let mut inside = self.0.lock().unwrap();
+            inside.writes.push(write.clone());
+            if let Some(setting) = write.device.and_then(|id| inside.knobs.devices.get_mut(&id)) {
+                setting.0.insert(write.knob.clone(), write.value.clone());
+            }
+            Ok(())
+        }
+    }
+
+    impl Machine for Fake {
+        fn wait(&mut self, _: Duration, _: &AtomicBool) -> Result<(), PlantError> {
+            Ok(())
+        }
+        fn name(&self, _: DeviceId) -> String {
+            "sda".into()
+        }
+        fn source(&self) -> &'static str {
+            "fake"
+        }
+        fn blind(&self) -> Vec<String> {
+            Vec::new()
+        }
+        fn left_out(&self) -> Vec<LeftOut> {
+            Vec::new()
+        }
+        fn lost_events(&self) -> u64 {
+            7
+        }
+    }
+
+    pub(in super::super) fn victim() -> Actor {
+        let commits = LatencyCounts::from_values(vec![900_000_000; 20]);
+        Actor { who: "postgres (41)".into(), commits, waiting: 3, ..Actor::default() }
+    }
+
+    pub(in super::super) fn flood() -> Actor {
+        Actor { who: "cp (42)".into(), dirtied_bytes: 100 << 20, ..Actor::default() }
+    }
+
+    fn set(knob: &str, value: &str) -> KnobWrite {
+        KnobWrite { device: Some(DISK), knob: knob.into(), value: value.into() }
+    }
+
+    #[test]
+    fn what_is_held_is_known_with_what_it_gets_back() {
+        let fake = Fake::disk();
+        let mut ledger = Ledger::new(Box::new(fake.clone()), false);
+        ledger.knobs().unwrap();
+        ledger.write(&set("nr_requests", "8")).unwrap();
+        ledger.write(&set("nr_requests", "4")).unwrap();
+        let held = |value: &str| HeldKnob {
+            knob: "nr_requests".into(),
+            value: value.into(),
+            own: Some("64".into()),
+        };
+        assert_eq!(ledger.held(DISK), [held("4")]);
+        ledger.knobs().unwrap();
+        assert_eq!(ledger.held(DISK), [held("4")], "what we wrote is not the administrator's");
+        ledger.write(&set("nr_requests", "64")).unwrap();
+        assert_eq!(ledger.held(DISK), []);
+        let said: Vec<String> = ledger.take_written().into_iter().map(|(_, text)| text).collect();
+        assert_eq!(said, ["nr_requests 64 → 8", "nr_requests 8 → 4", "nr_requests 4 → 64"]);
+        assert_eq!(ledger.take_written(), []);
+        ledger.write(&set("nr_requests", "8")).unwrap();
+        ledger.lose(&set("nr_requests", "8"));
+        assert_eq!(ledger.held(DISK), []);
+    }
+
+    #[test]
+    fn a_dry_run_writes_nothing_and_reads_what_it_would_have_written() {
+        let fake = Fake::disk();
+        let mut ledger = Ledger::new(Box::new(fake.clone()), true);
+        ledger.knobs().unwrap();
+        ledger.write(&set("nr_requests", "8")).unwrap();
+        assert_eq!(ledger.knobs().unwrap().devices[&DISK].get("nr_requests"), Some("8"));
+        assert_eq!(fake.0.lock().unwrap().knobs.devices[&DISK].get("nr_requests"), Some("64"));
+        assert_eq!(fake.0.lock().unwrap().writes, []);
+        assert_eq!(ledger.held(DISK).len(), 1);
+    }
+
+    #[test]
+    fn who_was_seen_is_named_for_a_while_and_a_device_that_is_gone_is_forgotten() {
+        let fake = Fake::disk();
+        let mut ledger = Ledger::new(Box::new(fake.clone()), false);
+        fake.0.lock().unwrap().actors = vec![victim(), flood()];
+        for _ in 0..2 {
+            ledger.observe().unwrap();
+        }
+        let both = (vec!["postgres (41)".to_owned()], vec!["cp (42)".to_owned()]);
+        assert_eq!(ledger.who(DISK), both);
+        fake.0.lock().unwrap().actors.clear();
+        ledger.observe().unwrap();
+        assert_eq!(ledger.who(DISK), both);
+        for _ in 0..12 {
+            ledger.observe().unwrap();
+        }
+        assert_eq!(ledger.who(DISK), (vec![], vec![]));
+        ledger.knobs().unwrap();
+        ledger.write(&set("nr_requests", "8")).unwrap();
+        fake.0.lock().unwrap().devices.clear();
+        ledger.observe().unwrap();
+        assert_eq!(ledger.held(DISK), []);
+    }
+}

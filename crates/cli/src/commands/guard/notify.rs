@@ -1,0 +1,56 @@
+//! What systemd is told (sd_notify(3)); nothing where it does not ask.
+
+use std::time::{Duration, Instant};
+
+use sd_notify::NotifyState;
+
+/// See the [module](self).
+pub(super) struct Notifier {
+    /// Half of the time within which systemd wants to hear something.
+    ping: Option<Duration>,
+    last_ping: Option<Instant>,
+    stopping: bool,
+}
+
+impl Notifier {
+    pub(super) fn open() -> Self {
+        Self { ping: sd_notify::watchdog_enabled().map(|time| time / 2), last_ping: None, stopping: false }
+    }
+
+    fn tell(states: &[NotifyState<'_>]) {
+        // Nobody asked, or nobody listens any more.
+        let _ = sd_notify::notify(states);
+    }
+
+    pub(super) fn ready(&self) {
+        Self::tell(&[NotifyState::Ready]);
+    }
+
+    pub(super) fn reloading(&self) {
+        let now = NotifyState::monotonic_usec_now();
+        match now {
+            Ok(now) => Self::tell(&[NotifyState::Reloading, now]),
+            Err(_) => Self::tell(&[NotifyState::Reloading]),
+        }
+    }
+
+    pub(super) fn status(&self, text: &str) {
+        Self::tell(&[NotifyState::Status(text)]);
+    }
+
+    /// Once.
+    pub(super) fn stopping(&mut self) {
+        if !std::mem::replace(&mut self.stopping, true) {
+            Self::tell(&[NotifyState::Stopping]);
+        }
+    }
+
+    /// Sign of life, as often as it is wanted. Called at least every two seconds.
+    pub(super) fn alive(&mut self) {
+        let Some(ping) = self.ping else { return };
+        if self.last_ping.is_none_or(|last| last.elapsed() >= ping / 2) {
+            self.last_ping = Some(Instant::now());
+            Self::tell(&[NotifyState::Watchdog]);
+        }
+    }
+}

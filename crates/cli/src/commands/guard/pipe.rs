@@ -1,0 +1,89 @@
+//! What parent and worker say to each other: JSON lines over the worker's stdin and stdout.
+//!
+//! ```text
+//! parent ─ Begin, Settings, Stop ─▶ worker's stdin      its end of file: the parent is gone
+//! parent ◀─ Ready, Beat, … ──────── worker's stdout     its end of file: the worker is gone; silence: it hangs
+//! ```
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::config::Settings;
+
+/// What the worker begins with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Begin {
+    pub(super) settings: Settings,
+    /// How long ago the guard was started.
+    pub(super) age: Duration,
+    pub(super) parent_pid: u32,
+    /// Workers before this one.
+    pub(super) restarts: u32,
+    /// `None`: not paused; `Some(None)`: until somebody resumes it.
+    pub(super) paused: Pause,
+}
+
+/// A pause that outlives a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Pause {
+    /// It works.
+    #[default]
+    None,
+    /// Until it is told to resume.
+    Endless,
+    /// For this time more.
+    For(Duration),
+}
+
+/// To the worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Order {
+    Begin(Box<Begin>),
+    Settings(Box<Settings>),
+    Stop,
+}
+
+/// From the worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Sign {
+    /// The first look was taken; it can be asked.
+    Ready,
+    /// It lives.
+    Beat,
+    /// In a few words, for `systemctl status`.
+    Status(String),
+    /// New settings are in force, or the old ones still are.
+    Configured { taken: bool },
+    /// It was paused or resumed.
+    Paused(Pause),
+}
+
+/// A message as a line.
+pub(super) fn line<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// The worker's way to its parent. Never waits: a parent that was stopped must not stop the worker.
+pub(super) struct Signs(io::Stdout);
+
+impl Signs {
+    pub(super) fn open() -> io::Result<Self> {
+        let stdout = io::stdout();
+        let flags = rustix::fs::fcntl_getfl(stdout.as_fd())?;
+        rustix::fs::fcntl_setfl(stdout.as_fd(), flags | OFlags::NONBLOCK)?;
+        Ok(Self(stdout))
+    }
+
+    /// `false` if the parent is gone. A pipe that is full loses the message: a line is written whole or not at all (PIPE_BUF, pipe(7)).
+    pub(super) fn give(&self, sign: &Sign) -> bool {
+        let Ok(line) = line(sign) else { return true };
+        rustix::io::write(self.0.as_fd(), &line) != Err(Errno::PIPE)
+    }
+}

@@ -1,0 +1,258 @@
+//! The guard's place in the file system: its directory, the lock that makes it the only one, its sockets.
+//!
+//! ```text
+//! /run/floodwall/            0755, ours
+//!                guard.lock  flock(2), with the holder's process number; the kernel frees it with its holder
+//!                guard.sock  0660: root and the group that the guard runs in
+//! ```
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::exit::MissingError;
+
+const LOCK: &str = "guard.lock";
+/// Of a socket.
+const MODE: u32 = 0o660;
+/// Connections that wait to be accepted.
+const WAITING: i32 = 32;
+/// Others may not write in the directory of a socket, unless it is one where each may only remove his own (`/tmp`).
+const OTHERS_WRITE: u32 = 0o022;
+const STICKY: u32 = 0o1000;
+
+/// Held while a guard runs.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: File,
+}
+
+/// Where the lock of a guard is: one a machine, and one a simulated machine's socket.
+pub(super) fn lock_path(directory: &Path, simulated: Option<&Path>) -> PathBuf {
+    match simulated {
+        Some(socket) => socket.with_extension("lock"),
+        None => directory.join(LOCK),
+    }
+}
+
+impl Lock {
+    /// Takes it.
+    ///
+    /// # Errors
+    /// With the holder's process number if another guard runs.
+    pub(super) fn take(path: &Path) -> anyhow::Result<Self> {
+        prepare_directory(path)?;
+        let fail = || format!("can't lock '{}'", path.display());
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o644)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            .open(path)
+            .with_context(fail)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let mut holder = String::new();
+                let _ = file.read_to_string(&mut holder);
+                let holder = holder.trim();
+                let process = if holder.is_empty() { String::new() } else { format!(" (process {holder})") };
+                bail!(
+                    "another guard{process} runs here; ask it with floodwall guard status, or stop it first"
+                );
+            }
+            Err(e) => return Err(e).with_context(fail),
+        }
+        // For whom we keep out.
+        file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).with_context(fail)?;
+        Ok(Self { _file: file })
+    }
+
+    /// The process that has it, if somebody has.
+    pub(super) fn holder(path: &Path) -> Option<String> {
+        let mut file = File::open(path).ok()?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => None,
+            Err(_) => {
+                let mut holder = String::new();
+                file.read_to_string(&mut holder).ok()?;
+                Some(holder.trim().to_owned())
+            }
+        }
+    }
+}
+
+/// Makes the directory of a path if it is not there, and refuses one in which others could put something else into its place.
+fn prepare_directory(path: &Path) -> anyhow::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    match DirBuilder::new().mode(0o755).create(directory) {
+        Ok(()) => {}
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+        Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
+            let why = format!(
+                "can't make '{}': {e}; run as root, or name a --socket elsewhere",
+                directory.display()
+            );
+            return Err(MissingError(why).into());
+        }
+        Err(e) => return Err(e).with_context(|| format!("can't make '{}'", directory.display())),
+    }
+    let meta = fs::metadata(directory).with_context(|| format!("can't look at '{}'", directory.display()))?;
+    let us = rustix::process::geteuid().as_raw();
+    let others_may = meta.mode() & OTHERS_WRITE != 0 && meta.mode() & STICKY == 0;
+    if meta.uid() != us && meta.uid() != 0 || others_may {
+        bail!(
+            "'{}' belongs to user {} and has mode {:o}: others could put something else into it; remove it, or name a socket elsewhere",
+            directory.display(),
+            meta.uid(),
+            meta.mode() & 0o7777
+        );
+    }
+    Ok(())
+}
+
+/// A listening Unix socket; its name goes with it.
+pub(super) struct Socket {
+    pub(super) listener: UnixListener,
+    path: PathBuf,
+    inode: u64,
+}
+
+impl Socket {
+    /// Listens at a path: for the owner and the group of this process. A socket that nobody serves any more is replaced; anything else is not touched.
+    ///
+    /// # Errors
+    /// What is there instead, and what to do about it.
+    pub(super) fn bind(path: &Path) -> anyhow::Result<Self> {
+        prepare_directory(path)?;
+        clear(path)?;
+        let fail = || format!("can't listen at '{}'", path.display());
+        let listener = listen(path).map_err(|e| match e.kind() {
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => anyhow::Error::from(MissingError(
+                format!("{}: {e}; run as root, or name another socket", fail()),
+            )),
+            _ => anyhow::Error::from(e).context(fail()),
+        })?;
+        let inode = fs::symlink_metadata(path).with_context(fail)?.ino();
+        Ok(Self { listener, path: path.to_owned(), inode })
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.ino() == self.inode) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let mode = Mode::from_raw_mode(MODE);
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // What the file's mode begins with (unix_bind in net/unix/af_unix.c), less the umask: from its first moment nobody else may connect.
+    rustix::fs::fchmod(&socket, mode)?;
+    net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::fs::chmod(path, mode)?;
+    net::listen(&socket, WAITING)?;
+    Ok(UnixListener::from(socket))
+}
+
+/// Removes a stale socket of ours.
+fn clear(path: &Path) -> anyhow::Result<()> {
+    let name = path.display();
+    let meta = match fs::symlink_metadata(path) {
+        Ok(meta) => meta,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e).with_context(|| format!("can't look at '{name}'")),
+    };
+    if !meta.file_type().is_socket() {
+        bail!("'{name}' is there and is no socket; remove it, or name another");
+    }
+    let us = rustix::process::geteuid().as_raw();
+    if meta.uid() != us {
+        bail!("'{name}' is a socket of user {}, not ours; have it removed, or name another", meta.uid());
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => bail!("somebody serves '{name}' already; stop that first, or name another"),
+        Err(e) if e.kind() == ErrorKind::ConnectionRefused => {}
+        Err(e) => return Err(e).with_context(|| format!("can't tell whether somebody serves '{name}'")),
+    }
+    fs::remove_file(path).with_context(|| format!("can't replace '{name}'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_is_told_who_was_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run/guard.lock");
+        let first = Lock::take(&path).unwrap();
+        let said = Lock::take(&path).unwrap_err().to_string();
+        let us = std::process::id().to_string();
+        assert!(said.contains(&format!("another guard (process {us}) runs here")), "{said}");
+        assert_eq!(Lock::holder(&path), Some(us));
+        drop(first);
+        assert_eq!(Lock::holder(&path), None);
+        drop(Lock::take(&path).unwrap());
+    }
+
+    #[test]
+    fn a_stale_socket_is_replaced_and_nothing_else_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("guard.sock");
+        // Of a guard that was killed: the name is there, nobody listens.
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let socket = Socket::bind(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o660);
+        let message = |path: &Path| Socket::bind(path).err().unwrap().to_string();
+        assert!(message(&path).contains("somebody serves"));
+        assert!(path.exists(), "of a guard that lives");
+        drop(socket);
+        assert!(!path.exists());
+        fs::write(&path, "mine").unwrap();
+        assert!(message(&path).contains("is no socket; remove it"));
+        let link = dir.path().join("link.sock");
+        std::os::unix::fs::symlink("/run/elsewhere.sock", &link).unwrap();
+        assert!(message(&link).contains("is no socket"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+    }
+
+    #[test]
+    fn a_directory_that_others_can_write_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let open = dir.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        let said = Socket::bind(&open.join("guard.sock")).err().unwrap().to_string();
+        assert!(said.contains("others could put something else into it"), "{said}");
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
+        Socket::bind(&open.join("guard.sock")).unwrap();
+    }
+
+    #[test]
+    fn somebody_elses_socket_is_not_touched() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("guard.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+        let said = Socket::bind(&path).err().unwrap().to_string();
+        assert!(said.contains("a socket of user 65534, not ours; have it removed"), "{said}");
+        assert!(path.exists());
+    }
+}

@@ -1,0 +1,174 @@
+//! The language of the guard's socket: one JSON document a line, each with the version that it is written in.
+//!
+//! ```text
+//! ▶ {"version":1,"do":"status"}                      ◀ {"version":1,"status":{…}}
+//! ▶ {"version":1,"do":"history","last":20}           ◀ {"version":1,"history":[…]}
+//! ▶ {"version":1,"do":"pause","seconds":600}         ◀ {"version":1,"paused":{"left_s":600.0}}
+//! ▶ {"version":1,"do":"resume"}                      ◀ {"version":1,"resumed":{"was_paused":true}}
+//!                                                    ◀ {"version":1,"error":"…"}
+//! ```
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::document::{Entry, Paused, Status};
+
+/// Of this language.
+const VERSION: u64 = 1;
+/// Bytes of a request; none needs a tenth.
+pub(super) const MAX_REQUEST: usize = 4096;
+
+/// What somebody asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub(super) enum Request {
+    /// How it stands.
+    Status,
+    /// What it did, oldest first.
+    History {
+        /// Only so many, the newest.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        last: Option<usize>,
+    },
+    /// Put everything back and do nothing.
+    Pause {
+        /// For so long; absent: until told to resume.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        seconds: Option<f64>,
+    },
+    /// Go on.
+    Resume,
+}
+
+impl Request {
+    /// Whether it changes what the guard does.
+    pub(super) fn commands(self) -> bool {
+        matches!(self, Self::Pause { .. } | Self::Resume)
+    }
+}
+
+/// What it is answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Reply {
+    Status(Box<Status>),
+    History(Vec<Entry>),
+    Paused(Paused),
+    Resumed { was_paused: bool },
+    Error(String),
+}
+
+#[derive(Serialize)]
+struct Line<T> {
+    version: u64,
+    #[serde(flatten)]
+    body: T,
+}
+
+/// A document as a line.
+pub(super) fn line<T: Serialize>(body: &T) -> Result<String, serde_json::Error> {
+    serde_json::to_string(&Line { version: VERSION, body }).map(|text| text + "\n")
+}
+
+/// A request out of a line.
+///
+/// # Errors
+/// What is wrong with it, for whoever sent it.
+pub(super) fn request(line: &[u8]) -> Result<Request, String> {
+    let value = versioned(line)?;
+    let request = serde_json::from_value(value)
+        .map_err(|e| format!("not understood: {e}; ask for status, history, pause or resume"))?;
+    if let Request::Pause { seconds: Some(s) } = request
+        && !(s > 0.0 && Duration::try_from_secs_f64(s).is_ok())
+    {
+        return Err(format!("can't pause for {s} s; name a time above zero, or none"));
+    }
+    Ok(request)
+}
+
+/// A reply out of a line.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn reply(line: &[u8]) -> Result<Reply, String> {
+    let mut value = versioned(line)?;
+    if let Some(object) = value.as_object_mut() {
+        object.remove("version");
+    }
+    serde_json::from_value(value).map_err(|e| format!("its answer is not understood: {e}"))
+}
+
+fn versioned(line: &[u8]) -> Result<Value, String> {
+    let value: Value = serde_json::from_slice(line).map_err(|e| format!("no JSON: {e}"))?;
+    match value.get("version").map(Value::as_u64) {
+        Some(Some(VERSION)) => Ok(value),
+        Some(_) => Err(format!(
+            "version {} is not spoken here, only {VERSION}; use the floodwall that the guard was started from",
+            value["version"]
+        )),
+        None => Err(format!("no version; write {{\"version\":{VERSION},\"do\":\"status\"}}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_is_what_arrives() {
+        for asked in [
+            Request::Status,
+            Request::History { last: Some(3) },
+            Request::History { last: None },
+            Request::Pause { seconds: Some(1.5) },
+            Request::Pause { seconds: None },
+            Request::Resume,
+        ] {
+            assert_eq!(request(line(&asked).unwrap().as_bytes()), Ok(asked));
+        }
+        for answered in [
+            Reply::Status(Box::default()),
+            Reply::History(vec![Entry { why: "paused".into(), ..Entry::default() }]),
+            Reply::Paused(Paused { left_s: Some(3.0) }),
+            Reply::Resumed { was_paused: false },
+            Reply::Error("no".into()),
+        ] {
+            let line = line(&answered).unwrap();
+            assert!(line.starts_with("{\"version\":1,") && line.ends_with("}\n"), "{line}");
+            assert_eq!(reply(line.as_bytes()), Ok(answered));
+        }
+    }
+
+    #[test]
+    fn the_documented_lines_are_understood() {
+        assert_eq!(request(br#"{"version":1,"do":"status"}"#), Ok(Request::Status));
+        assert_eq!(
+            request(br#"{"version":1,"do":"pause","seconds":600}"#),
+            Ok(Request::Pause { seconds: Some(600.0) })
+        );
+        assert_eq!(request(br#"{"version":1,"do":"history"}"#), Ok(Request::History { last: None }));
+    }
+
+    #[test]
+    fn nonsense_is_answered_with_what_to_write() {
+        for (sent, expected) in [
+            ("", "no JSON"),
+            ("status", "no JSON"),
+            ("{\"do\":\"status\"}", "no version; write {\"version\":1"),
+            ("{\"version\":2,\"do\":\"status\"}", "version 2 is not spoken here"),
+            ("{\"version\":\"1\",\"do\":\"status\"}", "version \"1\" is not spoken here"),
+            ("{\"version\":1,\"do\":\"stop\"}", "ask for status, history, pause or resume"),
+            ("{\"version\":1}", "not understood"),
+            ("[1]", "no version"),
+            ("{\"version\":1,\"do\":\"pause\",\"seconds\":0}", "can't pause for 0 s"),
+            ("{\"version\":1,\"do\":\"pause\",\"seconds\":-1}", "can't pause for -1 s"),
+            ("{\"version\":1,\"do\":\"pause\",\"seconds\":1e300}", "can't pause"),
+        ] {
+            let said = request(sent.as_bytes()).unwrap_err();
+            assert!(said.contains(expected), "{sent}: {said}");
+        }
+        assert!(request(&[0xff, 0xfe]).is_err());
+    }
+}

@@ -1,0 +1,454 @@
+//! The guard at work: one law over one machine, what it did and why, and what it answers. Everything but time and processes, which are given.
+//!
+//! ```text
+//! tick ─▶ Guard::tick over the Ledger ─▶ Report ─┬▶ entries: history, log
+//!                                                └▶ counts, goals that can't be met
+//! Question ─▶ Answer                 pause, resume, another configuration
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use floodwall_guard::{Guard, Report, State, config::HARMED};
+use floodwall_model::DeviceId;
+use floodwall_model::plant::{Plant, PlantError};
+use floodwall_model::units::human_duration;
+
+use super::config::Settings;
+use super::document::{Counts, Device, Entry, LeftAlone, Paused, SCHEMA, Status};
+use super::ledger::Ledger;
+use super::log::Priority;
+use super::machine::{Gone, Machine};
+use super::metrics;
+use super::pipe::Pause;
+use super::protocol::{Reply, Request};
+use super::serve::{Answer, Question};
+
+/// A goal that victims have not met for so long is one that can't be met: every lever has been tried by then.
+const UNMET: Duration = Duration::from_secs(30);
+
+/// A moment, by both clocks: the one that never jumps for durations, the other for people.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now {
+    pub(super) instant: Instant,
+    pub(super) unix_s: f64,
+}
+
+/// What does not change while a worker lives.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    pub(super) started: Instant,
+    pub(super) parent_pid: u32,
+    pub(super) restarts: u32,
+}
+
+/// When a pause ends by itself.
+#[derive(Clone, Copy, Debug)]
+struct Until(Option<Instant>);
+
+/// What is remembered of a device.
+#[derive(Default)]
+struct Record {
+    since: Option<Instant>,
+    state: State,
+    decisions: u64,
+    knob_writes: u64,
+    last: Option<Entry>,
+    /// Since when its goal has not been met.
+    harmed: Option<Instant>,
+    /// It was said in this encounter.
+    unmet_said: bool,
+}
+
+/// See the [module](self).
+pub(super) struct Steward {
+    guard: Guard,
+    ledger: Ledger,
+    settings: Settings,
+    origin: Origin,
+    paused: Option<Until>,
+    /// Since it was last asked.
+    pause_changed: bool,
+    records: BTreeMap<DeviceId, Record>,
+    history: VecDeque<Entry>,
+    left_alone: Vec<LeftAlone>,
+    counts: Counts,
+    said: Vec<(Priority, String)>,
+}
+
+impl Steward {
+    pub(super) fn new(machine: Box<dyn Machine>, settings: Settings, origin: Origin) -> Self {
+        Self {
+            guard: Guard::new(settings.law()),
+            ledger: Ledger::new(machine, settings.dry_run),
+            settings,
+            origin,
+            paused: None,
+            pause_changed: false,
+            records: BTreeMap::new(),
+            history: VecDeque::new(),
+            left_alone: Vec::new(),
+            counts: Counts::default(),
+            said: Vec::new(),
+        }
+    }
+
+    pub(super) fn machine(&mut self) -> &mut dyn Machine {
+        self.ledger.machine()
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What is to be logged since the last call.
+    pub(super) fn take_said(&mut self) -> Vec<(Priority, String)> {
+        std::mem::take(&mut self.said)
+    }
+
+    /// What the guard itself has to say.
+    pub(super) fn say(&mut self, now: Now, priority: Priority, why: impl Into<String>) {
+        self.keep(priority, Entry { at_unix_s: now.unix_s, why: why.into(), ..Entry::default() });
+    }
+
+    fn keep(&mut self, priority: Priority, entry: Entry) {
+        self.said.push((priority, entry.line()));
+        self.history.push_back(entry);
+        self.trim();
+    }
+
+    fn trim(&mut self) {
+        while self.history.len() > self.settings.history {
+            self.history.pop_front();
+        }
+    }
+
+    /// One look, one thought, and the writes that follow.
+    ///
+    /// # Errors
+    /// [`PlantError::Lost`] if the sensors are lost.
+    pub(super) fn tick(&mut self, now: Now) -> Result<(), PlantError> {
+        if let Some(Until(Some(until))) = self.paused
+            && now.instant >= until
+        {
+            self.resume(now, "the pause is over")?;
+        }
+        let before = Instant::now();
+        if self.paused.is_some() {
+            // What happens meanwhile is not to be taken for what happens in the first tick after it.
+            self.ledger.observe()?;
+        } else {
+            let report = self.guard.tick(&mut self.ledger)?;
+            self.note(now, report, "the levers follow");
+            self.watch_goals(now);
+        }
+        self.counts.ticks.add(before.elapsed().as_secs_f64());
+        self.counts.lost_events = self.ledger.machine().lost_events();
+        for news in self.ledger.machine().news() {
+            self.say(now, Priority::Warning, news);
+        }
+        Ok(())
+    }
+
+    /// Takes back what was written.
+    ///
+    /// # Errors
+    /// [`PlantError::Lost`] if the knobs can't be read.
+    pub(super) fn release(&mut self, now: Now, why: &str) -> Result<(), PlantError> {
+        let report = self.guard.release(&mut self.ledger)?;
+        self.note(now, report, why);
+        for record in self.records.values_mut() {
+            (record.state, record.since) = (State::Free, Some(now.instant));
+            (record.harmed, record.unmet_said) = (None, false);
+        }
+        Ok(())
+    }
+
+    /// Ends it. The machine is closed; what could not be put back is said.
+    pub(super) fn close(mut self) -> Vec<(Priority, String)> {
+        let mut said = self.take_said();
+        let left = self.ledger.into_machine().close();
+        said.extend(left.into_iter().map(|why| (Priority::Error, why)));
+        said
+    }
+
+    /// Its pause.
+    pub(super) fn pause_left(&self, now: Now) -> Pause {
+        match self.paused {
+            None => Pause::None,
+            Some(Until(None)) => Pause::Endless,
+            Some(Until(Some(until))) => Pause::For(until.saturating_duration_since(now.instant)),
+        }
+    }
+
+    /// Whether it was paused or resumed since the last call.
+    pub(super) fn take_pause_changed(&mut self) -> bool {
+        std::mem::take(&mut self.pause_changed)
+    }
+
+    /// Puts everything back and does nothing, for a time or until it is told to resume.
+    ///
+    /// # Errors
+    /// [`PlantError::Lost`] if the knobs can't be read.
+    pub(super) fn pause(&mut self, now: Now, time: Option<Duration>) -> Result<(), PlantError> {
+        let for_so_long = time
+            .map_or_else(|| "until it is told to resume".into(), |t| format!("for {}", human_duration(t)));
+        self.say(now, Priority::Notice, format!("paused {for_so_long}: everything is put back"));
+        self.paused = Some(Until(time.and_then(|t| now.instant.checked_add(t))));
+        self.pause_changed = true;
+        self.release(now, "paused")
+    }
+
+    fn resume(&mut self, now: Now, why: &str) -> Result<(), PlantError> {
+        self.paused = None;
+        self.pause_changed = true;
+        self.say(now, Priority::Notice, format!("resumed: {why}"));
+        self.ledger.observe().map(drop)
+    }
+
+    /// Other settings from the next tick on; what is taken at the start only is kept. Whether the machine has to be opened anew for them.
+    ///
+    /// # Errors
+    /// [`PlantError::Lost`] if the knobs can't be read.
+    pub(super) fn configure(&mut self, now: Now, mut new: Settings) -> Result<bool, PlantError> {
+        let kept = new.keep_fixed(&self.settings);
+        let opens_anew = (&new.devices, &new.exclude) != (&self.settings.devices, &self.settings.exclude);
+        let turns = new.dry_run != self.settings.dry_run;
+        if turns || opens_anew {
+            self.release(now, "another configuration")?;
+        }
+        if turns {
+            self.ledger.pretend(new.dry_run);
+        }
+        self.guard.configure(new.law());
+        self.settings = new;
+        self.trim();
+        let mut text = "the configuration was read again".to_owned();
+        if !kept.is_empty() {
+            text.push_str(&format!("; {} is taken at the next start", kept.join(", ")));
+        }
+        self.say(now, Priority::Notice, text);
+        Ok(opens_anew)
+    }
+
+    /// Has nothing to steer from now on, until another machine is opened. Everything was put back before.
+    pub(super) fn close_machine(&mut self, now: Now) {
+        let old = std::mem::replace(&mut self.ledger, Ledger::new(Box::new(Gone), true));
+        for why in old.into_machine().close() {
+            self.say(now, Priority::Error, why);
+        }
+    }
+
+    /// Goes on over another machine; what was learnt of the old one is forgotten.
+    pub(super) fn open_machine(&mut self, machine: Box<dyn Machine>) {
+        self.ledger = Ledger::new(machine, self.settings.dry_run);
+        self.guard = Guard::new(self.settings.law());
+        self.records.clear();
+    }
+
+    /// In a few words.
+    pub(super) fn line(&self, now: Now) -> String {
+        match self.pause_left(now) {
+            Pause::None => {}
+            Pause::Endless => return "paused".into(),
+            Pause::For(left) => return format!("paused for {} more", human_duration(left)),
+        }
+        let busy: Vec<String> = self
+            .guard
+            .status()
+            .filter(|s| s.state != State::Free)
+            .map(|s| format!("{} {}", self.ledger.name(s.device), s.state))
+            .collect();
+        let all = self.guard.status().count();
+        match busy.len() {
+            0 => format!("{all} devices, all free"),
+            _ => format!("{all} devices; {}", busy.join(", ")),
+        }
+    }
+
+    /// Into the history and the log.
+    fn note(&mut self, now: Now, report: Report, otherwise: &str) {
+        let mut writes: BTreeMap<Option<DeviceId>, Vec<String>> = BTreeMap::new();
+        for (device, text) in self.ledger.take_written() {
+            writes.entry(device).or_default().push(text);
+        }
+        let pretended = self.ledger.pretends();
+        for decision in report.decisions {
+            let id = decision.device;
+            let written = writes.remove(&Some(id)).unwrap_or_default();
+            self.counts.decisions += 1;
+            self.counts.knob_writes += written.len() as u64;
+            let entry = Entry {
+                at_unix_s: now.unix_s,
+                device: Some(self.ledger.name(id)),
+                from: Some(decision.from.to_string()),
+                to: Some(decision.to.to_string()),
+                queue_level: Some(decision.level.queue),
+                limit_level: Some(decision.level.limit),
+                writes: written,
+                pretended,
+                why: decision.why,
+            };
+            let record = self.records.entry(id).or_default();
+            record.decisions += 1;
+            record.knob_writes += entry.writes.len() as u64;
+            if decision.from != decision.to || record.since.is_none() {
+                (record.state, record.since) = (decision.to, Some(now.instant));
+            }
+            record.last = Some(entry.clone());
+            self.keep(Priority::Notice, entry);
+        }
+        for (id, written) in writes {
+            self.counts.knob_writes += written.len() as u64;
+            let state = id.map(|id| {
+                let record = self.records.entry(id).or_default();
+                record.knob_writes += written.len() as u64;
+                record.state.to_string()
+            });
+            let entry = Entry {
+                at_unix_s: now.unix_s,
+                device: id.map(|id| self.ledger.name(id)),
+                from: state.clone(),
+                to: state,
+                writes: written,
+                pretended,
+                why: otherwise.to_owned(),
+                ..Entry::default()
+            };
+            self.keep(Priority::Info, entry);
+        }
+        for error in report.left_alone {
+            let mut left = LeftAlone { why: error.to_string(), ..LeftAlone::default() };
+            if let PlantError::Refused { write, why } = &error {
+                self.ledger.lose(write);
+                left.device = write.device.map(|id| self.ledger.name(id));
+                left.knob = Some(write.knob.clone());
+                left.why.clone_from(why);
+            }
+            self.say(now, Priority::Warning, format!("{error}: left alone from now on"));
+            self.left_alone.push(left);
+        }
+    }
+
+    /// Goals that can't be met are said once an encounter.
+    fn watch_goals(&mut self, now: Now) {
+        let mut unmet = Vec::new();
+        for status in self.guard.status() {
+            let record = self.records.entry(status.device).or_default();
+            record.since.get_or_insert(now.instant);
+            let protects = matches!(status.state, State::Protect | State::Probe);
+            let harmed = protects && status.estimate.pressure.is_some_and(|p| p > HARMED);
+            if !protects {
+                record.unmet_said = false;
+            }
+            if !harmed {
+                record.harmed = None;
+                continue;
+            }
+            let since = *record.harmed.get_or_insert(now.instant);
+            if now.instant - since >= UNMET && !record.unmet_said {
+                record.unmet_said = true;
+                unmet.push((status.device, status.estimate.goal));
+            }
+        }
+        let there: Vec<DeviceId> = self.guard.status().map(|s| s.device).collect();
+        if there.len() < self.records.len() {
+            self.records.retain(|id, _| there.contains(id));
+        }
+        for (id, goal) in unmet {
+            let name = self.ledger.name(id);
+            let goal = human_duration(goal);
+            self.say(now, Priority::Warning, format!("{name}: the goal of {goal} can't be met with any lever; the best that there is stays in force"));
+        }
+    }
+
+    /// An answer, at most a tick after the question.
+    ///
+    /// # Errors
+    /// [`PlantError::Lost`] if a pause could not put everything back.
+    pub(super) fn answer(&mut self, now: Now, question: Question) -> Result<Answer, PlantError> {
+        let request = match question {
+            Question::Metrics => return Ok(Answer::Text(metrics::exposition(&self.status(now)))),
+            Question::Request(request) => request,
+        };
+        Ok(Answer::Reply(match request {
+            Request::Status => Reply::Status(Box::new(self.status(now))),
+            Request::History { last } => {
+                let skip = last.map_or(0, |last| self.history.len().saturating_sub(last));
+                Reply::History(self.history.iter().skip(skip).cloned().collect())
+            }
+            Request::Pause { seconds } => {
+                self.pause(now, seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()))?;
+                Reply::Paused(Paused { left_s: seconds })
+            }
+            Request::Resume => {
+                let was_paused = self.paused.is_some();
+                if was_paused {
+                    self.resume(now, "it was told to")?;
+                }
+                Reply::Resumed { was_paused }
+            }
+        }))
+    }
+
+    fn status(&mut self, now: Now) -> Status {
+        let mut devices = Vec::new();
+        for status in self.guard.status() {
+            let id = status.device;
+            let (victims, floods) = self.ledger.who(id);
+            let e = status.estimate;
+            let record = self.records.get(&id);
+            let since = record.and_then(|r| r.since).map_or(Duration::ZERO, |since| now.instant - since);
+            let unmet = record.and_then(|r| r.harmed).is_some_and(|since| now.instant - since >= UNMET);
+            devices.push(Device {
+                name: self.ledger.name(id),
+                id: id.to_string(),
+                state: status.state.to_string(),
+                since_s: since.as_secs_f64(),
+                queue_level: status.level.queue,
+                limit_level: status.level.limit,
+                goal_us: e.goal.as_secs_f64() * 1e6,
+                goal_is_given: e.goal_is_given,
+                goal_unmet: unmet,
+                pressure: e.pressure,
+                base_us: e.base.map(|d| d.as_secs_f64() * 1e6),
+                drain_bytes_per_s: e.drain_bytes_per_s,
+                backlog_bytes: e.backlog_bytes,
+                queue_delay_us: e.queue_delay.map(|d| d.as_secs_f64() * 1e6),
+                victims,
+                floods,
+                held: self.ledger.held(id),
+                decisions: record.map_or(0, |r| r.decisions),
+                knob_writes: record.map_or(0, |r| r.knob_writes),
+                last: record.and_then(|r| r.last.clone()),
+            });
+        }
+        let machine = self.ledger.machine();
+        Status {
+            schema: SCHEMA.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            parent_pid: self.origin.parent_pid,
+            uptime_s: (now.instant - self.origin.started).as_secs_f64(),
+            restarts: self.origin.restarts,
+            config: self.settings.file.as_ref().map(|f| f.display().to_string()),
+            dry_run: self.settings.dry_run,
+            p99_us: self.settings.p99.map(|d| d.as_secs_f64() * 1e6),
+            source: machine.source().to_owned(),
+            blind: machine.blind(),
+            left_out: machine.left_out(),
+            paused: match self.pause_left(now) {
+                Pause::None => None,
+                Pause::Endless => Some(Paused { left_s: None }),
+                Pause::For(left) => Some(Paused { left_s: Some(left.as_secs_f64()) }),
+            },
+            devices,
+            left_alone: self.left_alone.clone(),
+            counts: self.counts.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "steward_tests.rs"]
+mod tests;

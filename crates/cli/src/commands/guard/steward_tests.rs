@@ -1,0 +1,169 @@
+//! The steward over a machine that somebody else looks into.
+
+use super::super::args::RunArgs;
+use super::super::ledger::tests::{DISK, Fake, flood, victim};
+use super::*;
+
+struct Bench {
+    fake: Fake,
+    steward: Steward,
+    now: Now,
+}
+
+impl Bench {
+    fn new(args: &RunArgs) -> Self {
+        let fake = Fake::disk();
+        let settings = Settings { file: None, ..Settings::read(args).unwrap() };
+        let now = Now { instant: Instant::now(), unix_s: 1e9 };
+        let origin = Origin { started: now.instant, parent_pid: 7, restarts: 2 };
+        Self { steward: Steward::new(Box::new(fake.clone()), settings, origin), fake, now }
+    }
+
+    fn ticks(&mut self, n: u32) {
+        for _ in 0..n {
+            self.now.instant += Duration::from_millis(250);
+            self.now.unix_s += 0.25;
+            self.steward.tick(self.now).unwrap();
+        }
+    }
+
+    fn meet(&self) {
+        self.fake.0.lock().unwrap().actors = vec![victim(), flood()];
+    }
+
+    fn part(&self) {
+        self.fake.0.lock().unwrap().actors.clear();
+    }
+
+    fn knob(&self, name: &str) -> String {
+        self.fake.0.lock().unwrap().knobs.devices[&DISK].get(name).unwrap().to_owned()
+    }
+
+    fn ask(&mut self, request: Request) -> Reply {
+        match self.steward.answer(self.now, Question::Request(request)).unwrap() {
+            Answer::Reply(reply) => reply,
+            Answer::Text(_) => panic!(),
+        }
+    }
+
+    fn status(&mut self) -> Status {
+        match self.ask(Request::Status) {
+            Reply::Status(status) => *status,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn log(&mut self) -> String {
+        self.steward.take_said().into_iter().map(|(_, line)| line + "\n").collect()
+    }
+}
+
+#[test]
+fn an_encounter_is_told_with_what_was_written_and_why() {
+    let mut bench = Bench::new(&RunArgs::default());
+    bench.ticks(4);
+    assert_eq!(bench.status().devices[0].state, "free");
+    bench.meet();
+    bench.ticks(8);
+    let status = bench.status();
+    let disk = &status.devices[0];
+    assert_eq!((disk.name.as_str(), disk.state.as_str()), ("sda", "protect"));
+    assert_eq!(disk.victims, ["postgres (41)"]);
+    assert_eq!(disk.floods, ["cp (42)"]);
+    let held = disk.held.iter().find(|h| h.knob == "nr_requests").unwrap();
+    assert_eq!((held.own.as_deref(), &held.value), (Some("64"), &bench.knob("nr_requests")));
+    assert_eq!(status.counts.knob_writes, bench.fake.0.lock().unwrap().writes.len() as u64);
+    assert_eq!((status.counts.lost_events, status.restarts, status.parent_pid), (7, 2, 7));
+    let log = bench.log();
+    assert!(log.contains("sda: ") && log.contains("wrote ") && log.contains("nr_requests 64 → "), "{log}");
+    assert!(log.contains("victims wait "), "{log}");
+    let Reply::History(history) = bench.ask(Request::History { last: Some(1) }) else { panic!() };
+    assert_eq!(history.len(), 1);
+}
+
+#[test]
+fn a_pause_puts_everything_back_and_ends_by_itself() {
+    let mut bench = Bench::new(&RunArgs::default());
+    bench.ticks(2);
+    bench.meet();
+    bench.ticks(8);
+    assert_ne!(bench.knob("nr_requests"), "64");
+    assert_eq!(
+        bench.ask(Request::Pause { seconds: Some(10.0) }),
+        Reply::Paused(Paused { left_s: Some(10.0) })
+    );
+    assert_eq!((bench.knob("nr_requests"), bench.knob("max_sectors_kb")), ("64".into(), "1280".into()));
+    bench.ticks(38);
+    assert_eq!(bench.knob("nr_requests"), "64");
+    let status = bench.status();
+    assert_eq!(status.paused, Some(Paused { left_s: Some(0.5) }));
+    assert_eq!((status.devices[0].state.as_str(), status.devices[0].held.len()), ("free", 0));
+    bench.ticks(8);
+    assert_eq!(bench.status().paused, None);
+    assert_ne!(bench.knob("nr_requests"), "64");
+    assert!(bench.log().contains("resumed: the pause is over"));
+    bench.ask(Request::Pause { seconds: None });
+    bench.ticks(1000);
+    assert_eq!(bench.knob("nr_requests"), "64");
+    assert_eq!(bench.ask(Request::Resume), Reply::Resumed { was_paused: true });
+    assert_eq!(bench.ask(Request::Resume), Reply::Resumed { was_paused: false });
+}
+
+#[test]
+fn a_dry_run_decides_the_same_and_writes_nothing() {
+    let mut bench = Bench::new(&RunArgs { dry_run: true, ..RunArgs::default() });
+    bench.ticks(2);
+    bench.meet();
+    bench.ticks(200);
+    bench.part();
+    bench.ticks(40);
+    assert_eq!(bench.fake.0.lock().unwrap().writes, []);
+    let log = bench.log();
+    assert!(
+        log.contains("would write ") && log.contains("nr_requests 64 → ") && !log.contains("wrote "),
+        "{log}"
+    );
+}
+
+#[test]
+fn another_configuration_is_in_force_at_once_and_a_dry_run_begins_with_nothing_held() {
+    let mut bench = Bench::new(&RunArgs::default());
+    bench.ticks(2);
+    bench.meet();
+    bench.ticks(8);
+    assert_ne!(bench.knob("nr_requests"), "64");
+    let dry =
+        Settings { p99: Some(Duration::from_millis(9)), dry_run: true, ..bench.steward.settings().clone() };
+    assert!(!bench.steward.configure(bench.now, dry).unwrap());
+    assert_eq!(bench.knob("nr_requests"), "64");
+    bench.ticks(8);
+    assert_eq!(bench.knob("nr_requests"), "64");
+    let status = bench.status();
+    assert_eq!((status.dry_run, status.devices[0].goal_us), (true, 9000.0));
+    let other = Settings { devices: vec!["sdb".into()], ..bench.steward.settings().clone() };
+    assert!(bench.steward.configure(bench.now, other).unwrap());
+}
+
+#[test]
+fn a_goal_that_can_not_be_met_is_said_once() {
+    let mut bench = Bench::new(&RunArgs { p99: Some("2ms".into()), ..RunArgs::default() });
+    bench.meet();
+    bench.ticks(100);
+    assert!(!bench.log().contains("can't be met"));
+    bench.ticks(800);
+    assert_eq!(bench.log().matches("the goal of 2.00 ms can't be met").count(), 1);
+    assert!(bench.status().devices[0].goal_unmet);
+    bench.part();
+    bench.ticks(60);
+    assert!(!bench.status().devices[0].goal_unmet);
+}
+
+#[test]
+fn the_history_is_as_long_as_it_was_told() {
+    let mut bench = Bench::new(&RunArgs { history: Some(3), ..RunArgs::default() });
+    for n in 0..10 {
+        bench.steward.say(bench.now, Priority::Info, format!("{n}"));
+    }
+    let Reply::History(history) = bench.ask(Request::History { last: None }) else { panic!() };
+    assert_eq!(history.iter().map(|e| e.why.as_str()).collect::<Vec<_>>(), ["7", "8", "9"]);
+}

@@ -1,0 +1,439 @@
+//! The small process beside the guard: starts the worker, listens for its beats, and when it dies or hangs puts back what it held and starts another.
+//!
+//! ```text
+//!            start                    dead, or 5 s without a beat: SIGKILL
+//!   pause ─────────▶ worker ─ beats ──────────────────────────────▶ restore ─▶ pause: 1 s, 2 s, 4 s …
+//!     ▲                │ SIGINT, SIGTERM                               │        fifth death within ten minutes: end
+//!     └────────────────┼───────────────────────────────────────────────┘
+//!                      ▼ Stop; put back by itself ─▶ end
+//! ```
+//!
+//! It knows nothing of devices. What is put back is in the journal, and a process of its own does it (`floodwall guard restore`), so that nothing can hold this one up.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use rustix::process::{Pid, Signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::args::RunArgs;
+use super::config::{DIRECTORY, Settings};
+use super::log::{Log, Priority};
+use super::notify::Notifier;
+use super::pipe::{self, Begin, Order, Pause, Sign};
+use super::place::{self, Lock};
+use super::worker;
+use crate::exit::Exit;
+use crate::output;
+
+/// A worker that gives no sign for so long hangs: it gives one a second.
+const HANG: Duration = Duration::from_secs(5);
+/// How long the first look may take: on a busy machine with many processes and tracepoints to open.
+const START: Duration = Duration::from_secs(60);
+/// How long putting everything back may take when it is told to stop: a queue changes its length only when it has run dry, and a slow disk's takes its time.
+const STOP: Duration = Duration::from_secs(60);
+/// Between two looks at a process that is to end.
+const NAP: Duration = Duration::from_millis(50);
+/// From one sign of life to systemd to the next is at most this, and at most half of what it asks for.
+const PING: Duration = Duration::from_secs(2);
+/// The first pause after a death; each next is twice as long.
+const PAUSE: Duration = Duration::from_secs(1);
+/// So many deaths …
+const MOST_DEATHS: usize = 5;
+/// … within this time are too many.
+const DEATHS_WITHIN: Duration = Duration::from_secs(600);
+
+/// What the supervisor waits for.
+enum Event {
+    Signal(i32),
+    /// Of the worker with this process number.
+    Sign(u32, Sign),
+    /// Its stdout is closed.
+    Gone(u32),
+}
+
+/// A running worker.
+struct Worker {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    /// Of the last sign, or of the start.
+    heard: Instant,
+    ready: bool,
+}
+
+/// How a worker ended.
+enum End {
+    /// By itself or by somebody else's hand.
+    Died(ExitStatus),
+    /// It hung, and was killed.
+    Hung,
+    /// We told it to stop.
+    Stopped(ExitStatus),
+}
+
+struct Supervisor<'a> {
+    args: &'a RunArgs,
+    settings: Settings,
+    /// Sent, and not yet taken.
+    offered: Option<Settings>,
+    log: Log,
+    notifier: Notifier,
+    sender: Sender<Event>,
+    events: Receiver<Event>,
+    started: Instant,
+    restarts: u32,
+    pause: Option<(Pause, Instant)>,
+    stopping: bool,
+    on_terminal: bool,
+}
+
+/// Runs a guard until it is told to stop.
+///
+/// # Errors
+/// Another guard, or no way to start a process.
+pub(super) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
+    let settings = Settings::read(args)?;
+    let simulated = settings.sim.is_some().then_some(settings.socket.as_path());
+    let _lock = Lock::take(&place::lock_path(DIRECTORY.as_ref(), simulated))?;
+    let (sender, events) = mpsc::channel();
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("can't install signal handlers")?;
+    let to_us = sender.clone();
+    thread::spawn(move || {
+        for signal in &mut signals {
+            if to_us.send(Event::Signal(signal)).is_err() {
+                break;
+            }
+        }
+    });
+    let log = Log::open();
+    let mut supervisor = Supervisor {
+        args,
+        settings,
+        offered: None,
+        log: log.clone(),
+        notifier: Notifier::open(),
+        sender,
+        events,
+        started: Instant::now(),
+        restarts: 0,
+        pause: None,
+        stopping: false,
+        on_terminal: output::stderr_is_terminal(),
+    };
+    let exit = supervisor.supervise();
+    supervisor.notifier.stopping();
+    log.flush();
+    exit
+}
+
+impl Supervisor<'_> {
+    fn supervise(&mut self) -> anyhow::Result<Exit> {
+        let mut deaths: Vec<Instant> = Vec::new();
+        let mut was_ready = false;
+        loop {
+            let mut worker = self.start()?;
+            let end = self.watch(&mut worker);
+            was_ready |= worker.ready;
+            let clean = match &end {
+                End::Stopped(status) | End::Died(status) => status.success(),
+                End::Hung => false,
+            };
+            if clean {
+                return Ok(Exit::Done);
+            }
+            let restored = self.restore();
+            match end {
+                End::Stopped(status) => {
+                    self.log.say(
+                        Priority::Warning,
+                        &format!("the worker ended badly when it was told to stop ({status}){restored}"),
+                    );
+                    return Ok(Exit::Failed);
+                }
+                // What it lacks it will lack the next time, too; it has said what.
+                End::Died(status) if !was_ready => {
+                    return Ok(match status.code() {
+                        Some(2) => Exit::Usage,
+                        Some(4) => Exit::Missing,
+                        _ => Exit::Failed,
+                    });
+                }
+                End::Died(status) => {
+                    self.log.say(Priority::Error, &format!("the worker died ({status}){restored}"))
+                }
+                End::Hung => self.log.say(
+                    Priority::Error,
+                    &format!("the worker gave no sign for {} s and was killed{restored}", HANG.as_secs()),
+                ),
+            }
+            deaths.retain(|death| death.elapsed() < DEATHS_WITHIN);
+            deaths.push(Instant::now());
+            if deaths.len() >= MOST_DEATHS {
+                let minutes = DEATHS_WITHIN.as_secs() / 60;
+                self.log.say(
+                    Priority::Error,
+                    &format!("given up after {MOST_DEATHS} deaths within {minutes} minutes; look above for why, and start it again"),
+                );
+                return Ok(Exit::Failed);
+            }
+            let pause = PAUSE * (1 << (deaths.len() - 1));
+            self.log.say(Priority::Notice, &format!("starting it again in {} s", pause.as_secs()));
+            self.notifier.status("the worker died; starting it again");
+            self.rest(pause);
+            if self.stopping {
+                return Ok(Exit::Done);
+            }
+            self.restarts += 1;
+        }
+    }
+
+    /// Waits, with an ear for signals.
+    fn rest(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        while !self.stopping {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            self.notifier.alive();
+            match self.events.recv_timeout(left.min(PING)) {
+                Ok(Event::Signal(SIGHUP)) => self.reload(None),
+                Ok(Event::Signal(_)) => self.stopping = true,
+                _ => {}
+            }
+        }
+    }
+
+    fn start(&mut self) -> anyhow::Result<Worker> {
+        let program =
+            std::env::current_exe().context("can't tell where this program is, to start its worker")?;
+        let mut child = Command::new(program)
+            .arg(worker::COMMAND)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // systemd's are ours.
+            .env_remove("NOTIFY_SOCKET")
+            .env_remove("WATCHDOG_USEC")
+            .env_remove("WATCHDOG_PID")
+            // A terminal's Ctrl-C is for us.
+            .process_group(0)
+            .spawn()
+            .context("can't start the worker")?;
+        if let Some(out) = child.stdout.take() {
+            let (sender, pid) = (self.sender.clone(), child.id());
+            thread::spawn(move || {
+                for line in BufReader::new(out).lines() {
+                    let Ok(line) = line else { break };
+                    if let Ok(sign) = serde_json::from_str(&line) {
+                        let _ = sender.send(Event::Sign(pid, sign));
+                    }
+                }
+                let _ = sender.send(Event::Gone(pid));
+            });
+        }
+        let stdin = child.stdin.take();
+        let mut worker = Worker { child, stdin, heard: Instant::now(), ready: false };
+        let paused = match self.pause {
+            None => Pause::None,
+            Some((Pause::For(time), since)) => match time.checked_sub(since.elapsed()) {
+                Some(left) if !left.is_zero() => Pause::For(left),
+                _ => Pause::None,
+            },
+            Some((pause, _)) => pause,
+        };
+        let begin = Begin {
+            settings: self.settings.clone(),
+            age: self.started.elapsed(),
+            parent_pid: std::process::id(),
+            restarts: self.restarts,
+            paused,
+        };
+        worker.order(&Order::Begin(Box::new(begin)));
+        Ok(worker)
+    }
+
+    /// Until it ends.
+    fn watch(&mut self, worker: &mut Worker) -> End {
+        let mut stopped: Option<Instant> = None;
+        let mut gone = false;
+        loop {
+            if gone && let Ok(Some(status)) = worker.child.try_wait() {
+                return if self.stopping { End::Stopped(status) } else { End::Died(status) };
+            }
+            if self.stopping && stopped.is_none() {
+                self.notifier.stopping();
+                worker.order(&Order::Stop);
+                worker.signal(Signal::TERM);
+                stopped = Some(Instant::now());
+            }
+            let (since, patience) = match stopped {
+                Some(since) => (since, STOP),
+                None => (worker.heard, if worker.ready { HANG } else { START }),
+            };
+            if since.elapsed() >= patience && !gone {
+                return self.kill(worker);
+            }
+            self.notifier.alive();
+            let left = patience.saturating_sub(since.elapsed());
+            let nap = if gone { NAP } else { left.min(PING) };
+            match self.events.recv_timeout(nap) {
+                Ok(Event::Sign(pid, sign)) if pid == worker.child.id() => self.heed(worker, sign),
+                Ok(Event::Gone(pid)) if pid == worker.child.id() => gone = true,
+                Ok(Event::Sign(..) | Event::Gone(_)) => {}
+                Ok(Event::Signal(SIGHUP)) => self.reload(Some(worker)),
+                Ok(Event::Signal(_)) => self.stopping = true,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => gone = true,
+            }
+        }
+    }
+
+    /// Ends a worker that hangs. One that waits in the kernel ends when the kernel lets it.
+    fn kill(&mut self, worker: &mut Worker) -> End {
+        worker.signal(Signal::KILL);
+        let mut said = Instant::now();
+        loop {
+            match worker.child.try_wait() {
+                Ok(None) => {}
+                Ok(Some(status)) if self.stopping => return End::Stopped(status),
+                _ => return End::Hung,
+            }
+            if said.elapsed() >= HANG {
+                said = Instant::now();
+                self.log.say(Priority::Warning, "the worker was killed and still waits in the kernel");
+            }
+            self.notifier.alive();
+            match self.events.recv_timeout(NAP) {
+                Ok(Event::Signal(SIGINT | SIGTERM)) => self.stopping = true,
+                Err(RecvTimeoutError::Disconnected) => thread::sleep(NAP),
+                _ => {}
+            }
+        }
+    }
+
+    fn heed(&mut self, worker: &mut Worker, sign: Sign) {
+        worker.heard = Instant::now();
+        match sign {
+            Sign::Ready => {
+                worker.ready = true;
+                self.notifier.ready();
+            }
+            Sign::Beat => {}
+            Sign::Status(line) => self.notifier.status(&line),
+            Sign::Configured { taken } => {
+                if let Some(settings) = self.offered.take()
+                    && taken
+                {
+                    self.settings = settings;
+                }
+                self.notifier.ready();
+            }
+            Sign::Paused(pause) => {
+                self.pause = (pause != Pause::None).then(|| (pause, Instant::now()));
+            }
+        }
+    }
+
+    /// Reads the configuration again. A wrong one changes nothing.
+    fn reload(&mut self, worker: Option<&mut Worker>) {
+        // A terminal that is gone says the same as one that wants its configuration read.
+        if self.on_terminal && !output::stderr_is_terminal() {
+            self.stopping = true;
+            return;
+        }
+        self.notifier.reloading();
+        match Settings::read(self.args) {
+            Ok(settings) => match worker {
+                Some(worker) => {
+                    worker.order(&Order::Settings(Box::new(settings.clone())));
+                    self.offered = Some(settings);
+                }
+                None => {
+                    self.settings = settings;
+                    self.notifier.ready();
+                }
+            },
+            Err(e) => {
+                self.log.say(
+                    Priority::Error,
+                    &format!("the configuration is wrong, the old one stays in force: {e}"),
+                );
+                self.notifier.ready();
+            }
+        }
+    }
+
+    /// Puts back what a dead worker has left behind; says how that went.
+    fn restore(&mut self) -> String {
+        if self.settings.sim.is_some() || self.settings.dry_run {
+            return String::new();
+        }
+        let spawned = std::env::current_exe().and_then(|program| {
+            Command::new(program)
+                .args(["guard", "restore", "--by-parent", "--journal"])
+                .arg(&self.settings.journal)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .env_remove("NOTIFY_SOCKET")
+                .process_group(0)
+                .spawn()
+        });
+        let mut child = match spawned {
+            Ok(child) => child,
+            Err(e) => {
+                return format!(
+                    "; can't start the process that puts back what it held: {e}; run floodwall rollback"
+                );
+            }
+        };
+        let begin = Instant::now();
+        let mut said = Instant::now();
+        loop {
+            match child.try_wait() {
+                Ok(Some(status)) if status.success() => {
+                    return format!("; what it held is put back, {} ms later", begin.elapsed().as_millis());
+                }
+                Ok(Some(status)) => {
+                    return format!(
+                        "; what it held could not be put back ({status}); run floodwall rollback"
+                    );
+                }
+                Ok(None) => {}
+                Err(e) => return format!("; can't tell whether what it held is put back: {e}"),
+            }
+            if said.elapsed() >= HANG {
+                said = Instant::now();
+                self.log.say(
+                    Priority::Warning,
+                    "still putting back what the worker held: a queue has to run dry",
+                );
+            }
+            self.notifier.alive();
+            match self.events.recv_timeout(NAP) {
+                Ok(Event::Signal(SIGINT | SIGTERM)) => self.stopping = true,
+                Err(RecvTimeoutError::Disconnected) => thread::sleep(NAP),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// Tells it something; one that is gone is noticed elsewhere.
+    fn order(&mut self, order: &Order) {
+        if let (Some(stdin), Ok(line)) = (&mut self.stdin, pipe::line(order)) {
+            let _ = stdin.write_all(&line);
+        }
+    }
+
+    /// Until it was waited for its number is nobody else's.
+    fn signal(&self, signal: Signal) {
+        let _ = rustix::process::kill_process(Pid::from_child(&self.child), signal);
+    }
+}

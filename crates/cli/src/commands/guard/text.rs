@@ -1,0 +1,283 @@
+//! A guard's status and history for people.
+
+use std::time::Duration;
+
+use floodwall_model::units::human_duration;
+use floodwall_model::{Bytes, Rate};
+use floodwall_report::status::table::{Align, Column, table};
+
+use super::document::{Device, Entry, Status};
+use crate::commands::settings::moment;
+
+/// Names of a kind that are shown; a screen has no more.
+const NAMES: usize = 6;
+
+fn micros(us: f64) -> String {
+    human_duration(Duration::from_secs_f64(us.max(0.0) / 1e6))
+}
+
+fn seconds(s: f64) -> String {
+    human_duration(Duration::from_secs_f64(s.max(0.0)))
+}
+
+fn or_dash<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "–".into(), show)
+}
+
+/// One line of the history.
+pub(super) fn entry(entry: &Entry) -> String {
+    format!("{}  {}\n", moment(entry.at_unix_s as u64), entry.line())
+}
+
+/// How it stands.
+pub(super) fn status(status: &Status) -> String {
+    let mut lines = head(status);
+    if status.devices.is_empty() {
+        lines.push(String::new());
+        lines.push("there is no device to steer".into());
+    } else {
+        lines.push(String::new());
+        lines.extend(devices(&status.devices));
+    }
+    for device in &status.devices {
+        let told = about(device);
+        if !told.is_empty() {
+            lines.push(String::new());
+            lines.extend(told);
+        }
+    }
+    let tail = tail(status);
+    if !tail.is_empty() {
+        lines.push(String::new());
+        lines.extend(tail);
+    }
+    lines.join("\n") + "\n"
+}
+
+fn head(status: &Status) -> Vec<String> {
+    let mut lines = vec![format!(
+        "guard {} (process {}) for {}; looking through {}; {}",
+        status.version,
+        status.parent_pid,
+        seconds(status.uptime_s),
+        status.source,
+        status
+            .config
+            .as_ref()
+            .map_or_else(|| "no configuration file".into(), |file| format!("configured by {file}")),
+    )];
+    lines.push(match status.p99_us {
+        Some(us) => format!("goal: 99 of 100 operations within {}", micros(us)),
+        None => "goal: four times what operations take while nothing floods".into(),
+    });
+    match status.paused.map(|paused| paused.left_s) {
+        Some(Some(left)) => {
+            lines.push(format!("PAUSED: everything is put back; it resumes in {}", seconds(left)))
+        }
+        Some(None) => lines.push("PAUSED: everything is put back; floodwall guard resume ends it".into()),
+        None => {}
+    }
+    if status.dry_run {
+        lines.push("DRY RUN: nothing is written; what follows is what it would do".into());
+    }
+    if status.restarts > 0 {
+        lines.push(format!(
+            "its worker died {} times and was started again; the log says why",
+            status.restarts
+        ));
+    }
+    lines
+}
+
+const fn column(title: &'static str, align: Align) -> Column {
+    Column { title, align, max_width: 30 }
+}
+
+fn devices(devices: &[Device]) -> Vec<String> {
+    let columns = [
+        column("DEVICE", Align::Left),
+        column("STATE", Align::Left),
+        column("FOR", Align::Right),
+        column("QUEUE", Align::Right),
+        column("LIMIT", Align::Right),
+        column("PRESSURE", Align::Right),
+        column("GOAL", Align::Right),
+        column("ALONE", Align::Right),
+        column("DRAINS", Align::Right),
+        column("BACKLOG", Align::Right),
+    ];
+    let rows: Vec<Vec<String>> = devices
+        .iter()
+        .map(|d| {
+            vec![
+                d.name.clone(),
+                d.state.clone(),
+                seconds(d.since_s),
+                d.queue_level.to_string(),
+                d.limit_level.to_string(),
+                or_dash(d.pressure, |p| format!("{p:.2}")),
+                micros(d.goal_us),
+                or_dash(d.base_us, micros),
+                or_dash(d.drain_bytes_per_s, |rate| Rate(rate).to_string()),
+                Bytes(d.backlog_bytes).to_string(),
+            ]
+        })
+        .collect();
+    table(&columns, &rows)
+}
+
+fn names(names: &[String]) -> String {
+    let mut text = names.iter().take(NAMES).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > NAMES {
+        text.push_str(&format!(" and {} more", names.len() - NAMES));
+    }
+    text
+}
+
+/// What is done about a device and why; nothing if nothing is.
+fn about(device: &Device) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !device.victims.is_empty() {
+        lines.push(format!("  waits:  {}", names(&device.victims)));
+    }
+    if !device.floods.is_empty() {
+        lines.push(format!("  floods: {}", names(&device.floods)));
+    }
+    if !device.held.is_empty() {
+        let own =
+            |own: &Option<String>| own.as_ref().map_or_else(String::new, |own| format!(" (yours: {own})"));
+        let held: Vec<String> =
+            device.held.iter().map(|h| format!("{} {}{}", h.knob, h.value, own(&h.own))).collect();
+        lines.push(format!("  holds:  {}", held.join(", ")));
+    }
+    if device.goal_unmet {
+        lines.push("  no lever meets the goal; the best that there is is in force".into());
+    }
+    if let Some(last) = &device.last {
+        lines.push(format!(
+            "  last:   {}, {}",
+            moment(last.at_unix_s as u64),
+            Entry { device: None, ..last.clone() }.line()
+        ));
+    }
+    if !lines.is_empty() {
+        lines.insert(0, device.name.clone());
+    }
+    lines
+}
+
+fn tail(status: &Status) -> Vec<String> {
+    let mut lines = Vec::new();
+    for left in &status.left_alone {
+        let whose = left.device.as_ref().map_or_else(String::new, |d| format!("{d} "));
+        let knob = left.knob.as_deref().unwrap_or("a knob");
+        lines.push(format!("left alone: {whose}{knob}: {}", left.why));
+    }
+    lines.extend(status.left_out.iter().map(|l| format!("not steered: {}: {}", l.name, l.why)));
+    lines.extend(status.blind.iter().map(|blind| format!("can't see {blind}")));
+    let counts = &status.counts;
+    let looks = counts.ticks.count;
+    let mean = if looks == 0 { 0.0 } else { counts.ticks.sum_s / looks as f64 };
+    lines.push(format!(
+        "{} decisions, {} knob writes; looked {looks} times, {} on average and {} at most; {} events lost",
+        counts.decisions,
+        counts.knob_writes,
+        seconds(mean),
+        seconds(counts.ticks.longest_s),
+        counts.lost_events,
+    ));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::document::{Counts, HeldKnob, LeftAlone, LeftOut, Paused};
+    use super::*;
+
+    fn document() -> Status {
+        let sda = Device {
+            name: "sda".into(),
+            id: "8:0".into(),
+            state: "protect".into(),
+            since_s: 12.0,
+            queue_level: 4,
+            goal_us: 20_000.0,
+            pressure: Some(0.81),
+            base_us: Some(5_000.0),
+            drain_bytes_per_s: Some(1e8),
+            backlog_bytes: 812_000_000,
+            victims: vec!["postgres (41)".into()],
+            floods: (0..8).map(|n| format!("cp ({n})")).collect(),
+            held: vec![HeldKnob { knob: "nr_requests".into(), value: "4".into(), own: Some("64".into()) }],
+            goal_unmet: true,
+            last: Some(Entry {
+                at_unix_s: 1e9,
+                device: Some("sda".into()),
+                from: Some("watch".into()),
+                to: Some("protect".into()),
+                queue_level: Some(4),
+                limit_level: Some(0),
+                writes: vec!["nr_requests 64 → 4".into()],
+                pretended: false,
+                why: "victims wait 3.1 × the goal of 20.0ms".into(),
+            }),
+            ..Device::default()
+        };
+        let sdb = Device { name: "sdb".into(), state: "free".into(), goal_us: 50_000.0, ..Device::default() };
+        let mut counts = Counts { decisions: 2, knob_writes: 2, ..Counts::default() };
+        counts.ticks.add(0.000_4);
+        Status {
+            version: "0.1.0".into(),
+            parent_pid: 4711,
+            uptime_s: 4000.0,
+            source: "perf".into(),
+            devices: vec![sda, sdb],
+            left_out: vec![LeftOut { name: "nfs at '/srv'".into(), why: "no queue".into() }],
+            left_alone: vec![LeftAlone {
+                device: Some("sdb".into()),
+                knob: Some("nr_requests".into()),
+                why: "somebody else has written 32".into(),
+            }],
+            counts,
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn what_it_does_and_why_is_on_one_page() {
+        insta::assert_snapshot!(status(&document()), @r"
+        guard 0.1.0 (process 4711) for 1 h 7 min; looking through perf; no configuration file
+        goal: four times what operations take while nothing floods
+
+        DEVICE  STATE       FOR  QUEUE  LIMIT  PRESSURE     GOAL    ALONE    DRAINS  BACKLOG
+        sda     protect  12.0 s      4      0      0.81  20.0 ms  5.00 ms  100 MB/s   812 MB
+        sdb     free        0 s      0      0         –  50.0 ms        –         –      0 B
+
+        sda
+          waits:  postgres (41)
+          floods: cp (0), cp (1), cp (2), cp (3), cp (4), cp (5) and 2 more
+          holds:  nr_requests 4 (yours: 64)
+          no lever meets the goal; the best that there is is in force
+          last:   2001-09-09 01:46:40 UTC, watch → protect (queue level 4, limit level 0); wrote nr_requests 64 → 4; victims wait 3.1 × the goal of 20.0ms
+
+        left alone: sdb nr_requests: somebody else has written 32
+        not steered: nfs at '/srv': no queue
+        2 decisions, 2 knob writes; looked 1 times, 400 µs on average and 400 µs at most; 0 events lost
+        ");
+    }
+
+    #[test]
+    fn a_pause_and_a_dry_run_are_not_overlooked() {
+        let paused =
+            Status { paused: Some(Paused { left_s: Some(540.0) }), dry_run: true, restarts: 2, ..document() };
+        let text = status(&paused);
+        for words in [
+            "PAUSED: everything is put back; it resumes in 9 min 0 s",
+            "DRY RUN: nothing is written",
+            "died 2 times",
+        ] {
+            assert!(text.contains(words), "{text}");
+        }
+        assert!(status(&Status::default()).contains("there is no device to steer"));
+    }
+}

@@ -1,0 +1,252 @@
+//! The process that steers. Started by the supervisor, told everything over stdin, heard over stdout; ends with its parent.
+//!
+//! ```text
+//! stdin ─▶ Begin ─▶ machine, socket, metrics ─▶ Ready ─▶ ┌ wait a tick ─ orders, questions ─ Steward::tick ─ log ─ Beat ┐
+//!                                                        └────────────────────◀ ─────────────────────────────────────────┘
+//! SIGTERM, SIGINT, Stop, the parent's death ─▶ everything put back ─▶ end
+//! ```
+
+use std::io::{self, BufRead};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Context;
+use floodwall_model::plant::PlantError;
+use rustix::mm::MlockAllFlags;
+use rustix::process::Signal;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::config::Settings;
+use super::host::HostMachine;
+use super::log::{Log, Priority};
+use super::machine::{Machine, SimMachine};
+use super::pipe::{Begin, Order, Pause, Sign, Signs};
+use super::place::Socket;
+use super::serve::{self, Ask};
+use super::steward::{Now, Origin, Steward};
+use crate::exit::Exit;
+
+/// The hidden command under which the program runs itself again.
+pub(crate) const COMMAND: &str = "guard-worker";
+/// The law wants four looks a second.
+const TICK: Duration = Duration::from_millis(250);
+/// From one sign of life to the next.
+const BEAT: Duration = Duration::from_secs(1);
+/// From one line for `systemctl status` to the next.
+const STATUS: Duration = Duration::from_secs(5);
+
+fn now() -> Now {
+    let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Now { instant: Instant::now(), unix_s: unix.as_secs_f64() }
+}
+
+fn open_machine(settings: &Settings) -> anyhow::Result<Box<dyn Machine>> {
+    Ok(match &settings.sim {
+        Some(preset) => Box::new(SimMachine::new(preset)?),
+        None => Box::new(HostMachine::open(settings)?),
+    })
+}
+
+/// Runs as the worker.
+///
+/// # Errors
+/// What keeps it from steering; [`Exit::of`] turns it into the status that its parent sees.
+pub(crate) fn run() -> anyhow::Result<Exit> {
+    // It must not outlive its parent; SIGTERM, so that it puts everything back itself. A parent that died before this line is noticed by the end of stdin.
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
+        .context("can't follow the parent process")?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("can't install signal handlers")?;
+    }
+    // Its parent's to know.
+    signal_hook::flag::register(SIGHUP, Arc::default()).context("can't install signal handlers")?;
+    let orders = listen(Arc::clone(&stop));
+    let Ok(Order::Begin(begin)) = orders.recv() else {
+        anyhow::bail!("this is a part of floodwall guard; run that");
+    };
+    // What was needed once must not have to be read from a flooded disk again. Where that is not allowed it works all the same, most of the time.
+    let _ = rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT);
+    let log = Log::open();
+    let ended = work(*begin, &orders, &stop, &log);
+    log.flush();
+    ended
+}
+
+/// Takes orders from stdin; its end is one to stop.
+fn listen(stop: Arc<AtomicBool>) -> Receiver<Order> {
+    let (sender, orders) = mpsc::channel();
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines() {
+            let Ok(line) = line else { break };
+            match serde_json::from_str(&line) {
+                Ok(Order::Stop) | Err(_) => break,
+                Ok(order) => {
+                    if sender.send(order).is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    orders
+}
+
+/// Everything that lives as long as the worker.
+struct Worker<'a> {
+    steward: Steward,
+    signs: Signs,
+    orders: &'a Receiver<Order>,
+    asks: Receiver<Ask>,
+    stop: &'a AtomicBool,
+    log: &'a Log,
+    _socket: Socket,
+    _metrics: Option<Socket>,
+}
+
+fn work(begin: Begin, orders: &Receiver<Order>, stop: &AtomicBool, log: &Log) -> anyhow::Result<Exit> {
+    let Begin { settings, age, parent_pid, restarts, paused } = begin;
+    let signs = Signs::open().context("can't speak to the parent process")?;
+    let socket = Socket::bind(&settings.socket)?;
+    let machine = open_machine(&settings)?;
+    let (sender, asks) = mpsc::channel();
+    serve::serve_socket(&socket, sender.clone())?;
+    let metrics = match &settings.metrics {
+        Some(listen) => serve::serve_metrics(listen, sender)?,
+        None => None,
+    };
+    let started = Instant::now();
+    let origin = Origin { started: started.checked_sub(age).unwrap_or(started), parent_pid, restarts };
+    let steward = Steward::new(machine, settings, origin);
+    let mut worker = Worker { steward, signs, orders, asks, stop, log, _socket: socket, _metrics: metrics };
+    worker.introduce();
+    match worker.go(paused) {
+        Ok(()) => {
+            worker.end("stopped")?;
+            Ok(Exit::Done)
+        }
+        Err(e) => {
+            let _ = worker.end("it can't go on");
+            Err(e)
+        }
+    }
+}
+
+impl Worker<'_> {
+    fn introduce(&mut self) {
+        let machine = self.steward.machine();
+        let mut lines: Vec<(Priority, String)> = Vec::new();
+        lines.push((Priority::Notice, format!("looking through {}", machine.source())));
+        lines.extend(machine.blind().into_iter().map(|blind| (Priority::Info, format!("can't see {blind}"))));
+        let left_out = machine.left_out();
+        lines.extend(
+            left_out.into_iter().map(|l| (Priority::Info, format!("{} is left out: {}", l.name, l.why))),
+        );
+        if self.steward.settings().dry_run {
+            lines.push((Priority::Notice, "a dry run: nothing is written".into()));
+        }
+        for (priority, line) in lines {
+            self.steward.say(now(), priority, line);
+        }
+    }
+
+    fn tell(&mut self) {
+        for (priority, line) in self.steward.take_said() {
+            self.log.say(priority, &line);
+        }
+    }
+
+    fn go(&mut self, paused: Pause) -> anyhow::Result<()> {
+        match paused {
+            Pause::None => {}
+            Pause::Endless => self.steward.pause(now(), None)?,
+            Pause::For(time) => self.steward.pause(now(), Some(time))?,
+        }
+        self.steward.tick(now())?;
+        self.tell();
+        self.signs.give(&Sign::Ready);
+        let (mut beat, mut status) = (Instant::now(), Instant::now());
+        while !self.stop.load(Ordering::Relaxed) {
+            self.steward.machine().wait(TICK, self.stop)?;
+            self.obey()?;
+            self.steward.tick(now())?;
+            self.answer()?;
+            self.tell();
+            self.tell_pause();
+            if beat.elapsed() >= BEAT {
+                beat = Instant::now();
+                if !self.signs.give(&Sign::Beat) {
+                    return Ok(());
+                }
+            }
+            if status.elapsed() >= STATUS {
+                status = Instant::now();
+                let line = self.steward.line(now());
+                self.signs.give(&Sign::Status(line));
+            }
+        }
+        Ok(())
+    }
+
+    /// The parent's orders.
+    fn obey(&mut self) -> anyhow::Result<()> {
+        while let Ok(order) = self.orders.try_recv() {
+            if let Order::Settings(new) = order {
+                let taken = self.configure(*new)?;
+                self.signs.give(&Sign::Configured { taken });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes other settings; `false` if the old ones are still in force because the new ones can't be.
+    fn configure(&mut self, new: Settings) -> anyhow::Result<bool> {
+        let old = self.steward.settings().clone();
+        if !self.steward.configure(now(), new)? {
+            return Ok(true);
+        }
+        // Two at once would be in each other's way.
+        self.steward.close_machine(now());
+        let why = match open_machine(self.steward.settings()) {
+            Ok(machine) => {
+                self.steward.open_machine(machine);
+                return Ok(true);
+            }
+            Err(e) => crate::output::message(&e),
+        };
+        self.steward.configure(now(), old)?;
+        self.steward.open_machine(open_machine(self.steward.settings())?);
+        self.steward.say(now(), Priority::Error, format!("{why}; the old configuration stays in force"));
+        Ok(false)
+    }
+
+    fn answer(&mut self) -> Result<(), PlantError> {
+        while let Ok(Ask { what, answer }) = self.asks.try_recv() {
+            let given = self.steward.answer(now(), what)?;
+            // Who asked may be gone.
+            let _ = answer.try_send(given);
+        }
+        Ok(())
+    }
+
+    /// A pause outlives this process.
+    fn tell_pause(&mut self) {
+        if self.steward.take_pause_changed() {
+            let pause = self.steward.pause_left(now());
+            self.signs.give(&Sign::Paused(pause));
+        }
+    }
+
+    fn end(mut self, why: &str) -> Result<(), PlantError> {
+        let released = self.steward.release(now(), why);
+        self.tell();
+        for (priority, line) in self.steward.close() {
+            self.log.say(priority, &line);
+        }
+        released
+    }
+}

@@ -1,0 +1,344 @@
+//! The daemon as its users meet it, over a simulated machine that lives in real time: no privilege, no device, no kernel file.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+
+use crate::{floodwall, stderr, stdout, tmpfs};
+
+/// How long something that takes a moment may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A guard in a directory of its own; killed if a test fails.
+struct Guard {
+    dir: tempfile::TempDir,
+    child: Child,
+    log: Arc<Mutex<String>>,
+}
+
+impl Guard {
+    fn start(config: &str, arguments: &[&str]) -> Self {
+        Self::start_in(tmpfs(), config, arguments)
+    }
+
+    fn start_in(dir: tempfile::TempDir, config: &str, arguments: &[&str]) -> Self {
+        fs::write(dir.path().join("guard.toml"), config).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_floodwall"))
+            .args(["guard", "--sim", "hdd-7200", "--config"])
+            .arg(dir.path().join("guard.toml"))
+            .arg("--socket")
+            .arg(dir.path().join("guard.sock"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = Arc::new(Mutex::new(String::new()));
+        let (err, lines) = (child.stderr.take().unwrap(), Arc::clone(&log));
+        std::thread::spawn(move || {
+            for line in BufReader::new(err).lines().map_while(Result::ok) {
+                let mut log = lines.lock().unwrap();
+                log.push_str(&line);
+                log.push('\n');
+            }
+        });
+        Self { dir, child, log }
+    }
+
+    fn running(config: &str, arguments: &[&str]) -> Self {
+        let guard = Self::start(config, arguments);
+        guard.until("it answers", || guard.ask(&["status"]).status.success());
+        guard
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("guard.sock")
+    }
+
+    /// `floodwall guard …` of it.
+    fn ask(&self, arguments: &[&str]) -> Output {
+        let socket = self.socket();
+        floodwall(&[&["guard"], arguments, &["--socket", socket.to_str().unwrap()]].concat())
+    }
+
+    fn status(&self) -> Value {
+        serde_json::from_str(&stdout(&self.ask(&["status", "--json"]))).unwrap_or(Value::Null)
+    }
+
+    fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    fn until(&self, what: &str, is: impl Fn() -> bool) {
+        let begin = Instant::now();
+        while !is() {
+            assert!(begin.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn worker(&self) -> i32 {
+        self.status()["pid"].as_i64().unwrap() as i32
+    }
+
+    fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Its exit status, once it has ended.
+    fn ended(&mut self) -> Option<i32> {
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(begin.elapsed() < PATIENCE, "it does not end\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn kill(pid: i32, signal: Signal) {
+    rustix::process::kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+}
+
+fn lives(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+#[test]
+fn a_guard_protects_tells_what_it_did_and_ends_with_everything_put_back() {
+    let mut guard = Guard::running("", &[]);
+    guard.until("a victim meets a flood", || {
+        guard.status()["devices"][0]["held"].as_array().is_some_and(|h| !h.is_empty())
+    });
+    let status = guard.status();
+    assert_eq!(status["schema"], "floodwall/guard/1");
+    let device = &status["devices"][0];
+    assert!(["protect", "probe"].contains(&device["state"].as_str().unwrap()), "{device}");
+    assert!(
+        device["victims"].as_array().unwrap().iter().any(|v| v.as_str().unwrap().contains("db")),
+        "{device}"
+    );
+    assert!(
+        device["floods"].as_array().unwrap().iter().any(|v| v.as_str().unwrap().contains("copy")),
+        "{device}"
+    );
+    let page = stdout(&guard.ask(&["status"]));
+    for words in ["DEVICE", "8:0", "waits:", "floods:", "holds:", "(yours: ", "last:"] {
+        assert!(page.contains(words), "'{words}' is not in\n{page}");
+    }
+    let history = stdout(&guard.ask(&["history"]));
+    assert!(history.contains("watch → protect") || history.contains("free → protect"), "{history}");
+    let lines = stdout(&guard.ask(&["history", "--json", "--last", "1"]));
+    assert_eq!(lines.lines().count(), 1);
+    serde_json::from_str::<Value>(&lines).unwrap();
+    let log = guard.log();
+    assert!(
+        log.contains("8:0: ") && log.contains("wrote ") && log.contains(" UTC floodwall guard: "),
+        "{log}"
+    );
+    let socket = guard.socket();
+    guard.signal(Signal::TERM);
+    assert_eq!(guard.ended(), Some(0));
+    assert!(!socket.exists());
+    let log = guard.log();
+    assert!(log.lines().last().unwrap().contains("stopped"), "{log}");
+}
+
+#[test]
+fn a_pause_holds_until_it_is_ended_and_outlives_its_worker() {
+    let guard = Guard::running("", &[]);
+    let said = stdout(&guard.ask(&["pause", "--for", "10m"]));
+    assert!(said.contains("it resumes by itself in 10 min 0 s"), "{said}");
+    let left = guard.status()["paused"]["left_s"].as_f64().unwrap();
+    assert!(left > 500.0 && left < 600.0, "{left}");
+    assert!(stdout(&guard.ask(&["status"])).contains("PAUSED"));
+    let worker = guard.worker();
+    kill(worker, Signal::KILL);
+    guard.until("another worker", || {
+        guard.status()["pid"].as_i64().is_some_and(|pid| pid != i64::from(worker))
+    });
+    let status = guard.status();
+    assert!(status["paused"]["left_s"].as_f64().unwrap() < left, "{status}");
+    assert_eq!(status["restarts"], 1);
+    assert_eq!(stdout(&guard.ask(&["resume"])), "resumed\n");
+    assert_eq!(stdout(&guard.ask(&["resume"])), "it was not paused\n");
+    assert_eq!(guard.status()["paused"], Value::Null);
+    let log = guard.log();
+    assert!(
+        log.contains("the worker died (signal: 9 (SIGKILL))") && log.contains("starting it again in 1 s"),
+        "{log}"
+    );
+}
+
+#[test]
+fn a_worker_that_hangs_is_killed_and_another_started() {
+    let guard = Guard::running("", &[]);
+    let worker = guard.worker();
+    kill(worker, Signal::STOP);
+    guard.until("another worker", || {
+        guard.status()["pid"].as_i64().is_some_and(|pid| pid != i64::from(worker))
+    });
+    assert!(!lives(worker));
+    assert!(guard.log().contains("gave no sign for 5 s and was killed"), "{}", guard.log());
+}
+
+#[test]
+fn a_worker_that_dies_again_and_again_is_given_up() {
+    let mut guard = Guard::running("", &[]);
+    for _ in 0..5 {
+        let worker = guard.worker();
+        kill(worker, Signal::KILL);
+        guard.until("it is gone", || !lives(worker));
+        guard.until("another worker, or none any more", || {
+            guard.status()["pid"].is_i64() || guard.log().contains("given up after 5 deaths")
+        });
+    }
+    assert_eq!(guard.ended(), Some(1));
+    assert!(guard.log().contains("starting it again in 8 s"), "{}", guard.log());
+}
+
+#[test]
+fn a_worker_does_not_outlive_its_parent() {
+    let mut guard = Guard::running("", &[]);
+    let worker = guard.worker();
+    guard.signal(Signal::KILL);
+    guard.ended();
+    guard.until("the worker is gone", || !lives(worker));
+    // Nothing of it stands in the way of the next one.
+    let guard = Guard::start_in(std::mem::replace(&mut guard.dir, tmpfs()), "", &[]);
+    guard.until("it answers", || guard.ask(&["status"]).status.success());
+}
+
+#[test]
+fn a_configuration_is_read_again_and_a_wrong_one_changes_nothing() {
+    let guard = Guard::running("p99 = \"30ms\"\n", &[]);
+    assert_eq!(guard.status()["p99_us"], 30_000.0);
+    let file = guard.dir.path().join("guard.toml");
+    fs::write(&file, "# a goal\np99 = \"40\"\n").unwrap();
+    guard.signal(Signal::HUP);
+    guard.until("it is said", || guard.log().contains("the old one stays in force"));
+    let log = guard.log();
+    assert!(log.contains("guard.toml', line 2: p99: "), "{log}");
+    assert_eq!(guard.status()["p99_us"], 30_000.0);
+    fs::write(&file, "p99 = \"40ms\"\nmetrics = \"127.0.0.1:1\"\n").unwrap();
+    guard.signal(Signal::HUP);
+    guard.until("it is taken", || guard.status()["p99_us"] == 40_000.0);
+    assert!(guard.log().contains("metrics is taken at the next start"), "{}", guard.log());
+    // One that is started after a death has it, too.
+    let worker = guard.worker();
+    kill(worker, Signal::KILL);
+    guard.until("another worker", || guard.status()["restarts"] == 1);
+    assert_eq!(guard.status()["p99_us"], 40_000.0);
+}
+
+#[test]
+fn a_second_guard_is_told_who_is_first_and_leaves_it_alone() {
+    let guard = Guard::running("", &[]);
+    let socket = guard.socket();
+    let second = floodwall(&["guard", "--sim", "hdd-7200", "--socket", socket.to_str().unwrap()]);
+    assert_eq!(second.status.code(), Some(1));
+    let said = stderr(&second);
+    assert!(said.contains(&format!("another guard (process {}) runs here", guard.child.id())), "{said}");
+    assert!(guard.ask(&["status"]).status.success());
+}
+
+#[test]
+fn a_worker_that_can_not_begin_is_not_started_again() {
+    let dir = tmpfs();
+    let socket = dir.path().join("guard.sock");
+    fs::write(&socket, "mine").unwrap();
+    let mut guard = Guard::start_in(dir, "", &[]);
+    assert_eq!(guard.ended(), Some(1));
+    let log = guard.log();
+    assert!(
+        log.contains("is there and is no socket; remove it") && !log.contains("starting it again"),
+        "{log}"
+    );
+    assert_eq!(fs::read_to_string(&socket).unwrap(), "mine");
+    let said = floodwall(&[
+        "guard",
+        "--sim",
+        "no-such",
+        "--socket",
+        guard.dir.path().join("x.sock").to_str().unwrap(),
+    ]);
+    assert_eq!(said.status.code(), Some(2));
+    assert!(stderr(&said).contains("there is no device 'no-such'"), "{}", stderr(&said));
+}
+
+#[test]
+fn wrong_configurations_end_with_2_and_say_where_and_what_to_do() {
+    let dir = tmpfs();
+    let file = dir.path().join("guard.toml");
+    fs::write(&file, "dry_run = true\n\ngoal = \"20ms\"\n").unwrap();
+    let output = floodwall(&["guard", "--config", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = stderr(&output);
+    assert!(said.contains("guard.toml', line 3: unknown key 'goal'; known here: p99"), "{said}");
+    for (arguments, words) in [
+        (&["--p99", "1us"][..], "--p99 = 1us is less than queue lengths can steer"),
+        (&["--metrics", "0.0.0.0:80"], "could be reached from elsewhere"),
+        (&["--config", "/nonexistent.toml"], "can't read '/nonexistent.toml'"),
+        (&["--device", "sda", "--exclude", "sda"], "is both to be steered and to be left alone"),
+    ] {
+        let output = floodwall(&[&["guard"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn who_asks_where_no_guard_runs_is_told_so() {
+    let dir = tmpfs();
+    let socket = dir.path().join("guard.sock");
+    for command in ["status", "history", "pause", "resume"] {
+        let output = floodwall(&["guard", command, "--socket", socket.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains("no guard runs here"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_client_that_sends_nonsense_or_nothing_holds_nobody_up() {
+    let guard = Guard::running("", &[]);
+    let silent: Vec<UnixStream> = (0..8).map(|_| UnixStream::connect(guard.socket()).unwrap()).collect();
+    let mut bad = UnixStream::connect(guard.socket()).unwrap();
+    bad.write_all(b"\xff\xfe\n").unwrap();
+    let mut line = String::new();
+    BufReader::new(&bad).read_line(&mut line).unwrap();
+    assert!(line.contains("\"error\":\"no JSON"), "{line}");
+    assert!(guard.ask(&["status"]).status.success());
+    drop(silent);
+}
+
+#[test]
+fn metrics_are_there_if_they_are_asked_for() {
+    let dir = tmpfs();
+    let metrics = dir.path().join("metrics.sock");
+    let guard = Guard::start_in(dir, "", &["--metrics", &format!("unix:{}", metrics.display())]);
+    guard.until("it answers", || guard.ask(&["status"]).status.success());
+    let mut stream = UnixStream::connect(&metrics).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert!(text.contains("floodwall_guard_info{version=") && text.ends_with("# EOF\n"), "{text}");
+    assert!(text.contains("floodwall_guard_state{device=\"8:0\",state=\"free\"} "), "{text}");
+}
