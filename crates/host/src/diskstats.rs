@@ -1,5 +1,7 @@
 //! Block devices' counters since boot: /proc/diskstats.
 
+use std::collections::BTreeMap;
+
 use floodwall_model::trial::DeviceSample;
 use floodwall_model::{DeviceId, Reading};
 use procfs_core::DiskStat;
@@ -20,6 +22,17 @@ impl DiskStats {
     #[must_use]
     pub fn read(root: &SysRoot) -> Self {
         Self { text: root.read(PATH) }
+    }
+
+    /// All devices' counters since boot; empty if the file can't be read, without those whose line is not understood.
+    #[must_use]
+    pub fn devices(&self) -> BTreeMap<DeviceId, DeviceSample> {
+        let of = |line: &str| {
+            let stat = DiskStat::from_line(line).ok()?;
+            let id = DeviceId { major: stat.major.try_into().ok()?, minor: stat.minor.try_into().ok()? };
+            Some((id, counters(&stat)))
+        };
+        self.text.value().map_or_else(BTreeMap::new, |text| text.lines().filter_map(of).collect())
     }
 
     /// One device's counters since boot (or since the device appeared).
@@ -104,6 +117,20 @@ mod tests {
         assert_eq!(new.flush_ops, Some(9));
         assert!(matches!(read("8 16 sdb 1\n"), Reading::Absent(_)));
         assert!(matches!(read("8 0 sda 1 2 three\n"), Reading::Unreadable(_)));
+    }
+
+    #[test]
+    fn all_together_are_what_each_is() {
+        let text = "8 0 sda 1 1 1 1 1 1 1 1 1 1 1 0 0 0 0 9 5\n8 16 sdb 1 2 three\n259 3 nvme0n1 7 0 16 1 2 0 8 1 0 1 1\n";
+        let (_dir, root) = tree(&[("proc/diskstats", text)]);
+        let stats = DiskStats::read(&root);
+        let all = stats.devices();
+        assert_eq!(all.len(), 2);
+        for (id, sample) in all {
+            assert_eq!(stats.device(id), Reading::Value(sample));
+        }
+        let (_dir, root) = tree(&[]);
+        assert!(DiskStats::read(&root).devices().is_empty());
     }
 
     #[test]

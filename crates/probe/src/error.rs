@@ -22,6 +22,12 @@ pub enum ProbeError {
         "this kernel has none of the tracepoints that are needed (CONFIG_FTRACE_SYSCALLS, CONFIG_BLOCK); --source proc works without them"
     )]
     NoTracepoints,
+    /// It can't be seen who starts whom.
+    #[error("this kernel does not tell who starts whom (tracepoint sched:sched_process_fork)")]
+    NoForks,
+    /// Processes have other numbers here than the kernel's.
+    #[error("in this container processes have other numbers than the kernel's; run it on the host")]
+    OwnNumbers,
     /// perf_event_open(2) is refused.
     #[error("can't open a perf event: {source}; {remedy}")]
     PerfEvent {

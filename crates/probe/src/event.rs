@@ -195,6 +195,13 @@ pub enum Event {
         /// Which.
         place: Place,
     },
+    /// The thread made another thread or process.
+    Forked {
+        /// The new one's number.
+        child: u32,
+    },
+    /// The thread ended.
+    Ended,
     /// A writer was looked at because there is much dirty, and made to sleep or not.
     Balanced {
         /// For which backing device; `None` if its name is no device's number.

@@ -17,6 +17,8 @@ const BELIEVED: u32 = 16;
 const REMEMBERED: usize = 4096;
 /// Open files of one process that are looked at to tell what it writes to.
 const FILES_LOOKED_AT: usize = 64;
+/// Files looked at in one window; a look takes some 10 µs. What is not looked at is not known.
+const LOOKS: usize = 2048;
 /// open(2)'s flags, as /proc/PID/fdinfo prints them in octal; they are the same on all of Linux's architectures that we build for, save `O_DIRECT`.
 const O_DSYNC: u32 = libc::O_DSYNC as u32;
 const O_DIRECT: u32 = libc::O_DIRECT as u32;
@@ -35,6 +37,8 @@ pub(crate) struct OpenFiles {
     filesystems: HashMap<DeviceId, Option<DeviceId>, Fast>,
     /// Window in which the mounts were read; a mount that is not known is looked for once a window.
     mounts_read: Option<u32>,
+    /// Looks left in this window.
+    looks: usize,
     buffer: Vec<u8>,
 }
 
@@ -50,6 +54,7 @@ impl OpenFiles {
             #[cfg(feature = "bpf")]
             filesystems: HashMap::default(),
             mounts_read: None,
+            looks: LOOKS,
             buffer: Vec::new(),
         }
     }
@@ -57,6 +62,7 @@ impl OpenFiles {
     /// Another window begins: what is too old, or too much, is forgotten.
     pub(crate) fn next_window(&mut self) {
         self.window = self.window.wrapping_add(1);
+        self.looks = LOOKS;
         #[cfg(feature = "bpf")]
         if self.window.is_multiple_of(BELIEVED) {
             self.filesystems.clear();
@@ -102,6 +108,9 @@ impl OpenFiles {
         if let Some((_, device)) = self.targets.get(&pid) {
             return *device;
         }
+        if self.looks == 0 {
+            return None;
+        }
         let files = self.open_files(pid);
         let mut devices = files.iter().filter(|(writable, _)| *writable).filter_map(|(_, file)| file.device);
         let first = devices.next();
@@ -112,6 +121,9 @@ impl OpenFiles {
 
     /// Whether each open file is writable, and what it is.
     fn open_files(&mut self, pid: u32) -> Vec<(bool, OpenFile)> {
+        if self.looks == 0 {
+            return Vec::new();
+        }
         let names = self.root.list(&format!("/proc/{pid}/fdinfo")).into_value().unwrap_or_default();
         names
             .iter()
@@ -122,6 +134,7 @@ impl OpenFiles {
     }
 
     fn look(&mut self, pid: u32, fd: i32) -> Option<(bool, OpenFile)> {
+        self.looks = self.looks.checked_sub(1)?;
         let (flags, mount) = parse(self.read(&format!("/proc/{pid}/fdinfo/{fd}"))?)?;
         let file = OpenFile {
             device: self.mounted(mount),
@@ -200,6 +213,9 @@ impl Files for OpenFiles {
         if let Some((_, file)) = self.files.get(&(pid, fd)) {
             return *file;
         }
+        if self.looks == 0 {
+            return None;
+        }
         let file = self.look(pid, fd).map(|(_, file)| file);
         self.files.insert((pid, fd), (self.window, file));
         file
@@ -222,5 +238,41 @@ mod tests {
         // A pipe is on no mount that has a device; a kernel before 3.15 has no such line.
         assert_eq!(parse("pos:\t0\nflags:\t01\n"), None);
         assert_eq!(parse("flags:\t9\nmnt_id:\t1\n"), None);
+    }
+
+    #[test]
+    fn however_many_files_there_are_so_many_are_looked_at_in_a_window() {
+        let dir = tempfile::tempdir().unwrap();
+        for pid in 1..=50 {
+            let fds = dir.path().join(format!("proc/{pid}/fdinfo"));
+            std::fs::DirBuilder::new().recursive(true).create(&fds).unwrap();
+            for fd in 0..60 {
+                let mut file = std::fs::OpenOptions::new()
+                    .create(true)
+                    .append(true)
+                    .open(fds.join(fd.to_string()))
+                    .unwrap();
+                std::io::Write::write_all(&mut file, b"flags:\t04010001\nmnt_id:\t1\n").unwrap();
+            }
+        }
+        let mut files = OpenFiles::new(SysRoot::new(dir.path()).unwrap());
+        let mut looked_at = 0;
+        for window in 1..=3 {
+            for pid in 1..=50 {
+                for fd in 0..60 {
+                    let _ = files.file(pid, fd);
+                }
+            }
+            let known = files.files.values().filter(|(_, file)| file.is_some()).count();
+            assert!(known - looked_at <= LOOKS && known <= 3000, "window {window}: {known}");
+            looked_at = known;
+            files.next_window();
+        }
+        assert_eq!(looked_at, 3000, "each has its turn");
+        // None left: nothing is known of a process's files, and nothing of that is remembered.
+        files.looks = 0;
+        assert!(!files.writes_synchronously(1));
+        files.next_window();
+        assert!(files.writes_synchronously(1));
     }
 }

@@ -4,23 +4,27 @@
 //! tracefs format files ─▶ format ─▶ tracepoints (Decoder) ─┐
 //! perf events ─▶ perf (rings, merged by time) ─ records ───┴─▶ event ─▶ tally ─▶ snapshot
 //! bpf (maps of programs in the kernel; cargo feature `bpf`) ───────────────▲
-//! /proc/PID/{io,fdinfo,comm} ─▶ writers, files ──────────────────────────▲
+//! /proc/PID/{io,fdinfo,comm}, diskstats ─▶ writers, files, disks ────────▲
 //! ```
 //!
-//! `format`, `tracepoints`, `event`, `tally` and `snapshot` are pure; the rest reads. Nothing is written, not even below /sys/kernel/tracing: perf events are
+//! `format`, `tracepoints`, `event`, `tally`, `follow`, `sync_writers`, `dirtied` and `snapshot` are pure; the rest reads. Nothing is written, not even below /sys/kernel/tracing: perf events are
 //! ours alone, and gone when we are. Times are nanoseconds of CLOCK_MONOTONIC, sizes bytes.
 
 #[cfg(feature = "bpf")]
 mod bpf;
+mod dirtied;
+mod disks;
 mod error;
 pub mod event;
 mod files;
+mod follow;
 pub mod format;
 mod hash;
 mod histogram;
 mod perf;
 mod probe;
 pub mod snapshot;
+mod sync_writers;
 pub mod tally;
 mod tracefs;
 pub mod tracepoints;
@@ -29,4 +33,4 @@ mod writers;
 pub use error::ProbeError;
 pub use event::{Call, Class};
 pub use probe::{Probe, device};
-pub use snapshot::{Blind, DeviceUse, ProcessUse, Requests, Snapshot, SourceKind};
+pub use snapshot::{Blind, DeviceUse, Followed, FollowedWindow, ProcessUse, Requests, Snapshot, SourceKind};

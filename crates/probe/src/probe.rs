@@ -4,33 +4,39 @@
 //! open ─▶ bpf, else perf, else proc            what the one can't do is said, and what the next can't see
 //! wait ─▶ rings drained into the tally         as often as they fill
 //! snapshot ─▶ tally + /proc/PID/io + /proc/diskstats + PSI ─▶ Snapshot
+//! open_following, follow ─▶ … ─▶ followed      the same for one thread's children and theirs, and nothing else
 //! ```
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use floodwall_host::diskstats::{DiskStats, between};
+use floodwall_host::diskstats::between;
 use floodwall_host::memory::read_io_pressure;
 use floodwall_host::{SysRoot, block};
 use floodwall_model::DeviceId;
 use floodwall_model::trial::DeviceSample;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::dirtied;
+use crate::disks::Disks;
 use crate::error::ProbeError;
 use crate::files::OpenFiles;
-use crate::hash::Fast;
 use crate::perf::Perf;
-use crate::snapshot::{Blind, DeviceUse, OTHERS, ProcessUse, Snapshot, SourceKind};
+use crate::snapshot::{Blind, DeviceUse, FollowedWindow, OTHERS, ProcessUse, Snapshot, SourceKind};
+use crate::sync_writers::SyncWriters;
 use crate::tally::{Counted, Limits, Tally};
+use crate::tracepoints::{ALWAYS, FORKS, WRITES, Wanted};
 use crate::writers::Writers;
 
 /// A call that is under way longer than this is checked to be still there: its end may have been among lost events.
 const CHECKED_AFTER: Duration = Duration::from_secs(5);
-/// Windows between two looks at which processors run.
-const PROCESSORS_EVERY: u32 = 10;
-/// Windows for which a thread that wrote synchronously once is watched without doing it again.
-const WATCHED_FOR: u32 = 30;
+/// Calls checked in one window, in turn; each takes some 10 µs.
+const CHECKED: usize = 256;
+/// The inode number of the first namespace of processes (include/linux/proc_ns.h `PROC_PID_INIT_INO`).
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+/// What can't be seen while threads' writes can't be watched.
+const SYNC_WRITES: &str = "writes to O_SYNC files";
 
 /// Sees who waits and who floods.
 #[derive(Debug)]
@@ -45,13 +51,16 @@ pub struct Probe {
     since_ns: u64,
     lost: u64,
     windows: u32,
-    disks: BTreeMap<DeviceId, DeviceSample>,
-    names: HashMap<DeviceId, String, Fast>,
+    disks: Disks,
+    counters: BTreeMap<DeviceId, DeviceSample>,
     pressure_us: Option<u64>,
-    /// Threads whose writes are watched, and the window in which they last deserved it.
-    watched: BTreeMap<u32, u32>,
-    /// Threads that were found to write to nothing synchronously, and the window of that.
-    dismissed: HashMap<u32, u32, Fast>,
+    sync_writers: SyncWriters,
+    /// Threads that write synchronously and are too many to be watched.
+    unwatched: u32,
+    /// Processes are numbered otherwise here than by the kernel itself.
+    own_numbers: bool,
+    /// The thread at which the next check of long calls begins.
+    check_turn: u32,
 }
 
 #[derive(Debug)]
@@ -64,14 +73,24 @@ enum Source {
 }
 
 impl Source {
-    fn open(root: &SysRoot, kind: SourceKind) -> Result<(Self, Vec<Blind>), ProbeError> {
+    /// `following`: who started whom is seen too.
+    fn open(root: &SysRoot, kind: SourceKind, following: bool) -> Result<(Self, Vec<Blind>), ProbeError> {
+        let forks: &[Wanted] = if following { FORKS } else { &[] };
         match kind {
             SourceKind::Proc => Ok((Self::Proc, Vec::new())),
-            SourceKind::Perf => Perf::open(root).map(|(perf, blind)| (Self::Perf(Box::new(perf)), blind)),
+            SourceKind::Perf => Perf::open_these(root, &[ALWAYS, forks].concat(), WRITES)
+                .map(|(perf, blind)| (Self::Perf(Box::new(perf)), blind)),
             #[cfg(feature = "bpf")]
             SourceKind::Bpf => {
+                if own_numbers() {
+                    return Err(ProbeError::Bpf {
+                        why: "in this container processes have other numbers than the kernel's".into(),
+                        remedy: "run it on the host, or use --source perf",
+                    });
+                }
                 let (bpf, mut blind) = crate::bpf::Bpf::open()?;
-                let perf = match Perf::open_these(root, crate::tracepoints::BESIDE_BPF, &[]) {
+                let beside = [crate::tracepoints::BESIDE_BPF, forks].concat();
+                let perf = match Perf::open_these(root, &beside, &[]) {
                     Ok((perf, unseen)) => {
                         blind.extend(unseen);
                         Some(Box::new(perf))
@@ -91,6 +110,16 @@ impl Source {
         }
     }
 
+    /// Whether it is seen who starts whom.
+    fn sees_forks(&self) -> bool {
+        match self {
+            Self::Proc => false,
+            Self::Perf(perf) => perf.sees_forks(),
+            #[cfg(feature = "bpf")]
+            Self::Bpf(_, perf) => perf.as_ref().is_some_and(|perf| perf.sees_forks()),
+        }
+    }
+
     fn perf(&mut self) -> Option<&mut Perf> {
         match self {
             Self::Proc => None,
@@ -99,6 +128,15 @@ impl Source {
             Self::Bpf(_, perf) => perf.as_deref_mut(),
         }
     }
+}
+
+/// Sources that see who waits, the best first.
+const BUILT_WITH: &[SourceKind] =
+    if cfg!(feature = "bpf") { &[SourceKind::Bpf, SourceKind::Perf] } else { &[SourceKind::Perf] };
+
+/// Whether processes are numbered otherwise here than by the kernel itself: a container.
+fn own_numbers() -> bool {
+    rustix::fs::stat("/proc/self/ns/pid").is_ok_and(|stat| stat.st_ino != FIRST_PID_NAMESPACE)
 }
 
 /// Nanoseconds of CLOCK_MONOTONIC, the clock of our events.
@@ -117,37 +155,16 @@ impl Probe {
         let mut blind = Vec::new();
         let source = match wish {
             Some(kind) => {
-                let (source, unseen) = Source::open(&root, kind)?;
+                let (source, unseen) = Source::open(&root, kind, false)?;
                 blind = unseen;
                 source
             }
             None => Self::best(&root, &mut blind),
         };
-        if !root.exists("/proc/diskstats") {
-            return Err(ProbeError::Proc { path: "/proc/diskstats", why: "it is not there".into() });
-        }
-        blind.extend(unseen_by(&source));
-        let now = now_ns();
-        let mut probe = Self {
-            files: OpenFiles::new(root.clone()),
-            root,
-            source,
-            blind,
-            tally: Tally::new(Limits::default()),
-            writers: Writers::default(),
-            origin_ns: now,
-            since_ns: now,
-            lost: 0,
-            windows: 0,
-            disks: BTreeMap::new(),
-            names: HashMap::default(),
-            pressure_us: None,
-            watched: BTreeMap::new(),
-            dismissed: HashMap::default(),
-        };
+        let mut probe = Self::with(root, source, blind)?;
         // The beginning of the first window.
         probe.writers.look(&probe.root, &[]);
-        probe.disks = probe.read_disks();
+        probe.counters = probe.disks.read(&probe.root);
         probe.pressure_us = read_io_pressure(&probe.root).into_value().map(|p| p.some_us);
         if let Some(why) = probe.writers.missing() {
             probe.blind.push(Blind::new("bytes dirtied by process", why));
@@ -159,12 +176,63 @@ impl Probe {
         Ok(probe)
     }
 
+    /// Opens a source that can [follow](Self::follow), without a wish the best that there is. It has windows of its own ([`Self::followed`]) and no
+    /// snapshots.
+    ///
+    /// # Errors
+    /// [`ProbeError`]: what keeps the last source that was tried from looking, or from seeing who starts whom.
+    pub fn open_following(wish: Option<SourceKind>) -> Result<Self, ProbeError> {
+        let root = SysRoot::live()?;
+        if own_numbers() {
+            return Err(ProbeError::OwnNumbers);
+        }
+        let mut failure = ProbeError::NoForks;
+        for kind in wish.as_ref().map_or(BUILT_WITH, std::slice::from_ref) {
+            match Source::open(&root, *kind, true) {
+                Ok((source, blind)) if source.sees_forks() => return Self::with(root, source, blind),
+                Ok(_) => {}
+                Err(e) => failure = e,
+            }
+        }
+        Err(failure)
+    }
+
+    fn with(root: SysRoot, source: Source, mut blind: Vec<Blind>) -> Result<Self, ProbeError> {
+        if !root.exists("/proc/diskstats") {
+            return Err(ProbeError::Proc { path: "/proc/diskstats", why: "it is not there".into() });
+        }
+        blind.extend(unseen_by(&source));
+        let own_numbers = own_numbers();
+        if own_numbers && matches!(source, Source::Perf(_)) {
+            let why = "in this container processes have other numbers than the kernel's";
+            blind.push(Blind::new(SYNC_WRITES, why));
+        }
+        let now = now_ns();
+        Ok(Self {
+            files: OpenFiles::new(root.clone()),
+            root,
+            source,
+            blind,
+            tally: Tally::new(Limits::default()),
+            writers: Writers::default(),
+            origin_ns: now,
+            since_ns: now,
+            lost: 0,
+            windows: 0,
+            disks: Disks::default(),
+            counters: BTreeMap::new(),
+            pressure_us: None,
+            sync_writers: SyncWriters::default(),
+            unwatched: 0,
+            own_numbers,
+            check_turn: 0,
+        })
+    }
+
     /// The best source that there is; what better ones could not do is told.
     fn best(root: &SysRoot, blind: &mut Vec<Blind>) -> Source {
-        let built_with: &[SourceKind] =
-            if cfg!(feature = "bpf") { &[SourceKind::Bpf, SourceKind::Perf] } else { &[SourceKind::Perf] };
-        for kind in built_with {
-            match Source::open(root, *kind) {
+        for kind in BUILT_WITH {
+            match Source::open(root, *kind, false) {
                 Ok((source, unseen)) => {
                     blind.extend(unseen);
                     return source;
@@ -224,11 +292,11 @@ impl Probe {
         let now = now_ns();
         self.drain(now);
         self.forget_lost_calls(now);
-        let disks = self.read_disks();
+        let disks = self.disks.read(&self.root);
         self.tally.in_flight(|id| disks.get(&id).map(|d| d.in_flight));
         let counted = self.counted(now);
         let mut processes = counted.processes;
-        self.add_dirtied(&mut processes);
+        self.add_dirtied(&mut processes, Limits::default().uses);
         for process in &mut processes {
             process.name =
                 if process.pid == OTHERS { "others" } else { self.files.name(process.pid) }.to_owned();
@@ -238,12 +306,12 @@ impl Probe {
         let sees_requests = self.source() != SourceKind::Proc;
         let devices = disks.iter().map(|(id, after)| DeviceUse {
             id: *id,
-            name: self.names.get(id).cloned().unwrap_or_else(|| id.to_string()),
-            counters: self.disks.get(id).map(|before| between(before, after)),
+            name: self.disks.name(*id),
+            counters: self.counters.get(id).map(|before| between(before, after)),
             requests: sees_requests.then(|| requests.remove(id).unwrap_or_default()),
         });
         let devices = devices.collect();
-        self.disks = disks;
+        self.counters = disks;
         let pressure_us = read_io_pressure(&self.root).into_value().map(|p| p.some_us);
         let pressure =
             self.pressure_us.zip(pressure_us).map(|(a, b)| Duration::from_micros(b.saturating_sub(a)));
@@ -254,15 +322,56 @@ impl Probe {
             source: self.source(),
             lost_events: std::mem::take(&mut self.lost),
             folded_operations: counted.folded,
+            unwatched_threads: self.unwatched,
             pressure,
             devices,
             processes,
         };
+        self.next_window(now);
+        Ok(snapshot)
+    }
+
+    /// Follows what a thread of this process starts from now on, and what that starts: processes that were started since the probe was opened
+    /// are recognised too, as long as nobody has waited or looked since. Only what [`Self::open_following`] opened can.
+    pub fn follow(&mut self, thread: u32, tag: u32) {
+        self.tally.follow(thread, tag);
+    }
+
+    /// What those did who are followed, since the last call or since the probe was opened.
+    pub fn followed(&mut self) -> FollowedWindow {
+        let now = now_ns();
+        self.drain(now);
+        self.forget_lost_calls(now);
+        let disks = self.disks.read(&self.root);
+        self.tally.in_flight(|id| disks.get(&id).map(|d| d.in_flight));
+        let counted = self.counted(now);
+        let window = FollowedWindow {
+            lost_events: std::mem::take(&mut self.lost),
+            folded_operations: counted.folded,
+            unwatched_threads: self.unwatched,
+            by_tag: counted.followed,
+        };
+        self.next_window(now);
+        window
+    }
+
+    /// From now on, of those who are followed, only operations count that are under way now. (Counted in the kernel, later ones do too.)
+    pub fn follow_no_further(&mut self) {
+        self.tally.follow_until(now_ns());
+    }
+
+    fn next_window(&mut self, now: u64) {
         self.since_ns = now;
         self.windows = self.windows.wrapping_add(1);
         self.files.next_window();
-        self.watch_writers()?;
-        Ok(snapshot)
+        self.watch_writers();
+    }
+
+    /// Something else can't be seen, from now on and again and again.
+    fn is_blind(&mut self, what: &str, why: &ProbeError) {
+        if !self.blind.iter().any(|blind| blind.what == what) {
+            self.blind.push(Blind::new(what, why.to_string()));
+        }
     }
 
     fn drain(&mut self, until_ns: u64) {
@@ -278,10 +387,21 @@ impl Probe {
 
     /// What was counted in this window, in the kernel and here.
     fn counted(&mut self, now: u64) -> Counted {
+        let counted = self.counted_anywhere(now);
+        self.tally.end_window();
+        counted
+    }
+
+    fn counted_anywhere(&mut self, now: u64) -> Counted {
         let here = self.tally.take(now, &mut self.files);
         #[cfg(feature = "bpf")]
         if let Source::Bpf(bpf, _) = &mut self.source {
             let mut counted = bpf.take(now, &mut self.files);
+            for process in &counted.processes {
+                if let Some(tag) = self.tally.tag(process.pid) {
+                    counted.followed.entry(tag).or_default().add(process);
+                }
+            }
             for process in here.processes {
                 let same = |p: &&mut ProcessUse| (p.pid, p.device) == (process.pid, process.device);
                 match counted.processes.iter_mut().find(same) {
@@ -301,7 +421,10 @@ impl Probe {
             Source::Bpf(bpf, _) => bpf.long_calls(now, CHECKED_AFTER),
             _ => self.tally.long_calls(now, CHECKED_AFTER),
         };
-        for (pid, tid) in long {
+        let mut long: Vec<(u32, u32)> = long;
+        long.sort_unstable_by_key(|(_, tid)| (*tid < self.check_turn, *tid));
+        for (pid, tid) in long.into_iter().take(CHECKED) {
+            self.check_turn = tid.wrapping_add(1);
             // `running`, or the number of the call; the thread may be gone.
             let path = format!("/proc/{pid}/task/{tid}/syscall");
             let inside = self.root.read_line(&path).into_value().is_some_and(|text| {
@@ -318,116 +441,46 @@ impl Probe {
     }
 
     /// Adds what processes dirtied, to the device that they are believed to write to.
-    fn add_dirtied(&mut self, processes: &mut Vec<ProcessUse>) {
-        let throttled: Vec<u32> =
+    fn add_dirtied(&mut self, processes: &mut Vec<ProcessUse>, most: usize) {
+        let mut throttled: Vec<u32> =
             processes.iter().filter(|p| !p.throttled.is_zero()).map(|p| p.pid).collect();
-        let dirtied = self.writers.look(&self.root, &throttled);
+        throttled.sort_unstable();
+        let bytes = self.writers.look(&self.root, &throttled);
         if self.writers.missing().is_none() {
             processes.iter_mut().for_each(|p| p.dirtied_bytes = Some(0));
         }
-        for (pid, bytes) in dirtied {
-            let of = |p: &ProcessUse| p.pid == pid && p.device.is_some();
-            // Where it was made to sleep it writes; else where all its open files are; else where it was seen at all.
-            let slept = processes
-                .iter()
-                .filter(|p| of(p))
-                .max_by_key(|p| p.throttled)
-                .filter(|p| !p.throttled.is_zero());
-            let device = slept
-                .and_then(|p| p.device)
-                .or_else(|| self.files.target(pid))
-                .or_else(|| processes.iter().find(|p| of(p)).and_then(|p| p.device));
-            match processes.iter_mut().find(|p| p.pid == pid && p.device == device) {
-                Some(process) => process.dirtied_bytes = Some(bytes),
-                None => processes.push(ProcessUse {
-                    pid,
-                    device,
-                    dirtied_bytes: Some(bytes),
-                    ..ProcessUse::default()
-                }),
-            }
-        }
+        dirtied::add(processes, bytes, most, &mut |pid| self.files.target(pid));
     }
 
-    /// Counters of all whole disks that were ever used.
-    fn read_disks(&mut self) -> BTreeMap<DeviceId, DeviceSample> {
-        let stats = DiskStats::read(&self.root);
-        let names = self.root.list("/sys/block").into_value().unwrap_or_default();
-        let known: HashMap<&String, DeviceId, Fast> =
-            self.names.iter().map(|(id, name)| (name, *id)).collect();
-        let mut found = HashMap::default();
-        let mut disks = BTreeMap::new();
-        for name in names {
-            // A name's number changes only with the device; one that came back under its name is rare, and noticed when its counters are gone.
-            let listed = known.get(&name).copied().filter(|id| stats.device(*id).into_value().is_some());
-            let Some(id) = listed.or_else(|| self.root.parse(&format!("/sys/block/{name}/dev")).into_value())
-            else {
-                continue;
-            };
-            if let Some(sample) = stats.device(id).into_value()
-                && was_used(&sample)
-            {
-                disks.insert(id, sample);
-            }
-            found.insert(id, name);
-        }
-        self.names = found;
-        disks
-    }
-
-    /// Follows processors, and threads that write synchronously.
-    fn watch_writers(&mut self) -> Result<(), ProbeError> {
+    /// Follows processors, and threads that write synchronously. What can't be is not seen; the rest is.
+    fn watch_writers(&mut self) {
         let window = self.windows;
-        let recent = |since: &u32| window.wrapping_sub(*since) < WATCHED_FOR;
-        if self.windows.is_multiple_of(PROCESSORS_EVERY)
-            && let Some(perf) = self.source.perf()
+        if let Some(perf) = self.source.perf()
+            && let Err(e) = perf.follow_processors(&self.root)
         {
-            perf.follow_processors(&self.root)?;
+            self.is_blind("processors that came", &e);
         }
-        #[cfg(feature = "bpf")]
-        if let Source::Bpf(bpf, _) = &mut self.source {
-            // One that is watched is no suspect, and is not told again: it is watched on as long as it has such files open.
-            for pid in bpf.take_suspects() {
-                if self.files.writes_synchronously(pid) {
-                    self.watched.insert(pid, window);
-                }
+        let Self { source, files, tally, sync_writers, .. } = self;
+        let mut writes_synchronously = |pid| files.writes_synchronously(pid);
+        let watched = match source {
+            Source::Perf(perf) if !self.own_numbers => {
+                let threads = sync_writers.watch(window, tally.take_writers(), &mut writes_synchronously);
+                let watched = perf.watch_writes(&threads);
+                self.unwatched = (threads.len() - perf.watched().len()) as u32;
+                watched
             }
-            for (pid, since) in &mut self.watched {
-                if !recent(since) && self.files.writes_synchronously(*pid) {
-                    *since = window;
-                }
+            // By process.
+            #[cfg(feature = "bpf")]
+            Source::Bpf(bpf, _) => {
+                let suspects = bpf.take_suspects().into_iter().map(|pid| (pid, pid));
+                bpf.watch_writes(&sync_writers.watch(window, suspects, &mut writes_synchronously))
             }
-            self.watched.retain(|_, since| recent(since));
-            let processes: Vec<u32> = self.watched.keys().copied().collect();
-            bpf.watch_writes(&processes)?;
-            return Ok(());
+            _ => Ok(()),
+        };
+        if let Err(e) = watched {
+            self.is_blind(SYNC_WRITES, &e);
         }
-        let Source::Perf(perf) = &mut self.source else { return Ok(()) };
-        for (pid, tid) in self.tally.take_writers() {
-            if self.watched.contains_key(&tid) || self.dismissed.contains_key(&tid) {
-                self.watched.entry(tid).and_modify(|since| *since = window);
-            } else if self.files.writes_synchronously(pid) {
-                self.watched.insert(tid, window);
-            } else {
-                self.dismissed.insert(tid, window);
-            }
-        }
-        self.watched.retain(|_, since| recent(since));
-        self.dismissed.retain(|_, since| recent(since));
-        let threads: Vec<u32> = self.watched.keys().copied().collect();
-        if threads != perf.watched() {
-            perf.watch_writes(&threads)?;
-        }
-        Ok(())
     }
-}
-
-/// Whether a device did anything since it appeared.
-fn was_used(sample: &DeviceSample) -> bool {
-    sample.read_ops > 0
-        || sample.write_ops > 0
-        || sample.in_flight > 0
-        || sample.flush_ops.is_some_and(|n| n > 0)
 }
 
 /// What a source can't see by its nature.

@@ -10,6 +10,7 @@ use floodwall_model::trial::DeviceSample;
 use floodwall_model::{DeviceId, LatencyCounts};
 
 use crate::event::{Call, Class};
+pub use crate::follow::Followed;
 
 /// Where sight comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,12 +69,27 @@ pub struct Snapshot {
     pub lost_events: u64,
     /// Operations that were counted for [`OTHERS`] because too many processes were active.
     pub folded_operations: u64,
+    /// Threads whose writes to `O_SYNC` and `O_DIRECT` files are not seen, because too many do such.
+    pub unwatched_threads: u32,
     /// Time in which at least one task waited for I/O (PSI); `None` where the kernel does not say.
     pub pressure: Option<Duration>,
     /// Devices, in the order of their numbers.
     pub devices: Vec<DeviceUse>,
     /// Who did anything, by process, then device; `None` comes first.
     pub processes: Vec<ProcessUse>,
+}
+
+/// What those did who are followed, in one window.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FollowedWindow {
+    /// Events that the kernel had no room for; what they told is missing here.
+    pub lost_events: u64,
+    /// Operations that may be theirs and could not be told apart.
+    pub folded_operations: u64,
+    /// Threads, anybody's, whose writes to `O_SYNC` and `O_DIRECT` files are not seen.
+    pub unwatched_threads: u32,
+    /// By tag; who did nothing may be missing.
+    pub by_tag: BTreeMap<u32, Followed>,
 }
 
 /// The process number under which those are counted that are too many to be told apart.

@@ -5,6 +5,7 @@
 //!   └ Queued in between tells the call's device; else its file does
 //! Queued ─ Issued ─ Done  a request: queue time, device time  ─▶ device × class; reads also ─▶ process × device
 //! Balanced              a sleep                               ─▶ process × device
+//! Forked, Ended         who is followed                       ─▶ calls and reads once more, by whom they belong to
 //! ```
 //!
 //! Memory is bounded whatever happens: beyond [`Limits`] processes are counted together, and what is under way is forgotten.
@@ -16,6 +17,7 @@ use std::time::Duration;
 use floodwall_model::DeviceId;
 
 use crate::event::{Call, Class, Event, Place, Record};
+use crate::follow::{FollowTally, Followed, Lineage};
 use crate::hash::Fast;
 use crate::histogram::Histogram;
 use crate::snapshot::{OTHERS, ProcessUse, Requests};
@@ -77,8 +79,8 @@ struct Outstanding {
     issued_ns: Option<u64>,
     class: Class,
     bytes: u64,
-    /// Who asked; `None` if that was not seen.
-    pid: Option<u32>,
+    /// Who asked, process and thread; `None` if that was not seen.
+    asker: Option<(u32, u32)>,
 }
 
 #[derive(Debug, Default)]
@@ -109,6 +111,10 @@ pub struct Tally {
     folded: u64,
     /// Threads that sent synchronous writes outside of a call that we know.
     writers: Vec<(u32, u32)>,
+    lineage: Lineage,
+    followed: BTreeMap<u32, FollowTally>,
+    /// What begins later does not count for those who are followed.
+    until_ns: Option<u64>,
 }
 
 /// What was counted in one window.
@@ -120,6 +126,8 @@ pub struct Counted {
     pub devices: BTreeMap<DeviceId, BTreeMap<Class, Requests>>,
     /// Operations counted for [`OTHERS`].
     pub folded: u64,
+    /// By tag, what those did who are followed, however many they are.
+    pub followed: BTreeMap<u32, Followed>,
 }
 
 /// Threads remembered as possible writers to `O_SYNC` files between two looks.
@@ -142,7 +150,7 @@ impl Tally {
                 // The call that we saw begin, not another whose beginning or end was lost.
                 if let Some(pending) = self.calls.remove(&tid).filter(|p| ok && p.call == Some(call)) {
                     let device = pending.device.or_else(|| files.file(pid, pending.fd?)?.device);
-                    self.returned(&pending, call, device, at_ns, files);
+                    self.returned(&pending, tid, call, device, at_ns, files);
                 }
             }
             Event::ExitWrite { ok } => {
@@ -150,7 +158,7 @@ impl Tally {
                     && let Some(file) = pending.fd.and_then(|fd| files.file(pid, fd))
                     && let Some(call) = file.write_call()
                 {
-                    self.returned(&pending, call, pending.device.or(file.device), at_ns, files);
+                    self.returned(&pending, tid, call, pending.device.or(file.device), at_ns, files);
                 }
             }
             Event::Queued { place, class, bytes } => self.queued(record, place, class, bytes),
@@ -164,7 +172,7 @@ impl Tally {
                     }
                     Entry::Vacant(new) if room => {
                         let issued_ns = Some(at_ns);
-                        new.insert(Outstanding { queued_ns: None, issued_ns, class, bytes, pid: None });
+                        new.insert(Outstanding { queued_ns: None, issued_ns, class, bytes, asker: None });
                     }
                     Entry::Vacant(_) => {}
                 }
@@ -178,6 +186,8 @@ impl Tally {
                     self.of(pid, device, files).throttled += Duration::from_millis(pause_ms);
                 }
             }
+            Event::Forked { child } => self.lineage.forked(pid, tid, child),
+            Event::Ended => self.lineage.ended(tid),
         }
     }
 
@@ -190,13 +200,41 @@ impl Tally {
     fn returned(
         &mut self,
         pending: &Pending,
+        tid: u32,
         call: Call,
         device: Option<DeviceId>,
         at_ns: u64,
         files: &mut dyn Files,
     ) {
         let took = at_ns.saturating_sub(pending.since_ns);
+        if let Some(followed) = self.followed(pending.pid, tid, pending.since_ns) {
+            followed.calls.entry(call).or_default().record(took);
+        }
         self.of(pending.pid, device, files).calls.entry(call).or_default().record(took);
+    }
+
+    /// Whom an operation counts for besides, if its process belongs to somebody who is followed.
+    fn followed(&mut self, pid: u32, tid: u32, since_ns: u64) -> Option<&mut FollowTally> {
+        if self.lineage.is_empty() || self.until_ns.is_some_and(|until| since_ns > until) {
+            return None;
+        }
+        Some(self.followed.entry(self.lineage.of(pid, tid)?).or_default())
+    }
+
+    /// Follows what a thread starts from now on.
+    pub fn follow(&mut self, thread: u32, tag: u32) {
+        self.lineage.follow(thread, tag);
+    }
+
+    /// Counts for those who are followed only what began before this moment, from now on.
+    pub fn follow_until(&mut self, until_ns: u64) {
+        self.until_ns = Some(until_ns);
+    }
+
+    /// Whom a process belongs to, in this window.
+    #[must_use]
+    pub fn tag(&self, pid: u32) -> Option<u32> {
+        self.lineage.of(pid, pid)
     }
 
     fn queued(&mut self, record: &Record, place: Place, class: Class, bytes: u64) {
@@ -214,7 +252,13 @@ impl Tally {
             let queued_ns = Some(record.at_ns);
             self.requests.insert(
                 place,
-                Outstanding { queued_ns, issued_ns: None, class, bytes, pid: Some(record.pid) },
+                Outstanding {
+                    queued_ns,
+                    issued_ns: None,
+                    class,
+                    bytes,
+                    asker: Some((record.pid, record.tid)),
+                },
             );
         }
     }
@@ -229,8 +273,11 @@ impl Tally {
         if let Some(queued_ns) = request.queued_ns {
             class.queue.record(issued_ns.saturating_sub(queued_ns));
         }
-        if let (Class::Read, Some(pid)) = (request.class, request.pid) {
+        if let (Class::Read, Some((pid, tid))) = (request.class, request.asker) {
             let since = request.queued_ns.unwrap_or(issued_ns);
+            if let Some(followed) = self.followed(pid, tid, since) {
+                followed.reads.entry(place.device).or_default().record(at_ns.saturating_sub(since));
+            }
             let uses = self.of(pid, Some(place.device), files);
             uses.reads.record(at_ns.saturating_sub(since));
             uses.read_bytes += request.bytes;
@@ -327,7 +374,9 @@ impl Tally {
             }
         }
         for (place, request) in &self.requests {
-            if let (Class::Read, Some(pid), Some(since)) = (request.class, request.pid, request.queued_ns) {
+            if let (Class::Read, Some((pid, _)), Some(since)) =
+                (request.class, request.asker, request.queued_ns)
+            {
                 waits(pid, Some(place.device), since);
             }
         }
@@ -341,7 +390,13 @@ impl Tally {
             processes: processes.into_values().collect(),
             devices,
             folded: std::mem::take(&mut self.folded),
+            followed: self.followed.iter_mut().map(|(tag, tally)| (*tag, tally.take())).collect(),
         }
+    }
+
+    /// What was counted in this window elsewhere is told too: those that ended are done with.
+    pub fn end_window(&mut self) {
+        self.lineage.forget_ended();
     }
 }
 

@@ -277,3 +277,46 @@ fn more_requests_than_the_device_says_are_outstanding_are_not_waited_for() {
     tally.in_flight(|_| Some(0));
     assert_eq!(waiting(&mut tally), None);
 }
+
+#[test]
+fn who_is_followed_is_counted_whole_however_many_processes_and_by_what_had_begun() {
+    let mut tally = Tally::new(Limits { uses: 2, ..Limits::default() });
+    tally.follow(11, 1);
+    let mut feed = |at_us: u64, pid: u32, tid: u32, event: Event| {
+        tally.count(&Record { at_ns: at_us * 1000, pid, tid, event }, &mut Open);
+    };
+    // Thread 11 of process 10 starts ten processes; each syncs once and is gone.
+    for n in 0..10 {
+        let (begin, pid) = (u64::from(n) * 1000, 100 + n);
+        feed(begin, 10, 11, Event::Forked { child: pid });
+        feed(begin + 10, pid, pid, enter(Call::Fsync, 3));
+        feed(begin + 110, pid, pid, exit(Call::Fsync));
+        feed(begin + 120, pid, pid, Event::Ended);
+    }
+    // Somebody else's, and one of its own threads'.
+    feed(20_000, 10, 10, enter(Call::Fsync, 3));
+    feed(20_500, 10, 10, exit(Call::Fsync));
+    feed(21_000, 109, 109, Event::Forked { child: 300 });
+    feed(21_000, 300, 301, queued(8, Class::Read));
+    feed(21_010, 300, 301, issued(8, Class::Read, 4096));
+    feed(21_300, 0, 0, done(8));
+    let counted = tally.take(22_000_000, &mut Open);
+    tally.end_window();
+    assert!(counted.processes.len() <= 3 && counted.folded > 5, "{counted:?}");
+    let followed = &counted.followed[&1];
+    assert_eq!((&followed.calls[&Call::Fsync], &followed.reads[&SDA]), (&us(&[100; 10]), &us(&[300])));
+    assert_eq!((tally.tag(109), tally.tag(300)), (None, Some(1)));
+    // What begins after the last moment does not count, what ends after it does.
+    let mut feed = |at_us: u64, event: Event| {
+        tally.count(&Record { at_ns: at_us * 1000, pid: 300, tid: 300, event }, &mut Open);
+    };
+    feed(30_000, enter(Call::Fsync, 3));
+    tally.follow_until(31_000_000);
+    let mut feed = |at_us: u64, event: Event| {
+        tally.count(&Record { at_ns: at_us * 1000, pid: 300, tid: 300, event }, &mut Open);
+    };
+    feed(40_000, exit(Call::Fsync));
+    feed(40_001, enter(Call::Fsync, 3));
+    feed(40_002, exit(Call::Fsync));
+    assert_eq!(tally.take(50_000_000, &mut Open).followed[&1].calls[&Call::Fsync], us(&[10_000]));
+}

@@ -8,6 +8,7 @@
 //! | `block:block_rq_issue`, `block_rq_complete` | it goes to the device, and is done |
 //! | `block:block_rq_merge` | it became part of another |
 //! | `writeback:balance_dirty_pages` | a writer is made to sleep |
+//! | `sched:sched_process_fork`, `sched_process_exit` | who started whom; only where somebody is followed |
 
 use std::collections::HashMap;
 
@@ -47,6 +48,10 @@ pub enum Kind {
     Merged,
     /// A writer is looked at.
     Balanced,
+    /// A thread makes another thread or process.
+    Forked,
+    /// A thread ends.
+    Ended,
 }
 
 /// One tracepoint that is wanted.
@@ -88,6 +93,10 @@ pub const ALWAYS: &[Wanted] = &[
 #[cfg(feature = "bpf")]
 pub const BESIDE_BPF: &[Wanted] = &[wanted("writeback/balance_dirty_pages", Kind::Balanced)];
 
+/// Those that tell who belongs to whom is followed, processes that live for milliseconds included.
+pub const FORKS: &[Wanted] =
+    &[wanted("sched/sched_process_fork", Kind::Forked), wanted("sched/sched_process_exit", Kind::Ended)];
+
 /// Those that are switched on while threads write to `O_SYNC` or `O_DIRECT` files: every write call of the machine passes them, so that their filter,
 /// not we, has to leave the rest out.
 pub const WRITES: &[Wanted] = &[
@@ -112,12 +121,15 @@ enum Layout {
     ExitWrite { result: Number },
     Request { kind: Kind, device: Number, sector: Number, sectors: Number, rwbs: Text },
     Balanced { bdi: Text, pause: Number },
+    Forked { child: Number },
+    Ended,
 }
 
 /// Turns records into events.
 #[derive(Clone, Debug, Default)]
 pub struct Decoder {
     layouts: HashMap<u16, Layout, Fast>,
+    kinds: Vec<Kind>,
 }
 
 impl Decoder {
@@ -150,9 +162,18 @@ impl Decoder {
             Kind::ExitWrite => Layout::ExitWrite { result: format.number("ret")? },
             Kind::Queued | Kind::Issued | Kind::Done | Kind::Merged => request(kind)?,
             Kind::Balanced => Layout::Balanced { bdi: format.text("bdi")?, pause: format.number("pause")? },
+            Kind::Forked => Layout::Forked { child: format.number("child_pid")? },
+            Kind::Ended => Layout::Ended,
         };
+        self.kinds.push(kind);
         self.layouts.insert(format.id, layout);
         Ok(())
+    }
+
+    /// Whether a tracepoint of this kind was learned.
+    #[must_use]
+    pub fn knows(&self, kind: Kind) -> bool {
+        self.kinds.contains(&kind)
     }
 
     /// The event that a record tells of. `None` if it tells nothing that is of use, or is not understood.
@@ -198,6 +219,8 @@ impl Decoder {
                 let device = std::str::from_utf8(bdi.read(record)?).ok().and_then(|name| name.parse().ok());
                 Some(Event::Balanced { device, pause_ms: pause.read(record)?.max(0) as u64 })
             }
+            Layout::Forked { child } => Some(Event::Forked { child: child.read(record)? as u32 }),
+            Layout::Ended => Some(Event::Ended),
         }
     }
 }
@@ -242,7 +265,7 @@ mod tests {
 
     fn decoder(kernel: &Path) -> Decoder {
         let mut decoder = Decoder::default();
-        for wanted in ALWAYS.iter().chain(WRITES) {
+        for wanted in ALWAYS.iter().chain(WRITES).chain(FORKS) {
             if let Some(format) = format(kernel, wanted.path) {
                 decoder.learn(wanted.kind, &format).unwrap();
             }
@@ -316,6 +339,20 @@ mod tests {
                 Some(Event::Balanced { device: None, pause_ms: 0 })
             );
         }
+    }
+
+    #[test]
+    fn forks_name_the_child_and_ends_are_the_callers_own() {
+        let kernels = kernels();
+        let newest = kernels.last().unwrap();
+        let decoder = decoder(newest);
+        assert!(decoder.knows(Kind::Forked) && !Decoder::default().knows(Kind::Forked));
+        let fork = format(newest, "sched/sched_process_fork").unwrap();
+        let fields: &[(&str, &[u8])] =
+            &[("parent_pid", &100i32.to_ne_bytes()), ("child_pid", &4_194_303i32.to_ne_bytes())];
+        assert_eq!(decoder.decode(&record(&fork, fields)), Some(Event::Forked { child: 4_194_303 }));
+        let exit = format(newest, "sched/sched_process_exit").unwrap();
+        assert_eq!(decoder.decode(&record(&exit, &[])), Some(Event::Ended));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! `folio_account_dirtied`), exactly and for free. Only asking costs, so that of machines with thousands of processes some are asked at each look.
 //!
 //! ```text
-//! all processes ─┬─ dirtied something at the last look ─▶ asked
+//! all processes ─┬─ dirtied something at the last look ─▶ asked; of more than ACTIVE in turn
 //!                ├─ new                                 ─▶ asked, all that they dirtied counts
 //!                ├─ the next BUDGET in turn             ─▶ asked
 //!                └─ kernel threads                      ─▶ never
@@ -17,6 +17,8 @@ use crate::hash::Fast;
 
 /// Idle processes asked at each look. Asking takes some 5 µs, so this is 1.3 ms; with fewer processes everyone is asked each time.
 const BUDGET: usize = 256;
+/// Processes asked that dirtied something when they were last asked; what the others dirty is counted when their turn comes.
+const ACTIVE: usize = 1024;
 /// New processes asked at each look: what forks faster is counted later, or, gone by then, never.
 const NEWCOMERS: usize = 1024;
 /// Processes remembered; more than the kernel's default `pid_max` allows.
@@ -48,7 +50,8 @@ pub(crate) struct Writers {
 }
 
 impl Writers {
-    /// Bytes that processes dirtied since they were last asked, by process; those who dirtied nothing are left out. `also` are asked in any case.
+    /// Bytes that processes dirtied since they were last asked, by process; those who dirtied nothing are left out. `also`, ascending, are asked in
+    /// any case.
     pub(crate) fn look(&mut self, root: &SysRoot, also: &[u32]) -> HashMap<u32, u64, Fast> {
         let first = self.look == 0;
         self.look = self.look.wrapping_add(1).max(1);
@@ -57,6 +60,7 @@ impl Writers {
         let mut pids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
         pids.sort_unstable();
         let (mut budget, mut newcomers) = (BUDGET, if first { REMEMBERED } else { NEWCOMERS });
+        let (mut active, mut next) = (ACTIVE, None);
         let mut dirtied = HashMap::default();
         let begin = pids.partition_point(|pid| *pid < self.turn);
         let (low, high) = pids.split_at(begin);
@@ -64,12 +68,25 @@ impl Writers {
             let ask = match self.known.get_mut(&pid) {
                 Some(known) => {
                     known.seen = self.look;
-                    let due = budget > 0 && !known.kernel;
-                    if due && !known.active {
-                        budget -= 1;
-                        self.turn = pid.wrapping_add(1);
-                    }
-                    due || known.active || also.contains(&pid)
+                    let due = if known.kernel {
+                        false
+                    } else if known.active {
+                        let due = active > 0;
+                        active = active.saturating_sub(1);
+                        if !due {
+                            // Where the next look begins.
+                            next.get_or_insert(pid);
+                        }
+                        due
+                    } else {
+                        let due = budget > 0;
+                        if due {
+                            budget -= 1;
+                            self.turn = pid.wrapping_add(1);
+                        }
+                        due
+                    };
+                    due || also.binary_search(&pid).is_ok()
                 }
                 None => {
                     let room = newcomers > 0 && self.known.len() < REMEMBERED;
@@ -81,6 +98,7 @@ impl Writers {
                 dirtied.insert(pid, bytes);
             }
         }
+        self.turn = next.unwrap_or(self.turn);
         // Even root is refused by a process that is ending.
         if first && self.refused > self.read {
             self.missing.get_or_insert_with(|| "other users' processes are for root to see".into());
@@ -165,13 +183,20 @@ mod tests {
         let path = dir.join(path);
         fs::DirBuilder::new().recursive(true).create(path.parent().unwrap()).unwrap();
         let mut file = fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
-        file.set_len(0).unwrap();
+        // Cutting a file makes ext4 write it out when it is closed.
+        if file.metadata().unwrap().len() > 0 {
+            file.set_len(0).unwrap();
+        }
         file.write_all(text.as_bytes()).unwrap();
     }
 
     fn process(dir: &Path, pid: u32, flags: u64, written: u64) {
         put(dir, &format!("proc/{pid}/stat"), &format!("{pid} (a) b) R 1 1 1 0 -1 {flags} 5 0\n"));
         put(dir, &format!("proc/{pid}/comm"), "x\n");
+        self::written(dir, pid, written);
+    }
+
+    fn written(dir: &Path, pid: u32, written: u64) {
         put(
             dir,
             &format!("proc/{pid}/io"),
@@ -221,6 +246,31 @@ mod tests {
         assert_eq!(first.len() + others, many as usize);
         process(dir.path(), 1, 0, 50);
         let _ = writers.look(&root, &[]);
+    }
+
+    #[test]
+    fn of_thousands_that_write_each_is_counted_whole_and_few_are_asked_at_a_look() {
+        let dir = tempfile::tempdir().unwrap();
+        process(dir.path(), 1, 0, 0);
+        let root = SysRoot::new(dir.path()).unwrap();
+        let mut writers = Writers::default();
+        writers.look(&root, &[]);
+        let many = 3000;
+        (2..=many).for_each(|pid| process(dir.path(), pid, 0, 10));
+        let mut counted = HashMap::<u32, u64>::new();
+        let mut look = |writers: &mut Writers| {
+            writers.look(&root, &[]).into_iter().for_each(|(pid, n)| *counted.entry(pid).or_default() += n);
+            assert!(writers.read as usize <= ACTIVE + BUDGET + NEWCOMERS, "{} asked", writers.read);
+        };
+        for _ in 0..4 {
+            look(&mut writers);
+        }
+        (2..=many).for_each(|pid| written(dir.path(), pid, 30));
+        for _ in 0..13 {
+            look(&mut writers);
+        }
+        let wrong: Vec<_> = (2..=many).filter(|pid| counted.get(pid) != Some(&30)).collect();
+        assert!(wrong.is_empty(), "{} of {many}, first {:?}", wrong.len(), wrong.first());
     }
 
     #[test]

@@ -11,11 +11,46 @@ use perf_event_open_sys::bindings::{
 };
 use perf_event_open_sys::{ioctls, perf_event_open};
 
-/// Opens a tracepoint on one processor, for all processes, switched off. `watermark`: after so many unread bytes a poll(2) wakes.
-///
-/// # Errors
-/// The kernel's.
-pub(super) fn open(tracepoint: u16, processor: u32, watermark: u32) -> io::Result<OwnedFd> {
+/// What is asked of the kernel; tests answer themselves. Errors are the kernel's; `ENODEV`: the processor is offline.
+pub(super) trait Events: std::fmt::Debug + Send {
+    /// Opens a tracepoint on one processor, for all processes, switched off. `watermark`: after so many unread bytes a poll(2) wakes.
+    fn open(&self, tracepoint: u16, processor: u32, watermark: u32) -> io::Result<OwnedFd>;
+    /// Switches an event on.
+    fn enable(&self, event: &OwnedFd) -> io::Result<()>;
+    /// Sends an event's records into another's ring.
+    fn send_to(&self, event: &OwnedFd, leader: i32) -> io::Result<()>;
+    /// Lets through only what an expression over the record's fields holds for (Documentation/trace/events.rst, "Event filtering"). The filter
+    /// belongs to this event, not to the tracepoint.
+    fn filter(&self, event: &OwnedFd, expression: &str) -> io::Result<()>;
+}
+
+/// The running kernel.
+#[derive(Debug)]
+pub(super) struct Kernel;
+
+impl Events for Kernel {
+    fn open(&self, tracepoint: u16, processor: u32, watermark: u32) -> io::Result<OwnedFd> {
+        open(tracepoint, processor, watermark)
+    }
+
+    fn enable(&self, event: &OwnedFd) -> io::Result<()> {
+        // SAFETY: no pointer.
+        done(unsafe { ioctls::ENABLE(event.as_raw_fd(), 0) })
+    }
+
+    fn send_to(&self, event: &OwnedFd, leader: i32) -> io::Result<()> {
+        // SAFETY: no pointer; both descriptors are open.
+        done(unsafe { ioctls::SET_OUTPUT(event.as_raw_fd(), leader) })
+    }
+
+    fn filter(&self, event: &OwnedFd, expression: &str) -> io::Result<()> {
+        let text = CString::new(expression)?;
+        // SAFETY: a text that ends with a zero byte and outlives the call, which copies it.
+        done(unsafe { ioctls::SET_FILTER(event.as_raw_fd(), text.as_ptr().cast_mut()) })
+    }
+}
+
+fn open(tracepoint: u16, processor: u32, watermark: u32) -> io::Result<OwnedFd> {
     let mut attr = perf_event_attr {
         type_: PERF_TYPE_TRACEPOINT,
         size: size_of::<perf_event_attr>() as u32,
@@ -41,24 +76,4 @@ pub(super) fn open(tracepoint: u16, processor: u32, watermark: u32) -> io::Resul
 
 fn done(result: i32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// Switches an event on.
-pub(super) fn enable(event: &OwnedFd) -> io::Result<()> {
-    // SAFETY: no pointer.
-    done(unsafe { ioctls::ENABLE(event.as_raw_fd(), 0) })
-}
-
-/// Sends an event's records into another's ring.
-pub(super) fn send_to(event: &OwnedFd, leader: i32) -> io::Result<()> {
-    // SAFETY: no pointer; both descriptors are open.
-    done(unsafe { ioctls::SET_OUTPUT(event.as_raw_fd(), leader) })
-}
-
-/// Lets through only what an expression over the record's fields holds for (Documentation/trace/events.rst, "Event filtering"). The filter belongs to
-/// this event, not to the tracepoint.
-pub(super) fn filter(event: &OwnedFd, expression: &str) -> io::Result<()> {
-    let text = CString::new(expression)?;
-    // SAFETY: a text that ends with a zero byte and outlives the call, which copies it.
-    done(unsafe { ioctls::SET_FILTER(event.as_raw_fd(), text.as_ptr().cast_mut()) })
 }

@@ -24,15 +24,17 @@ use crate::event::Record;
 use crate::format::Format;
 use crate::snapshot::Blind;
 use crate::tracefs::Tracefs;
-use crate::tracepoints::{ALWAYS, Decoder, Kind, WRITES, Wanted};
+use crate::tracepoints::{Decoder, Kind, Wanted};
+use event::{Events, Kernel};
 use ring::{Raw, Ring};
 
 /// Memory of all rings together. A record takes some 100 bytes, so this is 80,000 events.
 const RINGS_BYTES: usize = 8 << 20;
 /// One ring's size: enough for 5 ms of 100,000 events a second, and no more than is filled in the time in which we are scheduled again.
 const RING_BYTES: std::ops::RangeInclusive<usize> = (64 << 10)..=(1 << 20);
-/// At most so many threads' writes are watched; the filter's text grows with them, and is walked for every write call of the machine.
-const MAX_WATCHED: usize = 32;
+/// At most so many threads' writes are watched: the filter's text takes up to 25 bytes of a thread and may be a page long (kernel/events/core.c
+/// `perf_event_set_filter`), and is walked for every write call of the machine.
+const MAX_WATCHED: usize = 128;
 
 /// One processor's events.
 #[derive(Debug)]
@@ -45,6 +47,24 @@ struct Processor {
     writes: Vec<OwnedFd>,
 }
 
+impl Processor {
+    /// Sees the writes that a filter lets through.
+    fn watch_writes(&mut self, writes: &[u16], filter: &str, events: &dyn Events) -> io::Result<()> {
+        if !self.writes.is_empty() {
+            return self.writes.iter().try_for_each(|write| events.filter(write, filter));
+        }
+        let open = writes.iter().map(|id| events.open(*id, self.number, 0));
+        let opened: Vec<OwnedFd> = open.collect::<io::Result<_>>()?;
+        for write in &opened {
+            events.filter(write, filter)?;
+            events.send_to(write, self.ring.raw_fd())?;
+            events.enable(write)?;
+        }
+        self.writes = opened;
+        Ok(())
+    }
+}
+
 /// The tracepoints of this machine, flowing.
 #[derive(Debug)]
 pub(crate) struct Perf {
@@ -53,8 +73,10 @@ pub(crate) struct Perf {
     writes: Vec<u16>,
     processors: Vec<Processor>,
     scratch: Vec<u8>,
+    /// Whose writes are seen: on every processor in `processors`, or nobody's.
     watched: Vec<u32>,
     ring_bytes: usize,
+    events: Box<dyn Events>,
 }
 
 /// What one look at the rings brought.
@@ -65,15 +87,7 @@ pub(crate) struct Drained {
 }
 
 impl Perf {
-    /// Opens all tracepoints that the kernel has, and says what the others would have told.
-    ///
-    /// # Errors
-    /// [`ProbeError`].
-    pub(crate) fn open(root: &SysRoot) -> Result<(Self, Vec<Blind>), ProbeError> {
-        Self::open_these(root, ALWAYS, WRITES)
-    }
-
-    /// Opens these tracepoints: all the time, and while writes are watched.
+    /// Opens those of these tracepoints that the kernel has, all the time and while writes are watched, and says what the others would have told.
     ///
     /// # Errors
     /// [`ProbeError`].
@@ -102,10 +116,16 @@ impl Perf {
             scratch: Vec::new(),
             watched: Vec::new(),
             ring_bytes: 1 << share.ilog2(),
+            events: Box::new(Kernel),
         };
         room_for_descriptors(online.len() * (perf.always.len() + perf.writes.len()));
         perf.follow(&online)?;
         Ok((perf, blind))
+    }
+
+    /// Whether it is seen who starts whom.
+    pub(crate) fn sees_forks(&self) -> bool {
+        self.decoder.knows(Kind::Forked)
     }
 
     /// Opens events on processors that came online, and closes those of processors that went.
@@ -116,8 +136,7 @@ impl Perf {
                 match self.processor(*number) {
                     Ok(processor) => self.processors.push(processor),
                     // It went offline again meanwhile.
-                    Err(ProbeError::PerfEvent { source, .. })
-                        if source.raw_os_error() == Some(libc::ENODEV) => {}
+                    Err(ProbeError::PerfEvent { source, .. }) if is_offline(&source) => {}
                     Err(e) => return Err(e),
                 }
             }
@@ -130,17 +149,17 @@ impl Perf {
         let mut events = self
             .always
             .iter()
-            .map(|id| event::open(*id, number, watermark))
+            .map(|id| self.events.open(*id, number, watermark))
             .collect::<io::Result<Vec<_>>>()
             .map_err(refused)?;
         let others = events.split_off(1);
         let Some(leader) = events.pop() else { return Err(ProbeError::NoTracepoints) };
         let ring = Ring::map(leader, self.ring_bytes)?;
         for other in &others {
-            event::send_to(other, ring.raw_fd()).map_err(refused)?;
+            self.events.send_to(other, ring.raw_fd()).map_err(refused)?;
         }
         for event in std::iter::once(ring.leader()).chain(&others) {
-            event::enable(event).map_err(refused)?;
+            self.events.enable(event).map_err(refused)?;
         }
         Ok(Processor { number, ring, _others: others, writes: Vec::new() })
     }
@@ -148,49 +167,58 @@ impl Perf {
     /// Follows processors that came or went.
     ///
     /// # Errors
-    /// [`ProbeError`] if one that came can't be looked at.
+    /// [`ProbeError`] if one that came can't be looked at; the others go on.
     pub(crate) fn follow_processors(&mut self, root: &SysRoot) -> Result<(), ProbeError> {
-        let online = online(root);
-        if online.len() != self.processors.len()
-            || !self.processors.iter().all(|p| online.contains(&p.number))
-        {
-            self.follow(&online)?;
-            let watched = std::mem::take(&mut self.watched);
-            self.watch_writes(&watched)?;
-        }
-        Ok(())
+        self.follow_these(&online(root))
     }
 
-    /// Sees write calls of these threads from now on, and of no others.
+    fn follow_these(&mut self, online: &[u32]) -> Result<(), ProbeError> {
+        if online.len() == self.processors.len() && self.processors.iter().all(|p| online.contains(&p.number))
+        {
+            return Ok(());
+        }
+        let followed = self.follow(online);
+        // Those that came have no events for writes yet.
+        let watched = std::mem::take(&mut self.watched);
+        let seen = self.watch_writes(&watched);
+        followed.and(seen)
+    }
+
+    /// Sees write calls of these threads from now on, and of no others; of too many, of the first. A processor that went offline is no longer looked at.
     ///
     /// # Errors
-    /// [`ProbeError::PerfEvent`].
+    /// [`ProbeError::PerfEvent`]; nobody's writes are seen then.
     pub(crate) fn watch_writes(&mut self, threads: &[u32]) -> Result<(), ProbeError> {
         let threads = &threads[..threads.len().min(MAX_WATCHED)];
         if threads == self.watched {
             return Ok(());
         }
-        self.watched = threads.to_vec();
+        self.watched.clear();
         let filter =
             threads.iter().map(|tid| format!("common_pid == {tid}")).collect::<Vec<_>>().join(" || ");
-        for processor in &mut self.processors {
-            if threads.is_empty() {
+        let Self { processors, writes, events, .. } = self;
+        let mut failure = None;
+        processors.retain_mut(|processor| {
+            let watched = if threads.is_empty() || failure.is_some() {
                 processor.writes.clear();
-                continue;
-            }
-            let fresh = processor.writes.is_empty();
-            if fresh {
-                let open = self.writes.iter().map(|id| event::open(*id, processor.number, 0));
-                processor.writes = open.collect::<io::Result<_>>().map_err(refused)?;
-            }
-            for write in &processor.writes {
-                event::filter(write, &filter).map_err(refused)?;
-                if fresh {
-                    event::send_to(write, processor.ring.raw_fd()).map_err(refused)?;
-                    event::enable(write).map_err(refused)?;
+                Ok(())
+            } else {
+                processor.watch_writes(writes, &filter, &**events)
+            };
+            match watched {
+                Ok(()) => true,
+                Err(e) if is_offline(&e) => false,
+                Err(e) => {
+                    failure = Some(e);
+                    true
                 }
             }
+        });
+        if let Some(failure) = failure {
+            processors.iter_mut().for_each(|p| p.writes.clear());
+            return Err(refused(failure));
         }
+        self.watched = threads.to_vec();
         Ok(())
     }
 
@@ -316,6 +344,11 @@ fn room_for_descriptors(events: usize) {
     }
 }
 
+/// Whether a processor went offline since it was listed.
+fn is_offline(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENODEV)
+}
+
 fn refused(source: io::Error) -> ProbeError {
     let remedy = match source.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
@@ -331,14 +364,4 @@ fn refused(source: io::Error) -> ProbeError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_of_processors_are_read_as_the_kernel_writes_them() {
-        assert_eq!(ranges("0-3,8,10-11\n"), [0, 1, 2, 3, 8, 10, 11]);
-        assert_eq!(ranges("0"), [0]);
-        assert_eq!(ranges(""), [0u32; 0]);
-        assert_eq!(ranges("3-1,x,0-99999999999,7"), [7]);
-    }
-}
+mod tests;

@@ -19,7 +19,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("writes to an O_DSYNC file agree with the caller's own clock", synchronous_writes),
     ("reads that miss the cache are seen where they wait", reads),
     ("bytes agree with /proc/PID/io and /proc/diskstats", bytes),
-    ("ten thousand processes take bounded memory", ten_thousand),
+    ("ten thousand processes take bounded memory and less than their own work", ten_thousand),
+    ("what a thread starts is followed, ten thousand processes of it", followed),
     ("another tracer's events go on", beside_another),
 ];
 
@@ -191,10 +192,51 @@ fn resident() -> u64 {
     line.split_whitespace().next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
+/// CPU time, user and kernel, in microseconds.
+fn cpu_us(who: libc::c_int) -> i64 {
+    // SAFETY: all zeros is a value of it.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: a place to write to.
+    unsafe { libc::getrusage(who, &raw mut usage) };
+    [usage.ru_utime, usage.ru_stime].iter().map(|t| t.tv_sec * 1_000_000 + t.tv_usec).sum()
+}
+
+fn followed(source: SourceKind) -> Result<(), String> {
+    let disk = Disk::new()?;
+    // Somebody else's are not counted: those of a thread that was there before.
+    let file = disk.file("b");
+    let (begin, begun) = std::sync::mpsc::channel();
+    let other = std::thread::spawn(move || begun.recv().map(|()| Worker::start("sync", &[&file, "2000"])));
+    let mut probe = Probe::open_following(Some(source)).map_err(|e| e.to_string())?;
+    let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+    let mut worker = Worker::start("fork", &[&disk.file("a"), "10000"])?;
+    begin.send(()).map_err(|e| e.to_string())?;
+    let mut other = other.join().map_err(|_| "the other panicked")?.map_err(|e| e.to_string())??;
+    probe.follow(thread, 7);
+    let (mut syncs, mut lost, mut folded) = (LatencyCounts::default(), 0, 0);
+    loop {
+        let ended = worker.ended() && other.ended();
+        probe.wait(Duration::from_millis(250), &GO_ON).map_err(|e| e.to_string())?;
+        let window = probe.followed();
+        (lost, folded) = (lost + window.lost_events, folded + window.folded_operations);
+        let calls = window.by_tag.get(&7).and_then(|f| f.calls.get(&Call::Fsync));
+        calls.into_iter().for_each(|counts| syncs.merge(counts));
+        if ended {
+            break;
+        }
+    }
+    // Counted in the kernel, those are folded that are too many for its tables.
+    let missing = 10_000_u64.saturating_sub(syncs.count());
+    ensure(syncs.count() <= 10_000 && missing <= lost + folded, || {
+        format!("{} of 10,000 seen, {lost} events lost, {folded} folded", syncs.count())
+    })
+}
+
 fn ten_thousand(source: SourceKind) -> Result<(), String> {
     let disk = Disk::new()?;
     let mut probe = open(source)?;
     let before = resident();
+    let begin = (cpu_us(libc::RUSAGE_SELF), cpu_us(libc::RUSAGE_CHILDREN));
     let mut worker = Worker::start("fork", &[&disk.file("a"), "10000"])?;
     let mut most = before;
     let (mut syncs, mut lost) = (0, 0);
@@ -213,6 +255,8 @@ fn ten_thousand(source: SourceKind) -> Result<(), String> {
             break;
         }
     }
+    let (own, theirs) = (cpu_us(libc::RUSAGE_SELF) - begin.0, cpu_us(libc::RUSAGE_CHILDREN) - begin.1);
+    ensure(own < theirs / 2, || format!("looking took {own} µs of CPU time, what was looked at {theirs}"))?;
     ensure(syncs + lost >= 9_900, || format!("{syncs} of 10,000 syncs seen, {lost} events lost"))?;
     ensure(most < 20 << 20, || format!("{most} bytes resident, {processes} processes in a window"))
 }

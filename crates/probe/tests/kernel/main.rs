@@ -7,6 +7,7 @@
     clippy::unwrap_used,
     clippy::disallowed_methods,
     clippy::disallowed_macros,
+    unsafe_code,
     reason = "a test binary, which clippy does not know without the harness"
 )]
 

@@ -1,0 +1,108 @@
+//! What processes dirtied, put down to the devices that they are believed to write to. Pure.
+
+use std::collections::HashMap;
+
+use floodwall_model::DeviceId;
+
+use crate::hash::Fast;
+use crate::snapshot::{OTHERS, ProcessUse};
+
+/// Adds bytes dirtied by process to the uses of a window, of which there are at most `most` then, and one more for all who have no room. Who dirtied most comes
+/// first, when `target` is asked which device all files lead to that a process has open for writing.
+pub(crate) fn add(
+    processes: &mut Vec<ProcessUse>,
+    dirtied: HashMap<u32, u64, Fast>,
+    most: usize,
+    target: &mut dyn FnMut(u32) -> Option<DeviceId>,
+) {
+    let mut of: HashMap<u32, Vec<usize>, Fast> = HashMap::default();
+    processes.iter().enumerate().for_each(|(at, p)| of.entry(p.pid).or_default().push(at));
+    let mut dirtied: Vec<(u32, u64)> = dirtied.into_iter().collect();
+    dirtied.sort_unstable_by_key(|(pid, bytes)| (std::cmp::Reverse(*bytes), *pid));
+    for (pid, bytes) in dirtied {
+        let here = of.entry(pid).or_default();
+        let known = || here.iter().map(|at| &processes[*at]).filter(|p| p.device.is_some());
+        // Where it was made to sleep it writes; else where all its open files are; else where it was seen at all.
+        let slept = known().max_by_key(|p| p.throttled).filter(|p| !p.throttled.is_zero());
+        let device = slept
+            .and_then(|p| p.device)
+            .or_else(|| target(pid))
+            .or_else(|| known().next().and_then(|p| p.device));
+        let at = here.iter().copied().find(|at| processes[*at].device == device);
+        match at {
+            Some(at) => processes[at].dirtied_bytes = Some(bytes),
+            None if processes.len() < most => {
+                here.push(processes.len());
+                processes.push(ProcessUse {
+                    pid,
+                    device,
+                    dirtied_bytes: Some(bytes),
+                    ..ProcessUse::default()
+                });
+            }
+            None => {
+                let others = of.entry(OTHERS).or_default();
+                let at = others.iter().copied().find(|at| processes[*at].device == device);
+                let at = at.unwrap_or_else(|| {
+                    others.push(processes.len());
+                    processes.push(ProcessUse { pid: OTHERS, device, ..ProcessUse::default() });
+                    processes.len() - 1
+                });
+                *processes[at].dirtied_bytes.get_or_insert(0) += bytes;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const SDA: DeviceId = DeviceId { major: 8, minor: 0 };
+    const SDB: DeviceId = DeviceId { major: 8, minor: 16 };
+
+    fn at(pid: u32, device: DeviceId, slept_ms: u64) -> ProcessUse {
+        let throttled = Duration::from_millis(slept_ms);
+        ProcessUse { pid, device: Some(device), throttled, ..ProcessUse::default() }
+    }
+
+    fn dirtied(processes: &[ProcessUse]) -> Vec<(u32, Option<DeviceId>, u64)> {
+        let all = processes.iter().filter_map(|p| Some((p.pid, p.device, p.dirtied_bytes?)));
+        let mut all: Vec<_> = all.collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn sleep_tells_the_device_then_open_files_then_where_it_was_seen() {
+        let mut processes = vec![at(1, SDA, 0), at(1, SDB, 10), at(2, SDA, 0), at(3, SDA, 0)];
+        let bytes = [(1, 100), (2, 200), (3, 300), (4, 400), (5, 500)].into_iter().collect();
+        add(&mut processes, bytes, 100, &mut |pid| (pid == 2 || pid == 4).then_some(SDB));
+        let expected = [
+            (1, Some(SDB), 100),
+            (2, Some(SDB), 200),
+            (3, Some(SDA), 300),
+            (4, Some(SDB), 400),
+            (5, None, 500),
+        ];
+        assert_eq!(dirtied(&processes), expected);
+    }
+
+    #[test]
+    fn of_ten_thousand_writers_the_greatest_are_told_and_no_byte_is_lost() {
+        let mut processes = vec![at(7, SDA, 0)];
+        let bytes = (1..=10_000u32).map(|pid| (pid, u64::from(pid))).collect();
+        let mut asked = Vec::new();
+        add(&mut processes, bytes, 1000, &mut |pid| {
+            asked.push(pid);
+            (pid % 2 == 0).then_some(SDA)
+        });
+        assert_eq!(processes.len(), 1002, "999 of them, and all others on sda and elsewhere");
+        assert!(processes.iter().any(|p| p.pid == 10_000));
+        let all = dirtied(&processes);
+        assert_eq!(all.iter().map(|(_, _, bytes)| bytes).sum::<u64>(), 10_000 * 10_001 / 2);
+        assert_eq!(asked[..3], [10_000, 9_999, 9_998], "the greatest are asked for first");
+    }
+}
