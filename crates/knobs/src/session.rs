@@ -384,7 +384,8 @@ impl Session<'_> {
         }
         let mut plan = plan(changes, self.files)?;
         let taken = self.adopt(&mut plan, changes, &steered)?;
-        let taken_over: Vec<String> = taken.iter().map(|one| one.told.clone()).collect();
+        let told = taken.iter().map(|one| one.told.clone());
+        let taken_over: Vec<String> = told.filter(|told| !told.is_empty()).collect();
         if plan.is_empty() && taken.is_empty() {
             return Ok(Applied { id: None, plan, adjusted: Vec::new(), taken_over, recovery });
         }
@@ -472,12 +473,6 @@ impl Session<'_> {
     ) -> Result<(String, Transaction), JournalError> {
         let last = self.store.names()?.iter().filter_map(|name| name.get(..6)?.parse::<u64>().ok()).max();
         let id = last.unwrap_or(0) + 1;
-        let saved = entries.iter().map(|entry| SavedEntry {
-            knob: entry.knob.name.to_owned(),
-            target: entry.target.clone(),
-            old: entry.old.clone(),
-            new: entry.new.clone(),
-        });
         let begin = Begin {
             format: Begin::format(),
             id,
@@ -490,7 +485,7 @@ impl Session<'_> {
             why: why.to_owned(),
             expires_at_unix_s,
             steers,
-            entries: saved.collect(),
+            entries: entries.iter().map(SavedEntry::from).collect(),
         };
         let (fresh, name) = (format!("{id:06}.new"), file_name(id));
         self.store.write_new(&fresh, Record::Begin(begin.clone()).line().as_bytes())?;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! the change's begin (fsynced): what it puts back is what the hold had saved
-//!   → done {what the cells read}    in the change's journal: they are ours
+//!   → intent {what the cells read}  in the change's journal: they are ours
 //!   → yield                         in the hold's: they are not its own any more
 //!   → the change's own writes
 //! ```
@@ -10,15 +10,20 @@
 //! A crash in between leaves two owners of one value, who would both put the same one back, never none. The journal's lock keeps the hold's process from writing
 //! meanwhile; a cell that it is writing at this moment is not taken over.
 
+use crate::catalogue::Scope;
 use crate::cell::{Cell, State};
 use crate::change::Change;
 use crate::files::Files;
 use crate::hold;
-use crate::journal::{Reading, Record, Transaction};
+use crate::journal::{Record, Transaction};
 use crate::plan::{Entry, Plan};
 use crate::run::{Mode, Run, StepError};
 use crate::session::{ApplyError, Session, Steered};
+use crate::target::Target;
 use crate::undo::{Fate, Undone};
+
+/// The knob that brings other tunables with it.
+const SCHEDULER: &str = "scheduler";
 
 /// A held cell that a change takes over.
 pub(crate) struct TakenOver {
@@ -28,20 +33,30 @@ pub(crate) struct TakenOver {
     held: usize,
     /// Its place among the change's entries.
     entry: usize,
-    /// What it reads.
-    now: State,
-    /// In words.
+    /// What it reads; none if it is not there.
+    now: Option<State>,
+    /// In words; empty for what goes along with another one.
     pub(crate) told: String,
 }
 
 impl Steered {
+    /// What the hold had saved of a cell, with its place; none if it has nothing to do with it (any more).
+    fn saved(&self, entry: &Entry) -> Option<(usize, Option<&State>)> {
+        let same = |other: &Entry| other.cell == entry.cell && other.target == entry.target;
+        let at = self.transaction.entries.iter().position(same)?;
+        let entry = self.transaction.entries.get(at).filter(|_| self.transaction.yielded(at).is_none())?;
+        Some((at, entry.old.as_ref()))
+    }
+
+    /// Whether it has switched a device's elevator for now.
+    fn has_switched(&self, target: &Target) -> bool {
+        let mut entries = self.transaction.entries.iter().enumerate();
+        entries.any(|(at, e)| e.knob.name == SCHEDULER && e.target == *target && self.transaction.holds(at))
+    }
+
     /// The place of a cell that is held, with what it reads; `Err` if it is being written.
     fn holds(&self, entry: &Entry, files: &dyn Files) -> Result<Option<(usize, State)>, ()> {
-        let same = |other: &Entry| other.cell == entry.cell && other.target == entry.target;
-        let Some(held) = self.transaction.entries.iter().position(same) else { return Ok(None) };
-        if self.transaction.yielded(held).is_some() {
-            return Ok(None);
-        }
+        let Some((held, _)) = self.saved(entry) else { return Ok(None) };
         if self.transaction.is_under_way(held) {
             return Err(());
         }
@@ -57,24 +72,38 @@ impl Session<'_> {
     pub(crate) fn undo(&self, name: String, transaction: Transaction, steered: &[Steered]) -> Undone {
         let mut run = self.run(name, transaction, Mode::Undo);
         let mut taken = Vec::new();
-        for (index, entry) in run.transaction.entries.iter().enumerate() {
+        let failed = |entry: &Entry, why: String| Undone {
+            id: run.transaction.begin.id,
+            entries: vec![(entry.label(), Fate::Failed { why })],
+            closed: false,
+        };
+        let entries = &run.transaction.entries;
+        for (index, entry) in entries.iter().enumerate() {
+            let has_elevator =
+                entries.iter().any(|other| other.knob.name == SCHEDULER && other.target == entry.target);
             for hold in steered {
-                let beneath =
-                    |held: usize| hold.transaction.entries.get(held).and_then(|other| other.old.as_ref());
+                let by = hold::describe(&hold.transaction);
+                let beneath = hold.saved(entry).and_then(|(_, old)| old);
                 match hold.holds(entry, self.files) {
                     // What the hold would put back is ours: it is below it.
-                    Ok(Some((held, now)))
-                        if beneath(held).is_some_and(|old| run.transaction.owns(index, old)) =>
-                    {
+                    Ok(Some((held, now))) if beneath.is_some_and(|old| run.transaction.owns(index, old)) => {
                         let (name, told) = (hold.name.clone(), String::new());
-                        taken.push(TakenOver { name, held, entry: index, now, told });
+                        taken.push(TakenOver { name, held, entry: index, now: Some(now), told });
+                    }
+                    Ok(None)
+                        if matches!(entry.knob.scope, Scope::Elevator(_))
+                            && !has_elevator
+                            && hold.has_switched(&entry.target)
+                            && entry.cell.read(self.files).value().is_none() =>
+                    {
+                        let why = format!(
+                            "{by} has switched its elevator for now; run it again once that has ended"
+                        );
+                        return failed(entry, why);
                     }
                     Ok(_) => {}
                     Err(()) => {
-                        let by = hold::describe(&hold.transaction);
-                        let why = format!("{by} is changing it at this moment; run it again");
-                        let entries = vec![(entry.label(), Fate::Failed { why })];
-                        return Undone { id: run.transaction.begin.id, entries, closed: false };
+                        return failed(entry, format!("{by} is changing it at this moment; run it again"));
                     }
                 }
             }
@@ -89,8 +118,12 @@ impl Session<'_> {
         if taken.is_empty() {
             return Ok(());
         }
-        let reading = |one: &TakenOver| Reading { entry: one.entry, state: Some(one.now.clone()) };
-        run.note(Record::Done { readings: taken.iter().map(reading).collect() })?;
+        // As a write under way: what the change itself has set before stays its own too.
+        for one in taken {
+            if let Some(to) = one.now.clone() {
+                run.note(Record::Intent { entry: one.entry, to })?;
+            }
+        }
         let to_change = Some(run.transaction.begin.id);
         for one in taken {
             let record = Record::Yield { entry: one.held, to_change };
@@ -130,13 +163,45 @@ impl Session<'_> {
                         entry.old = hold.transaction.entries.get(held).and_then(|other| other.old.clone());
                         let told =
                             format!("{}: {by} had set it, and leaves it alone from now on", entry.label());
-                        taken.push(TakenOver { name: hold.name.clone(), held, entry: index, now, told });
+                        let (name, now) = (hold.name.clone(), Some(now));
+                        taken.push(TakenOver { name, held, entry: index, now, told });
                     }
                     Ok(None) => {}
                     Err(()) => return Err(ApplyError::Steered { label: entry.label(), by }),
                 }
             }
+            self.adopt_tunables(plan, hold, &mut taken);
         }
         Ok(taken)
+    }
+
+    /// Where an elevator is taken over: the tunables of the one that the hold had switched to go with it, those of the one before are to come back.
+    fn adopt_tunables(&self, plan: &mut Plan, hold: &Steered, taken: &mut Vec<TakenOver>) {
+        let elevators: Vec<Target> = taken
+            .iter()
+            .filter(|one| one.name == hold.name)
+            .filter_map(|one| plan.entries.get(one.entry))
+            .filter(|entry| entry.knob.name == SCHEDULER)
+            .map(|entry| entry.target.clone())
+            .collect();
+        let depends = |entry: &Entry| {
+            matches!(entry.knob.scope, Scope::Elevator(_)) && elevators.contains(&entry.target)
+        };
+        for entry in plan.entries.iter_mut().filter(|entry| depends(entry)) {
+            entry.old = hold.saved(entry).and_then(|(_, old)| old.cloned());
+        }
+        for saved in hold.transaction.entries.iter().filter(|entry| depends(entry) && entry.old.is_some()) {
+            let Some((held, _)) = hold.saved(saved) else { continue };
+            let known = plan.entries.iter().position(|other| other.cell == saved.cell);
+            if known.is_some_and(|at| taken.iter().any(|one| one.entry == at)) {
+                continue;
+            }
+            let entry = known.unwrap_or_else(|| {
+                plan.entries.push(Entry { new: None, ..saved.clone() });
+                plan.entries.len() - 1
+            });
+            let now = saved.cell.read(self.files).into_value();
+            taken.push(TakenOver { name: hold.name.clone(), held, entry, now, told: String::new() });
+        }
     }
 }

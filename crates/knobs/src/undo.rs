@@ -6,7 +6,7 @@ use floodwall_model::Reading;
 
 use crate::catalogue::Scope;
 use crate::cell::State;
-use crate::journal::{Closing, Record};
+use crate::journal::{Closing, Record, SavedAt, SavedEntry};
 use crate::order::order;
 use crate::plan::{Entry, short};
 use crate::run::{Mode, Run};
@@ -120,6 +120,18 @@ impl Run<'_> {
             .enumerate()
             .filter_map(|(index, verdict)| Some((index, goal(index, verdict, &verdicts, &entries)?)))
             .collect();
+        // What is not ours and is reset by what is put back: whoever has to go on with this brings it back too.
+        let kept =
+            wanted.iter().filter(|(index, _)| matches!(verdicts.get(*index), Some(Verdict::Keep { .. })));
+        let cells: Vec<SavedAt> = kept
+            .filter_map(|(at, found)| {
+                let cell = SavedEntry { old: Some(found.clone()), ..SavedEntry::from(entries.get(*at)?) };
+                Some(SavedAt { at: *at, cell })
+            })
+            .collect();
+        if !cells.is_empty() {
+            let _ = self.note(Record::Save { cells });
+        }
         let mut failures: Vec<Option<String>> = vec![None; entries.len()];
         for step in order(&entries, &wanted, self.files) {
             if let (Err(error), Some(failure)) = (self.perform(&step), failures.get_mut(step.entry())) {
@@ -160,6 +172,7 @@ impl Run<'_> {
                 let told = !self.transaction.begin.steers || self.transaction.is_touched(index);
                 Verdict::Keep { found, ours: self.transaction.last_reading(index).cloned(), told }
             }
+            Reading::Absent(_) if yielded.is_some() => Verdict::Over(Fate::Unchanged),
             Reading::Absent(why) => {
                 let scheduler = entries
                     .iter()
@@ -167,7 +180,9 @@ impl Run<'_> {
                     .find(|(_, other)| other.knob.name == "scheduler" && other.target == entry.target);
                 let comes_back = matches!(entry.knob.scope, Scope::Elevator(_))
                     && scheduler.is_some_and(|(at, other)| {
-                        other.cell.read(self.files).value().is_some_and(|now| self.transaction.owns(at, now))
+                        let is_ours =
+                            |now| self.transaction.yielded(at).is_none() && self.transaction.owns(at, now);
+                        other.cell.read(self.files).value().is_some_and(is_ours)
                     });
                 // It went and comes with its elevator; only its value is checked.
                 if comes_back {

@@ -54,7 +54,7 @@ pub struct SavedEntry {
     pub new: Option<State>,
 }
 
-/// A cell that a hold has saved, and its place among the entries: the next one, or that of the same cell, saved anew.
+/// A cell that is saved after the beginning, and its place among the entries: the next one, or that of the same cell, saved anew.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedAt {
@@ -107,7 +107,8 @@ pub enum Record {
         /// What all entries read.
         readings: Vec<Reading>,
     },
-    /// A hold is about to write these some time; fsynced.
+    /// What these are to be put back to from here on. In a hold: they are going to be written some time (fsynced). In an undoing: somebody else has set them, and
+    /// what is put back resets them.
     Save {
         /// The cells and what they hold.
         cells: Vec<SavedAt>,

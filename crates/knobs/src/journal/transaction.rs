@@ -78,7 +78,7 @@ impl Transaction {
             Record::Done { readings } | Record::Commit { readings } => readings
                 .iter()
                 .try_for_each(|r| r.state.as_ref().map_or(Ok(()), |state| admits(r.entry, state))),
-            Record::Save { .. } | Record::Yield { .. } if !self.begin.steers => {
+            Record::Yield { .. } if !self.begin.steers => {
                 Err("a record of a hold in a change that is none".to_owned())
             }
             Record::Save { cells } => {
@@ -114,7 +114,7 @@ impl Transaction {
                 match (self.entries.get_mut(*at), self.traces.get_mut(*at)) {
                     (Some(known), Some(trace)) => {
                         *known = entry;
-                        *trace = Trace { yielded: trace.yielded, ..Trace::default() };
+                        *trace = Trace::default();
                     }
                     _ => {
                         self.entries.push(entry);
@@ -227,13 +227,8 @@ impl Transaction {
     #[must_use]
     pub fn compacted(&self) -> Vec<Record> {
         let mut records = vec![Record::Begin(Begin { entries: Vec::new(), ..self.begin.clone() })];
-        let saved = |entry: &Entry| SavedEntry {
-            knob: entry.knob.name.to_owned(),
-            target: entry.target.clone(),
-            old: entry.old.clone(),
-            new: entry.new.clone(),
-        };
-        let cells = self.entries.iter().enumerate().map(|(at, entry)| SavedAt { at, cell: saved(entry) });
+        let cells = self.entries.iter().enumerate();
+        let cells = cells.map(|(at, entry)| SavedAt { at, cell: SavedEntry::from(entry) });
         records.push(Record::Save { cells: cells.collect() });
         let held = (0..self.entries.len()).filter(|index| self.holds(*index));
         let readings: Vec<Reading> =
@@ -265,6 +260,17 @@ struct Trace {
 impl Trace {
     fn is_under_way(&self) -> bool {
         self.unforeseeable || !self.under_way.is_empty()
+    }
+}
+
+impl From<&Entry> for SavedEntry {
+    fn from(entry: &Entry) -> Self {
+        Self {
+            knob: entry.knob.name.to_owned(),
+            target: entry.target.clone(),
+            old: entry.old.clone(),
+            new: entry.new.clone(),
+        }
     }
 }
 

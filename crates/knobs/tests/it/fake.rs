@@ -168,6 +168,10 @@ impl Kernel {
     /// Every knob as it reads.
     pub(crate) fn all(&self) -> BTreeMap<String, String> {
         let mut all = self.files.borrow().clone();
+        let is_process = |path: &str| {
+            path.strip_prefix("/proc/").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        all.retain(|path, _| !is_process(path));
         all.insert(format!("{QUEUE}/wbt_lat_usec"), self.queue("wbt_lat_usec"));
         all
     }
@@ -541,12 +545,29 @@ impl World {
     }
 
     pub(crate) fn session(&self) -> Session<'_> {
+        self.session_of(7, "test")
+    }
+
+    /// A session of another process.
+    pub(crate) fn session_of(&self, pid: u32, command: &str) -> Session<'_> {
         Session {
             files: &self.kernel,
             store: &self.store,
             clock: &self.kernel,
-            who: Who { pid: 7, pid_start_ticks: 1, uid: 0, command: "test".to_owned() },
+            who: Who { pid, pid_start_ticks: 1, uid: 0, command: command.to_owned() },
             boot_id: self.boot.borrow().clone(),
+        }
+    }
+
+    /// Makes a process be there, in a state (`S`, `Z` …) and with so many threads; none: it is gone.
+    pub(crate) fn process(&self, pid: u32, state: char, threads: u32) {
+        self.kernel.remove(&format!("/proc/{pid}/"));
+        if threads > 0 {
+            let zeros = "0 ".repeat(18);
+            self.kernel.put(&format!("/proc/{pid}/stat"), &format!("{pid} (a) b) {state} {zeros}1 0 0"));
+        }
+        for thread in 0..threads {
+            self.kernel.put(&format!("/proc/{pid}/task/{}/stat", pid + thread), "");
         }
     }
 

@@ -5,6 +5,8 @@
 mod crash;
 mod docs;
 mod fake;
+mod hold;
+mod hold_crash;
 mod known;
 mod session;
 mod traps;

@@ -5,9 +5,15 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use floodwall_host::SysRoot;
+use floodwall_knobs::catalogue::find;
 use floodwall_knobs::journal::{DiskStore, JournalError, Store};
 use floodwall_knobs::session::boot_id;
-use floodwall_knobs::{Change, Device, Files, KernelFiles, Session, SystemClock, Who};
+use floodwall_knobs::{Change, Device, Files, KernelFiles, Session, SystemClock, Target, Who};
+
+/// Steers to the end …
+pub(crate) const STEER: &str = "steer";
+/// … or writes some knobs, says so, and holds them until its stdin is closed.
+pub(crate) const HOLD: &str = "hold";
 
 /// Counts writes of all kinds, and stops before them.
 #[derive(Default)]
@@ -102,12 +108,73 @@ impl Store for GatedStore<'_> {
     }
 }
 
-/// `JOURNAL DEVICE STOP_BEFORE (rollback | CHANGE…)`; a STOP_BEFORE of `never` goes through.
+/// What the process that steers writes: up and down, elevators there and back, one after the other.
+const STEERED: [&str; 16] = [
+    "nr_requests=8",
+    "max_sectors_kb=128",
+    "nr_requests=16",
+    "bdi.max_ratio_fine=30000",
+    "bdi.strict_limit=1",
+    "max_sectors_kb=32",
+    "bdi.max_ratio_fine=5000",
+    "nr_requests=100",
+    "scheduler=bfq",
+    "nr_requests=8",
+    "iosched.low_latency=0",
+    "bdi.strict_limit=0",
+    "scheduler=mq-deadline",
+    "wbt_lat_usec=0",
+    "max_sectors_kb=512",
+    "nr_requests=4",
+];
+
+/// Steers until its writes are through and ends, or holds them until its stdin is closed. The journal's lock is held for one step at a time.
+fn steer(gate: &Gate, journal: &Path, root: &SysRoot, device: &Device, waits: bool) -> Result<(), String> {
+    let files = GatedFiles(gate, KernelFiles::new(root).map_err(|e| e.to_string())?);
+    let who = Who::this_process(&files);
+    let locked = || loop {
+        match DiskStore::open(journal, &who.describe()) {
+            Err(JournalError::Held { .. }) => std::thread::sleep(std::time::Duration::from_millis(1)),
+            other => return other.map(|store| GatedStore(gate, store)).map_err(|e| e.to_string()),
+        }
+    };
+    fn on<'a>(files: &'a GatedFiles<'_>, store: &'a GatedStore<'_>, who: &Who) -> Session<'a> {
+        Session { files, store, clock: &SystemClock, who: who.clone(), boot_id: boot_id(files) }
+    }
+    let (mut hold, _) = on(&files, &locked()?, &who).hold("a test").map_err(|e| e.to_string())?;
+    let target = Target::Device(device.clone());
+    let ahead = ["scheduler", "nr_requests", "max_sectors_kb", "bdi.max_ratio_fine"];
+    let cells: Vec<_> = ahead.iter().filter_map(|name| Some((find(name)?, target.clone()))).collect();
+    on(&files, &locked()?, &who).save(&mut hold, &cells).map_err(|e| e.to_string())?;
+    for text in &STEERED[..if waits { 5 } else { STEERED.len() }] {
+        let change = Change::parse(root, Some(device), text).map_err(|e| e.to_string())?;
+        let prepared =
+            on(&files, &locked()?, &who).prepare(&mut hold, &change).map_err(|e| format!("{text}: {e}"))?;
+        if let Some(prepared) = prepared {
+            let performed = prepared.perform(&files, &SystemClock);
+            on(&files, &locked()?, &who)
+                .finish(&mut hold, prepared, performed)
+                .map_err(|e| format!("{text}: {e}"))?;
+        }
+    }
+    if waits {
+        let mut out = std::io::stdout().lock();
+        out.write_all(b"stopped\n").and_then(|()| out.flush()).map_err(|e| e.to_string())?;
+        let _ = std::io::stdin().lock().read(&mut [0]);
+    }
+    let undone = on(&files, &locked()?, &who).close(&mut hold);
+    if undone.closed { Ok(()) } else { Err(undone.to_string()) }
+}
+
+/// `JOURNAL DEVICE STOP_BEFORE (rollback | steer | hold | CHANGE…)`; a STOP_BEFORE of `never` goes through.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let [journal, device, stop_before, what @ ..] = arguments else { return Err("usage".to_owned()) };
     let gate = Gate { stop_before: stop_before.parse().unwrap_or(u64::MAX), ..Gate::default() };
     let root = SysRoot::live().map_err(|e| e.to_string())?;
     let device = Device::find(&root, device).map_err(|e| e.to_string())?;
+    if what == [STEER] || what == [HOLD] {
+        return steer(&gate, Path::new(journal), &root, &device, what == [HOLD]);
+    }
     let files = GatedFiles(&gate, KernelFiles::new(&root).map_err(|e| e.to_string())?);
     let who = Who::this_process(&files);
     let store = DiskStore::open(Path::new(journal), &who.describe()).map_err(|e| e.to_string())?;

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::child::STEER;
 use crate::disk::Disk;
 use crate::{Body, CHILD};
 
@@ -12,10 +13,12 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("killed_at_every_write_of_a_plan", killed_at_every_write),
     ("killed_at_every_write_of_an_undoing", killed_at_every_write_of_undoing),
     ("killed_at_any_moment", killed_at_any_moment),
+    ("killed_at_every_write_of_a_process_that_steers", killed_at_every_write_of_steering),
+    ("killed_steering_at_any_moment", killed_steering_at_any_moment),
 ];
 
 /// The least number of kills that these tests come to together.
-pub(crate) const LEAST: u64 = 200;
+pub(crate) const LEAST: u64 = 380;
 
 /// Processes that were killed while they changed a knob or were about to, after each of which every knob was as before.
 static SURVIVED: AtomicU64 = AtomicU64::new(0);
@@ -107,7 +110,7 @@ const PLANS: [&[&str]; 5] = [
     ],
 ];
 
-fn disk() -> Result<Disk, String> {
+pub(crate) fn disk() -> Result<Disk, String> {
     let disk = Disk::new()?;
     for (knob, value) in BEFORE {
         disk.set(knob, value)?;
@@ -116,7 +119,7 @@ fn disk() -> Result<Disk, String> {
 }
 
 /// A process of ours; killed at the latest when dropped.
-struct Process(Child);
+pub(crate) struct Process(pub(crate) Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -126,7 +129,7 @@ impl Drop for Process {
 }
 
 /// A process that changes settings: `what` is a plan, or `rollback`.
-fn start(disk: &Disk, stop_before: &str, what: &[&str]) -> Process {
+pub(crate) fn start(disk: &Disk, stop_before: &str, what: &[&str]) -> Process {
     let child = Command::new(std::env::current_exe().unwrap())
         .args([CHILD, &disk.journal().to_string_lossy(), &disk.device.name, stop_before])
         .args(what)
@@ -153,12 +156,12 @@ fn kill_before(disk: &Disk, write: u64, what: &[&str]) -> Result<bool, String> {
     Ok(stopped)
 }
 
-fn go_through(disk: &Disk, what: &[&str]) -> Result<(), String> {
+pub(crate) fn go_through(disk: &Disk, what: &[&str]) -> Result<(), String> {
     let status = start(disk, "never", what).0.wait().map_err(|e| e.to_string())?;
     if status.success() { Ok(()) } else { Err(format!("{what:?} failed")) }
 }
 
-fn same(
+pub(crate) fn same(
     disk: &Disk,
     original: &std::collections::BTreeMap<std::path::PathBuf, String>,
     when: &str,
@@ -229,6 +232,35 @@ fn killed_at_any_moment() -> Result<(), String> {
         child.wait().map_err(|e| e.to_string())?;
         go_through(&disk, &["rollback"])?;
         same(&disk, &original, &format!("round {round} of {what:?}"))?;
+        SURVIVED.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+fn killed_at_every_write_of_steering() -> Result<(), String> {
+    let disk = disk()?;
+    let original = disk.all();
+    let mut write = 0;
+    while kill_before(&disk, write, &[STEER])? {
+        go_through(&disk, &["rollback"])?;
+        same(&disk, &original, &format!("steering killed before write {write}"))?;
+        SURVIVED.fetch_add(1, Ordering::Relaxed);
+        write += 1;
+    }
+    same(&disk, &original, "steered to the end")?;
+    if write < 80 { Err(format!("only {write} crash points")) } else { Ok(()) }
+}
+
+fn killed_steering_at_any_moment() -> Result<(), String> {
+    let disk = disk()?;
+    let original = disk.all();
+    for round in 0_u64..60 {
+        let Process(child) = &mut start(&disk, "never", &[STEER]);
+        std::thread::sleep(Duration::from_micros(round * 1_741 % 60_000));
+        child.kill().map_err(|e| e.to_string())?;
+        child.wait().map_err(|e| e.to_string())?;
+        go_through(&disk, &["rollback"])?;
+        same(&disk, &original, &format!("round {round} of steering"))?;
         SURVIVED.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())

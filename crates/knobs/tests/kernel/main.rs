@@ -17,6 +17,7 @@ mod child;
 mod disk;
 mod kill;
 mod plans;
+mod steer;
 
 use std::io::Write;
 
@@ -50,13 +51,14 @@ fn main() {
     // One loop device at a time.
     arguments.test_threads = Some(1);
     let missing = missing();
-    let tests = [kill::TESTS, changes::TESTS].concat().into_iter().map(|(name, body): (&str, Body)| {
-        let name = match &missing {
-            None => name.to_owned(),
-            Some(why) => format!("{name} (left out: {why})"),
-        };
-        Trial::test(name, move || body().map_err(Failed::from)).with_ignored_flag(missing.is_some())
-    });
+    let tests =
+        [kill::TESTS, changes::TESTS, steer::TESTS].concat().into_iter().map(|(name, body): (&str, Body)| {
+            let name = match &missing {
+                None => name.to_owned(),
+                Some(why) => format!("{name} (left out: {why})"),
+            };
+            Trial::test(name, move || body().map_err(Failed::from)).with_ignored_flag(missing.is_some())
+        });
     let on_tree = || plans::run(SOME_PLANS).map(drop).map_err(Failed::from);
     let tree = Trial::test("killed_at_any_write_of_random_plans_on_a_captured_tree", on_tree);
     libtest_mimic::run(&arguments, tests.chain([tree]).collect()).exit();

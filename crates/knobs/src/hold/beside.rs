@@ -1,0 +1,89 @@
+//! What changes along with a cell that a hold writes: told apart from what others have set before, and brought back after.
+
+use floodwall_model::Reading;
+
+use super::{Hold, HoldError};
+use crate::catalogue::Scope;
+use crate::cell::State;
+use crate::journal::{Record, SavedAt, SavedEntry};
+use crate::plan::{Entry, short};
+use crate::session::Session;
+
+/// Somebody else's entries that are ours to put back until a write is over, and whose they are.
+pub(super) type Lent = Vec<(usize, Option<u64>)>;
+
+impl Session<'_> {
+    /// Sees to it that what an entry is about to reset can be told from what others have set: what is not held is saved anew if it has changed, what is held and
+    /// is not ours any more is given up. An elevator whose successor would take somebody else's tunables away is not switched.
+    ///
+    /// What is somebody else's and has to be brought back afterwards is lent to us until then: a crash in between would leave nobody who does.
+    pub(super) fn settle_beside(
+        &self,
+        hold: &mut Hold,
+        entry: &Entry,
+        back: bool,
+    ) -> Result<Lent, HoldError> {
+        let (mut anew, mut lost, mut lent) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, other) in hold.transaction.entries.iter().enumerate().filter(|(_, e)| entry.resets(e)) {
+            let transaction = &hold.transaction;
+            let Reading::Value(now) = other.cell.read(self.files) else {
+                // The tunable of a third elevator: the one that comes back does not have it.
+                let is_stale = matches!(other.knob.scope, Scope::Elevator(_))
+                    && other.old.is_some()
+                    && !hold.holds_elevator(&other.target);
+                if is_stale && transaction.yielded(at).is_none() {
+                    anew.push(SavedAt { at, cell: SavedEntry { old: None, ..SavedEntry::from(other) } });
+                }
+                continue;
+            };
+            if let Some(to_change) = transaction.yielded(at) {
+                if entry.knob.name == "scheduler" && !back {
+                    let label = other.label();
+                    return Err(HoldError::Theirs { found: short(&label, &now), label, to_change });
+                }
+                lent.push((at, to_change));
+                anew.push(SavedAt { at, cell: SavedEntry { old: Some(now), ..SavedEntry::from(other) } });
+                continue;
+            }
+            let is_old = other.old.as_ref().is_some_and(|old| other.cell.same(old, &now));
+            if !is_old && !transaction.holds(at) {
+                anew.push(SavedAt { at, cell: hold.saved(other.knob, &other.target, now) });
+            } else if !is_old && !transaction.owns(at, &now) {
+                lost.push(at);
+            }
+        }
+        self.save_at(hold, anew)?;
+        for entry in lost {
+            self.note(hold, Record::Yield { entry, to_change: None })?;
+        }
+        Ok(lent)
+    }
+
+    /// What depends on an entry, and is to hold after a write of it: on the way back what was saved, as far as it is ours; else what it holds, where
+    /// the catalogue says that it is kept.
+    pub(super) fn beside(&self, hold: &Hold, entry: &Entry, back: bool, lent: &Lent) -> Vec<(usize, State)> {
+        let entries = hold.transaction.entries.iter().enumerate();
+        let kept =
+            |other: &Entry| entry.knob.resets.iter().any(|reset| reset.keep && reset.covers(other.knob));
+        entries
+            .filter(|(_, other)| entry.resets(other))
+            .filter_map(|(at, other)| {
+                let Reading::Value(now) = other.cell.read(self.files) else {
+                    // It comes back with its elevator, as the kernel boots it.
+                    let comes_back = back && entry.knob.name == "scheduler";
+                    let kept = comes_back && hold.transaction.yielded(at).is_none();
+                    return other.old.clone().filter(|_| kept).map(|old| (at, old));
+                };
+                let ours = hold.transaction.yielded(at).is_none()
+                    && hold.transaction.holds(at)
+                    && hold.transaction.owns(at, &now);
+                match (back, &other.old) {
+                    (true, Some(old)) if ours => Some((at, old.clone())),
+                    (true, _) => Some((at, now)),
+                    (false, _) if kept(other) || lent.iter().any(|(its, _)| *its == at) => Some((at, now)),
+                    (false, _) => None,
+                }
+            })
+            .collect()
+    }
+}

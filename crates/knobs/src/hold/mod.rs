@@ -1,0 +1,288 @@
+//! A hold: the transaction of a process that lives on and steers, writing the same knobs again and again.
+//!
+//! ```text
+//! hold      ─▶ begin (fsynced)                                       once
+//! save      ─▶ what the cells hold (fsynced)                         ahead of the first write, so that no write waits for a disk
+//! prepare   ─▶ is it still ours? ─▶ intent      ┐
+//! perform   ─▶ kernel write, as long as it takes ├ as often as it likes; back to what was saved too
+//! finish    ─▶ read back ─▶ done                ┘
+//! close     ─▶ what is still ours is put back ─▶ closed
+//! ```
+//!
+//! - The journal's lock is held while something is prepared or finished, for a moment, and not in between: a write of `nr_requests` waits until the queue
+//!   has run dry. Everybody else can change and roll back settings meanwhile.
+//! - Nothing is fsynced for a write: what comes after `save` matters within this boot alone, and a killed process's appends stay in the page cache.
+//! - A hold whose process lives ([`is_alive`]) is left alone by recovery; one whose process is gone is undone, before all other transactions: a hold
+//!   is always on top, because whoever changes one of its cells takes it over.
+//! - *Taking over*: a change that is applied to a held cell, or rolled back below one, first notes what the cell reads as its own, then has the hold yield, then
+//!   writes. What it will put back is what the hold had saved. At each of these points a crash leaves somebody who puts the right value back.
+//! - A cell that does not read what the hold wrote belongs to somebody else: it is given up, and neither written nor put back.
+//! - The file is written anew when it has grown ([`COMPACT_BYTES`]); with it goes what is over.
+
+mod beside;
+mod steps;
+
+use floodwall_model::Reading;
+
+use crate::catalogue::{Knob, Scope};
+use crate::cell::{Cell, State};
+use crate::clock::Clock;
+use crate::files::{Files, read_line};
+use crate::journal::{Begin, JournalError, SavedEntry, Transaction};
+use crate::plan::{Entry, PlanError};
+use crate::run::{StepError, write};
+use crate::target::Target;
+
+use beside::Lent;
+
+/// A hold's file is written anew when it is larger than this and nothing is held, in bytes: some hundred writes.
+pub const COMPACT_BYTES: u64 = 128 << 10;
+/// … and when it is larger than this whatever is held: well below what a journal may have.
+const COMPACT_AT_ONCE_BYTES: u64 = 2 << 20;
+
+/// A process steers, or something keeps it from doing so.
+#[derive(Debug, thiserror::Error)]
+pub enum HoldError {
+    /// The journal. Nothing was written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Another process steers.
+    #[error("settings are steered by {by} already; stop that first")]
+    Steered {
+        /// Which hold.
+        id: u64,
+        /// Whose.
+        by: String,
+    },
+    /// An earlier, interrupted change could not be undone.
+    #[error(
+        "change {id} was interrupted and could not be undone ({why}); settle that first, with floodwall rollback"
+    )]
+    Unrecovered {
+        /// Which.
+        id: u64,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A value that would do harm.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// Somebody else has set the knob while it was held: it is theirs.
+    #[error("{label} is left alone: {}", theirs(found, *to_change))]
+    Theirs {
+        /// The knob.
+        label: String,
+        /// What it reads.
+        found: String,
+        /// The change that took it over, if it was one of Floodwall's.
+        to_change: Option<u64>,
+    },
+    /// Its device is gone, or another one.
+    #[error("{label} is left alone: {why}")]
+    Gone {
+        /// The knob.
+        label: String,
+        /// What is there instead.
+        why: String,
+    },
+    /// The kernel refused the value, or took another one; the one before is in force.
+    #[error(transparent)]
+    Step(#[from] StepError),
+}
+
+fn theirs(found: &str, to_change: Option<u64>) -> String {
+    match to_change {
+        Some(id) => format!("change {id} has set it, to {found}; floodwall rollback ends that"),
+        None => format!("it reads {found}, which somebody else has set"),
+    }
+}
+
+impl HoldError {
+    /// Whether a privilege or a writable /proc or /sys is missing.
+    #[must_use]
+    pub fn lacks_privilege(&self) -> bool {
+        match self {
+            Self::Journal(error) => error.lacks_privilege(),
+            Self::Step(error) => error.lacks_privilege(),
+            Self::Plan(error) => matches!(error, PlanError::Unreadable { .. }),
+            _ => false,
+        }
+    }
+}
+
+/// A hold of this process. Its file is the journal's; what is kept here is what it says.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    name: String,
+    transaction: Transaction,
+    /// Bytes of its file, as we left it: others append when they take a cell over.
+    length: u64,
+}
+
+/// A cell that holds something else than it did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldCell {
+    /// Its place in the hold.
+    pub index: usize,
+    /// The knob.
+    pub knob: &'static Knob,
+    /// What it belongs to.
+    pub target: Target,
+    /// As people write it: `sda.nr_requests`.
+    pub label: String,
+    /// What it is put back to.
+    pub saved: Option<State>,
+    /// What it was found to hold after the last write.
+    pub now: Option<State>,
+}
+
+impl Hold {
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.transaction.begin.id
+    }
+
+    /// The cells that hold something else than they did, by the last look at the journal, those that change along with others included.
+    #[must_use]
+    pub fn held(&self) -> Vec<HeldCell> {
+        held(&self.transaction)
+    }
+
+    /// Whether a cell has been saved.
+    #[must_use]
+    pub fn has_saved(&self, knob: &Knob, target: &Target, files: &dyn Files) -> bool {
+        self.index_of(&Cell::of(knob, target, files), target).is_some()
+    }
+
+    fn index_of(&self, cell: &Cell, target: &Target) -> Option<usize> {
+        self.transaction.entries.iter().position(|entry| entry.cell == *cell && entry.target == *target)
+    }
+
+    fn entry(&self, index: usize) -> Option<&Entry> {
+        self.transaction.entries.get(index)
+    }
+
+    /// What is to be kept of a cell. The tunable of an elevator that we have switched to goes with it: there is nothing to put back.
+    fn saved(&self, knob: &Knob, target: &Target, now: State) -> SavedEntry {
+        let ours = matches!(knob.scope, Scope::Elevator(_)) && self.holds_elevator(target);
+        let (knob, target) = (knob.name.to_owned(), target.clone());
+        SavedEntry { knob, target, old: (!ours).then_some(now), new: None }
+    }
+
+    fn holds_elevator(&self, target: &Target) -> bool {
+        let entries = self.transaction.entries.iter().enumerate();
+        let mut elevators = entries.filter(|(_, e)| e.knob.name == "scheduler" && e.target == *target);
+        elevators.any(|(index, _)| self.transaction.holds(index))
+    }
+}
+
+/// What a hold holds, by its journal.
+#[must_use]
+pub fn held(transaction: &Transaction) -> Vec<HeldCell> {
+    let entries = transaction.entries.iter().enumerate().filter(|(index, _)| transaction.holds(*index));
+    entries
+        .map(|(index, entry)| HeldCell {
+            index,
+            knob: entry.knob,
+            target: entry.target.clone(),
+            label: entry.label(),
+            saved: entry.old.clone(),
+            now: transaction.last_reading(index).cloned(),
+        })
+        .collect()
+}
+
+/// Whether the process that began a transaction lives. One that has been killed and is still at a write does; one that only waits to be reaped does not.
+#[must_use]
+pub fn is_alive(files: &dyn Files, begin: &Begin) -> bool {
+    let directory = format!("/proc/{}", begin.pid);
+    let stat = match read_line(files, &format!("{directory}/stat")) {
+        Reading::Value(stat) => stat,
+        Reading::Absent(_) => return false,
+        // Who can't be looked at is not known to be gone.
+        Reading::Unreadable(_) => return true,
+    };
+    // proc_pid_stat(5): fields 3 and 22. The name in field 2 may hold anything, so counting starts behind it.
+    let Some((_, rest)) = stat.rsplit_once(") ") else { return true };
+    let mut fields = rest.split_whitespace();
+    let state = fields.next().unwrap_or_default();
+    let started: Option<u64> = fields.nth(18).and_then(|text| text.parse().ok());
+    if started != Some(begin.pid_start_ticks) {
+        return false;
+    }
+    // The leader is a zombie as soon as it has ended, its other threads may still be inside a write.
+    !matches!(state, "Z" | "X" | "x") || files.list(&format!("{directory}/task")).len() > 1
+}
+
+/// A write that has been announced in the journal. It has to be [finished](crate::Session::finish), whatever came of it.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Prepared {
+    index: usize,
+    entry: Entry,
+    /// What it holds.
+    before: State,
+    /// What it is to hold.
+    to: State,
+    /// The writes that really get there.
+    way: Vec<State>,
+    /// What depends on it, and is to hold afterwards.
+    beside: Vec<(usize, State)>,
+    /// Of these, what is somebody else's: ours to put back until the write is over.
+    lent: Lent,
+}
+
+impl Prepared {
+    /// Makes the write. Needs no lock, and takes as long as the queue takes to run dry.
+    ///
+    /// # Errors
+    /// [`StepError::Write`], to be given to [`crate::Session::finish`].
+    pub fn perform(&self, files: &dyn Files, clock: &dyn Clock) -> Result<(), StepError> {
+        self.way.iter().try_for_each(|state| write(files, clock, &self.entry, state))
+    }
+
+    /// Writes back what was there before, for when the journal can't be continued: [`crate::Session::finish`] does it otherwise.
+    ///
+    /// # Errors
+    /// [`StepError::Write`].
+    pub fn retract(&self, files: &dyn Files, clock: &dyn Clock) -> Result<(), StepError> {
+        let now = self.entry.cell.read(files).into_value();
+        let way = self.entry.cell.way(now.as_ref(), &self.before);
+        way.iter().try_for_each(|state| write(files, clock, &self.entry, state))
+    }
+
+    /// What the cell held when it was prepared.
+    #[must_use]
+    pub fn before(&self) -> &State {
+        &self.before
+    }
+}
+
+/// A write that is in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// What the cell reads.
+    pub found: State,
+    /// What the kernel made of it, in words, if it is not what was written.
+    pub adjusted: Option<String>,
+}
+
+/// What a cell would hold if nobody steered: what the hold had saved whose value is found there, else what is found.
+#[must_use]
+pub fn beneath<'a>(steering: &'a [Transaction], entry: &Entry, found: &'a State) -> &'a State {
+    let saved = |hold: &'a Transaction| {
+        let same = |other: &Entry| other.cell == entry.cell && other.target == entry.target;
+        let at = hold.entries.iter().position(same)?;
+        let is_its = hold.holds(at) && hold.owns(at, found);
+        hold.entries.get(at).filter(|_| is_its)?.old.as_ref()
+    };
+    steering.iter().find_map(saved).unwrap_or(found)
+}
+
+/// Whose a hold is: `pid 4711 (floodwall guard)`.
+#[must_use]
+pub fn describe(transaction: &Transaction) -> String {
+    let Begin { pid, command, .. } = &transaction.begin;
+    format!("pid {pid} ({})", command.escape_debug())
+}

@@ -1,0 +1,320 @@
+//! What a process that steers does with its hold, while the journal is locked.
+
+use floodwall_model::Reading;
+
+use super::{COMPACT_AT_ONCE_BYTES, COMPACT_BYTES, HeldCell, Hold, HoldError, Prepared, Written, describe};
+use crate::catalogue::{Knob, knobs};
+use crate::cell::{Cell, State};
+use crate::change::Change;
+use crate::journal::{JournalError, Record, SavedAt, Transaction};
+use crate::limits::Memory;
+use crate::order::order;
+use crate::plan::{Entry, PlanError, Step, short};
+use crate::refuse;
+use crate::run::{Mode, Run, StepError, readings};
+use crate::session::{Recovery, Session, Steered};
+use crate::target::Target;
+use crate::undo::Undone;
+
+impl Session<'_> {
+    /// Begins a hold. Nothing is saved yet, and what a crash left is undone first.
+    ///
+    /// # Errors
+    /// [`HoldError::Steered`] if another process has one, [`HoldError::Unrecovered`], [`HoldError::Journal`].
+    pub fn hold(&self, why: &str) -> Result<(Hold, Recovery), HoldError> {
+        let (recovery, listing) = self.recover_and_list()?;
+        if let Some(Steered { transaction, .. }) = listing.steered.first() {
+            let by = describe(transaction);
+            return Err(HoldError::Steered { id: transaction.begin.id, by });
+        }
+        if let Some(stuck) = recovery.incomplete() {
+            return Err(HoldError::Unrecovered { id: stuck.id, why: stuck.to_string().replace('\n', "; ") });
+        }
+        let (name, transaction) = self.begin_transaction(Vec::new(), why, None, true)?;
+        let length = self.store.length(&name)?;
+        Ok((Hold { name, transaction, length }, recovery))
+    }
+
+    /// Saves what cells hold, and what the kernel changes beside them, before they are written some time. What is not there is left out; what has been
+    /// saved already is left as it is.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn save(&self, hold: &mut Hold, cells: &[(&'static Knob, Target)]) -> Result<(), JournalError> {
+        self.refresh(hold)?;
+        let mut saved = Vec::new();
+        for (knob, target) in cells {
+            let beside = knobs().filter(|other| knob.resets(other) && target.device().is_some());
+            for knob in std::iter::once(*knob).chain(beside) {
+                let cell = Cell::of(knob, target, self.files);
+                let known = hold.index_of(&cell, target).is_some();
+                let listed =
+                    saved.iter().any(|(other, of, _): &(Cell, Target, _)| *other == cell && of == target);
+                if let (false, Reading::Value(old)) = (known || listed, cell.read(self.files)) {
+                    let entry = hold.saved(knob, target, old);
+                    saved.push((cell, target.clone(), entry));
+                }
+            }
+        }
+        let first = hold.transaction.entries.len();
+        let cells = saved.into_iter().enumerate().map(|(n, (_, _, cell))| SavedAt { at: first + n, cell });
+        self.save_at(hold, cells.collect())
+    }
+
+    pub(super) fn save_at(&self, hold: &mut Hold, cells: Vec<SavedAt>) -> Result<(), JournalError> {
+        if cells.is_empty() {
+            return Ok(());
+        }
+        let record = Record::Save { cells };
+        let line = record.line();
+        self.store.append_synced(&hold.name, line.as_bytes())?;
+        hold.length += line.len() as u64;
+        hold.transaction.push(record);
+        Ok(())
+    }
+
+    /// Announces a write; `None` if the cell holds the value already. What has not been saved is saved first, which waits for the journal's disk.
+    ///
+    /// # Errors
+    /// [`HoldError`]; nothing was written.
+    pub fn prepare(&self, hold: &mut Hold, change: &Change) -> Result<Option<Prepared>, HoldError> {
+        self.refresh(hold)?;
+        let cell = Cell::of(change.knob, &change.target, self.files);
+        if hold.index_of(&cell, &change.target).is_none() {
+            self.save(hold, &[(change.knob, change.target.clone())])?;
+        }
+        let label = || change.target.label(change.knob);
+        let Some(index) = hold.index_of(&cell, &change.target) else {
+            let why = cell.read(self.files).why().unwrap_or_default();
+            return Err(PlanError::NotThere { label: label(), why, needs: change.knob.needs }.into());
+        };
+        let now = self.settle(hold, index)?;
+        let to = if change.knob.name == "bdi.max_bytes" {
+            refuse::share_of(change, &[], self.files, &Memory::read(self.files))?
+        } else {
+            cell.wanted(change.knob, &change.target, &change.value, Some(&now))
+        };
+        self.announce(hold, index, now, to)
+    }
+
+    /// Announces that a cell is put back to what was saved; `None` if it holds that.
+    ///
+    /// # Errors
+    /// [`HoldError`]; nothing was written.
+    pub fn prepare_back(&self, hold: &mut Hold, index: usize) -> Result<Option<Prepared>, HoldError> {
+        self.refresh(hold)?;
+        let now = self.settle(hold, index)?;
+        match hold.entry(index).and_then(|entry| entry.old.clone()) {
+            Some(to) => self.announce(hold, index, now, to),
+            None => Ok(None),
+        }
+    }
+
+    /// The held cells in an order in which they can be put back.
+    #[must_use]
+    pub fn order_back(&self, hold: &Hold) -> Vec<usize> {
+        let old = |cell: &HeldCell| Some((cell.index, cell.saved.clone()?));
+        let wanted: Vec<(usize, State)> = hold.held().iter().filter_map(old).collect();
+        order(&hold.transaction.entries, &wanted, self.files).iter().map(Step::entry).collect()
+    }
+
+    /// Reads back a write that was prepared, and what changes along with it; puts the value before back if the kernel did not take the new one.
+    ///
+    /// # Errors
+    /// [`HoldError::Step`] or [`HoldError::Journal`]; what was there before is in force again, as far as the kernel lets us.
+    pub fn finish(
+        &self,
+        hold: &mut Hold,
+        prepared: Prepared,
+        performed: Result<(), StepError>,
+    ) -> Result<Written, HoldError> {
+        let journal = self.refresh(hold);
+        let Prepared { index, entry, before, to, beside, lent, .. } = prepared;
+        let mut run = self.run_of(hold);
+        let outcome = read_back(&mut run, index, &entry, &to, performed, journal.map_err(StepError::from));
+        if outcome.is_err() {
+            // The value before has to come back, with the journal or without.
+            run.mode = Mode::Undo;
+            let _ = run.bring(index, &before);
+        }
+        // What the kernel changed along with it. A failure shows when that is read.
+        for (at, state) in beside {
+            let _ = run.bring(at, &state);
+        }
+        for (entry, to_change) in lent {
+            let _ = run.note(Record::Yield { entry, to_change });
+        }
+        hold.transaction = run.transaction;
+        hold.length = self.store.length(&hold.name)?;
+        self.compact(hold)?;
+        Ok(outcome?)
+    }
+
+    /// One write from its announcement to its end, with the journal's lock held all the while. `None` if the cell holds the value already.
+    ///
+    /// # Errors
+    /// [`HoldError`]; nothing has changed.
+    pub fn write(&self, hold: &mut Hold, change: &Change) -> Result<Option<Written>, HoldError> {
+        let Some(prepared) = self.prepare(hold, change)? else { return Ok(None) };
+        let performed = prepared.perform(self.files, self.clock);
+        self.finish(hold, prepared, performed).map(Some)
+    }
+
+    /// Puts back what is still ours and closes the hold. What could not be put back is tried again by the next recovery, once this process is gone.
+    pub fn close(&self, hold: &mut Hold) -> Undone {
+        // A journal that can't be read keeps nobody from putting back what is known here.
+        let _ = self.refresh(hold);
+        let mut run = self.run_of(hold);
+        let undone = run.undo();
+        hold.transaction = run.transaction;
+        undone
+    }
+
+    /// Learns what others have noted in the hold since the last time.
+    fn refresh(&self, hold: &mut Hold) -> Result<(), JournalError> {
+        if self.store.length(&hold.name)? == hold.length {
+            return Ok(());
+        }
+        let foreign = |why: String| JournalError::Foreign { name: hold.name.clone(), why };
+        let bytes = self.store.read(&hold.name)?;
+        let (transaction, whole) = Transaction::parse(&bytes).map_err(foreign)?;
+        if transaction.begin.id != hold.id() || transaction.begin.pid != self.who.pid {
+            return Err(foreign("it is another one's".to_owned()));
+        }
+        // A record of ours that did not fit on a full disk.
+        if (bytes.len() as u64) > whole {
+            self.store.truncate(&hold.name, whole)?;
+        }
+        hold.transaction = transaction;
+        hold.length = whole;
+        Ok(())
+    }
+
+    /// What a cell holds, once it is certain that it is ours to write. One that somebody else has set while it was held is given up; one that somebody has
+    /// set while it was not is saved anew.
+    fn settle(&self, hold: &mut Hold, index: usize) -> Result<State, HoldError> {
+        let Some(entry) = hold.entry(index).cloned() else {
+            return Err(HoldError::Gone { label: String::new(), why: "it was never saved".to_owned() });
+        };
+        let label = entry.label();
+        if let Some(Err(why)) = entry.target.device().map(|device| device.check(self.files)) {
+            return Err(HoldError::Gone { label, why });
+        }
+        let now = match entry.cell.read(self.files) {
+            Reading::Value(now) => now,
+            Reading::Absent(why) => return Err(HoldError::Gone { label, why }),
+            Reading::Unreadable(why) => {
+                return Err(PlanError::Unreadable { label, why }.into());
+            }
+        };
+        let theirs =
+            |to_change| HoldError::Theirs { label: label.clone(), found: short(&label, &now), to_change };
+        if let Some(to_change) = hold.transaction.yielded(index) {
+            return Err(theirs(to_change));
+        }
+        let is_old = entry.old.as_ref().is_some_and(|old| entry.cell.same(old, &now));
+        if is_old {
+            return Ok(now);
+        }
+        if hold.transaction.holds(index) {
+            if hold.transaction.owns(index, &now) {
+                return Ok(now);
+            }
+            self.note(hold, Record::Yield { entry: index, to_change: None })?;
+            return Err(theirs(None));
+        }
+        let cell = hold.saved(entry.knob, &entry.target, now.clone());
+        self.save_at(hold, vec![SavedAt { at: index, cell }])?;
+        Ok(now)
+    }
+
+    fn announce(
+        &self,
+        hold: &mut Hold,
+        index: usize,
+        now: State,
+        to: State,
+    ) -> Result<Option<Prepared>, HoldError> {
+        let Some(entry) = hold.entry(index).cloned() else { return Ok(None) };
+        let back = entry.old.as_ref().is_some_and(|old| entry.cell.same(old, &to));
+        let way = entry.cell.way(Some(&now), &to);
+        if way.is_empty() {
+            return Ok(None);
+        }
+        if !back {
+            let asked = Entry { old: Some(now.clone()), new: Some(to.clone()), ..entry.clone() };
+            refuse::check(&[asked], self.files)?;
+        }
+        let lent = self.settle_beside(hold, &entry, back)?;
+        let beside = self.beside(hold, &entry, back, &lent);
+        for state in &way {
+            self.note(hold, Record::Intent { entry: index, to: state.clone() })?;
+        }
+        Ok(Some(Prepared { index, entry, before: now, to, way, beside, lent }))
+    }
+
+    pub(super) fn note(&self, hold: &mut Hold, record: Record) -> Result<(), JournalError> {
+        let line = record.line();
+        self.store.append(&hold.name, line.as_bytes())?;
+        hold.length += line.len() as u64;
+        hold.transaction.push(record);
+        Ok(())
+    }
+
+    fn run_of(&self, hold: &Hold) -> Run<'_> {
+        self.run(hold.name.clone(), hold.transaction.clone(), Mode::Apply)
+    }
+
+    /// Writes a hold's file anew if it has grown: its begin, what is saved now, and what is held.
+    fn compact(&self, hold: &mut Hold) -> Result<(), JournalError> {
+        let calm = hold.held().is_empty();
+        if hold.length <= COMPACT_AT_ONCE_BYTES && !(calm && hold.length > COMPACT_BYTES) {
+            return Ok(());
+        }
+        let records = hold.transaction.compacted();
+        let text: String = records.iter().map(Record::line).collect();
+        let length = text.len() as u64;
+        // What is saved of a thousand devices takes its room.
+        if length > hold.length / 2 {
+            return Ok(());
+        }
+        let fresh = format!("{}.new", hold.name.trim_end_matches(".jsonl"));
+        self.store.write_new(&fresh, text.as_bytes())?;
+        self.store.rename(&fresh, &hold.name)?;
+        let (transaction, _) = Transaction::parse(text.as_bytes())
+            .map_err(|why| JournalError::Foreign { name: hold.name.clone(), why })?;
+        *hold = Hold { name: hold.name.clone(), transaction, length };
+        Ok(())
+    }
+}
+
+/// Notes what an entry reads after a write, and whether that is what was wanted.
+fn read_back(
+    run: &mut Run<'_>,
+    index: usize,
+    entry: &Entry,
+    to: &State,
+    performed: Result<(), StepError>,
+    journal: Result<(), StepError>,
+) -> Result<Written, StepError> {
+    let readings =
+        readings(run.files, &run.transaction.entries, |(i, other)| i == index || entry.resets(other));
+    let found = readings.iter().find(|reading| reading.entry == index).and_then(|r| r.state.clone());
+    let noted = run.note(Record::Done { readings });
+    performed?;
+    journal?;
+    noted?;
+    let label = entry.label();
+    match (found, entry.knob.adjusts) {
+        (Some(found), _) if entry.cell.same(&found, to) => Ok(Written { found, adjusted: None }),
+        (Some(found), Some(why)) => {
+            let adjusted = format!("{label}: {} became {} ({why})", to.value, found.value);
+            Ok(Written { found, adjusted: Some(adjusted) })
+        }
+        (found, _) => Err(StepError::NotTaken {
+            wanted: short(&label, to),
+            found: found.as_ref().map_or_else(|| "nothing".to_owned(), |found| short(&label, found)),
+            label,
+        }),
+    }
+}

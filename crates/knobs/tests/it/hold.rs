@@ -1,0 +1,362 @@
+//! Holds: written again and again, taken over by others, given back; and what is left of them when their process is gone.
+
+use floodwall_knobs::catalogue::find;
+use floodwall_knobs::journal::{Closing, Phase, Record, Store, Transaction};
+use floodwall_knobs::session::{is_alive, log};
+use floodwall_knobs::{ApplyError, Fate, Files, Hold, HoldError, Session, Target};
+
+use crate::fake::{World, change, sda};
+
+/// The process that steers.
+const GUARD: u32 = 8;
+
+/// A world in which a process steers; nothing is saved yet.
+fn steered() -> (World, Hold) {
+    let world = World::new();
+    world.process(GUARD, 'S', 1);
+    let (hold, _) = guard(&world).hold("a guard").unwrap();
+    (world, hold)
+}
+
+fn guard(world: &World) -> Session<'_> {
+    world.session_of(GUARD, "floodwall guard")
+}
+
+fn write(world: &World, hold: &mut Hold, text: &str) -> Result<bool, HoldError> {
+    guard(world).write(hold, &change(text)).map(|written| written.is_some())
+}
+
+fn ahead(world: &World, hold: &mut Hold, knobs: &[&str]) {
+    let cells: Vec<_> = knobs.iter().map(|name| (find(name).unwrap(), Target::Device(sda()))).collect();
+    guard(world).save(hold, &cells).unwrap();
+}
+
+fn transaction(world: &World, id: u64) -> Transaction {
+    let all = log(&world.store).unwrap().into_iter().filter_map(|logged| logged.transaction.ok());
+    let mut all = all.filter(|t| t.begin.id == id);
+    all.next().unwrap()
+}
+
+#[test]
+fn what_is_written_again_and_again_is_put_back_in_the_end() {
+    let (world, mut hold) = steered();
+    let original = world.kernel.all();
+    world.kernel.write("/sys/dev/block/8:0/queue/iosched/async_depth", "50").unwrap();
+    let own = world.kernel.all();
+    assert_ne!(own, original);
+    for requests in [8, 16, 4, 64, 8] {
+        assert!(write(&world, &mut hold, &format!("nr_requests={requests}")).unwrap());
+        assert_eq!(world.kernel.queue("nr_requests"), requests.to_string());
+    }
+    assert!(!write(&world, &mut hold, "nr_requests=8").unwrap(), "it holds that already");
+    write(&world, &mut hold, "max_sectors_kb=128").unwrap();
+    assert_eq!(world.kernel.queue("read_ahead_kb"), "64", "kept beside it");
+    write(&world, &mut hold, "bdi.max_ratio_fine=30000").unwrap();
+    write(&world, &mut hold, "bdi.strict_limit=1").unwrap();
+    let held: Vec<String> = hold.held().iter().map(|cell| cell.label.clone()).collect();
+    assert_eq!(
+        held,
+        [
+            "sda.nr_requests",
+            "sda.iosched.async_depth",
+            "sda.max_sectors_kb",
+            "sda.bdi.max_ratio_fine",
+            "sda.bdi.strict_limit"
+        ]
+    );
+    // One alone: with it comes back what it had changed.
+    write(&world, &mut hold, "nr_requests=256").unwrap();
+    assert_eq!(
+        (world.kernel.queue("nr_requests").as_str(), world.kernel.queue("iosched/async_depth").as_str()),
+        ("256", "50")
+    );
+    assert_eq!(hold.held().len(), 3);
+    let undone = guard(&world).close(&mut hold);
+    assert!(undone.is_complete() && undone.closed, "{undone}");
+    assert_eq!(world.kernel.all(), own);
+    assert_eq!(transaction(&world, 1).phase(), Phase::Closed(Closing::Undone));
+}
+
+#[test]
+fn what_was_saved_ahead_is_not_synced_again_and_untouched_cells_are_nobodys_business() {
+    let (world, mut hold) = steered();
+    ahead(
+        &world,
+        &mut hold,
+        &["scheduler", "nr_requests", "max_sectors_kb", "bdi.strict_limit", "wbt_lat_usec"],
+    );
+    let records = |world: &World| {
+        let bytes = world.store.read("000001.jsonl").unwrap();
+        String::from_utf8(bytes).unwrap().lines().map(|line| line.contains("\"save\"")).collect::<Vec<_>>()
+    };
+    write(&world, &mut hold, "nr_requests=8").unwrap();
+    write(&world, &mut hold, "max_sectors_kb=128").unwrap();
+    assert_eq!(records(&world).iter().filter(|save| **save).count(), 1);
+    // Never written by the hold: an administrator's business alone.
+    world.kernel.write("/sys/class/bdi/8:0/strict_limit", "1").unwrap();
+    let undone = guard(&world).close(&mut hold);
+    assert_eq!(
+        undone.to_string(),
+        "sda.nr_requests: 256 again\nsda.iosched.async_depth: 256 again\nsda.max_sectors_kb: 1280 again"
+    );
+    assert_eq!(world.kernel.bdi("strict_limit"), "1");
+}
+
+#[test]
+fn recovery_leaves_a_living_process_alone_and_undoes_what_a_dead_one_left() {
+    let (world, mut hold) = steered();
+    let original = world.kernel.all();
+    write(&world, &mut hold, "nr_requests=8").unwrap();
+    let (recovery, undone) = world.session().rollback(0).unwrap();
+    assert!(recovery.is_empty() && undone.is_empty());
+    assert_eq!(world.kernel.queue("nr_requests"), "8");
+    // A zombie whose other threads may still be inside a write.
+    world.process(GUARD, 'Z', 2);
+    assert!(world.session().recover().unwrap().is_empty());
+    // The same number, started at another time.
+    let begin = floodwall_knobs::journal::Begin { pid_start_ticks: 2, ..transaction(&world, 1).begin };
+    assert!(!is_alive(&world.kernel, &begin));
+    world.process(GUARD, 'Z', 1);
+    let recovery = world.session().recover().unwrap();
+    assert_eq!(recovery.undone.len(), 1);
+    assert_eq!(world.kernel.all(), original);
+    assert!(world.session().recover().unwrap().is_empty());
+}
+
+#[test]
+fn another_boot_has_forgotten_everything() {
+    let (world, mut hold) = steered();
+    write(&world, &mut hold, "nr_requests=8").unwrap();
+    *world.boot.borrow_mut() = "boot-2".to_owned();
+    let before = world.writes();
+    let recovery = world.session().recover().unwrap();
+    assert_eq!((recovery.earlier_boots, world.writes()), (vec![1], before));
+    assert_eq!(world.kernel.queue("nr_requests"), "8", "as that boot has it");
+    assert_eq!(transaction(&world, 1).phase(), Phase::Closed(Closing::EarlierBoot));
+}
+
+#[test]
+fn a_second_process_does_not_steer() {
+    let (world, _hold) = steered();
+    let error = world.session().hold("another").unwrap_err().to_string();
+    assert_eq!(error, "settings are steered by pid 8 (floodwall guard) already; stop that first");
+    world.process(GUARD, 'S', 0);
+    assert_eq!(world.session().hold("another").unwrap().0.id(), 2);
+}
+
+#[test]
+fn a_knob_that_somebody_else_has_set_is_theirs_for_ever() {
+    let (world, mut hold) = steered();
+    write(&world, &mut hold, "nr_requests=8").unwrap();
+    write(&world, &mut hold, "max_sectors_kb=128").unwrap();
+    world.kernel.write("/sys/dev/block/8:0/queue/nr_requests", "32").unwrap();
+    let error = write(&world, &mut hold, "nr_requests=4").unwrap_err();
+    assert_eq!(error.to_string(), "sda.nr_requests is left alone: it reads 32, which somebody else has set");
+    // Even if it reads what was ours once.
+    world.kernel.write("/sys/dev/block/8:0/queue/nr_requests", "8").unwrap();
+    assert!(matches!(write(&world, &mut hold, "nr_requests=4"), Err(HoldError::Theirs { .. })));
+    // The others are steered on, and put back, by whoever it is.
+    write(&world, &mut hold, "max_sectors_kb=64").unwrap();
+    world.process(GUARD, 'S', 0);
+    world.session().recover().unwrap();
+    assert_eq!(
+        (world.kernel.queue("nr_requests"), world.kernel.queue("max_sectors_kb")),
+        ("8".into(), "1280".into())
+    );
+}
+
+#[test]
+fn what_an_administrator_sets_while_nothing_is_held_is_what_comes_back() {
+    let (world, mut hold) = steered();
+    ahead(&world, &mut hold, &["nr_requests"]);
+    world.kernel.write("/sys/dev/block/8:0/queue/nr_requests", "64").unwrap();
+    write(&world, &mut hold, "nr_requests=8").unwrap();
+    write(&world, &mut hold, "nr_requests=64").unwrap();
+    world.kernel.write("/sys/dev/block/8:0/queue/nr_requests", "100").unwrap();
+    write(&world, &mut hold, "nr_requests=8").unwrap();
+    world.process(GUARD, 'S', 0);
+    world.session().recover().unwrap();
+    assert_eq!(world.kernel.queue("nr_requests"), "100");
+}
+
+#[test]
+fn an_applied_value_wins_and_is_put_back_to_what_the_hold_had_saved() {
+    for (text, value) in [("nr_requests=64", "64"), ("nr_requests=8", "8")] {
+        let (world, mut hold) = steered();
+        let original = world.kernel.all();
+        write(&world, &mut hold, "nr_requests=8").unwrap();
+        write(&world, &mut hold, "max_sectors_kb=128").unwrap();
+        let applied = world.apply(&[text]).unwrap();
+        assert_eq!(applied.id, Some(2));
+        assert!(applied.taken_over[0].contains("pid 8 (floodwall guard) had set it"), "{applied:?}");
+        assert_eq!(world.kernel.queue("nr_requests"), value);
+        let error = write(&world, &mut hold, "nr_requests=4").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            format!(
+                "sda.nr_requests is left alone: change 2 has set it, to {value}; floodwall rollback ends that"
+            )
+        );
+        // The process goes on with what is left to it, and ends.
+        write(&world, &mut hold, "max_sectors_kb=64").unwrap();
+        assert!(guard(&world).close(&mut hold).closed);
+        assert_eq!(
+            (world.kernel.queue("nr_requests").as_str(), world.kernel.queue("max_sectors_kb").as_str()),
+            (value, "1280")
+        );
+        let (_, undone) = world.session().rollback(0).unwrap();
+        assert_eq!(undone.len(), 1);
+        assert_eq!(world.kernel.all(), original, "{text}");
+    }
+}
+
+#[test]
+fn a_change_is_rolled_back_below_a_hold() {
+    let (world, mut hold) = steered();
+    let original = world.kernel.all();
+    world.apply(&["nr_requests=64", "vm.dirty_expire_centisecs=100"]).unwrap();
+    write(&world, &mut hold, "nr_requests=8").unwrap();
+    let (_, undone) = world.session().rollback(0).unwrap();
+    assert!(undone[0].to_string().contains("sda.nr_requests: 256 again"), "{undone:?}");
+    assert_eq!(world.kernel.all(), original);
+    assert!(matches!(
+        write(&world, &mut hold, "nr_requests=4"),
+        Err(HoldError::Theirs { to_change: Some(2), .. })
+    ));
+    assert!(guard(&world).close(&mut hold).closed);
+    assert_eq!(world.kernel.all(), original);
+}
+
+#[test]
+fn a_hold_on_top_of_a_change_comes_off_first_when_both_are_left_behind() {
+    let (world, mut hold) = steered();
+    let original = world.kernel.all();
+    // Cut short after its first write to the queue.
+    world.kernel.fuse.arm(Some(4));
+    assert!(world.apply(&["nr_requests=64", "max_sectors_kb=512"]).is_err());
+    world.kernel.fuse.arm(None);
+    assert_eq!(world.kernel.queue("nr_requests"), "64");
+    write(&world, &mut hold, "nr_requests=8").unwrap();
+    world.process(GUARD, 'S', 0);
+    world.session().recover().unwrap();
+    assert_eq!(world.kernel.all(), original);
+}
+
+#[test]
+fn what_is_being_written_at_this_moment_is_not_taken_over() {
+    let (world, mut hold) = steered();
+    world.apply(&["max_sectors_kb=512"]).unwrap();
+    ahead(&world, &mut hold, &["nr_requests", "max_sectors_kb"]);
+    let prepared = guard(&world).prepare(&mut hold, &change("nr_requests=8")).unwrap().unwrap();
+    let error = world.apply(&["nr_requests=64"]).unwrap_err();
+    assert!(matches!(error, ApplyError::Steered { .. }) && !error.lacks_privilege());
+    assert_eq!(
+        error.to_string(),
+        "nothing was changed: sda.nr_requests is being changed by pid 8 (floodwall guard) at this moment; try again, or stop that first"
+    );
+    let performed = prepared.perform(&world.kernel, &world.kernel);
+    guard(&world).finish(&mut hold, prepared, performed).unwrap();
+    let prepared = guard(&world).prepare(&mut hold, &change("max_sectors_kb=128")).unwrap().unwrap();
+    let (_, undone) = world.session().rollback(0).unwrap();
+    assert!(matches!(&undone[0].entries[0].1, Fate::Failed { why } if why.contains("at this moment")));
+    let performed = prepared.perform(&world.kernel, &world.kernel);
+    guard(&world).finish(&mut hold, prepared, performed).unwrap();
+    let (_, undone) = world.session().rollback(0).unwrap();
+    assert!(undone[0].is_complete());
+    assert_eq!(world.kernel.queue("max_sectors_kb"), "1280");
+}
+
+#[test]
+fn an_elevator_that_was_switched_for_a_while_comes_back_with_its_tunables() {
+    let (world, mut hold) = steered();
+    for (file, value) in [("iosched/fifo_batch", "4"), ("nr_requests", "100"), ("wbt_lat_usec", "5000")] {
+        world.kernel.write(&format!("/sys/dev/block/8:0/queue/{file}"), value).unwrap();
+    }
+    let own = world.kernel.all();
+    ahead(&world, &mut hold, &["scheduler", "nr_requests", "wbt_lat_usec"]);
+    for _ in 0..2 {
+        write(&world, &mut hold, "scheduler=bfq").unwrap();
+        write(&world, &mut hold, "nr_requests=8").unwrap();
+        write(&world, &mut hold, "iosched.low_latency=0").unwrap();
+        assert_eq!(world.kernel.queue("iosched/low_latency"), "0");
+        write(&world, &mut hold, "scheduler=mq-deadline").unwrap();
+        assert_eq!(world.kernel.all(), own);
+    }
+    write(&world, &mut hold, "scheduler=bfq").unwrap();
+    write(&world, &mut hold, "iosched.low_latency=0").unwrap();
+    world.process(GUARD, 'S', 0);
+    let recovery = world.session().recover().unwrap();
+    assert!(recovery.incomplete().is_none(), "{recovery:?}");
+    assert_eq!(world.kernel.all(), own);
+}
+
+#[test]
+fn a_refused_value_leaves_the_one_before() {
+    let (world, mut hold) = steered();
+    write(&world, &mut hold, "nr_requests=8").unwrap();
+    let error = write(&world, &mut hold, "nr_requests=9000").unwrap_err();
+    assert!(matches!(error, HoldError::Step(_)), "{error}");
+    assert_eq!(world.kernel.queue("nr_requests"), "8");
+    // It is settled: others may take it over.
+    assert!(world.apply(&["nr_requests=64"]).is_ok());
+    let error = write(&world, &mut hold, "bdi.max_ratio_fine=0").map(drop);
+    assert!(error.is_ok(), "not strict");
+    let error = write(&world, &mut hold, "bdi.strict_limit=1").unwrap_err();
+    assert!(error.to_string().contains("stops every writer"), "{error}");
+    assert!(matches!(write(&world, &mut hold, "iosched.low_latency=0"), Err(HoldError::Plan(_))));
+}
+
+#[test]
+fn a_full_disk_keeps_nothing_in_force_that_is_not_in_the_journal() {
+    let (world, mut hold) = steered();
+    let original = world.kernel.all();
+    ahead(&world, &mut hold, &["nr_requests"]);
+    // No room for the intent.
+    world.store.space.set(Some(10));
+    assert!(matches!(write(&world, &mut hold, "nr_requests=8"), Err(HoldError::Journal(_))));
+    assert_eq!(world.kernel.all(), original);
+    // Room for the intent alone: what was written is taken back.
+    world.store.space.set(Some(200));
+    assert!(write(&world, &mut hold, "nr_requests=8").is_err());
+    assert_eq!(world.kernel.queue("nr_requests"), "256");
+    world.store.space.set(None);
+    write(&world, &mut hold, "nr_requests=8").unwrap();
+    // Putting back needs no room.
+    world.store.space.set(Some(0));
+    assert!(guard(&world).close(&mut hold).is_complete());
+    assert_eq!(world.kernel.all(), original);
+}
+
+#[test]
+fn its_file_does_not_grow_for_ever_and_says_the_same_when_it_is_written_anew() {
+    let (world, mut hold) = steered();
+    let original = world.kernel.all();
+    ahead(&world, &mut hold, &["nr_requests", "max_sectors_kb", "bdi.max_ratio_fine"]);
+    let mut largest = 0;
+    for round in 0..2_000 {
+        write(&world, &mut hold, &format!("nr_requests={}", 4 + round % 60)).unwrap();
+        write(&world, &mut hold, "nr_requests=256").unwrap();
+        largest = largest.max(world.store.read("000001.jsonl").unwrap().len() as u64);
+    }
+    assert!(largest < 2 * floodwall_knobs::hold::COMPACT_BYTES, "{largest} bytes");
+    // Held all the while: longer, but not without end.
+    write(&world, &mut hold, "max_sectors_kb=128").unwrap();
+    world.kernel.write("/sys/class/bdi/8:0/max_ratio_fine", "30000").unwrap();
+    for round in 0..8_000 {
+        write(&world, &mut hold, &format!("nr_requests={}", 4 + round % 60)).unwrap();
+    }
+    let length = world.store.read("000001.jsonl").unwrap().len();
+    assert!(length < 3 << 20, "{length} bytes");
+    let before = transaction(&world, 1);
+    let compacted: String = before.compacted().iter().map(Record::line).collect();
+    let (after, _) = Transaction::parse(compacted.as_bytes()).unwrap();
+    assert_eq!((&after.entries, after.phase()), (&before.entries, Phase::Steering));
+    for index in 0..after.entries.len() {
+        assert_eq!(after.holds(index), before.holds(index), "{index}");
+        assert_eq!(after.yielded(index), before.yielded(index));
+    }
+    world.process(GUARD, 'S', 0);
+    world.session().recover().unwrap();
+    world.kernel.write("/sys/class/bdi/8:0/max_ratio_fine", "1000000").unwrap();
+    assert_eq!(world.kernel.all(), original);
+}

@@ -1,0 +1,111 @@
+//! A process that steers and an administrator beside it, on the real kernel; and what a new boot finds.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use floodwall_host::SysRoot;
+use floodwall_knobs::journal::{Closing, DiskStore, Phase};
+use floodwall_knobs::session::{boot_id, log};
+use floodwall_knobs::{KernelFiles, Session, SystemClock, Who};
+
+use crate::Body;
+use crate::child::HOLD;
+use crate::disk::Disk;
+use crate::kill::{Process, disk, go_through, same, start};
+
+pub(crate) const TESTS: &[(&str, Body)] = &[
+    ("an_administrator_beside_a_process_that_steers", beside),
+    ("a_process_that_steers_is_left_alone_until_it_is_dead", left_alone),
+    ("a_new_boot_closes_a_hold_without_a_write", new_boot),
+];
+
+/// A process that holds some knobs by now.
+fn holding(disk: &Disk) -> Result<Process, String> {
+    let mut process = start(disk, "never", &[HOLD]);
+    let mut line = String::new();
+    let stdout = process.0.stdout.as_mut().ok_or("no stdout")?;
+    BufReader::new(stdout).read_line(&mut line).map_err(|e| e.to_string())?;
+    if line != "stopped\n" {
+        return Err("it does not hold anything".to_owned());
+    }
+    expect(disk, "queue/nr_requests", "16")?;
+    expect(disk, "bdi/strict_limit", "1")?;
+    Ok(process)
+}
+
+fn expect(disk: &Disk, knob: &str, value: &str) -> Result<(), String> {
+    let found = disk.get(knob);
+    if found == value { Ok(()) } else { Err(format!("{knob} reads {found}, not {value}")) }
+}
+
+fn ends_well(mut process: Process) -> Result<(), String> {
+    drop(process.0.stdin.take());
+    let status = process.0.wait().map_err(|e| e.to_string())?;
+    if status.success() { Ok(()) } else { Err("it could not put everything back".to_owned()) }
+}
+
+fn beside() -> Result<(), String> {
+    let disk = disk()?;
+    let original = disk.all();
+    go_through(&disk, &["max_sectors_kb=256"])?;
+    let process = holding(&disk)?;
+    // What it holds, and what it does not.
+    go_through(&disk, &["nr_requests=64", "nomerges=2"])?;
+    expect(&disk, "queue/nr_requests", "64")?;
+    expect(&disk, "queue/max_sectors_kb", "128")?;
+    // By hand, past Floodwall.
+    disk.set("bdi/max_ratio_fine", "123456")?;
+    go_through(&disk, &["rollback"])?;
+    expect(&disk, "queue/nr_requests", "100")?;
+    expect(&disk, "queue/max_sectors_kb", "512")?;
+    ends_well(process)?;
+    expect(&disk, "bdi/max_ratio_fine", "123456")?;
+    disk.set("bdi/max_ratio_fine", "250000")?;
+    same(&disk, &original, "all is over")
+}
+
+fn left_alone() -> Result<(), String> {
+    let disk = disk()?;
+    let original = disk.all();
+    let mut process = holding(&disk)?;
+    go_through(&disk, &["rollback"])?;
+    expect(&disk, "queue/nr_requests", "16")?;
+    process.0.kill().map_err(|e| e.to_string())?;
+    // It is a zombie until somebody asks for it: as dead as can be.
+    let state = format!("/proc/{}/stat", process.0.id());
+    let begin = std::time::Instant::now();
+    while !std::fs::read_to_string(&state).unwrap_or_default().contains(") Z ") {
+        if begin.elapsed().as_secs() > 10 {
+            return Err("it does not die".to_owned());
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    go_through(&disk, &["rollback"])?;
+    same(&disk, &original, "its process is dead")?;
+    drop(process);
+    let process = holding(&disk)?;
+    ends_well(process)?;
+    same(&disk, &original, "it has ended")
+}
+
+fn new_boot() -> Result<(), String> {
+    let disk = disk()?;
+    let mut process = holding(&disk)?;
+    process.0.kill().and_then(|()| process.0.wait()).map_err(|e| e.to_string())?;
+    let left = disk.all();
+    let root = SysRoot::live().map_err(|e| e.to_string())?;
+    let files = KernelFiles::new(&root).map_err(|e| e.to_string())?;
+    let who = Who::this_process(&files);
+    let journal = disk.journal();
+    let store = DiskStore::open(Path::new(&journal), "test").map_err(|e| e.to_string())?;
+    let boot_id = format!("not {}", boot_id(&files));
+    let session = Session { files: &files, store: &store, clock: &SystemClock, who, boot_id };
+    let recovery = session.recover().map_err(|e| e.to_string())?;
+    if recovery.earlier_boots != [1] || !recovery.undone.is_empty() {
+        return Err(format!("{recovery:?}"));
+    }
+    same(&disk, &left, "a new boot has its own values")?;
+    let logged = log(&store).map_err(|e| e.to_string())?;
+    let phase = logged.first().and_then(|one| one.transaction.as_ref().ok()).map(|t| t.phase());
+    if phase == Some(Phase::Closed(Closing::EarlierBoot)) { Ok(()) } else { Err(format!("{phase:?}")) }
+}
