@@ -58,7 +58,13 @@ impl Lock {
             .mode(0o644)
             .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(path)
-            .with_context(fail)?;
+            .map_err(|e| match e.kind() {
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                    let without = "run as root; floodwall guard --sim hdd-7200 --socket PATH works without";
+                    anyhow::Error::from(MissingError(format!("{}: {e}; {without}", fail())))
+                }
+                _ => anyhow::Error::from(e).context(fail()),
+            })?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {

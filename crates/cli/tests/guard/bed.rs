@@ -1,0 +1,212 @@
+//! A lab device with a filesystem, and a guard that steers it alone.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+
+pub(crate) const FLOODWALL: &str = env!("CARGO_BIN_EXE_floodwall");
+/// How long something that takes a moment may take on a busy machine, with a queue that has to run dry.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a program printed on stdout.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| format!("{program}: {e}"))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        let err = String::from_utf8_lossy(&output.stderr);
+        Err(format!("{program} {arguments:?}: {}: {err}", output.status))
+    }
+}
+
+/// Waits until something is so.
+pub(crate) fn until(what: &str, is: impl Fn() -> bool) -> Result<(), String> {
+    let begin = Instant::now();
+    while !is() {
+        if begin.elapsed() > PATIENCE {
+            return Err(format!("not within {PATIENCE:?}: {what}"));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// A device; taken down when it is dropped.
+pub(crate) struct Device {
+    lab: String,
+    /// `loop3`.
+    pub(crate) name: String,
+    pub(crate) directory: PathBuf,
+}
+
+impl Device {
+    pub(crate) fn up(preset: &str) -> Result<Self, String> {
+        let lab = format!("guard-{}", std::process::id());
+        let up = [
+            "lab", "up", preset, "--size", "3GiB", "--memory", "900MiB", "--fs", "xfs", "--name", &lab,
+            "--json",
+        ];
+        let document: Value = serde_json::from_str(&run(FLOODWALL, &up)?).map_err(|e| e.to_string())?;
+        let told = (document["device"].as_str(), document["mounts"][0].as_str());
+        let (Some(device), Some(directory)) = told else { return Err(format!("{document}")) };
+        let name = device.trim_start_matches("/dev/").to_owned();
+        Ok(Self { lab, name, directory: PathBuf::from(directory) })
+    }
+
+    /// Every knob of its queue and its limits, as it reads now.
+    pub(crate) fn knobs(&self) -> BTreeMap<String, String> {
+        let mut knobs = BTreeMap::new();
+        for part in ["queue", "queue/iosched", "bdi"] {
+            let directory = Path::new("/sys/block").join(&self.name).join(part);
+            for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+                // Other units of max_ratio and min_ratio: shares of limits that move with free memory.
+                if entry.file_name() == "max_bytes" || entry.file_name() == "min_bytes" {
+                    continue;
+                }
+                if let Ok(value) = fs::read_to_string(entry.path()) {
+                    knobs.insert(
+                        format!("{part}/{}", entry.file_name().to_string_lossy()),
+                        value.trim().to_owned(),
+                    );
+                }
+            }
+        }
+        knobs
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let _ = run(FLOODWALL, &["lab", "down", &self.lab]);
+    }
+}
+
+/// Knobs that differ, in words.
+pub(crate) fn differences(
+    before: &BTreeMap<String, String>,
+    after: &BTreeMap<String, String>,
+) -> Vec<String> {
+    before
+        .iter()
+        .filter(|(knob, value)| after.get(*knob) != Some(value))
+        .map(|(knob, value)| format!("{knob}: {value} → {}", after.get(knob).map_or("gone", String::as_str)))
+        .collect()
+}
+
+/// A guard of one device, with a journal of its own; killed if it is dropped.
+pub(crate) struct Guard {
+    pub(crate) child: Child,
+    dir: tempfile::TempDir,
+    log: Arc<Mutex<String>>,
+}
+
+impl Guard {
+    pub(crate) fn start(device: &str, arguments: &[&str]) -> Result<Self, String> {
+        // A journal's directory is walked to without links, which /tmp may be.
+        let dir = tempfile::tempdir_in("/var/lib").map_err(|e| e.to_string())?;
+        let mut child = Command::new(FLOODWALL)
+            .args(["guard", "--device", device, "--socket"])
+            .arg(dir.path().join("guard.sock"))
+            .arg("--journal")
+            .arg(dir.path().join("journal"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|e| e.to_string())?;
+        let log = Arc::new(Mutex::new(String::new()));
+        if let Some(err) = child.stderr.take() {
+            let lines = Arc::clone(&log);
+            std::thread::spawn(move || {
+                for line in BufReader::new(err).lines().map_while(Result::ok) {
+                    let mut log = lines.lock().unwrap();
+                    log.push_str(&line);
+                    log.push('\n');
+                }
+            });
+        }
+        let guard = Self { child, dir, log };
+        guard.until("it answers", || !guard.status().is_null())?;
+        Ok(guard)
+    }
+
+    pub(crate) fn until(&self, what: &str, is: impl Fn() -> bool) -> Result<(), String> {
+        until(what, is).map_err(|e| format!("{e}\n{}", self.log()))
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// `floodwall guard …` of it.
+    pub(crate) fn ask(&self, arguments: &[&str]) -> Result<String, String> {
+        let socket = self.dir.path().join("guard.sock");
+        run(FLOODWALL, &[&["guard"], arguments, &["--socket", &socket.to_string_lossy()]].concat())
+    }
+
+    pub(crate) fn status(&self) -> Value {
+        self.ask(&["status", "--json"])
+            .ok()
+            .and_then(|text| serde_json::from_str(&text).ok())
+            .unwrap_or(Value::Null)
+    }
+
+    pub(crate) fn worker(&self) -> Option<Pid> {
+        Pid::from_raw(i32::try_from(self.status()["pid"].as_i64()?).ok()?)
+    }
+
+    pub(crate) fn parent(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// `floodwall guard restore` of its journal.
+    pub(crate) fn restore(&self) -> Result<String, String> {
+        run(FLOODWALL, &["guard", "restore", "--journal", &self.dir.path().join("journal").to_string_lossy()])
+    }
+
+    /// Tells it to stop; it has to end well.
+    pub(crate) fn stop(mut self) -> Result<String, String> {
+        kill(self.parent(), Signal::TERM)?;
+        let begin = Instant::now();
+        loop {
+            match self.child.try_wait().map_err(|e| e.to_string())? {
+                Some(status) if status.success() => return Ok(self.log()),
+                Some(status) => return Err(format!("it ended with {status}\n{}", self.log())),
+                None if begin.elapsed() > PATIENCE => return Err(format!("it does not end\n{}", self.log())),
+                None => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let worker = self.worker();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Some(worker) = worker {
+            let _ = until("the worker is gone", || !lives(worker));
+        }
+    }
+}
+
+pub(crate) fn kill(pid: Pid, signal: Signal) -> Result<(), String> {
+    rustix::process::kill_process(pid, signal).map_err(|e| format!("kill {pid:?}: {e}"))
+}
+
+pub(crate) fn lives(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}

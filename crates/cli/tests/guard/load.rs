@@ -1,0 +1,74 @@
+//! A victim that commits and a flood that writes, each a process of its own: the guard tells them apart by that.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// The first argument of a load.
+pub(crate) const COMMAND: &str = "guard-load";
+/// What a victim commits at once.
+const BLOCK: usize = 16 << 10;
+/// What a flood writes before it begins anew; zeros, which take no memory of a lab.
+const FLOOD: u64 = 1 << 30;
+
+/// Runs as a load until it is killed.
+pub(crate) fn run(what: &str, directory: &Path) {
+    let file = directory.join(what);
+    match what {
+        "victim" => victim(&file),
+        _ => flood(&file),
+    }
+}
+
+fn victim(path: &Path) {
+    let block = vec![0; BLOCK];
+    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(path).unwrap();
+    loop {
+        file.seek(SeekFrom::Start(0)).unwrap();
+        for _ in 0..64 {
+            file.write_all(&block).unwrap();
+            file.sync_data().unwrap();
+        }
+    }
+}
+
+fn flood(path: &Path) {
+    let block = vec![0; 1 << 20];
+    loop {
+        let mut file = File::create(path).unwrap();
+        for _ in 0..FLOOD >> 20 {
+            file.write_all(&block).unwrap();
+        }
+        drop(file);
+        fs::remove_file(path).unwrap();
+    }
+}
+
+/// A load that runs; killed when it is dropped.
+pub(crate) struct Load(Child);
+
+impl Load {
+    pub(crate) fn start(what: &str, directory: &Path) -> Result<Self, String> {
+        let us = std::env::current_exe().map_err(|e| e.to_string())?;
+        Command::new(us)
+            .arg(COMMAND)
+            .arg(what)
+            .arg(directory)
+            .stdin(Stdio::null())
+            .spawn()
+            .map(Self)
+            .map_err(|e| format!("{what}: {e}"))
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,137 @@
+//! What a guard does to a machine while nothing happens, in a dry run, and beside an administrator.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::Test;
+use crate::bed::{Device, Guard, differences};
+use crate::load::Load;
+
+pub(crate) const TESTS: &[Test] = &[
+    Test {
+        name: "an encounter is seen, met and told, and everything put back when it is over",
+        needs: &["mkfs.xfs"],
+        kernel: true,
+        body: encounter,
+    },
+    Test { name: "a dry run writes nothing", needs: &["mkfs.xfs"], kernel: true, body: dry_run },
+    Test { name: "a pause gives everything back at once", needs: &["mkfs.xfs"], kernel: true, body: pause },
+    Test {
+        name: "a knob that somebody else writes is his",
+        needs: &["mkfs.xfs"],
+        kernel: true,
+        body: somebody_else,
+    },
+];
+
+const PRESET: &str = "sata-ssd";
+
+fn encounter() -> Result<(), String> {
+    let device = Device::up(PRESET)?;
+    let before = device.knobs();
+    let guard = Guard::start(&device.name, &[])?;
+    let victim = Load::start("victim", &device.directory)?;
+    std::thread::sleep(Duration::from_secs(3));
+    if !differences(&before, &device.knobs()).is_empty() {
+        return Err(format!("written before anybody floods: {}", guard.log()));
+    }
+    let flood = Load::start("flood", &device.directory)?;
+    guard.until("it holds something", || {
+        guard.status()["devices"][0]["held"].as_array().is_some_and(|held| !held.is_empty())
+    })?;
+    let status = guard.status();
+    let disk = &status["devices"][0];
+    let named = |kind: &str, pid: u32| {
+        let names = disk[kind].as_array().cloned().unwrap_or_default();
+        names.iter().any(|name| name.as_str().is_some_and(|name| name.ends_with(&format!("({pid})"))))
+    };
+    if disk["name"] != device.name.as_str()
+        || !named("victims", victim.pid())
+        || !named("floods", flood.pid())
+    {
+        return Err(format!("{disk}"));
+    }
+    // What is held is what the kernel says, and what it gets back is what was there.
+    for held in disk["held"].as_array().into_iter().flatten() {
+        let knob = held["knob"].as_str().unwrap_or_default();
+        let file = match knob.strip_prefix("bdi.") {
+            Some(limit) => format!("bdi/{limit}"),
+            None => format!("queue/{knob}"),
+        };
+        let own = before.get(&file).map(|value| chosen(value).to_owned());
+        if own.as_deref() != held["own"].as_str() {
+            return Err(format!("{held}, and {file} was {own:?}"));
+        }
+    }
+    drop(flood);
+    guard.until("everything is put back", || differences(&before, &device.knobs()).is_empty())?;
+    let history = guard.ask(&["history"])?;
+    if !history.contains("→ protect") || !history.contains("wrote ") {
+        return Err(history);
+    }
+    drop(victim);
+    guard.stop().map(drop)
+}
+
+/// Of `none [mq-deadline] bfq` the one in brackets.
+fn chosen(value: &str) -> &str {
+    value.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(value, |(chosen, _)| chosen)
+}
+
+fn dry_run() -> Result<(), String> {
+    let device = Device::up(PRESET)?;
+    let before = device.knobs();
+    let guard = Guard::start(&device.name, &["--dry-run"])?;
+    let _loads = [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
+    guard.until("it would write", || guard.log().contains("would write "))?;
+    std::thread::sleep(Duration::from_secs(2));
+    let written = differences(&before, &device.knobs());
+    let log = guard.stop()?;
+    if written.is_empty() && !log.contains("; wrote ") { Ok(()) } else { Err(format!("{written:?}\n{log}")) }
+}
+
+fn pause() -> Result<(), String> {
+    let device = Device::up(PRESET)?;
+    let before = device.knobs();
+    let guard = Guard::start(&device.name, &[])?;
+    let _loads = [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
+    let holds = || !differences(&before, &device.knobs()).is_empty();
+    guard.until("it holds something", holds)?;
+    guard.ask(&["pause"])?;
+    guard.until("everything is put back", || !holds())?;
+    std::thread::sleep(Duration::from_secs(3));
+    if holds() {
+        return Err(format!("it holds something while it is paused\n{}", guard.log()));
+    }
+    guard.ask(&["resume"])?;
+    guard.until("it holds something again", holds)?;
+    guard.stop()?;
+    let wrong = differences(&before, &device.knobs());
+    if wrong.is_empty() { Ok(()) } else { Err(format!("{wrong:?}")) }
+}
+
+fn somebody_else() -> Result<(), String> {
+    let device = Device::up(PRESET)?;
+    let before = device.knobs();
+    let guard = Guard::start(&device.name, &[])?;
+    let _loads = [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
+    let held = || -> Option<String> {
+        let status = guard.status();
+        let held = status["devices"][0]["held"].as_array()?.clone();
+        held.iter().find_map(|h| h["knob"].as_str().filter(|k| *k == "max_sectors_kb").map(str::to_owned))
+    };
+    guard.until("it holds max_sectors_kb", || held().is_some())?;
+    let file = Path::new("/sys/block").join(&device.name).join("queue/max_sectors_kb");
+    fs::write(&file, "76").map_err(|e| e.to_string())?;
+    // Noticed at the next change of it, at the latest at the end.
+    let log = guard.stop()?;
+    if !log.lines().any(|line| line.contains("max_sectors_kb") && line.contains("left alone")) {
+        return Err(format!("the log does not name it\n{log}"));
+    }
+    let wrong = differences(&before, &device.knobs());
+    match wrong.as_slice() {
+        [one] if one.starts_with("queue/max_sectors_kb: ") && one.ends_with("→ 76") => Ok(()),
+        other => Err(format!("{other:?}")),
+    }
+}
