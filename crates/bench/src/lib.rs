@@ -11,6 +11,7 @@
 mod budget;
 pub mod device_lock;
 mod drain;
+mod onlooker;
 mod phase;
 pub mod rig;
 pub mod scratch;

@@ -19,6 +19,7 @@ use floodwall_stats::intervals::IntervalStore;
 use floodwall_stats::steady;
 
 use crate::budget::Budget;
+use crate::onlooker::{Onlooker, Sights};
 use crate::rig::BenchError;
 
 /// Sampling period of the warm-up.
@@ -51,12 +52,18 @@ pub(crate) struct PhaseRun<'a> {
     pub(crate) proc_root: &'a Path,
     /// What the phase may keep.
     pub(crate) budget: Budget,
+    /// How victims that are commands are counted.
+    pub(crate) sights: &'a mut Sights,
 }
 
 /// The loads of a phase while they run.
 struct Loads {
     victims: Vec<Running>,
     floods: Vec<Running>,
+    /// Looks at what commands do, where it can.
+    onlooker: Option<Onlooker>,
+    /// Why it looks no more.
+    sight_lost: Option<String>,
 }
 
 /// What all loads did since the last sample.
@@ -84,8 +91,9 @@ impl Sampled {
 }
 
 impl Loads {
-    fn start(run: &PhaseRun<'_>) -> Result<Self, BenchError> {
-        let mut loads = Self { victims: Vec::new(), floods: Vec::new() };
+    fn start(run: &mut PhaseRun<'_>) -> Result<Self, BenchError> {
+        let onlooker = if run.kind.has_victim() { Onlooker::open(run.sights) } else { None };
+        let mut loads = Self { victims: Vec::new(), floods: Vec::new(), onlooker, sight_lost: None };
         // Floods first: a command takes a moment to start.
         if run.kind.has_flood() {
             for (i, flood) in run.floods.iter().enumerate() {
@@ -97,13 +105,31 @@ impl Loads {
                 loads.victims.push(victim.start(run.seed.wrapping_add(i as u64), run.proc_root)?);
             }
         }
+        if let Some(onlooker) = &mut loads.onlooker {
+            onlooker.follow(&loads.victims);
+        }
         Ok(loads)
     }
 
-    fn sample(&mut self) -> Sampled {
-        Sampled {
+    fn sample(&mut self, sights: &mut Sights) -> Sampled {
+        let mut sampled = Sampled {
             victims: self.victims.iter_mut().map(Running::sample).collect(),
             floods: self.floods.iter_mut().map(Running::sample).collect(),
+        };
+        if let Some(onlooker) = &mut self.onlooker {
+            onlooker.replace(&mut sampled.victims, sights);
+        }
+        sampled
+    }
+
+    fn sleep_until(&mut self, end: Instant, stop: &AtomicBool) -> bool {
+        match self.onlooker.as_mut().map(|onlooker| onlooker.sleep_until(end, stop)) {
+            Some(Ok(reached)) => reached,
+            Some(Err(e)) => {
+                self.sight_lost = Some(e.to_string());
+                false
+            }
+            None => sleep_until(end, stop),
         }
     }
 
@@ -112,27 +138,35 @@ impl Loads {
     }
 
     /// Stops everything; the victims are told first, so that none starts an operation that no flood disturbs any more.
-    fn stop(self) -> (Vec<Finished>, Vec<Finished>) {
+    fn stop(mut self, sights: &mut Sights) -> (Vec<Finished>, Vec<Finished>) {
+        if let Some(onlooker) = &mut self.onlooker {
+            onlooker.stopping();
+        }
         for running in self.victims.iter().chain(&self.floods) {
             running.ask_to_stop();
         }
-        (
-            self.victims.into_iter().map(Running::finish).collect(),
-            self.floods.into_iter().map(Running::finish).collect(),
-        )
+        let mut victims: Vec<Finished> = self.victims.into_iter().map(Running::finish).collect();
+        let floods = self.floods.into_iter().map(Running::finish).collect();
+        if let Some(onlooker) = self.onlooker {
+            onlooker.finish(&mut victims, sights);
+        }
+        (victims, floods)
     }
 }
 
 /// Runs a phase. `Err` only if it could not start: a phase that breaks midway comes back with [`Phase::cut_short`].
 pub(crate) fn run(mut run: PhaseRun<'_>, watch: &mut dyn Watch) -> Result<Phase, BenchError> {
-    let mut loads = Loads::start(&run)?;
+    let mut loads = Loads::start(&mut run)?;
     let (warmup, cut_in_warmup) = warm_up(&mut run, &mut loads, watch);
+    if let Some(onlooker) = &loads.onlooker {
+        onlooker.decide(run.sights);
+    }
     let mut measured = Measured::new(&run, Instant::now());
     let cut_short = match cut_in_warmup {
         Some(cause) => Some(cause),
         None => measure(&mut run, &mut loads, &mut measured, watch),
     };
-    let (victims, floods) = loads.stop();
+    let (victims, floods) = loads.stop(run.sights);
     Ok(measured.into_phase(&run, warmup, cut_short, victims, floods))
 }
 
@@ -152,8 +186,8 @@ fn warm_up(run: &mut PhaseRun<'_>, loads: &mut Loads, watch: &mut dyn Watch) -> 
     let mut last = begin;
     loop {
         // From the last sample on, not from the begin: ticks that were missed are not made up for by shorter ones.
-        let reached = sleep_until(last + WARMUP_TICK, run.stop);
-        let sampled = loads.sample();
+        let reached = loads.sleep_until(last + WARMUP_TICK, run.stop);
+        let sampled = loads.sample(run.sights);
         let host = run.sampler.sample();
         let now = Instant::now();
         let tick = now - last;
@@ -289,13 +323,13 @@ fn measure(
     let expected_s = run.timing.measure.as_secs_f64();
     watch.step(Step { what: "measuring", phase: Some(run.kind), round: run.round, expected_s });
     // What happened since the last warm-up sample belongs to neither part.
-    let _ = loads.sample();
+    let _ = loads.sample(run.sights);
     let _ = run.sampler.sample();
     measured.begin(Instant::now());
     for end in interval_ends(run.timing.measure) {
-        let reached = sleep_until(measured.begin + end, run.stop);
+        let reached = loads.sleep_until(measured.begin + end, run.stop);
         let cause = broken(run.stop, reached, loads);
-        let sampled = loads.sample();
+        let sampled = loads.sample(run.sights);
         let host = run.sampler.sample();
         let interval = measured.add(&sampled, host);
         watch.second(&Second {
@@ -321,6 +355,9 @@ fn interval_ends(measure: Duration) -> impl Iterator<Item = Duration> {
 fn broken(stop: &AtomicBool, reached: bool, loads: &Loads) -> Option<String> {
     if let Some(failure) = loads.failure() {
         return Some(failure.to_string());
+    }
+    if let Some(lost) = &loads.sight_lost {
+        return Some(lost.clone());
     }
     (!reached || stop.load(Ordering::Relaxed)).then(|| "interrupted".to_owned())
 }

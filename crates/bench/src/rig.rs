@@ -31,6 +31,7 @@ pub use drain_rate::{Bounds, DrainRate};
 use crate::budget::Budget;
 use crate::device_lock::{self, DeviceLock, LockError};
 use crate::drain;
+use crate::onlooker::Sights;
 use crate::phase::{self, PhaseRun};
 use crate::scratch::{Scratch, ScratchError};
 use crate::space::{self, Room};
@@ -120,6 +121,8 @@ pub struct HostRig {
     _lock: DeviceLock,
     options: Options,
     prepared: Option<Prepared>,
+    /// What is seen of victims that are commands.
+    sights: Sights,
     first_operation: Option<Duration>,
 }
 
@@ -166,6 +169,7 @@ impl HostRig {
             _lock: lock,
             options,
             prepared: None,
+            sights: Sights::default(),
             first_operation: None,
         })
     }
@@ -201,10 +205,16 @@ impl HostRig {
         &self.location.notes
     }
 
-    /// What could not be read, and why: knobs, and counters as of the last sample.
+    /// What could not be read, and why: knobs, counters as of the last sample, what commands did.
     #[must_use]
     pub fn missing(&self) -> Vec<Missing> {
-        self.missing.iter().chain(self.sampler.missing()).cloned().collect()
+        self.missing.iter().chain(self.sampler.missing()).cloned().chain(self.unseen()).collect()
+    }
+
+    /// What can't be seen of victims that are commands, and why; known from [`Self::prepare`] on, and better after the first phase.
+    #[must_use]
+    pub fn unseen(&self) -> Vec<Missing> {
+        self.sights.missing()
     }
 
     /// The space that a scenario may take.
@@ -269,6 +279,7 @@ impl HostRig {
             floods.push(floodwall_load::prepare_flood(dir, flood, seed, &mut progress, stop)?);
         }
         self.first_operation = first;
+        self.sights = Sights::new(scenario, &self.root, &self.location);
         if stop.load(Ordering::Relaxed) {
             return Err(BenchError::Interrupted);
         }
@@ -323,6 +334,7 @@ impl HostRig {
                         seed: self.options.seed.wrapping_add(u64::from(trial.round) << 32 | (i as u64) << 16),
                         proc_root: &proc_root,
                         budget,
+                        sights: &mut self.sights,
                     },
                     watch,
                 )?,

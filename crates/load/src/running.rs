@@ -89,6 +89,16 @@ impl Running {
         }
     }
 
+    /// For a command, the kernel's number of the thread that starts it, again and again: whatever it does itself, it or a child of it was started by this
+    /// thread. `None` for anything else.
+    #[must_use]
+    pub fn command_thread(&self) -> Option<u32> {
+        match &self.inner {
+            Inner::Threads(_) => None,
+            Inner::Command(command) => command.supervisor(),
+        }
+    }
+
     /// Asks the load to stop, without waiting: no further operation begins. A command gets SIGTERM.
     pub fn ask_to_stop(&self) {
         match &self.inner {

@@ -6,7 +6,7 @@
 //!    └─────────────────────────────────────── --watch ───────────────────────────────────────────────┘
 //! ```
 //!
-//! Needs no privilege; what root would add is said at the end. On this machine, as root, a probe looks on through the window, and who waited is shown too.
+//! Needs no privilege; what root would add is said at the end. On this machine, as root, a probe looks on through the window, and who waited and who wrote is shown too.
 
 use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
@@ -24,7 +24,7 @@ use floodwall_probe::{Probe, SourceKind};
 use floodwall_report::status::{Style, json, json_line, text};
 
 use crate::commands::check_captured;
-use crate::commands::probe::who_waits;
+use crate::commands::probe::who;
 use crate::exit::{Exit, UsageError};
 use crate::signals;
 
@@ -76,8 +76,8 @@ trait Clock {
     fn wait(&self, time: Duration) -> bool;
     /// Seconds since 1970.
     fn now_unix_s(&self) -> u64;
-    /// Who waited for a disk in the last wait, as a table; empty if nobody did, or nobody looked.
-    fn who_waited(&self) -> Vec<String> {
+    /// Who waited for a disk and who wrote in the last wait, as tables; empty if nobody did, or nobody looked.
+    fn who(&self) -> Vec<String> {
         Vec::new()
     }
 }
@@ -106,11 +106,11 @@ impl Clock for Real {
         sleep_until(end, stop)
     }
 
-    fn who_waited(&self) -> Vec<String> {
+    fn who(&self) -> Vec<String> {
         let mut probe = self.probe.borrow_mut();
         let Some(snapshot) = probe.as_mut().map(Probe::snapshot) else { return Vec::new() };
         match snapshot {
-            Ok(snapshot) => who_waits(&snapshot),
+            Ok(snapshot) => who(&snapshot),
             Err(_) => {
                 *probe = None;
                 Vec::new()
@@ -183,7 +183,7 @@ fn show(
                 let clear = if args.watch.is_some() && screen.terminal { CLEAR } else { "" };
                 // In one write, so that a terminal does not flicker.
                 let mut page = format!("{clear}{}", text(&status, screen.style));
-                for line in clock.who_waited() {
+                for line in clock.who() {
                     page.push_str(&line);
                     page.push('\n');
                 }

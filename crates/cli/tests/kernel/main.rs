@@ -9,6 +9,7 @@ mod probe;
 mod size;
 mod sweep;
 mod tune;
+mod victim_cmd;
 
 use std::path::Path;
 
@@ -27,6 +28,7 @@ fn main() {
         .chain(sweep::TESTS)
         .chain(tune::TESTS)
         .chain(probe::TESTS)
+        .chain(victim_cmd::TESTS)
         .map(|test| {
             let missing = missing(test.needs);
             let name = match &missing {

@@ -135,6 +135,13 @@ fn missing() -> Result<(), String> {
     if code != Some(0) || !err.contains("the counters in /proc") || !err.contains("can't see who waits") {
         return Err(format!("{code:?}: {out}{err}"));
     }
+    // A container, in which processes have other numbers.
+    let contained =
+        ["--pid", "--fork", "--mount-proc", FLOODWALL, "probe", "--source", "perf", "--count", "1"];
+    let (_, err, code) = run("unshare", &contained)?;
+    if code != Some(0) || !err.contains("can't see writes to O_SYNC files: in this container") {
+        return Err(format!("{code:?}: {err}"));
+    }
     let (_, err, code) = run(FLOODWALL, &["probe", "no-such-disk"])?;
     if code != Some(2) || !err.contains("'no-such-disk' is no block device") {
         return Err(format!("{code:?}: {err}"));

@@ -4,6 +4,7 @@
 //! parent's), so the sum over a group goes on growing while processes come and go. What an orphan takes along is kept by
 //! [`Meter`].
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -102,7 +103,10 @@ fn state_and_group(stat: &str) -> Option<(char, i32)> {
 /// The counters of a group's processes together.
 ///
 /// While a child is being reaped its counters are seen twice or not at all, so the group is read again until no process came or went.
-pub(super) fn read_io(proc_root: &Path, group: Pid) -> Result<Io, Unreadable> {
+///
+/// The counters of a process that is ending are refused to anybody but root (since it has no memory that would say whose it is); they are `known` from before, and its
+/// parent's once it is reaped.
+pub(super) fn read_io(proc_root: &Path, group: Pid, known: &mut BTreeMap<i32, Io>) -> Result<Io, Unreadable> {
     let unreadable = |path: &Path, e: &io::Error| Unreadable {
         path: path.to_owned(),
         errno: Errno::from_io_error(e).unwrap_or(Errno::IO),
@@ -115,7 +119,17 @@ pub(super) fn read_io(proc_root: &Path, group: Pid) -> Result<Io, Unreadable> {
         for member in &before {
             let path = proc_root.join(member.pid.to_string()).join("io");
             match fs::read_to_string(&path) {
-                Ok(text) => sum = sum.plus(Io::parse(&text).unwrap_or_default()),
+                Ok(text) => {
+                    let io = Io::parse(&text).unwrap_or_default();
+                    known.insert(member.pid, io);
+                    sum = sum.plus(io);
+                }
+                Err(e)
+                    if Errno::from_io_error(&e) == Some(Errno::ACCESS)
+                        && is_ending(proc_root, member.pid) =>
+                {
+                    sum = sum.plus(known.get(&member.pid).copied().unwrap_or_default());
+                }
                 Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::NOENT | Errno::SRCH)) => {}
                 Err(e) => return Err(unreadable(&path, &e)),
             }
@@ -126,7 +140,20 @@ pub(super) fn read_io(proc_root: &Path, group: Pid) -> Result<Io, Unreadable> {
         }
         before = after;
     }
+    known.retain(|pid, _| before.iter().any(|member| member.pid == *pid));
     Ok(sum)
+}
+
+/// Whether a process is on its way out, or gone: `PF_EXITING` (include/linux/sched.h) of the flags in /proc/PID/stat.
+fn is_ending(proc_root: &Path, pid: i32) -> bool {
+    const EXITING: u64 = 4;
+    let stat = fs::read(proc_root.join(pid.to_string()).join("stat"));
+    stat.map_or(true, |stat| flags(&String::from_utf8_lossy(&stat)).is_some_and(|flags| flags & EXITING != 0))
+}
+
+/// From `/proc/PID/stat`: `pid (comm) state ppid pgrp session tty tpgid flags …`.
+fn flags(stat: &str) -> Option<u64> {
+    stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().nth(6)?.parse().ok()
 }
 
 /// Adds up a group's counters over its life and over the groups of later runs; never goes back.
@@ -135,6 +162,8 @@ pub(super) struct Meter {
     /// Of earlier runs, and of processes that were gone without having been waited for in the group.
     kept: Io,
     live: Io,
+    /// By process of the group that runs.
+    pub(super) known: BTreeMap<i32, Io>,
 }
 
 impl Meter {
@@ -149,6 +178,7 @@ impl Meter {
     pub(super) fn end_run(&mut self) {
         self.kept = self.kept.plus(self.live);
         self.live = Io::default();
+        self.known.clear();
     }
 
     pub(super) fn total(&self) -> Io {
@@ -164,6 +194,7 @@ mod tests {
     fn a_name_with_parentheses_and_spaces_is_skipped() {
         assert_eq!(state_and_group("42 (a) b) (c) S 1 77 77 0 -1"), Some(('S', 77)));
         assert_eq!(state_and_group("42 (truncated"), None);
+        assert_eq!(flags("42 (a) b) (c) Z 1 77 77 0 -1 4228364 0"), Some(4_228_364));
     }
 
     #[test]

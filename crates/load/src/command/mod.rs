@@ -177,6 +177,7 @@ pub(crate) fn start(load: &CommandLoad, proc_root: &Path) -> Result<Running, Loa
         failure: OnceLock::new(),
         group: Mutex::new(Group::default()),
         runs: AtomicU64::new(0),
+        supervisor: OnceLock::new(),
     });
     let (started, first_start) = sync_channel(1);
     let supervisor = {
@@ -216,11 +217,14 @@ struct Shared {
     failure: OnceLock<LoadError>,
     group: Mutex<Group>,
     runs: AtomicU64,
+    /// The kernel's number of the thread that starts the command, each time.
+    supervisor: OnceLock<u32>,
 }
 
 impl Shared {
     /// Runs the command again and again. The first start is reported to `started`.
     fn supervise(&self, started: &SyncSender<Result<(), LoadError>>) {
+        let _ = self.supervisor.set(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
         let mut guardian = match Guardian::spawn().map_err(|e| self.load.spawn_error(&e)) {
             Ok(guardian) => guardian,
             Err(error) => {
@@ -296,7 +300,7 @@ impl Shared {
     /// Reads the group's counters. A group that can't be counted is a failure: its zeros would look like a stalled victim.
     fn observe(&self, group: &mut Group) {
         let Some(pid) = group.pid else { return };
-        match read_io(&self.proc_root, pid) {
+        match read_io(&self.proc_root, pid, &mut group.meter.known) {
             Ok(io) => group.meter.observe(io),
             Err(unreadable) => {
                 let _ = self.failure.set(LoadError::NoAccounting {
@@ -402,6 +406,10 @@ pub(crate) struct CommandRun {
 impl CommandRun {
     pub(crate) fn begin(&self) -> Instant {
         self.begin
+    }
+
+    pub(crate) fn supervisor(&self) -> Option<u32> {
+        self.shared.supervisor.get().copied()
     }
 
     pub(crate) fn sample(&mut self) -> Delta {

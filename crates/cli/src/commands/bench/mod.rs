@@ -123,6 +123,9 @@ fn measure(
     let mut progress = Progress::new(args.progress, scenario, Arc::clone(stop));
     let mut trials = Vec::new();
     let mut failure = rig.prepare(scenario, &mut progress).err().map(anyhow::Error::from);
+    for unseen in rig.unseen() {
+        notice(&format!("warning: can't see {}: {}", unseen.what, unseen.why));
+    }
     for round in 1..=scenario.timing.rounds {
         if failure.is_some() {
             break;

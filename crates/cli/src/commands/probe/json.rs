@@ -21,6 +21,7 @@ pub(super) fn line(snapshot: &Snapshot, blind: &[Blind]) -> serde_json::Result<S
         "missing": blind.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "lost_events": snapshot.lost_events,
         "folded_operations": snapshot.folded_operations,
+        "unwatched_threads": snapshot.unwatched_threads,
         "io_pressure_us": snapshot.pressure.map(|p| p.as_micros() as u64),
         "devices": snapshot.devices.iter().map(device).collect::<Vec<_>>(),
         "processes": snapshot.processes.iter().map(process).collect::<Vec<_>>(),

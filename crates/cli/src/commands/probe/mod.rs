@@ -123,9 +123,9 @@ pub(crate) fn run(args: &ProbeArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Who waited for which disk, as a table with an empty line before it; nothing if nobody did.
-pub(crate) fn who_waits(snapshot: &Snapshot) -> Vec<String> {
-    text::who_waits(snapshot)
+/// Who waited for which disk and who dirtied page cache, as tables with an empty line before each; nothing if nobody did.
+pub(crate) fn who(snapshot: &Snapshot) -> Vec<String> {
+    text::who(snapshot)
 }
 
 fn devices(names: &[String]) -> anyhow::Result<Vec<DeviceId>> {

@@ -37,16 +37,11 @@ pub(super) fn page(snapshot: &Snapshot) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Those that wait, with an empty line before the table; nothing if nobody does.
-pub(super) fn who_waits(snapshot: &Snapshot) -> Vec<String> {
+/// Those that wait and those that write, each with an empty line before the table; nothing if nobody does.
+pub(super) fn who(snapshot: &Snapshot) -> Vec<String> {
     let names = names(snapshot);
-    let mut rows = waits(snapshot, &names);
-    if rows.len() > 1 {
-        rows.insert(0, String::new());
-        rows
-    } else {
-        Vec::new()
-    }
+    let parts = [waits(snapshot, &names), floods(snapshot, &names)].into_iter().filter(|part| part.len() > 1);
+    parts.flat_map(|part| std::iter::once(String::new()).chain(part)).collect()
 }
 
 fn names(snapshot: &Snapshot) -> BTreeMap<DeviceId, &str> {
@@ -69,6 +64,12 @@ fn head(snapshot: &Snapshot) -> String {
         head.push_str(&format!(
             "; {} operations of too many processes to tell apart are under 'others'",
             snapshot.folded_operations
+        ));
+    }
+    if snapshot.unwatched_threads > 0 {
+        head.push_str(&format!(
+            "; writes of {} threads to O_SYNC files are not seen, there are too many",
+            snapshot.unwatched_threads
         ));
     }
     head
@@ -146,7 +147,7 @@ fn sums(device: &DeviceUse, snapshot: &Snapshot) -> Vec<Vec<String>> {
     kinds.into_iter().filter(|(_, ops, _)| *ops > 0).map(row).collect()
 }
 
-fn who(process: &ProcessUse) -> String {
+fn called(process: &ProcessUse) -> String {
     process.actor().who
 }
 
@@ -182,7 +183,7 @@ fn waits(snapshot: &Snapshot, names: &BTreeMap<DeviceId, &str>) -> Vec<String> {
         kinds.push(("read", &process.reads));
         kinds.retain(|(_, counts)| !counts.is_empty());
         if kinds.is_empty() && process.waiting > 0 {
-            let mut row = vec![who(process), name_of(process.device, names)];
+            let mut row = vec![called(process), name_of(process.device, names)];
             row.resize(8, "–".into());
             row.push(now.clone());
             rows.push((process.oldest.as_nanos(), row));
@@ -191,7 +192,7 @@ fn waits(snapshot: &Snapshot, names: &BTreeMap<DeviceId, &str>) -> Vec<String> {
             let waited = Duration::from_nanos(counts.sum_ns());
             let share = waited.as_secs_f64() / snapshot.window.as_secs_f64().max(f64::EPSILON);
             let row = vec![
-                who(process),
+                called(process),
                 name_of(process.device, names),
                 kind.to_owned(),
                 per_second(counts.count(), snapshot),
@@ -229,7 +230,7 @@ fn floods(snapshot: &Snapshot, names: &BTreeMap<DeviceId, &str>) -> Vec<String> 
         .map(|p| {
             let throttled = p.throttled.as_secs_f64() / snapshot.window.as_secs_f64().max(f64::EPSILON);
             vec![
-                who(p),
+                called(p),
                 name_of(p.device, names),
                 p.dirtied_bytes.map_or_else(|| "–".into(), |bytes| bytes_per_second(bytes, snapshot)),
                 if snapshot.source == SourceKind::Proc {
