@@ -104,9 +104,13 @@ impl BlockLayer {
         }
     }
 
-    /// Sets one of the elevator's tunables, which freezes nothing.
+    /// Sets one of the elevator's tunables, which freezes nothing. While another elevator waits for the queue to run dry it is that one's: the kernel keeps the write back until
+    /// the switch is made.
     pub(crate) fn set_tunable(&mut self, name: &str, value: &str) -> Result<(), TunableError> {
-        self.elevator.set(name, value)
+        match self.freezer.change.as_mut().and_then(|change| change.elevator.as_mut()) {
+            Some((coming, ..)) => coming.set(name, value),
+            None => self.elevator.set(name, value),
+        }
     }
 
     /// Makes the change if nothing is inside, and lets those in who waited.

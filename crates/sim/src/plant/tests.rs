@@ -253,12 +253,16 @@ fn what_is_written_after_an_elevator_that_still_waits_is_for_that_one() {
     set(&mut plant, Some(disk(0)), "scheduler", "bfq").unwrap();
     assert!(plant.observe().unwrap().devices[0].changing);
     set(&mut plant, Some(disk(0)), "nr_requests", "16").unwrap();
+    set(&mut plant, Some(disk(0)), "iosched.low_latency", "0").unwrap();
+    let foreign = set(&mut plant, Some(disk(0)), "iosched.writes_starved", "4").unwrap_err();
+    assert!(foreign.to_string().contains("bfq has no tunable"), "{foreign}");
     assert_eq!(plant.devices[0].setting.get("scheduler"), Some("bfq"));
     while plant.observe().unwrap().devices[0].changing {
         plant.advance(ms(10));
     }
     let knobs = &plant.knobs().unwrap().devices[&disk(0)];
     assert_eq!((knobs.get("scheduler"), knobs.get("nr_requests")), (Some("bfq"), Some("16")));
+    assert_eq!(knobs.get("iosched.low_latency"), Some("0"));
 }
 
 #[test]
@@ -391,4 +395,22 @@ fn what_can_not_be_one_machine_is_refused() {
     let mut plant = SimPlant::new(vec![one()], &Setting::default()).unwrap();
     let nobody = plant.schedule(ms(0), Happening::Start("nobody".into())).unwrap_err();
     assert_eq!(nobody.to_string(), "load 'nobody': there is no such victim or flood");
+}
+
+#[test]
+fn a_flusher_that_can_write_nothing_of_what_is_too_much_sleeps() {
+    let options = SimOptions { seed: 102, ..SimOptions::new(DeviceSpec::preset("hdd-7200").unwrap()) };
+    let parts = vec![part(options, &["scan,threads=1,block=256KiB,size=2GiB,name=scan"], &["seq,name=copy"])];
+    let knobs = [
+        ("nr_requests", "8"),
+        ("scheduler", "bfq"),
+        ("vm.dirty_background_bytes", "3145728"),
+        ("vm.dirty_bytes", "12582912"),
+    ];
+    let mut plant = SimPlant::new(parts, &setting(&knobs)).unwrap();
+    start(&mut plant, &["scan"]);
+    plant.schedule(ms(15_000), Happening::Start("copy".into())).unwrap();
+    // It went round and round in one moment before, some time after the first minute.
+    plant.advance(ms(105_000));
+    assert_eq!(plant.now(), ms(105_000));
 }

@@ -158,6 +158,11 @@ impl Machine {
                     {
                         self.flusher.next_kupdate = next;
                     }
+                    if pass.why == Why::Background && pass.written == 0 {
+                        // Too much is dirty, and none of it can be written now: until somebody asks again or the timer goes off (`wb_workfn`).
+                        self.flusher.idle = true;
+                        return self.arm_flusher();
+                    }
                 }
             }
         }
