@@ -113,10 +113,16 @@ pub(crate) struct Guard {
 
 impl Guard {
     pub(crate) fn start(device: &str, arguments: &[&str]) -> Result<Self, String> {
+        Self::start_through(&[], device, arguments)
+    }
+
+    /// The same, started by another program that becomes it.
+    pub(crate) fn start_through(program: &[&str], device: &str, arguments: &[&str]) -> Result<Self, String> {
         // A journal's directory is walked to without links, which /tmp may be.
         let dir = tempfile::tempdir_in("/var/lib").map_err(|e| e.to_string())?;
-        let mut child = Command::new(FLOODWALL)
-            .args(["guard", "--device", device, "--socket"])
+        let words = [program, &[FLOODWALL, "guard", "--device", device, "--socket"]].concat();
+        let mut child = Command::new(words[0])
+            .args(&words[1..])
             .arg(dir.path().join("guard.sock"))
             .arg("--journal")
             .arg(dir.path().join("journal"))

@@ -15,6 +15,12 @@ pub(crate) const TESTS: &[Test] = &[
         kernel: true,
         body: encounter,
     },
+    Test {
+        name: "the capabilities in the unit are enough",
+        needs: &["mkfs.xfs", "setpriv"],
+        kernel: true,
+        body: capabilities,
+    },
     Test { name: "a dry run writes nothing", needs: &["mkfs.xfs"], kernel: true, body: dry_run },
     Test { name: "a pause gives everything back at once", needs: &["mkfs.xfs"], kernel: true, body: pause },
     Test {
@@ -134,4 +140,23 @@ fn somebody_else() -> Result<(), String> {
         [one] if one.starts_with("queue/max_sectors_kb: ") && one.ends_with("→ 76") => Ok(()),
         other => Err(format!("{other:?}")),
     }
+}
+
+/// The unit's powers, with setpriv(1) in systemd's place.
+fn capabilities() -> Result<(), String> {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd/floodwall-guard.service");
+    let unit = fs::read_to_string(unit).map_err(|e| e.to_string())?;
+    let named = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+    let named = named.ok_or("the unit names no capabilities")?.to_lowercase();
+    let kept: Vec<String> = named.split(' ').map(|name| name.replace("cap_", "+")).collect();
+    let bounding = format!("--bounding-set=-all,{}", kept.join(","));
+    let device = Device::up(PRESET)?;
+    let before = device.knobs();
+    let setpriv = ["setpriv", "--no-new-privs", "--inh-caps=-all", &bounding];
+    let guard = Guard::start_through(&setpriv, &device.name, &[])?;
+    let _loads = [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
+    guard.until("it holds something", || !differences(&before, &device.knobs()).is_empty())?;
+    let log = guard.stop()?;
+    let wrong = differences(&before, &device.knobs());
+    if wrong.is_empty() { Ok(()) } else { Err(format!("{wrong:?}\n{log}")) }
 }

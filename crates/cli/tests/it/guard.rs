@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -29,6 +29,15 @@ impl Guard {
     }
 
     fn start_in(dir: tempfile::TempDir, config: &str, arguments: &[&str]) -> Self {
+        Self::start_with(dir, config, arguments, &[])
+    }
+
+    fn start_with(
+        dir: tempfile::TempDir,
+        config: &str,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Self {
         fs::write(dir.path().join("guard.toml"), config).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_floodwall"))
             .args(["guard", "--sim", "hdd-7200", "--config"])
@@ -36,6 +45,7 @@ impl Guard {
             .arg("--socket")
             .arg(dir.path().join("guard.sock"))
             .args(arguments)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -341,4 +351,41 @@ fn metrics_are_there_if_they_are_asked_for() {
     stream.read_to_string(&mut text).unwrap();
     assert!(text.contains("floodwall_guard_info{version=") && text.ends_with("# EOF\n"), "{text}");
     assert!(text.contains("floodwall_guard_state{device=\"8:0\",state=\"free\"} "), "{text}");
+}
+
+#[test]
+fn systemd_is_told_when_it_is_ready_that_it_lives_and_what_it_does() {
+    let dir = tmpfs();
+    let path = dir.path().join("notify.sock");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let notify = path.to_str().unwrap().to_owned();
+    let mut guard =
+        Guard::start_with(dir, "", &[], &[("NOTIFY_SOCKET", &notify), ("WATCHDOG_USEC", "2000000")]);
+    // Until something is told; what else was told meanwhile.
+    let told = |what: &str| -> Vec<String> {
+        let mut all = Vec::new();
+        let mut buffer = [0; 4096];
+        while !all.iter().any(|line: &String| line.starts_with(what)) {
+            let n = socket.recv(&mut buffer).map_err(|e| format!("{what}: {e}; told was {all:?}")).unwrap();
+            all.extend(String::from_utf8_lossy(&buffer[..n]).lines().map(str::to_owned));
+        }
+        all
+    };
+    told("READY=1");
+    told("WATCHDOG=1");
+    told("WATCHDOG=1");
+    assert!(told("STATUS=").last().unwrap().contains("1 devices"));
+    guard.signal(Signal::HUP);
+    let reload = told("RELOADING=1");
+    assert!(reload.last().unwrap().starts_with("MONOTONIC_USEC="), "{reload:?}");
+    told("READY=1");
+    // One that hangs is no reason to be silent: systemd would end the parent, too.
+    let worker = guard.worker();
+    kill(worker, Signal::STOP);
+    told("STATUS=the worker died");
+    assert!(told("READY=1").contains(&"WATCHDOG=1".to_owned()));
+    guard.signal(Signal::TERM);
+    told("STOPPING=1");
+    assert_eq!(guard.ended(), Some(0));
 }
