@@ -9,23 +9,26 @@ use anyhow::{Context, bail};
 use floodwall_model::units::human_duration;
 
 use super::args::Reach;
-use super::config::{DIRECTORY, FILE, Settings, default_socket};
+use super::config::{DIRECTORY, FILE, Settings, default_socket, simulated_socket};
 use super::place::{self, Lock};
 use super::protocol::{Reply, Request};
 use super::{RunArgs, serve, text};
 use crate::exit::Exit;
 use crate::output;
 
-/// Where the guard is: where the user says, where its configuration says, where it usually is.
+/// Where the guard is: where the user says, where its configuration says, where it usually is; if nothing is there, where this user's simulated one is.
 fn socket(reach: &Reach) -> PathBuf {
     if let Some(path) = &reach.socket {
         return path.clone();
     }
-    if !Path::new(FILE).exists() {
-        return default_socket();
-    }
-    // A configuration that can't be read is the guard's to complain about.
-    Settings::read(&RunArgs::default()).map_or_else(|_| default_socket(), |settings| settings.socket)
+    let usual = if Path::new(FILE).exists() {
+        // A configuration that can't be read is the guard's to complain about.
+        Settings::read(&RunArgs::default()).map_or_else(|_| default_socket(), |settings| settings.socket)
+    } else {
+        default_socket()
+    };
+    let simulated = simulated_socket();
+    if !usual.exists() && simulated.exists() { simulated } else { usual }
 }
 
 fn ask(reach: &Reach, request: Request) -> anyhow::Result<Reply> {

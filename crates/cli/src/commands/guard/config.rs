@@ -197,6 +197,12 @@ pub(super) fn default_socket() -> PathBuf {
     PathBuf::from(SOCKET)
 }
 
+/// Where a simulated machine's is: nobody needs root for that.
+pub(super) fn simulated_socket() -> PathBuf {
+    let directory = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    directory.join(format!("floodwall-guard-{}.sock", rustix::process::geteuid().as_raw()))
+}
+
 /// Where changes are remembered if nobody says so.
 pub(super) fn default_journal() -> PathBuf {
     Path::new("/").join(JOURNAL)
@@ -263,6 +269,7 @@ impl Settings {
             metrics: args.metrics.as_deref().map(listen).transpose().map_err(flag)?.or(metrics),
             socket: match &args.socket {
                 Some(text) => socket_path(text).map_err(|why| flag(format!("socket: {why}")))?,
+                None if args.sim.is_some() => simulated_socket(),
                 None => socket.unwrap_or_else(default_socket),
             },
             history: args

@@ -61,6 +61,8 @@ pub(super) enum Sign {
     Configured { taken: bool },
     /// It was paused or resumed.
     Paused(Pause),
+    /// It can't go on: it puts everything back, which may take its time, and ends.
+    Ending,
 }
 
 /// A message as a line.

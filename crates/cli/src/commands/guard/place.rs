@@ -60,7 +60,7 @@ impl Lock {
             .open(path)
             .map_err(|e| match e.kind() {
                 ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-                    let without = "run as root; floodwall guard --sim hdd-7200 --socket PATH works without";
+                    let without = "run as root; floodwall guard --sim hdd-7200 works without";
                     anyhow::Error::from(MissingError(format!("{}: {e}; {without}", fail())))
                 }
                 _ => anyhow::Error::from(e).context(fail()),

@@ -65,6 +65,8 @@ struct Worker {
     /// Of the last sign, or of the start.
     heard: Instant,
     ready: bool,
+    /// It ends by itself.
+    ending: bool,
 }
 
 /// How a worker ended.
@@ -137,6 +139,8 @@ impl Supervisor<'_> {
         let mut deaths: Vec<Instant> = Vec::new();
         let mut was_ready = false;
         loop {
+            // What was offered to one that is gone was not taken.
+            self.offered = None;
             let mut worker = self.start()?;
             let end = self.watch(&mut worker);
             was_ready |= worker.ready;
@@ -238,7 +242,7 @@ impl Supervisor<'_> {
             });
         }
         let stdin = child.stdin.take();
-        let mut worker = Worker { child, stdin, heard: Instant::now(), ready: false };
+        let mut worker = Worker { child, stdin, heard: Instant::now(), ready: false, ending: false };
         let paused = match self.pause {
             None => Pause::None,
             Some((Pause::For(time), since)) => match time.checked_sub(since.elapsed()) {
@@ -274,7 +278,10 @@ impl Supervisor<'_> {
             }
             let (since, patience) = match stopped {
                 Some(since) => (since, STOP),
-                None => (worker.heard, if worker.ready { HANG } else { START }),
+                None if worker.ending => (worker.heard, STOP),
+                // Opening other devices takes as long as opening the first.
+                None if !worker.ready || self.offered.is_some() => (worker.heard, START),
+                None => (worker.heard, HANG),
             };
             if since.elapsed() >= patience && !gone {
                 return self.kill(worker);
@@ -325,6 +332,7 @@ impl Supervisor<'_> {
                 self.notifier.ready();
             }
             Sign::Beat => {}
+            Sign::Ending => worker.ending = true,
             Sign::Status(line) => self.notifier.status(&line),
             Sign::Configured { taken } => {
                 if let Some(settings) = self.offered.take()

@@ -130,6 +130,7 @@ fn work(begin: Begin, orders: &Receiver<Order>, stop: &AtomicBool, log: &Log) ->
             Ok(Exit::Done)
         }
         Err(e) => {
+            worker.signs.give(&Sign::Ending);
             let _ = worker.end("it can't go on");
             Err(e)
         }
