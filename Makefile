@@ -3,6 +3,7 @@
 # make bench  the figures: against sysbench and fio, interleaved
 # make lab-2010  the experiment of 2010 on a virtual array; writes docs/reproductions.md (root)
 # make lab-record  trials on virtual devices, kept as data that the simulator is held against (root)
+# make lab-victims  PostgreSQL and SQLite on a virtual array beside a copy: default, 15 MB, guarded (root)
 # make reproduce  published experiments and the lab's trials in the simulator; writes docs/reproductions.md
 # make league  settings side by side on every kind of device, in the simulator; writes docs/league.md
 # make audit  licences, bans and sources of the dependencies
@@ -12,7 +13,7 @@ CARGO ?= cargo
 DIR ?= $(CURDIR)/target
 SIZE ?=
 
-.PHONY: all demo test fmt clippy doc unit bench lab-2010 lab-record reproduce league audit install-build install-test install-peers clean
+.PHONY: all demo test fmt clippy doc unit bench lab-2010 lab-record lab-victims reproduce league audit install-build install-test install-peers clean
 
 all:
 	$(CARGO) build --release --locked
@@ -57,6 +58,12 @@ lab-2010: install-build install-peers
 lab-record: install-build install-peers
 	$(CARGO) build --release --locked -p floodwall -p lab-bench
 	target/release/lab-bench record
+
+# Root; about 40 minutes; an interrupted run goes on where it was.
+lab-victims: install-build
+	@./scripts/need pg_ctlcluster:postgresql sqlite3:sqlite3 mkfs.xfs:xfsprogs setpriv:util-linux
+	$(CARGO) build --release --locked -p floodwall -p lab-bench
+	target/release/lab-bench victims $(LAB_VICTIMS)
 
 reproduce: install-build
 	$(CARGO) build --release --locked -p reproduce

@@ -3,6 +3,7 @@
 //! ```text
 //! figures   null device: throughput and IOPS through the whole stack; lateness; idle figures of the presets
 //! record    trials kept as data for the simulator → benches/lab/data
+//! victims   PostgreSQL and SQLite beside the copy of a large file: default, 15 MB, guarded
 //! 2010      sysbench's and floodwall's commits beside dd, default and vm.dirty_bytes=15000000 → docs/reproductions.md
 //! ```
 //!
@@ -14,6 +15,7 @@ mod figures;
 mod record;
 mod setting;
 mod table;
+mod victims;
 
 use std::path::PathBuf;
 
@@ -46,6 +48,8 @@ enum Command {
         #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
         cells: usize,
     },
+    /// PostgreSQL and SQLite beside a copy: default, 15 MB, guarded
+    Victims(victims::Options),
     /// The experiment of 2010, beside its published figures
     #[command(name = "2010")]
     Experiment {
@@ -79,6 +83,7 @@ fn main() -> anyhow::Result<()> {
     let floodwall = devices::Floodwall::new(&args.floodwall)?;
     match args.command {
         Command::Figures { rounds } => figures::run(&floodwall, rounds),
+        Command::Victims(options) => victims::run(&floodwall, &options),
         Command::Record { data, cells } => record::run(&floodwall, &data, cells),
         Command::Experiment { seconds, rounds, file_gib, published, out, data, cells } => {
             let files = experiment::Files { published: &published, out: &out, data: &data };

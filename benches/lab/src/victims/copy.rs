@@ -1,0 +1,99 @@
+//! The flood: `cp` of a large file, again when it is done, until it is dropped.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use super::process;
+
+/// Longer than any device of the lab writes in a measurement of half a minute and its lead; zeros, which take no memory on a lab device. The source has no
+/// blocks at all and is on no disk: reading it costs what reading a cached file costs.
+const BYTES: u64 = 24 << 30;
+const SOURCE: &str = "/dev/shm";
+
+/// A copy that runs.
+pub(super) struct Copy {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    source: PathBuf,
+}
+
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    pid: AtomicU32,
+    /// Bytes of copies that are done.
+    done: AtomicU64,
+    failure: Mutex<Option<String>>,
+}
+
+impl Copy {
+    pub(super) fn start(dir: &Path) -> anyhow::Result<Self> {
+        let source = Path::new(SOURCE).join(format!("floodwall-victims-{}", std::process::id()));
+        let shared = Arc::new(Shared::default());
+        let mut copy = Self { shared: Arc::clone(&shared), thread: None, source: source.clone() };
+        let made = File::create(&source).and_then(|file| file.set_len(BYTES));
+        made.with_context(|| format!("can't make '{}'", source.display()))?;
+        let target = dir.join("copy");
+        copy.thread = Some(std::thread::spawn(move || {
+            while !shared.stop.load(Relaxed) {
+                if let Err(error) = once(&shared, &source, &target) {
+                    let mut failure =
+                        shared.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    *failure = Some(format!("{error:#}"));
+                    return;
+                }
+            }
+        }));
+        Ok(copy)
+    }
+
+    /// Bytes that it wrote into the page cache so far.
+    pub(super) fn bytes(&self) -> anyhow::Result<u64> {
+        if let Some(why) = &*self.shared.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner) {
+            bail!("the copy failed: {why}");
+        }
+        let done = self.shared.done.load(Relaxed);
+        Ok(done + process::bytes_written(self.shared.pid.load(Relaxed)))
+    }
+}
+
+/// One copy from begin to end, or until it is to stop.
+fn once(shared: &Shared, source: &Path, target: &Path) -> anyhow::Result<()> {
+    let mut command = process::tied("KILL", "cp");
+    command.args(["--sparse=never", "--reflink=never"]).arg(source).arg(target);
+    let mut child = command.spawn().context("can't start cp")?;
+    shared.pid.store(child.id(), Relaxed);
+    loop {
+        if shared.stop.load(Relaxed) {
+            process::end(&mut child, "TERM", Duration::from_secs(60))?;
+            return Ok(());
+        }
+        if let Some(status) = child.try_wait().context("can't wait for cp")? {
+            if !status.success() {
+                bail!("cp ended with {status}");
+            }
+            shared.pid.store(0, Relaxed);
+            shared.done.fetch_add(BYTES, Relaxed);
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Relaxed);
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            eprintln!("the copy's thread panicked");
+        }
+        if let Err(error) = std::fs::remove_file(&self.source) {
+            eprintln!("'{}' is left: {error}", self.source.display());
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Under what a victim is measured: the default setting, 15 MB through `floodwall apply`, or `floodwall guard`. Given back when dropped.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use serde_json::{Value, json};
+
+use super::APPLIED_FOR;
+use super::process::{end, finished, said, tied, until};
+use crate::devices::{Device, Floodwall};
+
+const LIMIT: &str = "vm.dirty_bytes=15MB";
+/// Until the guard answers, and until it has put everything back.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What must read the same before and after.
+const KNOBS: [&str; 4] = ["dirty_bytes", "dirty_ratio", "dirty_background_bytes", "dirty_background_ratio"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Way {
+    Default,
+    #[value(name = "15mb")]
+    Limit,
+    Guard,
+}
+
+impl Way {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Limit => "15mb",
+            Self::Guard => "guard",
+        }
+    }
+
+    /// Whether this binary can do it, before anything is measured.
+    pub(super) fn check(self, floodwall: &Floodwall) -> anyhow::Result<()> {
+        if self == Self::Guard {
+            let help = said(Command::new(&floodwall.program).args(["guard", "--help"]).stdin(Stdio::null()));
+            help.context("this floodwall has no guard; leave it out with --ways default,15mb")?;
+        }
+        Ok(())
+    }
+}
+
+/// A way that is in force.
+pub(super) struct InForce<'a> {
+    floodwall: &'a Floodwall,
+    /// What `rollback --to` takes to undo our change.
+    before: Option<String>,
+    guard: Option<(Child, PathBuf)>,
+    knobs: Vec<String>,
+}
+
+fn knobs() -> Vec<String> {
+    let read = |name: &str| std::fs::read_to_string(Path::new("/proc/sys/vm").join(name)).unwrap_or_default();
+    KNOBS.iter().map(|name| format!("{name}={}", read(name).trim())).collect()
+}
+
+impl<'a> InForce<'a> {
+    pub(super) fn put(
+        floodwall: &'a Floodwall,
+        way: Way,
+        device: &Device<'_>,
+        log: &Path,
+    ) -> anyhow::Result<Self> {
+        let mut in_force = Self { floodwall, before: None, guard: None, knobs: knobs() };
+        match way {
+            Way::Default => {}
+            Way::Limit => {
+                let mut apply = Command::new(&floodwall.program);
+                apply.args([
+                    "apply",
+                    "--yes",
+                    "--for",
+                    APPLIED_FOR,
+                    "--why",
+                    "real victims on the lab",
+                    LIMIT,
+                ]);
+                let output = apply.stdin(Stdio::null()).output().context("can't run floodwall")?;
+                let told =
+                    [output.stderr, output.stdout].map(|o| String::from_utf8_lossy(&o).into_owned()).concat();
+                ensure!(output.status.success(), "{apply:?} ended with {}: {}", output.status, told.trim());
+                in_force.before = undo_number(&told);
+                ensure!(
+                    in_force.before.is_some(),
+                    "{LIMIT} was in force already, or floodwall did not say how to undo it: {told}"
+                );
+            }
+            Way::Guard => {
+                let socket =
+                    std::env::temp_dir().join(format!("floodwall-victims-{}.sock", std::process::id()));
+                let mut guard = tied("TERM", &floodwall.program);
+                guard.arg("guard").arg("--device").arg(&device.path).arg("--socket").arg(&socket);
+                guard.stdout(Stdio::null()).stderr(File::create(log).context("can't make the guard's log")?);
+                let child = guard.spawn().context("can't start the guard")?;
+                let (child, socket) = in_force.guard.insert((child, socket));
+                let mut status = Command::new(&floodwall.program);
+                status.args(["guard", "status", "--json", "--socket"]).arg(&*socket);
+                status.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+                until(child, "the guard", PATIENCE, || status.status().is_ok_and(|s| s.success()))
+                    .with_context(|| format!("'{}' says why", log.display()))?;
+            }
+        }
+        Ok(in_force)
+    }
+
+    /// What the guard did, for the record.
+    pub(super) fn history(&self) -> anyhow::Result<Value> {
+        let Some((_, socket)) = &self.guard else { return Ok(Value::Null) };
+        let ask = |what: &str| {
+            said(
+                Command::new(&self.floodwall.program)
+                    .args(["guard", what, "--json", "--socket"])
+                    .arg(socket)
+                    .stdin(Stdio::null()),
+            )
+        };
+        let lines = ask("history")?;
+        let history: Vec<Value> = lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let status: Value = serde_json::from_str(&ask("status")?).context("guard status --json")?;
+        Ok(json!({ "status": status, "history": history }))
+    }
+
+    /// Gives everything back, and makes sure of it.
+    pub(super) fn take_back(mut self) -> anyhow::Result<()> {
+        self.give_back()?;
+        let now = knobs();
+        ensure!(
+            now == self.knobs,
+            "the machine is not as it was: {} became {}",
+            self.knobs.join(" "),
+            now.join(" ")
+        );
+        Ok(())
+    }
+
+    fn give_back(&mut self) -> anyhow::Result<()> {
+        if let Some((mut guard, socket)) = self.guard.take() {
+            let ended = end(&mut guard, "TERM", PATIENCE);
+            let _ = std::fs::remove_file(socket);
+            let status = ended?;
+            if !status.success() {
+                bail!("the guard ended with {status}: floodwall guard restore puts back what it left");
+            }
+        }
+        if let Some(before) = self.before.take() {
+            finished(Command::new(&self.floodwall.program).args(["rollback", "--to", &before]))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for InForce<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.give_back() {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
+/// Of `change 4 applied; floodwall rollback --to 3 puts it back` the 3.
+fn undo_number(told: &str) -> Option<String> {
+    let rest = told.split("rollback --to ").nth(1)?;
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    (!digits.is_empty()).then_some(digits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_to_undo_is_read_from_what_apply_says() {
+        let told = "change 4 applied; floodwall rollback --to 3 puts it back";
+        assert_eq!((undo_number(told).as_deref(), undo_number("nothing")), (Some("3"), None));
+    }
+}
