@@ -8,12 +8,15 @@
 //! whoever finds all cells.
 
 mod cells;
+mod conditions;
 mod contenders;
 mod data;
+mod guard;
 mod lab;
 mod measure;
 mod noise;
 mod run;
+mod stage;
 mod table;
 mod work;
 
@@ -33,6 +36,8 @@ struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    /// The guard against the best fixed setting of each cell, and under conditions that move
+    Guard(guard::GuardArgs),
     /// Search and compare behind the real kernel, on the lab's devices (root)
     Lab(lab::LabArgs),
     /// Search on devices ten times noisier than a quiet one, and count what is recommended wrongly
@@ -80,6 +85,7 @@ enum Again {
 fn main() -> anyhow::Result<()> {
     let Args { command, league: args } = Args::parse();
     match command {
+        Some(Command::Guard(args)) => return guard::run(&args),
         Some(Command::Lab(args)) => return lab::run(&args),
         Some(Command::Noise(args)) => return noise::run(&args),
         None => {}

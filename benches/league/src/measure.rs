@@ -64,15 +64,22 @@ impl Place {
         let objective = Objective::default();
         let scores: Vec<f64> = all.iter().map(|k| objective.log_score(k)).collect();
         let error = mean_and_variance(&scores).map_or(0.0, |(_, v)| (v / f64::from(ROUNDS)).sqrt());
-        Ok(Measured {
-            score: rounded(objective.log_score(&pooled)),
+        Ok(Measured::of(&pooled, objective.log_score(&pooled), error))
+    }
+}
+
+impl Measured {
+    /// Rounds taken together, with their score and its standard error.
+    pub(crate) fn of(pooled: &Kept, score: f64, error: f64) -> Self {
+        Self {
+            score: rounded(score),
             error: rounded(error),
             victim_kept: rounded(pooled.point.victim_kept),
             flood_kept: rounded(pooled.point.flood_kept.unwrap_or(0.0)),
             burst_kept: rounded(pooled.point.burst_kept.unwrap_or(0.0)),
             dead_share: rounded(pooled.point.dead_share),
             p99_us: pooled.p99_us.unwrap_or(0.0).round(),
-        })
+        }
     }
 }
 

@@ -98,10 +98,7 @@ fn run(device: &str, guarded: bool, log: bool) -> Result<Figures, Box<dyn Error>
                         figures.freed_s = Some(at - LEAVE as f64);
                     }
                     if log {
-                        println!(
-                            "{at:7.2} s  {} → {} (queue {}, limit {}): {}",
-                            d.from, d.to, d.level.queue, d.level.limit, d.why
-                        );
+                        println!("{at:7.2} s  {} → {} ({}): {}", d.from, d.to, d.level, d.why);
                     }
                 }
                 if log {

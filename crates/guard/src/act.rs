@@ -1,107 +1,337 @@
-//! From a level to the writes that bring it about, and back to what the administrator had.
+//! From what is wanted to the writes that bring it about, and back to what the administrator had.
 //!
 //! Every knob that is written is remembered with the value that it had; what is no longer wanted gets that value back. A knob that does not read what was written to it
 //! belongs to somebody else from then on: it is neither written nor taken back.
+//!
+//! Two knobs move others: a new elevator brings its own number of requests, tunables and (bfq) no writeback throttling; a new number of requests moves some tunables. What
+//! was moved is read once the change is in force, and put back with what moved it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use floodwall_model::plant::{KnobWrite, Plant, PlantError};
 use floodwall_model::{DeviceId, Setting};
 
 use crate::Report;
-use crate::estimate::Estimate;
-use crate::levers::{self, Level, Ramp};
+use crate::config::{RETRIES, RETRY};
+
+/// The knob that moves most others, and the other that moves some.
+const ELEVATOR: &str = "scheduler";
+const REQUESTS: &str = "nr_requests";
 
 /// A device's knobs.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     /// What the administrator had, as it was read at first.
     own: Setting,
-    /// What was written and is in force.
-    written: BTreeMap<String, String>,
+    /// What was written, until the administrator's value is back.
+    written: BTreeMap<String, Written>,
+    /// Moved along with a knob of ours: what they read since, and that is not the administrator's.
+    moved: BTreeMap<String, String>,
+    /// A knob that moves others was written; what it moved has not been read yet.
+    unread: bool,
     /// Refused, or somebody else's.
     left_alone: BTreeSet<String>,
-    ramp: Ramp,
+    /// Elevators that this kernel or device does not have.
+    unknown: BTreeSet<String>,
+}
+
+/// A knob that was written.
+#[derive(Clone, Debug)]
+struct Written {
+    value: String,
+    /// How often taking it back has failed, and when that is tried again.
+    failures: u32,
+    again: Duration,
+}
+
+/// What is to be done with a knob.
+struct Change {
+    knob: String,
+    value: String,
+    /// Back to the administrator's.
+    back: bool,
+}
+
+fn follows_elevator(knob: &str) -> bool {
+    knob == REQUESTS || knob == "wbt_lat_usec" || knob.starts_with("iosched.")
+}
+
+/// Where a knob stands among the writes of one moment: the elevator before all that it moves, the limit before it becomes strict.
+fn order(knob: &str) -> u32 {
+    match knob {
+        ELEVATOR => 0,
+        REQUESTS => 1,
+        knob if knob.starts_with("iosched.") => 3,
+        "bdi.strict_limit" => 4,
+        _ => 2,
+    }
 }
 
 impl Held {
     pub(crate) fn new(own: Setting) -> Self {
-        Self { own, written: BTreeMap::new(), left_alone: BTreeSet::new(), ramp: Ramp::default() }
+        Self {
+            own,
+            written: BTreeMap::new(),
+            moved: BTreeMap::new(),
+            unread: false,
+            left_alone: BTreeSet::new(),
+            unknown: BTreeSet::new(),
+        }
     }
 
-    /// Writes the difference between what is in force and what a level wants.
+    /// What the administrator had.
+    pub(crate) fn own(&self) -> &Setting {
+        &self.own
+    }
+
+    #[cfg(test)]
+    pub(crate) fn put(&mut self, knob: &str, value: &str) {
+        let written = Written { value: value.to_owned(), failures: 0, again: Duration::ZERO };
+        self.written.insert(knob.to_owned(), written);
+    }
+
+    /// Whether anything that was written is not back yet.
+    pub(crate) fn holds(&self) -> bool {
+        !self.written.is_empty() || self.unread
+    }
+
+    /// What was written to a knob and is in force.
+    pub(crate) fn written(&self, knob: &str) -> Option<&str> {
+        self.written.get(knob).map(|w| w.value.as_str())
+    }
+
+    /// Whether a knob can be had: it is there, and nobody else's.
+    pub(crate) fn has(&self, knob: &str) -> bool {
+        self.own.get(knob).is_some() && !self.left_alone.contains(knob)
+    }
+
+    /// Whether the device may have this elevator; what was refused once is not there.
+    pub(crate) fn has_elevator(&self, name: &str) -> bool {
+        self.has(ELEVATOR) && !self.unknown.contains(name)
+    }
+
+    /// The device was gone and is there again, and reads this. What still reads as it was left is taken back in its time; the rest is as new.
+    pub(crate) fn returned(&mut self, reads: &Setting) {
+        self.written.retain(|knob, written| reads.get(knob) == Some(written.value.as_str()));
+        self.moved.retain(|knob, value| reads.get(knob) == Some(value.as_str()));
+        self.unread = false;
+        for (knob, value) in &reads.0 {
+            if !self.written.contains_key(knob) && !self.moved.contains_key(knob) {
+                self.own.0.insert(knob.clone(), value.clone());
+            }
+        }
+    }
+
+    /// Writes the difference between what is in force and what is wanted. Not while a change of the queue waits to be made.
     pub(crate) fn act<P: Plant + ?Sized>(
         &mut self,
         plant: &mut P,
         device: DeviceId,
-        level: Level,
-        estimate: &Estimate,
-        hard_limit: Option<u64>,
+        now: Duration,
+        wanted: &BTreeMap<String, String>,
         report: &mut Report,
     ) -> Result<(), PlantError> {
-        self.ramp.tick(level.limit, estimate, hard_limit);
-        let wanted = levers::wanted(level, self.ramp, estimate, &self.own, &self.written, hard_limit);
-        let changes = self.changes(&wanted);
-        if changes.is_empty() {
+        if !self.unread && self.changes(now, wanted).is_empty() {
             return Ok(());
         }
-        let now = plant.knobs()?;
-        let now = now.devices.get(&device);
-        for (knob, value) in changes {
-            let write = KnobWrite { device: Some(device), knob: knob.clone(), value };
-            let reads = now.and_then(|setting| setting.get(&knob));
-            let expected = self.written.get(&knob).map(String::as_str).or(self.own.get(&knob));
-            if reads != expected {
-                let why = format!(
-                    "it reads {}, not {} as it was left: somebody else has set it",
-                    reads.unwrap_or("nothing"),
-                    expected.unwrap_or("nothing")
-                );
-                self.give_up(&knob, PlantError::Refused { write, why }, report);
-                continue;
-            }
-            match plant.write(&write) {
-                Ok(()) => {
-                    if wanted.contains_key(&knob) {
-                        self.written.insert(knob, write.value.clone());
-                    } else {
-                        self.written.remove(&knob);
-                    }
-                    report.writes.push(write);
-                }
-                Err(error) => self.give_up(&knob, error, report),
-            }
+        let knobs = plant.knobs()?;
+        let Some(reads) = knobs.devices.get(&device) else { return Ok(()) };
+        if std::mem::take(&mut self.unread) {
+            self.read_what_moved(reads);
+        }
+        for change in self.changes(now, wanted) {
+            self.write(plant, device, now, reads, change, report);
         }
         Ok(())
     }
 
-    /// Whether the limit has arrived where its level wants it.
-    pub(crate) fn is_at_target(&self, level: Level, estimate: &Estimate) -> bool {
-        self.ramp.is_at_target(level.limit, estimate)
+    /// Takes everything back at once, what an elevator would only show later included. Says what could not be taken back.
+    pub(crate) fn release<P: Plant + ?Sized>(
+        &mut self,
+        plant: &mut P,
+        device: DeviceId,
+        report: &mut Report,
+    ) -> Result<(), PlantError> {
+        let knobs = plant.knobs()?;
+        // A device that is gone has no knobs to take back.
+        let Some(reads) = knobs.devices.get(&device) else { return Ok(()) };
+        let elevator = self.written.contains_key(ELEVATOR);
+        self.written.values_mut().for_each(|w| w.again = Duration::ZERO);
+        let mut changes = self.changes(Duration::MAX, &BTreeMap::new());
+        for (knob, value) in self.own.0.iter().filter(|(knob, _)| elevator && follows_elevator(knob)) {
+            let there = changes.iter().any(|c| c.knob == *knob) || self.left_alone.contains(knob);
+            if !there {
+                changes.push(Change { knob: knob.clone(), value: value.clone(), back: true });
+            }
+        }
+        changes.sort_by_key(|c| order(&c.knob));
+        for change in changes {
+            if self.written.contains_key(&change.knob) || self.moved.contains_key(&change.knob) {
+                self.write(plant, device, Duration::ZERO, reads, change, report);
+            } else {
+                let write = KnobWrite { device: Some(device), knob: change.knob, value: change.value };
+                match plant.write(&write) {
+                    Ok(()) => report.writes.push(write),
+                    Err(error) => report.left_alone.push(error),
+                }
+            }
+        }
+        self.unread = false;
+        Ok(())
+    }
+
+    fn write<P: Plant + ?Sized>(
+        &mut self,
+        plant: &mut P,
+        device: DeviceId,
+        now: Duration,
+        reads: &Setting,
+        change: Change,
+        report: &mut Report,
+    ) {
+        let Change { knob, value, back } = change;
+        let write = KnobWrite { device: Some(device), knob: knob.clone(), value };
+        let expected = self.expected(&knob);
+        if reads.get(&knob) != expected {
+            let why = format!(
+                "it reads {}, not {} as it was left: somebody else has set it",
+                reads.get(&knob).unwrap_or("nothing"),
+                expected.unwrap_or("nothing")
+            );
+            self.give_up(&knob, PlantError::Refused { write, why }, report);
+            return;
+        }
+        match plant.write(&write) {
+            Ok(()) => {
+                self.unread |= knob == ELEVATOR || knob == REQUESTS;
+                self.moved.remove(&knob);
+                if back {
+                    self.written.remove(&knob);
+                } else {
+                    let written = Written { value: write.value.clone(), failures: 0, again: Duration::ZERO };
+                    self.written.insert(knob, written);
+                }
+                report.writes.push(write);
+            }
+            Err(_) if !back && knob == ELEVATOR => {
+                self.unknown.insert(write.value);
+            }
+            Err(_)
+                if !back
+                    && let Some(elevator) = self.written(ELEVATOR).filter(|_| follows_elevator(&knob)) =>
+            {
+                // Not every elevator lets the queue be so long.
+                self.unknown.insert(elevator.to_owned());
+            }
+            Err(_) if back && knob == REQUESTS && self.written.contains_key(ELEVATOR) => {
+                // Another elevator than the administrator's may not take so many; his number comes back with his elevator.
+                if let Some(written) = self.written.remove(&knob) {
+                    self.moved.insert(knob, written.value);
+                }
+            }
+            Err(error) if back => self.could_not_take_back(&knob, now, error, report),
+            Err(error) => {
+                // Not tried again; what is in force of it already is still to be taken back.
+                self.left_alone.insert(knob);
+                report.left_alone.push(error);
+            }
+        }
+    }
+
+    /// What a knob should read if nobody else has touched it.
+    fn expected(&self, knob: &str) -> Option<&str> {
+        self.written(knob).or(self.moved.get(knob).map(String::as_str)).or(self.own.get(knob))
+    }
+
+    /// Tried again, each time twice as long after; the first failure and the last are said.
+    fn could_not_take_back(&mut self, knob: &str, now: Duration, error: PlantError, report: &mut Report) {
+        let Some(written) = self.written.get_mut(knob) else {
+            self.moved.remove(knob);
+            report.left_alone.push(error);
+            return;
+        };
+        written.failures += 1;
+        written.again = now + RETRY * 2u32.saturating_pow(written.failures - 1);
+        let failures = written.failures;
+        if failures >= RETRIES {
+            let error = match error {
+                PlantError::Refused { write, why } => PlantError::Refused {
+                    write,
+                    why: format!("{why}; tried {failures} times, write it yourself"),
+                },
+                other => other,
+            };
+            self.give_up(knob, error, report);
+        } else if failures == 1 {
+            report.left_alone.push(error);
+        }
     }
 
     fn give_up(&mut self, knob: &str, error: PlantError, report: &mut Report) {
         self.left_alone.insert(knob.to_owned());
         self.written.remove(knob);
+        self.moved.remove(knob);
         report.left_alone.push(error);
     }
 
-    /// Knobs to write, in an order in which each takes effect: the strict limit is the last to come and the first to go.
-    fn changes(&self, wanted: &BTreeMap<String, String>) -> Vec<(String, String)> {
+    /// After a change of the elevator or of the number of requests: what came along with it.
+    fn read_what_moved(&mut self, reads: &Setting) {
+        self.moved.retain(|knob, _| reads.get(knob).is_some());
+        for (knob, value) in reads.0.iter().filter(|(knob, _)| follows_elevator(knob)) {
+            if self.written.contains_key(knob) || self.left_alone.contains(knob) {
+                continue;
+            }
+            match self.own.get(knob) {
+                Some(own) if own == value => self.moved.remove(knob),
+                _ => self.moved.insert(knob.clone(), value.clone()),
+            };
+        }
+    }
+
+    /// Knobs to write, in an order in which each takes effect.
+    fn changes(&self, now: Duration, wanted: &BTreeMap<String, String>) -> Vec<Change> {
+        let own = |knob: &str| self.own.get(knob).map(str::to_owned);
         let mut changes = Vec::new();
-        for (knob, value) in wanted {
-            if !self.left_alone.contains(knob) && self.written.get(knob) != Some(value) {
-                changes.push((knob.clone(), value.clone()));
+        let mut add = |knob: &str, value: String, back: bool| {
+            changes.push(Change { knob: knob.to_owned(), value, back });
+        };
+        let no_more = |(knob, w): &(&String, &Written)| !wanted.contains_key(*knob) && w.again <= now;
+        for (knob, _) in self.written.iter().filter(no_more) {
+            if let Some(value) = own(knob) {
+                add(knob, value, true);
             }
         }
-        let mut back: Vec<(String, String)> = self
-            .written
-            .keys()
-            .filter(|knob| !wanted.contains_key(*knob))
-            .filter_map(|knob| Some((knob.clone(), self.own.get(knob)?.to_owned())))
-            .collect();
-        back.reverse();
-        back.append(&mut changes);
-        back
+        for (knob, value) in wanted {
+            let there =
+                self.written(knob).or_else(|| self.own.get(knob).filter(|_| !self.moved.contains_key(knob)));
+            if !self.left_alone.contains(knob) && there != Some(value) {
+                add(knob, value.clone(), false);
+            }
+        }
+        let elevator = changes.iter().find(|c: &&Change| c.knob == ELEVATOR).map(|c| c.value.clone());
+        if elevator.is_some() {
+            // It brings its own number of requests: ours has to be written again.
+            for knob in [REQUESTS, "wbt_lat_usec"] {
+                if let (Some(value), false) = (wanted.get(knob), changes.iter().any(|c| c.knob == knob))
+                    && !self.left_alone.contains(knob)
+                {
+                    changes.push(Change { knob: knob.to_owned(), value: value.clone(), back: false });
+                }
+            }
+        } else if !self.written.contains_key(ELEVATOR) {
+            // The administrator's elevator is there: what has moved goes back, unless the number of requests is still ours and moves it.
+            let held = self.written.contains_key(REQUESTS);
+            for knob in
+                self.moved.keys().filter(|knob| !wanted.contains_key(*knob) && (!held || *knob == REQUESTS))
+            {
+                if let Some(value) = own(knob) {
+                    changes.push(Change { knob: knob.clone(), value, back: true });
+                }
+            }
+        }
+        // Strict last to come, and first to go.
+        changes.sort_by_key(|c| if c.back && c.knob == "bdi.strict_limit" { 0 } else { 1 + order(&c.knob) });
+        changes
     }
 }

@@ -20,6 +20,8 @@ pub const UNKNOWN_GOAL: Duration = Duration::from_millis(50);
 /// Backlogged time over which the drain rate is the largest sample: long enough for a RAID cache's bursts and a file's gaps, short enough to believe within 5 s
 /// that a device became slower.
 pub const DRAIN_WINDOW: Duration = Duration::from_secs(4);
+/// Backlogged time over which the largest drain rate is what the device can: long enough to remember it while the queue is short.
+pub const MOST_DRAIN_WINDOW: Duration = Duration::from_secs(60);
 /// Sampled time over which the base latency is the middle of the samples.
 pub const BASE_WINDOW: Duration = Duration::from_secs(10);
 /// Latencies are judged over this much; shorter, a disk gives too few.
@@ -44,28 +46,42 @@ pub const PRESENCE: Duration = Duration::from_secs(3);
 
 /// Above this share of the goal a victim is harmed.
 pub const HARMED: f64 = 1.0;
-/// Below this share it is well: the distance to [`HARMED`] keeps the guard from going back and forth between two levels.
-pub const WELL: f64 = 0.7;
-/// Above this the first step is two.
-pub const EMERGENCY: f64 = 4.0;
-/// How long a step is left alone before its effect is judged; what ends in the first half of it has waited behind what was there before.
+/// How long a step is left alone before its effect is measured; what ends before has waited behind what was there before.
 pub const SETTLE: Duration = Duration::from_millis(500);
-/// A step that leaves more than this of the harm was of no use.
-pub const USELESS: f64 = 0.9;
-/// So many useless steps in a row say that what stands in the queue is not what hurts.
-pub const USELESS_STEPS: u32 = 2;
 
-/// How long a victim has to be well before a looser level is tried.
+/// So many slots of a level have to be known before another is compared with it …
+pub const REST_SLOTS: usize = 2;
+/// … and this much time passes from one try to the next while a first round lasts.
+pub const REST: Duration = Duration::from_secs(1);
+/// A try lasts so many slots, and until so many operations have ended …
+pub const ENOUGH_SLOTS: usize = 4;
+/// See [`ENOUGH_SLOTS`].
+pub const ENOUGH_OPERATIONS: f64 = 20.0;
+/// … but no longer than this.
+pub const MOST_SLOTS: usize = 8;
+/// … unless the flood stands still: mq-deadline lets writes wait for 5 s behind reads (`write_expire`).
+pub const STILL_SLOTS: usize = 12;
+/// What is tried is kept if its score (a logarithm) is higher by more than this, and by more than chance.
+pub const BETTER: f64 = 0.08;
+/// It is taken back before its time if the victims' factor (a logarithm) is lower by this much after so many slots.
+pub const CLEARLY_WORSE: f64 = 1.0;
+/// See [`CLEARLY_WORSE`].
+pub const HOPELESS_SLOTS: usize = 2;
+/// How long the next try waits after a round that has found nothing; each further try that finds nothing makes it so many times longer …
 pub const PATIENCE: Duration = Duration::from_secs(4);
-/// A try that failed makes the next one wait so many times longer …
-pub const PATIENCE_GROWTH: u32 = 4;
+/// See [`PATIENCE`].
+pub const PATIENCE_GROWTH: u32 = 3;
 /// … but not longer than this: conditions change without a sign.
 pub const MOST_PATIENCE: Duration = Duration::from_secs(3600);
-/// Below this share of the goal two steps are tried at once.
-pub const VERY_WELL: f64 = 0.35;
-/// How long a looser level is watched before it is kept; what a failed try can cost a victim.
-pub const PROBE: Duration = Duration::from_secs(2);
-/// For so long the lowest limit may take to show that it is of use.
+/// Slots that are compared with those before to see that conditions have changed …
+pub const LAST_SLOTS: usize = 3;
+/// … by more than this factor.
+pub const CHANGED: f64 = 2.5;
+/// A device is not believed to be slower or faster than it was by more than this.
+pub const MOST_SLOWER: f64 = 100.0;
+/// An encounter begins where the one before ended if that is not longer ago.
+pub const FORGET: Duration = Duration::from_secs(600);
+/// A limit whose backlog takes longer to drain is not tried.
 pub const LIMIT_TRIAL: Duration = Duration::from_secs(15);
 /// Time from one step back to the next once nobody needs protection.
 pub const RECOVER_STEP: Duration = Duration::from_millis(500);
@@ -78,3 +94,10 @@ pub const RAMP: f64 = 0.5;
 pub const LEAST_LIMIT: u64 = 16 << 20;
 /// The first limit, as time to drain it; every further level is half of it.
 pub const FIRST_LIMIT: Duration = Duration::from_millis(500);
+
+/// Taking a knob back is tried again after this, and then each time twice as long after …
+pub const RETRY: Duration = Duration::from_secs(1);
+/// … so many times.
+pub const RETRIES: u32 = 8;
+/// A device that is gone for longer is another one when it comes back.
+pub const GONE: Duration = Duration::from_secs(3600);

@@ -1,23 +1,30 @@
 //! What is done about one device.
 //!
 //! ```text
-//!            both there                 threatened                   well for a while
-//!   Free ───────────────▶ Watch ───────────────▶ Protect ◀────────────────────────▶ Probe: one step looser
-//!    ▲  ▲                   │                    │  ▲  └ harmed: one step tighter      └ harmed: back at once, and wait longer
+//!            both there                 threatened                     now and then
+//!   Free ───────────────▶ Watch ───────────────▶ Protect ◀────────────────────────────▶ Probe: one step aside
+//!    ▲  ▲                   │                    │  ▲         └ better: kept, and further that way; else back
 //!    │  └─── one is gone ───┘       one is gone  │  │ threatened again
 //!    └──── the administrator's ◀── Recover ◀─────┘  │
 //!           settings again          └───────────────┘
 //! ```
+//!
+//! Protect begins at once at a level that keeps the queue short; which level is best, and under which elevator, is found out by trying: a step aside is watched until enough
+//! has happened to compare, and taken back as soon as it is clearly worse. A try that finds nothing after a whole
+//! round has found nothing makes the next wait three times longer.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use crate::climb::{Tally, Whole};
 use crate::config::{
-    BACKLOG, EMERGENCY, HARMED, LIMIT_TRIAL, MOST_PATIENCE, PATIENCE, PATIENCE_GROWTH, PROBE, RECOVER_STEP,
-    SETTLE, THREAT, UNKNOWN_THREAT, USELESS, USELESS_STEPS, VERY_WELL, WELL,
+    BACKLOG, BETTER, CHANGED, CLEARLY_WORSE, ENOUGH_OPERATIONS, ENOUGH_SLOTS, FORGET, HARMED, HOPELESS_SLOTS,
+    LAST_SLOTS, MOST_PATIENCE, MOST_SLOTS, PATIENCE, PATIENCE_GROWTH, RECOVER_STEP, REST, REST_SLOTS, SETTLE,
+    STILL_SLOTS, THREAT, UNKNOWN_THREAT,
 };
 use crate::estimate::Estimate;
-use crate::levers::{Level, TIGHTEST_QUEUE, is_last_limit, last_limit};
+use crate::levers::{Level, Offers, Step};
 
 /// What is being done about a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,9 +34,9 @@ pub enum State {
     Free,
     /// Victims and floods have met; nothing is written yet.
     Watch,
-    /// The levers are pulled as far as victims need.
+    /// The levers are pulled as was best so far.
     Protect,
-    /// One step less is tried.
+    /// A step aside is tried.
     Probe,
     /// Back to the administrator's settings, step by step.
     Recover,
@@ -51,69 +58,78 @@ impl fmt::Display for State {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Machine {
     pub(crate) state: State,
+    /// What is wanted now.
     pub(crate) level: Level,
-    /// Where a try began.
-    before_probe: Level,
+    /// The best known; where the next encounter begins.
+    best: Level,
     /// When the state was entered, and when the level was last changed (or came into force).
     since: Duration,
     stepped: Duration,
-    /// From when on victims have been well.
-    well_since: Option<Duration>,
+    /// When victims and floods were last both there.
+    met: Duration,
+    /// What levels have been worth, over all visits since conditions changed.
+    tallies: BTreeMap<Level, Tally>,
+    /// Found no better in this round, and the step that is tried or was the last to be kept.
+    tried: BTreeSet<Level>,
+    step: Option<Step>,
+    /// Not before then the next try; how long after one the next.
+    next: Duration,
     patience: Duration,
-    /// Since when limits are on trial, and the harm when they were pulled.
-    trial: Option<(Duration, f64)>,
-    /// They were of no use in this encounter.
-    limits_barred: bool,
-    /// Harm before the last step, and how many steps in a row were of no use.
-    harm: Option<f64>,
-    useless: u32,
 }
 
 /// A change of state or level, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Move {
     pub(crate) why: String,
+    /// By so many times the device has become slower.
+    pub(crate) slower: Option<f64>,
+}
+
+fn because(why: String) -> Option<Move> {
+    Some(Move { why, slower: None })
 }
 
 impl Machine {
     /// Whether what ends now has waited behind what was there before the last step.
     pub(crate) fn is_unsettled(&self, now: Duration) -> bool {
-        !matches!(self.state, State::Free | State::Watch) && now - self.stepped < SETTLE / 2
+        !matches!(self.state, State::Free | State::Watch) && now - self.stepped < SETTLE
     }
 
-    /// One tick. `in_force`: the last step is, as far as the queue goes; `arrived`: so is the limit. `None`: everything stays as it is.
+    /// One tick. `in_force`: the last step is. `None`: everything stays as it is.
     pub(crate) fn tick(
         &mut self,
         now: Duration,
         e: &Estimate,
+        whole: &Whole,
+        offers: &Offers,
         in_force: bool,
-        arrived: bool,
     ) -> Option<Move> {
         let both = e.victims && e.floods;
-        if !in_force || self.state != State::Recover && !arrived {
+        if !in_force {
             self.stepped = now;
         }
         match self.state {
             State::Free if both => {
                 let met = self.enter(now, State::Watch, "victims and floods have met".into());
-                self.threat(e).map_or(met, |why| self.begin(now, e, why))
+                self.threat(e).map_or(met, |why| self.begin(now, e, offers, why))
             }
             State::Free => None,
             State::Watch if !both => self.enter(now, State::Free, gone(e)),
-            State::Watch => self.threat(e).and_then(|why| self.begin(now, e, why)),
+            State::Watch => self.threat(e).and_then(|why| self.begin(now, e, offers, why)),
             State::Protect | State::Probe if !both => {
-                self.well_since = None;
+                self.level = self.best;
+                self.met = now;
                 self.enter(now, State::Recover, gone(e))
             }
-            State::Protect => self.protect(now, e),
-            State::Probe => self.probe(now, e),
-            State::Recover => self.recover(now, e, both),
+            State::Protect => self.protect(now, e, whole, offers),
+            State::Probe => self.probe(now, e, whole, offers),
+            State::Recover => self.recover(now, e, offers, both),
         }
     }
 
     fn enter(&mut self, now: Duration, state: State, why: String) -> Option<Move> {
         (self.state, self.since) = (state, now);
-        Some(Move { why })
+        because(why)
     }
 
     /// Why victims will be harmed, or are.
@@ -134,113 +150,135 @@ impl Machine {
             .then(|| format!("{} MiB wait to be written", backlog >> 20))
     }
 
-    fn begin(&mut self, now: Duration, e: &Estimate, why: String) -> Option<Move> {
-        let first = Level::first(e);
-        // Met before, and not that long ago: where it was.
-        self.level = Level { queue: self.level.queue.max(first.queue), limit: self.level.limit };
-        if self.state == State::Watch {
-            (self.patience, self.limits_barred) = (PATIENCE, false);
+    fn begin(&mut self, now: Duration, e: &Estimate, offers: &Offers, why: String) -> Option<Move> {
+        if self.best.is_free() || self.met + FORGET < now && self.met > Duration::ZERO {
+            // Nothing is known of this device, or it was long ago.
+            self.best = Level::first(e, offers);
+            (self.patience, self.step) = (PATIENCE, None);
+            self.tried.clear();
         }
-        (self.harm, self.useless, self.well_since, self.stepped, self.trial) = (None, 0, None, now, None);
+        self.level = self.best;
+        (self.stepped, self.next) = (now, now + REST);
+        self.tallies.clear();
         self.enter(now, State::Protect, why)
     }
 
-    fn protect(&mut self, now: Duration, e: &Estimate) -> Option<Move> {
-        if let Some((since, harm)) = self.trial
-            && (now - self.stepped >= SETTLE || now - since >= LIMIT_TRIAL)
-        {
-            self.trial = None;
-            if let Some(pressure) = e.pressure.filter(|p| *p > HARMED && *p > harm * USELESS) {
-                (self.limits_barred, self.level.limit, self.stepped) = (true, 0, now);
-                let why = format!(
-                    "victims wait {pressure:.1} × the goal under the lowest limit and {harm:.1} × without: no limits"
-                );
-                return Some(Move { why });
-            }
-        }
+    /// Goes to a level; what happens there counts once it has settled.
+    fn go(&mut self, now: Duration, level: Level) {
+        (self.level, self.stepped) = (level, now);
+        self.tallies.entry(level).or_default().enter();
+    }
+
+    fn tally(&mut self, level: Level) -> &mut Tally {
+        self.tallies.entry(level).or_default()
+    }
+
+    fn protect(&mut self, now: Duration, e: &Estimate, whole: &Whole, offers: &Offers) -> Option<Move> {
         if now - self.stepped < SETTLE {
             return None;
         }
-        let pressure = e.pressure?;
-        if pressure > HARMED {
-            self.well_since = None;
-            return self.tighten(now, e, pressure);
+        let best = self.best;
+        let tally = self.tally(best);
+        tally.add(e, whole);
+        if let Some((wait, flood)) = tally.slowdown(LAST_SLOTS) {
+            let changed = |factor: f64| !(1.0 / CHANGED..=CHANGED).contains(&factor);
+            if changed(wait) && changed(flood) && (wait > 1.0) == (flood > 1.0) {
+                // Both at once and nothing was turned: it is the device.
+                self.begin_anew(now);
+                let slower = if wait > 1.0 { wait.min(flood) } else { wait.max(flood) };
+                let why = format!("the device has become {slower:.2} times slower: tries begin anew");
+                return Some(Move { why, slower: Some(slower) });
+            }
+            if wait > CHANGED * CHANGED {
+                self.begin_anew(now);
+                return because(format!(
+                    "victims wait {wait:.1} times longer than they did here: tries begin anew"
+                ));
+            }
         }
-        (self.harm, self.useless) = (None, 0);
-        if pressure > WELL {
-            self.well_since = None;
+        if now < self.next || self.tally(best).fresh().0 < REST_SLOTS {
             return None;
         }
-        let well_since = *self.well_since.get_or_insert(now);
-        if now - well_since < self.patience || self.level.is_free() {
-            return None;
-        }
-        self.before_probe = self.level;
-        self.level = self.level.looser();
-        if pressure < VERY_WELL {
-            self.level = self.level.looser();
-        }
-        self.stepped = now;
-        let why =
-            format!("victims wait {pressure:.2} × the goal for {:.0?}: less is tried", now - well_since);
+        let further = self.step.into_iter().chain(Step::all());
+        let next = further
+            .filter_map(|step| Some((step, step.from(self.best, e, offers)?)))
+            .find(|(_, level)| !self.tried.contains(level));
+        let Some((step, level)) = next else {
+            self.tried.clear();
+            self.step = None;
+            return because(self.wait_longer(now));
+        };
+        let why = format!("{}: {step} is tried", described(self.tally(best), whole));
+        self.step = Some(step);
+        self.go(now, level);
         self.enter(now, State::Probe, why)
     }
 
-    fn tighten(&mut self, now: Duration, e: &Estimate, pressure: f64) -> Option<Move> {
-        if let Some(before) = self.harm {
-            self.useless = if pressure > before * USELESS { self.useless + 1 } else { 0 };
-        }
-        let steps = if pressure > EMERGENCY { 2 } else { 1 };
-        let before = self.level;
-        let queue_helps = self.useless < USELESS_STEPS && self.level.queue < TIGHTEST_QUEUE;
-        let what = if queue_helps {
-            self.level.queue = (self.level.queue + steps).min(TIGHTEST_QUEUE);
-            "a shorter queue"
-        } else if !self.limits_barred && !is_last_limit(self.level.limit, e) {
-            // To the lowest: what hurts may be as small as a drive's own cache. How much less is enough is for later tries to find out.
-            self.trial = Some((now, pressure));
-            self.level.limit = last_limit(e);
-            "the lowest limit"
-        } else if self.level.queue < TIGHTEST_QUEUE {
-            self.level.queue = (self.level.queue + steps).min(TIGHTEST_QUEUE);
-            "a shorter queue"
-        } else {
+    /// Conditions have changed: what was found out before says little.
+    fn begin_anew(&mut self, now: Duration) {
+        self.tallies.retain(|level, _| *level == self.best);
+        self.tally(self.best).keep_last(LAST_SLOTS);
+        self.tried.clear();
+        (self.step, self.patience, self.next) = (None, (self.patience / PATIENCE_GROWTH).max(PATIENCE), now);
+    }
+
+    fn probe(&mut self, now: Duration, e: &Estimate, whole: &Whole, offers: &Offers) -> Option<Move> {
+        if now - self.stepped < SETTLE {
             return None;
-        };
-        (self.harm, self.stepped) = (Some(pressure), now);
-        let why = format!(
-            "victims wait {pressure:.1} × the goal of {:.1?} at queue level {}, limit level {}: {what}",
-            e.goal, before.queue, before.limit
-        );
-        Some(Move { why })
-    }
-
-    /// Whether the queue is as short as it gets.
-    pub(crate) fn has_shortest_queue(&self) -> bool {
-        self.level.queue == TIGHTEST_QUEUE
-    }
-
-    fn probe(&mut self, now: Duration, e: &Estimate) -> Option<Move> {
-        if let Some(pressure) = e.pressure.filter(|p| *p > HARMED) {
-            self.level = self.before_probe;
-            (self.stepped, self.well_since) = (now, None);
-            self.patience = (self.patience * PATIENCE_GROWTH).min(MOST_PATIENCE);
-            let why = format!(
-                "victims wait {pressure:.1} × the goal: back, and no other try for {:.0?}",
-                self.patience
-            );
+        }
+        if !offers.has_elevator(self.level.elevator) {
+            // Refused.
+            self.tried.insert(self.level);
+            self.step = None;
+            self.go(now, self.best);
+            return self.enter(now, State::Protect, "it is not to be had".into());
+        }
+        let (level, best) = (self.level, self.best);
+        self.tally(level).add(e, whole);
+        let (trial, tally) = (self.tally(level).clone(), self.tally(best).clone());
+        let ((here, noise_here), (there, noise_there)) = (trial.score(whole)?, tally.score(whole)?);
+        let gain = here - there;
+        let harm = trial.victims(whole).zip(tally.victims(whole)).map(|(here, there)| there - here);
+        let (slots, operations) = trial.fresh();
+        let enough = slots >= ENOUGH_SLOTS && (operations >= ENOUGH_OPERATIONS || slots >= MOST_SLOTS)
+                // An elevator that has just been filled may keep writes waiting for seconds before it lets them through.
+                && (slots >= STILL_SLOTS || !trial.flood_stands(whole));
+        let hopeless = slots >= HOPELESS_SLOTS && harm.is_some_and(|harm| harm > CLEARLY_WORSE);
+        if !enough && !hopeless {
+            return None;
+        }
+        let (before, after) = (described(&tally, whole), described(&trial, whole));
+        let factor = gain.exp();
+        if enough && gain > noise_here.hypot(noise_there).max(BETTER) {
+            self.tried.clear();
+            self.tried.insert(self.best);
+            self.best = self.level;
+            (self.patience, self.next) = (PATIENCE, now);
+            let why = format!("{after}, before: {before}; {factor:.2} × as good: kept");
             return self.enter(now, State::Protect, why);
         }
-        if now - self.since < PROBE {
-            return None;
+        self.tried.insert(self.level);
+        self.step = None;
+        self.go(now, self.best);
+        let mut why = format!("{after}, before: {before}; {factor:.2} × as good: back");
+        if self.patience > PATIENCE {
+            // The first round is over.
+            why = format!("{why}; {}", self.wait_longer(now));
+        } else {
+            self.next = now + REST;
         }
-        self.well_since = None;
-        self.enter(now, State::Protect, "victims are still well: kept".into())
+        self.enter(now, State::Protect, why)
     }
 
-    fn recover(&mut self, now: Duration, e: &Estimate, both: bool) -> Option<Move> {
+    fn wait_longer(&mut self, now: Duration) -> String {
+        self.patience = (self.patience * PATIENCE_GROWTH).min(MOST_PATIENCE);
+        self.next = now + self.patience;
+        format!("nothing else is better: no other try for {:.0?}", self.patience)
+    }
+
+    fn recover(&mut self, now: Duration, e: &Estimate, offers: &Offers, both: bool) -> Option<Move> {
         if both && let Some(why) = self.threat(e) {
-            return self.begin(now, e, why);
+            return self.begin(now, e, offers, why);
         }
         if now - self.stepped < RECOVER_STEP {
             return None;
@@ -250,8 +288,15 @@ impl Machine {
         }
         self.level = self.level.half();
         self.stepped = now;
-        Some(Move { why: "half way back".into() })
+        because("half way back".into())
     }
+}
+
+/// Rates of a level, for people.
+fn described(tally: &Tally, whole: &Whole) -> String {
+    let Some((wait, flood)) = tally.rates() else { return "nothing seen".into() };
+    let score = tally.score(whole).map_or(f64::NAN, |(score, _)| score);
+    format!("victims wait {wait:.1?}, the flood has {:.1} MB/s (score {score:.2})", flood / 1e6)
 }
 
 fn gone(e: &Estimate) -> String {
@@ -265,16 +310,28 @@ fn gone(e: &Estimate) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::act::Held;
 
     const TICK: Duration = Duration::from_millis(250);
 
-    /// A disk of 100 MB/s whose victims may wait 20 ms, both sides there.
-    fn estimate(pressure: f64) -> Estimate {
+    fn offers() -> Offers {
+        let own = [("scheduler", "mq-deadline"), ("nr_requests", "256"), ("max_sectors_kb", "4096")];
+        Offers::of(&Held::new(own.map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect()), None)
+    }
+
+    const WHOLE: Whole = Whole { wait_s: Some(0.005), drain: Some(1e8), goal_s: None };
+
+    /// A disk of 100 MB/s with both sides there; the victims' share of what they have alone, and the flood's.
+    fn estimate(victims: f64, flood: f64) -> Estimate {
+        let ended = 100.0 * victims;
         Estimate {
             drain_bytes_per_s: Some(1e8),
             base: Some(Duration::from_millis(5)),
             goal: Duration::from_millis(20),
-            pressure: Some(pressure),
+            pressure: Some(1.5),
+            ended: ended as u64,
+            waited: Duration::from_secs_f64(0.5),
+            flooded_bytes: (25e6 * flood) as u64,
             victims: true,
             floods: true,
             tick: TICK,
@@ -282,64 +339,107 @@ mod tests {
         }
     }
 
-    /// Ticks until something happens, at most so many.
-    fn until(machine: &mut Machine, now: &mut Duration, e: &Estimate, most: u32) -> Option<Duration> {
-        let begin = *now;
-        (0..most).find_map(|_| {
-            *now += TICK;
-            machine.tick(*now, e, true, true).map(|_| *now - begin)
-        })
+    struct Bench {
+        machine: Machine,
+        now: Duration,
+        /// When a try began.
+        tries: Vec<(Duration, Level)>,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            Self { machine: Machine::default(), now: Duration::ZERO, tries: Vec::new() }
+        }
+
+        /// So many seconds with a device that gives each level what `worth` says.
+        fn run(&mut self, seconds: u64, worth: &dyn Fn(Level) -> (f64, f64)) -> Vec<Move> {
+            let mut moves = Vec::new();
+            for _ in 0..4 * seconds {
+                self.now += TICK;
+                let (victims, flood) = worth(self.machine.level);
+                let before = self.machine.state;
+                let e = estimate(victims, flood);
+                moves.extend(self.machine.tick(self.now, &e, &WHOLE, &offers(), true));
+                if self.machine.state == State::Probe && before != State::Probe {
+                    self.tries.push((self.now, self.machine.level));
+                }
+            }
+            moves
+        }
     }
 
     #[test]
-    fn a_try_that_fails_is_taken_back_at_once_and_the_next_waits_four_times_longer() {
-        let (mut machine, mut now) = (Machine::default(), Duration::ZERO);
-        until(&mut machine, &mut now, &estimate(2.0), 1);
-        let first = machine.level;
-        assert_eq!((machine.state, first.queue), (State::Protect, 4));
-        let mut waits = Vec::new();
-        for _ in 0..3 {
-            let waited = until(&mut machine, &mut now, &estimate(0.5), 4000).unwrap();
-            assert_eq!((machine.state, machine.level.queue), (State::Probe, first.queue - 1));
-            assert_eq!(until(&mut machine, &mut now, &estimate(1.2), 1), Some(TICK));
-            assert_eq!((machine.state, machine.level), (State::Protect, first));
-            waits.push(waited.as_secs());
-        }
-        assert_eq!(waits, [4, 16, 64]);
-        // One that succeeds is kept.
-        until(&mut machine, &mut now, &estimate(0.5), 4000);
-        until(&mut machine, &mut now, &estimate(0.5), 20);
-        assert_eq!((machine.state, machine.level.queue), (State::Protect, first.queue - 1));
+    fn it_climbs_to_the_best_level_and_stays() {
+        // The product is best under the first elevator with 16 requests of 64 KiB.
+        let worth = |level: Level| {
+            let (off, size) = (f64::from(level.depth) - 2.0, f64::from(level.size) - 4.0);
+            let elevator = if level.elevator == 1 { 0.4 } else { 0.0 };
+            (0.3 * (-0.3 * off * off - 0.2 * size * size + elevator).exp(), 0.5)
+        };
+        let mut bench = Bench::new();
+        bench.run(200, &worth);
+        assert_eq!(bench.machine.best, Level { elevator: 1, depth: 2, size: 4, ..Level::default() });
+        // Rounds that find nothing get rarer.
+        let late = |bench: &Bench, from: u64| {
+            bench.tries.iter().filter(|(at, _)| *at > Duration::from_secs(from)).count()
+        };
+        bench.run(2 * 3600, &worth);
+        assert!(late(&bench, 3800) <= 3, "{} tries in the second hour", late(&bench, 3800));
+        assert_eq!(bench.machine.best, Level { elevator: 1, depth: 2, size: 4, ..Level::default() });
     }
 
     #[test]
-    fn a_queue_that_is_of_no_use_gives_way_to_a_limit_and_a_limit_of_no_use_to_none() {
-        let (mut machine, mut now) = (Machine::default(), Duration::ZERO);
-        let harmed = estimate(3.0);
-        until(&mut machine, &mut now, &harmed, 1);
-        while machine.level.limit == 0 {
-            assert!(until(&mut machine, &mut now, &harmed, 10).is_some());
+    fn what_is_clearly_worse_is_taken_back_within_a_second() {
+        let mut bench = Bench::new();
+        let first = Level::first(&estimate(1.0, 1.0), &offers());
+        let worth = move |level: Level| if level == first { (0.5, 0.5) } else { (0.01, 0.5) };
+        bench.run(60, &worth);
+        assert_eq!(bench.machine.best, first);
+        assert!(bench.tries.len() >= 4, "{:?}", bench.tries);
+        for (at, _) in &bench.tries {
+            let mut again = Bench::new();
+            again.run(at.as_secs() + 2, &worth);
+            assert!(
+                again.machine.state != State::Probe
+                    || again.now - again.machine.since <= Duration::from_millis(1250)
+            );
         }
-        assert!(is_last_limit(machine.level.limit, &harmed));
-        let given_up = until(&mut machine, &mut now, &harmed, 100).unwrap();
-        assert_eq!(machine.level.limit, 0);
-        assert!(given_up <= LIMIT_TRIAL + TICK);
-        // Not again in this encounter.
-        assert!(until(&mut machine, &mut now, &harmed, 400).is_none() || machine.level.limit == 0);
-        // A limit that helps stays.
-        let (mut machine, mut now) = (Machine::default(), Duration::ZERO);
-        while machine.level.limit == 0 {
-            until(&mut machine, &mut now, &harmed, 10);
-        }
-        until(&mut machine, &mut now, &estimate(0.9), 100);
-        assert!(machine.level.limit > 0 && machine.state == State::Protect);
     }
 
     #[test]
-    fn between_well_and_harmed_nothing_moves() {
-        let (mut machine, mut now) = (Machine::default(), Duration::ZERO);
-        until(&mut machine, &mut now, &estimate(2.0), 1);
-        assert_eq!(until(&mut machine, &mut now, &estimate(0.9), 10_000), None);
-        assert_eq!(machine.state, State::Protect);
+    fn a_device_that_becomes_slower_is_told_from_victims_that_do() {
+        let mut bench = Bench::new();
+        let worth = |times: f64| {
+            move |level: Level| {
+                let share = if level.depth == 4 { 0.5 } else { 0.3 };
+                (share / times, 0.5 / times)
+            }
+        };
+        bench.run(120, &worth(1.0));
+        let slower: f64 = bench.run(10, &worth(8.0)).iter().filter_map(|m| m.slower).product();
+        assert!((5.0..=8.5).contains(&slower), "{slower:?}");
+        // Victims alone: no word about the device, but new tries.
+        let mut bench = Bench::new();
+        bench.run(300, &worth(1.0));
+        let tries = bench.tries.len();
+        let moves = bench.run(20, &|level| (worth(1.0)(level).0 / 10.0, 0.5));
+        assert!(moves.iter().all(|m| m.slower.is_none()) && bench.tries.len() > tries, "{moves:?}");
+    }
+
+    #[test]
+    fn an_encounter_begins_where_the_last_one_ended() {
+        let worth = |level: Level| (if level.elevator == 1 { 0.6 } else { 0.3 }, 0.5);
+        let mut bench = Bench::new();
+        bench.run(120, &worth);
+        let best = bench.machine.best;
+        assert_eq!(best.elevator, 1);
+        let gone = Estimate { victims: false, ..estimate(0.0, 1.0) };
+        for _ in 0..40 {
+            bench.now += TICK;
+            bench.machine.tick(bench.now, &gone, &WHOLE, &offers(), true);
+        }
+        assert_eq!((bench.machine.state, bench.machine.level), (State::Free, Level::default()));
+        bench.run(1, &worth);
+        assert_eq!((bench.machine.state, bench.machine.level), (State::Protect, best));
     }
 }

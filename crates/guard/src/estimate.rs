@@ -17,7 +17,7 @@ use floodwall_model::plant::{Actor, DeviceObservation};
 
 use crate::config::{
     BACKLOG, BASE_MULTIPLE, BASE_WINDOW, Config, DRAIN_WINDOW, FLOOD_COMMIT, FLOOD_RATE, LATENCY_WINDOW,
-    LEAST_GOAL, LEAST_OPERATIONS, LONGEST_TICK, PRESENCE, UNKNOWN_GOAL,
+    LEAST_GOAL, LEAST_OPERATIONS, LONGEST_TICK, MOST_DRAIN_WINDOW, MOST_SLOWER, PRESENCE, UNKNOWN_GOAL,
 };
 use crate::filter::{Typical, Windowed};
 
@@ -28,7 +28,13 @@ const READERS_WINDOW: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub(crate) struct Estimator {
     drain: Windowed,
+    /// The same of a longer time: what the device can.
+    most_drain: Windowed,
     base: Typical,
+    /// Mean latency without a flood: what a victim's rate follows.
+    wait: Typical,
+    /// By so many times the device has become slower since these were learnt.
+    slower: f64,
     /// Smallest median since victims and floods met: what stands for the base where none was ever seen quiet.
     crowded: Windowed,
     recent: VecDeque<(Duration, LatencyCounts)>,
@@ -40,13 +46,27 @@ pub(crate) struct Estimator {
     seen_alone: bool,
 }
 
+/// How the levers are while something is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pulled {
+    Nothing,
+    /// Or not in force yet.
+    Somehow,
+    /// The queue is as short as it gets, which has to do for a base where victims were never seen alone.
+    Shortest,
+}
+
 /// The state of a device as the law sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
     /// Bytes a second at which it drains; `None` before it was ever backlogged.
     pub drain_bytes_per_s: Option<f64>,
+    /// The most that it was seen to drain lately, whatever the levers: what the device can, and not what a short queue lets through.
+    pub most_drain_bytes_per_s: Option<f64>,
     /// What its victims wait for while nothing floods.
     pub base: Option<Duration>,
+    /// The mean of the same; [`Estimate::base`] is a median.
+    pub wait_alone: Option<Duration>,
     /// What they may wait for.
     pub goal: Duration,
     /// Whether the administrator has said so.
@@ -55,6 +75,14 @@ pub struct Estimate {
     pub pressure: Option<f64>,
     /// Operations that this is said of.
     pub operations: u64,
+    /// Victims' operations that ended since the look before.
+    pub ended: u64,
+    /// What those had waited, all together.
+    pub waited: Duration,
+    /// How long operations were under way since the look before, all together, as far as a look can tell: those that never end, too.
+    pub under_way: Duration,
+    /// Bytes that the device wrote meanwhile and that no victim had asked for.
+    pub flooded_bytes: u64,
     /// Victims are there.
     pub victims: bool,
     /// Floods, or what they have left, are there.
@@ -73,6 +101,9 @@ impl Estimator {
     pub(crate) fn new() -> Self {
         Self {
             drain: Windowed::largest(DRAIN_WINDOW),
+            most_drain: Windowed::largest(MOST_DRAIN_WINDOW),
+            wait: Typical::new(BASE_WINDOW),
+            slower: 1.0,
             base: Typical::new(BASE_WINDOW),
             crowded: Windowed::smallest(BASE_WINDOW),
             recent: VecDeque::new(),
@@ -84,20 +115,24 @@ impl Estimator {
         }
     }
 
+    /// The device has become so many times slower (below 1: faster): what was learnt counts by that much.
+    pub(crate) fn becomes_slower(&mut self, times: f64) {
+        self.slower = (self.slower * times).clamp(1.0 / MOST_SLOWER, MOST_SLOWER);
+    }
+
     /// What was measured until now belongs to another level.
     pub(crate) fn begin_anew(&mut self) {
         self.recent.clear();
     }
 
-    /// `tick`: time since the last observation. `shortest`: the queue is as short as it gets, which has to do for a base where victims were never seen
-    /// alone.
+    /// `tick`: time since the last observation. `pulled`: nothing, or how the levers are.
     pub(crate) fn update(
         &mut self,
         config: &Config,
         at: Duration,
         tick: Duration,
         seen: &DeviceObservation,
-        shortest: bool,
+        pulled: Pulled,
     ) -> Estimate {
         let believed = tick > Duration::ZERO && tick <= LONGEST_TICK;
         let backlog_bytes = seen.dirty_bytes.unwrap_or(0) + seen.writeback_bytes.unwrap_or(0);
@@ -105,7 +140,9 @@ impl Estimator {
         // A tick that began or ended without a backlog tells how much was written, not how fast it could have been.
         // One in which nothing arrived tells that it was stuck.
         if believed && backlogged && self.was_backlogged {
-            self.drain.add(tick, seen.counters.written_bytes as f64 / tick.as_secs_f64());
+            let rate = seen.counters.written_bytes as f64 / tick.as_secs_f64();
+            self.drain.add(tick, rate);
+            self.most_drain.add(tick, rate);
         }
         self.was_backlogged = backlogged;
 
@@ -119,10 +156,14 @@ impl Estimator {
         }
         let mut latencies = LatencyCounts::default();
         let (mut oldest, mut readers) = (Duration::ZERO, 0);
+        let (mut waited, mut under_way, mut own_bytes) = (Duration::ZERO, Duration::ZERO, 0);
         for actor in victims() {
             latencies.merge(&actor.commits);
             latencies.merge(&actor.reads);
             oldest = oldest.max(actor.oldest);
+            waited += Duration::from_nanos(actor.commits.sum_ns() + actor.reads.sum_ns());
+            under_way += tick * actor.waiting;
+            own_bytes += actor.dirtied_bytes;
             if actor.reads.count() > actor.commits.count() {
                 readers += actor.waiting;
             }
@@ -132,30 +173,45 @@ impl Estimator {
         let flooded = present(self.flood_seen);
         if believed && latencies.count() > 0 {
             let median = latencies.nearest_rank_ns(0.5).unwrap_or(0) as f64;
-            if !flooded || shortest && !self.seen_alone {
+            if !flooded || pulled == Pulled::Shortest && !self.seen_alone {
+                if !flooded && !self.seen_alone {
+                    // What stood for it until now is not needed any more.
+                    (self.base, self.wait) = (Typical::new(BASE_WINDOW), Typical::new(BASE_WINDOW));
+                }
+                if !flooded {
+                    self.slower = 1.0;
+                }
                 self.base.add(tick, median);
+                self.wait.add(tick, latencies.mean_ns().unwrap_or(median));
             }
             self.seen_alone |= !flooded;
             self.crowded.add(tick, median);
         }
+        let ended = latencies.count();
         self.recent.push_back((at, latencies));
         while self.recent.front().is_some_and(|(then, _)| *then + LATENCY_WINDOW <= at) {
             self.recent.pop_front();
         }
 
         let drain = self.drain.get();
-        let base = self.base.get();
+        let base = self.base.get().map(|ns| ns * self.slower);
         let goal = self.goal(config);
         let (pressure, operations) = self.pressure(config, goal, oldest);
         let queued =
             seen.counters.in_flight as f64 * mean(seen.counters.written_bytes, seen.counters.write_ops);
         Estimate {
             drain_bytes_per_s: drain,
+            most_drain_bytes_per_s: self.most_drain.get(),
             base: base.map(nanoseconds),
+            wait_alone: self.wait.get().map(|ns| nanoseconds(ns * self.slower)),
             goal,
             goal_is_given: config.goal.is_some(),
             pressure,
             operations,
+            ended,
+            waited,
+            under_way,
+            flooded_bytes: seen.counters.written_bytes.saturating_sub(own_bytes),
             victims: present(self.victim_seen),
             floods: flooded,
             readers: self.readers.get().unwrap_or(0.0) as u32,
@@ -170,7 +226,7 @@ impl Estimator {
             return goal.max(LEAST_GOAL);
         }
         match (self.base.get(), self.crowded.get()) {
-            (Some(base), _) => nanoseconds(base * BASE_MULTIPLE).max(LEAST_GOAL),
+            (Some(base), _) => nanoseconds(base * self.slower * BASE_MULTIPLE).max(LEAST_GOAL),
             // Never seen alone: the best that it had is not worse than its base.
             (None, Some(best)) => nanoseconds(best * BASE_MULTIPLE).clamp(LEAST_GOAL, UNKNOWN_GOAL),
             (None, None) => UNKNOWN_GOAL,
@@ -252,7 +308,7 @@ mod tests {
                 changing: false,
                 actors,
             };
-            self.estimator.update(&Config::default(), self.at, TICK, &seen, false)
+            self.estimator.update(&Config::default(), self.at, TICK, &seen, Pulled::Nothing)
         }
     }
 

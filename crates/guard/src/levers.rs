@@ -1,27 +1,35 @@
-//! The two levers and their steps, as knobs.
+//! The levers, from the administrator's settings in steps, as knobs.
 //!
 //! ```text
-//! queue level   0: the administrator's   1: 8 × 512 KiB   2: 8 × 256   3: 8 × 128   4: 4 × 128   5: 4 × 64   6: 4 × 32   (requests × size)
+//! elevator      0: the administrator's   1 … 4: bfq, mq-deadline, kyber, none
+//! depth         0: the administrator's   1: 32 requests   2: 16   3: 8   4: 4
+//! size          0: the administrator's   1: 512 KiB a request   2: 256   3: 128   4: 64   5: 32
+//! throttling    the administrator's, or off
 //! limit level   0: the administrator's   1: drain rate × 0.5 s, strict, for this device alone   2: half of that …   down to 16 MiB
 //! ```
 //!
-//! The requests of a level are the flood's; what readers among the victims hold comes on top, because both take slots of one pool and a reader that finds none
-//! has lost what a short queue was to give him. Limits are kept as a share of the hard limit (`bdi.max_ratio_fine`), as the kernel keeps them.
+//! Limits are kept as a share of the hard limit (`bdi.max_ratio_fine`), as the kernel keeps them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
-use floodwall_model::Setting;
-
-use crate::config::{ABOVE_BACKLOG, FIRST_LIMIT, LEAST_LIMIT, RAMP};
+use crate::act::Held;
+use crate::config::{ABOVE_BACKLOG, FIRST_LIMIT, LEAST_LIMIT, LIMIT_TRIAL, RAMP};
 use crate::estimate::Estimate;
 
-/// Requests and KiB a request of the queue levels from 1 on; each lets half as much of a flood into the queue as the one before.
-const QUEUE: [(u32, u32); 6] = [(8, 512), (8, 256), (8, 128), (4, 128), (4, 64), (4, 32)];
-/// The tightest queue level.
-pub(crate) const TIGHTEST_QUEUE: u32 = QUEUE.len() as u32;
-/// The queue level while the drain rate is not known: 1 MiB, 10 ms of a disk.
-const UNKNOWN_QUEUE: u32 = 3;
+/// Elevators by their level, from 1 on; what a device does not have is refused once and not tried again.
+const ELEVATORS: [&str; 4] = ["bfq", "mq-deadline", "kyber", "none"];
+/// Requests of the depths from 1 on. 4 is the kernel's least.
+const DEPTH: [u32; 4] = [32, 16, 8, 4];
+/// KiB a request of the sizes from 1 on.
+const SIZE: [u32; 5] = [512, 256, 128, 64, 32];
+const SHALLOWEST: u8 = DEPTH.len() as u8;
+const SMALLEST: u8 = SIZE.len() as u8;
+/// Depth and size with which encounters begin, from what lets most into the queue to what lets least.
+const QUEUE: [(u8, u8); 6] = [(3, 1), (3, 2), (3, 3), (4, 3), (4, 4), (4, 5)];
+/// Of these, what it is while the drain rate is not known: 1 MiB, 10 ms of a disk.
+const UNKNOWN_QUEUE: usize = 2;
 /// Share of the goal that a flood's part of the queue may take.
 const QUEUE_SHARE: f64 = 0.5;
 /// Parts per million of the whole.
@@ -30,12 +38,172 @@ const PPM: f64 = 1e6;
 const DRIFT: f64 = 0.1;
 
 /// How far the levers are pulled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Level {
-    /// Of the queue; 0: as the administrator has it.
-    pub queue: u32,
+    /// Which elevator; 0: as the administrator has it.
+    pub elevator: u8,
+    /// Of the queue's requests; 0: as the administrator has them.
+    pub depth: u8,
+    /// Of their size; 0: as the administrator has it.
+    pub size: u8,
+    /// Whether writeback throttling is off; else as the administrator has it.
+    pub wbt_off: bool,
     /// Of the limits; 0: as the administrator has them.
     pub limit: u32,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let elevator = elevator_name(self.elevator).unwrap_or("own elevator");
+        f.write_str(elevator)?;
+        if let Some(requests) = self.requests() {
+            write!(f, ", {requests} requests")?;
+        }
+        if let Some(kib) = self.kib() {
+            write!(f, ", {kib} KiB")?;
+        }
+        if self.wbt_off {
+            f.write_str(", no wbt")?;
+        }
+        if self.limit > 0 {
+            write!(f, ", limit {}", self.limit)?;
+        }
+        Ok(())
+    }
+}
+
+/// The elevator of a level; `None`: the administrator's.
+fn elevator_name(level: u8) -> Option<&'static str> {
+    usize::from(level).checked_sub(1).and_then(|i| ELEVATORS.get(i).copied())
+}
+
+/// Which levers a device has.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Offers {
+    /// Elevators besides the administrator's, by their level.
+    elevators: [bool; ELEVATORS.len()],
+    depth: bool,
+    size: bool,
+    wbt: bool,
+    limit: bool,
+    /// So many of our depths and sizes are not below the administrator's own.
+    above: (u8, u8),
+    /// The administrator's elevator throttles nothing by itself.
+    own_is_bfq: bool,
+}
+
+impl Offers {
+    pub(crate) fn of(held: &Held, hard_limit: Option<u64>) -> Self {
+        let own = held.own().get("scheduler").unwrap_or_default();
+        let number = |knob: &str| held.own().get(knob).and_then(|text| text.trim().parse::<u32>().ok());
+        let above = |ours: &[u32], own: Option<u32>| {
+            ours.iter().filter(|n| own.is_some_and(|own| **n >= own)).count() as u8
+        };
+        Self {
+            elevators: ELEVATORS.map(|name| name != own && held.has_elevator(name)),
+            depth: held.has("nr_requests"),
+            size: held.has("max_sectors_kb"),
+            wbt: held.has("wbt_lat_usec") && held.own().get("wbt_lat_usec") != Some("0"),
+            limit: hard_limit.is_some() && held.has("bdi.max_ratio_fine") && held.has("bdi.strict_limit"),
+            above: (above(&DEPTH, number("nr_requests")), above(&SIZE, number("max_sectors_kb"))),
+            own_is_bfq: own == "bfq",
+        }
+    }
+
+    pub(crate) fn has_elevator(&self, level: u8) -> bool {
+        usize::from(level).checked_sub(1).is_none_or(|i| self.elevators.get(i).is_some_and(|has| *has))
+    }
+}
+
+/// One lever one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Shallower,
+    Deeper,
+    Smaller,
+    Larger,
+    Elevator(u8),
+    WholeQueue,
+    Wbt,
+    Limit,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Shallower => "fewer requests",
+            Self::Deeper => "more requests",
+            Self::Smaller => "smaller requests",
+            Self::Larger => "larger requests",
+            Self::Elevator(level) => elevator_name(*level).unwrap_or("the administrator's elevator"),
+            Self::WholeQueue => "the elevator alone",
+            Self::Wbt => "the other of writeback throttling on and off",
+            Self::Limit => "the other of a limit and none",
+        })
+    }
+}
+
+impl Step {
+    /// In the order in which they are tried.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        [
+            Self::Smaller,
+            Self::Elevator(1),
+            Self::Elevator(2),
+            Self::Elevator(3),
+            Self::Elevator(4),
+            Self::Elevator(0),
+            Self::Shallower,
+            Self::Larger,
+            Self::Deeper,
+            Self::WholeQueue,
+            Self::Wbt,
+            Self::Limit,
+        ]
+        .into_iter()
+    }
+
+    /// The level that is this step away; `None` if there is none.
+    pub(crate) fn from(self, level: Level, e: &Estimate, offers: &Offers) -> Option<Level> {
+        match self {
+            Self::Shallower if offers.depth && level.depth < SHALLOWEST => {
+                // The administrator's depth is left for the deepest of ours that is below it.
+                Some(Level { depth: level.depth.max(offers.above.0) + 1, ..level })
+            }
+            Self::Deeper if level.depth > 0 => {
+                let depth = level.depth - 1;
+                Some(Level { depth: if depth <= offers.above.0 { 0 } else { depth }, ..level })
+            }
+            Self::Smaller if offers.size && level.size < SMALLEST => {
+                Some(Level { size: level.size.max(offers.above.1) + 1, ..level })
+            }
+            Self::Larger if level.size > 0 => {
+                let size = level.size - 1;
+                Some(Level { size: if size <= offers.above.1 { 0 } else { size }, ..level })
+            }
+            Self::Elevator(elevator) if elevator != level.elevator && offers.has_elevator(elevator) => {
+                Some(Level { elevator, ..level })
+            }
+            Self::WholeQueue if level.elevator > 0 && level.depth + level.size > 0 => {
+                Some(Level { depth: 0, size: 0, ..level })
+            }
+            Self::Wbt => {
+                let bfq = match elevator_name(level.elevator) {
+                    Some(name) => name == "bfq",
+                    None => offers.own_is_bfq,
+                };
+                (offers.wbt && !bfq).then_some(Level { wbt_off: !level.wbt_off, ..level })
+            }
+            Self::Limit if level.limit > 0 => Some(Level { limit: 0, ..level }),
+            Self::Limit => {
+                let drain = e.drain_bytes_per_s.filter(|_| offers.limit)?;
+                // What is above a limit has to drain first, at the cost of who waits.
+                let soon = e.backlog_bytes as f64 <= drain * RAMP * LIMIT_TRIAL.as_secs_f64();
+                soon.then(|| Level { limit: last_limit(e), ..level })
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Level {
@@ -45,31 +213,50 @@ impl Level {
         self == Self::default()
     }
 
+    /// How far the queue is shortened, in halvings of requests and of their size together; 0: as the administrator has it.
+    #[must_use]
+    pub fn queue(self) -> u32 {
+        u32::from(self.depth) + u32::from(self.size)
+    }
+
+    /// Whether the queue is as short as it gets.
+    pub(crate) fn has_shortest_queue(self) -> bool {
+        self.depth == SHALLOWEST && self.size == SMALLEST
+    }
+
+    fn requests(self) -> Option<u32> {
+        usize::from(self.depth).checked_sub(1).and_then(|i| DEPTH.get(i).copied())
+    }
+
+    fn kib(self) -> Option<u32> {
+        usize::from(self.size).checked_sub(1).and_then(|i| SIZE.get(i).copied())
+    }
+
     /// The first level of an encounter: what stands in the queue takes half of the goal.
-    pub(crate) fn first(estimate: &Estimate) -> Self {
+    pub(crate) fn first(estimate: &Estimate, offers: &Offers) -> Self {
+        let queue = |(depth, size): (u8, u8)| Self {
+            depth: if offers.depth && depth > offers.above.0 { depth } else { 0 },
+            size: if offers.size && size > offers.above.1 { size } else { 0 },
+            ..Self::default()
+        };
+        let shortest = QUEUE[QUEUE.len() - 1];
         if estimate.base.is_none() && !estimate.goal_is_given {
             // What a victim waits for behind the shortest queue is what it would wait for by itself, or close to it: the base is learnt there.
-            return Self { queue: TIGHTEST_QUEUE, limit: 0 };
+            return queue(shortest);
         }
-        let Some(drain) = estimate.drain_bytes_per_s else { return Self { queue: UNKNOWN_QUEUE, limit: 0 } };
+        let Some(drain) = estimate.drain_bytes_per_s else { return queue(QUEUE[UNKNOWN_QUEUE]) };
         let room = drain * estimate.goal.as_secs_f64() * QUEUE_SHARE;
-        let fits = |(requests, kib): &(u32, u32)| f64::from(requests * kib) * 1024.0 <= room;
-        let queue = QUEUE.iter().position(fits).map_or(TIGHTEST_QUEUE, |i| i as u32 + 1);
-        Self { queue, limit: 0 }
+        let bytes = |(depth, size): (u8, u8)| {
+            let level = Self { depth, size, ..Self::default() };
+            f64::from(level.requests().unwrap_or(0)) * f64::from(level.kib().unwrap_or(0)) * 1024.0
+        };
+        queue(QUEUE.into_iter().find(|q| bytes(*q) <= room).unwrap_or(shortest))
     }
 
-    /// One step towards the administrator's, the limits first: they cost most.
-    pub(crate) fn looser(self) -> Self {
-        if self.limit > 0 {
-            Self { limit: self.limit - 1, ..self }
-        } else {
-            Self { queue: self.queue.saturating_sub(1), ..self }
-        }
-    }
-
-    /// Half way back to the administrator's.
+    /// Half way back to the administrator's; the elevator goes back with the last of it.
     pub(crate) fn half(self) -> Self {
-        Self { queue: self.queue / 2, limit: self.limit / 2 }
+        let (depth, size, limit) = (self.depth / 2, self.size / 2, self.limit / 2);
+        if depth + size == 0 && limit == 0 { Self::default() } else { Self { depth, size, limit, ..self } }
     }
 }
 
@@ -124,33 +311,37 @@ impl Ramp {
 
 /// What is to be in force on one device: knobs that differ from the administrator's, with their values.
 ///
-/// `held`: what is in force of it. `hard_limit`: the machine's, in bytes; without it there are no limits.
+/// `hard_limit`: the machine's, in bytes; without it there are no limits.
 pub(crate) fn wanted(
     level: Level,
     ramp: Ramp,
-    estimate: &Estimate,
-    own: &Setting,
-    held: &BTreeMap<String, String>,
+    held: &Held,
     hard_limit: Option<u64>,
 ) -> BTreeMap<String, String> {
     let mut wanted = BTreeMap::new();
+    let own = held.own();
     let number = |knob: &str| own.get(knob).and_then(|text| text.trim().parse::<u64>().ok());
-    if level.queue > 0 {
-        let (requests, kib) = QUEUE[(level.queue.min(TIGHTEST_QUEUE) - 1) as usize];
-        let requests = held_slots(held, requests, estimate.readers);
-        // Never more than the administrator allows.
-        if number("nr_requests").is_some_and(|now| now > u64::from(requests)) {
-            wanted.insert("nr_requests".to_owned(), requests.to_string());
-        }
-        if number("max_sectors_kb").is_some_and(|now| now > u64::from(kib)) {
-            wanted.insert("max_sectors_kb".to_owned(), kib.to_string());
-        }
+    if let Some(name) = elevator_name(level.elevator) {
+        wanted.insert("scheduler".to_owned(), name.to_owned());
+    }
+    if level.wbt_off && own.get("wbt_lat_usec").is_some() {
+        wanted.insert("wbt_lat_usec".to_owned(), "0".to_owned());
+    }
+    // Never more than the administrator allows.
+    if let Some(requests) =
+        level.requests().filter(|n| number("nr_requests").is_some_and(|own| own > u64::from(*n)))
+    {
+        wanted.insert("nr_requests".to_owned(), requests.to_string());
+    }
+    if let Some(kib) = level.kib().filter(|n| number("max_sectors_kb").is_some_and(|own| own > u64::from(*n)))
+    {
+        wanted.insert("max_sectors_kb".to_owned(), kib.to_string());
     }
     if let (Some(limit), Some(hard), Some(most)) =
         (ramp.0, hard_limit.filter(|hard| *hard > 0), number("bdi.max_ratio_fine"))
     {
         let value = ((limit / hard as f64 * PPM) as u64).clamp(1, most);
-        let now: Option<u64> = held.get("bdi.max_ratio_fine").and_then(|text| text.parse().ok());
+        let now: Option<u64> = held.written("bdi.max_ratio_fine").and_then(|text| text.parse().ok());
         let close = |now: &u64| (*now as f64 - value as f64).abs() <= DRIFT * value as f64;
         wanted.insert("bdi.max_ratio_fine".to_owned(), now.filter(close).unwrap_or(value).to_string());
         wanted.insert("bdi.strict_limit".to_owned(), "1".to_owned());
@@ -158,17 +349,19 @@ pub(crate) fn wanted(
     wanted
 }
 
-/// Slots for the flood's requests and the readers'. Readers come and go by the second: what is there is kept while it is not too small nor twice too large.
-fn held_slots(held: &BTreeMap<String, String>, requests: u32, readers: u32) -> u32 {
-    let needed = requests + readers;
-    let now: Option<u32> = held.get("nr_requests").and_then(|text| text.parse().ok());
-    now.filter(|now| *now >= needed && (*now <= 2 * needed && readers > 0 || *now == needed))
-        .unwrap_or(needed)
-}
-
 #[cfg(test)]
 mod tests {
+    use floodwall_model::Setting;
+
     use super::*;
+
+    fn offers() -> Offers {
+        Offers { depth: true, size: true, ..Offers::default() }
+    }
+
+    fn held() -> Held {
+        Held::new(own())
+    }
 
     fn own() -> Setting {
         let pairs = [
@@ -191,14 +384,18 @@ mod tests {
 
     #[test]
     fn the_first_level_leaves_half_of_the_goal_to_the_flood() {
+        let first = |e: &Estimate| {
+            let level = Level::first(e, &offers());
+            (level.requests(), level.kib())
+        };
         // 100 MB/s, 20 ms: half of it is 1 MB, less than 8 × 128 KiB.
-        assert_eq!(Level::first(&estimate(100e6, 20)).queue, 4);
-        assert_eq!(Level::first(&estimate(3e9, 20)).queue, 1);
-        assert_eq!(Level::first(&estimate(1e6, 20)).queue, TIGHTEST_QUEUE);
-        assert_eq!(Level::first(&Estimate::default()).queue, TIGHTEST_QUEUE);
+        assert_eq!(first(&estimate(100e6, 20)), (Some(4), Some(128)));
+        assert_eq!(first(&estimate(3e9, 20)), (Some(8), Some(512)));
+        assert_eq!(first(&estimate(1e6, 20)), (Some(4), Some(32)));
+        assert!(Level::first(&Estimate::default(), &offers()).has_shortest_queue());
         let known = Estimate { drain_bytes_per_s: None, ..estimate(1.0, 20) };
-        assert_eq!(Level::first(&known).queue, UNKNOWN_QUEUE);
-        let mut level = Level { queue: 6, limit: 3 };
+        assert_eq!(first(&known), (Some(8), Some(128)));
+        let mut level = Level { elevator: 1, depth: 4, size: 5, wbt_off: true, limit: 3 };
         let mut halves = 0;
         while !level.is_free() {
             level = level.half();
@@ -212,23 +409,13 @@ mod tests {
         let mut own = own();
         own.0.insert("nr_requests".into(), "4".into());
         own.0.insert("max_sectors_kb".into(), "64".into());
-        let level = Level { queue: 1, limit: 0 };
-        assert!(
-            wanted(level, Ramp::default(), &estimate(1e8, 20), &own, &BTreeMap::new(), Some(1 << 30))
-                .is_empty()
-        );
+        let level = Level { depth: 1, size: 1, ..Level::default() };
+        let short = Held::new(own);
+        assert!(wanted(level, Ramp::default(), &short, Some(1 << 30)).is_empty());
         // What is not there is not written.
-        assert!(
-            wanted(
-                Level { queue: 6, limit: 6 },
-                Ramp::default(),
-                &estimate(1e8, 20),
-                &Setting::default(),
-                &BTreeMap::new(),
-                None
-            )
-            .is_empty()
-        );
+        let nothing = Held::new(Setting::default());
+        let level = Level { depth: 4, size: 5, wbt_off: true, limit: 6, elevator: 0 };
+        assert!(wanted(level, Ramp::default(), &nothing, None).is_empty());
     }
 
     #[test]
@@ -236,11 +423,12 @@ mod tests {
         let mut e = estimate(1e8, 20);
         e.backlog_bytes = 800_000_000;
         e.tick = Duration::from_millis(250);
-        let (mut held, mut ramp, level) = (BTreeMap::new(), Ramp::default(), Level { queue: 0, limit: 1 });
+        let (mut ramp, level) = (Ramp::default(), Level { limit: 1, ..Level::default() });
+        let mut held = held();
         let mut steps = Vec::new();
         for _ in 0..100 {
             ramp.tick(1, &e, Some(1 << 30));
-            let now = wanted(level, ramp, &e, &own(), &held, Some(1 << 30));
+            let now = wanted(level, ramp, &held, Some(1 << 30));
             let ppm: u64 = now["bdi.max_ratio_fine"].parse().unwrap();
             let limit = ppm as f64 / PPM * (1u64 << 30) as f64;
             assert_eq!(now["bdi.strict_limit"], "1");
@@ -251,8 +439,8 @@ mod tests {
             );
             steps.push(ppm);
             // The device drains 25 MB a tick, and writers fill up to nine tenths of the limit.
+            held.put("bdi.max_ratio_fine", &now["bdi.max_ratio_fine"]);
             e.backlog_bytes = (e.backlog_bytes - 25_000_000).max((0.9 * limit) as u64).min(e.backlog_bytes);
-            held = now;
         }
         // 50 MB of 1 GiB are 46,566 ppm; a tenth more or less is not worth a write.
         let last = *steps.last().unwrap();
@@ -267,20 +455,39 @@ mod tests {
         ramp.tick(1, &e, Some(1 << 30));
         assert_eq!(ramp, Ramp(Some(2e8)));
         ramp.tick(0, &e, Some(1 << 30));
-        assert!(wanted(Level::default(), ramp, &e, &own(), &held, Some(1 << 30)).is_empty());
+        assert!(wanted(Level::default(), ramp, &held, Some(1 << 30)).is_empty());
     }
 
     #[test]
-    fn readers_keep_their_slots() {
-        let mut e = estimate(1e8, 20);
-        e.readers = 16;
-        let level = Level { queue: 3, limit: 0 };
-        let now = wanted(level, Ramp::default(), &e, &own(), &BTreeMap::new(), None);
-        assert_eq!(now["nr_requests"], "24");
-        // A few fewer change nothing, many fewer do.
-        e.readers = 12;
-        assert_eq!(wanted(level, Ramp::default(), &e, &own(), &now, None), now);
-        e.readers = 2;
-        assert_eq!(wanted(level, Ramp::default(), &e, &own(), &now, None)["nr_requests"], "10");
+    fn steps_lead_only_where_there_is_something() {
+        let e = estimate(1e8, 20);
+        let offers = Offers::of(&held(), Some(1 << 30));
+        let from = |level: Level| Step::all().filter_map(|s| s.from(level, &e, &offers)).collect::<Vec<_>>();
+        let all = from(Level { depth: 3, size: 3, ..Level::default() });
+        // No elevator is known of, and no throttling.
+        assert_eq!(all.iter().filter(|l| l.elevator > 0 || l.wbt_off).count(), 0);
+        for (depth, size) in [(4, 3), (2, 3), (3, 4), (3, 2)] {
+            assert!(all.iter().any(|l| (l.depth, l.size) == (depth, size)), "{depth} {size}: {all:?}");
+        }
+        assert!(all.iter().any(|l| l.limit > 0));
+        assert!(
+            from(Level { depth: 4, size: 5, ..Level::default() }).iter().all(|l| l.depth <= 4 && l.size <= 5)
+        );
+        // A queue that is short already is not made longer on the way back.
+        let mut short = own();
+        short.0.insert("nr_requests".into(), "20".into());
+        let offers_of_short = Offers::of(&Held::new(short), None);
+        let step = |step: Step, depth| {
+            step.from(Level { depth, ..Level::default() }, &e, &offers_of_short).map(|l| l.depth)
+        };
+        assert_eq!((step(Step::Shallower, 0), step(Step::Deeper, 2)), (Some(2), Some(0)));
+        // A backlog that takes minutes to drain is not waited for.
+        let full = Estimate { backlog_bytes: 4 << 30, ..e };
+        assert_eq!(Step::Limit.from(Level::default(), &full, &offers), None);
+        let mut own = own();
+        own.0.insert("scheduler".into(), "mq-deadline".into());
+        let offers = Offers::of(&Held::new(own), None);
+        assert_eq!(Step::Elevator(2).from(Level::default(), &e, &offers), None, "it is the administrator's");
+        assert_eq!(Step::Elevator(1).from(Level::default(), &e, &offers).map(|l| l.elevator), Some(1));
     }
 }

@@ -15,16 +15,17 @@
 //! The law, device by device:
 //!
 //! - Nothing is written while victims and floods have not met, and everything that was written is taken back once either is gone.
-//! - *Pressure* is what victims wait for as a share of the goal (the administrator's p99, or four times their own median while nothing floods). A lever is pulled one step
-//!   further while it is above 1, and let go by one step, on trial, when it has been below 0.7 for a while; a trial that fails makes the next one wait four times longer.
-//! - The queue comes first: requests × their size, so that what stands before a victim in the device takes half of its goal. It acts at once and leaves the write cache alone.
-//!   If two steps of it change nothing, or it is as short as it gets, what hurts stands elsewhere (a drive's own write cache): then the device gets the lowest strict limit, and
-//!   if that is of no use either, none. Drain rate × time is how far it is let up again.
+//! - When they meet and a backlog threatens, the queue is made short at once, so that what stands before a victim in the device takes half of its goal (the administrator's
+//!   p99, or four times their own median while nothing floods). That leaves the write cache alone and needs no backlog drained.
+//! - From there it climbs: a step aside (a shorter or longer queue, another elevator, no writeback throttling, a strict limit) is tried for a few seconds and kept if what victims
+//!   and flood have, multiplied, is more than before. A round that finds nothing makes the next wait four times longer, up to an hour.
+//! - If both become slower at once the device has; if victims alone do, conditions have changed. Either way tries begin anew.
 //! - Limits are lowered no faster than the backlog drains, because the kernel stops every writer above a limit, victims too.
 //!
 //! [`Guard::tick`] is a pure step over any [`Plant`]: no clock, no file, no randomness. The same observations give the same writes.
 
 mod act;
+mod climb;
 pub mod config;
 mod decide;
 mod estimate;
@@ -34,7 +35,7 @@ mod levers;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use floodwall_model::plant::{KnobWrite, Observation, Plant, PlantError};
+use floodwall_model::plant::{DeviceObservation, KnobWrite, Observation, Plant, PlantError};
 use floodwall_model::{DeviceId, Setting};
 
 pub use config::Config;
@@ -43,8 +44,11 @@ pub use estimate::{Estimate, is_flood, is_victim};
 pub use levers::Level;
 
 use act::Held;
+use climb::Whole;
+use config::GONE;
 use decide::Machine;
-use estimate::Estimator;
+use estimate::{Estimator, Pulled};
+use levers::{Offers, Ramp};
 
 /// One decision: what changed about a device, and why.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,7 +97,11 @@ struct Device {
     estimator: Estimator,
     machine: Machine,
     held: Held,
+    ramp: Ramp,
     last: Estimate,
+    /// When it was last seen.
+    seen: Duration,
+    absent: bool,
 }
 
 /// See the [module](self).
@@ -128,32 +136,7 @@ impl Guard {
         let mut report = Report::default();
         for look in &seen.devices {
             let Some(device) = self.devices.get_mut(&look.id) else { continue };
-            let arrived = device.held.is_at_target(device.machine.level, &device.last);
-            // Where nobody was ever seen alone, the shortest queue has to do for it.
-            let settled = !look.changing && !device.machine.is_unsettled(seen.at);
-            let shortest = settled && device.machine.has_shortest_queue();
-            let estimate = device.estimator.update(&self.config, seen.at, tick, look, shortest);
-            device.last = estimate;
-            let (from, before) = (device.machine.state, device.machine.level);
-            if let Some(step) = device.machine.tick(seen.at, &estimate, !look.changing, arrived) {
-                let (to, level) = (device.machine.state, device.machine.level);
-                report.decisions.push(Decision {
-                    at: seen.at,
-                    device: look.id,
-                    from,
-                    to,
-                    level,
-                    why: step.why,
-                });
-            }
-            if device.machine.level != before || device.machine.is_unsettled(seen.at) {
-                device.estimator.begin_anew();
-            }
-            // One change of a queue at a time: the next waits until this one is in force.
-            if !look.changing {
-                let level = device.machine.level;
-                device.held.act(plant, look.id, level, &estimate, seen.hard_limit_bytes, &mut report)?;
-            }
+            device.tick(&self.config, plant, &seen, look, tick, &mut report)?;
         }
         Ok(report)
     }
@@ -165,8 +148,8 @@ impl Guard {
     pub fn release<P: Plant + ?Sized>(&mut self, plant: &mut P) -> Result<Report, PlantError> {
         let mut report = Report::default();
         for (id, device) in &mut self.devices {
-            device.machine = Machine::default();
-            device.held.act(plant, *id, Level::default(), &device.last, None, &mut report)?;
+            (device.machine, device.ramp) = (Machine::default(), Ramp::default());
+            device.held.release(plant, *id, &mut report)?;
         }
         Ok(report)
     }
@@ -182,22 +165,95 @@ impl Guard {
         })
     }
 
-    /// Devices that have come, and those that have gone.
+    /// Devices that have come, and those that have gone: what was written to those is remembered, because most come back.
     fn meet<P: Plant + ?Sized>(&mut self, plant: &mut P, seen: &Observation) -> Result<(), PlantError> {
-        self.devices.retain(|id, _| seen.devices.iter().any(|d| d.id == *id));
-        if seen.devices.iter().all(|d| self.devices.contains_key(&d.id)) {
+        let is_there = |id: &DeviceId| seen.devices.iter().any(|d| d.id == *id);
+        for (id, device) in &mut self.devices {
+            device.absent |= !is_there(id);
+        }
+        self.devices.retain(|_, device| !device.absent || seen.at.saturating_sub(device.seen) < GONE);
+        let known = |id: &DeviceId| self.devices.get(id).is_some_and(|d| !d.absent);
+        if seen.devices.iter().all(|d| known(&d.id)) {
             return Ok(());
         }
         let knobs = plant.knobs()?;
-        for device in &seen.devices {
-            let own = || knobs.devices.get(&device.id).cloned().unwrap_or_else(Setting::default);
-            self.devices.entry(device.id).or_insert_with(|| Device {
-                estimator: Estimator::new(),
-                machine: Machine::default(),
-                held: Held::new(own()),
-                last: Estimate::default(),
-            });
+        for look in &seen.devices {
+            let own = || knobs.devices.get(&look.id).cloned().unwrap_or_else(Setting::default);
+            match self.devices.get_mut(&look.id) {
+                None => {
+                    self.devices.insert(look.id, Device::new(own()));
+                }
+                Some(device) if device.absent => device.returned(&own()),
+                Some(_) => {}
+            }
         }
         Ok(())
+    }
+}
+
+impl Device {
+    fn new(own: Setting) -> Self {
+        Self {
+            estimator: Estimator::new(),
+            machine: Machine::default(),
+            held: Held::new(own),
+            ramp: Ramp::default(),
+            last: Estimate::default(),
+            seen: Duration::ZERO,
+            absent: false,
+        }
+    }
+
+    /// It was gone and is there again: what was measured may be of another device, what was written is still to be taken back.
+    fn returned(&mut self, reads: &Setting) {
+        self.held.returned(reads);
+        (self.estimator, self.machine, self.ramp) = (Estimator::new(), Machine::default(), Ramp::default());
+        self.absent = false;
+    }
+
+    fn tick<P: Plant + ?Sized>(
+        &mut self,
+        config: &Config,
+        plant: &mut P,
+        seen: &Observation,
+        look: &DeviceObservation,
+        tick: Duration,
+        report: &mut Report,
+    ) -> Result<(), PlantError> {
+        (self.seen, self.absent) = (seen.at, false);
+        let offers = Offers::of(&self.held, seen.hard_limit_bytes);
+        let in_force = !look.changing && self.ramp.is_at_target(self.machine.level.limit, &self.last);
+        let pulled = match self.machine.level {
+            level if level.is_free() && !look.changing && !self.held.holds() => Pulled::Nothing,
+            level if level.has_shortest_queue() && in_force && !self.machine.is_unsettled(seen.at) => {
+                Pulled::Shortest
+            }
+            _ => Pulled::Somehow,
+        };
+        let estimate = self.estimator.update(config, seen.at, tick, look, pulled);
+        self.last = estimate;
+        let whole = Whole {
+            wait_s: estimate.wait_alone.map(|wait| wait.as_secs_f64()),
+            drain: estimate.most_drain_bytes_per_s,
+            goal_s: config.goal.map(|goal| goal.as_secs_f64()),
+        };
+        let (from, before) = (self.machine.state, self.machine.level);
+        if let Some(step) = self.machine.tick(seen.at, &estimate, &whole, &offers, in_force) {
+            let (to, level) = (self.machine.state, self.machine.level);
+            if let Some(times) = step.slower {
+                self.estimator.becomes_slower(times);
+            }
+            report.decisions.push(Decision { at: seen.at, device: look.id, from, to, level, why: step.why });
+        }
+        if self.machine.level != before || self.machine.is_unsettled(seen.at) {
+            self.estimator.begin_anew();
+        }
+        self.ramp.tick(self.machine.level.limit, &estimate, seen.hard_limit_bytes);
+        // One change of a queue at a time: the next waits until this one is in force.
+        if look.changing {
+            return Ok(());
+        }
+        let wanted = levers::wanted(self.machine.level, self.ramp, &self.held, seen.hard_limit_bytes);
+        self.held.act(plant, look.id, seen.at, &wanted, report)
     }
 }

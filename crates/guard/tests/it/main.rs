@@ -55,17 +55,29 @@ struct Second {
     state: State,
 }
 
+/// Which values of a knob.
+type Which = fn(&str) -> bool;
+
 /// Keeps what the guard saw.
 struct Tap {
     plant: SimPlant,
     seen: Observation,
     /// From now on sensors are lost.
     blind: bool,
+    /// The device is not there.
+    hidden: bool,
+    /// Writes of such a value to this knob are refused, and how many were.
+    refuse: Option<(&'static str, Which)>,
+    refused: usize,
 }
 
 impl Plant for Tap {
     fn knobs(&mut self) -> Result<Knobs, PlantError> {
-        self.plant.knobs()
+        let mut knobs = self.plant.knobs()?;
+        if self.hidden {
+            knobs.devices.clear();
+        }
+        Ok(knobs)
     }
 
     fn observe(&mut self) -> Result<Observation, PlantError> {
@@ -73,10 +85,18 @@ impl Plant for Tap {
             return Err(PlantError::Lost { what: "tracepoints".into(), why: "gone".into() });
         }
         self.seen = self.plant.observe()?;
-        Ok(self.seen.clone())
+        let mut seen = self.seen.clone();
+        if self.hidden {
+            seen.devices.clear();
+        }
+        Ok(seen)
     }
 
     fn write(&mut self, write: &KnobWrite) -> Result<(), PlantError> {
+        if self.refuse.is_some_and(|(knob, value)| knob == write.knob && value(&write.value)) {
+            self.refused += 1;
+            return Err(PlantError::Refused { write: write.clone(), why: "not now".into() });
+        }
         self.plant.write(write)
     }
 }
@@ -95,7 +115,14 @@ impl Run {
     fn new(parts: Vec<PlantDevice>, guarded: bool) -> Self {
         let plant = SimPlant::new(parts, &Setting::default()).unwrap();
         Self {
-            tap: Tap { plant, seen: Observation::default(), blind: false },
+            tap: Tap {
+                plant,
+                seen: Observation::default(),
+                blind: false,
+                hidden: false,
+                refuse: None,
+                refused: 0,
+            },
             guard: guarded.then(|| Guard::new(Config::default())),
             seconds: Vec::new(),
             decisions: Vec::new(),

@@ -66,3 +66,59 @@ fn the_same_machine_gives_the_same_decisions() {
     assert_eq!(one.writes, other.writes);
     assert!(one.decisions.iter().all(|d| !d.why.is_empty()));
 }
+
+/// What every knob of the device reads, as the administrator had it.
+fn as_it_was(run: &mut Run) {
+    let mut fresh = Run::new(vec![part(options("cloud-gp3"))], false);
+    assert_eq!(run.knobs().devices, fresh.knobs().devices);
+}
+
+#[test]
+fn taking_back_that_fails_is_tried_again_and_said() {
+    let mut run = protecting();
+    run.tap.refuse = Some(("max_sectors_kb", |value| value == "4096"));
+    run.stop(10, "db");
+    run.until(20);
+    assert_eq!(run.left_alone.len(), 1, "said once: {:?}", run.left_alone);
+    assert!(run.left_alone[0].contains("max_sectors_kb") && run.left_alone[0].contains("not now"));
+    assert!((2..=5).contains(&run.tap.refused), "{} attempts in six seconds", run.tap.refused);
+    run.tap.refuse = None;
+    run.until(60);
+    as_it_was(&mut run);
+    assert_eq!(run.left_alone.len(), 1);
+}
+
+#[test]
+fn taking_back_that_never_works_ends_and_says_so() {
+    let mut run = protecting();
+    run.tap.refuse = Some(("max_sectors_kb", |value| value == "4096"));
+    run.stop(10, "db");
+    run.until(400);
+    assert_eq!((run.left_alone.len(), run.tap.refused), (2, 8), "{:?}", run.left_alone);
+    assert!(run.left_alone[1].contains("tried 8 times"), "{:?}", run.left_alone);
+}
+
+#[test]
+fn what_was_written_is_known_when_a_device_was_gone_for_a_moment() {
+    let mut run = protecting();
+    run.tap.hidden = true;
+    run.until(10);
+    run.tap.hidden = false;
+    // The guard's own values are not the administrator's.
+    run.until(20);
+    run.stop(21, "db");
+    run.until(40);
+    as_it_was(&mut run);
+    assert_eq!(run.left_alone, [] as [&str; 0]);
+}
+
+#[test]
+fn what_can_not_be_turned_further_is_still_taken_back() {
+    let mut run = protecting();
+    run.tap.refuse = Some(("max_sectors_kb", |value| value != "4096"));
+    run.stop(60, "db");
+    run.until(80);
+    assert!(run.tap.refused >= 1);
+    assert_eq!(run.left_alone.len(), 1, "{:?}", run.left_alone);
+    as_it_was(&mut run);
+}
