@@ -7,6 +7,9 @@
 //!                ├─ the next BUDGET in turn             ─▶ asked
 //!                └─ kernel threads                      ─▶ never
 //! ```
+//!
+//! A process's counters are added to those of its parent when that waits for it (kernel/exit.c `wait_task_zombie`): what was counted for the one that is gone is not
+//! counted again for the other, who would look like a flood for having waited for one.
 
 use std::collections::HashMap;
 
@@ -23,16 +26,19 @@ const ACTIVE: usize = 1024;
 const NEWCOMERS: usize = 1024;
 /// Processes remembered; more than the kernel's default `pid_max` allows.
 const REMEMBERED: usize = 32_768;
+/// Orphans whose new parent is asked for at each look; of the rest it is taken to be the first process.
+const ORPHANS: usize = 256;
 /// `PF_KTHREAD` (include/linux/sched.h), in the ninth field of /proc/PID/stat.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
 #[derive(Clone, Copy, Debug)]
 struct Known {
     written: u64,
+    parent: u32,
+    /// Of what it will have written when it is asked next, what was counted for its children that are gone.
+    owed: u64,
     kernel: bool,
     active: bool,
-    /// Look at which it was last in /proc.
-    seen: u32,
 }
 
 /// Remembers counters between looks.
@@ -59,15 +65,15 @@ impl Writers {
         let names = root.list("/proc").into_value().unwrap_or_default();
         let mut pids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
         pids.sort_unstable();
+        self.settle(root, &pids);
         let (mut budget, mut newcomers) = (BUDGET, if first { REMEMBERED } else { NEWCOMERS });
         let (mut active, mut next) = (ACTIVE, None);
         let mut dirtied = HashMap::default();
         let begin = pids.partition_point(|pid| *pid < self.turn);
         let (low, high) = pids.split_at(begin);
         for &pid in high.iter().chain(low) {
-            let ask = match self.known.get_mut(&pid) {
+            let ask = match self.known.get(&pid) {
                 Some(known) => {
-                    known.seen = self.look;
                     let due = if known.kernel {
                         false
                     } else if known.active {
@@ -103,9 +109,32 @@ impl Writers {
         if first && self.refused > self.read {
             self.missing.get_or_insert_with(|| "other users' processes are for root to see".into());
         }
-        let look = self.look;
-        self.known.retain(|_, known| known.seen == look);
         dirtied
+    }
+
+    /// Forgets those that are gone. Whoever waited for one has its counters now.
+    fn settle(&mut self, root: &SysRoot, pids: &[u32]) {
+        let gone: HashMap<u32, Known, Fast> =
+            self.known.extract_if(|pid, _| pids.binary_search(pid).is_err()).collect();
+        if gone.is_empty() {
+            return;
+        }
+        for process in gone.values() {
+            let mut heir = process.parent;
+            // Generations that end between two looks.
+            for _ in 0..32 {
+                heir = gone.get(&heir).map_or(heir, |gone| gone.parent);
+            }
+            if let Some(heir) = self.known.get_mut(&heir) {
+                heir.owed += process.written + process.owed;
+            }
+        }
+        let orphans = self.known.iter().filter(|(_, known)| gone.contains_key(&known.parent));
+        let orphans: Vec<u32> = orphans.map(|(pid, _)| *pid).collect();
+        for (at, pid) in orphans.into_iter().enumerate() {
+            let parent = if at < ORPHANS { self.stat(root, pid).map(|(parent, _)| parent) } else { None };
+            self.known.entry(pid).and_modify(|known| known.parent = parent.unwrap_or(1));
+        }
     }
 
     /// Why nothing can be seen, after a look.
@@ -114,12 +143,19 @@ impl Writers {
     }
 
     fn ask(&mut self, root: &SysRoot, pid: u32, first: bool) -> Option<u64> {
-        let newcomer = !self.known.contains_key(&pid);
-        if newcomer && self.is_kernel_thread(root, pid)? {
-            let known = Known { written: 0, kernel: true, active: false, seen: self.look };
-            self.known.insert(pid, known);
-            return None;
-        }
+        let before = self.known.get(&pid).copied();
+        let (parent, owed) = match before {
+            Some(known) => (known.parent, known.owed),
+            None => {
+                let (parent, kernel) = self.stat(root, pid)?;
+                if kernel {
+                    let known = Known { written: 0, parent, owed: 0, kernel, active: false };
+                    self.known.insert(pid, known);
+                    return None;
+                }
+                (parent, 0)
+            }
+        };
         match root.read_attribute_into(&format!("/proc/{pid}/io"), &mut self.buffer) {
             Ok(()) => {}
             Err(Errno::SRCH) => return None,
@@ -140,29 +176,30 @@ impl Writers {
         }
         let written = number_after(&self.buffer, b"\nwrite_bytes: ")?;
         self.read += 1;
-        let before = self.known.get(&pid).map(|known| known.written);
-        let grown = match before {
+        let grown = match before.map(|known| known.written) {
             // Another process of the same number.
             Some(before) if written < before => written,
-            Some(before) => written - before,
+            Some(before) => (written - before).saturating_sub(owed),
             None if first => 0,
             None => written,
         };
-        self.known.insert(pid, Known { written, kernel: false, active: grown > 0, seen: self.look });
+        self.known.insert(pid, Known { written, parent, owed: 0, kernel: false, active: grown > 0 });
         (grown > 0).then_some(grown)
     }
 
-    /// `None` if it is gone.
-    fn is_kernel_thread(&mut self, root: &SysRoot, pid: u32) -> Option<bool> {
+    /// Its parent, and whether it is a kernel thread; `None` if it is gone.
+    fn stat(&mut self, root: &SysRoot, pid: u32) -> Option<(u32, bool)> {
         root.read_attribute_into(&format!("/proc/{pid}/stat"), &mut self.buffer).ok()?;
-        Some(flags(&self.buffer).is_some_and(|flags| flags & KERNEL_THREAD != 0))
+        let (parent, flags) = parent_and_flags(&self.buffer).unwrap_or((1, 0));
+        Some((parent, flags & KERNEL_THREAD != 0))
     }
 }
 
-/// The flags in /proc/PID/stat; the name before them, in brackets, may hold anything.
-fn flags(stat: &[u8]) -> Option<u64> {
+/// From /proc/PID/stat: `pid (comm) state ppid pgrp session tty tpgid flags …`; the name, in brackets, may hold anything.
+fn parent_and_flags(stat: &[u8]) -> Option<(u32, u64)> {
     let after = stat.iter().rposition(|b| *b == b')')?;
-    std::str::from_utf8(stat.get(after + 1..)?).ok()?.split_whitespace().nth(6)?.parse().ok()
+    let mut fields = std::str::from_utf8(stat.get(after + 1..)?).ok()?.split_whitespace();
+    Some((fields.nth(1)?.parse().ok()?, fields.nth(4)?.parse().ok()?))
 }
 
 fn number_after(text: &[u8], key: &[u8]) -> Option<u64> {
@@ -191,7 +228,11 @@ mod tests {
     }
 
     fn process(dir: &Path, pid: u32, flags: u64, written: u64) {
-        put(dir, &format!("proc/{pid}/stat"), &format!("{pid} (a) b) R 1 1 1 0 -1 {flags} 5 0\n"));
+        child(dir, pid, 1, flags, written);
+    }
+
+    fn child(dir: &Path, pid: u32, parent: u32, flags: u64, written: u64) {
+        put(dir, &format!("proc/{pid}/stat"), &format!("{pid} (a) b) R {parent} 1 1 0 -1 {flags} 5 0\n"));
         put(dir, &format!("proc/{pid}/comm"), "x\n");
         self::written(dir, pid, written);
     }
@@ -228,6 +269,50 @@ mod tests {
         assert_eq!(seen(&mut writers, &root, &[]), [(10, 100)]);
         assert_eq!(writers.missing(), None);
         assert_eq!(writers.known.len(), 2);
+    }
+
+    #[test]
+    fn who_waited_for_a_flood_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = SysRoot::new(dir.path()).unwrap();
+        let end = |pid: u32| fs::remove_dir_all(dir.path().join(format!("proc/{pid}"))).unwrap();
+        // A first process, a shell of it, a shell of that, and what it runs.
+        process(dir.path(), 1, 0, 0);
+        process(dir.path(), 10, 0, 100);
+        child(dir.path(), 11, 10, 0, 0);
+        child(dir.path(), 12, 11, 0, 7000);
+        let mut writers = Writers::default();
+        assert_eq!(seen(&mut writers, &root, &[]), []);
+        written(dir.path(), 12, 9000);
+        assert_eq!(seen(&mut writers, &root, &[]), [(12, 2000)]);
+        // It wrote 500 more, and ended; 11 has waited for it. 7000 were there before the first look.
+        end(12);
+        written(dir.path(), 11, 9500);
+        assert_eq!(seen(&mut writers, &root, &[]), [(11, 500)]);
+        // 11 has another, and both end at once.
+        child(dir.path(), 13, 11, 0, 40);
+        assert_eq!(seen(&mut writers, &root, &[]), [(13, 40)]);
+        end(11);
+        end(13);
+        written(dir.path(), 10, 100 + 9500 + 40 + 1);
+        assert_eq!(seen(&mut writers, &root, &[]), [(10, 1)]);
+        // An orphan is the first process's.
+        child(dir.path(), 14, 10, 0, 600);
+        assert_eq!(seen(&mut writers, &root, &[]), [(14, 600)]);
+        end(10);
+        child(dir.path(), 14, 1, 0, 600);
+        written(dir.path(), 1, 9641);
+        assert_eq!(seen(&mut writers, &root, &[]), []);
+        end(14);
+        written(dir.path(), 1, 9641 + 600);
+        assert_eq!(seen(&mut writers, &root, &[]), []);
+        // Nobody waited for 16: its parent is not believed less for longer than a look.
+        child(dir.path(), 16, 1, 0, 50);
+        assert_eq!(seen(&mut writers, &root, &[]), [(16, 50)]);
+        end(16);
+        assert_eq!(seen(&mut writers, &root, &[]), []);
+        written(dir.path(), 1, 9641 + 600 + 20);
+        assert_eq!(seen(&mut writers, &root, &[]), [(1, 20)]);
     }
 
     #[test]

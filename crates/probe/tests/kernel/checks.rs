@@ -19,6 +19,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("writes to an O_DSYNC file agree with the caller's own clock", synchronous_writes),
     ("reads that miss the cache are seen where they wait", reads),
     ("bytes agree with /proc/PID/io and /proc/diskstats", bytes),
+    ("who waited for a writer is none", waited),
     ("ten thousand processes take bounded memory and less than their own work", ten_thousand),
     ("what a thread starts is followed, ten thousand processes of it", followed),
     ("another tracer's events go on", beside_another),
@@ -162,6 +163,29 @@ fn bytes(source: SourceKind) -> Result<(), String> {
         return Err(format!("{used:?}"));
     };
     compare_with(counters, requests, snapshot.lost_events)
+}
+
+fn waited(source: SourceKind) -> Result<(), String> {
+    let disk = Disk::new()?;
+    let mut probe = open(source)?;
+    let script = format!(
+        "for n in 1 2 3 4 5 6 7 8; do head -c 8388608 /dev/zero; sleep 0.2; done | dd of='{}' bs=1M iflag=fullblock; sleep 1; :",
+        disk.file("a")
+    );
+    let mut shell = std::process::Command::new("sh");
+    let shell = shell.args(["-c", &script]).stderr(std::process::Stdio::null()).spawn();
+    let mut shell = shell.map_err(|e| e.to_string())?;
+    let mut all = Vec::new();
+    while shell.try_wait().map_err(|e| e.to_string())?.is_none() {
+        probe.wait(Duration::from_millis(200), &GO_ON).map_err(|e| e.to_string())?;
+        all.push(probe.snapshot().map_err(|e| e.to_string())?);
+    }
+    let here = |p: &&ProcessUse| p.device == Some(disk.id) || p.pid == shell.id();
+    let dirtied: Vec<_> =
+        all.iter().flat_map(|s| &s.processes).filter(here).map(|p| (p.pid, p.dirtied_bytes)).collect();
+    let sum: u64 = dirtied.iter().filter_map(|(_, bytes)| *bytes).sum();
+    // The filesystem's own blocks come on top.
+    ensure((64 << 20..=66 << 20).contains(&sum), || format!("{sum} bytes of {} seen: {dirtied:?}", 64 << 20))
 }
 
 /// Requests that were seen against the device's own counters.
