@@ -161,8 +161,10 @@ impl Session<'_> {
                 match hold.holds(entry, self.files) {
                     Ok(Some((held, now))) => {
                         entry.old = hold.transaction.entries.get(held).and_then(|other| other.old.clone());
-                        let told =
-                            format!("{}: {by} had set it, and leaves it alone from now on", entry.label());
+                        // What goes along with another one is not worth a word.
+                        let told = entry.new.as_ref().map_or_else(String::new, |_| {
+                            format!("{}: {by} had set it, and leaves it alone from now on", entry.label())
+                        });
                         let (name, now) = (hold.name.clone(), Some(now));
                         taken.push(TakenOver { name, held, entry: index, now, told });
                     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use floodwall_host::SysRoot;
-use floodwall_knobs::journal::{DiskStore, JournalError, Phase};
+use floodwall_knobs::journal::{DiskStore, JournalError, Phase, Transaction};
 use floodwall_knobs::{KernelFiles, Recovery, Session, SystemClock, Who, hold, session};
 
 use crate::error::HostPlantError;
@@ -59,39 +59,56 @@ pub fn restore(journal: &Path, patience: Duration) -> Result<Restored, HostPlant
     let end = Instant::now() + patience;
     let mut all = Restored::default();
     loop {
+        let is_over = Instant::now() >= end;
         match once(journal, &files, &mut all) {
-            Ok(()) if all.steering.is_empty() => return Ok(all),
-            Ok(()) if Instant::now() >= end => return Ok(all),
-            Ok(()) | Err(HostPlantError::Journal(JournalError::Held { .. })) if Instant::now() < end => {
+            // It died between two looks: nothing is in the way any more.
+            Ok(State::Left) => {}
+            Ok(State::Steered) if is_over => return Ok(all),
+            Ok(State::Nothing) => return Ok(all),
+            Err(HostPlantError::Journal(JournalError::Held { .. })) | Ok(State::Steered) if !is_over => {
                 std::thread::sleep(NAP);
             }
-            Ok(()) => return Ok(all),
+            Ok(State::Steered) => return Ok(all),
             Err(error) => return Err(error),
         }
     }
 }
 
-fn once(journal: &Path, files: &KernelFiles, all: &mut Restored) -> Result<(), HostPlantError> {
+/// What a recovery leaves.
+enum State {
+    /// Nothing that is open, save what could not be put back.
+    Nothing,
+    /// Somebody who lives.
+    Steered,
+    /// Somebody who lived when it began.
+    Left,
+}
+
+fn once(journal: &Path, files: &KernelFiles, all: &mut Restored) -> Result<State, HostPlantError> {
     // No journal, nothing to put back; it is not made for that.
     if DiskStore::open_to_read(journal)?.is_none() {
-        return Ok(());
+        return Ok(State::Nothing);
     }
     let who = Who::this_process(files);
     let store = DiskStore::open(journal, &who.describe())?;
     let boot_id = session::boot_id(files);
     let session = Session { files, store: &store, clock: &SystemClock, who, boot_id: boot_id.clone() };
     let recovery = session.recover()?;
+    let tried: Vec<u64> = recovery.undone.iter().map(|undone| undone.id).collect();
     all.recovery.earlier_boots.extend(recovery.earlier_boots);
     all.recovery.undone.extend(recovery.undone);
     all.recovery.expired.extend(recovery.expired);
     all.recovery.set_aside.extend(recovery.set_aside);
-    let open = session::log(&store)?.into_iter().filter_map(|logged| logged.transaction.ok());
-    let steers = open.filter(|t| {
-        t.begin.steers
-            && t.begin.boot_id == boot_id
-            && !matches!(t.phase(), Phase::Closed(_))
-            && session::is_alive(files, &t.begin)
-    });
-    all.steering = steers.map(|t| hold::describe(&t)).collect();
-    Ok(())
+    let logged = session::log(&store)?.into_iter().filter_map(|logged| logged.transaction.ok());
+    let open: Vec<Transaction> = logged
+        .filter(|t| t.begin.steers && t.begin.boot_id == boot_id && !matches!(t.phase(), Phase::Closed(_)))
+        .filter(|t| !tried.contains(&t.begin.id))
+        .collect();
+    let is_alive = |t: &Transaction| session::is_alive(files, &t.begin);
+    all.steering = open.iter().map(hold::describe).collect();
+    Ok(match open.as_slice() {
+        [] => State::Nothing,
+        open if open.iter().all(is_alive) => State::Steered,
+        _ => State::Left,
+    })
 }

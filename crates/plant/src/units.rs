@@ -219,8 +219,7 @@ fn unattributed(name: &str, mount: Option<&str>) -> Option<LeftOut> {
 /// Whole disks by number. Those that are in memory are left out, those without a medium or file are nothing.
 fn disks(root: &SysRoot, left_out: &mut Vec<LeftOut>) -> BTreeMap<DeviceId, Disk> {
     let mut disks = BTreeMap::new();
-    for name in root.list("/sys/block").into_value().unwrap_or_default() {
-        let directory = format!("/sys/block/{name}");
+    for (name, directory) in directories(root) {
         let Some(id) = root.parse::<DeviceId>(&format!("{directory}/dev")).into_value() else { continue };
         if root.parse::<u64>(&format!("{directory}/size")).into_value() == Some(0) {
             continue;
@@ -238,6 +237,20 @@ fn disks(root: &SysRoot, left_out: &mut Vec<LeftOut>) -> BTreeMap<DeviceId, Disk
         disks.insert(id, Disk { name: name.replace('!', "/"), has_queue, below });
     }
     disks
+}
+
+/// Whole disks' names and directories. A captured tree has them by number alone.
+fn directories(root: &SysRoot) -> Vec<(String, String)> {
+    if let Some(names) = root.list("/sys/block").into_value() {
+        return names.into_iter().map(|name| (name.clone(), format!("/sys/block/{name}"))).collect();
+    }
+    let numbers = root.list("/sys/dev/block").into_value().unwrap_or_default();
+    let disk = |number: String| {
+        let directory = format!("/sys/dev/block/{number}");
+        let is_disk = !root.exists(&format!("{directory}/partition"));
+        is_disk.then(|| (root.link_name(&directory).into_value().unwrap_or(number), directory))
+    };
+    numbers.into_iter().filter_map(disk).collect()
 }
 
 fn unit(
@@ -262,7 +275,13 @@ fn unit(
     let name = disks.get(&id).map_or_else(|| id.to_string(), |disk| disk.name.clone());
     let has_limits = |id: &&DeviceId| root.exists(&bdi::directory(&id.to_string()));
     let find = |id: &DeviceId| Device::find(root, &id.to_string()).ok();
-    let mut limits: Vec<Device> = members.iter().filter(has_limits).filter_map(find).collect();
+    // Dirty pages are counted for the device that a filesystem is on, and for what is written to by itself: nothing is stacked on that.
+    let is_below =
+        |id: &DeviceId| members.iter().any(|top| disks.get(top).is_some_and(|disk| disk.below.contains(id)));
+    let is_mounted = |id: &DeviceId| layout.rows.iter().any(|row| row.queue_device == Some(*id));
+    let holds_pages = |id: &&DeviceId| !is_below(id) || is_mounted(id);
+    let mut limits: Vec<Device> =
+        members.iter().filter(holds_pages).filter(has_limits).filter_map(find).collect();
     let filesystems: Vec<Device> =
         members.iter().filter_map(|id| of_filesystem.get(id)).flatten().cloned().collect();
     if !filesystems.is_empty() {

@@ -9,6 +9,9 @@ use crate::journal::{Record, SavedAt, SavedEntry};
 use crate::plan::{Entry, short};
 use crate::session::Session;
 
+/// The knob that brings other tunables with it.
+const SCHEDULER: &str = "scheduler";
+
 /// Somebody else's entries that are ours to put back until a write is over, and whose they are.
 pub(super) type Lent = Vec<(usize, Option<u64>)>;
 
@@ -37,7 +40,7 @@ impl Session<'_> {
                 continue;
             };
             if let Some(to_change) = transaction.yielded(at) {
-                if entry.knob.name == "scheduler" && !back {
+                if entry.knob.name == SCHEDULER && !back {
                     let label = other.label();
                     return Err(HoldError::Theirs { found: short(&label, &now), label, to_change });
                 }
@@ -68,12 +71,16 @@ impl Session<'_> {
         entries
             .filter(|(_, other)| entry.resets(other))
             .filter_map(|(at, other)| {
+                let switches = entry.knob.name == SCHEDULER;
                 let Reading::Value(now) = other.cell.read(self.files) else {
                     // It comes back with its elevator, as the kernel boots it.
-                    let comes_back = back && entry.knob.name == "scheduler";
-                    let kept = comes_back && hold.transaction.yielded(at).is_none();
+                    let kept = back && switches && hold.transaction.yielded(at).is_none();
                     return other.old.clone().filter(|_| kept).map(|old| (at, old));
                 };
+                // It goes with the elevator that is left.
+                if switches && matches!(other.knob.scope, Scope::Elevator(_)) {
+                    return None;
+                }
                 let ours = hold.transaction.yielded(at).is_none()
                     && hold.transaction.holds(at)
                     && hold.transaction.owns(at, &now);

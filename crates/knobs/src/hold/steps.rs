@@ -139,7 +139,10 @@ impl Session<'_> {
         }
         // What the kernel changed along with it. A failure shows when that is read.
         for (at, state) in beside {
-            let _ = run.bring(at, &state);
+            if run.bring(at, &state).is_err() {
+                let readings = readings(run.files, &run.transaction.entries, |(i, _)| i == at);
+                let _ = run.note(Record::Done { readings });
+            }
         }
         for (entry, to_change) in lent {
             let _ = run.note(Record::Yield { entry, to_change });

@@ -511,6 +511,10 @@ impl Store for Memory {
         self.append(name, bytes)
     }
 
+    fn length(&self, name: &str) -> Result<u64, JournalError> {
+        Ok(self.files.borrow().get(name).map_or(0, Vec::len) as u64)
+    }
+
     fn truncate(&self, name: &str, bytes: u64) -> Result<(), JournalError> {
         if !self.fuse.burn() {
             return Err(Self::killed());

@@ -188,6 +188,7 @@ fn an_applied_value_wins_and_is_put_back_to_what_the_hold_had_saved() {
         write(&world, &mut hold, "max_sectors_kb=128").unwrap();
         let applied = world.apply(&[text]).unwrap();
         assert_eq!(applied.id, Some(2));
+        assert_eq!(applied.taken_over.len(), 1, "what goes along with it is not told");
         assert!(applied.taken_over[0].contains("pid 8 (floodwall guard) had set it"), "{applied:?}");
         assert_eq!(world.kernel.queue("nr_requests"), value);
         let error = write(&world, &mut hold, "nr_requests=4").unwrap_err().to_string();
@@ -281,6 +282,7 @@ fn an_elevator_that_was_switched_for_a_while_comes_back_with_its_tunables() {
         assert_eq!(world.kernel.queue("iosched/low_latency"), "0");
         write(&world, &mut hold, "scheduler=mq-deadline").unwrap();
         assert_eq!(world.kernel.all(), own);
+        assert_eq!(hold.held(), []);
     }
     write(&world, &mut hold, "scheduler=bfq").unwrap();
     write(&world, &mut hold, "iosched.low_latency=0").unwrap();

@@ -1,0 +1,179 @@
+//! Which queue and which limits belong to which device.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use floodwall_host::SysRoot;
+use floodwall_model::DeviceId;
+use floodwall_plant::HostPlantError;
+use floodwall_plant::units::{Unit, Units};
+
+fn fixture(name: &str) -> SysRoot {
+    SysRoot::new(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts").join(name)).unwrap()
+}
+
+fn id(text: &str) -> DeviceId {
+    text.parse().unwrap()
+}
+
+/// `9:0 md0: queues sdb sdc, limits 9:0, of 8:16 …`
+fn line(unit: &Unit) -> String {
+    let names = |devices: &[floodwall_knobs::Device]| {
+        devices.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    };
+    let members: Vec<String> = unit.members.iter().map(ToString::to_string).collect();
+    format!(
+        "{} {}: queues [{}] limits [{}] of {} on {}",
+        unit.id,
+        unit.name,
+        names(&unit.queues),
+        names(&unit.limits),
+        members.join(" "),
+        unit.mounts.join(" ")
+    )
+}
+
+fn lines(units: &Units) -> Vec<String> {
+    units.units.iter().map(line).collect()
+}
+
+#[test]
+fn a_server_with_an_array_encryption_volumes_btrfs_nfs_and_containers() {
+    let units = Units::read(&fixture("server-md-crypt-lvm"));
+    assert_eq!(
+        lines(&units),
+        [
+            "0:51 server:/exports/archive: queues [] limits [0:51] of 0:51 on /mnt/archive copies",
+            "7:0 loop0: queues [loop0] limits [loop0] of 7:0 on /build",
+            "7:1 loop1: queues [loop1] limits [loop1] of 7:1 on ",
+            "8:0 sda: queues [sda] limits [sda] of 8:0 on / /boot/efi",
+            "8:48 sdd: queues [sdd sde] limits [btrfs-1] of 8:48 8:64 on /backup",
+            "9:0 md0: queues [sdb sdc] limits [dm-1 dm-2] of 8:16 8:32 9:0 253:0 253:1 253:2 on /srv /srv/exports /var/lib/postgresql",
+        ]
+    );
+    // Whatever a process is seen at, it is at its unit.
+    for device in ["8:16", "8:32", "253:0", "253:2", "9:0"] {
+        assert_eq!(units.units[units.of(id(device)).unwrap()].id, id("9:0"), "{device}");
+    }
+    assert!(units.get(id("253:2")).is_none() && units.get(id("9:0")).is_some());
+    let left: Vec<&str> = units.left_out.iter().map(|left| left.what.as_str()).collect();
+    assert!(left.contains(&"/mnt/archive copies (server:/exports/archive)"), "{left:?}");
+    assert!(left.iter().any(|what| what.contains("overlay")), "{left:?}");
+}
+
+#[test]
+fn logical_volumes_on_one_disk_are_that_disk() {
+    let units = Units::read(&fixture("rhel-8"));
+    assert_eq!(
+        lines(&units),
+        [
+            "8:0 sda: queues [sda] limits [sda dm-0 dm-1 dm-2] of 8:0 253:0 253:1 253:2 on / /boot /var/lib/pgsql"
+        ]
+    );
+}
+
+/// A tree with some disks: name, number, slaves, whether it has hardware queues.
+fn tree(disks: &[(&str, &str, &[&str], bool)]) -> (tempfile::TempDir, SysRoot) {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |path: String| -> PathBuf { dir.path().join(path) };
+    let put = |path: String, text: &str| {
+        let path = at(path);
+        fs::DirBuilder::new().recursive(true).create(path.parent().unwrap()).unwrap();
+        let mut file = fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+        std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+    };
+    let directory = |path: &str| fs::DirBuilder::new().recursive(true).create(dir.path().join(path)).unwrap();
+    for (name, number, slaves, mq) in disks {
+        let here = format!("sys/devices/{name}");
+        put(format!("{here}/dev"), number);
+        put(format!("{here}/size"), if *name == "loop0" { "0" } else { "2048" });
+        put(format!("{here}/uevent"), &format!("DEVNAME={name}\n"));
+        put(format!("{here}/queue/nr_requests"), "128\n");
+        put(format!("{here}/queue/scheduler"), "none\n");
+        put(format!("sys/class/bdi/{number}/max_ratio"), "100\n");
+        directory("sys/block");
+        directory("sys/dev/block");
+        symlink(format!("../devices/{name}"), at(format!("sys/block/{name}"))).unwrap();
+        symlink(format!("../../devices/{name}"), at(format!("sys/dev/block/{number}"))).unwrap();
+        if *mq {
+            directory(&format!("{here}/mq"));
+        }
+        directory(&format!("{here}/slaves"));
+        for slave in *slaves {
+            symlink(format!("../../{slave}"), at(format!("{here}/slaves/{slave}"))).unwrap();
+        }
+    }
+    put("proc/self/mountinfo".to_owned(), "27 1 8:0 / / rw - ext4 /dev/sda rw\n");
+    let root = SysRoot::new(dir.path()).unwrap();
+    (dir, root)
+}
+
+#[test]
+fn multipath_has_a_queue_of_its_own_and_its_paths_are_left_alone() {
+    let (_dir, root) = tree(&[
+        ("sda", "8:0", &[], true),
+        ("sdb", "8:16", &[], true),
+        ("sdc", "8:32", &[], true),
+        ("dm-0", "253:0", &["sdb", "sdc"], true),
+        ("dm-1", "253:1", &["dm-0"], false),
+        ("loop0", "7:0", &[], true),
+        ("zram0", "254:0", &[], false),
+    ]);
+    let units = Units::read(&root);
+    assert_eq!(
+        lines(&units),
+        [
+            "8:0 sda: queues [sda] limits [sda] of 8:0 on /",
+            "253:0 dm-0: queues [dm-0] limits [dm-1] of 253:0 253:1 on ",
+        ]
+    );
+    let left: Vec<String> = units.left_out.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        left,
+        [
+            "zram0: it is memory",
+            "sdb: it is a path of a device above it, whose queue is steered",
+            "sdc: it is a path of a device above it, whose queue is steered",
+        ]
+    );
+}
+
+#[test]
+fn volumes_over_several_disks_join_what_they_share() {
+    // Striped over both, and one volume on the second alone: one flood is in the other's way.
+    let (_dir, root) = tree(&[
+        ("sda", "8:0", &[], true),
+        ("sdb", "8:16", &[], true),
+        ("sdc", "8:32", &[], true),
+        ("dm-0", "253:0", &["sdb", "sdc"], false),
+        ("dm-1", "253:1", &["sdc"], false),
+    ]);
+    let units = Units::read(&root);
+    assert_eq!(
+        lines(&units),
+        [
+            "8:0 sda: queues [sda] limits [sda] of 8:0 on /",
+            "253:0 dm-0: queues [sdb sdc] limits [dm-0 dm-1] of 8:16 8:32 253:0 253:1 on ",
+        ]
+    );
+}
+
+#[test]
+fn devices_are_named_as_people_do() {
+    let named = |names: &[&str]| {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let root = fixture("server-md-crypt-lvm");
+        Units::read(&root)
+            .named(&root, &names)
+            .map(|units| units.units.iter().map(|u| u.name.clone()).collect::<Vec<_>>())
+    };
+    assert_eq!(named(&["sda"]).unwrap(), ["sda"]);
+    assert_eq!(named(&["/dev/sda2", "8:0"]).unwrap(), ["sda"]);
+    assert_eq!(named(&["/dev/mapper/vg-pg"]).unwrap(), ["md0"]);
+    assert_eq!(named(&["/var/lib/postgresql/15", "sda1"]).unwrap(), ["sda", "md0"]);
+    assert_eq!(named(&["0:51"]).unwrap(), ["server:/exports/archive"]);
+    let error = named(&["sdz"]).unwrap_err();
+    assert!(matches!(error, HostPlantError::Device { .. }) && error.is_wrong_use());
+    assert!(error.to_string().starts_with("can't steer 'sdz': 'sdz' is no block device"), "{error}");
+}

@@ -1,0 +1,100 @@
+//! The host as a plant, on the real kernel: loop devices and a lab of the test's own, processes that commit and flood, kills.
+//!
+//! The binary is also what the tests run: a part of a lab, a process that works, a process that steers and is killed. Only devices that the tests made are
+//! ever written to. Needs root; what a machine lacks is reported as ignored, with the reason.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "a test binary, which clippy does not know without the harness"
+)]
+
+mod disk;
+mod guard;
+mod kill;
+mod lab;
+mod sense;
+mod steer;
+mod worker;
+
+use std::path::Path;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+pub(crate) type Body = fn() -> Result<(), String>;
+
+/// A test, and after how many seconds it hangs.
+#[derive(Clone, Copy)]
+pub(crate) struct Test {
+    pub(crate) name: &'static str,
+    pub(crate) seconds: u64,
+    pub(crate) body: Body,
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    match arguments.get(1).map(String::as_str) {
+        Some(lab::CHILD) => lab::child(&arguments[2..]),
+        Some(worker::WORKER) => return worker::run(&arguments[2..]),
+        Some(kill::STEERER) => std::process::exit(i32::from(kill::steer(&arguments[2..]).is_err())),
+        _ => {}
+    }
+    let mut arguments = Arguments::from_args();
+    // Each steers devices of its own, but counts what all processes do.
+    arguments.test_threads = Some(1);
+    let missing = missing();
+    let tests = [sense::TESTS, steer::TESTS, kill::TESTS, guard::TESTS].concat().into_iter().map(|test| {
+        let name = match &missing {
+            None => test.name.to_owned(),
+            Some(why) => format!("{} (left out: {why})", test.name),
+        };
+        let body = move || {
+            let _watchdog = Watchdog::new(test.name, test.seconds);
+            (test.body)().map_err(Failed::from)
+        };
+        Trial::test(name, body).with_ignored_flag(missing.is_some())
+    });
+    libtest_mimic::run(&arguments, tests.collect()).exit();
+}
+
+/// Ends the whole run if a test takes too long.
+struct Watchdog(#[allow(dead_code, reason = "dropping it ends the watch")] std::sync::mpsc::Sender<()>);
+
+impl Watchdog {
+    fn new(test: &'static str, seconds: u64) -> Self {
+        let (done, waiting) = std::sync::mpsc::channel::<()>();
+        std::thread::spawn(move || {
+            let waited = waiting.recv_timeout(Duration::from_secs(seconds));
+            if waited == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("{test} hangs after {seconds} s: taking everything down");
+                lab::rescue();
+                std::process::exit(101);
+            }
+        });
+        Self(done)
+    }
+}
+
+/// What this machine lacks.
+fn missing() -> Option<String> {
+    if let Err(e) = floodwall_lab::Lab::check_host() {
+        return Some(e.to_string());
+    }
+    let directories = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+    ["losetup", "mkfs.ext4", "mount"]
+        .iter()
+        .find(|p| !directories.iter().any(|d| Path::new(d).join(p).exists()))
+        .map(|p| format!("needs {p}"))
+}
+
+/// Turns any error into a test's failure.
+pub(crate) fn said<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> String + '_ {
+    move |e| format!("{what}: {e}")
+}
+
+/// Fails a test with a message unless something holds.
+pub(crate) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise()) }
+}

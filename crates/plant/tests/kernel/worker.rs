@@ -1,0 +1,90 @@
+//! Processes that do I/O until they are killed.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::said;
+
+/// First argument of this binary when it works.
+pub(crate) const WORKER: &str = "plant-worker";
+/// What a flood writes at once.
+const BLOCK: usize = 1 << 20;
+
+/// `commit FILE` or `flood FILE MIB`: a file of so many MiB, over and over. Says how much it has done, ten times a second.
+pub(crate) fn run(arguments: &[String]) {
+    let file = std::fs::File::options().create(true).truncate(false).write(true).open(&arguments[1]).unwrap();
+    let mut said = Instant::now();
+    let mut done = 0_u64;
+    let mut tell = |done: u64| {
+        if said.elapsed() > Duration::from_millis(100) {
+            said = Instant::now();
+            // Whoever started us has gone.
+            if writeln!(std::io::stdout().lock(), "{done}").is_err() {
+                std::process::exit(0);
+            }
+        }
+    };
+    match arguments[0].as_str() {
+        "commit" => loop {
+            file.write_all_at(&[7; 4096], done % 64 * 4096).unwrap();
+            file.sync_data().unwrap();
+            done += 1;
+            tell(done);
+        },
+        _ => {
+            let blocks: u64 = arguments[2].parse().unwrap();
+            let block = vec![7; BLOCK];
+            loop {
+                file.write_all_at(&block, done % blocks * BLOCK as u64).unwrap();
+                done += 1;
+                tell(done);
+            }
+        }
+    }
+}
+
+/// A worker at work; killed when dropped.
+pub(crate) struct Worker {
+    child: Child,
+    done: Arc<AtomicU64>,
+}
+
+impl Worker {
+    pub(crate) fn start(arguments: &[&str]) -> Result<Self, String> {
+        let mut child = Command::new(std::env::current_exe().map_err(said("this binary"))?)
+            .arg(WORKER)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(said("worker"))?;
+        let done = Arc::new(AtomicU64::new(0));
+        let (stdout, told) = (child.stdout.take().ok_or("no stdout")?, Arc::clone(&done));
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                told.store(line.parse().unwrap_or(0), Ordering::Relaxed);
+            }
+        });
+        Ok(Self { child, done })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Commits, or MiB written, so far.
+    pub(crate) fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
