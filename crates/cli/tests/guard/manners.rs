@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::Test;
-use crate::bed::{Device, Guard, differences};
+use crate::bed::{Device, FLOODWALL, Guard, differences};
 use crate::load::Load;
 
 pub(crate) const TESTS: &[Test] = &[
@@ -20,6 +21,12 @@ pub(crate) const TESTS: &[Test] = &[
         needs: &["mkfs.xfs", "setpriv"],
         kernel: true,
         body: capabilities,
+    },
+    Test {
+        name: "what is missing is named, and what works without it",
+        needs: &["setpriv"],
+        kernel: true,
+        body: missing,
     },
     Test { name: "a dry run writes nothing", needs: &["mkfs.xfs"], kernel: true, body: dry_run },
     Test { name: "a pause gives everything back at once", needs: &["mkfs.xfs"], kernel: true, body: pause },
@@ -159,4 +166,22 @@ fn capabilities() -> Result<(), String> {
     let log = guard.stop()?;
     let wrong = differences(&before, &device.knobs());
     if wrong.is_empty() { Ok(()) } else { Err(format!("{wrong:?}\n{log}")) }
+}
+
+fn missing() -> Result<(), String> {
+    let without = |more: &[&str], words: &str| {
+        let all =
+            [&["--inh-caps=-all", "--bounding-set=-all"], more, &[FLOODWALL, "guard", "--dry-run"]].concat();
+        let output =
+            Command::new("setpriv").args(all).stdin(Stdio::null()).output().map_err(|e| e.to_string())?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        let told = said.contains(words) && said.contains("floodwall guard --sim hdd-7200");
+        if output.status.code() == Some(4) && told {
+            Ok(())
+        } else {
+            Err(format!("{}: {said}", output.status))
+        }
+    };
+    without(&[], "CAP_PERFMON")?;
+    without(&["--reuid=65534", "--clear-groups"], "run as root")
 }

@@ -8,6 +8,8 @@ use crate::root::SysRoot;
 
 /// Who changes settings writes itself into the journal's lock (`pid 4711 (floodwall apply …)`); the text stays when the lock is released.
 const LOCK: &str = "/var/lib/floodwall/journal/lock";
+/// Words of a guard's command line with which it steers nothing.
+const HARMLESS: [&str; 7] = ["status", "history", "pause", "resume", "restore", "--dry-run", "--sim"];
 /// The name of our processes.
 const COMM: &str = "floodwall";
 
@@ -19,8 +21,10 @@ pub fn floodwalls(root: &SysRoot, own_pid: Option<u32>) -> Vec<Manager> {
     let manager = |pid: u32| {
         let command = root.read(&format!("/proc/{pid}/cmdline")).into_value()?;
         let words: Vec<&str> = command.split('\0').collect();
-        let is_guard = words.get(1).is_some_and(|word| *word == "guard");
-        let does = match (is_guard, changer == Some(pid)) {
+        let is_guard = words.get(1) == Some(&"guard") && !words.iter().any(|word| HARMLESS.contains(word));
+        // A guard's worker takes the lock for each of its writes; its parent is named.
+        let is_changing = changer == Some(pid) && words.get(1) != Some(&"guard-worker");
+        let does = match (is_guard, is_changing) {
             (true, _) => "steers settings",
             (false, true) => "is changing settings",
             (false, false) => return None,
@@ -66,6 +70,10 @@ mod tests {
             ("proc/11/cmdline", "floodwall\0apply\0x=1\0"),
             ("proc/12/comm", "floodwall\n"),
             ("proc/12/cmdline", "floodwall\0status\0"),
+            ("proc/14/comm", "floodwall\n"),
+            ("proc/14/cmdline", "floodwall\0guard\0status\0--json\0"),
+            ("proc/15/comm", "floodwall\n"),
+            ("proc/15/cmdline", "floodwall\0guard\0--sim\0hdd-7200\0"),
             ("proc/13/comm", "bash\n"),
             ("proc/13/cmdline", "bash\0guard\0"),
             ("var/lib/floodwall/journal/lock", "pid 11 (floodwall apply x=1)"),
@@ -85,5 +93,18 @@ mod tests {
     fn a_lock_of_a_process_that_is_gone_counts_for_nothing() {
         let (_dir, root) = tree(&[("var/lib/floodwall/journal/lock", "pid 11 (floodwall apply x=1)")]);
         assert!(floodwalls(&root, None).is_empty());
+    }
+
+    #[test]
+    fn a_guard_is_named_once_although_its_worker_had_the_lock() {
+        let (_dir, root) = tree(&[
+            ("proc/10/comm", "floodwall\n"),
+            ("proc/10/cmdline", "floodwall\0guard\0"),
+            ("proc/11/comm", "floodwall\n"),
+            ("proc/11/cmdline", "floodwall\0guard-worker\0"),
+            ("var/lib/floodwall/journal/lock", "pid 11 (floodwall guard-worker)"),
+        ]);
+        let names: Vec<String> = floodwalls(&root, None).into_iter().map(|m| m.name).collect();
+        assert_eq!(names, ["floodwall guard (process 10) steers settings"]);
     }
 }

@@ -49,10 +49,12 @@ impl HostMachine {
             }
         })?;
         if plant.source() == floodwall_probe::SourceKind::Proc {
-            let blind: Vec<String> = plant.blind().iter().map(ToString::to_string).collect();
+            // Why the better sources can't be used; what /proc does not tell follows from that.
+            let through = plant.blind().iter().filter(|blind| blind.what.starts_with("through "));
+            let why: Vec<String> = through.map(ToString::to_string).collect();
             let why = format!(
-                "can't guard this machine without seeing who waits ({}); floodwall guard --sim hdd-7200 and floodwall apply work without",
-                blind.join("; ")
+                "can't see who waits on this machine, so there is nothing to steer by: {}; floodwall guard --sim hdd-7200, status and apply work without",
+                why.join("; ")
             );
             return Err(MissingError(why).into());
         }

@@ -11,6 +11,8 @@ use crate::commands::settings::moment;
 
 /// Names of a kind that are shown; a screen has no more.
 const NAMES: usize = 6;
+/// Devices of which nothing is to be told that are shown; a machine may have a thousand.
+const FREE: usize = 20;
 
 fn micros(us: f64) -> String {
     human_duration(Duration::from_secs_f64(us.max(0.0) / 1e6))
@@ -106,8 +108,13 @@ fn devices(devices: &[Device]) -> Vec<String> {
         column("DRAINS", Align::Right),
         column("BACKLOG", Align::Right),
     ];
-    let rows: Vec<Vec<String>> = devices
-        .iter()
+    let mut free = 0;
+    let shown = devices.iter().filter(|d| {
+        let is_free = d.state == "free" && d.held.is_empty();
+        free += usize::from(is_free);
+        !is_free || free <= FREE
+    });
+    let rows: Vec<Vec<String>> = shown
         .map(|d| {
             vec![
                 d.name.clone(),
@@ -123,7 +130,11 @@ fn devices(devices: &[Device]) -> Vec<String> {
             ]
         })
         .collect();
-    table(&columns, &rows)
+    let mut lines = table(&columns, &rows);
+    if free > FREE {
+        lines.push(format!("and {} more that are free; --json has them all", free - FREE));
+    }
+    lines
 }
 
 fn names(names: &[String]) -> String {
@@ -279,5 +290,16 @@ mod tests {
             assert!(text.contains(words), "{text}");
         }
         assert!(status(&Status::default()).contains("there is no device to steer"));
+    }
+
+    #[test]
+    fn of_a_thousand_devices_those_are_shown_that_something_is_done_about() {
+        let mut many: Vec<Device> = (0..1000)
+            .map(|n| Device { name: format!("d{n}"), state: "free".into(), ..Device::default() })
+            .collect();
+        many[900] = Device { name: "d900".into(), ..document().devices[0].clone() };
+        let text = status(&Status { devices: many, ..Status::default() });
+        assert!(text.contains("d900    protect") && text.contains("and 979 more that are free"), "{text}");
+        assert!(text.lines().count() < 40, "{text}");
     }
 }
