@@ -1,7 +1,7 @@
 //! Whom a process belongs to: everything that a thread started, and everything that those started, however short they live. Pure.
 //!
 //! ```text
-//! follow(thread, tag) ─▶ Forked by it, or by one of its ─▶ tagged ─▶ Ended ─▶ forgotten with the window, for what is counted at its end
+//! follow(thread, tag) ─▶ Forked by it, or by one of its ─▶ tagged ─▶ Ended ─▶ forgotten a window later, for what is counted at its end
 //! ```
 //!
 //! Every number of a process is given by a fork that is seen, so that one that is given again is never taken for the one before.
@@ -62,6 +62,8 @@ pub(crate) struct Lineage {
     roots: HashMap<u32, u32, Fast>,
     tags: HashMap<u32, u32, Fast>,
     ended: HashSet<u32, Fast>,
+    /// In the window before.
+    ended_before: HashSet<u32, Fast>,
 }
 
 impl Lineage {
@@ -83,6 +85,7 @@ impl Lineage {
 
     pub(crate) fn forked(&mut self, pid: u32, tid: u32, child: u32) {
         self.ended.remove(&child);
+        self.ended_before.remove(&child);
         match self.roots.get(&tid).copied().or_else(|| self.of(pid, tid)) {
             Some(tag) if self.tags.len() < REMEMBERED => drop(self.tags.insert(child, tag)),
             // The number was another's.
@@ -96,11 +99,12 @@ impl Lineage {
         }
     }
 
-    /// The window is over: those that ended in it did all they will ever do.
+    /// The window is over: those that ended before it did all they will ever do. (What is counted in the kernel has windows that begin and end a moment earlier.)
     pub(crate) fn forget_ended(&mut self) {
-        for tid in self.ended.drain() {
+        for tid in self.ended_before.drain() {
             self.tags.remove(&tid);
         }
+        std::mem::swap(&mut self.ended, &mut self.ended_before);
     }
 }
 
@@ -127,6 +131,8 @@ mod tests {
         lineage.forked(101, 102, 103);
         (100..=102).for_each(|tid| lineage.ended(tid));
         lineage.forget_ended();
+        assert_eq!(lineage.of(101, 101), Some(1), "for what is counted late");
+        lineage.forget_ended();
         lineage.forked(103, 103, 104);
         let of = |pid| lineage.of(pid, pid);
         assert_eq!([of(104), of(200), of(400)], [Some(1), Some(2), Some(3)]);
@@ -143,7 +149,9 @@ mod tests {
         lineage.forked(7, 7, 100);
         assert_eq!(lineage.of(100, 100), None);
         lineage.ended(100);
+        lineage.forget_ended();
         lineage.forked(40, 50, 100);
+        lineage.forget_ended();
         lineage.forget_ended();
         assert_eq!(lineage.of(100, 100), Some(1), "the one that ended was another");
     }
@@ -156,6 +164,7 @@ mod tests {
         assert_eq!(lineage.tags.len(), REMEMBERED);
         (2..200_000).for_each(|child| lineage.ended(child));
         lineage.forget_ended();
-        assert_eq!((lineage.tags.len(), lineage.ended.len()), (0, 0));
+        lineage.forget_ended();
+        assert_eq!((lineage.tags.len(), lineage.ended.len(), lineage.ended_before.len()), (0, 0, 0));
     }
 }

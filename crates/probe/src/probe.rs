@@ -397,6 +397,8 @@ impl Probe {
         #[cfg(feature = "bpf")]
         if let Source::Bpf(bpf, _) = &mut self.source {
             let mut counted = bpf.take(now, &mut self.files);
+            // Who was started since the rings were read may have been counted already.
+            self.drain(now_ns());
             for process in &counted.processes {
                 if let Some(tag) = self.tally.tag(process.pid) {
                     counted.followed.entry(tag).or_default().add(process);

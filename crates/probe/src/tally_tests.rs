@@ -302,6 +302,7 @@ fn who_is_followed_is_counted_whole_however_many_processes_and_by_what_had_begun
     feed(21_300, 0, 0, done(8));
     let counted = tally.take(22_000_000, &mut Open);
     tally.end_window();
+    tally.end_window();
     assert!(counted.processes.len() <= 3 && counted.folded > 5, "{counted:?}");
     let followed = &counted.followed[&1];
     assert_eq!((&followed.calls[&Call::Fsync], &followed.reads[&SDA]), (&us(&[100; 10]), &us(&[300])));
