@@ -3,7 +3,7 @@
 # make bench  the figures: against sysbench and fio, interleaved
 # make lab-2010  the experiment of 2010 on a virtual array; writes docs/reproductions.md (root)
 # make lab-record  trials on virtual devices, kept as data that the simulator is held against (root)
-# make lab-victims  PostgreSQL and SQLite on a virtual array beside a copy: default, 15 MB, guarded (root)
+# make lab-victims  PostgreSQL and SQLite on a virtual array beside a copy: default, 15 MB, guarded; writes docs/lab.md (root)
 # make reproduce  published experiments and the lab's trials in the simulator; writes docs/reproductions.md
 # make league  settings side by side on every kind of device, in the simulator; writes docs/league.md
 # make audit  licences, bans and sources of the dependencies
@@ -59,11 +59,11 @@ lab-record: install-build install-peers
 	$(CARGO) build --release --locked -p floodwall -p lab-bench
 	target/release/lab-bench record
 
-# Root; about 40 minutes; an interrupted run goes on where it was.
+# Root; about 35 minutes; an interrupted run goes on where it was.
 lab-victims: install-build
 	@./scripts/need pg_ctlcluster:postgresql sqlite3:sqlite3 mkfs.xfs:xfsprogs setpriv:util-linux
 	$(CARGO) build --release --locked -p floodwall -p lab-bench
-	target/release/lab-bench victims $(LAB_VICTIMS)
+	target/release/lab-bench victims --out docs/lab.md $(LAB_VICTIMS)
 
 reproduce: install-build
 	$(CARGO) build --release --locked -p reproduce
