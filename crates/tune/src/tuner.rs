@@ -32,8 +32,9 @@ use verdict::{decide, recommend, rounds_to_show};
 const REFERENCE_SHARE: f64 = 0.15;
 /// Share of the time that is kept for the final, at most.
 const FINAL_SHARE: f64 = 0.35;
-/// Trials that a race should have at least; phases get shorter for it.
-const RACE_TRIALS: f64 = 28.0;
+/// Trials that a race should have at least; phases get shorter for it. Twice as many of half the length find less: what a flood does in its first seconds, before it
+/// has met the dirty limit for good, is not what it does later.
+const RACE_TRIALS: f64 = 14.0;
 /// Rounds of a final while nothing is known of how large the difference will be; phases get shorter for it.
 const FINAL_ROUNDS: u32 = 6;
 /// With fewer hardly a difference parts, however large: of two rounds a t test asks for thirteen standard errors, of three for four.
@@ -190,6 +191,7 @@ pub fn tune<'a>(
         in_vain: 0,
         overhead_s: OVERHEAD_S,
         burst_s: 0.0,
+        raced_s: 0.0,
     };
     search.run(space_of)
 }
@@ -218,6 +220,8 @@ struct Search<'a> {
     overhead_s: f64,
     /// What a burst takes.
     burst_s: f64,
+    /// Measured seconds of the race's last trials.
+    raced_s: f64,
 }
 
 impl Search<'_> {
@@ -375,6 +379,7 @@ impl Search<'_> {
         let ran = |c: &Candidate| !c.trials.is_empty() || !c.disturbed.is_empty();
         let known = outcome.candidates.iter().rposition(ran).map_or(0, |last| last + 1);
         outcome.candidates.truncate(known.max(affordable).max(1 + self.options.also.len()));
+        self.raced_s = measure;
         let mut exploring = true;
         loop {
             self.round += 1;
@@ -392,6 +397,7 @@ impl Search<'_> {
                 exploring = false;
                 measure = (LONGER * measure).min(self.scenario.timing.measure.as_secs_f64());
                 trial_s = self.trial_s(measure);
+                self.raced_s = measure;
                 let hopeful = race::shortlist(space, &mut outcome.candidates, self.round, &mut self.random);
                 outcome.candidates.extend(hopeful.into_iter().map(|point| Candidate::new(space, point)));
                 continue;
@@ -432,6 +438,8 @@ impl Search<'_> {
         let left = self.options.seconds - self.now();
         let wanted = (left / 2.0 / self.trial_s(SHORTEST_S)) as u32;
         let measure = self.measure_s(left, 2.0 * f64::from(wanted.clamp(LEAST_FINAL_ROUNDS, FINAL_ROUNDS)));
+        // Never shorter than what chose the winner: it may be best in its first seconds alone.
+        let measure = measure.max(self.raced_s);
         let round_s = 2.0 * self.trial_s(measure);
         // Two rounds are needed to say anything, even if that takes longer than asked for.
         let rounds = ((left / round_s) as u32).clamp(2, MOST_FINAL_ROUNDS);
