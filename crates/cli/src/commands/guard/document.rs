@@ -103,8 +103,11 @@ pub(super) struct Device {
     /// `free`, `watch`, `protect`, `probe` or `recover`, and for how long.
     pub(super) state: String,
     pub(super) since_s: f64,
+    /// How far the queue is shortened (halvings of requests and of their size) and the limit lowered; 0: as the administrator has them.
     pub(super) queue_level: u32,
     pub(super) limit_level: u32,
+    /// How far the levers are pulled, in words; absent if they are not.
+    pub(super) levers: Option<String>,
     /// What the victims may wait for, and whether the administrator said so.
     pub(super) goal_us: f64,
     pub(super) goal_is_given: bool,
@@ -147,8 +150,8 @@ pub(super) struct Entry {
     pub(super) device: Option<String>,
     pub(super) from: Option<String>,
     pub(super) to: Option<String>,
-    pub(super) queue_level: Option<u32>,
-    pub(super) limit_level: Option<u32>,
+    /// How far the levers are pulled then, in words; absent if they are not.
+    pub(super) levers: Option<String>,
     /// `nr_requests 64 → 8`.
     pub(super) writes: Vec<String>,
     /// In a dry run nothing was written.
@@ -166,10 +169,8 @@ impl Entry {
         }
         if let (Some(from), Some(to)) = (&self.from, &self.to) {
             line.push_str(&if from == to { to.clone() } else { format!("{from} → {to}") });
-            if let (Some(queue), Some(limit)) = (self.queue_level, self.limit_level)
-                && (queue, limit) != (0, 0)
-            {
-                line.push_str(&format!(" (queue level {queue}, limit level {limit})"));
+            if let Some(levers) = &self.levers {
+                line.push_str(&format!(" ({levers})"));
             }
             line.push_str("; ");
         }
@@ -193,22 +194,19 @@ mod tests {
             device: Some("sda".into()),
             from: Some("watch".into()),
             to: Some("protect".into()),
-            queue_level: Some(4),
-            limit_level: Some(0),
+            levers: Some("bfq, 4 requests".into()),
             writes: vec!["nr_requests 64 → 4".into(), "max_sectors_kb 1280 → 128".into()],
             why: "victims wait 3.1 × the goal of 20.0ms".into(),
             ..Entry::default()
         };
         assert_eq!(
             entry.line(),
-            "sda: watch → protect (queue level 4, limit level 0); wrote nr_requests 64 → 4, max_sectors_kb 1280 → 128; \
+            "sda: watch → protect (bfq, 4 requests); wrote nr_requests 64 → 4, max_sectors_kb 1280 → 128; \
              victims wait 3.1 × the goal of 20.0ms"
         );
         entry.pretended = true;
         entry.from = entry.to.clone();
-        assert!(
-            entry.line().starts_with("sda: protect (queue level 4, limit level 0); would write nr_requests")
-        );
+        assert!(entry.line().starts_with("sda: protect (bfq, 4 requests); would write nr_requests"));
         assert_eq!(Entry { why: "paused".into(), ..Entry::default() }.line(), "paused");
     }
 }

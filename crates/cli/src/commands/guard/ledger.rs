@@ -96,6 +96,11 @@ impl Ledger {
             .collect()
     }
 
+    /// Whether any knob is not as the administrator has it.
+    pub(super) fn holds_any(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// A knob is no longer ours.
     pub(super) fn lose(&mut self, write: &KnobWrite) {
         self.held.remove(&(write.device, write.knob.clone()));

@@ -9,7 +9,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use floodwall_guard::{Guard, Report, State, config::HARMED};
+use floodwall_guard::config::HARMED;
+use floodwall_guard::{Guard, Level, Report, State};
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{Plant, PlantError};
 use floodwall_model::units::human_duration;
@@ -76,6 +77,11 @@ pub(super) struct Steward {
     said: Vec<(Priority, String)>,
 }
 
+/// In words, if there is anything to say.
+fn levers(level: Level) -> Option<String> {
+    (!level.is_free()).then(|| level.to_string())
+}
+
 impl Steward {
     pub(super) fn new(machine: Box<dyn Machine>, settings: Settings, origin: Origin) -> Self {
         Self {
@@ -137,6 +143,11 @@ impl Steward {
         if self.paused.is_some() {
             // What happens meanwhile is not to be taken for what happens in the first tick after it.
             self.ledger.observe()?;
+            if self.ledger.holds_any() {
+                // The kernel did not take it back at once.
+                let report = self.guard.release(&mut self.ledger)?;
+                self.note(now, report, "paused");
+            }
         } else {
             let report = self.guard.tick(&mut self.ledger)?;
             self.note(now, report, "the levers follow");
@@ -283,8 +294,7 @@ impl Steward {
                 device: Some(self.ledger.name(id)),
                 from: Some(decision.from.to_string()),
                 to: Some(decision.to.to_string()),
-                queue_level: Some(decision.level.queue()),
-                limit_level: Some(decision.level.limit),
+                levers: levers(decision.level),
                 writes: written,
                 pretended,
                 why: decision.why,
@@ -407,6 +417,7 @@ impl Steward {
                 since_s: since.as_secs_f64(),
                 queue_level: status.level.queue(),
                 limit_level: status.level.limit,
+                levers: levers(status.level),
                 goal_us: e.goal.as_secs_f64() * 1e6,
                 goal_is_given: e.goal_is_given,
                 goal_unmet: unmet,

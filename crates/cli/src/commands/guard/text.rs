@@ -100,8 +100,7 @@ fn devices(devices: &[Device]) -> Vec<String> {
         column("DEVICE", Align::Left),
         column("STATE", Align::Left),
         column("FOR", Align::Right),
-        column("QUEUE", Align::Right),
-        column("LIMIT", Align::Right),
+        column("LEVERS", Align::Left),
         column("PRESSURE", Align::Right),
         column("GOAL", Align::Right),
         column("ALONE", Align::Right),
@@ -120,8 +119,7 @@ fn devices(devices: &[Device]) -> Vec<String> {
                 d.name.clone(),
                 d.state.clone(),
                 seconds(d.since_s),
-                d.queue_level.to_string(),
-                d.limit_level.to_string(),
+                d.levers.clone().unwrap_or_else(|| "–".into()),
                 or_dash(d.pressure, |p| format!("{p:.2}")),
                 micros(d.goal_us),
                 or_dash(d.base_us, micros),
@@ -212,6 +210,7 @@ mod tests {
             state: "protect".into(),
             since_s: 12.0,
             queue_level: 4,
+            levers: Some("bfq, 4 requests".into()),
             goal_us: 20_000.0,
             pressure: Some(0.81),
             base_us: Some(5_000.0),
@@ -226,8 +225,7 @@ mod tests {
                 device: Some("sda".into()),
                 from: Some("watch".into()),
                 to: Some("protect".into()),
-                queue_level: Some(4),
-                limit_level: Some(0),
+                levers: Some("bfq, 4 requests".into()),
                 writes: vec!["nr_requests 64 → 4".into()],
                 pretended: false,
                 why: "victims wait 3.1 × the goal of 20.0ms".into(),
@@ -260,16 +258,16 @@ mod tests {
         guard 0.1.0 (process 4711) for 1 h 7 min; looking through perf; no configuration file
         goal: four times what operations take while nothing floods
 
-        DEVICE  STATE       FOR  QUEUE  LIMIT  PRESSURE     GOAL    ALONE    DRAINS  BACKLOG
-        sda     protect  12.0 s      4      0      0.81  20.0 ms  5.00 ms  100 MB/s   812 MB
-        sdb     free        0 s      0      0         –  50.0 ms        –         –      0 B
+        DEVICE  STATE       FOR  LEVERS           PRESSURE     GOAL    ALONE    DRAINS  BACKLOG
+        sda     protect  12.0 s  bfq, 4 requests      0.81  20.0 ms  5.00 ms  100 MB/s   812 MB
+        sdb     free        0 s  –                       –  50.0 ms        –         –      0 B
 
         sda
           waits:  postgres (41)
           floods: cp (0), cp (1), cp (2), cp (3), cp (4), cp (5) and 2 more
           holds:  nr_requests 4 (yours: 64)
           no lever meets the goal; the best that there is is in force
-          last:   2001-09-09 01:46:40 UTC, watch → protect (queue level 4, limit level 0); wrote nr_requests 64 → 4; victims wait 3.1 × the goal of 20.0ms
+          last:   2001-09-09 01:46:40 UTC, watch → protect (bfq, 4 requests); wrote nr_requests 64 → 4; victims wait 3.1 × the goal of 20.0ms
 
         left alone: sdb nr_requests: somebody else has written 32
         not steered: nfs at '/srv': no queue
