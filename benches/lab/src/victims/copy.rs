@@ -1,6 +1,7 @@
 //! The flood: `cp` of a large file, again when it is done, until it is dropped.
 
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -20,7 +21,8 @@ const SOURCE: &str = "/dev/shm";
 pub(super) struct Copy {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    source: PathBuf,
+    /// A file without a name, which cp finds among ours.
+    _source: File,
 }
 
 #[derive(Default)]
@@ -34,15 +36,16 @@ struct Shared {
 
 impl Copy {
     pub(super) fn start(dir: &Path) -> anyhow::Result<Self> {
-        let source = Path::new(SOURCE).join(format!("floodwall-victims-{}", std::process::id()));
+        let source =
+            tempfile::tempfile_in(SOURCE).with_context(|| format!("can't make a file in {SOURCE}"))?;
+        source.set_len(BYTES).context("can't make the source of the copy")?;
+        let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), source.as_raw_fd()));
         let shared = Arc::new(Shared::default());
-        let mut copy = Self { shared: Arc::clone(&shared), thread: None, source: source.clone() };
-        let made = File::create(&source).and_then(|file| file.set_len(BYTES));
-        made.with_context(|| format!("can't make '{}'", source.display()))?;
+        let mut copy = Self { shared: Arc::clone(&shared), thread: None, _source: source };
         let target = dir.join("copy");
         copy.thread = Some(std::thread::spawn(move || {
             while !shared.stop.load(Relaxed) {
-                if let Err(error) = once(&shared, &source, &target) {
+                if let Err(error) = once(&shared, &path, &target) {
                     let mut failure =
                         shared.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     *failure = Some(format!("{error:#}"));
@@ -91,9 +94,6 @@ impl Drop for Copy {
         self.shared.stop.store(true, Relaxed);
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             eprintln!("the copy's thread panicked");
-        }
-        if let Err(error) = std::fs::remove_file(&self.source) {
-            eprintln!("'{}' is left: {error}", self.source.display());
         }
     }
 }

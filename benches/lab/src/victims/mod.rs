@@ -212,13 +212,17 @@ fn measure(floodwall: &Floodwall, options: &Options, trial: Trial, data: &Path) 
     let (copied, written) = (copy.bytes()?, written_bytes(&device)?);
     let beside = database.run(time)?;
     let (copied, written) = (copy.bytes()? - copied, written_bytes(&device)? - written);
+    let knobs = way::knobs();
     drop(copy);
     let guard = in_force.history()?;
     let about = database.about()?;
     let lab = device.stats()?;
     in_force.take_back()?;
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").context("the kernel's version")?;
     Ok(json!({
         "plan": options.plan(),
+        "kernel": kernel.trim(),
+        "knobs": knobs,
         "victim": trial.who.name(),
         "way": trial.way.name(),
         "round": trial.round,

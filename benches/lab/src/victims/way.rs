@@ -54,7 +54,8 @@ pub(super) struct InForce<'a> {
     knobs: Vec<String>,
 }
 
-fn knobs() -> Vec<String> {
+/// The limits as they read now.
+pub(super) fn knobs() -> Vec<String> {
     let read = |name: &str| std::fs::read_to_string(Path::new("/proc/sys/vm").join(name)).unwrap_or_default();
     KNOBS.iter().map(|name| format!("{name}={}", read(name).trim())).collect()
 }
