@@ -14,14 +14,16 @@ use crate::estimate::Estimate;
 
 /// Charged for each share of dead time, as a logarithm; as `tune` does.
 const DEAD_CHARGE: f64 = 3.0;
-/// Time is dead if an operation waits longer than so many times what it waits for alone.
-const DEAD: f64 = 10.0;
+/// Time is dead with less than this share of what a victim has alone, and not at all with twice it: what it has alone is not known that well.
+const DEAD_BELOW: f64 = 0.075;
 /// A share of nothing has no logarithm. Lower than `tune`'s, whose trials are longer: a flood that stands still is to be told from one that has a hundredth.
 const LEAST_SHARE: f64 = 1e-3;
 /// Exponent of goal over latency.
 const GOAL_WEIGHT: f64 = 2.0;
 /// Slots that are remembered of a level.
 const SLOTS: usize = 24;
+/// … and for how long: devices change by themselves.
+const MEMORY: Duration = Duration::from_secs(30);
 /// A slot is long enough for so many operations of a victim that is alone …
 const SLOT_OPERATIONS: f64 = 5.0;
 /// … and no shorter nor longer than this, in seconds.
@@ -51,6 +53,8 @@ fn share(value: f64) -> f64 {
 /// What happened within some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Slot {
+    /// When it ended.
+    at: Duration,
     seconds: f64,
     operations: f64,
     /// Seconds that operations waited, all together: of those that ended, and of all while they were under way.
@@ -70,6 +74,7 @@ impl Slot {
 
     fn plus(self, other: Self) -> Self {
         Self {
+            at: self.at.max(other.at),
             seconds: self.seconds + other.seconds,
             operations: self.operations + other.operations,
             waited_s: self.waited_s + other.waited_s,
@@ -88,8 +93,10 @@ impl Slot {
         self.flooded / self.seconds.max(1e-6)
     }
 
-    fn is_dead(self, whole: &Whole) -> bool {
-        whole.wait_s.is_some_and(|alone| self.wait_s() > DEAD * alone)
+    /// How dead it was, from 0 to 1.
+    fn dead(self, whole: &Whole) -> f64 {
+        let share = whole.wait_s.map_or(1.0, |alone| alone / self.wait_s());
+        (2.0 - share / DEAD_BELOW).clamp(0.0, 1.0)
     }
 
     /// Logarithm of the victims' factor.
@@ -113,14 +120,26 @@ impl Slot {
 pub(crate) struct Tally {
     slots: VecDeque<Slot>,
     open: Slot,
-    /// Slots and operations of this visit.
-    fresh: (usize, f64),
+    /// What was seen on this visit.
+    fresh: Fresh,
+}
+
+/// What was seen of a level since it was entered.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Fresh {
+    pub(crate) slots: usize,
+    pub(crate) seconds: f64,
+    pub(crate) operations: f64,
 }
 
 impl Tally {
     /// One tick at the level.
-    pub(crate) fn add(&mut self, e: &Estimate, whole: &Whole) {
+    pub(crate) fn add(&mut self, now: Duration, e: &Estimate, whole: &Whole) {
         self.open.add(e);
+        self.open.at = now;
+        while self.slots.front().is_some_and(|slot| slot.at + MEMORY < now) {
+            self.slots.pop_front();
+        }
         let wanted = whole.wait_s.map_or(SHORTEST_SLOT, |alone| SLOT_OPERATIONS * alone);
         if self.open.seconds + 1e-3 >= wanted.clamp(SHORTEST_SLOT, LONGEST_SLOT) {
             let slot = std::mem::take(&mut self.open);
@@ -128,7 +147,9 @@ impl Tally {
                 // Nobody was there to wait.
                 return;
             }
-            self.fresh = (self.fresh.0 + 1, self.fresh.1 + slot.operations);
+            self.fresh.slots += 1;
+            self.fresh.seconds += slot.seconds;
+            self.fresh.operations += slot.operations;
             self.slots.push_back(slot);
             if self.slots.len() > SLOTS {
                 self.slots.pop_front();
@@ -138,11 +159,10 @@ impl Tally {
 
     /// The level is entered: what is seen from now on is of this visit.
     pub(crate) fn enter(&mut self) {
-        (self.open, self.fresh) = (Slot::default(), (0, 0.0));
+        (self.open, self.fresh) = (Slot::default(), Fresh::default());
     }
 
-    /// Slots and operations of this visit.
-    pub(crate) fn fresh(&self) -> (usize, f64) {
+    pub(crate) fn fresh(&self) -> Fresh {
         self.fresh
     }
 
@@ -155,6 +175,12 @@ impl Tally {
 
     fn sum(&self) -> Slot {
         self.slots.iter().fold(Slot::default(), |sum, slot| sum.plus(*slot))
+    }
+
+    /// Whether victims have a smaller share than the flood.
+    pub(crate) fn victims_have_less(&self, whole: &Whole) -> bool {
+        let sum = self.sum();
+        sum.victims(whole) < sum.worth(whole) - sum.victims(whole)
     }
 
     /// Whether the flood stood still throughout.
@@ -173,7 +199,7 @@ impl Tally {
             return None;
         }
         let n = self.slots.len() as f64;
-        let dead = self.slots.iter().filter(|s| s.is_dead(whole)).count() as f64 / n;
+        let dead = self.slots.iter().map(|s| s.dead(whole)).sum::<f64>() / n;
         let score = self.sum().worth(whole) - DEAD_CHARGE * dead;
         let worths: Vec<f64> = self.slots.iter().map(|s| s.worth(whole)).collect();
         let mean = worths.iter().sum::<f64>() / n;

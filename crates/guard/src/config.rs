@@ -48,23 +48,33 @@ pub const PRESENCE: Duration = Duration::from_secs(3);
 pub const HARMED: f64 = 1.0;
 /// How long a step is left alone before its effect is measured; what ends before has waited behind what was there before.
 pub const SETTLE: Duration = Duration::from_millis(500);
+/// The same after bfq has come: it gives queues that are new to it more than their share at first (`bfq_wr_max_time`).
+pub const SETTLE_BFQ: Duration = Duration::from_secs(4);
 
 /// So many slots of a level have to be known before another is compared with it …
 pub const REST_SLOTS: usize = 2;
 /// … and this much time passes from one try to the next while a first round lasts.
 pub const REST: Duration = Duration::from_secs(1);
+/// An encounter is left alone for so long before the first try: the flood is only just filling the page cache.
+pub const FIRST_REST: Duration = Duration::from_secs(3);
 /// A try lasts so many slots, and until so many operations have ended …
 pub const ENOUGH_SLOTS: usize = 4;
 /// See [`ENOUGH_SLOTS`].
 pub const ENOUGH_OPERATIONS: f64 = 20.0;
-/// … but no longer than this.
-pub const MOST_SLOTS: usize = 8;
-/// … unless the flood stands still: mq-deadline lets writes wait for 5 s behind reads (`write_expire`).
-pub const STILL_SLOTS: usize = 12;
+/// … but no longer than so many seconds.
+pub const MOST_S: f64 = 8.0;
+/// If the flood stands still it lasts at least so many: mq-deadline lets writes wait for 5 s behind reads (`write_expire`).
+pub const STILL_S: f64 = 6.0;
+/// If somebody waits for longer than this, and so many times longer than usual, it is taken back at once.
+pub const STUCK: Duration = Duration::from_millis(500);
+/// See [`STUCK`].
+pub const STUCK_TIMES: u32 = 10;
 /// What is tried is kept if its score (a logarithm) is higher by more than this, and by more than chance.
 pub const BETTER: f64 = 0.08;
 /// It is taken back before its time if the victims' factor (a logarithm) is lower by this much after so many slots.
 pub const CLEARLY_WORSE: f64 = 1.0;
+/// The same of a level that has not settled yet, where much may still become better.
+pub const UNBEARABLE: f64 = 2.0;
 /// See [`CLEARLY_WORSE`].
 pub const HOPELESS_SLOTS: usize = 2;
 /// How long the next try waits after a round that has found nothing; each further try that finds nothing makes it so many times longer …

@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use crate::climb::{Tally, Whole};
 use crate::config::{
-    BACKLOG, BETTER, CHANGED, CLEARLY_WORSE, ENOUGH_OPERATIONS, ENOUGH_SLOTS, FORGET, HARMED, HOPELESS_SLOTS,
-    LAST_SLOTS, MOST_PATIENCE, MOST_SLOTS, PATIENCE, PATIENCE_GROWTH, RECOVER_STEP, REST, REST_SLOTS, SETTLE,
-    STILL_SLOTS, THREAT, UNKNOWN_THREAT,
+    BACKLOG, BETTER, CHANGED, CLEARLY_WORSE, ENOUGH_OPERATIONS, ENOUGH_SLOTS, FIRST_REST, FORGET, HARMED,
+    HOPELESS_SLOTS, LAST_SLOTS, MOST_PATIENCE, MOST_S, PATIENCE, PATIENCE_GROWTH, RECOVER_STEP, REST,
+    REST_SLOTS, SETTLE, SETTLE_BFQ, STILL_S, STUCK, STUCK_TIMES, THREAT, UNBEARABLE, UNKNOWN_THREAT,
 };
 use crate::estimate::Estimate;
 use crate::levers::{Level, Offers, Step};
@@ -65,10 +65,14 @@ pub(crate) struct Machine {
     /// When the state was entered, and when the level was last changed (or came into force).
     since: Duration,
     stepped: Duration,
+    /// How long what happens after it says nothing of it.
+    settle: Duration,
     /// When victims and floods were last both there.
     met: Duration,
     /// What levels have been worth, over all visits since conditions changed.
     tallies: BTreeMap<Level, Tally>,
+    /// What is seen of a level that takes long to settle, until it has.
+    unsettled: Tally,
     /// Found no better in this round, and the step that is tried or was the last to be kept.
     tried: BTreeSet<Level>,
     step: Option<Step>,
@@ -157,16 +161,19 @@ impl Machine {
             (self.patience, self.step) = (PATIENCE, None);
             self.tried.clear();
         }
-        self.level = self.best;
-        (self.stepped, self.next) = (now, now + REST);
         self.tallies.clear();
+        self.go(now, self.best, offers);
+        self.next = now + FIRST_REST;
         self.enter(now, State::Protect, why)
     }
 
     /// Goes to a level; what happens there counts once it has settled.
-    fn go(&mut self, now: Duration, level: Level) {
+    fn go(&mut self, now: Duration, level: Level, offers: &Offers) {
+        let (was, is) = (self.level.is_bfq(offers), level.is_bfq(offers));
+        self.settle = if is && !was { SETTLE_BFQ } else { SETTLE };
         (self.level, self.stepped) = (level, now);
         self.tallies.entry(level).or_default().enter();
+        self.unsettled = Tally::default();
     }
 
     fn tally(&mut self, level: Level) -> &mut Tally {
@@ -174,12 +181,12 @@ impl Machine {
     }
 
     fn protect(&mut self, now: Duration, e: &Estimate, whole: &Whole, offers: &Offers) -> Option<Move> {
-        if now - self.stepped < SETTLE {
+        if now - self.stepped < self.settle {
             return None;
         }
         let best = self.best;
         let tally = self.tally(best);
-        tally.add(e, whole);
+        tally.add(now, e, whole);
         if let Some((wait, flood)) = tally.slowdown(LAST_SLOTS) {
             let changed = |factor: f64| !(1.0 / CHANGED..=CHANGED).contains(&factor);
             if changed(wait) && changed(flood) && (wait > 1.0) == (flood > 1.0) {
@@ -196,10 +203,10 @@ impl Machine {
                 ));
             }
         }
-        if now < self.next || self.tally(best).fresh().0 < REST_SLOTS {
+        if now < self.next || self.tally(best).fresh().slots < REST_SLOTS {
             return None;
         }
-        let further = self.step.into_iter().chain(Step::all());
+        let further = self.step.into_iter().chain(Step::all(self.tally(best).victims_have_less(whole)));
         let next = further
             .filter_map(|step| Some((step, step.from(self.best, e, offers)?)))
             .find(|(_, level)| !self.tried.contains(level));
@@ -210,7 +217,7 @@ impl Machine {
         };
         let why = format!("{}: {step} is tried", described(self.tally(best), whole));
         self.step = Some(step);
-        self.go(now, level);
+        self.go(now, level, offers);
         self.enter(now, State::Probe, why)
     }
 
@@ -223,27 +230,50 @@ impl Machine {
     }
 
     fn probe(&mut self, now: Duration, e: &Estimate, whole: &Whole, offers: &Offers) -> Option<Move> {
-        if now - self.stepped < SETTLE {
-            return None;
-        }
         if !offers.has_elevator(self.level.elevator) {
             // Refused.
             self.tried.insert(self.level);
             self.step = None;
-            self.go(now, self.best);
+            self.go(now, self.best, offers);
             return self.enter(now, State::Protect, "it is not to be had".into());
         }
         let (level, best) = (self.level, self.best);
-        self.tally(level).add(e, whole);
+        let settled = now - self.stepped >= self.settle;
+        if settled {
+            self.tally(level).add(now, e, whole);
+        } else if now - self.stepped >= SETTLE {
+            self.unsettled.add(now, e, whole);
+        }
         let (trial, tally) = (self.tally(level).clone(), self.tally(best).clone());
+        if let Some((usual, _)) = tally.rates()
+            && e.oldest > STUCK.max(usual * STUCK_TIMES)
+        {
+            self.tried.insert(level);
+            return self.back(
+                now,
+                offers,
+                format!("somebody waits for {:.1?}, {usual:.1?} before", e.oldest),
+            );
+        }
+        if !settled {
+            let harm =
+                self.unsettled.victims(whole).zip(tally.victims(whole)).map(|(here, there)| there - here);
+            let unbearable = harm.is_some_and(|harm| harm > UNBEARABLE);
+            return unbearable.then(|| {
+                self.tried.insert(level);
+                let why = format!("{} before it settles", described(&self.unsettled, whole));
+                self.back(now, offers, why)
+            })?;
+        }
         let ((here, noise_here), (there, noise_there)) = (trial.score(whole)?, tally.score(whole)?);
         let gain = here - there;
         let harm = trial.victims(whole).zip(tally.victims(whole)).map(|(here, there)| there - here);
-        let (slots, operations) = trial.fresh();
-        let enough = slots >= ENOUGH_SLOTS && (operations >= ENOUGH_OPERATIONS || slots >= MOST_SLOTS)
+        let fresh = trial.fresh();
+        let enough = fresh.slots >= ENOUGH_SLOTS
+            && (fresh.operations >= ENOUGH_OPERATIONS || fresh.seconds >= MOST_S)
                 // An elevator that has just been filled may keep writes waiting for seconds before it lets them through.
-                && (slots >= STILL_SLOTS || !trial.flood_stands(whole));
-        let hopeless = slots >= HOPELESS_SLOTS && harm.is_some_and(|harm| harm > CLEARLY_WORSE);
+                && (fresh.seconds >= STILL_S || !trial.flood_stands(whole));
+        let hopeless = fresh.slots >= HOPELESS_SLOTS && harm.is_some_and(|harm| harm > CLEARLY_WORSE);
         if !enough && !hopeless {
             return None;
         }
@@ -257,10 +287,15 @@ impl Machine {
             let why = format!("{after}, before: {before}; {factor:.2} × as good: kept");
             return self.enter(now, State::Protect, why);
         }
-        self.tried.insert(self.level);
+        self.tried.insert(level);
+        self.back(now, offers, format!("{after}, before: {before}; {factor:.2} × as good"))
+    }
+
+    /// Back to the best level.
+    fn back(&mut self, now: Duration, offers: &Offers, why: String) -> Option<Move> {
         self.step = None;
-        self.go(now, self.best);
-        let mut why = format!("{after}, before: {before}; {factor:.2} × as good: back");
+        self.go(now, self.best, offers);
+        let mut why = format!("{why}: back");
         if self.patience > PATIENCE {
             // The first round is over.
             why = format!("{why}; {}", self.wait_longer(now));

@@ -65,7 +65,7 @@ pub struct Estimate {
     pub most_drain_bytes_per_s: Option<f64>,
     /// What its victims wait for while nothing floods.
     pub base: Option<Duration>,
-    /// The mean of the same; [`Estimate::base`] is a median.
+    /// The mean of the same, when it was measured; [`Estimate::base`] is a median, and follows a device that becomes slower.
     pub wait_alone: Option<Duration>,
     /// What they may wait for.
     pub goal: Duration,
@@ -81,6 +81,8 @@ pub struct Estimate {
     pub waited: Duration,
     /// How long operations were under way since the look before, all together, as far as a look can tell: those that never end, too.
     pub under_way: Duration,
+    /// How long the longest of them has been under way.
+    pub oldest: Duration,
     /// Bytes that the device wrote meanwhile and that no victim had asked for.
     pub flooded_bytes: u64,
     /// Victims are there.
@@ -203,7 +205,7 @@ impl Estimator {
             drain_bytes_per_s: drain,
             most_drain_bytes_per_s: self.most_drain.get(),
             base: base.map(nanoseconds),
-            wait_alone: self.wait.get().map(|ns| nanoseconds(ns * self.slower)),
+            wait_alone: self.wait.get().map(nanoseconds),
             goal,
             goal_is_given: config.goal.is_some(),
             pressure,
@@ -211,6 +213,7 @@ impl Estimator {
             ended,
             waited,
             under_way,
+            oldest,
             flooded_bytes: seen.counters.written_bytes.saturating_sub(own_bytes),
             victims: present(self.victim_seen),
             floods: flooded,

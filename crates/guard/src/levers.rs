@@ -124,6 +124,7 @@ pub(crate) enum Step {
     Larger,
     Elevator(u8),
     WholeQueue,
+    ShortestQueue,
     Wbt,
     Limit,
 }
@@ -137,6 +138,7 @@ impl fmt::Display for Step {
             Self::Larger => "larger requests",
             Self::Elevator(level) => elevator_name(*level).unwrap_or("the administrator's elevator"),
             Self::WholeQueue => "the elevator alone",
+            Self::ShortestQueue => "the shortest queue",
             Self::Wbt => "the other of writeback throttling on and off",
             Self::Limit => "the other of a limit and none",
         })
@@ -144,29 +146,24 @@ impl fmt::Display for Step {
 }
 
 impl Step {
-    /// In the order in which they are tried.
-    pub(crate) fn all() -> impl Iterator<Item = Self> {
-        [
-            Self::Smaller,
-            Self::Elevator(1),
-            Self::Elevator(2),
-            Self::Elevator(3),
-            Self::Elevator(4),
-            Self::Elevator(0),
-            Self::Shallower,
-            Self::Larger,
-            Self::Deeper,
-            Self::WholeQueue,
-            Self::Wbt,
-            Self::Limit,
-        ]
-        .into_iter()
+    /// In the order in which they are tried: what gives more to whoever has less comes first. Least certain is a limit.
+    pub(crate) fn all(victims_have_less: bool) -> impl Iterator<Item = Self> {
+        let (tighter, looser) = ([Self::Smaller, Self::Shallower], [Self::Larger, Self::Deeper]);
+        let (first, last) = if victims_have_less { (tighter, looser) } else { (looser, tighter) };
+        let elevators =
+            (0..=ELEVATORS.len()).map(|i| Self::Elevator((i + 1) as u8 % (ELEVATORS.len() as u8 + 1)));
+        first
+            .into_iter()
+            .chain(victims_have_less.then_some(Self::ShortestQueue))
+            .chain(elevators)
+            .chain(last)
+            .chain([Self::WholeQueue, Self::Wbt, Self::Limit])
     }
 
     /// The level that is this step away; `None` if there is none.
     pub(crate) fn from(self, level: Level, e: &Estimate, offers: &Offers) -> Option<Level> {
         match self {
-            Self::Shallower if offers.depth && level.depth < SHALLOWEST => {
+            Self::Shallower if offers.depth && level.depth.max(offers.above.0) < SHALLOWEST => {
                 // The administrator's depth is left for the deepest of ours that is below it.
                 Some(Level { depth: level.depth.max(offers.above.0) + 1, ..level })
             }
@@ -174,7 +171,7 @@ impl Step {
                 let depth = level.depth - 1;
                 Some(Level { depth: if depth <= offers.above.0 { 0 } else { depth }, ..level })
             }
-            Self::Smaller if offers.size && level.size < SMALLEST => {
+            Self::Smaller if offers.size && level.size.max(offers.above.1) < SMALLEST => {
                 Some(Level { size: level.size.max(offers.above.1) + 1, ..level })
             }
             Self::Larger if level.size > 0 => {
@@ -184,14 +181,15 @@ impl Step {
             Self::Elevator(elevator) if elevator != level.elevator && offers.has_elevator(elevator) => {
                 Some(Level { elevator, ..level })
             }
+            Self::ShortestQueue if offers.depth && offers.size && !level.has_shortest_queue() => {
+                let (depth, size) = (SHALLOWEST, SMALLEST);
+                (offers.above.0 < depth && offers.above.1 < size).then_some(Level { depth, size, ..level })
+            }
             Self::WholeQueue if level.elevator > 0 && level.depth + level.size > 0 => {
                 Some(Level { depth: 0, size: 0, ..level })
             }
             Self::Wbt => {
-                let bfq = match elevator_name(level.elevator) {
-                    Some(name) => name == "bfq",
-                    None => offers.own_is_bfq,
-                };
+                let bfq = level.is_bfq(offers);
                 (offers.wbt && !bfq).then_some(Level { wbt_off: !level.wbt_off, ..level })
             }
             Self::Limit if level.limit > 0 => Some(Level { limit: 0, ..level }),
@@ -217,6 +215,11 @@ impl Level {
     #[must_use]
     pub fn queue(self) -> u32 {
         u32::from(self.depth) + u32::from(self.size)
+    }
+
+    /// Whether the elevator is bfq.
+    pub(crate) fn is_bfq(self, offers: &Offers) -> bool {
+        elevator_name(self.elevator).map_or(offers.own_is_bfq, |name| name == "bfq")
     }
 
     /// Whether the queue is as short as it gets.
@@ -253,10 +256,14 @@ impl Level {
         queue(QUEUE.into_iter().find(|q| bytes(*q) <= room).unwrap_or(shortest))
     }
 
-    /// Half way back to the administrator's; the elevator goes back with the last of it.
+    /// Half way back to the administrator's. His elevator comes first: a queue has to run dry for it, and a short one does so soon.
     pub(crate) fn half(self) -> Self {
         let (depth, size, limit) = (self.depth / 2, self.size / 2, self.limit / 2);
-        if depth + size == 0 && limit == 0 { Self::default() } else { Self { depth, size, limit, ..self } }
+        if self.elevator > 0 || self.wbt_off {
+            Self { elevator: 0, wbt_off: false, ..self }
+        } else {
+            Self { depth, size, limit, ..self }
+        }
     }
 }
 
@@ -401,7 +408,9 @@ mod tests {
             level = level.half();
             halves += 1;
         }
-        assert_eq!(halves, 3);
+        assert_eq!(halves, 4);
+        let level = Level { elevator: 1, depth: 4, ..Level::default() };
+        assert_eq!(level.half(), Level { depth: 4, ..Level::default() });
     }
 
     #[test]
@@ -462,7 +471,8 @@ mod tests {
     fn steps_lead_only_where_there_is_something() {
         let e = estimate(1e8, 20);
         let offers = Offers::of(&held(), Some(1 << 30));
-        let from = |level: Level| Step::all().filter_map(|s| s.from(level, &e, &offers)).collect::<Vec<_>>();
+        let from =
+            |level: Level| Step::all(true).filter_map(|s| s.from(level, &e, &offers)).collect::<Vec<_>>();
         let all = from(Level { depth: 3, size: 3, ..Level::default() });
         // No elevator is known of, and no throttling.
         assert_eq!(all.iter().filter(|l| l.elevator > 0 || l.wbt_off).count(), 0);
