@@ -43,7 +43,7 @@ struct Processor {
     ring: Ring,
     /// All but the ring's own event.
     _others: Vec<OwnedFd>,
-    /// Those of [`WRITES`], while threads' writes are watched.
+    /// Those of [`crate::tracepoints::WRITES`], while threads' writes are watched.
     writes: Vec<OwnedFd>,
 }
 
