@@ -54,9 +54,12 @@ fn ask(reach: &Reach, request: Request) -> anyhow::Result<Reply> {
         }
         Err(e) => return Err(e).with_context(|| format!("can't ask the guard at '{name}'")),
     };
-    match serve::request(&stream, request).with_context(|| format!("can't ask the guard at '{name}'"))? {
-        Reply::Error(why) => bail!("the guard says: {why}"),
-        reply => Ok(reply),
+    match serve::request(&stream, request) {
+        Ok(Reply::Error(why)) => bail!("the guard says: {why}"),
+        Ok(reply) => Ok(reply),
+        Err(e) => Err(e).with_context(|| {
+            format!("the guard at '{name}' gave no answer; one that hangs is started again within seconds, ask again")
+        }),
     }
 }
 

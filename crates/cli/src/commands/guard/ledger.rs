@@ -77,6 +77,8 @@ impl Ledger {
     fn describe(&self, write: &KnobWrite) -> String {
         let key = (write.device, write.knob.clone());
         match self.held.get(&key).or_else(|| self.own.get(&key)) {
+            // The kernel has taken another value with a new elevator.
+            Some(before) if *before == write.value => format!("{} {before} again", write.knob),
             Some(before) => format!("{} {before} → {}", write.knob, write.value),
             None => format!("{} → {}", write.knob, write.value),
         }
@@ -321,8 +323,12 @@ pub(super) mod tests {
         assert_eq!(ledger.held(DISK), [held("4")], "what we wrote is not the administrator's");
         ledger.write(&set("nr_requests", "64")).unwrap();
         assert_eq!(ledger.held(DISK), []);
+        ledger.write(&set("nr_requests", "64")).unwrap();
         let said: Vec<String> = ledger.take_written().into_iter().map(|(_, text)| text).collect();
-        assert_eq!(said, ["nr_requests 64 → 8", "nr_requests 8 → 4", "nr_requests 4 → 64"]);
+        assert_eq!(
+            said,
+            ["nr_requests 64 → 8", "nr_requests 8 → 4", "nr_requests 4 → 64", "nr_requests 64 again"]
+        );
         assert_eq!(ledger.take_written(), []);
         ledger.write(&set("nr_requests", "8")).unwrap();
         ledger.lose(&set("nr_requests", "8"));
