@@ -11,6 +11,7 @@ use floodwall_plant::{Event, HostPlant, Options, Which};
 
 use super::config::Settings;
 use super::document::LeftOut;
+use super::log::Priority;
 use super::machine::Machine;
 use crate::exit::MissingError;
 
@@ -23,7 +24,8 @@ pub(super) struct HostMachine {
     exclude: Vec<String>,
     /// Their numbers, as far as they are there.
     excluded: BTreeSet<DeviceId>,
-    news: Vec<String>,
+    /// What an earlier guard had left behind, until it is told.
+    recovered: Vec<String>,
 }
 
 impl HostMachine {
@@ -58,8 +60,9 @@ impl HostMachine {
             );
             return Err(MissingError(why).into());
         }
-        let news = plant.recovered().to_vec();
-        let mut machine = Self { plant, exclude: settings.exclude.clone(), excluded: BTreeSet::new(), news };
+        let recovered = plant.recovered().to_vec();
+        let mut machine =
+            Self { plant, exclude: settings.exclude.clone(), excluded: BTreeSet::new(), recovered };
         machine.find_excluded();
         Ok(machine)
     }
@@ -125,18 +128,21 @@ impl Machine for HostMachine {
         self.plant.lost_events()
     }
 
-    fn news(&mut self) -> Vec<String> {
-        let mut news = std::mem::take(&mut self.news);
+    fn news(&mut self) -> Vec<(Priority, String)> {
+        let mut news: Vec<(Priority, String)> =
+            std::mem::take(&mut self.recovered).into_iter().map(|line| (Priority::Notice, line)).collect();
         for event in self.plant.take_events() {
             news.push(match event {
                 Event::Came { name, .. } => {
                     // One that is excluded by name may be another one than before.
                     self.find_excluded();
-                    format!("{name} has come")
+                    (Priority::Info, format!("{name} has come"))
                 }
-                Event::Gone { name, .. } => format!("{name} has gone"),
-                Event::Failed(error) => format!("{error}: the value before is in force"),
-                Event::Waiting { holder } => format!("writes wait: {holder} is changing settings"),
+                Event::Gone { name, .. } => (Priority::Info, format!("{name} has gone")),
+                Event::Failed(error) => (Priority::Warning, format!("{error}: the value before is in force")),
+                Event::Waiting { holder } => {
+                    (Priority::Warning, format!("writes wait: {holder} is changing settings"))
+                }
             });
         }
         news

@@ -11,6 +11,7 @@ use floodwall_sim::plant::Happening;
 use floodwall_sim::{PlantDevice, SimOptions, SimPlant};
 
 use super::document::LeftOut;
+use super::log::Priority;
 use crate::exit::UsageError;
 
 /// A plant with a clock.
@@ -34,7 +35,7 @@ pub(super) trait Machine: Plant {
     fn lost_events(&self) -> u64;
 
     /// What there is to tell since the last call.
-    fn news(&mut self) -> Vec<String> {
+    fn news(&mut self) -> Vec<(Priority, String)> {
         Vec::new()
     }
 

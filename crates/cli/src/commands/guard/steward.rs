@@ -155,8 +155,8 @@ impl Steward {
         }
         self.counts.ticks.add(before.elapsed().as_secs_f64());
         self.counts.lost_events = self.ledger.machine().lost_events();
-        for news in self.ledger.machine().news() {
-            self.say(now, Priority::Warning, news);
+        for (priority, news) in self.ledger.machine().news() {
+            self.say(now, priority, news);
         }
         Ok(())
     }
