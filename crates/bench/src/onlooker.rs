@@ -143,17 +143,22 @@ pub(crate) struct Onlooker {
 
 impl Onlooker {
     /// Opens the probe, if there is a command to look at and it can be looked at; call it before the command is started.
-    pub(crate) fn open(sights: &mut Sights) -> Option<Self> {
+    ///
+    /// # Errors
+    /// Why it can't any more: phases whose operations are not of one kind can't be compared.
+    pub(crate) fn open(sights: &mut Sights) -> Result<Option<Self>, String> {
         let wanted = sights.commands.values().any(|(_, sight)| *sight != Sight::Unseen);
         if !wanted || sights.blocked.is_some() {
-            return None;
+            return Ok(None);
         }
         match Probe::open_following(None) {
-            Ok(probe) => Some(Self { probe, seen: BTreeMap::new() }),
-            // It could before: what was measured so far stands, and the rest is said to be missing.
+            Ok(probe) => Ok(Some(Self { probe, seen: BTreeMap::new() })),
+            Err(e) if sights.commands.values().any(|(_, sight)| *sight == Sight::Seen) => {
+                Err(format!("the command can't be looked at any more: {e}"))
+            }
             Err(e) => {
                 sights.blocked = Some(e.to_string());
-                None
+                Ok(None)
             }
         }
     }

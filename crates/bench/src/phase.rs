@@ -92,7 +92,8 @@ impl Sampled {
 
 impl Loads {
     fn start(run: &mut PhaseRun<'_>) -> Result<Self, BenchError> {
-        let onlooker = if run.kind.has_victim() { Onlooker::open(run.sights) } else { None };
+        let looked_at = if run.kind.has_victim() { Onlooker::open(run.sights) } else { Ok(None) };
+        let onlooker = looked_at.map_err(BenchError::CutShort)?;
         let mut loads = Self { victims: Vec::new(), floods: Vec::new(), onlooker, sight_lost: None };
         // Floods first: a command takes a moment to start.
         if run.kind.has_flood() {
