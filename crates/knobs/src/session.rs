@@ -348,9 +348,9 @@ impl Session<'_> {
         }
         for (name, transaction, phase) in left {
             if phase != Phase::Standing {
-                recovery.undone.push(self.undo(name, transaction, &listing.steered));
+                recovery.undone.push(self.undo(name, transaction, &mut listing.steered));
             } else if transaction.has_expired(now_unix_s) {
-                recovery.expired.push(self.undo(name, transaction, &listing.steered));
+                recovery.expired.push(self.undo(name, transaction, &mut listing.steered));
             } else {
                 listing.standing.push((name, transaction));
             }
@@ -378,7 +378,7 @@ impl Session<'_> {
         why: &str,
         expires_at_unix_s: Option<u64>,
     ) -> Result<Applied, ApplyError> {
-        let (recovery, Listing { standing, steered }) = self.recover_and_list()?;
+        let (recovery, Listing { standing, mut steered }) = self.recover_and_list()?;
         if let Some(stuck) = recovery.incomplete() {
             return Err(ApplyError::Unrecovered { id: stuck.id, why: stuck.to_string() });
         }
@@ -392,7 +392,7 @@ impl Session<'_> {
         not_held(&plan, &standing)?;
         self.may_write(&plan)?;
         let mut run = self.begin(&plan, why, expires_at_unix_s)?;
-        if let Err(cause) = self.take_over(&mut run, &taken) {
+        if let Err(cause) = self.take_over(&mut run, &taken, &mut steered) {
             return Err(ApplyError::RolledBack { cause, undone: run.undo() });
         }
         for step in &plan.steps {
@@ -413,10 +413,12 @@ impl Session<'_> {
     /// # Errors
     /// [`JournalError`].
     pub fn rollback(&self, to: u64) -> Result<(Recovery, Vec<Undone>), JournalError> {
-        let (recovery, Listing { standing, steered }) = self.recover_and_list()?;
+        let (recovery, Listing { standing, mut steered }) = self.recover_and_list()?;
         let mut all = Vec::new();
-        for (name, transaction) in standing.into_iter().filter(|(_, t)| t.begin.id > to) {
-            let undone = self.undo(name, transaction, &steered);
+        // What is older is not put back before what lies on top of it.
+        let standing = standing.into_iter().filter(|_| recovery.incomplete().is_none());
+        for (name, transaction) in standing.filter(|(_, t)| t.begin.id > to) {
+            let undone = self.undo(name, transaction, &mut steered);
             let complete = undone.is_complete();
             all.push(undone);
             if !complete {
@@ -431,9 +433,9 @@ impl Session<'_> {
     /// # Errors
     /// [`JournalError`].
     pub fn rollback_one(&self, id: u64) -> Result<(Recovery, Option<Undone>), JournalError> {
-        let (recovery, Listing { standing, steered }) = self.recover_and_list()?;
+        let (recovery, Listing { standing, mut steered }) = self.recover_and_list()?;
         let found = standing.into_iter().find(|(_, transaction)| transaction.begin.id == id);
-        let undone = found.map(|(name, transaction)| self.undo(name, transaction, &steered));
+        let undone = found.map(|(name, transaction)| self.undo(name, transaction, &mut steered));
         Ok((recovery, undone))
     }
 

@@ -10,7 +10,7 @@
 //! A crash in between leaves two owners of one value, who would both put the same one back, never none. The journal's lock keeps the hold's process from writing
 //! meanwhile; a cell that it is writing at this moment is not taken over.
 
-use crate::catalogue::Scope;
+use crate::catalogue::{Scope, find};
 use crate::cell::{Cell, State};
 use crate::change::Change;
 use crate::files::Files;
@@ -69,7 +69,7 @@ impl Steered {
 
 impl Session<'_> {
     /// Undoes a change. What it has set and a hold has written over is taken over first, so that it can be put back.
-    pub(crate) fn undo(&self, name: String, transaction: Transaction, steered: &[Steered]) -> Undone {
+    pub(crate) fn undo(&self, name: String, transaction: Transaction, steered: &mut [Steered]) -> Undone {
         let mut run = self.run(name, transaction, Mode::Undo);
         let mut taken = Vec::new();
         let failed = |entry: &Entry, why: String| Undone {
@@ -81,25 +81,29 @@ impl Session<'_> {
         for (index, entry) in entries.iter().enumerate() {
             let has_elevator =
                 entries.iter().any(|other| other.knob.name == SCHEDULER && other.target == entry.target);
-            for hold in steered {
+            for hold in steered.iter() {
                 let by = hold::describe(&hold.transaction);
                 let beneath = hold.saved(entry).and_then(|(_, old)| old);
-                match hold.holds(entry, self.files) {
-                    // What the hold would put back is ours: it is below it.
-                    Ok(Some((held, now))) if beneath.is_some_and(|old| run.transaction.owns(index, old)) => {
+                let held = hold.holds(entry, self.files);
+                // What comes and goes with an elevator can't be put back under another one.
+                let depends = find(SCHEDULER).is_some_and(|scheduler| scheduler.resets(entry.knob));
+                if depends
+                    && !has_elevator
+                    && hold.has_switched(&entry.target)
+                    && (matches!(held, Ok(Some(_))) || entry.cell.read(self.files).value().is_none())
+                {
+                    let why =
+                        format!("{by} has switched its elevator for now; run it again once that has ended");
+                    return failed(entry, why);
+                }
+                match held {
+                    // What the hold would put back is ours: it is below it. Or a crash cut the taking over short.
+                    Ok(Some((held, now)))
+                        if beneath.is_some_and(|old| run.transaction.owns(index, old))
+                            || run.transaction.owns(index, &now) =>
+                    {
                         let (name, told) = (hold.name.clone(), String::new());
                         taken.push(TakenOver { name, held, entry: index, now: Some(now), told });
-                    }
-                    Ok(None)
-                        if matches!(entry.knob.scope, Scope::Elevator(_))
-                            && !has_elevator
-                            && hold.has_switched(&entry.target)
-                            && entry.cell.read(self.files).value().is_none() =>
-                    {
-                        let why = format!(
-                            "{by} has switched its elevator for now; run it again once that has ended"
-                        );
-                        return failed(entry, why);
                     }
                     Ok(_) => {}
                     Err(()) => {
@@ -109,12 +113,17 @@ impl Session<'_> {
             }
         }
         // Putting back goes on without a journal.
-        let _ = self.take_over(&mut run, &taken);
+        let _ = self.take_over(&mut run, &taken, steered);
         run.undo()
     }
 
     /// Makes cells of a hold a change's own: noted there first, so that somebody puts them back whatever happens in between.
-    pub(crate) fn take_over(&self, run: &mut Run<'_>, taken: &[TakenOver]) -> Result<(), StepError> {
+    pub(crate) fn take_over(
+        &self,
+        run: &mut Run<'_>,
+        taken: &[TakenOver],
+        steered: &mut [Steered],
+    ) -> Result<(), StepError> {
         if taken.is_empty() {
             return Ok(());
         }
@@ -128,6 +137,10 @@ impl Session<'_> {
         for one in taken {
             let record = Record::Yield { entry: one.held, to_change };
             self.store.append(&one.name, record.line().as_bytes())?;
+            // The next change to be undone has to know.
+            if let Some(hold) = steered.iter_mut().find(|hold| hold.name == one.name) {
+                hold.transaction.push(record);
+            }
         }
         Ok(())
     }

@@ -180,9 +180,13 @@ impl Run<'_> {
                     .find(|(_, other)| other.knob.name == "scheduler" && other.target == entry.target);
                 let comes_back = matches!(entry.knob.scope, Scope::Elevator(_))
                     && scheduler.is_some_and(|(at, other)| {
-                        let is_ours =
-                            |now| self.transaction.yielded(at).is_none() && self.transaction.owns(at, now);
-                        other.cell.read(self.files).value().is_some_and(is_ours)
+                        // One that is back already brings nothing any more.
+                        let is_to_be_switched = |now: &State| {
+                            self.transaction.yielded(at).is_none()
+                                && self.transaction.owns(at, now)
+                                && !other.old.as_ref().is_some_and(|old| other.cell.same(old, now))
+                        };
+                        other.cell.read(self.files).value().is_some_and(is_to_be_switched)
                     });
                 // It went and comes with its elevator; only its value is checked.
                 if comes_back {

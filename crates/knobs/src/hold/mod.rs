@@ -37,8 +37,8 @@ use beside::Lent;
 
 /// A hold's file is written anew when it is larger than this and nothing is held, in bytes: some hundred writes.
 pub const COMPACT_BYTES: u64 = 128 << 10;
-/// … and when it is larger than this whatever is held: well below what a journal may have.
-const COMPACT_AT_ONCE_BYTES: u64 = 2 << 20;
+/// … and when it is larger than this whatever is held: some thousand writes.
+const COMPACT_AT_ONCE_BYTES: u64 = 1 << 20;
 
 /// A process steers, or something keeps it from doing so.
 #[derive(Debug, thiserror::Error)]

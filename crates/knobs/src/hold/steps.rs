@@ -47,10 +47,11 @@ impl Session<'_> {
             let beside = knobs().filter(|other| knob.resets(other) && target.device().is_some());
             for knob in std::iter::once(*knob).chain(beside) {
                 let cell = Cell::of(knob, target, self.files);
-                let known = hold.index_of(&cell, target).is_some();
-                let listed =
-                    saved.iter().any(|(other, of, _): &(Cell, Target, _)| *other == cell && of == target);
-                if let (false, Reading::Value(old)) = (known || listed, cell.read(self.files)) {
+                let listed = |(other, of, _): &(Cell, Target, _)| *other == cell && of == target;
+                if hold.index_of(&cell, target).is_some() || saved.iter().any(listed) {
+                    continue;
+                }
+                if let Reading::Value(old) = cell.read(self.files) {
                     let entry = hold.saved(knob, target, old);
                     saved.push((cell, target.clone(), entry));
                 }
@@ -239,6 +240,8 @@ impl Session<'_> {
         to: State,
     ) -> Result<Option<Prepared>, HoldError> {
         let Some(entry) = hold.entry(index).cloned() else { return Ok(None) };
+        // What it resets may have come since it was saved itself: another elevator's tunables.
+        self.save(hold, &[(entry.knob, entry.target.clone())])?;
         let back = entry.old.as_ref().is_some_and(|old| entry.cell.same(old, &to));
         let way = entry.cell.way(Some(&now), &to);
         if way.is_empty() {
@@ -264,17 +267,25 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn run_of(&self, hold: &Hold) -> Run<'_> {
-        self.run(hold.name.clone(), hold.transaction.clone(), Mode::Apply)
+    /// The hold's transaction, to be given back to it.
+    fn run_of(&self, hold: &mut Hold) -> Run<'_> {
+        let nothing = Transaction::new(hold.transaction.begin.clone(), Vec::new());
+        self.run(hold.name.clone(), std::mem::replace(&mut hold.transaction, nothing), Mode::Apply)
     }
 
     /// Writes a hold's file anew if it has grown: its begin, what is saved now, and what is held.
     fn compact(&self, hold: &mut Hold) -> Result<(), JournalError> {
-        let calm = hold.held().is_empty();
-        if hold.length <= COMPACT_AT_ONCE_BYTES && !(calm && hold.length > COMPACT_BYTES) {
+        if hold.length <= COMPACT_BYTES {
             return Ok(());
         }
-        let records = hold.transaction.compacted();
+        let calm = hold.held().is_empty();
+        if !calm && hold.length <= COMPACT_AT_ONCE_BYTES {
+            return Ok(());
+        }
+        // Devices that have gone since; while a write is under way every entry keeps its place.
+        let is_there =
+            |entry: &Entry| entry.target.device().is_none_or(|device| device.check(self.files).is_ok());
+        let records = hold.transaction.compacted(|entry| !calm || is_there(entry));
         let text: String = records.iter().map(Record::line).collect();
         let length = text.len() as u64;
         // What is saved of a thousand devices takes its room.

@@ -13,8 +13,8 @@ use rustix::io::Errno;
 
 use super::store::{JournalError, Store};
 
-/// A transaction takes a few KiB; a lowered limit some more. Anything larger is not ours.
-const MAX_FILE_BYTES: u64 = 4 << 20;
+/// A transaction takes a few KiB; a lowered limit some more; a hold of a thousand devices some MiB. Anything larger is not ours.
+const MAX_FILE_BYTES: u64 = 32 << 20;
 const LOCK: &str = "lock";
 
 /// A journal's directory, and the lock on it.

@@ -124,7 +124,14 @@ impl Transaction {
             }
         }
         self.learn(&record);
-        self.records.push(record);
+        let of_entries = matches!(
+            record,
+            Record::Intent { .. } | Record::Done { .. } | Record::Save { .. } | Record::Yield { .. }
+        );
+        // A hold goes on for months: what its records say of the entries has been learnt.
+        if !(self.begin.steers && of_entries) {
+            self.records.push(record);
+        }
     }
 
     /// How far it got.
@@ -223,9 +230,17 @@ impl Transaction {
         }
     }
 
-    /// The records of a hold that say the same without what is over: its begin, what is saved, what was read last, what was given up.
+    /// The records of a hold that say the same without what is over: its begin, what is saved, what was read last, what was given up. Entries that are not to be
+    /// `kept` are left out, so that those behind them move up.
     #[must_use]
-    pub fn compacted(&self) -> Vec<Record> {
+    pub fn compacted(&self, kept: impl Fn(&Entry) -> bool) -> Vec<Record> {
+        let mut all = Self::new(self.begin.clone(), Vec::new());
+        let entries = self.entries.iter().zip(&self.traces).filter(|(entry, _)| kept(entry));
+        (all.entries, all.traces) = entries.map(|(entry, trace)| (entry.clone(), trace.clone())).unzip();
+        all.all_records()
+    }
+
+    fn all_records(&self) -> Vec<Record> {
         let mut records = vec![Record::Begin(Begin { entries: Vec::new(), ..self.begin.clone() })];
         let cells = self.entries.iter().enumerate();
         let cells = cells.map(|(at, entry)| SavedAt { at, cell: SavedEntry::from(entry) });
