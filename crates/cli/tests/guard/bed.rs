@@ -143,8 +143,15 @@ impl Guard {
                 }
             });
         }
-        let guard = Self { child, dir, log };
-        guard.until("it answers", || !guard.status().is_null())?;
+        let mut guard = Self { child, dir, log };
+        let begin = Instant::now();
+        while guard.status().is_null() {
+            let ended = guard.child.try_wait().map_err(|e| e.to_string())?;
+            if ended.is_some() || begin.elapsed() > PATIENCE {
+                return Err(format!("it does not answer ({ended:?})\n{}", guard.log()));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
         Ok(guard)
     }
 

@@ -22,6 +22,7 @@ pub(crate) const TESTS: &[Test] = &[
         kernel: true,
         body: capabilities,
     },
+    Test { name: "systemd understands the unit", needs: &["systemd-analyze"], kernel: false, body: unit },
     Test {
         name: "what is missing is named, and what works without it",
         needs: &["setpriv"],
@@ -149,10 +150,28 @@ fn somebody_else() -> Result<(), String> {
     }
 }
 
+fn unit_text() -> Result<String, String> {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd/floodwall-guard.service");
+    fs::read_to_string(unit).map_err(|e| e.to_string())
+}
+
+fn unit() -> Result<(), String> {
+    let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
+    // Where it is not installed yet, its program is the one that is tested.
+    let text = unit_text()?.replace("/usr/bin/floodwall", FLOODWALL);
+    let file = dir.path().join("floodwall-guard.service");
+    fs::write(&file, text).map_err(|e| e.to_string())?;
+    let output =
+        Command::new("systemd-analyze").arg("verify").arg(&file).output().map_err(|e| e.to_string())?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    // Other units of this machine may have faults of their own.
+    let ours: Vec<&str> = said.lines().filter(|line| line.contains("floodwall-guard")).collect();
+    if ours.is_empty() { Ok(()) } else { Err(ours.join("\n")) }
+}
+
 /// The unit's powers, with setpriv(1) in systemd's place.
 fn capabilities() -> Result<(), String> {
-    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd/floodwall-guard.service");
-    let unit = fs::read_to_string(unit).map_err(|e| e.to_string())?;
+    let unit = unit_text()?;
     let named = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
     let named = named.ok_or("the unit names no capabilities")?.to_lowercase();
     let kept: Vec<String> = named.split(' ').map(|name| name.replace("cap_", "+")).collect();
