@@ -100,10 +100,10 @@ impl OpenFiles {
 
     /// Whether a process has a file open that it writes to synchronously or past the page cache.
     pub(crate) fn writes_synchronously(&mut self, pid: u32) -> bool {
-        self.open_files(pid).iter().any(|(_, f)| f.sync || f.direct)
+        self.open_files(pid).iter().any(|open| open.file.sync || open.file.direct)
     }
 
-    /// The one device that all files lead to which a process has open for writing; `None` if there are none, or several.
+    /// The device that a process is believed to write to, by the files that it has open for writing; `None` if there are none, or it can't be told.
     pub(crate) fn target(&mut self, pid: u32) -> Option<DeviceId> {
         if let Some((_, device)) = self.targets.get(&pid) {
             return *device;
@@ -112,15 +112,18 @@ impl OpenFiles {
             return None;
         }
         let files = self.open_files(pid);
-        let mut devices = files.iter().filter(|(writable, _)| *writable).filter_map(|(_, file)| file.device);
-        let first = devices.next();
-        let target = first.filter(|first| devices.all(|d| d == *first));
-        self.targets.insert(pid, (self.window, target));
-        target
+        let written: Vec<Written> = files.iter().filter_map(OpenFd::written).collect();
+        let all = one_device(written.iter());
+        // Of files on several devices others may be written to next.
+        if all.is_some() || written.is_empty() {
+            self.targets.insert(pid, (self.window, all));
+        }
+        all.or_else(|| one_device(written.iter().filter(|file| file.fd > STDERR)))
+            .or_else(|| mostly_written(&written))
     }
 
-    /// Whether each open file is writable, and what it is.
-    fn open_files(&mut self, pid: u32) -> Vec<(bool, OpenFile)> {
+    /// The files that a process has open, of very many the first.
+    fn open_files(&mut self, pid: u32) -> Vec<OpenFd> {
         if self.looks == 0 {
             return Vec::new();
         }
@@ -133,15 +136,15 @@ impl OpenFiles {
             .collect()
     }
 
-    fn look(&mut self, pid: u32, fd: i32) -> Option<(bool, OpenFile)> {
+    fn look(&mut self, pid: u32, fd: i32) -> Option<OpenFd> {
         self.looks = self.looks.checked_sub(1)?;
-        let (flags, mount) = parse(self.read(&format!("/proc/{pid}/fdinfo/{fd}"))?)?;
+        let Fdinfo { position, flags, mount } = parse(self.read(&format!("/proc/{pid}/fdinfo/{fd}"))?)?;
         let file = OpenFile {
             device: self.mounted(mount),
             sync: flags & O_DSYNC != 0,
             direct: flags & O_DIRECT != 0,
         };
-        Some((flags & O_ACCMODE != libc::O_RDONLY as u32, file))
+        Some(OpenFd { fd, file, writable: flags & O_ACCMODE != libc::O_RDONLY as u32, position })
     }
 
     /// The device below a filesystem whose files' `st_dev` is this.
@@ -195,17 +198,66 @@ fn queue_below(root: &SysRoot, device: DeviceId) -> Option<DeviceId> {
     Some(device)
 }
 
-/// The flags and the mount's number.
-fn parse(fdinfo: &str) -> Option<(u32, i32)> {
-    let (mut flags, mut mount) = (None, None);
+/// An open file of a process.
+#[derive(Clone, Copy, Debug)]
+struct OpenFd {
+    fd: i32,
+    file: OpenFile,
+    writable: bool,
+    position: u64,
+}
+
+/// One that may be written to, on a device that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Written {
+    fd: i32,
+    device: DeviceId,
+    /// Where the next write goes, in bytes; 0 for whoever says with each write where it goes.
+    position: u64,
+}
+
+/// The last of the files that a process gets from whoever starts it: a log as often as not.
+const STDERR: i32 = 2;
+
+impl OpenFd {
+    fn written(&self) -> Option<Written> {
+        let device = self.file.device.filter(|_| self.writable)?;
+        Some(Written { fd: self.fd, device, position: self.position })
+    }
+}
+
+/// The device that all of them are on.
+fn one_device<'a>(mut files: impl Iterator<Item = &'a Written>) -> Option<DeviceId> {
+    let first = files.next()?.device;
+    files.all(|file| file.device == first).then_some(first)
+}
+
+/// The device on which more than three quarters were written, as far as positions tell.
+fn mostly_written(files: &[Written]) -> Option<DeviceId> {
+    let all: u64 = files.iter().map(|file| file.position).fold(0, u64::saturating_add);
+    let on = |device| files.iter().filter(move |file| file.device == device).map(|file| file.position);
+    files.iter().map(|file| file.device).find(|device| on(*device).fold(0, u64::saturating_add) / 3 > all / 4)
+}
+
+/// What /proc/PID/fdinfo/FD tells.
+#[derive(Debug)]
+struct Fdinfo {
+    position: u64,
+    flags: u32,
+    mount: i32,
+}
+
+fn parse(fdinfo: &str) -> Option<Fdinfo> {
+    let (mut position, mut flags, mut mount) = (0, None, None);
     for line in fdinfo.lines() {
         match line.split_once(':') {
+            Some(("pos", text)) => position = text.trim().parse().unwrap_or(0),
             Some(("flags", text)) => flags = u32::from_str_radix(text.trim(), 8).ok(),
             Some(("mnt_id", text)) => mount = text.trim().parse().ok(),
             _ => {}
         }
     }
-    Some((flags?, mount?))
+    Some(Fdinfo { position, flags: flags?, mount: mount? })
 }
 
 impl Files for OpenFiles {
@@ -216,7 +268,7 @@ impl Files for OpenFiles {
         if self.looks == 0 {
             return None;
         }
-        let file = self.look(pid, fd).map(|(_, file)| file);
+        let file = self.look(pid, fd).map(|open| open.file);
         self.files.insert((pid, fd), (self.window, file));
         file
     }
@@ -232,12 +284,27 @@ mod tests {
 
     #[test]
     fn descriptors_tell_their_flags_and_their_mount() {
-        let text = "pos:\t0\nflags:\t02150001\nmnt_id:\t29\nino:\t5\n";
-        let (flags, mount) = parse(text).unwrap();
-        assert_eq!((flags & O_DSYNC != 0, flags & O_DIRECT != 0, mount), (true, true, 29));
+        let text = "pos:\t4096\nflags:\t02150001\nmnt_id:\t29\nino:\t5\n";
+        let Fdinfo { position, flags, mount } = parse(text).unwrap();
+        assert_eq!((flags & O_DSYNC != 0, flags & O_DIRECT != 0, mount, position), (true, true, 29, 4096));
         // A pipe is on no mount that has a device; a kernel before 3.15 has no such line.
-        assert_eq!(parse("pos:\t0\nflags:\t01\n"), None);
-        assert_eq!(parse("flags:\t9\nmnt_id:\t1\n"), None);
+        assert!(parse("pos:\t0\nflags:\t01\n").is_none());
+        assert!(parse("flags:\t9\nmnt_id:\t1\n").is_none());
+    }
+
+    #[test]
+    fn a_copy_whose_messages_go_elsewhere_writes_to_its_target() {
+        let device = |minor| DeviceId { major: 8, minor };
+        let file = |fd, minor, position| Written { fd, device: device(minor), position };
+        // cp: its target, and a log that its caller gave it.
+        let cp = [file(1, 0, 1 << 40), file(2, 0, 1 << 40), file(4, 16, 1)];
+        assert_eq!(one_device(cp.iter()), None);
+        assert_eq!(one_device(cp.iter().filter(|f| f.fd > STDERR)), Some(device(16)));
+        // dd writes to its standard output.
+        assert_eq!(mostly_written(&[file(1, 16, 5_000_000), file(2, 0, 900)]), Some(device(16)));
+        assert_eq!(mostly_written(&[file(3, 16, 500), file(4, 0, 400)]), None);
+        assert_eq!(mostly_written(&[file(3, 16, 0), file(4, 0, 0)]), None);
+        assert_eq!((one_device([].iter()), mostly_written(&[])), (None, None));
     }
 
     #[test]

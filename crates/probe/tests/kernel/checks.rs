@@ -173,7 +173,9 @@ fn waited(source: SourceKind) -> Result<(), String> {
         disk.file("a")
     );
     let mut shell = std::process::Command::new("sh");
-    let shell = shell.args(["-c", &script]).stderr(std::process::Stdio::null()).spawn();
+    // Its messages go to another disk: a writer has files open on both.
+    let log = tempfile::tempfile().map_err(|e| e.to_string())?;
+    let shell = shell.args(["-c", &script]).stderr(log).spawn();
     let mut shell = shell.map_err(|e| e.to_string())?;
     let mut all = Vec::new();
     while shell.try_wait().map_err(|e| e.to_string())?.is_none() {
