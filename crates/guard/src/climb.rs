@@ -15,7 +15,7 @@ use crate::estimate::Estimate;
 /// Charged for each share of dead time, as a logarithm; as `tune` does.
 const DEAD_CHARGE: f64 = 3.0;
 /// Time is dead with less than this share of what a victim has alone, and not at all with twice it: what it has alone is not known that well.
-const DEAD_BELOW: f64 = 0.075;
+const DEAD_BELOW: f64 = 0.05;
 /// A share of nothing has no logarithm. Lower than `tune`'s, whose trials are longer: a flood that stands still is to be told from one that has a hundredth.
 const LEAST_SHARE: f64 = 1e-3;
 /// Exponent of goal over latency.

@@ -273,7 +273,8 @@ impl Machine {
             && (fresh.operations >= ENOUGH_OPERATIONS || fresh.seconds >= MOST_S)
                 // An elevator that has just been filled may keep writes waiting for seconds before it lets them through.
                 && (fresh.seconds >= STILL_S || !trial.flood_stands(whole));
-        let hopeless = fresh.slots >= HOPELESS_SLOTS && harm.is_some_and(|harm| harm > CLEARLY_WORSE);
+        let worse = |slots: usize, by: f64| fresh.slots >= slots && harm.is_some_and(|harm| harm > by);
+        let hopeless = worse(HOPELESS_SLOTS, CLEARLY_WORSE) || worse(1, UNBEARABLE);
         if !enough && !hopeless {
             return None;
         }
@@ -323,7 +324,7 @@ impl Machine {
         }
         self.level = self.level.half();
         self.stepped = now;
-        because("half way back".into())
+        because(if self.level.is_free() { "back" } else { "half way back" }.into())
     }
 }
 

@@ -256,14 +256,9 @@ impl Level {
         queue(QUEUE.into_iter().find(|q| bytes(*q) <= room).unwrap_or(shortest))
     }
 
-    /// Half way back to the administrator's. His elevator comes first: a queue has to run dry for it, and a short one does so soon.
+    /// Half way back to the administrator's, as far as limits go; queue and elevator at once: a queue has to run dry for each change, and a short one does so soon.
     pub(crate) fn half(self) -> Self {
-        let (depth, size, limit) = (self.depth / 2, self.size / 2, self.limit / 2);
-        if self.elevator > 0 || self.wbt_off {
-            Self { elevator: 0, wbt_off: false, ..self }
-        } else {
-            Self { depth, size, limit, ..self }
-        }
+        Self { limit: self.limit / 2, ..Self::default() }
     }
 }
 
@@ -402,15 +397,9 @@ mod tests {
         assert!(Level::first(&Estimate::default(), &offers()).has_shortest_queue());
         let known = Estimate { drain_bytes_per_s: None, ..estimate(1.0, 20) };
         assert_eq!(first(&known), (Some(8), Some(128)));
-        let mut level = Level { elevator: 1, depth: 4, size: 5, wbt_off: true, limit: 3 };
-        let mut halves = 0;
-        while !level.is_free() {
-            level = level.half();
-            halves += 1;
-        }
-        assert_eq!(halves, 4);
-        let level = Level { elevator: 1, depth: 4, ..Level::default() };
-        assert_eq!(level.half(), Level { depth: 4, ..Level::default() });
+        let level = Level { elevator: 1, depth: 4, size: 5, wbt_off: true, limit: 3 };
+        assert_eq!(level.half(), Level { limit: 1, ..Level::default() });
+        assert!(level.half().half().is_free());
     }
 
     #[test]
