@@ -219,6 +219,8 @@ pub(super) mod tests {
         pub(in super::super) at: Duration,
         pub(in super::super) actors: Vec<Actor>,
         pub(in super::super) devices: Vec<DeviceId>,
+        /// Nothing is dirty.
+        pub(in super::super) clean: bool,
     }
 
     #[derive(Clone, Default)]
@@ -250,7 +252,7 @@ pub(super) mod tests {
             let device = |id: &DeviceId| DeviceObservation {
                 id: *id,
                 counters: DeviceSample::default(),
-                dirty_bytes: Some(512 << 20),
+                dirty_bytes: Some(if inside.clean { 0 } else { 512 << 20 }),
                 writeback_bytes: Some(0),
                 changing: false,
                 actors: inside.actors.clone(),

@@ -257,6 +257,11 @@ impl Steward {
         self.records.clear();
     }
 
+    /// Whether nobody waits for any device and nobody floods one.
+    pub(super) fn is_idle(&self) -> bool {
+        self.guard.status().all(|s| s.state == State::Free && !s.estimate.victims && !s.estimate.floods)
+    }
+
     /// In a few words.
     pub(super) fn line(&self, now: Now) -> String {
         match self.pause_left(now) {

@@ -167,3 +167,19 @@ fn the_history_is_as_long_as_it_was_told() {
     let Reply::History(history) = bench.ask(Request::History { last: None }) else { panic!() };
     assert_eq!(history.iter().map(|e| e.why.as_str()).collect::<Vec<_>>(), ["7", "8", "9"]);
 }
+
+#[test]
+fn it_is_idle_while_nobody_waits_and_nobody_floods() {
+    let mut bench = Bench::new(&RunArgs::default());
+    bench.fake.0.lock().unwrap().clean = true;
+    bench.ticks(4);
+    assert!(bench.steward.is_idle());
+    for actor in [victim(), flood()] {
+        bench.fake.0.lock().unwrap().actors = vec![actor];
+        bench.ticks(2);
+        assert!(!bench.steward.is_idle());
+        bench.part();
+        bench.ticks(20);
+        assert!(bench.steward.is_idle());
+    }
+}

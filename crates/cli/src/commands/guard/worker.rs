@@ -33,6 +33,9 @@ use crate::exit::Exit;
 pub(crate) const COMMAND: &str = "guard-worker";
 /// The law wants four looks a second.
 const TICK: Duration = Duration::from_millis(250);
+/// While nobody waits and nobody floods anywhere half as many will do: most of a look's cost is asking every process what it has written. Two looks are still less than the
+/// second within which who waits is to be protected.
+const IDLE_TICK: Duration = Duration::from_millis(500);
 /// From one sign of life to the next.
 const BEAT: Duration = Duration::from_secs(1);
 /// From one line for `systemctl status` to the next.
@@ -172,7 +175,8 @@ impl Worker<'_> {
         self.signs.give(&Sign::Ready);
         let (mut beat, mut status) = (Instant::now(), Instant::now());
         while !self.stop.load(Ordering::Relaxed) {
-            self.steward.machine().wait(TICK, self.stop)?;
+            let tick = if self.steward.is_idle() { IDLE_TICK } else { TICK };
+            self.steward.machine().wait(tick, self.stop)?;
             self.obey()?;
             self.steward.tick(now())?;
             self.answer()?;
