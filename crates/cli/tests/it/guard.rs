@@ -322,7 +322,9 @@ fn who_asks_where_no_guard_runs_is_told_so() {
     for command in ["status", "history", "pause", "resume"] {
         let output = floodwall(&["guard", command, "--socket", socket.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(1));
-        assert!(stderr(&output).contains("no guard runs here"), "{}", stderr(&output));
+        let said = stderr(&output);
+        // The machine's own may run.
+        assert!(said.contains("no guard runs here") || said.contains("does not listen at"), "{said}");
     }
 }
 
