@@ -234,14 +234,17 @@ fn section(data: &Path) -> anyhow::Result<String> {
     for cell in &all {
         let Some(default) = cell.contenders.first() else { continue };
         for c in &cell.contenders {
-            let p99 = std::time::Duration::try_from_secs_f64(c.p99_us / 1e6).unwrap_or_default();
+            // Where no operation ended none was timed.
+            let p99 =
+                std::time::Duration::try_from_secs_f64(c.p99_us / 1e6).ok().filter(|p99| !p99.is_zero());
+            let p99 = p99.map_or_else(|| "–".to_owned(), floodwall_model::units::human_duration);
             out.push_str(&format!(
                 "| {} | {} | {:.0} | {:.1} | {} | {:.0} of {:.0} | {:.0} % | {:.0} % |\n",
                 cell.cell,
                 c.name,
                 c.iops,
                 c.iops / default.iops.max(1e-9),
-                floodwall_model::units::human_duration(p99),
+                p99,
                 c.dead_seconds,
                 c.of_seconds,
                 c.flood_kept * 100.0,

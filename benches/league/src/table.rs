@@ -34,7 +34,10 @@ fn row<'a>(cell: &'a Cell, data: &'a CellData) -> anyhow::Result<Row<'a>> {
         .map(|(_, s)| data.of(s).with_context(missing))
         .collect::<anyhow::Result<_>>()?;
     let grid = data.grid.as_ref().with_context(missing)?;
-    let best = grid.best.iter().filter_map(|s| data.of(s)).max_by(|a, b| a.score.total_cmp(&b.score));
+    // What a search found is a point of the grid too, though the grid's own short trials may have passed it over.
+    let found = data.searches.values().map(|s| &s.winner);
+    let judged = grid.best.iter().chain(found).filter_map(|s| data.of(s));
+    let best = judged.max_by(|a, b| a.score.total_cmp(&b.score));
     let best = best.with_context(missing)?;
     let default = contenders.first().with_context(missing)?.score;
     let mut searches = Vec::new();
