@@ -39,6 +39,9 @@ const REFRESH: Duration = Duration::from_secs(60);
 /// … and no more often than this because of mounts: containers mount all the time.
 const REFRESH_AT_MOST: Duration = Duration::from_secs(5);
 
+/// Where the kernel tells what is dirty for each backing device.
+const DEBUGFS: &str = "/sys/kernel/debug/bdi";
+
 /// Knobs of a queue, and of limits, that are read. Elevators' own tunables come with them.
 const QUEUE_KNOBS: [&str; 5] =
     ["max_sectors_kb", "nr_requests", "read_ahead_kb", "scheduler", "wbt_lat_usec"];
@@ -81,6 +84,8 @@ enum Hand {
 struct Known {
     name: String,
     level: Option<Level>,
+    /// Its level has been looked for; without debugfs there is none.
+    asked: bool,
     /// Its knobs when they were last read.
     knobs: Option<Setting>,
     /// Something happened to it between the last two looks.
@@ -96,6 +101,7 @@ pub struct HostPlant {
     root: SysRoot,
     files: KernelFiles,
     probe: Probe,
+    blind: Vec<Blind>,
     which: Which,
     units: Units,
     known: BTreeMap<DeviceId, Known>,
@@ -141,10 +147,16 @@ impl HostPlant {
             recovered = crate::Restored { recovery, steering: Vec::new() }.lines();
             Hand::Live(writer)
         };
+        let mut blind = probe.blind().to_vec();
+        if !root.exists(DEBUGFS) {
+            let why = "debugfs is not mounted (mount -t debugfs none /sys/kernel/debug): a backlog is known by the machine's dirty pages and the device's queue alone";
+            blind.push(Blind { what: "dirty pages by device".to_owned(), why: why.to_owned() });
+        }
         let mut plant = Self {
             root,
             files,
             probe,
+            blind,
             which: options.devices.clone(),
             units,
             known: BTreeMap::new(),
@@ -181,7 +193,7 @@ impl HostPlant {
     /// What can't be seen, and why.
     #[must_use]
     pub fn blind(&self) -> &[Blind] {
-        self.probe.blind()
+        &self.blind
     }
 
     /// The devices, those that nobody uses included.
@@ -341,7 +353,11 @@ impl HostPlant {
                 || sample.write_ops > 0
                 || sample.in_flight > 0
                 || before.is_some_and(|level| !level.is_clean());
-            if known.active || before.is_none() || its_turn(index) || unit.queues.is_empty() {
+            if known.active
+                || !std::mem::replace(&mut known.asked, true)
+                || its_turn(index)
+                || unit.queues.is_empty()
+            {
                 known.level = Level::read(&self.root, unit.limits.iter().map(|device| &device.number));
             }
             if unit.queues.is_empty()

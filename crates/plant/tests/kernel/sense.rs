@@ -77,6 +77,8 @@ fn seen() -> Result<(), String> {
     let debugfs = std::path::Path::new("/sys/kernel/debug/bdi").exists();
     let dirty = seen.iter().filter_map(|device| device.dirty_bytes).max();
     ensure(dirty.is_some() == debugfs, || format!("{dirty:?} with debugfs {debugfs}"))?;
+    let is_told = plant.blind().iter().any(|blind| blind.what == "dirty pages by device");
+    ensure(is_told != debugfs, || format!("{:?} with debugfs {debugfs}", plant.blind()))?;
     ensure(!debugfs || dirty > Some(10 << 20), || format!("{dirty:?} dirty"))?;
     let last = plant.observe().map_err(said("observe"))?;
     let threshold = floodwall_host::memory::read_thresholds(&floodwall_host::SysRoot::live().unwrap());

@@ -1,0 +1,108 @@
+//! What looking costs: processor time per look at N loop devices, used and idle.
+//!
+//! `cargo run --release -p floodwall-plant --example cost -- 1000` (root; makes N loop devices over small sparse files and removes them again)
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "an example that prints and makes devices"
+)]
+
+use std::fs::File;
+use std::io::Read;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use floodwall_model::plant::Plant;
+use floodwall_plant::{HostPlant, Options};
+
+/// Looks that are averaged.
+const LOOKS: u32 = 40;
+
+fn losetup(arguments: &[&str]) -> String {
+    let output = Command::new("losetup").args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+struct Loops(Vec<String>);
+
+impl Drop for Loops {
+    fn drop(&mut self) {
+        for node in &self.0 {
+            let _ = Command::new("losetup").args(["--detach", node]).status();
+        }
+    }
+}
+
+/// Processor time of this process so far, in seconds (10 ms ticks): /proc/self/stat, fields 14 and 15.
+fn cpu() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<u64> =
+        stat.rsplit_once(") ").unwrap().1.split(' ').skip(11).take(2).map(|n| n.parse().unwrap()).collect();
+    (fields[0] + fields[1]) as f64 / 100.0
+}
+
+fn main() {
+    let devices: usize = std::env::args().nth(1).map_or(100, |n| n.parse().unwrap());
+    let dry = Options { dry_run: true, ..Options::new("/nonexistent", "cost") };
+    let directory = std::env::temp_dir().join(format!("fwcost-{}", std::process::id()));
+    std::fs::create_dir(&directory).unwrap();
+    let mut loops = Loops(Vec::new());
+    for n in 0..devices {
+        let image = directory.join(n.to_string());
+        File::create(&image).unwrap().set_len(1 << 20).unwrap();
+        let node = losetup(&["--find", "--show", &image.to_string_lossy()]);
+        // Read once: one that was never used is not looked at.
+        File::open(&node).unwrap().read_exact(&mut [0; 4096]).unwrap();
+        std::fs::remove_file(&image).unwrap();
+        loops.0.push(node);
+    }
+    let mut plant = HostPlant::open(&dry).unwrap();
+    let begin = Instant::now();
+    plant.observe().unwrap();
+    let first = begin.elapsed();
+    let begin = Instant::now();
+    let knobs = plant.knobs().unwrap();
+    let read = begin.elapsed();
+    let begin = Instant::now();
+    plant.knobs().unwrap();
+    let again = begin.elapsed();
+    let (before, begin) = (cpu(), Instant::now());
+    let mut seen = 0;
+    let mut looking = Duration::ZERO;
+    for _ in 0..LOOKS {
+        plant.wait(Duration::from_millis(250), &AtomicBool::new(false)).unwrap();
+        let look = Instant::now();
+        seen = plant.observe().unwrap().devices.len();
+        looking += look.elapsed();
+    }
+    let (spent, elapsed) = (cpu() - before, begin.elapsed().as_secs_f64());
+    let mut probe = floodwall_probe::Probe::open(None).unwrap();
+    let mut probing = Duration::ZERO;
+    for _ in 0..LOOKS {
+        probe.wait(Duration::from_millis(250), &AtomicBool::new(false)).unwrap();
+        let look = Instant::now();
+        probe.snapshot().unwrap();
+        probing += look.elapsed();
+    }
+    println!(
+        "{seen} devices, {}: {:.2} ms of CPU a look and the wait before it, {:.2} % of one core at four looks a second; a look took {:.1?}, of it the probe {:.1?}; first look {first:.1?}, knobs of {} first {read:.1?}, then {again:.1?}; {}",
+        plant.source().name(),
+        spent / f64::from(LOOKS) * 1e3,
+        spent / elapsed * 100.0,
+        looking / LOOKS,
+        probing / LOOKS,
+        knobs.devices.len(),
+        std::fs::read_to_string("/proc/self/status")
+            .unwrap()
+            .lines()
+            .find(|l| l.starts_with("VmHWM"))
+            .unwrap_or_default()
+    );
+    let _ = plant.close(Duration::ZERO);
+    drop(loops);
+    let _ = std::fs::remove_dir(&directory);
+}
