@@ -10,7 +10,7 @@
 //!
 //! - [`units`]: devices as a controller is to know them: the one whose queue writes meet, with everything stacked on it.
 //! - [`HostPlant`]: sensors and knobs. Nothing in a look or a write waits for a device: a change that needs a queue to run dry is made by a thread of its own.
-//! - [`restore`]: puts back what a process that steered has left behind; for its parent, or systemd's `ExecStopPost=`.
+//! - [`restore()`]: puts back what a process that steered has left behind; for its parent, or systemd's `ExecStopPost=`.
 //!
 //! Sizes are bytes, times as [`Duration`](std::time::Duration).
 

@@ -96,7 +96,7 @@ struct Known {
     instances: Vec<Option<u64>>,
 }
 
-/// The machine that we run on. See the [crate](crate).
+/// The machine that we run on. See the [crate].
 pub struct HostPlant {
     root: SysRoot,
     files: KernelFiles,
@@ -256,7 +256,7 @@ impl HostPlant {
     }
 
     /// Puts everything back and ends. What a stuck device keeps from being put back stays open in the journal: whoever recovers it once this process is
-    /// gone tries again ([`crate::restore`]).
+    /// gone tries again ([`crate::restore()`]).
     #[must_use = "it says what could not be put back"]
     pub fn close(mut self, patience: Duration) -> Closed {
         self.is_closed = true;
