@@ -36,6 +36,19 @@ impl Scene {
     fn knobs_are_back(&self, device: &Device) -> bool {
         differences(&self.before, &device.knobs()).is_empty()
     }
+
+    /// Waits until the parent has put everything back, before another worker begins.
+    fn put_back_by_parent(&self, device: &Device) -> Result<(), String> {
+        self.guard
+            .until("everything is put back", || self.guard.log().contains("what it held is put back"))?;
+        let wrong = differences(&self.before, &device.knobs());
+        let log = self.guard.log();
+        // Read after the knobs: if no other worker had begun by now, nobody can have written them again.
+        if !wrong.is_empty() && log.matches("looking through").count() == 1 {
+            return Err(format!("{wrong:?}\n{log}"));
+        }
+        Ok(())
+    }
 }
 
 /// Ends a guard that holds something, again and again. `end` gives back a guard that still runs.
@@ -71,11 +84,10 @@ fn stopped(scene: Scene, _: &Device) -> Result<Option<Guard>, String> {
     if told { Ok(None) } else { Err(format!("the log does not say what was written: {log}")) }
 }
 
-fn worker_killed(scene: Scene, _: &Device) -> Result<Option<Guard>, String> {
+fn worker_killed(scene: Scene, device: &Device) -> Result<Option<Guard>, String> {
     let worker = scene.guard.worker().ok_or("no worker")?;
     kill(worker, Signal::KILL)?;
-    // The next one begins a second later, and soon holds something again.
-    scene.guard.until("everything is put back", || scene.guard.log().contains("what it held is put back"))?;
+    scene.put_back_by_parent(device)?;
     let log = scene.guard.log();
     if !log.contains("the worker died (signal: 9 (SIGKILL))") {
         return Err(log);
@@ -84,10 +96,10 @@ fn worker_killed(scene: Scene, _: &Device) -> Result<Option<Guard>, String> {
     Ok(Some(scene.guard))
 }
 
-fn worker_hangs(scene: Scene, _: &Device) -> Result<Option<Guard>, String> {
+fn worker_hangs(scene: Scene, device: &Device) -> Result<Option<Guard>, String> {
     let worker = scene.guard.worker().ok_or("no worker")?;
     kill(worker, Signal::STOP)?;
-    scene.guard.until("everything is put back", || scene.guard.log().contains("what it held is put back"))?;
+    scene.put_back_by_parent(device)?;
     let log = scene.guard.log();
     if !log.contains("gave no sign for 5 s and was killed") {
         return Err(log);
