@@ -75,7 +75,7 @@ fn within(measured: Option<f64>, most: f64) -> (String, bool) {
 }
 
 /// All conditions as a table.
-pub(crate) fn section(days: u64, jobs: Option<usize>) -> anyhow::Result<String> {
+pub(crate) fn section(first_day: u64, days: u64, jobs: Option<usize>) -> anyhow::Result<String> {
     type Condition = fn(&str) -> anyhow::Result<Vec<Figure>>;
     let mut work: Vec<(Condition, &str)> = Vec::new();
     for device in DEVICES {
@@ -86,6 +86,9 @@ pub(crate) fn section(days: u64, jobs: Option<usize>) -> anyhow::Result<String> 
     work.push((steady, "hdd-7200"));
     work.push((steady, "cloud-gp3"));
     work.push((two_devices, "usb-stick"));
+    if first_day > 0 {
+        work.clear();
+    }
     let next = AtomicU64::new(0);
     let found: Mutex<Vec<(usize, anyhow::Result<Vec<Figure>>)>> = Mutex::new(Vec::new());
     let month: Mutex<Vec<anyhow::Result<Day>>> = Mutex::new(Vec::new());
@@ -100,7 +103,7 @@ pub(crate) fn section(days: u64, jobs: Option<usize>) -> anyhow::Result<String> 
                         eprintln!("condition {} of {}", i + 1, work.len());
                         found.lock().unwrap_or_else(PoisonError::into_inner).push((i as usize, figures));
                     } else if i < work.len() as u64 + days {
-                        let day = day(i - work.len() as u64);
+                        let day = day(first_day + i - work.len() as u64);
                         eprintln!("day {} of {days}", i + 1 - work.len() as u64);
                         month.lock().unwrap_or_else(PoisonError::into_inner).push(day);
                     } else {

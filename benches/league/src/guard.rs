@@ -69,6 +69,9 @@ pub(crate) struct GuardArgs {
     /// Days of random conditions
     #[arg(long, default_value_t = 30)]
     days: u64,
+    /// Begin with this day, and leave out the other conditions: a month in pieces
+    #[arg(long, default_value_t = 0)]
+    first_day: u64,
     /// Where what was measured of fixed settings is kept
     #[arg(long, default_value = "benches/league/data/guard")]
     data: PathBuf,
@@ -139,7 +142,7 @@ pub(crate) fn run(args: &GuardArgs) -> anyhow::Result<()> {
         }
     }
     if args.only != Some(Only::Cells) {
-        let section = conditions::section(args.days, args.jobs)?;
+        let section = conditions::section(args.first_day, args.days, args.jobs)?;
         println!("{section}");
         if !args.dry_run {
             published::replace_section(&args.out, "league-guard-conditions", "league guard", &section)?;
