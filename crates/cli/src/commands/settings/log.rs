@@ -5,7 +5,7 @@ use std::fmt::Write;
 use floodwall_knobs::journal::{Closing, Phase, Transaction};
 use floodwall_knobs::plan::short;
 use floodwall_knobs::session::{Logged, boot_id, is_alive, kept_aside, log};
-use floodwall_knobs::{Files, hold};
+use floodwall_knobs::{Files, HeldCell, hold};
 use serde_json::{Value, json};
 
 use super::{PlaceArgs, text};
@@ -100,10 +100,17 @@ fn paragraph(logged: &Logged, boot: &str, files: &dyn Files) -> String {
     told
 }
 
+/// What a process that steers holds now, without what comes and goes with an elevator that it has switched.
+fn held(transaction: &Transaction) -> Vec<HeldCell> {
+    let mut held = hold::held(transaction);
+    held.retain(|cell| cell.saved.is_some() && cell.now.is_some() && cell.saved != cell.now);
+    held
+}
+
 /// What a process that steers holds now, and what it has given up.
 fn steering(told: &mut String, transaction: &Transaction) {
     let over = matches!(transaction.phase(), Phase::Closed(_));
-    let held = if over { Vec::new() } else { hold::held(transaction) };
+    let held = if over { Vec::new() } else { held(transaction) };
     for cell in &held {
         let shown = |state: &Option<_>| {
             state.as_ref().map_or("(not there)".to_owned(), |state| short(&cell.label, state))
@@ -128,7 +135,7 @@ fn document(logged: &Logged, boot: &str, files: &dyn Files) -> Value {
         Err(why) => return json!({ "file": logged.name, "error": why }),
     };
     let begin = &transaction.begin;
-    let steered = hold::held(transaction);
+    let steered = held(transaction);
     let steered =
         steered.iter().map(|cell| json!({ "knob": cell.label, "old": cell.saved, "new": cell.now }));
     let changed = transaction.entries.iter().filter(|entry| entry.new.is_some());
