@@ -304,7 +304,6 @@ pub(super) fn request(stream: &UnixStream, request: Request) -> anyhow::Result<R
 
 #[cfg(test)]
 mod tests {
-    use super::super::document::Status;
     use super::*;
 
     /// A guard that knows nothing, on a socket.
@@ -316,7 +315,7 @@ mod tests {
             for ask in asked {
                 let answer = match ask.what {
                     Question::Request(Request::Resume) => Answer::Reply(Reply::Resumed { was_paused: true }),
-                    Question::Request(_) => Answer::Reply(Reply::Status(Box::new(Status::default()))),
+                    Question::Request(_) => Answer::Reply(Reply::Status(Box::default())),
                     Question::Metrics => Answer::Text("# EOF\n".into()),
                 };
                 let _ = ask.answer.try_send(answer);
