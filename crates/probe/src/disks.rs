@@ -1,6 +1,6 @@
 //! Whole disks that were ever used, and their counters: /proc/diskstats, read once a look however many there are.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use floodwall_host::SysRoot;
 use floodwall_host::diskstats::DiskStats;
@@ -9,35 +9,39 @@ use floodwall_model::trial::DeviceSample;
 
 use crate::hash::Fast;
 
-/// Disks by name, remembered: a name's number changes only with the device.
+/// Disks by number, remembered: /sys/block is only looked at when a device appears.
 #[derive(Debug, Default)]
 pub(crate) struct Disks {
     names: HashMap<DeviceId, String, Fast>,
+    /// Partitions, which have counters too.
+    parts: HashSet<DeviceId, Fast>,
 }
 
 impl Disks {
     /// Counters since boot of those that were ever used.
     pub(crate) fn read(&mut self, root: &SysRoot) -> BTreeMap<DeviceId, DeviceSample> {
         let all = DiskStats::read(root).devices();
-        let names = root.list("/sys/block").into_value().unwrap_or_default();
-        let known: HashMap<&str, DeviceId, Fast> =
-            self.names.iter().map(|(id, name)| (name.as_str(), *id)).collect();
-        let mut found = HashMap::default();
-        let mut disks = BTreeMap::new();
-        for name in names {
-            // One that came back under its name is rare, and noticed when its counters are gone.
-            let listed = known.get(name.as_str()).copied().filter(|id| all.contains_key(id));
-            let Some(id) = listed.or_else(|| root.parse(&format!("/sys/block/{name}/dev")).into_value())
-            else {
-                continue;
-            };
-            if let Some(sample) = all.get(&id).filter(|sample| was_used(sample)) {
-                disks.insert(id, *sample);
-            }
-            found.insert(id, name);
+        // Whoever is gone may come back as something else.
+        self.names.retain(|id, _| all.contains_key(id));
+        self.parts.retain(|id| all.contains_key(id));
+        if all.keys().any(|id| !self.names.contains_key(id) && !self.parts.contains(id)) {
+            self.look(root, &all);
         }
-        self.names = found;
-        disks
+        all.into_iter().filter(|(id, sample)| self.names.contains_key(id) && was_used(sample)).collect()
+    }
+
+    /// Finds out who is a whole disk. Devices without counters are left out: a thousand loop devices that were never used are not asked again and again.
+    fn look(&mut self, root: &SysRoot, all: &BTreeMap<DeviceId, DeviceSample>) {
+        for name in root.list("/sys/block").into_value().unwrap_or_default() {
+            if let Some(id) = root.parse(&format!("/sys/block/{name}/dev")).into_value()
+                && all.contains_key(&id)
+            {
+                self.names.insert(id, name);
+            }
+        }
+        let unknown = all.keys().filter(|id| !self.names.contains_key(id));
+        let parts = unknown.filter(|id| root.exists(&format!("/sys/dev/block/{id}/partition")));
+        self.parts.extend(parts);
     }
 
     /// A disk's name; its number if it has none.
