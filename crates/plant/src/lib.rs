@@ -14,6 +14,7 @@
 //!
 //! Sizes are bytes, times as [`Duration`](std::time::Duration).
 
+mod cells;
 mod error;
 mod levels;
 mod plant;

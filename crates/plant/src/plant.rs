@@ -13,18 +13,18 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use floodwall_host::SysRoot;
 use floodwall_host::memory::DIRTY_KNOBS;
-use floodwall_host::{SysRoot, queue};
-use floodwall_knobs::catalogue::{Knob, Scope, find};
-use floodwall_knobs::cell::Cell;
+use floodwall_knobs::catalogue::{Scope, find};
 use floodwall_knobs::value::{Form, check};
-use floodwall_knobs::{Change, Device, Files, KernelFiles, Target, Who};
+use floodwall_knobs::{Change, Device, KernelFiles, Target, Who};
 use floodwall_model::plant::{Actor, DeviceObservation, KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::trial::DeviceSample;
 use floodwall_model::{DeviceId, Setting};
 use floodwall_probe::{Blind, Probe, Snapshot, SourceKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::cells::{ahead, read_knobs};
 use crate::error::HostPlantError;
 use crate::levels::{Level, Machine, Turn};
 use crate::units::{LeftOut, Unit, Units, Which};
@@ -41,13 +41,6 @@ const REFRESH_AT_MOST: Duration = Duration::from_secs(5);
 
 /// Where the kernel tells what is dirty for each backing device.
 const DEBUGFS: &str = "/sys/kernel/debug/bdi";
-
-/// Knobs of a queue, and of limits, that are read. Elevators' own tunables come with them.
-const QUEUE_KNOBS: [&str; 5] =
-    ["max_sectors_kb", "nr_requests", "read_ahead_kb", "scheduler", "wbt_lat_usec"];
-const LIMIT_KNOBS: [&str; 3] = ["bdi.max_ratio_fine", "bdi.min_ratio_fine", "bdi.strict_limit"];
-/// Before 6.2.
-const COARSE_LIMIT_KNOBS: [&str; 2] = ["bdi.max_ratio", "bdi.min_ratio"];
 
 /// What is to be steered, and how.
 #[derive(Clone, Debug)]
@@ -92,8 +85,8 @@ struct Known {
     active: bool,
     /// Its cells have been given to be saved.
     saved: bool,
-    /// Which disk it is ([`Device::instance`]).
-    instances: Vec<Option<u64>>,
+    /// Its devices, and which disk each is.
+    devices: Vec<Device>,
 }
 
 /// The machine that we run on. See the [crate].
@@ -282,15 +275,18 @@ impl HostPlant {
             let mut queues = unit.queues.iter().filter_map(|device| device.number.parse().ok());
             queues.any(|id| !used.contains(&id))
         });
-        let come = matches!(self.which, Which::All)
-            && used.iter().any(|id| self.units.of(*id).is_none() && !self.ignored.contains(id));
+        // Of those that were named only what is absent can come.
+        let may_come = matches!(self.which, Which::All) || !self.units.absent.is_empty();
+        let come =
+            may_come && used.iter().any(|id| self.units.of(*id).is_none() && !self.ignored.contains(id));
         if !(gone || come || age > REFRESH || (self.mounts_changed && age > REFRESH_AT_MOST)) {
             return;
         }
         self.refreshed = snapshot.at;
         self.mounts_changed = false;
-        // What was named is gone: nothing is left to be steered.
-        self.units = read_units(&self.root, &self.which).unwrap_or_default();
+        // One that can't be read says nothing about what is there.
+        let Some(units) = Units::read_again(&self.root, &self.which) else { return };
+        self.units = units;
         self.ignored = used.into_iter().filter(|id| self.units.of(*id).is_none()).collect();
         self.units_changed();
     }
@@ -306,18 +302,18 @@ impl HostPlant {
             writer.set_lanes(lanes);
         }
         let is_there = |id: &DeviceId, known: &Known| {
-            self.units.get(*id).is_some_and(|unit| instances(unit) == known.instances)
+            self.units.get(*id).is_some_and(|unit| devices_of(unit) == known.devices)
         };
-        let gone: Vec<(DeviceId, String)> = self
-            .known
-            .iter()
-            .filter(|(id, known)| !is_there(id, known))
-            .map(|(id, known)| (*id, known.name.clone()))
-            .collect();
-        for (id, name) in gone {
-            self.known.remove(&id);
+        let all = self.known.iter();
+        let gone: Vec<DeviceId> = all.filter(|(id, known)| !is_there(id, known)).map(|(id, _)| *id).collect();
+        for id in gone {
+            let Some(known) = self.known.remove(&id) else { continue };
+            if let Hand::Live(writer) = &self.hand {
+                // Devices that have been grouped anew are there still, and nobody knows any more what was written to them.
+                writer.put_back(Some(id), &known.devices);
+            }
             self.just_gone.insert(id);
-            self.tell(Event::Gone { id, name });
+            self.tell(Event::Gone { id, name: known.name });
         }
     }
 
@@ -344,7 +340,7 @@ impl HostPlant {
             }
             let known = self.known.entry(unit.id).or_insert_with(|| {
                 come.push(Event::Came { id: unit.id, name: unit.name.clone() });
-                Known { name: unit.name.clone(), instances: instances(unit), ..Known::default() }
+                Known { name: unit.name.clone(), devices: devices_of(unit), ..Known::default() }
             });
             let actors = actors.remove(&index).unwrap_or_default();
             let mut sample = counters_of(unit, &counters);
@@ -496,8 +492,8 @@ fn read_units(root: &SysRoot, which: &Which) -> Result<Units, HostPlantError> {
     }
 }
 
-fn instances(unit: &Unit) -> Vec<Option<u64>> {
-    unit.queues.iter().chain(&unit.limits).map(|device| device.instance).collect()
+fn devices_of(unit: &Unit) -> Vec<Device> {
+    unit.queues.iter().chain(&unit.limits).cloned().collect()
 }
 
 /// The unit's own counters; of an array without any those of its disks together.
@@ -522,69 +518,6 @@ fn together(a: DeviceSample, b: DeviceSample) -> DeviceSample {
         weighted_ms: a.weighted_ms + b.weighted_ms,
         in_flight: a.in_flight + b.in_flight,
     }
-}
-
-/// The cells that a controller may write some time, with what they change beside them.
-fn ahead(unit: &Unit) -> Vec<(&'static Knob, Target)> {
-    let all = |names: &[&str], devices: &[Device]| {
-        let knobs: Vec<&'static Knob> = names.iter().filter_map(|name| find(name)).collect();
-        let of = move |device: &Device| {
-            let target = Target::Device(device.clone());
-            knobs.iter().map(|knob| (*knob, target.clone())).collect::<Vec<_>>()
-        };
-        devices.iter().flat_map(of).collect::<Vec<_>>()
-    };
-    let mut cells = all(&["scheduler", "nr_requests", "max_sectors_kb", "wbt_lat_usec"], &unit.queues);
-    cells.extend(all(&["bdi.max_ratio_fine", "bdi.strict_limit"], &unit.limits));
-    cells
-}
-
-/// A unit's knobs as their files read; those that its devices do not agree in are left out.
-fn read_knobs(unit: &Unit, files: &dyn Files) -> Setting {
-    let mut setting = Setting::default();
-    let mut add = |name: &str, devices: &[Device]| {
-        let Some(knob) = find(name) else { return };
-        let value = |device: &Device| {
-            let target = Target::Device(device.clone());
-            let path = target.path(knob);
-            // Of two names of one cell the one that is asked for.
-            let cell = match Cell::of(knob, &target, files) {
-                Cell::Plain(_) => Cell::Plain(path),
-                other => other,
-            };
-            cell.read(files).into_value().map(|state| state.value)
-        };
-        let mut values = devices.iter().map(value);
-        if let Some(Some(first)) = values.next()
-            && values.all(|value| value.as_ref() == Some(&first))
-        {
-            setting.0.insert(name.to_owned(), first);
-        }
-    };
-    for name in QUEUE_KNOBS {
-        add(name, &unit.queues);
-    }
-    for name in LIMIT_KNOBS {
-        add(name, &unit.limits);
-    }
-    if let Some(device) = unit.queues.first()
-        && let Ok(id) = device.number.parse()
-    {
-        for tunable in files.list(&format!("{}/iosched", queue::directory(id))) {
-            add(&format!("iosched.{tunable}"), &unit.queues);
-        }
-    }
-    let has_fine = setting.get("bdi.max_ratio_fine").is_some();
-    for (name, value) in COARSE_LIMIT_KNOBS.iter().filter(|_| !has_fine).filter_map(|name| {
-        let device = unit.limits.first().filter(|_| unit.limits.len() == 1)?;
-        let text = files
-            .read(&format!("/sys/class/bdi/{}/{}", device.number, name.trim_start_matches("bdi.")))
-            .ok()?;
-        Some((*name, text.trim().to_owned()))
-    }) {
-        setting.0.insert(name.to_owned(), value);
-    }
-    setting
 }
 
 /// Whether anything was mounted or unmounted since the last call.

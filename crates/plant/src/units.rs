@@ -69,6 +69,8 @@ pub struct Units {
     pub units: Vec<Unit>,
     /// What is not steered.
     pub left_out: Vec<LeftOut>,
+    /// Names of those that were to be steered and are not there any more ([`Units::read_again`]).
+    pub absent: Vec<String>,
     of: HashMap<DeviceId, usize>,
 }
 
@@ -151,26 +153,55 @@ impl Units {
     /// # Errors
     /// [`HostPlantError::Device`] for a name that means nothing, or a device that can't be steered.
     pub fn named(mut self, root: &SysRoot, names: &[String]) -> Result<Self, HostPlantError> {
-        let mut wanted = BTreeSet::new();
-        for name in names {
-            let wrong = |why: String| HostPlantError::Device { name: name.clone(), why };
-            let id = self.find(root, name).map_err(wrong)?;
-            let index = self.of.get(&id).copied();
-            let Some(index) = index else {
-                let known = self.left_out.iter().find(|left| left.what == *name);
-                let why = known
-                    .map_or_else(|| "it has neither a queue nor limits".to_owned(), |left| left.why.clone());
-                return Err(wrong(why));
-            };
-            wanted.insert(index);
+        let place = |name: &String| {
+            self.place(root, name).map_err(|why| HostPlantError::Device { name: name.clone(), why })
+        };
+        let wanted = names.iter().map(place).collect::<Result<_, _>>()?;
+        self.keep(&wanted);
+        Ok(self)
+    }
+
+    /// Reads them again, of a machine whose devices come and go: names that mean nothing any more are [absent](Self::absent) and left out, and the others stay.
+    /// `None` if the machine's devices can't be read at all, which says nothing about what is there.
+    #[must_use]
+    pub fn read_again(root: &SysRoot, which: &Which) -> Option<Self> {
+        let directories = ["/sys/block", "/sys/dev/block"];
+        directories.iter().find_map(|directory| root.list(directory).into_value())?;
+        let mut units = Self::read(root);
+        if let Which::Named(names) = which {
+            let mut wanted = BTreeSet::new();
+            for name in names {
+                match units.place(root, name) {
+                    Ok(index) => {
+                        wanted.insert(index);
+                    }
+                    Err(why) => {
+                        units.absent.push(name.clone());
+                        units.left_out.push(LeftOut { what: name.clone(), why });
+                    }
+                }
+            }
+            units.keep(&wanted);
         }
+        Some(units)
+    }
+
+    /// The place of the unit that a name means.
+    fn place(&self, root: &SysRoot, name: &str) -> Result<usize, String> {
+        let id = self.find(root, name)?;
+        self.of(id).ok_or_else(|| {
+            let known = self.left_out.iter().find(|left| left.what == name);
+            known.map_or_else(|| "it has neither a queue nor limits".to_owned(), |left| left.why.clone())
+        })
+    }
+
+    fn keep(&mut self, wanted: &BTreeSet<usize>) {
         let mut index = 0;
         self.units.retain(|_| {
             index += 1;
             wanted.contains(&(index - 1))
         });
         self.index();
-        Ok(self)
     }
 
     /// The device that a name means: a device's name or number, a mount's number, or a directory.

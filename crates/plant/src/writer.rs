@@ -17,7 +17,7 @@ use floodwall_knobs::catalogue::Knob;
 use floodwall_knobs::journal::{DiskStore, JournalError};
 use floodwall_knobs::plan::short;
 use floodwall_knobs::{
-    Change, Fate, Hold, HoldError, KernelFiles, Recovery, Session, SystemClock, Target, Who,
+    Change, Device, Fate, HeldCell, Hold, HoldError, KernelFiles, Recovery, Session, SystemClock, Target, Who,
 };
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, PlantError};
@@ -103,6 +103,8 @@ enum Job {
         index: usize,
         label: String,
     },
+    /// Put back what is held of these devices.
+    BackOf(Vec<Device>),
 }
 
 #[derive(Default)]
@@ -212,6 +214,14 @@ impl Writer {
     /// Saves what cells hold, some time soon.
     pub(crate) fn save(&self, lane: Lane, cells: Vec<(&'static Knob, Target)>) {
         self.start(lane, Job::Save(cells));
+    }
+
+    /// Puts back, some time soon, what is held of some devices, behind what a lane has to do still.
+    pub(crate) fn put_back(&self, lane: Lane, devices: &[Device]) {
+        let of = |held: &&HeldKnob| devices.iter().any(|device| Some(&device.number) == held.device.as_ref());
+        if self.is_changing(lane) || self.held().iter().any(|held| of(&held)) {
+            self.start(lane, Job::BackOf(devices.to_vec()));
+        }
     }
 
     /// Writes a knob of a unit: all its cells or none. Returns when that is over, or after a moment.
@@ -413,6 +423,24 @@ impl Shared {
                     drop(state);
                     self.changed.notify_all();
                 }
+                Job::BackOf(devices) => {
+                    let held = self.locked(None, |session, hold| Ok((session.order_back(hold), hold.held())));
+                    let Ok((order, held)) = held else { continue };
+                    let is_its =
+                        |cell: &&HeldCell| cell.target.device().is_some_and(|of| devices.contains(of));
+                    for index in order {
+                        let Some(cell) = held.iter().filter(is_its).find(|cell| cell.index == index) else {
+                            continue;
+                        };
+                        if let Err(error) = self.back(index) {
+                            let device = cell.target.device().and_then(|device| device.number.parse().ok());
+                            let value =
+                                cell.saved.as_ref().map_or_else(String::new, |saved| saved.value.clone());
+                            let write = KnobWrite { device, knob: cell.knob.name.to_owned(), value };
+                            lock(&self.state).tell(Event::Failed(refused(write, &error)));
+                        }
+                    }
+                }
                 Job::Back { index, label } => {
                     if let Err(error) = self.back(index) {
                         let mut state = lock(&self.state);
@@ -537,8 +565,8 @@ fn refused(write: KnobWrite, error: &HoldError) -> PlantError {
     }
 }
 
-impl From<&floodwall_knobs::HeldCell> for HeldKnob {
-    fn from(cell: &floodwall_knobs::HeldCell) -> Self {
+impl From<&HeldCell> for HeldKnob {
+    fn from(cell: &HeldCell) -> Self {
         let shown = |state: &Option<floodwall_knobs::cell::State>| {
             state.as_ref().map_or_else(|| "not there".to_owned(), |state| short(&cell.label, state))
         };

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use floodwall_host::SysRoot;
 use floodwall_model::DeviceId;
-use floodwall_plant::HostPlantError;
 use floodwall_plant::units::{Unit, Units};
+use floodwall_plant::{HostPlantError, Which};
 
 fn fixture(name: &str) -> SysRoot {
     SysRoot::new(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts").join(name)).unwrap()
@@ -176,4 +176,27 @@ fn devices_are_named_as_people_do() {
     let error = named(&["sdz"]).unwrap_err();
     assert!(matches!(error, HostPlantError::Device { .. }) && error.is_wrong_use());
     assert!(error.to_string().starts_with("can't steer 'sdz': 'sdz' is no block device"), "{error}");
+}
+
+#[test]
+fn a_named_device_that_goes_leaves_the_others_and_may_come_back() {
+    let disks: [(&str, &str, &[&str], bool); 2] = [("sda", "8:0", &[], true), ("sdb", "8:16", &[], true)];
+    let (dir, root) = tree(&disks);
+    let which = Which::Named(vec!["8:0".to_owned(), "8:16".to_owned()]);
+    let names = |root: &SysRoot| {
+        let units = Units::read_again(root, &which)?;
+        Some((units.units.iter().map(|unit| unit.name.clone()).collect::<Vec<_>>().join(" "), units.absent))
+    };
+    assert_eq!(names(&root), Some(("sda sdb".to_owned(), vec![])));
+    let paths = ["sys/block/sdb", "sys/dev/block/8:16"].map(|path| dir.path().join(path));
+    let links = paths.clone().map(|path| fs::read_link(path).unwrap());
+    paths.iter().for_each(|path| fs::remove_file(path).unwrap());
+    assert_eq!(names(&root), Some(("sda".to_owned(), vec!["8:16".to_owned()])));
+    for (path, link) in paths.iter().zip(links) {
+        symlink(link, path).unwrap();
+    }
+    assert_eq!(names(&root), Some(("sda sdb".to_owned(), vec![])));
+    // A tree that can't be read is not one without disks.
+    let (_empty, nothing) = tree(&[]);
+    assert_eq!(names(&nothing), None);
 }
