@@ -12,10 +12,11 @@ use floodwall_plant::{Event, HostPlant, Options, Which};
 use super::config::Settings;
 use super::document::LeftOut;
 use super::log::Priority;
-use super::machine::Machine;
+use super::machine::{Left, Machine};
 use crate::exit::MissingError;
 
-/// How long putting everything back may take at the end: a queue changes its length only when it has run dry. What takes longer is left to the parent.
+/// How long putting everything back may take at the end: a queue changes its length only when it has run dry. What takes longer stays open in the journal; the worker then ends with
+/// an error, upon which its parent tries again.
 const PATIENCE: Duration = Duration::from_secs(45);
 
 /// See the [module](self).
@@ -148,9 +149,8 @@ impl Machine for HostMachine {
         news
     }
 
-    fn close(self: Box<Self>) -> Vec<String> {
+    fn close(self: Box<Self>) -> Left {
         let closed = self.plant.close(PATIENCE);
-        let failed = closed.failed.into_iter().map(|why| format!("could not be put back: {why}"));
-        closed.left_alone.into_iter().map(|why| format!("left as it is: {why}")).chain(failed).collect()
+        Left { alone: closed.left_alone, failed: closed.failed }
     }
 }

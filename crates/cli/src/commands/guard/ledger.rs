@@ -207,6 +207,7 @@ pub(super) mod tests {
     use floodwall_model::{LatencyCounts, Setting};
 
     use super::super::document::LeftOut;
+    use super::super::machine::Left;
     use super::*;
 
     pub(in super::super) const DISK: DeviceId = DeviceId { major: 8, minor: 0 };
@@ -221,6 +222,8 @@ pub(super) mod tests {
         pub(in super::super) devices: Vec<DeviceId>,
         /// Nothing is dirty.
         pub(in super::super) clean: bool,
+        /// Can't be put back.
+        pub(in super::super) stuck: Vec<String>,
     }
 
     #[derive(Clone, Default)]
@@ -292,6 +295,9 @@ pub(super) mod tests {
         }
         fn lost_events(&self) -> u64 {
             7
+        }
+        fn close(self: Box<Self>) -> Left {
+            Left { alone: vec!["sdb.nr_requests".into()], failed: self.0.lock().unwrap().stuck.clone() }
         }
     }
 

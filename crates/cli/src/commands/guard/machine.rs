@@ -39,10 +39,19 @@ pub(super) trait Machine: Plant {
         Vec::new()
     }
 
-    /// The end, after everything was given back: nothing is under way any more when this returns. What could not be put back.
-    fn close(self: Box<Self>) -> Vec<String> {
-        Vec::new()
+    /// The end, after everything was given back: nothing is under way any more when this returns.
+    fn close(self: Box<Self>) -> Left {
+        Left::default()
     }
+}
+
+/// What is not as the administrator had it when a machine was closed, in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Left {
+    /// Somebody else's by now, or on a device that is gone: rightly so.
+    pub(super) alone: Vec<String>,
+    /// Could not be put back: whoever recovers the journal tries again.
+    pub(super) failed: Vec<String>,
 }
 
 /// Seconds of each part of a simulated machine's life: quiet, the database alone, the database beside the copy, the copy alone.

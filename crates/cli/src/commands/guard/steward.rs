@@ -75,6 +75,8 @@ pub(super) struct Steward {
     left_alone: Vec<LeftAlone>,
     counts: Counts,
     said: Vec<(Priority, String)>,
+    /// Knobs that machines could not put back when they were closed.
+    not_put_back: usize,
 }
 
 /// In words, if there is anything to say.
@@ -96,6 +98,7 @@ impl Steward {
             left_alone: Vec::new(),
             counts: Counts::default(),
             said: Vec::new(),
+            not_put_back: 0,
         }
     }
 
@@ -175,12 +178,10 @@ impl Steward {
         Ok(())
     }
 
-    /// Ends it. The machine is closed; what could not be put back is said.
-    pub(super) fn close(mut self) -> Vec<(Priority, String)> {
-        let mut said = self.take_said();
-        let left = self.ledger.into_machine().close();
-        said.extend(left.into_iter().map(|why| (Priority::Error, why)));
-        said
+    /// Ends it. The machine is closed; what is to be logged, and how many knobs could not be put back, also of machines that were closed before.
+    pub(super) fn close(mut self, now: Now) -> (Vec<(Priority, String)>, usize) {
+        self.close_machine(now);
+        (self.said, self.not_put_back)
     }
 
     /// Its pause.
@@ -245,8 +246,13 @@ impl Steward {
     /// Has nothing to steer from now on, until another machine is opened. Everything was put back before.
     pub(super) fn close_machine(&mut self, now: Now) {
         let old = std::mem::replace(&mut self.ledger, Ledger::new(Box::new(Gone), true));
-        for why in old.into_machine().close() {
-            self.say(now, Priority::Error, why);
+        let left = old.into_machine().close();
+        for why in left.alone {
+            self.say(now, Priority::Warning, format!("left as it is: {why}"));
+        }
+        self.not_put_back += left.failed.len();
+        for why in left.failed {
+            self.say(now, Priority::Error, format!("could not be put back: {why}"));
         }
     }
 

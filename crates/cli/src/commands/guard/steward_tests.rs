@@ -183,3 +183,22 @@ fn it_is_idle_while_nobody_waits_and_nobody_floods() {
         assert!(bench.steward.is_idle());
     }
 }
+
+#[test]
+fn what_could_not_be_put_back_is_counted_to_the_end() {
+    let bench = Bench::new(&RunArgs::default());
+    let (said, not_put_back) = bench.steward.close(bench.now);
+    assert_eq!(not_put_back, 0, "somebody else's value is no failure");
+    assert_eq!(said, [(Priority::Warning, "left as it is: sdb.nr_requests".to_owned())]);
+
+    let mut bench = Bench::new(&RunArgs::default());
+    bench.fake.0.lock().unwrap().stuck = vec!["sda.nr_requests: busy".into()];
+    bench.steward.close_machine(bench.now);
+    bench.steward.open_machine(Box::new(Fake::disk()));
+    let (said, not_put_back) = bench.steward.close(bench.now);
+    assert_eq!(not_put_back, 1, "of the machine before");
+    assert!(
+        said.contains(&(Priority::Error, "could not be put back: sda.nr_requests: busy".into())),
+        "{said:?}"
+    );
+}

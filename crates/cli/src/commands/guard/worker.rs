@@ -246,12 +246,18 @@ impl Worker<'_> {
         }
     }
 
-    fn end(mut self, why: &str) -> Result<(), PlantError> {
+    /// Puts everything back. What can't be is an error, so that the parent tries it, too.
+    fn end(mut self, why: &str) -> anyhow::Result<()> {
         let released = self.steward.release(now(), why);
         self.tell();
-        for (priority, line) in self.steward.close() {
+        let (said, not_put_back) = self.steward.close(now());
+        for (priority, line) in said {
             self.log.say(priority, &line);
         }
-        released
+        released?;
+        if not_put_back > 0 {
+            anyhow::bail!("{not_put_back} settings could not be put back; the parent process tries again");
+        }
+        Ok(())
     }
 }
