@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -38,8 +38,18 @@ impl Guard {
         arguments: &[&str],
         variables: &[(&str, &str)],
     ) -> Self {
+        Self::start_program(Path::new(env!("CARGO_BIN_EXE_floodwall")), dir, config, arguments, variables)
+    }
+
+    fn start_program(
+        program: &Path,
+        dir: tempfile::TempDir,
+        config: &str,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Self {
         fs::write(dir.path().join("guard.toml"), config).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_floodwall"))
+        let mut child = Command::new(program)
             .args(["guard", "--sim", "hdd-7200", "--config"])
             .arg(dir.path().join("guard.toml"))
             .arg("--socket")
@@ -268,6 +278,25 @@ fn a_second_guard_is_told_who_is_first_and_leaves_it_alone() {
     let said = stderr(&second);
     assert!(said.contains(&format!("another guard (process {}) runs here", guard.child.id())), "{said}");
     assert!(guard.ask(&["status"]).status.success());
+}
+
+#[test]
+fn a_program_that_was_replaced_meanwhile_starts_its_worker_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("floodwall");
+    fs::copy(env!("CARGO_BIN_EXE_floodwall"), &program).unwrap();
+    let guard = Guard::start_program(&program, tmpfs(), "", &[], &[]);
+    guard.until("it answers", || guard.ask(&["status"]).status.success());
+    // As a package's upgrade does it.
+    let new = dir.path().join("new");
+    fs::write(&new, "#!/bin/sh\nexit 1\n").unwrap();
+    fs::rename(&new, &program).unwrap();
+    let worker = guard.worker();
+    assert_eq!(fs::read_to_string(format!("/proc/{worker}/comm")).unwrap(), "floodwall\n");
+    kill(worker, Signal::KILL);
+    guard.until("another worker", || {
+        guard.status()["pid"].as_i64().is_some_and(|pid| pid != i64::from(worker))
+    });
 }
 
 #[test]

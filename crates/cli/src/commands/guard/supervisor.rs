@@ -95,6 +95,13 @@ struct Supervisor<'a> {
     on_terminal: bool,
 }
 
+/// This very program, also when a package's upgrade has put another into its place: that would have no path any more (proc_pid_exe(5)), and parent and worker must speak the same.
+fn this_program() -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("floodwall");
+    command
+}
+
 /// Runs a guard until it is told to stop.
 ///
 /// # Errors
@@ -215,9 +222,7 @@ impl Supervisor<'_> {
     }
 
     fn start(&mut self) -> anyhow::Result<Worker> {
-        let program =
-            std::env::current_exe().context("can't tell where this program is, to start its worker")?;
-        let mut child = Command::new(program)
+        let mut child = this_program()
             .arg(worker::COMMAND)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -382,16 +387,14 @@ impl Supervisor<'_> {
         if self.settings.sim.is_some() || self.settings.dry_run {
             return String::new();
         }
-        let spawned = std::env::current_exe().and_then(|program| {
-            Command::new(program)
-                .args(["guard", "restore", "--by-parent", "--journal"])
-                .arg(&self.settings.journal)
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .env_remove("NOTIFY_SOCKET")
-                .process_group(0)
-                .spawn()
-        });
+        let spawned = this_program()
+            .args(["guard", "restore", "--by-parent", "--journal"])
+            .arg(&self.settings.journal)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .env_remove("NOTIFY_SOCKET")
+            .process_group(0)
+            .spawn();
         let mut child = match spawned {
             Ok(child) => child,
             Err(e) => {

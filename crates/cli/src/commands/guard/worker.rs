@@ -58,6 +58,8 @@ fn open_machine(settings: &Settings) -> anyhow::Result<Box<dyn Machine>> {
 /// # Errors
 /// What keeps it from steering; [`Exit::of`] turns it into the status that its parent sees.
 pub(crate) fn run() -> anyhow::Result<Exit> {
+    // The kernel has taken the name of the link in /proc by which it was started; only a nicer one is lost.
+    let _ = rustix::thread::set_name(c"floodwall");
     // It must not outlive its parent; SIGTERM, so that it puts everything back itself. A parent that died before this line is noticed by the end of stdin.
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
         .context("can't follow the parent process")?;
