@@ -20,6 +20,8 @@ use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use crate::exit::MissingError;
 
 const LOCK: &str = "guard.lock";
+/// Of the lock: who can open it, even to read, can lock it and so keep the guard from starting.
+const LOCK_MODE: u32 = 0o600;
 /// Of a socket.
 const MODE: u32 = 0o660;
 /// Connections that wait to be accepted.
@@ -55,7 +57,7 @@ impl Lock {
             .write(true)
             .create(true)
             .truncate(false)
-            .mode(0o644)
+            .mode(LOCK_MODE)
             .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(path)
             .map_err(|e| match e.kind() {
@@ -65,6 +67,8 @@ impl Lock {
                 }
                 _ => anyhow::Error::from(e).context(fail()),
             })?;
+        // An earlier version's could be opened, and so locked, by everybody.
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(LOCK_MODE)).with_context(fail)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
@@ -83,18 +87,25 @@ impl Lock {
         Ok(Self { _file: file })
     }
 
-    /// The process that has it, if somebody has.
-    pub(super) fn holder(path: &Path) -> Option<String> {
-        let mut file = File::open(path).ok()?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => None,
-            Err(_) => {
-                let mut holder = String::new();
-                file.read_to_string(&mut holder).ok()?;
-                Some(holder.trim().to_owned())
-            }
-        }
+    /// The process that has it, if somebody has, as far as the kernel's list tells. To try the lock would be in the way of a guard that starts.
+    pub(super) fn holder(path: &Path) -> Option<u32> {
+        let meta = fs::metadata(path).ok()?;
+        let locks = fs::read_to_string("/proc/locks").ok()?;
+        holder_in(&locks, (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev())), meta.ino())
     }
+}
+
+/// Who holds a flock(2) on a file by what /proc/locks says (proc_locks(5)): `1: FLOCK ADVISORY WRITE 4711 00:19:1234 0 EOF`, the device in hexadecimal; a line
+/// with `->` tells who waits.
+fn holder_in(locks: &str, device: (u32, u32), inode: u64) -> Option<u32> {
+    let file = format!("{:02x}:{:02x}:{inode}", device.0, device.1);
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [_, "FLOCK", "ADVISORY", "WRITE", pid, its_file, ..] if its_file == file => pid.parse().ok(),
+            _ => None,
+        }
+    })
 }
 
 /// Makes the directory of a path if it is not there, and refuses one in which others could put something else into its place.
@@ -205,12 +216,31 @@ mod tests {
         let path = dir.path().join("run/guard.lock");
         let first = Lock::take(&path).unwrap();
         let said = Lock::take(&path).unwrap_err().to_string();
-        let us = std::process::id().to_string();
+        let us = std::process::id();
         assert!(said.contains(&format!("another guard (process {us}) runs here")), "{said}");
         assert_eq!(Lock::holder(&path), Some(us));
         drop(first);
         assert_eq!(Lock::holder(&path), None);
         drop(Lock::take(&path).unwrap());
+    }
+
+    #[test]
+    fn nobody_else_can_open_the_lock_and_asking_for_its_holder_takes_nothing() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("guard.lock");
+        fs::write(&path, "4711\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        drop(Lock::take(&path).unwrap());
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+
+        let locks = "1: POSIX  ADVISORY  WRITE 1 00:19:1234 0 EOF\n\
+                     2: FLOCK  ADVISORY  READ 2 00:19:1234 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 4711 00:19:1234 0 EOF\n\
+                     3: -> FLOCK  ADVISORY  WRITE 4712 00:19:99 0 EOF\n";
+        assert_eq!(holder_in(locks, (0, 0x19), 1234), Some(4711));
+        assert_eq!(holder_in(locks, (0, 0x19), 99), None, "who waits holds nothing");
+        assert_eq!(holder_in(locks, (8, 0x19), 1234), None);
     }
 
     #[test]
