@@ -67,12 +67,6 @@ impl Ledger {
         self.pretends
     }
 
-    /// From now on, with nothing held.
-    pub(super) fn pretend(&mut self, pretends: bool) {
-        self.pretends = pretends;
-        self.held.clear();
-    }
-
     /// A write as people read it: `nr_requests 64 → 8`. Before it is made.
     fn describe(&self, write: &KnobWrite) -> String {
         let key = (write.device, write.knob.clone());

@@ -224,13 +224,11 @@ impl Steward {
     /// [`PlantError::Lost`] if the knobs can't be read.
     pub(super) fn configure(&mut self, now: Now, mut new: Settings) -> Result<bool, PlantError> {
         let kept = new.keep_fixed(&self.settings);
-        let opens_anew = (&new.devices, &new.exclude) != (&self.settings.devices, &self.settings.exclude);
-        let turns = new.dry_run != self.settings.dry_run;
-        if turns || opens_anew {
+        // A machine is opened for a dry run or for writing; it can't become the other.
+        let opened_for = |s: &Settings| (s.devices.clone(), s.exclude.clone(), s.dry_run);
+        let opens_anew = opened_for(&new) != opened_for(&self.settings);
+        if opens_anew {
             self.release(now, "another configuration")?;
-        }
-        if turns {
-            self.ledger.pretend(new.dry_run);
         }
         self.guard.configure(new.law());
         self.settings = new;

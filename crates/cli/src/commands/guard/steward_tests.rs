@@ -134,12 +134,22 @@ fn another_configuration_is_in_force_at_once_and_a_dry_run_begins_with_nothing_h
     assert_ne!(bench.knob("nr_requests"), "64");
     let dry =
         Settings { p99: Some(Duration::from_millis(9)), dry_run: true, ..bench.steward.settings().clone() };
-    assert!(!bench.steward.configure(bench.now, dry).unwrap());
+    assert!(bench.steward.configure(bench.now, dry).unwrap(), "a machine that writes is opened anew");
+    bench.steward.close_machine(bench.now);
     assert_eq!(bench.knob("nr_requests"), "64");
+    bench.steward.open_machine(Box::new(bench.fake.clone()));
     bench.ticks(8);
     assert_eq!(bench.knob("nr_requests"), "64");
     let status = bench.status();
     assert_eq!((status.dry_run, status.devices[0].goal_us), (true, 9000.0));
+    let wet = Settings { dry_run: false, ..bench.steward.settings().clone() };
+    assert!(bench.steward.configure(bench.now, wet).unwrap(), "and one that does not, too");
+    bench.steward.close_machine(bench.now);
+    bench.steward.open_machine(Box::new(bench.fake.clone()));
+    bench.ticks(8);
+    assert_ne!(bench.knob("nr_requests"), "64");
+    let goal = Settings { p99: Some(Duration::from_millis(8)), ..bench.steward.settings().clone() };
+    assert!(!bench.steward.configure(bench.now, goal).unwrap());
     let other = Settings { devices: vec!["sdb".into()], ..bench.steward.settings().clone() };
     assert!(bench.steward.configure(bench.now, other).unwrap());
 }

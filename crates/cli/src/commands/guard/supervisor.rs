@@ -384,7 +384,8 @@ impl Supervisor<'_> {
 
     /// Puts back what a dead worker has left behind; says how that went.
     fn restore(&mut self) -> String {
-        if self.settings.sim.is_some() || self.settings.dry_run {
+        // A dry run may have been none before its configuration was read again.
+        if self.settings.sim.is_some() {
             return String::new();
         }
         let spawned = this_program()
