@@ -104,12 +104,18 @@ pub(crate) struct Run<'a> {
     pub(crate) name: String,
     pub(crate) transaction: Transaction,
     pub(crate) mode: Mode,
+    /// Records that the journal had no room for, in their order: they count, and are appended when there is room again.
+    pub(crate) owed: Vec<Record>,
 }
 
 impl Run<'_> {
     /// Appends a record. It counts for us even if it could not be written.
     pub(crate) fn note(&mut self, record: Record) -> Result<(), StepError> {
-        let appended = self.store.append(&self.name, record.line().as_bytes());
+        let appended = append_owed(self.store, &self.name, &mut self.owed)
+            .and_then(|_| self.store.append(&self.name, record.line().as_bytes()));
+        if appended.is_err() {
+            self.owed.push(record.clone());
+        }
         self.transaction.push(record);
         match self.mode {
             Mode::Apply => Ok(appended?),
@@ -216,6 +222,22 @@ impl Run<'_> {
         });
         differs.collect()
     }
+}
+
+/// Appends records that the journal had no room for, as far as it has now, and says how many bytes that took.
+pub(crate) fn append_owed(
+    store: &dyn Store,
+    name: &str,
+    owed: &mut Vec<Record>,
+) -> Result<u64, JournalError> {
+    let mut bytes = 0;
+    while let Some(first) = owed.first() {
+        let line = first.line();
+        store.append(name, line.as_bytes())?;
+        bytes += line.len() as u64;
+        owed.remove(0);
+    }
+    Ok(bytes)
 }
 
 /// One write to a kernel file; "busy" is tried again.

@@ -28,7 +28,7 @@ use crate::undo::Undone;
 pub struct Who {
     /// Process.
     pub pid: u32,
-    /// When it started, in clock ticks since boot.
+    /// When it started, in clock ticks since boot; 0 if that can't be read, with which nobody may [hold](crate::hold).
     pub pid_start_ticks: u64,
     /// User.
     pub uid: u32,
@@ -440,7 +440,15 @@ impl Session<'_> {
     }
 
     pub(crate) fn run(&self, name: String, transaction: Transaction, mode: Mode) -> Run<'_> {
-        Run { files: self.files, store: self.store, clock: self.clock, name, transaction, mode }
+        Run {
+            files: self.files,
+            store: self.store,
+            clock: self.clock,
+            name,
+            transaction,
+            mode,
+            owed: Vec::new(),
+        }
     }
 
     /// Opens every file that the plan writes, without writing: half a plan is worse than none.

@@ -411,7 +411,7 @@ impl Shared {
             match job {
                 Job::Save(cells) => {
                     // What is not saved ahead is saved when it is written.
-                    let _ = self.locked(None, |session, hold| Ok(session.save(hold, &cells)?));
+                    let _ = self.locked(None, |session, hold| session.save(hold, &cells));
                 }
                 Job::Write { write, changes, ticket } => {
                     let outcome = self.write(&changes).map_err(|error| refused(write, &error));
@@ -495,7 +495,7 @@ impl Shared {
             let performed = performed.take().unwrap_or(Ok(()));
             session.finish(hold, prepared.clone(), performed).map(drop)
         });
-        if performed.is_some() {
+        if performed.is_some() && !prepared.is_back() {
             // The journal can't be used any more: nothing may be in force that it does not know to the end.
             let _ = prepared.retract(&self.files, &SystemClock);
         }

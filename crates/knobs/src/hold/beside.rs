@@ -7,6 +7,7 @@ use crate::catalogue::Scope;
 use crate::cell::State;
 use crate::journal::{Record, SavedAt, SavedEntry};
 use crate::plan::{Entry, short};
+use crate::run::Mode;
 use crate::session::Session;
 
 /// The knob that brings other tunables with it.
@@ -55,9 +56,10 @@ impl Session<'_> {
                 lost.push(at);
             }
         }
-        self.save_at(hold, anew)?;
+        let mode = if back { Mode::Undo } else { Mode::Apply };
+        self.save_at(hold, anew, mode)?;
         for entry in lost {
-            self.note(hold, Record::Yield { entry, to_change: None })?;
+            self.note(hold, Record::Yield { entry, to_change: None }, mode)?;
         }
         Ok(lent)
     }

@@ -11,6 +11,8 @@
 //!
 //! - The journal's lock is held while something is prepared or finished, for a moment, and not in between: a write of `nr_requests` waits until the queue
 //!   has run dry. Everybody else can change and roll back settings meanwhile.
+//! - Without the journal nothing new is written, and what is held is put back all the same: a full disk must not keep wrong values in force. What it had no room
+//!   for is remembered, and appended when there is.
 //! - Nothing is fsynced for a write: what comes after `save` matters within this boot alone, and a killed process's appends stay in the page cache.
 //! - A hold whose process lives ([`is_alive`]) is left alone by recovery; one whose process is gone is undone, before all other transactions: a hold
 //!   is always on top, because whoever changes one of its cells takes it over.
@@ -28,7 +30,7 @@ use crate::catalogue::{Knob, Scope};
 use crate::cell::{Cell, State};
 use crate::clock::Clock;
 use crate::files::{Files, read_line};
-use crate::journal::{Begin, JournalError, SavedEntry, Transaction};
+use crate::journal::{Begin, JournalError, Record, SavedEntry, Transaction};
 use crate::plan::{Entry, PlanError};
 use crate::run::{StepError, write};
 use crate::target::Target;
@@ -63,6 +65,15 @@ pub enum HoldError {
         id: u64,
         /// What is wrong with it.
         why: String,
+    },
+    /// Recovery tells by its start time whether a process lives; one that does not know its own would be taken for gone.
+    #[error("can't read when this process started, in /proc/self/stat; mount /proc")]
+    NoStartTime,
+    /// Somebody has put back what the hold held, and closed it.
+    #[error("change {id}, in which this process steers, has been closed by somebody else; begin another")]
+    Closed {
+        /// Which.
+        id: u64,
     },
     /// A value that would do harm.
     #[error(transparent)]
@@ -117,6 +128,8 @@ pub struct Hold {
     transaction: Transaction,
     /// Bytes of its file, as we left it: others append when they take a cell over.
     length: u64,
+    /// Records that its file had no room for: what was put back meanwhile.
+    owed: Vec<Record>,
 }
 
 /// A cell that holds something else than it did.
@@ -231,6 +244,8 @@ pub struct Prepared {
     beside: Vec<(usize, State)>,
     /// Of these, what is somebody else's: ours to put back until the write is over.
     lent: Lent,
+    /// It goes back to what was saved: with the journal or without.
+    back: bool,
 }
 
 impl Prepared {
@@ -250,6 +265,12 @@ impl Prepared {
         let now = self.entry.cell.read(files).into_value();
         let way = self.entry.cell.way(now.as_ref(), &self.before);
         way.iter().try_for_each(|state| write(files, clock, &self.entry, state))
+    }
+
+    /// Whether it is put back to what was saved.
+    #[must_use]
+    pub fn is_back(&self) -> bool {
+        self.back
     }
 
     /// What the cell held when it was prepared.

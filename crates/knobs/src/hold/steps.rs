@@ -1,17 +1,19 @@
 //! What a process that steers does with its hold, while the journal is locked.
 
+use std::io::ErrorKind;
+
 use floodwall_model::Reading;
 
 use super::{COMPACT_AT_ONCE_BYTES, COMPACT_BYTES, HeldCell, Hold, HoldError, Prepared, Written, describe};
 use crate::catalogue::{Knob, knobs};
 use crate::cell::{Cell, State};
 use crate::change::Change;
-use crate::journal::{JournalError, Record, SavedAt, Transaction};
+use crate::journal::{JournalError, Phase, Record, SavedAt, Transaction};
 use crate::limits::Memory;
 use crate::order::order;
 use crate::plan::{Entry, PlanError, Step, short};
 use crate::refuse;
-use crate::run::{Mode, Run, StepError, readings};
+use crate::run::{Mode, Run, StepError, append_owed, readings};
 use crate::session::{Recovery, Session, Steered};
 use crate::target::Target;
 use crate::undo::Undone;
@@ -20,8 +22,12 @@ impl Session<'_> {
     /// Begins a hold. Nothing is saved yet, and what a crash left is undone first.
     ///
     /// # Errors
-    /// [`HoldError::Steered`] if another process has one, [`HoldError::Unrecovered`], [`HoldError::Journal`].
+    /// [`HoldError::Steered`] if another process has one, [`HoldError::Unrecovered`], [`HoldError::Journal`],
+    /// [`HoldError::NoStartTime`].
     pub fn hold(&self, why: &str) -> Result<(Hold, Recovery), HoldError> {
+        if self.who.pid_start_ticks == 0 {
+            return Err(HoldError::NoStartTime);
+        }
         let (recovery, listing) = self.recover_and_list()?;
         if let Some(Steered { transaction, .. }) = listing.steered.first() {
             let by = describe(transaction);
@@ -32,16 +38,25 @@ impl Session<'_> {
         }
         let (name, transaction) = self.begin_transaction(Vec::new(), why, None, true)?;
         let length = self.store.length(&name)?;
-        Ok((Hold { name, transaction, length }, recovery))
+        Ok((Hold { name, transaction, length, owed: Vec::new() }, recovery))
     }
 
     /// Saves what cells hold, and what the kernel changes beside them, before they are written some time. What is not there is left out; what has been
     /// saved already is left as it is.
     ///
     /// # Errors
-    /// [`JournalError`].
-    pub fn save(&self, hold: &mut Hold, cells: &[(&'static Knob, Target)]) -> Result<(), JournalError> {
+    /// [`HoldError::Journal`], [`HoldError::Closed`].
+    pub fn save(&self, hold: &mut Hold, cells: &[(&'static Knob, Target)]) -> Result<(), HoldError> {
         self.refresh(hold)?;
+        self.save_cells(hold, cells, Mode::Apply)
+    }
+
+    fn save_cells(
+        &self,
+        hold: &mut Hold,
+        cells: &[(&'static Knob, Target)],
+        mode: Mode,
+    ) -> Result<(), HoldError> {
         let mut saved = Vec::new();
         for (knob, target) in cells {
             let beside = knobs().filter(|other| knob.resets(other) && target.device().is_some());
@@ -59,19 +74,19 @@ impl Session<'_> {
         }
         let first = hold.transaction.entries.len();
         let cells = saved.into_iter().enumerate().map(|(n, (_, _, cell))| SavedAt { at: first + n, cell });
-        self.save_at(hold, cells.collect())
+        Ok(self.save_at(hold, cells.collect(), mode)?)
     }
 
-    pub(super) fn save_at(&self, hold: &mut Hold, cells: Vec<SavedAt>) -> Result<(), JournalError> {
+    pub(super) fn save_at(
+        &self,
+        hold: &mut Hold,
+        cells: Vec<SavedAt>,
+        mode: Mode,
+    ) -> Result<(), JournalError> {
         if cells.is_empty() {
             return Ok(());
         }
-        let record = Record::Save { cells };
-        let line = record.line();
-        self.store.append_synced(&hold.name, line.as_bytes())?;
-        hold.length += line.len() as u64;
-        hold.transaction.push(record);
-        Ok(())
+        self.append(hold, Record::Save { cells }, mode, true)
     }
 
     /// Announces a write; `None` if the cell holds the value already. What has not been saved is saved first, which waits for the journal's disk.
@@ -79,7 +94,7 @@ impl Session<'_> {
     /// # Errors
     /// [`HoldError`]; nothing was written.
     pub fn prepare(&self, hold: &mut Hold, change: &Change) -> Result<Option<Prepared>, HoldError> {
-        self.refresh(hold)?;
+        let journal = self.refresh_to_write(hold)?;
         let cell = Cell::of(change.knob, &change.target, self.files);
         if hold.index_of(&cell, &change.target).is_none() {
             self.save(hold, &[(change.knob, change.target.clone())])?;
@@ -95,18 +110,18 @@ impl Session<'_> {
         } else {
             cell.wanted(change.knob, &change.target, &change.value, Some(&now))
         };
-        self.announce(hold, index, now, to)
+        self.announce(hold, index, now, to, journal)
     }
 
-    /// Announces that a cell is put back to what was saved; `None` if it holds that.
+    /// Announces that a cell is put back to what was saved; `None` if it holds that. A journal that can't be continued keeps nothing from being put back.
     ///
     /// # Errors
     /// [`HoldError`]; nothing was written.
     pub fn prepare_back(&self, hold: &mut Hold, index: usize) -> Result<Option<Prepared>, HoldError> {
-        self.refresh(hold)?;
+        let journal = self.refresh_to_write(hold)?;
         let now = self.settle(hold, index)?;
         match hold.entry(index).and_then(|entry| entry.old.clone()) {
-            Some(to) => self.announce(hold, index, now, to),
+            Some(to) => self.announce(hold, index, now, to, journal),
             None => Ok(None),
         }
     }
@@ -122,7 +137,8 @@ impl Session<'_> {
     /// Reads back a write that was prepared, and what changes along with it; puts the value before back if the kernel did not take the new one.
     ///
     /// # Errors
-    /// [`HoldError::Step`] or [`HoldError::Journal`]; what was there before is in force again, as far as the kernel lets us.
+    /// [`HoldError::Step`] or [`HoldError::Journal`], which is none on the way back; what was there before is in force again, as far as the kernel lets us.
+    /// [`HoldError::Closed`]: what was saved is.
     pub fn finish(
         &self,
         hold: &mut Hold,
@@ -130,13 +146,19 @@ impl Session<'_> {
         performed: Result<(), StepError>,
     ) -> Result<Written, HoldError> {
         let journal = self.refresh(hold);
-        let Prepared { index, entry, before, to, beside, lent, .. } = prepared;
+        let Prepared { index, entry, before, to, beside, lent, back, .. } = prepared;
         let mut run = self.run_of(hold);
-        let outcome = read_back(&mut run, index, &entry, &to, performed, journal.map_err(StepError::from));
-        if outcome.is_err() {
-            // The value before has to come back, with the journal or without.
+        let is_closed = matches!(journal, Err(HoldError::Closed { .. }));
+        if back {
             run.mode = Mode::Undo;
-            let _ = run.bring(index, &before);
+        }
+        let journal = if back && !is_closed { Ok(()) } else { journal };
+        let outcome = read_back(&mut run, index, &entry, &to, performed, journal);
+        if outcome.is_err() {
+            // The value before has to come back, with the journal or without; nobody puts back what is held in a hold that is over.
+            run.mode = Mode::Undo;
+            let goal = entry.old.as_ref().filter(|_| is_closed).unwrap_or(&before);
+            let _ = run.bring(index, goal);
         }
         // What the kernel changed along with it. A failure shows when that is read.
         for (at, state) in beside {
@@ -148,10 +170,13 @@ impl Session<'_> {
         for (entry, to_change) in lent {
             let _ = run.note(Record::Yield { entry, to_change });
         }
-        hold.transaction = run.transaction;
-        hold.length = self.store.length(&hold.name)?;
-        self.compact(hold)?;
-        Ok(outcome?)
+        (hold.transaction, hold.owed) = (run.transaction, run.owed);
+        // The write is over: what the journal can't do now it does later.
+        if let Ok(length) = self.store.length(&hold.name) {
+            hold.length = length;
+        }
+        let _ = self.compact(hold);
+        outcome
     }
 
     /// One write from its announcement to its end, with the journal's lock held all the while. `None` if the cell holds the value already.
@@ -170,12 +195,39 @@ impl Session<'_> {
         let _ = self.refresh(hold);
         let mut run = self.run_of(hold);
         let undone = run.undo();
-        hold.transaction = run.transaction;
+        (hold.transaction, hold.owed) = (run.transaction, run.owed);
         undone
     }
 
-    /// Learns what others have noted in the hold since the last time.
-    fn refresh(&self, hold: &mut Hold) -> Result<(), JournalError> {
+    /// Learns what others have noted in the hold since the last time, and notes what it had no room for.
+    fn refresh(&self, hold: &mut Hold) -> Result<(), HoldError> {
+        let read = self.read_again(hold);
+        let closed = || HoldError::Closed { id: hold.id() };
+        match read {
+            // Closed, and removed since.
+            Err(JournalError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                return Err(closed());
+            }
+            other => other?,
+        }
+        if hold.transaction.phase() != Phase::Steering {
+            return Err(closed());
+        }
+        if let Ok(bytes) = append_owed(self.store, &hold.name, &mut hold.owed) {
+            hold.length += bytes;
+        }
+        Ok(())
+    }
+
+    /// The same before a write. What is wrong with the journal matters only once it is known which way the write goes.
+    fn refresh_to_write(&self, hold: &mut Hold) -> Result<Result<(), HoldError>, HoldError> {
+        match self.refresh(hold) {
+            Err(closed @ HoldError::Closed { .. }) => Err(closed),
+            other => Ok(other),
+        }
+    }
+
+    fn read_again(&self, hold: &mut Hold) -> Result<(), JournalError> {
         if self.store.length(&hold.name)? == hold.length {
             return Ok(());
         }
@@ -191,6 +243,11 @@ impl Session<'_> {
         }
         hold.transaction = transaction;
         hold.length = whole;
+        for record in &hold.owed {
+            if hold.transaction.check(record).is_ok() {
+                hold.transaction.push(record.clone());
+            }
+        }
         Ok(())
     }
 
@@ -224,11 +281,11 @@ impl Session<'_> {
             if hold.transaction.owns(index, &now) {
                 return Ok(now);
             }
-            self.note(hold, Record::Yield { entry: index, to_change: None })?;
+            self.note(hold, Record::Yield { entry: index, to_change: None }, Mode::Undo)?;
             return Err(theirs(None));
         }
         let cell = hold.saved(entry.knob, &entry.target, now.clone());
-        self.save_at(hold, vec![SavedAt { at: index, cell }])?;
+        self.save_at(hold, vec![SavedAt { at: index, cell }], Mode::Apply)?;
         Ok(now)
     }
 
@@ -238,11 +295,16 @@ impl Session<'_> {
         index: usize,
         now: State,
         to: State,
+        journal: Result<(), HoldError>,
     ) -> Result<Option<Prepared>, HoldError> {
         let Some(entry) = hold.entry(index).cloned() else { return Ok(None) };
-        // What it resets may have come since it was saved itself: another elevator's tunables.
-        self.save(hold, &[(entry.knob, entry.target.clone())])?;
         let back = entry.old.as_ref().is_some_and(|old| entry.cell.same(old, &to));
+        let mode = if back { Mode::Undo } else { Mode::Apply };
+        if !back {
+            journal?;
+        }
+        // What it resets may have come since it was saved itself: another elevator's tunables.
+        self.save_cells(hold, &[(entry.knob, entry.target.clone())], mode)?;
         let way = entry.cell.way(Some(&now), &to);
         if way.is_empty() {
             return Ok(None);
@@ -254,15 +316,32 @@ impl Session<'_> {
         let lent = self.settle_beside(hold, &entry, back)?;
         let beside = self.beside(hold, &entry, back, &lent);
         for state in &way {
-            self.note(hold, Record::Intent { entry: index, to: state.clone() })?;
+            self.note(hold, Record::Intent { entry: index, to: state.clone() }, mode)?;
         }
-        Ok(Some(Prepared { index, entry, before: now, to, way, beside, lent }))
+        Ok(Some(Prepared { index, entry, before: now, to, way, beside, lent, back }))
     }
 
-    pub(super) fn note(&self, hold: &mut Hold, record: Record) -> Result<(), JournalError> {
+    pub(super) fn note(&self, hold: &mut Hold, record: Record, mode: Mode) -> Result<(), JournalError> {
+        self.append(hold, record, mode, false)
+    }
+
+    /// Appends a record, behind those that are owed. In [`Mode::Undo`] one that there is no room for is remembered.
+    fn append(&self, hold: &mut Hold, record: Record, mode: Mode, synced: bool) -> Result<(), JournalError> {
         let line = record.line();
-        self.store.append(&hold.name, line.as_bytes())?;
-        hold.length += line.len() as u64;
+        let owed = append_owed(self.store, &hold.name, &mut hold.owed);
+        let appended = owed.and_then(|bytes| {
+            hold.length += bytes;
+            if synced {
+                self.store.append_synced(&hold.name, line.as_bytes())
+            } else {
+                self.store.append(&hold.name, line.as_bytes())
+            }
+        });
+        match (appended, mode) {
+            (Ok(()), _) => hold.length += line.len() as u64,
+            (Err(error), Mode::Apply) => return Err(error),
+            (Err(_), Mode::Undo) => hold.owed.push(record.clone()),
+        }
         hold.transaction.push(record);
         Ok(())
     }
@@ -270,7 +349,9 @@ impl Session<'_> {
     /// The hold's transaction, to be given back to it.
     fn run_of(&self, hold: &mut Hold) -> Run<'_> {
         let nothing = Transaction::new(hold.transaction.begin.clone(), Vec::new());
-        self.run(hold.name.clone(), std::mem::replace(&mut hold.transaction, nothing), Mode::Apply)
+        let owed = std::mem::take(&mut hold.owed);
+        let transaction = std::mem::replace(&mut hold.transaction, nothing);
+        Run { owed, ..self.run(hold.name.clone(), transaction, Mode::Apply) }
     }
 
     /// Writes a hold's file anew if it has grown: its begin, what is saved now, and what is held.
@@ -297,7 +378,7 @@ impl Session<'_> {
         self.store.rename(&fresh, &hold.name)?;
         let (transaction, _) = Transaction::parse(text.as_bytes())
             .map_err(|why| JournalError::Foreign { name: hold.name.clone(), why })?;
-        *hold = Hold { name: hold.name.clone(), transaction, length };
+        *hold = Hold { name: hold.name.clone(), transaction, length, owed: Vec::new() };
         Ok(())
     }
 }
@@ -309,8 +390,8 @@ fn read_back(
     entry: &Entry,
     to: &State,
     performed: Result<(), StepError>,
-    journal: Result<(), StepError>,
-) -> Result<Written, StepError> {
+    journal: Result<(), HoldError>,
+) -> Result<Written, HoldError> {
     let readings =
         readings(run.files, &run.transaction.entries, |(i, other)| i == index || entry.resets(other));
     let found = readings.iter().find(|reading| reading.entry == index).and_then(|r| r.state.clone());
@@ -329,6 +410,7 @@ fn read_back(
             wanted: short(&label, to),
             found: found.as_ref().map_or_else(|| "nothing".to_owned(), |found| short(&label, found)),
             label,
-        }),
+        }
+        .into()),
     }
 }

@@ -114,6 +114,23 @@ impl DiskStore {
         rustix::fs::fsync(&self.directory).map_err(|e| self.failed("sync", "", e))
     }
 
+    /// Appends all or nothing: the part of a record that found room on a full disk would spoil the next one.
+    fn append_whole(&self, name: &str, bytes: &[u8], synced: bool) -> Result<(), JournalError> {
+        let file = self.open_file(name, OFlags::WRONLY | OFlags::APPEND)?;
+        let before = rustix::fs::fstat(&file).map_err(|e| self.failed("look at", name, e))?.st_size;
+        let appended = self.write_all(file.as_fd(), name, bytes).and_then(|()| {
+            if synced {
+                rustix::fs::fdatasync(&file).map_err(|e| self.failed("sync", name, e))
+            } else {
+                Ok(())
+            }
+        });
+        if appended.is_err() {
+            let _ = rustix::fs::ftruncate(&file, u64::try_from(before).unwrap_or(0));
+        }
+        appended
+    }
+
     fn write_all(&self, file: BorrowedFd<'_>, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -175,15 +192,12 @@ impl Store for DiskStore {
 
     fn append(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
         self.writable()?;
-        let file = self.open_file(name, OFlags::WRONLY | OFlags::APPEND)?;
-        self.write_all(file.as_fd(), name, bytes)
+        self.append_whole(name, bytes, false)
     }
 
     fn append_synced(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
         self.writable()?;
-        let file = self.open_file(name, OFlags::WRONLY | OFlags::APPEND)?;
-        self.write_all(file.as_fd(), name, bytes)?;
-        rustix::fs::fdatasync(&file).map_err(|e| self.failed("sync", name, e))
+        self.append_whole(name, bytes, true)
     }
 
     fn length(&self, name: &str) -> Result<u64, JournalError> {

@@ -66,7 +66,8 @@ impl Transaction {
         Ok((transaction, whole as u64))
     }
 
-    fn check(&self, record: &Record) -> Result<(), String> {
+    /// Whether a record can be one of this transaction.
+    pub(crate) fn check(&self, record: &Record) -> Result<(), String> {
         let admits = |entry: usize, state: &State| match self.entries.get(entry) {
             Some(known) if known.cell.admits(state) => Ok(()),
             Some(known) => Err(format!("'{state}' is not a value of {}", known.label())),

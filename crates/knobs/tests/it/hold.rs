@@ -323,7 +323,28 @@ fn a_full_disk_keeps_nothing_in_force_that_is_not_in_the_journal() {
     assert_eq!(world.kernel.queue("nr_requests"), "256");
     world.store.space.set(None);
     write(&world, &mut hold, "nr_requests=8").unwrap();
-    // Putting back needs no room.
+    // Putting back needs no room, and is noted when there is.
+    let records = |world: &World| world.store.read("000001.jsonl").unwrap().len();
+    world.store.space.set(Some(0));
+    let before = records(&world);
+    write(&world, &mut hold, "nr_requests=256").unwrap();
+    assert_eq!((world.kernel.all(), records(&world)), (original.clone(), before));
+    assert!(hold.held().is_empty());
+    assert!(matches!(write(&world, &mut hold, "nr_requests=8"), Err(HoldError::Journal(_))));
+    world.store.space.set(None);
+    write(&world, &mut hold, "nr_requests=8").unwrap();
+    assert!(records(&world) > before);
+    let index = hold.held()[0].index;
+    world.store.space.set(Some(0));
+    let prepared = guard(&world).prepare_back(&mut hold, index).unwrap().unwrap();
+    assert!(prepared.is_back());
+    let performed = prepared.perform(&world.kernel, &world.kernel);
+    guard(&world).finish(&mut hold, prepared, performed).unwrap();
+    assert!(hold.held().is_empty());
+    world.store.space.set(None);
+    ahead(&world, &mut hold, &["max_sectors_kb"]);
+    assert!(floodwall_knobs::hold::held(&transaction(&world, 1)).is_empty(), "it is in the journal by now");
+    write(&world, &mut hold, "nr_requests=8").unwrap();
     world.store.space.set(Some(0));
     assert!(guard(&world).close(&mut hold).is_complete());
     assert_eq!(world.kernel.all(), original);
@@ -381,4 +402,33 @@ fn devices_that_have_gone_are_forgotten_when_its_file_is_written_anew() {
     let known = |device: Device| hold.has_saved(cells[0].0, &Target::Device(device), &world.kernel);
     assert!(known(sda()) && !known(old));
     assert!(matches!(write(&world, &mut hold, "nr_requests=8"), Ok(true)));
+}
+
+#[test]
+fn a_hold_that_somebody_has_closed_is_written_no_more() {
+    let (world, mut hold) = steered();
+    let original = world.kernel.all();
+    write(&world, &mut hold, "nr_requests=16").unwrap();
+    let prepared = guard(&world).prepare(&mut hold, &change("nr_requests=8")).unwrap().unwrap();
+    // To whoever recovers, its process is gone: it can't see it.
+    world.process(GUARD, 'S', 0);
+    assert!(world.session().recover().unwrap().incomplete().is_none());
+    world.process(GUARD, 'S', 1);
+    let performed = prepared.perform(&world.kernel, &world.kernel);
+    let finished = guard(&world).finish(&mut hold, prepared, performed);
+    assert!(matches!(finished, Err(HoldError::Closed { id: 1 })), "{finished:?}");
+    assert_eq!(world.kernel.all(), original, "not what it held before");
+    assert!(matches!(write(&world, &mut hold, "nr_requests=4"), Err(HoldError::Closed { id: 1 })));
+    assert_eq!(world.kernel.all(), original);
+    let (mut another, _) = guard(&world).hold("a guard").unwrap();
+    assert!(write(&world, &mut another, "nr_requests=4").unwrap());
+}
+
+#[test]
+fn a_process_that_does_not_know_when_it_started_does_not_steer() {
+    let world = World::new();
+    let mut session = guard(&world);
+    session.who.pid_start_ticks = 0;
+    assert!(matches!(session.hold("a guard"), Err(HoldError::NoStartTime)));
+    assert!(world.store.files.borrow().is_empty());
 }
