@@ -87,11 +87,25 @@ impl Log {
 
 /// A text in one line. `since_epoch`: for a reader that does not know the time by himself.
 fn format(priority: Priority, text: &str, since_epoch: Option<Duration>) -> String {
-    let text = text.replace('\n', " ");
+    let text = printable(&text.replace('\n', " "));
     match since_epoch {
         Some(now) => format!("{} floodwall guard: {text}\n", moment(now.as_secs())),
         None => format!("<{}>{text}\n", priority as u8),
     }
+}
+
+/// A text that moves no cursor: a process gives itself whatever name it likes, and the name gets to the terminal of root. Control characters, and those that
+/// turn the direction of what follows, are written as escapes (`\u{1b}`).
+pub(super) fn printable(text: &str) -> String {
+    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().fold(String::with_capacity(text.len()), |mut line, c| {
+        if c.is_control() || turns(c) {
+            line.extend(c.escape_unicode());
+        } else {
+            line.push(c);
+        }
+        line
+    })
 }
 
 /// Whether stderr is systemd's journal: JOURNAL_STREAM names its device and inode (systemd.exec(5)).
@@ -113,5 +127,9 @@ mod tests {
             "2001-09-09 01:46:40 UTC floodwall guard: sda: free → watch\n"
         );
         assert_eq!(format(Priority::Warning, "two\nlines", None), "<4>two lines\n");
+        assert_eq!(
+            format(Priority::Warning, "\x1b[2Jcp\u{9b}1m\u{202e}ü\r", None),
+            "<4>\\u{1b}[2Jcp\\u{9b}1m\\u{202e}ü\\u{d}\n"
+        );
     }
 }

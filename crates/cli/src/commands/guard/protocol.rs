@@ -28,7 +28,7 @@ pub(super) enum Request {
     Status,
     /// What it did, oldest first.
     History {
-        /// Only so many, the newest.
+        /// Only so many, the newest; an answer has 1000 at most.
         #[serde(skip_serializing_if = "Option::is_none")]
         last: Option<usize>,
     },

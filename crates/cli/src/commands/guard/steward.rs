@@ -28,6 +28,9 @@ use super::serve::{Answer, Question};
 /// A goal that victims have not met for so long is one that can't be met: every lever has been tried by then.
 const UNMET: Duration = Duration::from_secs(30);
 
+/// Entries of the history in one answer: 16 may ask at a time, and what they are told is held in memory. The log has all.
+const MOST_TOLD: usize = 1000;
+
 /// A moment, by both clocks: the one that never jumps for durations, the other for people.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Now {
@@ -393,7 +396,8 @@ impl Steward {
         Ok(Answer::Reply(match request {
             Request::Status => Reply::Status(Box::new(self.status(now))),
             Request::History { last } => {
-                let skip = last.map_or(0, |last| self.history.len().saturating_sub(last));
+                let last = last.unwrap_or(MOST_TOLD).min(MOST_TOLD);
+                let skip = self.history.len().saturating_sub(last);
                 Reply::History(self.history.iter().skip(skip).cloned().collect())
             }
             Request::Pause { seconds } => {

@@ -212,3 +212,18 @@ fn what_could_not_be_put_back_is_counted_to_the_end() {
         "{said:?}"
     );
 }
+
+#[test]
+fn an_answer_has_a_thousand_entries_at_most() {
+    let mut bench = Bench::new(&RunArgs { history: Some(5000), ..RunArgs::default() });
+    for n in 0..3000 {
+        bench.steward.say(bench.now, Priority::Info, format!("{n}"));
+    }
+    for last in [None, Some(2000)] {
+        let Reply::History(history) = bench.ask(Request::History { last }) else { panic!() };
+        assert_eq!(
+            (history.len(), history[0].why.as_str(), history[999].why.as_str()),
+            (1000, "2000", "2999")
+        );
+    }
+}

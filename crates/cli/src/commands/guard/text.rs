@@ -7,6 +7,7 @@ use floodwall_model::{Bytes, Rate};
 use floodwall_report::status::table::{Align, Column, table};
 
 use super::document::{Device, Entry, Status};
+use super::log::printable;
 use crate::commands::settings::moment;
 
 /// Names of a kind that are shown; a screen has no more.
@@ -28,7 +29,20 @@ fn or_dash<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
 
 /// One line of the history.
 pub(super) fn entry(entry: &Entry) -> String {
-    format!("{}  {}\n", moment(entry.at_unix_s as u64), entry.line())
+    format!("{}  {}\n", moment(entry.at_unix_s as u64), printable(&entry.line()))
+}
+
+/// JSON that moves no cursor: what serde_json leaves as it is, DEL and the controls above it, as the escapes that mean the same. They occur in strings only.
+pub(super) fn json(json: &str) -> String {
+    let is_raw = |c: char| c.is_control() && !c.is_ascii_whitespace();
+    json.chars().fold(String::with_capacity(json.len()), |mut text, c| {
+        if is_raw(c) {
+            text.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            text.push(c);
+        }
+        text
+    })
 }
 
 /// How it stands.
@@ -53,7 +67,7 @@ pub(super) fn status(status: &Status) -> String {
         lines.push(String::new());
         lines.extend(tail);
     }
-    lines.join("\n") + "\n"
+    lines.iter().map(|line| printable(line) + "\n").collect()
 }
 
 fn head(status: &Status) -> Vec<String> {
@@ -288,6 +302,21 @@ mod tests {
             assert!(text.contains(words), "{text}");
         }
         assert!(status(&Status::default()).contains("there is no device to steer"));
+    }
+
+    #[test]
+    fn a_process_that_calls_itself_an_escape_sequence_moves_no_cursor() {
+        let mut evil = document();
+        evil.devices[0].victims = vec!["\x1b]0;root\x07\nsda free\u{9b}2J (41)".into()];
+        let text = status(&evil);
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+        assert_eq!(text.lines().count(), status(&document()).lines().count());
+        assert!(text.contains(r"waits:  \u{1b}]0;root\u{7}\u{a}sda free\u{9b}2J (41)"), "{text}");
+        let told = entry(&Entry { why: "\x1b[2J".into(), ..Entry::default() });
+        assert!(told.ends_with("  \\u{1b}[2J\n"), "{told:?}");
+        let written = json(&serde_json::to_string_pretty(&evil).unwrap());
+        assert!(!written.chars().any(|c| c.is_control() && c != '\n'), "{written:?}");
+        assert_eq!(serde_json::from_str::<Status>(&written).unwrap(), evil);
     }
 
     #[test]

@@ -36,6 +36,8 @@ const TICK: Duration = Duration::from_millis(250);
 /// While nobody waits and nobody floods anywhere half as many will do: most of a look's cost is asking every process what it has written. Two looks are still less than the
 /// second within which who waits is to be protected.
 const IDLE_TICK: Duration = Duration::from_millis(500);
+/// Questions that are answered between two looks; who asks more waits for the next.
+const MOST_ANSWERS: usize = 16;
 /// From one sign of life to the next.
 const BEAT: Duration = Duration::from_secs(1);
 /// From one line for `systemctl status` to the next.
@@ -232,7 +234,7 @@ impl Worker<'_> {
     }
 
     fn answer(&mut self) -> Result<(), PlantError> {
-        while let Ok(Ask { what, answer }) = self.asks.try_recv() {
+        for Ask { what, answer } in self.asks.try_iter().take(MOST_ANSWERS) {
             let given = self.steward.answer(now(), what)?;
             // Who asked may be gone.
             let _ = answer.try_send(given);
