@@ -2,8 +2,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+
+use rustix::fs::{Advice, fadvise};
 
 /// The first argument of a load.
 pub(crate) const COMMAND: &str = "guard-load";
@@ -11,6 +14,8 @@ pub(crate) const COMMAND: &str = "guard-load";
 const BLOCK: usize = 16 << 10;
 /// What a flood writes before it begins anew; zeros, which take no memory of a lab.
 const FLOOD: u64 = 1 << 30;
+/// What it asks to be written back at once.
+const PIECE: NonZeroU64 = NonZeroU64::new(8 << 20).unwrap();
 
 /// Runs as a load until it is killed.
 pub(crate) fn run(what: &str, directory: &Path) {
@@ -37,8 +42,12 @@ fn flood(path: &Path) {
     let block = vec![0; 1 << 20];
     loop {
         let mut file = File::create(path).unwrap();
-        for _ in 0..FLOOD >> 20 {
-            file.write_all(&block).unwrap();
+        for piece in 0..FLOOD / PIECE.get() {
+            for _ in 0..PIECE.get() >> 20 {
+                file.write_all(&block).unwrap();
+            }
+            // Writing it back begins at once, however much RAM there is to keep it in (mm/fadvise.c `generic_fadvise`): the device always has work.
+            fadvise(&file, piece * PIECE.get(), Some(PIECE), Advice::DontNeed).unwrap();
         }
         drop(file);
         fs::remove_file(path).unwrap();
