@@ -94,12 +94,12 @@ pub(super) fn history(reach: &Reach, last: Option<usize>, json: bool) -> anyhow:
 
 pub(super) fn pause(reach: &Reach, time: Option<Duration>) -> anyhow::Result<Exit> {
     let seconds = time.map(|time| time.as_secs_f64());
-    let Reply::Paused(_) = ask(reach, Request::Pause { seconds })? else { return Err(unexpected()) };
+    let Reply::Paused(paused) = ask(reach, Request::Pause { seconds })? else { return Err(unexpected()) };
     let end = match time {
         Some(time) => format!("it resumes by itself in {}", human_duration(time)),
         None => "floodwall guard resume ends it".into(),
     };
-    output::result(&format!("paused: everything is put back; {end}\n"))?;
+    output::result(&text::paused(&paused.held, &end))?;
     Ok(Exit::Done)
 }
 

@@ -38,11 +38,14 @@ pub(super) struct Status {
     pub(super) counts: Counts,
 }
 
-/// Since when, and until when.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// Until when, and what is left to do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Paused {
     /// Until it resumes by itself; absent: not by itself.
     pub(super) left_s: Option<f64>,
+    /// Knobs that are not yet as the administrator has them: `sda.nr_requests 8 (yours: 64)`. Empty: everything is put back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) held: Vec<String>,
 }
 
 /// A device that is not steered.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use floodwall_host::SysRoot;
 use floodwall_model::DeviceId;
@@ -18,6 +18,9 @@ use crate::exit::MissingError;
 /// How long putting everything back may take at the end: a queue changes its length only when it has run dry. What takes longer stays open in the journal; the worker then ends with
 /// an error, upon which its parent tries again.
 const PATIENCE: Duration = Duration::from_secs(45);
+
+/// How long a pause's answer waits for what is being put back: most queues take milliseconds, and the worker has to give signs of life.
+const SETTLE: Duration = Duration::from_millis(500);
 
 /// See the [module](self).
 pub(super) struct HostMachine {
@@ -99,6 +102,10 @@ impl Plant for HostMachine {
     fn write(&mut self, write: &KnobWrite) -> Result<(), PlantError> {
         self.plant.write(write)
     }
+
+    fn failures(&mut self, device: DeviceId) -> Vec<(KnobWrite, PlantError)> {
+        self.plant.failures(device)
+    }
 }
 
 impl Machine for HostMachine {
@@ -147,6 +154,22 @@ impl Machine for HostMachine {
             });
         }
         news
+    }
+
+    fn held(&self) -> Vec<String> {
+        let held = self.plant.held().into_iter();
+        held.map(|knob| format!("{} {} (yours: {})", knob.label, knob.now, knob.own)).collect()
+    }
+
+    fn still_held(&self) -> Vec<String> {
+        let begin = Instant::now();
+        loop {
+            let held = self.held();
+            if held.is_empty() || begin.elapsed() >= SETTLE {
+                return held;
+            }
+            std::thread::sleep(SETTLE / 20);
+        }
     }
 
     fn close(self: Box<Self>) -> Left {

@@ -290,6 +290,9 @@ pub(super) mod tests {
         fn lost_events(&self) -> u64 {
             7
         }
+        fn held(&self) -> Vec<String> {
+            self.0.lock().unwrap().stuck.clone()
+        }
         fn close(self: Box<Self>) -> Left {
             Left { alone: vec!["sdb.nr_requests".into()], failed: self.0.lock().unwrap().stuck.clone() }
         }

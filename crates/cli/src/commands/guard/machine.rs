@@ -39,6 +39,16 @@ pub(super) trait Machine: Plant {
         Vec::new()
     }
 
+    /// Knobs that hold something else than the administrator's value at this moment, in words.
+    fn held(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The same, after a little wait for those that are just being put back.
+    fn still_held(&self) -> Vec<String> {
+        self.held()
+    }
+
     /// The end, after everything was given back: nothing is under way any more when this returns.
     fn close(self: Box<Self>) -> Left {
         Left::default()

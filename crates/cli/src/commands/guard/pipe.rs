@@ -65,6 +65,16 @@ pub(super) enum Sign {
     Ending,
 }
 
+/// What became of a sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Given {
+    Sent,
+    /// There was no room for it.
+    Lost,
+    /// Nobody listens any more.
+    Gone,
+}
+
 /// A message as a line.
 pub(super) fn line<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
@@ -83,9 +93,13 @@ impl Signs {
         Ok(Self(stdout))
     }
 
-    /// `false` if the parent is gone. A pipe that is full loses the message: a line is written whole or not at all (PIPE_BUF, pipe(7)).
-    pub(super) fn give(&self, sign: &Sign) -> bool {
-        let Ok(line) = line(sign) else { return true };
-        rustix::io::write(self.0.as_fd(), &line) != Err(Errno::PIPE)
+    /// A pipe that is full loses the message: a line is written whole or not at all (PIPE_BUF, pipe(7)).
+    pub(super) fn give(&self, sign: &Sign) -> Given {
+        let Ok(line) = line(sign) else { return Given::Lost };
+        match rustix::io::write(self.0.as_fd(), &line) {
+            Ok(_) => Given::Sent,
+            Err(Errno::PIPE) => Given::Gone,
+            Err(_) => Given::Lost,
+        }
     }
 }

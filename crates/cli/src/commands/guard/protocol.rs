@@ -3,7 +3,7 @@
 //! ```text
 //! ▶ {"version":1,"do":"status"}                      ◀ {"version":1,"status":{…}}
 //! ▶ {"version":1,"do":"history","last":20}           ◀ {"version":1,"history":[…]}
-//! ▶ {"version":1,"do":"pause","seconds":600}         ◀ {"version":1,"paused":{"left_s":600.0}}
+//! ▶ {"version":1,"do":"pause","seconds":600}         ◀ {"version":1,"paused":{"left_s":600.0}}                   and "held":[…] if not all is back yet
 //! ▶ {"version":1,"do":"resume"}                      ◀ {"version":1,"resumed":{"was_paused":true}}
 //!                                                    ◀ {"version":1,"error":"…"}
 //! ```
@@ -131,7 +131,8 @@ mod tests {
         for answered in [
             Reply::Status(Box::default()),
             Reply::History(vec![Entry { why: "paused".into(), ..Entry::default() }]),
-            Reply::Paused(Paused { left_s: Some(3.0) }),
+            Reply::Paused(Paused { left_s: Some(3.0), ..Paused::default() }),
+            Reply::Paused(Paused { left_s: None, held: vec!["sda.nr_requests 8 (yours: 64)".into()] }),
             Reply::Resumed { was_paused: false },
             Reply::Error("no".into()),
         ] {

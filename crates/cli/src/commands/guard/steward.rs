@@ -71,7 +71,7 @@ pub(super) struct Steward {
     settings: Settings,
     origin: Origin,
     paused: Option<Until>,
-    /// Since it was last asked.
+    /// Since the parent was told.
     pause_changed: bool,
     records: BTreeMap<DeviceId, Record>,
     history: VecDeque<Entry>,
@@ -196,21 +196,33 @@ impl Steward {
         }
     }
 
-    /// Whether it was paused or resumed since the last call.
-    pub(super) fn take_pause_changed(&mut self) -> bool {
-        std::mem::take(&mut self.pause_changed)
+    /// Whether it was paused or resumed and the parent may not know.
+    pub(super) fn pause_changed(&self) -> bool {
+        self.pause_changed
     }
 
-    /// Puts everything back and does nothing, for a time or until it is told to resume.
+    /// The parent knows.
+    pub(super) fn pause_is_told(&mut self) {
+        self.pause_changed = false;
+    }
+
+    /// Puts everything back and does nothing, for a time or until it is told to resume. `parent` is told before the first knob is written: should the worker die
+    /// at it, the next one is paused, too.
     ///
     /// # Errors
     /// [`PlantError::Lost`] if the knobs can't be read.
-    pub(super) fn pause(&mut self, now: Now, time: Option<Duration>) -> Result<(), PlantError> {
+    pub(super) fn pause(
+        &mut self,
+        now: Now,
+        time: Option<Duration>,
+        parent: &mut dyn FnMut(Pause),
+    ) -> Result<(), PlantError> {
         let for_so_long = time
             .map_or_else(|| "until it is told to resume".into(), |t| format!("for {}", human_duration(t)));
-        self.say(now, Priority::Notice, format!("paused {for_so_long}: everything is put back"));
+        self.say(now, Priority::Notice, format!("paused {for_so_long}: everything goes back"));
         self.paused = Some(Until(time.and_then(|t| now.instant.checked_add(t))));
         self.pause_changed = true;
+        parent(self.pause_left(now));
         self.release(now, "paused")
     }
 
@@ -384,11 +396,16 @@ impl Steward {
         }
     }
 
-    /// An answer, at most a tick after the question.
+    /// An answer, at most a tick after the question. `parent` is told of a pause before it begins.
     ///
     /// # Errors
     /// [`PlantError::Lost`] if a pause could not put everything back.
-    pub(super) fn answer(&mut self, now: Now, question: Question) -> Result<Answer, PlantError> {
+    pub(super) fn answer(
+        &mut self,
+        now: Now,
+        question: Question,
+        parent: &mut dyn FnMut(Pause),
+    ) -> Result<Answer, PlantError> {
         let request = match question {
             Question::Metrics => return Ok(Answer::Text(metrics::exposition(&self.status(now)))),
             Question::Request(request) => request,
@@ -401,8 +418,12 @@ impl Steward {
                 Reply::History(self.history.iter().skip(skip).cloned().collect())
             }
             Request::Pause { seconds } => {
-                self.pause(now, seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()))?;
-                Reply::Paused(Paused { left_s: seconds })
+                self.pause(now, seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()), parent)?;
+                let held = self.ledger.machine().still_held();
+                if !held.is_empty() {
+                    self.say(now, Priority::Warning, format!("still held: {}", held.join(", ")));
+                }
+                Reply::Paused(Paused { left_s: seconds, held })
             }
             Request::Resume => {
                 let was_paused = self.paused.is_some();
@@ -447,7 +468,13 @@ impl Steward {
                 last: record.and_then(|r| r.last.clone()),
             });
         }
+        let paused = match self.pause_left(now) {
+            Pause::None => None,
+            Pause::Endless => Some(None),
+            Pause::For(left) => Some(Some(left.as_secs_f64())),
+        };
         let machine = self.ledger.machine();
+        let paused = paused.map(|left_s| Paused { left_s, held: machine.held() });
         Status {
             schema: SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -461,11 +488,7 @@ impl Steward {
             source: machine.source().to_owned(),
             blind: machine.blind(),
             left_out: machine.left_out(),
-            paused: match self.pause_left(now) {
-                Pause::None => None,
-                Pause::Endless => Some(Paused { left_s: None }),
-                Pause::For(left) => Some(Paused { left_s: Some(left.as_secs_f64()) }),
-            },
+            paused,
             devices,
             left_alone: self.left_alone.clone(),
             counts: self.counts.clone(),

@@ -40,7 +40,7 @@ impl Bench {
     }
 
     fn ask(&mut self, request: Request) -> Reply {
-        match self.steward.answer(self.now, Question::Request(request)).unwrap() {
+        match self.steward.answer(self.now, Question::Request(request), &mut |_| ()).unwrap() {
             Answer::Reply(reply) => reply,
             Answer::Text(_) => panic!(),
         }
@@ -90,13 +90,13 @@ fn a_pause_puts_everything_back_and_ends_by_itself() {
     assert_ne!(bench.knob("nr_requests"), "64");
     assert_eq!(
         bench.ask(Request::Pause { seconds: Some(10.0) }),
-        Reply::Paused(Paused { left_s: Some(10.0) })
+        Reply::Paused(Paused { left_s: Some(10.0), held: vec![] })
     );
     assert_eq!((bench.knob("nr_requests"), bench.knob("max_sectors_kb")), ("64".into(), "1280".into()));
     bench.ticks(38);
     assert_eq!(bench.knob("nr_requests"), "64");
     let status = bench.status();
-    assert_eq!(status.paused, Some(Paused { left_s: Some(0.5) }));
+    assert_eq!(status.paused, Some(Paused { left_s: Some(0.5), held: vec![] }));
     assert_eq!((status.devices[0].state.as_str(), status.devices[0].held.len()), ("free", 0));
     bench.ticks(8);
     assert_eq!(bench.status().paused, None);
@@ -226,4 +226,32 @@ fn an_answer_has_a_thousand_entries_at_most() {
             (1000, "2000", "2999")
         );
     }
+}
+
+#[test]
+fn the_parent_knows_of_a_pause_before_it_begins_and_what_is_still_held_is_answered() {
+    let mut bench = Bench::new(&RunArgs::default());
+    bench.ticks(2);
+    bench.meet();
+    bench.ticks(8);
+    bench.fake.0.lock().unwrap().stuck = vec!["sda.nr_requests 8 (yours: 64)".into()];
+    let fake = bench.fake.clone();
+    let mut told = None;
+    let mut parent = |pause| {
+        let in_force = fake.0.lock().unwrap().knobs.devices[&DISK].get("nr_requests").unwrap().to_owned();
+        told = Some((pause, in_force));
+    };
+    let pause = Question::Request(Request::Pause { seconds: None });
+    let Answer::Reply(reply) = bench.steward.answer(bench.now, pause, &mut parent).unwrap() else { panic!() };
+    let (pause, in_force) = told.unwrap();
+    assert_eq!(pause, Pause::Endless);
+    assert_ne!(in_force, "64", "told before anything was written");
+    assert_eq!(bench.knob("nr_requests"), "64");
+    let held = vec!["sda.nr_requests 8 (yours: 64)".to_owned()];
+    assert_eq!(reply, Reply::Paused(Paused { left_s: None, held: held.clone() }));
+    assert!(bench.log().contains("still held: sda.nr_requests 8 (yours: 64)"));
+    assert_eq!(bench.status().paused, Some(Paused { left_s: None, held }));
+    assert!(bench.steward.pause_changed());
+    bench.steward.pause_is_told();
+    assert!(!bench.steward.pause_changed());
 }

@@ -45,6 +45,19 @@ pub(super) fn json(json: &str) -> String {
     })
 }
 
+/// What a pause came to; `end`: how it ends.
+pub(super) fn paused(held: &[String], end: &str) -> String {
+    match held {
+        [] => format!("paused: everything is put back; {end}\n"),
+        held => {
+            printable(&format!(
+                "paused; still held: {}; floodwall guard status shows when it is back; {end}",
+                held.join(", ")
+            )) + "\n"
+        }
+    }
+}
+
 /// How it stands.
 pub(super) fn status(status: &Status) -> String {
     let mut lines = head(status);
@@ -86,12 +99,16 @@ fn head(status: &Status) -> Vec<String> {
         Some(us) => format!("goal: 99 of 100 operations within {}", micros(us)),
         None => "goal: four times what operations take while nothing floods".into(),
     });
-    match status.paused.map(|paused| paused.left_s) {
-        Some(Some(left)) => {
-            lines.push(format!("PAUSED: everything is put back; it resumes in {}", seconds(left)))
-        }
-        Some(None) => lines.push("PAUSED: everything is put back; floodwall guard resume ends it".into()),
-        None => {}
+    if let Some(paused) = &status.paused {
+        let back = match paused.held.as_slice() {
+            [] => "everything is put back".to_owned(),
+            held => format!("still held: {}", held.join(", ")),
+        };
+        let end = match paused.left_s {
+            Some(left) => format!("it resumes in {}", seconds(left)),
+            None => "floodwall guard resume ends it".to_owned(),
+        };
+        lines.push(format!("PAUSED: {back}; {end}"));
     }
     if status.dry_run {
         lines.push("DRY RUN: nothing is written; what follows is what it would do".into());
@@ -291,8 +308,8 @@ mod tests {
 
     #[test]
     fn a_pause_and_a_dry_run_are_not_overlooked() {
-        let paused =
-            Status { paused: Some(Paused { left_s: Some(540.0) }), dry_run: true, restarts: 2, ..document() };
+        let nine_minutes = Paused { left_s: Some(540.0), ..Paused::default() };
+        let paused = Status { paused: Some(nine_minutes), dry_run: true, restarts: 2, ..document() };
         let text = status(&paused);
         for words in [
             "PAUSED: everything is put back; it resumes in 9 min 0 s",
@@ -301,6 +318,14 @@ mod tests {
         ] {
             assert!(text.contains(words), "{text}");
         }
+        let held = Paused { left_s: None, held: vec!["sda.nr_requests 8 (yours: 64)".into()] };
+        let text = status(&Status { paused: Some(held), ..document() });
+        assert!(
+            text.contains(
+                "PAUSED: still held: sda.nr_requests 8 (yours: 64); floodwall guard resume ends it"
+            ),
+            "{text}"
+        );
         assert!(status(&Status::default()).contains("there is no device to steer"));
     }
 

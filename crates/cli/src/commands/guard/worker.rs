@@ -23,7 +23,7 @@ use super::config::Settings;
 use super::host::HostMachine;
 use super::log::{Log, Priority};
 use super::machine::{Machine, SimMachine};
-use super::pipe::{Begin, Order, Pause, Sign, Signs};
+use super::pipe::{Begin, Given, Order, Pause, Sign, Signs};
 use super::place::Socket;
 use super::serve::{self, Ask};
 use super::steward::{Now, Origin, Steward};
@@ -171,8 +171,9 @@ impl Worker<'_> {
     fn go(&mut self, paused: Pause) -> anyhow::Result<()> {
         match paused {
             Pause::None => {}
-            Pause::Endless => self.steward.pause(now(), None)?,
-            Pause::For(time) => self.steward.pause(now(), Some(time))?,
+            // Its parent has told it.
+            Pause::Endless => self.steward.pause(now(), None, &mut |_| ())?,
+            Pause::For(time) => self.steward.pause(now(), Some(time), &mut |_| ())?,
         }
         self.steward.tick(now())?;
         self.tell();
@@ -188,7 +189,7 @@ impl Worker<'_> {
             self.tell_pause();
             if beat.elapsed() >= BEAT {
                 beat = Instant::now();
-                if !self.signs.give(&Sign::Beat) {
+                if self.signs.give(&Sign::Beat) == Given::Gone {
                     return Ok(());
                 }
             }
@@ -235,18 +236,24 @@ impl Worker<'_> {
 
     fn answer(&mut self) -> Result<(), PlantError> {
         for Ask { what, answer } in self.asks.try_iter().take(MOST_ANSWERS) {
-            let given = self.steward.answer(now(), what)?;
+            let mut parent = |pause| {
+                // One that is lost is sent again after the tick.
+                self.signs.give(&Sign::Paused(pause));
+            };
+            let given = self.steward.answer(now(), what, &mut parent)?;
             // Who asked may be gone.
             let _ = answer.try_send(given);
         }
         Ok(())
     }
 
-    /// A pause outlives this process.
+    /// A pause outlives this process. Tried until the parent has it.
     fn tell_pause(&mut self) {
-        if self.steward.take_pause_changed() {
+        if self.steward.pause_changed() {
             let pause = self.steward.pause_left(now());
-            self.signs.give(&Sign::Paused(pause));
+            if self.signs.give(&Sign::Paused(pause)) != Given::Lost {
+                self.steward.pause_is_told();
+            }
         }
     }
 
