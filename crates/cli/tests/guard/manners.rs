@@ -135,8 +135,11 @@ fn somebody_else() -> Result<(), String> {
         let held = status["devices"][0]["held"].as_array()?.clone();
         held.iter().find_map(|h| h["knob"].as_str().filter(|k| *k == "max_sectors_kb").map(str::to_owned))
     };
-    guard.until("it holds max_sectors_kb", || held().is_some())?;
     let file = Path::new("/sys/block").join(&device.name).join("queue/max_sectors_kb");
+    // A write that the guard tells of may still wait for the queue to run dry.
+    let own = fs::read_to_string(&file).map_err(|e| e.to_string())?;
+    let in_force = || fs::read_to_string(&file).is_ok_and(|now| now != own);
+    guard.until("it holds max_sectors_kb", || held().is_some() && in_force())?;
     fs::write(&file, "76").map_err(|e| e.to_string())?;
     // Noticed at the next change of it, at the latest at the end.
     let log = guard.stop()?;
