@@ -139,6 +139,16 @@ impl Ledger {
         self.held.retain(|(id, _), _| id.as_ref().is_none_or(there));
     }
 
+    /// A write that was taken has failed after all: what was held before it still is.
+    fn note_failure(&mut self, write: &KnobWrite) {
+        let key = (write.device, write.knob.clone());
+        match self.before.remove(&key) {
+            Some(Some(before)) => self.held.insert(key, before),
+            Some(None) => self.held.remove(&key),
+            None => None,
+        };
+    }
+
     /// What was written since the last call, as `nr_requests 64 → 8`, by device.
     pub(super) fn take_written(&mut self) -> Vec<(Option<DeviceId>, String)> {
         std::mem::take(&mut self.written)
@@ -172,6 +182,12 @@ impl Plant for Ledger {
 
     fn observe(&mut self) -> Result<Observation, PlantError> {
         let observation = self.machine.observe()?;
+        for device in &observation.devices {
+            for (write, error) in self.machine.failures(device.id) {
+                self.note_failure(&write);
+                self.failures.push((write, error));
+            }
+        }
         self.note_who(&observation);
         Ok(observation)
     }
@@ -182,12 +198,20 @@ impl Plant for Ledger {
         }
         self.written.push((write.device, self.describe(write)));
         let key = (write.device, write.knob.clone());
-        if self.own.get(&key) == Some(&write.value) {
-            self.held.remove(&key);
+        let before = if self.own.get(&key) == Some(&write.value) {
+            self.held.remove(&key)
         } else {
-            self.held.insert(key, write.value.clone());
-        }
+            self.held.insert(key.clone(), write.value.clone())
+        };
+        self.before.insert(key, before);
         Ok(())
+    }
+
+    fn failures(&mut self, device: DeviceId) -> Vec<(KnobWrite, PlantError)> {
+        let all = std::mem::take(&mut self.failures);
+        let (its, others) = all.into_iter().partition(|(write, _)| write.device == Some(device));
+        self.failures = others;
+        its
     }
 }
 

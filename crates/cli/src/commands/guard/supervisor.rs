@@ -75,8 +75,8 @@ enum End {
     Died(ExitStatus),
     /// It hung, and was killed.
     Hung,
-    /// We told it to stop.
-    Stopped(ExitStatus),
+    /// We told it to stop; no status: it was killed then, and the kernel does not let it go.
+    Stopped(Option<ExitStatus>),
 }
 
 struct Supervisor<'a> {
@@ -93,6 +93,8 @@ struct Supervisor<'a> {
     pause: Option<(Pause, Instant)>,
     stopping: bool,
     on_terminal: bool,
+    /// Workers that were killed and had not ended.
+    stuck: Vec<Child>,
 }
 
 /// This very program, also when a package's upgrade has put another into its place: that would have no path any more (proc_pid_exe(5)), and parent and worker must speak the same.
@@ -134,6 +136,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         pause: None,
         stopping: false,
         on_terminal: output::stderr_is_terminal(),
+        stuck: Vec::new(),
     };
     let exit = supervisor.supervise();
     supervisor.notifier.stopping();
@@ -152,18 +155,20 @@ impl Supervisor<'_> {
             let end = self.watch(&mut worker);
             was_ready |= worker.ready;
             let clean = match &end {
-                End::Stopped(status) | End::Died(status) => status.success(),
-                End::Hung => false,
+                End::Stopped(Some(status)) | End::Died(status) => status.success(),
+                End::Stopped(None) | End::Hung => false,
             };
             if clean {
                 return Ok(Exit::Done);
             }
-            let restored = self.restore();
+            self.keep_stuck(worker);
+            let (restored, is_back) = self.restore();
             match end {
                 End::Stopped(status) => {
+                    let how = status.map_or_else(|| "killed".to_owned(), |status| status.to_string());
                     self.log.say(
                         Priority::Warning,
-                        &format!("the worker ended badly when it was told to stop ({status}){restored}"),
+                        &format!("the worker ended badly when it was told to stop ({how}){restored}"),
                     );
                     return Ok(Exit::Failed);
                 }
@@ -198,7 +203,7 @@ impl Supervisor<'_> {
             self.notifier.status("the worker died; starting it again");
             self.rest(pause);
             if self.stopping {
-                return Ok(Exit::Done);
+                return Ok(if is_back { Exit::Done } else { Exit::Failed });
             }
             self.restarts += 1;
         }
@@ -222,6 +227,7 @@ impl Supervisor<'_> {
     }
 
     fn start(&mut self) -> anyhow::Result<Worker> {
+        self.stuck.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         let mut child = this_program()
             .arg(worker::COMMAND)
             .stdin(Stdio::piped())
@@ -273,7 +279,7 @@ impl Supervisor<'_> {
         let mut gone = false;
         loop {
             if gone && let Ok(Some(status)) = worker.child.try_wait() {
-                return if self.stopping { End::Stopped(status) } else { End::Died(status) };
+                return if self.stopping { End::Stopped(Some(status)) } else { End::Died(status) };
             }
             if self.stopping && stopped.is_none() {
                 self.notifier.stopping();
@@ -306,19 +312,28 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Ends a worker that hangs. One that waits in the kernel ends when the kernel lets it.
+    /// Ends a worker that hangs.
     fn kill(&mut self, worker: &mut Worker) -> End {
         worker.signal(Signal::KILL);
-        let mut said = Instant::now();
+        let status = self.wait_for(&mut worker.child, HANG);
+        if status.is_none() {
+            self.log.say(
+                Priority::Warning,
+                "the worker was killed and still waits in the kernel; what it held is put back without waiting for its end",
+            );
+        }
+        if self.stopping { End::Stopped(status) } else { End::Hung }
+    }
+
+    /// A process' end, with an ear for signals; none if it has not ended by then: one that waits in the kernel ends when the kernel lets it, which may be never.
+    fn wait_for(&mut self, child: &mut Child, patience: Duration) -> Option<ExitStatus> {
+        let begin = Instant::now();
         loop {
-            match worker.child.try_wait() {
-                Ok(None) => {}
-                Ok(Some(status)) if self.stopping => return End::Stopped(status),
-                _ => return End::Hung,
+            if let Ok(Some(status)) = child.try_wait() {
+                return Some(status);
             }
-            if said.elapsed() >= HANG {
-                said = Instant::now();
-                self.log.say(Priority::Warning, "the worker was killed and still waits in the kernel");
+            if begin.elapsed() >= patience {
+                return None;
             }
             self.notifier.alive();
             match self.events.recv_timeout(NAP) {
@@ -326,6 +341,17 @@ impl Supervisor<'_> {
                 Err(RecvTimeoutError::Disconnected) => thread::sleep(NAP),
                 _ => {}
             }
+        }
+    }
+
+    /// A worker that was killed and did not end is waited for later, so that it does not stay in the list of processes when it has. Its threads that wait in the
+    /// kernel keep its socket open, too, which the next worker would take for another guard's.
+    fn keep_stuck(&mut self, mut worker: Worker) {
+        if let Ok(None) = worker.child.try_wait() {
+            if worker.ready {
+                let _ = std::fs::remove_file(&self.settings.socket);
+            }
+            self.stuck.push(worker.child);
         }
     }
 
@@ -382,11 +408,11 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Puts back what a dead worker has left behind; says how that went.
-    fn restore(&mut self) -> String {
+    /// Puts back what a dead worker has left behind; says how that went, and whether nothing is left.
+    fn restore(&mut self) -> (String, bool) {
         // A dry run may have been none before its configuration was read again.
         if self.settings.sim.is_some() {
-            return String::new();
+            return (String::new(), true);
         }
         let spawned = this_program()
             .args(["guard", "restore", "--by-parent", "--journal"])
@@ -399,9 +425,10 @@ impl Supervisor<'_> {
         let mut child = match spawned {
             Ok(child) => child,
             Err(e) => {
-                return format!(
+                let why = format!(
                     "; can't start the process that puts back what it held: {e}; run floodwall rollback"
                 );
+                return (why, false);
             }
         };
         let begin = Instant::now();
@@ -409,15 +436,18 @@ impl Supervisor<'_> {
         loop {
             match child.try_wait() {
                 Ok(Some(status)) if status.success() => {
-                    return format!("; what it held is put back, {} ms later", begin.elapsed().as_millis());
+                    let ms = begin.elapsed().as_millis();
+                    return (format!("; what it held is put back, {ms} ms later"), true);
                 }
                 Ok(Some(status)) => {
-                    return format!(
-                        "; what it held could not be put back ({status}); run floodwall rollback"
-                    );
+                    let why =
+                        format!("; what it held could not be put back ({status}); run floodwall rollback");
+                    return (why, false);
                 }
                 Ok(None) => {}
-                Err(e) => return format!("; can't tell whether what it held is put back: {e}"),
+                Err(e) => {
+                    return (format!("; can't tell whether what it held is put back: {e}"), false);
+                }
             }
             if said.elapsed() >= HANG {
                 said = Instant::now();
@@ -447,5 +477,44 @@ impl Worker {
     /// Until it was waited for its number is nobody else's.
     fn signal(&self, signal: Signal) {
         let _ = rustix::process::kill_process(Pid::from_child(&self.child), signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_does_not_end_is_not_waited_for_and_forgotten_once_it_has() {
+        let args = RunArgs { sim: Some("hdd-7200".into()), ..RunArgs::default() };
+        let (sender, events) = mpsc::channel();
+        let mut supervisor = Supervisor {
+            args: &args,
+            settings: Settings::read(&args).unwrap(),
+            offered: None,
+            log: Log::open(),
+            notifier: Notifier::open(),
+            sender,
+            events,
+            started: Instant::now(),
+            restarts: 0,
+            pause: None,
+            stopping: false,
+            on_terminal: false,
+            stuck: Vec::new(),
+        };
+        // In the place of one that the kernel does not let go: it was sent no signal.
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        assert_eq!(supervisor.wait_for(&mut child, Duration::from_millis(10)), None);
+        let mut worker = Worker { child, stdin: None, heard: Instant::now(), ready: false, ending: false };
+        assert_eq!(worker.child.try_wait().unwrap(), None);
+        supervisor.keep_stuck(worker);
+        assert_eq!(supervisor.stuck.len(), 1);
+        let mut child = supervisor.stuck.remove(0);
+        child.kill().unwrap();
+        assert!(supervisor.wait_for(&mut child, Duration::from_secs(60)).is_some());
+        worker = Worker { child, stdin: None, heard: Instant::now(), ready: false, ending: false };
+        supervisor.keep_stuck(worker);
+        assert!(supervisor.stuck.is_empty());
     }
 }
