@@ -32,6 +32,12 @@ pub(crate) struct Held {
     unread: bool,
     /// Refused, or somebody else's.
     left_alone: BTreeSet<String>,
+    /// Writes that failed after the plant had taken them; what is in force has not been read yet.
+    failed: Vec<(KnobWrite, PlantError)>,
+    /// Knobs that can't be written for now, through no fault of theirs: how often that was, and when it is tried again.
+    later: BTreeMap<String, (u32, Duration)>,
+    /// How often taking back a knob has failed that way.
+    late: BTreeMap<String, u32>,
     /// Elevators that this kernel or device does not have.
     unknown: BTreeSet<String>,
 }
@@ -68,6 +74,11 @@ fn order(knob: &str) -> u32 {
     }
 }
 
+/// How long after so many failures a write is tried again.
+fn pause(failures: u32) -> Duration {
+    RETRY * 2u32.pow(failures.min(RETRIES))
+}
+
 impl Held {
     pub(crate) fn new(own: Setting) -> Self {
         Self {
@@ -76,6 +87,9 @@ impl Held {
             moved: BTreeMap::new(),
             unread: false,
             left_alone: BTreeSet::new(),
+            failed: Vec::new(),
+            later: BTreeMap::new(),
+            late: BTreeMap::new(),
             unknown: BTreeSet::new(),
         }
     }
@@ -132,11 +146,13 @@ impl Held {
         wanted: &BTreeMap<String, String>,
         report: &mut Report,
     ) -> Result<(), PlantError> {
-        if !self.unread && self.changes(now, wanted).is_empty() {
+        self.failed.extend(plant.failures(device));
+        if !self.unread && self.failed.is_empty() && self.changes(now, wanted).is_empty() {
             return Ok(());
         }
         let knobs = plant.knobs()?;
         let Some(reads) = knobs.devices.get(&device) else { return Ok(()) };
+        self.learn_failures(now, reads, report);
         if std::mem::take(&mut self.unread) {
             self.read_what_moved(reads);
         }
@@ -153,9 +169,11 @@ impl Held {
         device: DeviceId,
         report: &mut Report,
     ) -> Result<(), PlantError> {
+        self.failed.extend(plant.failures(device));
         let knobs = plant.knobs()?;
         // A device that is gone has no knobs to take back.
         let Some(reads) = knobs.devices.get(&device) else { return Ok(()) };
+        self.learn_failures(Duration::ZERO, reads, report);
         let elevator = self.written.contains_key(ELEVATOR);
         self.written.values_mut().for_each(|w| w.again = Duration::ZERO);
         let mut changes = self.changes(Duration::MAX, &BTreeMap::new());
@@ -206,23 +224,15 @@ impl Held {
             Ok(()) => {
                 self.unread |= knob == ELEVATOR || knob == REQUESTS;
                 self.moved.remove(&knob);
+                self.later.remove(&knob);
                 if back {
                     self.written.remove(&knob);
                 } else {
                     let written = Written { value: write.value.clone(), failures: 0, again: Duration::ZERO };
+                    self.late.remove(&knob);
                     self.written.insert(knob, written);
                 }
                 report.writes.push(write);
-            }
-            Err(_) if !back && knob == ELEVATOR => {
-                self.unknown.insert(write.value);
-            }
-            Err(_)
-                if !back
-                    && let Some(elevator) = self.written(ELEVATOR).filter(|_| follows_elevator(&knob)) =>
-            {
-                // Not every elevator lets the queue be so long.
-                self.unknown.insert(elevator.to_owned());
             }
             Err(_) if back && knob == REQUESTS && self.written.contains_key(ELEVATOR) => {
                 // Another elevator than the administrator's may not take so many; his number comes back with his elevator.
@@ -231,10 +241,51 @@ impl Held {
                 }
             }
             Err(error) if back => self.could_not_take_back(&knob, now, error, report),
-            Err(error) => {
-                // Not tried again; what is in force of it already is still to be taken back.
-                self.left_alone.insert(knob);
+            Err(error) => self.not_written(write, now, error, report),
+        }
+    }
+
+    /// A knob could not be turned on.
+    fn not_written(&mut self, write: KnobWrite, now: Duration, error: PlantError, report: &mut Report) {
+        let KnobWrite { knob, value, .. } = write;
+        if let PlantError::Lost { .. } = error {
+            let (times, again) = self.later.entry(knob).or_default();
+            *again = now + pause(*times);
+            *times += 1;
+            if *times == 1 {
                 report.left_alone.push(error);
+            }
+        } else if knob == ELEVATOR {
+            self.unknown.insert(value);
+        } else if let Some(elevator) = self.written(ELEVATOR).filter(|_| follows_elevator(&knob)) {
+            // Not every elevator lets the queue be so long.
+            self.unknown.insert(elevator.to_owned());
+        } else {
+            // Not tried again; what is in force of it already is still to be taken back.
+            self.left_alone.insert(knob);
+            report.left_alone.push(error);
+        }
+    }
+
+    /// Writes that the plant had taken and that failed after all: what reads now is what was before, and nobody else's.
+    fn learn_failures(&mut self, now: Duration, reads: &Setting, report: &mut Report) {
+        for (write, error) in std::mem::take(&mut self.failed) {
+            let knob = write.knob.clone();
+            let Some(found) = reads.get(&knob).map(str::to_owned) else { continue };
+            let own = self.own.get(&knob).map(str::to_owned);
+            self.moved.remove(&knob);
+            if own.as_ref() == Some(&found) {
+                self.written.remove(&knob);
+            } else {
+                let failures = self.late.get(&knob).copied().unwrap_or(0);
+                let written = Written { value: found, failures, again: Duration::ZERO };
+                self.written.insert(knob.clone(), written);
+            }
+            if own.as_ref() != Some(&write.value) {
+                self.not_written(write, now, error, report);
+            } else if self.written.contains_key(&knob) {
+                *self.late.entry(knob.clone()).or_default() += 1;
+                self.could_not_take_back(&knob, now, error, report);
             }
         }
     }
@@ -252,9 +303,10 @@ impl Held {
             return;
         };
         written.failures += 1;
-        written.again = now + RETRY * 2u32.saturating_pow(written.failures - 1);
+        written.again = now + pause(written.failures - 1);
         let failures = written.failures;
-        if failures >= RETRIES {
+        // Without the journal nothing is known to be wrong with the knob.
+        if failures >= RETRIES && !matches!(error, PlantError::Lost { .. }) {
             let error = match error {
                 PlantError::Refused { write, why } => PlantError::Refused {
                     write,
@@ -305,7 +357,8 @@ impl Held {
         for (knob, value) in wanted {
             let there =
                 self.written(knob).or_else(|| self.own.get(knob).filter(|_| !self.moved.contains_key(knob)));
-            if !self.left_alone.contains(knob) && there != Some(value) {
+            let is_later = self.later.get(knob).is_some_and(|(_, again)| *again > now);
+            if !self.left_alone.contains(knob) && !is_later && there != Some(value) {
                 add(knob, value.clone(), false);
             }
         }
@@ -315,6 +368,7 @@ impl Held {
             for knob in [REQUESTS, "wbt_lat_usec"] {
                 if let (Some(value), false) = (wanted.get(knob), changes.iter().any(|c| c.knob == knob))
                     && !self.left_alone.contains(knob)
+                    && !self.later.contains_key(knob)
                 {
                     changes.push(Change { knob: knob.to_owned(), value: value.clone(), back: false });
                 }

@@ -39,8 +39,14 @@ pub trait Plant {
     /// force when that is over.
     ///
     /// # Errors
-    /// [`PlantError`]: refused, nothing has changed.
+    /// [`PlantError`]: refused, or [`PlantError::Lost`] for now; nothing has changed.
     fn write(&mut self, write: &KnobWrite) -> Result<(), PlantError>;
+
+    /// Writes to a device's knobs that failed after [`Self::write`] had returned, since the last call: the value before is in force, as far as the kernel lets it.
+    fn failures(&mut self, device: DeviceId) -> Vec<(KnobWrite, PlantError)> {
+        let _ = device;
+        Vec::new()
+    }
 }
 
 /// Values of all knobs, by the names that a [`Setting`] uses.
@@ -86,7 +92,7 @@ pub enum PlantError {
         /// Why, and what to do about it.
         why: String,
     },
-    /// Sensors or knobs can't be read.
+    /// Sensors or knobs can't be read, or the journal without which nothing is written can't be used: nothing is wrong with a knob that was to be written.
     #[error("can't read {what}: {why}")]
     Lost {
         /// Which.

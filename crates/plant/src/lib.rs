@@ -19,6 +19,7 @@ mod error;
 mod levels;
 mod plant;
 mod restore;
+mod told;
 pub mod units;
 mod writer;
 
@@ -26,5 +27,5 @@ pub use error::HostPlantError;
 pub use floodwall_probe::{Blind, SourceKind};
 pub use plant::{HostPlant, Options};
 pub use restore::{Restored, restore};
+pub use told::{Closed, Event, HeldKnob};
 pub use units::{LeftOut, Unit, Which};
-pub use writer::{Closed, Event, HeldKnob};

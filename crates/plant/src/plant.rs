@@ -27,8 +27,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::cells::{ahead, read_knobs};
 use crate::error::HostPlantError;
 use crate::levels::{Level, Machine, Turn};
+use crate::told::{Closed, Event, HeldKnob};
 use crate::units::{LeftOut, Unit, Units, Which};
-use crate::writer::{Closed, Event, HeldKnob, Writer};
+use crate::writer::Writer;
 
 /// How long somebody else who is changing settings is waited for when the plant is opened.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -79,8 +80,10 @@ struct Known {
     level: Option<Level>,
     /// Its level has been looked for; without debugfs there is none.
     asked: bool,
-    /// Its knobs when they were last read.
+    /// Its knobs when they were last read, and what has been written to them since.
     knobs: Option<Setting>,
+    /// Something was written to it since they were read.
+    stale: bool,
     /// Something happened to it between the last two looks.
     active: bool,
     /// Its cells have been given to be saved.
@@ -430,15 +433,19 @@ impl Plant for HostPlant {
             let why = "it can't be read; mount /proc".to_owned();
             return Err(PlantError::Lost { what: "/proc/sys/vm".to_owned(), why });
         }
-        let held: BTreeSet<DeviceId> = match &self.hand {
-            Hand::Live(writer) => writer.lanes_held(),
-            Hand::Dry(_) => BTreeSet::new(),
+        let (held, changing) = match &self.hand {
+            Hand::Live(writer) => (writer.lanes_held(), writer.lanes_changing()),
+            Hand::Dry(_) => (BTreeSet::new(), BTreeSet::new()),
         };
         for unit in &self.units.units {
             let Some(known) = self.known.get_mut(&unit.id) else { continue };
             // Nobody cares what an idle device reads, and there may be a thousand.
-            if known.knobs.is_none() || known.active || held.contains(&unit.id) {
+            let may_differ = known.active || known.stale || held.contains(&unit.id);
+            // Up to 6.13 whoever reads a queue's file waits for the write that waits for the queue to run dry (`q->sysfs_lock`).
+            let can_be_read = !changing.contains(&unit.id);
+            if known.knobs.is_none() || (may_differ && can_be_read) {
                 known.knobs = Some(read_knobs(unit, &self.files));
+                known.stale = false;
             }
             all.devices.insert(unit.id, known.knobs.clone().unwrap_or_default());
         }
@@ -458,6 +465,9 @@ impl Plant for HostPlant {
 
     fn observe(&mut self) -> Result<Observation, PlantError> {
         let snapshot = self.probe.snapshot().map_err(lost)?;
+        if let Hand::Live(writer) = &self.hand {
+            writer.begin_look();
+        }
         self.lost_events += snapshot.lost_events;
         self.refresh(&snapshot);
         Ok(self.see(&snapshot))
@@ -466,12 +476,30 @@ impl Plant for HostPlant {
     fn write(&mut self, write: &KnobWrite) -> Result<(), PlantError> {
         let changes = self.changes(write)?;
         match &mut self.hand {
-            Hand::Live(writer) => writer.write(write.clone(), changes),
+            Hand::Live(writer) => {
+                writer.write(write.clone(), changes)?;
+                if let Some(known) = write.device.and_then(|id| self.known.get_mut(&id)) {
+                    known.stale = true;
+                    if let Some(knobs) = &mut known.knobs {
+                        knobs.0.insert(write.knob.clone(), write.value.clone());
+                    }
+                }
+                Ok(())
+            }
             Hand::Dry(written) => {
                 written.insert((write.device, write.knob.clone()), write.value.clone());
                 Ok(())
             }
         }
+    }
+
+    fn failures(&mut self, device: DeviceId) -> Vec<(KnobWrite, PlantError)> {
+        let Hand::Live(writer) = &self.hand else { return Vec::new() };
+        let failures = writer.take_failures(device);
+        if let Some(known) = self.known.get_mut(&device).filter(|_| !failures.is_empty()) {
+            known.stale = true;
+        }
+        failures
     }
 }
 

@@ -15,77 +15,24 @@ use std::time::{Duration, Instant};
 
 use floodwall_knobs::catalogue::Knob;
 use floodwall_knobs::journal::{DiskStore, JournalError};
-use floodwall_knobs::plan::short;
 use floodwall_knobs::{
-    Change, Device, Fate, HeldCell, Hold, HoldError, KernelFiles, Recovery, Session, SystemClock, Target, Who,
+    Change, Device, Fate, HeldCell, Hold, HoldError, KernelFiles, Recovery, Session, StepError, SystemClock,
+    Target, Who,
 };
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, PlantError};
+use rustix::io::Errno;
+
+use crate::told::{Closed, Event, HeldKnob};
 
 /// How long [`Writer::write`] waits for a write to be over: a fifth of a controller's usual tick.
 const MOMENT: Duration = Duration::from_millis(50);
-/// Between two attempts at the journal's lock.
+/// … and how long all writes between two looks together: a hundred devices must not keep a controller from showing that it lives.
+const LOOK: Duration = Duration::from_millis(500);
+/// Between two attempts at the journal's lock, or at a file that says "busy".
 const NAP: Duration = Duration::from_millis(20);
 /// Events that are kept until somebody asks for them.
 const EVENTS: usize = 1_000;
-
-/// Something that a controller's owner should know.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Event {
-    /// A device has come, or is used for the first time.
-    Came {
-        /// Its number.
-        id: DeviceId,
-        /// Its name.
-        name: String,
-    },
-    /// A device has gone.
-    Gone {
-        /// Its number.
-        id: DeviceId,
-        /// Its name.
-        name: String,
-    },
-    /// A write failed after [`Plant::write`](floodwall_model::plant::Plant::write) had returned; the value before is in force.
-    Failed(PlantError),
-    /// Somebody else is changing settings: writes wait until that is over.
-    Waiting {
-        /// Who, as it said itself.
-        holder: String,
-    },
-}
-
-/// A knob that holds something else than the administrator's value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldKnob {
-    /// As people write it: `sda.nr_requests`.
-    pub label: String,
-    /// Its device's number; none for a knob of the machine.
-    pub device: Option<String>,
-    /// What it is put back to.
-    pub own: String,
-    /// What it was found to hold after the last write.
-    pub now: String,
-}
-
-/// What giving everything back came to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Closed {
-    /// Knobs that hold the administrator's value again, in words: `sda.nr_requests: 256 again`.
-    pub restored: Vec<String>,
-    /// Knobs that somebody else has set meanwhile, or whose device is gone, in words: left as they are.
-    pub left_alone: Vec<String>,
-    /// Knobs that could not be put back, and why: the next recovery tries again.
-    pub failed: Vec<String>,
-}
-
-impl Closed {
-    /// Whether nothing is left to be put back.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        self.failed.is_empty()
-    }
-}
 
 /// Whose lane: a unit's, or the machine's.
 type Lane = Option<DeviceId>;
@@ -127,6 +74,12 @@ struct State {
     failed: Vec<String>,
     held: Vec<HeldKnob>,
     events: VecDeque<Event>,
+    /// Writes that failed when nobody waited for them any more, and have not been asked for.
+    failures: Vec<(KnobWrite, PlantError)>,
+    /// What is left of [`LOOK`].
+    patience: Duration,
+    /// Everything is being put back until then: nothing new is tried again, nor what goes back after that.
+    ends: Option<Instant>,
     /// Nothing more is written.
     closing: bool,
 }
@@ -143,12 +96,23 @@ impl State {
     }
 
     /// Ends a write: for whoever waits, else as an event.
-    fn end(&mut self, ticket: u64, outcome: Result<(), PlantError>) {
+    fn end(&mut self, ticket: u64, write: KnobWrite, outcome: Result<(), PlantError>) {
         match (self.awaited.get_mut(&ticket), outcome) {
             (Some(place), outcome) => *place = Some(outcome),
-            (None, Err(error)) => self.tell(Event::Failed(error)),
+            (None, Err(error)) => {
+                self.tell(Event::Failed(error.clone()));
+                // Who has everything put back is not told what was dropped for it.
+                if self.ends.is_none() && self.failures.len() < EVENTS {
+                    self.failures.push((write, error));
+                }
+            }
             (None, Ok(())) => {}
         }
+    }
+
+    /// Whether a file that says "busy" is tried again.
+    fn goes_on(&self, back: bool) -> bool {
+        self.ends.is_none_or(|end| back && Instant::now() < end)
     }
 }
 
@@ -156,6 +120,7 @@ struct Shared {
     files: KernelFiles,
     journal: PathBuf,
     who: Who,
+    why: String,
     boot_id: String,
     /// Taken before the journal's lock, and never with `state`.
     hold: Mutex<Hold>,
@@ -201,8 +166,10 @@ impl Writer {
         };
         let (hold, recovery) = session.hold(why)?;
         drop(store);
-        let (state, changed) = (Mutex::default(), Condvar::new());
-        let shared = Shared { files, journal, who, boot_id, hold: Mutex::new(hold), state, changed };
+        let state = Mutex::new(State { patience: LOOK, ..State::default() });
+        let changed = Condvar::new();
+        let why = why.to_owned();
+        let shared = Shared { files, journal, who, why, boot_id, hold: Mutex::new(hold), state, changed };
         Ok((Self { shared: Arc::new(shared) }, recovery))
     }
 
@@ -214,6 +181,11 @@ impl Writer {
     /// Saves what cells hold, some time soon.
     pub(crate) fn save(&self, lane: Lane, cells: Vec<(&'static Knob, Target)>) {
         self.start(lane, Job::Save(cells));
+    }
+
+    /// The writes until the next look may take their time anew.
+    pub(crate) fn begin_look(&self) {
+        lock(&self.shared.state).patience = LOOK;
     }
 
     /// Puts back, some time soon, what is held of some devices, behind what a lane has to do still.
@@ -241,18 +213,36 @@ impl Writer {
             ticket
         };
         self.start(write.device, Job::Write { write, changes, ticket });
+        let (begun, state) = (Instant::now(), lock(&shared.state));
+        let patience = state.patience.min(MOMENT);
         let (mut state, _) = shared
             .changed
-            .wait_timeout_while(lock(&shared.state), MOMENT, |state| {
+            .wait_timeout_while(state, patience, |state| {
                 state.awaited.get(&ticket).is_some_and(Option::is_none)
             })
             .unwrap_or_else(PoisonError::into_inner);
+        state.patience = state.patience.saturating_sub(begun.elapsed());
         state.awaited.remove(&ticket).flatten().unwrap_or(Ok(()))
     }
 
     /// Whether a write waits or is under way.
     pub(crate) fn is_changing(&self, lane: Lane) -> bool {
         lock(&self.shared.state).lanes.get(&lane).is_some_and(|lane| lane.writes > 0)
+    }
+
+    /// Units for which a write waits or is under way.
+    pub(crate) fn lanes_changing(&self) -> BTreeSet<DeviceId> {
+        let state = lock(&self.shared.state);
+        state.lanes.iter().filter(|(_, lane)| lane.writes > 0).filter_map(|(lane, _)| *lane).collect()
+    }
+
+    /// Writes to a unit that failed when nobody waited for them any more, since the last call.
+    pub(crate) fn take_failures(&self, unit: DeviceId) -> Vec<(KnobWrite, PlantError)> {
+        let mut state = lock(&self.shared.state);
+        let all = std::mem::take(&mut state.failures);
+        let (its, others) = all.into_iter().partition(|(write, _)| write.device == Some(unit));
+        state.failures = others;
+        its
     }
 
     /// What holds something else than the administrator's value.
@@ -279,6 +269,7 @@ impl Writer {
     pub(crate) fn give_back(&self, patience: Duration) -> Closed {
         let end = Instant::now() + patience;
         let shared = &self.shared;
+        lock(&shared.state).ends = Some(end);
         self.drop_jobs();
         let before = self.held();
         // First what is under way, so that it is not written after it was put back.
@@ -303,6 +294,9 @@ impl Writer {
         }
         let idle = shared.wait_idle(end) && idle;
         let mut state = lock(&shared.state);
+        if !state.closing {
+            state.ends = None;
+        }
         let mut closed = Closed { failed: std::mem::take(&mut state.failed), ..Closed::default() };
         for knob in before {
             let again = format!("{}: {} again", knob.label, knob.own);
@@ -357,15 +351,13 @@ impl Writer {
             for job in lane.jobs.drain(..) {
                 if let Job::Write { write, ticket, .. } = job {
                     lane.writes = lane.writes.saturating_sub(1);
-                    dropped.push((
-                        ticket,
-                        PlantError::Refused { write, why: "everything is put back".to_owned() },
-                    ));
+                    let why = "everything is put back".to_owned();
+                    dropped.push((ticket, write.clone(), PlantError::Refused { write, why }));
                 }
             }
         }
-        for (ticket, error) in dropped {
-            state.end(ticket, Err(error));
+        for (ticket, write, error) in dropped {
+            state.end(ticket, write, Err(error));
         }
         drop(state);
         self.shared.changed.notify_all();
@@ -414,12 +406,12 @@ impl Shared {
                     let _ = self.locked(None, |session, hold| session.save(hold, &cells));
                 }
                 Job::Write { write, changes, ticket } => {
-                    let outcome = self.write(&changes).map_err(|error| refused(write, &error));
+                    let outcome = self.write(&changes).map_err(|error| refused(write.clone(), &error));
                     let mut state = lock(&self.state);
                     if let Some(queue) = state.lanes.get_mut(&lane) {
                         queue.writes = queue.writes.saturating_sub(1);
                     }
-                    state.end(ticket, outcome);
+                    state.end(ticket, write, outcome);
                     drop(state);
                     self.changed.notify_all();
                 }
@@ -490,7 +482,17 @@ impl Shared {
     }
 
     fn carry_out(&self, prepared: floodwall_knobs::Prepared) -> Result<(), HoldError> {
-        let mut performed = Some(prepared.perform(&self.files, &SystemClock));
+        let mut performed = Some(loop {
+            match prepared.perform(&self.files, &SystemClock) {
+                // The device is at something else: its lane waits, and nobody else.
+                Err(StepError::Write { errno: Errno::BUSY | Errno::AGAIN, .. })
+                    if lock(&self.state).goes_on(prepared.is_back()) =>
+                {
+                    std::thread::sleep(NAP);
+                }
+                other => break other,
+            }
+        });
         let finished = self.locked(None, |session, hold| {
             let performed = performed.take().unwrap_or(Ok(()));
             session.finish(hold, prepared.clone(), performed).map(drop)
@@ -521,6 +523,12 @@ impl Shared {
                         boot_id: self.boot_id.clone(),
                     };
                     let outcome = work(&session, &mut hold);
+                    if matches!(outcome, Err(HoldError::Closed { .. })) && !lock(&self.state).closing {
+                        // What it held has been put back; the next write is in another one.
+                        if let Ok((fresh, _)) = session.hold(&self.why) {
+                            *hold = fresh;
+                        }
+                    }
                     let held = hold.held().iter().map(HeldKnob::from).collect();
                     drop(hold);
                     lock(&self.state).held = held;
@@ -561,16 +569,9 @@ impl Shared {
 fn refused(write: KnobWrite, error: &HoldError) -> PlantError {
     match (error, write.device) {
         (HoldError::Gone { .. }, Some(device)) => PlantError::NoDevice(device),
+        (HoldError::Journal(_) | HoldError::Closed { .. } | HoldError::Step(StepError::Journal(_)), _) => {
+            PlantError::Lost { what: "the journal".to_owned(), why: format!("{write} was not set: {error}") }
+        }
         _ => PlantError::Refused { write, why: error.to_string() },
-    }
-}
-
-impl From<&HeldCell> for HeldKnob {
-    fn from(cell: &HeldCell) -> Self {
-        let shown = |state: &Option<floodwall_knobs::cell::State>| {
-            state.as_ref().map_or_else(|| "not there".to_owned(), |state| short(&cell.label, state))
-        };
-        let device = cell.target.device().map(|device| device.number.clone());
-        Self { label: cell.label.clone(), device, own: shown(&cell.saved), now: shown(&cell.now) }
     }
 }

@@ -68,6 +68,11 @@ struct Tap {
     hidden: bool,
     /// Writes of such a value to this knob are refused, and how many were.
     refuse: Option<(&'static str, Which)>,
+    /// Whether that shows only after the write was taken, and which were.
+    late: bool,
+    failures: Vec<(KnobWrite, PlantError)>,
+    /// They are refused because of the journal.
+    journal: bool,
     refused: usize,
 }
 
@@ -95,9 +100,23 @@ impl Plant for Tap {
     fn write(&mut self, write: &KnobWrite) -> Result<(), PlantError> {
         if self.refuse.is_some_and(|(knob, value)| knob == write.knob && value(&write.value)) {
             self.refused += 1;
-            return Err(PlantError::Refused { write: write.clone(), why: "not now".into() });
+            let (write, why) = (write.clone(), "not now".to_owned());
+            let error = if self.journal {
+                PlantError::Lost { what: "the journal".into(), why }
+            } else {
+                PlantError::Refused { write: write.clone(), why }
+            };
+            if self.late {
+                self.failures.push((write, error));
+                return Ok(());
+            }
+            return Err(error);
         }
         self.plant.write(write)
+    }
+
+    fn failures(&mut self, device: DeviceId) -> Vec<(KnobWrite, PlantError)> {
+        self.failures.extract_if(.., |(write, _)| write.device == Some(device)).collect()
     }
 }
 
@@ -121,6 +140,9 @@ impl Run {
                 blind: false,
                 hidden: false,
                 refuse: None,
+                late: false,
+                failures: Vec::new(),
+                journal: false,
                 refused: 0,
             },
             guard: guarded.then(|| Guard::new(Config::default())),

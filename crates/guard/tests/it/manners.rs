@@ -122,3 +122,47 @@ fn what_can_not_be_turned_further_is_still_taken_back() {
     assert_eq!(run.left_alone.len(), 1, "{:?}", run.left_alone);
     as_it_was(&mut run);
 }
+
+#[test]
+fn taking_back_that_fails_late_is_tried_again_and_is_nobody_elses_write() {
+    let mut run = protecting();
+    run.tap.refuse = Some(("max_sectors_kb", |value| value == "4096"));
+    run.tap.late = true;
+    run.stop(10, "db");
+    run.until(20);
+    assert_eq!(run.left_alone.len(), 1, "said once: {:?}", run.left_alone);
+    assert!(run.left_alone[0].contains("max_sectors_kb") && run.left_alone[0].contains("not now"));
+    assert!((2..=5).contains(&run.tap.refused), "{} attempts in six seconds", run.tap.refused);
+    run.tap.refuse = None;
+    run.until(60);
+    as_it_was(&mut run);
+    assert_eq!(run.left_alone.len(), 1, "{:?}", run.left_alone);
+}
+
+#[test]
+fn taking_back_that_always_fails_late_ends_and_says_so() {
+    let mut run = protecting();
+    run.tap.refuse = Some(("max_sectors_kb", |value| value == "4096"));
+    run.tap.late = true;
+    run.stop(10, "db");
+    run.until(400);
+    assert_eq!((run.left_alone.len(), run.tap.refused), (2, 8), "{:?}", run.left_alone);
+}
+
+#[test]
+fn a_journal_that_is_full_for_a_while_takes_no_lever_away() {
+    let mut run = Run::new(vec![part(options("cloud-gp3"))], true);
+    run.tap.refuse = Some(("nr_requests", |_| true));
+    run.tap.journal = true;
+    run.start(1, "db");
+    run.start(5, "copy");
+    run.until(12);
+    assert_eq!(run.left_alone.len(), 1, "said once: {:?}", run.left_alone);
+    assert!(run.tap.refused >= 2, "{}", run.tap.refused);
+    run.tap.refuse = None;
+    run.until(60);
+    assert!(run.writes.iter().any(|(_, write)| write.knob == "nr_requests"));
+    run.stop(60, "db");
+    run.until(100);
+    as_it_was(&mut run);
+}

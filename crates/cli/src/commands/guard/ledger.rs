@@ -1,7 +1,7 @@
 //! A plant between the law and the machine that keeps the books: what knobs had, what they have been given, who was seen. In a dry run nothing passes through to the machine:
 //! the law goes on as if it had.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use floodwall_guard::{is_flood, is_victim};
@@ -31,6 +31,10 @@ pub(super) struct Ledger {
     pretends: bool,
     own: BTreeMap<Knob, String>,
     held: BTreeMap<Knob, String>,
+    /// What was held of a knob before its last write.
+    before: BTreeMap<Knob, Option<String>>,
+    /// Writes that failed after they were taken, for whoever steers.
+    failures: Vec<(KnobWrite, PlantError)>,
     seen: BTreeMap<DeviceId, Seen>,
     last_look: Option<Duration>,
     written: Vec<(Option<DeviceId>, String)>,
@@ -43,6 +47,8 @@ impl Ledger {
             pretends,
             own: BTreeMap::new(),
             held: BTreeMap::new(),
+            before: BTreeMap::new(),
+            failures: Vec::new(),
             seen: BTreeMap::new(),
             last_look: None,
             written: Vec::new(),
@@ -139,14 +145,18 @@ impl Ledger {
         self.held.retain(|(id, _), _| id.as_ref().is_none_or(there));
     }
 
-    /// A write that was taken has failed after all: what was held before it still is.
-    fn note_failure(&mut self, write: &KnobWrite) {
-        let key = (write.device, write.knob.clone());
-        match self.before.remove(&key) {
-            Some(Some(before)) => self.held.insert(key, before),
-            Some(None) => self.held.remove(&key),
-            None => None,
-        };
+    /// Writes that were taken and have failed after all: what was held before them still is.
+    fn learn_failures(&mut self) {
+        let devices: BTreeSet<DeviceId> = self.before.keys().filter_map(|(device, _)| *device).collect();
+        for (write, error) in devices.into_iter().flat_map(|device| self.machine.failures(device)) {
+            let key = (write.device, write.knob.clone());
+            match self.before.remove(&key) {
+                Some(Some(before)) => self.held.insert(key, before),
+                Some(None) => self.held.remove(&key),
+                None => None,
+            };
+            self.failures.push((write, error));
+        }
     }
 
     /// What was written since the last call, as `nr_requests 64 → 8`, by device.
@@ -157,6 +167,7 @@ impl Ledger {
 
 impl Plant for Ledger {
     fn knobs(&mut self) -> Result<Knobs, PlantError> {
+        self.learn_failures();
         let mut knobs = self.machine.knobs()?;
         let all =
             std::iter::once((None, &knobs.machine)).chain(knobs.devices.iter().map(|(id, s)| (Some(*id), s)));
@@ -182,12 +193,7 @@ impl Plant for Ledger {
 
     fn observe(&mut self) -> Result<Observation, PlantError> {
         let observation = self.machine.observe()?;
-        for device in &observation.devices {
-            for (write, error) in self.machine.failures(device.id) {
-                self.note_failure(&write);
-                self.failures.push((write, error));
-            }
-        }
+        self.learn_failures();
         self.note_who(&observation);
         Ok(observation)
     }
@@ -208,6 +214,7 @@ impl Plant for Ledger {
     }
 
     fn failures(&mut self, device: DeviceId) -> Vec<(KnobWrite, PlantError)> {
+        self.learn_failures();
         let all = std::mem::take(&mut self.failures);
         let (its, others) = all.into_iter().partition(|(write, _)| write.device == Some(device));
         self.failures = others;

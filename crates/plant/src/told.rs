@@ -1,0 +1,74 @@
+//! What is said of writes: what happened, what is held, what giving back came to.
+
+use floodwall_knobs::HeldCell;
+use floodwall_knobs::plan::short;
+use floodwall_model::DeviceId;
+use floodwall_model::plant::PlantError;
+
+/// Something that a controller's owner should know.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A device has come, or is used for the first time.
+    Came {
+        /// Its number.
+        id: DeviceId,
+        /// Its name.
+        name: String,
+    },
+    /// A device has gone.
+    Gone {
+        /// Its number.
+        id: DeviceId,
+        /// Its name.
+        name: String,
+    },
+    /// A write failed after [`Plant::write`](floodwall_model::plant::Plant::write) had returned; the value before is in force.
+    Failed(PlantError),
+    /// Somebody else is changing settings: writes wait until that is over.
+    Waiting {
+        /// Who, as it said itself.
+        holder: String,
+    },
+}
+
+/// A knob that holds something else than the administrator's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldKnob {
+    /// As people write it: `sda.nr_requests`.
+    pub label: String,
+    /// Its device's number; none for a knob of the machine.
+    pub device: Option<String>,
+    /// What it is put back to.
+    pub own: String,
+    /// What it was found to hold after the last write.
+    pub now: String,
+}
+
+/// What giving everything back came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Closed {
+    /// Knobs that hold the administrator's value again, in words: `sda.nr_requests: 256 again`.
+    pub restored: Vec<String>,
+    /// Knobs that somebody else has set meanwhile, or whose device is gone, in words: left as they are.
+    pub left_alone: Vec<String>,
+    /// Knobs that could not be put back, and why: the next recovery tries again.
+    pub failed: Vec<String>,
+}
+
+impl Closed {
+    /// Whether nothing is left to be put back.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.failed.is_empty()
+    }
+}
+
+impl From<&HeldCell> for HeldKnob {
+    fn from(cell: &HeldCell) -> Self {
+        let shown = |state: &Option<floodwall_knobs::cell::State>| {
+            state.as_ref().map_or_else(|| "not there".to_owned(), |state| short(&cell.label, state))
+        };
+        let device = cell.target.device().map(|device| device.number.clone());
+        Self { label: cell.label.clone(), device, own: shown(&cell.saved), now: shown(&cell.now) }
+    }
+}
