@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustix::process::Signal;
 
 use crate::Test;
-use crate::bed::{Device, Guard, differences, kill, lives, until};
+use crate::bed::{Device, GOAL, Guard, differences, kill, lives, until};
 use crate::load::Load;
 
 pub(crate) const TESTS: &[Test] = &[
@@ -58,7 +58,7 @@ fn each(end: fn(Scene, &Device) -> Result<Option<Guard>, String>) -> Result<(), 
     let before = device.knobs();
     let _loads = [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
     for n in 1..=ends {
-        let guard = Guard::start(&device.name, &[])?;
+        let guard = Guard::start(&device.name, &GOAL)?;
         let said = |e: String| format!("end {n} of {ends}: {e}");
         guard
             .until("it holds something", || !differences(&before, &device.knobs()).is_empty())

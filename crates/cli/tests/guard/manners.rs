@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::Test;
-use crate::bed::{Device, FLOODWALL, Guard, differences};
+use crate::bed::{Device, FLOODWALL, GOAL, Guard, differences};
 use crate::load::Load;
 
 pub(crate) const TESTS: &[Test] = &[
@@ -96,7 +96,7 @@ fn chosen(value: &str) -> &str {
 fn dry_run() -> Result<(), String> {
     let device = Device::up(PRESET)?;
     let before = device.knobs();
-    let guard = Guard::start(&device.name, &["--dry-run"])?;
+    let guard = Guard::start(&device.name, &["--dry-run", GOAL[0], GOAL[1]])?;
     let _loads = [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
     guard.until("it would write", || guard.log().contains("would write "))?;
     std::thread::sleep(Duration::from_secs(2));
@@ -108,7 +108,7 @@ fn dry_run() -> Result<(), String> {
 fn pause() -> Result<(), String> {
     let device = Device::up(PRESET)?;
     let before = device.knobs();
-    let guard = Guard::start(&device.name, &[])?;
+    let guard = Guard::start(&device.name, &GOAL)?;
     let _loads = [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
     let holds = || !differences(&before, &device.knobs()).is_empty();
     guard.until("it holds something", holds)?;
@@ -128,7 +128,7 @@ fn pause() -> Result<(), String> {
 fn somebody_else() -> Result<(), String> {
     let device = Device::up(PRESET)?;
     let before = device.knobs();
-    let guard = Guard::start(&device.name, &[])?;
+    let guard = Guard::start(&device.name, &GOAL)?;
     let _loads = [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
     let held = || -> Option<String> {
         let status = guard.status();
@@ -182,7 +182,7 @@ fn capabilities() -> Result<(), String> {
     let device = Device::up(PRESET)?;
     let before = device.knobs();
     let setpriv = ["setpriv", "--no-new-privs", "--inh-caps=-all", &bounding];
-    let guard = Guard::start_through(&setpriv, &device.name, &[])?;
+    let guard = Guard::start_through(&setpriv, &device.name, &GOAL)?;
     let _loads = [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
     guard.until("it holds something", || !differences(&before, &device.knobs()).is_empty())?;
     let log = guard.stop()?;
