@@ -156,18 +156,26 @@ fn flood_comes_and_goes(device: &str) -> anyhow::Result<Vec<Figure>> {
     let dead: usize = meets.iter().map(|m| stage.dead("db", alone, m + 2, m + 30)).sum();
     let (protected, in_time) = within(protected, 1.0);
     let condition = "the flood comes and goes";
-    let figure = |what, goal, measured, reached| Figure {
-        condition,
-        on: device.to_owned(),
-        what,
-        goal,
-        measured,
-        reached,
-    };
+    let figure = figure_of(condition, device);
     Ok(vec![
         figure("protected after the flood has come", "1 s", protected, in_time),
         figure("dead seconds after the first two, of 84", "0", dead.to_string(), dead == 0),
     ])
+}
+
+/// Figures of one condition on one device: what, its goal, what was measured, whether that reaches it.
+fn figure_of(
+    condition: &'static str,
+    on: &str,
+) -> impl Fn(&'static str, &'static str, String, bool) -> Figure {
+    move |what, goal, measured, reached| Figure {
+        condition,
+        on: on.to_owned(),
+        what,
+        goal,
+        measured,
+        reached,
+    }
 }
 
 /// The flood is there all the time, the victim three times for half a minute.
@@ -191,14 +199,7 @@ fn victim_comes_and_goes(device: &str) -> anyhow::Result<Vec<Figure>> {
     let own = with.is_as_it_was()?;
     let ((protected, in_time), (freed, free_in_time)) = (within(protected, 1.0), within(freed, 10.0));
     let condition = "the victim comes and goes";
-    let figure = |what, goal, measured, reached| Figure {
-        condition,
-        on: device.to_owned(),
-        what,
-        goal,
-        measured,
-        reached,
-    };
+    let figure = figure_of(condition, device);
     Ok(vec![
         figure("protected after the victim has come", "1 s", protected, in_time),
         figure("free after it has gone", "10 s", freed, free_in_time),
@@ -235,14 +236,7 @@ fn slows_down(device: &str) -> anyhow::Result<Vec<Figure>> {
     let dead = stage.dead("db", alone / 10.0, from + 2, to);
     let (kept, later) = (stage.rate("db", 30, from).0, stage.rate("db", to + 30, to + 60).0);
     let condition = "ten times slower for a minute";
-    let figure = |what, goal, measured, reached| Figure {
-        condition,
-        on: device.to_owned(),
-        what,
-        goal,
-        measured,
-        reached,
-    };
+    let figure = figure_of(condition, device);
     let share = later / kept.max(1e-9);
     Ok(vec![
         figure(
@@ -457,14 +451,7 @@ fn of_month(days: Vec<Day>) -> Vec<Figure> {
     }
     let condition = "days of anything";
     let on = format!("{} days, a device each", days.len());
-    let figure = |what, goal, measured: String, reached| Figure {
-        condition,
-        on: on.clone(),
-        what,
-        goal,
-        measured,
-        reached,
-    };
+    let figure = figure_of(condition, &on);
     let sum = |of: fn(&Day) -> usize| days.iter().map(of).sum::<usize>();
     let back = days.iter().filter(|d| d.given_back).count();
     let (encounters, writes, left) = (sum(|d| d.encounters), sum(|d| d.writes), sum(|d| d.left_alone));

@@ -7,8 +7,7 @@ use std::time::Duration;
 use floodwall_model::plant::{KnobWrite, Plant};
 use floodwall_plant::{HostPlant, Options, Which, restore};
 
-use crate::disk::Disk;
-use crate::steer::differs;
+use crate::steer::{differs, disk};
 use crate::worker::Worker;
 use crate::{Test, ensure, said};
 
@@ -67,16 +66,7 @@ impl Drop for Process {
 }
 
 fn killed() -> Result<(), String> {
-    let disk = Disk::new(128)?;
-    for (knob, value) in [
-        ("queue/scheduler", "mq-deadline"),
-        ("queue/nr_requests", "100"),
-        ("queue/iosched/fifo_batch", "4"),
-        ("queue/max_sectors_kb", "512"),
-        ("bdi/max_ratio_fine", "250000"),
-    ] {
-        disk.set(knob, value)?;
-    }
+    let disk = disk()?;
     let original = disk.knobs();
     // So that queues take their time to run dry, and the kill comes while a write is under way.
     let _flood = Worker::start(&["flood", &disk.file("f"), "80"])?;

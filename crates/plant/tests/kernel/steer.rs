@@ -38,7 +38,7 @@ fn open(disk: &Disk) -> Result<HostPlant, String> {
 }
 
 /// A disk with values that no kernel boots with.
-fn disk() -> Result<Disk, String> {
+pub(crate) fn disk() -> Result<Disk, String> {
     let disk = Disk::new(128)?;
     for (knob, value) in [
         ("queue/scheduler", "mq-deadline"),
