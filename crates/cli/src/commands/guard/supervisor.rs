@@ -123,28 +123,38 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         }
     });
     let log = Log::open();
-    let mut supervisor = Supervisor {
-        args,
-        settings,
-        offered: None,
-        log: log.clone(),
-        notifier: Notifier::open(),
-        sender,
-        events,
-        started: Instant::now(),
-        restarts: 0,
-        pause: None,
-        stopping: false,
-        on_terminal: output::stderr_is_terminal(),
-        stuck: Vec::new(),
-    };
+    let mut supervisor = Supervisor::new(args, settings, log.clone(), (sender, events));
     let exit = supervisor.supervise();
     supervisor.notifier.stopping();
     log.flush();
     exit
 }
 
-impl Supervisor<'_> {
+impl<'a> Supervisor<'a> {
+    /// One that has not started anything yet.
+    fn new(
+        args: &'a RunArgs,
+        settings: Settings,
+        log: Log,
+        (sender, events): (Sender<Event>, Receiver<Event>),
+    ) -> Self {
+        Self {
+            args,
+            settings,
+            offered: None,
+            log,
+            notifier: Notifier::open(),
+            sender,
+            events,
+            started: Instant::now(),
+            restarts: 0,
+            pause: None,
+            stopping: false,
+            on_terminal: output::stderr_is_terminal(),
+            stuck: Vec::new(),
+        }
+    }
+
     fn supervise(&mut self) -> anyhow::Result<Exit> {
         let mut deaths: Vec<Instant> = Vec::new();
         let mut was_ready = false;
@@ -488,21 +498,8 @@ mod tests {
     fn a_process_that_does_not_end_is_not_waited_for_and_forgotten_once_it_has() {
         let args = RunArgs { sim: Some("hdd-7200".into()), ..RunArgs::default() };
         let (sender, events) = mpsc::channel();
-        let mut supervisor = Supervisor {
-            args: &args,
-            settings: Settings::read(&args).unwrap(),
-            offered: None,
-            log: Log::open(),
-            notifier: Notifier::open(),
-            sender,
-            events,
-            started: Instant::now(),
-            restarts: 0,
-            pause: None,
-            stopping: false,
-            on_terminal: false,
-            stuck: Vec::new(),
-        };
+        let settings = Settings::read(&args).unwrap();
+        let mut supervisor = Supervisor::new(&args, settings, Log::open(), (sender, events));
         // In the place of one that the kernel does not let go: it was sent no signal.
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         assert_eq!(supervisor.wait_for(&mut child, Duration::from_millis(10)), None);
