@@ -1,7 +1,8 @@
 //! The confirming subset: the same cells behind the real kernel, on the lab's devices.
 //!
 //! ```text
-//! lab up (xfs) → elevator as a disk's → floodwall tune ─▶ a setting → floodwall compare default, 15 MB, the setting → lab down ─▶ data/lab/CELL.json
+//! lab up (xfs) → elevator as a disk's → floodwall tune ─▶ a setting → floodwall compare default, 15 MB, the setting ─┬▶ lab down ─▶ data/lab/CELL.json
+//!                                      floodwall bench without and with floodwall guard ───────────────────────────┘
 //! ```
 //!
 //! Everything goes through the binary, as a user would do it. A loop device begins without an elevator where a disk has mq-deadline, so it is given that.
@@ -12,6 +13,7 @@ use std::process::{Command, Output, Stdio};
 use anyhow::{Context, bail};
 use floodwall_knobs::value::as_written;
 use floodwall_model::Setting;
+use published::guarded::Guarded;
 use published::interrupt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -46,6 +48,15 @@ pub(crate) struct LabArgs {
     /// Measured part of its phases
     #[arg(long, default_value = "15s")]
     measure: String,
+    /// Rounds without and with the guard
+    #[arg(long, default_value_t = 2)]
+    guard_rounds: u32,
+    /// Measured part of their phases: what the guard tries at first takes half a minute
+    #[arg(long, default_value = "60s")]
+    guard_measure: String,
+    /// Neither search nor compare fixed settings
+    #[arg(long)]
+    only_guard: bool,
     /// Where what was measured is kept; a cell that is there is not repeated
     #[arg(long, default_value = "benches/league/data/lab")]
     data: PathBuf,
@@ -58,7 +69,7 @@ pub(crate) struct LabArgs {
 }
 
 /// A cell on the lab.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct OnLab {
     cell: String,
     kernel: String,
@@ -69,6 +80,9 @@ struct OnLab {
     seconds: f64,
     setting: Setting,
     contenders: Vec<Contender>,
+    /// Without and with the guard, in a run of their own with longer phases.
+    #[serde(default)]
+    guard: Vec<Contender>,
 }
 
 /// A setting of the comparison.
@@ -97,12 +111,22 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
         let cell = cells::all().into_iter().find(|c| c.name() == name);
         let cell = cell.with_context(|| format!("no cell is called '{name}'"))?;
         let path = args.data.join(format!("{name}.json"));
-        if path.exists() {
+        let mut measured = read(&path)?.unwrap_or_else(|| OnLab { cell: cell.name(), ..OnLab::default() });
+        let (searches, guards) =
+            (measured.contenders.is_empty() && !args.only_guard, measured.guard.is_empty());
+        if !searches && !guards {
             eprintln!("{name}: is there");
             continue;
         }
         eprintln!("{name}");
-        let measured = measure(&program, &cell, args)?;
+        if searches {
+            let place = Place::up(&program, &cell)?;
+            search(&mut measured, &place, &cell, args)?;
+        }
+        if guards {
+            let place = Place::up(&program, &cell)?;
+            guard(&mut measured, &place, &cell, args)?;
+        }
         std::fs::write(&path, serde_json::to_string_pretty(&measured)? + "\n")
             .with_context(|| format!("can't write '{}'", path.display()))?;
     }
@@ -111,13 +135,23 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
     published::replace_section(&args.out, "league-lab", "league lab", &section)
 }
 
-/// A device that is taken down, whatever happens.
-struct Up<'a> {
-    program: &'a Path,
-    name: String,
+fn read(path: &Path) -> anyhow::Result<Option<OnLab>> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let text = std::fs::read_to_string(path).with_context(|| format!("can't read '{}'", path.display()))?;
+    serde_json::from_str(&text).map(Some).with_context(|| format!("'{}'", path.display()))
 }
 
-impl Drop for Up<'_> {
+/// A device with a filesystem, taken down whatever happens.
+struct Place<'a> {
+    program: &'a Path,
+    name: String,
+    device: PathBuf,
+    mount: PathBuf,
+}
+
+impl Drop for Place<'_> {
     fn drop(&mut self) {
         if let Err(error) = finished(Command::new(self.program).args(["lab", "down", &self.name])) {
             eprintln!("{error:#}");
@@ -125,50 +159,88 @@ impl Drop for Up<'_> {
     }
 }
 
-fn measure(program: &Path, cell: &Cell, args: &LabArgs) -> anyhow::Result<OnLab> {
-    let name = format!("league-{}", std::process::id());
-    let mut up = Command::new(program);
-    up.args(["lab", "up", cell.device, "--json", "--name", &name, "--memory", "6GiB", "--fs", "xfs"]);
-    // As the kernel has it for a disk.
-    let told = finished(up.args(["--scheduler", "mq-deadline"]))?;
-    // From here on it is taken down, whatever happens.
-    let _device = Up { program, name: name.clone() };
-    interrupt::check()?;
-    let info: Value = serde_json::from_str(&told).context("lab up --json")?;
-    let mount = info["mounts"][0].as_str().context("the device is not mounted")?;
-    let loads = |command: &mut Command| {
-        command.args(["--victim", cell.victim_spec()]);
+impl<'a> Place<'a> {
+    fn up(program: &'a Path, cell: &Cell) -> anyhow::Result<Self> {
+        let name = format!("league-{}", std::process::id());
+        let mut up = Command::new(program);
+        up.args(["lab", "up", cell.device, "--json", "--name", &name, "--memory", "6GiB", "--fs", "xfs"]);
+        // As the kernel has it for a disk.
+        let told = finished(up.args(["--scheduler", "mq-deadline"]))?;
+        // From here on it is taken down.
+        let mut place = Self { program, name, device: PathBuf::new(), mount: PathBuf::new() };
+        interrupt::check()?;
+        let info: Value = serde_json::from_str(&told).context("lab up --json")?;
+        place.device = info["device"].as_str().context("lab up named no device")?.into();
+        place.mount = info["mounts"][0].as_str().context("the device is not mounted")?.into();
+        Ok(place)
+    }
+
+    /// `floodwall COMMAND --json` with the cell's loads; the directory is still to be said.
+    fn floodwall(&self, command: &str, cell: &Cell) -> Command {
+        let mut floodwall = Command::new(self.program);
+        floodwall.args([command, "--json", "--victim", cell.victim_spec()]);
         // Zeros take no memory on a lab device, and filesystems and models take them like any data.
-        command.arg("--flood").arg(format!("seq,streams={},data=zero", cell.streams));
-    };
-    let mut tune = Command::new(program);
-    tune.args(["tune", "--json", "--time", &args.time]);
-    loads(&mut tune);
-    let tuned = kept(&args.raw, &format!("{}.tune.json", cell.name()), &said(tune.arg(mount))?)?;
+        floodwall.arg("--flood").arg(format!("seq,streams={},data=zero", cell.streams));
+        floodwall
+    }
+
+    /// What was written is deleted, and still takes the lab's memory until the filesystem says so.
+    fn trim(&self) -> anyhow::Result<()> {
+        said(Command::new("fstrim").arg(&self.mount)).map(drop)
+    }
+}
+
+/// What a search finds, beside the default and the recipe.
+fn search(measured: &mut OnLab, place: &Place<'_>, cell: &Cell, args: &LabArgs) -> anyhow::Result<()> {
+    let mut tune = place.floodwall("tune", cell);
+    let told = said(tune.args(["--time", &args.time]).arg(&place.mount))?;
+    let tuned = kept(&args.raw, &format!("{}.tune.json", cell.name()), &told)?;
     let setting: Setting =
         serde_json::from_value(tuned["recommended"]["setting"].clone()).unwrap_or_default();
-    // What the search wrote is deleted, and still takes the lab's memory until the filesystem says so.
-    said(Command::new("fstrim").arg(mount))?;
-    let mut compare = Command::new(program);
-    compare.args(["compare", "--json", "--set", "default", "--set"]);
-    compare.arg(format!("{RECIPE}=preset:{RECIPE}"));
+    place.trim()?;
+    let mut compare = place.floodwall("compare", cell);
+    compare.args(["--set", "default", "--set"]).arg(format!("{RECIPE}=preset:{RECIPE}"));
     if !setting.is_empty() {
         compare.arg("--set").arg(format!("tune={}", as_written(&setting).join(",")));
     }
     compare.arg("--rounds").arg(args.rounds.to_string()).args(["--measure", &args.measure]);
-    loads(&mut compare);
-    let compared = kept(&args.raw, &format!("{}.compare.json", cell.name()), &said(compare.arg(mount))?)?;
+    let told = said(compare.arg(&place.mount))?;
+    let compared = kept(&args.raw, &format!("{}.compare.json", cell.name()), &told)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    Ok(OnLab {
-        cell: cell.name(),
-        kernel: text(&tuned["host"]["kernel"]),
-        outcome: text(&tuned["recommended"]["outcome"]),
-        why: text(&tuned["recommended"]["why"]),
-        trials: tuned["trials_run"].as_u64().unwrap_or(0),
-        seconds: tuned["seconds"].as_f64().unwrap_or(0.0),
-        setting,
-        contenders: compared["contenders"].as_array().into_iter().flatten().map(contender).collect(),
-    })
+    measured.kernel = text(&tuned["host"]["kernel"]);
+    measured.outcome = text(&tuned["recommended"]["outcome"]);
+    measured.why = text(&tuned["recommended"]["why"]);
+    measured.trials = tuned["trials_run"].as_u64().unwrap_or(0);
+    measured.seconds = tuned["seconds"].as_f64().unwrap_or(0.0);
+    measured.setting = setting;
+    measured.contenders = compared["contenders"].as_array().into_iter().flatten().map(contender).collect();
+    Ok(())
+}
+
+/// The same loads without the guard and with it.
+fn guard(measured: &mut OnLab, place: &Place<'_>, cell: &Cell, args: &LabArgs) -> anyhow::Result<()> {
+    let bench = |name: &str, baseline: Option<&Path>| {
+        let mut bench = place.floodwall("bench", cell);
+        bench.arg("--rounds").arg(args.guard_rounds.to_string()).args(["--measure", &args.guard_measure]);
+        if let Some(baseline) = baseline {
+            bench.arg("--baseline").arg(baseline);
+        }
+        let told = said(bench.arg(&place.mount))?;
+        place.trim()?;
+        kept(&args.raw, &format!("{}.{name}.json", cell.name()), &told)
+    };
+    let without = bench("default", None)?;
+    let baseline = args.raw.join(format!("{}.default.json", cell.name()));
+    let log = args.raw.join(format!("{}.guard.log", cell.name()));
+    let mut guarded = Guarded::start(place.program, &place.device, &log)?;
+    let with = bench("guard", Some(&baseline))?;
+    guarded.end()?;
+    if measured.kernel.is_empty() {
+        measured.kernel = without["host"]["kernel"].as_str().unwrap_or_default().to_owned();
+    }
+    let named = |name: &str, result: &Value| Contender { name: name.into(), ..contender(result) };
+    measured.guard = vec![named("default", &without), named("guard", &with)];
+    Ok(())
 }
 
 /// A result, once it is on disk as it is.
@@ -228,23 +300,36 @@ fn section(data: &Path) -> anyhow::Result<String> {
         }
     }
     all.sort_by(|a, b| a.cell.cmp(&b.cell));
-    let mut out = String::from(
+    let mut out = String::new();
+    table(&mut out, all.iter().map(|cell| (cell.cell.as_str(), cell.contenders.as_slice())));
+    out.push('\n');
+    for cell in all.iter().filter(|cell| !cell.contenders.is_empty()) {
+        out.push_str(&format!(
+            "- {} (kernel {}, {} trials): {}\n",
+            cell.cell, cell.kernel, cell.trials, cell.why
+        ));
+    }
+    out.push_str("\nThe guard, in a run of its own with longer phases; it knows nothing of the device when it begins:\n\n");
+    table(&mut out, all.iter().map(|cell| (cell.cell.as_str(), cell.guard.as_slice())));
+    Ok(out)
+}
+
+fn table<'a>(out: &mut String, cells: impl Iterator<Item = (&'a str, &'a [Contender])>) {
+    out.push_str(
         "| cell | setting | victim, per second | × default | p99 | dead seconds | flood kept | burst kept |\n|---|---|---|---|---|---|---|---|\n",
     );
-    for cell in &all {
-        let Some(default) = cell.contenders.first() else { continue };
-        for c in &cell.contenders {
+    for (cell, contenders) in cells {
+        let Some(default) = contenders.first() else { continue };
+        for c in contenders {
             // Where no operation ended none was timed.
             let p99 =
                 std::time::Duration::try_from_secs_f64(c.p99_us / 1e6).ok().filter(|p99| !p99.is_zero());
             let p99 = p99.map_or_else(|| "–".to_owned(), floodwall_model::units::human_duration);
             out.push_str(&format!(
-                "| {} | {} | {:.0} | {:.1} | {} | {:.0} of {:.0} | {:.0} % | {:.0} % |\n",
-                cell.cell,
+                "| {cell} | {} | {:.0} | {:.1} | {p99} | {:.0} of {:.0} | {:.0} % | {:.0} % |\n",
                 c.name,
                 c.iops,
                 c.iops / default.iops.max(1e-9),
-                p99,
                 c.dead_seconds,
                 c.of_seconds,
                 c.flood_kept * 100.0,
@@ -252,14 +337,6 @@ fn section(data: &Path) -> anyhow::Result<String> {
             ));
         }
     }
-    out.push('\n');
-    for cell in &all {
-        out.push_str(&format!(
-            "- {} (kernel {}, {} trials): {}\n",
-            cell.cell, cell.kernel, cell.trials, cell.why
-        ));
-    }
-    Ok(out)
 }
 
 #[cfg(test)]

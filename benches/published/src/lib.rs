@@ -1,7 +1,9 @@
 //! What the programs below `benches` share: measurements that others have published (`measurements.toml`), the document that ours are put beside them in,
 //! and how they end when they are interrupted.
 
+pub mod guarded;
 pub mod interrupt;
+pub mod process;
 
 use std::path::Path;
 

@@ -9,8 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-
-use super::process;
+use published::process;
 
 /// Longer than any device of the lab writes in a measurement of half a minute and its lead; zeros, which take no memory on a lab device. The source has no
 /// blocks at all and is on no disk: reading it costs what reading a cached file costs.

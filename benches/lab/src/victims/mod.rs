@@ -12,7 +12,6 @@
 
 mod copy;
 mod postgres;
-mod process;
 mod sqlite;
 mod summary;
 mod way;
@@ -22,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use published::interrupt;
+use published::{interrupt, process};
 use serde_json::{Value, json};
 
 use crate::devices::{Device, Floodwall};

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use super::process::{end, finished, said, tied, tied_as, until};
 use super::{Database, Measured};
+use published::process::{end, finished, said, tied, tied_as, until};
 
 /// Debian's user of it.
 const USER: &str = "postgres";

@@ -9,8 +9,8 @@ use anyhow::{Context, ensure};
 use published::interrupt;
 use serde_json::{Value, json};
 
-use super::process::{end, said, tied};
 use super::{Database, Measured};
+use published::process::{end, said, tied};
 
 const SETUP: &str = "PRAGMA synchronous=FULL; CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB);";
 /// A transaction of its own; the answer comes when it is stable.

@@ -1,20 +1,17 @@
 //! Under what a victim is measured: the default setting, 15 MB through `floodwall apply`, or `floodwall guard`. Given back when dropped.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
+use published::guarded::Guarded;
+use published::process::{finished, said};
 use serde_json::{Value, json};
 
 use super::APPLIED_FOR;
-use super::process::{end, finished, said, tied, until};
 use crate::devices::{Device, Floodwall};
 
 const LIMIT: &str = "vm.dirty_bytes=15MB";
-/// Until the guard answers, and until it has put everything back.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// What must read the same before and after.
 const KNOBS: [&str; 4] = ["dirty_bytes", "dirty_ratio", "dirty_background_bytes", "dirty_background_ratio"];
 
@@ -50,7 +47,7 @@ pub(super) struct InForce<'a> {
     floodwall: &'a Floodwall,
     /// What `rollback --to` takes to undo our change.
     before: Option<String>,
-    guard: Option<(Child, PathBuf)>,
+    guard: Option<Guarded>,
     knobs: Vec<String>,
 }
 
@@ -91,38 +88,17 @@ impl<'a> InForce<'a> {
                     "{LIMIT} was in force already, or floodwall did not say how to undo it: {told}"
                 );
             }
-            Way::Guard => {
-                let socket =
-                    std::env::temp_dir().join(format!("floodwall-victims-{}.sock", std::process::id()));
-                let mut guard = tied("TERM", &floodwall.program);
-                guard.arg("guard").arg("--device").arg(&device.path).arg("--socket").arg(&socket);
-                guard.stdout(Stdio::null()).stderr(File::create(log).context("can't make the guard's log")?);
-                let child = guard.spawn().context("can't start the guard")?;
-                let (child, socket) = in_force.guard.insert((child, socket));
-                let mut status = Command::new(&floodwall.program);
-                status.args(["guard", "status", "--json", "--socket"]).arg(&*socket);
-                status.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-                until(child, "the guard", PATIENCE, || status.status().is_ok_and(|s| s.success()))
-                    .with_context(|| format!("'{}' says why", log.display()))?;
-            }
+            Way::Guard => in_force.guard = Some(Guarded::start(&floodwall.program, &device.path, log)?),
         }
         Ok(in_force)
     }
 
     /// What the guard did, for the record.
     pub(super) fn history(&self) -> anyhow::Result<Value> {
-        let Some((_, socket)) = &self.guard else { return Ok(Value::Null) };
-        let ask = |what: &str| {
-            said(
-                Command::new(&self.floodwall.program)
-                    .args(["guard", what, "--json", "--socket"])
-                    .arg(socket)
-                    .stdin(Stdio::null()),
-            )
-        };
-        let lines = ask("history")?;
+        let Some(guard) = &self.guard else { return Ok(Value::Null) };
+        let lines = guard.says("history")?;
         let history: Vec<Value> = lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        let status: Value = serde_json::from_str(&ask("status")?).context("guard status --json")?;
+        let status: Value = serde_json::from_str(&guard.says("status")?).context("guard status --json")?;
         Ok(json!({ "status": status, "history": history }))
     }
 
@@ -140,13 +116,8 @@ impl<'a> InForce<'a> {
     }
 
     fn give_back(&mut self) -> anyhow::Result<()> {
-        if let Some((mut guard, socket)) = self.guard.take() {
-            let ended = end(&mut guard, "TERM", PATIENCE);
-            let _ = std::fs::remove_file(socket);
-            let status = ended?;
-            if !status.success() {
-                bail!("the guard ended with {status}: floodwall guard restore puts back what it left");
-            }
+        if let Some(mut guard) = self.guard.take() {
+            guard.end()?;
         }
         if let Some(before) = self.before.take() {
             finished(Command::new(&self.floodwall.program).args(["rollback", "--to", &before]))?;

@@ -4,20 +4,22 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::interrupt;
 use anyhow::{Context, bail};
-use published::interrupt;
 
 const POLL: Duration = Duration::from_millis(50);
 
 /// A command that gets a signal when the thread that starts it ends, whatever ends it.
-pub(super) fn tied(signal: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
+#[must_use]
+pub fn tied(signal: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", signal]).arg(program).stdin(Stdio::null());
     command
 }
 
 /// The same as another user, in none of our groups.
-pub(super) fn tied_as(user: &str, signal: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
+#[must_use]
+pub fn tied_as(user: &str, signal: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     let who = [format!("--reuid={user}"), format!("--regid={user}"), "--clear-groups".into()];
     command.args(who).args(["--pdeathsig", signal]).arg(program).stdin(Stdio::null()).current_dir("/");
@@ -25,13 +27,19 @@ pub(super) fn tied_as(user: &str, signal: &str, program: impl AsRef<std::ffi::Os
 }
 
 /// Runs a command to its end, or until a signal comes, and returns what it printed.
-pub(super) fn said(command: &mut Command) -> anyhow::Result<String> {
+///
+/// # Errors
+/// A command that can't be run or fails, or a signal that came before its end.
+pub fn said(command: &mut Command) -> anyhow::Result<String> {
     let output = interrupt::output(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
     printed(command, &output)
 }
 
 /// The same for what has to come to its end whatever comes.
-pub(super) fn finished(command: &mut Command) -> anyhow::Result<String> {
+///
+/// # Errors
+/// A command that can't be run or fails.
+pub fn finished(command: &mut Command) -> anyhow::Result<String> {
     let output = command.stdin(Stdio::null()).output();
     let output = output.with_context(|| format!("can't run {:?}", command.get_program()))?;
     printed(command, &output)
@@ -46,11 +54,10 @@ fn printed(command: &Command, output: &Output) -> anyhow::Result<String> {
 }
 
 /// Asks a process to end with one signal, and after some time with SIGKILL; waits for it.
-pub(super) fn end(
-    child: &mut Child,
-    signal: &str,
-    patience: Duration,
-) -> anyhow::Result<std::process::ExitStatus> {
+///
+/// # Errors
+/// A process that can't be asked or waited for.
+pub fn end(child: &mut Child, signal: &str, patience: Duration) -> anyhow::Result<std::process::ExitStatus> {
     let begin = Instant::now();
     if let Some(status) = child.try_wait().context("can't wait")? {
         return Ok(status);
@@ -67,7 +74,10 @@ pub(super) fn end(
 }
 
 /// Asks again and again until `ready`, for so long at the most; fails at once when the process ends or a signal comes.
-pub(super) fn until(
+///
+/// # Errors
+/// A process that has ended, a signal that came, or time that is up.
+pub fn until(
     child: &mut Child,
     what: &str,
     patience: Duration,
@@ -87,7 +97,7 @@ pub(super) fn until(
 }
 
 /// A process's bytes written by system calls (`wchar` of /proc/PID/io); 0 if it is gone.
-pub(super) fn bytes_written(pid: u32) -> u64 {
+pub fn bytes_written(pid: u32) -> u64 {
     let text =
         std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("io")).unwrap_or_default();
     text.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok()).unwrap_or(0)
