@@ -12,6 +12,10 @@ use floodwall_tune::space::{Description, Space};
 pub(crate) const DEVICES: [&str; 5] =
     ["raid10-bbwc-2010", "hdd-7200", "sata-ssd-worn", "usb-stick", "cloud-gp3"];
 
+/// Devices that nothing in the guard was chosen on.
+pub(crate) const HELD_OUT: [&str; 5] =
+    ["sas-raid10-2009", "hdd-5400-smr", "sata-ssd", "nvme-datacenter", "sd-card"];
+
 /// Victims: a name and what `--victim` takes.
 pub(crate) const VICTIMS: [(&str, &str); 4] = [
     ("commit-1x4k", "commit,threads=1,block=4KiB,size=2GiB"),
@@ -32,13 +36,22 @@ pub(crate) struct Cell {
     pub(crate) streams: u32,
 }
 
-/// All of them, device by device.
+/// All of the league, device by device.
 pub(crate) fn all() -> Vec<Cell> {
+    of(&DEVICES, &STREAMS)
+}
+
+/// The same victims on other devices, beside one stream.
+pub(crate) fn held_out() -> Vec<Cell> {
+    of(&HELD_OUT, &STREAMS[..1])
+}
+
+fn of(devices: &[&'static str], streams: &[u32]) -> Vec<Cell> {
     let mut cells = Vec::new();
-    for device in DEVICES {
+    for device in devices {
         for (victim, spec) in VICTIMS {
-            for streams in STREAMS {
-                cells.push(Cell { device, victim, spec, streams });
+            for streams in streams {
+                cells.push(Cell { device, victim, spec, streams: *streams });
             }
         }
     }
@@ -97,10 +110,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_forty_cells_and_each_can_be_run() {
+    fn there_are_forty_cells_and_twenty_held_out_and_each_can_be_run() {
         let cells = all();
-        assert_eq!(cells.len(), 40);
-        for cell in cells {
+        assert_eq!((cells.len(), held_out().len()), (40, 20));
+        assert!(HELD_OUT.iter().all(|device| !DEVICES.contains(device)));
+        for cell in cells.into_iter().chain(held_out()) {
             let scenario = cell.scenario().unwrap();
             let rig = floodwall_sim::SimRig::new(cell.machine(1).unwrap());
             rig.check(&scenario, &Setting::default()).unwrap_or_else(|e| panic!("{}: {e}", cell.name()));

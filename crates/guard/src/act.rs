@@ -120,9 +120,10 @@ impl Held {
         self.own.get(knob).is_some() && !self.left_alone.contains(knob)
     }
 
-    /// Whether the device may have this elevator; what was refused once is not there.
+    /// Whether the device may have this elevator; what was refused once is not there, and none is where it would overwrite somebody else's number of requests.
     pub(crate) fn has_elevator(&self, name: &str) -> bool {
-        self.has(ELEVATOR) && !self.unknown.contains(name)
+        let is_free = || !self.left_alone.iter().any(|knob| follows_elevator(knob));
+        self.has(ELEVATOR) && !self.unknown.contains(name) && is_free()
     }
 
     /// The device was gone and is there again, and reads this. What still reads as it was left is taken back in its time; the rest is as new.
@@ -210,13 +211,13 @@ impl Held {
     ) {
         let Change { knob, value, back } = change;
         let write = KnobWrite { device: Some(device), knob: knob.clone(), value };
-        let expected = self.expected(&knob);
-        if reads.get(&knob) != expected {
-            let why = format!(
-                "it reads {}, not {} as it was left: somebody else has set it",
-                reads.get(&knob).unwrap_or("nothing"),
-                expected.unwrap_or("nothing")
-            );
+        if knob == ELEVATOR && self.would_overwrite(device, reads, report) && !back {
+            return;
+        }
+        if let Some(why) = self.somebody_elses(&knob, reads) {
+            if let Some(theirs) = reads.get(&knob).filter(|_| follows_elevator(&knob)) {
+                self.own.0.insert(knob.clone(), theirs.to_owned());
+            }
             self.give_up(&knob, PlantError::Refused { write, why }, report);
             return;
         }
@@ -243,6 +244,29 @@ impl Held {
             Err(error) if back => self.could_not_take_back(&knob, now, error, report),
             Err(error) => self.not_written(write, now, error, report),
         }
+    }
+
+    /// Why a knob is somebody else's, if it is.
+    fn somebody_elses(&self, knob: &str, reads: &Setting) -> Option<String> {
+        let (found, expected) = (reads.get(knob), self.expected(knob));
+        (found != expected).then(|| {
+            let (found, expected) = (found.unwrap_or("nothing"), expected.unwrap_or("nothing"));
+            format!("it reads {found}, not {expected} as it was left: somebody else has set it")
+        })
+    }
+
+    /// Whether a new elevator would overwrite what somebody else has set. That is kept as the administrator's, so that it comes back with his elevator.
+    fn would_overwrite(&mut self, device: DeviceId, reads: &Setting, report: &mut Report) -> bool {
+        let follows: Vec<String> = self.own.0.keys().filter(|knob| follows_elevator(knob)).cloned().collect();
+        for knob in follows {
+            let (Some(why), Some(theirs)) = (self.somebody_elses(&knob, reads), reads.get(&knob)) else {
+                continue;
+            };
+            self.own.0.insert(knob.clone(), theirs.to_owned());
+            let write = KnobWrite { device: Some(device), knob: knob.clone(), value: theirs.to_owned() };
+            self.give_up(&knob, PlantError::Refused { write, why }, report);
+        }
+        self.left_alone.iter().any(|knob| follows_elevator(knob))
     }
 
     /// A knob could not be turned on.
@@ -331,7 +355,9 @@ impl Held {
     fn read_what_moved(&mut self, reads: &Setting) {
         self.moved.retain(|knob, _| reads.get(knob).is_some());
         for (knob, value) in reads.0.iter().filter(|(knob, _)| follows_elevator(knob)) {
-            if self.written.contains_key(knob) || self.left_alone.contains(knob) {
+            // Somebody else's comes back with the administrator's elevator.
+            let is_theirs = self.left_alone.contains(knob) && self.written.contains_key(ELEVATOR);
+            if self.written.contains_key(knob) || is_theirs {
                 continue;
             }
             match self.own.get(knob) {

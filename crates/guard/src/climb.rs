@@ -41,8 +41,6 @@ pub(crate) struct Whole {
     pub(crate) goal_s: Option<f64>,
 }
 
-/// With less than this share of what the device drains a flood stands still.
-const LEAST_FLOOD: f64 = 0.02;
 /// Bytes a second that stand for what a device drains while nothing is known of it.
 const UNKNOWN_DRAIN: f64 = 1e8;
 
@@ -166,6 +164,16 @@ impl Tally {
         self.fresh
     }
 
+    /// Dead seconds of what was seen since it was entered.
+    pub(crate) fn dead_s(&self, whole: &Whole) -> f64 {
+        self.slots.iter().rev().take(self.fresh.slots).map(|s| s.dead(whole) * s.seconds).sum()
+    }
+
+    /// Which share of its time was dead, from 0 to 1.
+    pub(crate) fn dead_share(&self, whole: &Whole) -> f64 {
+        self.slots.iter().map(|s| s.dead(whole)).sum::<f64>() / (self.slots.len() as f64).max(1.0)
+    }
+
     /// The last slots only, as a tally of its own; the rest is forgotten.
     pub(crate) fn keep_last(&mut self, slots: usize) {
         while self.slots.len() > slots {
@@ -183,11 +191,6 @@ impl Tally {
         sum.victims(whole) < sum.worth(whole) - sum.victims(whole)
     }
 
-    /// Whether the flood stood still throughout.
-    pub(crate) fn flood_stands(&self, whole: &Whole) -> bool {
-        self.sum().flood() < LEAST_FLOOD * whole.drain.unwrap_or(UNKNOWN_DRAIN)
-    }
-
     /// The logarithm of the victims' factor alone; `None` of nothing.
     pub(crate) fn victims(&self, whole: &Whole) -> Option<f64> {
         (!self.slots.is_empty()).then(|| self.sum().victims(whole))
@@ -199,8 +202,7 @@ impl Tally {
             return None;
         }
         let n = self.slots.len() as f64;
-        let dead = self.slots.iter().map(|s| s.dead(whole)).sum::<f64>() / n;
-        let score = self.sum().worth(whole) - DEAD_CHARGE * dead;
+        let score = self.sum().worth(whole) - DEAD_CHARGE * self.dead_share(whole);
         let worths: Vec<f64> = self.slots.iter().map(|s| s.worth(whole)).collect();
         let mean = worths.iter().sum::<f64>() / n;
         let variance = worths.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);

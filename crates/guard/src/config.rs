@@ -57,18 +57,18 @@ pub const REST_SLOTS: usize = 2;
 pub const REST: Duration = Duration::from_secs(1);
 /// An encounter is left alone for so long before the first try: the flood is only just filling the page cache.
 pub const FIRST_REST: Duration = Duration::from_secs(3);
-/// A try lasts so many slots, and until so many operations have ended …
-pub const ENOUGH_SLOTS: usize = 4;
-/// See [`ENOUGH_SLOTS`].
+/// A level that is tried is watched until so many operations have ended …
 pub const ENOUGH_OPERATIONS: f64 = 20.0;
 /// … but no longer than so many seconds.
 pub const MOST_S: f64 = 8.0;
-/// If the flood stands still it lasts at least so many: mq-deadline lets writes wait for 5 s behind reads (`write_expire`).
-pub const STILL_S: f64 = 6.0;
-/// If somebody waits for longer than this, and so many times longer than usual, it is taken back at once.
-pub const STUCK: Duration = Duration::from_millis(500);
-/// See [`STUCK`].
-pub const STUCK_TIMES: u32 = 10;
+/// So many dead seconds end a try.
+pub const DEAD_S: f64 = 1.0;
+/// Each of the levels with which an unknown device is met is watched for so many seconds …
+pub const OPENING_S: f64 = 4.0;
+/// … and a single step for so many.
+pub const TRY_S: f64 = 4.0;
+/// With a score (a logarithm) above this no others are looked for: both have more than two fifths.
+pub const GOOD: f64 = -1.8;
 /// What is tried is kept if its score (a logarithm) is higher by more than this, and by more than chance.
 pub const BETTER: f64 = 0.08;
 /// It is taken back before its time if the victims' factor (a logarithm) is lower by this much after so many slots.
@@ -84,13 +84,14 @@ pub const PATIENCE_GROWTH: u32 = 3;
 /// … but not longer than this: conditions change without a sign.
 pub const MOST_PATIENCE: Duration = Duration::from_secs(3600);
 /// Slots that are compared with those before to see that conditions have changed …
-pub const LAST_SLOTS: usize = 3;
+pub const LAST_SLOTS: usize = 6;
 /// … by more than this factor.
 pub const CHANGED: f64 = 2.5;
 /// A device is not believed to be slower or faster than it was by more than this.
 pub const MOST_SLOWER: f64 = 100.0;
-/// An encounter begins where the one before ended if that is not longer ago.
-pub const FORGET: Duration = Duration::from_secs(600);
+/// An encounter begins where the last one of its kind has ended, if that is not longer ago: what is tried at first costs the victims a few seconds, and a device that has changed
+/// meanwhile is noticed.
+pub const FORGET: Duration = Duration::from_secs(24 * 3600);
 /// A limit whose backlog takes longer to drain is not tried.
 pub const LIMIT_TRIAL: Duration = Duration::from_secs(15);
 /// Time from one step back to the next once nobody needs protection.

@@ -13,15 +13,15 @@
 //! has happened to compare, and taken back as soon as it is clearly worse. A try that finds nothing after a whole
 //! round has found nothing makes the next wait three times longer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::time::Duration;
 
 use crate::climb::{Tally, Whole};
 use crate::config::{
-    BACKLOG, BETTER, CHANGED, CLEARLY_WORSE, ENOUGH_OPERATIONS, ENOUGH_SLOTS, FIRST_REST, FORGET, HARMED,
-    HOPELESS_SLOTS, LAST_SLOTS, MOST_PATIENCE, MOST_S, PATIENCE, PATIENCE_GROWTH, RECOVER_STEP, REST,
-    REST_SLOTS, SETTLE, SETTLE_BFQ, STILL_S, STUCK, STUCK_TIMES, THREAT, UNBEARABLE, UNKNOWN_THREAT,
+    BACKLOG, BETTER, CHANGED, CLEARLY_WORSE, DEAD_S, ENOUGH_OPERATIONS, FIRST_REST, FORGET, GOOD, HARMED,
+    HOPELESS_SLOTS, LAST_SLOTS, MOST_PATIENCE, MOST_S, OPENING_S, PATIENCE, PATIENCE_GROWTH, RECOVER_STEP,
+    REST, REST_SLOTS, SETTLE, SETTLE_BFQ, THREAT, TRY_S, UNBEARABLE, UNKNOWN_THREAT,
 };
 use crate::estimate::Estimate;
 use crate::levers::{Level, Offers, Step};
@@ -60,8 +60,11 @@ pub(crate) struct Machine {
     pub(crate) state: State,
     /// What is wanted now.
     pub(crate) level: Level,
-    /// The best known; where the next encounter begins.
+    /// The best known of this encounter.
     best: Level,
+    /// Where encounters of a kind (readers wait or not) have ended, and when: there the next one begins.
+    known: [Option<(Level, Duration)>; 2],
+    kind: usize,
     /// When the state was entered, and when the level was last changed (or came into force).
     since: Duration,
     stepped: Duration,
@@ -73,12 +76,32 @@ pub(crate) struct Machine {
     tallies: BTreeMap<Level, Tally>,
     /// What is seen of a level that takes long to settle, until it has.
     unsettled: Tally,
+    /// Levels that are still to be tried, one after another, before any single step.
+    opening: VecDeque<Level>,
     /// Found no better in this round, and the step that is tried or was the last to be kept.
     tried: BTreeSet<Level>,
     step: Option<Step>,
     /// Not before then the next try; how long after one the next.
     next: Duration,
     patience: Duration,
+}
+
+/// What is tried, so far.
+struct Watched {
+    is_settled: bool,
+    trial: Tally,
+    /// Since it was begun, settled or not.
+    dead_s: f64,
+}
+
+impl Watched {
+    /// Whether so many seconds have been seen, and enough in them to judge.
+    fn is_enough(&self, seconds: f64) -> bool {
+        let fresh = self.trial.fresh();
+        self.is_settled
+            && fresh.seconds >= seconds
+            && (fresh.operations >= ENOUGH_OPERATIONS || fresh.seconds >= MOST_S)
+    }
 }
 
 /// A change of state or level, and why.
@@ -123,9 +146,13 @@ impl Machine {
             State::Protect | State::Probe if !both => {
                 self.level = self.best;
                 self.met = now;
+                if !self.is_opening() {
+                    self.known[self.kind] = Some((self.best, now));
+                }
                 self.enter(now, State::Recover, gone(e))
             }
             State::Protect => self.protect(now, e, whole, offers),
+            State::Probe if self.step.is_none() => self.open(now, e, whole, offers),
             State::Probe => self.probe(now, e, whole, offers),
             State::Recover => self.recover(now, e, offers, both),
         }
@@ -155,16 +182,36 @@ impl Machine {
     }
 
     fn begin(&mut self, now: Duration, e: &Estimate, offers: &Offers, why: String) -> Option<Move> {
-        if self.best.is_free() || self.met + FORGET < now && self.met > Duration::ZERO {
-            // Nothing is known of this device, or it was long ago.
+        let kind = usize::from(e.readers > 0);
+        let is_recent = |then: Duration| now - then < FORGET;
+        if let Some((known, _)) = self.known[kind].filter(|(_, then)| is_recent(*then)) {
+            self.best = known;
+            self.opening.clear();
+            self.tallies.clear();
+            if kind != self.kind {
+                (self.patience, self.step) = (PATIENCE, None);
+                self.tried.clear();
+            }
+        } else if kind != self.kind || self.opening.is_empty() || !is_recent(self.met) {
+            // Else the last encounter was too short to try everything: this one goes on.
             self.best = Level::first(e, offers);
             (self.patience, self.step) = (PATIENCE, None);
+            self.opening = offers.recipes(kind == 1);
+            self.opening.retain(|level| *level != self.best);
+            // Again, once the flood is as it will be.
+            self.opening.push_back(self.best);
             self.tried.clear();
+            self.tallies.clear();
         }
-        self.tallies.clear();
+        self.kind = kind;
         self.go(now, self.best, offers);
         self.next = now + FIRST_REST;
         self.enter(now, State::Protect, why)
+    }
+
+    /// Whether it is not known yet which of the first levels is best.
+    fn is_opening(&self) -> bool {
+        !self.opening.is_empty() || self.state == State::Probe && self.step.is_none()
     }
 
     /// Goes to a level; what happens there counts once it has settled.
@@ -206,19 +253,73 @@ impl Machine {
         if now < self.next || self.tally(best).fresh().slots < REST_SLOTS {
             return None;
         }
-        let further = self.step.into_iter().chain(Step::all(self.tally(best).victims_have_less(whole)));
-        let next = further
-            .filter_map(|step| Some((step, step.from(self.best, e, offers)?)))
+        let tally = self.tally(best);
+        let why = described(tally, whole);
+        if let Some(level) = self.opening.pop_front() {
+            // What was seen of it was the flood's beginning.
+            self.tallies.remove(&best);
+            self.step = None;
+            self.go(now, level, offers);
+            return self.enter(now, State::Probe, format!("{why}: {level} is tried, and others"));
+        }
+        let less = self.tally(best).victims_have_less(whole);
+        // To change the elevator costs most: not in the first round.
+        let first_round = self.patience <= PATIENCE;
+        let steps = self.step.into_iter().chain(Step::all(less)).filter(|s| !first_round || !s.is_elevator());
+        let next = steps
+            .filter_map(|step| Some((step, step.from(best, e, offers)?)))
             .find(|(_, level)| !self.tried.contains(level));
         let Some((step, level)) = next else {
             self.tried.clear();
             self.step = None;
             return because(self.wait_longer(now));
         };
-        let why = format!("{}: {step} is tried", described(self.tally(best), whole));
         self.step = Some(step);
         self.go(now, level, offers);
-        self.enter(now, State::Probe, why)
+        self.enter(now, State::Probe, format!("{why}: {step} is tried"))
+    }
+
+    /// One of the levels with which an unknown device is met: on to the next, or to the best of all.
+    fn open(&mut self, now: Duration, e: &Estimate, whole: &Whole, offers: &Offers) -> Option<Move> {
+        let level = self.level;
+        let is_refused = !offers.has_elevator(level.elevator);
+        let watched = self.watch(now, e, whole);
+        let is_enough = watched.is_enough(OPENING_S);
+        // What becomes of an elevator shows late.
+        let most_dead = if self.settle > SETTLE { 2.0 * DEAD_S } else { DEAD_S };
+        if !is_refused && !is_enough && watched.dead_s < most_dead {
+            return None;
+        }
+        self.tried.insert(level);
+        let why = described(&watched.trial, whole);
+        if is_enough && watched.trial.score(whole).is_some_and(|(score, _)| score > GOOD) {
+            self.opening.clear();
+        }
+        if let Some(next) = self.opening.pop_front() {
+            self.go(now, next, offers);
+            return because(format!("{why}; {next} is tried"));
+        }
+        let scores = self.tallies.iter().filter_map(|(level, tally)| Some((tally.score(whole)?.0, *level)));
+        let best = scores.max_by(|a, b| a.0.total_cmp(&b.0));
+        self.best = best.map_or(self.best, |(_, level)| level);
+        let why = format!("{why}; {} is the best of {}", self.best, self.tallies.len());
+        self.go(now, self.best, offers);
+        self.next = now + REST;
+        self.enter(now, State::Protect, why)
+    }
+
+    /// One more tick of what is tried.
+    fn watch(&mut self, now: Duration, e: &Estimate, whole: &Whole) -> Watched {
+        let is_settled = now - self.stepped >= self.settle;
+        if is_settled {
+            self.tally(self.level).add(now, e, whole);
+        } else if now - self.stepped >= SETTLE {
+            self.unsettled.add(now, e, whole);
+        }
+        let trial = self.tally(self.level).clone();
+        let dead_s = trial.dead_s(whole) + self.unsettled.dead_s(whole);
+        let trial = if is_settled { trial } else { self.unsettled.clone() };
+        Watched { is_settled, trial, dead_s }
     }
 
     /// Conditions have changed: what was found out before says little.
@@ -237,48 +338,28 @@ impl Machine {
             self.go(now, self.best, offers);
             return self.enter(now, State::Protect, "it is not to be had".into());
         }
-        let (level, best) = (self.level, self.best);
-        let settled = now - self.stepped >= self.settle;
-        if settled {
-            self.tally(level).add(now, e, whole);
-        } else if now - self.stepped >= SETTLE {
-            self.unsettled.add(now, e, whole);
-        }
-        let (trial, tally) = (self.tally(level).clone(), self.tally(best).clone());
-        if let Some((usual, _)) = tally.rates()
-            && e.oldest > STUCK.max(usual * STUCK_TIMES)
-        {
+        let level = self.level;
+        let watched = self.watch(now, e, whole);
+        let (trial, tally) = (&watched.trial, self.tally(self.best).clone());
+        if watched.dead_s >= DEAD_S && watched.dead_s > tally.dead_s(whole) {
             self.tried.insert(level);
-            return self.back(
-                now,
-                offers,
-                format!("somebody waits for {:.1?}, {usual:.1?} before", e.oldest),
-            );
+            let why = format!("{}, {:.1} s dead", described(trial, whole), watched.dead_s);
+            return self.back(now, offers, why);
         }
-        if !settled {
-            let harm =
-                self.unsettled.victims(whole).zip(tally.victims(whole)).map(|(here, there)| there - here);
-            let unbearable = harm.is_some_and(|harm| harm > UNBEARABLE);
-            return unbearable.then(|| {
-                self.tried.insert(level);
-                let why = format!("{} before it settles", described(&self.unsettled, whole));
-                self.back(now, offers, why)
-            })?;
+        if !watched.is_settled {
+            return None;
         }
         let ((here, noise_here), (there, noise_there)) = (trial.score(whole)?, tally.score(whole)?);
         let gain = here - there;
         let harm = trial.victims(whole).zip(tally.victims(whole)).map(|(here, there)| there - here);
         let fresh = trial.fresh();
-        let enough = fresh.slots >= ENOUGH_SLOTS
-            && (fresh.operations >= ENOUGH_OPERATIONS || fresh.seconds >= MOST_S)
-                // An elevator that has just been filled may keep writes waiting for seconds before it lets them through.
-                && (fresh.seconds >= STILL_S || !trial.flood_stands(whole));
+        let enough = watched.is_enough(TRY_S);
         let worse = |slots: usize, by: f64| fresh.slots >= slots && harm.is_some_and(|harm| harm > by);
         let hopeless = worse(HOPELESS_SLOTS, CLEARLY_WORSE) || worse(1, UNBEARABLE);
         if !enough && !hopeless {
             return None;
         }
-        let (before, after) = (described(&tally, whole), described(&trial, whole));
+        let (before, after) = (described(&tally, whole), described(trial, whole));
         let factor = gain.exp();
         if enough && gain > noise_here.hypot(noise_there).max(BETTER) {
             self.tried.clear();
@@ -344,138 +425,4 @@ fn gone(e: &Estimate) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::act::Held;
-
-    const TICK: Duration = Duration::from_millis(250);
-
-    fn offers() -> Offers {
-        let own = [("scheduler", "mq-deadline"), ("nr_requests", "256"), ("max_sectors_kb", "4096")];
-        Offers::of(&Held::new(own.map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect()), None)
-    }
-
-    const WHOLE: Whole = Whole { wait_s: Some(0.005), drain: Some(1e8), goal_s: None };
-
-    /// A disk of 100 MB/s with both sides there; the victims' share of what they have alone, and the flood's.
-    fn estimate(victims: f64, flood: f64) -> Estimate {
-        let ended = 100.0 * victims;
-        Estimate {
-            drain_bytes_per_s: Some(1e8),
-            base: Some(Duration::from_millis(5)),
-            goal: Duration::from_millis(20),
-            pressure: Some(1.5),
-            ended: ended as u64,
-            waited: Duration::from_secs_f64(0.5),
-            flooded_bytes: (25e6 * flood) as u64,
-            victims: true,
-            floods: true,
-            tick: TICK,
-            ..Estimate::default()
-        }
-    }
-
-    struct Bench {
-        machine: Machine,
-        now: Duration,
-        /// When a try began.
-        tries: Vec<(Duration, Level)>,
-    }
-
-    impl Bench {
-        fn new() -> Self {
-            Self { machine: Machine::default(), now: Duration::ZERO, tries: Vec::new() }
-        }
-
-        /// So many seconds with a device that gives each level what `worth` says.
-        fn run(&mut self, seconds: u64, worth: &dyn Fn(Level) -> (f64, f64)) -> Vec<Move> {
-            let mut moves = Vec::new();
-            for _ in 0..4 * seconds {
-                self.now += TICK;
-                let (victims, flood) = worth(self.machine.level);
-                let before = self.machine.state;
-                let e = estimate(victims, flood);
-                moves.extend(self.machine.tick(self.now, &e, &WHOLE, &offers(), true));
-                if self.machine.state == State::Probe && before != State::Probe {
-                    self.tries.push((self.now, self.machine.level));
-                }
-            }
-            moves
-        }
-    }
-
-    #[test]
-    fn it_climbs_to_the_best_level_and_stays() {
-        // The product is best under the first elevator with 16 requests of 64 KiB.
-        let worth = |level: Level| {
-            let (off, size) = (f64::from(level.depth) - 2.0, f64::from(level.size) - 4.0);
-            let elevator = if level.elevator == 1 { 0.4 } else { 0.0 };
-            (0.3 * (-0.3 * off * off - 0.2 * size * size + elevator).exp(), 0.5)
-        };
-        let mut bench = Bench::new();
-        bench.run(200, &worth);
-        assert_eq!(bench.machine.best, Level { elevator: 1, depth: 2, size: 4, ..Level::default() });
-        // Rounds that find nothing get rarer.
-        let late = |bench: &Bench, from: u64| {
-            bench.tries.iter().filter(|(at, _)| *at > Duration::from_secs(from)).count()
-        };
-        bench.run(2 * 3600, &worth);
-        assert!(late(&bench, 3800) <= 3, "{} tries in the second hour", late(&bench, 3800));
-        assert_eq!(bench.machine.best, Level { elevator: 1, depth: 2, size: 4, ..Level::default() });
-    }
-
-    #[test]
-    fn what_is_clearly_worse_is_taken_back_within_a_second() {
-        let mut bench = Bench::new();
-        let first = Level::first(&estimate(1.0, 1.0), &offers());
-        let worth = move |level: Level| if level == first { (0.5, 0.5) } else { (0.01, 0.5) };
-        bench.run(60, &worth);
-        assert_eq!(bench.machine.best, first);
-        assert!(bench.tries.len() >= 4, "{:?}", bench.tries);
-        for (at, _) in &bench.tries {
-            let mut again = Bench::new();
-            again.run(at.as_secs() + 2, &worth);
-            assert!(
-                again.machine.state != State::Probe
-                    || again.now - again.machine.since <= Duration::from_millis(1250)
-            );
-        }
-    }
-
-    #[test]
-    fn a_device_that_becomes_slower_is_told_from_victims_that_do() {
-        let mut bench = Bench::new();
-        let worth = |times: f64| {
-            move |level: Level| {
-                let share = if level.depth == 4 { 0.5 } else { 0.3 };
-                (share / times, 0.5 / times)
-            }
-        };
-        bench.run(120, &worth(1.0));
-        let slower: f64 = bench.run(10, &worth(8.0)).iter().filter_map(|m| m.slower).product();
-        assert!((5.0..=8.5).contains(&slower), "{slower:?}");
-        // Victims alone: no word about the device, but new tries.
-        let mut bench = Bench::new();
-        bench.run(300, &worth(1.0));
-        let tries = bench.tries.len();
-        let moves = bench.run(20, &|level| (worth(1.0)(level).0 / 10.0, 0.5));
-        assert!(moves.iter().all(|m| m.slower.is_none()) && bench.tries.len() > tries, "{moves:?}");
-    }
-
-    #[test]
-    fn an_encounter_begins_where_the_last_one_ended() {
-        let worth = |level: Level| (if level.elevator == 1 { 0.6 } else { 0.3 }, 0.5);
-        let mut bench = Bench::new();
-        bench.run(120, &worth);
-        let best = bench.machine.best;
-        assert_eq!(best.elevator, 1);
-        let gone = Estimate { victims: false, ..estimate(0.0, 1.0) };
-        for _ in 0..40 {
-            bench.now += TICK;
-            bench.machine.tick(bench.now, &gone, &WHOLE, &offers(), true);
-        }
-        assert_eq!((bench.machine.state, bench.machine.level), (State::Free, Level::default()));
-        bench.run(1, &worth);
-        assert_eq!((bench.machine.state, bench.machine.level), (State::Protect, best));
-    }
-}
+mod tests;

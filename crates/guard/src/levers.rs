@@ -10,7 +10,7 @@
 //!
 //! Limits are kept as a share of the hard limit (`bdi.max_ratio_fine`), as the kernel keeps them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::Duration;
 
@@ -30,6 +30,15 @@ const SMALLEST: u8 = SIZE.len() as u8;
 const QUEUE: [(u8, u8); 6] = [(3, 1), (3, 2), (3, 3), (4, 3), (4, 4), (4, 5)];
 /// Of these, what it is while the drain rate is not known: 1 MiB, 10 ms of a disk.
 const UNKNOWN_QUEUE: usize = 2;
+/// An elevator (`None`: the administrator's), a depth and a size.
+type Recipe = (Option<&'static str>, u8, u8);
+/// Levels that together come close to the best for each of the league's victims that commit (docs/league.md), tried one after another: no single step leads from one to another,
+/// because what gives most under one elevator is the worst under the next.
+const FOR_COMMITS: [Recipe; 5] =
+    [(Some("bfq"), 3, 3), (Some("bfq"), 0, 3), (Some("kyber"), 3, 1), (Some("kyber"), 3, 3), (None, 0, 3)];
+/// The same for those that read.
+const FOR_READS: [Recipe; 4] =
+    [(Some("bfq"), 2, 0), (Some("bfq"), 3, 3), (Some("kyber"), 3, 3), (None, 0, 0)];
 /// Share of the goal that a flood's part of the queue may take.
 const QUEUE_SHARE: f64 = 0.5;
 /// Parts per million of the whole.
@@ -77,6 +86,11 @@ fn elevator_name(level: u8) -> Option<&'static str> {
     usize::from(level).checked_sub(1).and_then(|i| ELEVATORS.get(i).copied())
 }
 
+/// Its inverse; 0 if it is none of ours.
+fn elevator_level(name: &str) -> u8 {
+    ELEVATORS.iter().position(|ours| *ours == name).map_or(0, |i| i as u8 + 1)
+}
+
 /// Which levers a device has.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Offers {
@@ -88,8 +102,8 @@ pub(crate) struct Offers {
     limit: bool,
     /// So many of our depths and sizes are not below the administrator's own.
     above: (u8, u8),
-    /// The administrator's elevator throttles nothing by itself.
-    own_is_bfq: bool,
+    /// Which of ours the administrator's is, by its level; 0: none of them.
+    own: u8,
 }
 
 impl Offers {
@@ -106,8 +120,29 @@ impl Offers {
             wbt: held.has("wbt_lat_usec") && held.own().get("wbt_lat_usec") != Some("0"),
             limit: hard_limit.is_some() && held.has("bdi.max_ratio_fine") && held.has("bdi.strict_limit"),
             above: (above(&DEPTH, number("nr_requests")), above(&SIZE, number("max_sectors_kb"))),
-            own_is_bfq: own == "bfq",
+            own: elevator_level(own),
         }
+    }
+
+    /// What encounters with an unknown device try first.
+    pub(crate) fn recipes(&self, reads: bool) -> VecDeque<Level> {
+        let recipes: &[Recipe] = if reads { &FOR_READS } else { &FOR_COMMITS };
+        let mut levels = VecDeque::new();
+        for level in recipes.iter().filter_map(|recipe| self.recipe(*recipe)) {
+            if !levels.contains(&level) {
+                levels.push_back(level);
+            }
+        }
+        levels
+    }
+
+    /// A recipe as a level: what the administrator has anyway is not asked for. `None` if its elevator is not to be had.
+    fn recipe(&self, (elevator, depth, size): Recipe) -> Option<Level> {
+        let elevator = elevator.map_or(0, elevator_level);
+        let elevator = if elevator == self.own { 0 } else { elevator };
+        let depth = if self.depth && depth > self.above.0 { depth } else { 0 };
+        let size = if self.size && size > self.above.1 { size } else { 0 };
+        self.has_elevator(elevator).then_some(Level { elevator, depth, size, ..Level::default() })
     }
 
     pub(crate) fn has_elevator(&self, level: u8) -> bool {
@@ -123,7 +158,6 @@ pub(crate) enum Step {
     Smaller,
     Larger,
     Elevator(u8),
-    WholeQueue,
     ShortestQueue,
     Wbt,
     Limit,
@@ -137,7 +171,6 @@ impl fmt::Display for Step {
             Self::Smaller => "smaller requests",
             Self::Larger => "larger requests",
             Self::Elevator(level) => elevator_name(*level).unwrap_or("the administrator's elevator"),
-            Self::WholeQueue => "the elevator alone",
             Self::ShortestQueue => "the shortest queue",
             Self::Wbt => "the other of writeback throttling on and off",
             Self::Limit => "the other of a limit and none",
@@ -146,6 +179,11 @@ impl fmt::Display for Step {
 }
 
 impl Step {
+    /// Whether it changes the elevator.
+    pub(crate) fn is_elevator(self) -> bool {
+        matches!(self, Self::Elevator(_))
+    }
+
     /// In the order in which they are tried: what gives more to whoever has less comes first. Least certain is a limit.
     pub(crate) fn all(victims_have_less: bool) -> impl Iterator<Item = Self> {
         let (tighter, looser) = ([Self::Smaller, Self::Shallower], [Self::Larger, Self::Deeper]);
@@ -157,7 +195,7 @@ impl Step {
             .chain(victims_have_less.then_some(Self::ShortestQueue))
             .chain(elevators)
             .chain(last)
-            .chain([Self::WholeQueue, Self::Wbt, Self::Limit])
+            .chain([Self::Wbt, Self::Limit])
     }
 
     /// The level that is this step away; `None` if there is none.
@@ -184,9 +222,6 @@ impl Step {
             Self::ShortestQueue if offers.depth && offers.size && !level.has_shortest_queue() => {
                 let (depth, size) = (SHALLOWEST, SMALLEST);
                 (offers.above.0 < depth && offers.above.1 < size).then_some(Level { depth, size, ..level })
-            }
-            Self::WholeQueue if level.elevator > 0 && level.depth + level.size > 0 => {
-                Some(Level { depth: 0, size: 0, ..level })
             }
             Self::Wbt => {
                 let bfq = level.is_bfq(offers);
@@ -219,7 +254,7 @@ impl Level {
 
     /// Whether the elevator is bfq.
     pub(crate) fn is_bfq(self, offers: &Offers) -> bool {
-        elevator_name(self.elevator).map_or(offers.own_is_bfq, |name| name == "bfq")
+        elevator_name(self.elevator).or(elevator_name(offers.own)) == Some("bfq")
     }
 
     /// Whether the queue is as short as it gets.

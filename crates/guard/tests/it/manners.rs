@@ -33,6 +33,41 @@ fn a_knob_that_somebody_else_has_set_is_theirs() {
 }
 
 #[test]
+fn an_elevator_that_would_overwrite_somebody_elses_number_of_requests_is_not_tried() {
+    let mut run = Run::new(vec![part(options("cloud-gp3"))], true);
+    run.start(1, "db");
+    run.start(5, "copy");
+    run.until(6);
+    let theirs = KnobWrite { device: Some(DISK), knob: "nr_requests".into(), value: "40".into() };
+    run.tap.plant.write(&theirs).unwrap();
+    run.until(40);
+    assert_eq!(run.knobs().devices[&DISK].get("nr_requests"), Some("40"));
+    assert!(run.writes.iter().all(|(_, w)| w.knob != "scheduler"), "{:?}", run.writes);
+    assert_eq!(run.left_alone.len(), 1, "said once: {:?}", run.left_alone);
+}
+
+#[test]
+fn what_somebody_has_set_under_another_elevator_comes_back_with_the_administrators() {
+    let mut run = Run::new(vec![part(options("cloud-gp3"))], true);
+    run.start(1, "db");
+    run.start(5, "copy");
+    let elevator = |run: &mut Run| run.knobs().devices[&DISK].get("scheduler").map(str::to_owned);
+    let own = elevator(&mut run);
+    let mut second = 6;
+    while elevator(&mut run) == own {
+        second += 1;
+        assert!(second < 60, "no elevator was tried");
+        run.until(second);
+    }
+    let theirs = KnobWrite { device: Some(DISK), knob: "nr_requests".into(), value: "40".into() };
+    run.tap.plant.write(&theirs).unwrap();
+    run.stop(second + 1, "db");
+    run.until(second + 30);
+    assert_eq!((run.state(), elevator(&mut run)), (State::Free, own));
+    assert_eq!(run.knobs().devices[&DISK].get("nr_requests"), Some("40"));
+}
+
+#[test]
 fn everything_can_be_taken_back_at_any_moment() {
     let mut run = protecting();
     let mut fresh = Run::new(vec![part(options("cloud-gp3"))], false);

@@ -12,19 +12,20 @@ use crate::{DISK, Run, State, options, part, s, with};
 fn a_device_that_becomes_ten_times_slower_is_known_within_five_seconds() {
     for device in ["cloud-gp3", "hdd-7200"] {
         let mut slow = options(device);
-        let (from, to) = (Nanos::from_secs(15), Nanos::from_secs(30));
+        let (from, to) = (Nanos::from_secs(90), Nanos::from_secs(120));
         let kind = FaultKind::Clock(Disturbance::Slow { factor_permille: 10_000, from, to });
         slow.device.faults.push(Fault { member: None, kind });
         let mut run = Run::new(vec![part(slow)], true);
         run.start(1, "db");
         run.start(5, "copy");
-        run.until(15);
+        // What is tried first is over.
+        run.until(90);
         let drain = |run: &Run| {
             let guard = run.guard.as_ref().unwrap();
             guard.status().next().unwrap().estimate.drain_bytes_per_s.unwrap()
         };
         let before = drain(&run);
-        run.until(20);
+        run.until(95);
         let after = drain(&run);
         // What it drains depends on the level that is being tried, too.
         assert!(after < 0.4 * before, "{device}: {before} B/s before, {after} five seconds later");
@@ -41,7 +42,8 @@ fn conditions_that_stay_the_same_need_few_writes() {
         run.start(6, "copy");
         run.until(600);
         let (all, late) = (run.writes.len(), run.seconds[300..].iter().map(|s| s.writes).sum::<usize>());
-        assert!(late <= 8 && all <= 120, "{device}: {all} writes in ten minutes, {late} in the second half");
+        // Two tries of another elevator, there and back.
+        assert!(late <= 16 && all <= 120, "{device}: {all} writes in ten minutes, {late} in the second half");
     }
 }
 

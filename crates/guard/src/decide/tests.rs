@@ -1,0 +1,211 @@
+use super::*;
+use crate::act::Held;
+
+const TICK: Duration = Duration::from_millis(250);
+
+fn offers() -> Offers {
+    let own = [("scheduler", "mq-deadline"), ("nr_requests", "256"), ("max_sectors_kb", "4096")];
+    Offers::of(&Held::new(own.map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect()), None)
+}
+
+const WHOLE: Whole = Whole { wait_s: Some(0.005), drain: Some(1e8), goal_s: None };
+
+/// A disk of 100 MB/s with both sides there; the victims' share of what they have alone, and the flood's.
+fn estimate(victims: f64, flood: f64) -> Estimate {
+    let ended = 100.0 * victims;
+    Estimate {
+        drain_bytes_per_s: Some(1e8),
+        base: Some(Duration::from_millis(5)),
+        goal: Duration::from_millis(20),
+        pressure: Some(1.5),
+        ended: ended as u64,
+        waited: Duration::from_secs_f64(0.5),
+        flooded_bytes: (25e6 * flood) as u64,
+        victims: true,
+        floods: true,
+        tick: TICK,
+        ..Estimate::default()
+    }
+}
+
+struct Bench {
+    machine: Machine,
+    now: Duration,
+    /// When a try began.
+    tries: Vec<(Duration, Level)>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { machine: Machine::default(), now: Duration::ZERO, tries: Vec::new() }
+    }
+
+    /// So many seconds with a device that gives each level what `worth` says.
+    fn run(&mut self, seconds: u64, worth: &dyn Fn(Level) -> (f64, f64)) -> Vec<Move> {
+        let mut moves = Vec::new();
+        for _ in 0..4 * seconds {
+            self.now += TICK;
+            let (victims, flood) = worth(self.machine.level);
+            let before = self.machine.state;
+            let e = estimate(victims, flood);
+            moves.extend(self.machine.tick(self.now, &e, &WHOLE, &offers(), true));
+            if self.machine.state == State::Probe && before != State::Probe {
+                self.tries.push((self.now, self.machine.level));
+            }
+        }
+        moves
+    }
+}
+
+#[test]
+fn it_climbs_to_the_best_level_and_stays() {
+    // The product is best under the first elevator with 16 requests of 64 KiB.
+    let worth = |level: Level| {
+        let (off, size) = (f64::from(level.depth) - 2.0, f64::from(level.size) - 4.0);
+        let elevator = if level.elevator == 1 { 0.4 } else { 0.0 };
+        (0.3 * (-0.3 * off * off - 0.2 * size * size + elevator).exp(), 0.5)
+    };
+    let mut bench = Bench::new();
+    bench.run(200, &worth);
+    assert_eq!(bench.machine.best, Level { elevator: 1, depth: 2, size: 4, ..Level::default() });
+    // Rounds that find nothing get rarer.
+    let late = |bench: &Bench, from: u64| {
+        bench.tries.iter().filter(|(at, _)| *at > Duration::from_secs(from)).count()
+    };
+    bench.run(2 * 3600, &worth);
+    assert!(late(&bench, 3800) <= 3, "{} tries in the second hour", late(&bench, 3800));
+    assert_eq!(bench.machine.best, Level { elevator: 1, depth: 2, size: 4, ..Level::default() });
+}
+
+#[test]
+fn what_hurts_costs_a_second_and_an_elevator_two() {
+    let mut bench = Bench::new();
+    let first = Level::first(&estimate(1.0, 1.0), &offers());
+    let worth = move |level: Level| if level == first { (0.5, 0.5) } else { (0.01, 0.5) };
+    let (mut level, mut since, mut stays) = (Level::default(), Duration::ZERO, Vec::new());
+    for _ in 0..4 * 60 {
+        bench.now += TICK;
+        let (victims, flood) = worth(level);
+        bench.machine.tick(bench.now, &estimate(victims, flood), &WHOLE, &offers(), true);
+        if bench.machine.level != level {
+            stays.push((level, bench.now - since));
+            (level, since) = (bench.machine.level, bench.now);
+        }
+    }
+    assert_eq!((bench.machine.best, level), (first, first));
+    let tried = || stays.iter().filter(|(level, _)| *level != first && !level.is_free());
+    assert!(tried().count() >= 8, "{stays:?}");
+    for (level, stayed) in tried() {
+        let dead = if level.is_bfq(&offers()) { 2.0 * DEAD_S } else { DEAD_S };
+        // Whole slots are judged.
+        let most = SETTLE + Duration::from_secs_f64(dead + 0.5);
+        assert!(*stayed <= most, "{level} for {stayed:?}");
+    }
+}
+
+#[test]
+fn what_was_good_elsewhere_is_tried_before_any_single_step() {
+    // Nothing that is one step away leads to it.
+    let good = Level { elevator: 1, size: 3, ..Level::default() };
+    let worth = move |level: Level| if level == good { (0.6, 0.6) } else { (0.2, 0.2) };
+    let mut bench = Bench::new();
+    bench.run(60, &worth);
+    assert_eq!(bench.machine.best, good);
+    // An elevator that the device does not have is not asked for.
+    assert!(offers().recipes(false).iter().all(|level| offers().has_elevator(level.elevator)));
+    assert!(
+        offers().recipes(true).iter().any(|level| level.is_free()),
+        "readers are best served by what is there at times"
+    );
+}
+
+#[test]
+fn a_device_that_becomes_slower_is_told_from_victims_that_do() {
+    let mut bench = Bench::new();
+    let worth = |times: f64| {
+        move |level: Level| {
+            let share = if level.depth == 4 { 0.5 } else { 0.3 };
+            (share / times, 0.5 / times)
+        }
+    };
+    bench.run(120, &worth(1.0));
+    let slower: f64 = bench.run(10, &worth(8.0)).iter().filter_map(|m| m.slower).product();
+    assert!((5.0..=8.5).contains(&slower), "{slower:?}");
+    // Victims alone: no word about the device, but new tries.
+    let mut bench = Bench::new();
+    bench.run(300, &worth(1.0));
+    let tries = bench.tries.len();
+    let moves = bench.run(20, &|level| (worth(1.0)(level).0 / 10.0, 0.5));
+    assert!(moves.iter().all(|m| m.slower.is_none()) && bench.tries.len() > tries, "{moves:?}");
+}
+
+#[test]
+fn what_a_short_encounter_has_not_tried_is_tried_in_the_next() {
+    let mut bench = Bench::new();
+    let first = Level::first(&estimate(1.0, 1.0), &offers());
+    let seen = |bench: &mut Bench, seconds: u64| {
+        let mut seen = Vec::new();
+        for _ in 0..4 * seconds {
+            bench.now += TICK;
+            bench.machine.tick(bench.now, &estimate(0.3, 0.3), &WHOLE, &offers(), true);
+            let level = bench.machine.level;
+            if bench.machine.state == State::Probe && level != first && seen.last() != Some(&level) {
+                seen.push(level);
+            }
+        }
+        seen
+    };
+    let before = seen(&mut bench, 12);
+    leave(&mut bench);
+    let after = seen(&mut bench, 12);
+    assert!(!before.is_empty() && !after.is_empty());
+    // What was under way when it ended was not seen to its end, and counts as tried.
+    assert!(after.iter().all(|level| !before.contains(level)), "{before:?} {after:?}");
+}
+
+#[test]
+fn readers_and_those_who_commit_each_have_a_level_of_their_own() {
+    let good = |readers: u32| Level {
+        elevator: if readers > 0 { 1 } else { 3 },
+        depth: 3,
+        size: 3,
+        ..Level::default()
+    };
+    let mut bench = Bench::new();
+    let mut encounter = |readers: u32, seconds: u64| {
+        for _ in 0..4 * seconds {
+            bench.now += TICK;
+            let victims = if bench.machine.level == good(readers) { 0.6 } else { 0.2 };
+            let e = Estimate { readers, ..estimate(victims, 0.5) };
+            bench.machine.tick(bench.now, &e, &WHOLE, &offers(), true);
+        }
+        let level = bench.machine.level;
+        leave(&mut bench);
+        level
+    };
+    assert_eq!(encounter(4, 60), good(4));
+    assert_eq!(encounter(0, 60), good(0));
+    assert_eq!((encounter(4, 1), encounter(0, 1)), (good(4), good(0)), "at once the second time");
+}
+
+/// Nobody waits any more, until it is free.
+fn leave(bench: &mut Bench) {
+    let gone = Estimate { victims: false, ..estimate(0.0, 1.0) };
+    for _ in 0..40 {
+        bench.now += TICK;
+        bench.machine.tick(bench.now, &gone, &WHOLE, &offers(), true);
+    }
+    assert_eq!((bench.machine.state, bench.machine.level), (State::Free, Level::default()));
+}
+
+#[test]
+fn an_encounter_begins_where_the_last_one_ended() {
+    let worth = |level: Level| (if level.elevator == 1 { 0.6 } else { 0.3 }, 0.5);
+    let mut bench = Bench::new();
+    bench.run(120, &worth);
+    let best = bench.machine.best;
+    assert_eq!(best.elevator, 1);
+    leave(&mut bench);
+    bench.run(1, &worth);
+    assert_eq!((bench.machine.state, bench.machine.level), (State::Protect, best));
+}
