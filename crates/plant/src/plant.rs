@@ -326,7 +326,7 @@ impl HostPlant {
         let mut actors: HashMap<usize, Vec<Actor>> = HashMap::new();
         for process in &snapshot.processes {
             if let Some(unit) = process.device.and_then(|device| self.units.of(device)) {
-                actors.entry(unit).or_default().push(process.actor());
+                actors.entry(unit).or_default().extend(process.actors());
             }
         }
         let counters: HashMap<DeviceId, DeviceSample> =

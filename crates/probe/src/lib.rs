@@ -4,7 +4,7 @@
 //! tracefs format files ─▶ format ─▶ tracepoints (Decoder) ─┐
 //! perf events ─▶ perf (rings, merged by time) ─ records ───┴─▶ event ─▶ tally ─▶ snapshot
 //! bpf (maps of programs in the kernel; cargo feature `bpf`) ───────────────▲
-//! /proc/PID/{io,fdinfo,comm}, diskstats ─▶ writers, files, disks ────────▲
+//! /proc/PID/{io,fdinfo,comm}, diskstats ─▶ writers, threads, files, disks ▲
 //! ```
 //!
 //! `format`, `tracepoints`, `event`, `tally`, `follow`, `sync_writers`, `dirtied` and `snapshot` are pure; the rest reads. Nothing is written, not even below /sys/kernel/tracing: perf events are
@@ -26,6 +26,7 @@ mod probe;
 pub mod snapshot;
 mod sync_writers;
 pub mod tally;
+mod threads;
 mod tracefs;
 pub mod tracepoints;
 mod writers;

@@ -26,6 +26,7 @@ use crate::perf::Perf;
 use crate::snapshot::{Blind, DeviceUse, FollowedWindow, OTHERS, ProcessUse, Snapshot, SourceKind};
 use crate::sync_writers::SyncWriters;
 use crate::tally::{Counted, Limits, Tally};
+use crate::threads::Threads;
 use crate::tracepoints::{ALWAYS, FORKS, WRITES, Wanted};
 use crate::writers::Writers;
 
@@ -35,6 +36,8 @@ const CHECKED_AFTER: Duration = Duration::from_secs(5);
 const CHECKED: usize = 256;
 /// The inode number of the first namespace of processes (include/linux/proc_ns.h `PROC_PID_INIT_INO`).
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+/// A process that waits and dirties less between two looks is not asked which of its threads does.
+const MUCH: u64 = 256 << 10;
 /// What can't be seen while threads' writes can't be watched.
 const SYNC_WRITES: &str = "writes to O_SYNC files";
 
@@ -47,6 +50,7 @@ pub struct Probe {
     tally: Tally,
     files: OpenFiles,
     writers: Writers,
+    threads: Threads,
     origin_ns: u64,
     since_ns: u64,
     lost: u64,
@@ -215,6 +219,7 @@ impl Probe {
             blind,
             tally: Tally::new(Limits::default()),
             writers: Writers::default(),
+            threads: Threads::default(),
             origin_ns: now,
             since_ns: now,
             lost: 0,
@@ -452,6 +457,20 @@ impl Probe {
             processes.iter_mut().for_each(|p| p.dirtied_bytes = Some(0));
         }
         dirtied::add(processes, bytes, most, &mut |pid| self.files.target(pid));
+        self.tell_threads_apart(processes);
+    }
+
+    /// Where a process both waits and dirties much.
+    fn tell_threads_apart(&mut self, processes: &mut [ProcessUse]) {
+        self.threads.begin();
+        let waits = |p: &ProcessUse| p.waiting > 0 || p.reads.count() + p.commits().count() > 0;
+        for process in processes.iter_mut().filter(|p| p.pid != OTHERS && waits(p)) {
+            let much = process.dirtied_bytes.is_some_and(|bytes| bytes >= MUCH);
+            if !much && !self.threads.are_apart(process.pid) {
+                continue;
+            }
+            process.flooded_bytes = self.threads.flooded(&self.root, process.pid);
+        }
     }
 
     /// Follows processors, and threads that write synchronously. What can't be is not seen; the rest is.

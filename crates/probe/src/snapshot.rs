@@ -142,6 +142,8 @@ pub struct ProcessUse {
     pub throttled: Duration,
     /// Page cache that it dirtied; `None` where the kernel does not say. Shown once a process, for the device that it is believed to write to.
     pub dirtied_bytes: Option<u64>,
+    /// Of these, what threads dirtied that do nothing else while others of it wait; `None` where threads are not told apart.
+    pub flooded_bytes: Option<u64>,
 }
 
 impl ProcessUse {
@@ -159,17 +161,30 @@ impl ProcessUse {
         self.oldest = self.oldest.max(Duration::from_nanos(now_ns.saturating_sub(since_ns)));
     }
 
-    /// As a plant's sensors name it.
+    /// What it is called: its name and number.
     #[must_use]
-    pub fn actor(&self) -> Actor {
-        Actor {
-            who: if self.pid == OTHERS { self.name.clone() } else { format!("{} ({})", self.name, self.pid) },
+    pub fn who(&self) -> String {
+        if self.pid == OTHERS { self.name.clone() } else { format!("{} ({})", self.name, self.pid) }
+    }
+
+    /// As a plant's sensors name it: one, or two of which one does nothing but flood.
+    pub fn actors(&self) -> impl Iterator<Item = Actor> {
+        let dirtied = self.dirtied_bytes.unwrap_or(0);
+        let flooded = self.flooded_bytes.unwrap_or(0).min(dirtied);
+        let waits = Actor {
+            who: self.who(),
             commits: self.commits(),
             reads: self.reads.clone(),
             waiting: self.waiting,
             oldest: self.oldest,
-            dirtied_bytes: self.dirtied_bytes.unwrap_or(0),
-        }
+            dirtied_bytes: dirtied - flooded,
+        };
+        let floods = (flooded > 0).then(|| Actor {
+            who: format!("{}, other threads", self.who()),
+            dirtied_bytes: flooded,
+            ..Actor::default()
+        });
+        std::iter::once(waits).chain(floods)
     }
 }
 
@@ -177,6 +192,6 @@ impl Snapshot {
     /// Who used a device or waits for it, as a plant's sensors name them, in the order of their process numbers.
     #[must_use]
     pub fn actors(&self, device: DeviceId) -> Vec<Actor> {
-        self.processes.iter().filter(|p| p.device == Some(device)).map(ProcessUse::actor).collect()
+        self.processes.iter().filter(|p| p.device == Some(device)).flat_map(ProcessUse::actors).collect()
     }
 }

@@ -202,7 +202,8 @@ fn parent_and_flags(stat: &[u8]) -> Option<(u32, u64)> {
     Some((fields.nth(1)?.parse().ok()?, fields.nth(4)?.parse().ok()?))
 }
 
-fn number_after(text: &[u8], key: &[u8]) -> Option<u64> {
+/// The number behind a key.
+pub(crate) fn number_after(text: &[u8], key: &[u8]) -> Option<u64> {
     let at = text.windows(key.len()).position(|w| w == key)? + key.len();
     let digits = text[at..].split(|b| !b.is_ascii_digit()).next()?;
     std::str::from_utf8(digits).ok()?.parse().ok()

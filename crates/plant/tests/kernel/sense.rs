@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use floodwall_guard::{is_flood, is_victim};
 use floodwall_model::plant::{Actor, DeviceObservation, Plant};
 use floodwall_plant::{Event, HostPlant, Options, Which};
 
@@ -12,6 +13,7 @@ use crate::{Test, ensure, said};
 
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "commits_and_floods_are_seen_at_their_device", seconds: 120, body: seen },
+    Test { name: "threads_that_flood_are_told_from_those_that_commit", seconds: 120, body: threads },
     Test { name: "knobs_read_as_their_files_do", seconds: 60, body: knobs },
     Test { name: "devices_come_and_go", seconds: 120, body: come_and_go },
     Test { name: "a_dry_run_writes_nothing", seconds: 60, body: dry_run },
@@ -86,6 +88,27 @@ fn seen() -> Result<(), String> {
     ensure(now.abs_diff(then) < now / 5, || format!("hard limit {then}, {now}"))?;
     ensure(last.dirty_bytes.is_some() && last.background_limit_bytes < last.hard_limit_bytes, || {
         format!("{last:?}")
+    })?;
+    ensure(plant.close(Duration::from_secs(10)).is_complete(), || "not closed".to_owned())
+}
+
+fn threads() -> Result<(), String> {
+    let disk = Disk::new(512)?;
+    let mut plant = HostPlant::open(&options(&disk)).map_err(said("open"))?;
+    plant.observe().map_err(said("observe"))?;
+    let worker = Worker::start(&["both", &disk.file("f"), "200", &disk.file("c")])?;
+    look(&mut plant, &disk, Duration::from_secs(1))?;
+    let seen = look(&mut plant, &disk, Duration::from_secs(5))?;
+    let who = format!("({})", worker.pid());
+    let tick = Duration::from_millis(250);
+    let with = |is: &dyn Fn(&Actor) -> bool| {
+        let has = |d: &&DeviceObservation| d.actors.iter().any(|a| a.who.contains(&who) && is(a));
+        seen.iter().filter(has).count()
+    };
+    let victims = with(&|a| is_victim(a, tick));
+    let floods = with(&|a| is_flood(a, tick) && a.operations() == 0);
+    ensure(2 * victims > seen.len() && 4 * floods > seen.len(), || {
+        format!("a victim in {victims} and a flood in {floods} of {} looks: {:?}", seen.len(), seen.last())
     })?;
     ensure(plant.close(Duration::from_secs(10)).is_complete(), || "not closed".to_owned())
 }

@@ -14,8 +14,16 @@ pub(crate) const WORKER: &str = "plant-worker";
 /// What a flood writes at once.
 const BLOCK: usize = 1 << 20;
 
-/// `commit FILE` or `flood FILE MIB`: a file of so many MiB, over and over. Says how much it has done, ten times a second.
+/// `commit FILE`, or `flood FILE MIB`: a file of so many MiB, over and over; `both FILE MIB FILE` floods the first in a thread of its own and commits to the second. Says how much it
+/// has done, ten times a second.
 pub(crate) fn run(arguments: &[String]) {
+    if let [both, flood @ .., commit] = arguments
+        && both == "both"
+    {
+        let flood: Vec<String> = std::iter::once(&"flood".to_owned()).chain(flood).cloned().collect();
+        std::thread::spawn(move || run(&flood));
+        return run(&["commit".to_owned(), commit.clone()]);
+    }
     let file = std::fs::File::options().create(true).truncate(false).write(true).open(&arguments[1]).unwrap();
     let mut said = Instant::now();
     let mut done = 0_u64;

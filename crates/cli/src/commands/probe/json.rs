@@ -52,7 +52,7 @@ fn process(process: &ProcessUse) -> Value {
     json!({
         "pid": process.pid, "name": process.name, "device": process.device, "calls_us": calls, "reads_us": latency(&process.reads),
         "read_bytes": process.read_bytes, "waiting": process.waiting, "oldest_us": process.oldest.as_micros() as u64,
-        "throttled_us": process.throttled.as_micros() as u64, "dirtied_bytes": process.dirtied_bytes,
+        "throttled_us": process.throttled.as_micros() as u64, "dirtied_bytes": process.dirtied_bytes, "flooded_bytes": process.flooded_bytes,
     })
 }
 

@@ -148,7 +148,7 @@ fn sums(device: &DeviceUse, snapshot: &Snapshot) -> Vec<Vec<String>> {
 }
 
 fn called(process: &ProcessUse) -> String {
-    process.actor().who
+    process.who()
 }
 
 fn name_of(device: Option<DeviceId>, names: &BTreeMap<DeviceId, &str>) -> String {
