@@ -108,8 +108,8 @@ mod tests {
             fs::DirBuilder::new().recursive(true).create(&task).unwrap();
             let text =
                 format!("rchar: 1\nread_bytes: {read}\nwrite_bytes: {written}\ncancelled_write_bytes: 0\n");
-            let mut file =
-                fs::File::options().create(true).write(true).truncate(true).open(task.join("io")).unwrap();
+            let mut file = fs::File::options().create(true).append(true).open(task.join("io")).unwrap();
+            file.set_len(0).unwrap();
             file.write_all(text.as_bytes()).unwrap();
         }
     }
