@@ -4,6 +4,9 @@ use floodwall_host::SysRoot;
 use floodwall_model::Setting;
 
 use crate::catalogue::{Knob, Scope, find, knobs, nearest};
+use crate::cell::Cell;
+use crate::files::Files;
+use crate::plan::Entry;
 use crate::target::{Device, Target, TargetError};
 use crate::value::{Form, ValueError, check};
 
@@ -77,6 +80,12 @@ impl Change {
         let (knob, place) = split(name.trim())?;
         let target = place_of(root, device, knob, place)?;
         Ok(Self { knob, target, value: check(knob, value, Form::Person)? })
+    }
+
+    /// What it is about, as an entry of a plan would have it.
+    pub(crate) fn entry(&self, files: &dyn Files) -> Entry {
+        let cell = Cell::of(self.knob, &self.target, files);
+        Entry { knob: self.knob, target: self.target.clone(), cell, old: None, new: None }
     }
 
     /// The changes that lead to a stored setting, whose values are what the kernel's files read. Of two names of one cell the one in force counts.

@@ -25,6 +25,12 @@ pub trait Files {
     /// The names in a directory, sorted; empty if it is not there.
     fn list(&self, path: &str) -> Vec<String>;
 
+    /// What a symbolic link says, those of /proc that only look like one included.
+    ///
+    /// # Errors
+    /// The kernel's error number, unchanged.
+    fn link(&self, path: &str) -> rustix::io::Result<String>;
+
     /// Writes one value.
     ///
     /// # Errors
@@ -95,7 +101,10 @@ impl KernelFiles {
     }
 
     fn open_to_write(&self, path: &str) -> rustix::io::Result<OwnedFd> {
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        self.open(path, OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK)
+    }
+
+    fn open(&self, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let relative = path.trim_start_matches('/');
         if self.root.is_live() {
             return rustix::fs::openat(&self.directory, relative, flags, Mode::empty());
@@ -130,6 +139,12 @@ impl Files for KernelFiles {
 
     fn list(&self, path: &str) -> Vec<String> {
         self.root.list(path).into_value().unwrap_or_default()
+    }
+
+    fn link(&self, path: &str) -> rustix::io::Result<String> {
+        let link = self.open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC)?;
+        let text = rustix::fs::readlinkat(link, "", Vec::new())?;
+        Ok(text.to_string_lossy().into_owned())
     }
 
     fn write(&self, path: &str, value: &str) -> rustix::io::Result<()> {

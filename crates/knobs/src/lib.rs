@@ -8,6 +8,7 @@
 //!   journal   old and new values, fsynced before the first write
 //!   session   recover → apply | rollback; every write read back
 //!   hold      the transaction of a process that steers: the same knobs again and again, until it ends
+//!   owner     whether that process can still write
 //!   files     the kernel's files: live, or a captured tree
 //! size        limits from bandwidth × delay                         (pure)
 //! presets     settings that others have published
@@ -28,6 +29,7 @@ pub mod hold;
 pub mod journal;
 pub mod limits;
 mod order;
+pub mod owner;
 pub mod persist;
 pub mod plan;
 pub mod presets;

@@ -47,6 +47,10 @@ impl Files for RehearsedFiles<'_> {
         self.under.list(path)
     }
 
+    fn link(&self, path: &str) -> rustix::io::Result<String> {
+        self.under.link(path)
+    }
+
     fn write(&self, path: &str, value: &str) -> rustix::io::Result<()> {
         let before = self.read(path)?;
         for (path, text) in imitation::effects(path, &before, value)? {

@@ -1,7 +1,8 @@
 //! Changing settings: recover what a crash left, apply a plan, roll back.
 //!
 //! ```text
-//! recover:  holds whose process is gone → what was cut short, newest first: undo; a hold whose process lives is left alone
+//! recover:  holds whose process is gone → what was cut short, newest first: undo; a hold whose process lives is left alone, of one that has been killed
+//!           and is still inside a write everything is undone but what has to do with that
 //! apply:    recover → plan → may we write? → begin (fsynced) → take over what a hold holds → steps, each: intent → write → read back → done → commit
 //!             any failure: undo what was done
 //! rollback: recover → standing transactions, newest first: undo
@@ -17,8 +18,10 @@ use crate::cell::Cell;
 use crate::change::Change;
 use crate::clock::Clock;
 use crate::files::{Files, read_line};
-pub use crate::hold::is_alive;
+use crate::hold;
 use crate::journal::{Begin, Closing, JournalError, Phase, Record, SavedEntry, Store, Transaction, prune};
+pub use crate::owner::is_alive;
+use crate::owner::{Life, Occupied, life, own_namespace};
 use crate::plan::{Entry, Plan, PlanError, plan};
 use crate::run::{Mode, Run, StepError, readings};
 use crate::undo::Undone;
@@ -30,6 +33,8 @@ pub struct Who {
     pub pid: u32,
     /// When it started, in clock ticks since boot; 0 if that can't be read, with which nobody may [hold](crate::hold).
     pub pid_start_ticks: u64,
+    /// The number of the PID namespace in which it has its number; none if the kernel has none.
+    pub pid_namespace: Option<u64>,
     /// User.
     pub uid: u32,
     /// Command line.
@@ -49,6 +54,7 @@ impl Who {
         Self {
             pid: std::process::id(),
             pid_start_ticks: start.unwrap_or(0),
+            pid_namespace: own_namespace(files),
             uid: rustix::process::getuid().as_raw(),
             command: command.trim().chars().take(200).collect(),
         }
@@ -85,6 +91,12 @@ impl Recovery {
     #[must_use]
     pub fn incomplete(&self) -> Option<&Undone> {
         self.undone.iter().chain(&self.expired).find(|undone| !undone.is_complete())
+    }
+
+    /// One of which something will not come back by itself, if there is one.
+    #[must_use]
+    pub fn failed(&self) -> Option<&Undone> {
+        self.undone.iter().chain(&self.expired).find(|undone| undone.has_failed())
     }
 }
 
@@ -143,6 +155,16 @@ pub enum ApplyError {
         /// Who.
         by: String,
     },
+    /// A value of a queue at which a process that steered, and has been killed, is still inside a write.
+    #[error(
+        "nothing was changed: {label} can't be set, because {by} has been killed and is still inside a write to its queue; try again when the device has let go of it"
+    )]
+    Occupied {
+        /// The knob.
+        label: String,
+        /// Who.
+        by: String,
+    },
     /// A step failed; what had been done was undone.
     #[error("{cause}; {}", if undone.is_complete() { "everything is as before" } else { "not everything could be put back: run floodwall rollback" })]
     RolledBack {
@@ -161,7 +183,11 @@ impl ApplyError {
             Self::Plan(PlanError::Unreadable { .. }) => true,
             Self::Journal(error) => error.lacks_privilege(),
             Self::MayNotWrite(error) | Self::RolledBack { cause: error, .. } => error.lacks_privilege(),
-            Self::Plan(_) | Self::Unrecovered { .. } | Self::Temporary { .. } | Self::Steered { .. } => false,
+            Self::Plan(_)
+            | Self::Unrecovered { .. }
+            | Self::Temporary { .. }
+            | Self::Steered { .. }
+            | Self::Occupied { .. } => false,
         }
     }
 }
@@ -275,12 +301,14 @@ fn not_held(plan: &Plan, standing: &[(String, Transaction)]) -> Result<(), Apply
     Ok(())
 }
 
-/// A hold whose process lives.
+/// A hold whose process lives, or has been killed and is still inside a write.
 pub(crate) struct Steered {
     /// Its file.
     pub(crate) name: String,
     /// What it says.
     pub(crate) transaction: Transaction,
+    /// What the killed one is inside of; none if it lives.
+    pub(crate) occupied: Option<Occupied>,
 }
 
 /// What is left after a recovery.
@@ -288,8 +316,14 @@ pub(crate) struct Steered {
 pub(crate) struct Listing {
     /// Changes that stand, newest first.
     pub(crate) standing: Vec<(String, Transaction)>,
-    /// Holds whose process lives.
+    /// Holds whose process is not gone.
     pub(crate) steered: Vec<Steered>,
+}
+
+/// Who has been killed and is still inside a write that keeps an entry from being touched.
+pub(crate) fn occupier(steered: &[Steered], entry: &Entry) -> Option<String> {
+    let covers = |hold: &&Steered| hold.occupied.as_ref().is_some_and(|occupied| occupied.covers(entry));
+    steered.iter().find(covers).map(|hold| hold::describe(&hold.transaction))
 }
 
 fn file_name(id: u64) -> String {
@@ -312,8 +346,10 @@ impl Session<'_> {
         let mut closed = Vec::new();
         let (mut left_holds, mut left) = (Vec::new(), Vec::new());
         let now_unix_s = self.clock.now_unix_s();
+        let logs = log(self.store)?;
+        self.all_are_seen(&logs)?;
         // Newest first, as always when undoing.
-        for logged in log(self.store)?.into_iter().rev() {
+        for logged in logs.into_iter().rev() {
             let transaction = match logged.transaction {
                 Ok(transaction) => transaction,
                 Err(why) => {
@@ -334,17 +370,32 @@ impl Session<'_> {
             if transaction.begin.boot_id != self.boot_id {
                 self.run(name, transaction, Mode::Undo).close(Closing::EarlierBoot)?;
                 recovery.earlier_boots.push(id);
-            } else if transaction.begin.steers && is_alive(self.files, &transaction.begin) {
-                listing.steered.push(Steered { name, transaction });
             } else if transaction.begin.steers {
-                left_holds.push((name, transaction));
+                match life(self.files, &transaction.begin) {
+                    Life::Gone => left_holds.push((name, transaction, None)),
+                    Life::Ending(occupied) => {
+                        let occupied = occupied.of(&transaction.entries);
+                        left_holds.push((name, transaction, Some(occupied)));
+                    }
+                    Life::Lives | Life::Unseen(_) => {
+                        listing.steered.push(Steered { name, transaction, occupied: None });
+                    }
+                }
             } else {
                 left.push((name, transaction, phase));
             }
         }
         // A hold is on top of every change.
-        for (name, transaction) in left_holds {
-            recovery.undone.push(self.run(name, transaction, Mode::Undo).undo());
+        for (name, transaction, occupied) in left_holds {
+            let mut run = self.run(name, transaction, Mode::Undo);
+            let is_occupied = |entry: &Entry| occupied.as_ref().is_some_and(|of| of.covers(entry));
+            let why =
+                format!("{} has been killed and is still inside a write", hold::describe(&run.transaction));
+            let undone = run.undo_around(is_occupied, &why);
+            if occupied.is_some() && !undone.closed {
+                listing.steered.push(Steered { name: run.name, transaction: run.transaction, occupied });
+            }
+            recovery.undone.push(undone);
         }
         for (name, transaction, phase) in left {
             if phase != Phase::Standing {
@@ -357,6 +408,22 @@ impl Session<'_> {
         }
         prune(self.store, &closed);
         Ok((recovery, listing))
+    }
+
+    /// Nothing is put back, and nothing laid over anything, while somebody may be writing whom nobody sees from here.
+    fn all_are_seen(&self, logs: &[Logged]) -> Result<(), JournalError> {
+        for transaction in logs.iter().filter_map(|logged| logged.transaction.as_ref().ok()) {
+            let is_over = matches!(transaction.phase(), Phase::Closed(_));
+            let begin = &transaction.begin;
+            if begin.steers
+                && begin.boot_id == self.boot_id
+                && !is_over
+                && let Life::Unseen(why) = life(self.files, begin)
+            {
+                return Err(JournalError::Unseen { id: begin.id, by: hold::describe(transaction), why });
+            }
+        }
+        Ok(())
     }
 
     /// Carries out changes that stand until somebody puts them back.
@@ -379,8 +446,15 @@ impl Session<'_> {
         expires_at_unix_s: Option<u64>,
     ) -> Result<Applied, ApplyError> {
         let (recovery, Listing { standing, mut steered }) = self.recover_and_list()?;
-        if let Some(stuck) = recovery.incomplete() {
+        if let Some(stuck) = recovery.failed() {
             return Err(ApplyError::Unrecovered { id: stuck.id, why: stuck.to_string() });
+        }
+        // A plan reads what it is about, and would wait with the write.
+        for change in changes {
+            let entry = change.entry(self.files);
+            if let Some(by) = occupier(&steered, &entry) {
+                return Err(ApplyError::Occupied { label: entry.label(), by });
+            }
         }
         let mut plan = plan(changes, self.files)?;
         let taken = self.adopt(&mut plan, changes, &steered)?;
@@ -416,7 +490,7 @@ impl Session<'_> {
         let (recovery, Listing { standing, mut steered }) = self.recover_and_list()?;
         let mut all = Vec::new();
         // What is older is not put back before what lies on top of it.
-        let standing = standing.into_iter().filter(|_| recovery.incomplete().is_none());
+        let standing = standing.into_iter().filter(|_| recovery.failed().is_none());
         for (name, transaction) in standing.filter(|(_, t)| t.begin.id > to) {
             let undone = self.undo(name, transaction, &mut steered);
             let complete = undone.is_complete();
@@ -489,6 +563,8 @@ impl Session<'_> {
             boot_id: self.boot_id.clone(),
             pid: self.who.pid,
             pid_start_ticks: self.who.pid_start_ticks,
+            // Whether its process lives matters for a hold alone.
+            pid_namespace: self.who.pid_namespace.filter(|_| steers),
             uid: self.who.uid,
             command: self.who.command.clone(),
             at_unix_s: self.clock.now_unix_s(),

@@ -11,14 +11,14 @@
 //! meanwhile; a cell that it is writing at this moment is not taken over.
 
 use crate::catalogue::{Scope, find};
-use crate::cell::{Cell, State};
+use crate::cell::State;
 use crate::change::Change;
 use crate::files::Files;
 use crate::hold;
 use crate::journal::{Record, Transaction};
 use crate::plan::{Entry, Plan};
 use crate::run::{Mode, Run, StepError};
-use crate::session::{ApplyError, Session, Steered};
+use crate::session::{ApplyError, Session, Steered, occupier};
 use crate::target::Target;
 use crate::undo::{Fate, Undone};
 
@@ -81,6 +81,14 @@ impl Session<'_> {
         for (index, entry) in entries.iter().enumerate() {
             let has_elevator =
                 entries.iter().any(|other| other.knob.name == SCHEDULER && other.target == entry.target);
+            if let Some(by) = occupier(steered, entry) {
+                let why = format!("{by} has been killed and is still inside a write to its queue");
+                return Undone {
+                    id: run.transaction.begin.id,
+                    entries: vec![(entry.label(), Fate::Waits { why })],
+                    closed: false,
+                };
+            }
             for hold in steered.iter() {
                 let by = hold::describe(&hold.transaction);
                 let beneath = hold.saved(entry).and_then(|(_, old)| old);
@@ -157,9 +165,7 @@ impl Session<'_> {
         for hold in steered {
             let by = hold::describe(&hold.transaction);
             for change in changes {
-                let cell = Cell::of(change.knob, &change.target, self.files);
-                let (knob, target) = (change.knob, change.target.clone());
-                let entry = Entry { knob, target, cell, old: None, new: None };
+                let entry = change.entry(self.files);
                 let known = plan.entries.iter().any(|other| other.cell == entry.cell);
                 if known {
                     continue;

@@ -6,7 +6,7 @@ use floodwall_model::Reading;
 
 use crate::catalogue::Scope;
 use crate::cell::State;
-use crate::journal::{Closing, Record, SavedAt, SavedEntry};
+use crate::journal::{Closing, Phase, Record, SavedAt, SavedEntry};
 use crate::order::order;
 use crate::plan::{Entry, short};
 use crate::run::{Mode, Run};
@@ -33,6 +33,11 @@ pub enum Fate {
         /// In words.
         why: String,
     },
+    /// It is not put back yet: somebody is inside a write that has to do with it. The journal stays open.
+    Waits {
+        /// In words.
+        why: String,
+    },
     /// It could not be put back. The journal stays open.
     Failed {
         /// In words.
@@ -55,7 +60,19 @@ impl Undone {
     /// Whether nothing is left to be put back.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        !self.entries.iter().any(|(_, fate)| matches!(fate, Fate::Failed { .. }))
+        !self.has_failed() && !self.waits()
+    }
+
+    /// Whether something could not be put back, and will not be by itself.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.entries.iter().any(|(_, fate)| matches!(fate, Fate::Failed { .. }))
+    }
+
+    /// Whether something is put back when somebody's write is over.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.entries.iter().any(|(_, fate)| matches!(fate, Fate::Waits { .. }))
     }
 }
 
@@ -77,6 +94,7 @@ impl Fate {
                 format!("{label}: left at {}, which somebody else has set", short(label, found))
             }
             Self::Vanished { why } => format!("{label}: gone ({why})"),
+            Self::Waits { why } => format!("{label}: not put back yet ({why})"),
             Self::Failed { why } => format!("{label}: not put back ({why})"),
         }
     }
@@ -109,12 +127,29 @@ enum Verdict {
 impl Run<'_> {
     /// Puts back what is still ours. Goes on after failures: what can be put back is.
     pub(crate) fn undo(&mut self) -> Undone {
+        self.undo_around(|_| false, "")
+    }
+
+    /// The same but for what must not be touched, because somebody is inside a write: `why` in words. That is not even read.
+    pub(crate) fn undo_around(&mut self, untouchable: impl Fn(&Entry) -> bool, why: &str) -> Undone {
         self.mode = Mode::Undo;
-        // In undo mode a record that can't be written is not an error.
-        let _ = self.note(Record::Undo { at_unix_s: self.clock.now_unix_s() });
+        // Once for all attempts. In undo mode a record that can't be written is not an error.
+        if self.transaction.phase() != Phase::Undoing {
+            let _ = self.note(Record::Undo { at_unix_s: self.clock.now_unix_s() });
+        }
         let entries = self.transaction.entries.clone();
-        let verdicts: Vec<Verdict> =
-            entries.iter().enumerate().map(|(index, entry)| self.judge(index, entry, &entries)).collect();
+        let waits: Vec<bool> = entries.iter().map(untouchable).collect();
+        let verdicts: Vec<Verdict> = entries
+            .iter()
+            .zip(&waits)
+            .enumerate()
+            .map(|(index, (entry, waits))| match waits {
+                // A hold saves more than it writes.
+                true if self.transaction.holds(index) => Verdict::Over(Fate::Waits { why: why.to_owned() }),
+                true => Verdict::Over(Fate::Unchanged),
+                false => self.judge(index, entry, &entries),
+            })
+            .collect();
         let wanted: Vec<(usize, State)> = verdicts
             .iter()
             .enumerate()
@@ -145,7 +180,8 @@ impl Run<'_> {
             .map(|((verdict, entry), failure)| (entry.label(), self.fate(entry, verdict, failure)))
             .collect();
         let mut undone = Undone { id: self.transaction.begin.id, entries: fates, closed: false };
-        undone.closed = undone.is_complete() && self.close(Closing::Undone).is_ok();
+        let is_over = undone.is_complete() && !waits.contains(&true);
+        undone.closed = is_over && self.close(Closing::Undone).is_ok();
         undone
     }
 

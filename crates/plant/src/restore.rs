@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use floodwall_host::SysRoot;
 use floodwall_knobs::journal::{DiskStore, JournalError, Phase, Transaction};
-use floodwall_knobs::{KernelFiles, Recovery, Session, SystemClock, Who, hold, session};
+use floodwall_knobs::owner::{Life, life};
+use floodwall_knobs::{Fate, KernelFiles, Recovery, Session, SystemClock, Undone, Who, hold, session};
 
 use crate::error::HostPlantError;
 
@@ -48,11 +49,11 @@ impl Restored {
     }
 }
 
-/// Undoes what processes that are gone have left in a journal. One that has been killed and is still at a write, or somebody who holds the journal's lock, is
-/// waited for as long as `patience` lasts; 0 looks once.
+/// Undoes what processes that are gone have left in a journal. One that steers still, one that has been killed and is inside a write, or somebody who holds the
+/// journal's lock, is waited for as long as `patience` lasts; 0 looks once. What has nothing to do with that write is put back before.
 ///
 /// # Errors
-/// [`HostPlantError::Journal`] if the journal can't be used, or somebody else had its lock all the time.
+/// [`HostPlantError::Journal`] if the journal can't be used, somebody else had its lock all the time, or somebody steers who can't be seen from here.
 pub fn restore(journal: &Path, patience: Duration) -> Result<Restored, HostPlantError> {
     let root = SysRoot::live()?;
     let files = KernelFiles::new(&root).map_err(HostPlantError::Files)?;
@@ -78,7 +79,7 @@ pub fn restore(journal: &Path, patience: Duration) -> Result<Restored, HostPlant
 enum State {
     /// Nothing that is open, save what could not be put back.
     Nothing,
-    /// Somebody who lives.
+    /// Somebody who lives, or is inside a write still.
     Steered,
     /// Somebody who lived when it began.
     Left,
@@ -94,21 +95,41 @@ fn once(journal: &Path, files: &KernelFiles, all: &mut Restored) -> Result<State
     let boot_id = session::boot_id(files);
     let session = Session { files, store: &store, clock: &SystemClock, who, boot_id: boot_id.clone() };
     let recovery = session.recover()?;
-    let tried: Vec<u64> = recovery.undone.iter().map(|undone| undone.id).collect();
+    let tried: Vec<u64> =
+        recovery.undone.iter().filter(|undone| !undone.waits()).map(|undone| undone.id).collect();
     all.recovery.earlier_boots.extend(recovery.earlier_boots);
-    all.recovery.undone.extend(recovery.undone);
-    all.recovery.expired.extend(recovery.expired);
+    add(&mut all.recovery.undone, recovery.undone);
+    add(&mut all.recovery.expired, recovery.expired);
     all.recovery.set_aside.extend(recovery.set_aside);
     let logged = session::log(&store)?.into_iter().filter_map(|logged| logged.transaction.ok());
     let open: Vec<Transaction> = logged
         .filter(|t| t.begin.steers && t.begin.boot_id == boot_id && !matches!(t.phase(), Phase::Closed(_)))
         .filter(|t| !tried.contains(&t.begin.id))
         .collect();
-    let is_alive = |t: &Transaction| session::is_alive(files, &t.begin);
-    all.steering = open.iter().map(hold::describe).collect();
-    Ok(match open.as_slice() {
-        [] => State::Nothing,
-        open if open.iter().all(is_alive) => State::Steered,
-        _ => State::Left,
+    let (gone, others): (Vec<_>, Vec<_>) =
+        open.into_iter().map(|t| (life(files, &t.begin), t)).partition(|(life, _)| *life == Life::Gone);
+    let lives = others.iter().filter(|(life, _)| !matches!(life, Life::Ending(_)));
+    all.steering = lives.map(|(_, transaction)| hold::describe(transaction)).collect();
+    Ok(match (gone.is_empty(), others.is_empty()) {
+        (false, _) => State::Left,
+        (true, false) => State::Steered,
+        (true, true) => State::Nothing,
     })
+}
+
+/// What one more attempt at some changes came to, in the place of the one before: what has been put back since stays told.
+fn add(all: &mut Vec<Undone>, later: Vec<Undone>) {
+    for mut undone in later {
+        let Some(before) = all.iter_mut().find(|before| before.id == undone.id) else {
+            all.push(undone);
+            continue;
+        };
+        for ((_, fate), (_, earlier)) in undone.entries.iter_mut().zip(&before.entries) {
+            let is_over = !matches!(earlier, Fate::Waits { .. } | Fate::Failed { .. });
+            if *fate == Fate::Unchanged && is_over {
+                *fate = earlier.clone();
+            }
+        }
+        *before = undone;
+    }
 }

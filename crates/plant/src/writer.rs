@@ -334,7 +334,7 @@ impl Writer {
                             closed.restored.retain(|line| !line.starts_with(&format!("{label}:")));
                             closed.left_alone.push(told);
                         }
-                        Fate::Failed { .. } => closed.failed.push(told),
+                        Fate::Waits { .. } | Fate::Failed { .. } => closed.failed.push(told),
                     }
                 }
             }

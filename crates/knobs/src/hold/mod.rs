@@ -14,8 +14,9 @@
 //! - Without the journal nothing new is written, and what is held is put back all the same: a full disk must not keep wrong values in force. What it had no room
 //!   for is remembered, and appended when there is.
 //! - Nothing is fsynced for a write: what comes after `save` matters within this boot alone, and a killed process's appends stay in the page cache.
-//! - A hold whose process lives ([`is_alive`]) is left alone by recovery; one whose process is gone is undone, before all other transactions: a hold
-//!   is always on top, because whoever changes one of its cells takes it over.
+//! - A hold whose process lives ([`owner`](crate::owner)) is left alone by recovery; one whose process is gone is undone, before all other transactions: a hold
+//!   is always on top, because whoever changes one of its cells takes it over. Of one whose process has been killed and is still inside a write, everything
+//!   is put back but what has to do with that write. Beside one whose process can't be seen from here nothing is changed at all.
 //! - *Taking over*: a change that is applied to a held cell, or rolled back below one, first notes what the cell reads as its own, then has the hold yield, then
 //!   writes. What it will put back is what the hold had saved. At each of these points a crash leaves somebody who puts the right value back.
 //! - A cell that does not read what the hold wrote belongs to somebody else: it is given up, and neither written nor put back.
@@ -24,12 +25,10 @@
 mod beside;
 mod steps;
 
-use floodwall_model::Reading;
-
 use crate::catalogue::{Knob, Scope};
 use crate::cell::{Cell, State};
 use crate::clock::Clock;
-use crate::files::{Files, read_line};
+use crate::files::Files;
 use crate::journal::{Begin, JournalError, Record, SavedEntry, Transaction};
 use crate::plan::{Entry, PlanError};
 use crate::run::{StepError, write};
@@ -51,6 +50,16 @@ pub enum HoldError {
     /// Another process steers.
     #[error("settings are steered by {by} already; stop that first")]
     Steered {
+        /// Which hold.
+        id: u64,
+        /// Whose.
+        by: String,
+    },
+    /// A process that steered has been killed, and is still inside a write.
+    #[error(
+        "{by} has been killed and is still inside a write, so that change {id} can't be put back as a whole; wait for its device to let go of it"
+    )]
+    Ending {
         /// Which hold.
         id: u64,
         /// Whose.
@@ -204,28 +213,6 @@ pub fn held(transaction: &Transaction) -> Vec<HeldCell> {
             now: transaction.last_reading(index).cloned(),
         })
         .collect()
-}
-
-/// Whether the process that began a transaction lives. One that has been killed and is still at a write does; one that only waits to be reaped does not.
-#[must_use]
-pub fn is_alive(files: &dyn Files, begin: &Begin) -> bool {
-    let directory = format!("/proc/{}", begin.pid);
-    let stat = match read_line(files, &format!("{directory}/stat")) {
-        Reading::Value(stat) => stat,
-        Reading::Absent(_) => return false,
-        // Who can't be looked at is not known to be gone.
-        Reading::Unreadable(_) => return true,
-    };
-    // proc_pid_stat(5): fields 3 and 22. The name in field 2 may hold anything, so counting starts behind it.
-    let Some((_, rest)) = stat.rsplit_once(") ") else { return true };
-    let mut fields = rest.split_whitespace();
-    let state = fields.next().unwrap_or_default();
-    let started: Option<u64> = fields.nth(18).and_then(|text| text.parse().ok());
-    if started != Some(begin.pid_start_ticks) {
-        return false;
-    }
-    // The leader is a zombie as soon as it has ended, its other threads may still be inside a write.
-    !matches!(state, "Z" | "X" | "x") || files.list(&format!("{directory}/task")).len() > 1
 }
 
 /// A write that has been announced in the journal. It has to be [finished](crate::Session::finish), whatever came of it.

@@ -22,16 +22,19 @@ impl Session<'_> {
     /// Begins a hold. Nothing is saved yet, and what a crash left is undone first.
     ///
     /// # Errors
-    /// [`HoldError::Steered`] if another process has one, [`HoldError::Unrecovered`], [`HoldError::Journal`],
+    /// [`HoldError::Steered`] if another process has one, [`HoldError::Ending`], [`HoldError::Unrecovered`], [`HoldError::Journal`],
     /// [`HoldError::NoStartTime`].
     pub fn hold(&self, why: &str) -> Result<(Hold, Recovery), HoldError> {
         if self.who.pid_start_ticks == 0 {
             return Err(HoldError::NoStartTime);
         }
         let (recovery, listing) = self.recover_and_list()?;
-        if let Some(Steered { transaction, .. }) = listing.steered.first() {
-            let by = describe(transaction);
-            return Err(HoldError::Steered { id: transaction.begin.id, by });
+        if let Some(Steered { transaction, occupied, .. }) = listing.steered.first() {
+            let (id, by) = (transaction.begin.id, describe(transaction));
+            return Err(match occupied {
+                Some(_) => HoldError::Ending { id, by },
+                None => HoldError::Steered { id, by },
+            });
         }
         if let Some(stuck) = recovery.incomplete() {
             return Err(HoldError::Unrecovered { id: stuck.id, why: stuck.to_string().replace('\n', "; ") });

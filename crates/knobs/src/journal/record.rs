@@ -22,6 +22,9 @@ pub struct Begin {
     pub pid: u32,
     /// When it started, in clock ticks since boot: process numbers are used again.
     pub pid_start_ticks: u64,
+    /// The number of the PID namespace in which a process that steers has its number; none in a change that is no hold, and before it was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid_namespace: Option<u64>,
     /// Its user.
     pub uid: u32,
     /// Its command line.

@@ -95,6 +95,18 @@ pub enum JournalError {
         /// Who, as it said itself.
         holder: String,
     },
+    /// Somebody who may be steering can't be seen: what it holds is not to be touched.
+    #[error(
+        "can't tell whether {by}, which steers in change {id}, still lives ({why}); run this in the host's PID namespace, or end that process first"
+    )]
+    Unseen {
+        /// Which hold.
+        id: u64,
+        /// Whose.
+        by: String,
+        /// Why it can't be seen.
+        why: String,
+    },
     /// Not one of our files.
     #[error("'{name}' in the journal's directory is not ours: {why}")]
     Foreign {

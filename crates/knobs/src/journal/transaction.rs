@@ -12,7 +12,7 @@ pub enum Phase {
     Interrupted,
     /// Applied; it can be rolled back.
     Standing,
-    /// A process steers, or has lost its life at it ([`crate::session::is_alive`]).
+    /// A process steers, or has lost its life at it ([`crate::owner`]).
     Steering,
     /// Cut short while it was being undone.
     Undoing,
@@ -330,6 +330,7 @@ mod tests {
             boot_id: "b".to_owned(),
             pid: 1,
             pid_start_ticks: 2,
+            pid_namespace: None,
             uid: 0,
             command: "floodwall apply".to_owned(),
             at_unix_s: 1_700_000_000,
@@ -388,6 +389,18 @@ mod tests {
         let (transaction, _) = Transaction::parse(Record::Begin(timed.clone()).line().as_bytes()).unwrap();
         assert_eq!(transaction.begin, timed);
         assert!(transaction.has_expired(1_700_000_600) && !transaction.has_expired(1_700_000_599));
+    }
+
+    #[test]
+    fn the_namespace_of_a_process_that_steers_is_kept_and_a_journal_without_one_is_read() {
+        let line = Record::Begin(begin()).line();
+        assert!(!line.contains("namespace"), "{line}");
+        let hold = Begin { pid_namespace: Some(4_026_531_836), steers: true, ..begin() };
+        let (transaction, _) = Transaction::parse(Record::Begin(hold.clone()).line().as_bytes()).unwrap();
+        assert_eq!(transaction.begin, hold);
+        assert!(
+            matches!(transaction.compacted(|_| true).first(), Some(Record::Begin(b)) if b.pid_namespace == hold.pid_namespace)
+        );
     }
 
     #[test]

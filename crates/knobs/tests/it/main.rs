@@ -8,6 +8,7 @@ mod fake;
 mod hold;
 mod hold_crash;
 mod known;
+mod owner;
 mod session;
 mod traps;
 mod tree;

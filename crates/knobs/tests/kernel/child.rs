@@ -48,6 +48,10 @@ impl Files for GatedFiles<'_> {
         self.1.list(path)
     }
 
+    fn link(&self, path: &str) -> rustix::io::Result<String> {
+        self.1.link(path)
+    }
+
     fn write(&self, path: &str, value: &str) -> rustix::io::Result<()> {
         self.0.pass();
         self.1.write(path, value)

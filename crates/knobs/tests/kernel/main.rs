@@ -39,7 +39,11 @@ fn main() {
     if let [_, first, rest @ ..] = arguments.as_slice()
         && first == CHILD
     {
-        std::process::exit(i32::from(child::run(rest).is_err()));
+        let outcome = child::run(rest);
+        if let Err(why) = &outcome {
+            let _ = writeln!(std::io::stderr().lock(), "{why}");
+        }
+        std::process::exit(i32::from(outcome.is_err()));
     }
     if let [_, first, rest @ ..] = arguments.as_slice()
         && first == FIGURES

@@ -164,6 +164,10 @@ impl Files for FusedFiles<'_> {
         self.1.list(path)
     }
 
+    fn link(&self, path: &str) -> rustix::io::Result<String> {
+        self.1.link(path)
+    }
+
     fn write(&self, path: &str, value: &str) -> rustix::io::Result<()> {
         if self.0.burn() { self.1.write(path, value) } else { Err(Errno::IO) }
     }
@@ -276,7 +280,8 @@ impl Machine {
         let journal = self.directory.path().canonicalize().map_err(|e| e.to_string())?.join("journal");
         let store = DiskStore::open(&journal, "a test").map_err(|e| e.to_string())?;
         let (files, store) = (FusedFiles(&fuse, &self.files), FusedStore(&fuse, store));
-        let who = Who { pid: 7, pid_start_ticks: 7, uid: 0, command: "a test".to_owned() };
+        let who =
+            Who { pid: 7, pid_start_ticks: 7, pid_namespace: None, uid: 0, command: "a test".to_owned() };
         act(&Session { files: &files, store: &store, clock: &NoTime, who, boot_id: boot_id(&files) });
         Ok(fuse.is_blown())
     }

@@ -2,26 +2,33 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use floodwall_host::SysRoot;
 use floodwall_knobs::journal::{Closing, DiskStore, Phase};
 use floodwall_knobs::session::{boot_id, log};
 use floodwall_knobs::{KernelFiles, Session, SystemClock, Who};
 
-use crate::Body;
 use crate::child::HOLD;
 use crate::disk::Disk;
 use crate::kill::{Process, disk, go_through, same, start};
+use crate::{Body, CHILD};
 
 pub(crate) const TESTS: &[(&str, Body)] = &[
     ("an_administrator_beside_a_process_that_steers", beside),
     ("a_process_that_steers_is_left_alone_until_it_is_dead", left_alone),
     ("a_new_boot_closes_a_hold_without_a_write", new_boot),
+    ("a_process_that_steers_is_left_alone_from_another_pid_namespace", from_elsewhere),
+    ("a_process_that_steers_in_another_pid_namespace_is_seen_from_the_hosts", elsewhere),
 ];
 
 /// A process that holds some knobs by now.
 fn holding(disk: &Disk) -> Result<Process, String> {
-    let mut process = start(disk, "never", &[HOLD]);
+    is_holding(disk, start(disk, "never", &[HOLD]))
+}
+
+fn is_holding(disk: &Disk, mut process: Process) -> Result<Process, String> {
     let mut line = String::new();
     let stdout = process.0.stdout.as_mut().ok_or("no stdout")?;
     BufReader::new(stdout).read_line(&mut line).map_err(|e| e.to_string())?;
@@ -86,6 +93,68 @@ fn left_alone() -> Result<(), String> {
     let process = holding(&disk)?;
     ends_well(process)?;
     same(&disk, &original, "it has ended")
+}
+
+/// This binary as it is run in a PID namespace of its own, with a /proc of its own.
+fn in_namespace(disk: &Disk, what: &[&str]) -> Command {
+    let mut command = Command::new("unshare");
+    command
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
+        .arg(std::env::current_exe().unwrap())
+        .args([CHILD, &disk.journal().to_string_lossy(), &disk.device.name, "never"])
+        .args(what);
+    command
+}
+
+fn is_refused(disk: &Disk, what: &str) -> Result<(), String> {
+    let output = in_namespace(disk, &[what]).output().map_err(|e| e.to_string())?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    let wanted = "run this in the host's PID namespace, or end that process first";
+    if !output.status.success() && told.trim_end().ends_with(wanted) {
+        Ok(())
+    } else {
+        Err(format!("{what}: {}, {told}", output.status))
+    }
+}
+
+fn from_elsewhere() -> Result<(), String> {
+    let disk = disk()?;
+    let original = disk.all();
+    let mut process = holding(&disk)?;
+    for what in ["rollback", "nr_requests=64", "nomerges=2", HOLD] {
+        is_refused(&disk, what)?;
+        expect(&disk, "queue/nr_requests", "16")?;
+        expect(&disk, "bdi/strict_limit", "1")?;
+    }
+    // Nor is it known there that it is dead.
+    process.0.kill().and_then(|()| process.0.wait()).map_err(|e| e.to_string())?;
+    is_refused(&disk, "rollback")?;
+    expect(&disk, "queue/nr_requests", "16")?;
+    go_through(&disk, &["rollback"])?;
+    same(&disk, &original, "its process is dead")?;
+    let there = in_namespace(&disk, &["rollback"]).status().map_err(|e| e.to_string())?;
+    if there.success() { Ok(()) } else { Err("nothing is open any more".to_owned()) }
+}
+
+fn elsewhere() -> Result<(), String> {
+    let disk = disk()?;
+    let original = disk.all();
+    let child = in_namespace(&disk, &[HOLD]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let process = is_holding(&disk, Process(child.map_err(|e| e.to_string())?))?;
+    go_through(&disk, &["rollback"])?;
+    expect(&disk, "queue/nr_requests", "16")?;
+    // Another container sees neither of them.
+    is_refused(&disk, "rollback")?;
+    // Its namespace ends with it, a moment after the process that made it.
+    drop(process);
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        go_through(&disk, &["rollback"])?;
+        match same(&disk, &original, "its namespace is gone") {
+            Err(_) if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
+            other => return other,
+        }
+    }
 }
 
 fn new_boot() -> Result<(), String> {

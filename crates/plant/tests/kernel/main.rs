@@ -16,6 +16,7 @@ mod kill;
 mod lab;
 mod sense;
 mod steer;
+mod stuck;
 mod worker;
 
 use std::path::Path;
@@ -38,6 +39,7 @@ fn main() {
     match arguments.get(1).map(String::as_str) {
         Some(lab::CHILD) => lab::child(&arguments[2..]),
         Some(worker::WORKER) => return worker::run(&arguments[2..]),
+        Some(stuck::STUCK) => std::process::exit(i32::from(stuck::steer(&arguments[2..]).is_err())),
         Some(kill::STEERER) => std::process::exit(i32::from(kill::steer(&arguments[2..]).is_err())),
         _ => {}
     }
@@ -45,17 +47,20 @@ fn main() {
     // Each steers devices of its own, but counts what all processes do.
     arguments.test_threads = Some(1);
     let missing = missing();
-    let tests = [sense::TESTS, steer::TESTS, kill::TESTS, guard::TESTS].concat().into_iter().map(|test| {
-        let name = match &missing {
-            None => test.name.to_owned(),
-            Some(why) => format!("{} (left out: {why})", test.name),
-        };
-        let body = move || {
-            let _watchdog = Watchdog::new(test.name, test.seconds);
-            (test.body)().map_err(Failed::from)
-        };
-        Trial::test(name, body).with_ignored_flag(missing.is_some())
-    });
+    let tests = [sense::TESTS, steer::TESTS, kill::TESTS, stuck::TESTS, guard::TESTS]
+        .concat()
+        .into_iter()
+        .map(|test| {
+            let name = match &missing {
+                None => test.name.to_owned(),
+                Some(why) => format!("{} (left out: {why})", test.name),
+            };
+            let body = move || {
+                let _watchdog = Watchdog::new(test.name, test.seconds);
+                (test.body)().map_err(Failed::from)
+            };
+            Trial::test(name, body).with_ignored_flag(missing.is_some())
+        });
     libtest_mimic::run(&arguments, tests.collect()).exit();
 }
 
@@ -83,7 +88,7 @@ fn missing() -> Option<String> {
         return Some(e.to_string());
     }
     let directories = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-    ["losetup", "mkfs.ext4", "mount"]
+    ["losetup", "mkfs.ext4", "mount", "fsfreeze"]
         .iter()
         .find(|p| !directories.iter().any(|d| Path::new(d).join(p).exists()))
         .map(|p| format!("needs {p}"))

@@ -147,7 +147,7 @@ fn session<T>(disk: &Disk, act: impl FnOnce(&Session<'_>) -> T) -> Result<T, Str
     Ok(act(&Session { files: &files, store: &store, clock: &SystemClock, who, boot_id: boot_id(&files) }))
 }
 
-fn apply(disk: &Disk, text: &str) -> Result<floodwall_knobs::Applied, String> {
+pub(crate) fn apply(disk: &Disk, text: &str) -> Result<floodwall_knobs::Applied, String> {
     let root = SysRoot::live().map_err(said("root"))?;
     let device = Device::find(&root, &disk.name).map_err(said("device"))?;
     let change = Change::parse(&root, Some(&device), text).map_err(said("change"))?;
@@ -181,9 +181,13 @@ fn theirs() -> Result<(), String> {
     ensure(closed.is_complete(), || format!("{closed:?}"))?;
     expect(&disk, "queue/nr_requests", "64")?;
     expect(&disk, "bdi/max_ratio_fine", "123456")?;
-    session(&disk, |session| session.rollback(0))?.map_err(said("rollback"))?;
+    rollback(&disk)?;
     disk.set("bdi/max_ratio_fine", "250000")?;
     ensure(disk.knobs() == original, || differs(&disk, &original))
+}
+
+pub(crate) fn rollback(disk: &Disk) -> Result<(), String> {
+    session(disk, |session| session.rollback(0))?.map(drop).map_err(said("rollback"))
 }
 
 /// A queue with much in it takes its time to run dry; looks, and other writes, do not wait for it.

@@ -1,60 +1,18 @@
-//! A kernel and a journal directory in memory. Each write is a point at which the process can be killed.
-//!
-//! What the kernel does beside storing a value is modelled after mm/page-writeback.c, block/blk-sysfs.c, block/blk-wbt.c and
-//! block/bfq-iosched.c, and after what a 6.18 kernel was seen to do.
+//! The kernel's files, and what it does beside storing a value.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use floodwall_knobs::catalogue::find;
-use floodwall_knobs::journal::{JournalError, Store};
-use floodwall_knobs::value::{Form, check};
-use floodwall_knobs::{Change, Clock, Device, Files, Session, Target, Who};
+use floodwall_knobs::{Clock, Files};
 use rustix::io::Errno;
+
+use super::Fuse;
 
 pub(crate) const QUEUE: &str = "/sys/dev/block/8:0/queue";
 pub(crate) const BDI: &str = "/sys/class/bdi/8:0";
 const VM: &str = "/proc/sys/vm";
-
-/// Kills the process after so many writes.
-#[derive(Default)]
-pub(crate) struct Fuse {
-    left: Cell<Option<u64>>,
-    blown: Cell<bool>,
-    /// Writes so far.
-    pub(crate) burnt: Cell<u64>,
-}
-
-impl Fuse {
-    /// Whether the write happens.
-    fn burn(&self) -> bool {
-        if self.blown.get() {
-            return false;
-        }
-        match self.left.get() {
-            Some(0) => {
-                self.blown.set(true);
-                return false;
-            }
-            Some(n) => self.left.set(Some(n - 1)),
-            None => {}
-        }
-        self.burnt.set(self.burnt.get() + 1);
-        true
-    }
-
-    /// A new process, to be killed before its write number `writes`, or never.
-    pub(crate) fn arm(&self, writes: Option<u64>) {
-        self.left.set(writes);
-        self.blown.set(false);
-    }
-
-    pub(crate) fn is_blown(&self) -> bool {
-        self.blown.get()
-    }
-}
 
 /// Whether writeback throttling is on, and who said so (block/blk-wbt.h `WBT_STATE_*`).
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,6 +40,10 @@ pub(crate) struct Kernel {
     pub(crate) scales_twice: Cell<bool>,
     pub(crate) slept: Cell<u32>,
     pub(crate) cancelled: Cell<bool>,
+    /// Directories of which every read and write would hang: a queue that somebody is about to change.
+    pub(crate) stuck: RefCell<Vec<String>>,
+    /// Files that can't be read or followed, with this error.
+    pub(crate) unreadable: RefCell<BTreeMap<String, Errno>>,
     /// Files that refuse writes, with this error.
     pub(crate) refuses: RefCell<BTreeMap<String, Errno>>,
     /// Largest share of the dirty data by which a hard limit was ever set below it, in bytes.
@@ -103,6 +65,8 @@ impl Kernel {
             scales_twice: Cell::new(false),
             slept: Cell::new(0),
             cancelled: Cell::new(false),
+            stuck: RefCell::default(),
+            unreadable: RefCell::default(),
             refuses: RefCell::default(),
             cut_below_dirty: Cell::new(0),
         };
@@ -168,12 +132,16 @@ impl Kernel {
     /// Every knob as it reads.
     pub(crate) fn all(&self) -> BTreeMap<String, String> {
         let mut all = self.files.borrow().clone();
-        let is_process = |path: &str| {
-            path.strip_prefix("/proc/").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-        };
+        let is_process = |path: &str| path.starts_with("/proc/") && !path.starts_with("/proc/sys/");
         all.retain(|path, _| !is_process(path));
         all.insert(format!("{QUEUE}/wbt_lat_usec"), self.queue("wbt_lat_usec"));
         all
+    }
+
+    /// A test that comes here would hang on a real kernel.
+    fn must_not_hang(&self, path: &str) {
+        let stuck = self.stuck.borrow();
+        assert!(!stuck.iter().any(|directory| path.starts_with(directory)), "{path} is touched");
     }
 
     fn number(&self, path: &str) -> i64 {
@@ -355,6 +323,10 @@ impl Kernel {
 
 impl Files for Kernel {
     fn read(&self, path: &str) -> rustix::io::Result<String> {
+        self.must_not_hang(path);
+        if let Some(error) = self.unreadable.borrow().get(path) {
+            return Err(*error);
+        }
         if path == "/proc/vmstat" {
             return Ok(format!(
                 "nr_free_pages 3000000\nnr_inactive_file 1000000\nnr_active_file 1000000\nnr_dirty {}\nnr_writeback 0\n",
@@ -379,7 +351,12 @@ impl Files for Kernel {
         names
     }
 
+    fn link(&self, path: &str) -> rustix::io::Result<String> {
+        self.read(path).map(|text| text.trim().to_owned())
+    }
+
     fn write(&self, path: &str, value: &str) -> rustix::io::Result<()> {
+        self.must_not_hang(path);
         if !self.fuse.burn() {
             return Err(Errno::IO);
         }
@@ -424,178 +401,4 @@ impl Clock for Kernel {
     fn cancelled(&self) -> bool {
         self.cancelled.get()
     }
-}
-
-/// A journal directory.
-#[derive(Default)]
-pub(crate) struct Memory {
-    fuse: Rc<Fuse>,
-    pub(crate) files: RefCell<BTreeMap<String, Vec<u8>>>,
-    /// Bytes that still fit; `None` for no end.
-    pub(crate) space: Cell<Option<usize>>,
-}
-
-impl Memory {
-    pub(crate) fn new(fuse: &Rc<Fuse>) -> Self {
-        Self { fuse: Rc::clone(fuse), ..Self::default() }
-    }
-
-    fn killed() -> JournalError {
-        JournalError::ReadOnly
-    }
-
-    fn take(&self, bytes: usize) -> Result<(), JournalError> {
-        let full = || JournalError::Io {
-            what: "write",
-            path: "/journal".into(),
-            source: std::io::ErrorKind::StorageFull.into(),
-        };
-        match self.space.get() {
-            Some(left) if left < bytes => Err(full()),
-            Some(left) => {
-                self.space.set(Some(left - bytes));
-                Ok(())
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-impl Store for Memory {
-    fn names(&self) -> Result<Vec<String>, JournalError> {
-        Ok(self.files.borrow().keys().cloned().collect())
-    }
-
-    fn read(&self, name: &str) -> Result<Vec<u8>, JournalError> {
-        Ok(self.files.borrow().get(name).cloned().unwrap_or_default())
-    }
-
-    fn write_new(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
-        if !self.fuse.burn() {
-            // Killed half-way: a part of it is there.
-            self.files
-                .borrow_mut()
-                .entry(name.to_owned())
-                .or_insert_with(|| bytes[..bytes.len() / 2].to_vec());
-            return Err(Self::killed());
-        }
-        self.take(bytes.len())?;
-        self.files.borrow_mut().insert(name.to_owned(), bytes.to_vec());
-        Ok(())
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<(), JournalError> {
-        if !self.fuse.burn() {
-            return Err(Self::killed());
-        }
-        let bytes = self.files.borrow_mut().remove(from).unwrap_or_default();
-        self.files.borrow_mut().insert(to.to_owned(), bytes);
-        Ok(())
-    }
-
-    fn append(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
-        let was_alive = !self.fuse.is_blown();
-        if !self.fuse.burn() {
-            if was_alive && let Some(file) = self.files.borrow_mut().get_mut(name) {
-                // Killed half-way, at a place that depends on the record.
-                file.extend_from_slice(&bytes[..bytes.len() * (bytes.len() % 4) / 4]);
-            }
-            return Err(Self::killed());
-        }
-        self.take(bytes.len())?;
-        self.files.borrow_mut().entry(name.to_owned()).or_default().extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn append_synced(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
-        self.append(name, bytes)
-    }
-
-    fn length(&self, name: &str) -> Result<u64, JournalError> {
-        Ok(self.files.borrow().get(name).map_or(0, Vec::len) as u64)
-    }
-
-    fn truncate(&self, name: &str, bytes: u64) -> Result<(), JournalError> {
-        if !self.fuse.burn() {
-            return Err(Self::killed());
-        }
-        if let Some(file) = self.files.borrow_mut().get_mut(name) {
-            file.truncate(usize::try_from(bytes).unwrap_or(usize::MAX));
-        }
-        Ok(())
-    }
-
-    fn remove(&self, name: &str) -> Result<(), JournalError> {
-        if !self.fuse.burn() {
-            return Err(Self::killed());
-        }
-        self.files.borrow_mut().remove(name);
-        Ok(())
-    }
-}
-
-/// A machine: its kernel and its journal.
-pub(crate) struct World {
-    pub(crate) kernel: Kernel,
-    pub(crate) store: Memory,
-    pub(crate) boot: RefCell<String>,
-}
-
-impl World {
-    pub(crate) fn new() -> Self {
-        let kernel = Kernel::new();
-        let store = Memory::new(&kernel.fuse);
-        Self { kernel, store, boot: RefCell::new("boot-1".to_owned()) }
-    }
-
-    pub(crate) fn session(&self) -> Session<'_> {
-        self.session_of(7, "test")
-    }
-
-    /// A session of another process.
-    pub(crate) fn session_of(&self, pid: u32, command: &str) -> Session<'_> {
-        Session {
-            files: &self.kernel,
-            store: &self.store,
-            clock: &self.kernel,
-            who: Who { pid, pid_start_ticks: 1, uid: 0, command: command.to_owned() },
-            boot_id: self.boot.borrow().clone(),
-        }
-    }
-
-    /// Makes a process be there, in a state (`S`, `Z` …) and with so many threads; none: it is gone.
-    pub(crate) fn process(&self, pid: u32, state: char, threads: u32) {
-        self.kernel.remove(&format!("/proc/{pid}/"));
-        if threads > 0 {
-            let zeros = "0 ".repeat(18);
-            self.kernel.put(&format!("/proc/{pid}/stat"), &format!("{pid} (a) b) {state} {zeros}1 0 0"));
-        }
-        for thread in 0..threads {
-            self.kernel.put(&format!("/proc/{pid}/task/{}/stat", pid + thread), "");
-        }
-    }
-
-    pub(crate) fn apply(
-        &self,
-        texts: &[&str],
-    ) -> Result<floodwall_knobs::Applied, floodwall_knobs::ApplyError> {
-        let changes: Vec<Change> = texts.iter().map(|text| change(text)).collect();
-        self.session().apply(&changes, "a test")
-    }
-
-    pub(crate) fn writes(&self) -> Vec<String> {
-        self.kernel.writes.borrow().clone()
-    }
-}
-
-pub(crate) fn sda() -> Device {
-    Device { number: "8:0".to_owned(), name: "sda".to_owned(), instance: Some(11) }
-}
-
-/// `vm.dirty_bytes=15MB`, or a knob of `sda`.
-pub(crate) fn change(text: &str) -> Change {
-    let (name, value) = text.split_once('=').unwrap();
-    let knob = find(name).unwrap_or_else(|| panic!("no knob {name}"));
-    let target = if name.starts_with("vm.") { Target::Machine } else { Target::Device(sda()) };
-    Change { knob, target, value: check(knob, value, Form::Person).unwrap() }
 }

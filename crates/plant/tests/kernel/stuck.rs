@@ -1,0 +1,226 @@
+//! A process that steers is killed while it waits for a queue that does not run dry: a loop device whose file is on a filesystem that is frozen.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use floodwall_model::plant::{KnobWrite, Plant};
+use floodwall_plant::{HostPlant, Options, SourceKind, Which, restore};
+
+use crate::disk::{Disk, knobs, run};
+use crate::steer::{apply, differs, disk, rollback};
+use crate::{Test, ensure, said};
+
+pub(crate) const TESTS: &[Test] =
+    &[Test { name: "all_but_a_stuck_queue_comes_back_at_once", seconds: 120, body: stuck }];
+
+/// First argument of this binary when it steers and gets stuck.
+pub(crate) const STUCK: &str = "plant-stuck";
+/// How long the kernel may take for what it does at once.
+const SOON: Duration = Duration::from_secs(20);
+
+/// `JOURNAL DEVICE STUCK_DEVICE`: writes knobs of both and says so; when it is told to, writes the one that gets stuck, says so, and does nothing more.
+pub(crate) fn steer(arguments: &[String]) -> Result<(), String> {
+    let [journal, device, hanging] = arguments else { return Err("usage".to_owned()) };
+    let options = Options {
+        devices: Which::Named(vec![device.clone(), hanging.clone()]),
+        source: Some(SourceKind::Proc),
+        ..Options::new(journal, "a test")
+    };
+    let mut plant = HostPlant::open(&options).map_err(said("open"))?;
+    plant.observe().map_err(said("observe"))?;
+    let id = |plant: &HostPlant, name: &str| {
+        plant.units().iter().find(|unit| unit.name == name).map(|unit| unit.id).ok_or("no unit")
+    };
+    let ids = (id(&plant, device)?, id(&plant, hanging)?);
+    for (id, knob, value) in [
+        (ids.0, "nr_requests", "8"),
+        (ids.0, "bdi.max_ratio_fine", "30000"),
+        (ids.1, "max_sectors_kb", "128"),
+        (ids.1, "bdi.strict_limit", "1"),
+    ] {
+        let write = KnobWrite { device: Some(id), knob: knob.to_owned(), value: value.to_owned() };
+        plant.write(&write).map_err(said("write"))?;
+    }
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "steering").map_err(said("stdout"))?;
+    let _ = std::io::stdin().lock().read(&mut [0]);
+    let write = KnobWrite { device: Some(ids.1), knob: "nr_requests".to_owned(), value: "8".to_owned() };
+    plant.write(&write).map_err(said("write"))?;
+    writeln!(out, "stuck").map_err(said("stdout"))?;
+    // Until it is killed; never to the end of the test, whose end closes this.
+    let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
+    Ok(())
+}
+
+/// A loop device over a file on a disk's filesystem.
+struct Inner {
+    node: String,
+    name: String,
+    /// As the kernel gave it to us: a loop device keeps its queue's settings from one file to the next.
+    found: Vec<(&'static str, String)>,
+}
+
+impl Inner {
+    fn new(disk: &Disk) -> Result<Self, String> {
+        let file = disk.file("inner");
+        fs::File::create(&file).and_then(|f| f.set_len(16 << 20)).map_err(said("file"))?;
+        let node = run("losetup", &["--find", "--show", &file])?;
+        let name = node.trim_start_matches("/dev/").to_owned();
+        let mut inner = Self { node, name, found: Vec::new() };
+        // An elevator first, because it resets what follows.
+        let own = [("scheduler", "mq-deadline"), ("nr_requests", "100"), ("max_sectors_kb", "512")];
+        for (knob, _) in own {
+            let text = fs::read_to_string(inner.queue(knob)).map_err(said(knob))?;
+            // `none [bfq]` is read, `bfq` is written.
+            let value = text.split(['[', ']']).nth(1).unwrap_or(text.trim()).to_owned();
+            inner.found.push((knob, value));
+        }
+        for (knob, value) in own {
+            fs::write(inner.queue(knob), value).map_err(said(knob))?;
+        }
+        Ok(inner)
+    }
+
+    fn queue(&self, knob: &str) -> String {
+        format!("/sys/block/{}/queue/{knob}", self.name)
+    }
+
+    fn is_in_flight(&self) -> bool {
+        let text = fs::read_to_string(format!("/sys/block/{}/inflight", self.name)).unwrap_or_default();
+        text.split_whitespace().any(|number| number != "0")
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        for (knob, value) in &self.found {
+            let _ = fs::write(self.queue(knob), value);
+        }
+        let _ = run("losetup", &["--detach", &self.node]);
+    }
+}
+
+/// A frozen filesystem. Thawed when dropped, and when this process dies however it does.
+struct Frozen(Child);
+
+impl Frozen {
+    fn new(disk: &Disk) -> Result<Self, String> {
+        let script = "fsfreeze --freeze \"$0\" && echo frozen; read -r _; exec fsfreeze --unfreeze \"$0\"";
+        let child = Command::new("sh")
+            .args(["-c", script])
+            .arg(disk.mountpoint())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(said("sh"))?;
+        let mut frozen = Self(child);
+        let line = next_line(&mut frozen.0)?;
+        ensure(line == "frozen\n", || "the filesystem can't be frozen".to_owned())?;
+        Ok(frozen)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+/// Killed and waited for when dropped: after the filesystem has been thawed.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The next line that a process says, and not a byte more.
+fn next_line(child: &mut Child) -> Result<String, String> {
+    let mut line = String::new();
+    let stdout = child.stdout.as_mut().ok_or("no stdout")?;
+    BufReader::with_capacity(1, stdout).read_line(&mut line).map_err(said("stdout"))?;
+    Ok(line)
+}
+
+fn soon(what: &str, holds: impl Fn() -> bool) -> Result<(), String> {
+    let end = Instant::now() + SOON;
+    while !holds() {
+        ensure(Instant::now() < end, || format!("{what} does not come about"))?;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// The states of a process's threads, its leader's first.
+fn states(pid: u32) -> Vec<char> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let mut threads: Vec<_> = threads.flatten().map(|thread| thread.path()).collect();
+    threads.sort_by_key(|path| path.file_name().map(|name| *name != *pid.to_string()));
+    let state = |path: &std::path::PathBuf| {
+        let stat = fs::read_to_string(path.join("stat")).ok()?;
+        stat.rsplit_once(") ")?.1.chars().next()
+    };
+    threads.iter().filter_map(state).collect()
+}
+
+fn stuck() -> Result<(), String> {
+    let disk = disk()?;
+    let inner = Inner::new(&disk)?;
+    let inner_id = fs::read_to_string(format!("/sys/block/{}/dev", inner.name)).map_err(said("dev"))?;
+    let inner_id = inner_id.trim().parse()?;
+    let original = (disk.knobs(), knobs(inner_id));
+    let child = Command::new(std::env::current_exe().map_err(said("this binary"))?)
+        .args([STUCK, &disk.journal().to_string_lossy(), &disk.name, &inner.name])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(said("steerer"))?;
+    let mut process = Process(child);
+    ensure(next_line(&mut process.0)? == "steering\n", || "it does not steer".to_owned())?;
+    // Begins when its stdin is closed, by which time nothing comes through.
+    let script = "read -r _; exec dd if=/dev/zero of=\"$0\" bs=4k count=1 oflag=direct";
+    let child = Command::new("sh")
+        .args(["-c", script, &inner.node])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(said("dd"))?;
+    let mut request = Process(child);
+    // Dropped before all of these, whatever happens: none of them ends while it is frozen.
+    let frozen = Frozen::new(&disk)?;
+    drop(request.0.stdin.take());
+    soon("a request in flight", || inner.is_in_flight())?;
+    process.0.stdin.as_mut().ok_or("no stdin")?.write_all(b"\n").map_err(said("stdin"))?;
+    ensure(next_line(&mut process.0)? == "stuck\n", || "it is not stuck".to_owned())?;
+    process.0.kill().map_err(said("kill"))?;
+    let pid = process.0.id();
+    soon("a thread that is left", || states(pid) == ['Z', 'D'])?;
+
+    let restored = restore(&disk.journal(), Duration::ZERO).map_err(said("restore"))?;
+    let told = format!("change 1: {}.nr_requests: not put back yet (pid {pid} ", inner.name);
+    let lines = restored.lines();
+    ensure(lines.iter().any(|line| line.starts_with(&told)), || format!("{lines:?}"))?;
+    ensure(!restored.is_complete() && restored.steering.is_empty(), || format!("{restored:?}"))?;
+    ensure(disk.knobs() == original.0, || differs(&disk, &original.0))?;
+    let strict =
+        fs::read_to_string(format!("/sys/class/bdi/{inner_id}/strict_limit")).map_err(said("bdi"))?;
+    ensure(strict.trim() == "0", || "the stuck queue's limit is still strict".to_owned())?;
+    // Others go on with the rest of the machine.
+    apply(&disk, "nr_requests=64")?;
+    rollback(&disk)?;
+    ensure(disk.knobs() == original.0, || differs(&disk, &original.0))?;
+    ensure(states(pid) == ['Z', 'D'], || "it got through meanwhile: nothing was tested".to_owned())?;
+
+    drop(frozen);
+    let restored = restore(&disk.journal(), SOON).map_err(said("restore"))?;
+    let told = format!("change 1: {}.nr_requests: 100 again", inner.name);
+    let lines = restored.lines();
+    ensure(restored.is_complete() && lines.contains(&told), || format!("{lines:?}"))?;
+    ensure(knobs(inner_id) == original.1, || format!("{:?} became {:?}", original.1, knobs(inner_id)))?;
+    ensure(disk.knobs() == original.0, || differs(&disk, &original.0))
+}
