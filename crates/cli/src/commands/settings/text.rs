@@ -69,7 +69,10 @@ pub(super) fn would_be_left(recovery: &Recovery, undone: &[Undone]) -> Vec<Strin
     }
     for one in recovery.undone.iter().chain(&recovery.expired).chain(undone) {
         for (label, fate) in &one.entries {
-            if matches!(fate, Fate::Foreign { .. } | Fate::Vanished { .. } | Fate::Waits { .. } | Fate::Failed { .. }) {
+            if matches!(
+                fate,
+                Fate::Foreign { .. } | Fate::Vanished { .. } | Fate::Waits { .. } | Fate::Failed { .. }
+            ) {
                 lines.push(format!("change {}: {}", one.id, fate.told(label)));
             }
         }
