@@ -72,7 +72,9 @@ fn fill_the_time(victim: &Value, kind: &str) -> Result<(), String> {
     let busy_s = ops * mean_us / 1e6;
     // One that began before the first second may count, and the last may end after the third.
     let beyond_s = 2.0 * number(victim, &format!("/{kind}/max"))? / 1e6;
-    if (2.4..=3.0 + beyond_s).contains(&busy_s) {
+    // A second is counted when its end is noticed, which is late where others want the processor.
+    let late_s = 0.3;
+    if (2.4..=3.0 + beyond_s + late_s).contains(&busy_s) {
         Ok(())
     } else {
         Err(format!("{ops} operations of {mean_us} µs ({kind}) take {busy_s} s of 3"))
