@@ -93,7 +93,8 @@ struct Contender {
     p99_us: f64,
     victim_kept: f64,
     flood_kept: f64,
-    burst_kept: f64,
+    /// `None` where too few bursts were measured.
+    burst_kept: Option<f64>,
     dead_seconds: f64,
     of_seconds: f64,
 }
@@ -252,14 +253,15 @@ fn kept(directory: &Path, name: &str, text: &str) -> anyhow::Result<Value> {
 }
 
 fn contender(c: &Value) -> Contender {
-    let number = |path: &str| c.pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
+    let known = |path: &str| c.pointer(path).and_then(Value::as_f64);
+    let number = |path: &str| known(path).unwrap_or(0.0);
     Contender {
         name: c["name"].as_str().unwrap_or_default().to_owned(),
         iops: number("/summary/both/iops"),
         p99_us: number("/summary/both/operation_us/p99"),
         victim_kept: number("/summary/victim_kept/value"),
         flood_kept: number("/summary/flood_kept/value"),
-        burst_kept: number("/summary/burst_kept/value"),
+        burst_kept: known("/summary/burst_kept/value"),
         dead_seconds: number("/summary/dead_seconds/value"),
         of_seconds: number("/summary/of_seconds"),
     }
@@ -326,14 +328,14 @@ fn table<'a>(out: &mut String, cells: impl Iterator<Item = (&'a str, &'a [Conten
                 std::time::Duration::try_from_secs_f64(c.p99_us / 1e6).ok().filter(|p99| !p99.is_zero());
             let p99 = p99.map_or_else(|| "–".to_owned(), floodwall_model::units::human_duration);
             out.push_str(&format!(
-                "| {cell} | {} | {:.0} | {:.1} | {p99} | {:.0} of {:.0} | {:.0} % | {:.0} % |\n",
+                "| {cell} | {} | {:.0} | {:.1} | {p99} | {:.0} of {:.0} | {:.0} % | {} |\n",
                 c.name,
                 c.iops,
                 c.iops / default.iops.max(1e-9),
                 c.dead_seconds,
                 c.of_seconds,
                 c.flood_kept * 100.0,
-                c.burst_kept * 100.0,
+                c.burst_kept.map_or_else(|| "–".to_owned(), |kept| format!("{:.0} %", kept * 100.0)),
             ));
         }
     }
@@ -357,6 +359,6 @@ mod tests {
             "victim_kept": {"value": 0.5}, "flood_kept": {"value": 0.8}, "burst_kept": {"value": 1.0}, "dead_seconds": {"value": 3}}});
         let c = contender(&json);
         assert_eq!((c.iops, c.p99_us, c.dead_seconds, c.of_seconds), (700.0, 31_000.0, 3.0, 80.0));
-        assert_eq!((c.victim_kept, c.flood_kept, c.burst_kept), (0.5, 0.8, 1.0));
+        assert_eq!((c.victim_kept, c.flood_kept, c.burst_kept), (0.5, 0.8, Some(1.0)));
     }
 }
