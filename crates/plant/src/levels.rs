@@ -3,6 +3,8 @@
 //! A backing device's figures cost some 20 µs, so that of a thousand only those are read that something happened to, and [`IN_TURN`] of the others.
 
 use floodwall_host::{SysRoot, bdi};
+use floodwall_model::DeviceId;
+use floodwall_model::plant::DeviceObservation;
 
 /// Units that nothing happened to and that are read all the same, per look: a thousand come round in half a minute.
 const IN_TURN: usize = 8;
@@ -14,6 +16,21 @@ pub(crate) struct Machine {
     pub(crate) writeback: Option<u64>,
     pub(crate) hard_limit: Option<u64>,
     pub(crate) background_limit: Option<u64>,
+}
+
+/// Bytes dirtied between two looks that make their writer's device the one that is flooded.
+const FLOODED: u64 = 1 << 20;
+
+/// Where no device's own dirty pages are to be had (without debugfs), all of the machine's are taken for those of the device that was flooded last: most of them are. `flooded` is that device, from one look
+/// to the next.
+pub(crate) fn put_down(machine: &Machine, devices: &mut [DeviceObservation], flooded: &mut Option<DeviceId>) {
+    let dirtied = |d: &DeviceObservation| d.actors.iter().map(|a| a.dirtied_bytes).sum::<u64>();
+    let most = devices.iter().filter(|d| dirtied(d) >= FLOODED).max_by_key(|d| dirtied(d));
+    *flooded = most.map(|d| d.id).or(*flooded);
+    let unknown = |d: &&mut DeviceObservation| Some(d.id) == *flooded && d.dirty_bytes.is_none();
+    if let Some(device) = devices.iter_mut().find(unknown) {
+        (device.dirty_bytes, device.writeback_bytes) = (machine.dirty, machine.writeback);
+    }
 }
 
 impl Machine {
@@ -74,5 +91,38 @@ impl Turn {
         let first = self.0;
         self.0 = if units == 0 { 0 } else { (first + IN_TURN) % units };
         move |index| (index + units - first % units.max(1)) % units.max(1) < IN_TURN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use floodwall_model::plant::Actor;
+    use floodwall_model::trial::DeviceSample;
+
+    use super::*;
+
+    #[test]
+    fn without_debugfs_all_that_is_dirty_is_the_flooded_devices() {
+        let machine = Machine { dirty: Some(900), writeback: Some(100), ..Machine::default() };
+        let device = |minor, dirtied_bytes| DeviceObservation {
+            id: DeviceId { major: 8, minor },
+            actors: vec![Actor { dirtied_bytes, ..Actor::default() }],
+            counters: DeviceSample::default(),
+            dirty_bytes: None,
+            writeback_bytes: None,
+            changing: false,
+        };
+        let mut flooded = None;
+        let mut look = |dirtied: [u64; 2], known: Option<u64>| {
+            let mut devices = vec![device(0, dirtied[0]), device(16, dirtied[1])];
+            devices[0].dirty_bytes = known;
+            put_down(&machine, &mut devices, &mut flooded);
+            (devices[0].dirty_bytes, devices[1].dirty_bytes)
+        };
+        assert_eq!(look([4096, 0], None), (None, None), "nobody floods");
+        assert_eq!(look([4096, 5 << 20], None), (None, Some(900)));
+        assert_eq!(look([4096, 0], None), (None, Some(900)), "what it has made is there still");
+        assert_eq!(look([9 << 20, 5 << 20], None), (Some(900), None));
+        assert_eq!(look([9 << 20, 0], Some(7)), (Some(7), None), "its own figure is better");
     }
 }

@@ -16,6 +16,7 @@
 
 mod cells;
 mod error;
+mod lanes;
 mod levels;
 mod plant;
 mod restore;

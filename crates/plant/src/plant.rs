@@ -26,7 +26,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::cells::{ahead, read_knobs};
 use crate::error::HostPlantError;
-use crate::levels::{Level, Machine, Turn};
+use crate::levels::{Level, Machine, Turn, put_down};
 use crate::told::{Closed, Event, HeldKnob};
 use crate::units::{LeftOut, Unit, Units, Which};
 use crate::writer::Writer;
@@ -97,6 +97,8 @@ pub struct HostPlant {
     root: SysRoot,
     files: KernelFiles,
     probe: Probe,
+    /// Where devices' own dirty pages are not to be had.
+    flooded: Option<DeviceId>,
     blind: Vec<Blind>,
     which: Which,
     units: Units,
@@ -145,13 +147,14 @@ impl HostPlant {
         };
         let mut blind = probe.blind().to_vec();
         if !root.exists(DEBUGFS) {
-            let why = "debugfs is not mounted (mount -t debugfs none /sys/kernel/debug): a backlog is known by the machine's dirty pages and the device's queue alone";
+            let why = "debugfs is not mounted (mount -t debugfs none /sys/kernel/debug): all that is dirty is taken for the device's that was flooded last";
             blind.push(Blind { what: "dirty pages by device".to_owned(), why: why.to_owned() });
         }
         let mut plant = Self {
             root,
             files,
             probe,
+            flooded: None,
             blind,
             which: options.devices.clone(),
             units,
@@ -386,6 +389,7 @@ impl HostPlant {
             }
         }
         come.into_iter().for_each(|event| self.tell(event));
+        put_down(&machine, &mut devices, &mut self.flooded);
         Observation {
             at: snapshot.at,
             dirty_bytes: machine.dirty,

@@ -5,10 +5,10 @@
 //!   └ waits a moment for the end: most writes are over by then; the others are `changing`
 //! ```
 //!
-//! A queue that has to run dry, or somebody who holds the journal's lock for long, keeps one lane waiting; looks and other devices go on. A lane's thread ends with
-//! its last job.
+//! A queue that has to run dry, or somebody who holds the journal's lock for long, keeps one lane waiting; looks and other devices go on, back to what they were too. A
+//! lane's thread ends with its last job. A device may change lanes when units are grouped anew: whoever writes to it waits for whoever is at it still.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,13 +16,14 @@ use std::time::{Duration, Instant};
 use floodwall_knobs::catalogue::Knob;
 use floodwall_knobs::journal::{DiskStore, JournalError};
 use floodwall_knobs::{
-    Change, Device, Fate, HeldCell, Hold, HoldError, KernelFiles, Recovery, Session, StepError, SystemClock,
-    Target, Who,
+    Change, Device, Fate, Hold, HoldError, KernelFiles, Recovery, Session, StepError, SystemClock, Target,
+    Who,
 };
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, PlantError};
 use rustix::io::Errno;
 
+use crate::lanes::{Job, Lane, Number, State, number};
 use crate::told::{Closed, Event, HeldKnob};
 
 /// How long [`Writer::write`] waits for a write to be over: a fifth of a controller's usual tick.
@@ -31,90 +32,6 @@ const MOMENT: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_millis(500);
 /// Between two attempts at the journal's lock, or at a file that says "busy".
 const NAP: Duration = Duration::from_millis(20);
-/// Events that are kept until somebody asks for them.
-const EVENTS: usize = 1_000;
-
-/// Whose lane: a unit's, or the machine's.
-type Lane = Option<DeviceId>;
-
-enum Job {
-    /// Save cells before they are written some time.
-    Save(Vec<(&'static Knob, Target)>),
-    Write {
-        write: KnobWrite,
-        changes: Vec<Change>,
-        ticket: u64,
-    },
-    /// Put a cell of the hold back.
-    Back {
-        index: usize,
-        label: String,
-    },
-    /// Put back what is held of these devices.
-    BackOf(Vec<Device>),
-}
-
-#[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
-    running: bool,
-    /// Writes waiting or under way.
-    writes: u32,
-}
-
-#[derive(Default)]
-struct State {
-    lanes: BTreeMap<Lane, Queue>,
-    /// Which lane a device's knobs belong to, by the device's number as knobs has it.
-    lane_of: HashMap<String, Lane>,
-    tickets: u64,
-    /// Writes that somebody waits for, and how they ended.
-    awaited: BTreeMap<u64, Option<Result<(), PlantError>>>,
-    /// Cells that could not be put back.
-    failed: Vec<String>,
-    held: Vec<HeldKnob>,
-    events: VecDeque<Event>,
-    /// Writes that failed when nobody waited for them any more, and have not been asked for.
-    failures: Vec<(KnobWrite, PlantError)>,
-    /// What is left of [`LOOK`].
-    patience: Duration,
-    /// Everything is being put back until then: nothing new is tried again, nor what goes back after that.
-    ends: Option<Instant>,
-    /// Nothing more is written.
-    closing: bool,
-}
-
-impl State {
-    fn tell(&mut self, event: Event) {
-        if self.events.len() < EVENTS {
-            self.events.push_back(event);
-        }
-    }
-
-    fn is_idle(&self) -> bool {
-        self.lanes.values().all(|lane| !lane.running && lane.jobs.is_empty())
-    }
-
-    /// Ends a write: for whoever waits, else as an event.
-    fn end(&mut self, ticket: u64, write: KnobWrite, outcome: Result<(), PlantError>) {
-        match (self.awaited.get_mut(&ticket), outcome) {
-            (Some(place), outcome) => *place = Some(outcome),
-            (None, Err(error)) => {
-                self.tell(Event::Failed(error.clone()));
-                // Who has everything put back is not told what was dropped for it.
-                if self.ends.is_none() && self.failures.len() < EVENTS {
-                    self.failures.push((write, error));
-                }
-            }
-            (None, Ok(())) => {}
-        }
-    }
-
-    /// Whether a file that says "busy" is tried again.
-    fn goes_on(&self, back: bool) -> bool {
-        self.ends.is_none_or(|end| back && Instant::now() < end)
-    }
-}
 
 struct Shared {
     files: KernelFiles,
@@ -126,6 +43,19 @@ struct Shared {
     hold: Mutex<Hold>,
     state: Mutex<State>,
     changed: Condvar,
+}
+
+/// A device that one lane is at.
+struct Taken<'a> {
+    shared: &'a Shared,
+    number: Number,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        lock(&self.shared.state).taken.remove(&self.number);
+        self.shared.changed.notify_all();
+    }
 }
 
 /// A hold and the threads that write.
@@ -192,7 +122,8 @@ impl Writer {
     pub(crate) fn put_back(&self, lane: Lane, devices: &[Device]) {
         let of = |held: &&HeldKnob| devices.iter().any(|device| Some(&device.number) == held.device.as_ref());
         if self.is_changing(lane) || self.held().iter().any(|held| of(&held)) {
-            self.start(lane, Job::BackOf(devices.to_vec()));
+            let of = devices.iter().map(|device| Some(device.number.clone())).collect();
+            self.start(lane, Job::Back { of, asked: false });
         }
     }
 
@@ -272,27 +203,12 @@ impl Writer {
         lock(&shared.state).ends = Some(end);
         self.drop_jobs();
         let before = self.held();
-        // First what is under way, so that it is not written after it was put back.
-        let idle = shared.wait_idle(end);
-        let order = shared.locked(Some(end), |session, hold| {
-            let held = hold.held();
-            let label = |index: usize| held.iter().find(|cell| cell.index == index).cloned();
-            Ok(session.order_back(hold).into_iter().filter_map(label).collect::<Vec<_>>())
-        });
-        match order {
-            Ok(order) => {
-                for cell in order {
-                    let lane = {
-                        let state = lock(&shared.state);
-                        let number = cell.target.device().map(|device| device.number.clone());
-                        number.and_then(|number| state.lane_of.get(&number).copied()).flatten()
-                    };
-                    self.start(lane, Job::Back { index: cell.index, label: cell.label });
-                }
-            }
-            Err(error) => lock(&shared.state).failed.push(error.to_string()),
+        // Each lane behind what is under way there, so that nothing is written after it was put back, and by itself: a queue that does not run dry keeps no other waiting.
+        let lanes = lock(&shared.state).to_put_back();
+        for (lane, of) in lanes {
+            self.start(lane, Job::Back { of: of.into_iter().collect(), asked: true });
         }
-        let idle = shared.wait_idle(end) && idle;
+        let idle = shared.wait_idle(end);
         let mut state = lock(&shared.state);
         if !state.closing {
             state.ends = None;
@@ -415,32 +331,7 @@ impl Shared {
                     drop(state);
                     self.changed.notify_all();
                 }
-                Job::BackOf(devices) => {
-                    let held = self.locked(None, |session, hold| Ok((session.order_back(hold), hold.held())));
-                    let Ok((order, held)) = held else { continue };
-                    let is_its =
-                        |cell: &&HeldCell| cell.target.device().is_some_and(|of| devices.contains(of));
-                    for index in order {
-                        let Some(cell) = held.iter().filter(is_its).find(|cell| cell.index == index) else {
-                            continue;
-                        };
-                        if let Err(error) = self.back(index) {
-                            let device = cell.target.device().and_then(|device| device.number.parse().ok());
-                            let value =
-                                cell.saved.as_ref().map_or_else(String::new, |saved| saved.value.clone());
-                            let write = KnobWrite { device, knob: cell.knob.name.to_owned(), value };
-                            lock(&self.state).tell(Event::Failed(refused(write, &error)));
-                        }
-                    }
-                }
-                Job::Back { index, label } => {
-                    if let Err(error) = self.back(index) {
-                        let mut state = lock(&self.state);
-                        if !matches!(error, HoldError::Theirs { .. } | HoldError::Gone { .. }) {
-                            state.failed.push(format!("{label}: {error}"));
-                        }
-                    }
-                }
+                Job::Back { of, asked } => of.iter().for_each(|number| self.back_of(number, asked)),
             }
         }
     }
@@ -449,6 +340,7 @@ impl Shared {
     fn write(&self, changes: &[Change]) -> Result<(), HoldError> {
         let mut done: Vec<Change> = Vec::new();
         for change in changes {
+            let taken = self.take(number(&change.target));
             let prepared = self.locked(None, |session, hold| session.prepare(hold, change));
             let outcome = match prepared {
                 Ok(None) => continue,
@@ -461,7 +353,9 @@ impl Shared {
             match outcome {
                 Ok(before) => done.push(before),
                 Err(error) => {
+                    drop(taken);
                     for before in done.into_iter().rev() {
+                        let _taken = self.take(number(&before.target));
                         let prepared = self.locked(None, |session, hold| session.prepare(hold, &before));
                         if let Ok(Some(prepared)) = prepared {
                             let _ = self.carry_out(prepared);
@@ -474,8 +368,43 @@ impl Shared {
         Ok(())
     }
 
-    fn back(&self, index: usize) -> Result<(), HoldError> {
-        match self.locked(None, |session, hold| session.prepare_back(hold, index))? {
+    /// Puts back what is held of a device.
+    fn back_of(&self, device: &Number, asked: bool) {
+        let end = lock(&self.state).ends;
+        let _taken = self.take(device.clone());
+        let order = self.locked(end, |session, hold| {
+            let held = hold.held();
+            let cell = |index: usize| held.iter().find(|cell| cell.index == index).cloned();
+            let order = session.order_back(hold, |target| number(target) == *device);
+            Ok(order.into_iter().filter_map(cell).collect::<Vec<_>>())
+        });
+        let order = match order {
+            Ok(order) => order,
+            Err(error) => {
+                let (mut state, error) = (lock(&self.state), error.to_string());
+                // The journal's lock is the same for all.
+                if asked && !state.failed.contains(&error) {
+                    state.failed.push(error);
+                }
+                return;
+            }
+        };
+        for cell in order {
+            let Err(error) = self.back(cell.index, end) else { continue };
+            let mut state = lock(&self.state);
+            if !asked {
+                let device = device.as_ref().and_then(|number| number.parse().ok());
+                let value = cell.saved.as_ref().map_or_else(String::new, |saved| saved.value.clone());
+                let write = KnobWrite { device, knob: cell.knob.name.to_owned(), value };
+                state.tell(Event::Failed(refused(write, &error)));
+            } else if !matches!(error, HoldError::Theirs { .. } | HoldError::Gone { .. }) {
+                state.failed.push(format!("{}: {error}", cell.label));
+            }
+        }
+    }
+
+    fn back(&self, index: usize, end: Option<Instant>) -> Result<(), HoldError> {
+        match self.locked(end, |session, hold| session.prepare_back(hold, index))? {
             Some(prepared) => self.carry_out(prepared),
             None => Ok(()),
         }
@@ -550,6 +479,15 @@ impl Shared {
             }
             std::thread::sleep(NAP);
         }
+    }
+
+    /// Waits until no other lane is at a device, and keeps it from being written to by others.
+    fn take(&self, number: Number) -> Taken<'_> {
+        let state = lock(&self.state);
+        let is_taken = |state: &mut State| state.taken.contains(&number);
+        let mut state = self.changed.wait_while(state, is_taken).unwrap_or_else(PoisonError::into_inner);
+        state.taken.insert(number.clone());
+        Taken { shared: self, number }
     }
 
     /// Waits until no lane has anything to do.

@@ -129,11 +129,13 @@ impl Session<'_> {
         }
     }
 
-    /// The held cells in an order in which they can be put back.
+    /// The held cells of some targets in an order in which they can be put back. Those of others are not even read: somebody may be inside a write to their queue.
     #[must_use]
-    pub fn order_back(&self, hold: &Hold) -> Vec<usize> {
+    pub fn order_back(&self, hold: &Hold, of: impl Fn(&Target) -> bool) -> Vec<usize> {
         let old = |cell: &HeldCell| Some((cell.index, cell.saved.clone()?));
-        let wanted: Vec<(usize, State)> = hold.held().iter().filter_map(old).collect();
+        let held = hold.held();
+        let wanted: Vec<(usize, State)> =
+            held.iter().filter(|cell| of(&cell.target)).filter_map(old).collect();
         order(&hold.transaction.entries, &wanted, self.files).iter().map(Step::entry).collect()
     }
 

@@ -78,10 +78,10 @@ fn seen() -> Result<(), String> {
     })?;
     let debugfs = std::path::Path::new("/sys/kernel/debug/bdi").exists();
     let dirty = seen.iter().filter_map(|device| device.dirty_bytes).max();
-    ensure(dirty.is_some() == debugfs, || format!("{dirty:?} with debugfs {debugfs}"))?;
     let is_told = plant.blind().iter().any(|blind| blind.what == "dirty pages by device");
     ensure(is_told != debugfs, || format!("{:?} with debugfs {debugfs}", plant.blind()))?;
-    ensure(!debugfs || dirty > Some(10 << 20), || format!("{dirty:?} dirty"))?;
+    // Without debugfs all that is dirty is taken for the flooded device's.
+    ensure(dirty > Some(10 << 20), || format!("{dirty:?} dirty with debugfs {debugfs}"))?;
     let last = plant.observe().map_err(said("observe"))?;
     let threshold = floodwall_host::memory::read_thresholds(&floodwall_host::SysRoot::live().unwrap());
     let (now, then) = (threshold.hard_bytes.into_value().unwrap(), last.hard_limit_bytes.unwrap());
@@ -96,9 +96,10 @@ fn threads() -> Result<(), String> {
     let disk = Disk::new(512)?;
     let mut plant = HostPlant::open(&options(&disk)).map_err(said("open"))?;
     plant.observe().map_err(said("observe"))?;
-    let worker = Worker::start(&["both", &disk.file("f"), "200", &disk.file("c")])?;
+    // 40 MB/s: what is dirty already is not dirtied again.
+    let worker = Worker::start(&["both", &disk.file("f"), "200", "25", &disk.file("c")])?;
     look(&mut plant, &disk, Duration::from_secs(1))?;
-    let seen = look(&mut plant, &disk, Duration::from_secs(5))?;
+    let seen = look(&mut plant, &disk, Duration::from_secs(3))?;
     let who = format!("({})", worker.pid());
     let tick = Duration::from_millis(250);
     let with = |is: &dyn Fn(&Actor) -> bool| {
@@ -107,7 +108,7 @@ fn threads() -> Result<(), String> {
     };
     let victims = with(&|a| is_victim(a, tick));
     let floods = with(&|a| is_flood(a, tick) && a.operations() == 0);
-    ensure(2 * victims > seen.len() && 4 * floods > seen.len(), || {
+    ensure(2 * victims > seen.len() && 2 * floods > seen.len(), || {
         format!("a victim in {victims} and a flood in {floods} of {} looks: {:?}", seen.len(), seen.last())
     })?;
     ensure(plant.close(Duration::from_secs(10)).is_complete(), || "not closed".to_owned())

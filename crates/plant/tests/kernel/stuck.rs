@@ -1,10 +1,13 @@
 //! A process that steers is killed while it waits for a queue that does not run dry: a loop device whose file is on a filesystem that is frozen.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, Plant};
 use floodwall_plant::{HostPlant, Options, SourceKind, Which, restore};
 
@@ -12,15 +15,18 @@ use crate::disk::{Disk, knobs, run};
 use crate::steer::{apply, differs, disk, rollback};
 use crate::{Test, ensure, said};
 
-pub(crate) const TESTS: &[Test] =
-    &[Test { name: "all_but_a_stuck_queue_comes_back_at_once", seconds: 120, body: stuck }];
+pub(crate) const TESTS: &[Test] = &[
+    Test { name: "of_a_killed_process_all_but_a_stuck_queue_comes_back_at_once", seconds: 120, body: killed },
+    Test { name: "a_stuck_queue_keeps_no_other_from_being_given_back", seconds: 120, body: ends },
+];
 
 /// First argument of this binary when it steers and gets stuck.
 pub(crate) const STUCK: &str = "plant-stuck";
 /// How long the kernel may take for what it does at once.
 const SOON: Duration = Duration::from_secs(20);
 
-/// `JOURNAL DEVICE STUCK_DEVICE`: writes knobs of both and says so; when it is told to, writes the one that gets stuck, says so, and does nothing more.
+/// `JOURNAL DEVICE STUCK_DEVICE`: writes knobs of both and says so; when it is told to, writes the one that gets stuck, and says so; when its stdin is closed,
+/// puts everything back.
 pub(crate) fn steer(arguments: &[String]) -> Result<(), String> {
     let [journal, device, hanging] = arguments else { return Err("usage".to_owned()) };
     let options = Options {
@@ -49,9 +55,9 @@ pub(crate) fn steer(arguments: &[String]) -> Result<(), String> {
     let write = KnobWrite { device: Some(ids.1), knob: "nr_requests".to_owned(), value: "8".to_owned() };
     plant.write(&write).map_err(said("write"))?;
     writeln!(out, "stuck").map_err(said("stdout"))?;
-    // Until it is killed; never to the end of the test, whose end closes this.
     let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
-    Ok(())
+    let closed = plant.close(2 * SOON);
+    ensure(closed.is_complete(), || format!("{closed:?}"))
 }
 
 /// A loop device over a file on a disk's filesystem.
@@ -122,10 +128,16 @@ impl Frozen {
     }
 }
 
-impl Drop for Frozen {
-    fn drop(&mut self) {
+impl Frozen {
+    fn thaw(&mut self) {
         drop(self.0.stdin.take());
         let _ = self.0.wait();
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        self.thaw();
     }
 }
 
@@ -168,59 +180,105 @@ fn states(pid: u32) -> Vec<char> {
     threads.iter().filter_map(state).collect()
 }
 
-fn stuck() -> Result<(), String> {
-    let disk = disk()?;
-    let inner = Inner::new(&disk)?;
-    let inner_id = fs::read_to_string(format!("/sys/block/{}/dev", inner.name)).map_err(said("dev"))?;
-    let inner_id = inner_id.trim().parse()?;
-    let original = (disk.knobs(), knobs(inner_id));
-    let child = Command::new(std::env::current_exe().map_err(said("this binary"))?)
-        .args([STUCK, &disk.journal().to_string_lossy(), &disk.name, &inner.name])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(said("steerer"))?;
-    let mut process = Process(child);
-    ensure(next_line(&mut process.0)? == "steering\n", || "it does not steer".to_owned())?;
-    // Begins when its stdin is closed, by which time nothing comes through.
-    let script = "read -r _; exec dd if=/dev/zero of=\"$0\" bs=4k count=1 oflag=direct";
-    let child = Command::new("sh")
-        .args(["-c", script, &inner.node])
-        .stdin(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(said("dd"))?;
-    let mut request = Process(child);
-    // Dropped before all of these, whatever happens: none of them ends while it is frozen.
-    let frozen = Frozen::new(&disk)?;
-    drop(request.0.stdin.take());
-    soon("a request in flight", || inner.is_in_flight())?;
-    process.0.stdin.as_mut().ok_or("no stdin")?.write_all(b"\n").map_err(said("stdin"))?;
-    ensure(next_line(&mut process.0)? == "stuck\n", || "it is not stuck".to_owned())?;
-    process.0.kill().map_err(said("kill"))?;
-    let pid = process.0.id();
-    soon("a thread that is left", || states(pid) == ['Z', 'D'])?;
+/// A process that is stuck in a write to one device, and holds knobs of it and of another one. In the order in which they are dropped: nothing ends while the
+/// filesystem is frozen.
+struct Scene {
+    frozen: Frozen,
+    process: Process,
+    _request: Process,
+    inner: Inner,
+    disk: Disk,
+    inner_id: DeviceId,
+    /// What both devices' knobs were before.
+    original: (Knobs, Knobs),
+}
 
-    let restored = restore(&disk.journal(), Duration::ZERO).map_err(said("restore"))?;
-    let told = format!("change 1: {}.nr_requests: not put back yet (pid {pid} ", inner.name);
+type Knobs = BTreeMap<PathBuf, String>;
+
+impl Scene {
+    fn new() -> Result<Self, String> {
+        let disk = disk()?;
+        let inner = Inner::new(&disk)?;
+        let inner_id = fs::read_to_string(format!("/sys/block/{}/dev", inner.name)).map_err(said("dev"))?;
+        let inner_id = inner_id.trim().parse()?;
+        let original = (disk.knobs(), knobs(inner_id));
+        let child = Command::new(std::env::current_exe().map_err(said("this binary"))?)
+            .args([STUCK, &disk.journal().to_string_lossy(), &disk.name, &inner.name])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(said("steerer"))?;
+        let mut process = Process(child);
+        ensure(next_line(&mut process.0)? == "steering\n", || "it does not steer".to_owned())?;
+        // Begins when its stdin is closed, by which time nothing comes through.
+        let script = "read -r _; exec dd if=/dev/zero of=\"$0\" bs=4k count=1 oflag=direct";
+        let child = Command::new("sh")
+            .args(["-c", script, &inner.node])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(said("dd"))?;
+        let mut request = Process(child);
+        let frozen = Frozen::new(&disk)?;
+        drop(request.0.stdin.take());
+        let mut scene = Self { frozen, process, _request: request, inner, disk, inner_id, original };
+        soon("a request in flight", || scene.inner.is_in_flight())?;
+        let process = &mut scene.process.0;
+        process.stdin.as_mut().ok_or("no stdin")?.write_all(b"\n").map_err(said("stdin"))?;
+        ensure(next_line(process)? == "stuck\n", || "it is not stuck".to_owned())?;
+        Ok(scene)
+    }
+
+    fn states(&self) -> Vec<char> {
+        states(self.process.0.id())
+    }
+
+    fn other_is_back(&self) -> Result<(), String> {
+        let original = &self.original.0;
+        ensure(self.disk.knobs() == *original, || differs(&self.disk, original))
+    }
+}
+
+fn killed() -> Result<(), String> {
+    let mut scene = Scene::new()?;
+    let (pid, name, journal) = (scene.process.0.id(), scene.inner.name.clone(), scene.disk.journal());
+    scene.process.0.kill().map_err(said("kill"))?;
+    soon("a thread that is left", || scene.states() == ['Z', 'D'])?;
+
+    let restored = restore(&journal, Duration::ZERO).map_err(said("restore"))?;
+    let told = format!("change 1: {name}.nr_requests: not put back yet (pid {pid} ");
     let lines = restored.lines();
     ensure(lines.iter().any(|line| line.starts_with(&told)), || format!("{lines:?}"))?;
     ensure(!restored.is_complete() && restored.steering.is_empty(), || format!("{restored:?}"))?;
-    ensure(disk.knobs() == original.0, || differs(&disk, &original.0))?;
-    let strict =
-        fs::read_to_string(format!("/sys/class/bdi/{inner_id}/strict_limit")).map_err(said("bdi"))?;
+    scene.other_is_back()?;
+    let strict = format!("/sys/class/bdi/{}/strict_limit", scene.inner_id);
+    let strict = fs::read_to_string(strict).map_err(said("bdi"))?;
     ensure(strict.trim() == "0", || "the stuck queue's limit is still strict".to_owned())?;
     // Others go on with the rest of the machine.
-    apply(&disk, "nr_requests=64")?;
-    rollback(&disk)?;
-    ensure(disk.knobs() == original.0, || differs(&disk, &original.0))?;
-    ensure(states(pid) == ['Z', 'D'], || "it got through meanwhile: nothing was tested".to_owned())?;
+    apply(&scene.disk, "nr_requests=64")?;
+    rollback(&scene.disk)?;
+    scene.other_is_back()?;
+    ensure(scene.states() == ['Z', 'D'], || "it got through meanwhile: nothing was tested".to_owned())?;
 
-    drop(frozen);
-    let restored = restore(&disk.journal(), SOON).map_err(said("restore"))?;
-    let told = format!("change 1: {}.nr_requests: 100 again", inner.name);
+    scene.frozen.thaw();
+    let restored = restore(&journal, SOON).map_err(said("restore"))?;
+    let told = format!("change 1: {name}.nr_requests: 100 again");
     let lines = restored.lines();
     ensure(restored.is_complete() && lines.contains(&told), || format!("{lines:?}"))?;
-    ensure(knobs(inner_id) == original.1, || format!("{:?} became {:?}", original.1, knobs(inner_id)))?;
-    ensure(disk.knobs() == original.0, || differs(&disk, &original.0))
+    let (now, original) = (knobs(scene.inner_id), &scene.original.1);
+    ensure(now == *original, || format!("{original:?} became {now:?}"))?;
+    scene.other_is_back()
+}
+
+fn ends() -> Result<(), String> {
+    let mut scene = Scene::new()?;
+    drop(scene.process.0.stdin.take());
+    soon("giving back beside a stuck queue", || scene.other_is_back().is_ok())?;
+    ensure(scene.states().contains(&'D'), || "it got through meanwhile: nothing was tested".to_owned())?;
+    scene.frozen.thaw();
+    let status = scene.process.0.wait().map_err(said("wait"))?;
+    ensure(status.success(), || "it could not put everything back".to_owned())?;
+    let (now, original) = (knobs(scene.inner_id), &scene.original.1);
+    ensure(now == *original, || format!("{original:?} became {now:?}"))?;
+    scene.other_is_back()
 }

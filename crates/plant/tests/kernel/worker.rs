@@ -14,7 +14,7 @@ pub(crate) const WORKER: &str = "plant-worker";
 /// What a flood writes at once.
 const BLOCK: usize = 1 << 20;
 
-/// `commit FILE`, or `flood FILE MIB`: a file of so many MiB, over and over; `both FILE MIB FILE` floods the first in a thread of its own and commits to the second. Says how much it
+/// `commit FILE`, or `flood FILE MIB [MS]`: a file of so many MiB, over and over, so many milliseconds after each; `both FILE MIB MS FILE` floods the first in a thread of its own and commits to the second. Says how much it
 /// has done, ten times a second.
 pub(crate) fn run(arguments: &[String]) {
     if let [both, flood @ .., commit] = arguments
@@ -46,9 +46,11 @@ pub(crate) fn run(arguments: &[String]) {
         _ => {
             let blocks: u64 = arguments[2].parse().unwrap();
             let block = vec![7; BLOCK];
+            let pause = arguments.get(3).map_or(0, |ms| ms.parse().unwrap());
             loop {
                 file.write_all_at(&block, done % blocks * BLOCK as u64).unwrap();
                 done += 1;
+                std::thread::sleep(Duration::from_millis(pause));
                 tell(done);
             }
         }
