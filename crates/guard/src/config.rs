@@ -35,8 +35,9 @@ pub const LONGEST_TICK: Duration = Duration::from_secs(5);
 pub const BACKLOG: u64 = 8 << 20;
 /// Bytes per second from which a writer counts as a flood.
 pub const FLOOD_RATE: f64 = 4e6;
-/// Who makes as much as this stable at once floods, too, though he waits for it himself.
-pub const FLOOD_COMMIT: u64 = 1 << 20;
+/// Who makes as much as this stable at once floods, too, though he waits for it himself. Twice the largest folio (x86-64: 2 MiB): who commits a page of one is counted as if he had dirtied it whole
+/// (mm/page-writeback.c `folio_account_dirtied`).
+pub const FLOOD_COMMIT: u64 = 4 << 20;
 /// A backlog that takes so many times the goal to drain is a threat although the queue is still empty: the flusher has not begun yet.
 pub const THREAT: f64 = 10.0;
 /// The same while the drain rate is not known.

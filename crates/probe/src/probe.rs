@@ -423,12 +423,7 @@ impl Probe {
 
     /// Calls whose end was lost would be waited for for ever.
     fn forget_lost_calls(&mut self, now: u64) {
-        let long = match &self.source {
-            #[cfg(feature = "bpf")]
-            Source::Bpf(bpf, _) => bpf.long_calls(now, CHECKED_AFTER),
-            _ => self.tally.long_calls(now, CHECKED_AFTER),
-        };
-        let mut long: Vec<(u32, u32)> = long;
+        let mut long = self.calls_for(now, CHECKED_AFTER);
         long.sort_unstable_by_key(|(_, tid)| (*tid < self.check_turn, *tid));
         for (pid, tid) in long.into_iter().take(CHECKED) {
             self.check_turn = tid.wrapping_add(1);
@@ -464,12 +459,24 @@ impl Probe {
     fn tell_threads_apart(&mut self, processes: &mut [ProcessUse]) {
         self.threads.begin();
         let waits = |p: &ProcessUse| p.waiting > 0 || p.reads.count() + p.commits().count() > 0;
+        let mut inside: Option<Vec<(u32, u32)>> = None;
         for process in processes.iter_mut().filter(|p| p.pid != OTHERS && waits(p)) {
             let much = process.dirtied_bytes.is_some_and(|bytes| bytes >= MUCH);
             if !much && !self.threads.are_apart(process.pid) {
                 continue;
             }
-            process.flooded_bytes = self.threads.flooded(&self.root, process.pid);
+            let inside = inside.get_or_insert_with(|| self.calls_for(now_ns(), Duration::ZERO));
+            let of = inside.iter().filter(|(pid, _)| *pid == process.pid).map(|(_, tid)| *tid);
+            process.flooded_bytes = self.threads.flooded(&self.root, process.pid, &of.collect::<Vec<_>>());
+        }
+    }
+
+    /// Calls under way for at least this long: process and thread.
+    fn calls_for(&self, now: u64, least: Duration) -> Vec<(u32, u32)> {
+        match &self.source {
+            #[cfg(feature = "bpf")]
+            Source::Bpf(bpf, _) => bpf.long_calls(now, least),
+            _ => self.tally.long_calls(now, least),
         }
     }
 

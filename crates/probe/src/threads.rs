@@ -1,6 +1,8 @@
 //! Which threads of a process flood while others of it wait: a database that loads a table beside its transactions, a benchmark with victims and floods of its own.
 //!
-//! The same counter as a process's (`writers`), by thread (/proc/PID/task/TID/io), asked only where a process both waits and dirties much.
+//! The same counter as a process's (`writers`), by thread (/proc/PID/task/TID/io), asked only where a process both waits and dirties much. The counter alone does not tell: a page of a large
+//! folio that is dirtied counts as the whole folio (mm/page-writeback.c `folio_account_dirtied`), so that who commits 4 KiB at a time may count 256 KiB for each. Who was seen inside
+//! a synchronous call lately does not flood.
 
 use std::collections::HashMap;
 
@@ -14,7 +16,7 @@ const FLOODS: u64 = 1 << 20;
 /// Processes that are asked at each look, and threads of each: what has more is taken as one.
 const PROCESSES: usize = 16;
 const THREADS: usize = 256;
-/// Looks for which a process stays told apart although those that wait get nothing done.
+/// Looks for which a thread counts as one that commits, and a process stays told apart although those that wait get nothing done.
 const REMEMBERED: u32 = 40;
 
 /// Remembers counters between looks.
@@ -30,6 +32,8 @@ pub(crate) struct Threads {
 struct Known {
     /// Of each thread: bytes dirtied, and bytes read from devices.
     threads: HashMap<u32, (u64, u64), Fast>,
+    /// When a thread was last seen inside a synchronous call.
+    commits: HashMap<u32, u32, Fast>,
     asked: u32,
     /// When one was last seen that floods, and one that does something else.
     apart: Option<u32>,
@@ -50,8 +54,9 @@ impl Threads {
         self.known.get(&pid).is_some_and(|known| known.apart.is_some_and(lately))
     }
 
-    /// Bytes that threads of a process dirtied since they were last asked that do nothing else; `None` if they are not told apart from others.
-    pub(crate) fn flooded(&mut self, root: &SysRoot, pid: u32) -> Option<u64> {
+    /// Bytes that threads of a process dirtied since they were last asked that do nothing else; `None` if they are not told apart from others. `inside`: its threads that are inside
+    /// a synchronous call now.
+    pub(crate) fn flooded(&mut self, root: &SysRoot, pid: u32, inside: &[u32]) -> Option<u64> {
         if self.asked >= PROCESSES {
             return None;
         }
@@ -62,9 +67,12 @@ impl Threads {
         }
         let known = self.known.entry(pid).or_default();
         let is_new = known.threads.is_empty();
-        known.asked = self.look;
+        let look = self.look;
+        known.asked = look;
+        known.commits.extend(inside.iter().map(|tid| (*tid, look)));
+        known.commits.retain(|_, seen| look.wrapping_sub(*seen) <= REMEMBERED);
         let mut now: HashMap<u32, (u64, u64), Fast> = HashMap::default();
-        let (mut flooded, mut others) = (0, false);
+        let (mut flooded, mut others) = (0, !known.commits.is_empty());
         for tid in names.iter().filter_map(|name| name.parse::<u32>().ok()) {
             let path = format!("/proc/{pid}/task/{tid}/io");
             // It may have ended meanwhile.
@@ -76,10 +84,10 @@ impl Threads {
             let before = known.threads.get(&tid).copied().unwrap_or((0, 0));
             let grown = (counters.0.saturating_sub(before.0), counters.1.saturating_sub(before.1));
             now.insert(tid, counters);
-            if grown.0 >= FLOODS {
+            if grown.0 >= FLOODS && !known.commits.contains_key(&tid) {
                 flooded += grown.0;
             } else {
-                others |= grown != (0, 0);
+                others |= grown.1 > 0;
             }
         }
         known.threads = now;
@@ -114,45 +122,54 @@ mod tests {
         }
     }
 
-    fn look(threads: &mut Threads, root: &SysRoot) -> Option<u64> {
+    fn look(threads: &mut Threads, root: &SysRoot, inside: &[u32]) -> Option<u64> {
         threads.begin();
-        threads.flooded(root, 7)
+        threads.flooded(root, 7, inside)
     }
+
+    const MB: u64 = 1 << 20;
 
     #[test]
     fn threads_that_flood_are_told_from_those_that_commit_or_read() {
-        const MB: u64 = 1 << 20;
         let dir = tempfile::tempdir().unwrap();
         let root = SysRoot::new(dir.path()).unwrap();
         let mut threads = Threads::default();
-        put(dir.path(), &[(0, 0), (100 * MB, 0), (4096, 0)]);
-        assert_eq!(look(&mut threads, &root), None, "nothing to compare with yet");
-        put(dir.path(), &[(0, 0), (120 * MB, 0), (8192, 0)]);
-        assert_eq!(look(&mut threads, &root), Some(20 * MB));
+        put(dir.path(), &[(0, 0), (100 * MB, 0), (5 * MB, 0)]);
+        assert_eq!(look(&mut threads, &root, &[9]), None, "nothing to compare with yet");
+        // It commits pages of large folios.
+        put(dir.path(), &[(0, 0), (120 * MB, 0), (15 * MB, 0)]);
+        assert_eq!(look(&mut threads, &root, &[]), Some(20 * MB));
         // Those that wait get nothing done.
-        put(dir.path(), &[(0, 0), (125 * MB, 0), (8192, 0)]);
-        assert_eq!(look(&mut threads, &root), Some(5 * MB));
-        put(dir.path(), &[(0, 0), (125 * MB, 0), (8192, 4096)]);
-        assert_eq!(look(&mut threads, &root), Some(0), "nobody floods now");
-        (0..REMEMBERED - 2).for_each(|_| assert_eq!(look(&mut threads, &root), Some(0)));
-        assert_eq!(look(&mut threads, &root), None, "long ago");
+        put(dir.path(), &[(0, 0), (125 * MB, 0), (15 * MB, 0)]);
+        assert_eq!(look(&mut threads, &root, &[9]), Some(5 * MB));
+        assert_eq!(look(&mut threads, &root, &[]), Some(0), "nobody floods now");
+        (0..REMEMBERED - 1).for_each(|_| assert_eq!(look(&mut threads, &root, &[]), Some(0)));
+        assert_eq!(look(&mut threads, &root, &[]), None, "long ago");
+        // Who reads waits, too.
+        put(dir.path(), &[(0, 0), (130 * MB, 0), (15 * MB, 4096)]);
+        assert_eq!(look(&mut threads, &root, &[]), Some(5 * MB));
     }
 
     #[test]
-    fn who_floods_with_every_thread_or_has_only_one_is_one() {
-        const MB: u64 = 1 << 20;
+    fn who_floods_with_every_thread_or_syncs_what_it_wrote_is_one() {
         let dir = tempfile::tempdir().unwrap();
         let root = SysRoot::new(dir.path()).unwrap();
         let mut threads = Threads::default();
         for step in 1..5u64 {
             put(dir.path(), &[(step * 10 * MB, 0), (step * 30 * MB, 0)]);
-            assert_eq!(look(&mut threads, &root), None);
+            assert_eq!(look(&mut threads, &root, &[]), None);
+        }
+        // Each makes stable what it has written.
+        let mut threads = Threads::default();
+        for step in 5..9u64 {
+            put(dir.path(), &[(step * 10 * MB, 0), (step * 30 * MB, 0)]);
+            assert_eq!(look(&mut threads, &root, &[7, 8]).unwrap_or(0), 0);
         }
         let mut threads = Threads::default();
         fs::remove_dir_all(dir.path().join("proc/7/task/8")).unwrap();
-        for step in 1..5u64 {
+        for step in 9..13u64 {
             put(dir.path(), &[(step * 10 * MB, step)]);
-            assert_eq!(look(&mut threads, &root), None);
+            assert_eq!(look(&mut threads, &root, &[]), None);
         }
     }
 }
