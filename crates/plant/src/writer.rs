@@ -16,8 +16,7 @@ use std::time::{Duration, Instant};
 use floodwall_knobs::catalogue::Knob;
 use floodwall_knobs::journal::{DiskStore, JournalError};
 use floodwall_knobs::{
-    Change, Device, Fate, Hold, HoldError, KernelFiles, Recovery, Session, StepError, SystemClock, Target,
-    Who,
+    Change, Device, Fate, Files, Hold, HoldError, Recovery, Session, StepError, SystemClock, Target, Who,
 };
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, PlantError};
@@ -34,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(500);
 const NAP: Duration = Duration::from_millis(20);
 
 struct Shared {
-    files: KernelFiles,
+    files: Box<dyn Files + Send + Sync>,
     journal: PathBuf,
     who: Who,
     why: String,
@@ -73,7 +72,7 @@ impl Writer {
     /// # Errors
     /// [`HoldError`].
     pub(crate) fn open(
-        files: KernelFiles,
+        files: impl Files + Send + Sync + 'static,
         journal: PathBuf,
         who: Who,
         why: &str,
@@ -99,7 +98,16 @@ impl Writer {
         let state = Mutex::new(State { patience: LOOK, ..State::default() });
         let changed = Condvar::new();
         let why = why.to_owned();
-        let shared = Shared { files, journal, who, why, boot_id, hold: Mutex::new(hold), state, changed };
+        let shared = Shared {
+            files: Box::new(files),
+            journal,
+            who,
+            why,
+            boot_id,
+            hold: Mutex::new(hold),
+            state,
+            changed,
+        };
         Ok((Self { shared: Arc::new(shared) }, recovery))
     }
 
@@ -412,7 +420,7 @@ impl Shared {
 
     fn carry_out(&self, prepared: floodwall_knobs::Prepared) -> Result<(), HoldError> {
         let mut performed = Some(loop {
-            match prepared.perform(&self.files, &SystemClock) {
+            match prepared.perform(&*self.files, &SystemClock) {
                 // The device is at something else: its lane waits, and nobody else.
                 Err(StepError::Write { errno: Errno::BUSY | Errno::AGAIN, .. })
                     if lock(&self.state).goes_on(prepared.is_back()) =>
@@ -428,7 +436,7 @@ impl Shared {
         });
         if performed.is_some() && !prepared.is_back() {
             // The journal can't be used any more: nothing may be in force that it does not know to the end.
-            let _ = prepared.retract(&self.files, &SystemClock);
+            let _ = prepared.retract(&*self.files, &SystemClock);
         }
         finished
     }
@@ -445,7 +453,7 @@ impl Shared {
             let holder = match DiskStore::open(&self.journal, &self.who.describe()) {
                 Ok(store) => {
                     let session = Session {
-                        files: &self.files,
+                        files: &*self.files,
                         store: &store,
                         clock: &SystemClock,
                         who: self.who.clone(),
@@ -513,3 +521,6 @@ fn refused(write: KnobWrite, error: &HoldError) -> PlantError {
         _ => PlantError::Refused { write, why: error.to_string() },
     }
 }
+
+#[cfg(test)]
+mod tests;

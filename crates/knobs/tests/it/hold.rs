@@ -309,6 +309,26 @@ fn a_refused_value_leaves_the_one_before() {
 }
 
 #[test]
+fn a_busy_file_is_tried_again_and_one_that_stays_so_leaves_the_value_before() {
+    let (world, mut hold) = steered();
+    write(&world, &mut hold, "nr_requests=8").unwrap();
+    world.kernel.busy.set(3);
+    write(&world, &mut hold, "nr_requests=16").unwrap();
+    assert_eq!((world.kernel.queue("nr_requests"), world.kernel.slept.get()), ("16".into(), 3));
+    world.kernel.busy.set(60);
+    let error = write(&world, &mut hold, "nr_requests=4").unwrap_err();
+    assert!(matches!(&error, HoldError::Step(_)) && error.to_string().contains("stayed busy"), "{error}");
+    assert_eq!(world.kernel.queue("nr_requests"), "16");
+    // Nothing is under way any more: others may take it over, or undo it.
+    let at = hold.held()[0].index;
+    assert!(!transaction(&world, 1).is_under_way(at));
+    world.kernel.busy.set(0);
+    world.process(GUARD, 'S', 0);
+    world.session().recover().unwrap();
+    assert_eq!(world.kernel.all(), World::new().kernel.all());
+}
+
+#[test]
 fn a_full_disk_keeps_nothing_in_force_that_is_not_in_the_journal() {
     let (world, mut hold) = steered();
     let original = world.kernel.all();

@@ -1,0 +1,299 @@
+//! Lanes over a captured tree whose writes can be kept waiting, or refused.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::mpsc;
+
+use floodwall_host::SysRoot;
+use floodwall_knobs::KernelFiles;
+use floodwall_knobs::catalogue::find;
+
+use super::*;
+
+/// A file, and what is done to writes of it.
+#[derive(Default)]
+struct Rules {
+    /// So many say "busy".
+    busy: BTreeMap<String, u32>,
+    /// These wait until they are let go, and then fail if they are to.
+    stuck: BTreeMap<String, Option<Errno>>,
+    /// How many are inside a write of each file, and how many ever were at once.
+    inside: BTreeMap<String, (u32, u32)>,
+}
+
+/// The kernel's files, as the rules have them.
+#[derive(Clone)]
+struct Ruled {
+    files: Arc<KernelFiles>,
+    rules: Arc<(Mutex<Rules>, Condvar)>,
+}
+
+impl Ruled {
+    fn rules(&self) -> MutexGuard<'_, Rules> {
+        lock(&self.rules.0)
+    }
+
+    fn stick(&self, path: &str) {
+        self.rules().stuck.insert(path.to_owned(), None);
+    }
+
+    /// Lets go whoever is stuck.
+    fn let_go(&self, path: &str, error: Option<Errno>) {
+        let mut rules = self.rules();
+        rules.stuck.remove(path);
+        if let Some(error) = error {
+            rules.stuck.insert(path.to_owned(), Some(error));
+        }
+        drop(rules);
+        self.rules.1.notify_all();
+    }
+}
+
+impl Files for Ruled {
+    fn read(&self, path: &str) -> rustix::io::Result<String> {
+        self.files.read(path)
+    }
+
+    fn list(&self, path: &str) -> Vec<String> {
+        self.files.list(path)
+    }
+
+    fn link(&self, path: &str) -> rustix::io::Result<String> {
+        self.files.link(path)
+    }
+
+    fn write(&self, path: &str, value: &str) -> rustix::io::Result<()> {
+        let mut rules = self.rules();
+        if let Some(left) = rules.busy.get_mut(path).filter(|left| **left > 0) {
+            *left -= 1;
+            return Err(Errno::BUSY);
+        }
+        let inside = rules.inside.entry(path.to_owned()).or_default();
+        inside.0 += 1;
+        inside.1 = inside.1.max(inside.0);
+        let is_stuck = |rules: &mut Rules| rules.stuck.get(path) == Some(&None);
+        let mut rules = self.rules.1.wait_while(rules, is_stuck).unwrap();
+        let refused = rules.stuck.remove(path).flatten();
+        let outcome = refused.map_or_else(|| self.files.write(path, value), Err);
+        rules.inside.get_mut(path).unwrap().0 -= 1;
+        outcome
+    }
+
+    fn may_write(&self, path: &str) -> rustix::io::Result<()> {
+        self.files.may_write(path)
+    }
+
+    fn page_bytes(&self) -> u64 {
+        self.files.page_bytes()
+    }
+}
+
+/// Two disks, `sda` and `sdb`, each a unit of its own.
+struct Scene {
+    directory: tempfile::TempDir,
+    files: Ruled,
+    writer: Writer,
+}
+
+const SDA: &str = "8:0";
+const SDB: &str = "8:16";
+
+fn id(number: &str) -> DeviceId {
+    number.parse().unwrap()
+}
+
+fn device(number: &str) -> Device {
+    let name = if number == SDA { "sda" } else { "sdb" };
+    Device { number: number.to_owned(), name: name.to_owned(), instance: Some(11) }
+}
+
+fn path(number: &str, knob: &str) -> String {
+    format!("/sys/dev/block/{number}/queue/{knob}")
+}
+
+impl Scene {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = directory.path().join("tree");
+        for number in [SDA, SDB] {
+            for (file, value) in [
+                ("diskseq", "11"),
+                ("dev", number),
+                ("queue/scheduler", "[none]"),
+                ("queue/nr_requests", "256"),
+                ("queue/nomerges", "0"),
+            ] {
+                let path = tree.join(format!("sys/dev/block/{number}/{file}"));
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap()).unwrap();
+                std::io::Write::write_all(&mut file, format!("{value}\n").as_bytes()).unwrap();
+                file.persist(path).unwrap();
+            }
+        }
+        let files = Arc::new(KernelFiles::new(&SysRoot::new(&tree).unwrap()).unwrap());
+        let files = Ruled { files, rules: Arc::default() };
+        let who =
+            Who { pid: 7, pid_start_ticks: 7, pid_namespace: None, uid: 0, command: "a test".to_owned() };
+        let journal = directory.path().canonicalize().unwrap().join("journal");
+        let (writer, _) = Writer::open(files.clone(), journal, who, "a test", Duration::ZERO).unwrap();
+        writer.set_lanes([SDA, SDB].map(|number| (number.to_owned(), Some(id(number)))).into());
+        Self { directory, files, writer }
+    }
+
+    /// A write in the lane of a unit.
+    fn write_as(&self, unit: &str, number: &str, knob: &str, value: &str) -> Result<(), PlantError> {
+        let write = KnobWrite { device: Some(id(unit)), knob: knob.to_owned(), value: value.to_owned() };
+        let target = Target::Device(device(number));
+        let change = Change { knob: find(knob).unwrap(), target, value: value.to_owned() };
+        self.writer.write(write, vec![change])
+    }
+
+    fn write(&self, number: &str, knob: &str, value: &str) -> Result<(), PlantError> {
+        self.write_as(number, number, knob, value)
+    }
+
+    fn get(&self, number: &str, knob: &str) -> String {
+        let path = self.directory.path().join("tree").join(path(number, knob).trim_start_matches('/'));
+        fs::read_to_string(path).unwrap().trim().to_owned()
+    }
+
+    fn settle(&self) {
+        assert!(self.writer.shared.wait_idle(Instant::now() + LONG), "it never ends");
+    }
+
+    /// Until somebody is inside a write of a file.
+    fn inside(&self, path: &str) {
+        let is_inside = || self.files.rules().inside.get(path).is_some_and(|inside| inside.0 > 0);
+        until("a write", is_inside);
+    }
+}
+
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let end = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < end, "{what} does not come about");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// After this a test hangs.
+const LONG: Duration = Duration::from_secs(30);
+
+#[test]
+fn a_busy_file_keeps_its_lane_alone_waiting() {
+    let scene = Scene::new();
+    let file = path(SDA, "nr_requests");
+    scene.files.rules().busy.insert(file.clone(), u32::MAX);
+    scene.write(SDA, "nr_requests", "8").unwrap();
+    scene.write(SDB, "nr_requests", "16").unwrap();
+    until("the other one's write", || scene.get(SDB, "nr_requests") == "16");
+    // More often than one write tries by itself.
+    until("many attempts", || scene.files.rules().busy[&file] < u32::MAX - 60);
+    assert!(scene.writer.is_changing(Some(id(SDA))));
+    assert_eq!(scene.get(SDA, "nr_requests"), "256");
+    scene.files.rules().busy.clear();
+    scene.settle();
+    assert_eq!(scene.get(SDA, "nr_requests"), "8");
+    assert_eq!(scene.writer.take_events(), []);
+    assert!(scene.writer.give_back(LONG).is_complete());
+    assert_eq!(
+        (scene.get(SDA, "nr_requests").as_str(), scene.get(SDB, "nr_requests").as_str()),
+        ("256", "256")
+    );
+}
+
+#[test]
+fn a_file_that_stays_busy_is_given_up_when_everything_is_put_back() {
+    let scene = Scene::new();
+    scene.files.rules().busy.insert(path(SDA, "nr_requests"), u32::MAX);
+    scene.write(SDA, "nr_requests", "8").unwrap();
+    assert!(scene.writer.give_back(LONG).is_complete(), "nothing was written");
+    assert_eq!(scene.get(SDA, "nr_requests"), "256");
+}
+
+#[test]
+fn a_write_that_fails_late_is_told_once_and_to_its_unit_alone() {
+    let scene = Scene::new();
+    let file = path(SDA, "nr_requests");
+    scene.files.stick(&file);
+    scene.write(SDA, "nr_requests", "8").unwrap();
+    scene.files.let_go(&file, Some(Errno::INVAL));
+    scene.settle();
+    assert!(scene.writer.take_failures(id(SDB)).is_empty());
+    let failures = scene.writer.take_failures(id(SDA));
+    assert!(
+        matches!(failures.as_slice(), [(write, PlantError::Refused { .. })] if write.value == "8"),
+        "{failures:?}"
+    );
+    assert!(scene.writer.take_failures(id(SDA)).is_empty());
+    assert!(matches!(scene.writer.take_events().as_slice(), [Event::Failed(_)]));
+    assert_eq!(scene.get(SDA, "nr_requests"), "256");
+}
+
+#[test]
+fn a_stuck_lane_keeps_no_other_from_being_given_back() {
+    let scene = Scene::new();
+    let file = path(SDA, "nr_requests");
+    scene.write(SDA, "nomerges", "2").unwrap();
+    scene.write(SDB, "nr_requests", "16").unwrap();
+    scene.files.stick(&file);
+    scene.write(SDA, "nr_requests", "8").unwrap();
+    scene.inside(&file);
+    let closed = scene.writer.give_back(Duration::from_secs(2));
+    assert_eq!(scene.get(SDB, "nr_requests"), "256");
+    assert_eq!(scene.get(SDA, "nomerges"), "2", "behind what is stuck");
+    assert_eq!(closed.restored, ["sdb.nr_requests: 256 again"]);
+    assert_eq!(
+        closed.failed,
+        [
+            "sda.nomerges: the device does not let it be written",
+            "sda.nr_requests: the device does not let it be written"
+        ]
+    );
+    scene.files.let_go(&file, None);
+    scene.settle();
+    // What was asked for is done when the write is over, late as it is.
+    assert_eq!((scene.get(SDA, "nr_requests").as_str(), scene.get(SDA, "nomerges").as_str()), ("256", "0"));
+    assert!(scene.writer.close(LONG).is_complete());
+}
+
+#[test]
+fn devices_that_are_grouped_anew_get_back_what_they_had() {
+    let scene = Scene::new();
+    let file = path(SDA, "nr_requests");
+    scene.write(SDB, "nr_requests", "16").unwrap();
+    scene.write(SDA, "nomerges", "2").unwrap();
+    scene.files.stick(&file);
+    scene.write(SDA, "nr_requests", "8").unwrap();
+    scene.inside(&file);
+    // From here on it belongs to the other one's unit.
+    scene.writer.set_lanes([SDA, SDB].map(|number| (number.to_owned(), Some(id(SDB)))).into());
+    scene.writer.put_back(Some(id(SDA)), &[device(SDA)]);
+    scene.files.let_go(&file, None);
+    scene.settle();
+    assert_eq!((scene.get(SDA, "nr_requests").as_str(), scene.get(SDA, "nomerges").as_str()), ("256", "0"));
+    assert_eq!(scene.get(SDB, "nr_requests"), "16", "nobody's business");
+    assert_eq!(scene.writer.lanes_held(), [id(SDB)].into());
+}
+
+#[test]
+fn two_lanes_are_never_inside_a_write_to_one_device() {
+    let scene = Scene::new();
+    let file = path(SDA, "nr_requests");
+    scene.files.stick(&file);
+    scene.write(SDA, "nr_requests", "8").unwrap();
+    scene.inside(&file);
+    scene.writer.set_lanes([SDA, SDB].map(|number| (number.to_owned(), Some(id(SDB)))).into());
+    let (done, waits) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| done.send(scene.write_as(SDB, SDA, "nr_requests", "4")).unwrap());
+        // It returns after a moment; it is in its lane by then.
+        waits.recv_timeout(LONG).unwrap().unwrap();
+    });
+    assert_eq!(scene.files.rules().inside[&file], (1, 1));
+    scene.files.let_go(&file, None);
+    scene.settle();
+    assert_eq!((scene.files.rules().inside[&file], scene.get(SDA, "nr_requests").as_str()), ((0, 1), "4"));
+    assert!(scene.writer.close(LONG).is_complete());
+    assert_eq!(scene.get(SDA, "nr_requests"), "256");
+}
