@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The caller holds the journal's lock for as long as a session lives, so an open transaction found here has lost its process, unless it is a
-//! [hold](crate::hold).
+//! [hold].
 
 use std::io::ErrorKind;
 
@@ -31,7 +31,7 @@ use crate::undo::Undone;
 pub struct Who {
     /// Process.
     pub pid: u32,
-    /// When it started, in clock ticks since boot; 0 if that can't be read, with which nobody may [hold](crate::hold).
+    /// When it started, in clock ticks since boot; 0 if that can't be read, with which nobody may [hold].
     pub pid_start_ticks: u64,
     /// The number of the PID namespace in which it has its number; none if the kernel has none.
     pub pid_namespace: Option<u64>,
