@@ -54,6 +54,20 @@ impl DiskStats {
     }
 }
 
+/// One device's counters since boot by its own file: a thousand devices need not be listed for a few.
+///
+/// The kernel's [stat](https://docs.kernel.org/block/stat.html): the fields of a line of /proc/diskstats after the name.
+pub fn of_device(root: &SysRoot, id: DeviceId) -> Reading<DeviceSample> {
+    let path = format!("/sys/dev/block/{id}/stat");
+    root.read_line(&path).and_then(|fields| {
+        let line = format!("{} {} x {}", id.major, id.minor, fields.trim());
+        match DiskStat::from_line(&line) {
+            Ok(stat) => Reading::Value(counters(&stat)),
+            Err(_) => crate::root::not_understood(&path, fields.trim()),
+        }
+    })
+}
+
 fn counters(stat: &DiskStat) -> DeviceSample {
     DeviceSample {
         read_ops: stat.reads,

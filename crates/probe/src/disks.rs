@@ -1,13 +1,19 @@
-//! Whole disks that were ever used, and their counters: /proc/diskstats, read once a look however many there are.
+//! Whole disks that were ever used, and their counters: /proc/diskstats, read once a look; where it lists many and few are used, these are asked one by one, and the list is read
+//! now and then, and when somebody uses another.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use floodwall_host::SysRoot;
-use floodwall_host::diskstats::DiskStats;
+use floodwall_host::diskstats::{self, DiskStats};
 use floodwall_model::DeviceId;
 use floodwall_model::trial::DeviceSample;
 
 use crate::hash::Fast;
+
+/// With more than this many devices for each that was used, the used ones are asked by themselves: a line of the list takes a tenth of the time of a file.
+const LISTED: usize = 20;
+/// Looks from one reading of the list to the next.
+const LOOKS: u32 = 16;
 
 /// Disks by number, remembered: /sys/block is only looked at when a device appears.
 #[derive(Debug, Default)]
@@ -15,12 +21,38 @@ pub(crate) struct Disks {
     names: HashMap<DeviceId, String, Fast>,
     /// Partitions, which have counters too.
     parts: HashSet<DeviceId, Fast>,
+    /// Those that were used, and how many the list has.
+    used: Vec<DeviceId>,
+    listed: usize,
+    look: u32,
 }
 
 impl Disks {
-    /// Counters since boot of those that were ever used.
-    pub(crate) fn read(&mut self, root: &SysRoot) -> BTreeMap<DeviceId, DeviceSample> {
+    /// Counters since boot of those that were ever used. `seen`: whose requests were seen since the last look; `None` if requests are not seen.
+    pub(crate) fn read(
+        &mut self,
+        root: &SysRoot,
+        seen: Option<&[DeviceId]>,
+    ) -> BTreeMap<DeviceId, DeviceSample> {
+        self.look = self.look.wrapping_add(1);
+        let is_due = self.look % LOOKS == 1 || self.used.len() * LISTED > self.listed;
+        let is_new = |id: &DeviceId| !self.used.contains(id) && !self.parts.contains(id);
+        if !is_due && seen.is_some_and(|seen| !seen.iter().any(is_new)) {
+            let one = |id: &DeviceId| Some((*id, diskstats::of_device(root, *id).into_value()?));
+            let all: BTreeMap<DeviceId, DeviceSample> = self.used.iter().filter_map(one).collect();
+            // Else one of them is gone.
+            if all.len() == self.used.len() {
+                return all;
+            }
+        }
+        let used = self.read_list(root);
+        self.used = used.keys().copied().collect();
+        used
+    }
+
+    fn read_list(&mut self, root: &SysRoot) -> BTreeMap<DeviceId, DeviceSample> {
         let all = DiskStats::read(root).devices();
+        self.listed = all.len();
         // Whoever is gone may come back as something else.
         self.names.retain(|id, _| all.contains_key(id));
         self.parts.retain(|id| all.contains_key(id));
@@ -91,18 +123,57 @@ mod tests {
         stats(dir.path(), |n| u64::from(n % 2), 1000);
         let root = SysRoot::new(dir.path()).unwrap();
         let mut disks = Disks::default();
-        assert_eq!(disks.read(&root).len(), 500);
+        assert_eq!(disks.read(&root, None).len(), 500);
         // Their numbers can't be read any more, and need not be.
         devs.iter()
             .for_each(|dev| fs::OpenOptions::new().append(true).open(dev).unwrap().set_len(0).unwrap());
         stats(dir.path(), |n| u64::from(n) * 3, 1000);
-        let again = disks.read(&root);
+        let again = disks.read(&root, None);
         assert_eq!(again.len(), 999);
         let id = DeviceId { major: 65, minor: 700 };
         assert_eq!((again[&id].write_ops, disks.name(id)), (2100, "sd700".to_owned()));
         // One is pulled out.
         stats(dir.path(), |n| u64::from(n) * 3, 700);
-        assert!(!disks.read(&root).contains_key(&id));
+        assert!(!disks.read(&root, None).contains_key(&id));
         assert_eq!(disks.name(id), "65:700");
+    }
+
+    #[test]
+    fn of_a_thousand_disks_the_few_that_are_used_are_asked_by_themselves() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::DirBuilder::new().create(dir.path().join("proc")).unwrap();
+        (0..1000).for_each(|n| drop(disk(dir.path(), n)));
+        let own = |n: u32, writes: u64| {
+            let path = dir.path().join(format!("sys/dev/block/65:{n}"));
+            fs::DirBuilder::new().recursive(true).create(&path).unwrap();
+            let mut file = fs::OpenOptions::new().create(true).append(true).open(path.join("stat")).unwrap();
+            file.set_len(0).unwrap();
+            let text = format!("       0        0 0 0 {writes} 0 8 0 0 0 0 0 0 0 0 0 0\n");
+            std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+        };
+        let root = SysRoot::new(dir.path()).unwrap();
+        let id = |minor| DeviceId { major: 65, minor };
+        let mut disks = Disks::default();
+        let mut look = |seen: Option<&[DeviceId]>| {
+            disks.read(&root, seen).into_iter().map(|(id, s)| (id.minor, s.write_ops)).collect::<Vec<_>>()
+        };
+        stats(dir.path(), |n| if n == 5 { 10 } else { 0 }, 1000);
+        own(5, 11);
+        assert_eq!(look(Some(&[])), [(5, 10)], "listed at first");
+        assert_eq!(look(Some(&[])), [(5, 11)], "then asked by itself");
+        assert_eq!(look(None), [(5, 10)], "where requests are not seen the list tells");
+        // Another one is used.
+        stats(dir.path(), |n| if n == 5 || n == 7 { 20 } else { 0 }, 1000);
+        assert_eq!(look(Some(&[id(5)])), [(5, 11)]);
+        assert_eq!(look(Some(&[id(5), id(7)])), [(5, 20), (7, 20)]);
+        // One is pulled out.
+        own(7, 21);
+        assert_eq!(look(Some(&[])), [(5, 11), (7, 21)]);
+        fs::remove_dir_all(dir.path().join("sys/dev/block/65:7")).unwrap();
+        stats(dir.path(), |n| if n == 5 { 30 } else { 0 }, 1000);
+        assert_eq!(look(Some(&[])), [(5, 30)]);
+        // Now and then the list is read all the same.
+        stats(dir.path(), |n| if n == 5 || n == 9 { 40 } else { 0 }, 1000);
+        assert!((0..LOOKS).any(|_| look(Some(&[])).len() == 2));
     }
 }

@@ -168,7 +168,7 @@ impl Probe {
         let mut probe = Self::with(root, source, blind)?;
         // The beginning of the first window.
         probe.writers.look(&probe.root, &[]);
-        probe.counters = probe.disks.read(&probe.root);
+        probe.counters = probe.disks.read(&probe.root, None);
         probe.pressure_us = read_io_pressure(&probe.root).into_value().map(|p| p.some_us);
         if let Some(why) = probe.writers.missing() {
             probe.blind.push(Blind::new("bytes dirtied by process", why));
@@ -297,7 +297,7 @@ impl Probe {
         let now = now_ns();
         self.drain(now);
         self.forget_lost_calls(now);
-        let disks = self.disks.read(&self.root);
+        let disks = self.read_disks();
         self.tally.in_flight(|id| disks.get(&id).map(|d| d.in_flight));
         let counted = self.counted(now);
         let mut processes = counted.processes;
@@ -347,7 +347,7 @@ impl Probe {
         let now = now_ns();
         self.drain(now);
         self.forget_lost_calls(now);
-        let disks = self.disks.read(&self.root);
+        let disks = self.read_disks();
         self.tally.in_flight(|id| disks.get(&id).map(|d| d.in_flight));
         let counted = self.counted(now);
         let window = FollowedWindow {
@@ -358,6 +358,12 @@ impl Probe {
         };
         self.next_window(now);
         window
+    }
+
+    fn read_disks(&mut self) -> BTreeMap<DeviceId, DeviceSample> {
+        let sees_requests = matches!(self.source, Source::Perf(_));
+        let seen = sees_requests.then(|| self.tally.devices_seen());
+        self.disks.read(&self.root, seen.as_deref())
     }
 
     /// From now on, of those who are followed, only operations count that are under way now. (Counted in the kernel, later ones do too.)

@@ -339,6 +339,16 @@ impl Tally {
         }
     }
 
+    /// Devices whose requests were seen in this window, or are under way.
+    #[must_use]
+    pub fn devices_seen(&self) -> Vec<DeviceId> {
+        let mut seen: Vec<DeviceId> = self.devices.keys().map(|(device, _)| *device).collect();
+        seen.extend(self.requests.keys().map(|place| place.device));
+        seen.sort_unstable();
+        seen.dedup();
+        seen
+    }
+
     /// Ends the window.
     pub fn take(&mut self, now_ns: u64, files: &mut dyn Files) -> Counted {
         let mut processes: BTreeMap<(u32, Option<DeviceId>), ProcessUse> = BTreeMap::new();
