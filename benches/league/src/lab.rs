@@ -52,7 +52,7 @@ pub(crate) struct LabArgs {
     #[arg(long, default_value_t = 2)]
     guard_rounds: u32,
     /// Measured part of their phases: what the guard tries at first takes half a minute
-    #[arg(long, default_value = "60s")]
+    #[arg(long, default_value = "45s")]
     guard_measure: String,
     /// Neither search nor compare fixed settings
     #[arg(long)]
@@ -120,16 +120,20 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
             continue;
         }
         eprintln!("{name}");
+        let keep = |measured: &OnLab| {
+            std::fs::write(&path, serde_json::to_string_pretty(measured)? + "\n")
+                .with_context(|| format!("can't write '{}'", path.display()))
+        };
         if searches {
             let place = Place::up(&program, &cell)?;
             search(&mut measured, &place, &cell, args)?;
+            keep(&measured)?;
         }
         if guards {
             let place = Place::up(&program, &cell)?;
             guard(&mut measured, &place, &cell, args)?;
+            keep(&measured)?;
         }
-        std::fs::write(&path, serde_json::to_string_pretty(&measured)? + "\n")
-            .with_context(|| format!("can't write '{}'", path.display()))?;
     }
     let section = section(&args.data)?;
     println!("{section}");

@@ -32,6 +32,10 @@ pub(crate) struct Held {
     unread: bool,
     /// Refused, or somebody else's.
     left_alone: BTreeSet<String>,
+    /// Of these, what somebody else has set.
+    theirs: BTreeSet<String>,
+    /// The administrator's elevator was put back, and what came with it has not been read yet.
+    elevator_back: bool,
     /// Writes that failed after the plant had taken them; what is in force has not been read yet.
     failed: Vec<(KnobWrite, PlantError)>,
     /// Knobs that can't be written for now, through no fault of theirs: how often that was, and when it is tried again.
@@ -87,6 +91,8 @@ impl Held {
             moved: BTreeMap::new(),
             unread: false,
             left_alone: BTreeSet::new(),
+            theirs: BTreeSet::new(),
+            elevator_back: false,
             failed: Vec::new(),
             later: BTreeMap::new(),
             late: BTreeMap::new(),
@@ -122,7 +128,7 @@ impl Held {
 
     /// Whether the device may have this elevator; what was refused once is not there, and none is where it would overwrite somebody else's number of requests.
     pub(crate) fn has_elevator(&self, name: &str) -> bool {
-        let is_free = || !self.left_alone.iter().any(|knob| follows_elevator(knob));
+        let is_free = || !self.theirs.iter().any(|knob| follows_elevator(knob));
         self.has(ELEVATOR) && !self.unknown.contains(name) && is_free()
     }
 
@@ -175,12 +181,20 @@ impl Held {
         // A device that is gone has no knobs to take back.
         let Some(reads) = knobs.devices.get(&device) else { return Ok(()) };
         self.learn_failures(Duration::ZERO, reads, report);
+        if std::mem::take(&mut self.unread) {
+            self.read_what_moved(reads);
+        }
         let elevator = self.written.contains_key(ELEVATOR);
         self.written.values_mut().for_each(|w| w.again = Duration::ZERO);
+        // The elevator first: what somebody else has set meanwhile is told before it is overwritten, and set again.
+        let first = self.changes(Duration::MAX, &BTreeMap::new()).into_iter().find(|c| c.knob == ELEVATOR);
+        if let Some(change) = first {
+            self.write(plant, device, Duration::ZERO, reads, change, report);
+        }
         let mut changes = self.changes(Duration::MAX, &BTreeMap::new());
+        changes.retain(|c| c.knob != ELEVATOR);
         for (knob, value) in self.own.0.iter().filter(|(knob, _)| elevator && follows_elevator(knob)) {
-            let there = changes.iter().any(|c| c.knob == *knob) || self.left_alone.contains(knob);
-            if !there {
+            if !changes.iter().any(|c| c.knob == *knob) {
                 changes.push(Change { knob: knob.clone(), value: value.clone(), back: true });
             }
         }
@@ -196,7 +210,7 @@ impl Held {
                 }
             }
         }
-        self.unread = false;
+        (self.unread, self.elevator_back) = (false, false);
         Ok(())
     }
 
@@ -218,6 +232,7 @@ impl Held {
             if let Some(theirs) = reads.get(&knob).filter(|_| follows_elevator(&knob)) {
                 self.own.0.insert(knob.clone(), theirs.to_owned());
             }
+            self.theirs.insert(knob.clone());
             self.give_up(&knob, PlantError::Refused { write, why }, report);
             return;
         }
@@ -227,6 +242,7 @@ impl Held {
                 self.moved.remove(&knob);
                 self.later.remove(&knob);
                 if back {
+                    self.elevator_back |= knob == ELEVATOR;
                     self.written.remove(&knob);
                 } else {
                     let written = Written { value: write.value.clone(), failures: 0, again: Duration::ZERO };
@@ -263,10 +279,11 @@ impl Held {
                 continue;
             };
             self.own.0.insert(knob.clone(), theirs.to_owned());
+            self.theirs.insert(knob.clone());
             let write = KnobWrite { device: Some(device), knob: knob.clone(), value: theirs.to_owned() };
             self.give_up(&knob, PlantError::Refused { write, why }, report);
         }
-        self.left_alone.iter().any(|knob| follows_elevator(knob))
+        self.theirs.iter().any(|knob| follows_elevator(knob))
     }
 
     /// A knob could not be turned on.
@@ -354,9 +371,10 @@ impl Held {
     /// After a change of the elevator or of the number of requests: what came along with it.
     fn read_what_moved(&mut self, reads: &Setting) {
         self.moved.retain(|knob, _| reads.get(knob).is_some());
+        let elevator_back = std::mem::take(&mut self.elevator_back);
         for (knob, value) in reads.0.iter().filter(|(knob, _)| follows_elevator(knob)) {
-            // Somebody else's comes back with the administrator's elevator.
-            let is_theirs = self.left_alone.contains(knob) && self.written.contains_key(ELEVATOR);
+            // Somebody else's comes back with the administrator's elevator, and with nothing else.
+            let is_theirs = self.left_alone.contains(knob) && !elevator_back;
             if self.written.contains_key(knob) || is_theirs {
                 continue;
             }

@@ -22,8 +22,8 @@ const LEAST_SHARE: f64 = 1e-3;
 const GOAL_WEIGHT: f64 = 2.0;
 /// Slots that are remembered of a level.
 const SLOTS: usize = 24;
-/// … and for how long: devices change by themselves.
-const MEMORY: Duration = Duration::from_secs(30);
+/// … and for how long: devices change by themselves. Long enough for three times [`crate::config::LAST_SLOTS`] of the longest slots, by which it is told that they have.
+const MEMORY: Duration = Duration::from_secs(40);
 /// A slot is long enough for so many operations of a victim that is alone …
 const SLOT_OPERATIONS: f64 = 5.0;
 /// … and no shorter nor longer than this, in seconds.

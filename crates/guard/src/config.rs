@@ -62,19 +62,23 @@ pub const FIRST_REST: Duration = Duration::from_secs(3);
 pub const ENOUGH_OPERATIONS: f64 = 20.0;
 /// … but no longer than so many seconds.
 pub const MOST_S: f64 = 8.0;
+/// What is not in force after so long is taken back if …
+pub const NOT_IN_FORCE: Duration = Duration::from_secs(2);
+/// … somebody has waited for longer than this meanwhile, and ten times longer than usual.
+pub const STUCK: Duration = Duration::from_secs(1);
 /// So many dead seconds end a try.
 pub const DEAD_S: f64 = 1.0;
 /// Each of the levels with which an unknown device is met is watched for so many seconds …
 pub const OPENING_S: f64 = 4.0;
 /// … and a single step for so many.
 pub const TRY_S: f64 = 4.0;
-/// With a score (a logarithm) above this no others are looked for: both have more than two fifths.
+/// With a score (a logarithm) above this no others are looked for: the product of both shares is above 0.16, as of two fifths each.
 pub const GOOD: f64 = -1.8;
 /// What is tried is kept if its score (a logarithm) is higher by more than this, and by more than chance.
 pub const BETTER: f64 = 0.08;
 /// It is taken back before its time if the victims' factor (a logarithm) is lower by this much after so many slots.
 pub const CLEARLY_WORSE: f64 = 1.0;
-/// The same of a level that has not settled yet, where much may still become better.
+/// The same after a single slot.
 pub const UNBEARABLE: f64 = 2.0;
 /// See [`CLEARLY_WORSE`].
 pub const HOPELESS_SLOTS: usize = 2;

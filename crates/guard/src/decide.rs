@@ -20,8 +20,8 @@ use std::time::Duration;
 use crate::climb::{Tally, Whole};
 use crate::config::{
     BACKLOG, BETTER, CHANGED, CLEARLY_WORSE, DEAD_S, ENOUGH_OPERATIONS, FIRST_REST, FORGET, GOOD, HARMED,
-    HOPELESS_SLOTS, LAST_SLOTS, MOST_PATIENCE, MOST_S, OPENING_S, PATIENCE, PATIENCE_GROWTH, RECOVER_STEP,
-    REST, REST_SLOTS, SETTLE, SETTLE_BFQ, THREAT, TRY_S, UNBEARABLE, UNKNOWN_THREAT,
+    HOPELESS_SLOTS, LAST_SLOTS, MOST_PATIENCE, MOST_S, NOT_IN_FORCE, OPENING_S, PATIENCE, PATIENCE_GROWTH,
+    RECOVER_STEP, REST, REST_SLOTS, SETTLE, SETTLE_BFQ, STUCK, THREAT, TRY_S, UNBEARABLE, UNKNOWN_THREAT,
 };
 use crate::estimate::Estimate;
 use crate::levers::{Level, Offers, Step};
@@ -144,6 +144,10 @@ impl Machine {
             State::Watch if !both => self.enter(now, State::Free, gone(e)),
             State::Watch => self.threat(e).and_then(|why| self.begin(now, e, offers, why)),
             State::Protect | State::Probe if !both => {
+                if self.state == State::Probe && self.step.is_none() {
+                    // Not seen to its end.
+                    self.opening.push_front(self.level);
+                }
                 self.level = self.best;
                 self.met = now;
                 if !self.is_opening() {
@@ -153,7 +157,7 @@ impl Machine {
             }
             State::Protect => self.protect(now, e, whole, offers),
             State::Probe if self.step.is_none() => self.open(now, e, whole, offers),
-            State::Probe => self.probe(now, e, whole, offers),
+            State::Probe => self.probe(now, e, whole, offers, in_force),
             State::Recover => self.recover(now, e, offers, both),
         }
     }
@@ -184,7 +188,9 @@ impl Machine {
     fn begin(&mut self, now: Duration, e: &Estimate, offers: &Offers, why: String) -> Option<Move> {
         let kind = usize::from(e.readers > 0);
         let is_recent = |then: Duration| now - then < FORGET;
-        if let Some((known, _)) = self.known[kind].filter(|(_, then)| is_recent(*then)) {
+        let is_to_be_had = |level: &Level| offers.has_elevator(level.elevator);
+        let known = self.known[kind].filter(|(level, then)| is_recent(*then) && is_to_be_had(level));
+        if let Some((known, _)) = known {
             self.best = known;
             self.opening.clear();
             self.tallies.clear();
@@ -292,7 +298,10 @@ impl Machine {
         }
         self.tried.insert(level);
         let why = described(&watched.trial, whole);
-        if is_enough && watched.trial.score(whole).is_some_and(|(score, _)| score > GOOD) {
+        // A score of shares, as far as it is known what they are shares of.
+        let is_known = whole.wait_s.is_some() || whole.goal_s.is_some();
+        let is_good = watched.trial.score(whole).is_some_and(|(score, _)| score > GOOD);
+        if is_enough && is_known && is_good {
             self.opening.clear();
         }
         if let Some(next) = self.opening.pop_front() {
@@ -300,6 +309,7 @@ impl Machine {
             return because(format!("{why}; {next} is tried"));
         }
         let scores = self.tallies.iter().filter_map(|(level, tally)| Some((tally.score(whole)?.0, *level)));
+        let scores = scores.filter(|(_, level)| offers.has_elevator(level.elevator));
         let best = scores.max_by(|a, b| a.0.total_cmp(&b.0));
         self.best = best.map_or(self.best, |(_, level)| level);
         let why = format!("{why}; {} is the best of {}", self.best, self.tallies.len());
@@ -330,8 +340,15 @@ impl Machine {
         (self.step, self.patience, self.next) = (None, (self.patience / PATIENCE_GROWTH).max(PATIENCE), now);
     }
 
-    fn probe(&mut self, now: Duration, e: &Estimate, whole: &Whole, offers: &Offers) -> Option<Move> {
-        if !offers.has_elevator(self.level.elevator) {
+    fn probe(
+        &mut self,
+        now: Duration,
+        e: &Estimate,
+        whole: &Whole,
+        offers: &Offers,
+        in_force: bool,
+    ) -> Option<Move> {
+        if self.level.elevator != self.best.elevator && !offers.has_elevator(self.level.elevator) {
             // Refused.
             self.tried.insert(self.level);
             self.step = None;
@@ -341,7 +358,11 @@ impl Machine {
         let level = self.level;
         let watched = self.watch(now, e, whole);
         let (trial, tally) = (&watched.trial, self.tally(self.best).clone());
-        if watched.dead_s >= DEAD_S && watched.dead_s > tally.dead_s(whole) {
+        let usual_dead_s = tally.dead_share(whole) * (now - self.stepped).as_secs_f64();
+        // A limit that comes down, for example, with nobody served meanwhile.
+        let usual = tally.rates().map_or(Duration::ZERO, |(wait, _)| wait);
+        let is_stuck = !in_force && now - self.since > NOT_IN_FORCE && e.oldest > STUCK.max(usual * 10);
+        if is_stuck || watched.dead_s >= DEAD_S && watched.dead_s > usual_dead_s {
             self.tried.insert(level);
             let why = format!("{}, {:.1} s dead", described(trial, whole), watched.dead_s);
             return self.back(now, offers, why);

@@ -18,7 +18,7 @@
 //! - When they meet and a backlog threatens, the queue is made short at once, so that what stands before a victim in the device takes half of its goal (the administrator's
 //!   p99, or four times their own median while nothing floods). That leaves the write cache alone and needs no backlog drained.
 //! - From there it climbs: a step aside (a shorter or longer queue, another elevator, no writeback throttling, a strict limit) is tried for a few seconds and kept if what victims
-//!   and flood have, multiplied, is more than before. A round that finds nothing makes the next wait four times longer, up to an hour.
+//!   and flood have, multiplied, is more than before. A round that finds nothing makes the next wait three times longer, up to an hour.
 //! - If both become slower at once the device has; if victims alone do, conditions have changed. Either way tries begin anew.
 //! - Limits are lowered no faster than the backlog drains, because the kernel stops every writer above a limit, victims too.
 //!

@@ -21,12 +21,18 @@ pub(crate) struct Machine {
 /// Bytes dirtied between two looks that make their writer's device the one that is flooded.
 const FLOODED: u64 = 1 << 20;
 
+/// With less dirty in the whole machine nothing is left of a flood.
+const LEFT: u64 = 8 << 20;
+
 /// Where no device's own dirty pages are to be had (without debugfs), all of the machine's are taken for those of the device that was flooded last: most of them are. `flooded` is that device, from one look
 /// to the next.
 pub(crate) fn put_down(machine: &Machine, devices: &mut [DeviceObservation], flooded: &mut Option<DeviceId>) {
     let dirtied = |d: &DeviceObservation| d.actors.iter().map(|a| a.dirtied_bytes).sum::<u64>();
     let most = devices.iter().filter(|d| dirtied(d) >= FLOODED).max_by_key(|d| dirtied(d));
-    *flooded = most.map(|d| d.id).or(*flooded);
+    let is_there = |id: &DeviceId| devices.iter().any(|d| d.id == *id);
+    let left = machine.dirty.unwrap_or(0) + machine.writeback.unwrap_or(0) >= LEFT;
+    // What it had made is written, or it is gone.
+    *flooded = most.map(|d| d.id).or(flooded.filter(|id| left && is_there(id)));
     let unknown = |d: &&mut DeviceObservation| Some(d.id) == *flooded && d.dirty_bytes.is_none();
     if let Some(device) = devices.iter_mut().find(unknown) {
         (device.dirty_bytes, device.writeback_bytes) = (machine.dirty, machine.writeback);
@@ -103,7 +109,7 @@ mod tests {
 
     #[test]
     fn without_debugfs_all_that_is_dirty_is_the_flooded_devices() {
-        let machine = Machine { dirty: Some(900), writeback: Some(100), ..Machine::default() };
+        let mut machine = Machine { dirty: Some(90 << 20), writeback: Some(10 << 20), ..Machine::default() };
         let device = |minor, dirtied_bytes| DeviceObservation {
             id: DeviceId { major: 8, minor },
             actors: vec![Actor { dirtied_bytes, ..Actor::default() }],
@@ -113,16 +119,25 @@ mod tests {
             changing: false,
         };
         let mut flooded = None;
-        let mut look = |dirtied: [u64; 2], known: Option<u64>| {
+        let mut look = |machine: &Machine, dirtied: [u64; 2], known: Option<u64>| {
             let mut devices = vec![device(0, dirtied[0]), device(16, dirtied[1])];
             devices[0].dirty_bytes = known;
-            put_down(&machine, &mut devices, &mut flooded);
+            put_down(machine, &mut devices, &mut flooded);
             (devices[0].dirty_bytes, devices[1].dirty_bytes)
         };
-        assert_eq!(look([4096, 0], None), (None, None), "nobody floods");
-        assert_eq!(look([4096, 5 << 20], None), (None, Some(900)));
-        assert_eq!(look([4096, 0], None), (None, Some(900)), "what it has made is there still");
-        assert_eq!(look([9 << 20, 5 << 20], None), (Some(900), None));
-        assert_eq!(look([9 << 20, 0], Some(7)), (Some(7), None), "its own figure is better");
+        assert_eq!(look(&machine, [4096, 0], None), (None, None), "nobody floods");
+        assert_eq!(look(&machine, [4096, 5 << 20], None), (None, Some(90 << 20)));
+        assert_eq!(
+            look(&machine, [4096, 0], None),
+            (None, Some(90 << 20)),
+            "what it has made is there still"
+        );
+        assert_eq!(look(&machine, [9 << 20, 5 << 20], None), (Some(90 << 20), None));
+        assert_eq!(look(&machine, [9 << 20, 0], Some(7)), (Some(7), None), "its own figure is better");
+        machine.dirty = Some(5000);
+        machine.writeback = None;
+        assert_eq!(look(&machine, [4096, 0], None), (None, None), "all of it is written");
+        machine.dirty = Some(90 << 20);
+        assert_eq!(look(&machine, [4096, 0], None), (None, None), "somebody else's");
     }
 }

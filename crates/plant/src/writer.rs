@@ -212,7 +212,12 @@ impl Writer {
         self.drop_jobs();
         let before = self.held();
         // Each lane behind what is under way there, so that nothing is written after it was put back, and by itself: a queue that does not run dry keeps no other waiting.
-        let lanes = lock(&shared.state).to_put_back();
+        let lanes = {
+            let mut state = lock(&shared.state);
+            // Of an earlier call that ran out of time.
+            state.failed.clear();
+            state.to_put_back()
+        };
         for (lane, of) in lanes {
             self.start(lane, Job::Back { of: of.into_iter().collect(), asked: true });
         }

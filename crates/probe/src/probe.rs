@@ -465,10 +465,15 @@ impl Probe {
     fn tell_threads_apart(&mut self, processes: &mut [ProcessUse]) {
         self.threads.begin();
         let waits = |p: &ProcessUse| p.waiting > 0 || p.reads.count() + p.commits().count() > 0;
+        // Of a process that waits for several devices, the one that it writes to.
+        let mut order: Vec<usize> = (0..processes.len()).filter(|i| processes[*i].pid != OTHERS).collect();
+        order.sort_by_key(|i| (processes[*i].pid, std::cmp::Reverse(processes[*i].dirtied_bytes)));
+        order.dedup_by_key(|i| processes[*i].pid);
         let mut inside: Option<Vec<(u32, u32)>> = None;
-        for process in processes.iter_mut().filter(|p| p.pid != OTHERS && waits(p)) {
+        for i in order {
+            let process = &mut processes[i];
             let much = process.dirtied_bytes.is_some_and(|bytes| bytes >= MUCH);
-            if !much && !self.threads.are_apart(process.pid) {
+            if !waits(process) || !much && !self.threads.are_apart(process.pid) {
                 continue;
             }
             let inside = inside.get_or_insert_with(|| self.calls_for(now_ns(), Duration::ZERO));

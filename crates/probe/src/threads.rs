@@ -66,8 +66,8 @@ impl Threads {
             return None;
         }
         let known = self.known.entry(pid).or_default();
-        let is_new = known.threads.is_empty();
         let look = self.look;
+        let is_new = known.threads.is_empty() || look.wrapping_sub(known.asked) > 1;
         known.asked = look;
         known.commits.extend(inside.iter().map(|tid| (*tid, look)));
         known.commits.retain(|_, seen| look.wrapping_sub(*seen) <= REMEMBERED);
