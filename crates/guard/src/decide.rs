@@ -266,7 +266,7 @@ impl Machine {
             self.tallies.remove(&best);
             self.step = None;
             self.go(now, level, offers);
-            return self.enter(now, State::Probe, format!("{why}: {level} is tried, and others"));
+            return self.enter(now, State::Probe, format!("{why}: trying {level}, and others"));
         }
         let less = self.tally(best).victims_have_less(whole);
         // To change the elevator costs most: not in the first round.
@@ -282,7 +282,7 @@ impl Machine {
         };
         self.step = Some(step);
         self.go(now, level, offers);
-        self.enter(now, State::Probe, format!("{why}: {step} is tried"))
+        self.enter(now, State::Probe, format!("{why}: trying {step}"))
     }
 
     /// One of the levels with which an unknown device is met: on to the next, or to the best of all.
@@ -306,7 +306,7 @@ impl Machine {
         }
         if let Some(next) = self.opening.pop_front() {
             self.go(now, next, offers);
-            return because(format!("{why}; {next} is tried"));
+            return because(format!("{why}; trying {next}"));
         }
         let scores = self.tallies.iter().filter_map(|(level, tally)| Some((tally.score(whole)?.0, *level)));
         let scores = scores.filter(|(_, level)| offers.has_elevator(level.elevator));

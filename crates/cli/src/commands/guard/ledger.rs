@@ -169,12 +169,16 @@ impl Plant for Ledger {
     fn knobs(&mut self) -> Result<Knobs, PlantError> {
         self.learn_failures();
         let mut knobs = self.machine.knobs()?;
+        let steered: BTreeSet<Option<DeviceId>> = self.held.keys().map(|(device, _)| *device).collect();
         let all =
             std::iter::once((None, &knobs.machine)).chain(knobs.devices.iter().map(|(id, s)| (Some(*id), s)));
         for (device, setting) in all {
             for (knob, value) in &setting.0 {
                 let key = (device, knob.clone());
-                if !self.held.contains_key(&key) {
+                // While something of a device is ours, an elevator for example, what else it reads may have come with that.
+                if steered.contains(&device) {
+                    self.own.entry(key).or_insert_with(|| value.clone());
+                } else {
                     self.own.insert(key, value.clone());
                 }
             }
@@ -369,6 +373,27 @@ pub(super) mod tests {
         ledger.write(&set("nr_requests", "8")).unwrap();
         ledger.lose(&set("nr_requests", "8"));
         assert_eq!(ledger.held(DISK), []);
+    }
+
+    #[test]
+    fn what_came_with_our_elevator_is_not_the_administrators() {
+        let fake = Fake::disk();
+        let put = |knob: &str, value: &str| {
+            let mut inside = fake.0.lock().unwrap();
+            inside.knobs.devices.get_mut(&DISK).unwrap().0.insert(knob.into(), value.into());
+        };
+        put("iosched.async_depth", "256");
+        put("scheduler", "mq-deadline");
+        let mut ledger = Ledger::new(Box::new(fake.clone()), false);
+        ledger.knobs().unwrap();
+        ledger.write(&set("scheduler", "bfq")).unwrap();
+        put("iosched.async_depth", "4");
+        ledger.knobs().unwrap();
+        for (knob, value) in [("scheduler", "mq-deadline"), ("iosched.async_depth", "256")] {
+            ledger.write(&set(knob, value)).unwrap();
+        }
+        assert_eq!(ledger.held(DISK), []);
+        assert_eq!(ledger.take_written().last().unwrap().1, "iosched.async_depth 256 again");
     }
 
     #[test]
