@@ -221,6 +221,9 @@ fn locked() -> Result<(), String> {
     let disk = disk()?;
     let original = disk.knobs();
     let mut plant = open(&disk)?;
+    // What it saves at first is on disk: a lock that is being taken has no name yet.
+    look(&mut plant, &disk, Duration::from_secs(1))?;
+    plant.take_events();
     let store = DiskStore::open(&disk.journal(), "pid 4711 (floodwall tune)").map_err(said("lock"))?;
     plant.write(&write(&disk, "nr_requests", "8")).map_err(said("write"))?;
     let observation = plant.observe().map_err(said("observe"))?;
