@@ -135,8 +135,7 @@ impl Held {
 
     /// Whether the device may have this elevator; what was refused once is not there, and none is where it would overwrite somebody else's number of requests.
     pub(crate) fn has_elevator(&self, name: &str) -> bool {
-        let is_free = || !self.theirs.iter().any(|knob| follows_elevator(knob));
-        self.has(ELEVATOR) && !self.unknown.contains(name) && is_free()
+        self.has(ELEVATOR) && !self.unknown.contains(name) && !self.would_overwrite()
     }
 
     /// The device was gone and is there again, and reads this. What still reads as it was left is taken back in its time; the rest is as new.
@@ -164,16 +163,27 @@ impl Held {
         if !self.unread && self.failed.is_empty() && self.changes(now, wanted).is_empty() {
             return Ok(());
         }
-        let knobs = plant.knobs()?;
-        let Some(reads) = knobs.devices.get(&device) else { return Ok(()) };
-        self.learn_failures(now, reads, report);
-        if std::mem::take(&mut self.unread) {
-            self.read_what_moved(reads);
-        }
+        let Some(reads) = self.read(plant, device, now, report)? else { return Ok(()) };
         for change in self.changes(now, wanted) {
-            self.write(plant, device, now, reads, change, report);
+            self.write(plant, device, now, &reads, change, report);
         }
         Ok(())
+    }
+
+    /// What a device's knobs read, once what that tells of earlier writes is learnt. `None` if it is gone.
+    fn read<P: Plant + ?Sized>(
+        &mut self,
+        plant: &mut P,
+        device: DeviceId,
+        now: Duration,
+        report: &mut Report,
+    ) -> Result<Option<Setting>, PlantError> {
+        let Some(reads) = plant.knobs()?.devices.remove(&device) else { return Ok(None) };
+        self.learn_failures(now, &reads, report);
+        if std::mem::take(&mut self.unread) {
+            self.read_what_moved(&reads);
+        }
+        Ok(Some(reads))
     }
 
     /// Takes everything back at once, what an elevator would only show later included. Says what could not be taken back.
@@ -184,19 +194,14 @@ impl Held {
         report: &mut Report,
     ) -> Result<(), PlantError> {
         self.failed.extend(plant.failures(device));
-        let knobs = plant.knobs()?;
         // A device that is gone has no knobs to take back.
-        let Some(reads) = knobs.devices.get(&device) else { return Ok(()) };
-        self.learn_failures(Duration::ZERO, reads, report);
-        if std::mem::take(&mut self.unread) {
-            self.read_what_moved(reads);
-        }
+        let Some(reads) = self.read(plant, device, Duration::ZERO, report)? else { return Ok(()) };
         let elevator = self.written.contains_key(ELEVATOR);
         self.written.values_mut().for_each(|w| w.again = Duration::ZERO);
         // The elevator first: what somebody else has set meanwhile is told before it is overwritten, and set again.
         let first = self.changes(Duration::MAX, &BTreeMap::new()).into_iter().find(|c| c.knob == ELEVATOR);
         if let Some(change) = first {
-            self.write(plant, device, Duration::ZERO, reads, change, report);
+            self.write(plant, device, Duration::ZERO, &reads, change, report);
         }
         let mut changes = self.changes(Duration::MAX, &BTreeMap::new());
         changes.retain(|c| c.knob != ELEVATOR);
@@ -208,7 +213,7 @@ impl Held {
         changes.sort_by_key(|c| order(&c.knob));
         for change in changes {
             if self.written.contains_key(&change.knob) || self.moved.contains_key(&change.knob) {
-                self.write(plant, device, Duration::ZERO, reads, change, report);
+                self.write(plant, device, Duration::ZERO, &reads, change, report);
             } else {
                 let write = KnobWrite { device: Some(device), knob: change.knob, value: change.value };
                 // What came with the elevator is not ours: only what would stay wrong is told.
@@ -234,15 +239,14 @@ impl Held {
     ) {
         let Change { knob, value, back } = change;
         let write = KnobWrite { device: Some(device), knob: knob.clone(), value };
-        if knob == ELEVATOR && self.would_overwrite(device, reads, report) && !back {
-            return;
+        if knob == ELEVATOR {
+            self.find_theirs(device, reads, report);
+            if !back && self.would_overwrite() {
+                return;
+            }
         }
         if let Some(why) = self.somebody_elses(&knob, reads) {
-            if let Some(theirs) = reads.get(&knob).filter(|_| follows_elevator(&knob)) {
-                self.own.0.insert(knob.clone(), theirs.to_owned());
-            }
-            self.theirs.insert(knob.clone());
-            self.give_up(&knob, PlantError::Refused { write, why }, report);
+            self.leave_to_them(write, reads, why, report);
             return;
         }
         match plant.write(&write) {
@@ -280,19 +284,30 @@ impl Held {
         })
     }
 
-    /// Whether a new elevator would overwrite what somebody else has set. That is kept as the administrator's, so that it comes back with his elevator.
-    fn would_overwrite(&mut self, device: DeviceId, reads: &Setting, report: &mut Report) -> bool {
+    /// What somebody else has set and a new elevator would change.
+    fn find_theirs(&mut self, device: DeviceId, reads: &Setting, report: &mut Report) {
         let follows: Vec<String> = self.own.0.keys().filter(|knob| follows_elevator(knob)).cloned().collect();
         for knob in follows {
-            let (Some(why), Some(theirs)) = (self.somebody_elses(&knob, reads), reads.get(&knob)) else {
-                continue;
-            };
-            self.own.0.insert(knob.clone(), theirs.to_owned());
-            self.theirs.insert(knob.clone());
-            let write = KnobWrite { device: Some(device), knob: knob.clone(), value: theirs.to_owned() };
-            self.give_up(&knob, PlantError::Refused { write, why }, report);
+            if let (Some(why), Some(value)) = (self.somebody_elses(&knob, reads), reads.get(&knob)) {
+                let write = KnobWrite { device: Some(device), value: value.to_owned(), knob };
+                self.leave_to_them(write, reads, why, report);
+            }
         }
+    }
+
+    /// Whether a new elevator would overwrite what somebody else has set.
+    fn would_overwrite(&self) -> bool {
         self.theirs.iter().any(|knob| follows_elevator(knob))
+    }
+
+    /// Somebody else has set a knob. What an elevator would change is kept as the administrator's, so that it comes back with his elevator.
+    fn leave_to_them(&mut self, write: KnobWrite, reads: &Setting, why: String, report: &mut Report) {
+        let knob = write.knob.clone();
+        if let Some(theirs) = reads.get(&knob).filter(|_| follows_elevator(&knob)) {
+            self.own.0.insert(knob.clone(), theirs.to_owned());
+        }
+        self.theirs.insert(knob.clone());
+        self.give_up(&knob, PlantError::Refused { write, why }, report);
     }
 
     /// A knob could not be turned on.
