@@ -78,7 +78,7 @@ impl Measured {
             flood_kept: rounded(pooled.point.flood_kept.unwrap_or(0.0)),
             burst_kept: rounded(pooled.point.burst_kept.unwrap_or(0.0)),
             dead_share: rounded(pooled.point.dead_share),
-            p99_us: pooled.p99_us.unwrap_or(0.0).round(),
+            p99_us: pooled.tail().map_or(0.0, |tail| tail.us).round(),
         }
     }
 }

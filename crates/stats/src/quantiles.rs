@@ -13,7 +13,8 @@
 //! more than the largest latency seen.
 //!
 //! **When there is none.** With fewer than 1 / (1 − p) samples the nearest rank is the last one, so that the "percentile" is
-//! the maximum under another name: p99 takes 100 samples, p99.9 takes 1,000. Below that the answer is `None`.
+//! the maximum under another name: p99 takes 100 samples, p99.9 takes 1,000. Below that the answer is `None`, and [`Tail`] gives
+//! the slowest under its own name.
 //!
 //! Units: nanoseconds inside, microseconds in [`Percentiles`].
 
@@ -98,16 +99,73 @@ impl Percentiles {
     /// Of counted latencies; `None` when nothing was counted.
     #[must_use]
     pub fn of(counts: &LatencyCounts) -> Option<Self> {
-        let us = |percent| percentile_ns(counts, percent).map(|ns| ns as f64 / 1e3);
+        let at = |percent| percentile_ns(counts, percent).map(us);
         Some(Self {
             mean: counts.mean_ns()? / 1e3,
-            p50: us(50.0),
-            p90: us(90.0),
-            p99: us(99.0),
-            p999: us(99.9),
-            max: counts.max_ns() as f64 / 1e3,
+            p50: at(50.0),
+            p90: at(90.0),
+            p99: at(99.0),
+            p999: at(99.9),
+            max: us(counts.max_ns()),
         })
     }
+
+    /// Their slow end: p99, or the slowest of too few operations.
+    #[must_use]
+    pub fn tail(&self) -> Tail {
+        Tail::from(self.p99, self.max)
+    }
+}
+
+/// Which figure describes the slow end of some latencies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TailKind {
+    /// The 99th percentile: of 100 operations or more.
+    P99,
+    /// The slowest operation: of fewer than 100.
+    Slowest,
+}
+
+impl TailKind {
+    /// As tables and sentences call it: `p99`, `slowest`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::P99 => "p99",
+            Self::Slowest => "slowest",
+        }
+    }
+}
+
+/// The slow end of some latencies. This type alone decides whether that is called p99 or slowest.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tail {
+    /// Which figure it is.
+    pub kind: TailKind,
+    /// Its value, in microseconds.
+    pub us: f64,
+}
+
+impl Tail {
+    /// Of counted latencies; `None` when nothing was counted.
+    #[must_use]
+    pub fn of(counts: &LatencyCounts) -> Option<Self> {
+        (!counts.is_empty()).then(|| Self::from(percentile_ns(counts, 99.0).map(us), us(counts.max_ns())))
+    }
+
+    /// The p99 where there is one, else the slowest; both in microseconds.
+    #[must_use]
+    pub fn from(p99_us: Option<f64>, slowest_us: f64) -> Self {
+        match p99_us {
+            Some(us) => Self { kind: TailKind::P99, us },
+            None => Self { kind: TailKind::Slowest, us: slowest_us },
+        }
+    }
+}
+
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1e3
 }
 
 /// As an HdrHistogram with the same buckets: every count is taken over exactly; sum and exact maximum are not part of it.
@@ -187,6 +245,18 @@ mod tests {
         let counts = LatencyCounts::from_values(values);
         assert_eq!(percentile_ns(&counts, 99.9), Some(10));
         assert_eq!(percentile_ns(&counts, 100.0), Some(5_000_000_000));
+    }
+
+    #[test]
+    fn the_slow_end_is_called_p99_from_100_operations_on() {
+        let of = |n: u64| Tail::of(&LatencyCounts::from_values((1..=n).map(|ms| ms * 1_000_000))).unwrap();
+        assert_eq!(of(99), Tail { kind: TailKind::Slowest, us: 99_000.0 });
+        // Buckets are up to 0.8 % wide.
+        let p99 = of(100);
+        assert_eq!(p99.kind, TailKind::P99);
+        assert!((p99.us / 99_000.0 - 1.0).abs() < 0.009, "{p99:?}");
+        assert_eq!(Tail::of(&LatencyCounts::default()), None);
+        assert_eq!([TailKind::P99, TailKind::Slowest].map(TailKind::name), ["p99", "slowest"]);
     }
 
     #[test]

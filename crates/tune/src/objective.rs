@@ -9,13 +9,14 @@
 //! The flood's share is of what lasts: bytes that only fill the page cache don't count.
 //!
 //! With a latency target the victim's factor is (target / p99)², at most 1: beyond the target nothing more is gained, so flood and bursts decide.
+//! Fewer than 100 operations have no p99. Their slowest stands in for it, since a p99 is never longer.
 
 use floodwall_model::trial::{PhaseKind, Trial};
-use floodwall_model::{Interval, LatencyCounts, Phase};
+use floodwall_model::{Interval, Phase};
 use floodwall_stats::bootstrap::median;
 use floodwall_stats::figures::iops_alone;
 use floodwall_stats::frontier::Point;
-use floodwall_stats::quantiles::percentile_ns;
+use floodwall_stats::quantiles::{Percentiles, Tail};
 use floodwall_stats::stalls::windows;
 
 /// Exponent of the flood's share.
@@ -55,8 +56,10 @@ pub struct Objective {
 pub struct Kept {
     /// As shares of the reference.
     pub point: Point,
-    /// The victim's p99 beside the flood, in microseconds; the maximum of fewer than 100 operations; `None` where none was timed.
+    /// The victim's p99 beside the flood, in microseconds; `None` of fewer than 100 operations.
     pub p99_us: Option<f64>,
+    /// Its slowest operation, in microseconds; `None` where none was timed.
+    pub slowest_us: Option<f64>,
     /// How long victim and flood ran together, in seconds: what it weighs among others.
     pub seconds: f64,
 }
@@ -112,6 +115,7 @@ pub fn kept(trial: &Trial, reference: &Reference) -> Option<Kept> {
     let seconds: f64 = windows.iter().map(|w| w.seconds).sum();
     let dead: f64 = windows.iter().filter(|w| w.is_dead(reference.iops_alone)).map(|w| w.seconds).sum();
     let burst = of(PhaseKind::Burst).and_then(|p| p.burst).zip(reference.burst_bytes_per_s);
+    let latencies = Percentiles::of(&both.latencies().operations());
     Some(Kept {
         point: Point {
             victim_kept: both.victim_iops() / reference.iops_alone,
@@ -119,7 +123,8 @@ pub fn kept(trial: &Trial, reference: &Reference) -> Option<Kept> {
             flood_kept: Some(lasting_flood_bytes_per_s(both) / reference.flood_bytes_per_s),
             burst_kept: burst.map(|(b, alone)| b.bytes_per_s() / alone),
         },
-        p99_us: p99_us(&both.latencies().operations()),
+        p99_us: latencies.and_then(|l| l.p99),
+        slowest_us: latencies.map(|l| l.max),
         seconds: both.seconds,
     })
 }
@@ -127,7 +132,7 @@ pub fn kept(trial: &Trial, reference: &Reference) -> Option<Kept> {
 /// Several trials of a setting as one: means of what was kept, each second weighing alike. `None` of none.
 ///
 /// Means and not means of logarithms: of a device with a good and a bad state the user gets the average, and its logarithm in a single short trial is mostly
-/// luck.
+/// luck. The slowest is that of all; a p99 is a mean too, and there is none unless every trial has one.
 #[must_use]
 pub fn pooled(all: &[Kept]) -> Option<Kept> {
     let mean = |of: &dyn Fn(&Kept) -> Option<f64>| {
@@ -142,13 +147,18 @@ pub fn pooled(all: &[Kept]) -> Option<Kept> {
             flood_kept: mean(&|k| k.point.flood_kept),
             burst_kept: mean(&|k| k.point.burst_kept),
         },
-        p99_us: mean(&|k| k.p99_us),
+        p99_us: mean(&|k| k.p99_us).filter(|_| all.iter().all(|k| k.p99_us.is_some())),
+        slowest_us: all.iter().filter_map(|k| k.slowest_us).max_by(f64::total_cmp),
         seconds: all.iter().map(|k| k.seconds).sum(),
     })
 }
 
-fn p99_us(counts: &LatencyCounts) -> Option<f64> {
-    (!counts.is_empty()).then(|| percentile_ns(counts, 99.0).unwrap_or_else(|| counts.max_ns()) as f64 / 1e3)
+impl Kept {
+    /// The slow end of the victim's operations: p99, or the slowest of too few; `None` where none was timed.
+    #[must_use]
+    pub fn tail(&self) -> Option<Tail> {
+        self.slowest_us.map(|slowest| Tail::from(self.p99_us, slowest))
+    }
 }
 
 impl Objective {
@@ -156,8 +166,8 @@ impl Objective {
     #[must_use]
     pub fn log_score(&self, kept: &Kept) -> f64 {
         let share = |value: f64| value.clamp(LEAST_SHARE, 1.0).ln();
-        let victim = match (self.p99_target_us, kept.p99_us) {
-            (Some(target), Some(p99)) => -TARGET_WEIGHT * (p99.max(target) / target).ln(),
+        let victim = match (self.p99_target_us, kept.tail()) {
+            (Some(target), Some(tail)) => -TARGET_WEIGHT * (tail.us.max(target) / target).ln(),
             // Nothing came back at all: as far from the target as can be.
             (Some(_), None) => LEAST_SHARE.ln(),
             (None, _) => share(kept.point.victim_kept),
@@ -172,12 +182,14 @@ impl Objective {
 
 #[cfg(test)]
 mod tests {
+    use floodwall_stats::quantiles::TailKind;
+
     use super::*;
 
     fn kept(victim: f64, dead: f64, flood: f64, burst: f64, p99_ms: f64) -> Kept {
         let point =
             Point { victim_kept: victim, dead_share: dead, flood_kept: Some(flood), burst_kept: Some(burst) };
-        Kept { point, p99_us: Some(p99_ms * 1e3), seconds: 10.0 }
+        Kept { point, p99_us: Some(p99_ms * 1e3), slowest_us: Some(p99_ms * 2e3), seconds: 10.0 }
     }
 
     /// The lab's first table: default, 15 MB, the short queue.
@@ -204,7 +216,19 @@ mod tests {
         let more_flood = Kept { point: Point { flood_kept: Some(0.9), ..short.point }, ..short };
         assert!(objective.log_score(&more_flood) > objective.log_score(&short));
         assert!(objective.log_score(&published()[1]) < objective.log_score(&short));
-        assert!(objective.log_score(&Kept { p99_us: None, ..short }).is_finite());
+        assert!(objective.log_score(&Kept { p99_us: None, slowest_us: None, ..short }).is_finite());
+    }
+
+    #[test]
+    fn what_has_too_few_operations_for_a_p99_has_a_slowest() {
+        let [_, _, short] = published();
+        let few = Kept { p99_us: None, ..short };
+        assert_eq!(few.tail().map(|t| (t.kind, t.us)), Some((TailKind::Slowest, 184_000.0)));
+        let both = pooled(&[short, few]).unwrap();
+        assert_eq!((both.p99_us, both.slowest_us), (None, Some(184_000.0)), "one trial has no p99");
+        assert_eq!(pooled(&[short, short]).unwrap().tail().map(|t| t.kind), Some(TailKind::P99));
+        let objective = Objective { p99_target_us: Some(10_000.0) };
+        assert!(objective.log_score(&few) < objective.log_score(&short), "the slowest stands in");
     }
 
     #[test]

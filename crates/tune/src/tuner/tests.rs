@@ -107,7 +107,7 @@ fn true_score(truth: Truth) -> f64 {
         flood_kept: Some(truth.flood),
         burst_kept: Some(truth.burst),
     };
-    Objective::default().log_score(&Kept { point, p99_us: None, seconds: 10.0 })
+    Objective::default().log_score(&Kept { point, p99_us: None, slowest_us: None, seconds: 10.0 })
 }
 
 /// Runs a search of so many seconds of the rig's own time.

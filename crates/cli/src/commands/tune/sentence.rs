@@ -128,7 +128,7 @@ fn reached(outcome: &Outcome) -> Reached {
         let reference = outcome.reference.as_ref()?;
         let trials = candidate.trials.iter().chain(&candidate.final_trials);
         let all: Vec<Kept> = trials.filter_map(|t| kept(t, reference)).collect();
-        pooled(&all)?.p99_us
+        pooled(&all)?.tail().map(|tail| tail.us)
     };
     let recommended = match outcome.recommendation {
         Recommendation::Winner => {
