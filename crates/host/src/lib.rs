@@ -9,6 +9,7 @@
 //!   ├ bdi       /sys/class/bdi, debugfs                         │
 //!   ├ diskstats /proc/diskstats                                 │
 //!   ├ process   /proc/PID/io                                    │
+//!   ├ task      /proc/PID/stat, /proc/PID/task/TID/io           │
 //!   ├ platform  CPUs, hypervisor, container, scheduling policy  │
 //!   ├ link      route, /sys/class/net: speed to a server        │
 //!   └ swap      /proc/swaps                                     ┘
@@ -50,6 +51,7 @@ pub mod sample;
 pub mod settings;
 pub mod status;
 pub mod swap;
+pub mod task;
 mod text;
 pub mod topology;
 

@@ -10,10 +10,13 @@ use floodwall_model::status::{Writer, Writers};
 use rustix::io::Errno;
 
 use crate::root::SysRoot;
+use crate::task::{read_stat, read_threads_written};
 use crate::text::number_after;
 
 /// How many writers are named.
 const NAMED_WRITERS: usize = 5;
+/// How many of those whose counters grew most are checked for inherited bytes.
+const CHECKED_WRITERS: usize = 64;
 
 /// Every process's write counters at one moment.
 #[derive(Clone, Debug, Default)]
@@ -69,7 +72,7 @@ fn counters(pid: u32, text: &[u8]) -> Option<Counters> {
 /// Who dirtied most between two readings that lie `window_s` seconds apart.
 ///
 /// A process that is not in the first reading, or whose counters fell since, began meanwhile: all that it wrote counts. One that ended
-/// meanwhile is not seen.
+/// meanwhile is not seen: its parent inherits its counters, and does not count as their writer.
 #[must_use]
 pub fn writers(
     root: &SysRoot,
@@ -85,7 +88,15 @@ pub fn writers(
     };
     let mut writers: Vec<(u64, u64, u32)> =
         after.counters.iter().map(|now| growth(before, now)).filter(|(written, ..)| *written > 0).collect();
-    writers.sort_unstable_by_key(|(written, _, pid)| (std::cmp::Reverse(*written), *pid));
+    let most_first = |(written, _, pid): &(u64, u64, u32)| (std::cmp::Reverse(*written), *pid);
+    writers.sort_unstable_by_key(most_first);
+    writers.truncate(CHECKED_WRITERS);
+    let mut buffer = Vec::new();
+    for (written, _, pid) in &mut writers {
+        *written = (*written).min(most_own(root, *pid, &mut buffer));
+    }
+    writers.retain(|(written, ..)| *written > 0);
+    writers.sort_unstable_by_key(most_first);
     writers.truncate(NAMED_WRITERS);
     let nothing = after.counters.is_empty() && after.without_io > 0;
     Writers {
@@ -104,6 +115,14 @@ pub fn writers(
             "absent: no process has /proc/PID/io (kernel without CONFIG_TASK_IO_ACCOUNTING)".to_owned()
         }),
     }
+}
+
+/// The most that a process can have written itself: all of its counter if it has never waited for
+/// a child, else what its living threads wrote since they began.
+fn most_own(root: &SysRoot, pid: u32, buffer: &mut Vec<u8>) -> u64 {
+    let waited = read_stat(root, pid, buffer).is_some_and(|stat| stat.children_faults > 0);
+    let threads = if waited { read_threads_written(root, pid, buffer) } else { None };
+    threads.unwrap_or(u64::MAX)
 }
 
 /// Bytes written and taken back since the first reading.
@@ -152,6 +171,24 @@ mod tests {
         assert_eq!(shown, [(10, 1000.0, 250.0), (14, 200.0, 0.0), (11, 50.0, 0.0)]);
         assert_eq!(writers.top[0].comm, Reading::Value("name10".into()));
         assert_eq!((writers.readable_processes, writers.unreadable_processes), (4, 1));
+    }
+
+    #[test]
+    fn a_parent_has_not_written_what_its_child_wrote() {
+        let (dir, root) = tree(&[
+            ("proc/10/io", &io(1000, 0)),
+            ("proc/10/stat", "10 (sh) S 1 1 1 0 -1 0 9 90 0 0"),
+            ("proc/10/task/10/io", &io(300, 0)),
+            ("proc/11/io", &io(1000, 0)),
+            ("proc/11/stat", "11 (cp) S 1 1 1 0 -1 0 9 0 0 0"),
+            ("proc/11/task/11/io", &io(1000, 0)),
+        ]);
+        let before = read_processes(&root);
+        put(&dir.path().join("proc/10/io"), &io(900_000, 0));
+        put(&dir.path().join("proc/11/io"), &io(7000, 0));
+        let writers = writers(&root, &before, &read_processes(&root), 1.0);
+        let shown: Vec<_> = writers.top.iter().map(|w| (w.pid, w.dirtied_bytes_per_s)).collect();
+        assert_eq!(shown, [(11, 6000.0), (10, 300.0)]);
     }
 
     #[test]

@@ -6,31 +6,38 @@ use floodwall_model::DeviceId;
 
 use crate::hash::Fast;
 use crate::snapshot::{OTHERS, ProcessUse};
+use crate::writers::Dirtied;
 
-/// Adds bytes dirtied by process to the uses of a window, of which there are at most `most` then, and one more for all who have no room. Who dirtied most comes
-/// first, when `target` is asked which device all files lead to that a process has open for writing.
+/// Adds bytes dirtied by process to the uses of a window. There are at most `most` uses then, and
+/// one more a device for all processes that have no room. The process that dirtied most comes
+/// first. `target` tells the device that a process's open files lead to, or led to before it ended.
 pub(crate) fn add(
     processes: &mut Vec<ProcessUse>,
-    dirtied: HashMap<u32, u64, Fast>,
+    dirtied: Dirtied,
     most: usize,
     target: &mut dyn FnMut(u32) -> Option<DeviceId>,
 ) {
     let mut of: HashMap<u32, Vec<usize>, Fast> = HashMap::default();
     processes.iter().enumerate().for_each(|(at, p)| of.entry(p.pid).or_default().push(at));
-    let mut dirtied: Vec<(u32, u64)> = dirtied.into_iter().collect();
-    dirtied.sort_unstable_by_key(|(pid, bytes)| (std::cmp::Reverse(*bytes), *pid));
-    for (pid, bytes) in dirtied {
+    let own = dirtied.by_process.into_iter().map(|(pid, bytes)| (pid, bytes, true));
+    let inherited = dirtied.inherited.into_iter().map(|(pid, bytes)| (pid, bytes, false));
+    let mut dirtied: Vec<(u32, u64, bool)> = own.chain(inherited).collect();
+    dirtied.sort_unstable_by_key(|(pid, bytes, own)| (std::cmp::Reverse(*bytes), *pid, *own));
+    for (pid, bytes, own) in dirtied {
         let here = of.entry(pid).or_default();
         let known = || here.iter().map(|at| &processes[*at]).filter(|p| p.device.is_some());
         // Where it was made to sleep it writes; else where all its open files are; else where it was seen at all.
         let slept = known().max_by_key(|p| p.throttled).filter(|p| !p.throttled.is_zero());
-        let device = slept
-            .and_then(|p| p.device)
-            .or_else(|| target(pid))
-            .or_else(|| known().next().and_then(|p| p.device));
+        let device = if own {
+            let slept = slept.and_then(|p| p.device);
+            slept.or_else(|| target(pid)).or_else(|| known().next().and_then(|p| p.device))
+        } else {
+            // A child that nobody has seen may have written anywhere.
+            None
+        };
         let at = here.iter().copied().find(|at| processes[*at].device == device);
         match at {
-            Some(at) => processes[at].dirtied_bytes = Some(bytes),
+            Some(at) => *processes[at].dirtied_bytes.get_or_insert(0) += bytes,
             None if processes.len() < most => {
                 here.push(processes.len());
                 processes.push(ProcessUse {
@@ -78,11 +85,16 @@ mod tests {
     #[test]
     fn sleep_tells_the_device_then_open_files_then_where_it_was_seen() {
         let mut processes = vec![at(1, SDA, 0), at(1, SDB, 10), at(2, SDA, 0), at(3, SDA, 0)];
-        let bytes = [(1, 100), (2, 200), (3, 300), (4, 400), (5, 500)].into_iter().collect();
-        add(&mut processes, bytes, 100, &mut |pid| (pid == 2 || pid == 4).then_some(SDB));
+        let by_process = [(1, 100), (2, 200), (3, 300), (4, 400), (5, 500)].into_iter().collect();
+        // A shell on sda has waited for a writer that nobody has seen.
+        let inherited = [(3, 7000)].into_iter().collect();
+        add(&mut processes, Dirtied { by_process, inherited }, 100, &mut |pid| {
+            (pid == 2 || pid == 4).then_some(SDB)
+        });
         let expected = [
             (1, Some(SDB), 100),
             (2, Some(SDB), 200),
+            (3, None, 7000),
             (3, Some(SDA), 300),
             (4, Some(SDB), 400),
             (5, None, 500),
@@ -93,9 +105,9 @@ mod tests {
     #[test]
     fn of_ten_thousand_writers_the_greatest_are_told_and_no_byte_is_lost() {
         let mut processes = vec![at(7, SDA, 0)];
-        let bytes = (1..=10_000u32).map(|pid| (pid, u64::from(pid))).collect();
+        let by_process = (1..=10_000u32).map(|pid| (pid, u64::from(pid))).collect();
         let mut asked = Vec::new();
-        add(&mut processes, bytes, 1000, &mut |pid| {
+        add(&mut processes, Dirtied { by_process, ..Dirtied::default() }, 1000, &mut |pid| {
             asked.push(pid);
             (pid % 2 == 0).then_some(SDA)
         });

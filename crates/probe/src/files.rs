@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use floodwall_host::mounts::{Mount, read_mounts};
 use floodwall_host::{SysRoot, block, topology};
-use floodwall_model::DeviceId;
+use floodwall_model::{DeviceId, Reading};
 
 use crate::hash::Fast;
 use crate::tally::{Files, OpenFile};
@@ -31,7 +31,7 @@ pub(crate) struct OpenFiles {
     window: u32,
     files: HashMap<(u32, i32), (u32, Option<OpenFile>), Fast>,
     names: HashMap<u32, (u32, String), Fast>,
-    targets: HashMap<u32, (u32, Option<DeviceId>), Fast>,
+    targets: HashMap<u32, (u32, Target), Fast>,
     mounts: HashMap<i32, Option<DeviceId>, Fast>,
     #[cfg(feature = "bpf")]
     filesystems: HashMap<DeviceId, Option<DeviceId>, Fast>,
@@ -100,40 +100,46 @@ impl OpenFiles {
 
     /// Whether a process has a file open that it writes to synchronously or past the page cache.
     pub(crate) fn writes_synchronously(&mut self, pid: u32) -> bool {
-        self.open_files(pid).iter().any(|open| open.file.sync || open.file.direct)
+        self.open_files(pid).iter().flatten().any(|open| open.file.sync || open.file.direct)
     }
 
-    /// The device that a process is believed to write to, by the files that it has open for writing; `None` if there are none, or it can't be told.
+    /// The device that a process is believed to write to, by the files that it has open for
+    /// writing. A process that is gone has the device that it had last. `None` if it has no such
+    /// file, or its device can't be told.
     pub(crate) fn target(&mut self, pid: u32) -> Option<DeviceId> {
-        if let Some((_, device)) = self.targets.get(&pid) {
-            return *device;
+        let last = self.targets.get(&pid).map(|(_, target)| *target);
+        if let Some(Target::Only(device)) = last {
+            return device;
         }
         if self.looks == 0 {
             return None;
         }
-        let files = self.open_files(pid);
+        let Some(files) = self.open_files(pid) else {
+            return last.and_then(Target::device);
+        };
         let written: Vec<Written> = files.iter().filter_map(OpenFd::written).collect();
         let all = one_device(written.iter());
-        // Of files on several devices others may be written to next.
-        if all.is_some() || written.is_empty() {
-            self.targets.insert(pid, (self.window, all));
-        }
-        all.or_else(|| one_device(written.iter().filter(|file| file.fd > STDERR)))
-            .or_else(|| mostly_written(&written))
+        let target = if all.is_some() || written.is_empty() {
+            Target::Only(all)
+        } else {
+            let beside_messages = one_device(written.iter().filter(|file| file.fd > STDERR));
+            Target::Likely(beside_messages.or_else(|| mostly_written(&written)))
+        };
+        self.targets.insert(pid, (self.window, target));
+        target.device()
     }
 
-    /// The files that a process has open, of very many the first.
-    fn open_files(&mut self, pid: u32) -> Vec<OpenFd> {
+    /// The files that a process has open, of very many the first; `None` if it is gone.
+    fn open_files(&mut self, pid: u32) -> Option<Vec<OpenFd>> {
         if self.looks == 0 {
-            return Vec::new();
+            return Some(Vec::new());
         }
-        let names = self.root.list(&format!("/proc/{pid}/fdinfo")).into_value().unwrap_or_default();
-        names
-            .iter()
-            .filter_map(|name| name.parse().ok())
-            .take(FILES_LOOKED_AT)
-            .filter_map(|fd: i32| self.look(pid, fd))
-            .collect()
+        let names = match self.root.list(&format!("/proc/{pid}/fdinfo")) {
+            Reading::Absent(_) => return None,
+            names => names.into_value().unwrap_or_default(),
+        };
+        let fds = names.iter().filter_map(|name| name.parse().ok()).take(FILES_LOOKED_AT);
+        Some(fds.filter_map(|fd: i32| self.look(pid, fd)).collect())
     }
 
     fn look(&mut self, pid: u32, fd: i32) -> Option<OpenFd> {
@@ -196,6 +202,23 @@ fn queue_below(root: &SysRoot, device: DeviceId) -> Option<DeviceId> {
         }
     }
     Some(device)
+}
+
+/// Where a process writes, as its open files tell.
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    /// All files that it may write to are on this device; `None` if it has none.
+    Only(Option<DeviceId>),
+    /// Its files are on several devices, and it may turn to another one.
+    Likely(Option<DeviceId>),
+}
+
+impl Target {
+    fn device(self) -> Option<DeviceId> {
+        match self {
+            Self::Only(device) | Self::Likely(device) => device,
+        }
+    }
 }
 
 /// An open file of a process.

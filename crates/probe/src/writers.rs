@@ -1,19 +1,26 @@
-//! Who dirties page cache: `write_bytes` of /proc/PID/io, which the kernel counts when a page is dirtied (mm/page-writeback.c
-//! `folio_account_dirtied`), exactly and for free. Only asking costs, so that of machines with thousands of processes some are asked at each look.
+//! Who dirties page cache: `write_bytes` of /proc/PID/io. The kernel counts them when a page is
+//! dirtied (mm/page-writeback.c `folio_account_dirtied`), exactly and for free. Only reading costs,
+//! so some processes of thousands are asked at each look.
 //!
 //! ```text
 //! all processes ─┬─ dirtied something at the last look ─▶ asked; of more than ACTIVE in turn
 //!                ├─ new                                 ─▶ asked, all that they dirtied counts
 //!                ├─ the next BUDGET in turn             ─▶ asked
 //!                └─ kernel threads                      ─▶ never
+//!
+//! growth of a process ─┬─ its threads' own        ─▶ the process
+//!                      └─ inherited from a child  ─▶ that child, else nobody known
 //! ```
 //!
-//! A process's counters are added to those of its parent when that waits for it (kernel/exit.c `wait_task_zombie`): what was counted for the one that is gone is not
-//! counted again for the other, who would look like a flood for having waited for one.
+//! A parent that waits for a child inherits the child's counters (kernel/exit.c
+//! `wait_task_zombie`). The same call adds the child's page faults to the parent's `cminflt`
+//! (proc_pid_stat(5)). So growth beside a constant `cminflt` is the process's own. Beside a grown
+//! one, its threads' counters (/proc/PID/task/TID/io) tell its own part: they inherit nothing.
 
 use std::collections::HashMap;
 
 use floodwall_host::SysRoot;
+use floodwall_host::task::{Stat, read_stat, read_threads_written};
 use rustix::io::Errno;
 
 use crate::hash::Fast;
@@ -31,14 +38,45 @@ const ORPHANS: usize = 256;
 /// `PF_KTHREAD` (include/linux/sched.h), in the ninth field of /proc/PID/stat.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-#[derive(Clone, Copy, Debug)]
+/// What is remembered of a process.
+#[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    written: u64,
     parent: u32,
-    /// Of what it will have written when it is asked next, what was counted for its children that are gone.
-    owed: u64,
     kernel: bool,
     active: bool,
+    /// `write_bytes` when it was last asked, inherited bytes included.
+    written: u64,
+    /// The part of `written` that is its own; `None` if its threads are too many to be asked.
+    own: Option<u64>,
+    /// `cminflt` when it was last asked.
+    children_faults: u64,
+    gone: GoneChildren,
+}
+
+/// The children that a process lost since it was last asked, and theirs.
+#[derive(Clone, Copy, Debug, Default)]
+struct GoneChildren {
+    /// Bytes that were counted for them while they lived.
+    counted: u64,
+    /// The one that dirtied most.
+    most: Option<(u64, u32)>,
+}
+
+impl GoneChildren {
+    fn add(&mut self, pid: u32, process: &Known) {
+        self.counted += process.written + process.gone.counted;
+        self.most = self.most.max(Some((process.written, pid))).max(process.gone.most);
+    }
+}
+
+/// What was dirtied between two looks.
+#[derive(Debug, Default)]
+pub(crate) struct Dirtied {
+    /// Bytes by process. A process that is gone by now may be among them.
+    pub(crate) by_process: HashMap<u32, u64, Fast>,
+    /// Bytes of children that were never asked, by the process that waited for them. Their device
+    /// is not known, and it need not be the parent's.
+    pub(crate) inherited: HashMap<u32, u64, Fast>,
 }
 
 /// Remembers counters between looks.
@@ -56,9 +94,9 @@ pub(crate) struct Writers {
 }
 
 impl Writers {
-    /// Bytes that processes dirtied since they were last asked, by process; those who dirtied nothing are left out. `also`, ascending, are asked in
-    /// any case.
-    pub(crate) fn look(&mut self, root: &SysRoot, also: &[u32]) -> HashMap<u32, u64, Fast> {
+    /// Bytes dirtied since each process was last asked; those that dirtied nothing are left out.
+    /// `also`, ascending, are asked in any case.
+    pub(crate) fn look(&mut self, root: &SysRoot, also: &[u32]) -> Dirtied {
         let first = self.look == 0;
         self.look = self.look.wrapping_add(1).max(1);
         (self.refused, self.read) = (0, 0);
@@ -68,7 +106,7 @@ impl Writers {
         self.settle(root, &pids);
         let (mut budget, mut newcomers) = (BUDGET, if first { REMEMBERED } else { NEWCOMERS });
         let (mut active, mut next) = (ACTIVE, None);
-        let mut dirtied = HashMap::default();
+        let mut dirtied = Dirtied::default();
         let begin = pids.partition_point(|pid| *pid < self.turn);
         let (low, high) = pids.split_at(begin);
         for &pid in high.iter().chain(low) {
@@ -100,8 +138,8 @@ impl Writers {
                     room
                 }
             };
-            if ask && let Some(bytes) = self.ask(root, pid, first) {
-                dirtied.insert(pid, bytes);
+            if ask {
+                self.ask(root, pid, first, &mut dirtied);
             }
         }
         self.turn = next.unwrap_or(self.turn);
@@ -112,27 +150,27 @@ impl Writers {
         dirtied
     }
 
-    /// Forgets those that are gone. Whoever waited for one has its counters now.
+    /// Forgets processes that are gone. The process that waited for one has its counters now.
     fn settle(&mut self, root: &SysRoot, pids: &[u32]) {
         let gone: HashMap<u32, Known, Fast> =
             self.known.extract_if(|pid, _| pids.binary_search(pid).is_err()).collect();
         if gone.is_empty() {
             return;
         }
-        for process in gone.values() {
+        for (pid, process) in &gone {
             let mut heir = process.parent;
             // Generations that end between two looks.
             for _ in 0..32 {
                 heir = gone.get(&heir).map_or(heir, |gone| gone.parent);
             }
             if let Some(heir) = self.known.get_mut(&heir) {
-                heir.owed += process.written + process.owed;
+                heir.gone.add(*pid, process);
             }
         }
         let orphans = self.known.iter().filter(|(_, known)| gone.contains_key(&known.parent));
         let orphans: Vec<u32> = orphans.map(|(pid, _)| *pid).collect();
         for (at, pid) in orphans.into_iter().enumerate() {
-            let parent = if at < ORPHANS { self.stat(root, pid).map(|(parent, _)| parent) } else { None };
+            let parent = if at < ORPHANS { self.stat(root, pid).map(|stat| stat.parent) } else { None };
             self.known.entry(pid).and_modify(|known| known.parent = parent.unwrap_or(1));
         }
     }
@@ -142,64 +180,82 @@ impl Writers {
         self.missing.as_deref()
     }
 
-    fn ask(&mut self, root: &SysRoot, pid: u32, first: bool) -> Option<u64> {
-        let before = self.known.get(&pid).copied();
-        let (parent, owed) = match before {
-            Some(known) => (known.parent, known.owed),
-            None => {
-                let (parent, kernel) = self.stat(root, pid)?;
-                if kernel {
-                    let known = Known { written: 0, parent, owed: 0, kernel, active: false };
-                    self.known.insert(pid, known);
-                    return None;
-                }
-                (parent, 0)
-            }
+    /// Asks one process, and adds what it dirtied.
+    fn ask(&mut self, root: &SysRoot, pid: u32, first: bool, dirtied: &mut Dirtied) {
+        let Some(mut written) = self.written(root, pid) else { return };
+        self.read += 1;
+        // A smaller counter is another process's, under the same number.
+        let before = self.known.get(&pid).copied().filter(|known| written >= known.written);
+        if let Some(known) = before.filter(|known| known.written == written) {
+            let known = Known { active: false, gone: GoneChildren::default(), ..known };
+            self.known.insert(pid, known);
+            return;
+        }
+        let Some(Stat { parent, flags, children_faults }) = self.stat(root, pid) else { return };
+        if flags & KERNEL_THREAD != 0 {
+            self.known.insert(pid, Known { parent, kernel: true, ..Known::default() });
+            return;
+        }
+        let last = before.unwrap_or(Known { own: Some(0), ..Known::default() });
+        let waited = children_faults != last.children_faults;
+        let mut own = last.own.map(|own| own + (written - last.written));
+        if waited {
+            // A child that ended between the two reads above counts from here on.
+            written = self.written(root, pid).map_or(written, |again| again.max(written));
+            own = read_threads_written(root, pid, &mut self.buffer);
+        }
+        let grown = written - last.written;
+        // Threads that ended meanwhile make the sum smaller.
+        let own_grown = match (own, last.own) {
+            _ if !waited => grown,
+            (Some(now), Some(before)) => now.saturating_sub(before).min(grown),
+            // Growth that no write call is known to explain.
+            _ => 0,
         };
+        let active = !first;
+        let known = Known { parent, written, own, children_faults, active, ..Known::default() };
+        self.known.insert(pid, known);
+        if first {
+            return;
+        }
+        if own_grown > 0 {
+            *dirtied.by_process.entry(pid).or_default() += own_grown;
+        }
+        let inherited = (grown - own_grown).saturating_sub(last.gone.counted);
+        if inherited > 0 {
+            let (of, who) = match last.gone.most {
+                Some((_, child)) => (&mut dirtied.by_process, child),
+                None => (&mut dirtied.inherited, pid),
+            };
+            *of.entry(who).or_default() += inherited;
+        }
+    }
+
+    /// `write_bytes` of a process; `None` if it can't be read, which is noted.
+    fn written(&mut self, root: &SysRoot, pid: u32) -> Option<u64> {
         match root.read_attribute_into(&format!("/proc/{pid}/io"), &mut self.buffer) {
-            Ok(()) => {}
-            Err(Errno::SRCH) => return None,
+            Ok(()) => number_after(&self.buffer, b"\nwrite_bytes: "),
             Err(Errno::NOENT) => {
                 // The process may be gone as well.
                 if root.exists(&format!("/proc/{pid}/comm")) {
                     self.missing =
                         Some("this kernel counts no I/O by process (CONFIG_TASK_IO_ACCOUNTING)".into());
                 }
-                return None;
+                None
             }
             Err(Errno::ACCESS | Errno::PERM) => {
                 self.refused += 1;
-                return None;
+                None
             }
             // It ended meanwhile.
-            Err(_) => return None,
+            Err(_) => None,
         }
-        let written = number_after(&self.buffer, b"\nwrite_bytes: ")?;
-        self.read += 1;
-        let grown = match before.map(|known| known.written) {
-            // Another process of the same number.
-            Some(before) if written < before => written,
-            Some(before) => (written - before).saturating_sub(owed),
-            None if first => 0,
-            None => written,
-        };
-        self.known.insert(pid, Known { written, parent, owed: 0, kernel: false, active: grown > 0 });
-        (grown > 0).then_some(grown)
     }
 
-    /// Its parent, and whether it is a kernel thread; `None` if it is gone.
-    fn stat(&mut self, root: &SysRoot, pid: u32) -> Option<(u32, bool)> {
-        root.read_attribute_into(&format!("/proc/{pid}/stat"), &mut self.buffer).ok()?;
-        let (parent, flags) = parent_and_flags(&self.buffer).unwrap_or((1, 0));
-        Some((parent, flags & KERNEL_THREAD != 0))
+    /// `None` if the process is gone.
+    fn stat(&mut self, root: &SysRoot, pid: u32) -> Option<Stat> {
+        read_stat(root, pid, &mut self.buffer)
     }
-}
-
-/// From /proc/PID/stat: `pid (comm) state ppid pgrp session tty tpgid flags …`; the name, in brackets, may hold anything.
-fn parent_and_flags(stat: &[u8]) -> Option<(u32, u64)> {
-    let after = stat.iter().rposition(|b| *b == b')')?;
-    let mut fields = std::str::from_utf8(stat.get(after + 1..)?).ok()?.split_whitespace();
-    Some((fields.nth(1)?.parse().ok()?, fields.nth(4)?.parse().ok()?))
 }
 
 /// The number behind a key.
@@ -214,6 +270,8 @@ mod tests {
     use std::fs;
     use std::io::Write;
     use std::path::Path;
+
+    use floodwall_host::task::MOST_THREADS;
 
     use super::*;
 
@@ -233,23 +291,48 @@ mod tests {
     }
 
     fn child(dir: &Path, pid: u32, parent: u32, flags: u64, written: u64) {
-        put(dir, &format!("proc/{pid}/stat"), &format!("{pid} (a) b) R {parent} 1 1 0 -1 {flags} 5 0\n"));
+        stat(dir, pid, parent, flags, 0);
         put(dir, &format!("proc/{pid}/comm"), "x\n");
         self::written(dir, pid, written);
     }
 
-    fn written(dir: &Path, pid: u32, written: u64) {
-        put(
-            dir,
-            &format!("proc/{pid}/io"),
-            &format!("rchar: 9\nwchar: 7\nread_bytes: 1\nwrite_bytes: {written}\ncancelled_write_bytes: 3\n"),
-        );
+    fn stat(dir: &Path, pid: u32, parent: u32, flags: u64, children_faults: u64) {
+        let text = format!("{pid} (a) b) R {parent} 1 1 0 -1 {flags} 5 {children_faults} 0 0\n");
+        put(dir, &format!("proc/{pid}/stat"), &text);
     }
 
+    fn written(dir: &Path, pid: u32, written: u64) {
+        put(dir, &format!("proc/{pid}/io"), &io(written));
+    }
+
+    fn io(written: u64) -> String {
+        format!("rchar: 9\nwchar: 7\nread_bytes: 1\nwrite_bytes: {written}\ncancelled_write_bytes: 3\n")
+    }
+
+    /// A parent has waited for a child; its own threads have written this by now, in all and each.
+    fn waited(dir: &Path, pid: u32, parent: u32, children_faults: u64, all: u64, threads: &[u64]) {
+        stat(dir, pid, parent, 0, children_faults);
+        written(dir, pid, all);
+        for (thread, written) in threads.iter().enumerate() {
+            put(dir, &format!("proc/{pid}/task/{}/io", pid as usize + thread), &io(*written));
+        }
+    }
+
+    fn gone(dir: &Path, pid: u32) {
+        fs::remove_dir_all(dir.join(format!("proc/{pid}"))).unwrap();
+    }
+
+    fn sorted(bytes: &HashMap<u32, u64, Fast>) -> Vec<(u32, u64)> {
+        let mut all: Vec<_> = bytes.iter().map(|(pid, bytes)| (*pid, *bytes)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// What processes dirtied; nothing is inherited from a child that nobody has seen.
     fn seen(writers: &mut Writers, root: &SysRoot, also: &[u32]) -> Vec<(u32, u64)> {
-        let mut seen: Vec<_> = writers.look(root, also).into_iter().collect();
-        seen.sort_unstable();
-        seen
+        let seen = writers.look(root, also);
+        assert_eq!(sorted(&seen.inherited), []);
+        sorted(&seen.by_process)
     }
 
     #[test]
@@ -273,47 +356,98 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_for_a_flood_is_none() {
+    fn a_child_keeps_what_its_parent_inherits() {
         let dir = tempfile::tempdir().unwrap();
-        let root = SysRoot::new(dir.path()).unwrap();
-        let end = |pid: u32| fs::remove_dir_all(dir.path().join(format!("proc/{pid}"))).unwrap();
-        // A first process, a shell of it, a shell of that, and what it runs.
-        process(dir.path(), 1, 0, 0);
-        process(dir.path(), 10, 0, 100);
-        child(dir.path(), 11, 10, 0, 0);
-        child(dir.path(), 12, 11, 0, 7000);
+        let dir = dir.path();
+        let root = SysRoot::new(dir).unwrap();
+        // The first process, a shell of it, a shell of that, and the command that it runs.
+        process(dir, 1, 0, 0);
+        process(dir, 10, 0, 100);
+        child(dir, 11, 10, 0, 0);
+        child(dir, 12, 11, 0, 7000);
         let mut writers = Writers::default();
         assert_eq!(seen(&mut writers, &root, &[]), []);
-        written(dir.path(), 12, 9000);
+        written(dir, 12, 9000);
         assert_eq!(seen(&mut writers, &root, &[]), [(12, 2000)]);
-        // It wrote 500 more, and ended; 11 has waited for it. 7000 were there before the first look.
-        end(12);
-        written(dir.path(), 11, 9500);
-        assert_eq!(seen(&mut writers, &root, &[]), [(11, 500)]);
-        // 11 has another, and both end at once.
-        child(dir.path(), 13, 11, 0, 40);
+        // 12 wrote 500 more, and ended; 11 has waited for it. 7000 were there before the first look.
+        gone(dir, 12);
+        waited(dir, 11, 10, 40, 9500, &[0]);
+        assert_eq!(seen(&mut writers, &root, &[]), [(12, 500)]);
+        // 11 has another child, and both end at once. 10 has written one byte itself.
+        child(dir, 13, 11, 0, 40);
         assert_eq!(seen(&mut writers, &root, &[]), [(13, 40)]);
-        end(11);
-        end(13);
-        written(dir.path(), 10, 100 + 9500 + 40 + 1);
+        gone(dir, 11);
+        gone(dir, 13);
+        waited(dir, 10, 1, 90, 100 + 9500 + 40 + 1, &[101]);
         assert_eq!(seen(&mut writers, &root, &[]), [(10, 1)]);
-        // An orphan is the first process's.
-        child(dir.path(), 14, 10, 0, 600);
+        // An orphan's parent is the first process.
+        child(dir, 14, 10, 0, 600);
         assert_eq!(seen(&mut writers, &root, &[]), [(14, 600)]);
-        end(10);
-        child(dir.path(), 14, 1, 0, 600);
-        written(dir.path(), 1, 9641);
+        gone(dir, 10);
+        child(dir, 14, 1, 0, 600);
+        waited(dir, 1, 0, 95, 9641, &[0]);
         assert_eq!(seen(&mut writers, &root, &[]), []);
-        end(14);
-        written(dir.path(), 1, 9641 + 600);
+        gone(dir, 14);
+        waited(dir, 1, 0, 99, 9641 + 600, &[0]);
         assert_eq!(seen(&mut writers, &root, &[]), []);
-        // Nobody waited for 16: its parent is not believed less for longer than a look.
-        child(dir.path(), 16, 1, 0, 50);
+        // Nobody waited for 16: its parent's own bytes count all the same.
+        child(dir, 16, 1, 0, 50);
         assert_eq!(seen(&mut writers, &root, &[]), [(16, 50)]);
-        end(16);
+        gone(dir, 16);
         assert_eq!(seen(&mut writers, &root, &[]), []);
-        written(dir.path(), 1, 9641 + 600 + 20);
+        written(dir, 1, 9641 + 600 + 20);
         assert_eq!(seen(&mut writers, &root, &[]), [(1, 20)]);
+    }
+
+    #[test]
+    fn a_parent_does_not_write_what_a_child_wrote_that_was_never_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let root = SysRoot::new(dir).unwrap();
+        process(dir, 10, 0, 700);
+        // It has waited for others before the first look.
+        waited(dir, 11, 1, 30, 50_000, &[3000]);
+        let mut writers = Writers::default();
+        assert_eq!(seen(&mut writers, &root, &[]), []);
+        // Each waits for a child that came and went between two looks, and writes little itself.
+        waited(dir, 10, 1, 25, 700 + 9_000_000 + 5, &[705]);
+        waited(dir, 11, 1, 60, 50_000 + 8_000_000 + 7, &[3007]);
+        // So does a newcomer.
+        waited(dir, 12, 1, 20, 4_000_000 + 9, &[9]);
+        let looked = writers.look(&root, &[]);
+        assert_eq!(sorted(&looked.by_process), [(10, 5), (11, 7), (12, 9)]);
+        assert_eq!(sorted(&looked.inherited), [(10, 9_000_000), (11, 8_000_000), (12, 4_000_000)]);
+        // A child that wrote nothing takes nothing away from its parent.
+        waited(dir, 10, 1, 45, 9_000_705 + 600, &[1305]);
+        assert_eq!(seen(&mut writers, &root, &[]), [(10, 600)]);
+    }
+
+    #[test]
+    fn a_thread_that_ended_still_counts_for_its_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let root = SysRoot::new(dir).unwrap();
+        waited(dir, 10, 1, 30, 1000, &[400, 600]);
+        let mut writers = Writers::default();
+        assert_eq!(seen(&mut writers, &root, &[]), []);
+        // The second thread wrote 5000 and ended; no child has.
+        gone(dir, 10);
+        waited(dir, 10, 1, 30, 6000, &[400]);
+        assert_eq!(seen(&mut writers, &root, &[]), [(10, 5000)]);
+    }
+
+    #[test]
+    fn of_too_many_threads_only_growth_without_a_child_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let root = SysRoot::new(dir).unwrap();
+        process(dir, 10, 0, 0);
+        let mut writers = Writers::default();
+        assert_eq!(seen(&mut writers, &root, &[]), []);
+        waited(dir, 10, 1, 0, 900, &[3; MOST_THREADS + 1]);
+        assert_eq!(seen(&mut writers, &root, &[]), [(10, 900)]);
+        waited(dir, 10, 1, 1, 1000, &[]);
+        assert_eq!(sorted(&writers.look(&root, &[]).inherited), [(10, 100)]);
     }
 
     #[test]
@@ -345,7 +479,8 @@ mod tests {
         (2..=many).for_each(|pid| process(dir.path(), pid, 0, 10));
         let mut counted = HashMap::<u32, u64>::new();
         let mut look = |writers: &mut Writers| {
-            writers.look(&root, &[]).into_iter().for_each(|(pid, n)| *counted.entry(pid).or_default() += n);
+            let looked = writers.look(&root, &[]).by_process;
+            looked.into_iter().for_each(|(pid, n)| *counted.entry(pid).or_default() += n);
             assert!(writers.read as usize <= ACTIVE + BUDGET + NEWCOMERS, "{} asked", writers.read);
         };
         for _ in 0..4 {

@@ -1,5 +1,7 @@
 //! What is checked, whatever the source.
 
+use std::io::{BufRead, Write};
+use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -19,7 +21,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("writes to an O_DSYNC file agree with the caller's own clock", synchronous_writes),
     ("reads that miss the cache are seen where they wait", reads),
     ("bytes agree with /proc/PID/io and /proc/diskstats", bytes),
-    ("who waited for a writer is none", waited),
+    ("a writer's bytes are counted once, though its parent inherits them", waited),
+    ("a child's bytes on another disk are not its parent's", waited_elsewhere),
     ("ten thousand processes take bounded memory and less than their own work", ten_thousand),
     ("what a thread starts is followed, ten thousand processes of it", followed),
     ("another tracer's events go on", beside_another),
@@ -188,6 +191,45 @@ fn waited(source: SourceKind) -> Result<(), String> {
     let sum: u64 = dirtied.iter().filter_map(|(_, bytes)| *bytes).sum();
     // The filesystem's own blocks come on top.
     ensure((64 << 20..=66 << 20).contains(&sum), || format!("{sum} bytes of {} seen: {dirtied:?}", 64 << 20))
+}
+
+/// A shell writes its log on one disk. Its children, and theirs, write 32 MiB each on another one.
+fn waited_elsewhere(source: SourceKind) -> Result<(), String> {
+    let (log, target) = (Disk::new()?, Disk::new()?);
+    let mut probe = open(source)?;
+    let script = format!(
+        "exec 3>>'{log}'; echo begin >&3; read go
+         dd if=/dev/zero of='{a}' bs=1M count=32; sh -c \"dd if=/dev/zero of='{b}' bs=1M count=32; :\"
+         echo end >&3; echo; read go",
+        log = log.file("log"),
+        a = target.file("a"),
+        b = target.file("b"),
+    );
+    let mut shell = std::process::Command::new("sh");
+    let shell = shell.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut shell = shell.stderr(Stdio::null()).spawn().map_err(|e| e.to_string())?;
+    let (mut go, stdout) = (shell.stdin.take().ok_or("no stdin")?, shell.stdout.take().ok_or("no stdout")?);
+    let mut all = Vec::new();
+    let mut look = || probe.snapshot().map(|snapshot| all.push(snapshot)).map_err(|e| e.to_string());
+    look()?;
+    // All of it happens between two looks.
+    go.write_all(b"\n").map_err(|e| e.to_string())?;
+    std::io::BufReader::new(stdout).read_line(&mut String::new()).map_err(|e| e.to_string())?;
+    look()?;
+    go.write_all(b"\n").map_err(|e| e.to_string())?;
+    shell.wait().map_err(|e| e.to_string())?;
+    look()?;
+    let dirtied = |here: &dyn Fn(&ProcessUse) -> bool| -> u64 {
+        let all = all.iter().flat_map(|s| &s.processes).filter(|p| here(p));
+        all.filter_map(|p| p.dirtied_bytes).sum()
+    };
+    let at_log = dirtied(&|p| p.device == Some(log.id));
+    ensure(at_log < 1 << 20, || format!("{at_log} bytes dirtied on the disk of the log"))?;
+    let nowhere = dirtied(&|p| p.pid == shell.id() && p.device.is_none());
+    let at_target = dirtied(&|p| p.device == Some(target.id));
+    ensure(nowhere + at_target >= 64 << 20, || {
+        format!("{nowhere} bytes on no known disk and {at_target} on the right one, of {}", 64 << 20)
+    })
 }
 
 /// Requests that were seen against the device's own counters.

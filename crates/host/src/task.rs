@@ -1,0 +1,85 @@
+//! One process: its parent and flags (/proc/PID/stat), and the bytes that its threads dirtied.
+//!
+//! A parent that waits for a child inherits the child's I/O counters (kernel/exit.c
+//! `wait_task_zombie`): its /proc/PID/io jumps by all that the child ever wrote. The same call adds
+//! the child's page faults to the parent's `cminflt`, and every process has some. A thread's own
+//! counters (/proc/PID/task/TID/io) inherit nothing.
+
+use crate::root::SysRoot;
+use crate::text::number_after;
+
+/// Threads of one process whose counters are added up; each takes some 5 µs.
+pub const MOST_THREADS: usize = 256;
+
+/// Fields of /proc/PID/stat (proc_pid_stat(5)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Its parent's number; 0 if it has none.
+    pub parent: u32,
+    /// `PF_…` of include/linux/sched.h.
+    pub flags: u64,
+    /// `cminflt`: page faults of the children that it has waited for, and of theirs. It grows with
+    /// each child.
+    pub children_faults: u64,
+}
+
+/// Reads /proc/PID/stat through a buffer; `None` if the process is gone or the text is not its.
+pub fn read_stat(root: &SysRoot, pid: u32, buffer: &mut Vec<u8>) -> Option<Stat> {
+    root.read_attribute_into(&format!("/proc/{pid}/stat"), buffer).ok()?;
+    parse_stat(buffer)
+}
+
+/// The bytes that a process's living threads dirtied, without those inherited from children;
+/// `None` if there are more than [`MOST_THREADS`] threads, or none that can be read.
+pub fn read_threads_written(root: &SysRoot, pid: u32, buffer: &mut Vec<u8>) -> Option<u64> {
+    let threads = root.list(&format!("/proc/{pid}/task")).into_value()?;
+    if threads.len() > MOST_THREADS {
+        return None;
+    }
+    let mut sum = None;
+    for tid in threads {
+        // A thread may have ended meanwhile.
+        if root.read_attribute_into(&format!("/proc/{pid}/task/{tid}/io"), buffer).is_ok() {
+            let text = std::str::from_utf8(buffer).ok()?;
+            sum = Some(sum.unwrap_or(0) + number_after(text, "write_bytes")?);
+        }
+    }
+    sum
+}
+
+/// `pid (comm) state ppid pgrp session tty tpgid flags minflt cminflt …`; the name may hold
+/// anything, brackets and spaces too.
+fn parse_stat(stat: &[u8]) -> Option<Stat> {
+    let after = stat.iter().rposition(|b| *b == b')')?;
+    let mut fields = std::str::from_utf8(stat.get(after + 1..)?).ok()?.split_whitespace();
+    Some(Stat {
+        parent: fields.nth(1)?.parse().ok()?,
+        flags: fields.nth(4)?.parse().ok()?,
+        children_faults: fields.nth(1)?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_hold_brackets() {
+        let stat = b"7 (a) b (c) S 5 7 7 0 -1 4194560 11 22 0 0 1 2\n";
+        let expected = Stat { parent: 5, flags: 4_194_560, children_faults: 22 };
+        assert_eq!(parse_stat(stat), Some(expected));
+        assert_eq!(parse_stat(b"7 (a) S 5 7"), None);
+        assert_eq!(parse_stat(b"no stat"), None);
+    }
+
+    #[test]
+    fn this_process_agrees_with_the_kernel() {
+        let (root, mut buffer) = (SysRoot::live().unwrap(), Vec::new());
+        let stat = read_stat(&root, std::process::id(), &mut buffer).unwrap();
+        assert_eq!(stat.parent, std::os::unix::process::parent_id());
+        // A child that is waited for is seen by its page faults.
+        assert!(std::process::Command::new("true").status().unwrap().success());
+        let again = read_stat(&root, std::process::id(), &mut buffer).unwrap();
+        assert!(again.children_faults > stat.children_faults, "{stat:?} {again:?}");
+    }
+}
