@@ -1,5 +1,5 @@
 # make demo   install what is missing, build; as root a virtual array, a search on it, a report; else the damage on this machine
-# make test   everything that must hold: format, lints, docs, tests
+# make test   everything that must hold: format, lints, docs, tests; ends with a table of what ran and what was left out
 # make bench  the figures: against sysbench and fio, interleaved
 # make lab-2010  the experiment of 2010 on a virtual array; writes docs/reproductions.md (root)
 # make lab-record  trials on virtual devices, kept as data that the simulator is held against (root)
@@ -36,9 +36,7 @@ doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 
 unit:
-	$(CARGO) test --locked --workspace
-	@./scripts/with-udev --optional "persisted settings when a device is plugged in again" \
-		$(CARGO) test --quiet --locked --workspace --test kernel -- "goes and comes back"
+	CARGO="$(CARGO)" ./scripts/test
 
 bench: install-build install-peers
 	$(CARGO) build --release --locked -p floodwall -p agree -p lab-bench -p reproduce

@@ -15,8 +15,6 @@ mod screenshots;
 use std::io::Write;
 use std::path::Path;
 
-use libtest_mimic::{Arguments, Failed, Trial};
-
 /// A test, its name and what it needs.
 pub(crate) struct Test {
     pub(crate) name: &'static str,
@@ -46,19 +44,10 @@ fn main() {
         done(screenshots::write(Path::new(directory)));
         return;
     }
-    let mut arguments = Arguments::from_args();
+    let tests = pages::TESTS.iter();
+    let tests = tests.map(|test| floodwall_testing::test(test.name, || missing(test.needs), test.body));
     // A browser takes all cores for itself while it starts.
-    arguments.test_threads = Some(1);
-    let tests = pages::TESTS.iter().map(|test| {
-        let missing = missing(test.needs);
-        let name = match &missing {
-            None => test.name.to_owned(),
-            Some(why) => format!("{} (left out: {why})", test.name),
-        };
-        let body = test.body;
-        Trial::test(name, move || body().map_err(Failed::from)).with_ignored_flag(missing.is_some())
-    });
-    libtest_mimic::run(&arguments, tests.collect()).exit();
+    floodwall_testing::run_alone(tests.collect())
 }
 
 /// A line on stdout; if nobody reads it, nobody is told.

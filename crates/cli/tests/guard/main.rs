@@ -20,7 +20,8 @@ mod prometheus;
 
 use std::path::Path;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use floodwall_probe::{Probe, SourceKind};
+use floodwall_testing::{FUSE, LOOP, ROOT, lacks, run_alone};
 
 /// A test and the programs that it needs.
 pub(crate) struct Test {
@@ -39,36 +40,15 @@ fn main() {
         load::run(what, Path::new(directory));
         return;
     }
-    let mut arguments = Arguments::from_args();
+    let tests = ends::TESTS.iter().chain(manners::TESTS).chain(prometheus::TESTS);
     // One guard a machine.
-    arguments.test_threads = Some(1);
-    let tests = ends::TESTS.iter().chain(manners::TESTS).chain(prometheus::TESTS).map(|test| {
-        let missing = missing(test);
-        let name = match &missing {
-            None => test.name.to_owned(),
-            Some(why) => format!("{} (left out: {why})", test.name),
-        };
-        let body = test.body;
-        Trial::test(name, move || body().map_err(Failed::from)).with_ignored_flag(missing.is_some())
-    });
-    libtest_mimic::run(&arguments, tests.collect()).exit();
+    run_alone(tests.map(|test| floodwall_testing::test(test.name, || missing(test), test.body)).collect())
 }
 
 fn missing(test: &Test) -> Option<String> {
-    if test.kernel {
-        if !rustix::process::geteuid().is_root() {
-            return Some("needs root".into());
-        }
-        for device in ["/dev/fuse", "/dev/loop-control"] {
-            if !Path::new(device).exists() {
-                return Some(format!("needs {device}"));
-            }
-        }
-        if let Err(e) = floodwall_probe::Probe::open(Some(floodwall_probe::SourceKind::Perf)) {
-            return Some(e.to_string());
-        }
-    }
-    let directories = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-    let absent = test.needs.iter().find(|p| !directories.iter().any(|d| Path::new(d).join(p).exists()));
-    absent.map(|p| format!("needs {p}"))
+    let kernel = || {
+        let tracepoints = || Some(Probe::open(Some(SourceKind::Perf)).err()?.to_string());
+        lacks(&[ROOT, FUSE, LOOP]).or_else(tracepoints)
+    };
+    if test.kernel { kernel() } else { None }.or_else(|| lacks(test.needs))
 }

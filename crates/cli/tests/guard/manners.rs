@@ -1,12 +1,15 @@
 //! What a guard does to a machine while nothing happens, in a dry run, and beside an administrator.
 
 use std::fs;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use floodwall_testing::ROOT;
+
 use crate::Test;
-use crate::bed::{Device, FLOODWALL, GOAL, Guard, differences};
+use crate::bed::{Device, FLOODWALL, GOAL, Guard, differences, run};
 use crate::load::Load;
 
 pub(crate) const TESTS: &[Test] = &[
@@ -29,6 +32,12 @@ pub(crate) const TESTS: &[Test] = &[
         kernel: true,
         body: missing,
     },
+    Test {
+        name: "somebody else's socket is not touched",
+        needs: &[ROOT, "timeout"],
+        kernel: false,
+        body: somebody_elses_socket,
+    },
     Test { name: "a dry run writes nothing", needs: &["mkfs.xfs"], kernel: true, body: dry_run },
     Test { name: "a pause gives everything back at once", needs: &["mkfs.xfs"], kernel: true, body: pause },
     Test {
@@ -40,6 +49,8 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 const PRESET: &str = "sata-ssd";
+/// A user who owns nothing.
+const NOBODY: u32 = 65_534;
 
 fn encounter() -> Result<(), String> {
     let device = Device::up(PRESET)?;
@@ -86,6 +97,20 @@ fn encounter() -> Result<(), String> {
     }
     drop(victim);
     guard.stop().map(drop)
+}
+
+/// A socket of another user that nobody serves: a guard that replaced it would remove his file.
+fn somebody_elses_socket() -> Result<(), String> {
+    let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let path = dir.path().join("guard.sock");
+    drop(UnixListener::bind(&path).map_err(|e| e.to_string())?);
+    std::os::unix::fs::chown(&path, Some(NOBODY), None).map_err(|e| e.to_string())?;
+    let guard = ["20", FLOODWALL, "guard", "--sim", "hdd-7200", "--socket", &path.to_string_lossy()];
+    let said = run("timeout", &guard).err().ok_or("it runs")?;
+    if !said.contains("a socket of user 65534, not ours; have it removed") {
+        return Err(said);
+    }
+    if path.exists() { Ok(()) } else { Err("it removed the socket".into()) }
 }
 
 /// Of `none [mq-deadline] bfq` the one in brackets.

@@ -21,7 +21,7 @@ mod steer;
 
 use std::io::Write;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use floodwall_testing::{LOOP, ROOT, lacks, run_alone, test};
 
 /// The first argument of the process that is killed.
 pub(crate) const CHILD: &str = "knobs-child";
@@ -51,21 +51,12 @@ fn main() {
         let plans = rest.first().map_or(Some(PLANS), |text| text.parse().ok());
         std::process::exit(i32::from(!figures(plans.unwrap_or(PLANS))));
     }
-    let mut arguments = Arguments::from_args();
+    let tests = [kill::TESTS, changes::TESTS, steer::TESTS].concat().into_iter();
+    let tests = tests.map(|(name, body): (&str, Body)| test(name, missing, body));
+    let on_tree = || plans::run(SOME_PLANS).map(drop);
+    let tree = test("killed_at_any_write_of_random_plans_on_a_captured_tree", || None, on_tree);
     // One loop device at a time.
-    arguments.test_threads = Some(1);
-    let missing = missing();
-    let tests =
-        [kill::TESTS, changes::TESTS, steer::TESTS].concat().into_iter().map(|(name, body): (&str, Body)| {
-            let name = match &missing {
-                None => name.to_owned(),
-                Some(why) => format!("{name} (left out: {why})"),
-            };
-            Trial::test(name, move || body().map_err(Failed::from)).with_ignored_flag(missing.is_some())
-        });
-    let on_tree = || plans::run(SOME_PLANS).map(drop).map_err(Failed::from);
-    let tree = Trial::test("killed_at_any_write_of_random_plans_on_a_captured_tree", on_tree);
-    libtest_mimic::run(&arguments, tests.chain([tree]).collect()).exit();
+    run_alone(tests.chain([tree]).collect())
 }
 
 /// Prints how many kills were survived. Says whether all of them were.
@@ -93,12 +84,5 @@ fn figures(plans: u32) -> bool {
 
 /// What this machine lacks.
 fn missing() -> Option<String> {
-    if !rustix::process::geteuid().is_root() {
-        return Some("needs root".to_owned());
-    }
-    if !std::path::Path::new("/dev/loop-control").exists() {
-        return Some("needs loop devices".to_owned());
-    }
-    let losetup = std::process::Command::new("losetup").arg("--version").output();
-    losetup.is_err().then(|| "needs losetup".to_owned())
+    lacks(&[ROOT, LOOP, "losetup"])
 }

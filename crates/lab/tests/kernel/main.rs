@@ -19,7 +19,6 @@ mod verify;
 use std::path::Path;
 
 use floodwall_lab::{Lab, Role, child};
-use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::rig::{CHILD, MAKER, Watchdog};
 
@@ -42,23 +41,16 @@ fn main() {
     {
         std::process::exit(i32::from(lifecycle::make(root.as_ref()).is_err()));
     }
-    let mut arguments = Arguments::from_args();
+    let tests = [lifecycle::TESTS, verify::TESTS, kill::TESTS, powercut::TESTS].concat().into_iter();
+    let tests = tests.map(|test| {
+        let body = move || {
+            let _watchdog = Watchdog::new(test.name, test.seconds);
+            (test.body)()
+        };
+        floodwall_testing::test(test.name, || missing(test.needs), body)
+    });
     // The loop devices and mounts that are left are counted: by one test at a time.
-    arguments.test_threads = Some(1);
-    let tests =
-        [lifecycle::TESTS, verify::TESTS, kill::TESTS, powercut::TESTS].concat().into_iter().map(|test| {
-            let missing = missing(test.needs);
-            let name = match &missing {
-                None => test.name.to_owned(),
-                Some(why) => format!("{} (left out: {why})", test.name),
-            };
-            Trial::test(name, move || {
-                let _watchdog = Watchdog::new(test.name, test.seconds);
-                (test.body)().map_err(Failed::from)
-            })
-            .with_ignored_flag(missing.is_some())
-        });
-    libtest_mimic::run(&arguments, tests.collect()).exit();
+    floodwall_testing::run_alone(tests.collect())
 }
 
 /// A test, the programs that it needs besides root, FUSE and loop devices, and after how many seconds it hangs.
@@ -72,12 +64,5 @@ pub(crate) struct Test {
 
 /// Why a test can't run here.
 fn missing(programs: &[&str]) -> Option<String> {
-    if let Err(e) = Lab::check_host() {
-        return Some(e.to_string());
-    }
-    let directories = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-    programs
-        .iter()
-        .find(|p| !directories.iter().any(|d| Path::new(d).join(p).exists()))
-        .map(|p| format!("needs {p}"))
+    Lab::check_host().err().map(|e| e.to_string()).or_else(|| floodwall_testing::lacks(programs))
 }

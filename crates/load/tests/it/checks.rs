@@ -6,10 +6,24 @@ use std::sync::atomic::AtomicBool;
 use floodwall_load::{LoadError, check_flood, check_victim, prepare_flood, prepare_victim};
 use floodwall_model::scenario::{parse_flood, parse_victim};
 use floodwall_model::{Bytes, Flood, Victim};
+use floodwall_testing::{Trial, tests};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::support::*;
+
+pub(crate) fn tests() -> Vec<Trial> {
+    let direct = tests![lacks_direct_io => what_direct_io_can_not_do_is_refused];
+    let anywhere = tests![
+        checks_leave_nothing_behind,
+        blocks_that_fit_nowhere_are_refused,
+        a_directory_that_takes_no_file_is_refused,
+        files_longer_than_there_can_be_are_refused,
+        what_a_limit_of_the_process_forbids_is_refused,
+    ];
+    let uring = tests![lacks_uring => a_ring_deeper_than_the_kernel_has_is_refused];
+    [direct, anywhere, uring].into_iter().flatten().collect()
+}
 
 /// The error of a check, after which preparing fails alike and has written nothing.
 fn refused_victim(dir: &Path, victim: &Victim) -> LoadError {
@@ -41,7 +55,6 @@ fn errno(error: &LoadError) -> Option<Errno> {
     }
 }
 
-#[test]
 fn checks_leave_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     for spec in
@@ -55,7 +68,6 @@ fn checks_leave_nothing_behind() {
     assert_empty(dir.path());
 }
 
-#[test]
 fn blocks_that_fit_nowhere_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mut victim = parse_victim("commit,block=4KiB,size=4KiB").unwrap();
@@ -66,7 +78,6 @@ fn blocks_that_fit_nowhere_are_refused() {
     assert!(matches!(refused_flood(dir.path(), &parse_flood("seq").unwrap()), LoadError::NoSize { .. }));
 }
 
-#[test]
 fn what_direct_io_can_not_do_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     for spec in ["commit,direct=true", "read,access=direct", "mixed,access=direct"] {
@@ -76,16 +87,17 @@ fn what_direct_io_can_not_do_is_refused() {
             LoadError::Misaligned { block: Bytes(1000), align, path } => {
                 assert!(align >= 512 && path == dir.path(), "{align} {}", path.display());
             }
-            LoadError::NoDirect { .. } => left_out(spec, "no direct I/O here"),
             other => panic!("{other}"),
         }
     }
-    // No file can be made in procfs.
+}
+
+fn a_directory_that_takes_no_file_is_refused() {
+    // procfs.
     let victim = parse_victim("read,size=1MiB").unwrap();
     assert!(errno(&check_victim(Path::new("/proc/self"), &victim).unwrap_err()).is_some());
 }
 
-#[test]
 fn files_longer_than_there_can_be_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mut victim = parse_victim("commit").unwrap();
@@ -100,7 +112,6 @@ fn files_longer_than_there_can_be_are_refused() {
     }
 }
 
-#[test]
 fn a_ring_deeper_than_the_kernel_has_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mut victim = parse_victim("read,engine=io_uring,size=1MiB,access=cached").unwrap();
@@ -109,7 +120,6 @@ fn a_ring_deeper_than_the_kernel_has_is_refused() {
     assert!(matches!(refused_victim(dir.path(), &victim), LoadError::NoUring { .. }));
 }
 
-#[test]
 fn what_a_limit_of_the_process_forbids_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     assert!(crate::child::spawn("limits", dir.path(), "").wait().unwrap().success());

@@ -5,12 +5,25 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use floodwall_testing::{Trial, tests};
+
 use crate::support::*;
+
+/// First argument of this binary when it is such a process.
+pub(crate) const CHILD: &str = "load-child";
+
+pub(crate) fn tests() -> Vec<Trial> {
+    let cache_told = tests![lacks_told_cache =>
+        an_evicting_victim_reads_from_the_device_what_others_left_in_the_cache,
+    ];
+    let anywhere = tests![the_kernel_counts_the_same_writes, the_kernel_counts_the_same_reads];
+    [cache_told, anywhere].into_iter().flatten().collect()
+}
 
 /// Starts this test binary again, to run one load below `dir`.
 pub(crate) fn spawn(what: &str, dir: &Path, spec: &str) -> Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child::in_a_process_of_its_own", "--ignored", "--test-threads=1"])
+        .arg(CHILD)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
@@ -37,9 +50,8 @@ fn read_by_pages(path: &Path) {
     }
 }
 
-#[test]
-#[ignore = "started by other tests, in a process of its own"]
-fn in_a_process_of_its_own() {
+/// What such a process does: standard input has what, where and with which load.
+pub(crate) fn in_a_process_of_its_own() {
     let mut input = String::new();
     std::io::stdin().read_to_string(&mut input).unwrap();
     let mut lines = input.splitn(3, '\n');
@@ -96,7 +108,6 @@ fn measured(what: &str, spec: &str) -> [u64; 7] {
 /// What the kernel counts for reading `/proc/self/io` once between the two readings, at the most.
 const OWN_READ: u64 = 4096;
 
-#[test]
 fn the_kernel_counts_the_same_writes() {
     for (what, spec) in [
         ("victim", "commit,threads=2,block=8KiB,size=1MiB,sync=fdatasync"),
@@ -120,7 +131,6 @@ fn the_kernel_counts_the_same_writes() {
     }
 }
 
-#[test]
 fn the_kernel_counts_the_same_reads() {
     for spec in [
         "read,threads=2,block=4KiB,size=1MiB,access=evict",
@@ -133,12 +143,7 @@ fn the_kernel_counts_the_same_reads() {
     }
 }
 
-#[test]
 fn an_evicting_victim_reads_from_the_device_what_others_left_in_the_cache() {
-    let dir = tempfile::tempdir().unwrap();
-    if !cache_can_be_told(dir.path()) {
-        return left_out("an_evicting_victim_reads", "no cachestat(2), or a filesystem without a device");
-    }
     let spec = "mixed,read_percent=100,block=4KiB,size=16MiB";
     let [_, bytes, .., read_bytes] = measured("warm victim", &format!("{spec},access=evict"));
     assert!(read_bytes >= bytes, "{bytes} B read, {read_bytes} B of them from the device");

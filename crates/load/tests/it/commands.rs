@@ -5,9 +5,23 @@ use std::time::Duration;
 
 use floodwall_load::{LoadError, PreparedFlood};
 use floodwall_model::scenario::{command_flood, command_victim};
+use floodwall_testing::{Trial, tests};
 use std::sync::atomic::AtomicBool;
 
 use crate::support::*;
+
+pub(crate) fn tests() -> Vec<Trial> {
+    tests![
+        a_flood_command_counts_what_it_wrote_and_a_victim_also_what_it_read,
+        a_command_that_ends_is_started_again_and_keeps_its_counts,
+        a_failing_command_is_named_with_its_last_words,
+        nothing_of_the_group_survives,
+        what_ignores_sigterm_gets_sigkill,
+        a_command_dies_with_floodwall,
+        a_kernel_without_accounting_is_an_error_and_not_a_zero,
+        stopping_at_once_is_no_failure,
+    ]
+}
 
 fn command(dir: &Path, command: &str) -> PreparedFlood {
     let flood = command_flood(command).unwrap();
@@ -22,7 +36,6 @@ fn groups(dir: &Path) -> Vec<i32> {
     }
 }
 
-#[test]
 fn a_flood_command_counts_what_it_wrote_and_a_victim_also_what_it_read() {
     let work = "dd if=/dev/zero of=out bs=64k count=100 2>/dev/null; touch done; sleep 1000";
     let wrote = 100 * 65536;
@@ -46,7 +59,6 @@ fn a_flood_command_counts_what_it_wrote_and_a_victim_also_what_it_read() {
     assert_eq!((finished.cpu_us, finished.command_runs), (None, Some(0)));
 }
 
-#[test]
 fn a_command_that_ends_is_started_again_and_keeps_its_counts() {
     let dir = tempfile::tempdir().unwrap();
     let mut running =
@@ -66,7 +78,6 @@ fn a_command_that_ends_is_started_again_and_keeps_its_counts() {
     assert!(bytes <= runs() * 110_000, "{bytes} in {} runs", runs());
 }
 
-#[test]
 fn a_failing_command_is_named_with_its_last_words() {
     for (text, parts) in [
         ("echo starting; echo no such database >&2; exit 3", ["exited with status 3", "no such database"]),
@@ -83,7 +94,6 @@ fn a_failing_command_is_named_with_its_last_words() {
     }
 }
 
-#[test]
 fn nothing_of_the_group_survives() {
     for text in [
         // Children and grandchildren.
@@ -101,7 +111,6 @@ fn nothing_of_the_group_survives() {
     }
 }
 
-#[test]
 fn what_ignores_sigterm_gets_sigkill() {
     let dir = tempfile::tempdir().unwrap();
     let text = "trap '' TERM; echo $$ > groups; sleep 1000 & while :; do sleep 0.1; done";
@@ -112,7 +121,6 @@ fn what_ignores_sigterm_gets_sigkill() {
     assert_eq!(alive_in_group(groups(dir.path())[0]), [0; 0]);
 }
 
-#[test]
 fn a_command_dies_with_floodwall() {
     let dir = tempfile::tempdir().unwrap();
     let text = "echo $$ > groups; (sleep 1000; true) & wait";
@@ -126,14 +134,12 @@ fn a_command_dies_with_floodwall() {
     wait_for("the group to end", || alive_in_group(group).is_empty());
 }
 
-#[test]
 fn a_kernel_without_accounting_is_an_error_and_not_a_zero() {
     let (dir, empty) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let error = command(dir.path(), "true").start(1, empty.path()).map(|_| ()).unwrap_err();
     assert!(matches!(error, LoadError::NoAccounting { .. }), "{error}");
 }
 
-#[test]
 fn stopping_at_once_is_no_failure() {
     for _ in 0..20 {
         let dir = tempfile::tempdir().unwrap();

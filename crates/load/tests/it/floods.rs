@@ -1,18 +1,32 @@
 //! Floods: what they count against what is in their space.
 
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use floodwall_load::{LoadError, burst, prepare_flood};
 use floodwall_model::Bytes;
 use floodwall_model::scenario::{Data, parse_flood};
+use floodwall_testing::{Trial, tests};
 
 use crate::support::*;
 
+pub(crate) fn tests() -> Vec<Trial> {
+    let cache_told = tests![lacks_told_cache => discarding_does_not_wait_for_what_it_keeps];
+    let anywhere = tests![
+        a_flood_goes_round_and_round_within_its_space,
+        random_data_never_repeats_and_zeros_are_zeros,
+        a_mapping_is_dirtied_block_by_block,
+        a_copy_is_a_copy,
+        small_files_are_spread_a_thousand_to_a_directory,
+        a_limited_flood_stays_below_its_rate,
+        what_does_not_fit_is_refused_before_anything_is_written,
+        a_burst_is_accepted_whole_and_leaves_nothing,
+    ];
+    [cache_told, anywhere].into_iter().flatten().collect()
+}
+
 const KINDS: [&str; 5] = ["seq", "random", "files,file_size=16KiB", "mmap", "copy"];
 
-#[test]
 fn a_flood_goes_round_and_round_within_its_space() {
     for kind in KINDS {
         for data in ["random", "zero", "compressible"] {
@@ -40,12 +54,7 @@ fn a_flood_goes_round_and_round_within_its_space() {
     }
 }
 
-#[test]
 fn discarding_does_not_wait_for_what_it_keeps() {
-    let probe = tempfile::tempdir().unwrap();
-    if !cache_can_be_told(probe.path()) {
-        return left_out("discarding_does_not_wait", "no cachestat(2), or a filesystem without a device");
-    }
     for kind in ["random", "mmap"] {
         let dir = tempfile::tempdir().unwrap();
         let flood = flood(dir.path(), &format!("{kind},size=4MiB,block=64KiB"));
@@ -60,7 +69,6 @@ fn discarding_does_not_wait_for_what_it_keeps() {
     }
 }
 
-#[test]
 fn random_data_never_repeats_and_zeros_are_zeros() {
     for kind in ["seq", "random", "files,file_size=8KiB", "mmap"] {
         let dir = tempfile::tempdir().unwrap();
@@ -76,7 +84,6 @@ fn random_data_never_repeats_and_zeros_are_zeros() {
     assert!(files_below(dir.path()).iter().flat_map(|f| contents(f)).all(|b| b == 0));
 }
 
-#[test]
 fn a_mapping_is_dirtied_block_by_block() {
     let dir = tempfile::tempdir().unwrap();
     let flood = flood(dir.path(), "mmap,size=1MiB,block=20000B,rate=1MB/s");
@@ -94,7 +101,6 @@ fn a_mapping_is_dirtied_block_by_block() {
     assert_eq!(before[done..], after[done..]);
 }
 
-#[test]
 fn a_copy_is_a_copy() {
     let dir = tempfile::tempdir().unwrap();
     let flood = flood(dir.path(), "copy,size=4MiB,block=64KiB");
@@ -106,7 +112,6 @@ fn a_copy_is_a_copy() {
     assert!(copy == source);
 }
 
-#[test]
 fn small_files_are_spread_a_thousand_to_a_directory() {
     let dir = tempfile::tempdir().unwrap();
     let flood = flood(dir.path(), "files,file_size=100B,size=8MiB");
@@ -122,7 +127,6 @@ fn small_files_are_spread_a_thousand_to_a_directory() {
     assert_eq!(counts[1..], [1000, 1000][..1].iter().chain(&[1000]).copied().collect::<Vec<_>>()[..]);
 }
 
-#[test]
 fn a_limited_flood_stays_below_its_rate() {
     for kind in KINDS {
         let dir = tempfile::tempdir().unwrap();
@@ -135,7 +139,6 @@ fn a_limited_flood_stays_below_its_rate() {
     }
 }
 
-#[test]
 fn what_does_not_fit_is_refused_before_anything_is_written() {
     for (spec, part) in [
         ("files,size=4KiB,file_size=16KiB,block=1KiB", "a file of 16 KiB"),
@@ -153,7 +156,6 @@ fn what_does_not_fit_is_refused_before_anything_is_written() {
     assert!(matches!(error, Err(LoadError::NoSize { .. })));
 }
 
-#[test]
 fn a_burst_is_accepted_whole_and_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let stop = AtomicBool::new(false);
@@ -163,6 +165,7 @@ fn a_burst_is_accepted_whole_and_leaves_nothing() {
     assert!(files_below(dir.path()).is_empty());
     let stopped = burst(dir.path(), Bytes(1 << 30), Data::Zero, 1, &AtomicBool::new(true)).unwrap();
     assert_eq!(stopped.bytes, 0);
-    let nowhere = burst(Path::new("/nonexistent"), Bytes(1), Data::Zero, 1, &stop).unwrap_err();
-    assert!(nowhere.to_string().starts_with("can't create /nonexistent/burst"), "{nowhere}");
+    let missing = dir.path().join("missing");
+    let nowhere = burst(&missing, Bytes(1), Data::Zero, 1, &stop).unwrap_err().to_string();
+    assert!(nowhere.starts_with(&format!("can't create {}/burst", missing.display())), "{nowhere}");
 }

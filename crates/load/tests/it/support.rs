@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use floodwall_load::{
-    Delta, Finished, PreparedFlood, PreparedVictim, Running, prepare_flood, prepare_victim,
+    Delta, Finished, LoadError, PreparedFlood, PreparedVictim, Running, prepare_flood, prepare_victim,
 };
 use floodwall_model::scenario::{parse_flood, parse_victim};
 
@@ -99,14 +99,33 @@ pub(crate) fn assert_no_holes(path: &Path) {
     );
 }
 
-/// Says on standard error why a test did nothing.
-pub(crate) fn left_out(test: &str, why: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "{test}: left out: {why}");
+/// Why a victim can't be prepared in a scratch directory here, if `is_lack` says that this is no
+/// fault.
+fn lacks_for(spec: &str, is_lack: fn(&LoadError) -> bool) -> Option<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = parse_victim(spec).unwrap();
+    match prepare_victim(dir.path(), &spec, 1, &mut |_| {}, &AtomicBool::new(false)) {
+        Ok(_) => None,
+        Err(e) if is_lack(&e) => Some(e.to_string()),
+        Err(e) => panic!("{e}"),
+    }
 }
 
-pub(crate) fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
+pub(crate) fn lacks_uring() -> Option<String> {
+    let spec = "read,engine=io_uring,size=64KiB,access=cached";
+    lacks_for(spec, |e| matches!(e, LoadError::NoUring { .. }))
+}
+
+pub(crate) fn lacks_direct_io() -> Option<String> {
+    lacks_for("read,size=64KiB,block=4KiB,access=direct", |e| matches!(e, LoadError::NoDirect { .. }))
+}
+
+/// Why nobody can tell what of a scratch file is cached.
+pub(crate) fn lacks_told_cache() -> Option<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let told = cache_can_be_told(dir.path());
+    let place = dir.path().display();
+    (!told).then(|| format!("needs cachestat(2), and a filesystem with a device at {place}"))
 }
 
 /// Processes of a group that are not zombies.
@@ -138,7 +157,7 @@ pub(crate) fn cached_and_dirty(path: &Path) -> Option<(u64, u64)> {
 }
 
 /// Whether the kernel tells what is cached, and this directory's filesystem has a device to write it to.
-pub(crate) fn cache_can_be_told(dir: &Path) -> bool {
+fn cache_can_be_told(dir: &Path) -> bool {
     let probe = dir.join("probe");
     let file = File::create_new(&probe).unwrap();
     rustix::io::pwrite(&file, &[1; 4096], 0).unwrap();

@@ -19,10 +19,7 @@ mod steer;
 mod stuck;
 mod worker;
 
-use std::path::Path;
 use std::time::Duration;
-
-use libtest_mimic::{Arguments, Failed, Trial};
 
 pub(crate) type Body = fn() -> Result<(), String>;
 
@@ -43,25 +40,16 @@ fn main() {
         Some(kill::STEERER) => std::process::exit(i32::from(kill::steer(&arguments[2..]).is_err())),
         _ => {}
     }
-    let mut arguments = Arguments::from_args();
+    let tests = [sense::TESTS, steer::TESTS, kill::TESTS, stuck::TESTS, guard::TESTS].concat().into_iter();
+    let tests = tests.map(|test| {
+        let body = move || {
+            let _watchdog = Watchdog::new(test.name, test.seconds);
+            (test.body)()
+        };
+        floodwall_testing::test(test.name, missing, body)
+    });
     // Each steers devices of its own, but counts what all processes do.
-    arguments.test_threads = Some(1);
-    let missing = missing();
-    let tests = [sense::TESTS, steer::TESTS, kill::TESTS, stuck::TESTS, guard::TESTS]
-        .concat()
-        .into_iter()
-        .map(|test| {
-            let name = match &missing {
-                None => test.name.to_owned(),
-                Some(why) => format!("{} (left out: {why})", test.name),
-            };
-            let body = move || {
-                let _watchdog = Watchdog::new(test.name, test.seconds);
-                (test.body)().map_err(Failed::from)
-            };
-            Trial::test(name, body).with_ignored_flag(missing.is_some())
-        });
-    libtest_mimic::run(&arguments, tests.collect()).exit();
+    floodwall_testing::run_alone(tests.collect())
 }
 
 /// Ends the whole run if a test takes too long.
@@ -84,14 +72,8 @@ impl Watchdog {
 
 /// What this machine lacks.
 fn missing() -> Option<String> {
-    if let Err(e) = floodwall_lab::Lab::check_host() {
-        return Some(e.to_string());
-    }
-    let directories = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-    ["losetup", "mkfs.ext4", "mount", "fsfreeze"]
-        .iter()
-        .find(|p| !directories.iter().any(|d| Path::new(d).join(p).exists()))
-        .map(|p| format!("needs {p}"))
+    let lab = floodwall_lab::Lab::check_host().err().map(|e| e.to_string());
+    lab.or_else(|| floodwall_testing::lacks(&["losetup", "mkfs.ext4", "mount", "fsfreeze"]))
 }
 
 /// Turns any error into a test's failure.

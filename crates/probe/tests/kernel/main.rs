@@ -15,10 +15,8 @@ mod checks;
 mod disk;
 mod worker;
 
-use std::path::Path;
-
 use floodwall_probe::{Probe, SourceKind};
-use libtest_mimic::{Arguments, Failed, Trial};
+use floodwall_testing::{LOOP, ROOT, lacks, run_alone, test};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -28,38 +26,19 @@ fn main() {
         worker::run(what, rest);
         return;
     }
-    let mut arguments = Arguments::from_args();
-    // Each counts what the machine does.
-    arguments.test_threads = Some(1);
-    let mut trials = Vec::new();
+    let mut tests = Vec::new();
     for source in [SourceKind::Perf, SourceKind::Bpf] {
-        let missing = missing(source);
-        for (name, test) in checks::TESTS {
-            let name = match &missing {
-                None => format!("{}: {name}", source.name()),
-                Some(why) => format!("{}: {name} (left out: {why})", source.name()),
-            };
-            trials.push(
-                Trial::test(name, move || test(source).map_err(Failed::from))
-                    .with_ignored_flag(missing.is_some()),
-            );
+        for (name, body) in checks::TESTS {
+            let name = format!("{}: {name}", source.name());
+            tests.push(test(name, move || missing(source), move || body(source)));
         }
     }
-    libtest_mimic::run(&arguments, trials).exit();
+    // Each counts what the machine does.
+    run_alone(tests)
 }
 
 /// Why a source can't be tested here.
 fn missing(source: SourceKind) -> Option<String> {
-    if !rustix::process::geteuid().is_root() {
-        return Some("needs root".into());
-    }
-    if !Path::new("/dev/loop-control").exists() {
-        return Some("needs loop devices".into());
-    }
-    for program in ["mkfs.ext4", "losetup", "mount"] {
-        if !["/usr/sbin", "/usr/bin", "/sbin", "/bin"].iter().any(|d| Path::new(d).join(program).exists()) {
-            return Some(format!("needs {program}"));
-        }
-    }
-    Probe::open(Some(source)).err().map(|e| e.to_string())
+    let opens = || Probe::open(Some(source)).err().map(|e| e.to_string());
+    lacks(&[ROOT, LOOP, "mkfs.ext4", "losetup", "mount"]).or_else(opens)
 }

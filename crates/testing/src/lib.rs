@@ -1,0 +1,107 @@
+//! Tests that need something of the machine, and are ignored with the reason where it is missing.
+//!
+//! libtest can't ignore a test at run time. A suite whose tests need something therefore has
+//! `harness = false`, and a `main` that hands its tests to [`run`] or [`run_alone`].
+//!
+//! ```text
+//! lacks ─┬─ nothing ─▶ body ─▶ ok | FAILED
+//!        └─ a reason ────────▶ ignored (reason)
+//! ```
+
+use std::path::Path;
+
+use libtest_mimic::{Arguments, Completion, Failed};
+
+pub use libtest_mimic::Trial;
+
+/// Among a test's needs: to run as root.
+pub const ROOT: &str = "root";
+/// Among a test's needs: FUSE.
+pub const FUSE: &str = "/dev/fuse";
+/// Among a test's needs: loop devices.
+pub const LOOP: &str = "/dev/loop-control";
+
+/// Directories of programs, root's included: the `PATH` of an ordinary user may lack them.
+const PROGRAMS: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+
+/// Why a test can't run here: the first of its needs that this machine lacks. A need is [`ROOT`],
+/// an absolute path that exists, or else the name of a program.
+#[must_use]
+pub fn lacks(needs: &[&str]) -> Option<String> {
+    let is_here = |need: &str| match need {
+        ROOT => rustix::process::geteuid().is_root(),
+        path if path.starts_with('/') => Path::new(path).exists(),
+        program => PROGRAMS.iter().any(|directory| Path::new(directory).join(program).exists()),
+    };
+    needs.iter().find(|need| !is_here(need)).map(|need| format!("needs {need}"))
+}
+
+/// What a test's body may return: nothing, if it panics to fail, or why it failed.
+pub trait Outcome {
+    /// The failure, if it is one.
+    ///
+    /// # Errors
+    /// Why the test failed.
+    fn into_result(self) -> Result<(), String>;
+}
+
+impl Outcome for () {
+    fn into_result(self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+impl Outcome for Result<(), String> {
+    fn into_result(self) -> Result<(), String> {
+        self
+    }
+}
+
+/// A test. When its turn comes, `lacks` says what the machine lacks; the test is then ignored and
+/// the reason is printed.
+pub fn test<R: Outcome>(
+    name: impl Into<String>,
+    lacks: impl FnOnce() -> Option<String> + Send + 'static,
+    body: impl FnOnce() -> R + Send + 'static,
+) -> Trial {
+    Trial::ignorable_test(name, move || match lacks() {
+        Some(why) => Ok(Completion::ignored_with(why)),
+        None => body().into_result().map(|()| Completion::Completed).map_err(Failed::from),
+    })
+}
+
+/// Tests of functions, each called by its path: `tests![commits, reads]`, or, where something may
+/// be lacking, `tests![is_missing => commits, reads]` with a function that says what.
+#[macro_export]
+macro_rules! tests {
+    ($lacks:expr => $($function:ident),+ $(,)?) => {
+        vec![$($crate::test(concat!(module_path!(), "::", stringify!($function)), $lacks, $function)),+]
+    };
+    ($($function:ident),+ $(,)?) => { $crate::tests![|| None => $($function),+] };
+}
+
+/// Runs tests as the command line says, and ends the process: with status 0 if none failed.
+pub fn run(tests: Vec<Trial>) -> ! {
+    libtest_mimic::run(&Arguments::from_args(), tests).exit()
+}
+
+/// The same, one test at a time: for tests that measure, or that count what the machine has.
+pub fn run_alone(tests: Vec<Trial>) -> ! {
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, tests).exit()
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn the_first_need_that_is_missing_is_named() {
+        assert_eq!(lacks(&[]), None);
+        assert_eq!(lacks(&["sh", "/dev/null"]), None);
+        let needs = ["sh", "floodwall-no-such-program", "/dev/null/no-such-device"];
+        assert_eq!(lacks(&needs).unwrap(), "needs floodwall-no-such-program");
+        assert_eq!(lacks(&needs[2..]).unwrap(), "needs /dev/null/no-such-device");
+        assert_eq!(lacks(&[ROOT]).is_none(), rustix::process::geteuid().is_root());
+    }
+}
