@@ -4,8 +4,8 @@
 # make lab-2010  the experiment of 2010 on a virtual array; writes docs/reproductions.md (root)
 # make lab-record  trials on virtual devices, kept as data that the simulator is held against (root)
 # make lab-victims  PostgreSQL and SQLite on a virtual array beside a copy: default, 15 MB, guarded; writes docs/lab.md (root)
-# make reproduce  published experiments and the lab's trials in the simulator; writes docs/reproductions.md
-# make league  settings side by side on every kind of device, in the simulator; writes docs/league.md
+# make reproduce  published experiments and the lab's trials in the simulator; writes docs/reproductions.md, marks stale tables
+# make league  settings side by side on every kind of device, in the simulator; writes docs/league.md, marks stale tables
 # make audit  licences, bans and sources of the dependencies
 
 CARGO ?= cargo

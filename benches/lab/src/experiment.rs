@@ -14,11 +14,16 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
+use published::document::replace_section;
+use published::origin::{self, Origin};
 use published::{Experiment, interrupt};
 use serde_json::{Value, json};
 
 use crate::devices::{self, Device, Floodwall, median, run_accepting};
 use crate::{setting, table};
+
+/// What the figures depend on besides the machine.
+const INPUTS: [&str; 3] = ["lab", "device-presets", "published-figures"];
 
 /// How long and how often.
 #[derive(Clone, Copy)]
@@ -112,10 +117,12 @@ impl Cell {
 
 /// Measures what is not yet in `data` (at most `most` cells), and writes the section anew once nothing is missing.
 pub(crate) fn run(floodwall: &Floodwall, plan: Plan, files: &Files<'_>, most: usize) -> anyhow::Result<()> {
+    let root = origin::root()?;
     let published = Experiment::read(files.published, "adaptec_raid10_2010")?;
     std::fs::create_dir_all(files.data).with_context(|| format!("can't make '{}'", files.data.display()))?;
     let (mut rows, mut sysbench) = (Vec::new(), Vec::new());
     let (mut measured, mut missing) = (0, 0);
+    let mut origins = Vec::new();
     for cell in Cell::all() {
         let path = files.data.join(format!("{}.json", cell.name().replace(' ', "-")));
         let found = match stored(&path, plan)? {
@@ -126,13 +133,16 @@ pub(crate) fn run(floodwall: &Floodwall, plan: Plan, files: &Files<'_>, most: us
             }
             None => {
                 eprintln!("{}", cell.name());
-                let found = json!({ "plan": plan.describe(), "measured": cell.measure(floodwall, plan)? });
+                let origin = Origin::now(&root, &INPUTS)?;
+                let measured_now = cell.measure(floodwall, plan)?;
+                let found = json!({ "plan": plan.describe(), "origin": origin, "measured": measured_now });
                 std::fs::write(&path, found.to_string())
                     .with_context(|| format!("can't write '{}'", path.display()))?;
                 measured += 1;
                 found
             }
         };
+        origins.push(origin::of_measurement(&found));
         let found = found.get("measured").context("no measurement in it")?;
         match cell.who {
             Who::Floodwall { threads, block_kib } => rows.push(row(found, cell.setting, threads, block_kib)?),
@@ -145,7 +155,8 @@ pub(crate) fn run(floodwall: &Floodwall, plan: Plan, files: &Files<'_>, most: us
     }
     let section = table::section(plan, &rows, &sysbench, &published);
     print!("{section}");
-    published::replace_section(files.out, "lab-2010", "make lab-2010", &section)
+    let origin = Origin::of_parts(&origins);
+    replace_section(files.out, "lab-2010", "make lab-2010", &section, &origin, &root)
 }
 
 /// An earlier run's measurement of the same plan.

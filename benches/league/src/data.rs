@@ -8,7 +8,13 @@ use std::path::Path;
 
 use anyhow::Context;
 use floodwall_model::Setting;
+use published::origin::Origin;
 use serde::{Deserialize, Serialize};
+
+/// What a setting's figures in a cell depend on.
+pub(crate) const MEASURED_WITH: [&str; 3] = ["simulator", "device-presets", "setting-presets"];
+/// What a search depends on; the space is the tuner's.
+pub(crate) const SEARCHED_WITH: [&str; 3] = ["tuner", "simulator", "device-presets"];
 
 /// A cell's file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -24,6 +30,12 @@ pub(crate) struct CellData {
     /// What settings are worth in fresh, long rounds, by the setting.
     #[serde(default)]
     pub(crate) measured: BTreeMap<String, Measured>,
+    /// What the grid and the fresh rounds were measured with; empty if that was not recorded.
+    #[serde(default, skip_serializing_if = "Origin::is_empty")]
+    pub(crate) measured_with: Origin,
+    /// What the searches were run with.
+    #[serde(default, skip_serializing_if = "Origin::is_empty")]
+    pub(crate) searched_with: Origin,
     /// Seconds that the cell took, all runs together; cells that run at the same time share the processors.
     #[serde(default)]
     pub(crate) wall_s: f64,
@@ -74,6 +86,11 @@ pub(crate) struct Measured {
     pub(crate) burst_kept: f64,
     pub(crate) dead_share: f64,
     pub(crate) p99_us: f64,
+}
+
+/// What all of some cells were measured and searched with.
+pub(crate) fn origin<'a>(cells: impl Iterator<Item = &'a CellData>) -> Origin {
+    Origin::of_parts(cells.flat_map(|cell| [&cell.measured_with, &cell.searched_with]))
 }
 
 impl CellData {

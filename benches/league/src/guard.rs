@@ -21,6 +21,8 @@ use floodwall_sim::plant::Happening;
 use floodwall_sim::{PlantDevice, SimRig};
 use floodwall_stats::versus::mean_and_variance;
 use floodwall_tune::objective::{Kept, Objective, Reference, kept, pooled};
+use published::document::replace_section;
+use published::origin::{self, Origin};
 use serde::{Deserialize, Serialize};
 
 use crate::cells::{self, Cell};
@@ -82,7 +84,7 @@ pub(crate) struct GuardArgs {
     out: PathBuf,
     /// Only print
     #[arg(long)]
-    dry_run: bool,
+    pub(crate) dry_run: bool,
     /// Print every decision of the guard in the cells, on their first machine
     #[arg(long)]
     log: bool,
@@ -152,6 +154,7 @@ pub(crate) fn run(args: &GuardArgs) -> anyhow::Result<()> {
         "no cell is called so; they are {}",
         work::names()
     );
+    let root = origin::root()?;
     let is_wanted = |part: Only| args.only.is_none_or(|only| only == part);
     let parts = [
         (Only::Cells, "league-guard", cells::all()),
@@ -163,14 +166,15 @@ pub(crate) fn run(args: &GuardArgs) -> anyhow::Result<()> {
         if args.dry_run || !args.cells.is_empty() {
             eprintln!("the document is left as it is");
         } else {
-            published::replace_section(&args.out, name, "league guard", &section)?;
+            replace_section(&args.out, name, "league guard", &section, &Origin::default(), &root)?;
         }
     }
     if is_wanted(Only::Conditions) {
         let section = conditions::section(args.first_day, args.days, args.jobs)?;
         println!("{section}");
         if !args.dry_run {
-            published::replace_section(&args.out, "league-guard-conditions", "league guard", &section)?;
+            let name = "league-guard-conditions";
+            replace_section(&args.out, name, "league guard", &section, &Origin::default(), &root)?;
         }
     }
     Ok(())

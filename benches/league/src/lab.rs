@@ -13,8 +13,10 @@ use std::process::{Command, Output, Stdio};
 use anyhow::{Context, bail};
 use floodwall_knobs::value::as_written;
 use floodwall_model::Setting;
+use published::document::replace_section;
 use published::guarded::Guarded;
 use published::interrupt;
+use published::origin::{self, Origin};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -30,6 +32,9 @@ const SUBSET: [&str; 5] = [
     "sata-ssd-worn_commit-10x16k_flood-4",
     "usb-stick_scan_flood-1",
 ];
+
+/// What the figures depend on besides the machine.
+const INPUTS: [&str; 5] = ["law", "tuner", "lab", "device-presets", "setting-presets"];
 
 /// How and where.
 #[derive(clap::Args)]
@@ -78,6 +83,9 @@ struct OnLab {
     why: String,
     trials: u64,
     seconds: f64,
+    /// What both runs were made with; empty if that was not recorded.
+    #[serde(default, skip_serializing_if = "Origin::is_empty")]
+    origin: Origin,
     setting: Setting,
     contenders: Vec<Contender>,
     /// Without and with the guard, in a run of their own with longer phases.
@@ -102,6 +110,7 @@ struct Contender {
 /// Measures what is missing and writes the section.
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
     interrupt::install()?;
+    let root = origin::root()?;
     std::fs::create_dir_all(&args.data).with_context(|| format!("can't make '{}'", args.data.display()))?;
     let program = args.floodwall.canonicalize().context("no floodwall binary: cargo build --release")?;
     let wanted: Vec<&str> = match args.cells.as_slice() {
@@ -120,6 +129,9 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
             continue;
         }
         eprintln!("{name}");
+        let now = Origin::now(&root, &INPUTS)?;
+        let is_new = measured.contenders.is_empty() && measured.guard.is_empty();
+        measured.origin = if is_new { now } else { Origin::of_parts([&measured.origin, &now]) };
         let keep = |measured: &OnLab| {
             std::fs::write(&path, serde_json::to_string_pretty(measured)? + "\n")
                 .with_context(|| format!("can't write '{}'", path.display()))
@@ -135,9 +147,9 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
             keep(&measured)?;
         }
     }
-    let section = section(&args.data)?;
+    let (section, origin) = section(&args.data)?;
     println!("{section}");
-    published::replace_section(&args.out, "league-lab", "league lab", &section)
+    replace_section(&args.out, "league-lab", "league lab", &section, &origin, &root)
 }
 
 fn read(path: &Path) -> anyhow::Result<Option<OnLab>> {
@@ -296,7 +308,8 @@ fn printed(command: &Command, output: &Output) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-fn section(data: &Path) -> anyhow::Result<String> {
+/// The section from what is stored, and what it was measured with.
+pub(crate) fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
     let mut all: Vec<OnLab> = Vec::new();
     for entry in std::fs::read_dir(data).with_context(|| format!("can't read '{}'", data.display()))? {
         let path = entry?.path();
@@ -310,14 +323,19 @@ fn section(data: &Path) -> anyhow::Result<String> {
     table(&mut out, all.iter().map(|cell| (cell.cell.as_str(), cell.contenders.as_slice())));
     out.push('\n');
     for cell in all.iter().filter(|cell| !cell.contenders.is_empty()) {
+        // The sentence that the search ended with is of its own trials; the table has those that judge it.
         out.push_str(&format!(
-            "- {} (kernel {}, {} trials): {}\n",
-            cell.cell, cell.kernel, cell.trials, cell.why
+            "- {} (kernel {}, {} trials): {} {}\n",
+            cell.cell,
+            cell.kernel,
+            cell.trials,
+            cell.outcome,
+            if cell.setting.is_empty() { "the default".to_owned() } else { format!("`{}`", cell.setting) }
         ));
     }
     out.push_str("\nThe guard, in a run of its own with longer phases; it knows nothing of the device when it begins:\n\n");
     table(&mut out, all.iter().map(|cell| (cell.cell.as_str(), cell.guard.as_slice())));
-    Ok(out)
+    Ok((out, Origin::of_parts(all.iter().map(|cell| &cell.origin))))
 }
 
 fn table<'a>(out: &mut String, cells: impl Iterator<Item = (&'a str, &'a [Contender])>) {
@@ -330,7 +348,11 @@ fn table<'a>(out: &mut String, cells: impl Iterator<Item = (&'a str, &'a [Conten
             // Where no operation ended none was timed.
             let p99 =
                 std::time::Duration::try_from_secs_f64(c.p99_us / 1e6).ok().filter(|p99| !p99.is_zero());
-            let p99 = p99.map_or_else(|| "–".to_owned(), floodwall_model::units::human_duration);
+            let what = if c.iops * c.of_seconds < 100.0 { "slowest " } else { "" };
+            let p99 = p99.map_or_else(
+                || "–".to_owned(),
+                |p99| format!("{what}{}", floodwall_model::units::human_duration(p99)),
+            );
             out.push_str(&format!(
                 "| {cell} | {} | {:.0} | {:.1} | {p99} | {:.0} of {:.0} | {:.0} % | {} |\n",
                 c.name,

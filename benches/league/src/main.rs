@@ -11,6 +11,8 @@ mod cells;
 mod conditions;
 mod contenders;
 mod data;
+#[cfg(test)]
+mod follows;
 mod guard;
 mod lab;
 mod measure;
@@ -23,6 +25,8 @@ mod work;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
+use published::document::{mark_documents, replace_section};
+use published::origin;
 
 /// Put settings side by side in the simulator and write docs/league.md.
 #[derive(Parser)]
@@ -84,12 +88,21 @@ enum Again {
 
 fn main() -> anyhow::Result<()> {
     let Args { command, league: args } = Args::parse();
-    match command {
-        Some(Command::Guard(args)) => return guard::run(&args),
-        Some(Command::Lab(args)) => return lab::run(&args),
-        Some(Command::Noise(args)) => return noise::run(&args),
-        None => {}
+    let is_dry = match command {
+        Some(Command::Guard(args)) => guard::run(&args).map(|()| args.dry_run),
+        Some(Command::Lab(args)) => lab::run(&args).map(|()| false),
+        Some(Command::Noise(args)) => noise::run(&args).map(|()| args.dry_run),
+        None => league(&args).map(|()| args.dry_run),
+    }?;
+    if !is_dry {
+        for line in mark_documents(&origin::root()?)? {
+            eprintln!("{line}");
+        }
     }
+    Ok(())
+}
+
+fn league(args: &LeagueArgs) -> anyhow::Result<()> {
     let wanted: Vec<cells::Cell> = cells::all()
         .into_iter()
         .enumerate()
@@ -130,6 +143,10 @@ fn main() -> anyhow::Result<()> {
         eprintln!("{} of {} cells are there: the document is left as it is", there.len(), all.len());
         return Ok(());
     }
-    published::replace_section(&args.out, "league-summary", "make league", &summary)?;
-    published::replace_section(&args.out, "league-cells", "make league", &tables)
+    let root = origin::root()?;
+    let origin = data::origin(there.iter().map(|(_, data)| data));
+    for (name, section) in [("league-summary", summary), ("league-cells", tables)] {
+        replace_section(&args.out, name, "make league", &section, &origin, &root)?;
+    }
+    Ok(())
 }

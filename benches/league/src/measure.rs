@@ -16,7 +16,7 @@ use crate::data::{Alone, Measured};
 pub(crate) const ROUNDS: u32 = 6;
 pub(crate) const JUDGED_FROM: u32 = 1_001;
 /// Measured part of the phases that judge.
-const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(30);
 /// Rounds of the reference.
 const REFERENCE_ROUNDS: u32 = 3;
 
@@ -85,7 +85,8 @@ impl Measured {
 
 /// Four digits behind the point are more than the rounds say.
 fn rounded(value: f64) -> f64 {
-    (value * 1e4).round() / 1e4
+    // A zero without a sign.
+    (value * 1e4).round() / 1e4 + 0.0
 }
 
 impl From<&Reference> for Alone {

@@ -13,6 +13,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use anyhow::Context;
 use floodwall_device::Nanos;
 use floodwall_device::fault::Disturbance;
 use floodwall_device::spec::{Fault, FaultKind};
@@ -20,8 +21,11 @@ use floodwall_model::{Rig, RigError, Scenario, Setting, Trial, Watch};
 use floodwall_sim::{SimOptions, SimRig};
 use floodwall_tune::objective::Reference;
 use floodwall_tune::tuner::{Clock, Options, tune};
+use published::document::replace_section;
+use published::origin::{self, Origin};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use serde::{Deserialize, Serialize};
 
 use crate::cells::{self, Cell};
 use crate::measure::Place;
@@ -32,18 +36,24 @@ const SIGMA: f64 = 0.5;
 /// Longer than any search.
 const FOREVER: Nanos = Nanos::from_secs(1_000_000);
 
+/// What the figure depends on.
+const INPUTS: [&str; 3] = ["tuner", "simulator", "device-presets"];
+
 /// How many, and where the figure goes.
 #[derive(clap::Args)]
 pub(crate) struct NoiseArgs {
     /// Searches, spread over all cells
     #[arg(long, default_value_t = 200)]
     runs: usize,
+    /// Where the verdicts are kept
+    #[arg(long, default_value = "benches/league/data/noise.json")]
+    data: PathBuf,
     /// The document whose section is written anew
     #[arg(long, default_value = "docs/league.md")]
     out: PathBuf,
     /// Only print
     #[arg(long)]
-    dry_run: bool,
+    pub(crate) dry_run: bool,
 }
 
 /// A machine whose device is of another speed in every trial.
@@ -78,57 +88,97 @@ impl Rig for Noisy {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    Nothing,
-    Right,
-    False,
+/// What is kept of all searches.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Noise {
+    pub(crate) origin: Origin,
+    searches: Vec<Search>,
+}
+
+/// What became of a search.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Search {
+    seed: u64,
+    cell: String,
+    /// What it recommended, if anything.
+    recommended: Option<Recommended>,
+}
+
+/// A recommendation on the device without the noise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Recommended {
+    setting: Setting,
+    /// Its score over the default's, as a logarithm.
+    log_gain: f64,
 }
 
 /// Runs all and writes the section.
 pub(crate) fn run(args: &NoiseArgs) -> anyhow::Result<()> {
+    let root = origin::root()?;
+    let noise = Noise { origin: Origin::now(&root, &INPUTS)?, searches: searches(args.runs)? };
+    let section = section(&noise);
+    println!("{section}");
+    if args.dry_run {
+        return Ok(());
+    }
+    let text = serde_json::to_string(&noise)? + "\n";
+    std::fs::write(&args.data, text).with_context(|| format!("can't write '{}'", args.data.display()))?;
+    replace_section(&args.out, "league-noise", "league noise", &section, &noise.origin, &root)
+}
+
+/// The searches on noisy devices, by their seeds.
+fn searches(runs: usize) -> anyhow::Result<Vec<Search>> {
     let cells = cells::all();
-    let (next, verdicts) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 loop {
                     let i = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(cell) = (i < args.runs).then(|| cells.get(i % cells.len())).flatten() else {
+                    let Some(cell) = (i < runs).then(|| cells.get(i % cells.len())).flatten() else {
                         break;
                     };
-                    let verdict = one(cell, i as u64);
-                    let mut verdicts = verdicts.lock().unwrap_or_else(PoisonError::into_inner);
-                    if let Ok((Verdict::False, what)) = &verdict {
-                        eprintln!("false: {}, {what}", cell.name());
+                    let search = one(cell, i as u64);
+                    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                    if let Ok(Search { recommended: Some(r), .. }) = &search
+                        && r.log_gain <= 0.0
+                    {
+                        eprintln!(
+                            "false: {}, {}: {:.3} of the default's score",
+                            cell.name(),
+                            r.setting,
+                            r.log_gain.exp()
+                        );
                     }
-                    verdicts.push(verdict);
-                    if verdicts.len() % 20 == 0 {
-                        eprintln!("{} of {} searches", verdicts.len(), args.runs);
+                    found.push(search);
+                    if found.len() % 20 == 0 {
+                        eprintln!("{} of {runs} searches", found.len());
                     }
                 }
             });
         }
     });
-    let verdicts = verdicts.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let verdicts: Vec<Verdict> =
-        verdicts.into_iter().map(|v| v.map(|(v, _)| v)).collect::<anyhow::Result<_>>()?;
-    let count = |wanted| verdicts.iter().filter(|v| **v == wanted).count();
-    let (wrong, right, nothing) = (count(Verdict::False), count(Verdict::Right), count(Verdict::Nothing));
-    let section = format!(
-        "Of {} searches of {SEARCH_S:.0} s, over all cells, on devices whose speed is drawn anew for each trial (e^({SIGMA} · |z|) times slower): {right} recommended \
-         what is better than the default, {wrong} ({:.1} %; goal: under 5 %) what is not, {nothing} nothing.\n",
-        verdicts.len(),
-        100.0 * wrong as f64 / verdicts.len().max(1) as f64
-    );
-    println!("{section}");
-    if args.dry_run {
-        return Ok(());
-    }
-    published::replace_section(&args.out, "league-noise", "league noise", &section)
+    let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut found: Vec<Search> = found.into_iter().collect::<anyhow::Result<_>>()?;
+    found.sort_by_key(|search| search.seed);
+    Ok(found)
 }
 
-fn one(cell: &Cell, seed: u64) -> anyhow::Result<(Verdict, String)> {
+/// The section from what is stored.
+fn section(noise: &Noise) -> String {
+    let gains: Vec<f64> =
+        noise.searches.iter().filter_map(|s| Some(s.recommended.as_ref()?.log_gain)).collect();
+    let wrong = gains.iter().filter(|gain| **gain <= 0.0).count();
+    let (total, right) = (noise.searches.len(), gains.len() - wrong);
+    format!(
+        "Of {total} searches of {SEARCH_S:.0} s, over all cells, on devices whose speed is drawn anew for each trial (e^({SIGMA} · |z|) times slower): {right} recommended \
+         what is better than the default, {wrong} ({:.1} %; goal: under 5 %) what is not, {} nothing.\n",
+        100.0 * wrong as f64 / total.max(1) as f64,
+        total - gains.len()
+    )
+}
+
+fn one(cell: &Cell, seed: u64) -> anyhow::Result<Search> {
     let machine = cell.machine(seed)?;
     let scenario = cell.scenario()?;
     let in_force = SimRig::new(machine.clone()).check(&scenario, &Setting::default())?;
@@ -138,12 +188,11 @@ fn one(cell: &Cell, seed: u64) -> anyhow::Result<(Verdict, String)> {
     let outcome = tune(&mut rig, &scenario, &mut space_of, &options, Clock::Trials, &mut (), &mut |_| ());
     let setting = told(&outcome).setting;
     if setting.is_empty() {
-        return Ok((Verdict::Nothing, String::new()));
+        return Ok(Search { seed, cell: cell.name(), recommended: None });
     }
     let place = Place { machine: cell.machine(1)?, scenario };
     let reference = place.reference()?;
     let judged = |s: &Setting| place.judge(s, &reference).map_err(|why| anyhow::anyhow!("{s}: {why}"));
-    let (ours, default) = (judged(&setting)?.score, judged(&Setting::default())?.score);
-    let verdict = if ours > default { Verdict::Right } else { Verdict::False };
-    Ok((verdict, format!("{setting}: {:.3} of the default's score", (ours - default).exp())))
+    let log_gain = judged(&setting)?.score - judged(&Setting::default())?.score;
+    Ok(Search { seed, cell: cell.name(), recommended: Some(Recommended { setting, log_gain }) })
 }

@@ -15,10 +15,11 @@ use floodwall_sim::SimRig;
 use floodwall_tune::objective::{Objective, Reference, pooled};
 use floodwall_tune::space::Space;
 use floodwall_tune::tuner::{Clock, Options, Outcome, Recommendation, tune};
+use published::origin::{self, Origin};
 
 use crate::cells::{self, Cell};
 use crate::contenders;
-use crate::data::{Alone, CellData, Grid, Search};
+use crate::data::{Alone, CellData, Grid, MEASURED_WITH, SEARCHED_WITH, Search};
 use crate::measure::Place;
 
 /// Measured part of a grid point's trial.
@@ -55,6 +56,9 @@ pub(crate) fn cell(cell: &Cell, path: &Path, plan: Plan, tell: &dyn Fn(&str)) ->
         None => CellData::default(),
     };
     data.reference = alone;
+    let root = origin::root()?;
+    let measured_with = Origin::now(&root, &MEASURED_WITH)?;
+    let searched_with = Origin::now(&root, &SEARCHED_WITH)?;
     let before = data.wall_s;
     let keep = |data: &mut CellData| {
         data.wall_s = (before + begin.elapsed().as_secs_f64()).round();
@@ -64,6 +68,7 @@ pub(crate) fn cell(cell: &Cell, path: &Path, plan: Plan, tell: &dyn Fn(&str)) ->
     let space = cells::space(&place.machine, &in_force, &reference);
     if is_missing(data.grid.as_ref(), plan.every, space.size()) {
         data.grid = Some(grid(&place, &space, plan.every, &reference, tell));
+        data.measured_with = and(!data.measured.is_empty(), &data.measured_with, &measured_with);
         keep(&mut data)?;
     }
     if plan.search_again {
@@ -72,6 +77,8 @@ pub(crate) fn cell(cell: &Cell, path: &Path, plan: Plan, tell: &dyn Fn(&str)) ->
     for seed in 1..=plan.searches {
         if let std::collections::btree_map::Entry::Vacant(missing) = data.searches.entry(seed) {
             missing.insert(search(cell, seed)?);
+            let earlier = data.searches.len() > 1;
+            data.searched_with = and(earlier, &data.searched_with, &searched_with);
             keep(&mut data)?;
         }
     }
@@ -82,6 +89,8 @@ pub(crate) fn cell(cell: &Cell, path: &Path, plan: Plan, tell: &dyn Fn(&str)) ->
         .chain(data.searches.values().flat_map(|s| [s.setting.clone(), s.winner.clone()]));
     for setting in wanted.collect::<Vec<_>>() {
         if data.of(&setting).is_none() {
+            let earlier = data.grid.is_some() || !data.measured.is_empty();
+            data.measured_with = and(earlier, &data.measured_with, &measured_with);
             let judged =
                 place.judge(&setting, &reference).map_err(|why| anyhow::anyhow!("{setting}: {why}"))?;
             data.measured.insert(setting.to_string(), judged);
@@ -89,6 +98,11 @@ pub(crate) fn cell(cell: &Cell, path: &Path, plan: Plan, tell: &dyn Fn(&str)) ->
     }
     keep(&mut data)?;
     Ok(data)
+}
+
+/// What figures are of, of which some may be there from an earlier run.
+fn and(earlier: bool, stored: &Origin, now: &Origin) -> Origin {
+    if earlier { Origin::of_parts([stored, now]) } else { now.clone() }
 }
 
 /// Whether a grid of every `every`th point is still to be run: a quick look does not stand for the whole one.

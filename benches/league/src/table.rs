@@ -1,17 +1,22 @@
 //! The tables of docs/league.md.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use anyhow::Context;
+
+use floodwall_stats::student::critical_t;
 
 use crate::cells::Cell;
 use crate::contenders;
 use crate::data::{CellData, Measured};
-use crate::measure::ROUNDS;
+use crate::measure::{LONG, ROUNDS};
 use crate::run::SEARCH_S;
 
 /// What a recommendation should reach of the best grid point's score.
 const WANTED: f64 = 0.95;
+/// Fewer operations have no 99th percentile.
+const LEAST_OPERATIONS: f64 = 100.0;
 /// With at most this share of the grid's trials.
 const WANTED_TRIALS: f64 = 0.2;
 
@@ -20,11 +25,23 @@ struct Row<'a> {
     cell: &'a Cell,
     contenders: Vec<&'a Measured>,
     grid: &'a Measured,
-    /// Of the searches by seed: score over the best grid point's, over the default's, and what was measured.
-    searches: Vec<(f64, f64, &'a Measured)>,
+    /// The searches by seed.
+    searches: Vec<Found<'a>>,
     trials: u32,
     grid_trials: usize,
     undecided: usize,
+    /// Operations a second of the victim alone.
+    iops_alone: f64,
+}
+
+/// What a search found, as it was measured in the fresh rounds.
+struct Found<'a> {
+    measured: &'a Measured,
+    /// Its score over the best one's, and over the default's.
+    of_best: f64,
+    of_default: f64,
+    /// The 95 % interval of the first; `None` if it is the best one itself.
+    interval: Option<(f64, f64)>,
 }
 
 fn row<'a>(cell: &'a Cell, data: &'a CellData) -> anyhow::Result<Row<'a>> {
@@ -43,7 +60,15 @@ fn row<'a>(cell: &'a Cell, data: &'a CellData) -> anyhow::Result<Row<'a>> {
     let mut searches = Vec::new();
     for search in data.searches.values() {
         let found = data.of(&search.setting).with_context(missing)?;
-        searches.push(((found.score - best.score).exp(), (found.score - default).exp(), found));
+        let of_best = found.score - best.score;
+        // Rounds are the same for all, but of each only the error is kept: as if they were independent.
+        let error = found.error.hypot(best.error) * critical_t(0.05, f64::from(ROUNDS - 1));
+        searches.push(Found {
+            measured: found,
+            of_best: of_best.exp(),
+            of_default: (found.score - default).exp(),
+            interval: (found != best).then(|| ((of_best - error).exp(), (of_best + error).exp())),
+        });
     }
     Ok(Row {
         cell,
@@ -52,6 +77,7 @@ fn row<'a>(cell: &'a Cell, data: &'a CellData) -> anyhow::Result<Row<'a>> {
         searches,
         trials: data.searches.values().map(|s| s.trials).max().unwrap_or(0),
         grid_trials: grid.trials,
+        iops_alone: data.reference.iops,
         undecided: data.searches.values().filter(|s| s.outcome == "undecided").count(),
     })
 }
@@ -63,20 +89,20 @@ pub(crate) fn sections(there: &[(Cell, CellData)]) -> anyhow::Result<(String, St
 }
 
 fn summary(rows: &[Row<'_>]) -> String {
-    let shares = || rows.iter().flat_map(|r| r.searches.iter().map(|s| s.0));
+    let shares = || rows.iter().flat_map(|r| r.searches.iter().map(|s| s.of_best));
     let all = shares().count();
     let reached = shares().filter(|s| *s >= WANTED).count();
     let first = rows.iter().filter_map(|r| r.searches.first());
-    let cells = first.clone().filter(|s| s.0 >= WANTED).count();
+    let cells = first.clone().filter(|s| s.of_best >= WANTED).count();
     let middle = |mut v: Vec<f64>| {
         v.sort_by(f64::total_cmp);
         v.get(v.len() / 2).copied().unwrap_or(f64::NAN)
     };
     let worst = rows
         .iter()
-        .flat_map(|r| r.searches.iter().map(move |s| (s.0, r.cell.name())))
-        .min_by(|a, b| a.0.total_cmp(&b.0));
-    let worse = rows.iter().flat_map(|r| &r.searches).filter(|s| s.1 < 1.0).count();
+        .flat_map(|r| r.searches.iter().map(move |s| (s, r.cell.name())))
+        .min_by(|a, b| a.0.of_best.total_cmp(&b.0.of_best));
+    let worse = rows.iter().flat_map(|r| &r.searches).filter(|s| s.of_default < 1.0).count();
     let trials = rows.iter().map(|r| f64::from(r.trials) / r.grid_trials.max(1) as f64).fold(0.0, f64::max);
     let undecided: usize = rows.iter().map(|r| r.undecided).sum();
     let mut out = String::new();
@@ -93,7 +119,7 @@ fn summary(rows: &[Row<'_>]) -> String {
         WANTED * 100.0,
         rows.len(),
         middle(shares().collect()) * 100.0,
-        worst.map_or("–".into(), |(s, name)| format!("{:.1} % ({name})", s * 100.0)),
+        worst.map_or("–".into(), |(found, name)| format!("{} % ({name})", found.share())),
         WANTED_TRIALS * 100.0,
         trials * 100.0,
     );
@@ -102,7 +128,7 @@ fn summary(rows: &[Row<'_>]) -> String {
 
 fn tables(rows: &[Row<'_>]) -> anyhow::Result<String> {
     let mut out = format!(
-        "Scores in percent, in {ROUNDS} fresh rounds of 30 s that chose nothing; `tune` with {SEARCH_S:.0} s, its first search; *of best*: all its searches.\n"
+        "Scores in percent, in {ROUNDS} fresh rounds of 30 s that chose nothing; `tune` with {SEARCH_S:.0} s, its first search; *of best*: all its searches, with 95 % intervals. Behind ± is the standard error.\n"
     );
     let names: Vec<&str> = contenders::all()?.iter().map(|(name, _)| *name).collect();
     let mut device = "";
@@ -120,8 +146,8 @@ fn tables(rows: &[Row<'_>]) -> anyhow::Result<String> {
         for measured in &row.contenders {
             let _ = write!(out, " {} |", percent(measured.score));
         }
-        let first = row.searches.first().map_or("–".into(), |s| percent(s.2.score));
-        let shares: Vec<String> = row.searches.iter().map(|s| format!("{:.0}", s.0 * 100.0)).collect();
+        let first = row.searches.first().map_or("–".into(), |s| percent(s.measured.score));
+        let shares: Vec<String> = row.searches.iter().map(Found::share).collect();
         let _ = writeln!(
             out,
             " {} ± {:.0} % | {first} | {} % | {}, {} |",
@@ -134,12 +160,13 @@ fn tables(rows: &[Row<'_>]) -> anyhow::Result<String> {
     }
     let _ = writeln!(
         out,
-        "\n### What it means for the victim\n\n| cell | victim kept: default | tune | dead seconds: default | tune | p99: default | tune | flood kept | burst kept |\n|---|---|---|---|---|---|---|---|---|"
+        "\n### What it means for the victim\n\n*Slowest* stands where a round had fewer than {LEAST_OPERATIONS} operations: the mean over the rounds of each one's slowest.\n\n| cell | victim kept: default | tune | dead seconds: default | tune | p99: default | tune | flood kept | burst kept |\n|---|---|---|---|---|---|---|---|---|"
     );
     for row in rows {
-        let (Some(default), Some((_, _, tune))) = (row.contenders.first(), row.searches.first()) else {
+        let (Some(default), Some(tune)) = (row.contenders.first(), row.searches.first()) else {
             continue;
         };
+        let tune = tune.measured;
         let _ = writeln!(
             out,
             "| {}, {}, {} | {:.1} % | {:.1} % | {:.0} % | {:.0} % | {} | {} | {:.0} % | {:.0} % |",
@@ -148,10 +175,10 @@ fn tables(rows: &[Row<'_>]) -> anyhow::Result<String> {
             row.cell.streams,
             default.victim_kept * 100.0,
             tune.victim_kept * 100.0,
-            default.dead_share * 100.0,
-            tune.dead_share * 100.0,
-            ms(default.p99_us),
-            ms(tune.p99_us),
+            default.dead_share.abs() * 100.0,
+            tune.dead_share.abs() * 100.0,
+            row.latency(default),
+            row.latency(tune),
             tune.flood_kept * 100.0,
             tune.burst_kept * 100.0,
         );
@@ -169,8 +196,20 @@ fn percent(score: f64) -> String {
     }
 }
 
-fn ms(us: f64) -> String {
-    floodwall_model::units::human_duration(
-        std::time::Duration::try_from_secs_f64(us / 1e6).unwrap_or_default(),
-    )
+impl Found<'_> {
+    /// Of the best one's score in percent, with the interval.
+    fn share(&self) -> String {
+        let interval = |(low, high): (f64, f64)| format!(" ({:.0} to {:.0})", low * 100.0, high * 100.0);
+        format!("{:.0}{}", self.of_best * 100.0, self.interval.map_or(String::new(), interval))
+    }
+}
+
+impl Row<'_> {
+    /// The p99 of a setting, or its slowest operation where the rounds are too short for a p99.
+    fn latency(&self, measured: &Measured) -> String {
+        let time = Duration::try_from_secs_f64(measured.p99_us / 1e6).unwrap_or_default();
+        let operations = self.iops_alone * measured.victim_kept * LONG.as_secs_f64();
+        let what = if operations < LEAST_OPERATIONS { "slowest " } else { "" };
+        format!("{what}{}", floodwall_model::units::human_duration(time))
+    }
 }

@@ -1,8 +1,10 @@
-//! What the programs below `benches` share: measurements that others have published (`measurements.toml`), the document that ours are put beside them in,
-//! and how they end when they are interrupted.
+//! What the programs below `benches` share: measurements that others have published (`measurements.toml`), documents
+//! with generated tables and what these were measured with, and how the programs end when they are interrupted.
 
+pub mod document;
 pub mod guarded;
 pub mod interrupt;
+pub mod origin;
 pub mod process;
 
 use std::path::Path;
@@ -91,27 +93,6 @@ fn number(value: &toml::Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|n| n as f64))
 }
 
-/// Puts a section between its marks, which are added at the end of a document that has none.
-///
-/// # Errors
-/// The document can't be read or written.
-pub fn replace_section(path: &Path, name: &str, command: &str, section: &str) -> anyhow::Result<()> {
-    let old = std::fs::read_to_string(path).with_context(|| format!("can't read '{}'", path.display()))?;
-    let new = with_section(&old, name, command, section);
-    std::fs::write(path, new).with_context(|| format!("can't write '{}'", path.display()))
-}
-
-fn with_section(old: &str, name: &str, command: &str, section: &str) -> String {
-    let (begin, end) =
-        (format!("<!-- {name}: written by `{command}` -->\n"), format!("<!-- end of {name} -->\n"));
-    match (old.find(&begin), old.find(&end)) {
-        (Some(from), Some(to)) if from < to => {
-            format!("{}{begin}{section}{}", &old[..from], &old[to..])
-        }
-        _ => format!("{}\n\n{begin}{section}{end}", old.trim_end()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,15 +109,5 @@ mod tests {
         let of_2009 = Experiment::read(&file, "mysql_raid10_2009").unwrap();
         assert_eq!(of_2009.range("reads_per_s.noop").unwrap(), (35_000.0, 60_000.0));
         assert!(of_2009.number("reads_per_s.noop").unwrap_err().to_string().contains("no number"));
-    }
-
-    #[test]
-    fn a_section_is_replaced_and_everything_else_stays() {
-        let first = with_section("# Title\n\ntext\n", "x", "make x", "one\n");
-        let second = with_section(&format!("{first}after\n"), "x", "make x", "two\n");
-        assert_eq!(
-            second,
-            "# Title\n\ntext\n\n<!-- x: written by `make x` -->\ntwo\n<!-- end of x -->\nafter\n"
-        );
     }
 }

@@ -21,6 +21,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::{Parser, ValueEnum};
+use published::document::{mark_documents, replace_section};
+use published::origin::{self, Origin};
 
 /// Run published experiments in the simulator and write the tables.
 #[derive(Parser)]
@@ -58,26 +60,34 @@ enum What {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
+    let root = origin::root()?;
     let all = [What::Y2010, What::Y2007, What::Y2016, What::Y2009, What::Lab];
     let wanted = if args.what.is_empty() { &all[..] } else { &args.what };
     for what in wanted {
         let begin = Instant::now();
-        let (name, section) = match what {
-            What::Y2010 => ("sim-2010", y2010::section(&args.published)?),
-            What::Y2007 => ("sim-2007", y2007::section(&args.published)?),
-            What::Y2016 => ("sim-2016", y2016::section(&args.published)?),
-            What::Y2009 => ("sim-2009", y2009::section(&args.published)?),
+        let (name, source, section) = match what {
+            What::Y2010 => ("sim-2010", "published-figures", y2010::section(&args.published)?),
+            What::Y2007 => ("sim-2007", "published-figures", y2007::section(&args.published)?),
+            What::Y2016 => ("sim-2016", "published-figures", y2016::section(&args.published)?),
+            What::Y2009 => ("sim-2009", "published-figures", y2009::section(&args.published)?),
             What::Speed => {
                 println!("{}", speed::section()?);
                 continue;
             }
-            What::Lab => ("sim-lab", lab::section(&args.lab)?),
+            What::Lab => ("sim-lab", "lab-trials", lab::section(&args.lab)?),
         };
         println!("{section}");
         eprintln!("{name}: {:.1} s", begin.elapsed().as_secs_f64());
         if !args.dry_run {
-            published::replace_section(&args.out, name, "make reproduce", &section)?;
+            let origin = Origin::now(&root, &["simulator", "device-presets", source])?;
+            replace_section(&args.out, name, "make reproduce", &section, &origin, &root)?;
         }
+    }
+    if args.dry_run {
+        return Ok(());
+    }
+    for line in mark_documents(&root)? {
+        eprintln!("{line}");
     }
     Ok(())
 }

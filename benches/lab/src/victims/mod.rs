@@ -21,6 +21,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use published::document::replace_section;
+use published::origin::{self, Origin};
 use published::{interrupt, process};
 use serde_json::{Value, json};
 
@@ -31,6 +33,8 @@ use sqlite::Sqlite;
 use summary::Measured;
 use way::{InForce, Way};
 
+/// What the figures depend on besides the machine.
+const INPUTS: [&str; 3] = ["law", "lab", "device-presets"];
 /// A setting is put back by itself after this time, if nobody else does.
 const APPLIED_FOR: &str = "20m";
 /// After the database is made, and before anything is measured.
@@ -171,7 +175,11 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
         return Ok(());
     }
     match &options.out {
-        Some(out) => published::replace_section(out, "lab-victims", "make lab-victims", &section),
+        Some(out) => {
+            let origins: Vec<Origin> = found.iter().map(origin::of_measurement).collect();
+            let origin = Origin::of_parts(&origins);
+            replace_section(out, "lab-victims", "make lab-victims", &section, &origin, &origin::root()?)
+        }
         None => Ok(()),
     }
 }
@@ -220,6 +228,7 @@ fn measure(floodwall: &Floodwall, options: &Options, trial: Trial, data: &Path) 
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").context("the kernel's version")?;
     Ok(json!({
         "plan": options.plan(),
+        "origin": Origin::now(&origin::root()?, &INPUTS)?,
         "kernel": kernel.trim(),
         "knobs": knobs,
         "victim": trial.who.name(),

@@ -1,0 +1,48 @@
+//! Tables follow from what is stored: each section of docs/league.md is rendered again and compared.
+
+use std::path::{Path, PathBuf};
+
+use published::document::{Section, sections};
+use published::origin::Origin;
+
+use crate::{cells, data, lab, table};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn section(name: &str) -> Section {
+    let text = std::fs::read_to_string(root().join("docs/league.md")).unwrap();
+    let found = sections(&text).unwrap().into_iter().find(|section| section.name == name);
+    found.unwrap_or_else(|| panic!("docs/league.md has no section {name}"))
+}
+
+fn follows(name: &str, rendered: &str, origin: &Origin) {
+    let section = section(name);
+    assert!(
+        section.text == rendered,
+        "{name} differs from what is stored: `{}` writes it anew",
+        section.command
+    );
+    assert_eq!(&section.origin, origin, "{name} was not measured with what it says");
+}
+
+#[test]
+fn the_cells_tables_follow_from_the_stored_cells() {
+    let stored = root().join("benches/league/data");
+    let read = |cell: cells::Cell| {
+        let data = data::CellData::read(&stored.join(cell.name() + ".json")).unwrap();
+        (cell, data.unwrap_or_else(|| panic!("{} is not stored", cell.name())))
+    };
+    let there: Vec<_> = cells::all().into_iter().map(read).collect();
+    let (summary, tables) = table::sections(&there).unwrap();
+    let origin = data::origin(there.iter().map(|(_, data)| data));
+    follows("league-summary", &summary, &origin);
+    follows("league-cells", &tables, &origin);
+}
+
+#[test]
+fn the_labs_table_follows_from_the_stored_runs() {
+    let (rendered, origin) = lab::section(&root().join("benches/league/data/lab")).unwrap();
+    follows("league-lab", &rendered, &origin);
+}
