@@ -64,9 +64,10 @@ pub fn read_stats(root: &SysRoot, bdi: &str) -> BdiStats {
     let path = format!("{DEBUGFS}/bdi/{bdi}/stats");
     let text = match root.read(&path) {
         Reading::Unreadable(why) => Reading::Unreadable(format!("{why}; {NEEDS_ROOT}")),
-        Reading::Absent(_) if !root.exists(&format!("{DEBUGFS}/bdi")) => {
-            Reading::Absent(format!("debugfs is not mounted (mount -t debugfs none {DEBUGFS}), or lacks bdi"))
-        }
+        Reading::Absent(_) if !root.exists(&format!("{DEBUGFS}/bdi")) => Reading::Absent(format!(
+            "debugfs is not mounted (mount -t debugfs none {DEBUGFS}) and can't be seen without \
+                 CAP_SYS_ADMIN, or lacks bdi"
+        )),
         other => other,
     };
     let field = |name: &str| {

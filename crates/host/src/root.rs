@@ -8,14 +8,17 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use floodwall_model::Reading;
 use rustix::fs::{Dir, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
 /// No file of /proc or /sys that we read comes near this; a captured tree may hold anything.
 const MAX_FILE_BYTES: usize = 16 << 20;
+/// Where debugfs is mounted by convention, below the root.
+const DEBUGFS: &str = "sys/kernel/debug/";
 /// What a captured tree's kernel is taken to use, unless told otherwise; so do x86-64 and most of ARM64.
 const USUAL_PAGE_BYTES: u64 = 4096;
 
@@ -45,6 +48,8 @@ pub struct SysRoot {
     path: Arc<Path>,
     live: bool,
     page_bytes: u64,
+    /// A debugfs of our own, looked for when the first file of it is wanted.
+    debugfs: Arc<OnceLock<Option<OwnedFd>>>,
     /// What has been found, if anybody wants to know.
     seen: Option<Arc<Mutex<BTreeSet<String>>>>,
 }
@@ -72,6 +77,7 @@ impl SysRoot {
             path: path.into(),
             live,
             page_bytes: if live { rustix::param::page_size() as u64 } else { USUAL_PAGE_BYTES },
+            debugfs: Arc::default(),
             seen: None,
         };
         match root.open(".", flags) {
@@ -133,7 +139,11 @@ impl SysRoot {
         let relative = if relative.is_empty() { "." } else { relative };
         let flags = flags | OFlags::CLOEXEC;
         if self.live {
-            return rustix::fs::openat(&*self.directory, relative, flags, Mode::empty());
+            let opened = rustix::fs::openat(&*self.directory, relative, flags, Mode::empty());
+            return match (opened, relative.strip_prefix(DEBUGFS)) {
+                (Err(Errno::NOENT), Some(file)) => self.open_debugfs(file, flags),
+                (opened, _) => opened,
+            };
         }
         loop {
             match rustix::fs::openat2(&*self.directory, relative, flags, Mode::empty(), ResolveFlags::IN_ROOT)
@@ -143,6 +153,14 @@ impl SysRoot {
                 other => return other,
             }
         }
+    }
+
+    /// Opens a file of debugfs on a machine where it is not mounted: through a mount that is
+    /// attached to no directory, so that nobody else sees it (fsmount(2)). Needs CAP_SYS_ADMIN.
+    fn open_debugfs(&self, file: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let mount = self.debugfs.get_or_init(|| detached("debugfs").ok());
+        let mount = mount.as_ref().ok_or(Errno::NOENT)?;
+        rustix::fs::openat(mount, file, flags, Mode::empty())
     }
 
     /// Reads a file into `buffer`, which it empties first.
@@ -246,6 +264,16 @@ impl SysRoot {
     pub fn exists(&self, path: &str) -> bool {
         self.open(path, OFlags::PATH).is_ok()
     }
+}
+
+/// Mounts a kernel filesystem at no directory. The mount lasts as long as the descriptor.
+///
+/// # Errors
+/// The kernel's: without CAP_SYS_ADMIN, before Linux 5.2, or where it is not built in.
+pub fn detached(filesystem: &str) -> rustix::io::Result<OwnedFd> {
+    let context = fsopen(filesystem, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&context)?;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
 }
 
 fn text_of(bytes: Vec<u8>) -> String {

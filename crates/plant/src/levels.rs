@@ -4,7 +4,7 @@
 
 use floodwall_host::{SysRoot, bdi};
 use floodwall_model::DeviceId;
-use floodwall_model::plant::DeviceObservation;
+use floodwall_model::plant::{Actor, DeviceObservation};
 
 /// Units that nothing happened to and that are read all the same, per look: a thousand come round in half a minute.
 const IN_TURN: usize = 8;
@@ -18,24 +18,54 @@ pub(crate) struct Machine {
     pub(crate) background_limit: Option<u64>,
 }
 
-/// Bytes dirtied between two looks that make their writer's device the one that is flooded.
+/// Bytes dirtied between two looks that make a device the flooded one.
 const FLOODED: u64 = 1 << 20;
 
 /// With less dirty in the whole machine nothing is left of a flood.
 const LEFT: u64 = 8 << 20;
 
-/// Where no device's own dirty pages are to be had (without debugfs), all of the machine's are taken for those of the device that was flooded last: most of them are. `flooded` is that device, from one look
-/// to the next.
-pub(crate) fn put_down(machine: &Machine, devices: &mut [DeviceObservation], flooded: &mut Option<DeviceId>) {
-    let dirtied = |d: &DeviceObservation| d.actors.iter().map(|a| a.dirtied_bytes).sum::<u64>();
-    let most = devices.iter().filter(|d| dirtied(d) >= FLOODED).max_by_key(|d| dirtied(d));
-    let is_there = |id: &DeviceId| devices.iter().any(|d| d.id == *id);
+/// The device that is flooded, and the bytes that floods dirtied for it since then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flood {
+    device: DeviceId,
+    dirtied: u64,
+}
+
+/// The bytes that an actor dirtied as a flood. The pages of a large folio count as dirtied with
+/// each commit to one of them, so an actor that commits is none.
+pub(crate) fn flooded(actor: &Actor) -> u64 {
+    if actor.commits.is_empty() { actor.dirtied_bytes } else { 0 }
+}
+
+/// Tells the flooded device's dirty pages where debugfs does not tell any device's own: of what is
+/// dirty in the machine at most what floods dirtied for it. Another device may be flooded that is
+/// not steered, or not known: `elsewhere` bytes were dirtied there. If that is more, no device here
+/// counts as flooded.
+pub(crate) fn put_down(
+    machine: &Machine,
+    devices: &mut [DeviceObservation],
+    elsewhere: u64,
+    flood: &mut Option<Flood>,
+) {
+    let dirtied = |d: &DeviceObservation| d.actors.iter().map(flooded).sum::<u64>();
+    let all = devices.iter().map(|d| Flood { device: d.id, dirtied: dirtied(d) });
+    let most = all.filter(|d| d.dirtied >= FLOODED).max_by_key(|d| d.dirtied);
     let left = machine.dirty.unwrap_or(0) + machine.writeback.unwrap_or(0) >= LEFT;
-    // What it had made is written, or it is gone.
-    *flooded = most.map(|d| d.id).or(flooded.filter(|id| left && is_there(id)));
-    let unknown = |d: &&mut DeviceObservation| Some(d.id) == *flooded && d.dirty_bytes.is_none();
+    let is_there = |flood: &Flood| devices.iter().any(|d| d.id == flood.device);
+    let last = flood.filter(|flood| left && is_there(flood));
+    *flood = match (most, last) {
+        (Some(most), _) if elsewhere > most.dirtied => None,
+        (Some(most), Some(last)) if last.device == most.device => {
+            Some(Flood { dirtied: last.dirtied + most.dirtied, ..last })
+        }
+        (most, last) => most.or(last),
+    };
+    let Some(Flood { device, dirtied }) = *flood else { return };
+    let unknown = |d: &&mut DeviceObservation| d.id == device && d.dirty_bytes.is_none();
     if let Some(device) = devices.iter_mut().find(unknown) {
-        (device.dirty_bytes, device.writeback_bytes) = (machine.dirty, machine.writeback);
+        device.dirty_bytes = machine.dirty.map(|dirty| dirty.min(dirtied));
+        let rest = dirtied - device.dirty_bytes.unwrap_or(0);
+        device.writeback_bytes = machine.writeback.map(|writeback| writeback.min(rest));
     }
 }
 
@@ -102,42 +132,64 @@ impl Turn {
 
 #[cfg(test)]
 mod tests {
-    use floodwall_model::plant::Actor;
+    use floodwall_model::LatencyCounts;
     use floodwall_model::trial::DeviceSample;
 
     use super::*;
 
-    #[test]
-    fn without_debugfs_all_that_is_dirty_is_the_flooded_devices() {
-        let mut machine = Machine { dirty: Some(90 << 20), writeback: Some(10 << 20), ..Machine::default() };
-        let device = |minor, dirtied_bytes| DeviceObservation {
+    const MIB: u64 = 1 << 20;
+
+    fn device(minor: u32, dirtied: u64, commits: &[u64]) -> DeviceObservation {
+        let commits = LatencyCounts::from_values(commits.iter().copied());
+        DeviceObservation {
             id: DeviceId { major: 8, minor },
-            actors: vec![Actor { dirtied_bytes, ..Actor::default() }],
+            actors: vec![Actor { dirtied_bytes: dirtied, commits, ..Actor::default() }],
             counters: DeviceSample::default(),
             dirty_bytes: None,
             writeback_bytes: None,
             changing: false,
-        };
-        let mut flooded = None;
+        }
+    }
+
+    #[test]
+    fn without_debugfs_the_flooded_device_has_what_floods_dirtied_for_it() {
+        let mut machine = Machine { dirty: Some(90 * MIB), writeback: Some(10 * MIB), ..Machine::default() };
+        let mut flood = None;
         let mut look = |machine: &Machine, dirtied: [u64; 2], known: Option<u64>| {
-            let mut devices = vec![device(0, dirtied[0]), device(16, dirtied[1])];
+            let mut devices = vec![device(0, dirtied[0], &[]), device(16, dirtied[1], &[])];
             devices[0].dirty_bytes = known;
-            put_down(machine, &mut devices, &mut flooded);
-            (devices[0].dirty_bytes, devices[1].dirty_bytes)
+            put_down(machine, &mut devices, 0, &mut flood);
+            let levels = |d: &DeviceObservation| d.dirty_bytes.map(|dirty| (dirty, d.writeback_bytes));
+            (levels(&devices[0]), levels(&devices[1]))
         };
-        assert_eq!(look(&machine, [4096, 0], None), (None, None), "nobody floods");
-        assert_eq!(look(&machine, [4096, 5 << 20], None), (None, Some(90 << 20)));
-        assert_eq!(
-            look(&machine, [4096, 0], None),
-            (None, Some(90 << 20)),
-            "what it has made is there still"
-        );
-        assert_eq!(look(&machine, [9 << 20, 5 << 20], None), (Some(90 << 20), None));
-        assert_eq!(look(&machine, [9 << 20, 0], Some(7)), (Some(7), None), "its own figure is better");
+        assert_eq!(look(&machine, [4096, 0], None), (None, None), "no flood");
+        assert_eq!(look(&machine, [4096, 5 * MIB], None), (None, Some((5 * MIB, Some(0)))));
+        assert_eq!(look(&machine, [4096, 0], None), (None, Some((5 * MIB, Some(0)))), "it is there still");
+        // In the end it is all that is dirty, and no more.
+        assert_eq!(look(&machine, [4096, 90 * MIB], None), (None, Some((90 * MIB, Some(5 * MIB)))));
+        assert_eq!(look(&machine, [4096, 90 * MIB], None), (None, Some((90 * MIB, Some(10 * MIB)))));
+        assert_eq!(look(&machine, [9 * MIB, 5 * MIB], None), (Some((9 * MIB, Some(0))), None));
+        assert_eq!(look(&machine, [9 * MIB, 0], Some(7)).0, Some((7, None)), "its own figure is better");
         machine.dirty = Some(5000);
         machine.writeback = None;
         assert_eq!(look(&machine, [4096, 0], None), (None, None), "all of it is written");
-        machine.dirty = Some(90 << 20);
-        assert_eq!(look(&machine, [4096, 0], None), (None, None), "somebody else's");
+        machine.dirty = Some(90 * MIB);
+        assert_eq!(look(&machine, [4096, 0], None), (None, None), "of another flood");
+    }
+
+    #[test]
+    fn a_flood_of_another_device_is_not_put_down_to_a_steered_one() {
+        let machine = Machine { dirty: Some(900 * MIB), writeback: Some(100 * MIB), ..Machine::default() };
+        let mut flood = None;
+        let mut look = |dirtied: u64, commits: &[u64], elsewhere: u64| {
+            let mut devices = vec![device(0, dirtied, commits)];
+            put_down(&machine, &mut devices, elsewhere, &mut flood);
+            devices[0].dirty_bytes
+        };
+        assert_eq!(look(2 * MIB, &[], 200 * MIB), None);
+        assert_eq!(look(0, &[], 200 * MIB), None);
+        assert_eq!(look(20 * MIB, &[1000], 0), None, "a process that commits pages of large folios");
+        assert_eq!(look(20 * MIB, &[], 3 * MIB), Some(20 * MIB));
+        assert_eq!(look(0, &[], 30 * MIB), Some(20 * MIB), "it is there still");
     }
 }

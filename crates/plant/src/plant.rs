@@ -26,7 +26,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::cells::{ahead, read_knobs};
 use crate::error::HostPlantError;
-use crate::levels::{Level, Machine, Turn, put_down};
+use crate::levels::{Flood, Level, Machine, Turn, flooded, put_down};
 use crate::told::{Closed, Event, HeldKnob};
 use crate::units::{LeftOut, Unit, Units, Which};
 use crate::writer::Writer;
@@ -97,8 +97,8 @@ pub struct HostPlant {
     root: SysRoot,
     files: KernelFiles,
     probe: Probe,
-    /// Where devices' own dirty pages are not to be had.
-    flooded: Option<DeviceId>,
+    /// The flooded device, where debugfs does not tell devices' own dirty pages.
+    flood: Option<Flood>,
     blind: Vec<Blind>,
     which: Which,
     units: Units,
@@ -147,14 +147,15 @@ impl HostPlant {
         };
         let mut blind = probe.blind().to_vec();
         if !root.exists(DEBUGFS) {
-            let why = "debugfs is not mounted (mount -t debugfs none /sys/kernel/debug): all that is dirty is taken for the device's that was flooded last";
+            let why = "debugfs is not mounted (mount -t debugfs none /sys/kernel/debug): the device \
+                       that is flooded is taken to have what floods dirtied there";
             blind.push(Blind { what: "dirty pages by device".to_owned(), why: why.to_owned() });
         }
         let mut plant = Self {
             root,
             files,
             probe,
-            flooded: None,
+            flood: None,
             blind,
             which: options.devices.clone(),
             units,
@@ -327,9 +328,11 @@ impl HostPlant {
     fn see(&mut self, snapshot: &Snapshot) -> Observation {
         let machine = Machine::read(&self.root, &mut self.buffer);
         let mut actors: HashMap<usize, Vec<Actor>> = HashMap::new();
+        let mut elsewhere = 0;
         for process in &snapshot.processes {
-            if let Some(unit) = process.device.and_then(|device| self.units.of(device)) {
-                actors.entry(unit).or_default().extend(process.actors());
+            match process.device.and_then(|device| self.units.of(device)) {
+                Some(unit) => actors.entry(unit).or_default().extend(process.actors()),
+                None => elsewhere += process.actors().map(|actor| flooded(&actor)).sum::<u64>(),
             }
         }
         let counters: HashMap<DeviceId, DeviceSample> =
@@ -389,7 +392,7 @@ impl HostPlant {
             }
         }
         come.into_iter().for_each(|event| self.tell(event));
-        put_down(&machine, &mut devices, &mut self.flooded);
+        put_down(&machine, &mut devices, elsewhere, &mut self.flood);
         Observation {
             at: snapshot.at,
             dirty_bytes: machine.dirty,

@@ -3,9 +3,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use floodwall_host::root::detached;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
 use crate::error::ProbeError;
 
@@ -38,25 +38,21 @@ impl Tracefs {
                 Err(_) => {}
             }
         }
-        Self::detached().map_err(|e| ProbeError::Tracefs {
-            place: PLACES[0],
-            source: e.into(),
-            remedy: match e {
-                Errno::NODEV => "this kernel is built without tracing (CONFIG_FTRACE); use --source proc",
-                _ => {
-                    "tracefs is not mounted here and can't be (a container?): run as root on the host, \
+        let mount = detached("tracefs");
+        mount
+            .and_then(|mount| rustix::fs::openat(&mount, "events", directory, Mode::empty()))
+            .map(Self)
+            .map_err(|e| ProbeError::Tracefs {
+                place: PLACES[0],
+                source: e.into(),
+                remedy: match e {
+                    Errno::NODEV => "this kernel is built without tracing (CONFIG_FTRACE); use --source proc",
+                    _ => {
+                        "tracefs is not mounted here and can't be (a container?): run as root on the host, \
                     or use --source proc"
-                }
-            },
-        })
-    }
-
-    fn detached() -> rustix::io::Result<Self> {
-        let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        fsconfig_create(&context)?;
-        let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
-        let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::openat(&mount, "events", directory, Mode::empty()).map(Self)
+                    }
+                },
+            })
     }
 
     /// The format file of `group/name`. `None` if this kernel has no such tracepoint.
