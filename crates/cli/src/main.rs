@@ -9,6 +9,7 @@
 
 mod commands;
 mod exit;
+mod input;
 mod output;
 mod progress;
 mod signals;

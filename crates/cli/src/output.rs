@@ -2,21 +2,38 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use floodwall_model::printable;
+use rustix::io::Errno;
+use tempfile::NamedTempFile;
 
 use crate::exit::UsageError;
 
-/// Writes a result to stdout.
+/// Of a new file, less the umask: a result is no secret.
+const NEW_FILE_MODE: u32 = 0o666;
+/// As many symbolic links as the kernel follows (path_resolution(7)).
+const MAX_LINKS: u32 = 40;
+
+/// Writes a result for people to stdout. Unsafe characters in it, which come from names, are escaped.
 ///
 /// # Errors
 /// If stdout can't be written, except that a closed pipe is the reader's choice and no error.
 pub(crate) fn result(text: &str) -> anyhow::Result<()> {
-    result_with(|out| Ok(out.write_all(text.as_bytes())?))
+    result_with(|out| Ok(out.write_all(printable::lines(text).as_bytes())?))
 }
 
-/// The same for a result that is too large to be held as one text.
+/// Writes a JSON document to stdout, with unsafe characters as JSON's own escapes.
+///
+/// # Errors
+/// As [`result`].
+pub(crate) fn json(text: &str) -> anyhow::Result<()> {
+    result_with(|out| Ok(out.write_all(printable::json(text).as_bytes())?))
+}
+
+/// Writes a result to stdout as it is: figures in a format of ours, too large to be held as one text.
 ///
 /// # Errors
 /// As [`result`], and what `write` says.
@@ -36,9 +53,9 @@ pub(crate) fn result_with(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<(
     }
 }
 
-/// Writes one line to stderr; if nobody listens any more, nobody is told.
+/// Writes one line to stderr, with unsafe characters escaped; if nobody listens any more, nobody is told.
 pub(crate) fn notice(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let _ = writeln!(io::stderr().lock(), "{}", printable::lines(line));
 }
 
 /// An error with its causes in one line; a cause that the message before it quotes already is not said twice.
@@ -58,8 +75,8 @@ pub(crate) fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Writes a file whole or not at all: into a temporary neighbour, synced, then renamed over the name. A symbolic link's target is replaced, not the
-/// link; what is not a regular file (a pipe, `/dev/null`) is written in place.
+/// Writes a file whole or not at all: into a temporary neighbour, synced, then renamed over the name. A symbolic link's target is replaced, not the link,
+/// unless the link is somebody else's; what is not a regular file (a pipe, `/dev/null`) is written in place.
 ///
 /// # Errors
 /// With the path, if it can't be written; a regular file that was there before is then still there.
@@ -68,50 +85,116 @@ pub(crate) fn write_file(
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let fail = || format!("can't write '{}'", path.display());
-    // A file that does not exist yet has no other name.
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    if fs::metadata(&path).is_ok_and(|m| !m.is_file()) {
-        let mut file = OpenOptions::new().write(true).open(&path).with_context(fail)?;
+    let target = target_of(path, is_trusted).with_context(fail)?;
+    if fs::metadata(&target).is_ok_and(|m| !m.is_file()) {
+        let mut file = OpenOptions::new().write(true).open(&target).with_context(fail)?;
+        if file.metadata().with_context(fail)?.is_file() {
+            return Err(io::Error::other("it has just become another file")).with_context(fail);
+        }
         return write(&mut file).with_context(fail);
     }
-    let mut name =
-        path.file_name().with_context(|| format!("'{}' names no file", path.display()))?.to_owned();
-    name.push(format!(".tmp-{}", std::process::id()));
-    let temporary: PathBuf = path.with_file_name(name);
-    let written = File::create(&temporary).map_err(anyhow::Error::from).and_then(|file| {
-        let mut buffered = BufWriter::new(file);
-        write(&mut buffered)?;
-        buffered.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        Ok(fs::rename(&temporary, &path)?)
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    written.with_context(fail)
+    replace(&target, write).with_context(fail)
 }
 
-/// Checks that a file could be written later, so that an hour's measurement is not lost for a misspelt directory.
+fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let mut temporary = temporary_beside(path)?;
+    let mut buffered = BufWriter::new(temporary.as_file_mut());
+    write(&mut buffered)?;
+    buffered.flush()?;
+    drop(buffered);
+    temporary.as_file().sync_all()?;
+    temporary.persist(path)?;
+    // The new name is durable too. Not every filesystem can do that; the file is there in any case.
+    let _ = File::open(directory_of(path)).and_then(|directory| directory.sync_all());
+    Ok(())
+}
+
+/// A new file in the same directory that nobody could foresee: a random name, made with `O_EXCL`, with the mode of any new file. It goes with its handle.
+fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
+    let mode = fs::Permissions::from_mode(NEW_FILE_MODE);
+    tempfile::Builder::new().prefix(".floodwall-").permissions(mode).tempfile_in(directory_of(path))
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Whose links are followed: ours and root's. In other people's directories a link leads wherever they like.
+fn is_trusted(user: u32) -> bool {
+    user == 0 || user == rustix::process::geteuid().as_raw()
+}
+
+/// Where a path leads, through links of users who are trusted.
+fn target_of(path: &Path, is_trusted: impl Fn(u32) -> bool) -> io::Result<PathBuf> {
+    let mut here = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let meta = match fs::symlink_metadata(&here) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(here),
+            other => other?,
+        };
+        if !meta.is_symlink() {
+            return Ok(here);
+        }
+        if !is_trusted(meta.uid()) {
+            let link = here.display();
+            return Err(io::Error::other(format!(
+                "'{link}' is a symbolic link of user {}; name its target, or remove it",
+                meta.uid()
+            )));
+        }
+        let next = directory_of(&here).join(fs::read_link(&here)?);
+        // A link of /proc/PID/fd leads to a pipe that has no name.
+        if here.exists() && !next.exists() {
+            return Ok(here);
+        }
+        here = next;
+    }
+    Err(Errno::LOOP.into())
+}
+
+/// Checks that a file could be written later, so that an hour's measurement is not lost for a misspelt directory. Makes a temporary neighbour and removes it
+/// again: in some directories, such as /proc, only the attempt tells. A file that is there is not touched.
 ///
 /// # Errors
-/// [`UsageError`] with what is wrong, if its directory does not exist or can't be written.
+/// [`UsageError`] with what is wrong.
 pub(crate) fn check_writable(path: &Path) -> anyhow::Result<()> {
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let usage = |why: String| Err(UsageError(format!("can't write '{}': {why}", path.display())).into());
-    if path.is_dir() {
-        return usage("it is a directory; name a file".into());
+    let target = match target_of(path, is_trusted) {
+        Ok(target) => target,
+        Err(e) => return usage(e.to_string()),
+    };
+    match fs::metadata(&target) {
+        Ok(meta) if meta.is_dir() => return usage("it is a directory; name a file".into()),
+        Ok(meta) if meta.is_file() => {
+            // Not only its mode may forbid it: chattr(1), a read-only mount.
+            if let Err(e) = OpenOptions::new().write(true).open(&target) {
+                return usage(format!("it can't be written ({e}); name another file"));
+            }
+        }
+        // To open a pipe would wait for its reader, and to close it would tell him that all is over.
+        Ok(_) => match rustix::fs::access(&target, rustix::fs::Access::WRITE_OK) {
+            Ok(()) => return Ok(()),
+            Err(e) => {
+                return usage(format!("it can't be written ({}); name another file", io::Error::from(e)));
+            }
+        },
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        Err(e) => return usage(format!("{e}; name another file")),
     }
+    let parent = directory_of(&target);
     if !parent.is_dir() {
         return usage(format!("there is no directory '{}'; make it first", parent.display()));
     }
-    let (place, name) = if path.exists() { (path, "it") } else { (parent, "its directory") };
-    match rustix::fs::access(place, rustix::fs::Access::WRITE_OK) {
-        Ok(()) => Ok(()),
-        Err(e) => usage(format!("{name} can't be written ({}); name another file", io::Error::from(e))),
+    match temporary_beside(&target) {
+        Ok(_) => Ok(()),
+        Err(e) => usage(format!("no file can be made in its directory ({e}); name another file")),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn write_text(path: &Path, text: &str) -> anyhow::Result<()> {
@@ -165,8 +248,72 @@ mod tests {
     }
 
     #[test]
+    fn a_temporary_name_can_not_be_foreseen() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("result.json");
+        // What a neighbour may have put where the next temporary file would be, if it knew its name.
+        let victim = dir.path().join("victim");
+        fs::write(&victim, "mine").unwrap();
+        let foreseen = dir.path().join(format!("result.json.tmp-{}", std::process::id()));
+        std::os::unix::fs::symlink(&victim, &foreseen).unwrap();
+        let mut names = BTreeSet::new();
+        for _ in 0..3 {
+            write_file(&path, |out| {
+                names.extend(fs::read_dir(dir.path())?.map(|entry| entry.unwrap().file_name()));
+                Ok(out.write_all(b"result")?)
+            })
+            .unwrap();
+        }
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
+        let temporary = names.iter().filter(|name| name.to_string_lossy().starts_with(".floodwall-"));
+        assert_eq!(temporary.count(), 3, "{names:?}");
+        let umask = rustix::process::umask(rustix::fs::Mode::empty());
+        rustix::process::umask(umask);
+        let mode = fs::metadata(&path).unwrap().mode() & 0o777;
+        assert_eq!(mode, 0o666 & !umask.bits(), "as any new file");
+    }
+
+    #[test]
+    fn somebody_elses_link_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, link, again) =
+            (dir.path().join("target"), dir.path().join("link"), dir.path().join("again"));
+        fs::write(&target, "mine").unwrap();
+        std::os::unix::fs::symlink("target", &link).unwrap();
+        std::os::unix::fs::symlink("link", &again).unwrap();
+        let us = rustix::process::geteuid().as_raw();
+        assert_eq!(target_of(&again, is_trusted).unwrap(), target);
+        for path in [&again, &link] {
+            let said = target_of(path, |user| user != us).unwrap_err().to_string();
+            assert!(said.contains(&format!("is a symbolic link of user {us}; name its target")), "{said}");
+        }
+        assert!(!is_trusted(us + 1));
+    }
+
+    #[test]
     fn a_path_that_can_not_be_written_is_noticed_before_the_work() {
-        let message = check_writable(Path::new("/nonexistent/result.json")).unwrap_err().to_string();
-        assert!(message.contains("there is no directory '/nonexistent'"), "{message}");
+        let dir = tempfile::tempdir().unwrap();
+        let said = |path: &Path| check_writable(path).unwrap_err().to_string();
+        let missing = dir.path().join("missing");
+        let no_directory = format!("there is no directory '{}'", missing.display());
+        assert!(said(&missing.join("result.json")).contains(&no_directory));
+        assert!(said(dir.path()).contains("it is a directory"));
+        // Nothing in its mode says so.
+        let in_proc = said(Path::new("/proc/result.json"));
+        assert!(in_proc.contains("no file can be made in its directory"), "{in_proc}");
+        assert!(said(&dir.path().join("x".repeat(300))).contains("too long"));
+    }
+
+    #[test]
+    fn a_check_leaves_what_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("result.json");
+        check_writable(&path).unwrap();
+        assert!(!path.exists());
+        fs::write(&path, "of an hour").unwrap();
+        check_writable(&path).unwrap();
+        check_writable(Path::new("/dev/null")).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "of an hour");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 }

@@ -1,10 +1,10 @@
 //! What a run shows while it runs: a line a second and a bar with the time left on a terminal, a line a step elsewhere.
 
-use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use floodwall_model::printable::printable;
 use floodwall_model::rig::{Second, Step};
 use floodwall_model::units::human_duration;
 use floodwall_model::{PhaseKind, Scenario, Watch};
@@ -118,9 +118,7 @@ impl Progress {
     fn print(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| crate::output::notice(line)),
-            None => {
-                let _ = writeln!(io::stderr().lock(), "{line}");
-            }
+            None => crate::output::notice(line),
         }
     }
 
@@ -129,7 +127,7 @@ impl Progress {
         bar.set_position((self.planned.position_s() * PER_SECOND) as u64);
         let left =
             Duration::from_secs_f64((self.planned.total_s - self.planned.position_s()).max(0.0).ceil());
-        bar.set_message(format!("{what}, {} left at most", human_duration(left)));
+        bar.set_message(format!("{}, {} left at most", printable(what), human_duration(left)));
     }
 }
 

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use floodwall_model::Reading;
+use floodwall_model::printable::printable;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +37,7 @@ pub struct State {
 
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} > {}", self.value.escape_debug(), self.path.escape_debug())
+        write!(f, "{} > {}", printable(&self.value), printable(&self.path))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a plan is not allowed to do, and what people should know about one that is.
 
 use floodwall_host::mounts;
+use floodwall_model::printable::printable;
 use floodwall_model::{Bytes, DeviceId, Reading};
 
 use crate::catalogue::Scope;
@@ -224,7 +225,8 @@ fn holder(bdi: &str, files: &dyn Files) -> String {
     let mounts = mounts::parse(&files.read(mounts::MOUNTINFO).unwrap_or_default());
     match mounts.iter().find(|mount| Some(mount.device) == number) {
         Some(mount) => {
-            format!("{} ({}, {bdi})", mount.mountpoint.display().to_string().escape_debug(), mount.fs_type)
+            let mountpoint = mount.mountpoint.to_string_lossy();
+            format!("{} ({}, {bdi})", printable(&mountpoint), mount.fs_type)
         }
         None => bdi.to_owned(),
     }

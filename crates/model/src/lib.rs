@@ -7,6 +7,7 @@
 //! setting    a set of knob values
 //! finding    something about a machine that somebody should know, with evidence and remedy
 //! managers   other hands on the same knobs: who sets what, and who has the last word
+//! printable  names and messages made safe for a terminal
 //! status     a machine's write path at one moment; readings that say why they are missing
 //! toml_text  what the author of a TOML file is told
 //! trial      one scenario run under one setting, with everything measured
@@ -21,6 +22,7 @@ pub mod finding;
 pub mod latency;
 pub mod managers;
 pub mod plant;
+pub mod printable;
 pub mod rig;
 pub mod scenario;
 pub mod setting;

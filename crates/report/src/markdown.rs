@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use floodwall_model::printable::printable;
 use floodwall_stats::bootstrap::Estimate;
 
 use crate::numbers::{UNKNOWN, count, duration_us, percent};
@@ -90,7 +91,8 @@ fn row(subject: &Subject) -> Vec<String> {
         (Some(failure), _) => format!("<br>failed: {}", escaped(failure)),
         (None, true) => String::new(),
         (None, false) => {
-            format!("<br>`{}`", subject.setting.to_string().replace('`', "'").replace('|', "\\|"))
+            let setting = subject.setting.to_string().replace('`', "'").replace('|', "\\|");
+            format!("<br>`{}`", printable(&setting))
         }
     };
     vec![
@@ -105,15 +107,17 @@ fn row(subject: &Subject) -> Vec<String> {
     ]
 }
 
-/// With the characters escaped that would end a table cell or begin markup.
+/// One line with the characters escaped that would end a table cell, begin markup, or do something to a terminal. The backslash of an unsafe character's
+/// escape is markup too, so it is escaped last.
 fn escaped(text: &str) -> String {
+    let text = text.replace(['\n', '\r'], " ");
+    let text = printable(&text);
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        match c {
-            '\\' | '|' | '*' | '_' | '`' | '<' | '[' => out.extend(['\\', c]),
-            '\n' | '\r' => out.push(' '),
-            _ => out.push(c),
+        if matches!(c, '\\' | '|' | '*' | '_' | '`' | '<' | '[' | '~' | '&' | '$') {
+            out.push('\\');
         }
+        out.push(c);
     }
     out
 }
@@ -158,6 +162,8 @@ mod tests {
     #[test]
     fn markup_in_names_is_text() {
         assert_eq!(escaped("a|b <img> `x`\n*y*"), r"a\|b \<img> \`x\` \*y\*");
+        assert_eq!(escaped("~~x~~ &lt; $y$"), r"\~\~x\~\~ \&lt; \$y\$");
+        assert_eq!(escaped("\u{1b}[0m\u{202e}"), r"\\u{1b}\[0m\\u{202e}");
         let mut document = Made::damage().document();
         document.run.warnings = vec!["disk | model".into()];
         assert!(bench(&document).contains(r"- note: disk \| model"));

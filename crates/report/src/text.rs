@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use floodwall_model::printable::printable;
+
 use crate::schema::Document;
 use crate::view::View;
 
@@ -53,19 +55,19 @@ pub fn bench(document: &Document) -> String {
 }
 
 fn row(out: &mut String, label: &str, cells: &[impl AsRef<str>]) {
-    let _ = write!(out, "{label:<LABEL$}");
+    let _ = write!(out, "{:<LABEL$}", printable(label));
     for cell in cells {
-        let _ = write!(out, "{:>CELL$}", cell.as_ref());
+        let _ = write!(out, "{:>CELL$}", printable(cell.as_ref()));
     }
     out.push('\n');
 }
 
-/// A text wrapped at [`WIDTH`], with a label before its first line and as much indent before the others.
+/// A text wrapped at [`WIDTH`], with a label before its first line and as much indent before the others. Unsafe characters are escaped.
 pub(crate) fn paragraph(out: &mut String, label: &str, text: &str, indent: usize) {
     let mut line = format!("{label:<indent$}");
     let mut used = line.chars().count();
     let mut empty = true;
-    for word in text.split_whitespace() {
+    for word in text.split_whitespace().map(printable) {
         let length = word.chars().count();
         if !empty && used + 1 + length > WIDTH {
             out.push_str(line.trim_end());
@@ -78,7 +80,7 @@ pub(crate) fn paragraph(out: &mut String, label: &str, text: &str, indent: usize
             line.push(' ');
             used += 1;
         }
-        line.push_str(word);
+        line.push_str(&word);
         used += length;
         empty = false;
     }

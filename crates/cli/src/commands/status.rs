@@ -19,6 +19,7 @@ use anyhow::Context;
 use floodwall_host::SysRoot;
 use floodwall_host::status::{Observation, status};
 use floodwall_load::sleep_until;
+use floodwall_model::printable;
 use floodwall_model::units::parse_duration;
 use floodwall_probe::{Probe, SourceKind};
 use floodwall_report::status::{Style, json, json_line, text};
@@ -177,8 +178,8 @@ fn show(
         let mut status = status(root, &before, &after, window_s, screen.is_root);
         surroundings.judge(&mut status, clock.now_unix_s());
         match (args.json, args.watch) {
-            (true, None) => writeln!(out, "{}", json(&status)?)?,
-            (true, Some(_)) => writeln!(out, "{}", json_line(&status)?)?,
+            (true, None) => writeln!(out, "{}", printable::json(&json(&status)?))?,
+            (true, Some(_)) => writeln!(out, "{}", printable::json(&json_line(&status)?))?,
             (false, _) => {
                 let clear = if args.watch.is_some() && screen.terminal { CLEAR } else { "" };
                 // In one write, so that a terminal does not flicker.

@@ -125,6 +125,19 @@ fn wrong_usage_has_status_2_and_says_what_to_do() {
 }
 
 #[test]
+fn a_file_that_can_not_be_written_is_refused_before_anything_is_measured() {
+    let dir = tmpfs();
+    let there = dir.path().to_string_lossy().into_owned();
+    for option in ["--out", "--hlog", "--timeline"] {
+        let output = floodwall(&["bench", &there, "--measure", "1h", option, "/proc/x.json"]);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.contains("can't write '/proc/x.json': no file can be made in its directory"), "{said}");
+    }
+    assert_eq!(left(dir.path()), Vec::<String>::new());
+}
+
+#[test]
 fn a_command_that_fails_or_is_missing_is_reported_with_its_words() {
     let dir = tmpfs();
     let here = dir.path().to_string_lossy().into_owned();

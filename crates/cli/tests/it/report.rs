@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use floodwall_model::printable::is_unsafe;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 
 use crate::{floodwall, stderr, stdout, tmpfs};
@@ -136,6 +138,58 @@ fn what_is_no_result_is_refused() {
     let message = refused(&["report", &result, "--png", &of("png"), "--font", &of("f.ttf")]);
     assert!(message.contains("can't read the font"), "{message}");
     assert!(!Path::new(&html).exists());
+}
+
+/// What a terminal or a browser would obey, and what it is shown as.
+const EVIL: &str = "\u{1b}]0;root\u{7}\u{9b}2J\u{202e}\u{200b}";
+const SHOWN: &str = r"\u{1b}]0;root\u{7}\u{9b}2J\u{202e}\u{200b}";
+
+#[test]
+fn names_in_a_result_do_nothing_to_a_terminal() {
+    let (_dir, _, of) = directory();
+    let mut stored: Value = serde_json::from_str(&fs::read_to_string(of("r.json")).unwrap()).unwrap();
+    stored["scenario"]["description"] = format!("a copy {EVIL} *fast*").into();
+    fs::write(of("evil.json"), stored.to_string()).unwrap();
+    let text = shown(&["report", &of("evil.json")]);
+    let markdown = shown(&["report", &of("evil.json"), "--markdown"]);
+    let json = shown(&["report", &of("evil.json"), "--json"]);
+    shown(&["report", &of("evil.json"), "--out", &of("evil.html"), "--svg", &of("svg")]);
+    let page = fs::read_to_string(of("evil.html")).unwrap();
+    let svg = fs::read_to_string(of("svg/latency.svg")).unwrap();
+    for document in [&text, &markdown, &json, &page, &svg] {
+        let found = document.find(|c| is_unsafe(c) && !matches!(c, '\n' | '\t'));
+        assert_eq!(found.map(|at| &document[at.saturating_sub(40)..]), None);
+    }
+    // JSON has its own escapes, Markdown those of its markup: a backslash before a backslash, and before the asterisks.
+    assert!(text.contains(SHOWN) && page.contains(SHOWN), "{text}");
+    assert!(markdown.contains(&format!(r"{} \*fast\*", SHOWN.replace('\\', r"\\"))), "{markdown}");
+    let seen: Value = serde_json::from_str(&json).unwrap();
+    assert!(seen.to_string().contains(serde_json::to_string(EVIL).unwrap().trim_matches('"')), "{json}");
+    // The same on stderr, where a damaged result is told with what is damaged.
+    fs::write(of("nul\u{1b}[2J.json"), "{").unwrap();
+    assert!(refused(&["report", &of("nul\u{1b}[2J.json")]).contains(r"nul\u{1b}[2J.json"));
+}
+
+#[test]
+fn what_can_not_be_read_whole_is_refused_at_once() {
+    let dir = tmpfs();
+    let of = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+    mknodat(CWD, of("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let large = fs::File::create(of("large.json")).unwrap();
+    large.set_len((256 << 20) + 1).unwrap();
+    let [fifo, large] = [of("fifo"), of("large.json")];
+    let runs: [&[&str]; 3] = [
+        &["report", &fifo],
+        &["bench", "--baseline", &fifo, dir.path().to_str().unwrap()],
+        &["tune", "--resume", &fifo, dir.path().to_str().unwrap()],
+    ];
+    for args in runs {
+        let said = refused(args);
+        assert!(said.contains(&format!("'{fifo}': it is a pipe; name a regular file")), "{args:?}: {said}");
+    }
+    let said = refused(&["report", &large]);
+    let why = format!("'{large}': it has 256 MiB, and at most 256 MiB are read");
+    assert!(said.contains(&why), "{said}");
 }
 
 #[test]

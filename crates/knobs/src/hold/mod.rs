@@ -25,6 +25,8 @@
 mod beside;
 mod steps;
 
+use floodwall_model::printable::printable;
+
 use crate::catalogue::{Knob, Scope};
 use crate::cell::{Cell, State};
 use crate::clock::Clock;
@@ -292,5 +294,5 @@ pub fn beneath<'a>(steering: &'a [Transaction], entry: &Entry, found: &'a State)
 #[must_use]
 pub fn describe(transaction: &Transaction) -> String {
     let Begin { pid, command, .. } = &transaction.begin;
-    format!("pid {pid} ({})", command.escape_debug())
+    format!("pid {pid} ({})", printable(command))
 }

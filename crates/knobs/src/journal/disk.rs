@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
+use floodwall_model::printable::printable;
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -63,8 +64,9 @@ impl DiskStore {
             Err(Errno::WOULDBLOCK) => {
                 let mut text = [0_u8; 512];
                 let length = rustix::io::pread(&lock, &mut text[..], 0).unwrap_or(0);
-                let said = String::from_utf8_lossy(&text[..length]).trim().escape_debug().to_string();
-                let holder = if said.is_empty() { "another process".to_owned() } else { said };
+                let said = String::from_utf8_lossy(&text[..length]);
+                let said = printable(said.trim());
+                let holder = if said.is_empty() { "another process".to_owned() } else { said.into_owned() };
                 Err(JournalError::Held { holder })
             }
             Err(e) => Err(self.failed("lock", LOCK, e)),

@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use floodwall_model::printable::printable;
 use floodwall_model::trial::OpLatencies;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -150,7 +151,7 @@ fn die_with_floodwall(command: &mut Command, guardian: OwnedFd) {
     }
 }
 
-/// The last line with something in it.
+/// The last line with something in it, made safe for a terminal: any program has written it.
 fn last_line(path: &Path) -> Option<String> {
     let mut file = File::open(path).ok()?;
     let len = file.metadata().ok()?.len();
@@ -158,7 +159,7 @@ fn last_line(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     file.take(TAIL).read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes);
-    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(|line| printable(line).into_owned())
 }
 
 /// Starts a command and everything around it.
@@ -482,6 +483,8 @@ mod tests {
         assert_eq!(last_line(file.path()), None);
         file.as_file().write_all(b"first\nno such database\n\n  \n").unwrap();
         assert_eq!(last_line(file.path()).as_deref(), Some("no such database"));
+        file.as_file().write_all(b"\x1b]0;root\x07 \xe2\x80\xae\n").unwrap();
+        assert_eq!(last_line(file.path()).as_deref(), Some(r"\u{1b}]0;root\u{7} \u{202e}"));
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 use std::fmt::Display;
 
-/// With the characters escaped that HTML and XML take for markup, in text and in attributes. Control characters, which XML forbids, are left out.
+use floodwall_model::printable;
+
+/// With the characters escaped that HTML and XML take for markup, in text and in attributes. Unsafe characters, of
+/// which XML forbids some, are shown as escapes; line feeds and tabs stay.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -13,7 +16,7 @@ pub(crate) fn escaped(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\n' | '\t' => out.push(c),
-            c if c.is_control() => {}
+            c if printable::is_unsafe(c) => out.extend(c.escape_unicode()),
             c => out.push(c),
         }
     }
@@ -23,7 +26,7 @@ pub(crate) fn escaped(text: &str) -> String {
 /// JSON that may stand in a `script` element: nothing in it can end the element.
 pub(super) fn json_for_script(value: &impl serde::Serialize) -> String {
     let json = serde_json::to_string(value).unwrap_or_else(|_| "null".into());
-    json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
+    printable::json(&json).replace('<', "\\u003c")
 }
 
 /// `<dt>` and `<dd>`.
@@ -52,14 +55,15 @@ mod tests {
     #[test]
     fn markup_in_text_is_text() {
         assert_eq!(
-            escaped("<b a=\"1\" b='2'>&amp;\u{1b}[0m"),
-            "&lt;b a=&quot;1&quot; b=&#39;2&#39;&gt;&amp;amp;[0m"
+            escaped("<b a=\"1\" b='2'>&amp;\u{1b}[0m\n\u{202e}"),
+            "&lt;b a=&quot;1&quot; b=&#39;2&#39;&gt;&amp;amp;\\u{1b}[0m\n\\u{202e}"
         );
     }
 
     #[test]
     fn json_can_not_end_its_script() {
         assert_eq!(json_for_script(&"</script><!--"), "\"\\u003c/script>\\u003c!--\"");
+        assert_eq!(json_for_script(&"\u{2028}\u{202e}"), r#""\u2028\u202e""#);
         assert_eq!(json_for_script(&f64::NAN), "null");
     }
 

@@ -4,7 +4,6 @@ use floodwall_model::finding::{Finding, Severity};
 
 use super::Style;
 use super::table::paragraph;
-use super::text::printable;
 
 /// Where evidence and remedy begin.
 const INDENT: usize = 18;
@@ -24,7 +23,7 @@ pub(super) fn findings(findings: &[Finding], style: Style) -> Vec<String> {
         let titled = paragraph(&head, INDENT, finding.title, style.width);
         lines.extend(titled.into_iter().map(|line| coloured(&line, finding.severity, style)));
         for evidence in finding.evidence.iter().take(SHOWN_SUBJECTS) {
-            lines.extend(paragraph("", INDENT, &printable(evidence), style.width));
+            lines.extend(paragraph("", INDENT, evidence, style.width));
         }
         let more = finding.evidence.len().saturating_sub(SHOWN_SUBJECTS);
         if more > 0 {
@@ -34,7 +33,7 @@ pub(super) fn findings(findings: &[Finding], style: Style) -> Vec<String> {
         let mut earlier = findings.iter().take_while(|other| other.id != finding.id);
         let remedy = match earlier.find(|other| other.remedy == finding.remedy) {
             Some(same) => format!("the same as for {}", same.id),
-            None => printable(&shortened(&finding.remedy)),
+            None => shortened(&finding.remedy),
         };
         lines.extend(paragraph("            try:", INDENT, &remedy, style.width));
     }

@@ -1,4 +1,6 @@
-//! Tables and paragraphs that wrap. Widths are in characters.
+//! Tables and paragraphs that wrap. Widths are in characters. Names in them come from processes, mount points and files: unsafe characters are escaped here.
+
+use floodwall_model::printable::printable;
 
 /// Where a column's text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +54,9 @@ pub fn table(columns: &[Column], rows: &[Vec<String>]) -> Vec<String> {
     lines
 }
 
-/// Breaks text at blanks; a word longer than a line is broken where the line ends. At least one line.
+/// Escapes unsafe characters and breaks the text at blanks; a word longer than a line is broken where the line ends. At least one line.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let text = printable(text);
     let width = width.max(1);
     let mut lines = vec![String::new()];
     let mut used = 0;
@@ -87,10 +90,13 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
 
 /// A paragraph: a label at its left, every further line indented to the same column.
 pub(super) fn paragraph(label: &str, indent: usize, text: &str, width: usize) -> Vec<String> {
+    let label = printable(label);
     wrap(text, width.saturating_sub(indent).max(20))
         .into_iter()
         .enumerate()
-        .map(|(i, line)| format!("{:<indent$}{line}", if i == 0 { label } else { "" }).trim_end().to_owned())
+        .map(|(i, line)| {
+            format!("{:<indent$}{line}", if i == 0 { &*label } else { "" }).trim_end().to_owned()
+        })
         .collect()
 }
 
@@ -113,6 +119,15 @@ mod tests {
         server:/  100
         exports
         ");
+    }
+
+    #[test]
+    fn names_do_nothing_to_a_terminal() {
+        let columns = [Column { title: "NAME", align: Align::Left, max_width: 40 }];
+        let name = "\u{1b}]0;root\u{7}\n\u{9b}2J\u{202e}";
+        let safe = r"\u{1b}]0;root\u{7}\u{a}\u{9b}2J\u{202e}";
+        assert_eq!(table(&columns, &[vec![name.into()]]), ["NAME", safe]);
+        assert_eq!(paragraph("\u{1b}", 8, name, 80), [format!(r"\u{{1b}}  {safe}")]);
     }
 
     #[test]

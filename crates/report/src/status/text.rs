@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use floodwall_model::printable::printable;
 use floodwall_model::status::{
     Device, DrainSource, Leaf, LimitKnob, Machine, MountedOn, Queue, Status, Writers,
 };
@@ -41,10 +42,8 @@ pub(super) fn render(status: &Status, style: Style) -> String {
     lines.extend(writers(&status.writers, status.window_s, &mut notes, style));
     lines.push(String::new());
     lines.extend(findings(&status.findings, style));
-    let notes: Vec<String> = notes
-        .numbered()
-        .flat_map(|(n, why)| paragraph(&format!("[{n}]"), 5, &printable(why), style.width))
-        .collect();
+    let notes: Vec<String> =
+        notes.numbered().flat_map(|(n, why)| paragraph(&format!("[{n}]"), 5, why, style.width)).collect();
     if !notes.is_empty() {
         lines.push(String::new());
         lines.extend(notes);
@@ -56,11 +55,6 @@ pub(super) fn render(status: &Status, style: Style) -> String {
     }
     lines.push(String::new());
     lines.join("\n")
-}
-
-/// Names come from mount points, file names and processes: whatever could move the cursor is replaced.
-pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 fn size(bytes: &u64) -> String {
@@ -82,7 +76,7 @@ fn seconds(seconds: &f64) -> String {
 fn machine(machine: &Machine, notes: &mut Notes, style: Style) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = |label: &str, text: String| {
-        lines.extend(paragraph(label, LABEL_WIDTH, &printable(&text), style.width));
+        lines.extend(paragraph(label, LABEL_WIDTH, &text, style.width));
     };
     line(
         "machine",
@@ -164,8 +158,7 @@ fn devices(devices: &[Device], style: Style) -> Vec<String> {
         for note in &device.notes {
             text.push_str(&format!("; not followed further: {note}"));
         }
-        let label = printable(&format!("  {}", device.name));
-        let text = printable(&text);
+        let label = format!("  {}", printable(&device.name));
         if label.chars().count() + 2 > indent {
             lines.push(label);
             lines.extend(paragraph("", indent, &text, style.width));
@@ -207,7 +200,7 @@ fn backlog(devices: &[Device], notes: &mut Notes, style: Style) -> Vec<String> {
             estimated |= guess;
             vec![
                 mark(d).to_owned(),
-                printable(&d.name),
+                d.name.clone(),
                 notes.cell(&d.dirty_bytes, size),
                 notes.cell(&d.writeback_bytes, size),
                 notes.cell(&d.written_bytes_per_s, rate),
@@ -274,7 +267,7 @@ fn settings(devices: &[Device], notes: &mut Notes) -> Vec<String> {
     let mut shown: Vec<&str> = Vec::new();
     for device in devices {
         let limits = &device.limits;
-        let mut row = vec![String::new(), printable(&device.name)];
+        let mut row = vec![String::new(), device.name.clone()];
         row.extend(queue_cells(&device.queue, notes));
         row.push(notes.cell(&device.device_limit_bytes, size));
         row.push(notes.cell(&limits.max_ratio_percent, |p| format!("{p} %")));
@@ -289,7 +282,7 @@ fn settings(devices: &[Device], notes: &mut Notes) -> Vec<String> {
             continue;
         }
         shown.push(&leaf.name);
-        let mut row = vec![String::new(), printable(&leaf.name)];
+        let mut row = vec![String::new(), leaf.name.clone()];
         row.extend(queue_cells(&leaf.queue, notes));
         row.extend(std::iter::repeat_n("-".to_owned(), 3));
         rows.push(row);
@@ -299,14 +292,14 @@ fn settings(devices: &[Device], notes: &mut Notes) -> Vec<String> {
 
 fn queue_cells(queue: &Queue, notes: &mut Notes) -> [String; 5] {
     [
-        notes.cell(&queue.scheduler, |s| printable(s)),
+        notes.cell(&queue.scheduler, String::clone),
         notes.cell(&queue.nr_requests, u64::to_string),
         notes.cell(&queue.max_sectors_kib, |kib| Bytes(kib.saturating_mul(1024)).to_string()),
         notes.cell(&queue.wbt_lat_us, |us| match us {
             0 => "off".into(),
             us => human_duration(Duration::from_micros(*us)),
         }),
-        notes.cell(&queue.write_cache, |cache| printable(cache)),
+        notes.cell(&queue.write_cache, String::clone),
     ]
 }
 
@@ -327,7 +320,7 @@ fn elsewhere(status: &Status, style: Style) -> Vec<String> {
         let more = if points.len() > 3 { format!(" and {} more", points.len() - 3) } else { String::new() };
         let named: Vec<&str> = points.iter().take(3).copied().collect();
         let text = format!("{}{more} ({filesystem}): {why}", named.join(", "));
-        lines.extend(paragraph("", 2, &printable(&text), style.width));
+        lines.extend(paragraph("", 2, &text, style.width));
     }
     lines
 }
@@ -359,7 +352,7 @@ fn writers(writers: &Writers, window_s: f64, notes: &mut Notes, style: Style) ->
             vec![
                 String::new(),
                 w.pid.to_string(),
-                notes.cell(&w.comm, |comm| printable(comm)),
+                notes.cell(&w.comm, String::clone),
                 rate(&w.dirtied_bytes_per_s),
                 rate(&w.cancelled_bytes_per_s),
             ]

@@ -21,6 +21,7 @@ use floodwall_report::{markdown, text, timeline};
 pub(crate) use args::{BenchArgs, ScenarioArgs};
 
 use crate::exit::{Exit, UsageError};
+use crate::input;
 use crate::output::{self, notice};
 use crate::progress::{Progress, Show};
 use crate::signals;
@@ -154,7 +155,7 @@ fn measure(
 fn read_baseline(path: &Path) -> anyhow::Result<(Document, String)> {
     let source = path.display().to_string();
     let usage = |why: String| UsageError(format!("--baseline '{source}': {why}"));
-    let json = std::fs::read_to_string(path).map_err(|e| usage(e.to_string()))?;
+    let json = input::result(path).and_then(input::text).map_err(|e| usage(e.to_string()))?;
     let document = Document::read(&json).map_err(|e| usage(e.to_string()))?;
     Ok((document, source))
 }
@@ -175,7 +176,7 @@ fn write_outputs(args: &BenchArgs, document: &Document) -> Vec<anyhow::Error> {
     let mut attempt = |result: anyhow::Result<()>| errors.extend(result.err());
     let measured = !document.trials.is_empty();
     if args.json {
-        attempt(output::result_with(|out| to_json(document, out)));
+        attempt(document.to_json().map_err(anyhow::Error::from).and_then(|json| output::json(&json)));
     } else if measured {
         attempt(output::result(&if args.markdown {
             markdown::bench(document)

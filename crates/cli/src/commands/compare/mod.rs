@@ -5,7 +5,6 @@ mod files;
 pub(crate) mod host;
 
 use std::cell::RefCell;
-use std::io::Write;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -178,9 +177,13 @@ pub(crate) fn frontier_of(rows: &Rows) -> Vec<usize> {
 
 /// Gives out what was asked for. Stdout comes first and one failure does not stop the rest.
 pub(crate) fn write(json: bool, out: Option<&PathBuf>, document: &Document) -> Vec<anyhow::Error> {
-    let to_json = |out: &mut dyn Write| -> anyhow::Result<()> { Ok(document.write_json(out)?) };
-    let printed = if json { output::result_with(to_json) } else { output::result(&told::text(document)) };
-    let stored = out.map(|path| output::write_file(path, to_json)).unwrap_or(Ok(()));
+    let printed = if json {
+        document.to_json().map_err(anyhow::Error::from).and_then(|json| output::json(&json))
+    } else {
+        output::result(&told::text(document))
+    };
+    let store = |path: &PathBuf| output::write_file(path, |out| Ok(document.write_json(out)?));
+    let stored = out.map(store).unwrap_or(Ok(()));
     printed.err().into_iter().chain(stored.err()).collect()
 }
 

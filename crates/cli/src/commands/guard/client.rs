@@ -69,22 +69,22 @@ fn unexpected() -> anyhow::Error {
 
 pub(super) fn status(reach: &Reach, json: bool) -> anyhow::Result<Exit> {
     let Reply::Status(status) = ask(reach, Request::Status)? else { return Err(unexpected()) };
-    output::result(&if json {
-        text::json(&serde_json::to_string_pretty(&status)?) + "\n"
+    if json {
+        output::json(&(serde_json::to_string_pretty(&status)? + "\n"))?;
     } else {
-        text::status(&status)
-    })?;
+        output::result(&text::status(&status))?;
+    }
     Ok(Exit::Done)
 }
 
 pub(super) fn history(reach: &Reach, last: Option<usize>, json: bool) -> anyhow::Result<Exit> {
     let Reply::History(entries) = ask(reach, Request::History { last })? else { return Err(unexpected()) };
     for entry in &entries {
-        output::result(&if json {
-            text::json(&serde_json::to_string(entry)?) + "\n"
+        if json {
+            output::json(&(serde_json::to_string(entry)? + "\n"))?;
         } else {
-            text::entry(entry)
-        })?;
+            output::result(&text::entry(entry))?;
+        }
     }
     if entries.is_empty() && !json {
         output::result("nothing has happened yet\n")?;

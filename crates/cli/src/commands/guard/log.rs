@@ -10,6 +10,8 @@ use std::sync::mpsc::{self, SyncSender};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use floodwall_model::printable::printable;
+
 use crate::commands::settings::moment;
 
 /// Lines that wait for a reader.
@@ -87,25 +89,12 @@ impl Log {
 
 /// A text in one line. `since_epoch`: for a reader that does not know the time by himself.
 fn format(priority: Priority, text: &str, since_epoch: Option<Duration>) -> String {
-    let text = printable(&text.replace('\n', " "));
+    let text = text.replace('\n', " ");
+    let text = printable(&text);
     match since_epoch {
         Some(now) => format!("{} floodwall guard: {text}\n", moment(now.as_secs())),
         None => format!("<{}>{text}\n", priority as u8),
     }
-}
-
-/// A text that moves no cursor: a process gives itself whatever name it likes, and the name gets to the terminal of root. Control characters, and those that
-/// turn the direction of what follows, are written as escapes (`\u{1b}`).
-pub(super) fn printable(text: &str) -> String {
-    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().fold(String::with_capacity(text.len()), |mut line, c| {
-        if c.is_control() || turns(c) {
-            line.extend(c.escape_unicode());
-        } else {
-            line.push(c);
-        }
-        line
-    })
 }
 
 /// Whether stderr is systemd's journal: JOURNAL_STREAM names its device and inode (systemd.exec(5)).

@@ -46,7 +46,11 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Exit> {
         LabCommand::Up { up, json } => bring_up(&lab, up, *json),
         LabCommand::Stats { name, json } => {
             let stats = lab.stats(name)?;
-            output::result(&if *json { to_json(&stats)? } else { text::stats(&stats) })?;
+            if *json {
+                output::json(&to_json(&stats)?)?
+            } else {
+                output::result(&text::stats(&stats))?
+            }
             Ok(Exit::Done)
         }
         LabCommand::Down(which) => take_down(&lab, which),
@@ -142,7 +146,11 @@ fn options(args: &UpArgs) -> anyhow::Result<UpOptions> {
 fn bring_up(lab: &Lab, args: &UpArgs, json: bool) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag()?;
     let info = lab.up(&options(args)?, &stop)?;
-    output::result(&if json { to_json(&info)? } else { text::lab(&info) })?;
+    if json {
+        output::json(&to_json(&info)?)?
+    } else {
+        output::result(&text::lab(&info))?
+    }
     Ok(Exit::Done)
 }
 
@@ -157,17 +165,16 @@ fn list(lab: &Lab, json: bool) -> anyhow::Result<Exit> {
             DeviceSpec::preset(name).ok().map(|s| (name, s.model.clone(), s.description.clone()))
         })
         .collect();
-    let shown = if json {
+    if json {
         let presets: Vec<_> = presets
             .iter()
             .map(|(name, model, description)| json!({"name": name, "model": model, "description": description}))
             .collect();
         // Not an empty list: who can't see them does not know that there are none.
-        to_json(&json!({ "presets": presets, "devices": labs.ok() }))?
+        output::json(&to_json(&json!({ "presets": presets, "devices": labs.ok() }))?)?;
     } else {
-        text::list(&presets, &labs)
-    };
-    output::result(&shown)?;
+        output::result(&text::list(&presets, &labs))?;
+    }
     Ok(Exit::Done)
 }
 

@@ -1,5 +1,6 @@
 //! `floodwall lab seeks`: a recording as a picture. Needs no privilege and no device.
 
+use std::io;
 use std::path::Path;
 
 use floodwall_report::schema::Document;
@@ -7,6 +8,7 @@ use floodwall_report::seeks::{Recording, View, picture};
 
 use super::args::SeeksArgs;
 use crate::exit::{Exit, UsageError};
+use crate::input;
 use crate::output::{self, notice};
 
 /// Runs the command.
@@ -25,7 +27,10 @@ pub(super) fn run(args: &SeeksArgs) -> anyhow::Result<Exit> {
         }
     }
     let wrong = |path: &Path, why: String| UsageError(format!("can't draw '{}': {why}", path.display()));
-    let text = read(&args.recording, "the recording")?;
+    let unread = |what: &str, path: &Path, e: io::Error| {
+        UsageError(format!("can't read {what} '{}': {e}", path.display()))
+    };
+    let text = input::recording(&args.recording).map_err(|e| unread("the recording", &args.recording, e))?;
     let recording = Recording::parse(&text).map_err(|e| wrong(&args.recording, e.to_string()))?;
     drop(text);
     if recording.cut {
@@ -34,7 +39,8 @@ pub(super) fn run(args: &SeeksArgs) -> anyhow::Result<Exit> {
     let document = match &args.result {
         None => None,
         Some(path) => {
-            let json = read(path, "the result")?;
+            let json =
+                input::result(path).and_then(input::text).map_err(|e| unread("the result", path, e))?;
             Some(Document::read(&json).map_err(|e| UsageError(format!("'{}': {e}", path.display())))?)
         }
     };
@@ -44,9 +50,4 @@ pub(super) fn run(args: &SeeksArgs) -> anyhow::Result<Exit> {
     let svg = drawn.to_svg("What reached the device");
     output::write_file(&args.out, |out| Ok(out.write_all(svg.as_bytes())?))?;
     Ok(Exit::Done)
-}
-
-fn read(path: &Path, what: &str) -> Result<String, UsageError> {
-    std::fs::read_to_string(path)
-        .map_err(|e| UsageError(format!("can't read {what} '{}': {e}", path.display())))
 }

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use floodwall_host::SysRoot;
-use floodwall_model::DeviceId;
 use floodwall_model::units::parse_duration;
+use floodwall_model::{DeviceId, printable};
 use floodwall_probe::{Probe, Snapshot, SourceKind, device};
 
 use crate::exit::{Exit, UsageError};
@@ -108,10 +108,11 @@ pub(crate) fn run(args: &ProbeArgs) -> anyhow::Result<Exit> {
             snapshot.processes.retain(|p| p.device.is_some_and(|d| devices.contains(&d)));
         }
         let page = if args.json {
-            json::line(&snapshot, probe.blind())?
+            printable::json(&json::line(&snapshot, probe.blind())?).into_owned()
         } else {
             let page = text::page(&snapshot);
-            if clear { format!("{CLEAR}{page}") } else { page }
+            let page = printable::lines(&page);
+            if clear { format!("{CLEAR}{page}") } else { page.into_owned() }
         };
         match out.write_all(page.as_bytes()).and_then(|()| out.flush()) {
             // `| head` and a closed terminal are the reader's choice.

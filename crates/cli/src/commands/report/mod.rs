@@ -17,6 +17,7 @@ use floodwall_report::study::json;
 use floodwall_report::{Study, contest, markdown, text};
 
 use crate::exit::{Exit, UsageError};
+use crate::input;
 use crate::output::{self, notice};
 
 /// Marks of the seek picture inside a page: enough to see streams and seeks, and under half a megabyte.
@@ -39,7 +40,8 @@ const HEAD_BYTES: u64 = 4096;
   floodwall report tune.json --markdown
   floodwall report tune.json --svg figures --png figures
 
-A damaged result (cut numbers, NaN, a broken histogram) is shown without what is damaged, and what that is is said.")]
+A damaged result (cut numbers, NaN, a broken histogram) is shown without what is damaged, and what that is is said.
+A result is read up to 256 MiB (about two days of measuring), a recording up to 1 GiB; both must be regular files.")]
 #[command(args_override_self = true)]
 #[command(group(ArgGroup::new("printed").args(["json", "markdown"])))]
 pub(crate) struct ReportArgs {
@@ -147,10 +149,7 @@ fn print(args: &ReportArgs, results: &[(Study<'_>, Figures)]) -> anyhow::Result<
     let studies: Vec<&Study<'_>> = results.iter().map(|(study, _)| study).collect();
     if args.json {
         let document = json::document(&studies);
-        return output::result_with(|out| {
-            serde_json::to_writer_pretty(&mut *out, &document)?;
-            Ok(writeln!(out)?)
-        });
+        return output::json(&(serde_json::to_string_pretty(&document)? + "\n"));
     }
     let text: Vec<String> = if args.markdown {
         studies.iter().map(|s| markdown::report(s)).collect()
@@ -166,7 +165,7 @@ fn print(args: &ReportArgs, results: &[(Study<'_>, Figures)]) -> anyhow::Result<
 }
 
 fn read(path: &Path) -> anyhow::Result<Stored> {
-    let json = std::fs::read(path)
+    let json = input::result(path)
         .map_err(|e| UsageError(format!("can't read the result '{}': {e}", path.display())))?;
     // What is no UTF-8 was written by no version of this program; the rest of it can still be read.
     let json = String::from_utf8_lossy(&json);
@@ -176,7 +175,7 @@ fn read(path: &Path) -> anyhow::Result<Stored> {
 }
 
 fn read_recording(path: &Path) -> anyhow::Result<Recording> {
-    let text = std::fs::read_to_string(path)
+    let text = input::recording(path)
         .map_err(|e| UsageError(format!("can't read the recording '{}': {e}", path.display())))?;
     let recording =
         Recording::parse(&text).map_err(|e| UsageError(format!("can't draw '{}': {e}", path.display())))?;

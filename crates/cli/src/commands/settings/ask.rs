@@ -2,6 +2,8 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
+use floodwall_model::printable;
+
 use crate::exit::UsageError;
 
 /// Asks `question`; only `y` and `yes` are a yes.
@@ -13,7 +15,7 @@ pub(super) fn confirm(question: &str) -> anyhow::Result<bool> {
         return Err(UsageError("nobody can be asked without a terminal: give --yes".to_owned()).into());
     }
     let mut terminal = io::stderr().lock();
-    write!(terminal, "{question} [y/N] ")?;
+    write!(terminal, "{} [y/N] ", printable::lines(question))?;
     terminal.flush()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;

@@ -77,7 +77,7 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
 }
 
 fn print_json(document: &Value) -> anyhow::Result<()> {
-    output::result(&format!("{}\n", serde_json::to_string_pretty(document)?))
+    output::json(&format!("{}\n", serde_json::to_string_pretty(document)?))
 }
 
 /// What a plan changes, as `floodwall log --json` shows it.

@@ -6,6 +6,7 @@ use floodwall_knobs::journal::{Closing, Phase, Transaction};
 use floodwall_knobs::plan::short;
 use floodwall_knobs::session::{Logged, boot_id, is_alive, kept_aside, log};
 use floodwall_knobs::{Files, HeldCell, hold};
+use floodwall_model::printable::printable;
 use serde_json::{Value, json};
 
 use super::{PlaceArgs, text};
@@ -40,7 +41,7 @@ pub(crate) fn run(args: &LogArgs) -> anyhow::Result<Exit> {
         let aside: Vec<Value> =
             aside.iter().map(|(name, why)| json!({ "file": name, "error": why })).collect();
         let all = json!({ "schema": "floodwall/log/1", "changes": changes, "kept_aside": aside });
-        output::result(&format!("{}\n", serde_json::to_string_pretty(&all)?))?;
+        output::json(&format!("{}\n", serde_json::to_string_pretty(&all)?))?;
     } else if logged.is_empty() && aside.is_empty() {
         output::result("nothing has been changed\n")?;
     } else {
@@ -86,8 +87,8 @@ fn paragraph(logged: &Logged, boot: &str, files: &dyn Files) -> String {
         _ => String::new(),
     };
     let mut told = format!("change {}, {}, {state}{until}\n", begin.id, text::moment(begin.at_unix_s));
-    let _ = writeln!(told, "  why: {}", begin.why.escape_debug());
-    let _ = writeln!(told, "  by: user {}, {}", begin.uid, begin.command.escape_debug());
+    let _ = writeln!(told, "  why: {}", printable(&begin.why));
+    let _ = writeln!(told, "  by: user {}, {}", begin.uid, printable(&begin.command));
     for entry in transaction.entries.iter().filter(|entry| entry.new.is_some()) {
         let label = entry.label();
         let shown =

@@ -124,7 +124,7 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Exit> {
     check_names(&drains)?;
     let delays = Delays { background: args.delay, hard: args.hard_delay };
     let sizing = size(&drains, delays, machine(&place.root)).map_err(|e| UsageError(e.to_string()))?;
-    let text = if args.json {
+    if args.json {
         let measured: Vec<_> = measured.iter().map(Measured::document).collect();
         let document = json!({
             "schema": "floodwall/size/1",
@@ -132,13 +132,12 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Exit> {
             "measured": measured,
             "sizing": sizing,
         });
-        format!("{}\n", serde_json::to_string_pretty(&document)?)
+        output::json(&format!("{}\n", serde_json::to_string_pretty(&document)?))?;
     } else if args.toml {
-        toml_file(&drains, delays, &sizing)
+        output::result(&toml_file(&drains, delays, &sizing))?;
     } else {
-        sysctl(&drains, delays, &sizing, &measured)
-    };
-    output::result(&text)?;
+        output::result(&sysctl(&drains, delays, &sizing, &measured))?;
+    }
     if args.apply {
         let why = format!("sized for {}", basis(&drains, delays));
         return apply::make(&place, &changes(&place, &sizing)?, &why, &args.terms);

@@ -90,7 +90,7 @@ pub(crate) fn run(args: &SimArgs) -> anyhow::Result<Exit> {
 
 fn show(args: &SimArgs, document: &Document) -> anyhow::Result<()> {
     if args.json {
-        output::result_with(|out| Ok(document.write_json(out)?))?;
+        output::json(&document.to_json()?)?;
     } else {
         output::result(&if args.markdown { markdown::bench(document) } else { text::bench(document) })?;
     }

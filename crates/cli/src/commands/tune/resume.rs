@@ -20,6 +20,7 @@ use serde_json::Value;
 use crate::commands::bench::document::{Facts, run_facts};
 use crate::commands::compare::host::Host;
 use crate::exit::UsageError;
+use crate::input;
 
 /// Values that follow from the memory that is free at the moment.
 const MOVING: [&str; 2] = ["bdi.max_bytes", "bdi.min_bytes"];
@@ -27,7 +28,7 @@ const MOVING: [&str; 2] = ["bdi.max_bytes", "bdi.min_bytes"];
 /// Reads a stored search.
 pub(super) fn read(path: &Path) -> anyhow::Result<Document> {
     let usage = |why: String| UsageError(format!("--resume '{}': {why}", path.display()));
-    let json = std::fs::read_to_string(path).map_err(|e| usage(e.to_string()))?;
+    let json = input::result(path).and_then(input::text).map_err(|e| usage(e.to_string()))?;
     let document = Document::read(&json).map_err(|e| usage(e.to_string()))?;
     if document.contest.is_none() {
         return Err(usage("it is a result of a single setting; give one of floodwall tune".into()).into());
