@@ -1,6 +1,8 @@
-//! Files that a command line names and that may come from somebody else: opened without waiting, regular, of a bounded size.
+//! Files that a command line names and that may come from somebody else: opened without waiting,
+//! regular, of a bounded size.
 //!
-//! A FIFO that nobody writes would keep the command waiting for ever, and a file of any size would be read until memory is full.
+//! A FIFO that nobody writes would keep the command waiting for ever, and a file of any size would
+//! be read until memory is full.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -10,15 +12,18 @@ use std::path::Path;
 use floodwall_model::Bytes;
 use rustix::fs::OFlags;
 
-/// The largest result that is read. A second of a phase takes 1.3 kB, so that two days of measuring fit; a search of a night takes 40 MB.
+/// The largest result that is read. A second of a phase takes 1.3 kB, so that two days of measuring
+/// fit; a search of a night takes 40 MB.
 const MAX_RESULT: Bytes = Bytes(256 << 20);
-/// The largest recording of a lab that is read. A request is a line of some 50 bytes, so that it holds twenty million of them: a day of a busy disk.
+/// The largest recording of a lab that is read. A request is a line of some 50 bytes, so that it
+/// holds twenty million of them: a day of a busy disk.
 const MAX_RECORDING: Bytes = Bytes(1 << 30);
 
 /// A stored result's bytes.
 ///
 /// # Errors
-/// Why it can't be read: what it is instead of a regular file, or its size and the limit. The caller names the file.
+/// Why it can't be read: what it is instead of a regular file, or its size and the limit. The
+/// caller names the file.
 pub(crate) fn result(path: &Path) -> io::Result<Vec<u8>> {
     read(path, MAX_RESULT)
 }
@@ -36,7 +41,8 @@ pub(crate) fn recording(path: &Path) -> io::Result<String> {
 /// # Errors
 /// If they are not UTF-8.
 pub(crate) fn text(bytes: Vec<u8>) -> io::Result<String> {
-    String::from_utf8(bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.utf8_error()))
+    String::from_utf8(bytes)
+        .map_err(|e| io::Error::other(format!("it is not UTF-8 text: {}", e.utf8_error())))
 }
 
 fn read(path: &Path, limit: Bytes) -> io::Result<Vec<u8>> {

@@ -17,7 +17,8 @@ const NEW_FILE_MODE: u32 = 0o666;
 /// As many symbolic links as the kernel follows (path_resolution(7)).
 const MAX_LINKS: u32 = 40;
 
-/// Writes a result for people to stdout. Unsafe characters in it, which come from names, are escaped.
+/// Writes a result for people to stdout. Unsafe characters in it, which come from names, are
+/// escaped.
 ///
 /// # Errors
 /// If stdout can't be written, except that a closed pipe is the reader's choice and no error.
@@ -33,7 +34,8 @@ pub(crate) fn json(text: &str) -> anyhow::Result<()> {
     result_with(|out| Ok(out.write_all(printable::json(text).as_bytes())?))
 }
 
-/// Writes a result to stdout as it is: figures in a format of ours, too large to be held as one text.
+/// Writes a result to stdout as it is: figures in a format of ours, too large to be held as one
+/// text.
 ///
 /// # Errors
 /// As [`result`], and what `write` says.
@@ -53,7 +55,8 @@ pub(crate) fn result_with(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<(
     }
 }
 
-/// Writes one line to stderr, with unsafe characters escaped; if nobody listens any more, nobody is told.
+/// Writes one line to stderr, with unsafe characters escaped; if nobody listens any more, nobody is
+/// told.
 pub(crate) fn notice(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", printable::lines(line));
 }
@@ -75,8 +78,9 @@ pub(crate) fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Writes a file whole or not at all: into a temporary neighbour, synced, then renamed over the name. A symbolic link's target is replaced, not the link,
-/// unless the link is somebody else's; what is not a regular file (a pipe, `/dev/null`) is written in place.
+/// Writes a file whole or not at all: into a temporary neighbour, synced, then renamed over the
+/// name. A symbolic link's target is replaced, not the link, unless the link is somebody else's;
+/// what is not a regular file (a pipe, `/dev/null`) is written in place.
 ///
 /// # Errors
 /// With the path, if it can't be written; a regular file that was there before is then still there.
@@ -109,7 +113,8 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>
     Ok(())
 }
 
-/// A new file in the same directory that nobody could foresee: a random name, made with `O_EXCL`, with the mode of any new file. It goes with its handle.
+/// A new file in the same directory that nobody could foresee: a random name, made with `O_EXCL`,
+/// with the mode of any new file. It goes with its handle.
 fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
     let mode = fs::Permissions::from_mode(NEW_FILE_MODE);
     tempfile::Builder::new().prefix(".floodwall-").permissions(mode).tempfile_in(directory_of(path))
@@ -119,7 +124,8 @@ fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Whose links are followed: ours and root's. In other people's directories a link leads wherever they like.
+/// Whose links are followed: ours and root's. In other people's directories a link leads wherever
+/// they like.
 fn is_trusted(user: u32) -> bool {
     user == 0 || user == rustix::process::geteuid().as_raw()
 }
@@ -152,8 +158,9 @@ fn target_of(path: &Path, is_trusted: impl Fn(u32) -> bool) -> io::Result<PathBu
     Err(Errno::LOOP.into())
 }
 
-/// Checks that a file could be written later, so that an hour's measurement is not lost for a misspelt directory. Makes a temporary neighbour and removes it
-/// again: in some directories, such as /proc, only the attempt tells. A file that is there is not touched.
+/// Checks that a file could be written later, so that an hour's measurement is not lost for a
+/// misspelt directory. Makes a temporary neighbour and removes it again: in some directories, such
+/// as /proc, only the attempt tells. A file that is there is not touched.
 ///
 /// # Errors
 /// [`UsageError`] with what is wrong.
@@ -171,7 +178,8 @@ pub(crate) fn check_writable(path: &Path) -> anyhow::Result<()> {
                 return usage(format!("it can't be written ({e}); name another file"));
             }
         }
-        // To open a pipe would wait for its reader, and to close it would tell him that all is over.
+        // To open a pipe would wait for its reader, and to close it would tell him that all is
+        // over.
         Ok(_) => match rustix::fs::access(&target, rustix::fs::Access::WRITE_OK) {
             Ok(()) => return Ok(()),
             Err(e) => {
@@ -251,7 +259,8 @@ mod tests {
     fn a_temporary_name_can_not_be_foreseen() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("result.json");
-        // What a neighbour may have put where the next temporary file would be, if it knew its name.
+        // What a neighbour may have put where the next temporary file would be, if it knew its
+        // name.
         let victim = dir.path().join("victim");
         fs::write(&victim, "mine").unwrap();
         let foreseen = dir.path().join(format!("result.json.tmp-{}", std::process::id()));

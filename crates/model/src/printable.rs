@@ -1,4 +1,5 @@
-//! Text that is safe to show: names come from other processes, files and disks, and reach the terminal of root.
+//! Text that is safe to show: names come from other processes, files and disks, and reach the
+//! terminal of root.
 //!
 //! ```text
 //! name, message ─▶ printable ─▶ one line        a cell of a table, a line of a log
@@ -6,14 +7,16 @@
 //! JSON          ─▶ json      ─▶ the same value  what a command prints with --json
 //! ```
 //!
-//! Unsafe characters are written as escapes (`\u{1b}`), so that two names that differ still look different.
+//! Unsafe characters are written as escapes (`\u{1b}`), so that two names that differ still look
+//! different.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Whether a terminal or a browser obeys or hides a character instead of showing it: controls (`Cc`, ESC and the C1 set included), line and paragraph
-/// separators, interlinear annotations, and `Default_Ignorable_Code_Point` of the Unicode Character Database (bidirectional overrides, zero-width characters,
-/// tags, variation selectors).
+/// Whether a terminal or a browser obeys or hides a character instead of showing it: controls
+/// (`Cc`, ESC and the C1 set included), line and paragraph separators, interlinear annotations, and
+/// `Default_Ignorable_Code_Point` of the Unicode Character Database (bidirectional overrides,
+/// zero-width characters, tags, variation selectors).
 #[must_use]
 pub fn is_unsafe(c: char) -> bool {
     c.is_control()
@@ -37,8 +40,8 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     replaced(text, |c| matches!(c, '\n' | '\t'), |c, out| out.extend(c.escape_unicode()))
 }
 
-/// JSON of the same value without unsafe characters. Outside strings valid JSON has only blanks, tabs and line ends of them, which stay; inside strings they
-/// become `\u202e`.
+/// JSON of the same value without unsafe characters. Outside strings valid JSON has only blanks,
+/// tabs and line ends of them, which stay; inside strings they become `\u202e`.
 #[must_use]
 pub fn json(json: &str) -> Cow<'_, str> {
     let escape = |c: char, out: &mut String| {
@@ -87,7 +90,8 @@ mod tests {
         assert_eq!(printable(colour), r"\u{9b}31m");
         assert_eq!(printable("cp\u{202e}gpj\u{200b}\n"), r"cp\u{202e}gpj\u{200b}\u{a}");
         assert_eq!(lines("a\r\n\tb\n"), "a\\u{d}\n\tb\n");
-        // Letters, accents, figures and blanks of any script stay, also those that Floodwall's own texts use.
+        // Letters, accents, figures and blanks of any script stay, also those that Floodwall's own
+        // texts use.
         let shown = "Größe 5\u{a0}MiB – „a“ → 日本 ελ e\u{301} 🙂";
         assert!(matches!(printable(shown), Cow::Borrowed(same) if same == shown));
     }

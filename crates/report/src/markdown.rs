@@ -107,8 +107,9 @@ fn row(subject: &Subject) -> Vec<String> {
     ]
 }
 
-/// One line with the characters escaped that would end a table cell, begin markup, or do something to a terminal. The backslash of an unsafe character's
-/// escape is markup too, so it is escaped last.
+/// One line with the characters escaped that would end a table cell, begin markup, or do something
+/// to a terminal. The backslash of an unsafe character's escape is markup too, so it is escaped
+/// last.
 fn escaped(text: &str) -> String {
     let text = text.replace(['\n', '\r'], " ");
     let text = printable(&text);

@@ -62,7 +62,8 @@ fn row(out: &mut String, label: &str, cells: &[impl AsRef<str>]) {
     out.push('\n');
 }
 
-/// A text wrapped at [`WIDTH`], with a label before its first line and as much indent before the others. Unsafe characters are escaped.
+/// A text wrapped at [`WIDTH`], with a label before its first line and as much indent before the
+/// others. Unsafe characters are escaped.
 pub(crate) fn paragraph(out: &mut String, label: &str, text: &str, indent: usize) {
     let mut line = format!("{label:<indent$}");
     let mut used = line.chars().count();

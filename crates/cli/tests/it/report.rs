@@ -160,7 +160,8 @@ fn names_in_a_result_do_nothing_to_a_terminal() {
         let found = document.find(|c| is_unsafe(c) && !matches!(c, '\n' | '\t'));
         assert_eq!(found.map(|at| &document[at.saturating_sub(40)..]), None);
     }
-    // JSON has its own escapes, Markdown those of its markup: a backslash before a backslash, and before the asterisks.
+    // JSON has its own escapes, Markdown those of its markup: a backslash before a backslash, and
+    // before the asterisks.
     assert!(text.contains(SHOWN) && page.contains(SHOWN), "{text}");
     assert!(markdown.contains(&format!(r"{} \*fast\*", SHOWN.replace('\\', r"\\"))), "{markdown}");
     let seen: Value = serde_json::from_str(&json).unwrap();

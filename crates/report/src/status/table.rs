@@ -1,4 +1,5 @@
-//! Tables and paragraphs that wrap. Widths are in characters. Names in them come from processes, mount points and files: unsafe characters are escaped here.
+//! Tables and paragraphs that wrap. Widths are in characters. Names in them come from processes,
+//! mount points and files: unsafe characters are escaped here.
 
 use floodwall_model::printable::printable;
 
@@ -54,7 +55,8 @@ pub fn table(columns: &[Column], rows: &[Vec<String>]) -> Vec<String> {
     lines
 }
 
-/// Escapes unsafe characters and breaks the text at blanks; a word longer than a line is broken where the line ends. At least one line.
+/// Escapes unsafe characters and breaks the text at blanks; a word longer than a line is broken
+/// where the line ends. At least one line.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let text = printable(text);
     let width = width.max(1);

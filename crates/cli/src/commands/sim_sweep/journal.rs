@@ -6,11 +6,12 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use floodwall_sim::sweep::{Figures, Key, Run, checksum};
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use super::table::Facts;
@@ -48,6 +49,8 @@ impl Journal {
             .write(true)
             .create(true)
             .truncate(false)
+            // Its name can be foreseen; a link that somebody has put there leads elsewhere.
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(path)
             .with_context(fail)?;
         // Some network filesystems have no locks; going on without one is better than not at all.
@@ -185,6 +188,17 @@ mod tests {
         let mut keys: Vec<u128> = known.keys().map(|key| key.0).collect();
         keys.sort_unstable();
         keys
+    }
+
+    #[test]
+    fn a_link_in_its_place_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, target) = (dir.path().join("s.journal"), dir.path().join("target"));
+        fs::write(&target, "mine").unwrap();
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        let said = format!("{:#}", Journal::open(&path, &facts(1)).unwrap_err());
+        assert!(said.contains("symbolic link"), "{said}");
+        assert_eq!(fs::read_to_string(&target).unwrap(), "mine");
     }
 
     #[test]
