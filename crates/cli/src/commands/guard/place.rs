@@ -17,7 +17,8 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::exit::MissingError;
+use super::config::DIRECTORY;
+use crate::exit::{MissingError, UsageError};
 
 const LOCK: &str = "guard.lock";
 /// Of the lock: who can open it, even to read, can lock it and so keep the guard from starting.
@@ -30,10 +31,11 @@ const WAITING: i32 = 32;
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
-/// Held while a guard runs.
+/// Held while a guard runs; its name goes with it.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    file: File,
+    path: PathBuf,
 }
 
 /// Where the lock of a guard is: one a machine, and one a simulated machine's socket.
@@ -51,6 +53,17 @@ impl Lock {
     /// With the holder's process number if another guard runs.
     pub(super) fn take(path: &Path) -> anyhow::Result<Self> {
         prepare_directory(path)?;
+        loop {
+            let lock = Self::take_file(path)?;
+            // The last holder may have removed the name between open and flock, and another guard
+            // may have made a new file since.
+            if lock.has_its_name() {
+                return Ok(lock);
+            }
+        }
+    }
+
+    fn take_file(path: &Path) -> anyhow::Result<Self> {
         let fail = || format!("can't lock '{}'", path.display());
         let mut file = OpenOptions::new()
             .read(true)
@@ -84,7 +97,13 @@ impl Lock {
         }
         // For whom we keep out.
         file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).with_context(fail)?;
-        Ok(Self { _file: file })
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    fn has_its_name(&self) -> bool {
+        let file = |meta: fs::Metadata| (meta.dev(), meta.ino());
+        let named = fs::symlink_metadata(&self.path).map(file);
+        named.is_ok_and(|named| self.file.metadata().is_ok_and(|ours| file(ours) == named))
     }
 
     /// The process that has it, if somebody has, as far as the kernel's list tells. To try the lock would be in the way of a guard that starts.
@@ -92,6 +111,14 @@ impl Lock {
         let meta = fs::metadata(path).ok()?;
         let locks = fs::read_to_string("/proc/locks").ok()?;
         holder_in(&locks, (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev())), meta.ino())
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if self.has_its_name() {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -108,10 +135,39 @@ fn holder_in(locks: &str, device: (u32, u32), inode: u64) -> Option<u32> {
     })
 }
 
-/// Makes the directory of a path if it is not there, and refuses one in which others could put something else into its place.
+/// The directory of a lock or a socket.
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Refuses the directory of a path if it is not there, unless it is our own, which is made when it
+/// is needed.
+///
+/// # Errors
+/// [`UsageError`] with what to do.
+pub(super) fn check_directory(path: &Path) -> anyhow::Result<()> {
+    let directory = directory_of(path);
+    if directory == Path::new(DIRECTORY) || directory.is_dir() {
+        return Ok(());
+    }
+    let (directory, path) = (directory.display(), path.display());
+    let why = format!(
+        "there is no directory '{directory}' for '{path}'; make it first, or name a socket elsewhere"
+    );
+    Err(UsageError(why).into())
+}
+
+/// Makes our own directory if it is not there, and refuses one in which others could put something
+/// else into the path's place.
 fn prepare_directory(path: &Path) -> anyhow::Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    match DirBuilder::new().mode(0o755).create(directory) {
+    check_directory(path)?;
+    let directory = directory_of(path);
+    let made = if directory == Path::new(DIRECTORY) {
+        DirBuilder::new().mode(0o755).create(directory)
+    } else {
+        Ok(())
+    };
+    match made {
         Ok(()) => {}
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
         Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
@@ -213,7 +269,7 @@ mod tests {
     #[test]
     fn the_second_is_told_who_was_first() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("run/guard.lock");
+        let path = dir.path().join("guard.lock");
         let first = Lock::take(&path).unwrap();
         let said = Lock::take(&path).unwrap_err().to_string();
         let us = std::process::id();
@@ -221,7 +277,40 @@ mod tests {
         assert_eq!(Lock::holder(&path), Some(us));
         drop(first);
         assert_eq!(Lock::holder(&path), None);
+        assert!(!path.exists(), "nothing is left");
         drop(Lock::take(&path).unwrap());
+    }
+
+    #[test]
+    fn a_lock_whose_name_has_gone_is_not_taken_for_the_one_that_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("guard.lock");
+        let first = Lock::take(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let second = Lock::take(&path).unwrap();
+        assert!(!first.has_its_name() && second.has_its_name());
+        drop(first);
+        assert!(path.exists(), "it is the second's");
+        assert!(Lock::take(&path).is_err());
+    }
+
+    #[test]
+    fn somebody_elses_directory_is_not_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("missing");
+        let path = missing.join("x.sock");
+        let errors = [
+            check_directory(&path).unwrap_err(),
+            Lock::take(&lock_path(DIRECTORY.as_ref(), Some(&path))).unwrap_err(),
+            Socket::bind(&path).err().unwrap(),
+        ];
+        for error in errors {
+            let said = error.to_string();
+            assert!(said.contains(&format!("there is no directory '{}'", missing.display())), "{said}");
+            assert!(error.is::<UsageError>());
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        check_directory(&Path::new(DIRECTORY).join("guard.sock")).unwrap();
     }
 
     #[test]
@@ -231,8 +320,9 @@ mod tests {
         let path = dir.path().join("guard.lock");
         fs::write(&path, "4711\n").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        drop(Lock::take(&path).unwrap());
+        let lock = Lock::take(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        drop(lock);
 
         let locks = "1: POSIX  ADVISORY  WRITE 1 00:19:1234 0 EOF\n\
                      2: FLOCK  ADVISORY  READ 2 00:19:1234 0 EOF\n\

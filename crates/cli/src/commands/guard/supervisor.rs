@@ -23,7 +23,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::args::RunArgs;
-use super::config::{DIRECTORY, Settings};
+use super::config::{DIRECTORY, Listen, Settings};
 use super::log::{Log, Priority};
 use super::notify::Notifier;
 use super::pipe::{self, Begin, Order, Pause, Sign};
@@ -110,6 +110,10 @@ fn this_program() -> Command {
 /// Another guard, or no way to start a process.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     let settings = Settings::read(args)?;
+    place::check_directory(&settings.socket)?;
+    if let Some(Listen::Unix(metrics)) = &settings.metrics {
+        place::check_directory(metrics)?;
+    }
     let simulated = settings.sim.is_some().then_some(settings.socket.as_path());
     let _lock = Lock::take(&place::lock_path(DIRECTORY.as_ref(), simulated))?;
     let (sender, events) = mpsc::channel();
