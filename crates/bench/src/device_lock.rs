@@ -1,8 +1,17 @@
 //! One benchmark a device: two at once would measure each other.
 //!
-//! The lock is a listening Unix socket in the abstract namespace, named after the device. It needs no file and no privilege, it is the
-//! same for every user, the kernel removes it with its holder, and the kernel tells the second comer who that is
-//! (`SO_PEERCRED`, unix(7)). Its reach is the network namespace: a benchmark in a container of its own is not seen.
+//! A device has two locks, named after it. The kernel releases both with their holder and names the
+//! holder to the next process that asks.
+//!
+//! - Every benchmark listens on the Unix socket `floodwall-bench-8:0` in the abstract namespace
+//!   (unix(7)). The socket keeps out other users. It keeps root out only if root holds it.
+//! - Root also takes a flock(2) on `/run/floodwall/bench-8:0.lock`, which no other user can open.
+//!   The file keeps out a second benchmark of root.
+//!
+//! A socket needs neither a file nor a privilege, so any user can hold one for ever. The kernel tells
+//! its holder's user (`SO_PEERCRED`); root goes on beside another user's, with a note. The lock file
+//! is removed with its lock. The socket reaches as far as the network namespace, the file as far as
+//! `/run`; a benchmark in a container with both to itself is not seen.
 //!
 //! ```text
 //! dm-1 → md0 → sdb + sdc:   locks dm-1, sdb, sdc       what is shared is a queue, or a disk at the bottom
@@ -12,13 +21,25 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::io;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
 
 use floodwall_host::locate::Location;
 use floodwall_host::{SysRoot, block};
 use floodwall_model::DeviceId;
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred, connect, socket_with};
+
+/// Where root's locks are.
+const DIRECTORY: &str = "/run/floodwall";
+/// Bytes of a lock that are read: a process number.
+const HOLDER_BYTES: u64 = 32;
 
 /// Why the device can't be had.
 #[derive(Debug, thiserror::Error)]
@@ -69,42 +90,175 @@ pub fn shared_devices(root: &SysRoot, location: &Location) -> BTreeMap<DeviceId,
 /// Held while the benchmark runs.
 #[derive(Debug)]
 pub struct DeviceLock {
+    _files: Vec<LockFile>,
     _listeners: Vec<UnixListener>,
+    notes: Vec<String>,
 }
 
 impl DeviceLock {
     /// Takes the locks of devices: all of them or none.
     ///
     /// # Errors
-    /// [`LockError::Held`] with the holder's process number if somebody has one of them.
+    /// [`LockError::Held`] with the holder's process number if somebody has one of them whom we
+    /// have to wait for.
     pub fn take(devices: &BTreeMap<DeviceId, String>) -> Result<Self, LockError> {
-        let listeners = devices.iter().map(|(id, name)| listen(*id, name)).collect::<Result<_, _>>()?;
-        Ok(Self { _listeners: listeners })
+        let is_root = rustix::process::geteuid().is_root();
+        Self::take_as(devices, is_root.then_some(Path::new(DIRECTORY)), |user| user == 0)
+    }
+
+    /// `directory`: where root's files are, for root. `holds`: whether a user's socket keeps root
+    /// out.
+    fn take_as(
+        devices: &BTreeMap<DeviceId, String>,
+        directory: Option<&Path>,
+        holds: impl Fn(u32) -> bool,
+    ) -> Result<Self, LockError> {
+        let mut lock = Self { _files: Vec::new(), _listeners: Vec::new(), notes: Vec::new() };
+        for (id, name) in devices {
+            let failed = |source| LockError::Failed { name: name.clone(), device: *id, source };
+            let held = |holder| LockError::Held { name: name.clone(), device: *id, holder };
+            if let Some(directory) = directory {
+                match LockFile::take(directory, *id) {
+                    Ok(Taken::Ours(file)) => lock._files.push(file),
+                    Ok(Taken::Theirs(holder)) => return Err(held(holder)),
+                    // In a container there may be no /run, or none that can be written.
+                    Err(e) if is_no_place(&e) => lock.note(format!(
+                        "another benchmark of {name} by root is seen by its socket alone: '{}' can't be used ({e})",
+                        directory.display()
+                    )),
+                    Err(e) => return Err(failed(e)),
+                }
+            }
+            let address = format!("floodwall-bench-{id}");
+            let socket = SocketAddr::from_abstract_name(&address).map_err(failed)?;
+            match UnixListener::bind_addr(&socket) {
+                Ok(listener) => lock._listeners.push(listener),
+                Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
+                    let peer = peer(&address);
+                    let user = peer.map(|peer| peer.uid.as_raw());
+                    if directory.is_none() || user.is_some_and(&holds) {
+                        return Err(held(peer.map_or_else(String::new, process)));
+                    }
+                    let whose = match (user, peer) {
+                        (Some(user), Some(peer)) => format!("user {user}{}", process(peer)),
+                        _ => "an unknown user".to_owned(),
+                    };
+                    lock.note(format!(
+                        "{whose} holds the benchmark lock of {name} ({id}): if that is a benchmark, the two measure each other"
+                    ));
+                }
+                Err(e) => return Err(failed(e)),
+            }
+        }
+        Ok(lock)
+    }
+
+    fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// What the figures may suffer from, in words.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 }
 
-fn listen(device: DeviceId, name: &str) -> Result<UnixListener, LockError> {
-    let failed = |source| LockError::Failed { name: name.to_owned(), device, source };
-    let address = SocketAddr::from_abstract_name(format!("floodwall-bench-{device}")).map_err(failed)?;
-    UnixListener::bind_addr(&address).map_err(|e| match e.kind() {
-        io::ErrorKind::AddrInUse => {
-            LockError::Held { name: name.to_owned(), device, holder: holder(&address) }
-        }
-        _ => failed(e),
-    })
+fn process(peer: UCred) -> String {
+    format!(" (process {})", peer.pid.as_raw_nonzero())
 }
 
-fn holder(address: &SocketAddr) -> String {
-    UnixStream::connect_addr(address)
-        .ok()
-        .and_then(|stream| rustix::net::sockopt::socket_peercred(stream).ok())
-        .map_or_else(String::new, |peer| format!(" (process {})", peer.pid.as_raw_nonzero()))
+fn is_no_place(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
+    matches!(error.kind(), NotFound | PermissionDenied | ReadOnlyFilesystem)
+}
+
+/// The listener at an abstract name; `None` if the kernel does not tell. Never waits: a listener
+/// that accepts nobody is full after a few.
+fn peer(name: &str) -> Option<UCred> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
+    connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).ok()?).ok()?;
+    socket_peercred(socket).ok()
+}
+
+/// A file of root's, locked; its name goes with it.
+#[derive(Debug)]
+struct LockFile {
+    file: File,
+    path: PathBuf,
+}
+
+enum Taken {
+    Ours(LockFile),
+    /// ` (process N)`, or nothing if it has not written that yet.
+    Theirs(String),
+}
+
+impl LockFile {
+    fn take(directory: &Path, device: DeviceId) -> io::Result<Taken> {
+        match DirBuilder::new().mode(0o755).create(directory) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+            _ => {}
+        }
+        let meta = fs::symlink_metadata(directory)?;
+        let us = rustix::process::geteuid().as_raw();
+        if !meta.is_dir() || meta.uid() != us || meta.mode() & 0o022 != 0 {
+            let why = format!("'{}' is no directory that only we can write; remove it", directory.display());
+            return Err(io::Error::other(why));
+        }
+        let path = directory.join(format!("bench-{device}.lock"));
+        loop {
+            let mut file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+                .open(&path)?;
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => {
+                    let mut holder = String::new();
+                    let _ = file.take(HOLDER_BYTES).read_to_string(&mut holder);
+                    let holder = holder.trim().parse::<u32>();
+                    return Ok(Taken::Theirs(
+                        holder.map_or_else(|_| String::new(), |n| format!(" (process {n})")),
+                    ));
+                }
+                Err(e) => return Err(e.into()),
+            }
+            // For the message of the next benchmark. A full file system is no reason to stop.
+            let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+            let lock = Self { file, path: path.clone() };
+            // The last holder may have removed the name between open and flock, and another process
+            // may have made a new file since.
+            if lock.has_its_name() {
+                return Ok(Taken::Ours(lock));
+            }
+        }
+    }
+
+    fn has_its_name(&self) -> bool {
+        let file = |meta: fs::Metadata| (meta.dev(), meta.ino());
+        let named = fs::symlink_metadata(&self.path).map(file);
+        named.is_ok_and(|named| self.file.metadata().is_ok_and(|ours| file(ours) == named))
+    }
+}
+
+impl Drop for LockFile {
+    fn drop(&mut self) {
+        if self.has_its_name() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     /// Devices of a driver that does not exist.
@@ -121,6 +275,63 @@ mod tests {
         assert!(message.contains(&format!("disk0 (4000:{})", std::process::id())), "{message}");
         drop(first);
         DeviceLock::take(&devices(&[0])).unwrap();
+    }
+
+    #[test]
+    fn another_users_lock_does_not_keep_root_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let us = rustix::process::geteuid().as_raw();
+        let of_root = |user| user != us;
+        let as_root = |minors: &[u32]| DeviceLock::take_as(&devices(minors), Some(dir.path()), of_root);
+        let theirs = DeviceLock::take_as(&devices(&[21]), None, of_root).unwrap();
+        let ours = as_root(&[21]).unwrap();
+        let process = format!("(process {})", std::process::id());
+        let note = format!("user {us} {process} holds the benchmark lock of disk21");
+        assert!(ours.notes()[0].starts_with(&note), "{:?}", ours.notes());
+        // A squatted socket does not let a second benchmark of root in.
+        let refused = as_root(&[21]).unwrap_err().to_string();
+        assert!(refused.contains(&format!("another floodwall bench {process}")), "{refused}");
+        drop((ours, theirs));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
+        // Root's own sockets count, and keep all others out.
+        let ours = as_root(&[21]).unwrap();
+        assert!(ours.notes().is_empty() && DeviceLock::take_as(&devices(&[21]), None, of_root).is_err());
+        let elsewhere = tempfile::tempdir().unwrap();
+        let by_socket = DeviceLock::take_as(&devices(&[21]), Some(elsewhere.path()), |user| user == us);
+        assert!(by_socket.unwrap_err().to_string().contains(&process), "as from another mount namespace");
+    }
+
+    #[test]
+    fn a_listener_that_accepts_nobody_does_not_keep_us_waiting() {
+        let dir = tempfile::tempdir().unwrap();
+        let theirs = DeviceLock::take_as(&devices(&[22]), None, |_| false).unwrap();
+        let name = format!("floodwall-bench-4022:{}", std::process::id());
+        let mut callers = Vec::new();
+        let is_full = || peer(&name).is_none();
+        while !is_full() {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let caller = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+            let _ = connect(&caller, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap());
+            callers.push(caller);
+            assert!(callers.len() < 100_000);
+        }
+        let ours = DeviceLock::take_as(&devices(&[22]), Some(dir.path()), |_| false).unwrap();
+        assert!(ours.notes()[0].starts_with("an unknown user holds"), "{:?}", ours.notes());
+        drop(theirs);
+    }
+
+    #[test]
+    fn a_place_for_roots_locks_that_others_can_write_is_refused_and_none_is_a_note() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let open = dir.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        let said = DeviceLock::take_as(&devices(&[23]), Some(&open), |_| true).unwrap_err().to_string();
+        assert!(said.contains("is no directory that only we can write"), "{said}");
+        let nowhere = dir.path().join("no/such");
+        let lock = DeviceLock::take_as(&devices(&[23]), Some(&nowhere), |_| true).unwrap();
+        assert!(lock.notes()[0].contains("is seen by its socket alone"), "{:?}", lock.notes());
     }
 
     #[test]

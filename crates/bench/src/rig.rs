@@ -140,7 +140,7 @@ impl HostRig {
     /// # Errors
     /// [`BenchError`]: everything that can be known before the first byte is written.
     pub fn open(root: SysRoot, dir: &Path, options: Options) -> Result<Self, BenchError> {
-        let location = locate::locate(&root, dir)?;
+        let mut location = locate::locate(&root, dir)?;
         let dir = location.directory.clone();
         if location.read_only {
             return Err(BenchError::ReadOnly { dir, mountpoint: location.mount.mountpoint.clone() });
@@ -150,6 +150,7 @@ impl HostRig {
             return Err(BenchError::NoWriteback { dir, filesystem, reason: reason.to_owned() });
         }
         let lock = DeviceLock::take(&device_lock::shared_devices(&root, &location))?;
+        location.notes.extend(lock.notes().iter().cloned());
         let bdi = location.bdi.value().map(String::as_str);
         let in_force = settings_in_force(&root, location.queue_device, bdi);
         let sampler = Sampler::new(root.clone(), location.queue_devices.iter().copied());
@@ -199,7 +200,8 @@ impl HostRig {
         &self.facts
     }
 
-    /// What could not be followed on the way down from the directory, and why: where devices below are not known, nothing is said of them.
+    /// What could not be followed on the way down from the directory, and why: where devices below
+    /// are not known, nothing is said of them. And who else may be measuring on the device.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.location.notes
