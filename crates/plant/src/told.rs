@@ -22,7 +22,9 @@ pub enum Event {
         /// Its name.
         name: String,
     },
-    /// A write failed after [`Plant::write`](floodwall_model::plant::Plant::write) had returned; the value before is in force.
+    /// A write failed after [`Plant::write`](floodwall_model::plant::Plant::write) had returned, or
+    /// a value could not be put back. Unless the reason says otherwise the value before is in
+    /// force.
     Failed(PlantError),
     /// Somebody else is changing settings: writes wait until that is over.
     Waiting {

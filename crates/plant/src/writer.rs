@@ -349,7 +349,9 @@ impl Shared {
         }
     }
 
-    /// All of them or none: what was written of a unit of several queues goes back if one of them refuses.
+    /// All of them or none: what was written of a unit of several queues goes back if one of them
+    /// refuses. A queue that refuses that too is an [`Event::Failed`] of its own; it stays held,
+    /// and is put back with the rest.
     fn write(&self, changes: &[Change]) -> Result<(), HoldError> {
         let mut done: Vec<Change> = Vec::new();
         for change in changes {
@@ -368,17 +370,35 @@ impl Shared {
                 Err(error) => {
                     drop(taken);
                     for before in done.into_iter().rev() {
-                        let _taken = self.take(number(&before.target));
-                        let prepared = self.locked(None, |session, hold| session.prepare(hold, &before));
-                        if let Ok(Some(prepared)) = prepared {
-                            let _ = self.carry_out(prepared);
-                        }
+                        self.roll_back(&before);
                     }
                     return Err(error);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Writes what a queue held before. One that is gone, or that somebody else has set meanwhile,
+    /// needs nothing.
+    fn roll_back(&self, before: &Change) {
+        let number = number(&before.target);
+        let _taken = self.take(number.clone());
+        let prepared = self.locked(None, |session, hold| session.prepare(hold, before));
+        match prepared.and_then(|prepared| prepared.map_or(Ok(()), |prepared| self.carry_out(prepared))) {
+            Ok(()) | Err(HoldError::Gone { .. } | HoldError::Theirs { .. }) => {}
+            Err(error) => {
+                let why = format!("it was to go back, because another queue of its unit refused: {error}");
+                self.tell_failed(&number, before.knob.name, &before.value, why);
+            }
+        }
+    }
+
+    /// Says that a queue holds another value than it should, when nobody waits for the answer.
+    fn tell_failed(&self, device: &Number, knob: &str, value: &str, why: String) {
+        let device = device.as_ref().and_then(|number| number.parse().ok());
+        let write = KnobWrite { device, knob: knob.to_owned(), value: value.to_owned() };
+        lock(&self.state).tell(Event::Failed(PlantError::Refused { write, why }));
     }
 
     /// Puts back what is held of a device.
@@ -441,7 +461,11 @@ impl Shared {
         });
         if performed.is_some() && !prepared.is_back() {
             // The journal can't be used any more: nothing may be in force that it does not know to the end.
-            let _ = prepared.retract(&*self.files, &SystemClock);
+            if let Err(error) = prepared.retract(&*self.files, &SystemClock) {
+                let (target, knob) = prepared.of();
+                let why = format!("it was to go back, because the journal can't be used: {error}");
+                self.tell_failed(&number(target), knob.name, &prepared.before().value, why);
+            }
         }
         finished
     }
@@ -465,7 +489,8 @@ impl Shared {
                         boot_id: self.boot_id.clone(),
                     };
                     let outcome = work(&session, &mut hold);
-                    if matches!(outcome, Err(HoldError::Closed { .. })) && !lock(&self.state).closing {
+                    let closed = |error: &HoldError| matches!(error.root(), HoldError::Closed { .. });
+                    if outcome.as_ref().is_err_and(closed) && !lock(&self.state).closing {
                         // What it held has been put back; the next write is in another one.
                         if let Ok((fresh, _)) = session.hold(&self.why) {
                             *hold = fresh;
@@ -518,7 +543,7 @@ impl Shared {
 }
 
 fn refused(write: KnobWrite, error: &HoldError) -> PlantError {
-    match (error, write.device) {
+    match (error.root(), write.device) {
         (HoldError::Gone { .. }, Some(device)) => PlantError::NoDevice(device),
         (HoldError::Journal(_) | HoldError::Closed { .. } | HoldError::Step(StepError::Journal(_)), _) => {
             PlantError::Lost { what: "the journal".to_owned(), why: format!("{write} was not set: {error}") }

@@ -110,6 +110,19 @@ pub enum HoldError {
     /// The kernel refused the value, or took another one; the one before is in force.
     #[error(transparent)]
     Step(#[from] StepError),
+    /// A write failed, and the value before it could not be brought back: the knob holds another
+    /// one. The hold still has it, and puts it back in the end.
+    #[error("{cause}; {label} can't be brought back to {before} either: {why}")]
+    NotBack {
+        /// Why the write failed.
+        cause: Box<HoldError>,
+        /// The knob.
+        label: String,
+        /// What it is to hold.
+        before: String,
+        /// Why it does not.
+        why: Box<StepError>,
+    },
 }
 
 fn theirs(found: &str, to_change: Option<u64>) -> String {
@@ -120,6 +133,15 @@ fn theirs(found: &str, to_change: Option<u64>) -> String {
 }
 
 impl HoldError {
+    /// The first thing that went wrong.
+    #[must_use]
+    pub fn root(&self) -> &Self {
+        match self {
+            Self::NotBack { cause, .. } => cause.root(),
+            other => other,
+        }
+    }
+
     /// Whether a privilege or a writable /proc or /sys is missing.
     #[must_use]
     pub fn lacks_privilege(&self) -> bool {
@@ -127,6 +149,7 @@ impl HoldError {
             Self::Journal(error) => error.lacks_privilege(),
             Self::Step(error) => error.lacks_privilege(),
             Self::Plan(error) => matches!(error, PlanError::Unreadable { .. }),
+            Self::NotBack { cause, .. } => cause.lacks_privilege(),
             _ => false,
         }
     }
@@ -260,6 +283,12 @@ impl Prepared {
     #[must_use]
     pub fn is_back(&self) -> bool {
         self.back
+    }
+
+    /// The target and the knob.
+    #[must_use]
+    pub fn of(&self) -> (&Target, &'static Knob) {
+        (&self.entry.target, self.entry.knob)
     }
 
     /// What the cell held when it was prepared.

@@ -142,8 +142,9 @@ impl Session<'_> {
     /// Reads back a write that was prepared, and what changes along with it; puts the value before back if the kernel did not take the new one.
     ///
     /// # Errors
-    /// [`HoldError::Step`] or [`HoldError::Journal`], which is none on the way back; what was there before is in force again, as far as the kernel lets us.
-    /// [`HoldError::Closed`]: what was saved is.
+    /// [`HoldError::Step`] or [`HoldError::Journal`]: the value before is in force again. A way back
+    /// does not fail for the journal. [`HoldError::Closed`]: the saved value is in force.
+    /// [`HoldError::NotBack`] around any of these: the kernel refused that value too.
     pub fn finish(
         &self,
         hold: &mut Hold,
@@ -158,12 +159,18 @@ impl Session<'_> {
             run.mode = Mode::Undo;
         }
         let journal = if back && !is_closed { Ok(()) } else { journal };
-        let outcome = read_back(&mut run, index, &entry, &to, performed, journal);
-        if outcome.is_err() {
+        let mut outcome = read_back(&mut run, index, &entry, &to, performed, journal);
+        if let Err(cause) = outcome {
             // The value before has to come back, with the journal or without; nobody puts back what is held in a hold that is over.
             run.mode = Mode::Undo;
             let goal = entry.old.as_ref().filter(|_| is_closed).unwrap_or(&before);
-            let _ = run.bring(index, goal);
+            outcome = Err(match run.bring(index, goal) {
+                Ok(()) => cause,
+                Err(why) => {
+                    let (label, before) = (entry.label(), short(&entry.label(), goal));
+                    HoldError::NotBack { cause: Box::new(cause), label, before, why: Box::new(why) }
+                }
+            });
         }
         // What the kernel changed along with it. A failure shows when that is read.
         for (at, state) in beside {

@@ -3,7 +3,8 @@
 use floodwall_knobs::catalogue::find;
 use floodwall_knobs::journal::{Closing, Phase, Record, Store, Transaction};
 use floodwall_knobs::session::{is_alive, log};
-use floodwall_knobs::{ApplyError, Device, Fate, Files, Hold, HoldError, Session, Target};
+use floodwall_knobs::{ApplyError, Device, Fate, Files, Hold, HoldError, Session, StepError, Target};
+use rustix::io::Errno;
 
 use crate::fake::{World, change, sda};
 
@@ -326,6 +327,33 @@ fn a_busy_file_is_tried_again_and_one_that_stays_so_leaves_the_value_before() {
     world.process(GUARD, 'S', 0);
     world.session().recover().unwrap();
     assert_eq!(world.kernel.all(), World::new().kernel.all());
+}
+
+#[test]
+fn a_value_that_can_not_be_brought_back_is_told_and_stays_held() {
+    let (world, mut hold) = steered();
+    write(&world, &mut hold, "nr_requests=8").unwrap();
+    let nr_requests = change("nr_requests=16");
+    let prepared = guard(&world).prepare(&mut hold, &nr_requests).unwrap().unwrap();
+    prepared.perform(&world.kernel, &world.kernel).unwrap();
+    // The value is in force, somebody says that the write failed all the same, and the device takes
+    // nothing more.
+    let path = "/sys/dev/block/8:0/queue/nr_requests".to_owned();
+    world.kernel.refuses.borrow_mut().insert(path, Errno::IO);
+    let failed = Err(StepError::Cancelled);
+    let error = guard(&world).finish(&mut hold, prepared, failed).unwrap_err();
+    assert!(matches!(error.root(), HoldError::Step(StepError::Cancelled)), "{error}");
+    assert_eq!(
+        error.to_string(),
+        "stopped on request; sda.nr_requests can't be brought back to 8 either: \
+         the kernel refused sda.nr_requests = 8: Input/output error (os error 5)"
+    );
+    assert_eq!(world.kernel.queue("nr_requests"), "16");
+    // It is not forgotten: when the device takes writes again it goes back to what was saved.
+    world.kernel.refuses.borrow_mut().clear();
+    assert_eq!(hold.held()[0].now.as_ref().unwrap().value, "16");
+    assert!(guard(&world).close(&mut hold).is_complete());
+    assert_eq!(world.kernel.queue("nr_requests"), "256");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Lanes over a captured tree whose writes can be kept waiting, or refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::mpsc;
 
@@ -17,6 +17,8 @@ struct Rules {
     busy: BTreeMap<String, u32>,
     /// These wait until they are let go, and then fail if they are to.
     stuck: BTreeMap<String, Option<Errno>>,
+    /// These take no write.
+    broken: BTreeSet<String>,
     /// How many are inside a write of each file, and how many ever were at once.
     inside: BTreeMap<String, (u32, u32)>,
 }
@@ -73,7 +75,8 @@ impl Files for Ruled {
         inside.1 = inside.1.max(inside.0);
         let is_stuck = |rules: &mut Rules| rules.stuck.get(path) == Some(&None);
         let mut rules = self.rules.1.wait_while(rules, is_stuck).unwrap();
-        let refused = rules.stuck.remove(path).flatten();
+        let broken = rules.broken.contains(path).then_some(Errno::IO);
+        let refused = rules.stuck.remove(path).flatten().or(broken);
         let outcome = refused.map_or_else(|| self.files.write(path, value), Err);
         rules.inside.get_mut(path).unwrap().0 -= 1;
         outcome
@@ -227,6 +230,42 @@ fn a_write_that_fails_late_is_told_once_and_to_its_unit_alone() {
     );
     assert!(scene.writer.take_failures(id(SDA)).is_empty());
     assert!(matches!(scene.writer.take_events().as_slice(), [Event::Failed(_)]));
+    assert_eq!(scene.get(SDA, "nr_requests"), "256");
+}
+
+/// A unit of two queues, of which the second refuses, and then the first as well.
+#[test]
+fn a_queue_that_can_not_go_back_is_told_stays_held_and_is_put_back_later() {
+    let scene = Scene::new();
+    let (first, second) = (path(SDA, "nr_requests"), path(SDB, "nr_requests"));
+    scene.files.stick(&second);
+    let change = |number: &str| {
+        let target = Target::Device(device(number));
+        Change { knob: find("nr_requests").unwrap(), target, value: "8".to_owned() }
+    };
+    let write = KnobWrite { device: Some(id(SDA)), knob: "nr_requests".to_owned(), value: "8".to_owned() };
+    scene.writer.write(write, vec![change(SDA), change(SDB)]).unwrap();
+    scene.inside(&second);
+    assert_eq!(scene.get(SDA, "nr_requests"), "8");
+    // The write back, and the attempt to undo that one.
+    scene.files.rules().broken.insert(first.clone());
+    scene.files.let_go(&second, Some(Errno::INVAL));
+    scene.settle();
+    let events = scene.writer.take_events();
+    let [
+        Event::Failed(PlantError::Refused { write: back, why }),
+        Event::Failed(PlantError::Refused { write, .. }),
+    ] = events.as_slice()
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!((back.device, back.value.as_str(), write.value.as_str()), (Some(id(SDA)), "256", "8"));
+    assert!(why.contains("another queue of its unit refused") && why.contains("error 5"), "{why}");
+    assert_eq!((scene.get(SDA, "nr_requests"), scene.get(SDB, "nr_requests")), ("8".into(), "256".into()));
+    let held: Vec<String> = scene.writer.held().into_iter().map(|held| held.label).collect();
+    assert_eq!(held, ["sda.nr_requests"]);
+    scene.files.rules().broken.clear();
+    assert_eq!(scene.writer.give_back(LONG).restored, ["sda.nr_requests: 256 again"]);
     assert_eq!(scene.get(SDA, "nr_requests"), "256");
 }
 
