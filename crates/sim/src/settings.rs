@@ -77,8 +77,9 @@ impl Queue {
             }
             None => facts.default_elevator,
         };
-        let make = || -> Result<Box<dyn Elevator>, SimError> {
+        let make = |nr_requests| -> Result<Box<dyn Elevator>, SimError> {
             let mut elevator = elevator::build(kind, facts).map_err(|e| SimError::Elevator(e.to_string()))?;
+            elevator.depth_updated(nr_requests);
             for (name, value) in &setting.0 {
                 if let Some(tunable) = name.strip_prefix("iosched.") {
                     elevator.set(tunable, value).map_err(|e| SimError::Elevator(e.to_string()))?;
@@ -86,7 +87,6 @@ impl Queue {
             }
             Ok(elevator)
         };
-        let elevators = (0..members.max(1)).map(|_| make()).collect::<Result<Vec<_>, _>>()?;
         let new = generation == Generation::K6;
         let requests = match (new, kind) {
             (true, ElevatorKind::None) => depth,
@@ -95,6 +95,7 @@ impl Queue {
         };
         let most = if new && kind == ElevatorKind::None { depth.max(4) } else { 2048 };
         let nr_requests = number(setting, "nr_requests", 4, most)?.unwrap_or(requests);
+        let elevators = (0..members.max(1)).map(|_| make(nr_requests)).collect::<Result<Vec<_>, _>>()?;
         let sectors = if new { 4096 } else { 512 };
         let max_sectors_kb = number(setting, "max_sectors_kb", 4, 32_767)?.unwrap_or(sectors);
         let read_ahead_kb = number(setting, "read_ahead_kb", 0, 1 << 20)?.unwrap_or(128);

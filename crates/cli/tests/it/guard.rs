@@ -177,8 +177,12 @@ fn a_guard_protects_tells_what_it_did_and_ends_with_everything_put_back() {
     let socket = guard.socket();
     guard.signal(Signal::TERM);
     assert_eq!(guard.ended(), Some(0));
-    assert!(!socket.exists());
+    assert!(!socket.exists() && !socket.with_extension("lock").exists());
     let log = guard.log();
+    assert!(
+        !log.contains("can't set"),
+        "the simulated kernel takes back every value that it has shown\n{log}"
+    );
     assert!(log.lines().last().unwrap().contains("stopped"), "{log}");
 }
 
@@ -321,6 +325,29 @@ fn a_worker_that_can_not_begin_is_not_started_again() {
     ]);
     assert_eq!(said.status.code(), Some(2));
     assert!(stderr(&said).contains("there is no device 'no-such'"), "{}", stderr(&said));
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_not_made() {
+    let dir = tmpfs();
+    let missing = dir.path().join("missing");
+    let socket = missing.join("x.sock");
+    let file = dir.path().join("guard.toml");
+    fs::write(&file, format!("metrics = \"unix:{}\"\n", socket.display())).unwrap();
+    for arguments in [["--socket", socket.to_str().unwrap()], ["--config", file.to_str().unwrap()]] {
+        for sim in [&["--sim", "hdd-7200"][..], &[]] {
+            let output = floodwall(&[&["guard"], sim, &arguments].concat());
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            let why = format!("there is no directory '{}' for '{}'", missing.display(), socket.display());
+            assert!(
+                said.contains(&why) && said.contains("make it first, or name a socket elsewhere"),
+                "{said}"
+            );
+        }
+    }
+    let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["guard.toml"]);
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub(crate) struct Change {
     pub(crate) max_bytes: Option<u64>,
     /// wbt's target in microseconds; inner `None`: its default.
     pub(crate) wbt_us: Option<Option<u64>>,
+    /// Tunables that were written after `nr_requests`, which resets some.
+    tunables: Vec<(String, String)>,
 }
 
 /// Who waits outside a frozen queue.
@@ -92,6 +94,11 @@ impl BlockLayer {
             // It brings its own.
             pending.nr_requests = None;
             pending.elevator = change.elevator;
+            pending.tunables.clear();
+        }
+        if change.nr_requests.is_some() {
+            // It resets those that depend on it.
+            pending.tunables.clear();
         }
         pending.nr_requests = change.nr_requests.or(pending.nr_requests.take());
         pending.max_bytes = change.max_bytes.or(pending.max_bytes.take());
@@ -104,13 +111,19 @@ impl BlockLayer {
         }
     }
 
-    /// Sets one of the elevator's tunables, which freezes nothing. While another elevator waits for the queue to run dry it is that one's: the kernel keeps the write back until
-    /// the switch is made.
+    /// Sets one of the elevator's tunables, which freezes nothing. While another elevator waits for
+    /// the queue to run dry it is that one's: the kernel keeps the write back until the switch is
+    /// made. One that is written behind a number of requests that still waits outlasts it.
     pub(crate) fn set_tunable(&mut self, name: &str, value: &str) -> Result<(), TunableError> {
-        match self.freezer.change.as_mut().and_then(|change| change.elevator.as_mut()) {
+        let Some(pending) = self.freezer.change.as_mut() else { return self.elevator.set(name, value) };
+        match pending.elevator.as_mut() {
             Some((coming, ..)) => coming.set(name, value),
             None => self.elevator.set(name, value),
+        }?;
+        if pending.nr_requests.is_some() {
+            pending.tunables.push((name.to_owned(), value.to_owned()));
         }
+        Ok(())
     }
 
     /// Makes the change if nothing is inside, and lets those in who waited.
@@ -137,7 +150,12 @@ impl BlockLayer {
             }
         }
         if let Some(slots) = change.nr_requests {
-            self.queues.resize(slots, &mut self.woken);
+            let each = self.queues.resize(slots, &mut self.woken);
+            self.elevator.depth_updated(each);
+        }
+        for (name, value) in change.tunables {
+            // It was accepted when it was written.
+            let _ = self.elevator.set(&name, &value);
         }
         if let Some(bytes) = change.max_bytes {
             self.max_bytes = bytes;

@@ -89,9 +89,10 @@ impl Queues {
     }
 
     /// Another number of slots, of all queues together.
-    pub(super) fn resize(&mut self, slots: u32, woken: &mut Vec<ProcessIndex>) {
+    pub(super) fn resize(&mut self, slots: u32, woken: &mut Vec<ProcessIndex>) -> u32 {
         let each = slots / self.members.len().max(1) as u32;
         self.members.iter_mut().for_each(|queue| queue.pool.resize(each, woken));
+        each
     }
 
     /// Whether a class of requests is congested in any of them: what md says of itself (`raid0_congested`, `raid10_congested`).

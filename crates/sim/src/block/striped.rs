@@ -94,6 +94,11 @@ impl Elevator for Striped {
         self.members.iter_mut().for_each(|m| m.elevator.process_exited(now, process));
     }
 
+    /// `nr_requests`: of each member.
+    fn depth_updated(&mut self, nr_requests: u32) {
+        self.members.iter_mut().for_each(|m| m.elevator.depth_updated(nr_requests));
+    }
+
     /// `nr_requests`: of the member that the request goes to.
     fn depth_limit(&self, request: &IoRequest, nr_requests: u32) -> u32 {
         self.members[self.stripes.member(request.offset)].elevator.depth_limit(request, nr_requests)

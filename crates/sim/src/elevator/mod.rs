@@ -106,6 +106,12 @@ pub trait Elevator {
         let _ = (now, process);
     }
 
+    /// The queue has so many request slots now, for each member (`depth_updated`): when the
+    /// elevator comes to a queue, and whenever `nr_requests` is written.
+    fn depth_updated(&mut self, nr_requests: u32) {
+        let _ = nr_requests;
+    }
+
     /// How many of `nr_requests` slots a request like this one may use (`limit_depth`, `async_depth`).
     fn depth_limit(&self, request: &IoRequest, nr_requests: u32) -> u32 {
         let _ = request;

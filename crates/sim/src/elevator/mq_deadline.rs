@@ -10,8 +10,10 @@
 //! batch. `batching`, `starved` and the direction are shared by all classes. A class counts as busy while its requests are in the device, so a lower one
 //! waits for them too (`dd_queued`).
 //!
-//! `async_depth` limits everything but synchronous reads when request slots are given out: three quarters of `nr_requests` up to 6.8, all of them from
-//! 6.12 on (the change lies between these two).
+//! `async_depth` limits everything but synchronous reads when request slots are given out. The
+//! queue's depth sets it (`dd_depth_updated`): to three quarters of `nr_requests` up to 6.8, to all
+//! of them from 6.12 on (the change lies between these two). What was written to it before is gone
+//! then.
 
 use std::collections::VecDeque;
 
@@ -36,7 +38,7 @@ tunables! {
         writes_starved: i32 = "writes_starved" in [i32::MIN, i32::MAX];
         /// 1: bios may be merged to the front of a request.
         front_merges: u32 = "front_merges" in [0, 1];
-        /// Request slots for everything but synchronous reads; 0 (not to be written, only the start value) follows `nr_requests` as the release does.
+        /// Request slots for everything but synchronous reads.
         async_depth: u32 = "async_depth" in [1, i32::MAX];
         /// Requests in a batch.
         fifo_batch: u32 = "fifo_batch" in [0, i32::MAX];
@@ -52,7 +54,8 @@ impl Default for MqDeadlineTunables {
             write_expire_ms: 5000,
             writes_starved: 2,
             front_merges: 1,
-            async_depth: 0,
+            // No limit until the queue says how many requests it has.
+            async_depth: i32::MAX.cast_unsigned(),
             fifo_batch: 16,
             prio_aging_expire_ms: 10_000,
         }
@@ -247,16 +250,14 @@ impl Elevator for MqDeadline {
         }
     }
 
+    /// `dd_depth_updated`.
+    fn depth_updated(&mut self, nr_requests: u32) {
+        self.tunables.async_depth = if self.reserves { (3 * nr_requests / 4).max(1) } else { nr_requests };
+    }
+
     /// `dd_limit_depth`.
     fn depth_limit(&self, request: &IoRequest, nr_requests: u32) -> u32 {
-        if request.is_read() {
-            return nr_requests;
-        }
-        match self.tunables.async_depth {
-            0 if self.reserves => (3 * nr_requests / 4).max(1),
-            0 => nr_requests,
-            depth => depth.min(nr_requests),
-        }
+        if request.is_read() { nr_requests } else { self.tunables.async_depth.min(nr_requests) }
     }
 
     fn len(&self) -> usize {
@@ -327,7 +328,9 @@ mod tests {
     #[test]
     fn async_depth_by_release() {
         let depth = |release, request| {
-            MqDeadline::new(release, 250, MqDeadlineTunables::default()).depth_limit(&request, 256)
+            let mut elevator = MqDeadline::new(release, 250, MqDeadlineTunables::default());
+            elevator.depth_updated(256);
+            elevator.depth_limit(&request, 256)
         };
         assert_eq!(depth((6, 18), write(1, 0, 1)), 256);
         assert_eq!(depth((6, 8), write(1, 0, 1)), 192);
@@ -335,5 +338,7 @@ mod tests {
         let mut elevator = mq_deadline();
         elevator.set("async_depth", "64").unwrap();
         assert_eq!(elevator.depth_limit(&write(1, 0, 1), 256), 64);
+        elevator.depth_updated(128);
+        assert_eq!(elevator.depth_limit(&write(1, 0, 1), 128), 128, "a new depth resets it");
     }
 }

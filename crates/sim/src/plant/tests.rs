@@ -266,6 +266,45 @@ fn what_is_written_after_an_elevator_that_still_waits_is_for_that_one() {
 }
 
 #[test]
+fn whatever_is_read_can_be_written_back() {
+    let mut plant = SimPlant::new(vec![part(options("hdd-7200"), &[], &[])], &Setting::default()).unwrap();
+    for elevator in ["mq-deadline", "bfq", "kyber", "none", "mq-deadline"] {
+        set(&mut plant, Some(disk(0)), "scheduler", elevator).unwrap();
+        let before = plant.knobs().unwrap();
+        for (knob, value) in &before.devices[&disk(0)].0 {
+            let written = set(&mut plant, Some(disk(0)), knob, value);
+            assert_eq!(written, Ok(()), "{elevator}: {knob}={value}");
+        }
+        assert_eq!(plant.knobs().unwrap(), before, "{elevator}");
+    }
+}
+
+#[test]
+fn async_depth_follows_the_number_of_requests_until_it_is_written() {
+    let parts = vec![part(options("hdd-7200"), &[], &["seq,size=4GiB,name=copy"])];
+    let mut plant = SimPlant::new(parts, &Setting::default()).unwrap();
+    let depth = |plant: &mut SimPlant| {
+        plant.knobs().unwrap().devices[&disk(0)].get("iosched.async_depth").map(str::to_owned)
+    };
+    set(&mut plant, Some(disk(0)), "nr_requests", "64").unwrap();
+    assert_eq!(depth(&mut plant).as_deref(), Some("64"));
+    set(&mut plant, Some(disk(0)), "iosched.async_depth", "8").unwrap();
+    set(&mut plant, Some(disk(0)), "nr_requests", "32").unwrap();
+    assert_eq!(depth(&mut plant).as_deref(), Some("32"), "reset along with it");
+    // A tunable that is written while a change waits for the queue to run dry outlasts the change.
+    start(&mut plant, &["copy"]);
+    plant.advance(ms(2_000));
+    set(&mut plant, Some(disk(0)), "nr_requests", "128").unwrap();
+    assert!(plant.observe().unwrap().devices[0].changing);
+    set(&mut plant, Some(disk(0)), "iosched.async_depth", "16").unwrap();
+    while plant.observe().unwrap().devices[0].changing {
+        plant.advance(ms(10));
+    }
+    let knobs = &plant.knobs().unwrap().devices[&disk(0)];
+    assert_eq!((knobs.get("nr_requests"), knobs.get("iosched.async_depth")), (Some("128"), Some("16")));
+}
+
+#[test]
 fn old_kernels_change_the_number_of_requests_at_once() {
     for generation in [Generation::K2_6_18, Generation::K2_6_32, Generation::K3_2] {
         let options = SimOptions { generation, ..options("hdd-7200") };
