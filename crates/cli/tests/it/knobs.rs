@@ -219,7 +219,7 @@ fn files_name_settings_as_people_write_them() {
     assert_eq!(difference.lines().filter(|line| line.contains(" -> ")).count(), 4, "{difference}");
     machine.done(&format!("apply {file} --yes"));
     assert_eq!((machine.vm("dirty_bytes"), machine.vm("dirty_ratio")), ("67108864".into(), "0".into()));
-    assert!(machine.done("log").contains("why: the night\\'s backup"));
+    assert!(machine.done("log").contains("why: the night's backup"));
     assert!(machine.done(&format!("diff {file}")).starts_with("no difference\n"));
     let default = machine.done("diff default");
     assert!(default.contains("vm.dirty_ratio: dirty_bytes 67108864 -> dirty_ratio 20"), "{default}");
