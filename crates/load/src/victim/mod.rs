@@ -21,6 +21,7 @@
 mod choose;
 mod files;
 mod psync;
+mod ring;
 mod uring;
 
 use std::path::{Path, PathBuf};

@@ -7,31 +7,23 @@
 //!
 //! Times are taken when a completion is reaped: write from push to the write's completion, sync from there to the sync's. What a ring
 //! does not finish by itself (a short or interrupted transfer) is finished with plain calls.
-#![expect(
-    unsafe_code,
-    reason = "the kernel reads and writes buffers after the call that names them has returned"
-)]
 
-use std::mem;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use floodwall_model::scenario::SyncMethod;
 use floodwall_stats::recorder::{Op, Recorder};
-use io_uring::squeue::{Entry, Flags};
-use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
-use io_uring::{IoUring, opcode};
 use rustix::io::Errno;
 
 use super::choose::{Chooser, Schedule, Target, Turn, ns_between};
 use super::psync::{Eviction, blocks, make_stable, own_files};
+use super::ring::{Buffers, Done, Flight, Kernel};
 use super::{Job, sync_method};
-use crate::buffer::{AlignedBuf, Blocks};
+use crate::buffer::AlignedBuf;
 use crate::error::LoadError;
 use crate::file::NamedFile;
 use crate::pace::sleep_until;
 use crate::running::Worker;
-use crate::sys::RangeSync;
 
 /// Longest wait for a completion while a ticket is held, so that the stop flag stays in view.
 const SLICE: Duration = Duration::from_millis(20);
@@ -41,32 +33,19 @@ pub(super) fn probe(depth: u32) -> Result<(), LoadError> {
     new_ring(depth).map(drop)
 }
 
-fn new_ring(depth: u32) -> Result<IoUring, LoadError> {
-    // Two entries an operation: the write and its sync.
-    let entries = depth.saturating_mul(2);
-    // One thread submits and reaps, and completions are handled when it asks for them (kernel 6.1); an older kernel has the plain ring.
-    IoUring::builder()
-        .setup_single_issuer()
-        .setup_defer_taskrun()
-        .build(entries)
-        .or_else(|_| IoUring::new(entries))
+fn new_ring(depth: u32) -> Result<Kernel, LoadError> {
+    Kernel::new(depth)
         .map_err(|e| LoadError::NoUring { errno: Errno::from_io_error(&e).unwrap_or(Errno::NOSYS) })
 }
 
-/// An operation in flight, and the memory that the kernel uses meanwhile.
+/// An operation in flight.
 struct Slot {
-    /// What it writes. A pool of one block: the stamps tell its blocks apart.
-    blocks: Blocks,
-    /// What it reads into.
-    read_buffer: AlignedBuf,
     target: Target,
     /// From when its latency counts.
     since: Instant,
     pushed: Instant,
     /// When the write's completion was seen.
     written: Option<Instant>,
-    /// Completions still to come.
-    pending: u8,
     /// The ring did not do all of it.
     unfinished: bool,
     /// It failed, and does not count.
@@ -80,15 +59,18 @@ pub(super) fn run(job: &Job, worker: &mut Worker<'_>) -> Result<(), LoadError> {
     let ring = new_ring(job.victim.depth)?;
     let reads = super::read_percent(&job.victim.kind) > 0;
     let now = Instant::now();
-    let slots: Vec<Slot> = (0..job.victim.depth)
-        .map(|i| Slot {
-            blocks: blocks(job, 0, u64::from(i)),
-            read_buffer: AlignedBuf::zeroed(if reads { job.files.block as usize } else { 0 }),
+    let buffers = (0..job.victim.depth).map(|i| Buffers {
+        // A pool of one block: the stamps tell its blocks apart.
+        blocks: blocks(job, 0, u64::from(i)),
+        read: AlignedBuf::zeroed(if reads { job.files.block as usize } else { 0 }),
+    });
+    let flight = Flight::new(ring, buffers);
+    let slots: Vec<Slot> = (0..flight.slots())
+        .map(|_| Slot {
             target: Target { file: 0, offset: 0, is_read: false },
             since: now,
             pushed: now,
             written: None,
-            pending: 0,
             unfinished: false,
             failed: false,
         })
@@ -99,7 +81,7 @@ pub(super) fn run(job: &Job, worker: &mut Worker<'_>) -> Result<(), LoadError> {
         own,
         sync: sync_method(&job.victim.kind).unwrap_or(SyncMethod::Fsync),
         eviction: Eviction::new(job, &chooser),
-        ring,
+        flight,
         slots,
         free,
         chooser,
@@ -107,7 +89,7 @@ pub(super) fn run(job: &Job, worker: &mut Worker<'_>) -> Result<(), LoadError> {
     let Some(begin) = worker.arrive() else { return Ok(()) };
     let mut schedule = Schedule::new(job, begin);
     let result = queue.work(worker, &mut schedule);
-    // The kernel may still use the buffers: whatever happened, wait for it.
+    // What is in flight counts.
     let drained = queue.drain(worker.recorder);
     schedule.close(worker);
     result.and(drained)
@@ -120,7 +102,7 @@ struct Queue<'a> {
     own: Option<(usize, Vec<NamedFile>)>,
     sync: SyncMethod,
     eviction: Eviction,
-    ring: IoUring,
+    flight: Flight<Kernel>,
     slots: Vec<Slot>,
     /// Slots with nothing in flight.
     free: Vec<usize>,
@@ -158,12 +140,11 @@ impl Queue<'_> {
         Ok(())
     }
 
-    /// Waits for everything in flight. On an error of the ring itself the buffers are left to the kernel for ever.
+    /// Waits for everything in flight, and counts it.
     fn drain(&mut self, recorder: &Recorder) -> Result<(), LoadError> {
         let mut result = Ok(());
         while self.free.len() < self.slots.len() {
             if let Err(error) = self.wait(None) {
-                mem::forget(mem::take(&mut self.slots));
                 return result.and(Err(error));
             }
             result = result.and(self.reap(recorder));
@@ -173,87 +154,46 @@ impl Queue<'_> {
 
     /// Submits what was pushed and waits for a completion, not longer than until `next`.
     fn wait(&mut self, next: Option<Instant>) -> Result<(), LoadError> {
-        let waited = match next {
-            Some(due) if self.ring.params().is_feature_ext_arg() => {
-                let left = due.saturating_duration_since(Instant::now()).min(SLICE);
-                let timeout = Timespec::from(left);
-                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout))
-            }
-            _ => self.ring.submit_and_wait(1),
-        };
-        match waited.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO)) {
-            // Time is up, a signal came, or completions must be reaped first.
-            Ok(_) | Err(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN) => Ok(()),
-            Err(errno) => Err(LoadError::Ring { errno }),
-        }
+        let left = next.map(|due| due.saturating_duration_since(Instant::now()).min(SLICE));
+        self.flight.wait(left).map_err(|errno| LoadError::Ring { errno })
     }
 
     /// Chooses the next operation and queues it in a free slot.
     fn push(&mut self, index: usize, since: Option<Instant>) -> Result<(), LoadError> {
         let target = self.chooser.next()?;
         let file = file_of(self.job, &self.own, target.file);
-        let fd = Fd(file.fd.as_raw_fd());
         let block = self.job.files.block;
         if target.is_read {
             self.eviction.before_read(file, target, block)?;
         }
         let len = u32::try_from(block).map_err(|_| LoadError::Ring { errno: Errno::INVAL })?;
-        let slot = &mut self.slots[index];
-        // The slot's number and whether it is the sync, to be told by the completion.
-        let tag = (index as u64) << 1;
-        let (first, second) = if target.is_read {
-            let buffer = slot.read_buffer.bytes_mut().as_mut_ptr();
-            (opcode::Read::new(fd, buffer, len).offset(target.offset).build().user_data(tag), None)
-        } else {
-            let bytes = slot.blocks.next(block as usize);
-            let write =
-                opcode::Write::new(fd, bytes.as_ptr(), len).offset(target.offset).build().user_data(tag);
-            match sync_entry(self.sync, fd, target.offset, len) {
-                None => (write, None),
-                Some(sync) => (write.flags(Flags::IO_LINK), Some(sync.user_data(tag | 1))),
-            }
-        };
         let now = Instant::now();
+        let begun = if target.is_read {
+            self.flight.read(index, file.fd.as_fd(), len, target.offset)
+        } else {
+            self.flight.write(index, file.fd.as_fd(), len, target.offset, self.sync)
+        };
+        let slot = &mut self.slots[index];
         slot.target = target;
         (slot.since, slot.pushed, slot.written) = (since.unwrap_or(now), now, None);
         (slot.unfinished, slot.failed) = (false, false);
-        let entries = [Some(first), second];
-        slot.pending = entries.iter().flatten().count() as u8;
-        for entry in entries.iter().flatten() {
-            // SAFETY: the entry points into a buffer of `slot`, which is neither moved, freed nor used until the completion is reaped:
-            // the slot is not free till then, `drain` waits for it on every way out, and if it can't, leaks the slots. The
-            // heap blocks stay where they are when the `Slot` itself moves.
-            let pushed = unsafe { self.ring.submission().push(entry) };
-            // There are two entries for each slot, so the queue can't be full.
-            pushed.map_err(|_| LoadError::Ring { errno: Errno::NOBUFS })?;
-        }
-        Ok(())
+        begun.map_err(|errno| LoadError::Ring { errno })
     }
 
     /// Handles the completions that have arrived.
     fn reap(&mut self, recorder: &Recorder) -> Result<(), LoadError> {
         let mut result = Ok(());
         loop {
-            let entry = self.ring.completion().next();
-            let Some(entry) = entry else { return result };
-            let now = Instant::now();
-            let (index, is_sync) = ((entry.user_data() >> 1) as usize, entry.user_data() & 1 == 1);
-            result = result.and(self.complete(index, is_sync, entry.result(), now, recorder));
+            let Some(done) = self.flight.next() else { return result };
+            result = result.and(self.complete(done, Instant::now(), recorder));
         }
     }
 
     /// One completion.
-    fn complete(
-        &mut self,
-        index: usize,
-        is_sync: bool,
-        outcome: i32,
-        now: Instant,
-        recorder: &Recorder,
-    ) -> Result<(), LoadError> {
+    fn complete(&mut self, done: Done, now: Instant, recorder: &Recorder) -> Result<(), LoadError> {
+        let Done { slot: index, is_sync, outcome, is_last } = done;
         let block = self.job.files.block;
         let slot = &mut self.slots[index];
-        slot.pending = slot.pending.saturating_sub(1);
         let mut failure = None;
         if outcome >= 0 {
             if !is_sync {
@@ -271,8 +211,8 @@ impl Queue<'_> {
         if !is_sync {
             slot.written = Some(now);
         }
-        let (pending, target, failed) = (slot.pending, slot.target, slot.failed);
-        if pending == 0 {
+        let (target, failed) = (slot.target, slot.failed);
+        if is_last {
             self.free.push(index);
         }
         if let Some(errno) = failure {
@@ -283,21 +223,22 @@ impl Queue<'_> {
             };
             return Err(file_of(self.job, &self.own, target.file).failed(operation, errno));
         }
-        if pending == 0 && !failed { self.finish(index, now, recorder) } else { Ok(()) }
+        if is_last && !failed { self.finish(index, now, recorder) } else { Ok(()) }
     }
 
     /// An operation whose completions are all in: finishes it by hand if need be, and counts it.
     fn finish(&mut self, index: usize, now: Instant, recorder: &Recorder) -> Result<(), LoadError> {
         let block = self.job.files.block;
-        let slot = &mut self.slots[index];
+        let slot = &self.slots[index];
         let target = slot.target;
         let file = file_of(self.job, &self.own, target.file);
         let mut end = now;
         if slot.unfinished {
+            let buffers = self.flight.buffers(index).ok_or(LoadError::Ring { errno: Errno::BUSY })?;
             if target.is_read {
-                file.read_exact_at(slot.read_buffer.bytes_mut(), target.offset)?;
+                file.read_exact_at(buffers.read.bytes_mut(), target.offset)?;
             } else {
-                file.write_all_at(slot.blocks.next(block as usize), target.offset)?;
+                file.write_all_at(buffers.blocks.next(block as usize), target.offset)?;
                 make_stable(file, self.sync, target.offset, block)?;
             }
             end = Instant::now();
@@ -324,18 +265,6 @@ fn file_of<'f>(job: &'f Job, own: &'f Option<(usize, Vec<NamedFile>)>, index: us
     match own {
         None => &job.files.files[index],
         Some((first, files)) => &files[index - first],
-    }
-}
-
-/// The sync after a write as a ring entry; `None` if the write itself makes the data stable.
-fn sync_entry(sync: SyncMethod, fd: Fd, offset: u64, len: u32) -> Option<Entry> {
-    match sync {
-        SyncMethod::Fsync => Some(opcode::Fsync::new(fd).build()),
-        SyncMethod::Fdatasync => Some(opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build()),
-        SyncMethod::SyncFileRange => {
-            Some(opcode::SyncFileRange::new(fd, len).offset(offset).flags(RangeSync::Wait.flags()).build())
-        }
-        SyncMethod::ODsync | SyncMethod::OSync => None,
     }
 }
 
