@@ -3,16 +3,17 @@
 //! What a *device* still holds in its own cache can't be seen from outside; the settling pause is for that, and the
 //! stationarity test of the warm-up catches what it leaves over.
 
-use std::fs::File;
 use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use floodwall_host::Sampler;
-use floodwall_load::sleep_until;
+use floodwall_load::{Dir, LoadError, sleep_until};
 use floodwall_model::rig::{Second, Step};
 use floodwall_model::{Bytes, HostSample, Interval, Rate, Watch};
+use rustix::io::Errno;
 
 use crate::phase::drain_rate;
 use crate::rig::BenchError;
@@ -37,7 +38,19 @@ const FOREIGN_PRESSURE: f64 = 0.3;
 /// `directory` must have been open since before the first write: the kernel tells each open file once of every writeback error since then
 /// (errseq_t; syncfs(2) since 5.8). A flood does not sync, so nobody else would hear of its lost pages.
 pub(crate) fn drain(
-    directory: &File,
+    directory: &Dir,
+    sampler: &mut Sampler,
+    stop: &AtomicBool,
+    origin: Instant,
+    round: u32,
+    watch: &mut dyn Watch,
+) -> Result<(), BenchError> {
+    drain_by(Means::SYSTEM, directory, sampler, stop, origin, round, watch)
+}
+
+fn drain_by(
+    means: Means,
+    directory: &Dir,
     sampler: &mut Sampler,
     stop: &AtomicBool,
     origin: Instant,
@@ -45,7 +58,12 @@ pub(crate) fn drain(
     watch: &mut dyn Watch,
 ) -> Result<(), BenchError> {
     watch.step(Step { what: "draining", phase: None, round, expected_s: 0.5 });
-    let synced = start_syncfs(directory);
+    let (synced, waited) = means.write_back(directory);
+    if waited {
+        watch.warn(
+            "can't start a thread (see ulimit -u): Ctrl-C had to wait until all dirty pages were written",
+        );
+    }
     let begin = Instant::now();
     let mut shown = begin;
     let mut idle = 0;
@@ -71,10 +89,10 @@ pub(crate) fn drain(
         }
         if synced_at.is_none() {
             match synced.try_recv() {
-                Ok(result) => result.map_err(BenchError::Writeback)?,
+                Ok(result) => result.map_err(|e| BenchError::Writeback(e.into()))?,
                 Err(TryRecvError::Empty) => continue,
-                // The thread could not be started; the device's idleness has to do.
-                Err(TryRecvError::Disconnected) => {}
+                // Only a fault of this program ends the thread without an answer.
+                Err(TryRecvError::Disconnected) => return Err(BenchError::Load(LoadError::Panicked)),
             }
         }
         let synced_at = *synced_at.get_or_insert(last);
@@ -90,17 +108,39 @@ pub(crate) fn drain(
     }
 }
 
-/// Starts syncfs(2) in a thread of its own: it can take minutes and can't be interrupted, and the user's Ctrl-C should not wait for it.
-fn start_syncfs(directory: &File) -> Receiver<io::Result<()>> {
-    let (send, receive) = mpsc::channel();
-    if let Ok(directory) = directory.try_clone() {
-        // If the thread can't be started, `send` is dropped and the receiver knows.
-        let _ = std::thread::Builder::new().name("fw-syncfs".into()).spawn(move || {
-            // Nobody listens any more after an interrupt.
-            let _ = send.send(rustix::fs::syncfs(&directory).map_err(io::Error::from));
-        });
+/// What a thread does.
+type Work = Box<dyn FnOnce() + Send>;
+
+/// How written data is made stable; tests put other functions in their place.
+#[derive(Clone, Copy)]
+struct Means {
+    /// syncfs(2).
+    sync: fn(&Dir) -> Result<(), Errno>,
+    /// Starts a thread.
+    spawn: fn(Builder, Work) -> io::Result<JoinHandle<()>>,
+}
+
+impl Means {
+    const SYSTEM: Self = Self { sync: |directory| rustix::fs::syncfs(directory), spawn: Builder::spawn };
+
+    /// Calls syncfs(2) in a thread of its own: it can take minutes and can't be interrupted, and the user's Ctrl-C
+    /// should not wait for it. Where no thread can be started it is called before this returns: the kernel tells of
+    /// lost pages here or nowhere. Returns where the result arrives, and whether it was waited for.
+    fn write_back(self, directory: &Dir) -> (Receiver<Result<(), Errno>>, bool) {
+        let (send, receive) = mpsc::channel();
+        // After an interrupt nobody listens any more.
+        if let Ok(own) = directory.try_clone() {
+            let send = send.clone();
+            let work = move || {
+                let _ = send.send((self.sync)(&own));
+            };
+            if (self.spawn)(Builder::new().name("fw-syncfs".into()), Box::new(work)).is_ok() {
+                return (receive, false);
+            }
+        }
+        let _ = send.send((self.sync)(directory));
+        (receive, true)
     }
-    receive
 }
 
 /// Leaves the device alone for a while, and notices whether others do too.
@@ -154,6 +194,43 @@ mod tests {
     use floodwall_model::trial::DeviceSample;
 
     use super::*;
+
+    /// What [`drain_by`] says and warns of where threads can be started or not, and syncfs(2) answers this.
+    fn drained(spawn: bool, sync: fn(&Dir) -> Result<(), Errno>) -> (Result<(), BenchError>, Vec<String>) {
+        struct Heard(Vec<String>);
+        impl Watch for Heard {
+            fn warn(&mut self, message: &str) {
+                self.0.push(message.to_owned());
+            }
+        }
+        let means = match spawn {
+            true => Means { sync, ..Means::SYSTEM },
+            false => Means { sync, spawn: |_, _| Err(io::ErrorKind::WouldBlock.into()) },
+        };
+        let (dir, mut heard) = (tempfile::tempdir().unwrap(), Heard(Vec::new()));
+        let dir = Dir::open(dir.path()).unwrap();
+        let mut sampler = Sampler::new(floodwall_host::SysRoot::live().unwrap(), []);
+        let stop = AtomicBool::new(false);
+        let drained = drain_by(means, &dir, &mut sampler, &stop, Instant::now(), 1, &mut heard);
+        (drained, heard.0)
+    }
+
+    #[test]
+    fn lost_pages_are_told_with_a_thread_and_without() {
+        for spawn in [true, false] {
+            let (drained, heard) = drained(spawn, |_| Err(Errno::IO));
+            assert!(matches!(drained, Err(BenchError::Writeback(_))), "{spawn}: {drained:?}");
+            assert_eq!(heard.len(), usize::from(!spawn), "{heard:?}");
+            let (drained, _) = self::drained(spawn, |_| Ok(()));
+            drained.unwrap();
+        }
+    }
+
+    #[test]
+    fn a_thread_that_ends_without_an_answer_is_no_success() {
+        let (drained, _) = drained(true, |_| panic!("on purpose"));
+        assert!(matches!(drained, Err(BenchError::Load(LoadError::Panicked))), "{drained:?}");
+    }
 
     #[test]
     fn a_quiet_machine_is_quiet_and_each_kind_of_neighbour_is_heard() {

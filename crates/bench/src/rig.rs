@@ -11,7 +11,6 @@
 
 mod drain_rate;
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use floodwall_host::locate::{self, LocateError, Location};
 use floodwall_host::{HostFacts, Sampler, SysRoot, memory, settings_in_force};
-use floodwall_load::{LoadError, PreparedFlood, PreparedVictim};
+use floodwall_load::{Dir, LoadError, PreparedFlood, PreparedVictim, User};
 use floodwall_model::rig::{Second, Step};
 use floodwall_model::scenario::Data;
 use floodwall_model::status::Missing;
@@ -104,6 +103,8 @@ pub struct Options {
     pub origin: Instant,
     /// Raised by whoever wants the run to end.
     pub stop: Arc<AtomicBool>,
+    /// Who runs commands; the caller if absent.
+    pub user: Option<User>,
 }
 
 /// This host, one directory of it.
@@ -115,9 +116,8 @@ pub struct HostRig {
     sampler: Sampler,
     setting: Setting,
     missing: Vec<Missing>,
+    /// Open since before the first write: the kernel reports writeback errors through its descriptor.
     scratch: Scratch,
-    /// The scratch directory, open since before the first write: the kernel reports writeback errors through it.
-    directory: File,
     _lock: DeviceLock,
     options: Options,
     prepared: Option<Prepared>,
@@ -155,9 +155,9 @@ impl HostRig {
         let in_force = settings_in_force(&root, location.queue_device, bdi);
         let sampler = Sampler::new(root.clone(), location.queue_devices.iter().copied());
         let facts = HostFacts::read(&root, &location);
-        let scratch = Scratch::make(&dir)?;
-        let directory = File::open(scratch.path())
-            .map_err(|source| ScratchError::Make { dir: scratch.path().to_owned(), source })?;
+        let parent = Dir::open_resolved(&dir)
+            .map_err(|e| ScratchError::Make { dir: dir.clone(), source: e.into() })?;
+        let scratch = Scratch::make(&parent)?;
         Ok(Self {
             root,
             location,
@@ -166,7 +166,6 @@ impl HostRig {
             setting: in_force.setting,
             missing: in_force.missing,
             scratch,
-            directory,
             _lock: lock,
             options,
             prepared: None,
@@ -225,7 +224,7 @@ impl HostRig {
     /// [`BenchError::Locate`] if the filesystem does not tell.
     pub fn room(&self, cap: Option<Bytes>) -> Result<Room, BenchError> {
         Ok(Room {
-            free: locate::free_space(self.scratch.path())?.available,
+            free: free_space(self.scratch.dir())?,
             cap,
             hard_limit: memory::read_thresholds(&self.root).hard_bytes.into_value().map(Bytes),
             ram: memory::read_memory(&self.root).total_bytes.into_value().map(Bytes),
@@ -267,18 +266,19 @@ impl HostRig {
                 });
             }
         };
-        let (dir, stop) = (self.scratch.path(), &*self.options.stop);
+        let (dir, stop) = (self.scratch.dir(), &*self.options.stop);
+        let user = self.options.user.as_ref();
         // What can be refused is refused before the first gigabyte of whatever comes earlier is written.
         scenario.victims.iter().try_for_each(|victim| floodwall_load::check_victim(dir, victim))?;
         scenario.floods.iter().try_for_each(|flood| floodwall_load::check_flood(dir, flood))?;
         let (mut victims, mut floods) = (Vec::new(), Vec::new());
         for (i, victim) in scenario.victims.iter().enumerate() {
             let seed = self.options.seed.wrapping_add(i as u64);
-            victims.push(floodwall_load::prepare_victim(dir, victim, seed, &mut progress, stop)?);
+            victims.push(floodwall_load::prepare_victim(dir, victim, user, seed, &mut progress, stop)?);
         }
         for (i, flood) in scenario.floods.iter().enumerate() {
             let seed = self.options.seed.wrapping_add(1_000 + i as u64);
-            floods.push(floodwall_load::prepare_flood(dir, flood, seed, &mut progress, stop)?);
+            floods.push(floodwall_load::prepare_flood(dir, flood, user, seed, &mut progress, stop)?);
         }
         self.first_operation = first;
         self.sights = Sights::new(scenario, &self.root, &self.location);
@@ -294,7 +294,7 @@ impl HostRig {
     /// # Errors
     /// [`BenchError::Scratch`] with the path that is left.
     pub fn close(self) -> Result<(), BenchError> {
-        drop((self.prepared, self.directory));
+        drop(self.prepared);
         Ok(self.scratch.remove()?)
     }
 
@@ -311,7 +311,7 @@ impl HostRig {
             let kind = kinds[(i + trial.round as usize - 1) % kinds.len()];
             clear_backlog(
                 &prepared.floods,
-                &self.directory,
+                self.scratch.dir(),
                 &mut self.sampler,
                 &self.options,
                 trial.round,
@@ -321,7 +321,7 @@ impl HostRig {
             let phase = match (kind, scenario.burst) {
                 (PhaseKind::Burst, Some(bytes)) => {
                     let data = scenario.floods.first().map_or(Data::Random, |f| f.data);
-                    burst(self.scratch.path(), bytes, data, &self.options, trial.round, watch)?
+                    burst(self.scratch.dir(), bytes, data, &self.options, trial.round, watch)?
                 }
                 _ => phase::run(
                     PhaseRun {
@@ -348,14 +348,28 @@ impl HostRig {
             }
         }
         // The last phase's writeback errors have to come out too.
-        clear_backlog(&prepared.floods, &self.directory, &mut self.sampler, &self.options, trial.round, watch)
+        clear_backlog(
+            &prepared.floods,
+            self.scratch.dir(),
+            &mut self.sampler,
+            &self.options,
+            trial.round,
+            watch,
+        )
     }
+}
+
+/// What is free on a directory's filesystem.
+fn free_space(dir: &Dir) -> Result<Bytes, LocateError> {
+    let fs = rustix::fs::fstatvfs(dir)
+        .map_err(|e| LocateError::Directory { path: dir.path().to_owned(), source: e.into() })?;
+    Ok(Bytes(fs.f_bavail.saturating_mul(fs.f_frsize)))
 }
 
 /// Throws the floods' backlog away, writes back what else is dirty and waits until the device is idle.
 fn clear_backlog(
     floods: &[PreparedFlood],
-    directory: &File,
+    directory: &Dir,
     sampler: &mut Sampler,
     options: &Options,
     round: u32,
@@ -368,7 +382,7 @@ fn clear_backlog(
 }
 
 fn burst(
-    dir: &Path,
+    dir: &Dir,
     bytes: Bytes,
     data: Data,
     options: &Options,

@@ -1,4 +1,5 @@
-//! The scratch directory: everything that a benchmark writes is below one directory that it made itself.
+//! The scratch directory: everything that a benchmark writes is below one directory that it made
+//! itself.
 //!
 //! ```text
 //! DIR/.floodwall-new-<pid>-<n>/     mode 0700, while it is made
@@ -8,20 +9,31 @@
 //! DIR/.floodwall-bench-<pid>-<n>/
 //! ```
 //!
-//! The lock is what tells a running benchmark's directory from one that a killed run left: the kernel drops it with its holder, however that
-//! died, and process numbers, which are reused, need not be trusted.
+//! The lock tells a running benchmark's directory from one that a killed run left. The kernel drops
+//! the lock with its holder, so process numbers, which are reused, need not be trusted.
 //!
-//! Cleaning may meet a directory that is just being made, before its owner is locked. It can't tell it from one whose maker was killed at that
-//! moment, and may take it; so it holds the lock (or removes an empty directory, which the kernel does only while it is empty), and the maker,
-//! whose next step then fails, begins again under another name.
+//! Cleaning may meet a directory that is just being made, before its owner is locked. It can't tell
+//! that directory from one whose maker was killed at that moment, and may take it. So it holds the
+//! lock (or removes an empty directory, which the kernel does only while it is empty), and the
+//! maker, whose next step then fails, begins again under another name.
+//!
+//! DIR may belong to another user, who can rename what is in it and put a symlink in its place at
+//! any moment. What protects against that: DIR and the scratch directory are opened once, and every
+//! later step goes through their descriptors ([`Dir`]). The directory that was opened is taken only
+//! if it is empty and belongs to the owner of the mark that was made in it. It lets nobody else in,
+//! and so nobody else changes what is below. By name only the empty directory is removed, if the
+//! name still means it.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::fs::FlockOperation;
+use floodwall_load::Dir;
+use floodwall_load::dir::{Identity, TreeError};
+use rustix::fs::{FileType, FlockOperation, OFlags, flock, fstat};
+use rustix::io::Errno;
 
 /// Every scratch directory's name begins with this …
 pub const PREFIX: &str = ".floodwall-bench-";
@@ -43,6 +55,12 @@ pub enum ScratchError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The directory that was made is not the one that was opened.
+    #[error("the scratch directory '{path}' was replaced while it was made; name a directory that nobody else changes", path = path.display())]
+    Replaced {
+        /// The scratch directory.
+        path: PathBuf,
+    },
     /// Left-overs could not be listed.
     #[error("can't read the directory '{dir}': {source}", dir = dir.display())]
     List {
@@ -56,65 +74,91 @@ pub enum ScratchError {
     Remove {
         /// The scratch directory.
         path: PathBuf,
-        /// What the kernel said.
-        source: io::Error,
+        /// What is still there, and why.
+        source: TreeError,
+    },
+    /// It is empty, but no longer where it was made.
+    #[error("the scratch directory '{path}' was emptied, but it has been moved or replaced meanwhile; remove the empty directory by hand", path = path.display())]
+    Moved {
+        /// Where it was made.
+        path: PathBuf,
     },
 }
 
 /// A scratch directory of this process. Dropping it removes it.
 #[derive(Debug)]
 pub struct Scratch {
-    path: PathBuf,
+    parent: Dir,
+    name: String,
+    dir: Dir,
     /// Held for its lock.
     _owner: File,
     removed: bool,
 }
 
 impl Scratch {
-    /// Makes one in `dir`.
+    /// Makes one in `parent`.
     ///
     /// # Errors
-    /// [`ScratchError::Make`], for example on a read-only filesystem.
-    pub fn make(dir: &Path) -> Result<Self, ScratchError> {
-        let fail = |source| ScratchError::Make { dir: dir.to_owned(), source };
+    /// [`ScratchError::Make`], for example on a read-only filesystem; [`ScratchError::Replaced`].
+    pub fn make(parent: &Dir) -> Result<Self, ScratchError> {
         let mut taken = 0;
         loop {
-            match Self::try_make(dir) {
-                Ok(scratch) => return Ok(scratch),
-                // A namesake (an earlier process of the same number was killed), or somebody cleans this very moment.
-                Err(e) if is_taken(&e) && taken < 1000 && dir.exists() => taken += 1,
-                Err(e) => return Err(fail(e)),
+            match Self::try_make(parent) {
+                // An earlier process of the same number was killed, or another process cleans this
+                // very moment.
+                Err(ScratchError::Make { source, .. }) if is_taken(&source) && taken < 1000 => taken += 1,
+                made => return made,
             }
         }
     }
 
-    fn try_make(dir: &Path) -> io::Result<Self> {
+    fn try_make(parent: &Dir) -> Result<Self, ScratchError> {
         static MADE: AtomicU32 = AtomicU32::new(0);
-        let name = format!("{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        let new = dir.join(format!("{NEW_PREFIX}{name}"));
-        DirBuilder::new().mode(0o700).create(&new)?;
-        let path = dir.join(format!("{PREFIX}{name}"));
-        let made = mark(&new).and_then(|owner| fs::rename(&new, &path).map(|()| owner));
-        match made {
-            Ok(owner) => Ok(Self { path, _owner: owner, removed: false }),
+        let number = format!("{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let (new, name) = (format!("{NEW_PREFIX}{number}"), format!("{PREFIX}{number}"));
+        let failed = |e: Errno| ScratchError::Make { dir: parent.path().to_owned(), source: e.into() };
+        let parent_again = parent.try_clone().map_err(failed)?;
+        let dir = parent.make_dir(&new).map_err(failed)?;
+        let marked = mark(&dir).and_then(|owner| match is_own(&dir, &owner)? {
+            true => parent.rename(&new, &name).map(|()| Some(owner)),
+            false => Ok(None),
+        });
+        match marked {
+            Ok(Some(owner)) => {
+                let dir = dir.renamed(&name);
+                Ok(Self { parent: parent_again, name, dir, _owner: owner, removed: false })
+            }
+            Ok(None) => {
+                // Nothing but the mark is ours here.
+                let _ = dir.remove_file(OWNER);
+                Err(ScratchError::Replaced { path: parent.path().join(new) })
+            }
             Err(e) => {
-                // Nothing of ours stays behind, the half-made directory included; the first error is the one that matters.
-                let _ = remove_tree(&new);
-                Err(e)
+                // Nothing of ours stays behind. The first error is the one that matters.
+                let _ = dir.remove_file(OWNER);
+                let _ = parent.remove_dir(&new);
+                Err(failed(e))
             }
         }
     }
 
-    /// Where it is.
+    /// The directory.
+    #[must_use]
+    pub fn dir(&self) -> &Dir {
+        &self.dir
+    }
+
+    /// Where it was made; for messages.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        self.dir.path()
     }
 
     /// Removes it with everything in it.
     ///
     /// # Errors
-    /// [`ScratchError::Remove`].
+    /// [`ScratchError::Remove`], [`ScratchError::Moved`].
     pub fn remove(mut self) -> Result<(), ScratchError> {
         self.remove_now()
     }
@@ -123,7 +167,11 @@ impl Scratch {
         if std::mem::replace(&mut self.removed, true) {
             return Ok(());
         }
-        remove_tree(&self.path).map_err(|source| ScratchError::Remove { path: self.path.clone(), source })
+        empty(&self.dir).map_err(|source| ScratchError::Remove { path: self.path().to_owned(), source })?;
+        match remove_empty(&self.parent, &self.name, &self.dir) {
+            Ok(true) => Ok(()),
+            _ => Err(ScratchError::Moved { path: self.path().to_owned() }),
+        }
     }
 }
 
@@ -134,40 +182,54 @@ impl Drop for Scratch {
     }
 }
 
-/// Makes the locked mark.
-fn mark(dir: &Path) -> io::Result<File> {
-    let mut owner = OpenOptions::new().write(true).create_new(true).mode(0o600).open(dir.join(OWNER))?;
-    rustix::fs::flock(&owner, FlockOperation::NonBlockingLockExclusive)?;
-    writeln!(owner, "{MAGIC}\npid {}", std::process::id())?;
+/// Makes the locked mark in an empty directory.
+fn mark(dir: &Dir) -> Result<File, Errno> {
+    let mut owner = File::from(dir.file(OWNER, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?);
+    flock(&owner, FlockOperation::NonBlockingLockExclusive)?;
+    writeln!(owner, "{MAGIC}\npid {}", std::process::id())
+        .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
     Ok(owner)
 }
 
-/// Whether a directory could not be made because its name is in use or because it was cleaned away meanwhile.
+/// Whether a directory holds nothing but the mark, and belongs to the mark's owner: to the caller,
+/// as far as this filesystem keeps owners.
+fn is_own(dir: &Dir, owner: &File) -> Result<bool, Errno> {
+    let names = dir.names()?;
+    if names.is_empty() {
+        // Cleaned away meanwhile.
+        return Err(Errno::NOENT);
+    }
+    Ok(names == [OWNER] && dir.identity()?.owner == Identity::of(owner)?.owner)
+}
+
+/// Whether a directory could not be made because its name is in use or because it was cleaned away
+/// meanwhile.
 fn is_taken(error: &io::Error) -> bool {
     use io::ErrorKind as K;
     matches!(error.kind(), K::AlreadyExists | K::DirectoryNotEmpty | K::NotFound | K::WouldBlock)
 }
 
-/// Removes a scratch directory, its mark last: if that breaks off, what is left can still be recognised. What is gone already is no error.
-fn remove_tree(path: &Path) -> io::Result<()> {
-    let gone = |result: io::Result<()>| match result {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    };
-    let entries = match fs::read_dir(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other?,
-    };
-    for entry in entries {
-        let entry = entry?;
-        if entry.file_name() == OWNER {
-            continue;
-        }
-        let is_dir = entry.file_type().is_ok_and(|t| t.is_dir());
-        gone(if is_dir { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) })?;
+/// Removes what is in a scratch directory, its mark last: if that breaks off, what is left can
+/// still be recognised.
+fn empty(dir: &Dir) -> Result<(), TreeError> {
+    dir.remove_contents(Some(OWNER))?;
+    dir.remove_contents(None)
+}
+
+/// Removes an emptied directory if `name` still means it. Returns whether it is gone; another's
+/// directory or file of this name stays.
+fn remove_empty(parent: &Dir, name: &str, dir: &Dir) -> Result<bool, Errno> {
+    match parent.open_dir(name) {
+        Ok(there) if there.identity()? == dir.identity()? => {}
+        // Removed by another process that cleans: then nothing links to it any more.
+        Err(Errno::NOENT) => return Ok(fstat(dir)?.st_nlink == 0),
+        _ => return Ok(false),
     }
-    gone(fs::remove_file(path.join(OWNER)))?;
-    gone(fs::remove_dir(path))
+    match parent.remove_dir(name) {
+        Ok(()) => Ok(true),
+        Err(Errno::NOENT) => Ok(fstat(dir)?.st_nlink == 0),
+        Err(e) => Err(e),
+    }
 }
 
 /// A scratch directory that a killed run left.
@@ -175,7 +237,7 @@ fn remove_tree(path: &Path) -> io::Result<()> {
 pub struct Leftover {
     /// Where it is.
     pub path: PathBuf,
-    /// Bytes that its files hold on disk.
+    /// Bytes that it holds on disk.
     pub bytes: u64,
 }
 
@@ -184,17 +246,7 @@ pub struct Leftover {
 /// # Errors
 /// [`ScratchError::List`] if `dir` can't be read.
 pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, ScratchError> {
-    let entries = fs::read_dir(dir).map_err(|source| ScratchError::List { dir: dir.to_owned(), source })?;
-    let mut found = Vec::new();
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let ours = (name.starts_with(PREFIX) || name.starts_with(NEW_PREFIX))
-            && entry.file_type().is_ok_and(|t| t.is_dir());
-        if ours && Abandoned::claim(&entry.path()).is_some() {
-            found.push(Leftover { bytes: disk_usage(&entry.path()), path: entry.path() });
-        }
-    }
+    let mut found = abandoned(dir, |_, claim| Ok(Some(claim.leftover())))?;
     found.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(found)
 }
@@ -204,189 +256,91 @@ pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, ScratchError> {
 /// # Errors
 /// [`ScratchError`]; what was removed before stays removed.
 pub fn clean(dir: &Path) -> Result<Vec<Leftover>, ScratchError> {
-    let mut removed = Vec::new();
-    for left in leftovers(dir)? {
-        // Somebody else may have cleaned it meanwhile, or its maker was only starting and has locked it by now.
-        let Some(claim) = Abandoned::claim(&left.path) else { continue };
-        if claim
-            .remove(&left.path)
-            .map_err(|source| ScratchError::Remove { path: left.path.clone(), source })?
-        {
-            removed.push(left);
-        }
-    }
+    let mut removed = abandoned(dir, |parent, claim| {
+        let left = claim.leftover();
+        Ok(claim.remove(parent)?.then_some(left))
+    })?;
+    removed.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(removed)
 }
 
-/// The right to remove a scratch directory, which nobody else has at the same time.
-enum Abandoned {
-    /// It bears our mark, whose lock we hold.
-    Marked { _lock: File },
-    /// Killed between mkdir and the mark: ours by name, and nothing in it.
-    Empty,
+/// Claims each scratch directory whose maker is gone, and collects what `each` makes of it.
+fn abandoned(
+    dir: &Path,
+    mut each: impl FnMut(&Dir, Abandoned) -> Result<Option<Leftover>, ScratchError>,
+) -> Result<Vec<Leftover>, ScratchError> {
+    let failed = |e: Errno| ScratchError::List { dir: dir.to_owned(), source: e.into() };
+    let parent = Dir::open(dir).map_err(failed)?;
+    let mut found = Vec::new();
+    for name in parent.names().map_err(failed)? {
+        let Some(name) = name.to_str() else { continue };
+        if (name.starts_with(PREFIX) || name.starts_with(NEW_PREFIX))
+            && let Some(claim) = Abandoned::claim(&parent, name)
+            && let Some(left) = each(&parent, claim)?
+        {
+            found.push(left);
+        }
+    }
+    Ok(found)
+}
+
+/// The right to remove a scratch directory, which no other process has at the same time.
+struct Abandoned {
+    name: String,
+    dir: Dir,
+    /// The mark, whose lock we hold. `None` if the maker was killed between mkdir and the mark: the
+    /// directory is ours by its name, and nothing is in it.
+    lock: Option<File>,
 }
 
 impl Abandoned {
     /// `None` if its maker lives, or if it is not ours.
-    fn claim(path: &Path) -> Option<Self> {
-        let owner = path.join(OWNER);
-        let Ok(mark) = fs::symlink_metadata(&owner) else {
-            let is_empty = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
-            return is_empty.then_some(Self::Empty);
-        };
-        if !mark.is_file() {
+    fn claim(parent: &Dir, name: &str) -> Option<Self> {
+        let dir = parent.open_dir(name).ok()?;
+        let names = dir.names().ok()?;
+        if names.is_empty() {
+            return Some(Self { name: name.to_owned(), dir, lock: None });
+        }
+        // For writing: over NFS an exclusive lock takes that. Not blocking: it may be a pipe.
+        let lock = dir.file(OWNER, OFlags::RDWR | OFlags::NONBLOCK).ok()?;
+        let stat = fstat(&lock).ok()?;
+        let (directory, mark) = (dir.identity().ok()?, Identity::of(&lock).ok()?);
+        // A mark of another user, or one that has another name elsewhere, was not made by the
+        // directory's maker.
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile
+            || stat.st_nlink > 1
+            || directory.owner != mark.owner
+        {
             return None;
         }
-        // For writing: over NFS an exclusive lock takes that.
-        let lock = OpenOptions::new().read(true).write(true).open(&owner).ok()?;
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
-        let text = fs::read_to_string(&owner).ok()?;
-        (text.is_empty() || text.starts_with(MAGIC)).then_some(Self::Marked { _lock: lock })
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
+        let mut lock = File::from(lock);
+        let mut text = Vec::new();
+        (&mut lock).take(MAGIC.len() as u64).read_to_end(&mut text).ok()?;
+        // Killed before it wrote the mark: nothing else is there yet.
+        let unwritten = text.is_empty() && names == [OsStr::new(OWNER)];
+        let marked = unwritten || text == MAGIC.as_bytes();
+        marked.then(|| Self { name: name.to_owned(), dir, lock: Some(lock) })
+    }
+
+    fn leftover(&self) -> Leftover {
+        Leftover { path: self.dir.path().to_owned(), bytes: self.dir.disk_usage() }
     }
 
     /// Returns whether it was there to be removed.
-    fn remove(self, path: &Path) -> io::Result<bool> {
-        match self {
-            Self::Marked { _lock } => remove_tree(path).map(|()| true),
-            Self::Empty => match fs::remove_dir(path) {
-                Ok(()) => Ok(true),
-                Err(e) if is_taken(&e) => Ok(false),
-                Err(e) => Err(e),
-            },
+    fn remove(self, parent: &Dir) -> Result<bool, ScratchError> {
+        let path = || self.dir.path().to_owned();
+        if self.lock.is_some() {
+            empty(&self.dir).map_err(|source| ScratchError::Remove { path: path(), source })?;
+        }
+        match remove_empty(parent, &self.name, &self.dir) {
+            Ok(true) => Ok(true),
+            // Its maker was only starting, and has made its mark or renamed it.
+            Ok(false) | Err(Errno::NOTEMPTY) if self.lock.is_none() => Ok(false),
+            Ok(false) | Err(_) => Err(ScratchError::Moved { path: path() }),
         }
     }
-}
-
-fn disk_usage(path: &Path) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    let Ok(entries) = fs::read_dir(path) else { return 0 };
-    entries
-        .flatten()
-        .map(|e| match e.metadata() {
-            Ok(m) if m.is_dir() => disk_usage(&e.path()),
-            Ok(m) => m.blocks() * 512,
-            Err(_) => 0,
-        })
-        .sum()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_living_run_is_not_a_leftover_and_a_dropped_one_is_gone() {
-        let dir = tempfile::tempdir().unwrap();
-        let scratch = Scratch::make(dir.path()).unwrap();
-        let path = scratch.path().to_owned();
-        assert_eq!(leftovers(dir.path()).unwrap(), []);
-        drop(scratch);
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn a_killed_run_is_found_and_cleaned_with_its_size() {
-        let dir = tempfile::tempdir().unwrap();
-        let scratch = Scratch::make(dir.path()).unwrap();
-        let mut file = File::create(scratch.path().join("victim-0")).unwrap();
-        file.write_all(&[7; 100_000]).unwrap();
-        file.sync_all().unwrap();
-        // What SIGKILL does: the lock goes, the files stay.
-        rustix::fs::flock(&scratch._owner, FlockOperation::Unlock).unwrap();
-        let found = leftovers(dir.path()).unwrap();
-        assert_eq!(found.len(), 1);
-        assert!(found[0].bytes >= 100_000, "{found:?}");
-        assert_eq!(clean(dir.path()).unwrap(), found);
-        assert!(!scratch.path().exists());
-    }
-
-    #[test]
-    fn what_is_not_ours_is_left_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let foreign = dir.path().join(format!("{PREFIX}of-somebody"));
-        fs::create_dir(&foreign).unwrap();
-        File::create(foreign.join("precious")).unwrap();
-        let named_alike = dir.path().join("floodwall-bench");
-        fs::create_dir(&named_alike).unwrap();
-        assert_eq!(clean(dir.path()).unwrap(), []);
-        assert!(foreign.join("precious").exists() && named_alike.exists());
-    }
-
-    #[test]
-    fn a_directory_whose_maker_was_killed_halfway_is_cleaned() {
-        let dir = tempfile::tempdir().unwrap();
-        let empty = dir.path().join(format!("{NEW_PREFIX}7-0"));
-        let unlocked = dir.path().join(format!("{NEW_PREFIX}7-1"));
-        for path in [&empty, &unlocked] {
-            fs::create_dir(path).unwrap();
-        }
-        File::create(unlocked.join(OWNER)).unwrap();
-        let paths: Vec<PathBuf> = clean(dir.path()).unwrap().into_iter().map(|left| left.path).collect();
-        assert_eq!(paths, [empty, unlocked]);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn an_interrupted_removal_leaves_the_mark() {
-        let dir = tempfile::tempdir().unwrap();
-        let scratch = Scratch::make(dir.path()).unwrap();
-        let path = scratch.path().to_owned();
-        for i in 0..1_000 {
-            File::create(path.join(format!("file-{i}"))).unwrap();
-        }
-        // Seen from outside: as long as anything is there, the mark is.
-        let marked = std::thread::scope(|scope| {
-            let watcher = scope.spawn(|| {
-                let mut orphaned = false;
-                while path.exists() {
-                    let without_mark = !path.join(OWNER).exists();
-                    let anything = fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_some());
-                    orphaned |= without_mark && anything;
-                }
-                !orphaned
-            });
-            scratch.remove().unwrap();
-            watcher.join().unwrap()
-        });
-        assert!(marked);
-    }
-
-    #[test]
-    fn cleaning_beside_runs_that_start_and_end_takes_nothing_that_lives() {
-        use std::sync::atomic::AtomicBool;
-        let dir = tempfile::tempdir().unwrap();
-        let done = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let cleaners = [(), ()].map(|()| {
-                scope.spawn(|| {
-                    while !done.load(Ordering::Relaxed) {
-                        clean(dir.path()).unwrap();
-                    }
-                })
-            });
-            let makers = [(), ()].map(|()| {
-                scope.spawn(|| {
-                    for _ in 0..1_000 {
-                        let scratch = Scratch::make(dir.path()).unwrap();
-                        let data = scratch.path().join("data");
-                        File::create(&data).unwrap();
-                        assert!(scratch.path().join(OWNER).exists() && data.exists());
-                        scratch.remove().unwrap();
-                    }
-                })
-            });
-            let made = makers.map(|maker| maker.join().is_ok());
-            done.store(true, Ordering::Relaxed);
-            assert_eq!(made, [true, true]);
-            assert_eq!(cleaners.map(|cleaner| cleaner.join().is_ok()), [true, true]);
-        });
-        assert_eq!(clean(dir.path()).unwrap(), []);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn a_directory_that_does_not_exist_is_named() {
-        let message = Scratch::make(Path::new("/nonexistent/x")).unwrap_err().to_string();
-        assert!(message.contains("'/nonexistent/x'"), "{message}");
-    }
-}
+mod tests;

@@ -344,6 +344,7 @@ mod tests {
     fn what_is_prefilled_is_what_preparing_writes() {
         use floodwall_model::scenario::{parse_flood, parse_victim};
         let (dir, stop) = (tempfile::tempdir().unwrap(), std::sync::atomic::AtomicBool::new(false));
+        let scratch = floodwall_load::Dir::open(dir.path()).unwrap();
         let nobody = Scenario { victims: Vec::new(), floods: Vec::new(), ..scenario() };
         let victims = ["commit,threads=2,files=3", "wal", "wal,preallocated=false", "read", "mixed", "true"];
         let floods = ["seq", "random,streams=2", "files,file_size=16KiB", "mmap", "copy,streams=2", "true"];
@@ -354,7 +355,7 @@ mod tests {
             };
             let victim = victim.unwrap();
             let mut written = 0;
-            floodwall_load::prepare_victim(dir.path(), &victim, 1, &mut |bytes| written += bytes, &stop)
+            floodwall_load::prepare_victim(&scratch, &victim, None, 1, &mut |bytes| written += bytes, &stop)
                 .unwrap();
             let expected = prefill_bytes(&Scenario { victims: vec![victim], ..nobody.clone() });
             assert_eq!(written, expected.0, "{text}");
@@ -366,7 +367,7 @@ mod tests {
             };
             let flood = flood.unwrap();
             let mut written = 0;
-            floodwall_load::prepare_flood(dir.path(), &flood, 1, &mut |bytes| written += bytes, &stop)
+            floodwall_load::prepare_flood(&scratch, &flood, None, 1, &mut |bytes| written += bytes, &stop)
                 .unwrap();
             let expected = prefill_bytes(&Scenario { floods: vec![flood], ..nobody.clone() });
             assert_eq!(written, expected.0, "{text}");

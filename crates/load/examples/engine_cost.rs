@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use floodwall_load::prepare_victim;
+use floodwall_load::{Dir, prepare_victim};
 use floodwall_model::scenario::parse_victim;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn measure(dir: &Path, spec: &str, seconds: u64) -> Result<(), Box<dyn Error>> {
     let victim = parse_victim(spec)?;
-    let prepared = prepare_victim(dir, &victim, 1, &mut |_| {}, &AtomicBool::new(false))?;
+    let prepared = prepare_victim(&Dir::open(dir)?, &victim, None, 1, &mut |_| {}, &AtomicBool::new(false))?;
     let mut running = prepared.start(2, Path::new("/proc"))?;
     let mut latencies = floodwall_model::LatencyCounts::default();
     for _ in 0..seconds {

@@ -1,7 +1,5 @@
 //! A burst: how fast the kernel accepts data that fits in RAM.
 
-use std::fs;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -11,9 +9,12 @@ use floodwall_model::trial::BurstTotals;
 use rustix::fs::OFlags;
 
 use crate::buffer::{Blocks, rng};
+use crate::dir::Dir;
 use crate::error::LoadError;
 use crate::file::NamedFile;
 
+/// The file's name.
+const NAME: &str = "burst";
 /// Length of each write.
 const BLOCK: usize = 1 << 20;
 /// The data repeats itself, but for the stamps, after this much more than a block.
@@ -27,15 +28,14 @@ const VARIETY: usize = 4 << 20;
 /// # Errors
 /// [`LoadError::Io`]; the file is gone then too, if it could be removed.
 pub fn burst(
-    dir: &Path,
+    dir: &Dir,
     bytes: Bytes,
     data: Data,
     seed: u64,
     stop: &AtomicBool,
 ) -> Result<BurstTotals, LoadError> {
     let mut blocks = Blocks::new(BLOCK, VARIETY, data, &mut rng(seed, 0));
-    let path = dir.join("burst");
-    let file = NamedFile::open(&path, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
+    let file = NamedFile::create(dir, NAME, OFlags::WRONLY)?;
     let begin = Instant::now();
     let mut done = 0;
     let mut result = Ok(());
@@ -46,7 +46,7 @@ pub fn burst(
     }
     let seconds = begin.elapsed().as_secs_f64();
     let truncated = file.truncate(0);
-    fs::remove_file(&path).map_err(|e| LoadError::io("remove", &path, e))?;
+    dir.remove_file(NAME).map_err(|e| file.failed("remove", e))?;
     result.and(truncated)?;
     Ok(BurstTotals { bytes: done, seconds })
 }

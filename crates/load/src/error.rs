@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use floodwall_model::Bytes;
 use rustix::io::Errno;
 
+use crate::dir::TreeError;
+
 /// The operation that makes a file.
 pub(crate) const CREATE: &str = "create";
 /// The operation that makes a directory.
@@ -140,6 +142,9 @@ pub enum LoadError {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// Files could not be removed.
+    #[error("can't remove {0}")]
+    Remove(#[from] TreeError),
     /// The caller's stop flag was raised.
     #[error("interrupted")]
     Interrupted,

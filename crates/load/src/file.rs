@@ -2,18 +2,17 @@
 //!
 //! Offsets and lengths are bytes. Every call is repeated when a signal interrupts it and continued when it did only a part.
 
-use std::fs;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rand_core::Rng;
-use rustix::fs::{self as rfs, Advice, Mode, OFlags};
+use rustix::fs::{self as rfs, Advice, OFlags};
 use rustix::io::Errno;
 
 use crate::buffer::{ALIGN, AlignedBuf, rng};
+use crate::dir::Dir;
 use crate::error::{CREATE, LoadError, MAKE_DIRECTORY};
 use crate::sys::{RangeSync, sync_file_range};
 
@@ -32,12 +31,27 @@ pub(crate) struct NamedFile {
 }
 
 impl NamedFile {
-    /// Opens a file; makes it, with mode 0600, if `flags` say so.
-    pub(crate) fn open(path: &Path, flags: OFlags) -> Result<Self, LoadError> {
-        let operation = if flags.contains(OFlags::CREATE) { CREATE } else { "open" };
-        let fd = rfs::open(path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
-            .map_err(|e| LoadError::io(operation, path, e))?;
-        Ok(Self { fd, path: path.to_owned() })
+    /// Opens a file that is in `dir`, not through a symlink.
+    pub(crate) fn open(dir: &Dir, name: &str, flags: OFlags) -> Result<Self, LoadError> {
+        Self::named(dir, name, "open", dir.file(name, flags))
+    }
+
+    /// Makes a file in `dir` (mode 0600). Nothing of that name may be there, not even a symlink.
+    pub(crate) fn create(dir: &Dir, name: &str, flags: OFlags) -> Result<Self, LoadError> {
+        Self::named(dir, name, CREATE, dir.file(name, flags | OFlags::CREATE | OFlags::EXCL))
+    }
+
+    fn named(
+        dir: &Dir,
+        name: &str,
+        operation: &'static str,
+        fd: Result<OwnedFd, Errno>,
+    ) -> Result<Self, LoadError> {
+        let path = dir.path().join(name);
+        match fd {
+            Ok(fd) => Ok(Self { fd, path }),
+            Err(e) => Err(LoadError::io(operation, path, e)),
+        }
     }
 
     /// A failed call on this file.
@@ -166,28 +180,28 @@ pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, 
     }
 }
 
-/// Makes the directory of one load below `dir` (mode 0700), named after the load as far as a file name can be.
-pub(crate) fn make_dir(dir: &Path, name: &str) -> Result<PathBuf, LoadError> {
+/// Makes the directory of one load in `dir` (mode 0700), named after the load as far as a file name can be.
+pub(crate) fn make_dir(dir: &Dir, name: &str) -> Result<Dir, LoadError> {
     let clean: String = name
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' })
         .take(64)
         .collect();
-    let mut path = dir.join(if clean.is_empty() { "load" } else { &clean });
+    let mut own = if clean.is_empty() { "load".to_owned() } else { clean.clone() };
     let mut number = 1;
     loop {
-        match fs::DirBuilder::new().mode(0o700).create(&path) {
-            Ok(()) => return Ok(path),
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && number < 10_000 => {
+        match dir.make_dir(&own) {
+            Ok(made) => return Ok(made),
+            Err(Errno::EXIST) if number < 10_000 => {
                 number += 1;
-                path = dir.join(format!("{clean}-{number}"));
+                own = format!("{clean}-{number}");
             }
-            Err(e) => return Err(LoadError::io(MAKE_DIRECTORY, &path, e)),
+            Err(e) => return Err(LoadError::io(MAKE_DIRECTORY, dir.path().join(own), e)),
         }
     }
 }
 
 /// Makes a directory's entries stable.
-pub(crate) fn sync_dir(dir: &Path) -> Result<(), LoadError> {
-    NamedFile::open(dir, OFlags::RDONLY | OFlags::DIRECTORY)?.sync()
+pub(crate) fn sync_dir(dir: &Dir) -> Result<(), LoadError> {
+    retry(|| rfs::fsync(dir)).map_err(|e| LoadError::io("fsync", dir.path(), e))
 }

@@ -12,13 +12,16 @@
 //! nobody waits for: bytes are counted when the kernel has accepted them. Either can be a command instead, whose I/O is read from
 //! `/proc/PID/io`.
 //!
-//! All files are below the directory that is passed in (mode 0600, directories 0700). The caller removes it.
+//! All files are below the directory that is passed in (mode 0600, directories 0700). The caller removes it. They
+//! are reached through its descriptor ([`Dir`]), so whoever renames it or puts a symlink in its place changes
+//! nothing. What is in it is safe from others as long as the directory is the caller's and lets nobody else in.
 //!
 //! Units: bytes and nanoseconds; CPU time in microseconds.
 
 mod buffer;
 mod burst;
 mod command;
+pub mod dir;
 mod error;
 mod file;
 mod flood;
@@ -26,11 +29,14 @@ mod pace;
 mod probe;
 mod running;
 mod sys;
+mod user;
 mod victim;
 
 pub use burst::burst;
+pub use dir::Dir;
 pub use error::LoadError;
 pub use flood::{PreparedFlood, check_flood, flood_bytes, prepare_flood};
 pub use pace::sleep_until;
 pub use running::{Delta, Finished, Running};
+pub use user::{User, UserError};
 pub use victim::{PreparedVictim, check_victim, prepare_victim, victim_bytes};

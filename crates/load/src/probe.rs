@@ -7,16 +7,15 @@
 //!
 //! Lengths and alignments are bytes.
 
-use std::fs;
 use std::os::fd::AsFd;
-use std::path::Path;
 
 use floodwall_model::Bytes;
-use rustix::fs::{self as rfs, AtFlags, Mode, OFlags, SeekFrom, StatxFlags};
+use rustix::fs::{self as rfs, AtFlags, OFlags, SeekFrom, StatxFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, getrlimit};
 
 use crate::buffer::{ALIGN, AlignedBuf};
+use crate::dir::Dir;
 use crate::error::LoadError;
 use crate::file::{NamedFile, write_all_at};
 use crate::flood::Mapping;
@@ -26,21 +25,19 @@ const NAME: &str = ".probe";
 
 /// A temporary file that stands for those to come.
 pub(crate) struct Probe<'d> {
-    dir: &'d Path,
+    dir: &'d Dir,
     file: NamedFile,
 }
 
 impl Probe<'_> {
     /// Makes the file in `dir`, asks and removes it.
     pub(crate) fn with(
-        dir: &Path,
+        dir: &Dir,
         ask: impl FnOnce(&Probe<'_>) -> Result<(), LoadError>,
     ) -> Result<(), LoadError> {
-        let path = dir.join(NAME);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
-        let probe = Probe { dir, file: NamedFile::open(&path, flags)? };
+        let probe = Probe { dir, file: NamedFile::create(dir, NAME, OFlags::RDWR)? };
         let answer = ask(&probe);
-        fs::remove_file(&path).map_err(|e| LoadError::io("remove", &path, e))?;
+        dir.remove_file(NAME).map_err(|e| probe.file.failed("remove", e))?;
         answer
     }
 
@@ -48,7 +45,7 @@ impl Probe<'_> {
     ///
     /// The kernel says what it needs since 6.1 (statx(2), `STATX_DIOALIGN`) for most filesystems; elsewhere it is tried.
     pub(crate) fn direct_io(&self, block: Bytes) -> Result<(), LoadError> {
-        let path = || self.dir.to_owned();
+        let path = || self.dir.path().to_owned();
         match self.direct_alignment()? {
             None => Err(LoadError::NoDirect { path: path() }),
             Some(align) if block.0.is_multiple_of(align) => Ok(()),
@@ -58,7 +55,7 @@ impl Probe<'_> {
 
     /// Refuses files longer than the filesystem can have, or than this process may write (which would end it with SIGXFSZ).
     pub(crate) fn length(&self, len: u64) -> Result<(), LoadError> {
-        let too_long = || LoadError::io("make a file that long in", self.dir, Errno::FBIG);
+        let too_long = || LoadError::io("make a file that long in", self.dir.path(), Errno::FBIG);
         if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < len) {
             return Err(too_long());
         }
@@ -73,7 +70,7 @@ impl Probe<'_> {
     /// Refuses shared mappings of this length where there are none, or no room for one in this process.
     pub(crate) fn mapping(&self, len: u64) -> Result<(), LoadError> {
         Mapping::new(&self.file, len).map(drop).map_err(|error| match error {
-            LoadError::Io { errno, .. } => LoadError::io("map a file that long in", self.dir, errno),
+            LoadError::Io { errno, .. } => LoadError::io("map a file that long in", self.dir.path(), errno),
             other => other,
         })
     }
@@ -81,7 +78,7 @@ impl Probe<'_> {
     /// Refuses more open files than this process can have beside those that it has.
     pub(crate) fn descriptors(&self, count: u64) -> Result<(), LoadError> {
         let held: Result<Vec<_>, _> = (0..count).map(|_| fcntl_dupfd_cloexec(&self.file.fd, 0)).collect();
-        held.map(drop).map_err(|e| LoadError::io("keep that many files open in", self.dir, e))
+        held.map(drop).map_err(|e| LoadError::io("keep that many files open in", self.dir.path(), e))
     }
 
     /// What offsets and lengths of direct I/O on this file must be multiples of; `None` if it has none.
@@ -94,8 +91,7 @@ impl Probe<'_> {
         if StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN) {
             return Ok((stat.stx_dio_offset_align > 0).then(|| u64::from(stat.stx_dio_offset_align)));
         }
-        let flags = OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
-        let direct = match rfs::open(&probe.path, flags, Mode::empty()) {
+        let direct = match self.dir.file(NAME, OFlags::RDWR | OFlags::DIRECT) {
             Ok(fd) => fd,
             Err(Errno::INVAL) => return Ok(None),
             Err(e) => return Err(probe.failed("open with O_DIRECT", e)),

@@ -8,17 +8,15 @@
 //! The file's writeback is started as it is written and awaited 64 MiB behind, so the device always has a backlog and RAM never more than that:
 //! no limit of the machine is met and nobody else is stalled for longer than those 64 MiB take. Random data, so that nothing compresses it.
 
-use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use floodwall_host::locate;
 use floodwall_load::{LoadError, prepare_flood};
 use floodwall_model::rig::{Second, Step};
 use floodwall_model::scenario::parse_flood;
 use floodwall_model::{Bytes, Rate, Watch};
 
-use super::{BenchError, HostRig};
+use super::{BenchError, HostRig, free_space};
 use crate::drain;
 use crate::scratch::ScratchError;
 
@@ -81,7 +79,7 @@ impl HostRig {
     /// [`BenchError::CutShort`] if there is too little space or the device did nothing; [`BenchError::Interrupted`], [`BenchError::Load`],
     /// [`BenchError::Writeback`].
     pub fn drain_rate(&mut self, bounds: Bounds, watch: &mut dyn Watch) -> Result<DrainRate, BenchError> {
-        let free = locate::free_space(self.scratch.path())?.available;
+        let free = free_space(self.scratch.dir())?;
         let bytes = Bytes(bounds.bytes.0.min(free.0 - free.0 / 10) >> 20 << 20);
         if bytes < LEAST {
             let why = if bounds.bytes < LEAST {
@@ -95,20 +93,14 @@ impl HostRig {
         }
         let stop = std::sync::Arc::clone(&self.options.stop);
         let origin = self.options.origin;
-        drain::drain(&self.directory, &mut self.sampler, &stop, origin, 0, watch)?;
+        drain::drain(self.scratch.dir(), &mut self.sampler, &stop, origin, 0, watch)?;
         drain::settle(&mut self.sampler, SETTLE, &stop, 0, watch)?;
         let samples = self.fill(bytes, bounds.time, watch);
         // Gone, whatever came out; what is under way to the device is waited for.
-        let directory = self.scratch.path().join(NAME);
-        let removed: Result<(), BenchError> = match fs::remove_dir_all(&directory) {
-            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                Err(ScratchError::Remove { path: directory, source }.into())
-            }
-            _ => Ok(()),
-        };
+        let removed = self.scratch.dir().remove_tree(NAME);
         let samples = samples?;
-        removed?;
-        drain::drain(&self.directory, &mut self.sampler, &stop, origin, 0, watch)?;
+        removed.map_err(|e| ScratchError::Remove { path: self.scratch.path().to_owned(), source: e })?;
+        drain::drain(self.scratch.dir(), &mut self.sampler, &stop, origin, 0, watch)?;
         let (samples, written) = samples;
         rate(&samples).map(|rate| DrainRate { written, ..rate }).ok_or_else(|| {
             BenchError::CutShort("nothing reached the device in this time: see the kernel log".to_owned())
@@ -162,7 +154,7 @@ impl HostRig {
                 });
             }
         };
-        let filled = prepare_flood(self.scratch.path(), &flood, options.seed, &mut progress, &halt);
+        let filled = prepare_flood(self.scratch.dir(), &flood, None, options.seed, &mut progress, &halt);
         match filled {
             _ if options.stop.load(Ordering::Relaxed) => Err(BenchError::Interrupted),
             // Time was up.

@@ -12,10 +12,10 @@
 
 mod group;
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::fs::{self, File};
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -27,12 +27,15 @@ use std::time::{Duration, Instant};
 
 use floodwall_model::printable::printable;
 use floodwall_model::trial::OpLatencies;
+use rustix::fs::{Mode, OFlags, fchmod, fchown};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use crate::error::{CREATE, LoadError};
-use crate::file::retry;
+use crate::dir::Dir;
+use crate::error::{LoadError, MAKE_DIRECTORY};
+use crate::file::{NamedFile, retry};
 use crate::running::{Delta, Finished, Running, lock};
+use crate::user::User;
 use group::{Io, Meter, members, read_io};
 
 /// Time between SIGTERM and SIGKILL.
@@ -43,6 +46,8 @@ const SURVIVAL: Duration = Duration::from_secs(300);
 const POLL: Duration = Duration::from_millis(10);
 /// How much of a command's output is searched for its last line, in bytes.
 const TAIL: u64 = 4096;
+/// The directory of commands that run as another user. No load's directory has this name: those have no dot.
+const COMMANDS: &str = ".commands";
 /// Remembers the last group that it was told; kills it when its input ends without an empty line, that is when floodwall has died.
 const GUARDIAN: &str =
     r#"group=; while read -r line; do group=$line; done; [ -z "$group" ] || kill -s KILL -- "-$group""#;
@@ -58,27 +63,65 @@ pub(crate) enum Role {
 #[derive(Clone, Debug)]
 pub(crate) struct CommandLoad {
     command: String,
+    user: Option<User>,
     /// Where it runs.
-    cwd: PathBuf,
-    stdout: PathBuf,
-    stderr: PathBuf,
+    cwd: Arc<Dir>,
+    stdout: Arc<Output>,
+    stderr: Arc<Output>,
     role: Role,
 }
 
-impl CommandLoad {
-    /// `cwd` is where it runs, `own` a directory for its output.
-    pub(crate) fn new(command: &str, cwd: &Path, own: PathBuf, role: Role) -> Self {
-        Self {
-            command: command.into(),
-            cwd: cwd.into(),
-            stdout: own.join("stdout.log"),
-            stderr: own.join("stderr.log"),
-            role,
+/// A file that a command writes to. It stays open, so that a command can't put another in its place.
+#[derive(Debug)]
+struct Output {
+    path: PathBuf,
+    file: File,
+}
+
+impl Output {
+    fn create(dir: &Dir, name: &str, user: Option<&User>) -> Result<Arc<Self>, LoadError> {
+        let made = NamedFile::create(dir, name, OFlags::RDWR | OFlags::APPEND)?;
+        if let Some(user) = user {
+            // For commands that open /dev/stdout or /dev/stderr.
+            let (uid, gid) = user.ids();
+            fchown(&made.fd, Some(uid), Some(gid)).map_err(|e| made.failed("change the owner of", e))?;
         }
+        Ok(Arc::new(Self { path: made.path, file: made.fd.into() }))
+    }
+
+    /// What a command gets, emptied.
+    fn begin(&self) -> Result<Stdio, LoadError> {
+        let begun = self.file.set_len(0).and_then(|()| self.file.try_clone());
+        begun.map(Stdio::from).map_err(|e| LoadError::io("empty", &self.path, e))
+    }
+}
+
+impl CommandLoad {
+    /// A command that runs in `dir`, as the caller. Of another user the commands run in a directory of that user in
+    /// `dir`. `own` is a directory for its output.
+    pub(crate) fn new(
+        command: &str,
+        dir: &Dir,
+        own: &Dir,
+        role: Role,
+        user: Option<&User>,
+    ) -> Result<Self, LoadError> {
+        let cwd = match user {
+            Some(user) => directory_of(user, dir)?,
+            None => dir.try_clone().map_err(|e| LoadError::io("open", dir.path(), e))?,
+        };
+        Ok(Self {
+            command: command.into(),
+            user: user.cloned(),
+            cwd: Arc::new(cwd),
+            stdout: Output::create(own, "stdout.log", user)?,
+            stderr: Output::create(own, "stderr.log", user)?,
+            role,
+        })
     }
 
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
-        vec![self.stdout.clone(), self.stderr.clone()]
+        vec![self.stdout.path.clone(), self.stderr.path.clone()]
     }
 
     fn spawn_error(&self, error: &std::io::Error) -> LoadError {
@@ -89,25 +132,20 @@ impl CommandLoad {
     }
 
     fn spawn(&self, guardian: &Guardian) -> Result<Child, LoadError> {
-        let output = |path: &PathBuf| {
-            OpenOptions::new()
-                .append(true)
-                .create(true)
-                .mode(0o600)
-                .open(path)
-                .and_then(|file| file.set_len(0).map(|()| file))
-                .map_err(|e| LoadError::io(CREATE, path, e))
-        };
         let mut shell = Command::new("/bin/sh");
         shell
             .arg("-c")
             .arg(&self.command)
-            .current_dir(&self.cwd)
             .stdin(Stdio::null())
-            .stdout(output(&self.stdout)?)
-            .stderr(output(&self.stderr)?)
+            .stdout(self.stdout.begin()?)
+            .stderr(self.stderr.begin()?)
             .process_group(0);
+        enter(&mut shell, Arc::clone(&self.cwd));
+        if let Some(user) = &self.user {
+            user.runs(&mut shell);
+        }
         let pipe = guardian.pipe().map_err(|e| self.spawn_error(&e))?;
+        // After the change of user, which takes the signal at the parent's death back (prctl(2)).
         die_with_floodwall(&mut shell, pipe);
         shell.spawn().map_err(|e| self.spawn_error(&e))
     }
@@ -122,8 +160,31 @@ impl CommandLoad {
             (None, Some(signal)) => format!("was killed by signal {signal}"),
             (None, None) => "ended in a way that the kernel does not tell".into(),
         };
-        let last_line = last_line(&self.stderr).or_else(|| last_line(&self.stdout));
+        let last_line = last_line(&self.stderr.file).or_else(|| last_line(&self.stdout.file));
         Some(LoadError::Command { command: self.command.clone(), outcome, last_line })
+    }
+}
+
+/// The directory in `dir` in which a user's commands run, and that belongs to that user. It is made for the first.
+fn directory_of(user: &User, dir: &Dir) -> Result<Dir, LoadError> {
+    let failed = |e| LoadError::io(MAKE_DIRECTORY, dir.path().join(COMMANDS), e);
+    let own = match dir.make_dir(COMMANDS) {
+        Err(Errno::EXIST) => return dir.open_dir(COMMANDS).map_err(failed),
+        made => made.map_err(failed)?,
+    };
+    let (uid, gid) = user.ids();
+    fchown(&own, Some(uid), Some(gid)).map_err(failed)?;
+    // The user must get through `dir` to it by its path, and nothing else.
+    fchmod(dir, Mode::RWXU | Mode::XGRP | Mode::XOTH).map_err(failed)?;
+    Ok(own)
+}
+
+/// Makes a command begin in an open directory, whatever has become of its path.
+#[expect(unsafe_code, reason = "code between fork and exec")]
+fn enter(command: &mut Command, dir: Arc<Dir>) {
+    // SAFETY: the closure makes one system call on an open descriptor, allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(move || rustix::process::fchdir(&*dir).map_err(std::io::Error::from));
     }
 }
 
@@ -152,12 +213,11 @@ fn die_with_floodwall(command: &mut Command, guardian: OwnedFd) {
 }
 
 /// The last line with something in it, made safe for a terminal: any program has written it.
-fn last_line(path: &Path) -> Option<String> {
-    let mut file = File::open(path).ok()?;
+fn last_line(file: &File) -> Option<String> {
     let len = file.metadata().ok()?.len();
-    file.seek(SeekFrom::Start(len.saturating_sub(TAIL))).ok()?;
-    let mut bytes = Vec::new();
-    file.take(TAIL).read_to_end(&mut bytes).ok()?;
+    let tail = len.min(TAIL);
+    let mut bytes = vec![0; tail as usize];
+    file.read_exact_at(&mut bytes, len - tail).ok()?;
     let text = String::from_utf8_lossy(&bytes);
     text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(|line| printable(line).into_owned())
 }
@@ -480,17 +540,18 @@ mod tests {
     #[test]
     fn the_last_line_is_the_last_with_something_in_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        assert_eq!(last_line(file.path()), None);
+        assert_eq!(last_line(file.as_file()), None);
         file.as_file().write_all(b"first\nno such database\n\n  \n").unwrap();
-        assert_eq!(last_line(file.path()).as_deref(), Some("no such database"));
+        assert_eq!(last_line(file.as_file()).as_deref(), Some("no such database"));
         file.as_file().write_all(b"\x1b]0;root\x07 \xe2\x80\xae\n").unwrap();
-        assert_eq!(last_line(file.path()).as_deref(), Some(r"\u{1b}]0;root\u{7} \u{202e}"));
+        assert_eq!(last_line(file.as_file()).as_deref(), Some(r"\u{1b}]0;root\u{7} \u{202e}"));
     }
 
     #[test]
     fn outcomes_are_named() {
         let dir = tempfile::tempdir().unwrap();
-        let load = CommandLoad::new("x", dir.path(), dir.path().into(), Role::Flood);
+        let dir = Dir::open(dir.path()).unwrap();
+        let load = CommandLoad::new("x", &dir, &dir, Role::Flood, None).unwrap();
         assert_eq!(load.judge(ExitStatus::from_raw(0)), None);
         for (raw, part) in
             [(127 << 8, "status 127 (not found)"), (3 << 8, "status 3"), (9, "killed by signal 9")]

@@ -14,7 +14,6 @@ mod map;
 mod small;
 mod stream;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -25,11 +24,13 @@ use floodwall_stats::recorder::Recorder;
 use rustix::fs::OFlags;
 
 use crate::command::{self, CommandLoad, Role};
+use crate::dir::Dir;
 use crate::error::{LoadError, MAKE_DIRECTORY};
 use crate::file::{NamedFile, make_dir, sync_dir};
 use crate::pace::Limit;
 use crate::probe::Probe;
 use crate::running::{self, Running, Work};
+use crate::user::User;
 pub(crate) use map::Mapping;
 use stream::Stream;
 
@@ -67,7 +68,7 @@ enum Target {
     /// A copy's source and destination.
     Pair { source: NamedFile, destination: NamedFile },
     /// The directory of many small files of this many bytes each.
-    Directory { path: PathBuf, file: u64 },
+    Directory { dir: Dir, file: u64 },
 }
 
 /// Bytes of scratch space that a flood takes at the most: its size. `None` for a command, which knows it alone, and for a flood whose size is
@@ -87,15 +88,15 @@ pub fn flood_bytes(flood: &Flood) -> Option<u64> {
 ///
 /// # Errors
 /// [`LoadError::NoSize`], [`LoadError::TooSmall`], [`LoadError::Io`].
-pub fn check_flood(dir: &Path, flood: &Flood) -> Result<(), LoadError> {
+pub fn check_flood(dir: &Dir, flood: &Flood) -> Result<(), LoadError> {
     if let FloodKind::Command { .. } = flood.kind {
         return Ok(());
     }
     let share = Share::of(flood)?;
     let (longest, files) = match flood.kind {
         FloodKind::Copy => (share.space, 2),
-        // The open file and its directory.
-        FloodKind::Files { file } => (file.0, 2),
+        // The open file, its directory, and the directory of those.
+        FloodKind::Files { file } => (file.0, 3),
         _ => (share.space, 1),
     };
     Probe::with(dir, |probe| {
@@ -145,23 +146,25 @@ impl Share {
 /// Makes a flood's directory below `dir` and those of its files that have to exist beforehand: the source of a `copy`, and the
 /// files of `random` and `mmap` at their full length, written with random data, synced and dropped from the page cache.
 ///
-/// `progress` gets the bytes of each step.
+/// A command runs as `user`, or as the caller if there is none. `progress` gets the bytes of each step.
 ///
 /// # Errors
 /// Those of [`check_flood`], before anything is written; [`LoadError::Io`]; [`LoadError::Interrupted`] once `stop` is raised. What was made
 /// stays until the caller removes `dir`.
 pub fn prepare_flood(
-    dir: &Path,
+    dir: &Dir,
     flood: &Flood,
+    user: Option<&User>,
     seed: u64,
     progress: &mut dyn FnMut(u64),
     stop: &AtomicBool,
 ) -> Result<PreparedFlood, LoadError> {
     check_flood(dir, flood)?;
     let own = make_dir(dir, &flood.name)?;
+    let path = own.path().to_owned();
     if let FloodKind::Command { command } = &flood.kind {
-        let inner = Inner::Command(CommandLoad::new(command, dir, own.clone(), Role::Flood));
-        return Ok(PreparedFlood { flood: flood.clone(), dir: own, inner });
+        let inner = Inner::Command(CommandLoad::new(command, dir, &own, Role::Flood, user)?);
+        return Ok(PreparedFlood { flood: flood.clone(), dir: path, inner });
     }
     let share = Share::of(flood)?;
     let mut places = Vec::new();
@@ -170,11 +173,11 @@ pub fn prepare_flood(
         places.push(Arc::new(place(&own, flood, i, share, seed, progress, stop)?));
     }
     sync_dir(&own)?;
-    Ok(PreparedFlood { flood: flood.clone(), dir: own, inner: Inner::Streams(places) })
+    Ok(PreparedFlood { flood: flood.clone(), dir: path, inner: Inner::Streams(places) })
 }
 
 fn place(
-    dir: &Path,
+    dir: &Dir,
     flood: &Flood,
     stream: u32,
     share: Share,
@@ -182,7 +185,7 @@ fn place(
     progress: &mut dyn FnMut(u64),
     stop: &AtomicBool,
 ) -> Result<Place, LoadError> {
-    let new = |name: String| NamedFile::open(&dir.join(name), OFlags::RDWR | OFlags::CREATE | OFlags::EXCL);
+    let new = |name: String| NamedFile::create(dir, &name, OFlags::RDWR);
     let target = match flood.kind {
         FloodKind::Seq => Target::Grown(new(format!("seq-{stream:04}"))?),
         FloodKind::Random | FloodKind::Mmap => {
@@ -196,9 +199,10 @@ fn place(
             Target::Pair { source, destination: new(format!("copy-{stream:04}"))? }
         }
         FloodKind::Files { file } => {
-            let path = dir.join(format!("stream-{stream:04}"));
-            fs::create_dir(&path).map_err(|e| LoadError::io(MAKE_DIRECTORY, &path, e))?;
-            Target::Directory { path, file: file.0 }
+            let name = format!("stream-{stream:04}");
+            let made = dir.make_dir(&name);
+            let dir = made.map_err(|e| LoadError::io(MAKE_DIRECTORY, dir.path().join(name), e))?;
+            Target::Directory { dir, file: file.0 }
         }
         FloodKind::Command { .. } => return Err(LoadError::NoSize { name: flood.name.clone() }),
     };
@@ -258,7 +262,7 @@ impl PreparedFlood {
     /// a stop in view, for instance with syncfs(2) in a thread of its own.
     ///
     /// # Errors
-    /// [`LoadError::Io`].
+    /// [`LoadError::Io`], [`LoadError::Remove`].
     pub fn discard(&self) -> Result<(), LoadError> {
         let Inner::Streams(places) = &self.inner else { return Ok(()) };
         for place in places {
@@ -266,10 +270,7 @@ impl PreparedFlood {
                 Target::Grown(file) => file.truncate(0)?,
                 Target::Pair { destination, .. } => destination.truncate(0)?,
                 Target::Filled(_) => {}
-                Target::Directory { path, .. } => {
-                    fs::remove_dir_all(path).map_err(|e| LoadError::io("remove", path, e))?;
-                    fs::create_dir(path).map_err(|e| LoadError::io(MAKE_DIRECTORY, path, e))?;
-                }
+                Target::Directory { dir, .. } => dir.remove_contents(None)?,
             }
         }
         Ok(())

@@ -1,13 +1,11 @@
 //! Many small files, as when an archive is unpacked: the metadata of a flood.
 
-use std::fs;
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
-
-use rustix::fs::{self as rfs, Mode, OFlags};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use crate::buffer::Blocks;
-use crate::error::{CREATE, LoadError, MAKE_DIRECTORY};
+use crate::dir::Dir;
+use crate::error::{LoadError, MAKE_DIRECTORY};
 use crate::file::NamedFile;
 
 /// Files in a directory.
@@ -22,19 +20,29 @@ pub(super) fn footprint(len: u64) -> u64 {
 
 /// Writes small files one after the other; when the space is used up it starts again with the first.
 pub(super) struct SmallFiles<'a> {
-    dir: &'a Path,
+    dir: &'a Dir,
     /// Bytes of each file.
     len: u64,
     /// How many there are in a lap.
     count: u64,
     next: u64,
-    directory: Option<(PathBuf, OwnedFd)>,
+    /// Whether a lap is over.
+    again: bool,
+    directory: Option<Dir>,
     open: Option<(NamedFile, u64)>,
 }
 
 impl<'a> SmallFiles<'a> {
-    pub(super) fn new(dir: &'a Path, len: u64, space: u64) -> Self {
-        Self { dir, len, count: (space / footprint(len)).max(1), next: 0, directory: None, open: None }
+    pub(super) fn new(dir: &'a Dir, len: u64, space: u64) -> Self {
+        Self {
+            dir,
+            len,
+            count: (space / footprint(len)).max(1),
+            next: 0,
+            again: false,
+            directory: None,
+            open: None,
+        }
     }
 
     /// Bytes of each file.
@@ -62,35 +70,37 @@ impl<'a> SmallFiles<'a> {
         Ok(piece)
     }
 
+    /// Makes the next file. In later laps it is there, and is cut to nothing.
     fn create(&mut self) -> Result<NamedFile, LoadError> {
-        let n = self.next;
+        let (n, again) = (self.next, self.again);
+        self.again |= n + 1 == self.count;
         self.next = if n + 1 == self.count { 0 } else { n + 1 };
-        let (path, directory) = match self.directory.take() {
+        let directory = match self.directory.take() {
             Some(current) if !n.is_multiple_of(PER_DIRECTORY) => current,
             _ => self.directory_of(n)?,
         };
         let name = format!("{:03}", n % PER_DIRECTORY);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-        let fd = rfs::openat(&directory, &name, flags, Mode::RUSR | Mode::WUSR);
-        let file = path.join(&name);
-        self.directory = Some((path, directory));
-        match fd {
-            Ok(fd) => Ok(NamedFile { fd, path: file }),
-            Err(e) => Err(LoadError::io(CREATE, &file, e)),
-        }
+        let existing = || NamedFile::open(&directory, &name, OFlags::WRONLY | OFlags::TRUNC);
+        let file = if again {
+            existing()
+        } else {
+            match NamedFile::create(&directory, &name, OFlags::WRONLY) {
+                // An earlier start has made it.
+                Err(LoadError::Io { errno: Errno::EXIST, .. }) => existing(),
+                made => made,
+            }
+        };
+        self.directory = Some(directory);
+        file
     }
 
     /// Opens the directory of file `n`; makes it first in the first lap.
-    fn directory_of(&self, n: u64) -> Result<(PathBuf, OwnedFd), LoadError> {
-        let path = self.dir.join(format!("{:05}", n / PER_DIRECTORY));
-        match fs::create_dir(&path) {
-            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(LoadError::io(MAKE_DIRECTORY, &path, e));
-            }
-            _ => {}
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rfs::open(&path, flags, Mode::empty()).map_err(|e| LoadError::io("open", &path, e))?;
-        Ok((path, fd))
+    fn directory_of(&self, n: u64) -> Result<Dir, LoadError> {
+        let name = format!("{:05}", n / PER_DIRECTORY);
+        let opened = match self.dir.make_dir(&name) {
+            Err(Errno::EXIST) => self.dir.open_dir(&name),
+            made => made,
+        };
+        opened.map_err(|e| LoadError::io(MAKE_DIRECTORY, self.dir.path().join(name), e))
     }
 }

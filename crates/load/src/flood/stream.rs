@@ -46,8 +46,8 @@ impl Stream {
             (_, Target::Filled(file)) => self.mapped(worker, file, &mut blocks),
             (_, Target::Grown(file)) => self.sequential(worker, file, &mut blocks),
             (_, Target::Pair { source, destination }) => self.copy(worker, source, destination),
-            (_, Target::Directory { path, file }) => {
-                let files = SmallFiles::new(path, *file, self.place.space);
+            (_, Target::Directory { dir, file }) => {
+                let files = SmallFiles::new(dir, *file, self.place.space);
                 self.small(worker, files, &mut blocks)
             }
         }

@@ -210,6 +210,7 @@ mod tests {
 
     fn jobs(dir: &std::path::Path, spec: &str) -> Vec<Job> {
         let victim = parse_victim(spec).unwrap();
+        let dir = crate::Dir::open(dir).unwrap();
         let files = Files::prepare(dir, &victim, 1, &mut |_| {}, &AtomicBool::new(false)).unwrap();
         let files = Arc::new(files);
         (0..victim.threads)

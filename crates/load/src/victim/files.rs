@@ -1,6 +1,5 @@
 //! A victim's files: made once, open as long as the victim is prepared, shared by its threads.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
@@ -9,6 +8,7 @@ use floodwall_model::scenario::{Access, Engine, SyncMethod, VictimKind};
 use rustix::fs::OFlags;
 
 use super::sync_method;
+use crate::dir::Dir;
 use crate::error::LoadError;
 use crate::file::{NamedFile, sync_dir};
 use crate::probe::Probe;
@@ -17,6 +17,8 @@ use crate::probe::Probe;
 /// published case.
 #[derive(Debug)]
 pub(super) struct Files {
+    /// Where they are.
+    pub(super) dir: Dir,
     pub(super) files: Vec<NamedFile>,
     /// How often a block fits into each.
     pub(super) slots: u64,
@@ -28,6 +30,11 @@ pub(super) struct Files {
     pub(super) flags: OFlags,
 }
 
+/// Name of a file, counted from 0.
+pub(super) fn file_name(number: usize) -> String {
+    format!("data-{number:05}")
+}
+
 /// Length of each file: its share of the size in whole blocks.
 pub(super) fn file_len(victim: &Victim) -> u64 {
     let share = victim.size.0 / u64::from(victim.files.max(1));
@@ -35,7 +42,7 @@ pub(super) fn file_len(victim: &Victim) -> u64 {
 }
 
 /// Refuses a victim whose files can't be made, kept open or used in `dir`.
-pub(super) fn check(dir: &Path, victim: &Victim) -> Result<(), LoadError> {
+pub(super) fn check(dir: &Dir, victim: &Victim) -> Result<(), LoadError> {
     let len = file_len(victim);
     if len == 0 {
         return Err(LoadError::TooSmall {
@@ -63,13 +70,14 @@ fn descriptors(victim: &Victim) -> u64 {
         _ => 0,
     };
     let rings = if victim.engine == Engine::IoUring { threads } else { 0 };
-    files + own + rings
+    // Their directory is one more.
+    1 + files + own + rings
 }
 
 impl Files {
     /// Makes, fills and opens the files of a victim that passed [`check`].
     pub(super) fn prepare(
-        dir: &Path,
+        dir: Dir,
         victim: &Victim,
         seed: u64,
         progress: &mut dyn FnMut(u64),
@@ -80,25 +88,25 @@ impl Files {
         let growing = matches!(victim.kind, VictimKind::Wal { preallocated: false, .. });
         let mut files = Vec::new();
         for i in 0..victim.files {
-            let path = dir.join(format!("data-{i:05}"));
+            let name = file_name(i as usize);
             {
-                let new = NamedFile::open(&path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
+                let new = NamedFile::create(&dir, &name, OFlags::RDWR)?;
                 if growing {
                     new.sync()?;
                 } else {
                     new.fill(len, seed.wrapping_add(u64::from(i)), progress, stop)?;
                 }
             }
-            let file = NamedFile::open(&path, flags)?;
+            let file = NamedFile::open(&dir, &name, flags)?;
             if access(&victim.kind) == Some(Access::Evict) && !matches!(victim.kind, VictimKind::Scan { .. })
             {
                 file.expect_random()?;
             }
             files.push(file);
         }
-        sync_dir(dir)?;
+        sync_dir(&dir)?;
         let logs = files.iter().map(|_| Log::new(len / victim.block.0, growing)).collect();
-        Ok(Self { files, slots: len / victim.block.0, block: victim.block.0, logs, flags })
+        Ok(Self { dir, files, slots: len / victim.block.0, block: victim.block.0, logs, flags })
     }
 }
 

@@ -33,10 +33,12 @@ use floodwall_model::scenario::{Engine, SyncMethod, VictimKind};
 use floodwall_stats::recorder::{Op, Recorder};
 
 use crate::command::{self, CommandLoad, Role};
+use crate::dir::Dir;
 use crate::error::LoadError;
 use crate::file::make_dir;
 use crate::pace::Tickets;
 use crate::running::{self, OpenLoop, Running, Work};
+use crate::user::User;
 use files::Files;
 
 /// A victim whose files exist: it can be started as often as there are phases.
@@ -68,7 +70,7 @@ pub fn victim_bytes(victim: &Victim) -> u64 {
 ///
 /// # Errors
 /// [`LoadError::TooSmall`], [`LoadError::Misaligned`], [`LoadError::NoDirect`], [`LoadError::NoUring`], [`LoadError::Io`].
-pub fn check_victim(dir: &Path, victim: &Victim) -> Result<(), LoadError> {
+pub fn check_victim(dir: &Dir, victim: &Victim) -> Result<(), LoadError> {
     if let VictimKind::Command { .. } = victim.kind {
         return Ok(());
     }
@@ -81,13 +83,14 @@ pub fn check_victim(dir: &Path, victim: &Victim) -> Result<(), LoadError> {
 /// Makes a victim's files in a directory of its own below `dir`: written with random data from begin to end, synced, and dropped from
 /// the page cache. (The log of a growing `wal` victim begins empty.)
 ///
-/// `progress` gets the bytes of each step, which add up to [`victim_bytes`] or, for a growing log, to nothing.
+/// A command runs as `user`, or as the caller if there is none. `progress` gets the bytes of each step, which add up to [`victim_bytes`] or, for a growing log, to nothing.
 ///
 /// # Errors
 /// Those of [`check_victim`], before anything is written; [`LoadError::Io`]; [`LoadError::Interrupted`] once `stop` is raised. What was made stays until the caller removes `dir`.
 pub fn prepare_victim(
-    dir: &Path,
+    dir: &Dir,
     victim: &Victim,
+    user: Option<&User>,
     seed: u64,
     progress: &mut dyn FnMut(u64),
     stop: &AtomicBool,
@@ -95,8 +98,10 @@ pub fn prepare_victim(
     check_victim(dir, victim)?;
     let own = make_dir(dir, &victim.name)?;
     let inner = match &victim.kind {
-        VictimKind::Command { command } => Inner::Command(CommandLoad::new(command, dir, own, Role::Victim)),
-        _ => Inner::Files(Arc::new(Files::prepare(&own, victim, seed, progress, stop)?)),
+        VictimKind::Command { command } => {
+            Inner::Command(CommandLoad::new(command, dir, &own, Role::Victim, user)?)
+        }
+        _ => Inner::Files(Arc::new(Files::prepare(own, victim, seed, progress, stop)?)),
     };
     Ok(PreparedVictim { victim: victim.clone(), inner })
 }

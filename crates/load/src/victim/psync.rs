@@ -9,7 +9,7 @@ use floodwall_model::scenario::{Access, Data, SyncMethod, VictimKind};
 use floodwall_stats::recorder::Op;
 
 use super::choose::{Chooser, Schedule, Target, ns_between};
-use super::files::access;
+use super::files::{access, file_name};
 use super::{Job, sync_method};
 use crate::buffer::{AlignedBuf, Blocks, rng};
 use crate::error::LoadError;
@@ -93,8 +93,9 @@ pub(super) fn own_files(
     }
     let range = chooser.file_range();
     let first = range.start;
-    let files = job.files.files.iter().skip(first).take(range.len());
-    let own = files.map(|file| NamedFile::open(&file.path, job.files.flags)).collect::<Result<_, _>>()?;
+    let files = &job.files;
+    let own = range.map(|i| NamedFile::open(&files.dir, &file_name(i), files.flags));
+    let own = own.collect::<Result<_, _>>()?;
     Ok(Some((first, own)))
 }
 

@@ -1,12 +1,13 @@
-//! Operations that the kernel works on after the call that begins them has returned, and the memory that they use.
+//! Operations that the kernel works on after the call that begins them has returned, and the memory
+//! that they use.
 //!
 //! ```text
 //! read, write ─ push ─▶ Ring ─ wait ─▶ kernel ─▶ next: a completion ─▶ the slot's buffers may be used again
 //! ```
 //!
-//! What keeps memory and kernel apart: [`Flight`] owns the buffers. It gives out those of idle slots alone, and
-//! counts each entry from its push to its completion. Dropped, in a panic too, it waits until nothing is in flight.
-//! If the ring itself fails, the buffers are leaked.
+//! What keeps memory and kernel apart: [`Flight`] owns the buffers. It gives out those of idle
+//! slots alone, and counts each entry from its push to its completion. Dropped, in a panic too, it
+//! waits until nothing is in flight. If the ring itself fails, the buffers are leaked.
 #![expect(
     unsafe_code,
     reason = "the kernel reads and writes buffers after the call that names them has returned"
@@ -41,11 +42,12 @@ pub(super) trait Ring {
     /// Queues an entry. One that is linked to its successor ends before that begins.
     ///
     /// # Safety
-    /// The entry's buffer must be valid, and not used otherwise, until [`Self::next`] has returned its tag or the
-    /// ring has been dropped without having been waited for.
+    /// The entry's buffer must be valid, and not used otherwise, until [`Self::next`] has returned
+    /// its tag or the ring has been dropped without having been waited for.
     unsafe fn push(&mut self, step: Step, tag: u64, is_linked: bool) -> Result<(), Errno>;
 
-    /// Submits what is queued and waits for a completion, not longer than `timeout`. Fails if the ring does.
+    /// Submits what is queued and waits for a completion, not longer than `timeout`. Fails if the
+    /// ring does.
     fn wait(&mut self, timeout: Option<Duration>) -> Result<(), Errno>;
 
     /// A completion that has arrived: its tag and what the operation returned.
@@ -59,8 +61,8 @@ impl Kernel {
     /// A ring for as many operations, each a write and its sync.
     pub(super) fn new(depth: u32) -> std::io::Result<Self> {
         let entries = depth.saturating_mul(2);
-        // One thread submits and reaps, and completions are handled when it asks for them (kernel 6.1); an older
-        // kernel has the plain ring.
+        // One thread submits and reaps, and completions are handled when it asks for them (kernel
+        // 6.1); an older kernel has the plain ring.
         let ring = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(entries);
         ring.or_else(|_| IoUring::new(entries)).map(Self)
     }
@@ -181,8 +183,8 @@ impl<R: Ring> Flight<R> {
         self.push(slot, step, false)
     }
 
-    /// Begins to write a block of `len` bytes and, after it, its sync. Fails if the slot is in use or its blocks are
-    /// shorter.
+    /// Begins to write a block of `len` bytes and, after it, its sync. Fails if the slot is in use
+    /// or its blocks are shorter.
     pub(super) fn write(
         &mut self,
         slot: usize,
@@ -205,15 +207,17 @@ impl<R: Ring> Flight<R> {
     fn push(&mut self, index: usize, step: Step, is_linked: bool) -> Result<(), Errno> {
         let slot = self.slots.get_mut(index).ok_or(Errno::INVAL)?;
         let tag = (index as u64) << 1 | u64::from(matches!(step, Step::Sync { .. }));
-        // SAFETY: the entry points into a heap buffer of `slot`. `buffers` gives it out again only when the slot has
-        // no completion to come, and `drop` frees it only then; if that can't be waited for, it leaks the slots.
+        // SAFETY: the entry points into a heap buffer of `slot`. `buffers` gives it out again only
+        // when the slot has no completion to come, and `drop` frees it only then; if that can't be
+        // waited for, it leaks the slots.
         unsafe { self.ring.push(step, tag, is_linked)? };
         slot.pending += 1;
         self.pending += 1;
         Ok(())
     }
 
-    /// Submits what was begun and waits for a completion, not longer than `timeout`. Fails if the ring does.
+    /// Submits what was begun and waits for a completion, not longer than `timeout`. Fails if the
+    /// ring does.
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> Result<(), Errno> {
         self.ring.wait(timeout)
     }

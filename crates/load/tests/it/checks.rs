@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use floodwall_load::{LoadError, check_flood, check_victim, prepare_flood, prepare_victim};
+use floodwall_load::LoadError;
 use floodwall_model::scenario::{parse_flood, parse_victim};
 use floodwall_model::{Bytes, Flood, Victim};
 use floodwall_testing::{Trial, tests};

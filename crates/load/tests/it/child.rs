@@ -60,7 +60,7 @@ pub(crate) fn in_a_process_of_its_own() {
         "command" => {
             let flood = floodwall_model::scenario::command_flood(spec).unwrap();
             let stop = std::sync::atomic::AtomicBool::new(false);
-            let flood = floodwall_load::prepare_flood(dir, &flood, 1, &mut |_| {}, &stop).unwrap();
+            let flood = prepare_flood(dir, &flood, 1, &mut |_| {}, &stop).unwrap();
             let _running = flood.start(1, proc_root()).unwrap();
             std::thread::sleep(PATIENCE);
         }

@@ -3,15 +3,16 @@
 use std::path::Path;
 use std::time::Duration;
 
-use floodwall_load::{LoadError, PreparedFlood};
+use floodwall_load::{LoadError, PreparedFlood, User};
 use floodwall_model::scenario::{command_flood, command_victim};
-use floodwall_testing::{Trial, tests};
+use floodwall_testing::{ROOT, Trial, lacks, tests};
 use std::sync::atomic::AtomicBool;
 
 use crate::support::*;
 
 pub(crate) fn tests() -> Vec<Trial> {
-    tests![
+    let mut of_users = tests![lacks_user => a_command_runs_as_another_user_and_where_that_user_can_write];
+    of_users.extend(tests![
         a_flood_command_counts_what_it_wrote_and_a_victim_also_what_it_read,
         a_command_that_ends_is_started_again_and_keeps_its_counts,
         a_failing_command_is_named_with_its_last_words,
@@ -20,12 +21,63 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_command_dies_with_floodwall,
         a_kernel_without_accounting_is_an_error_and_not_a_zero,
         stopping_at_once_is_no_failure,
-    ]
+    ]);
+    of_users
+}
+
+/// A user that every machine has, and that owns nothing.
+const NOBODY: &str = "nobody";
+
+fn lacks_user() -> Option<String> {
+    lacks(&[ROOT, "id"]).or_else(|| User::named(NOBODY).err().map(|e| e.to_string()))
+}
+
+fn a_command_runs_as_another_user_and_where_that_user_can_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "id -u > who; id -G >> who; id -un >> who; echo $USER >> who; \
+        touch ../beside 2>/dev/null && touch outside; \
+        cat \"$SECRET\" 2>/dev/null && touch read; \
+        echo heard > /dev/stdout; touch done; sleep 1000";
+    let secret = dir.path().join("secret");
+    std::fs::File::create(&secret).unwrap();
+    std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let text = text.replace("$SECRET", &secret.display().to_string());
+    let flood = command_flood(&text).unwrap();
+    let user = User::named(NOBODY).unwrap();
+    let (scratch, stop) = (open(dir.path()), AtomicBool::new(false));
+    let prepare =
+        |seed| floodwall_load::prepare_flood(&scratch, &flood, Some(&user), seed, &mut |_| {}, &stop);
+    let first = prepare(1).unwrap();
+    let mut running = first.start(1, proc_root()).unwrap();
+    let own = dir.path().join(".commands");
+    wait_for("the command", || own.join("done").exists());
+    assert!(running.sample().ops > 0, "its calls are counted");
+    let finished = running.finish();
+    assert_eq!(finished.failure, None);
+    // What id(1) says of that user, asked by root.
+    let id = |what: &str| {
+        let output = std::process::Command::new("id").args([what, NOBODY]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let expected = format!("{}{}{NOBODY}\n{NOBODY}\n", id("-u"), id("-G"));
+    assert_eq!(text_of(&own.join("who")), expected);
+    assert!(
+        !own.join("outside").exists() && !own.join("read").exists() && !dir.path().join("beside").exists()
+    );
+    assert_eq!(text_of(&first.dir().join("stdout.log")), "heard\n");
+    // The next command finds the same directory.
+    drop(prepare(2).unwrap());
+    scratch.remove_contents(None).unwrap();
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+fn text_of(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
 }
 
 fn command(dir: &Path, command: &str) -> PreparedFlood {
     let flood = command_flood(command).unwrap();
-    floodwall_load::prepare_flood(dir, &flood, 1, &mut |_| {}, &AtomicBool::new(false)).unwrap()
+    prepare_flood(dir, &flood, 1, &mut |_| {}, &AtomicBool::new(false)).unwrap()
 }
 
 /// The processes that the command wrote down.
@@ -49,8 +101,7 @@ fn a_flood_command_counts_what_it_wrote_and_a_victim_also_what_it_read() {
 
     let dir = tempfile::tempdir().unwrap();
     let victim = command_victim(work).unwrap();
-    let victim =
-        floodwall_load::prepare_victim(dir.path(), &victim, 1, &mut |_| {}, &AtomicBool::new(false)).unwrap();
+    let victim = prepare_victim(dir.path(), &victim, 1, &mut |_| {}, &AtomicBool::new(false)).unwrap();
     let mut running = victim.start(1, proc_root()).unwrap();
     wait_for("dd", || dir.path().join("done").exists());
     let served = running.sample();

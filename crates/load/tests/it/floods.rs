@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 
-use floodwall_load::{LoadError, burst, prepare_flood};
+use floodwall_load::LoadError;
 use floodwall_model::Bytes;
 use floodwall_model::scenario::{Data, parse_flood};
 use floodwall_testing::{Trial, tests};
@@ -165,7 +165,11 @@ fn a_burst_is_accepted_whole_and_leaves_nothing() {
     assert!(files_below(dir.path()).is_empty());
     let stopped = burst(dir.path(), Bytes(1 << 30), Data::Zero, 1, &AtomicBool::new(true)).unwrap();
     assert_eq!(stopped.bytes, 0);
-    let missing = dir.path().join("missing");
-    let nowhere = burst(&missing, Bytes(1), Data::Zero, 1, &stop).unwrap_err().to_string();
-    assert!(nowhere.starts_with(&format!("can't create {}/burst", missing.display())), "{nowhere}");
+    let gone = dir.path().join("gone");
+    std::fs::create_dir(&gone).unwrap();
+    let open = open(&gone);
+    std::fs::remove_dir(&gone).unwrap();
+    let nowhere = floodwall_load::burst(&open, Bytes(1), Data::Zero, 1, &stop).unwrap_err();
+    let begin = format!("can't create {}/burst", gone.display());
+    assert!(nowhere.to_string().starts_with(&begin), "{nowhere}");
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
-use floodwall_load::{LoadError, burst, prepare_flood, prepare_victim};
+use floodwall_load::LoadError;
 use floodwall_model::Bytes;
 use floodwall_model::scenario::{Data, parse_flood, parse_victim};
 use floodwall_testing::{ROOT, Trial, lacks, tests};

@@ -8,6 +8,7 @@
 mod checks;
 mod child;
 mod commands;
+mod dirs;
 mod floods;
 mod full_disk;
 mod support;
@@ -17,6 +18,14 @@ fn main() {
     if std::env::args().nth(1).is_some_and(|first| first == child::CHILD) {
         return child::in_a_process_of_its_own();
     }
-    let tests = [checks::tests(), child::tests(), commands::tests(), floods::tests(), full_disk::tests()];
-    floodwall_testing::run(tests.into_iter().flatten().chain(victims::tests()).collect())
+    let tests = [
+        checks::tests(),
+        child::tests(),
+        commands::tests(),
+        dirs::tests(),
+        floods::tests(),
+        full_disk::tests(),
+        victims::tests(),
+    ];
+    floodwall_testing::run(tests.into_iter().flatten().collect())
 }

@@ -9,16 +9,61 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use floodwall_load::{
-    Delta, Finished, LoadError, PreparedFlood, PreparedVictim, Running, prepare_flood, prepare_victim,
-};
+use floodwall_load::{Delta, Dir, Finished, LoadError, PreparedFlood, PreparedVictim, Running};
+use floodwall_model::scenario::Data;
 use floodwall_model::scenario::{parse_flood, parse_victim};
+use floodwall_model::trial::BurstTotals;
+use floodwall_model::{Bytes, Flood, Victim};
 
 /// Long enough for any of these tests on a slow machine; only a hang takes it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn proc_root() -> &'static Path {
     Path::new("/proc")
+}
+
+pub(crate) fn open(dir: &Path) -> Dir {
+    Dir::open(dir).unwrap()
+}
+
+pub(crate) fn check_victim(dir: &Path, victim: &Victim) -> Result<(), LoadError> {
+    floodwall_load::check_victim(&open(dir), victim)
+}
+
+pub(crate) fn check_flood(dir: &Path, flood: &Flood) -> Result<(), LoadError> {
+    floodwall_load::check_flood(&open(dir), flood)
+}
+
+/// As the caller.
+pub(crate) fn prepare_victim(
+    dir: &Path,
+    victim: &Victim,
+    seed: u64,
+    progress: &mut dyn FnMut(u64),
+    stop: &AtomicBool,
+) -> Result<PreparedVictim, LoadError> {
+    floodwall_load::prepare_victim(&open(dir), victim, None, seed, progress, stop)
+}
+
+/// As the caller.
+pub(crate) fn prepare_flood(
+    dir: &Path,
+    flood: &Flood,
+    seed: u64,
+    progress: &mut dyn FnMut(u64),
+    stop: &AtomicBool,
+) -> Result<PreparedFlood, LoadError> {
+    floodwall_load::prepare_flood(&open(dir), flood, None, seed, progress, stop)
+}
+
+pub(crate) fn burst(
+    dir: &Path,
+    bytes: Bytes,
+    data: Data,
+    seed: u64,
+    stop: &AtomicBool,
+) -> Result<BurstTotals, LoadError> {
+    floodwall_load::burst(&open(dir), bytes, data, seed, stop)
 }
 
 pub(crate) fn victim(dir: &Path, spec: &str) -> PreparedVictim {

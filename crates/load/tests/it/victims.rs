@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use floodwall_load::{Delta, LoadError, prepare_victim, victim_bytes};
+use floodwall_load::{Delta, LoadError, victim_bytes};
 use floodwall_model::scenario::parse_victim;
 use floodwall_testing::{Trial, lacks, test, tests};
 

@@ -1,0 +1,127 @@
+//! What a load or a removal may touch: nothing beyond symlinks, mounts and other users'
+//! directories.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{chown, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+
+use floodwall_load::dir::TreeError;
+use floodwall_model::Bytes;
+use floodwall_model::scenario::{Data, parse_victim};
+use floodwall_testing::{ROOT, Trial, lacks, tests};
+
+use crate::support::*;
+
+pub(crate) fn tests() -> Vec<Trial> {
+    let mut all = tests![
+        no_load_writes_through_a_symlink,
+        a_tree_is_removed_and_its_symlinks_are_not_followed,
+        directories_nested_without_end_are_an_error,
+    ];
+    all.extend(tests![|| lacks(&[ROOT]) => in_another_users_directory_only_that_users_are_entered]);
+    all.extend(tests![|| lacks(&[ROOT, "mount", "umount"]) => mounts_are_not_entered]);
+    all
+}
+
+fn no_load_writes_through_a_symlink() {
+    let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let link = |name: &str| symlink(outside.path().join("hit"), dir.path().join(name)).unwrap();
+    link(".probe");
+    check_victim(dir.path(), &parse_victim("commit,size=1MiB").unwrap()).unwrap_err();
+    fs::remove_file(dir.path().join(".probe")).unwrap();
+    link("burst");
+    burst(dir.path(), Bytes(1), Data::Zero, 1, &AtomicBool::new(false)).unwrap_err();
+
+    // A flood's names are known: a link where its directory or a file of it will be.
+    let lap = "files,size=16KiB,file_size=4KiB,block=4KiB";
+    let files = flood(dir.path(), &format!("{lap},name=one"));
+    symlink(outside.path(), dir.path().join("one/stream-0000/00000")).unwrap();
+    let running = files.start(1, proc_root()).unwrap();
+    wait_for("the refusal", || running.failure().is_some());
+    drop(running);
+    let files = flood(dir.path(), &format!("{lap},name=two"));
+    fs::create_dir(dir.path().join("two/stream-0000/00000")).unwrap();
+    link("two/stream-0000/00000/001");
+    let running = files.start(1, proc_root()).unwrap();
+    wait_for("the refusal", || running.failure().is_some());
+    drop(running);
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
+fn a_tree_is_removed_and_its_symlinks_are_not_followed() {
+    let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    File::create(outside.path().join("precious")).unwrap();
+    let deep = dir.path().join("a/b/c");
+    fs::create_dir_all(&deep).unwrap();
+    symlink(outside.path(), deep.join("link")).unwrap();
+    symlink(outside.path().join("precious"), dir.path().join("a/file")).unwrap();
+    File::create(deep.join("data")).unwrap();
+    let top = open(dir.path());
+    assert_eq!(top.remove_contents(Some("a")), Ok(()));
+    assert!(deep.join("data").exists());
+    top.remove_tree("a").unwrap();
+    top.remove_tree("a").unwrap();
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    assert!(outside.path().join("precious").exists());
+}
+
+fn directories_nested_without_end_are_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let top = open(dir.path());
+    let mut innermost = top.make_dir("d").unwrap();
+    for _ in 0..450 {
+        innermost = innermost.make_dir("d").unwrap();
+    }
+    File::create(dir.path().join("beside")).unwrap();
+    assert!(matches!(top.remove_contents(None), Err(TreeError::Deep { .. })));
+    assert!(!dir.path().join("beside").exists(), "the rest is removed");
+}
+
+/// An owner can move a directory of another user that lies in one of his into what root removes.
+fn in_another_users_directory_only_that_users_are_entered() {
+    const SOMEBODY: u32 = 54_321;
+    let dir = tempfile::tempdir().unwrap();
+    let theirs = dir.path().join("theirs");
+    fs::create_dir_all(theirs.join("own")).unwrap();
+    fs::create_dir(theirs.join("roots")).unwrap();
+    for place in ["file", "own/file", "roots/precious"] {
+        File::create(theirs.join(place)).unwrap();
+    }
+    for place in ["", "own"] {
+        chown(theirs.join(place), Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+    }
+    let top = open(dir.path());
+    let error = top.remove_contents(None).unwrap_err();
+    let path = theirs.join("roots");
+    assert_eq!(error, TreeError::Owner { path, owner: 0, parent: SOMEBODY });
+    assert!(theirs.join("roots/precious").exists());
+    assert!(!theirs.join("file").exists() && !theirs.join("own").exists());
+    // In root's own directories anybody's are entered.
+    chown(theirs.join("roots"), Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+    top.remove_contents(None).unwrap();
+}
+
+fn mounts_are_not_entered() {
+    let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    File::create(outside.path().join("precious")).unwrap();
+    let mount = |args: &[&str], at: &Path| {
+        fs::create_dir(at).unwrap();
+        assert!(Command::new("mount").args(args).arg(at).status().unwrap().success());
+    };
+    let (tmpfs, bound) = (dir.path().join("tmpfs"), dir.path().join("bound"));
+    mount(&["-t", "tmpfs", "floodwall-test"], &tmpfs);
+    File::create(tmpfs.join("precious")).unwrap();
+    // The same filesystem, and so the same device number.
+    mount(&["--bind", &outside.path().display().to_string()], &bound);
+    let top = open(dir.path());
+    let error = top.remove_contents(None).unwrap_err();
+    let kept = tmpfs.join("precious").exists() && outside.path().join("precious").exists();
+    for mounted in [&tmpfs, &bound] {
+        assert!(Command::new("umount").arg(mounted).status().unwrap().success());
+    }
+    assert!(kept);
+    assert!(matches!(error, TreeError::Mount { .. }), "{error}");
+    top.remove_contents(None).unwrap();
+}
