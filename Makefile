@@ -6,6 +6,7 @@
 # make lab-victims  PostgreSQL and SQLite on a virtual array beside a copy: default, 15 MB, guarded; writes docs/lab.md (root)
 # make reproduce  published experiments and the lab's trials in the simulator; writes docs/reproductions.md, marks stale tables
 # make league  settings side by side on every kind of device, in the simulator; writes docs/league.md, marks stale tables
+# make sanitize  the io_uring engine's memory under Miri and AddressSanitizer (a nightly toolchain with miri)
 # make audit  licences, bans and sources of the dependencies
 
 CARGO ?= cargo
@@ -13,7 +14,7 @@ CARGO ?= cargo
 DIR ?= $(CURDIR)/target
 SIZE ?=
 
-.PHONY: all demo test fmt clippy doc unit bench lab-2010 lab-record lab-victims reproduce league audit install-build install-test install-peers clean
+.PHONY: all demo test fmt clippy doc unit bench lab-2010 lab-record lab-victims reproduce league audit install-build install-test install-peers sanitize clean
 
 all:
 	$(CARGO) build --release --locked
@@ -72,6 +73,14 @@ league: install-build
 	$(CARGO) build --release --locked -p league
 	target/release/league $(LEAGUE)
 	@if [ -z "$(LEAGUE)" ]; then target/release/league noise; fi
+
+# Miri can't make the kernel's calls: it runs the engine on the tests' own kernel. Tests leak on purpose.
+sanitize: ASAN = ASAN_OPTIONS=detect_leaks=0 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address $(CARGO) test \
+	--target x86_64-unknown-linux-gnu --target-dir target/sanitize -p floodwall-load
+sanitize: install-build
+	MIRIFLAGS="-Zmiri-ignore-leaks -Zmiri-disable-isolation" $(CARGO) +nightly miri test -p floodwall-load --lib -- victim::ring
+	$(ASAN) --lib -- --include-ignored
+	$(ASAN) --test it -- ring
 
 audit:
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny

@@ -9,7 +9,7 @@ use floodwall_knobs::journal::JournalError;
 use floodwall_knobs::persist::PersistError;
 use floodwall_knobs::{ApplyError, PlanError};
 use floodwall_lab::LabError;
-use floodwall_load::LoadError;
+use floodwall_load::{LoadError, UserError};
 use floodwall_model::scenario::ScenarioError;
 use floodwall_plant::HostPlantError;
 use floodwall_probe::ProbeError;
@@ -95,6 +95,11 @@ impl Exit {
             ) => return Self::Usage,
             _ => {}
         }
+        match error.downcast_ref::<UserError>() {
+            Some(UserError::NotRoot(_)) => return Self::Missing,
+            Some(UserError::Unknown(_)) => return Self::Usage,
+            _ => {}
+        }
         let wrong_usage = error.is::<UsageError>()
             || error.is::<ScenarioError>()
             || error.is::<SpaceError>()
@@ -162,6 +167,8 @@ mod tests {
         assert_eq!(of(ProbeError::NoTracepoints.into()), Exit::Missing);
         let poll = ProbeError::Poll(std::io::ErrorKind::Other.into());
         assert_eq!(of(poll.into()), Exit::Failed);
+        assert_eq!(of(UserError::Unknown(String::new()).into()), Exit::Usage);
+        assert_eq!(of(UserError::NotRoot(String::new()).into()), Exit::Missing);
         assert_eq!(of(BenchError::Interrupted.into()), Exit::Failed);
         assert_eq!(of(anyhow::anyhow!("anything else")), Exit::Failed);
     }

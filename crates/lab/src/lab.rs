@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 
 use floodwall_device::DeviceSpec;
 use floodwall_model::Bytes;
-use rustix::process::{Pid, Signal};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use rustix::process::{Gid, Pid, Signal, Uid};
 use serde::{Deserialize, Serialize};
 
 use crate::control::{self, Answer, LabStats, PowerCut, Request};
@@ -49,6 +51,8 @@ pub struct UpOptions {
     pub scheduler: Option<String>,
     /// Seed of whatever is random in the model.
     pub seed: u64,
+    /// User and group ids to whom [`Lab::run`] gives the new filesystem; it stays the caller's if absent.
+    pub owner: Option<(u32, u32)>,
 }
 
 impl UpOptions {
@@ -65,6 +69,7 @@ impl UpOptions {
             mount: None,
             scheduler: None,
             seed: 1,
+            owner: None,
         }
     }
 }
@@ -484,7 +489,11 @@ impl Lab {
             command.env("FLOODWALL_LAB_DEVICE", device);
         }
         let program = command.get_program().to_string_lossy().into_owned();
-        let status = command.spawn().and_then(|mut child| wait(&mut child, stop));
+        let given = match (lab.mounts.first(), options.owner) {
+            (Some(dir), Some(owner)) => give(dir, owner),
+            _ => Ok(()),
+        };
+        let status = given.and_then(|()| command.spawn()).and_then(|mut child| wait(&mut child, stop));
         let status = status.map_err(|error| LabError::Command { command: program, error });
         let stats = self.stats(&lab.name).ok();
         let down = self.down(&lab.name);
@@ -511,6 +520,18 @@ impl Lab {
         let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
         children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
+}
+
+/// Gives a directory to a user. Its path has no symlinks, and none is followed: who owns a directory on the way may
+/// put one there.
+fn give(dir: &Path, (uid, gid): (u32, u32)) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = match rustix::fs::openat2(CWD, dir, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        // Before Linux 5.6, and in containers that forbid the call.
+        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::open(dir, flags, Mode::empty())?,
+        opened => opened?,
+    };
+    Ok(rustix::fs::fchown(&fd, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?)
 }
 
 /// Waits for a command; asks it to end when `stop` is raised, and then makes it.

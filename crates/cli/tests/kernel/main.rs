@@ -10,6 +10,7 @@ mod probe;
 mod size;
 mod sweep;
 mod tune;
+mod users;
 mod victim_cmd;
 
 use floodwall_testing::{LOOP, ROOT, lacks, run_alone};
@@ -25,6 +26,7 @@ fn main() {
         .chain(tune::TESTS)
         .chain(probe::TESTS)
         .chain(victim_cmd::TESTS)
+        .chain(users::TESTS)
         .map(|test| floodwall_testing::test(test.name, || missing(test.needs), test.body));
     // Benchmarks beside each other would measure each other, and the page cache is everybody's.
     run_alone(tests.collect())

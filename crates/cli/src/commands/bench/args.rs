@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{ArgGroup, Args};
-use floodwall_model::scenario::{self, Flood, Pace, Scenario, Victim};
+use floodwall_load::User;
+use floodwall_model::scenario::{self, Flood, FloodKind, Pace, Scenario, Victim, VictimKind};
 use floodwall_model::toml_text;
 use floodwall_model::units::{Bytes, UnitError, human_duration, parse_duration};
 
@@ -85,15 +86,19 @@ pub(crate) struct ScenarioArgs {
     /// A victim of your own instead of the scenario's; may be repeated; `none` for none.
     #[arg(long, value_name = "KIND[,KEY=VALUE…]")]
     victim: Vec<String>,
-    /// A shell command as victim: its own process group, ended with the phase.
+    /// A shell command as victim: its own process group, ended with the phase. Runs as the caller, or as --user.
     #[arg(long, value_name = "COMMAND")]
     victim_cmd: Vec<String>,
     /// A flood of your own instead of the scenario's; may be repeated; `none` for none.
     #[arg(long, value_name = "KIND[,KEY=VALUE…]")]
     flood: Vec<String>,
-    /// A shell command as flood: its own process group, ended with the phase.
+    /// A shell command as flood: its own process group, ended with the phase. Runs as the caller, or as --user.
     #[arg(long, value_name = "COMMAND")]
     flood_cmd: Vec<String>,
+    /// Run the scenario's commands as this user, in a directory of its own. Without it they run as the caller: under
+    /// sudo as root. Needs root.
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
     /// Number of rounds.
     #[arg(long, value_name = "N")]
     rounds: Option<u32>,
@@ -173,6 +178,26 @@ impl ScenarioArgs {
         Ok((scenario, warnings))
     }
 
+    /// Whether a user for commands is named.
+    pub(crate) fn names_user(&self) -> bool {
+        self.user.is_some()
+    }
+
+    /// Who runs the commands of a scenario; the caller if absent.
+    ///
+    /// # Errors
+    /// [`UsageError`] if the scenario has none; [`floodwall_load::UserError`].
+    pub(crate) fn user(&self, scenario: &Scenario) -> anyhow::Result<Option<User>> {
+        let Some(name) = &self.user else { return Ok(None) };
+        let has_command = scenario.victims.iter().any(|v| matches!(v.kind, VictimKind::Command { .. }))
+            || scenario.floods.iter().any(|f| matches!(f.kind, FloodKind::Command { .. }));
+        if !has_command {
+            let why = "--user is for commands, and this scenario has none; give --victim-cmd or --flood-cmd";
+            return Err(UsageError(why.into()).into());
+        }
+        Ok(Some(User::named(name)?))
+    }
+
     fn victims(&self) -> anyhow::Result<Option<Vec<Victim>>> {
         if self.victim.is_empty() && self.victim_cmd.is_empty() {
             return Ok(None);
@@ -250,6 +275,18 @@ mod tests {
         let (s, _) = scenario(&["--flood-cmd", "cp a b", "--flood", "seq"]).unwrap();
         assert_eq!(s.floods.len(), 2);
         assert_eq!(s.victims[0].name, "commit");
+    }
+
+    #[test]
+    fn a_user_is_for_commands_and_must_exist() {
+        let said = |args: &[&str]| {
+            let only = Only::try_parse_from(std::iter::once("bench").chain(args.iter().copied())).unwrap();
+            let loads = only.bench.loads;
+            loads.user(&loads.scenario().unwrap().0).unwrap_err().to_string()
+        };
+        assert!(said(&["--user", "root"]).starts_with("--user is for commands, and this scenario has none"));
+        let unknown = said(&["--flood-cmd", "true", "--user", "floodwall-no-such-user"]);
+        assert!(unknown.starts_with("unknown user 'floodwall-no-such-user'"), "{unknown}");
     }
 
     #[test]

@@ -47,7 +47,9 @@ pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
     let baseline = args.baseline.as_deref().map(read_baseline).transpose()?;
     let stop = signals::stop_flag()?;
     let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let options = Options { force: args.loads.force, seed: args.loads.seed, origin, stop: Arc::clone(&stop) };
+    let user = args.loads.user(&scenario)?;
+    let options =
+        Options { force: args.loads.force, seed: args.loads.seed, origin, stop: Arc::clone(&stop), user };
     let rig = HostRig::open(SysRoot::live()?, &args.dir, options)?;
     for left in scratch::leftovers(&args.dir)? {
         let warning = leftover_warning(&left, &args.dir);

@@ -62,7 +62,8 @@ impl Host {
         let (scenario, mut warnings) = loads.scenario()?;
         let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let root = SysRoot::live()?;
-        let options = Options { force: loads.force, seed: loads.seed, origin, stop: Arc::clone(stop) };
+        let user = loads.user(&scenario)?;
+        let options = Options { force: loads.force, seed: loads.seed, origin, stop: Arc::clone(stop), user };
         let rig = HostRig::open(root.clone(), &place.dir, options)?;
         for left in scratch::leftovers(&place.dir)? {
             warnings.push(leftover_warning(&left, &place.dir));

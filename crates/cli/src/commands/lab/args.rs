@@ -61,6 +61,10 @@ pub(crate) enum LabCommand {
     Run {
         #[command(flatten)]
         up: UpArgs,
+        /// Run the command as this user, who gets the device's filesystem. Without it the command runs as root, as
+        /// this program does
+        #[arg(long, value_name = "USER")]
+        user: Option<String>,
         /// The command and its arguments, after --
         #[arg(last = true, required = true, value_name = "COMMAND")]
         command: Vec<String>,

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use floodwall_device::{DeviceSpec, preset_names, preset_text};
 use floodwall_lab::{Lab, LabError, LabStats, Role, UpOptions};
+use floodwall_load::User;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use serde_json::json;
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Exit> {
             Ok(Exit::Done)
         }
         LabCommand::Down(which) => take_down(&lab, which),
-        LabCommand::Run { up, command } => run_in(&lab, up, command),
+        LabCommand::Run { up, user, command } => run_in(&lab, up, user.as_deref(), command),
         LabCommand::Powercut { name } => {
             let cut = lab.powercut(name)?;
             output::result(&text::power_cut(name, &cut))?;
@@ -202,7 +203,7 @@ fn take_down(lab: &Lab, which: &NameOrAll) -> anyhow::Result<Exit> {
 }
 
 /// Runs a command on a device that is there for it alone; its exit status becomes ours.
-fn run_in(lab: &Lab, args: &UpArgs, command: &[String]) -> anyhow::Result<Exit> {
+fn run_in(lab: &Lab, args: &UpArgs, user: Option<&str>, command: &[String]) -> anyhow::Result<Exit> {
     let [program, arguments @ ..] = command else {
         return Err(UsageError("give a command after --".into()).into());
     };
@@ -215,6 +216,11 @@ fn run_in(lab: &Lab, args: &UpArgs, command: &[String]) -> anyhow::Result<Exit> 
     child.args(arguments);
     if let Some(path) = path_with_this_program() {
         child.env("PATH", path);
+    }
+    if let Some(user) = user.map(User::named).transpose()? {
+        user.runs(&mut child);
+        let (uid, gid) = user.ids();
+        options.owner = Some((uid.as_raw(), gid.as_raw()));
     }
     let ran = lab.run(&options, &mut child, &stop)?;
     // Our own measuring commands say it of the device that they measured.

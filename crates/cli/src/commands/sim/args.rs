@@ -144,6 +144,8 @@ impl SimArgs {
             "--size bounds the space on a real disk; use --capacity, or size= of a victim or flood"
         } else if self.loads.force {
             "--force is about filesystems of a real machine; leave it out"
+        } else if self.loads.names_user() {
+            "--user is for commands, which can't run in virtual time; leave it out"
         } else {
             return Ok(());
         };
