@@ -8,13 +8,11 @@ use floodwall_sim::kernel::Generation;
 use floodwall_tune::objective::Reference;
 use floodwall_tune::space::{Description, Space};
 
+use crate::random;
+
 /// Devices, by their presets' names.
 pub(crate) const DEVICES: [&str; 5] =
     ["raid10-bbwc-2010", "hdd-7200", "sata-ssd-worn", "usb-stick", "cloud-gp3"];
-
-/// Devices that nothing in the guard was chosen on.
-pub(crate) const HELD_OUT: [&str; 5] =
-    ["sas-raid10-2009", "hdd-5400-smr", "sata-ssd", "nvme-datacenter", "sd-card"];
 
 /// Victims: a name and what `--victim` takes.
 pub(crate) const VICTIMS: [(&str, &str); 4] = [
@@ -34,24 +32,35 @@ pub(crate) struct Cell {
     pub(crate) victim: &'static str,
     spec: &'static str,
     pub(crate) streams: u32,
+    /// The seed that the device is drawn with; `None`: a preset.
+    pub(crate) drawn: Option<u32>,
 }
 
 /// All of the league, device by device.
 pub(crate) fn all() -> Vec<Cell> {
-    of(&DEVICES, &STREAMS)
+    of(&DEVICES, &STREAMS, None)
 }
 
-/// The same victims on other devices, beside one stream.
-pub(crate) fn held_out() -> Vec<Cell> {
-    of(&HELD_OUT, &STREAMS[..1])
+/// The same victims on devices drawn with a seed, beside one stream.
+pub(crate) fn drawn(seed: u32) -> Vec<Cell> {
+    of(&random::CLASSES, &STREAMS[..1], Some(seed))
 }
 
-fn of(devices: &[&'static str], streams: &[u32]) -> Vec<Cell> {
+/// Ten committing threads beside one stream on every preset that models something.
+pub(crate) fn presets() -> Vec<Cell> {
+    let devices: Vec<&'static str> =
+        floodwall_device::preset_names().filter(|name| *name != "null").collect();
+    let mut cells = of(&devices, &STREAMS[..1], None);
+    cells.retain(|cell| cell.victim == "commit-10x16k");
+    cells
+}
+
+fn of(devices: &[&'static str], streams: &[u32], drawn: Option<u32>) -> Vec<Cell> {
     let mut cells = Vec::new();
     for device in devices {
         for (victim, spec) in VICTIMS {
             for streams in streams {
-                cells.push(Cell { device, victim, spec, streams: *streams });
+                cells.push(Cell { device, victim, spec, streams: *streams, drawn });
             }
         }
     }
@@ -59,9 +68,10 @@ fn of(devices: &[&'static str], streams: &[u32]) -> Vec<Cell> {
 }
 
 impl Cell {
-    /// `hdd-7200_commit-1x4k_flood-4`.
+    /// `hdd-7200_commit-1x4k_flood-4`, `drawn-disk-afbd7cd8_read_flood-1`.
     pub(crate) fn name(&self) -> String {
-        format!("{}_{}_flood-{}", self.device, self.victim, self.streams)
+        let seed = self.drawn.map_or(String::new(), |seed| format!("-{seed:08x}"));
+        format!("{}{seed}_{}_flood-{}", self.device, self.victim, self.streams)
     }
 
     /// What `--victim` takes for it.
@@ -83,7 +93,11 @@ impl Cell {
 
     /// The machine of `floodwall tune --sim`.
     pub(crate) fn machine(&self, seed: u64) -> anyhow::Result<SimOptions> {
-        Ok(SimOptions { seed, ..SimOptions::new(DeviceSpec::preset(self.device)?) })
+        let device = match self.drawn {
+            Some(draw) => random::spec(self.device, draw)?,
+            None => DeviceSpec::preset(self.device)?,
+        };
+        Ok(SimOptions { seed, ..SimOptions::new(device) })
     }
 }
 
@@ -110,11 +124,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_forty_cells_and_twenty_held_out_and_each_can_be_run() {
-        let cells = all();
-        assert_eq!((cells.len(), held_out().len()), (40, 20));
-        assert!(HELD_OUT.iter().all(|device| !DEVICES.contains(device)));
-        for cell in cells.into_iter().chain(held_out()) {
+    fn there_are_forty_cells_and_twenty_four_of_drawn_devices_and_each_can_be_run() {
+        let (cells, drawn) = (all(), drawn(7));
+        assert_eq!((cells.len(), drawn.len()), (40, 24));
+        assert_eq!(drawn[0].name(), "drawn-disk-00000007_commit-1x4k_flood-1");
+        for cell in cells.into_iter().chain(drawn) {
             let scenario = cell.scenario().unwrap();
             let rig = floodwall_sim::SimRig::new(cell.machine(1).unwrap());
             rig.check(&scenario, &Setting::default()).unwrap_or_else(|e| panic!("{}: {e}", cell.name()));

@@ -1,6 +1,8 @@
 //! Conditions that move: loads that come and go, a device that slows down, two devices of very different speed, an hour of the same, days of anything.
 
+use std::borrow::Cow;
 use std::fmt::Write;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -14,9 +16,12 @@ use floodwall_guard::State;
 use floodwall_model::scenario::{self, parse_flood, parse_victim};
 use floodwall_model::{Bytes, Setting};
 use floodwall_sim::{PlantDevice, SimOptions};
+use published::origin::Origin;
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use serde::{Deserialize, Serialize};
 
+use crate::guard;
 use crate::stage::Stage;
 
 /// Where loads come and go: a disk, an SSD, an array with a cache, a volume over a network.
@@ -39,12 +44,25 @@ const DAY: u64 = 24 * HOUR;
 const DB: &str = "commit,threads=4,block=16KiB,size=512MiB,name=db";
 const COPY: &str = "seq,size=6GiB,name=copy";
 
+/// What the figures depend on.
+const INPUTS: [&str; 3] = ["law", "simulator", "device-presets"];
+/// Where they are kept, in the directory of the guard's data.
+const FILE: &str = "conditions.json";
+
+/// What is kept.
+#[derive(Serialize, Deserialize)]
+struct Conditions {
+    origin: Origin,
+    figures: Vec<Figure>,
+}
+
 /// A figure of the table.
+#[derive(Serialize, Deserialize)]
 struct Figure {
-    condition: &'static str,
+    condition: Cow<'static, str>,
     on: String,
-    what: &'static str,
-    goal: &'static str,
+    what: Cow<'static, str>,
+    goal: Cow<'static, str>,
     measured: String,
     reached: bool,
 }
@@ -74,8 +92,30 @@ fn within(measured: Option<f64>, most: f64) -> (String, bool) {
     (text, measured.is_some_and(|s| s <= most))
 }
 
-/// All conditions as a table.
-pub(crate) fn section(first_day: u64, days: u64, jobs: Option<usize>) -> anyhow::Result<String> {
+/// Runs all conditions and keeps the figures; those of a part of a month are only printed.
+pub(crate) fn run(
+    data: &Path,
+    first_day: u64,
+    days: u64,
+    jobs: Option<usize>,
+    root: &Path,
+) -> anyhow::Result<()> {
+    let origin = Origin::now(root, &INPUTS)?;
+    let figures = figures(first_day, days, jobs)?;
+    if first_day > 0 {
+        println!("{}", section(&figures));
+        return Ok(());
+    }
+    guard::write(&data.join(FILE), &Conditions { origin, figures })
+}
+
+/// The section of what is kept, and what it was measured with; `None` if nothing is.
+pub(crate) fn stored(data: &Path) -> anyhow::Result<Option<(&'static str, String, Origin)>> {
+    let stored: Option<Conditions> = guard::read(&data.join(FILE))?;
+    Ok(stored.map(|c| ("league-guard-conditions", section(&c.figures), c.origin)))
+}
+
+fn figures(first_day: u64, days: u64, jobs: Option<usize>) -> anyhow::Result<Vec<Figure>> {
     type Condition = fn(&str) -> anyhow::Result<Vec<Figure>>;
     let mut work: Vec<(Condition, &str)> = Vec::new();
     for device in DEVICES {
@@ -122,15 +162,19 @@ pub(crate) fn section(first_day: u64, days: u64, jobs: Option<usize>) -> anyhow:
     let month = month.into_inner().unwrap_or_else(PoisonError::into_inner);
     figures.extend(of_month(month.into_iter().collect::<anyhow::Result<_>>()?));
     // What is alike stands together.
-    let order: Vec<&str> = figures.iter().map(|f| f.condition).collect();
-    let place = |f: &Figure| order.iter().position(|c| *c == f.condition);
-    figures.sort_by_key(place);
+    let order: Vec<Cow<'static, str>> = figures.iter().map(|f| f.condition.clone()).collect();
+    figures.sort_by_key(|f| order.iter().position(|c| *c == f.condition));
+    Ok(figures)
+}
+
+/// The table.
+fn section(figures: &[Figure]) -> String {
     let reached = figures.iter().filter(|f| f.reached).count();
     let mut out = format!(
         "{reached} of {} figures are reached; 8 GiB of RAM, 4 threads that commit 16 KiB, a copy.\n\n| condition | device | figure | goal | measured | |\n|---|---|---|---|---|---|\n",
         figures.len()
     );
-    for f in &figures {
+    for f in figures {
         let verdict = if f.reached { "reached" } else { "**not reached**" };
         let _ = writeln!(
             out,
@@ -138,7 +182,7 @@ pub(crate) fn section(first_day: u64, days: u64, jobs: Option<usize>) -> anyhow:
             f.condition, f.on, f.what, f.goal, f.measured
         );
     }
-    Ok(out)
+    out
 }
 
 /// The victim is there all the time, the flood three times for half a minute.
@@ -169,10 +213,10 @@ fn figure_of(
     on: &str,
 ) -> impl Fn(&'static str, &'static str, String, bool) -> Figure {
     move |what, goal, measured, reached| Figure {
-        condition,
+        condition: condition.into(),
         on: on.to_owned(),
-        what,
-        goal,
+        what: what.into(),
+        goal: goal.into(),
         measured,
         reached,
     }
@@ -274,10 +318,10 @@ fn alone(device: &str) -> anyhow::Result<Vec<Figure>> {
         stage.until(HOUR)?;
         let writes = stage.writes.len();
         figures.push(Figure {
-            condition,
+            condition: condition.into(),
             on: device.to_owned(),
-            what,
-            goal: "0",
+            what: what.into(),
+            goal: "0".into(),
             measured: writes.to_string(),
             reached: writes == 0,
         });
@@ -297,10 +341,10 @@ fn steady(device: &str) -> anyhow::Result<Vec<Figure>> {
     let settled = Duration::from_secs(600);
     let writes = stage.writes.iter().filter(|(at, _)| *at >= settled).count();
     Ok(vec![Figure {
-        condition: "an hour of the same",
+        condition: "an hour of the same".into(),
         on: device.to_owned(),
-        what: "writes after the first ten minutes",
-        goal: "under 10",
+        what: "writes after the first ten minutes".into(),
+        goal: "under 10".into(),
         measured: writes.to_string(),
         reached: writes < 10,
     }])
@@ -337,11 +381,11 @@ fn two_devices(slow: &str) -> anyhow::Result<Vec<Figure>> {
             slow: stage.rate("stick", 40, 60).1,
         })
     };
-    let figure = |what, measured: f64, goal, least: f64| Figure {
-        condition: "two devices",
+    let figure = |what: &'static str, measured: f64, goal: &'static str, least: f64| Figure {
+        condition: "two devices".into(),
         on: format!("nvme-datacenter, {slow}"),
-        what,
-        goal,
+        what: what.into(),
+        goal: goal.into(),
         measured: format!("{:.0} %", measured * 100.0),
         reached: measured >= least,
     };

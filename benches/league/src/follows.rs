@@ -1,20 +1,21 @@
-//! Tables follow from what is stored: each section of docs/league.md is rendered again and compared.
+//! Tables follow from what is stored: each section of the documents is rendered again and compared.
 
 use std::path::{Path, PathBuf};
 
 use published::document::{Section, sections};
 use published::origin::Origin;
 
-use crate::{cells, data, lab, table};
+use crate::{cells, data, guard, lab, table};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 fn section(name: &str) -> Section {
-    let text = std::fs::read_to_string(root().join("docs/league.md")).unwrap();
-    let found = sections(&text).unwrap().into_iter().find(|section| section.name == name);
-    found.unwrap_or_else(|| panic!("docs/league.md has no section {name}"))
+    let read =
+        |file: &str| sections(&std::fs::read_to_string(root().join("docs").join(file)).unwrap()).unwrap();
+    let mut all = ["league.md", "guard.md"].into_iter().flat_map(read);
+    all.find(|section| section.name == name).unwrap_or_else(|| panic!("no document has a section {name}"))
 }
 
 fn follows(name: &str, rendered: &str, origin: &Origin) {
@@ -45,4 +46,12 @@ fn the_cells_tables_follow_from_the_stored_cells() {
 fn the_labs_table_follows_from_the_stored_runs() {
     let (rendered, origin) = lab::section(&root().join("benches/league/data/lab")).unwrap();
     follows("league-lab", &rendered, &origin);
+}
+
+#[test]
+fn the_guards_tables_follow_from_the_stored_cells() {
+    let stored = root().join("benches/league/data/guard");
+    for (name, rendered, origin) in guard::sections(&stored).unwrap() {
+        follows(name, &rendered, &origin);
+    }
 }

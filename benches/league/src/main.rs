@@ -17,6 +17,7 @@ mod guard;
 mod lab;
 mod measure;
 mod noise;
+mod random;
 mod run;
 mod stage;
 mod table;

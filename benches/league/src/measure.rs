@@ -84,7 +84,7 @@ impl Measured {
 }
 
 /// Four digits behind the point are more than the rounds say.
-fn rounded(value: f64) -> f64 {
+pub(crate) fn rounded(value: f64) -> f64 {
     // A zero without a sign.
     (value * 1e4).round() / 1e4 + 0.0
 }

@@ -147,7 +147,7 @@ fn grid(place: &Place, space: &Space, every: usize, reference: &Reference, tell:
 }
 
 /// `floodwall tune --sim` in a cell.
-fn search(cell: &Cell, seed: u64) -> anyhow::Result<Search> {
+pub(crate) fn search(cell: &Cell, seed: u64) -> anyhow::Result<Search> {
     let machine = cell.machine(seed)?;
     let scenario = cell.scenario()?;
     let mut rig = SimRig::new(machine.clone());

@@ -168,6 +168,23 @@ impl Stage {
         Ok(())
     }
 
+    /// What is in force of what the guard has written, as a fixed setting.
+    pub(crate) fn level(&self) -> Setting {
+        let own = |write: &KnobWrite| match write.device {
+            Some(device) => self.own.devices.get(&device)?.get(&write.knob),
+            None => self.own.machine.get(&write.knob),
+        };
+        let mut level = BTreeMap::new();
+        for (_, write) in &self.writes {
+            if own(write) == Some(write.value.as_str()) {
+                level.remove(&write.knob);
+            } else {
+                level.insert(write.knob.clone(), write.value.clone());
+            }
+        }
+        level.into_iter().collect()
+    }
+
     /// Whether every knob reads as it did at the beginning.
     pub(crate) fn is_as_it_was(&mut self) -> anyhow::Result<bool> {
         Ok(self.tap.knobs()? == self.own)

@@ -149,15 +149,21 @@ fn stamp(root: &Path, input: &str) -> anyhow::Result<Stamp> {
     Ok(Stamp { digest: digest(root, paths)?, commit: commit(root, paths) })
 }
 
-/// The commit that last changed some files, in full; `None` without Git or history.
-#[must_use]
-pub fn last_commit(root: &Path, paths: &[&str]) -> Option<String> {
+/// The commit that last changed an input, in full; `None` without Git or history.
+///
+/// # Errors
+/// A name that is not in [`INPUTS`].
+pub fn last_commit(root: &Path, input: &str) -> anyhow::Result<Option<String>> {
+    Ok(changed_last(root, paths(input)?))
+}
+
+fn changed_last(root: &Path, paths: &[&str]) -> Option<String> {
     let text = git(root, &["log", "-1", "--format=%H", "--"], paths)?;
     Some(text.trim().to_owned()).filter(|commit| !commit.is_empty())
 }
 
 fn commit(root: &Path, paths: &[&str]) -> String {
-    let Some(mut commit) = last_commit(root, paths) else { return "unknown".to_owned() };
+    let Some(mut commit) = changed_last(root, paths) else { return "unknown".to_owned() };
     commit.truncate(COMMIT_DIGITS);
     if git(root, &["status", "--porcelain", "--"], paths).is_none_or(|changes| !changes.is_empty()) {
         commit.push('+');

@@ -1,0 +1,284 @@
+//! The guard as a contender: an encounter in every cell, beside the default and the best fixed setting, all through the same script.
+//!
+//! ```text
+//! script ─▶ the guard, the default, finalists of everything known, each on the same 6 machines ─▶ data/guard/CELL.json ─▶ docs/league.md
+//! ```
+//!
+//! What a cell's file has is not run again while law, tuner, simulator and presets are what they were.
+
+mod script;
+mod table;
+mod yardstick;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use floodwall_guard::Decision;
+use floodwall_model::Setting;
+use published::document::replace_section;
+use published::origin::{self, Origin};
+use serde::{Deserialize, Serialize};
+
+use crate::cells::{self, Cell};
+use crate::data::Alone;
+use crate::measure::Place;
+use crate::{conditions, work};
+use script::Run;
+
+/// Machines with other seeds that the guard, the default and the finalists go through.
+pub(crate) const MACHINES: [u64; 6] = [101, 102, 103, 104, 105, 106];
+/// What the figures depend on.
+const INPUTS: [&str; 5] = ["law", "tuner", "simulator", "device-presets", "setting-presets"];
+/// The section with every preset.
+const PRESETS: &str = "guard-presets";
+/// Which cells are of drawn devices, in the directory of the data.
+const DRAWN: &str = "drawn.json";
+
+/// Which cells, and where the figures go.
+#[derive(clap::Args)]
+pub(crate) struct GuardArgs {
+    /// Only cells whose name contains one of these
+    cells: Vec<String>,
+    /// Cells at the same time; all cores if not given
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Only a part: the league's cells, those of drawn devices, all presets, or moving conditions
+    #[arg(long, value_enum)]
+    only: Option<Only>,
+    /// Seed of the drawn devices, in hexadecimal; the first 8 digits of the commit that last changed the law if not given
+    #[arg(long, value_name = "HEX", value_parser = seed)]
+    seed: Option<u32>,
+    /// Run cells again, although they are there
+    #[arg(long)]
+    again: bool,
+    /// Days of random conditions
+    #[arg(long, default_value_t = 30)]
+    days: u64,
+    /// Begin with this day, and leave out the other conditions: a month in pieces
+    #[arg(long, default_value_t = 0)]
+    first_day: u64,
+    /// Where what was measured is kept
+    #[arg(long, default_value = "benches/league/data/guard")]
+    data: PathBuf,
+    /// Where the league's cells are kept
+    #[arg(long, default_value = "benches/league/data")]
+    league: PathBuf,
+    /// The document whose sections are written anew
+    #[arg(long, default_value = "docs/league.md")]
+    out: PathBuf,
+    /// The document with the table of all presets
+    #[arg(long, default_value = "docs/guard.md")]
+    presets_out: PathBuf,
+    /// Only measure and print; what was measured is kept
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print every decision of the guard in the cells that are run, on their first machine
+    #[arg(long)]
+    log: bool,
+}
+
+fn seed(text: &str) -> Result<u32, String> {
+    u32::from_str_radix(text, 16)
+        .map_err(|_| format!("'{text}' is no seed: write up to 8 hexadecimal digits"))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Only {
+    /// The league's cells
+    Cells,
+    /// The same victims on devices drawn at random
+    Drawn,
+    /// Ten committing threads on every preset, without a search for the best fixed setting where there is no grid
+    Presets,
+    /// Moving conditions
+    Conditions,
+}
+
+/// What is kept of a cell.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Guarded {
+    origin: Origin,
+    /// What is possible.
+    reference: Alone,
+    machines: Vec<u64>,
+    /// Fixed settings on the choosing machines: the mean of their scores' logarithms.
+    chosen_from: BTreeMap<String, f64>,
+    /// The default, finalists and the guard, machine by machine.
+    default: Vec<Run>,
+    finalists: BTreeMap<String, Vec<Run>>,
+    guard: Vec<Run>,
+}
+
+/// The draw of devices.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Draw {
+    /// Eight hexadecimal digits.
+    seed: String,
+    /// The commit that last changed the law when the devices were drawn.
+    law: String,
+}
+
+/// Runs what is missing and writes the sections.
+pub(crate) fn run(args: &GuardArgs) -> anyhow::Result<()> {
+    let root = origin::root()?;
+    std::fs::create_dir_all(&args.data).with_context(|| format!("can't make '{}'", args.data.display()))?;
+    let is_wanted = |part: Only| args.only.is_none_or(|only| only == part);
+    let draw = draw(args, &root)?;
+    let drawn = cells::drawn(seed(&draw.seed).map_err(anyhow::Error::msg)?);
+    let is_named = |c: &Cell| args.cells.is_empty() || args.cells.iter().any(|part| c.name().contains(part));
+    anyhow::ensure!(
+        cells::all().iter().chain(&drawn).chain(&cells::presets()).any(is_named),
+        "no cell is called so; they are {}",
+        work::names()
+    );
+    let origin = Origin::now(&root, &INPUTS)?;
+    let parts = [(Only::Cells, cells::all()), (Only::Drawn, drawn), (Only::Presets, cells::presets())];
+    for (part, cells) in parts {
+        if is_wanted(part) {
+            let wanted: Vec<Cell> = cells.into_iter().filter(is_named).collect();
+            work::all(&wanted, args.jobs, &|cell, tell| measure(cell, args, &origin, tell))?;
+        }
+    }
+    if is_wanted(Only::Conditions) && args.cells.is_empty() {
+        conditions::run(&args.data, args.first_day, args.days, args.jobs, &root)?;
+    }
+    for (name, section, origin) in sections(&args.data)? {
+        println!("{section}");
+        if !args.dry_run {
+            let document = if name == PRESETS { &args.presets_out } else { &args.out };
+            replace_section(document, name, "league guard", &section, &origin, &root)?;
+        }
+    }
+    Ok(())
+}
+
+/// The sections of what is stored, with what it was measured with.
+pub(crate) fn sections(data: &Path) -> anyhow::Result<Vec<(&'static str, String, Origin)>> {
+    let mut sections = Vec::new();
+    let (rows, origin) = stored(data, cells::all())?;
+    if !rows.is_empty() {
+        sections.push(("league-guard", table::section(&rows), origin));
+    }
+    if let Some(draw) = read::<Draw>(&data.join(DRAWN))? {
+        let (rows, origin) = stored(data, cells::drawn(seed(&draw.seed).map_err(anyhow::Error::msg)?))?;
+        let devices = table::devices(&rows, &draw.seed, &draw.law)?;
+        sections.push(("league-guard-drawn", devices + &table::section(&rows), origin));
+    }
+    let (rows, origin) = stored(data, cells::presets())?;
+    if !rows.is_empty() {
+        sections.push((PRESETS, table::presets(&rows), origin));
+    }
+    sections.extend(conditions::stored(data)?);
+    Ok(sections)
+}
+
+fn stored(data: &Path, cells: Vec<Cell>) -> anyhow::Result<(Vec<(Cell, Guarded)>, Origin)> {
+    let mut rows = Vec::new();
+    for cell in cells {
+        if let Some(guarded) = read::<Guarded>(&data.join(cell.name() + ".json"))? {
+            rows.push((cell, guarded));
+        }
+    }
+    let origin = Origin::of_parts(rows.iter().map(|(_, guarded)| &guarded.origin));
+    Ok((rows, origin))
+}
+
+/// The stored draw, or a new one by `--seed` or the law's commit.
+fn draw(args: &GuardArgs, root: &Path) -> anyhow::Result<Draw> {
+    let path = args.data.join(DRAWN);
+    if let (Some(stored), None) = (read::<Draw>(&path)?, args.seed) {
+        return Ok(stored);
+    }
+    let law = origin::last_commit(root, "law")?.context("the law's commit is unknown; give --seed")?;
+    let by_commit = || seed(law.get(..8).unwrap_or_default()).map_err(anyhow::Error::msg);
+    let drawn = Draw { seed: format!("{:08x}", args.seed.map_or_else(by_commit, Ok)?), law };
+    if !args.dry_run {
+        write(&path, &drawn)?;
+    }
+    Ok(drawn)
+}
+
+/// One cell.
+fn measure(cell: &Cell, args: &GuardArgs, origin: &Origin, tell: &dyn Fn(&str)) -> anyhow::Result<()> {
+    let path = args.data.join(cell.name() + ".json");
+    let is_there = |stored: Guarded| stored.origin == *origin && stored.machines == MACHINES;
+    if !args.again && read::<Guarded>(&path).ok().flatten().is_some_and(is_there) {
+        return Ok(());
+    }
+    let place = Place { machine: cell.machine(1)?, scenario: cell.scenario()? };
+    let reference = place.reference()?;
+    tell("the guard");
+    let (guard, decisions) = through(cell, &Setting::default(), true, &reference)?;
+    if args.log {
+        // In one piece, as cells run side by side.
+        print!("{}", log(cell, &decisions));
+    }
+    let held: Vec<Setting> =
+        guard.iter().filter_map(|run| Some(run.steered.as_ref()?.level.clone())).collect();
+    let has_yardstick = cell.drawn.is_some() || cells::all().contains(cell);
+    let known = if has_yardstick {
+        yardstick::choose(cell, &place, &args.league, &reference, held, tell)?
+    } else {
+        yardstick::Known::default()
+    };
+    let mut finalists = BTreeMap::new();
+    for setting in known.finalists {
+        tell("the finalists");
+        finalists.insert(setting.to_string(), through(cell, &setting, false, &reference)?.0);
+    }
+    let default = through(cell, &Setting::default(), false, &reference)?.0;
+    let guarded = Guarded {
+        origin: origin.clone(),
+        reference: Alone::from(&reference),
+        machines: MACHINES.to_vec(),
+        chosen_from: known.scores,
+        default,
+        finalists,
+        guard,
+    };
+    write(&path, &guarded)
+}
+
+/// Through the script on every machine; decisions are the first one's.
+fn through(
+    cell: &Cell,
+    setting: &Setting,
+    guarded: bool,
+    reference: &floodwall_tune::objective::Reference,
+) -> anyhow::Result<(Vec<Run>, Vec<Decision>)> {
+    let (mut runs, mut decisions) = (Vec::new(), Vec::new());
+    for seed in MACHINES {
+        let (run, decided) = script::run(cell, seed, setting, guarded, reference)?;
+        if runs.is_empty() {
+            decisions = decided;
+        }
+        runs.push(run);
+    }
+    Ok((runs, decisions))
+}
+
+/// What the guard decided, line by line.
+fn log(cell: &Cell, decisions: &[Decision]) -> String {
+    let line = |d: &Decision| {
+        let at = d.at.as_secs_f64();
+        format!("{} {at:7.2} s {:>7} → {:7} [{}] {}\n", cell.name(), d.from, d.to, d.level, d.why)
+    };
+    decisions.iter().map(line).collect()
+}
+
+/// A stored file; `None` if there is none.
+pub(crate) fn read<T: serde::de::DeserializeOwned>(path: &Path) -> anyhow::Result<Option<T>> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => serde_json::from_str(&text)
+            .map(Some)
+            .with_context(|| format!("'{}' was changed or cut; remove it to run it again", path.display())),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e).with_context(|| format!("can't read '{}'", path.display())),
+    }
+}
+
+pub(crate) fn write<T: Serialize>(path: &Path, what: &T) -> anyhow::Result<()> {
+    let text = serde_json::to_string(what)? + "\n";
+    std::fs::write(path, text).with_context(|| format!("can't write '{}'", path.display()))
+}
