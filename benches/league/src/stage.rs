@@ -250,3 +250,31 @@ impl Stage {
         self.tap.plant.bursts().last()?.totals.map(|b| b.bytes_per_s())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_guard_holds_is_a_fixed_setting() {
+        let cell = crate::cells::all().into_iter().find(|c| c.name() == "usb-stick_scan_flood-1").unwrap();
+        let part = || PlantDevice { options: cell.machine(1).unwrap(), scenario: cell.scenario().unwrap() };
+        let mut stage = Stage::new(vec![part()], &Setting::default(), true).unwrap();
+        assert!(stage.level().is_empty());
+        let scenario = cell.scenario().unwrap();
+        stage.start(0, &scenario.victims[0].name).unwrap();
+        stage.start(5, &scenario.floods[0].name).unwrap();
+        stage.until(12).unwrap();
+        let held = stage.level();
+        assert!(!held.is_empty() && held.0.keys().all(|knob| !knob.contains(' ')), "{held}");
+        let fixed = Stage::new(vec![part()], &held, false).unwrap();
+        let device = fixed.first_device().unwrap();
+        let of_device =
+            |(knob, value): (&String, &String)| fixed.own.devices[&device].get(knob) == Some(value);
+        assert!(held.0.iter().all(of_device), "{held} is in force: {:?}", fixed.own.devices[&device]);
+        stage.stop(12, &scenario.victims[0].name).unwrap();
+        stage.stop(12, &scenario.floods[0].name).unwrap();
+        stage.until(60).unwrap();
+        assert!(stage.level().is_empty(), "{}", stage.level());
+    }
+}

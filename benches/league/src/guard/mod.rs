@@ -156,14 +156,18 @@ pub(crate) fn run(args: &GuardArgs) -> anyhow::Result<()> {
 /// The sections of what is stored, with what it was measured with.
 pub(crate) fn sections(data: &Path) -> anyhow::Result<Vec<(&'static str, String, Origin)>> {
     let mut sections = Vec::new();
-    let (rows, origin) = stored(data, cells::all())?;
+    let all = cells::all();
+    let count = all.len();
+    let (rows, origin) = stored(data, all)?;
     if !rows.is_empty() {
-        sections.push(("league-guard", table::section(&rows), origin));
+        sections.push(("league-guard", table::section(&rows, count), origin));
     }
     if let Some(draw) = read::<Draw>(&data.join(DRAWN))? {
-        let (rows, origin) = stored(data, cells::drawn(seed(&draw.seed).map_err(anyhow::Error::msg)?))?;
+        let all = cells::drawn(seed(&draw.seed).map_err(anyhow::Error::msg)?);
+        let count = all.len();
+        let (rows, origin) = stored(data, all)?;
         let devices = table::devices(&rows, &draw.seed, &draw.law)?;
-        sections.push(("league-guard-drawn", devices + &table::section(&rows), origin));
+        sections.push(("league-guard-drawn", devices + &table::section(&rows, count), origin));
     }
     let (rows, origin) = stored(data, cells::presets())?;
     if !rows.is_empty() {

@@ -156,11 +156,11 @@ fn values(runs: &[Run], of: fn(&Run) -> f64) -> Vec<f64> {
     runs.iter().map(of).collect()
 }
 
-/// The section of some cells.
-pub(super) fn section(cells: &[(Cell, Guarded)]) -> String {
+/// The section of some cells, of as many as there should be.
+pub(super) fn section(cells: &[(Cell, Guarded)], all: usize) -> String {
     let rows: Vec<Row<'_>> = cells.iter().filter_map(|(cell, stored)| Row::of(cell, stored)).collect();
     let mut out = format!(
-        "{} cells. An encounter of {} s in each, on {} machines; what is kept is that of its last {LAST} s, as the mean over the machines and its standard error. \
+        "{} of {all} cells are measured. An encounter of {} s in each, on {} machines; what is kept is that of its last {LAST} s, as the mean over the machines and its standard error. \
          *Best* is the fixed setting with the best score on the same machines, of the default and the {FINALISTS} that two other machines chose from everything known. \
          Shares of it are means over the machines of the logarithms of guard over best, with Student's 95 % interval; *reached* is what the whole interval reaches. \
          Dead seconds are those after the first two, of {}.\n\n",
@@ -304,5 +304,29 @@ mod tests {
         // By hand: mean 0, standard deviation √0.02, t of 1 degree of freedom 12.706.
         let share = Share::of_logs(&[0.1, -0.1]);
         assert!((share.high.ln() - 12.706 * 0.1).abs() < 1e-3 && (share.share - 1.0).abs() < 1e-12);
+    }
+
+    fn runs(score: f64, victim_kept: f64) -> Vec<Run> {
+        let run =
+            |i| Run { score: score + 0.01 * f64::from(i), victim_kept, flood_kept: 0.5, ..Run::default() };
+        (0..6).map(run).collect()
+    }
+
+    #[test]
+    fn the_yardstick_is_the_best_of_the_finalists_and_the_default() {
+        let mut stored = Guarded { default: runs(-7.0, 0.01), guard: runs(-2.0, 0.2), ..Guarded::default() };
+        stored.finalists.insert("scheduler=bfq".into(), runs(-1.0, 0.4));
+        stored.finalists.insert("nr_requests=8".into(), runs(-3.0, 0.1));
+        let cell = crate::cells::all()[0];
+        let row = Row::of(&cell, &stored).unwrap();
+        assert_eq!(row.best_name, "scheduler=bfq");
+        assert_eq!(row.score.percent(), "37 (37 to 37) %");
+        assert!(
+            row.victim.verdict(WANTED) == Verdict::NotReached
+                && row.flood.verdict(WANTED) == Verdict::Reached
+        );
+        assert!(row.both() == Verdict::NotReached);
+        stored.default = runs(-0.5, 0.9);
+        assert_eq!(Row::of(&cell, &stored).unwrap().best_name, "default");
     }
 }

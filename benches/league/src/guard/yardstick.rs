@@ -117,3 +117,24 @@ fn looked_at(place: &Place, reference: &Reference, tell: &dyn Fn(&str)) -> anyho
     looks.sort_by(|a, b| b.0.total_cmp(&a.0));
     Ok(looks.into_iter().take(LOOKED_AT).map(|(_, setting)| setting).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Grid, Measured, Search};
+
+    #[test]
+    fn everything_that_the_league_found_is_a_candidate_and_what_is_hopeless_is_none() {
+        let one = |knob: &str| -> Setting { [(knob.to_owned(), "8".to_owned())].into_iter().collect() };
+        let grid = Grid { best: vec![one("grid"), one("far")], ..Grid::default() };
+        let mut data = CellData { grid: Some(grid), ..CellData::default() };
+        data.searches
+            .insert(1, Search { setting: one("recommended"), winner: one("winner"), ..Search::default() });
+        for (knob, score) in [("grid", -2.0), ("far", -4.0), ("recommended", -1.0), ("winner", -2.05)] {
+            data.measured.insert(one(knob).to_string(), Measured { score, ..Measured::default() });
+        }
+        data.measured.insert(Setting::default().to_string(), Measured { score: -7.0, ..Measured::default() });
+        // ln 3 is 1.099.
+        assert_eq!(of_league(&data).unwrap(), [one("grid"), one("recommended"), one("winner")]);
+    }
+}
