@@ -48,8 +48,9 @@ impl Tracefs {
                 remedy: match e {
                     Errno::NODEV => "this kernel is built without tracing (CONFIG_FTRACE); use --source proc",
                     _ => {
-                        "tracefs is not mounted here and can't be (a container?): run as root on the host, \
-                    or use --source proc"
+                        "tracefs is not mounted here, and this process may not mount it (a container?): \
+                         run as root on the host, mount it (mount -t tracefs tracefs /sys/kernel/tracing), \
+                         or use --source proc"
                     }
                 },
             })

@@ -24,7 +24,7 @@ use crate::machine::{Machine, MachineParams, memory_of};
 use crate::phase::{self, PhaseRun};
 use crate::settings::{self, Queue};
 use crate::setup::{self, Loads};
-use crate::throttle::{self, Throttle};
+use crate::throttle;
 use crate::workload::{Program, seeded};
 
 /// The least RAM that a machine takes.
@@ -204,12 +204,7 @@ impl SimRig {
         let memory = memory_of(o.ram.0 / PAGE_SIZE);
         let facts = o.facts();
         let machine = throttle::Machine { hz: facts.hz, cpus: facts.cpus, possible_cpus: facts.cpus };
-        let throttle: Box<dyn Throttle> = match generation {
-            Generation::K2_6_18 => Box::new(throttle::v2_6_18::Pushing::new(machine, knobs, &memory)),
-            Generation::K2_6_32 => Box::new(throttle::v2_6_32::Sharing::new(machine, knobs, &memory)),
-            Generation::K3_2 => Box::new(throttle::v3_2::Pausing::new(machine, knobs, &memory)),
-            Generation::K6 => Box::new(throttle::v6::Balancing::new(machine, knobs, &memory)),
-        };
+        let throttle = throttle::new(generation, machine, knobs, &memory);
         let thresholds = throttle.thresholds(&memory);
         let dirtyable = memory.dirtyable(generation);
         if thresholds.dirty > dirtyable {

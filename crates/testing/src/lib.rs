@@ -75,9 +75,19 @@ pub fn test<R: Outcome>(
 #[macro_export]
 macro_rules! tests {
     ($lacks:expr => $($function:ident),+ $(,)?) => {
-        vec![$($crate::test(concat!(module_path!(), "::", stringify!($function)), $lacks, $function)),+]
+        vec![$($crate::test($crate::path(module_path!(), stringify!($function)), $lacks, $function)),+]
     };
     ($($function:ident),+ $(,)?) => { $crate::tests![|| None => $($function),+] };
+}
+
+/// A function's path without its crate, which is the suite's: `it::floods` and `copies` are
+/// `floods::copies`.
+#[must_use]
+pub fn path(module: &str, function: &str) -> String {
+    match module.split_once("::") {
+        Some((_, module)) => format!("{module}::{function}"),
+        None => function.to_owned(),
+    }
 }
 
 /// Runs tests as the command line says, and ends the process: with status 0 if none failed.
@@ -103,5 +113,11 @@ mod unit {
         assert_eq!(lacks(&needs).unwrap(), "needs floodwall-no-such-program");
         assert_eq!(lacks(&needs[2..]).unwrap(), "needs /dev/null/no-such-device");
         assert_eq!(lacks(&[ROOT]).is_none(), rustix::process::geteuid().is_root());
+    }
+
+    #[test]
+    fn a_test_is_called_by_its_path_in_the_suite() {
+        assert_eq!(path("it::floods", "copies"), "floods::copies");
+        assert_eq!(path("live", "disks"), "disks");
     }
 }

@@ -90,6 +90,15 @@ fn a_failed_test_and_a_suite_without_its_result_are_named() {
 }
 
 #[test]
+fn tests_that_lack_the_same_are_told_together() {
+    let both = LOG
+        .replace("takes an hour", "needs root")
+        .replace("units::round ... ok", "units::round ... ignored, needs root");
+    let (_, said) = table("", &both);
+    assert!(said.contains("\n  model unit: 2 tests: needs root\n"), "{said}");
+}
+
+#[test]
 fn what_runs_later_is_not_left_out() {
     let beside_udev = "
      Running tests/kernel/main.rs (target/debug/deps/kernel-11bb)

@@ -25,6 +25,13 @@ const PRESET: &str = "sata-ssd";
 /// How often each end is tried.
 const ENDS: u32 = 3;
 
+/// How often a worker is ended until one look falls before the next worker begins. Fewer than the
+/// deaths after which a guard gives up.
+const TRIES: u32 = 3;
+/// What the parent logs when it has put everything back, and a worker when it begins.
+const PUT_BACK: &str = "what it held is put back";
+const BEGUN: &str = "looking through";
+
 /// A guard that holds something, and what was there before.
 struct Scene {
     guard: Guard,
@@ -37,17 +44,32 @@ impl Scene {
         differences(&self.before, &device.knobs()).is_empty()
     }
 
-    /// Waits until the parent has put everything back, before another worker begins.
-    fn put_back_by_parent(&self, device: &Device) -> Result<(), String> {
-        self.guard
-            .until("everything is put back", || self.guard.log().contains("what it held is put back"))?;
-        let wrong = differences(&self.before, &device.knobs());
-        let log = self.guard.log();
-        // Read after the knobs: if no other worker had begun by now, nobody can have written them again.
-        if !wrong.is_empty() && log.matches("looking through").count() == 1 {
-            return Err(format!("{wrong:?}\n{log}"));
+    fn holds_something(&self, device: &Device) -> Result<(), String> {
+        self.guard.until("it holds something", || !self.knobs_are_back(device))
+    }
+
+    /// Sends a worker that holds something a signal. Checks what the parent has put back before the
+    /// parent starts another worker, which would put the rest back, or hold it again.
+    fn parent_puts_back(&self, device: &Device, signal: Signal) -> Result<(), String> {
+        let times = |words: &str| self.guard.log().matches(words).count();
+        for _ in 0..TRIES {
+            self.holds_something(device)?;
+            let worker = self.guard.worker().ok_or("no worker")?;
+            let (back, begun) = (times(PUT_BACK), times(BEGUN));
+            kill(worker, signal)?;
+            self.guard.until("the parent says that everything is put back", || times(PUT_BACK) > back)?;
+            // It can't start another one while it is stopped.
+            kill(self.guard.parent(), Signal::STOP)?;
+            let wrong = differences(&self.before, &device.knobs());
+            let alone = times(BEGUN) == begun;
+            kill(self.guard.parent(), Signal::CONT)?;
+            match wrong.as_slice() {
+                _ if !alone => {}
+                [] => return Ok(()),
+                wrong => return Err(format!("{wrong:?}\n{}", self.guard.log())),
+            }
         }
-        Ok(())
+        Err(format!("another worker began each time before anybody could look\n{}", self.guard.log()))
     }
 }
 
@@ -60,10 +82,8 @@ fn each(end: fn(Scene, &Device) -> Result<Option<Guard>, String>) -> Result<(), 
     for n in 1..=ends {
         let guard = Guard::start(&device.name, &GOAL)?;
         let said = |e: String| format!("end {n} of {ends}: {e}");
-        guard
-            .until("it holds something", || !differences(&before, &device.knobs()).is_empty())
-            .map_err(said)?;
         let scene = Scene { guard, device_name: device.name.clone(), before: before.clone() };
+        scene.holds_something(&device).map_err(said)?;
         let left = end(scene, &device).map_err(said)?;
         if let Some(guard) = left {
             guard.stop().map_err(said)?;
@@ -86,8 +106,7 @@ fn stopped(scene: Scene, _: &Device) -> Result<Option<Guard>, String> {
 
 fn worker_killed(scene: Scene, device: &Device) -> Result<Option<Guard>, String> {
     let worker = scene.guard.worker().ok_or("no worker")?;
-    kill(worker, Signal::KILL)?;
-    scene.put_back_by_parent(device)?;
+    scene.parent_puts_back(device, Signal::KILL)?;
     let log = scene.guard.log();
     if !log.contains("the worker died (signal: 9 (SIGKILL))") {
         return Err(log);
@@ -97,9 +116,7 @@ fn worker_killed(scene: Scene, device: &Device) -> Result<Option<Guard>, String>
 }
 
 fn worker_hangs(scene: Scene, device: &Device) -> Result<Option<Guard>, String> {
-    let worker = scene.guard.worker().ok_or("no worker")?;
-    kill(worker, Signal::STOP)?;
-    scene.put_back_by_parent(device)?;
+    scene.parent_puts_back(device, Signal::STOP)?;
     let log = scene.guard.log();
     if !log.contains("gave no sign for 5 s and was killed") {
         return Err(log);

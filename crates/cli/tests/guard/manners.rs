@@ -21,14 +21,14 @@ pub(crate) const TESTS: &[Test] = &[
     },
     Test {
         name: "the capabilities in the unit are enough",
-        needs: &["mkfs.xfs", "setpriv"],
+        needs: &["mkfs.xfs", "setpriv", "unshare"],
         kernel: true,
         body: capabilities,
     },
     Test { name: "systemd understands the unit", needs: &["systemd-analyze"], kernel: false, body: unit },
     Test {
         name: "what is missing is named, and what works without it",
-        needs: &["setpriv"],
+        needs: &["setpriv", "unshare"],
         kernel: true,
         body: missing,
     },
@@ -49,6 +49,22 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 const PRESET: &str = "sata-ssd";
+/// Runs the program behind it in a private mount namespace, with tracefs mounted.
+const WITH_TRACEFS: [&str; 5] = [
+    "unshare",
+    "--mount",
+    "/bin/sh",
+    "-c",
+    "[ -e /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing || exit; exec \"$0\" \"$@\"",
+];
+/// The same where it is not mounted.
+const WITHOUT_TRACEFS: [&str; 5] = [
+    "unshare",
+    "--mount",
+    "/bin/sh",
+    "-c",
+    "umount -l /sys/kernel/tracing /sys/kernel/debug 2>/dev/null; exec \"$0\" \"$@\"",
+];
 /// A user who owns nothing.
 const NOBODY: u32 = 65_534;
 
@@ -197,17 +213,22 @@ fn unit() -> Result<(), String> {
     if ours.is_empty() { Ok(()) } else { Err(ours.join("\n")) }
 }
 
-/// The unit's powers, with setpriv(1) in systemd's place.
-fn capabilities() -> Result<(), String> {
+/// The unit's powers: the option of setpriv(1) that leaves no others.
+fn unit_powers() -> Result<String, String> {
     let unit = unit_text()?;
     let named = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
     let named = named.ok_or("the unit names no capabilities")?.to_lowercase();
     let kept: Vec<String> = named.split(' ').map(|name| name.replace("cap_", "+")).collect();
-    let bounding = format!("--bounding-set=-all,{}", kept.join(","));
+    Ok(format!("--bounding-set=-all,{}", kept.join(",")))
+}
+
+/// With setpriv(1) in systemd's place, and tracefs mounted, as systemd does.
+fn capabilities() -> Result<(), String> {
+    let bounding = unit_powers()?;
     let device = Device::up(PRESET)?;
     let before = device.knobs();
     let setpriv = ["setpriv", "--no-new-privs", "--inh-caps=-all", &bounding];
-    let guard = Guard::start_through(&setpriv, &device.name, &GOAL)?;
+    let guard = Guard::start_through(&[&WITH_TRACEFS, &setpriv[..]].concat(), &device.name, &GOAL)?;
     let _loads = [Load::start("victim", &device.directory)?, Load::start("flood", &device.directory)?];
     guard.until("it holds something", || !differences(&before, &device.knobs()).is_empty())?;
     let log = guard.stop()?;
@@ -216,11 +237,11 @@ fn capabilities() -> Result<(), String> {
 }
 
 fn missing() -> Result<(), String> {
-    let without = |more: &[&str], words: &str| {
-        let all =
-            [&["--inh-caps=-all", "--bounding-set=-all"], more, &[FLOODWALL, "guard", "--dry-run"]].concat();
+    let without = |place: &[&str], powers: &[&str], words: &str| {
+        let all = [place, &["setpriv", "--inh-caps=-all"], powers, &[FLOODWALL, "guard", "--dry-run"]];
+        let all = all.concat();
         let output =
-            Command::new("setpriv").args(all).stdin(Stdio::null()).output().map_err(|e| e.to_string())?;
+            Command::new(all[0]).args(&all[1..]).stdin(Stdio::null()).output().map_err(|e| e.to_string())?;
         let said = String::from_utf8_lossy(&output.stderr);
         let told = said.contains(words) && said.contains("floodwall guard --sim hdd-7200");
         if output.status.code() == Some(4) && told {
@@ -229,6 +250,10 @@ fn missing() -> Result<(), String> {
             Err(format!("{}: {said}", output.status))
         }
     };
-    without(&[], "CAP_PERFMON")?;
-    without(&["--reuid=65534", "--clear-groups"], "run as root")
+    let nobody = ["--bounding-set=-all", "--reuid=65534", "--clear-groups"];
+    without(&WITH_TRACEFS, &nobody[..1], "CAP_PERFMON")?;
+    without(&WITH_TRACEFS, &nobody, "run as root")?;
+    let mount = "mount -t tracefs tracefs /sys/kernel/tracing";
+    without(&WITHOUT_TRACEFS, &[&unit_powers()?], mount)?;
+    without(&WITHOUT_TRACEFS, &nobody, "run as root")
 }

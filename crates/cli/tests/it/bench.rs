@@ -95,11 +95,12 @@ fn a_filesystem_without_writeback_is_refused_with_the_reason() {
 fn wrong_usage_has_status_2_and_says_what_to_do() {
     let dir = tmpfs();
     let here = dir.path().to_string_lossy().into_owned();
+    let missing = dir.path().join("missing/x.json").to_string_lossy().into_owned();
     let wrong_key = dir.path().join("wrong.toml");
     fs::write(&wrong_key, "name = \"x\"\n[[victim]]\nkind = \"commit\"\nthread = 1\n").unwrap();
     let wrong_key = wrong_key.to_string_lossy().into_owned();
     for (args, part) in [
-        (&["/nonexistent/x"][..], "/nonexistent/x"),
+        (&[missing.as_str()][..], missing.as_str()),
         (&["--force", "--victim", "commit,threads=0", &here], "threads = 0"),
         (&["--force", "--victim", "commit,block=4MiB,size=1MiB", &here], "larger than a file"),
         (&["--force", "--victim", "read,block=1000B,size=1MiB", &here], "not a multiple of 512"),
@@ -109,7 +110,7 @@ fn wrong_usage_has_status_2_and_says_what_to_do() {
         ),
         (&["--force", "--scenario", "copy-vs-databse", &here], "did you mean 'copy-vs-database'"),
         (&["--force", "--size", "400", &here], "needs a unit"),
-        (&["--force", "--out", "/nonexistent/x.json", &here], "/nonexistent/x.json"),
+        (&["--force", "--out", &missing, &here], &missing),
         (&["--force", "--size", "1MiB", &here], "smallest useful size"),
     ] {
         let args: Vec<&str> = std::iter::once("bench").chain(args.iter().copied()).collect();

@@ -359,10 +359,12 @@ fn wrong_configurations_end_with_2_and_say_where_and_what_to_do() {
     assert_eq!(output.status.code(), Some(2));
     let said = stderr(&output);
     assert!(said.contains("guard.toml', line 3: unknown key 'goal'; known here: p99"), "{said}");
+    let missing = dir.path().join("missing.toml").to_string_lossy().into_owned();
+    let unread = format!("can't read '{missing}'");
     for (arguments, words) in [
         (&["--p99", "1us"][..], "--p99 = 1us is less than queue lengths can steer"),
         (&["--metrics", "0.0.0.0:80"], "could be reached from elsewhere"),
-        (&["--config", "/nonexistent.toml"], "can't read '/nonexistent.toml'"),
+        (&["--config", &missing], &unread),
         (&["--device", "sda", "--exclude", "sda"], "is both to be steered and to be left alone"),
     ] {
         let output = floodwall(&[&["guard"], arguments].concat());

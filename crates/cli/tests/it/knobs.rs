@@ -334,6 +334,8 @@ fn wrong_usage_is_told_with_a_remedy() {
     let empty = machine.file("empty.toml", "[settings]\n");
     let unknown = machine.file("unknown.toml", "reason = \"x\"\n[settings]\n");
     let list = machine.file("list.toml", "[settings]\nvm.dirty_bytes = [1]\n");
+    let missing = format!("{empty}.missing");
+    let unread = format!("can't read '{missing}'");
     for (command, message) in [
         ("apply vm.dirty_byte=1MB --yes".to_owned(), "did you mean vm.dirty_bytes"),
         ("apply vm.dirty_bytes=15 --yes".to_owned(), "'15' needs a unit"),
@@ -343,7 +345,7 @@ fn wrong_usage_is_told_with_a_remedy() {
         ("apply nr_requests=5 --yes".to_owned(), "belongs to a device"),
         ("apply vda.scheduler=cfq --yes".to_owned(), "has no scheduler 'cfq'"),
         ("apply preset:popoz --yes".to_owned(), "did you mean preset:popos?"),
-        ("apply /nonexistent.toml --yes".to_owned(), "can't read '/nonexistent.toml'"),
+        (format!("apply {missing} --yes"), &unread),
         (format!("apply {empty} --yes"), "[settings] are empty"),
         (format!("apply {unknown} --yes"), "line 1: unknown key 'reason'"),
         (format!("apply {list} --yes"), "vm.dirty_bytes is neither text nor"),

@@ -132,6 +132,7 @@ fn mistakes_say_what_to_do() {
     let bad = dir.path().join("bad.json");
     std::fs::write(&bad, "{\"schema\": \"floodwall/result/1\", \"trials\": NaN}").unwrap();
     let bad = bad.to_string_lossy().into_owned();
+    let missing = dir.path().join("missing").to_string_lossy().into_owned();
     for (args, part) in [
         (&["tune", "--sim", "--device", "hdd-7200", "--time", "5s"][..], "too short to find anything"),
         (&["tune", "--export", "nope", "."], "possible values: sysctl, udev, tuned, systemd-tmpfiles"),
@@ -140,7 +141,7 @@ fn mistakes_say_what_to_do() {
         (&["tune", "--sim", "--device", "hdd-7200", "--persist"], "cannot be used with"),
         (&["tune", "--sim", "--device", "hdd-9999"], "--device"),
         (&["tune", "--sim", "--device", "hdd-7200", "--flood", "none"], "needs a victim and a flood"),
-        (&["tune", "--sim", "--device", "hdd-7200", "--resume", "/nonexistent"], "--resume '/nonexistent'"),
+        (&["tune", "--sim", "--device", "hdd-7200", "--resume", &missing], missing.as_str()),
         (&["tune", "--sim", "--device", "hdd-7200", "--resume", &bad], "can't read the result"),
         (&["tune", "--persist"], "--apply"),
         (&["compare", "/dev/shm"], "--set"),

@@ -9,7 +9,12 @@ use crate::{FUSE, Test};
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "probe sees a lab device's own service times", needs: &[FUSE, "fio"], body: service_times },
     Test { name: "probe names a source that is missing", needs: &["unshare", "setpriv"], body: missing },
-    Test { name: "probe looks where tracefs is not mounted", needs: &["unshare"], body: no_tracefs },
+    Test {
+        name: "probe looks where tracefs is not mounted",
+        needs: &["unshare"],
+        body: || looks_after(NO_TRACEFS),
+    },
+    Test { name: "probe looks where tracefs is mounted", needs: &["unshare"], body: || looks_after(TRACEFS) },
 ];
 
 const FLOODWALL: &str = env!("CARGO_BIN_EXE_floodwall");
@@ -149,11 +154,15 @@ fn missing() -> Result<(), String> {
     Ok(())
 }
 
-fn no_tracefs() -> Result<(), String> {
-    let script = format!(
-        "umount -l /sys/kernel/tracing 2>/dev/null; umount -l /sys/kernel/debug 2>/dev/null; \
-         [ ! -e /sys/kernel/tracing/events ] && exec '{FLOODWALL}' probe --source perf --count 1 --interval 100ms"
-    );
+/// Shell commands after which tracefs is mounted nowhere, and after which it is.
+const NO_TRACEFS: &str =
+    "umount -l /sys/kernel/tracing /sys/kernel/debug 2>/dev/null; [ ! -e /sys/kernel/tracing/events ]";
+const TRACEFS: &str = "[ -e /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing";
+
+/// Looks in a private mount namespace that a shell command prepares.
+fn looks_after(prepare: &str) -> Result<(), String> {
+    let script =
+        format!("{prepare} || exit 77; exec '{FLOODWALL}' probe --source perf --count 1 --interval 100ms");
     let (_, err, code) = run("unshare", &["--mount", "/bin/sh", "-c", &script])?;
     if code == Some(0) && err.contains("tracepoints (perf events)") {
         Ok(())

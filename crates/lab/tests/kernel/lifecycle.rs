@@ -177,6 +177,8 @@ fn refused() -> Result<(), String> {
             Err(e) => Ok(e),
         }
     };
+    let dir = tempfile::tempdir().map_err(said("directory"))?;
+    let missing = dir.path().join("missing");
     let wrong = [
         up(&|o| o.name = Some("../x".into()))?,
         up(&|o| o.size = Some(Bytes(1_000_001)))?,
@@ -184,13 +186,13 @@ fn refused() -> Result<(), String> {
         up(&|o| o.block_size = 1000)?,
         up(&|o| o.text = "disk = 7".into())?,
         up(&|o| o.mount = Some((Filesystem::Btrfs, None)))?,
-        up(&|o| o.overflow = Overflow::Spill("/no/such/directory".into()))?,
+        up(&|o| o.overflow = Overflow::Spill(missing.clone()))?,
         up(&|o| {
             let preset = floodwall_device::preset_text("raid10-bbwc-2010").unwrap_or_default();
             o.text = preset.replace("\nsize = \"512MiB\"", "\nsize = \"4TiB\"");
         })?,
         up(&|o| o.mount = Some((Filesystem::Ext4, Some("/proc".into()))))?,
-        up(&|o| o.mount = Some((Filesystem::Ext4, Some("/no/such/directory".into()))))?,
+        up(&|o| o.mount = Some((Filesystem::Ext4, Some(missing.clone()))))?,
     ];
     for e in wrong {
         ensure(e.is_wrong_use(), || format!("not called a wrong use: {e}"))?;
