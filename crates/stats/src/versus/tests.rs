@@ -115,8 +115,8 @@ fn two_noisy_rounds_settle_nothing_and_one_can_not() {
 #[test]
 fn a_setting_compared_with_itself_is_seldom_called_different() {
     for n in [3, 5] {
-        let called_real = |level: f64| {
-            (0..100u64)
+        let called_real = |of: u64, level: f64| {
+            (0..of)
                 .filter(|i| {
                     let (a, b) = (rounds(n, 200.0, 0.4, 1_000 + 2 * i), rounds(n, level, 0.4, 1_001 + 2 * i));
                     let (a, b) = (of_rounds(&a, PhaseKind::Both), of_rounds(&b, PhaseKind::Both));
@@ -134,11 +134,11 @@ fn a_setting_compared_with_itself_is_seldom_called_different() {
                 })
                 .count()
         };
-        let real = called_real(200.0);
+        let real = called_real(100, 200.0);
         assert!(real <= 9, "{n} rounds: {real} of 100");
-        // The same rounds beside a setting that is ten times as good: what is there is found.
-        let found = called_real(2_000.0);
-        assert!(found >= 70, "{n} rounds: {found} of 100");
+        // The same rounds beside a setting that is ten times as good.
+        let found = called_real(20, 2_000.0);
+        assert!(found >= 12, "{n} rounds: {found} of 20");
     }
 }
 
