@@ -149,9 +149,9 @@ fn a_device_can_not_be_larger_than_it_is() {
     }
 }
 
-/// FNV-1a over the completions of a fixed stream of requests.
-fn fingerprint(name: &str) -> u64 {
-    let mut device = DeviceSpec::preset(name).unwrap().build(8 * GIB, 42).unwrap();
+/// FNV-1a over the completions of a fixed stream of requests to the first 2 GiB of a device that exposes `bytes`.
+fn fingerprint(name: &str, bytes: u64) -> u64 {
+    let mut device = DeviceSpec::preset(name).unwrap().build(bytes, 42).unwrap();
     let mut dice = Dice::new(99);
     let mut out: Vec<Completion> = Vec::new();
     let mut now = Nanos::ZERO;
@@ -182,8 +182,19 @@ fn fingerprint(name: &str) -> u64 {
 /// Changes when a model or a preset changes: then look at docs/devices.md too.
 #[test]
 fn traces_are_the_known_ones() {
-    let found: Vec<(&str, u64)> = preset_names().map(|n| (n, fingerprint(n))).collect();
+    let found: Vec<(&str, u64)> = preset_names().map(|n| (n, fingerprint(n, 8 * GIB))).collect();
     assert_eq!(found, GOLDEN);
+}
+
+/// A lab's `--size` exposes the device's beginning: zones, seeks and caches are those of the whole device.
+#[test]
+fn the_exposed_size_changes_no_completion() {
+    for (name, golden) in GOLDEN {
+        let whole = DeviceSpec::preset(name).unwrap().capacity().0;
+        for bytes in [2 * GIB, whole] {
+            assert_eq!(fingerprint(name, bytes), *golden, "{name} with {bytes} bytes");
+        }
+    }
 }
 
 const GOLDEN: &[(&str, u64)] = &[

@@ -147,6 +147,10 @@ fn options(args: &UpArgs) -> anyhow::Result<UpOptions> {
 fn bring_up(lab: &Lab, args: &UpArgs, json: bool) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag()?;
     let info = lab.up(&options(args)?, &stop)?;
+    let spec = DeviceSpec::parse(&device_text(&args.preset)?).ok();
+    if let Some(note) = spec.as_ref().and_then(text::depends_on_use) {
+        notice(&format!("{}: {note}", info.name));
+    }
     if json {
         output::json(&to_json(&info)?)?
     } else {

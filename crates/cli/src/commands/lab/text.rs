@@ -3,9 +3,18 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use floodwall_device::DeviceSpec;
 use floodwall_lab::{LabError, LabInfo, LabState, LabStats, PowerCut, Timing, Timings};
 use floodwall_model::Bytes;
 use floodwall_model::units::human_duration;
+
+/// How the rates of a device with disks depend on its use; `None` of a device without.
+pub(crate) fn depends_on_use(spec: &DeviceSpec) -> Option<&'static str> {
+    spec.rotational().then_some(
+        "its rates depend on how large the files are and where they lie, as a real disk's do; --size changes no time \
+         (docs/devices.md, \"How much of it is used\")",
+    )
+}
 
 /// Presets and devices.
 pub(crate) fn list(presets: &[(&str, String, String)], labs: &Result<Vec<LabInfo>, LabError>) -> String {
@@ -157,4 +166,18 @@ fn timing(t: &Timing) -> String {
         return "none".into();
     }
     format!("p50 {}, p99 {}, max {}", us(t.p50_us), us(t.p99_us), us(t.max_us))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_with_disks_say_what_their_rates_depend_on() {
+        for (preset, said) in
+            [("raid10-bbwc-2010", true), ("hdd-7200", true), ("sata-ssd", false), ("null", false)]
+        {
+            assert_eq!(depends_on_use(&DeviceSpec::preset(preset).unwrap()).is_some(), said, "{preset}");
+        }
+    }
 }
