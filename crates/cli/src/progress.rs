@@ -1,8 +1,9 @@
-//! What a run shows while it runs: a line a second and a bar with the time left on a terminal, a line a step elsewhere.
+//! The display of a run on stderr. On a terminal: a bar with the time left, and a line a second unless only the bar is
+//! wanted. Elsewhere: a line for each step or part.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use floodwall_model::printable::printable;
 use floodwall_model::rig::{Second, Step};
@@ -21,6 +22,8 @@ const PER_SECOND: f64 = 1000.0;
 pub(crate) enum Show {
     /// Everything on a terminal, a line a step elsewhere.
     Auto,
+    /// One bar that is redrawn on a terminal; elsewhere a line for each part of the run.
+    Bar,
     /// Everything: a line a second.
     Always,
     /// Warnings only.
@@ -32,6 +35,7 @@ pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     lines: bool,
     steps: bool,
+    parts: bool,
     stop: Arc<AtomicBool>,
     stop_said: bool,
     warnings: Vec<String>,
@@ -40,6 +44,18 @@ pub(crate) struct Progress {
     current: Option<(PhaseKind, String)>,
     printed: u32,
     rounds: u32,
+    /// The last part of the run that was printed.
+    part: String,
+    search: Option<Search>,
+}
+
+/// A search: its length is known, its trials are not.
+struct Search {
+    /// When the turn began, and what had been spent until then, in seconds.
+    turn: Instant,
+    spent_s: f64,
+    /// The turn, in words.
+    what: String,
 }
 
 /// Where in the planned time the run is.
@@ -73,13 +89,14 @@ impl Progress {
                 Some((total_s * PER_SECOND) as u64),
                 ProgressDrawTarget::stderr_with_hz(4),
             );
-            let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}");
+            let style = ProgressStyle::with_template("{bar:16} {percent:>3} %  {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
         Self {
-            lines: show == Show::Always || bar.is_some(),
-            steps: show != Show::Never && bar.is_none(),
+            lines: show == Show::Always || show == Show::Auto && terminal,
+            steps: matches!(show, Show::Auto | Show::Always) && !terminal,
+            parts: show == Show::Bar && !terminal,
             bar,
             stop,
             stop_said: false,
@@ -88,7 +105,32 @@ impl Progress {
             current: None,
             printed: 0,
             rounds: scenario.timing.rounds,
+            part: String::new(),
+            search: None,
         }
+    }
+
+    /// For a search that may take so many seconds.
+    pub(crate) fn of_search(mut self, seconds: f64) -> Self {
+        self.planned.total_s = seconds;
+        self.rounds = 0;
+        if let Some(bar) = &self.bar {
+            bar.set_length((seconds * PER_SECOND) as u64);
+        }
+        self.search = Some(Search { turn: Instant::now(), spent_s: 0.0, what: String::new() });
+        self
+    }
+
+    /// The next turn of a search: its part (`race`), what runs in it, and the seconds spent so far.
+    pub(crate) fn turn(&mut self, part: &str, what: &str, spent_s: f64) {
+        let left = human_duration(left(self.planned.total_s - spent_s));
+        self.search = Some(Search { turn: Instant::now(), spent_s, what: format!("{part}: {what}") });
+        self.announce(&format!("{part}: {what} ({left} left)"));
+        if self.parts && self.part != part {
+            self.print(&format!("{part} ({left} left)"));
+            self.part = part.to_owned();
+        }
+        self.show_position("");
     }
 
     /// For a run of so many trials of the scenario instead of its rounds.
@@ -122,13 +164,33 @@ impl Progress {
         }
     }
 
-    fn show_position(&self, what: &str) {
-        let Some(bar) = &self.bar else { return };
-        bar.set_position((self.planned.position_s() * PER_SECOND) as u64);
-        let left =
-            Duration::from_secs_f64((self.planned.total_s - self.planned.position_s()).max(0.0).ceil());
-        bar.set_message(format!("{}, {} left at most", printable(what), human_duration(left)));
+    /// Seconds of the planned time that are over.
+    fn position_s(&self) -> f64 {
+        match &self.search {
+            // Files are laid out before the first turn; that is not part of the search's time.
+            Some(search) if search.what.is_empty() => 0.0,
+            Some(search) => (search.spent_s + search.turn.elapsed().as_secs_f64()).min(self.planned.total_s),
+            None => self.planned.position_s(),
+        }
     }
+
+    /// Moves the bar. `step` is what runs; of a search the turn is shown, if there is one yet.
+    fn show_position(&self, step: &str) {
+        let Some(bar) = &self.bar else { return };
+        let position_s = self.position_s();
+        bar.set_position((position_s * PER_SECOND) as u64);
+        let what = match &self.search {
+            Some(search) if !search.what.is_empty() => &search.what,
+            _ => step,
+        };
+        let left = human_duration(left(self.planned.total_s - position_s));
+        bar.set_message(format!("{left} left: {}", printable(what)));
+    }
+}
+
+/// Whole seconds for people.
+fn left(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds.max(0.0).ceil())
 }
 
 /// What runs, in words.
@@ -157,6 +219,13 @@ impl Watch for Progress {
         if self.steps && matches!(step.what, "measuring" | "prefilling") {
             self.print(&what);
         }
+        if self.parts && self.search.is_none() && step.round > 0 {
+            let round = format!("round {} of {}", step.round, self.rounds);
+            if self.part != round {
+                self.print(&round);
+                self.part = round;
+            }
+        }
         self.show_position(&what);
     }
 
@@ -166,7 +235,7 @@ impl Watch for Progress {
             bar.set_message(format!("prefilling: {:.0} %", done * 100.0));
         } else if let Some(bar) = &self.bar {
             let message = bar.message();
-            let what = message.rsplit_once(", ").map_or(message.as_str(), |(what, _)| what).to_owned();
+            let what = message.split_once(": ").map_or("", |(_, what)| what).to_owned();
             self.show_position(&what);
         }
         if let (true, Some((phase, what)), Some(interval)) = (self.lines, &self.current, second.interval) {
@@ -199,6 +268,18 @@ impl Watch for Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_search_moves_with_its_time_and_not_before_its_first_turn() {
+        let scenario = floodwall_model::scenario::builtin("copy-vs-database").unwrap().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut progress = Progress::new(Show::Never, &scenario, stop).of_search(60.0);
+        assert_eq!(progress.position_s(), 0.0);
+        progress.turn("trying settings", "bfq", 45.0);
+        assert!((45.0..=60.0).contains(&progress.position_s()));
+        progress.turn("trying settings", "none", 75.0);
+        assert_eq!(progress.position_s(), 60.0);
+    }
 
     #[test]
     fn the_plan_never_runs_backwards_or_past_its_end() {

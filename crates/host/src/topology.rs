@@ -127,6 +127,9 @@ pub fn stack(root: &SysRoot, mounts: &[Mount], top: DeviceId) -> Stack {
     stack
 }
 
+/// Filesystem type of the FUSE mount that a lab's loop device stands on.
+const LAB: &str = "fuse.floodwall-lab";
+
 /// The devices directly below one.
 fn below(root: &SysRoot, mounts: &[Mount], device: &BlockDevice, notes: &mut Vec<String>) -> Vec<DeviceId> {
     if let Kind::Loop { backing_file } = &device.kind {
@@ -137,7 +140,8 @@ fn below(root: &SysRoot, mounts: &[Mount], device: &BlockDevice, notes: &mut Vec
             return Vec::new();
         };
         let backing = backing(root, mount);
-        if let Some(why) = backing.why_none {
+        // Below a lab's device there is no device that could be missing: the lab itself is the disk.
+        if let Some(why) = backing.why_none.filter(|_| mount.fs_type != LAB) {
             notes.push(format!("{}: its backing file '{path}' is on {}: {why}", device.name, mount.fs_type));
         }
         return backing.devices;
@@ -224,6 +228,13 @@ mod tests {
         let alone = stack(&root, &[], id("7:0"));
         assert_eq!(alone.notes, ["loop0: no mount covers its backing file '/srv/gone.img'"]);
         assert_eq!(alone.leaves, [id("7:0")]);
+        for (fs_type, said) in [("fuse.sshfs", 1), ("fuse.floodwall-lab", 0)] {
+            let mounts = mounts::parse(&format!(
+                "1 1 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:54 / /srv rw - {fs_type} x rw\n"
+            ));
+            let stack = stack(&root, &mounts, id("7:0"));
+            assert_eq!((stack.notes.len(), stack.leaves), (said, vec![id("7:0")]), "{fs_type}");
+        }
         let nothing = stack(&root, &[], id("9:9"));
         assert_eq!(nothing.notes, ["9:9: absent: /sys/dev/block/9:9/dev does not exist"]);
         assert!(nothing.top().is_none() && nothing.path().is_empty());

@@ -118,6 +118,23 @@ fn a_stored_result_without_figures_is_no_start() {
 }
 
 #[test]
+fn without_a_terminal_a_search_has_a_line_for_each_of_its_parts() {
+    let quiet = SHORT.iter().position(|arg| *arg == "--progress").unwrap();
+    let output = floodwall(&[&SHORT[..quiet], &SHORT[quiet + 2..]].concat());
+    let said = stderr(&output);
+    let lines: Vec<&str> = said.lines().filter(|line| !line.starts_with("warning: ")).collect();
+    let parts = [
+        "measuring what is possible (",
+        "trying settings (",
+        "comparing the best with the setting in force (",
+    ];
+    assert!(lines.len() >= 2 && lines.len() <= parts.len(), "{said}");
+    for (line, part) in lines.iter().zip(parts) {
+        assert!(line.starts_with(part) && line.ends_with(" left)"), "{said}");
+    }
+}
+
+#[test]
 fn a_target_that_nothing_meets_is_said_with_the_best_that_can() {
     let output = floodwall(&[&SHORT[..], &["--p99", "1us"]].concat());
     let json: Value = serde_json::from_str(&stdout(&output)).unwrap();

@@ -58,19 +58,16 @@ pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
     }
     warnings.extend(rig.notes().iter().cloned());
     let Fitted { scenario, needed, warnings: fitting } = space::fit(&scenario, rig.room(args.loads.size)?)?;
-    if args.progress != Show::Never {
-        notice(&format!(
-            "{}: needs {needed} in '{}' and removes it again",
-            scenario.name,
-            args.dir.display()
-        ));
+    let lab = rig.facts().device.as_ref().and_then(|device| super::lab::Measured::begin(&device.name));
+    // A lab device takes no space on a disk.
+    if args.progress != Show::Never && lab.is_none() {
+        notice(&space_notice(needed, &args.dir));
     }
     for warning in &fitting {
         notice(&format!("warning: {warning}"));
     }
     warnings.extend(fitting);
 
-    let lab = rig.facts().device.as_ref().and_then(|device| super::lab::Measured::begin(&device.name));
     let measured = measure(rig, &scenario, args, &stop)?;
     warnings.extend(measured.warnings);
     warnings.extend(lab.and_then(|lab| lab.warning()));
@@ -160,6 +157,14 @@ fn read_baseline(path: &Path) -> anyhow::Result<(Document, String)> {
     let json = input::result(path).and_then(input::text).map_err(|e| usage(e.to_string()))?;
     let document = Document::read(&json).map_err(|e| usage(e.to_string()))?;
     Ok((document, source))
+}
+
+/// How much a run writes at most, and where.
+pub(crate) fn space_notice(needed: Bytes, dir: &Path) -> String {
+    // Rounded up: what is promised must do.
+    let gib = (needed.as_f64() / Bytes::gib(1).as_f64() * 10.0).ceil() / 10.0;
+    let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    format!("writes up to {gib:.1} GiB below '{}' and removes it again", dir.display())
 }
 
 pub(crate) fn leftover_warning(left: &Leftover, dir: &Path) -> String {

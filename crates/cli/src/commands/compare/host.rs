@@ -13,7 +13,7 @@ use floodwall_knobs::Device;
 use floodwall_model::Scenario;
 use floodwall_report::schema::Run;
 
-use crate::commands::bench::{ScenarioArgs, document, leftover_warning};
+use crate::commands::bench::{ScenarioArgs, document, leftover_warning, space_notice};
 use crate::commands::lab::Measured;
 use crate::output::notice;
 use crate::progress::Show;
@@ -80,14 +80,11 @@ impl Host {
         for warning in &warnings {
             notice(&format!("warning: {warning}"));
         }
-        if show != Show::Never {
-            notice(&format!(
-                "{}: needs {needed} in '{}' and removes it again",
-                scenario.name,
-                place.dir.display()
-            ));
-        }
         let lab = rig.inner().facts().device.as_ref().and_then(|device| Measured::begin(&device.name));
+        // A lab device takes no space on a disk.
+        if show != Show::Never && lab.is_none() {
+            notice(&space_notice(needed, &place.dir));
+        }
         Ok(Self { rig, root, device, scenario, warnings, lab, started_at, origin })
     }
 

@@ -92,7 +92,7 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// What to show on stderr while it runs.
-    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
+    #[arg(long, value_enum, default_value = "bar", value_name = "WHEN")]
     progress: Show,
 }
 
@@ -157,7 +157,7 @@ fn on_host(
     }
     options.also = also.into_iter().filter(|c| !c.setting.is_empty()).collect();
     let options = &options;
-    let progress = Progress::new(args.progress, &endless(&scenario), Arc::clone(&stop));
+    let progress = Progress::new(args.progress, &scenario, Arc::clone(&stop)).of_search(options.seconds);
     let progress = Shared(Rc::new(RefCell::new(progress)));
     let mut watch = progress.clone();
     let root = host.root.clone();
@@ -172,7 +172,7 @@ fn on_host(
     let begin = Instant::now();
     let searched = prepared.map(|()| {
         let mut now = || begin.elapsed().as_secs_f64();
-        let mut tell = |turn: Turn<'_>| progress.0.borrow().announce(&announcement(&turn, options.seconds));
+        let mut tell = |turn: Turn<'_>| show(&progress, &turn);
         tune(&mut host.rig, &scenario, &mut space_of, options, Clock::Wall(&mut now), &mut watch, &mut tell)
     });
     let failure = match &searched {
@@ -224,11 +224,11 @@ fn on_sim(args: &TuneArgs, options: &Options, stored: Option<&Document>) -> anyh
         }
     }
     let stop = signals::stop_flag()?;
-    let progress = Progress::new(args.progress, &endless(&scenario), Arc::clone(&stop));
+    let progress = Progress::new(args.progress, &scenario, Arc::clone(&stop)).of_search(options.seconds);
     let progress = Shared(Rc::new(RefCell::new(progress)));
     let mut watch = progress.clone();
     let mut space_of = |reference: &Reference| Space::of(&space::of_sim(&machine, &in_force, reference));
-    let mut tell = |turn: Turn<'_>| progress.0.borrow().announce(&announcement(&turn, options.seconds));
+    let mut tell = |turn: Turn<'_>| show(&progress, &turn);
     let outcome = tune(&mut rig, &scenario, &mut space_of, options, Clock::Trials, &mut watch, &mut tell);
     let failure = host::failure(stopped(&outcome), &stop);
     let run = Run { seconds: outcome.seconds, ..run };
@@ -243,13 +243,6 @@ fn check(scenario: &Scenario) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The scenario as a progress display takes it: of how many rounds is not known.
-fn endless(scenario: &Scenario) -> Scenario {
-    let mut endless = scenario.clone();
-    endless.timing.rounds = 0;
-    endless
-}
-
 /// Why a search ended before its end, if it did.
 fn stopped(outcome: &Outcome) -> Option<String> {
     match &outcome.recommendation {
@@ -258,14 +251,14 @@ fn stopped(outcome: &Outcome) -> Option<String> {
     }
 }
 
-fn announcement(turn: &Turn<'_>, seconds: f64) -> String {
-    let stage = match turn.stage {
-        Stage::Reference => "what is possible",
-        Stage::Race => "race",
-        Stage::Final => "final",
+/// Shows whose turn it is.
+fn show(progress: &Shared, turn: &Turn<'_>) {
+    let part = match turn.stage {
+        Stage::Reference => "measuring what is possible",
+        Stage::Race => "trying settings",
+        Stage::Final => "comparing the best with the setting in force",
     };
-    let left = Duration::from_secs_f64((seconds - turn.spent_s).max(0.0).ceil());
-    format!("{stage}, round {}: {} ({} left)", turn.round, turn.name, human_duration(left))
+    progress.0.borrow_mut().turn(part, turn.name, turn.spent_s);
 }
 
 /// The result: every trial, every candidate that ran, the frontier, the recommendation.
