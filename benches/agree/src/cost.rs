@@ -14,6 +14,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
 
 use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
 
 /// First argument of the process in between.
 pub(crate) const OPTION: &str = "--cost-of";
@@ -21,7 +22,7 @@ pub(crate) const OPTION: &str = "--cost-of";
 const MARK: &str = "agree-cost: ";
 
 /// What a finished process cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Cost {
     /// CPU time, user and system, all threads, in microseconds.
     pub(crate) cpu_us: u64,

@@ -1,28 +1,35 @@
-//! The same commit workload by floodwall, fio and sysbench on the same directory, interleaved, so that a noisy machine disturbs all three alike.
+//! The same commit workload by floodwall, fio and sysbench on the same directory, interleaved, so that a noisy machine
+//! disturbs all three alike.
 //!
 //! ```text
-//! for each directory (disk, tmpfs) × workload:   round 1: F f s   round 2: f s F   round 3: s F f  …
+//! for each workload:   round 1: F f s   round 2: f s F   round 3: s F f  …  until decided, or the last round
+//! one run:             lay the file out → warm up → measure
 //! ```
 //!
-//! Printed: medians over the rounds of IOPS, p99 and CPU seconds per million operations, as ratios to each peer within the same round.
+//! Printed: medians over the rounds, and for each ratio to a peer the mean over the rounds with its 95 % interval.
+//! Rounds end once every interval of the operations' ratio is inside ± 5 % or outside of it as a whole.
 //! CPU time is that of the whole process (user + system, threads and children), so that recording latencies is paid for.
 //!
 //! Interrupted, it stops the tool that runs and removes every file.
 
+mod compare;
 mod cost;
-mod run;
 mod scratch;
+mod small;
+mod stored;
+mod table;
 mod tools;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use clap::Parser;
+use published::origin::Origin;
 
-use crate::scratch::Scratch;
-use crate::tools::{Tool, Workload};
+use crate::compare::Limits;
+use crate::stored::Stored;
+use crate::tools::Workload;
 
 /// Compare floodwall's commit victim with fio's psync engine and sysbench fileio.
 #[derive(Parser)]
@@ -36,16 +43,32 @@ struct Args {
     /// A directory on tmpfs: no device, so the engine itself is the limit.
     #[arg(long, default_value = "/dev/shm")]
     tmpfs: PathBuf,
-    /// Rounds; in each, every tool runs once.
-    #[arg(long, default_value_t = 7)]
+    /// Only the workload of this name; may be repeated. All of them if absent.
+    #[arg(long, value_name = "NAME", value_parser = WORKLOADS.map(|(name, ..)| name))]
+    only: Vec<String>,
+    /// The most rounds; in each, every tool runs once.
+    #[arg(long, default_value_t = 12)]
     rounds: u32,
     /// Seconds that each tool measures in each round.
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 6)]
     seconds: u32,
-    /// Write every single run as JSON.
-    #[arg(long)]
-    raw: Option<PathBuf>,
+    /// Keep every run in this directory, a JSON file for each workload.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// What the disk is, for the stored runs.
+    #[arg(long, value_name = "TEXT", default_value = "unknown")]
+    device: String,
+    /// Measure nothing: write the section of this document from the runs in --data.
+    #[arg(long, value_name = "FILE.md", requires = "data")]
+    document: Option<PathBuf>,
 }
+
+/// Name, where, what.
+const WORKLOADS: [(&str, &str, Workload); 3] = [
+    ("disk-1x4KiB", "disk", Workload { threads: 1, block_bytes: 4096 }),
+    ("disk-4x16KiB", "disk", Workload { threads: 4, block_bytes: 16384 }),
+    ("tmpfs-1x4KiB", "tmpfs", Workload { threads: 1, block_bytes: 4096 }),
+];
 
 fn main() -> anyhow::Result<ExitCode> {
     let mut words = std::env::args_os().skip(1);
@@ -53,51 +76,61 @@ fn main() -> anyhow::Result<ExitCode> {
         return cost::run(&words.collect::<Vec<_>>());
     }
     let args = Args::parse();
+    match (&args.document, &args.data) {
+        (Some(document), Some(data)) => write_document(document, data)?,
+        _ => measure(&args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure(args: &Args) -> anyhow::Result<()> {
     let stop = scratch::stop_flag()?;
     let floodwall = args
         .floodwall
         .canonicalize()
         .with_context(|| format!("no floodwall at '{}'", args.floodwall.display()))?;
-    let mut raw = Vec::new();
-    let workloads = [
-        ("disk", &args.disk, Workload { threads: 1, block: 4096 }),
-        ("disk", &args.disk, Workload { threads: 4, block: 16384 }),
-        ("tmpfs", &args.tmpfs, Workload { threads: 1, block: 4096 }),
-    ];
-    for (place, dir, workload) in workloads {
-        let scratch = Scratch::make(dir)?;
-        let rounds = compare(&floodwall, scratch.path(), workload, &args, &stop)?;
+    let limits = Limits { rounds: args.rounds, seconds: args.seconds };
+    let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
+    for (name, place, workload) in WORKLOADS.into_iter().filter(|(name, ..)| wanted(name)) {
+        let (dir, device) =
+            if place == "disk" { (&args.disk, args.device.as_str()) } else { (&args.tmpfs, "none") };
+        let scratch = scratch::Scratch::make(dir)?;
+        let rounds = compare::rounds(&floodwall, scratch.path(), workload, limits, &stop)?;
         drop(scratch);
-        print!("{}", run::table(place, workload, &rounds));
-        raw.push(run::raw(place, workload, &rounds));
+        let stored = Stored::new(place, device, workload, args.seconds, rounds);
+        print!("{}", table::table(&stored));
+        if let Some(data) = &args.data {
+            stored.write(&data.join(format!("{name}.json")))?;
+        }
     }
-    print!("{}", run::small_figures(&floodwall, &args.tmpfs, &stop)?);
-    if let Some(path) = &args.raw {
-        std::fs::write(path, serde_json::to_string_pretty(&raw)?)
-            .with_context(|| format!("can't write '{}'", path.display()))?;
+    if args.only.is_empty() {
+        print!("{}", small::figures(&floodwall, &args.tmpfs, &stop)?);
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-/// Runs all tools in every round, each round beginning with another.
-fn compare(
-    floodwall: &std::path::Path,
-    dir: &std::path::Path,
-    workload: Workload,
-    args: &Args,
-    stop: &AtomicBool,
-) -> anyhow::Result<Vec<run::Round>> {
-    tools::prepare(dir, workload, stop)?;
-    let mut all = Vec::new();
-    for round in 0..args.rounds as usize {
-        let mut results = run::Round::default();
-        for i in 0..Tool::ALL.len() {
-            let tool = Tool::ALL[(i + round) % Tool::ALL.len()];
-            eprintln!("{} {}: round {} of {}", tool.name(), workload, round + 1, args.rounds);
-            let measured = tools::measure(tool, floodwall, dir, workload, args.seconds, stop)?;
-            results.insert(tool.name(), measured);
-        }
-        all.push(results);
+/// Every stored workload.
+fn stored(data: &Path) -> anyhow::Result<Vec<Stored>> {
+    WORKLOADS.iter().map(|(name, ..)| Stored::read(&data.join(format!("{name}.json")))).collect()
+}
+
+fn write_document(document: &Path, data: &Path) -> anyhow::Result<()> {
+    let command = "target/release/agree --data benches/agree/data --document docs/agreement.md";
+    let stored = stored(data)?;
+    let origin = Origin::of_parts(stored.iter().map(|stored| &stored.origin));
+    let (section, root) = (table::section(&stored), Path::new(stored::ROOT));
+    published::document::replace_section(document, "agreement", command, &section, &origin, root)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_follows_from_the_stored_runs() {
+        let root = Path::new(stored::ROOT);
+        let section = table::section(&stored(&root.join("benches/agree/data")).unwrap());
+        let document = std::fs::read_to_string(root.join("docs/agreement.md")).unwrap();
+        assert!(document.contains(&section), "target/release/agree --document writes:\n{section}");
     }
-    Ok(all)
 }

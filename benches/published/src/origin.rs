@@ -17,11 +17,12 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash64;
 
 /// Inputs by name, with the files and folders that they are made of, below the repository's root.
-pub const INPUTS: [(&str, &[&str]); 8] = [
+pub const INPUTS: [(&str, &[&str]); 9] = [
     ("law", &["crates/guard/src"]),
     ("tuner", &["crates/tune/src"]),
     ("simulator", &["crates/sim/src", "crates/device/src"]),
     ("lab", &["crates/lab/src", "crates/device/src"]),
+    ("engines", &["crates/load/src"]),
     ("device-presets", &["crates/device/presets"]),
     ("setting-presets", &["crates/knobs/src/presets.rs"]),
     ("published-figures", &["benches/published/measurements.toml"]),
