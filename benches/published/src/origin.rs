@@ -22,7 +22,7 @@ pub const INPUTS: [(&str, &[&str]); 9] = [
     ("tuner", &["crates/tune/src"]),
     ("simulator", &["crates/sim/src", "crates/device/src"]),
     ("lab", &["crates/lab/src", "crates/device/src"]),
-    ("engines", &["crates/load/src"]),
+    ("engines", &["crates/load/src/victim"]),
     ("device-presets", &["crates/device/presets"]),
     ("setting-presets", &["crates/knobs/src/presets.rs"]),
     ("published-figures", &["benches/published/measurements.toml"]),
