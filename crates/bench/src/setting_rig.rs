@@ -179,6 +179,11 @@ impl<R: InForce> SettingRig<R> {
         Ok((Self { inner, keeper }, told))
     }
 
+    /// Lets limits be tried that could hang a userspace block server (`floodwall_host::servers`), or not.
+    pub fn allow_userspace_servers(&mut self, allow: bool) {
+        self.keeper.files.set_allow_userspace_servers(allow);
+    }
+
     /// The rig below.
     #[must_use]
     pub fn inner(&self) -> &R {

@@ -15,6 +15,7 @@ use floodwall_model::Reading;
 use crate::memory::DIRTY_KNOBS;
 use crate::mounts::is_private_option;
 use crate::root::SysRoot;
+use crate::servers;
 
 /// One thing to store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +54,7 @@ const MACHINE: [&str; 11] = [
     "/sys/devices/system/cpu/possible",
 ];
 /// Files of a block device, below its directory.
-const BLOCK: [&str; 21] = [
+const BLOCK: [&str; 22] = [
     "dev",
     "size",
     "partition",
@@ -64,6 +65,7 @@ const BLOCK: [&str; 21] = [
     "md/level",
     "loop/backing_file",
     "loop/dio",
+    "pid",
     "queue/fua",
     "queue/max_sectors_kb",
     "queue/nomerges",
@@ -108,6 +110,7 @@ pub fn entries(root: &SysRoot) -> Vec<Entry> {
         text.lines().map(|line| without_server(line) + "\n").collect()
     });
     all.processes();
+    all.servers();
     all.cgroups();
     all.interfaces();
     all.block_devices();
@@ -169,6 +172,27 @@ impl Collector<'_> {
         for pid in self.names("/proc").into_iter().filter(|name| name.bytes().all(|b| b.is_ascii_digit())) {
             for file in ["comm", "io"] {
                 let path = format!("/proc/{pid}/{file}");
+                self.file(&path, &path, |text| text);
+            }
+        }
+    }
+
+    /// What tells of userspace block servers: the flags and open files of those processes alone.
+    fn servers(&mut self) {
+        let remembering = self.root.remembering();
+        let servers = servers::read(&remembering);
+        let of_server = |path: &str| {
+            let pids = servers.iter().filter_map(|server| server.pid.value());
+            pids.into_iter().any(|pid| path.strip_prefix(&format!("/proc/{pid}/")).is_some())
+        };
+        for path in remembering.seen().into_iter().filter(|path| of_server(path)) {
+            if path.ends_with("/mountinfo") {
+                self.file(&path, &path, |text| {
+                    text.lines().map(|line| without_server(line) + "\n").collect()
+                });
+            } else if path.contains("/fd/") {
+                self.link(&path, &path);
+            } else if path.contains("/fdinfo/") || path.ends_with("/stat") {
                 self.file(&path, &path, |text| text);
             }
         }

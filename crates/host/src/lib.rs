@@ -22,6 +22,7 @@
 //! settings   the knob values in force                   (bench)
 //! facts      what a result says of the machine          (bench)
 //! capture    all that is read, as a tree that can be stored
+//! servers    processes that serve block devices and FUSE mounts to this machine, and how low limits may be (knobs, findings)
 //! managers   other hands on the same knobs: TuneD, sysctl.d, udev rules, TLP … (apply, diff, findings)
 //! status     two observations → the state of the write path (status)
 //! findings   the state, the journal, other managers → what is wrong with it (status, explain)
@@ -48,6 +49,7 @@ pub mod process;
 pub mod queue;
 pub mod root;
 pub mod sample;
+pub mod servers;
 pub mod settings;
 pub mod status;
 pub mod swap;

@@ -26,6 +26,7 @@ use crate::platform;
 use crate::process::{self, Processes};
 use crate::queue;
 use crate::root::SysRoot;
+use crate::servers;
 use crate::swap;
 use crate::topology::Stack;
 
@@ -184,6 +185,7 @@ pub fn status(
         machine,
         devices,
         elsewhere: after.layout.elsewhere.clone(),
+        servers: servers::read(root),
         writers,
         root_would_add,
         findings: Vec::new(),

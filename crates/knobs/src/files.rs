@@ -45,6 +45,12 @@ pub trait Files {
 
     /// Size of a page in bytes.
     fn page_bytes(&self) -> u64;
+
+    /// The tree in which plans look for userspace block servers that a lower limit could hang; `None` if they are not
+    /// to look.
+    fn servers_root(&self) -> Option<&SysRoot> {
+        None
+    }
 }
 
 /// Races with renames that a path of a captured tree may lose: each is rare, and over at once.
@@ -81,6 +87,7 @@ pub(crate) fn missing<T>(path: &str, error: Errno) -> Reading<T> {
 pub struct KernelFiles {
     root: SysRoot,
     directory: OwnedFd,
+    allow_userspace_servers: bool,
 }
 
 impl KernelFiles {
@@ -91,7 +98,19 @@ impl KernelFiles {
     pub fn new(root: &SysRoot) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(root.path(), flags, Mode::empty())?;
-        Ok(Self { root: root.clone(), directory })
+        Ok(Self { root: root.clone(), directory, allow_userspace_servers: false })
+    }
+
+    /// The same files, over which limits may be lowered below what userspace block servers need, or may not.
+    #[must_use]
+    pub fn allow_userspace_servers(mut self, allow: bool) -> Self {
+        self.set_allow_userspace_servers(allow);
+        self
+    }
+
+    /// See [`Self::allow_userspace_servers`].
+    pub fn set_allow_userspace_servers(&mut self, allow: bool) {
+        self.allow_userspace_servers = allow;
     }
 
     /// The root.
@@ -167,6 +186,10 @@ impl Files for KernelFiles {
 
     fn page_bytes(&self) -> u64 {
         self.root.page_bytes()
+    }
+
+    fn servers_root(&self) -> Option<&SysRoot> {
+        (!self.allow_userspace_servers).then_some(&self.root)
     }
 }
 

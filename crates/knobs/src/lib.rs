@@ -5,6 +5,7 @@
 //!   change    "sda.scheduler=bfq" → knob, target, checked value
 //!   cell      what the kernel keeps behind one or two files
 //!   plan      changes + current states → ordered steps, or a refusal
+//!   hang      limits under which a userspace block server could hang: refused
 //!   journal   old and new values, fsynced before the first write
 //!   session   recover → apply | rollback; every write read back
 //!   hold      the transaction of a process that steers: the same knobs again and again, until it ends
@@ -25,6 +26,7 @@ pub mod change;
 pub mod clock;
 pub mod export;
 pub mod files;
+mod hang;
 pub mod hold;
 pub mod journal;
 pub mod limits;
@@ -49,6 +51,7 @@ pub mod value;
 pub use change::{Change, ChangeError};
 pub use clock::{Clock, SystemClock};
 pub use files::{Files, KernelFiles};
+pub use hang::OVERRIDE;
 pub use hold::{HeldCell, Hold, HoldError, Prepared, Written};
 pub use plan::{Entry, Plan, PlanError, Step, plan};
 pub use run::StepError;

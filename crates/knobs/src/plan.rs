@@ -17,6 +17,7 @@ use crate::catalogue::{Knob, Scope, knobs};
 use crate::cell::{Cell, State, choices};
 use crate::change::Change;
 use crate::files::{Files, read_line};
+use crate::hang;
 use crate::limits::Memory;
 use crate::order::order;
 use crate::refuse;
@@ -183,6 +184,14 @@ pub enum PlanError {
         /// What the file lists.
         available: String,
     },
+    /// Limits under which a userspace block server and the machine can wait for each other.
+    #[error("{label} is refused: {why}")]
+    WouldHang {
+        /// The knob.
+        label: String,
+        /// Which server, why, and what to do instead.
+        why: String,
+    },
     /// Something that would do harm.
     #[error("{label} is refused: {why}")]
     Refused {
@@ -225,6 +234,7 @@ pub fn plan(changes: &[Change], files: &dyn Files) -> Result<Plan, PlanError> {
         }
     }
     refuse::check(&asked, files)?;
+    hang::check(&asked, files)?;
     let entries = with_side_effects(keep_what_changes(asked), files);
     let wanted: Vec<(usize, State)> = entries
         .iter()

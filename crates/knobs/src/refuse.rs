@@ -48,7 +48,7 @@ pub(crate) fn share_of(
 }
 
 /// The hard limit that a plan ends with.
-fn hard_limit(entries: &[Entry], files: &dyn Files) -> Option<State> {
+pub(crate) fn hard_limit(entries: &[Entry], files: &dyn Files) -> Option<State> {
     let planned = entries.iter().find(|entry| matches!(entry.cell, Cell::Pair { hard: true, .. }));
     match planned.and_then(|entry| entry.new.clone()) {
         Some(state) => Some(state),
@@ -56,7 +56,8 @@ fn hard_limit(entries: &[Entry], files: &dyn Files) -> Option<State> {
     }
 }
 
-fn background_limit(entries: &[Entry], files: &dyn Files) -> Option<State> {
+/// The background limit that a plan ends with.
+pub(crate) fn background_limit(entries: &[Entry], files: &dyn Files) -> Option<State> {
     let planned = entries.iter().find(|entry| matches!(entry.cell, Cell::Pair { hard: false, .. }));
     match planned.and_then(|entry| entry.new.clone()) {
         Some(state) => Some(state),

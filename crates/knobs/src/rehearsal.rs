@@ -10,6 +10,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use floodwall_host::SysRoot;
+
 use crate::clock::Clock;
 use crate::files::{Files, imitation};
 use crate::journal::{JournalError, Store};
@@ -68,6 +70,10 @@ impl Files for RehearsedFiles<'_> {
 
     fn page_bytes(&self) -> u64 {
         self.under.page_bytes()
+    }
+
+    fn servers_root(&self) -> Option<&SysRoot> {
+        self.under.servers_root()
     }
 }
 

@@ -130,6 +130,8 @@ pub struct Status {
     pub devices: Vec<Device>,
     /// Mounted filesystems whose dirty pages no device of the list holds (overlay, ZFS …), with the reason.
     pub elsewhere: Vec<Elsewhere>,
+    /// Processes that serve block devices or filesystems of this machine.
+    pub servers: Vec<Server>,
     /// Who wrote most during the window.
     pub writers: Writers,
     /// What root would add, as parts of a sentence; empty if nothing was refused.
@@ -206,6 +208,45 @@ pub struct DirtyKnobs {
     pub expire_centisecs: Reading<i64>,
     /// `dirty_writeback_centisecs`; the kernel accepts negative numbers.
     pub writeback_centisecs: Reading<i64>,
+}
+
+/// A process that serves block devices or filesystems of this machine from userspace (FUSE, ublk, NBD).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Server {
+    /// Its number; absent or unreadable where the process can't be told.
+    pub pid: Reading<u32>,
+    /// Its name (/proc/PID/comm), as the process chose it.
+    pub name: String,
+    /// What it serves, and the loop devices that stand on that.
+    pub serves: Vec<Served>,
+    /// Whether all its threads have set `PR_SET_IO_FLUSHER` (Linux 5.6); unreadable where it can't be told.
+    pub io_flusher: Reading<bool>,
+    /// A file or device that it has open for writing through the page cache; absent if there is none.
+    pub buffered: Reading<String>,
+}
+
+impl Server {
+    /// Whether a dirty limit may stop it while the machine waits for it: it may dirty pages, and it has not told the
+    /// kernel that it cleans other devices' pages.
+    #[must_use]
+    pub fn may_hang(&self) -> bool {
+        self.io_flusher != Reading::Value(true) && !matches!(self.buffered, Reading::Absent(_))
+    }
+}
+
+/// A device or filesystem that a process serves.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Served {
+    /// The kernel's name (`nbd0`, `loop1`), or where a FUSE filesystem is mounted.
+    pub name: String,
+    /// How much its queue holds (`nr_requests` × `max_sectors_kb` × hardware queues); absent for a filesystem.
+    pub queue_bytes: Reading<u64>,
+    /// The backing device's name in /sys/class/bdi; absent for a block device.
+    pub fuse_bdi: Reading<String>,
+    /// Of a filesystem: whether that backing device's limit is strict; absent before Linux 6.2.
+    pub strict_limit: Reading<bool>,
+    /// Of a filesystem: that backing device's share of the hard limit.
+    pub max_ratio_percent: Reading<f64>,
 }
 
 /// A swap area (/proc/swaps).

@@ -35,6 +35,8 @@ pub struct Description {
     pub drain_bytes_per_s: f64,
     /// The hard dirty limit in force; larger ones are not tried.
     pub hard_limit_bytes: Option<u64>,
+    /// Hard dirty limits below this are not tried: something on the machine would hang.
+    pub least_hard_bytes: Option<u64>,
     /// What is before a queue's knobs: nothing, or `sda.` for each of the disks below (a logical volume, an array).
     pub queues: Vec<String>,
     /// The elevator in use.
@@ -69,6 +71,7 @@ impl Description {
             drain_bytes_per_s: reference.drain_bytes_per_s,
             // A fifth of what can be dirtied, which is nearly all of RAM on an idle machine.
             hard_limit_bytes: Some(ram_bytes / 5),
+            least_hard_bytes: None,
             queues: vec![String::new()],
             scheduler: in_force.get("scheduler").map(str::to_owned),
             schedulers,
@@ -299,7 +302,8 @@ fn limits(d: &Description) -> Dimension {
             ("vm.dirty_bytes".into(), hard.to_string()),
         ];
         // A slow device's smallest delays all come to the least limit.
-        if hard < in_force / 5 * 4 && !levels.iter().any(|l: &Level| l.knobs == knobs) {
+        let hangs = d.least_hard_bytes.is_some_and(|least| hard < least);
+        if !hangs && hard < in_force / 5 * 4 && !levels.iter().any(|l: &Level| l.knobs == knobs) {
             let name = format!("limit {delay} s ({} MiB)", hard >> 20);
             levels.push(Level { name, knobs, place: at(*delay) });
         }
@@ -373,6 +377,7 @@ mod tests {
         Description {
             drain_bytes_per_s: 250e6,
             hard_limit_bytes: Some(4 << 30),
+            least_hard_bytes: None,
             queues: vec![String::new()],
             scheduler: Some("mq-deadline".into()),
             schedulers: ["none", "mq-deadline", "kyber", "bfq"].map(String::from).to_vec(),
@@ -403,6 +408,19 @@ mod tests {
             ]
         );
         assert_eq!(limits.levels[3].knobs[1], ("vm.dirty_bytes".to_owned(), (60u64 << 20).to_string()));
+    }
+
+    #[test]
+    fn limits_that_would_hang_something_are_not_tried() {
+        let space = Space::of(&Description { least_hard_bytes: Some(119 << 20), ..array() });
+        let names: Vec<&str> = space.dimensions[0].levels.iter().map(|l| l.name.as_str()).collect();
+        let left = [
+            "limit 0.5 s (119 MiB)",
+            "limit 1.5 s (358 MiB)",
+            "strict 0.25 s (60 MiB)",
+            "strict 1 s (238 MiB)",
+        ];
+        assert_eq!(names[1..], left);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! `floodwall bench` on real filesystems over loop devices, and settings changed and kept on one. Needs root; a test that
 //! lacks something is ignored with the reason.
+//!
+//! The binary is also the userspace block server of one test, behind an argument of its own.
 
 mod bench;
 mod disk;
@@ -7,6 +9,7 @@ mod knobs;
 mod lab;
 mod persist;
 mod probe;
+mod server;
 mod size;
 mod sweep;
 mod tune;
@@ -16,6 +19,12 @@ mod victim_cmd;
 use floodwall_testing::{LOOP, ROOT, lacks, run_alone};
 
 fn main() {
+    let words: Vec<String> = std::env::args().collect();
+    if let [_, first, mountpoint, file] = words.as_slice()
+        && first == server::CHILD
+    {
+        std::process::exit(i32::from(server::serve(mountpoint.as_ref(), file.as_ref()).is_err()));
+    }
     let tests = bench::TESTS
         .iter()
         .chain(knobs::TESTS)
@@ -25,6 +34,7 @@ fn main() {
         .chain(sweep::TESTS)
         .chain(tune::TESTS)
         .chain(probe::TESTS)
+        .chain(server::TESTS)
         .chain(victim_cmd::TESTS)
         .chain(users::TESTS)
         .map(|test| floodwall_testing::test(test.name, || missing(test.needs), test.body));

@@ -19,6 +19,7 @@ mod limits;
 mod others;
 mod queue;
 mod remedy;
+mod server;
 mod share;
 mod starvation;
 mod table;

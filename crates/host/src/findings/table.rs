@@ -5,7 +5,8 @@
 use floodwall_model::finding::{Finding, Severity};
 
 use super::{
-    Facts, Found, cache, control, filesystem, journal, limits, others, queue, share, starvation, times,
+    Facts, Found, cache, control, filesystem, journal, limits, others, queue, server, share, starvation,
+    times,
 };
 
 /// One check.
@@ -105,6 +106,7 @@ pub static CHECKS: &[Check] = &[
     check!("FW043", Warning, journal::changed_by_others, "somebody has changed what floodwall had set"),
     // Found later; an identifier is never given again, so it stands at the end.
     check!("FW044", Warning, starvation::passed_over, "commits may be passed over beside a sequential flood"),
+    check!("FW045", Critical, server::may_hang, "a dirty limit can hang a userspace block server"),
 ];
 
 #[cfg(test)]

@@ -125,6 +125,7 @@ impl Machine {
             },
             devices: vec![disk("sda")],
             elsewhere: Vec::new(),
+            servers: Vec::new(),
             writers: Writers::default(),
             root_would_add: Vec::new(),
             findings: Vec::new(),

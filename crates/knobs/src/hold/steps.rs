@@ -8,6 +8,7 @@ use super::{COMPACT_AT_ONCE_BYTES, COMPACT_BYTES, HeldCell, Hold, HoldError, Pre
 use crate::catalogue::{Knob, knobs};
 use crate::cell::{Cell, State};
 use crate::change::Change;
+use crate::hang;
 use crate::journal::{JournalError, Phase, Record, SavedAt, Transaction};
 use crate::limits::Memory;
 use crate::order::order;
@@ -113,6 +114,14 @@ impl Session<'_> {
         } else {
             cell.wanted(change.knob, &change.target, &change.value, Some(&now))
         };
+        let entry = Entry {
+            knob: change.knob,
+            target: change.target.clone(),
+            cell,
+            old: Some(now.clone()),
+            new: Some(to.clone()),
+        };
+        hang::check(&[entry], self.files)?;
         self.announce(hold, index, now, to, journal)
     }
 

@@ -15,6 +15,7 @@ fn space(reference: &Reference) -> Space {
     Space::of(&Description {
         drain_bytes_per_s: reference.drain_bytes_per_s,
         hard_limit_bytes: Some(4 << 30),
+        least_hard_bytes: None,
         queues: vec![String::new()],
         scheduler: Some("mq-deadline".into()),
         schedulers: ["none", "mq-deadline", "kyber", "bfq"].map(String::from).to_vec(),

@@ -76,7 +76,9 @@ pub(super) fn read(root: &SysRoot, device: Option<&Device>, path: &str) -> anyho
     Ok(usable)
 }
 
-/// Why changes can't be made here. That they can't be read is no reason yet: the run says so if it has to.
+/// Why changes can't be made here. That they can't be read, or could hang a server, is
+/// no reason yet: the run says so if it has to.
 fn impossible(changes: &[Change], files: &KernelFiles) -> Option<PlanError> {
-    plan(changes, files).err().filter(|e| !matches!(e, PlanError::Unreadable { .. }))
+    let later = |e: &PlanError| matches!(e, PlanError::Unreadable { .. } | PlanError::WouldHang { .. });
+    plan(changes, files).err().filter(|e| !later(e))
 }

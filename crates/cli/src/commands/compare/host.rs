@@ -27,6 +27,9 @@ pub(crate) struct WhereArgs {
     /// Directory on the device to measure.
     #[arg(default_value = ".", value_name = "DIR")]
     pub(crate) dir: PathBuf,
+    /// Try limits also where they could hang a process that serves a block device of this machine (FW045).
+    #[arg(long)]
+    pub(crate) allow_userspace_servers: bool,
     /// Where journals are kept.
     #[arg(long, value_name = "DIR", hide = true)]
     pub(crate) journal: Option<PathBuf>,
@@ -75,7 +78,8 @@ impl Host {
         warnings.extend(fitting);
         let journal = place.journal.as_deref().unwrap_or(Path::new(JOURNAL));
         let opened = SettingRig::open(rig, &root, journal, device.clone(), Arc::clone(stop));
-        let (rig, put_back) = opened.map_err(plain)?;
+        let (mut rig, put_back) = opened.map_err(plain)?;
+        rig.allow_userspace_servers(place.allow_userspace_servers);
         warnings.extend(put_back);
         for warning in &warnings {
             notice(&format!("warning: {warning}"));

@@ -62,12 +62,15 @@ pub(super) struct Terms {
     /// Print the exact writes and make none
     #[arg(long)]
     dry_run: bool,
+    /// Set limits also where they could hang a process that serves a block device of this machine (FW045).
+    #[arg(long)]
+    pub(super) allow_userspace_servers: bool,
 }
 
 impl Terms {
     /// Whether nothing was said about it.
     pub(super) fn is_empty(&self) -> bool {
-        self.time.is_none() && !self.yes && !self.dry_run
+        self.time.is_none() && !self.yes && !self.dry_run && !self.allow_userspace_servers
     }
 }
 
@@ -81,7 +84,7 @@ fn time(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// What could not be done; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &ApplyArgs) -> anyhow::Result<Exit> {
-    let place = args.place.open()?;
+    let place = args.place.open()?.allow_userspace_servers(args.terms.allow_userspace_servers);
     let device = place.device(args.device.as_deref())?;
     let asked = sources::read(&place, device.as_ref(), &args.settings)?;
     let why = match (&args.why, asked.why.as_slice()) {

@@ -76,6 +76,11 @@ impl PlaceArgs {
 }
 
 impl Place {
+    /// The same, over which limits may be set that could hang userspace block servers, or may not.
+    fn allow_userspace_servers(self, allow: bool) -> Self {
+        Self { files: self.files.allow_userspace_servers(allow), ..self }
+    }
+
     /// A device that a user named.
     fn device(&self, name: Option<&str>) -> anyhow::Result<Option<Device>> {
         let find = |name| Device::find(&self.root, name).map_err(|e| UsageError(e.to_string()).into());

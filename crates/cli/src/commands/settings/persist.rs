@@ -47,6 +47,9 @@ pub(crate) struct PersistArgs {
     /// Print the exact files and write none
     #[arg(long)]
     dry_run: bool,
+    /// Keep limits also where they could hang a process that serves a block device of this machine (FW045).
+    #[arg(long)]
+    allow_userspace_servers: bool,
     #[command(flatten)]
     place: PlaceArgs,
 }
@@ -56,7 +59,7 @@ pub(crate) struct PersistArgs {
 /// # Errors
 /// What could not be done; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &PersistArgs) -> anyhow::Result<Exit> {
-    let place = args.place.open()?;
+    let place = args.place.open()?.allow_userspace_servers(args.allow_userspace_servers);
     let changes = asked(&place, args)?;
     let kept = persist::read(&place.root);
     refuse_foreign(&place, &kept)?;

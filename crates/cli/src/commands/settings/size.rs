@@ -108,7 +108,7 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Exit> {
     if !args.apply && !args.terms.is_empty() {
         return Err(UsageError("--for, --yes and --dry-run go with --apply".to_owned()).into());
     }
-    let place = args.place.open()?;
+    let place = args.place.open()?.allow_userspace_servers(args.terms.allow_userspace_servers);
     let mut drains = args.link.clone();
     drains.extend(args.rate.iter().cloned());
     if drains.is_empty() && args.device.is_empty() {

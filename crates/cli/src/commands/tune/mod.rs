@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Parser, ValueEnum};
 use floodwall_device::DeviceSpec;
+use floodwall_knobs::OVERRIDE;
 use floodwall_knobs::value::as_written;
 use floodwall_model::units::{UnitError, human_duration, parse_duration};
-use floodwall_model::{Scenario, Setting, Trial};
+use floodwall_model::{Bytes, Scenario, Setting, Trial};
 use floodwall_report::schema::contest::{Contender, Contest, Outcome as Said, Recommended};
 use floodwall_report::schema::{Document, ResultDevice, ResultHost, Run};
 use floodwall_sim::{SimOptions, SimRig};
@@ -166,8 +167,16 @@ fn on_host(
         let leaves = location.leaves.iter().map(|leaf| (leaf.name.clone(), leaf.id)).collect::<Vec<_>>();
         (location.queue_device, leaves)
     };
+    let least = if args.place.allow_userspace_servers { None } else { space::least_hard_bytes(&root) };
+    if let Some((least, servers)) = &least {
+        host.warn(format!(
+            "limits below {} are left out: they could hang the machine, because {servers} (FW045); {OVERRIDE} tries them",
+            Bytes(*least)
+        ));
+    }
+    let least = least.map(|(bytes, _)| bytes);
     let mut space_of =
-        |reference: &Reference| Space::of(&space::of_host(&root, queue_device, &leaves, reference));
+        |reference: &Reference| Space::of(&space::of_host(&root, queue_device, &leaves, least, reference));
     let prepared = host.rig.inner_mut().prepare(&scenario, &mut watch);
     let begin = Instant::now();
     let searched = prepared.map(|()| {
@@ -358,12 +367,13 @@ fn finish(
             );
         }
         let to = to_device(device.as_deref());
+        let allow: &[&str] = if args.place.allow_userspace_servers { &[OVERRIDE] } else { &[] };
         let apply = || {
-            let words = [&["apply", "--yes", "--why", "floodwall tune"], to.as_slice()].concat();
+            let words = [&["apply", "--yes", "--why", "floodwall tune"], allow, to.as_slice()].concat();
             with_settings::<ApplyOnly>(&words, setting).and_then(|o| settings::apply::run(&o.args))
         };
         let persist = || {
-            let words = [&["persist", "--yes"], to.as_slice()].concat();
+            let words = [&["persist", "--yes"], allow, to.as_slice()].concat();
             with_settings::<PersistOnly>(&words, setting).and_then(|o| settings::persist::run(&o.args))
         };
         if args.apply {

@@ -1,5 +1,6 @@
 //! What this host and device, or a simulated one, have to choose from.
 
+use floodwall_host::servers::{self, Exposure, fuse_limits};
 use floodwall_host::{SysRoot, memory, queue};
 use floodwall_model::{DeviceId, Reading};
 use floodwall_sim::SimOptions;
@@ -7,16 +8,28 @@ use floodwall_sim::kernel::Generation;
 use floodwall_tune::objective::Reference;
 use floodwall_tune::space::Description;
 
+/// The least hard limit under which no userspace block server can hang, in bytes, and who these servers are; `None` if
+/// there is none. One that every limit can hang has the largest number.
+pub(super) fn least_hard_bytes(root: &SysRoot) -> Option<(u64, String)> {
+    let servers = servers::read(root);
+    let exposure = Exposure::of(&servers, fuse_limits)?;
+    let who: Vec<String> = servers.iter().filter(|s| s.may_hang()).map(servers::describe).collect();
+    let served_by_queue = exposure.queue_bytes > 0 || exposure.boundless.is_some();
+    served_by_queue.then(|| (exposure.least_hard_bytes().unwrap_or(u64::MAX), who.join("; ")))
+}
+
 /// Of a directory's devices: the one whose queue its writes meet, and those below it.
 pub(super) fn of_host(
     root: &SysRoot,
     queue_device: Option<DeviceId>,
     leaves: &[(String, DeviceId)],
+    least_hard_bytes: Option<u64>,
     reference: &Reference,
 ) -> Description {
     let mut description = Description {
         drain_bytes_per_s: reference.drain_bytes_per_s,
         hard_limit_bytes: memory::read_thresholds(root).hard_bytes.into_value(),
+        least_hard_bytes,
         byte_limits: root.exists("/proc/sys/vm/dirty_bytes"),
         strict_limit: queue_device
             .is_some_and(|id| root.exists(&format!("/sys/class/bdi/{id}/strict_limit"))),

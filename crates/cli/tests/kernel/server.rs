@@ -1,0 +1,397 @@
+//! A userspace block server that a dirty limit can hang: that floodwall refuses such a limit, and that it was right to.
+//!
+//! ```text
+//! dd ─▶ ext4 on loop D ─▶ FUSE file ─▶ server (this binary) ─▶ buffered write() ─▶ ext4 on loop B ─▶ file in memory
+//! ```
+//!
+//! The hang stops every writer of the machine. A rescuer puts the limits back after [`PATIENCE`] and aborts the FUSE
+//! connection after twice as long, whatever the test does. Nothing is printed while the machine hangs.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use fuser::{
+    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen,
+    ReplyWrite, Request, Session, WriteFlags,
+};
+
+use crate::disk::{Disk, run};
+use crate::{FUSE, Test};
+
+pub(crate) const TESTS: &[Test] = &[Test {
+    name: "a limit that hangs a userspace block server is refused",
+    needs: &[FUSE, "mkfs.ext4", "losetup", "mountpoint", "dd"],
+    body: refused_and_rightly_so,
+}];
+
+/// The argument behind which this binary is the server.
+pub(crate) const CHILD: &str = "serve-a-disk";
+/// How long the machine may hang.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Without one byte written for so long the server hangs: a page takes microseconds.
+const HUNG: Duration = Duration::from_secs(4);
+const DISK_BYTES: u64 = 700 << 20;
+const FILE: INodeNo = INodeNo(2);
+const LIMITS: [&str; 4] = ["dirty_background_ratio", "dirty_background_bytes", "dirty_ratio", "dirty_bytes"];
+
+/// A directory with one file, which is read from and written to another one through the page cache. The process has
+/// not set `PR_SET_IO_FLUSHER`.
+struct Mirror(File);
+
+impl Mirror {
+    fn attributes(inode: INodeNo) -> FileAttr {
+        let file = inode == FILE;
+        let then = SystemTime::UNIX_EPOCH;
+        FileAttr {
+            ino: inode,
+            size: if file { DISK_BYTES } else { 0 },
+            blocks: 0,
+            atime: then,
+            mtime: then,
+            ctime: then,
+            crtime: then,
+            kind: if file { FileType::RegularFile } else { FileType::Directory },
+            perm: 0o700,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        }
+    }
+}
+
+impl Filesystem for Mirror {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        let refused = |_| std::io::Error::other("the kernel's FUSE refuses requests of 1 MiB");
+        config.set_max_write(1 << 20).map_err(refused)?;
+        config.set_max_background(512).map_err(|_| std::io::Error::other("512 requests at once"))?;
+        config
+            .add_capabilities(InitFlags::FUSE_ASYNC_DIO | InitFlags::FUSE_MAX_PAGES)
+            .map_err(|_| std::io::Error::other("asynchronous direct I/O"))
+    }
+
+    fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        if name == "disk" {
+            reply.entry(&PATIENCE, &Self::attributes(FILE), Generation(0));
+        } else {
+            reply.error(Errno::ENOENT);
+        }
+    }
+
+    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        reply.attr(&PATIENCE, &Self::attributes(inode));
+    }
+
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let mut data = vec![0; size.min(DISK_BYTES.saturating_sub(offset) as u32) as usize];
+        match self.0.read_exact_at(&mut data, offset) {
+            Ok(()) => reply.data(&data),
+            Err(_) => reply.error(Errno::EIO),
+        }
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        match self.0.write_all_at(data, offset) {
+            Ok(()) => reply.written(data.len() as u32),
+            Err(_) => reply.error(Errno::EIO),
+        }
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        match self.0.sync_data() {
+            Ok(()) => reply.ok(),
+            Err(_) => reply.error(Errno::EIO),
+        }
+    }
+}
+
+/// Serves a file until it is unmounted.
+pub(crate) fn serve(mountpoint: &Path, file: &Path) -> std::io::Result<()> {
+    let file = File::options().read(true).write(true).open(file)?;
+    let mut config = Config::default();
+    config.mount_options = vec![MountOption::FSName("floodwall-test".into())];
+    config.n_threads = Some(2);
+    Session::new(Mirror(file), mountpoint, &config)?.run()
+}
+
+/// The limits of the machine, put back when this is dropped or its time is over.
+struct Rescue {
+    done: Sender<()>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Rescue {
+    fn arm(connection: PathBuf) -> Self {
+        let found: Vec<(&str, String)> = LIMITS
+            .iter()
+            .filter_map(|name| Some((*name, fs::read_to_string(format!("/proc/sys/vm/{name}")).ok()?)))
+            .filter(|(_, value)| value.trim() != "0")
+            .collect();
+        let put_back = move || {
+            for (name, value) in &found {
+                let _ = fs::write(format!("/proc/sys/vm/{name}"), value);
+            }
+        };
+        let (done, over) = mpsc::channel();
+        let watch = move || {
+            let late = over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout);
+            put_back();
+            if late && over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                let _ = fs::write(connection.join("abort"), "1");
+            }
+        };
+        Self { done, thread: Some(thread::spawn(watch)) }
+    }
+}
+
+impl Drop for Rescue {
+    fn drop(&mut self) {
+        let _ = self.done.send(());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A filesystem on a loop device on the server's file. Dropping it takes everything down, in order.
+struct Served {
+    server: Child,
+    dir: tempfile::TempDir,
+    device: Option<String>,
+    writers: Vec<Child>,
+    // Last: the server's file is on it.
+    below: Disk,
+}
+
+impl Served {
+    fn make() -> Result<Self, String> {
+        // A loop device's worker may dirty any number of pages in memory.
+        let below = Disk::make_in(Path::new("/dev/shm"), "ext4", 1024)?;
+        let backing = below.path().join("backing");
+        File::create(&backing).and_then(|f| f.set_len(DISK_BYTES)).map_err(said("the server's file"))?;
+        let dir = tempfile::tempdir().map_err(said("a directory"))?;
+        for name in ["fuse", "mnt"] {
+            fs::create_dir(dir.path().join(name)).map_err(said("a directory"))?;
+        }
+        let server = Command::new(std::env::current_exe().map_err(said("this binary"))?)
+            .args([CHILD.as_ref(), dir.path().join("fuse").as_os_str(), backing.as_os_str()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(said("the server"))?;
+        let mut served = Self { server, dir, device: None, writers: Vec::new(), below };
+        let file = served.dir.path().join("fuse/disk");
+        wait(Duration::from_secs(10), || file.exists()).ok_or("the server serves nothing")?;
+        let arguments = ["--find", "--show", "--direct-io=on", &file.to_string_lossy()];
+        let device = run("losetup", &arguments)?.trim().to_owned();
+        served.device = Some(device.clone());
+        run("mkfs.ext4", &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", &device])?;
+        run("mount", &[&device, &served.mountpoint().to_string_lossy()])?;
+        Ok(served)
+    }
+
+    fn mountpoint(&self) -> PathBuf {
+        self.dir.path().join("mnt")
+    }
+
+    /// The loop device's name, `loop7`.
+    fn name(&self) -> &str {
+        self.device.as_deref().unwrap_or_default().trim_start_matches("/dev/")
+    }
+
+    fn connection(&self) -> Result<PathBuf, String> {
+        use std::os::unix::fs::MetadataExt;
+        let number = fs::metadata(self.dir.path().join("fuse")).map_err(said("the FUSE mount"))?.dev();
+        Ok(Path::new("/sys/fs/fuse/connections").join(number.to_string()))
+    }
+
+    /// Starts to write so many MiB of a file.
+    fn write(&mut self, name: &str, mib: u64) -> Result<&mut Child, String> {
+        let file = format!("of={}", self.mountpoint().join(name).display());
+        let writer = Command::new("dd")
+            .args(["if=/dev/zero", "bs=1M", &format!("count={mib}"), "conv=fdatasync", &file])
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(said("dd"))?;
+        self.writers.push(writer);
+        self.writers.last_mut().ok_or_else(|| "no writer".to_owned())
+    }
+
+    /// Sectors that the device has completed writing, and requests that wait for it.
+    fn progress(&self) -> Result<(u64, u64), String> {
+        let text = fs::read_to_string(format!("/sys/block/{}/stat", self.name())).map_err(said("stat"))?;
+        let field = |n: usize| text.split_whitespace().nth(n).and_then(|t| t.parse().ok());
+        field(6).zip(field(8)).ok_or_else(|| format!("not understood: {text}"))
+    }
+
+    /// Whether the device completes nothing for [`HUNG`] while something waits for it, within a time.
+    fn hangs(&self, within: Duration) -> Result<bool, String> {
+        let end = Instant::now() + within;
+        let (mut last, mut since) = (self.progress()?.0, Instant::now());
+        while Instant::now() < end {
+            thread::sleep(Duration::from_millis(100));
+            let (written, waiting) = self.progress()?;
+            if written != last || waiting == 0 {
+                (last, since) = (written, Instant::now());
+            } else if since.elapsed() >= HUNG {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        for writer in &mut self.writers {
+            let _ = writer.kill();
+            let _ = writer.wait();
+        }
+        let _ = run("umount", &[&self.mountpoint().to_string_lossy()]);
+        if let Some(device) = &self.device {
+            let _ = run("losetup", &["-d", device]);
+        }
+        let _ = run("umount", &[&self.dir.path().join("fuse").to_string_lossy()]);
+        if wait(Duration::from_secs(10), || matches!(self.server.try_wait(), Ok(Some(_)))).is_none() {
+            let _ = self.server.kill();
+            let _ = self.server.wait();
+        }
+    }
+}
+
+fn said<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> String + use<'_, E> {
+    move |error| format!("{what}: {error}")
+}
+
+fn wait(patience: Duration, mut is_so: impl FnMut() -> bool) -> Option<()> {
+    let end = Instant::now() + patience;
+    while !is_so() {
+        if Instant::now() > end {
+            return None;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    Some(())
+}
+
+fn floodwall(arguments: &[&str]) -> Result<Output, String> {
+    Command::new(env!("CARGO_BIN_EXE_floodwall")).args(arguments).output().map_err(said("floodwall"))
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn expect(what: &str, so: bool) -> Result<(), String> {
+    if so { Ok(()) } else { Err(what.to_owned()) }
+}
+
+const LOW: [&str; 2] = ["vm.dirty_bytes=16MiB", "vm.dirty_background_bytes=8MiB"];
+
+fn refused_and_rightly_so() -> Result<(), String> {
+    let journal = tempfile::tempdir().map_err(said("a journal"))?;
+    let journal = journal.path().join("journal");
+    let journal = ["--journal", &journal.to_string_lossy()].map(str::to_owned);
+    let apply = |arguments: &[&str]| {
+        let all = [&["apply", "--yes", &journal[0], &journal[1]], arguments].concat();
+        floodwall(&all)
+    };
+    let mut served = Served::make()?;
+    let rescue = Rescue::arm(served.connection()?);
+
+    // 1. Refused, by name, and nothing is changed.
+    let before = fs::read_to_string("/proc/sys/vm/dirty_bytes").map_err(said("dirty_bytes"))?;
+    let refused = apply(&LOW)?;
+    let words = [served.name(), &format!("pid {}", served.server.id()), "PR_SET_IO_FLUSHER", "backing"];
+    for word in words.into_iter().chain(["--allow-userspace-servers"]) {
+        expect(&format!("'{word}' is not in: {}", stderr(&refused)), stderr(&refused).contains(word))?;
+    }
+    expect("it is a refusal", refused.status.code() == Some(2))?;
+    let after = fs::read_to_string("/proc/sys/vm/dirty_bytes").map_err(said("dirty_bytes"))?;
+    expect("nothing was changed", before == after)?;
+    let status = floodwall(&["status", "--seconds", "0.1", "--json"])?;
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    expect("status has the finding", status.contains("FW045"))?;
+    let persisted = floodwall(&["persist", "--dry-run", LOW[0], LOW[1]])?;
+    expect("persist refuses it too", persisted.status.code() == Some(2))?;
+
+    // 2. So writers come to their end.
+    let writer = served.write("a", 200)?;
+    let ended = wait(PATIENCE, || matches!(writer.try_wait(), Ok(Some(status)) if status.success()));
+    ended.ok_or("a writer has not come to its end under the limits in force")?;
+    drop(rescue);
+
+    // 3. A strict limit of the device that the server writes to hangs nothing.
+    let rescue = Rescue::arm(served.connection()?);
+    let number = run("mountpoint", &["-d", &served.below.path().to_string_lossy()])?;
+    let number = number.trim();
+    let strict = format!("/sys/class/bdi/{number}");
+    if Path::new(&strict).join("strict_limit").exists() {
+        let device = fs::read_to_string(format!("/sys/dev/block/{number}/uevent")).map_err(said("uevent"))?;
+        let device = device.lines().find_map(|line| line.strip_prefix("DEVNAME=")).unwrap_or_default();
+        // A thousandth of the hard limit; in bytes it would move with free memory between two looks.
+        let share = [format!("{device}.bdi.max_ratio_fine=1000"), format!("{device}.bdi.strict_limit=1")];
+        let applied = apply(&[&share[0], &share[1]])?;
+        expect(&format!("a strict limit is none: {}", stderr(&applied)), applied.status.success())?;
+        let writer = served.write("b", 50)?;
+        let ended = wait(PATIENCE, || matches!(writer.try_wait(), Ok(Some(status)) if status.success()));
+        ended.ok_or("a writer has not come to its end beside a strict limit")?;
+        // Under it the server would not hang at the machine's limit either.
+        let back = floodwall(&["rollback", &journal[0], &journal[1]])?;
+        expect(&format!("put back: {}", stderr(&back)), back.status.success())?;
+    }
+    drop(rescue);
+
+    // 4. Those who insist get what was foretold.
+    let rescue = Rescue::arm(served.connection()?);
+    let insisted = apply(&[LOW[0], LOW[1], "--allow-userspace-servers"])?;
+    expect(&format!("the override counts: {}", stderr(&insisted)), insisted.status.success())?;
+    for name in ["c", "d"] {
+        served.write(name, 150)?;
+    }
+    let hung = served.hangs(PATIENCE - Duration::from_secs(2));
+    let (written, _) = served.progress()?;
+    drop(rescue);
+    let freed = wait(PATIENCE, || served.progress().is_ok_and(|(now, _)| now > written));
+    let ended = served.writers.iter_mut().all(|writer| {
+        wait(PATIENCE, || matches!(writer.try_wait(), Ok(Some(status)) if status.success())).is_some()
+    });
+    let back = floodwall(&["rollback", &journal[0], &journal[1]])?;
+    expect("the server hung under the limit that was refused", hung?)?;
+    expect("a higher limit frees it", freed.is_some() && ended)?;
+    expect(&format!("put back: {}", stderr(&back)), back.status.success())
+}
