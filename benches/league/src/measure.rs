@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use floodwall_model::{PhaseKind, Rig, Scenario, Setting};
 use floodwall_sim::{SimOptions, SimRig};
-use floodwall_stats::versus::mean_and_variance;
+use floodwall_stats::estimate::mean_and_variance;
 use floodwall_tune::objective::{Kept, Objective, Reference, kept, pooled};
 
 use crate::data::{Alone, Measured};

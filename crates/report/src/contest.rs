@@ -4,10 +4,10 @@
 
 use std::fmt::Write;
 
-use floodwall_stats::bootstrap::Estimate;
+use floodwall_stats::estimate::Estimate;
 use floodwall_stats::versus::{Compared, Figure, Verdict};
 
-use crate::numbers::{UNKNOWN, count, duration_us, percent, whole};
+use crate::numbers::{UNKNOWN, count, duration_us, interval, percent, whole};
 use crate::schema::Document;
 use crate::schema::contest::{Contender, Contest, Outcome};
 use crate::text::{WIDTH, paragraph};
@@ -126,7 +126,11 @@ fn cells(contender: &Contender) -> Vec<String> {
 }
 
 fn share(e: &Estimate) -> String {
-    format!("{}% ({}–{})", percent(e.value), percent(e.low), percent(e.high))
+    let value = percent(e.value);
+    e.ends().map_or_else(
+        || format!("{value}%"),
+        |(low, high)| format!("{value}% ({}–{})", percent(low), percent(high)),
+    )
 }
 
 /// What differs from the reference, and whether that is real, in words.
@@ -203,9 +207,9 @@ fn phrase(c: &Compared, words: &Words) -> String {
 /// `21× (18 – 25)`; below 1.5 in percent: `88 % (86 – 90)`.
 fn factor(e: &Estimate) -> String {
     if e.value >= 1.5 {
-        format!("{}× ({} – {})", count(e.value), count(e.low), count(e.high))
+        format!("{}× ({})", count(e.value), interval(e, count))
     } else {
-        format!("{} % ({} – {})", percent(e.value), percent(e.low), percent(e.high))
+        format!("{} % ({})", percent(e.value), interval(e, percent))
     }
 }
 
@@ -294,13 +298,13 @@ mod tests {
         setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
 
                            commits/s      p99     dead s      victim_kept       flood_kept       burst_kept
-        default                 40.8   1.17 s   45 of 60  2.7% (0.94–3.6)      87% (86–88)  100% (94.4–106)
-        2010-15MB                301  12.1 ms    0 of 60      20% (20–20)      87% (86–88)  100% (94.4–106)
+        default                 40.8   1.17 s   45 of 60   2.7% (1.6–4.6)      87% (86–88)  100% (95.7–105)
+        2010-15MB                301  12.1 ms    0 of 60      20% (20–20)      87% (86–88)  100% (95.7–105)
         a setting whose name is long
                               failed
                                                                                 in brackets: 95 % intervals
 
-        2010-15MB against default: better: commits 7.39× (5.57 – 21.1), p99 12.1 ms instead of 1.17 s (1.0 %
+        2010-15MB against default: better: commits 7.39× (4.30 – 12.7), p99 12.1 ms instead of 1.17 s (1.0 %
         (1.0 – 1.0)), dead seconds 0 % of the time instead of 75 %; no real difference: flood, bursts
         a setting whose name is long: failed: the kernel refused sda.scheduler = cfq: no such elevator; it
         has none, bfq
@@ -317,7 +321,7 @@ mod tests {
             contender.name = name.to_owned();
             let summary = contender.summary.as_mut().unwrap();
             // 17 columns, as wide as the column was.
-            let share = Some(Estimate { value: 0.955, low: 0.911, high: 0.992, rounds: 5 });
+            let share = Some(Estimate { value: 0.955, low: Some(0.911), high: Some(0.992), rounds: 5 });
             (summary.victim_kept, summary.flood_kept, summary.burst_kept) = (share, share, share);
         }
         let text = shown(&document);

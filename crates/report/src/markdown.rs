@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use floodwall_model::printable::printable;
-use floodwall_stats::bootstrap::Estimate;
+use floodwall_stats::estimate::Estimate;
 
-use crate::numbers::{UNKNOWN, count, duration_us, percent};
+use crate::numbers::{UNKNOWN, count, duration_us, interval, percent};
 use crate::schema::Document;
 use crate::study::{Study, Subject};
 use crate::view::{self, View};
@@ -85,7 +85,7 @@ fn row(subject: &Subject) -> Vec<String> {
     let phase = summary.and_then(|s| s.both.as_ref().or(s.victim.as_ref()));
     let or_unknown = |text: Option<String>| text.unwrap_or_else(|| UNKNOWN.into());
     let share = |e: Option<Estimate>| {
-        or_unknown(e.map(|e| format!("{} % ({} – {})", percent(e.value), percent(e.low), percent(e.high))))
+        or_unknown(e.map(|e| format!("{} % ({})", percent(e.value), interval(&e, percent))))
     };
     let knobs = match (&subject.failure, subject.setting.is_empty()) {
         (Some(failure), _) => format!("<br>failed: {}", escaped(failure)),
@@ -135,10 +135,10 @@ mod tests {
 
         | figure | value | 95 % interval | |
         |---|--:|--:|---|
-        | `victim_kept` | 2.7 % | 0.94 – 3.6 | of its speed alone |
-        | `flood_kept` | 87 % | 86 – 87 | of its speed alone |
-        | `burst_kept` | 100 % | 96.2 – 104 | compared with itself, 2.11 GB/s: no baseline was given |
-        | `dead_seconds` | 27 s | 24 – 32 | of 36 s beside the flood |
+        | `victim_kept` | 2.7 % | 0.91 – 7.9 | of its speed alone |
+        | `flood_kept` | 87 % | 86 – 88 | of its speed alone |
+        | `burst_kept` | 100 % | 95.7 – 105 | compared with itself, 2.11 GB/s: no baseline was given |
+        | `dead_seconds` | 27 s | 2.95 – 36.0 | of 36 s beside the flood |
 
         | | victim alone | flood alone | both |
         |---|--:|--:|--:|

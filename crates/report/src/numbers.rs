@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use floodwall_model::units::human_duration;
+use floodwall_stats::estimate::Estimate;
 
 /// Stands for what is not known or does not apply.
 pub(crate) const UNKNOWN: &str = "–";
@@ -39,6 +40,14 @@ fn separated(digits: &str) -> String {
         out.push_str(fraction);
     }
     out
+}
+
+/// What stands in the place of an interval where there is none.
+pub(crate) const NO_INTERVAL: &str = "one round: no interval";
+
+/// The ends of a figure's 95 % interval, `15 – 18`; without one the reason.
+pub(crate) fn interval(e: &Estimate, shown: fn(f64) -> String) -> String {
+    e.ends().map_or_else(|| NO_INTERVAL.into(), |(low, high)| format!("{} – {}", shown(low), shown(high)))
 }
 
 /// A share as percent without the sign: `98.4`, `45`, `4.2`, `0.07`, `0`. Near 100 a tenth still matters, at 45 it does not.

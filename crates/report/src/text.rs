@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use floodwall_model::printable::printable;
 
+use crate::numbers::NO_INTERVAL;
 use crate::schema::Document;
 use crate::view::View;
 
@@ -33,14 +34,15 @@ pub fn bench(document: &Document) -> String {
         }
     }
     out.push('\n');
+    let width = view.figures.iter().map(|f| f.interval.chars().count() + 2).max().unwrap_or(0).max(17);
     for figure in &view.figures {
         let interval =
             if figure.interval.is_empty() { String::new() } else { format!("({})", figure.interval) };
-        let head = format!("{:>8}  {interval:<17}", figure.value);
+        let head = format!("{:>8}  {interval:<width$}", figure.value);
         let text = format!("{head} {}", figure.meaning);
         let _ = writeln!(out, "{:<LABEL$}{}", figure.name, text.trim_end());
     }
-    if view.figures.iter().any(|f| !f.interval.is_empty()) {
+    if view.figures.iter().any(|f| !["", NO_INTERVAL].contains(&f.interval.as_str())) {
         let _ = writeln!(out, "{:LABEL$}{:10}in brackets: 95 % intervals", "", "");
     }
     if !view.notes.is_empty() {
@@ -126,10 +128,10 @@ mod tests {
         longest stall               0 s               –             3 s
         flood                         –        251 MB/s        218 MB/s
 
-        victim_kept       2.7 %  (0.94 – 3.6)      of its speed alone
-        flood_kept         87 %  (86 – 87)         of its speed alone
-        burst_kept        100 %  (96.2 – 104)      compared with itself, 2.11 GB/s: no baseline was given
-        dead_seconds       27 s  (24 – 32)         of 36 s beside the flood
+        victim_kept       2.7 %  (0.91 – 7.9)      of its speed alone
+        flood_kept         87 %  (86 – 88)         of its speed alone
+        burst_kept        100 %  (95.7 – 105)      compared with itself, 2.11 GB/s: no baseline was given
+        dead_seconds       27 s  (2.95 – 36.0)     of 36 s beside the flood
                                  in brackets: 95 % intervals
 
         While one file was written beside it, commits fell from 1,516/s to 40.8/s (2.7 %): p99 went from
@@ -169,10 +171,10 @@ mod tests {
         longest stall               0 s               –             0 s
         flood                         –        251 MB/s        218 MB/s
 
-        victim_kept      98.4 %  (97.8 – 98.9)     of its speed alone
+        victim_kept      98.4 %  (97.1 – 99.6)     of its speed alone
         flood_kept         43 %  (43 – 44)         of its speed alone under the baseline
-        burst_kept        100 %  (96.2 – 104)      of a burst under the baseline, now 2.11 GB/s
-        dead_seconds        0 s  (0 – 0)           of 36 s beside the flood
+        burst_kept        100 %  (95.7 – 105)      of a burst under the baseline, now 2.11 GB/s
+        dead_seconds        0 s  (0 – 28.8)        of 36 s beside the flood
                                  in brackets: 95 % intervals
 
         No damage: while one file was written beside it, commits kept 98.4 % of their speed (1,491/s of
@@ -214,15 +216,14 @@ mod tests {
         longest stall               0 s               –             3 s
         flood                         –        251 MB/s        217 MB/s
 
-        victim_kept       2.7 %  (0.07 – 4.5)      of its speed alone
-        flood_kept         86 %  (86 – 86)         of its speed alone
-        burst_kept            –                    no burst was measured
-        dead_seconds        9 s  (7 – 12)          of 12 s beside the flood
-                                 in brackets: 95 % intervals
+        victim_kept       2.7 %  (one round: no interval) of its speed alone
+        flood_kept         86 %  (one round: no interval) of its speed alone
+        burst_kept            –                           no burst was measured
+        dead_seconds        9 s  (one round: no interval) of 12 s beside the flood
 
         note: the floods were shrunk to 2 GiB: only 3 GiB are free, and the run must leave a tenth of the
               space
-        note: one round: the intervals tell what varies within the run, not from run to run
+        note: one round does not tell how much rounds differ: no intervals; run two or more
         note: round 1, phase both was cut short: no space left on the device
         note: 1 of 3 phases began before the load was steady; the first was round 1, phase both: not steady
               after 5 s: victims: still falling by 80 % of the median

@@ -78,31 +78,39 @@ fn compare(words: &Words, s: &Summary, alone: &PhaseFigures, both: &PhaseFigures
     let share = percent(kept.value);
     let p99 = p99_clause(alone, both);
     let stalls = dead_clause(s, alone);
+    // One round has no interval: it excludes nothing.
+    let (low, high) = kept.ends().unwrap_or((0.0, f64::INFINITY));
     let slower_p99 = p99_of(alone).zip(p99_of(both)).is_some_and(|(a, b)| b > P99_FACTOR * a);
 
-    if stalls.is_none() && !slower_p99 && kept.low >= HARMLESS_FROM {
+    if stalls.is_none() && !slower_p99 && low >= HARMLESS_FROM {
         let also = p99.map_or_else(String::new, |p| format!(", and {p}"));
         let text = format!(
             "no damage: while {flood}, {operations} kept {share} % of their speed ({to}/s of {from}/s){also}"
         );
         return (Outcome::Harmless, text);
     }
-    if stalls.is_none() && !slower_p99 && kept.high >= 1.0 {
-        let (low, high) = (percent(kept.low), percent(kept.high));
+    if stalls.is_none() && !slower_p99 && high >= 1.0 {
+        let but = match kept.ends() {
+            None => "one round does not tell how much rounds differ; run two or more".into(),
+            Some((low, high)) => format!(
+                "the 95 % interval, {} to {} %, includes no change; run more rounds or longer ones",
+                percent(low),
+                percent(high)
+            ),
+        };
         let text = format!(
-            "not conclusive: while {flood}, {operations} went from {from}/s to {to}/s ({share} %), but the 95 % interval, \
-             {low} to {high} %, includes no change; run more rounds or longer ones"
+            "not conclusive: while {flood}, {operations} went from {from}/s to {to}/s ({share} %), but {but}"
         );
         return (Outcome::Inconclusive, text);
     }
     let little = stalls.is_none() && !slower_p99 && kept.value >= LITTLE_FROM;
-    let head = if kept.value < HARMLESS_FROM || kept.high < 1.0 {
+    let head = if kept.value < HARMLESS_FROM || high < 1.0 {
         format!("while {flood}, {operations} fell from {from}/s to {to}/s ({share} %)")
     } else {
         format!("while {flood}, {operations} kept {share} % of their rate ({to}/s of {from}/s)")
     };
     let clauses: Vec<String> = p99.into_iter().chain(stalls).collect();
-    let joint = match (clauses.is_empty(), kept.value >= HARMLESS_FROM && kept.high >= 1.0) {
+    let joint = match (clauses.is_empty(), kept.value >= HARMLESS_FROM && high >= 1.0) {
         (true, _) => "",
         (false, true) => ", but ",
         (false, false) => ": ",
@@ -273,7 +281,7 @@ mod tests {
         assert_says(
             &Made::inconclusive(),
             Outcome::Inconclusive,
-            "Not conclusive: while one file was written beside it, commits went from 2,000/s to 900/s (45 %), but the 95 % interval, 20 to 180 %, includes no change; run more rounds or longer ones.",
+            "Not conclusive: while one file was written beside it, commits went from 2,000/s to 1,100/s (55 %), but the 95 % interval, 4.0 to 760 %, includes no change; run more rounds or longer ones.",
         );
     }
 

@@ -6,12 +6,12 @@
 
 use floodwall_model::units::{Bytes, Rate, human_duration};
 use floodwall_model::{PhaseKind, Setting};
-use floodwall_stats::bootstrap::Estimate;
+use floodwall_stats::estimate::Estimate;
 use floodwall_stats::figures::{PhaseFigures, Summary};
 use floodwall_stats::quantiles::Percentiles;
 use std::time::Duration;
 
-use crate::numbers::{UNKNOWN, count, duration_us, percent, whole};
+use crate::numbers::{UNKNOWN, count, duration_us, interval, percent, whole};
 use crate::schema::{Document, ResultDevice, RunStatus};
 use crate::verdict::{Words, verdict};
 
@@ -197,11 +197,8 @@ fn figures(s: &Summary) -> Vec<FigureLine> {
     } else {
         ("of its speed alone", format!("compared with itself, {rate}: no baseline was given"))
     };
-    let as_percent = |e: &Estimate| {
-        (format!("{} %", percent(e.value)), format!("{} – {}", percent(e.low), percent(e.high)))
-    };
-    let as_seconds =
-        |e: &Estimate| (format!("{} s", count(e.value)), format!("{} – {}", count(e.low), count(e.high)));
+    let as_percent = |e: &Estimate| (format!("{} %", percent(e.value)), interval(e, percent));
+    let as_seconds = |e: &Estimate| (format!("{} s", count(e.value)), interval(e, count));
     let line = |name: &'static str,
                 estimate: &Option<Estimate>,
                 shown: &dyn Fn(&Estimate) -> (String, String),
@@ -236,8 +233,8 @@ fn figures(s: &Summary) -> Vec<FigureLine> {
 fn notes(document: &Document) -> Vec<String> {
     let mut notes: Vec<String> = document.run.warnings.clone();
     let s = &document.summary;
-    if [s.victim_kept, s.flood_kept, s.dead_seconds].iter().flatten().any(|e| e.rounds == 1) {
-        notes.push("one round: the intervals tell what varies within the run, not from run to run".into());
+    if [s.victim_kept, s.flood_kept, s.dead_seconds].iter().flatten().any(|e| e.ends().is_none()) {
+        notes.push("one round does not tell how much rounds differ: no intervals; run two or more".into());
     }
     let phases = || document.trials.iter().flat_map(|t| t.phases.iter().map(move |p| (t.round, p)));
     for (round, phase) in phases() {

@@ -10,13 +10,13 @@
 //!
 //! | figure | definition |
 //! |---|---|
-//! | `victim_kept` | victim IOPS in phase `both` / in phase `victim`; each the median over rounds |
-//! | `flood_kept` | flood rate in phase `both` / in phase `flood` of the reference; medians over rounds |
-//! | `burst_kept` | burst rate / burst rate of the reference; medians over rounds |
+//! | `victim_kept` | victim IOPS in phase `both` / in phase `victim` |
+//! | `flood_kept` | flood rate in phase `both` / in phase `flood` of the reference |
+//! | `burst_kept` | burst rate / burst rate of the reference |
 //! | `dead_seconds` | one-second windows of phase `both`, over all rounds, with less than 10 % of the victim's IOPS alone |
 //!
-//! The median over rounds, because one round in which something else ran on the machine must not decide the figure. The mean
-//! within a round, because stalls are what is being measured and a median second would not see them.
+//! Each rate is the mean over all seconds of all rounds ([`crate::estimate`]): stalls are what is being measured, and neither a
+//! median second nor a median round would see them.
 //!
 //! A phase that was cut short (an interrupted run) counts only if there is no complete one of its kind.
 //! A figure that can't be computed is `None`, with the reason in [`Summary::unknown`].
@@ -25,7 +25,7 @@ use floodwall_model::LatencyCounts;
 use floodwall_model::trial::{Phase, PhaseKind, Trial};
 use serde::{Deserialize, Serialize};
 
-use crate::bootstrap::{Estimate, Pairing, Round, median_rate, ratio_of_rates, total};
+use crate::estimate::{Estimate, MISS, Pairing, Ratio, Round, mean_rate, rate_of, ratio_of_rates};
 use crate::quantiles::Percentiles;
 use crate::stalls::{self, Window, windows};
 
@@ -64,7 +64,7 @@ pub struct Summary {
     pub flood: Option<PhaseFigures>,
     /// Both together.
     pub both: Option<PhaseFigures>,
-    /// Rate at which bursts were accepted, in bytes per second: the median over rounds.
+    /// Rate at which bursts were accepted, in bytes per second: the mean over all rounds.
     pub burst_bytes_per_s: Option<f64>,
 }
 
@@ -82,9 +82,9 @@ pub struct Unknown {
 pub struct PhaseFigures {
     /// Measured seconds over all rounds.
     pub seconds: f64,
-    /// Victim operations a second, the median over rounds; `None` where no victim runs.
+    /// Victim operations a second, the mean over all rounds; `None` where no victim runs.
     pub iops: Option<f64>,
-    /// Bytes a second that the flood wrote, the median over rounds; `None` where no flood runs.
+    /// Bytes a second that the flood wrote, the mean over all rounds; `None` where no flood runs.
     pub flood_bytes_per_s: Option<f64>,
     /// Latencies of all rounds' victim operations (commits and reads) together; `None` where none was timed.
     pub operation_us: Option<Percentiles>,
@@ -106,7 +106,8 @@ pub fn summarise(trials: &[Trial], reference: Reference<'_>) -> Summary {
         Reference::InForce => ("in_force", trials, pairing(trials.len(), &both, &flood)),
         Reference::Baseline(stored) => ("baseline", stored, Pairing::Independent),
     };
-    let iops_alone = iops_alone(trials);
+    let rate_alone = rate_alone(trials);
+    let iops_alone = rate_alone.as_ref().map(|rate| rate.value);
     let mut unknown = Vec::new();
     let mut known = |figure: &str, found: Result<Estimate, String>| {
         found.map_err(|why| unknown.push(Unknown { figure: figure.into(), why })).ok()
@@ -123,7 +124,7 @@ pub fn summarise(trials: &[Trial], reference: Reference<'_>) -> Summary {
         pairing,
     );
     let burst_kept = kept_burst(&bursts(trials), &bursts(reference_trials));
-    let (dead_seconds, of_seconds) = dead_seconds(&both, iops_alone);
+    let (dead_seconds, of_seconds) = dead_seconds(&both, rate_alone.as_ref());
     Summary {
         reference: name.into(),
         rounds: trials.len() as u32,
@@ -136,14 +137,19 @@ pub fn summarise(trials: &[Trial], reference: Reference<'_>) -> Summary {
         victim: phase_figures(&alone, iops_alone),
         flood: phase_figures(&flood, iops_alone),
         both: phase_figures(&both, iops_alone),
-        burst_bytes_per_s: median_rate(&bursts(trials)),
+        burst_bytes_per_s: mean_rate(&bursts(trials)),
     }
 }
 
-/// The victim's IOPS alone: the median over rounds; `None` if it never ran alone.
+/// The victim's IOPS alone: the mean over all rounds; `None` if it never ran alone.
 #[must_use]
 pub fn iops_alone(trials: &[Trial]) -> Option<f64> {
-    median_rate(&ops_rounds(&phases(trials, PhaseKind::Victim)))
+    rate_alone(trials).map(|rate| rate.value)
+}
+
+/// The same with its error.
+pub(crate) fn rate_alone(trials: &[Trial]) -> Option<Ratio> {
+    rate_of(&ops_rounds(&phases(trials, PhaseKind::Victim)))
 }
 
 /// The phases of a kind, one a round: complete ones, or if there is none, those that were cut short.
@@ -182,13 +188,12 @@ struct Side {
 
 fn kept(beside: Side, alone: Side, pairing: Pairing) -> Result<Estimate, String> {
     for side in [&beside, &alone] {
-        if median_rate(&side.rounds).is_none() {
+        if mean_rate(&side.rounds).is_none() {
             return Err(format!("{} was not measured", side.what));
         }
     }
-    ratio_of_rates(&beside.rounds, &alone.rounds, pairing).ok_or_else(|| {
-        format!("{} did nothing for too much of the time to compare anything with it", alone.what)
-    })
+    ratio_of_rates(&beside.rounds, &alone.rounds, pairing)
+        .ok_or_else(|| format!("{} did nothing: there is nothing to compare with", alone.what))
 }
 
 fn kept_burst(measured: &[Round], reference: &[Round]) -> Result<Estimate, String> {
@@ -206,18 +211,18 @@ fn kept_burst(measured: &[Round], reference: &[Round]) -> Result<Estimate, Strin
 }
 
 /// Dead seconds with their interval, and the seconds that they are out of.
-fn dead_seconds(both: &[&Phase], iops_alone: Option<f64>) -> (Result<Estimate, String>, u64) {
+fn dead_seconds(both: &[&Phase], alone: Option<&Ratio>) -> (Result<Estimate, String>, u64) {
     let rounds: Vec<Vec<Window>> = both.iter().map(|p| windows(p)).collect();
-    let of_seconds = rounds.iter().flatten().map(Window::whole_seconds).sum();
-    let found = match iops_alone {
+    let of_seconds: u64 = rounds.iter().flatten().map(Window::whole_seconds).sum();
+    let found = match alone {
         None => Err("the victim alone was not measured".into()),
-        Some(iops) if iops <= 0.0 => Err("the victim did nothing when alone".into()),
+        Some(alone) if alone.value <= 0.0 => Err("the victim did nothing when alone".into()),
         Some(_) if of_seconds == 0 => Err("a victim beside a flood was not measured".into()),
-        Some(iops) => {
-            let dead = |w: &Window| if w.is_dead(iops) { w.whole_seconds() as f64 } else { 0.0 };
-            let rounds: Vec<Round> =
-                rounds.iter().map(|r| Round::new(r.iter().map(|w| (dead(w), w.seconds)))).collect();
-            total(&rounds).ok_or_else(|| "a victim beside a flood was not measured".into())
+        Some(alone) => {
+            let dead = rounds.iter().flatten().filter(|w| w.is_dead(alone.value));
+            let of = of_seconds as f64;
+            let ends = stalls::dead_ends(&rounds, alone, MISS).map(|(low, high)| (low * of, high * of));
+            Ok(Estimate::new(dead.map(Window::whole_seconds).sum::<u64>() as f64, ends, rounds.len()))
         }
     };
     (found, of_seconds)
@@ -236,8 +241,8 @@ fn phase_figures(phases: &[&Phase], iops_alone: Option<f64>) -> Option<PhaseFigu
     }
     Some(PhaseFigures {
         seconds: phases.iter().map(|p| p.seconds).sum(),
-        iops: median_rate(&ops_rounds(phases)).filter(|_| kind.has_victim()),
-        flood_bytes_per_s: median_rate(&flood_rounds(phases)).filter(|_| kind.has_flood()),
+        iops: mean_rate(&ops_rounds(phases)).filter(|_| kind.has_victim()),
+        flood_bytes_per_s: mean_rate(&flood_rounds(phases)).filter(|_| kind.has_flood()),
         operation_us: Percentiles::of(&operations),
         worst_second_iops: windows
             .iter()
@@ -311,11 +316,11 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_ratios_of_medians_over_rounds() {
+    fn the_figures_are_ratios_of_means_over_rounds() {
         let s = summarise(&damaged(), Reference::InForce);
         // Beside: 100, 120 and 200 operations a second; alone: 1000, 1100 and 900.
-        assert_eq!(s.victim_kept.map(|e| e.value), Some(0.12));
-        assert_eq!(s.flood_kept.map(|e| (e.value, e.low, e.high)), Some((0.75, 0.75, 0.75)));
+        assert_eq!(s.victim_kept.map(|e| e.value), Some(0.14));
+        assert_eq!(s.flood_kept.map(|e| (e.value, e.ends())), Some((0.75, Some((0.75, 0.75)))));
         // A tenth of 1000 is 100: exactly 100 is alive.
         assert_eq!(s.dead_seconds.map(|e| e.value), Some(11.0));
         assert_eq!((s.of_seconds, s.rounds), (18, 3));
@@ -323,7 +328,7 @@ mod tests {
         let both = s.both.unwrap();
         assert_eq!(
             (both.iops, both.worst_second_iops, both.longest_stall_s),
-            (Some(120.0), Some(0.0), Some(2))
+            (Some(140.0), Some(0.0), Some(2))
         );
         assert_eq!(both.operation_us.unwrap().max, 1000.999);
         assert_eq!(s.victim.unwrap().flood_bytes_per_s, None);
@@ -335,7 +340,8 @@ mod tests {
         let s = summarise(&damaged(), Reference::InForce);
         for e in [s.victim_kept, s.flood_kept, s.burst_kept, s.dead_seconds] {
             let e = e.unwrap();
-            assert!(e.low <= e.value && e.value <= e.high, "{e:?}");
+            let (low, high) = e.ends().unwrap();
+            assert!(low <= e.value && e.value <= high, "{e:?}");
         }
     }
 
@@ -343,10 +349,12 @@ mod tests {
     fn a_burst_compared_with_itself_is_one_and_tells_how_bursts_differ() {
         let e = summarise(&damaged(), Reference::InForce).burst_kept.unwrap();
         assert_eq!(e.value, 1.0);
-        assert!(e.low < 0.7 && e.high > 1.5, "bursts took 0.1, 0.2 and 0.3 s: {e:?}");
+        let (low, high) = e.ends().unwrap();
+        assert!(low < 0.7 && high > 1.5, "bursts took 0.1, 0.2 and 0.3 s: {e:?}");
         let one = summarise(&damaged()[..1], Reference::InForce);
         assert_eq!(one.burst_kept, None);
-        assert_eq!(one.victim_kept.map(|e| e.rounds), Some(1));
+        assert_eq!(one.victim_kept.map(|e| (e.rounds, e.ends())), Some((1, None)));
+        assert_eq!(one.dead_seconds.map(|e| (e.value, e.ends())), Some((4.0, None)));
     }
 
     #[test]
@@ -358,7 +366,7 @@ mod tests {
             t.phases[3] = burst(0.05);
         }
         let s = summarise(&damaged(), Reference::Baseline(&stored));
-        assert_eq!(s.victim_kept.map(|e| e.value), Some(0.12));
+        assert_eq!(s.victim_kept.map(|e| e.value), Some(0.14));
         assert_eq!(s.flood_kept.map(|e| e.value), Some(0.5));
         assert_eq!(s.burst_kept.map(|e| e.value), Some(0.25));
         assert_eq!(s.reference, "baseline");

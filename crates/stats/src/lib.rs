@@ -7,9 +7,11 @@
 //! intervals   a phase's intervals in bounded memory
 //! steady      a series ─▶ is the load warmed up?
 //! stalls      operations second by second ─▶ dead seconds, stalls
-//! bootstrap   rounds of seconds ─▶ a figure's 95 % interval
+//! estimate    rounds of seconds ─▶ a rate or a ratio of rates with its 95 % interval
+//! share       rounds ─▶ a share of time with its interval
+//! tail        rounds of latencies ─▶ p99 with its interval
 //! figures     Trials ─▶ victim_kept, flood_kept, burst_kept, dead_seconds
-//! versus      Trials of several settings, a reference ─▶ ratios, which differences are real
+//! versus      Trials of several settings, a reference ─▶ ratios with intervals, which differences are real
 //! frontier    figures of several settings ─▶ those that no other beats
 //! student     t distribution: p-values and quantiles
 //! ```
@@ -17,15 +19,20 @@
 //! Pure: no file, no clock, no environment, no unseeded random number. Which statistic is used for what, and why, is in
 //! docs/statistics.md.
 
-pub mod bootstrap;
+#[cfg(test)]
+mod coverage;
+pub mod estimate;
 pub mod figures;
 pub mod frontier;
 pub mod hlog;
 pub mod intervals;
 pub mod quantiles;
+#[cfg(test)]
 mod random;
 pub mod recorder;
+mod share;
 pub mod stalls;
 pub mod steady;
 pub mod student;
+mod tail;
 pub mod versus;

@@ -14,6 +14,9 @@
 use floodwall_model::trial::Phase;
 use serde::{Deserialize, Serialize};
 
+use crate::estimate::Ratio;
+use crate::share;
+
 /// A second is dead when the victim gets less than this share of its IOPS alone in it.
 pub const DEAD_BELOW: f64 = 0.10;
 
@@ -46,6 +49,32 @@ impl Window {
     pub fn is_dead(&self, iops_alone: f64) -> bool {
         self.iops() < DEAD_BELOW * iops_alone
     }
+}
+
+/// Seconds of each round that are dead, and all of them.
+pub(crate) fn dead(rounds: &[Vec<Window>], iops_alone: f64) -> Vec<(f64, f64)> {
+    let seconds = |w: &Window| (if w.is_dead(iops_alone) { w.seconds } else { 0.0 }, w.seconds);
+    let sum = |round: &Vec<Window>| {
+        round.iter().map(seconds).fold((0.0, 0.0), |sum, window| (sum.0 + window.0, sum.1 + window.1))
+    };
+    rounds.iter().map(sum).collect()
+}
+
+/// From the lowest to the highest end of an interval that depends on the rate alone, over all that this rate may be: the rate alone
+/// is measured too. One round of it has no interval; it is taken as known within a factor of 2.
+pub(crate) fn over_alone(
+    alone: &Ratio,
+    miss: f64,
+    ends: impl Fn(f64) -> Option<(f64, f64)>,
+) -> Option<(f64, f64)> {
+    let (slow, fast) = alone.ends(miss).unwrap_or((alone.value / 2.0, alone.value * 2.0));
+    let all = [slow, alone.value, fast].map(ends).into_iter().collect::<Option<Vec<_>>>()?;
+    all.into_iter().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+}
+
+/// The ends of the interval of the share of dead seconds that misses the truth with a chance of `miss`; `None` of one round.
+pub(crate) fn dead_ends(rounds: &[Vec<Window>], alone: &Ratio, miss: f64) -> Option<(f64, f64)> {
+    over_alone(alone, miss, |iops| share::ends(&dead(rounds, iops), miss))
 }
 
 /// The windows of a phase, in order. An interval into which several seconds were merged gives that many windows.

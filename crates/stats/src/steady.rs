@@ -194,7 +194,7 @@ pub fn theil_sen_slope(series: &[f64]) -> f64 {
 
 /// The median; the mean of the middle two for an even number; 0 of nothing.
 fn median(values: &[f64]) -> f64 {
-    crate::bootstrap::median(values.to_vec()).unwrap_or(0.0)
+    crate::estimate::median(values.to_vec()).unwrap_or(0.0)
 }
 
 #[cfg(test)]

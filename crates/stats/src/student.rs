@@ -29,10 +29,21 @@ pub fn critical_t(p: f64, freedom: f64) -> f64 {
     while two_sided_p(high, freedom) > p && high < 1e12 {
         high *= 2.0;
     }
-    // 80 halvings leave nothing of a double's 53 bits.
-    for _ in 0..80 {
+    // To 1e-12 of the upper bound.
+    for _ in 0..40 {
         let middle = f64::midpoint(low, high);
         if two_sided_p(middle, freedom) > p { low = middle } else { high = middle }
+    }
+    f64::midpoint(low, high)
+}
+
+/// The x below which the share `share` (0 to 1) of a beta distribution lies; `a` and `b` above 0.
+pub(crate) fn beta_quantile(share: f64, a: f64, b: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 1.0);
+    // 1e-12 of the range is far below what any share is printed with.
+    for _ in 0..40 {
+        let middle = f64::midpoint(low, high);
+        if incomplete_beta(middle, a, b) < share { low = middle } else { high = middle }
     }
     f64::midpoint(low, high)
 }
@@ -133,6 +144,15 @@ mod tests {
             assert!((two_sided_p(t, 1.0) - cauchy).abs() < 1e-12);
             let two = 1.0 - t / (2.0 + t * t).sqrt();
             assert!((two_sided_p(-t, 2.0) - two).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn beta_quantiles_of_one_side_have_closed_forms() {
+        for (share, n) in [(0.025, 3.0f64), (0.5, 1.0), (0.975, 7.5)] {
+            let expected = 1.0 - (1.0f64 - share).powf(1.0 / n);
+            assert!((beta_quantile(share, 1.0, n) - expected).abs() < 1e-11);
+            assert!((beta_quantile(1.0 - share, n, 1.0) - (1.0 - expected)).abs() < 1e-11);
         }
     }
 

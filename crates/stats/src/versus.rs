@@ -1,15 +1,13 @@
 //! Settings side by side: how much better or worse than a reference, and whether the difference is real.
 //!
 //! ```text
-//! trials of a contender ─┐ phase by phase: IOPS, p99, flood rate, burst rate, dead seconds of each round
-//! trials of a reference ─┴─▶ ratio (dead seconds: difference) with its bootstrap interval ─┐
-//!                          ─▶ t test between the rounds' values ─▶ p, Holm over contenders ─┴─▶ better | worse | noise
+//! trials of a contender ─┐ phase by phase: IOPS, p99, flood rate, burst rate, share of dead seconds, over all rounds
+//! trials of a reference ─┴─▶ ratio (dead seconds: difference) with its interval and its p ─ Holm over contenders ─▶ better | worse | noise
 //! ```
 //!
-//! **Two conditions, both necessary.** The bootstrap's 95 % interval ([`crate::bootstrap`]) must part from "no difference"; it knows how seconds
-//! within a round vary, but with few rounds it can't reach beyond them and is too narrow. So a t test between the rounds (paired where both ran
-//! in the same rounds, Welch's otherwise) on the logarithms of their values must agree; it knows how few rounds there are. Logarithms, because the
-//! figures are ratios that vary over orders of magnitude.
+//! **One test.** The interval is that of [`crate::estimate`] (dead seconds: [`crate::share`]; p99: [`crate::tail`]), paired where both ran
+//! in the same rounds. Its p is the chance of a miss at which the interval just reaches "no difference", so p ≤ 5 % says the same as a 95 %
+//! interval that leaves "no difference" out.
 //!
 //! **Several contenders** are several chances to be lucky: p-values of one figure are adjusted by Holm's method (S. Holm, Scand. J. Statist. 6
 //! (1979) 65), which bounds the chance of *any* false "real" among them by 5 %.
@@ -20,19 +18,16 @@ use floodwall_model::LatencyCounts;
 use floodwall_model::trial::{Phase, PhaseKind, Trial};
 use serde::{Deserialize, Serialize};
 
-use crate::bootstrap::{
-    Estimate, Pairing, REPLICATES, Round, SEED, block_length, draw_rounds, interval, median, ratio_of_rates,
-};
-use crate::figures::iops_alone;
-use crate::quantiles::percentile_ns;
-use crate::random::Random;
-use crate::stalls::windows;
+use crate::estimate::{Estimate, MISS, Pairing, Ratio, Round, mean_and_variance, mean_rate, p_of};
+use crate::figures::rate_alone;
+use crate::quantiles::Tail;
+use crate::share;
+use crate::stalls::{self, Window, windows};
 use crate::student::two_sided_p;
+use crate::tail::{self, Tails};
 
 /// A difference is real if chance alone would give it, or any other of its family, this seldom.
-pub const SIGNIFICANT: f64 = 0.05;
-/// A value of zero has no logarithm: it counts as this share of the largest on either side.
-const FLOOR: f64 = 1e-3;
+pub const SIGNIFICANT: f64 = MISS;
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -81,13 +76,13 @@ pub enum Verdict {
 pub struct Compared {
     /// Which.
     pub figure: Figure,
-    /// The contender's: the median over rounds.
+    /// The contender's, over all rounds.
     pub value: Option<f64>,
     /// The reference's.
     pub reference: Option<f64>,
     /// Contender over reference with its 95 % interval; for dead seconds contender minus reference.
     pub difference: Option<Estimate>,
-    /// How likely such a difference between the rounds is by chance, before Holm's adjustment; `None` with fewer than two rounds.
+    /// How likely such a difference is by chance, before Holm's adjustment; `None` without an interval.
     pub p: Option<f64>,
     /// After it.
     pub p_adjusted: Option<f64>,
@@ -107,17 +102,20 @@ impl Compared {
     /// Whether the interval leaves "no difference" out.
     #[must_use]
     pub fn parts(&self) -> bool {
-        self.difference.is_some_and(|e| e.low > self.null() || e.high < self.null())
+        let null = self.null();
+        self.difference.and_then(|e| e.ends()).is_some_and(|(low, high)| low > null || high < null)
     }
 }
 
 /// Compares each contender with the reference; the same order, and of each contender every figure that both sides have or could have.
 #[must_use]
 pub fn versus(reference: &[Trial], contenders: &[&[Trial]]) -> Vec<Vec<Compared>> {
-    let alone = iops_alone(reference);
+    let alone = rate_alone(reference).filter(|rate| rate.value > 0.0);
     let mut all: Vec<Vec<Compared>> = contenders
         .iter()
-        .map(|trials| Figure::ALL.iter().filter_map(|f| compare(*f, trials, reference, alone)).collect())
+        .map(|trials| {
+            Figure::ALL.iter().filter_map(|f| compare(*f, trials, reference, alone.as_ref())).collect()
+        })
         .collect();
     for figure in Figure::ALL {
         let mut family: Vec<&mut Compared> =
@@ -151,7 +149,7 @@ fn judge(compared: &mut Compared) {
 }
 
 /// One figure, not yet judged; `None` if neither side has the phase.
-fn compare(figure: Figure, trials: &[Trial], reference: &[Trial], alone: Option<f64>) -> Option<Compared> {
+fn compare(figure: Figure, trials: &[Trial], reference: &[Trial], alone: Option<&Ratio>) -> Option<Compared> {
     let kind = phase_of(figure, reference, trials)?;
     let (ours, theirs) = (of_rounds(trials, kind), of_rounds(reference, kind));
     let same_rounds = ours.len() == theirs.len() && ours.iter().zip(&theirs).all(|(a, b)| a.0 == b.0);
@@ -172,34 +170,94 @@ fn compare(figure: Figure, trials: &[Trial], reference: &[Trial], alone: Option<
         compared.why = Some(format!("phase {} was not measured under {side}", kind.name()));
         return Some(compared);
     }
-    let values = sides.each_ref().map(|side| values(figure, side, alone));
-    let [Some(x), Some(y)] = values else {
-        compared.why = Some(match figure {
-            Figure::DeadShare => "the victim alone was not measured under the reference".into(),
-            _ => "no operation was timed".into(),
-        });
-        return Some(compared);
+    let found = match figure {
+        Figure::VictimIops => rates(&ops(a), &ops(b), pairing),
+        Figure::FloodBytesPerS => rates(&flooded(a), &flooded(b), pairing),
+        Figure::BurstBytesPerS => rates(&bursts(a), &bursts(b), pairing),
+        Figure::VictimP99Us => tails(a, b, pairing),
+        Figure::DeadShare => match alone {
+            None => Err("the victim alone was not measured under the reference".into()),
+            Some(alone) => dead_shares(a, b, alone),
+        },
     };
-    (compared.value, compared.reference) = (median(x.clone()), median(y.clone()));
-    compared.difference = match figure {
-        Figure::VictimIops => ratio_of_rates(&ops(a), &ops(b), pairing),
-        Figure::FloodBytesPerS => ratio_of_rates(&flooded(a), &flooded(b), pairing),
-        Figure::BurstBytesPerS => ratio_of_rates(&bursts(a), &bursts(b), pairing),
-        Figure::VictimP99Us => ratio_of_p99(a, b, pairing),
-        Figure::DeadShare => {
-            alone.and_then(|iops| difference_of_shares(&dead(a, iops), &dead(b, iops), pairing))
+    match found {
+        Err(why) => compared.why = Some(why),
+        Ok(found) => {
+            (compared.value, compared.reference) = (Some(found.value), Some(found.reference));
+            (compared.difference, compared.p) = (found.difference, found.p);
+            compared.why = found.why;
         }
-    };
-    if compared.difference.is_none() {
-        compared.why =
-            Some("the reference did nothing for too much of the time to compare anything with it".into());
-        return Some(compared);
-    }
-    compared.p = t_test(figure, &x, &y, pairing);
-    if compared.p.is_none() {
-        compared.why = Some("one round does not tell how much rounds differ: run two or more".into());
     }
     Some(compared)
+}
+
+/// A figure of both sides, and how they differ.
+struct Found {
+    value: f64,
+    reference: f64,
+    difference: Option<Estimate>,
+    p: Option<f64>,
+    /// Why there is no p.
+    why: Option<String>,
+}
+
+const ONE_ROUND: &str = "one round does not tell how much rounds differ: run two or more";
+
+fn rates(a: &[Round], b: &[Round], pairing: Pairing) -> Result<Found, String> {
+    let [value, reference] = [a, b].map(mean_rate);
+    let (Some(value), Some(reference)) = (value, reference) else {
+        return Err("nothing was measured".into());
+    };
+    let ratio = Ratio::of(a, b, pairing);
+    let p = ratio.as_ref().and_then(Ratio::p);
+    let why = match (&ratio, p) {
+        (None, _) => Some("the reference did nothing: there is nothing to compare with".into()),
+        (_, None) => Some(ONE_ROUND.into()),
+        _ => None,
+    };
+    Ok(Found { value, reference, difference: ratio.map(|r| r.estimate()), p, why })
+}
+
+fn tails(a: &[&Phase], b: &[&Phase], pairing: Pairing) -> Result<Found, String> {
+    let [ours, theirs] = [a, b]
+        .map(|phases| phases.iter().map(|p| p.latencies().operations()).collect::<Vec<LatencyCounts>>());
+    let rounds = ours.len().min(theirs.len());
+    if let (Some(ours), Some(theirs)) = (Tails::of(&ours), Tails::of(&theirs)) {
+        let (value, reference) = (ours.p99_us, theirs.p99_us);
+        let ends = |miss| tail::ratio_ends(&ours, &theirs, pairing, miss);
+        let difference = Some(Estimate::new(value / reference, ends(MISS), rounds));
+        let p = p_of(1.0, ends);
+        return Ok(Found { value, reference, difference, p, why: p.is_none().then(|| ONE_ROUND.into()) });
+    }
+    let slowest = |rounds: &[LatencyCounts]| {
+        let mut all = LatencyCounts::default();
+        rounds.iter().for_each(|round| all.merge(round));
+        Tail::of(&all).map(|tail| tail.us)
+    };
+    let (Some(value), Some(reference)) = (slowest(&ours), slowest(&theirs)) else {
+        return Err("no operation was timed".into());
+    };
+    let difference = (reference > 0.0).then(|| Estimate::new(value / reference, None, rounds));
+    let why = Some("fewer than 100 operations have no p99, and their slowest has no interval".into());
+    Ok(Found { value, reference, difference, p: None, why })
+}
+
+fn dead_shares(a: &[&Phase], b: &[&Phase], alone: &Ratio) -> Result<Found, String> {
+    let [ours, theirs] = [a, b].map(|phases| phases.iter().map(|p| windows(p)).collect::<Vec<Vec<Window>>>());
+    let of = |rounds: &[Vec<Window>], iops: f64| share::share(&stalls::dead(rounds, iops));
+    let (Some(value), Some(reference)) = (of(&ours, alone.value), of(&theirs, alone.value)) else {
+        return Err("nothing was measured".into());
+    };
+    let ends = |miss| {
+        stalls::over_alone(alone, miss, |iops| {
+            let (ours, theirs) = (stalls::dead(&ours, iops), stalls::dead(&theirs, iops));
+            let (x, y) = (share::ends(&ours, miss)?, share::ends(&theirs, miss)?);
+            Some(share::difference(share::share(&ours)?, x, share::share(&theirs)?, y))
+        })
+    };
+    let difference = Some(Estimate::new(value - reference, ends(MISS), a.len().min(b.len())));
+    let p = p_of(0.0, ends);
+    Ok(Found { value, reference, difference, p, why: p.is_none().then(|| ONE_ROUND.into()) })
 }
 
 /// The phase in which a figure is found.
@@ -227,18 +285,6 @@ fn of_rounds(trials: &[Trial], kind: PhaseKind) -> Vec<(u32, &Phase)> {
     complete
 }
 
-/// A figure of each round; `None` if it has none.
-fn values(figure: Figure, phases: &[&Phase], alone: Option<f64>) -> Option<Vec<f64>> {
-    let rates = |rounds: Vec<Round>| rounds.iter().map(Round::rate).collect::<Option<Vec<f64>>>();
-    match figure {
-        Figure::VictimIops => rates(ops(phases)),
-        Figure::FloodBytesPerS => rates(flooded(phases)),
-        Figure::BurstBytesPerS => rates(bursts(phases)),
-        Figure::VictimP99Us => phases.iter().map(|p| tail_us(&p.latencies().operations())).collect(),
-        Figure::DeadShare => rates(dead(phases, alone.filter(|iops| *iops > 0.0)?)),
-    }
-}
-
 fn ops(phases: &[&Phase]) -> Vec<Round> {
     phases.iter().map(|p| Round::new(windows(p).iter().map(|w| (w.ops, w.seconds)))).collect()
 }
@@ -251,33 +297,6 @@ fn bursts(phases: &[&Phase]) -> Vec<Round> {
     phases.iter().filter_map(|p| p.burst).map(|b| Round::new([(b.bytes as f64, b.seconds)])).collect()
 }
 
-fn dead(phases: &[&Phase], alone: f64) -> Vec<Round> {
-    let seconds = |w: &crate::stalls::Window| if w.is_dead(alone) { w.seconds } else { 0.0 };
-    phases.iter().map(|p| Round::new(windows(p).iter().map(|w| (seconds(w), w.seconds)))).collect()
-}
-
-/// p99 in microseconds, the maximum with too few operations for one; `None` of none.
-fn tail_us(counts: &LatencyCounts) -> Option<f64> {
-    if counts.is_empty() {
-        return None;
-    }
-    Some(percentile_ns(counts, 99.0).unwrap_or_else(|| counts.max_ns()) as f64 / 1e3)
-}
-
-/// How likely the difference between two sets of rounds is by chance.
-fn t_test(figure: Figure, x: &[f64], y: &[f64], pairing: Pairing) -> Option<f64> {
-    let largest = x.iter().chain(y).copied().fold(0.0, f64::max);
-    let scale = |v: &f64| if figure == Figure::DeadShare { *v } else { v.max(largest * FLOOR).ln() };
-    if largest <= 0.0 {
-        return (x.len() > 1 && y.len() > 1).then_some(1.0);
-    }
-    let (x, y): (Vec<f64>, Vec<f64>) = (x.iter().map(scale).collect(), y.iter().map(scale).collect());
-    match pairing {
-        Pairing::Rounds => paired_p(&x.iter().zip(&y).map(|(a, b)| a - b).collect::<Vec<_>>()),
-        Pairing::Independent => welch_p(&x, &y),
-    }
-}
-
 /// How likely a mean this far from zero is by chance (Student's t test); `None` of fewer than two values.
 #[must_use]
 pub fn paired_p(differences: &[f64]) -> Option<f64> {
@@ -287,126 +306,6 @@ pub fn paired_p(differences: &[f64]) -> Option<f64> {
     }
     let n = differences.len() as f64;
     Some(two_sided_p(mean / (variance / n).sqrt(), n - 1.0))
-}
-
-/// How likely the difference between two means is by chance, variances unequal (B. L. Welch, Biometrika 34 (1947) 28).
-fn welch_p(x: &[f64], y: &[f64]) -> Option<f64> {
-    let ((mx, vx), (my, vy)) = (mean_and_variance(x)?, mean_and_variance(y)?);
-    let (nx, ny) = (x.len() as f64, y.len() as f64);
-    let (ex, ey) = (vx / nx, vy / ny);
-    if mx == my {
-        return Some(1.0);
-    }
-    let freedom = (ex + ey).powi(2) / (ex * ex / (nx - 1.0) + ey * ey / (ny - 1.0));
-    let freedom = if freedom.is_finite() { freedom } else { nx + ny - 2.0 };
-    Some(two_sided_p((mx - my) / (ex + ey).sqrt(), freedom))
-}
-
-/// Mean and unbiased variance; `None` of fewer than two values.
-#[must_use]
-pub fn mean_and_variance(values: &[f64]) -> Option<(f64, f64)> {
-    let n = values.len();
-    if n < 2 {
-        return None;
-    }
-    let mean = values.iter().sum::<f64>() / n as f64;
-    Some((mean, values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1) as f64))
-}
-
-/// The difference of two shares of time, with its interval: rounds, and within each moving blocks of seconds, as in [`crate::bootstrap`].
-fn difference_of_shares(a: &[Round], b: &[Round], pairing: Pairing) -> Option<Estimate> {
-    let share = |sums: (f64, f64)| (sums.1 > 0.0).then(|| sums.0 / sums.1);
-    let add = |x: (f64, f64), y: (f64, f64)| (x.0 + y.0, x.1 + y.1);
-    let whole = |rounds: &[Round]| share(rounds.iter().map(Round::sums).fold((0.0, 0.0), add));
-    let value = whole(a)? - whole(b)?;
-    let mut random = Random::seeded(SEED);
-    let mut figures = Vec::with_capacity(REPLICATES);
-    for _ in 0..REPLICATES {
-        let ours = draw_rounds(a.len(), &mut random);
-        let theirs =
-            if pairing == Pairing::Rounds { ours.clone() } else { draw_rounds(b.len(), &mut random) };
-        let ours = share(ours.iter().map(|i| a[*i].resampled(&mut random)).fold((0.0, 0.0), add))?;
-        let theirs = share(theirs.iter().map(|i| b[*i].resampled(&mut random)).fold((0.0, 0.0), add))?;
-        figures.push(ours - theirs);
-    }
-    let (low, high) = interval(&mut figures)?;
-    Some(Estimate { value, low: low.min(value), high: high.max(value), rounds: a.len().min(b.len()) as u32 })
-}
-
-/// Latencies of several units (rounds, or stretches of one), side by side bucket by bucket.
-struct Tails {
-    units: usize,
-    /// `(microseconds, count of each unit)`, from the slowest down.
-    rows: Vec<(f64, Vec<u64>)>,
-    totals: Vec<u64>,
-}
-
-impl Tails {
-    fn of(units: &[LatencyCounts]) -> Self {
-        let mut dense = std::collections::BTreeMap::<usize, Vec<u64>>::new();
-        for (unit, counts) in units.iter().enumerate() {
-            for (bucket, n) in counts.buckets() {
-                dense.entry(bucket).or_insert_with(|| vec![0; units.len()])[unit] += n;
-            }
-        }
-        let us = |bucket: usize| floodwall_model::latency::bucket_high_ns(bucket) as f64 / 1e3;
-        Self {
-            units: units.len(),
-            rows: dense.into_iter().rev().map(|(bucket, counts)| (us(bucket), counts)).collect(),
-            totals: units.iter().map(LatencyCounts::count).collect(),
-        }
-    }
-
-    /// p99 of the units drawn, in microseconds; `None` of no operation.
-    fn p99_us(&self, drawn: &[usize]) -> Option<f64> {
-        let total: u64 = drawn.iter().map(|unit| self.totals[*unit]).sum();
-        // Nearest rank: so many operations may be slower; the maximum with under 100.
-        let mut slower = total / 100;
-        for (us, counts) in &self.rows {
-            let here: u64 = drawn.iter().map(|unit| counts[*unit]).sum();
-            if here > slower {
-                return Some(*us);
-            }
-            slower -= here;
-        }
-        None
-    }
-}
-
-/// The ratio of two p99 over all rounds, with its interval: rounds are resampled, or with one round its stretches of seconds.
-fn ratio_of_p99(a: &[&Phase], b: &[&Phase], pairing: Pairing) -> Option<Estimate> {
-    let rounds = a.len().min(b.len());
-    let [ours, theirs] = [a, b].map(|phases| Tails::of(&units(phases)));
-    let whole = |tails: &Tails| tails.p99_us(&(0..tails.units).collect::<Vec<_>>());
-    let value = whole(&ours)? / whole(&theirs).filter(|us| *us > 0.0)?;
-    let paired = pairing == Pairing::Rounds && ours.units == theirs.units;
-    let mut random = Random::seeded(SEED);
-    let mut figures: Vec<f64> = (0..REPLICATES)
-        .map(|_| {
-            let drawn = draw_rounds(ours.units, &mut random);
-            let others = if paired { drawn.clone() } else { draw_rounds(theirs.units, &mut random) };
-            match (ours.p99_us(&drawn), theirs.p99_us(&others)) {
-                (Some(x), Some(y)) if y > 0.0 => x / y,
-                _ => f64::INFINITY,
-            }
-        })
-        .collect();
-    let (low, high) = interval(&mut figures)?;
-    Some(Estimate { value, low: low.min(value), high: high.max(value), rounds: rounds as u32 })
-}
-
-/// Rounds as they are; one alone in stretches of neighbouring seconds, so that a stall stays whole.
-fn units(phases: &[&Phase]) -> Vec<LatencyCounts> {
-    let [one] = phases else { return phases.iter().map(|p| p.latencies().operations()).collect() };
-    let mut seconds: Vec<LatencyCounts> = one.intervals.iter().map(|i| i.latencies.operations()).collect();
-    seconds.push(one.overrun.operations());
-    let stretch = block_length(one.intervals.len()).max(1);
-    let merged = |chunk: &[LatencyCounts]| {
-        let mut all = LatencyCounts::default();
-        chunk.iter().for_each(|counts| all.merge(counts));
-        all
-    };
-    seconds.chunks(stretch).map(merged).filter(|counts| !counts.is_empty()).collect()
 }
 
 #[cfg(test)]

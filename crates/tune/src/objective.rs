@@ -13,7 +13,7 @@
 
 use floodwall_model::trial::{PhaseKind, Trial};
 use floodwall_model::{Interval, Phase};
-use floodwall_stats::bootstrap::median;
+use floodwall_stats::estimate::median;
 use floodwall_stats::figures::iops_alone;
 use floodwall_stats::frontier::Point;
 use floodwall_stats::quantiles::{Percentiles, Tail};

@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 
 use floodwall_model::{Setting, Trial};
-use floodwall_stats::versus::mean_and_variance;
+use floodwall_stats::estimate::mean_and_variance;
 
 use crate::contest::Contender;
 use crate::random::Random;

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use floodwall_stats::estimate::mean_and_variance;
 use floodwall_stats::student::critical_t;
-use floodwall_stats::versus::mean_and_variance;
 
 use super::script::{GRACE, LAST, LEAVE, MEET, Run};
 use super::yardstick::FINALISTS;

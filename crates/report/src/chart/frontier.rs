@@ -9,7 +9,7 @@ use super::axis::Axis;
 use super::frame::{Around, DrawError, bold, line, panel, px, text_width};
 use super::palette::{BLUE, GROUND, INK, PALE, VERMILLION, rgb};
 use super::{Chart, ChartError, Hover, Key, NARROW, Plot, Point, WIDE, failed};
-use crate::numbers::{count, duration_us, percent, whole};
+use crate::numbers::{count, duration_us, interval, percent, whole};
 use crate::sheet::{Backend, Sheet};
 use crate::study::{Role, Study, Subject};
 
@@ -121,9 +121,9 @@ fn draw(placed: &[&Subject], width: i32, height: i32) -> Result<(Sheet, Plot), D
             let at = (100.0 * spot.flood.value, 100.0 * spot.victim.value);
             if subject.role != Role::Other {
                 let bar = line(color, 2).color.mix(0.45).stroke_width(3);
-                let across = [(100.0 * spot.flood.low, at.1), (100.0 * spot.flood.high, at.1)];
-                let down = [(at.0, 100.0 * spot.victim.low), (at.0, 100.0 * spot.victim.high)];
-                chart.draw_series([PathElement::new(across, bar), PathElement::new(down, bar)])?;
+                let across = spot.flood.ends().map(|(a, b)| [(100.0 * a, at.1), (100.0 * b, at.1)]);
+                let down = spot.victim.ends().map(|(a, b)| [(at.0, 100.0 * a), (at.0, 100.0 * b)]);
+                chart.draw_series(across.into_iter().chain(down).map(|ends| PathElement::new(ends, bar)))?;
             }
             let radius = match subject.role {
                 Role::Reference | Role::Answer => 15,
@@ -164,8 +164,8 @@ pub(super) fn shortened(name: &str, most: usize) -> String {
 fn lines(study: &Study<'_>, subject: &Subject) -> Vec<String> {
     let mut lines = Vec::new();
     let Some(s) = &subject.summary else { return lines };
-    let share = |e: &floodwall_stats::bootstrap::Estimate| {
-        format!("{} % ({} – {})", percent(e.value), percent(e.low), percent(e.high))
+    let share = |e: &floodwall_stats::estimate::Estimate| {
+        format!("{} % ({})", percent(e.value), interval(e, percent))
     };
     for (name, estimate) in
         [("victim keeps", &s.victim_kept), ("flood keeps", &s.flood_kept), ("bursts keep", &s.burst_kept)]

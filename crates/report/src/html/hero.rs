@@ -107,8 +107,7 @@ fn tiles(study: &Study<'_>) -> Vec<Tile> {
 fn of_one(study: &Study<'_>) -> Vec<Tile> {
     let view = View::of(study.document);
     let figures = view.figures.into_iter().map(|f| {
-        let interval =
-            if f.interval.is_empty() { String::new() } else { format!("{} at 95 %; ", f.interval) };
+        let interval = if f.interval.is_empty() { String::new() } else { format!("{}; ", f.interval) };
         let what = match f.name {
             "victim_kept" => "the victim keeps",
             "flood_kept" => "the flood keeps",

@@ -4,11 +4,11 @@ use std::fmt::Write;
 
 use floodwall_model::PhaseKind;
 use floodwall_model::units::Rate;
-use floodwall_stats::bootstrap::Estimate;
+use floodwall_stats::estimate::Estimate;
 
 use super::markup::escaped;
 use crate::contest::sentence;
-use crate::numbers::{UNKNOWN, count, duration_us, percent, whole};
+use crate::numbers::{UNKNOWN, count, duration_us, interval, percent, whole};
 use crate::study::{Role, Study, Subject};
 use crate::view::View;
 
@@ -38,8 +38,7 @@ impl Cell {
 
     fn share(estimate: Option<&Estimate>) -> Self {
         let text = estimate.map(|e| format!("{} %", percent(e.value)));
-        let small =
-            estimate.map_or_else(String::new, |e| format!("{} – {}", percent(e.low), percent(e.high)));
+        let small = estimate.map_or_else(String::new, |e| interval(e, percent));
         Self { small, ..Self::number(text, estimate.map(|e| e.value)) }
     }
 }

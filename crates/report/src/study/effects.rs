@@ -69,9 +69,9 @@ pub(crate) fn effects(study: &Study<'_>) -> Vec<Effect> {
             for value in &mut values {
                 let spots: Vec<_> = value.subjects.iter().filter_map(|i| study.subjects[*i].spot()).collect();
                 value.victim =
-                    floodwall_stats::bootstrap::median(spots.iter().map(|s| s.victim.value).collect());
+                    floodwall_stats::estimate::median(spots.iter().map(|s| s.victim.value).collect());
                 value.flood =
-                    floodwall_stats::bootstrap::median(spots.iter().map(|s| s.flood.value).collect());
+                    floodwall_stats::estimate::median(spots.iter().map(|s| s.flood.value).collect());
             }
             Effect { knob: knobs.join(" and "), values }
         })

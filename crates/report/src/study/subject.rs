@@ -1,7 +1,7 @@
 //! The settings of a result, each with its figures and its part in the story.
 
 use floodwall_model::Setting;
-use floodwall_stats::bootstrap::Estimate;
+use floodwall_stats::estimate::Estimate;
 use floodwall_stats::figures::Summary;
 use floodwall_stats::versus::Compared;
 
@@ -117,7 +117,7 @@ fn finite(mut summary: Summary) -> Summary {
         &mut summary.dead_seconds,
     ];
     for figure in all {
-        *figure = figure.filter(|e| [e.value, e.low, e.high].iter().all(|v| v.is_finite()));
+        *figure = figure.filter(|e| [Some(e.value), e.low, e.high].iter().flatten().all(|v| v.is_finite()));
     }
     summary
 }

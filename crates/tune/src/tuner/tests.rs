@@ -187,7 +187,7 @@ fn it_comes_within_5_percent_of_the_best_grid_point_with_a_fifth_of_its_trials()
             shares.push((true_score(surface(&recommended(&outcome))) - best).exp());
         }
         // The usual search gets there; one in some ends at a neighbour of the best point, a step of one knob away.
-        let middle = floodwall_stats::bootstrap::median(shares.clone()).unwrap();
+        let middle = floodwall_stats::estimate::median(shares.clone()).unwrap();
         let mean = shares.iter().sum::<f64>() / shares.len() as f64;
         assert!(middle >= 0.95 && mean >= 0.9, "{name}: {shares:?}");
     }

@@ -1,8 +1,9 @@
 //! What the deciding trials say: winner against default, round by round, and what follows.
 
 use floodwall_model::{PhaseKind, Trial};
+use floodwall_stats::estimate::mean_and_variance;
 use floodwall_stats::student::critical_t;
-use floodwall_stats::versus::{SIGNIFICANT, Verdict, mean_and_variance, paired_p, versus};
+use floodwall_stats::versus::{SIGNIFICANT, Verdict, paired_p, versus};
 
 use super::{FINAL_ROUNDS, Final, LEAST_FINAL_ROUNDS, Outcome, Recommendation};
 use crate::objective::{Kept, Objective, Reference, kept, pooled};

@@ -159,7 +159,7 @@ pub(crate) fn frontier_of(rows: &Rows) -> Vec<usize> {
         .filter_map(|(i, c)| {
             let s = c.summary.as_ref()?;
             let dead = s.dead_seconds?.value / s.of_seconds.max(1) as f64;
-            let share = |e: Option<floodwall_stats::bootstrap::Estimate>| e.map(|e| e.value);
+            let share = |e: Option<floodwall_stats::estimate::Estimate>| e.map(|e| e.value);
             Some((
                 i,
                 Point {

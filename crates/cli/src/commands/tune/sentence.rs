@@ -178,7 +178,7 @@ fn time(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use floodwall_stats::bootstrap::Estimate;
+    use floodwall_stats::estimate::Estimate;
 
     use super::*;
 
@@ -189,7 +189,8 @@ mod tests {
         ratio: Option<f64>,
         verdict: Verdict,
     ) -> Compared {
-        let difference = ratio.map(|r| Estimate { value: r, low: 0.9 * r, high: 1.1 * r, rounds: 5 });
+        let difference =
+            ratio.map(|r| Estimate { value: r, low: Some(0.9 * r), high: Some(1.1 * r), rounds: 5 });
         Compared {
             figure,
             value: Some(value),
