@@ -1,4 +1,4 @@
-//! Several settings as a person reads them: a table, what differs from the reference and whether that is real, and what a search recommends.
+//! Several settings as a person reads them: a table, what differs from the reference and how surely, and what a search recommends.
 //!
 //! At most [`crate::text::WIDTH`] columns, no colour.
 
@@ -7,21 +7,22 @@ use std::fmt::Write;
 use floodwall_stats::estimate::Estimate;
 use floodwall_stats::versus::{Compared, Figure, Verdict};
 
-use crate::numbers::{UNKNOWN, count, duration_us, interval, percent, whole};
+use crate::numbers::{UNKNOWN, count, duration_us, percent};
 use crate::schema::Document;
-use crate::schema::contest::{Contender, Contest, Outcome};
+use crate::schema::contest::{Contender, Contest};
 use crate::text::{WIDTH, paragraph};
+use crate::told;
 use crate::verdict::Words;
 use crate::view;
 
 /// Columns of a contender's name at most; longer ones have a line of their own.
-const NAME: usize = 18;
+const NAME: usize = 16;
 /// Columns of the rate at least; like the others it widens so that a space stays before every figure.
 const RATE: usize = 10;
-/// Columns of p99.
-const P99: usize = 9;
-/// Columns of `270 of 360`.
-const DEAD: usize = 11;
+/// Columns of p99, and of the slowest operation.
+const TAIL: usize = 9;
+/// Columns of dead seconds as a share of the time.
+const DEAD: usize = 7;
 /// Columns of a share with its interval.
 const KEPT: usize = 17;
 /// Rows of a search's table at most: the reference, the recommended one, the frontier.
@@ -72,13 +73,13 @@ fn rows(contest: &Contest) -> Vec<usize> {
 
 fn table(out: &mut String, document: &Document, contest: &Contest, rows: &[usize]) {
     let operations = format!("{}/s", Words::of(&document.scenario).operations);
-    let head = [operations.as_str(), "p99", "dead s", "victim_kept", "flood_kept", "burst_kept"];
+    let head = [operations.as_str(), "p99", "slowest", "dead", "victim_kept", "flood_kept", "burst_kept"];
     let shown: Vec<(&str, Vec<String>)> = rows
         .iter()
         .filter_map(|i| contest.contenders.get(*i))
         .map(|contender| (contender.name.as_str(), cells(contender)))
         .collect();
-    let mut widths = [RATE, P99, DEAD, KEPT, KEPT, KEPT];
+    let mut widths = [RATE, TAIL, TAIL, DEAD, KEPT, KEPT, KEPT];
     for (_, cells) in &shown {
         for (width, cell) in widths.iter_mut().zip(cells) {
             *width = (*width).max(cell.chars().count() + 1);
@@ -113,11 +114,11 @@ fn cells(contender: &Contender) -> Vec<String> {
     let Some(s) = &contender.summary else { return vec!["failed".into()] };
     let phase = s.both.as_ref().or(s.victim.as_ref());
     let or_unknown = |text: Option<String>| text.unwrap_or_else(|| UNKNOWN.into());
-    let dead =
-        s.dead_seconds.map(|d| format!("{} of {}", whole(d.value.round() as u64), whole(s.of_seconds)));
+    let dead = contender.dead_share().map(|d| format!("{}%", percent(d)));
     vec![
         or_unknown(phase.and_then(|p| p.iops).map(count)),
         or_unknown(phase.and_then(|p| p.operation_us?.p99).map(duration_us)),
+        or_unknown(phase.and_then(|p| Some(duration_us(p.operation_us?.max)))),
         or_unknown(dead),
         or_unknown(s.victim_kept.as_ref().map(share)),
         or_unknown(s.flood_kept.as_ref().map(share)),
@@ -140,31 +141,30 @@ pub fn sentence(document: &Document, contest: &Contest, contender: &Contender) -
     if let Some(failure) = &contender.failure {
         return format!("{}: failed: {failure}", contender.name);
     }
-    let words = Words::of(&document.scenario);
-    let of = |verdict| {
-        let said = contender.versus.iter().filter(|c| c.verdict == verdict).map(|c| phrase(c, &words));
-        said.collect::<Vec<_>>().join(", ")
-    };
-    let (better, worse) = (of(Verdict::Better), of(Verdict::Worse));
-    let noise: Vec<&str> = contender
-        .versus
-        .iter()
-        .filter(|c| c.verdict == Verdict::Noise)
-        .map(|c| name(c.figure, &words))
-        .collect();
+    let operations = Words::of(&document.scenario).operations;
     let mut parts = Vec::new();
-    for (verdict, said) in [("better", better), ("worse", worse)] {
-        if !said.is_empty() {
-            parts.push(format!("{verdict}: {said}"));
+    for verdict in [Verdict::Better, Verdict::Worse, Verdict::Same, Verdict::Untold] {
+        let of: Vec<&Compared> = told::shown(&contender.versus).filter(|c| c.verdict == verdict).collect();
+        if let Some(first) = of.first() {
+            let said: Vec<String> = of.iter().map(|c| told::phrase(c, operations)).collect();
+            parts.push(format!("{}: {}", told::verdict(first), said.join(", ")));
         }
     }
-    if !noise.is_empty() {
-        parts.push(format!("no real difference: {}", noise.join(", ")));
+    let (facts, unknown): (Vec<&Compared>, Vec<&Compared>) = told::shown(&contender.versus)
+        .filter(|c| c.verdict == Verdict::Unknown)
+        .partition(|c| c.figure == Figure::VictimSlowestUs);
+    parts.extend(facts.iter().map(|c| told::phrase(c, operations)));
+    let mut unknown: Vec<String> = unknown
+        .into_iter()
+        .filter_map(|c| Some(format!("{} ({})", told::name(c.figure, operations), c.why.as_ref()?)))
+        .collect();
+    // What a contender that has no trials lacks, all figures lack alike.
+    let whys: std::collections::BTreeSet<&Option<String>> = contender.versus.iter().map(|c| &c.why).collect();
+    if let (1, Some(Some(why)), true) = (whys.len(), whys.first(), parts.is_empty()) {
+        unknown = vec![why.clone()];
     }
-    if let Some(unknown) =
-        contender.versus.iter().find_map(|c| c.why.as_ref().filter(|_| c.verdict == Verdict::Unknown))
-    {
-        parts.push(format!("not known: {unknown}"));
+    if !unknown.is_empty() {
+        parts.push(format!("not known: {}", unknown.join(", ")));
     }
     format!("{} against {reference}: {}", contender.name, parts.join("; "))
 }
@@ -176,54 +176,24 @@ pub fn anything_real(contest: &Contest) -> bool {
     contest.contenders.iter().flat_map(|c| &c.versus).any(real)
 }
 
-fn name(figure: Figure, words: &Words) -> &str {
-    match figure {
-        Figure::VictimIops => words.operations,
-        Figure::VictimP99Us => "p99",
-        Figure::FloodBytesPerS => "flood",
-        Figure::BurstBytesPerS => "bursts",
-        Figure::DeadShare => "dead seconds",
-    }
-}
-
-fn phrase(c: &Compared, words: &Words) -> String {
-    let name = name(c.figure, words);
-    let Some(e) = c.difference else { return name.to_owned() };
-    match c.figure {
-        Figure::DeadShare => {
-            let share = |v: Option<f64>| v.map_or_else(|| UNKNOWN.into(), percent);
-            format!("{name} {} % of the time instead of {} %", share(c.value), share(c.reference))
-        }
-        Figure::VictimP99Us => {
-            let us = |v: Option<f64>| v.map_or_else(|| UNKNOWN.into(), duration_us);
-            format!("{name} {} instead of {} ({})", us(c.value), us(c.reference), factor(&e))
-        }
-        Figure::VictimIops | Figure::FloodBytesPerS | Figure::BurstBytesPerS => {
-            format!("{name} {}", factor(&e))
-        }
-    }
-}
-
-/// `21× (18 – 25)`; below 1.5 in percent: `88 % (86 – 90)`.
-fn factor(e: &Estimate) -> String {
-    if e.value >= 1.5 {
-        format!("{}× ({})", count(e.value), interval(e, count))
-    } else {
-        format!("{} % ({})", percent(e.value), interval(e, percent))
-    }
-}
-
 fn notes(document: &Document, contest: &Contest, rows: &[usize]) -> Vec<String> {
     let mut notes = document.run.warnings.clone();
     let shown = rows.iter().filter_map(|i| contest.contenders.get(*i));
     for contender in shown.filter(|c| !c.setting.is_empty() && c.setting.to_string() != c.name) {
         notes.push(format!("{} is {}", contender.name, contender.setting.to_string().replace(',', ", ")));
     }
-    if contest.recommended.as_ref().is_some_and(|r| r.outcome == Outcome::Recommended) {
-        notes.push(
-            "the table counts every trial of a setting; the last sentence only those made after the choice"
-                .into(),
-        );
+    let finalists: Vec<&Contender> =
+        contest.contenders.iter().filter(|c| !c.final_trials.is_empty()).collect();
+    if let [reference, others @ ..] = finalists.as_slice()
+        && let Some(other) = others.first()
+    {
+        let (a, b) = (&reference.name, &other.name);
+        notes.push(format!(
+            "{a} and {b} are shown by the trials made after the choice, other settings by the race's"
+        ));
+    }
+    for (name, why) in contest.contenders.iter().filter_map(|c| Some((&c.name, c.passed_over.as_ref()?))) {
+        notes.push(format!("victim and flood keep more under {name}; it is not recommended: {why}"));
     }
     let has_burst = document.scenario.get("burst").is_some_and(|burst| !burst.is_null());
     let unmeasured = |i: &usize| {
@@ -237,8 +207,9 @@ fn notes(document: &Document, contest: &Contest, rows: &[usize]) -> Vec<String> 
         notes.push(format!("{disturbed} trials were disturbed by others and don't count"));
     }
     let rounds = contest.contenders.first().map_or(0, |c| c.trials.len());
-    if contest.recommended.is_none() && !anything_real(contest) && contest.contenders.len() > 1 {
-        notes.push(format!("nothing parts after {rounds} rounds; more rounds (--rounds) or longer phases (--measure) tell smaller differences apart"));
+    let untold = contest.contenders.iter().flat_map(|c| &c.versus).any(|c| c.verdict == Verdict::Untold);
+    if contest.recommended.is_none() && !anything_real(contest) && untold {
+        notes.push(format!("no difference could be told after {rounds} rounds; more rounds (--rounds) or longer phases (--measure) tell smaller differences apart"));
     }
     if let crate::schema::RunStatus::Partial { why } = &document.run.status {
         notes.push(format!("partial result: {why}"));
@@ -251,7 +222,7 @@ mod tests {
     use floodwall_model::Setting;
 
     use super::*;
-    use crate::schema::contest::Recommended;
+    use crate::schema::contest::{Outcome, Recommended};
     use crate::synthetic::{Made, run};
 
     fn contest(recommended: Option<Recommended>) -> Document {
@@ -260,12 +231,19 @@ mod tests {
         let mut trials = Made { rounds: 5, ..damage }.trials();
         trials.extend(Made { rounds: 5, ..better }.trials());
         let setting: Setting = [("vm.dirty_bytes".to_owned(), "15000000".to_owned())].into_iter().collect();
+        let finals = |trials: std::ops::Range<usize>| trials.filter(|_| recommended.is_some()).collect();
         let contenders = vec![
-            Contender { name: "default".into(), trials: (0..5).collect(), ..Contender::default() },
+            Contender {
+                name: "default".into(),
+                trials: (0..5).collect(),
+                final_trials: finals(2..5),
+                ..Contender::default()
+            },
             Contender {
                 name: "2010-15MB".into(),
                 setting,
                 trials: (5..10).collect(),
+                final_trials: finals(7..10),
                 ..Contender::default()
             },
             Contender {
@@ -276,7 +254,7 @@ mod tests {
                 ..Contender::default()
             },
         ];
-        let contest = Contest { contenders, frontier: vec![0, 1], recommended }.judged(&trials);
+        let contest = Contest { contenders, frontier: Vec::new(), recommended };
         Document::of_contest(run(), &Made::damage().scenario, trials, contest).unwrap()
     }
 
@@ -297,15 +275,16 @@ mod tests {
         device    sda (ATA ST1000DM003, 932 GiB, seeks), ext4 on sda1 on sda
         setting   dirty limit 20 %, background 10 %, scheduler mq-deadline, nr_requests 256, wbt 75 ms
 
-                           commits/s      p99     dead s      victim_kept       flood_kept       burst_kept
-        default                 40.8   1.17 s   45 of 60   2.7% (1.6–4.6)      87% (86–88)  100% (95.7–105)
-        2010-15MB                301  12.1 ms    0 of 60      20% (20–20)      87% (86–88)  100% (95.7–105)
+                       commits/s      p99  slowest   dead      victim_kept       flood_kept       burst_kept
+        default             40.8   1.17 s   3.20 s    75%   2.7% (1.6–4.6)      87% (86–88)  100% (95.7–105)
+        2010-15MB            301  12.1 ms   3.20 s     0%      20% (20–20)      87% (86–88)  100% (95.7–105)
         a setting whose name is long
-                              failed
-                                                                                in brackets: 95 % intervals
+                          failed
+                                                                                 in brackets: 95 % intervals
 
         2010-15MB against default: better: commits 7.39× (4.30 – 12.7), p99 12.1 ms instead of 1.17 s (1.0 %
-        (1.0 – 1.0)), dead seconds 0 % of the time instead of 75 %; no real difference: flood, bursts
+        (1.0 – 1.0)), dead seconds 0 % of the time instead of 75 %; the same: flood 100 % (100 – 100),
+        bursts 100 % (100 – 100)
         a setting whose name is long: failed: the kernel refused sda.scheduler = cfq: no such elevator; it
         has none, bfq
         note: 2010-15MB is vm.dirty_bytes=15000000
@@ -338,12 +317,18 @@ mod tests {
             outcome: Outcome::Recommended,
             contender: Some(1),
             setting: Setting::default(),
-            why: "2010-15MB: p99 from 1.17 s to 12 ms.".into(),
+            why: String::new(),
             summary: None,
             settle_s: None,
+            score_ratio: None,
+            p99_target_us: None,
         };
         let text = shown(&contest(Some(recommended)));
-        assert!(text.ends_with("\n2010-15MB: p99 from 1.17 s to 12 ms.\n"), "{text}");
+        let last = text.trim_end().rsplit("\n\n").next().unwrap_or_default();
+        assert!(
+            last.starts_with("Recommended: 2010-15MB (vm.dirty_bytes=15000000): p99 from 1.17 s to 12.1 ms"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -353,8 +338,9 @@ mod tests {
         let read = Document::read(&json).unwrap();
         assert_eq!(read, document);
         assert_eq!(read.recomputed_summary(), document.summary);
-        let judged = read.contest.clone().unwrap().judged(&read.trials);
-        assert_eq!(Some(judged), document.contest, "figures and verdicts follow from the trials");
+        let mut judged = read.clone();
+        judged.judge();
+        assert_eq!(judged, document, "figures, verdicts and sentence follow from the trials");
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(value["trials_run"], 10);
         assert_eq!(value["contenders"][1]["versus"][0]["verdict"], "better");

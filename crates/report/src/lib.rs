@@ -4,6 +4,7 @@
 //! Trials + Run ─▶ schema::Document ─┬─ to_json ─▶ file ─▶ Document::read ─▶ Document
 //!                                   ├─ verdict ──▶ one sentence
 //!                                   ├─ text, markdown ─▶ tables for people
+//!                                   ├─ judge ──▶ figures, verdicts and the sentence, once, for all that follow
 //!                                   ├─ contest ──▶ several settings side by side, which differences are real
 //!                                   └─ timeline ─▶ one row a second, CSV or text
 //! one second of a running trial ─▶ live ─▶ one line
@@ -14,12 +15,16 @@
 //!
 //! Pure: everything is built from values and returned as text; printing is the command line's business, and so is colour.
 
+#[cfg(test)]
+mod agreement;
 pub mod chart;
 pub mod contest;
 pub mod html;
 pub mod live;
 pub mod markdown;
 mod numbers;
+mod passed_over;
+mod recommendation;
 mod repeat;
 pub mod schema;
 pub mod seeks;
@@ -30,6 +35,7 @@ pub mod study;
 mod synthetic;
 pub mod text;
 pub mod timeline;
+mod told;
 pub mod verdict;
 mod view;
 

@@ -49,7 +49,7 @@ pub fn report(study: &Study<'_>) -> String {
         let operations = format!("{}/s", study.operations());
         let _ = writeln!(
             out,
-            "| setting | {operations} | p99 | seconds dead | victim_kept | flood_kept | burst_kept | frontier |\n|---|--:|--:|--:|--:|--:|--:|---|"
+            "| setting | {operations} | p99 | slowest | seconds dead | victim_kept | flood_kept | burst_kept | frontier |\n|---|--:|--:|--:|--:|--:|--:|--:|---|"
         );
         for subject in &study.subjects {
             let _ = writeln!(out, "| {} |", row(subject).join(" | "));
@@ -59,13 +59,22 @@ pub fn report(study: &Study<'_>) -> String {
         for (label, text) in view::facts(document) {
             let _ = writeln!(out, "- {label}: {}", escaped(&text));
         }
-        if contest.recommended.is_none() && contest.contenders.len() > 1 {
+        let said: Vec<String> = contest
+            .contenders
+            .iter()
+            .skip(1)
+            .filter(|c| !c.versus.is_empty() || (c.failure.is_some() && contest.recommended.is_none()))
+            .map(|c| crate::contest::sentence(document, contest, c))
+            .collect();
+        if !said.is_empty() {
             out.push('\n');
-            for contender in &contest.contenders[1..] {
-                let _ =
-                    writeln!(out, "- {}", escaped(&crate::contest::sentence(document, contest, contender)));
-            }
+            said.iter().for_each(|sentence| {
+                let _ = writeln!(out, "- {}", escaped(sentence));
+            });
             out.push('\n');
+        }
+        for (name, why) in study.subjects.iter().filter_map(|s| Some((&s.name, s.passed_over.as_ref()?))) {
+            let _ = writeln!(out, "- not recommended: {}: {}", escaped(name), escaped(why));
         }
         for warning in &document.run.warnings {
             let _ = writeln!(out, "- note: {}", escaped(warning));
@@ -99,6 +108,7 @@ fn row(subject: &Subject) -> Vec<String> {
         format!("{}{knobs}", escaped(&subject.name)),
         or_unknown(phase.and_then(|p| p.iops).map(count)),
         or_unknown(phase.and_then(|p| p.operation_us?.p99).map(duration_us)),
+        or_unknown(phase.and_then(|p| Some(duration_us(p.operation_us?.max)))),
         or_unknown(subject.dead_share().map(|d| format!("{} %", percent(d)))),
         share(summary.and_then(|s| s.victim_kept)),
         share(summary.and_then(|s| s.flood_kept)),

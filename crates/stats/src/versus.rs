@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::estimate::{Estimate, MISS, Pairing, Ratio, Round, mean_and_variance, mean_rate, p_of};
 use crate::figures::rate_alone;
-use crate::quantiles::Tail;
+use crate::quantiles::{Percentiles, TailKind, samples_needed};
 use crate::share;
 use crate::stalls::{self, Window, windows};
 use crate::student::two_sided_p;
@@ -28,6 +28,10 @@ use crate::tail::{self, Tails};
 
 /// A difference is real if chance alone would give it, or any other of its family, this seldom.
 pub const SIGNIFICANT: f64 = MISS;
+/// Two rates or latencies are the same if the whole interval of their ratio lies this close to 1: rounds on an idle machine differ by as much.
+pub const MARGIN: f64 = 0.05;
+/// Two shares of dead seconds are the same if the whole interval of their difference lies this close to 0: about a second a minute.
+pub const DEAD_MARGIN: f64 = 0.02;
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -35,8 +39,10 @@ pub const SIGNIFICANT: f64 = MISS;
 pub enum Figure {
     /// Victim operations per second.
     VictimIops,
-    /// 99th percentile of the victim's operations, in microseconds; with under 100 operations their maximum.
+    /// 99th percentile of the victim's operations, in microseconds; it takes 100 operations a round.
     VictimP99Us,
+    /// The victim's slowest operation, in microseconds; compared where a round has too few operations for a p99.
+    VictimSlowestUs,
     /// Bytes per second that the floods wrote.
     FloodBytesPerS,
     /// Bytes per second at which a burst was accepted.
@@ -47,8 +53,14 @@ pub enum Figure {
 
 impl Figure {
     /// All of them, in the order of tables.
-    pub const ALL: [Self; 5] =
-        [Self::VictimIops, Self::VictimP99Us, Self::FloodBytesPerS, Self::BurstBytesPerS, Self::DeadShare];
+    pub const ALL: [Self; 6] = [
+        Self::VictimIops,
+        Self::VictimP99Us,
+        Self::VictimSlowestUs,
+        Self::FloodBytesPerS,
+        Self::BurstBytesPerS,
+        Self::DeadShare,
+    ];
 
     /// Whether more of it is better.
     #[must_use]
@@ -61,13 +73,16 @@ impl Figure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Really better than the reference.
+    /// Better than the reference: the interval leaves "no difference" out.
     Better,
-    /// Really worse.
+    /// Worse than the reference: the interval leaves "no difference" out.
     Worse,
-    /// What differs may be chance.
-    Noise,
-    /// It can't be told; [`Compared::why`] says why.
+    /// The same: all of the interval is within the margin around "no difference" ([`MARGIN`], [`DEAD_MARGIN`]).
+    Same,
+    /// It could not be told: the interval holds "no difference" and also differences that matter.
+    #[serde(alias = "noise")]
+    Untold,
+    /// There is nothing to judge by; [`Compared::why`] says why.
     Unknown,
 }
 
@@ -105,6 +120,16 @@ impl Compared {
         let null = self.null();
         self.difference.and_then(|e| e.ends()).is_some_and(|(low, high)| low > null || high < null)
     }
+
+    /// Whether all of the interval is so close to "no difference" that nothing that matters is left.
+    fn is_within_margin(&self) -> bool {
+        let (low, high) = match self.figure {
+            Figure::DeadShare => (-DEAD_MARGIN, DEAD_MARGIN),
+            _ => (1.0 - MARGIN, 1.0 + MARGIN),
+        };
+        let ends = self.difference.and_then(|e| e.ends());
+        ends.is_some_and(|(from, to)| low <= from && to <= high)
+    }
 }
 
 /// Compares each contender with the reference; the same order, and of each contender every figure that both sides have or could have.
@@ -141,11 +166,27 @@ fn adjust(family: &mut [&mut Compared]) {
 fn judge(compared: &mut Compared) {
     let (Some(difference), Some(p)) = (compared.difference, compared.p_adjusted) else { return };
     let more = difference.value > compared.null();
-    compared.verdict = match compared.parts() && p <= SIGNIFICANT {
-        false => Verdict::Noise,
-        true if more == compared.figure.more_is_better() => Verdict::Better,
-        true => Verdict::Worse,
+    compared.verdict = match (compared.parts() && p <= SIGNIFICANT, compared.is_within_margin()) {
+        (true, _) if more == compared.figure.more_is_better() => Verdict::Better,
+        (true, _) => Verdict::Worse,
+        (false, true) => Verdict::Same,
+        (false, false) => Verdict::Untold,
     };
+    if compared.verdict == Verdict::Untold && compared.parts() {
+        compared.why =
+            Some("of so many settings one differs as much by chance: more rounds would tell".into());
+    }
+}
+
+/// Trials that decided, and from those of the reference what victim and flood are alone: a search measures that once.
+#[must_use]
+pub fn with_alone(deciding: &[Trial], reference: &[Trial]) -> Vec<Trial> {
+    let alone = |t: &Trial| {
+        let phases = t.phases.iter().filter(|p| matches!(p.kind, PhaseKind::Victim | PhaseKind::Flood));
+        Trial { phases: phases.cloned().collect(), ..t.clone() }
+    };
+    let alone = reference.iter().map(alone).filter(|t| !t.phases.is_empty());
+    deciding.iter().cloned().chain(alone).collect()
 }
 
 /// One figure, not yet judged; `None` if neither side has the phase.
@@ -170,11 +211,19 @@ fn compare(figure: Figure, trials: &[Trial], reference: &[Trial], alone: Option<
         compared.why = Some(format!("phase {} was not measured under {side}", kind.name()));
         return Some(compared);
     }
+    if figure == Figure::VictimSlowestUs {
+        return slowest(compared, a, b);
+    }
+    if figure == Figure::VictimP99Us {
+        // A side that has one keeps it, also where there is nothing to compare it with.
+        let p99 = |side: &[&Phase]| Percentiles::of(&operations(side)).and_then(|l| l.p99);
+        (compared.value, compared.reference) = (p99(a), p99(b));
+    }
     let found = match figure {
         Figure::VictimIops => rates(&ops(a), &ops(b), pairing),
         Figure::FloodBytesPerS => rates(&flooded(a), &flooded(b), pairing),
         Figure::BurstBytesPerS => rates(&bursts(a), &bursts(b), pairing),
-        Figure::VictimP99Us => tails(a, b, pairing),
+        Figure::VictimP99Us | Figure::VictimSlowestUs => tails(a, b, pairing),
         Figure::DeadShare => match alone {
             None => Err("the victim alone was not measured under the reference".into()),
             Some(alone) => dead_shares(a, b, alone),
@@ -221,25 +270,38 @@ fn rates(a: &[Round], b: &[Round], pairing: Pairing) -> Result<Found, String> {
 fn tails(a: &[&Phase], b: &[&Phase], pairing: Pairing) -> Result<Found, String> {
     let [ours, theirs] = [a, b]
         .map(|phases| phases.iter().map(|p| p.latencies().operations()).collect::<Vec<LatencyCounts>>());
-    let rounds = ours.len().min(theirs.len());
-    if let (Some(ours), Some(theirs)) = (Tails::of(&ours), Tails::of(&theirs)) {
-        let (value, reference) = (ours.p99_us, theirs.p99_us);
-        let ends = |miss| tail::ratio_ends(&ours, &theirs, pairing, miss);
-        let difference = Some(Estimate::new(value / reference, ends(MISS), rounds));
-        let p = p_of(1.0, ends);
-        return Ok(Found { value, reference, difference, p, why: p.is_none().then(|| ONE_ROUND.into()) });
-    }
-    let slowest = |rounds: &[LatencyCounts]| {
-        let mut all = LatencyCounts::default();
-        rounds.iter().for_each(|round| all.merge(round));
-        Tail::of(&all).map(|tail| tail.us)
+    let (Some(x), Some(y)) = (Tails::of(&ours), Tails::of(&theirs)) else {
+        let fewest = |side: &[LatencyCounts]| side.iter().map(LatencyCounts::count).sum::<u64>();
+        let fewest = fewest(&ours).min(fewest(&theirs));
+        return Err(match fewest {
+            0 => "no operation was timed".into(),
+            few => format!("p99 takes {} operations, and there were {few}", samples_needed(99.0)),
+        });
     };
-    let (Some(value), Some(reference)) = (slowest(&ours), slowest(&theirs)) else {
-        return Err("no operation was timed".into());
-    };
-    let difference = (reference > 0.0).then(|| Estimate::new(value / reference, None, rounds));
-    let why = Some("fewer than 100 operations have no p99, and their slowest has no interval".into());
-    Ok(Found { value, reference, difference, p: None, why })
+    let (value, reference) = (x.p99_us, y.p99_us);
+    let ends = |miss| tail::ratio_ends(&x, &y, pairing, miss);
+    let difference = Some(Estimate::new(value / reference, ends(MISS), ours.len().min(theirs.len())));
+    let p = p_of(1.0, ends);
+    Ok(Found { value, reference, difference, p, why: p.is_none().then(|| ONE_ROUND.into()) })
+}
+
+/// The slowest operations of both sides, where one of them has too few for a p99; `None` where both have one, or nothing was timed.
+///
+/// They are facts of these trials and are not judged: the slowest of more operations is slower, whatever the setting.
+fn slowest(compared: Compared, ours: &[&Phase], theirs: &[&Phase]) -> Option<Compared> {
+    let [ours, theirs] = [operations(ours), operations(theirs)];
+    let (ours, theirs) = (Percentiles::of(&ours)?, Percentiles::of(&theirs)?);
+    let needless = [ours, theirs].iter().all(|side| side.tail().kind == TailKind::P99);
+    let why = "the slowest of so few operations is not judged".to_owned();
+    let (value, reference) = (Some(ours.max), Some(theirs.max));
+    (!needless).then_some(Compared { value, reference, why: Some(why), ..compared })
+}
+
+/// Latencies of all operations of some phases together.
+fn operations(phases: &[&Phase]) -> LatencyCounts {
+    let mut all = LatencyCounts::default();
+    phases.iter().for_each(|phase| all.merge(&phase.latencies().operations()));
+    all
 }
 
 fn dead_shares(a: &[&Phase], b: &[&Phase], alone: &Ratio) -> Result<Found, String> {
@@ -265,7 +327,9 @@ fn phase_of(figure: Figure, reference: &[Trial], trials: &[Trial]) -> Option<Pha
     let has = |kind| reference.iter().chain(trials).flat_map(|t| &t.phases).any(|p| p.kind == kind);
     let first = |kinds: [PhaseKind; 2]| kinds.into_iter().find(|kind| has(*kind));
     match figure {
-        Figure::VictimIops | Figure::VictimP99Us => first([PhaseKind::Both, PhaseKind::Victim]),
+        Figure::VictimIops | Figure::VictimP99Us | Figure::VictimSlowestUs => {
+            first([PhaseKind::Both, PhaseKind::Victim])
+        }
         Figure::FloodBytesPerS => first([PhaseKind::Both, PhaseKind::Flood]),
         Figure::BurstBytesPerS => has(PhaseKind::Burst).then_some(PhaseKind::Burst),
         Figure::DeadShare => has(PhaseKind::Both).then_some(PhaseKind::Both),

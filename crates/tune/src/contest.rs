@@ -193,8 +193,8 @@ mod tests {
         let compared = versus(trials[0], &trials[1..]);
         let verdict = |i: usize, figure| compared[i].iter().find(|c| c.figure == figure).unwrap().verdict;
         assert_eq!(verdict(0, Figure::VictimIops), Verdict::Better);
-        assert_eq!(verdict(1, Figure::VictimIops), Verdict::Noise);
-        assert_eq!(verdict(0, Figure::FloodBytesPerS), Verdict::Noise);
+        assert_eq!(verdict(1, Figure::VictimIops), Verdict::Untold);
+        assert_eq!(verdict(0, Figure::FloodBytesPerS), Verdict::Same);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! reference   the default, all phases: what is possible here, the drain rate ─▶ the space
 //! race        rounds of phase both and bursts; losers dropped, neighbours tried; until its share of the time is over
 //! final       winner and default, interleaved, fresh rounds ─▶ recommended only if score and interval part
+//!             one look at the price: flood or bursts that can't be told yet get the rest of the time
 //! ```
 //!
 //! **The winner's curse.** Of many candidates the one that looks best was also lucky. So nothing that chose it counts for it: the recommendation rests
@@ -14,7 +15,7 @@
 use std::time::Duration;
 
 use floodwall_model::{PhaseKind, Rig, Scenario, Trial, Watch};
-use floodwall_stats::versus::Compared;
+use floodwall_stats::versus::{Compared, Figure, Verdict};
 
 use crate::contest::Contender;
 use crate::objective::{Kept, Objective, Reference, kept, pooled};
@@ -25,7 +26,6 @@ use crate::space::Space;
 
 mod verdict;
 
-pub use verdict::with_alone;
 use verdict::{decide, recommend, rounds_to_show};
 
 /// Share of the time in which the reference is measured, about.
@@ -41,6 +41,10 @@ const FINAL_ROUNDS: u32 = 6;
 const LEAST_FINAL_ROUNDS: u32 = 4;
 /// And at the most; what time is left beyond that is the race's.
 const MOST_FINAL_ROUNDS: u32 = 10;
+/// And at the most while the price, what flood and bursts lose, can't be told.
+const MOST_PRICE_ROUNDS: u32 = 30;
+/// Share of the final's rounds after which it is looked at once which price can't be told yet. One look, because every look is a chance to stop at luck.
+const LOOK_AFTER: f64 = 0.75;
 /// Share of the race in which new candidates come; after it the best of all run against each other.
 const EXPLORE_SHARE: f64 = 0.6;
 /// How much longer their phases are: a device with a good and a bad state stays in either for seconds.
@@ -196,6 +200,17 @@ pub fn tune<'a>(
     search.run(space_of)
 }
 
+/// What is left of a final.
+#[derive(Clone, Copy)]
+struct Rest {
+    /// What its trials run.
+    phases: &'static [PhaseKind],
+    /// What a round of both settings takes.
+    round_s: f64,
+    /// Rounds of the final at the most, those that have run included.
+    most: u32,
+}
+
 /// Why a search can't go on.
 struct Stop {
     why: String,
@@ -287,8 +302,13 @@ impl Search<'_> {
 
     /// What a trial with phase both and a burst takes, with so many measured seconds.
     fn trial_s(&self, measure_s: f64) -> f64 {
-        let burst = if self.scenario.burst.is_some() { self.overhead_s.min(4.0) + self.burst_s } else { 0.0 };
+        let burst = if self.scenario.burst.is_some() { self.burst_trial_s() } else { 0.0 };
         measure_s + self.overhead_s + burst
+    }
+
+    /// What a burst takes.
+    fn burst_trial_s(&self) -> f64 {
+        self.overhead_s.min(4.0) + self.burst_s
     }
 
     /// Measured seconds with which so many trials fit into a time.
@@ -443,22 +463,42 @@ impl Search<'_> {
         let round_s = 2.0 * self.trial_s(measure);
         // Two rounds are needed to say anything, even if that takes longer than asked for.
         let rounds = ((left / round_s) as u32).clamp(2, MOST_FINAL_ROUNDS);
-        for done in 0..rounds {
-            if done >= 2 && self.now() + round_s > self.options.seconds {
-                break;
-            }
+        let look_at = ((LOOK_AFTER * f64::from(rounds)) as u32).max(LEAST_FINAL_ROUNDS).min(rounds);
+        let mut rest = Rest { phases: &[PhaseKind::Both, PhaseKind::Burst], round_s, most: rounds };
+        let mut done = 0;
+        while done < rest.most && (done < 2 || self.now() + rest.round_s <= self.options.seconds) {
             self.round += 1;
             for i in self.random.shuffled(vec![0, winner]) {
-                self.trial(outcome, i, Stage::Final, &[PhaseKind::Both, PhaseKind::Burst], measure)?;
+                self.trial(outcome, i, Stage::Final, rest.phases, measure)?;
                 if let Some(why) = &outcome.candidates[i].failure {
                     return Err(Stop { why: why.clone(), interrupted: false });
                 }
+            }
+            done += 1;
+            if done == look_at {
+                let last = decide(outcome, winner, reference, self.options.objective).0;
+                rest = self.rest(&last, rest);
             }
         }
         let (last, differences) = decide(outcome, winner, reference, self.options.objective);
         let recommendation = recommend(&last, &differences, round_s);
         outcome.last = Some(last);
         Ok(recommendation)
+    }
+
+    /// What the final does after its look: rounds of whatever tells the price that can't be told yet; if there is none, what it has done so far.
+    fn rest(&self, last: &Final, so_far: Rest) -> Rest {
+        let untold =
+            |figure| last.compared.iter().any(|c| c.figure == figure && c.verdict == Verdict::Untold);
+        if untold(Figure::FloodBytesPerS) {
+            Rest { most: MOST_PRICE_ROUNDS, ..so_far }
+        } else if untold(Figure::BurstBytesPerS) {
+            // A burst alone takes a fraction of the time.
+            let round_s = 2.0 * self.burst_trial_s();
+            Rest { phases: &[PhaseKind::Burst], round_s, most: MOST_PRICE_ROUNDS }
+        } else {
+            so_far
+        }
     }
 
     /// Runs a trial; a disturbed one is repeated once. A failure is the candidate's, unless nothing works any more; one of the setting in force, without

@@ -12,6 +12,7 @@ use super::{Chart, ChartError, Hover, Key, NARROW, Plot, Point, WIDE, failed};
 use crate::numbers::{count, duration_us, interval, percent, whole};
 use crate::sheet::{Backend, Sheet};
 use crate::study::{Role, Study, Subject};
+use crate::told;
 
 /// Characters of a name that stand in the picture.
 const NAME: usize = 34;
@@ -45,13 +46,24 @@ pub(crate) fn frontier(study: &Study<'_>) -> Result<Option<Chart>, ChartError> {
     legend.push(Key { color: rgb(BLUE), name: "no other setting beats it".into() });
     legend.push(Key { color: rgb(PALE), name: "beaten by another".into() });
     let on = placed.iter().filter(|s| s.on_frontier).count();
+    let beyond: Vec<String> =
+        placed.iter().filter_map(|s| Some(format!("{} ({})", s.name, s.passed_over.as_ref()?))).collect();
+    let beyond = if beyond.is_empty() {
+        String::new()
+    } else {
+        format!(" Above and to the right of the recommended one, and not recommended: {}.", beyond.join("; "))
+    };
     Ok(Some(Chart {
         id: "frontier".into(),
         title: "What the victim keeps, and what the flood keeps".into(),
-        caption: "Each mark is a setting; up and to the right is better. Bars are 95 % intervals. Bursts count too for what beats what: a setting may be \
-                  unbeaten because it leaves bursts alone."
-            .into(),
-        alt: format!("{} settings, of which {on} are beaten by no other; the table below has their figures.", placed.len()),
+        caption: format!(
+            "Each mark is a setting; up and to the right is better. Bars are 95 % intervals. Bursts count too for what beats what: a setting may be \
+             unbeaten because it leaves bursts alone.{beyond}"
+        ),
+        alt: format!(
+            "{} settings, of which {on} are beaten by no other; the table below has their figures.",
+            placed.len()
+        ),
         wide,
         narrow,
         legend,
@@ -172,16 +184,19 @@ fn lines(study: &Study<'_>, subject: &Subject) -> Vec<String> {
     {
         lines.extend(estimate.as_ref().map(|e| format!("{name} {}", share(e))));
     }
-    let both = s.both.as_ref();
-    if let Some(iops) = both.and_then(|b| b.iops) {
-        let p99 = both
-            .and_then(|b| b.operation_us?.p99)
-            .map_or_else(String::new, |p| format!(", p99 {}", duration_us(p)));
-        lines.push(format!("{} {}/s{p99}", count(iops), study.operations()));
+    if let Some((both, iops)) = s.both.as_ref().and_then(|b| Some((b, b.iops?))) {
+        let tail = both.operation_us.map(|l| l.tail());
+        let tail = tail.map_or_else(String::new, |t| format!(", {} {}", t.kind.name(), duration_us(t.us)));
+        lines.push(format!("{} {}/s{tail}", count(iops), study.operations()));
     }
     if let Some(dead) = s.dead_seconds {
         lines.push(format!("{} of {} seconds dead", whole(dead.value.round() as u64), whole(s.of_seconds)));
     }
+    lines.extend(
+        told::shown(&subject.versus)
+            .map(|c| format!("{}: {}", told::verdict(c), told::phrase(c, study.operations()))),
+    );
+    lines.extend(subject.passed_over.as_ref().map(|why| format!("not recommended: {why}")));
     if !subject.setting.is_empty() {
         lines.push(subject.setting.to_string().replace(',', ", "));
     }

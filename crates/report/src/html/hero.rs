@@ -3,14 +3,14 @@
 use std::fmt::Write;
 
 use floodwall_model::Setting;
-use floodwall_model::units::Rate;
 use floodwall_stats::versus::{Compared, Figure, Verdict};
 
 use super::markup::escaped;
-use crate::numbers::{UNKNOWN, count, duration_us, percent};
+use crate::numbers::count;
 use crate::schema::RunStatus;
 use crate::schema::contest::Outcome;
 use crate::study::{Study, Subject};
+use crate::told;
 use crate::view::{self, View};
 
 /// A large number.
@@ -121,47 +121,35 @@ fn of_one(study: &Study<'_>) -> Vec<Tile> {
 
 /// What an answer changes, figure by figure.
 fn of_answer(study: &Study<'_>, answer: &Subject) -> Vec<Tile> {
-    answer.versus.iter().filter_map(|c| of_figure(study, c)).collect()
+    told::shown(&answer.versus).filter_map(|c| of_figure(study, c)).collect()
 }
 
 fn of_figure(study: &Study<'_>, c: &Compared) -> Option<Tile> {
-    let value = c.value?;
-    let written = |v: f64| match c.figure {
-        Figure::VictimIops => format!("{}/s", count(v)),
-        Figure::VictimP99Us => duration_us(v),
-        Figure::FloodBytesPerS | Figure::BurstBytesPerS => Rate(v).to_string(),
-        Figure::DeadShare => format!("{} %", percent(v)),
-    };
+    c.value?;
     let what = match c.figure {
         Figure::VictimIops => format!("{} beside the flood", study.operations()),
-        Figure::VictimP99Us => "p99".into(),
-        Figure::FloodBytesPerS => "flood".into(),
-        Figure::BurstBytesPerS => "bursts".into(),
         Figure::DeadShare => "seconds dead".into(),
-    };
-    let before = c.reference.map_or_else(|| UNKNOWN.into(), written);
-    let verdict = match c.verdict {
-        Verdict::Better | Verdict::Worse => factor(c),
-        Verdict::Noise => ", no real difference".into(),
-        Verdict::Unknown => c.why.as_ref().map_or_else(String::new, |why| format!("; {why}")),
+        figure => told::name(figure, study.operations()).to_owned(),
     };
     let class = match c.verdict {
         Verdict::Better => "better",
         Verdict::Worse => "worse",
-        Verdict::Noise | Verdict::Unknown => "",
+        Verdict::Same | Verdict::Untold | Verdict::Unknown => "",
     };
-    Some(Tile { value: written(value), what, beside: format!("instead of {before}{verdict}"), class })
+    let before = told::value(c.figure, c.reference);
+    let beside = format!("instead of {before}{}{}", factor(c), told::unsure(c));
+    Some(Tile { value: told::value(c.figure, c.value), what, beside, class })
 }
 
-/// `, 21×`, `, 88 %`, or of a latency `, 221× less`.
+/// `, 21×`, `, 88 %`, or of a latency that fell `, 221× less`; nothing of what is the same.
 fn factor(c: &Compared) -> String {
-    match c.difference.filter(|_| c.figure != Figure::DeadShare) {
-        Some(e) if e.value >= 1.5 => format!(", {}×", count(e.value)),
-        Some(e) if c.figure == Figure::VictimP99Us && e.value > 0.0 => {
-            format!(", {}× less", count(1.0 / e.value))
-        }
-        Some(e) => format!(", {} %", percent(e.value)),
-        None => String::new(),
+    if c.verdict == Verdict::Same {
+        return String::new();
+    }
+    let tail = matches!(c.figure, Figure::VictimP99Us | Figure::VictimSlowestUs);
+    match c.difference {
+        Some(e) if tail && e.value > 0.0 && e.value < 1.0 => format!(", {}× less", count(1.0 / e.value)),
+        _ => told::ratio(c).map_or_else(String::new, |ratio| format!(", {ratio}")),
     }
 }
 

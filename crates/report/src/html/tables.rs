@@ -5,11 +5,14 @@ use std::fmt::Write;
 use floodwall_model::PhaseKind;
 use floodwall_model::units::Rate;
 use floodwall_stats::estimate::Estimate;
+use floodwall_stats::quantiles::Percentiles;
+use floodwall_stats::versus::{Compared, Figure, Verdict};
 
 use super::markup::escaped;
 use crate::contest::sentence;
 use crate::numbers::{UNKNOWN, count, duration_us, interval, percent, whole};
 use crate::study::{Role, Study, Subject};
+use crate::told;
 use crate::view::View;
 
 /// A cell: what is read, and what it sorts by.
@@ -40,6 +43,17 @@ impl Cell {
         let text = estimate.map(|e| format!("{} %", percent(e.value)));
         let small = estimate.map_or_else(String::new, |e| interval(e, percent));
         Self { small, ..Self::number(text, estimate.map(|e| e.value)) }
+    }
+
+    /// With the verdict on a figure below what is there already.
+    fn judged(mut self, compared: Option<&Compared>) -> Self {
+        let Some(c) = compared.filter(|c| c.verdict != Verdict::Unknown) else { return self };
+        // The multiple belongs to rates and latencies; a share's own interval is there already.
+        let factor = if self.small.is_empty() { told::factor(c) } else { None };
+        let parts = [Some(std::mem::take(&mut self.small)).filter(|s| !s.is_empty()), factor];
+        let verdict = Some(told::verdict(c).to_owned());
+        self.small = parts.into_iter().chain([verdict]).flatten().collect::<Vec<_>>().join("; ");
+        self
     }
 }
 
@@ -111,6 +125,7 @@ fn settings(out: &mut String, study: &Study<'_>, prefix: &str) {
         "setting",
         operations.as_str(),
         "p99",
+        "slowest",
         "seconds dead",
         "victim keeps",
         "flood keeps",
@@ -130,7 +145,7 @@ fn settings(out: &mut String, study: &Study<'_>, prefix: &str) {
     table(
         out,
         &format!("{prefix}settings"),
-        "Figures of every setting, with 95 % intervals. A heading sorts, a name shows its knobs.",
+        "Figures of every setting that count, with 95 % intervals. A heading sorts, a name shows its knobs. A p99 takes 100 operations.",
         &columns,
         &rows,
     );
@@ -141,27 +156,34 @@ fn setting(study: &Study<'_>, subject: &Subject, scored: bool) -> Vec<Cell> {
     let phase = summary.and_then(|s| s.both.as_ref().or(s.victim.as_ref()));
     let iops = phase.and_then(|p| p.iops);
     let p99 = phase.and_then(|p| p.operation_us?.p99);
+    let slowest = phase.and_then(|p| Some(p.operation_us?.max));
     let name = match subject.role {
         Role::Reference => format!("{} (reference)", subject.name),
         Role::Answer if study.is_recommended() => format!("{} (recommended)", subject.name),
         Role::Answer => format!("{} (best candidate)", subject.name),
         Role::Frontier | Role::Other => subject.name.clone(),
     };
-    let small = subject.failure.as_ref().map_or_else(String::new, |failure| format!("failed: {failure}"));
+    let small = match (&subject.failure, &subject.passed_over) {
+        (Some(failure), _) => format!("failed: {failure}"),
+        (None, Some(why)) => format!("not recommended: {why}"),
+        (None, None) => String::new(),
+    };
     let more = if subject.setting.is_empty() {
         String::new()
     } else {
         subject.setting.to_string().replace(',', ", ")
     };
     let dead = subject.dead_share();
+    let of = |figure| subject.compared(figure);
     let mut cells = vec![
         Cell { small, more, ..Cell::text(name) },
-        Cell::number(iops.map(count), iops),
-        Cell::number(p99.map(duration_us), p99),
-        Cell::number(dead.map(|d| format!("{} %", percent(d))), dead),
+        Cell::number(iops.map(count), iops).judged(of(Figure::VictimIops)),
+        Cell::number(p99.map(duration_us), p99).judged(of(Figure::VictimP99Us)),
+        Cell::number(slowest.map(duration_us), slowest).judged(of(Figure::VictimSlowestUs)),
+        Cell::number(dead.map(|d| format!("{} %", percent(d))), dead).judged(of(Figure::DeadShare)),
         Cell::share(summary.and_then(|s| s.victim_kept.as_ref())),
-        Cell::share(summary.and_then(|s| s.flood_kept.as_ref())),
-        Cell::share(summary.and_then(|s| s.burst_kept.as_ref())),
+        Cell::share(summary.and_then(|s| s.flood_kept.as_ref())).judged(of(Figure::FloodBytesPerS)),
+        Cell::share(summary.and_then(|s| s.burst_kept.as_ref())).judged(of(Figure::BurstBytesPerS)),
     ];
     if scored {
         cells.push(Cell::number(subject.score.map(|s| format!("{} %", percent(s))), subject.score));
@@ -195,7 +217,7 @@ fn differences(out: &mut String, study: &Study<'_>) {
     if said.is_empty() {
         return;
     }
-    out.push_str("<h3>Which differences are real</h3>\n<ul class=\"said\">\n");
+    out.push_str("<h3>What differs, and how surely</h3>\n<ul class=\"said\">\n");
     for sentence in said {
         let _ = writeln!(out, "<li>{}</li>", escaped(&sentence));
     }
@@ -237,8 +259,19 @@ fn phases(out: &mut String, study: &Study<'_>, prefix: &str) {
 
 fn trials(out: &mut String, study: &Study<'_>, prefix: &str) {
     let operations = format!("{}/s", study.operations());
-    let columns =
-        ["trial", "setting", "round", "phases", &operations, "p99", "flood", "written", "burst", "remarks"];
+    let columns = [
+        "trial",
+        "setting",
+        "round",
+        "phases",
+        &operations,
+        "p99",
+        "slowest",
+        "flood",
+        "written",
+        "burst",
+        "remarks",
+    ];
     let mut rows = Vec::new();
     for (i, trial) in study.document.trials.iter().enumerate() {
         let subject = study.subjects.iter().find(|s| s.trials.contains(&i) || s.disturbed.contains(&i));
@@ -246,9 +279,8 @@ fn trials(out: &mut String, study: &Study<'_>, prefix: &str) {
         // Beside the flood if it ran there, else alone.
         let phase = of(PhaseKind::Both).or_else(|| of(PhaseKind::Victim));
         let iops = phase.map(floodwall_model::Phase::victim_iops);
-        let p99 = phase
-            .and_then(|p| floodwall_stats::quantiles::percentile_ns(&p.latencies().operations(), 99.0))
-            .map(|ns| ns as f64 / 1e3);
+        let latencies = phase.and_then(|p| Percentiles::of(&p.latencies().operations()));
+        let (p99, slowest) = (latencies.and_then(|l| l.p99), latencies.map(|l| l.max));
         let flood = of(PhaseKind::Both)
             .or_else(|| of(PhaseKind::Flood))
             .map(floodwall_model::Phase::flood_bytes_per_s);
@@ -274,6 +306,7 @@ fn trials(out: &mut String, study: &Study<'_>, prefix: &str) {
             Cell::text(phases.join(", ")),
             Cell::number(iops.map(count), iops),
             Cell::number(p99.map(duration_us), p99),
+            Cell::number(slowest.map(duration_us), slowest),
             Cell::number(flood.map(|v| Rate(v).to_string()), flood),
             Cell::number(written.map(|v| Rate(v).to_string()), written),
             Cell::number(burst.map(|v| Rate(v).to_string()), burst),

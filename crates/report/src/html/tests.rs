@@ -57,7 +57,7 @@ fn a_comparison_of_many_says_how_many_differ() {
     contest.contenders.push(cured);
     assert_eq!(
         Study::of(&document, "r.json", Vec::new()).sentence(),
-        "3 settings beside default: 2 really better in something and worse in nothing, 1 failed."
+        "3 settings beside default: 2 better in something and worse in nothing, 1 failed."
     );
 }
 

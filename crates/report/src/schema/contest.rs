@@ -1,13 +1,24 @@
 //! What a result of several settings has besides its trials: who contended, what the comparison says, the frontier, the recommendation.
 //!
 //! All trials of a contest are in the result's `trials`; each contender names its own by their indices. The first contender is the reference.
+//!
+//! ```text
+//! trials that count ─┬─ summarise ─▶ summary ─▶ frontier, passed_over ─┐
+//!                    └─ versus ────▶ versus ───────────────────────────┴─ Document::judge ─▶ sentence, table, cards, charts, JSON, Markdown
+//! ```
+//!
+//! [`Document::judge`] is the only place where figures and verdicts are made: when a command ends, and when a stored result is shown.
+//! **Which trials count.** Of a setting that a search measured afresh after its choice only those trials; of any other setting all.
 
 use floodwall_model::{Scenario, Setting, Trial};
 use floodwall_stats::figures::{Reference, Summary, summarise};
-use floodwall_stats::versus::{Compared, versus};
+use floodwall_stats::frontier::{Point, frontier};
+use floodwall_stats::versus::{Compared, versus, with_alone};
 use serde::{Deserialize, Serialize};
 
 use super::{Document, Run, SchemaError};
+use crate::passed_over::passed_over;
+use crate::recommendation;
 
 /// Several settings and what came of them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,6 +61,28 @@ pub struct Contender {
     /// Figure by figure against the reference, and which differences are real; empty for the reference itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub versus: Vec<Compared>,
+    /// Why it is not recommended although victim and flood keep more under it than under the recommended setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed_over: Option<String>,
+}
+
+impl Contender {
+    /// Share of the seconds beside the flood that were dead; `None` where that is not known.
+    pub(crate) fn dead_share(&self) -> Option<f64> {
+        let summary = self.summary.as_ref()?;
+        let seconds = (summary.of_seconds > 0).then_some(summary.of_seconds as f64)?;
+        Some(summary.dead_seconds?.value / seconds)
+    }
+
+    /// Its trials that count: those made after a search's choice if there are any.
+    pub(crate) fn deciding(&self) -> &[usize] {
+        if self.final_trials.is_empty() { &self.trials } else { &self.final_trials }
+    }
+
+    /// Its trials that were not measured after a search's choice.
+    pub(crate) fn race_trials(&self) -> Vec<usize> {
+        self.trials.iter().copied().filter(|i| !self.final_trials.contains(i)).collect()
+    }
 }
 
 /// What a search came to.
@@ -84,25 +117,80 @@ pub struct Recommended {
     /// How long it would take to settle what is undecided, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settle_s: Option<f64>,
+    /// The candidate's score over the reference's in the deciding trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score_ratio: Option<f64>,
+    /// The victim's p99 that was wanted, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_target_us: Option<f64>,
 }
 
 impl Contest {
-    /// Fills in figures and verdicts from the trials.
-    #[must_use]
-    pub fn judged(mut self, trials: &[Trial]) -> Self {
-        let of = |contender: &Contender| pick(trials, &contender.trials);
-        let Some(first) = self.contenders.first() else { return self };
-        let reference = of(first);
-        let others: Vec<Vec<Trial>> = self.contenders.iter().skip(1).map(of).collect();
-        let slices: Vec<&[Trial]> = others.iter().map(Vec::as_slice).collect();
-        let mut compared = versus(&reference, &slices).into_iter();
-        for (i, contender) in self.contenders.iter_mut().enumerate() {
-            let own = pick(trials, &contender.trials);
-            let against = if i == 0 { Reference::InForce } else { Reference::Baseline(&reference) };
-            contender.summary = (!own.is_empty()).then(|| summarise(&own, against));
-            contender.versus = if i == 0 { Vec::new() } else { compared.next().unwrap_or_default() };
+    /// Fills in figures, verdicts and frontier from the trials.
+    fn judge(&mut self, trials: &[Trial]) {
+        if self.contenders.is_empty() {
+            return;
         }
-        self
+        let reference = self.counted(0, trials);
+        let decided = |c: &Contender| self.recommended.is_none() || !c.final_trials.is_empty();
+        let judged: Vec<usize> =
+            (1..self.contenders.len()).filter(|i| decided(&self.contenders[*i])).collect();
+        let others: Vec<Vec<Trial>> =
+            judged.iter().map(|i| pick(trials, self.contenders[*i].deciding())).collect();
+        let slices: Vec<&[Trial]> = others.iter().map(Vec::as_slice).collect();
+        let compared = versus(&reference, &slices);
+        let summaries: Vec<_> = (0..self.contenders.len()).map(|i| self.summary_of(i, trials)).collect();
+        for (contender, summary) in self.contenders.iter_mut().zip(summaries) {
+            (contender.summary, contender.versus, contender.passed_over) = (summary, Vec::new(), None);
+        }
+        for (i, compared) in judged.into_iter().zip(compared) {
+            self.contenders[i].versus = compared;
+        }
+        self.frontier = self.unbeaten();
+        for (i, why) in passed_over(self, trials) {
+            self.contenders[i].passed_over = Some(why);
+        }
+        let answer = self.recommended.as_ref().filter(|r| r.outcome == Outcome::Recommended);
+        let summary = answer.and_then(|r| self.contenders.get(r.contender?)?.summary.clone());
+        if let Some(recommended) = &mut self.recommended {
+            recommended.summary = summary;
+        }
+    }
+
+    /// A contender's four figures from its trials that count; `None` if it has no trials.
+    pub(super) fn summary_of(&self, i: usize, trials: &[Trial]) -> Option<Summary> {
+        let contender = self.contenders.get(i)?;
+        let own = self.counted(i, trials);
+        let reference = if i == 0 { Vec::new() } else { self.counted(0, trials) };
+        let against = if i == 0 { Reference::InForce } else { Reference::Baseline(&reference) };
+        (!contender.trials.is_empty()).then(|| summarise(&own, against))
+    }
+
+    /// A contender's trials that count; of a search with what the victim and the flood are alone, which it measures under the reference only.
+    pub(super) fn counted(&self, i: usize, trials: &[Trial]) -> Vec<Trial> {
+        let Some(contender) = self.contenders.get(i) else { return Vec::new() };
+        let own = pick(trials, contender.deciding());
+        if self.recommended.is_none() || (i == 0 && contender.final_trials.is_empty()) {
+            return own;
+        }
+        with_alone(&own, &pick(trials, &self.contenders[0].trials))
+    }
+
+    /// Contenders that no other beats, by their indices.
+    fn unbeaten(&self) -> Vec<usize> {
+        let point = |(i, c): (usize, &Contender)| {
+            let s = c.summary.as_ref()?;
+            let point = Point {
+                victim_kept: s.victim_kept?.value,
+                dead_share: c.dead_share()?,
+                flood_kept: s.flood_kept.map(|e| e.value),
+                burst_kept: s.burst_kept.map(|e| e.value),
+            };
+            Some((i, point))
+        };
+        let (indices, points): (Vec<usize>, Vec<Point>) =
+            self.contenders.iter().enumerate().filter_map(point).unzip();
+        frontier(&points).into_iter().map(|i| indices[i]).collect()
     }
 }
 
@@ -113,7 +201,7 @@ pub fn pick(trials: &[Trial], indices: &[usize]) -> Vec<Trial> {
 }
 
 impl Document {
-    /// A result of several settings; its summary is the reference's.
+    /// A result of several settings, judged; its summary is the reference's.
     ///
     /// # Errors
     /// [`SchemaError::Write`] if the scenario has no JSON form.
@@ -125,15 +213,25 @@ impl Document {
     ) -> Result<Self, SchemaError> {
         let mut document = Self::new(run, scenario, trials, None)?;
         document.contest = Some(contest);
-        document.summary = document.recomputed_summary();
+        document.judge();
         Ok(document)
     }
 
-    /// The trials that the summary is of: all, or of a contest the reference's.
-    pub(super) fn summarised_trials(&self) -> Vec<Trial> {
-        match self.contest.as_ref().and_then(|contest| contest.contenders.first()) {
-            Some(reference) => pick(&self.trials, &reference.trials),
-            None => self.trials.clone(),
+    /// Makes every figure, verdict and sentence from the trials anew, by this version's statistics. What a search recommended stays.
+    pub fn judge(&mut self) {
+        if let Some(contest) = &mut self.contest {
+            contest.judge(&self.trials);
         }
+        self.summary = self.recomputed_summary();
+        if let Some(why) = recommendation::sentence(self)
+            && let Some(recommended) = self.contest.as_mut().and_then(|c| c.recommended.as_mut())
+        {
+            recommended.why = why;
+        }
+    }
+
+    /// The trials that the summary is of: all, or of a contest the reference's that count.
+    pub(super) fn summarised_trials(&self) -> Vec<Trial> {
+        self.contest.as_ref().map_or_else(|| self.trials.clone(), |contest| contest.counted(0, &self.trials))
     }
 }

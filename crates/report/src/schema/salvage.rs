@@ -8,15 +8,15 @@
 //! histogram, a figure. Figures that were lost are computed again from the raw data where that is whole. A trial is never taken out: the indices of the others
 //! would change.
 
+use floodwall_model::Setting;
 use floodwall_model::trial::HostSample;
-use floodwall_model::{Setting, Trial};
 use floodwall_stats::figures::{Reference, Summary, summarise};
 use floodwall_stats::quantiles::decode;
 use floodwall_stats::versus::Compared;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::contest::{Contender, Recommended, pick};
+use super::contest::{Contender, Recommended};
 use super::wire::{self, IntervalDoc, LoadDoc, PhaseDoc, ResultDoc, TrialsRead};
 use super::{Document, ResultDevice, ResultFilesystem, ResultHost, Run, SCHEMA, SchemaError};
 
@@ -390,29 +390,13 @@ fn histograms(value: &mut Value) -> usize {
     }
 }
 
-/// Figures of contenders that have none but have trials. A search measures the victim alone under the reference only.
+/// Figures of contenders that have none but have trials.
 fn summarise_again(document: &mut Document) {
     let Some(contest) = &mut document.contest else { return };
-    let trials = &document.trials;
-    let of = |c: &Contender| pick(trials, &c.trials);
-    let Some(reference) = contest.contenders.first().map(of) else { return };
-    let alone = |t: &Trial| {
-        let phases =
-            t.phases.iter().filter(|p| p.kind == floodwall_model::PhaseKind::Victim).cloned().collect();
-        Trial { phases, ..t.clone() }
-    };
-    for (i, contender) in contest.contenders.iter_mut().enumerate().filter(|(_, c)| c.summary.is_none()) {
-        let mut own = pick(trials, &contender.trials);
-        if own.is_empty() {
-            continue;
+    for i in 0..contest.contenders.len() {
+        if contest.contenders[i].summary.is_none() {
+            contest.contenders[i].summary = contest.summary_of(i, &document.trials);
         }
-        let has_alone =
-            own.iter().flat_map(|t| &t.phases).any(|p| p.kind == floodwall_model::PhaseKind::Victim);
-        if i > 0 && !has_alone {
-            own.extend(reference.iter().map(alone).filter(|t| !t.phases.is_empty()));
-        }
-        let against = if i == 0 { Reference::InForce } else { Reference::Baseline(&reference) };
-        contender.summary = Some(summarise(&own, against));
     }
 }
 

@@ -33,6 +33,7 @@ fn result(study: &Study<'_>) -> Value {
                 "score": s.score,
                 "summary": s.summary,
                 "versus": s.versus,
+                "passed_over": s.passed_over,
                 "history": history(study, s),
                 "percentiles": {
                     "victim": percentiles(study, s, PhaseKind::Victim),

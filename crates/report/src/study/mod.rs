@@ -40,11 +40,13 @@ fn tally(reference: &str, others: &[Contender]) -> String {
     let better = count(&|c| has(c, Verdict::Better) && !has(c, Verdict::Worse));
     let worse = count(&|c| has(c, Verdict::Worse) && !has(c, Verdict::Better));
     let mixed = count(&|c| has(c, Verdict::Worse) && has(c, Verdict::Better));
+    let same = count(&|c| !c.versus.is_empty() && c.versus.iter().all(|v| v.verdict == Verdict::Same));
     let parts = [
-        (better, "really better in something and worse in nothing"),
+        (better, "better in something and worse in nothing"),
         (mixed, "better in something and worse in something else"),
-        (worse, "really worse in something and better in nothing"),
-        (others.len() - failed - better - worse - mixed, "without a real difference"),
+        (worse, "worse in something and better in nothing"),
+        (same, "the same in everything"),
+        (others.len() - failed - better - worse - mixed - same, "that could not be told from it"),
         (failed, "failed"),
     ];
     let said: Vec<String> =

@@ -3,7 +3,7 @@
 use floodwall_model::Setting;
 use floodwall_stats::estimate::Estimate;
 use floodwall_stats::figures::Summary;
-use floodwall_stats::versus::Compared;
+use floodwall_stats::versus::{Compared, Figure};
 
 use crate::schema::Document;
 use crate::schema::contest::Contender;
@@ -54,6 +54,8 @@ pub(crate) struct Subject {
     pub(crate) score: Option<f64>,
     pub(crate) summary: Option<Summary>,
     pub(crate) versus: Vec<Compared>,
+    /// Why it is not recommended although it lies above and to the right of the recommended one.
+    pub(crate) passed_over: Option<String>,
 }
 
 /// Where a setting is between victim and flood, as shares.
@@ -64,6 +66,11 @@ pub(crate) struct Spot {
 }
 
 impl Subject {
+    /// A figure's comparison with the reference.
+    pub(crate) fn compared(&self, figure: Figure) -> Option<&Compared> {
+        self.versus.iter().find(|c| c.figure == figure)
+    }
+
     /// Where it is; `None` if either figure is missing.
     pub(crate) fn spot(&self) -> Option<Spot> {
         let summary = self.summary.as_ref()?;
@@ -103,6 +110,7 @@ pub(super) fn subjects(document: &Document) -> Vec<Subject> {
             score: c.score.filter(|s| s.is_finite()),
             summary: c.summary.clone().map(finite),
             versus: c.versus.clone(),
+            passed_over: c.passed_over.clone(),
         }
     };
     contest.contenders.iter().enumerate().map(subject).collect()
@@ -137,5 +145,6 @@ fn only(document: &Document) -> Subject {
         score: None,
         summary: Some(finite(document.summary.clone())),
         versus: Vec::new(),
+        passed_over: None,
     }
 }

@@ -442,3 +442,36 @@ fn what_would_settle_it_is_said() {
     assert!((10.0..60.0).contains(&rounds), "{rounds}");
     assert_eq!(rounds_to_settle(&[0.001, -0.5, 0.5, 0.002]), None);
 }
+
+/// A fast victim at half the flood; bursts differ by nothing, and vary too much for the final's first rounds to tell.
+fn unsure_of_bursts(setting: &Setting) -> Truth {
+    let better = setting.get("scheduler") == Some("bfq");
+    Truth {
+        victim: if better { 0.8 } else { 0.1 },
+        dead: 0.0,
+        flood: if better { 0.3 } else { 0.9 },
+        burst: 1.0,
+    }
+}
+
+/// Of a final: trials of the winner with victim and flood, those of a burst alone, and the verdict on bursts.
+fn price_rounds(outcome: &Outcome) -> (usize, usize, Verdict) {
+    let winner = &outcome.candidates[outcome.winner.unwrap()];
+    let alone = |t: &&Trial| t.phases.iter().all(|p| p.kind == PhaseKind::Burst);
+    let bursts = winner.final_trials.iter().filter(alone).count();
+    let of_bursts = |c: &&Compared| c.figure == Figure::BurstBytesPerS;
+    let verdict = outcome.last.as_ref().unwrap().compared.iter().find(of_bursts).unwrap().verdict;
+    (winner.final_trials.len() - bursts, bursts, verdict)
+}
+
+#[test]
+fn time_that_is_left_goes_to_the_price_that_can_not_be_told() {
+    let of = |noise| search(unsure_of_bursts as Surface, noise, 1_200.0, 3);
+    let unsure = of(0.3);
+    let (both, bursts, _) = price_rounds(&unsure);
+    assert!(both >= LEAST_FINAL_ROUNDS as usize && bursts > 0, "{both} rounds, {bursts} of bursts alone");
+    assert!(unsure.seconds <= 1_200.0);
+    assert_eq!(unsure.recommendation, Recommendation::Winner);
+    let (both, bursts, verdict) = price_rounds(&of(0.01));
+    assert_eq!((bursts, verdict), (0, Verdict::Same), "after {both} rounds nothing was left to tell");
+}

@@ -1,9 +1,9 @@
 //! What the deciding trials say: winner against default, round by round, and what follows.
 
-use floodwall_model::{PhaseKind, Trial};
+use floodwall_model::Trial;
 use floodwall_stats::estimate::mean_and_variance;
 use floodwall_stats::student::critical_t;
-use floodwall_stats::versus::{SIGNIFICANT, Verdict, paired_p, versus};
+use floodwall_stats::versus::{SIGNIFICANT, Verdict, paired_p, versus, with_alone};
 
 use super::{FINAL_ROUNDS, Final, LEAST_FINAL_ROUNDS, Outcome, Recommendation};
 use crate::objective::{Kept, Objective, Reference, kept, pooled};
@@ -47,17 +47,6 @@ pub(super) fn decide(
     let against = with_alone(&default.final_trials, &default.trials);
     let compared = versus(&against, &[&outcome.candidates[winner].final_trials]).swap_remove(0);
     (Final { compared, factor: whole.exp(), p: paired_p(&pseudo) }, pseudo)
-}
-
-/// Final trials and, from the reference's, what victim and flood are alone.
-#[must_use]
-pub fn with_alone(final_trials: &[Trial], reference: &[Trial]) -> Vec<Trial> {
-    let alone = |t: &Trial| {
-        let phases = t.phases.iter().filter(|p| matches!(p.kind, PhaseKind::Victim | PhaseKind::Flood));
-        Trial { phases: phases.cloned().collect(), ..t.clone() }
-    };
-    let alone = reference.iter().map(alone).filter(|t| !t.phases.is_empty());
-    final_trials.iter().cloned().chain(alone).collect()
 }
 
 /// Recommended only if the score is really better and some figure's interval parts as well.

@@ -1,4 +1,4 @@
-//! `floodwall compare`: arguments → contenders → interleaved rounds on this host → what differs and whether that is real.
+//! `floodwall compare`: arguments → contenders → interleaved rounds on this host → what differs, and how surely.
 
 pub(crate) mod contenders;
 mod files;
@@ -16,7 +16,6 @@ use floodwall_model::{Setting, Watch};
 use floodwall_report::contest::{self as told, anything_real};
 use floodwall_report::schema::Document;
 use floodwall_report::schema::contest::{Contender as Row, Contest as Rows};
-use floodwall_stats::frontier::{Point, frontier};
 use floodwall_tune::contest::{Contest, contest};
 
 use crate::commands::bench::ScenarioArgs;
@@ -26,7 +25,7 @@ use crate::progress::{Progress, Show};
 use crate::signals;
 use host::{Host, WhereArgs};
 
-/// Compare settings side by side: interleaved rounds, and which differences are real.
+/// Compare settings side by side: interleaved rounds, and what differs how surely.
 ///
 /// Every round measures every setting once, in random order; each is put in force through the journal for its trial and taken back after it. Needs
 /// root. The first setting is what the others are compared with.
@@ -38,7 +37,7 @@ use host::{Host, WhereArgs};
 
 A setting is KNOB=VALUE[,KNOB=VALUE…], preset:NAME, FILE.toml, or default (what is in force), with or without a name before it. --each takes scheduler (all that the
 device offers), nr_requests, max_sectors_kb, wbt_lat_usec, read_ahead_kb, vm.dirty_bytes and others with a grid (docs/tuning.md).
-Exit status 3: measured, and nothing parts.")]
+Exit status 3: measured, and nothing is better or worse.")]
 #[command(args_override_self = true)]
 #[command(group(ArgGroup::new("what").args(["set", "each"]).required(true).multiple(true)))]
 pub(crate) struct CompareArgs {
@@ -134,7 +133,7 @@ pub(crate) fn run(args: &CompareArgs, origin: Instant) -> anyhow::Result<Exit> {
     }
 }
 
-/// A contest as a result stores it, with figures, verdicts and frontier.
+/// A contest as a result stores it.
 fn rows(result: &Contest) -> (Vec<floodwall_model::Trial>, Rows) {
     let (trials, indices) = result.trials();
     let contenders = result.entrants.iter().zip(indices).map(|(entrant, [trials, disturbed])| Row {
@@ -145,34 +144,8 @@ fn rows(result: &Contest) -> (Vec<floodwall_model::Trial>, Rows) {
         failure: entrant.failure.clone(),
         ..Row::default()
     });
-    let mut rows = Rows { contenders: contenders.collect(), ..Rows::default() }.judged(&trials);
-    rows.frontier = frontier_of(&rows);
+    let rows = Rows { contenders: contenders.collect(), ..Rows::default() };
     (trials, rows)
-}
-
-/// Contenders that no other beats, by their indices.
-pub(crate) fn frontier_of(rows: &Rows) -> Vec<usize> {
-    let points: Vec<(usize, Point)> = rows
-        .contenders
-        .iter()
-        .enumerate()
-        .filter_map(|(i, c)| {
-            let s = c.summary.as_ref()?;
-            let dead = s.dead_seconds?.value / s.of_seconds.max(1) as f64;
-            let share = |e: Option<floodwall_stats::estimate::Estimate>| e.map(|e| e.value);
-            Some((
-                i,
-                Point {
-                    victim_kept: s.victim_kept?.value,
-                    dead_share: dead,
-                    flood_kept: share(s.flood_kept),
-                    burst_kept: share(s.burst_kept),
-                },
-            ))
-        })
-        .collect();
-    let only: Vec<Point> = points.iter().map(|(_, point)| *point).collect();
-    frontier(&only).into_iter().map(|i| points[i].0).collect()
 }
 
 /// Gives out what was asked for. Stdout comes first and one failure does not stop the rest.

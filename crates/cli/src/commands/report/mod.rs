@@ -169,8 +169,12 @@ fn read(path: &Path) -> anyhow::Result<Stored> {
         .map_err(|e| UsageError(format!("can't read the result '{}': {e}", path.display())))?;
     // What is no UTF-8 was written by no version of this program; the rest of it can still be read.
     let json = String::from_utf8_lossy(&json);
-    let Repaired { document, repairs } =
+    let Repaired { mut document, repairs } =
         Document::read_damaged(&json).map_err(|e| UsageError(format!("'{}': {e}", path.display())))?;
+    if repairs.is_empty() {
+        // An older version may have judged otherwise; what a damaged result has lost can't be judged again.
+        document.judge();
+    }
     Ok(Stored { path: path.to_owned(), document, repairs })
 }
 

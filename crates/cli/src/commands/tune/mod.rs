@@ -1,7 +1,6 @@
 //! `floodwall tune`: arguments → rig (this host, or a simulated machine) → search → recommendation, frontier, every trial kept.
 
 mod resume;
-mod sentence;
 mod space;
 
 use std::cell::RefCell;
@@ -19,15 +18,14 @@ use floodwall_model::{Bytes, Scenario, Setting, Trial};
 use floodwall_report::schema::contest::{Contender, Contest, Outcome as Said, Recommended};
 use floodwall_report::schema::{Document, ResultDevice, ResultHost, Run};
 use floodwall_sim::{SimOptions, SimRig};
-use floodwall_stats::figures::{Reference as Against, summarise};
 use floodwall_tune::objective::{Objective, Reference};
 use floodwall_tune::space::Space;
-use floodwall_tune::tuner::{Clock, Options, Outcome, Recommendation, Stage, Turn, tune, with_alone};
+use floodwall_tune::tuner::{Clock, Options, Outcome, Recommendation, Stage, Turn, tune};
 
 use crate::commands::bench::ScenarioArgs;
 use crate::commands::compare::contenders;
 use crate::commands::compare::host::{self, Host, WhereArgs};
-use crate::commands::compare::{Shared, frontier_of, write};
+use crate::commands::compare::{Shared, write};
 use crate::commands::settings;
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
@@ -278,8 +276,6 @@ fn document(args: &TuneArgs, run: Run, scenario: &Scenario, outcome: &Outcome) -
         trials.extend(more.iter().cloned());
         (from..trials.len()).collect()
     };
-    let default = &outcome.candidates[0];
-    let reference = [default.trials.clone(), default.final_trials.clone()].concat();
     let (mut contenders, mut index) = (Vec::new(), Vec::new());
     for (i, candidate) in outcome.candidates.iter().enumerate() {
         let ran =
@@ -288,15 +284,9 @@ fn document(args: &TuneArgs, run: Run, scenario: &Scenario, outcome: &Outcome) -
         if !ran && i > 0 {
             continue;
         }
-        let own = [candidate.trials.clone(), candidate.final_trials.clone()].concat();
-        let summary = match i {
-            0 => summarise(&reference, Against::InForce),
-            _ => summarise(&with_alone(&own, &default.trials), Against::Baseline(&reference)),
-        };
         let search = add(&candidate.trials);
         let final_trials = add(&candidate.final_trials);
         let disturbed = add(&candidate.disturbed);
-        let decided = outcome.winner == Some(i);
         contenders.push(Contender {
             name: candidate.name.clone(),
             setting: candidate.setting.clone(),
@@ -306,35 +296,29 @@ fn document(args: &TuneArgs, run: Run, scenario: &Scenario, outcome: &Outcome) -
             failure: candidate.failure.clone(),
             dropped_after_round: candidate.dropped_after_round,
             score: candidate.score.map(f64::exp),
-            summary: (!own.is_empty()).then_some(summary),
-            versus: outcome.last.iter().filter(|_| decided).flat_map(|l| l.compared.clone()).collect(),
+            ..Contender::default()
         });
     }
-    let winner = outcome.winner.and_then(|i| index.get(i).copied().flatten());
-    let said = match outcome.recommendation {
-        Recommendation::Winner => Said::Recommended,
-        Recommendation::Default => Said::Keep,
-        Recommendation::Undecided { .. } => Said::Undecided,
-        Recommendation::NotMeasured { .. } => Said::NotMeasured,
+    let (said, why, settle_s) = match &outcome.recommendation {
+        Recommendation::Winner => (Said::Recommended, String::new(), None),
+        Recommendation::Default => (Said::Keep, String::new(), None),
+        Recommendation::Undecided { settle_s } => (Said::Undecided, String::new(), *settle_s),
+        Recommendation::NotMeasured { why } => {
+            (Said::NotMeasured, format!("No recommendation: {why}."), None)
+        }
     };
     let chosen = outcome.winner.filter(|_| said == Said::Recommended).map(|i| &outcome.candidates[i]);
-    let operations = scenario.victims.first().map_or("operations", |v| v.kind.operations());
     let recommended = Recommended {
         outcome: said,
-        contender: winner,
+        contender: outcome.winner.and_then(|i| index.get(i).copied().flatten()),
         setting: chosen.map(|c| c.setting.clone()).unwrap_or_default(),
-        why: sentence::sentence(outcome, operations, args.p99.map(|d| d.as_secs_f64() * 1e6)),
-        summary: chosen.map(|c| {
-            let against = with_alone(&default.final_trials, &default.trials);
-            summarise(&with_alone(&c.final_trials, &default.trials), Against::Baseline(&against))
-        }),
-        settle_s: match outcome.recommendation {
-            Recommendation::Undecided { settle_s } => settle_s,
-            _ => None,
-        },
+        why,
+        summary: None,
+        settle_s,
+        score_ratio: outcome.last.as_ref().map(|last| last.factor),
+        p99_target_us: args.p99.map(|d| d.as_secs_f64() * 1e6),
     };
-    let mut contest = Contest { contenders, frontier: Vec::new(), recommended: Some(recommended) };
-    contest.frontier = frontier_of(&contest);
+    let contest = Contest { contenders, frontier: Vec::new(), recommended: Some(recommended) };
     Ok(Document::of_contest(run, scenario, trials, contest)?)
 }
 
