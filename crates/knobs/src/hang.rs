@@ -1,11 +1,14 @@
-//! Refuses dirty limits under which a userspace block server and the machine can wait for each other for ever.
+//! Refuses dirty limits under which a userspace block server and the machine can wait for each
+//! other for ever.
 //!
 //! ```text
-//! entries that lower a limit ─▶ floodwall_host::servers: who serves, what can wait ─▶ limits then and now ─▶ refusal
+//! entries that change a limit ─▶ host::servers: who serves, what can wait
+//!                                        └─▶ limits now and then ─▶ refusal
 //! ```
 //!
-//! Why, and where the floor comes from: docs/settings.md and the host crate's `servers`. A plan that brings the limits
-//! nearer to the floor from below is let through. Sizes are bytes.
+//! docs/settings.md and the host crate's `servers` say why, and where the floor comes from. A plan
+//! that brings the limits nearer to the floor from below is let through. Where there is no floor,
+//! so is one that lowers neither the hard limit nor what is between the limits. Sizes are bytes.
 
 use floodwall_host::servers::{self, Exposure, FuseLimits, fuse_limits, gap};
 use floodwall_model::Bytes;
@@ -35,13 +38,29 @@ impl Limits {
         Some(Self { hard, background })
     }
 
-    /// What is left between the limits once all that can wait does; a server can hang if that is nothing.
+    fn gap(&self) -> u64 {
+        gap(self.hard, self.background)
+    }
+
+    /// Bytes left between the limits when everything that can wait does wait. A server can hang if
+    /// none are left.
     fn room(&self, exposure: &Exposure) -> f64 {
-        gap(self.hard, self.background) as f64 - exposure.waiting_bytes(self.hard)
+        self.gap() as f64 - exposure.waiting_bytes(self.hard)
+    }
+
+    /// Whether these limits leave a server no less room than those in force now.
+    fn are_no_worse(&self, now: &Self, exposure: &Exposure) -> bool {
+        if exposure.boundless.is_some() {
+            // The room is -∞ under any limits: it can't tell which are worse.
+            self.hard >= now.hard && self.gap() >= now.gap()
+        } else {
+            self.room(exposure) >= now.room(exposure)
+        }
     }
 }
 
-/// Checks entries as [`crate::refuse::check`] does. Processes are looked at only if a limit is changed that matters.
+/// Checks entries as [`crate::refuse::check`] does. Processes are looked at only if a limit is
+/// changed that matters.
 pub(crate) fn check(entries: &[Entry], files: &dyn Files) -> Result<(), PlanError> {
     let Some(root) = files.servers_root() else { return Ok(()) };
     let Some(cause) = entries.iter().find(|entry| matters(entry)) else { return Ok(()) };
@@ -59,22 +78,23 @@ pub(crate) fn check(entries: &[Entry], files: &dyn Files) -> Result<(), PlanErro
         return Ok(());
     };
     if !then.can_hang(limits.hard, limits.background)
-        || limits.room(&then) >= limits_now.room(&now) && now == then
+        || now == then && limits.are_no_worse(&limits_now, &then)
     {
         return Ok(());
     }
     Err(PlanError::WouldHang { label: cause.label(), why: why(&servers, &then, &limits) })
 }
 
-/// Whether an entry changes a limit that a server can hang at: the machine's, or a FUSE filesystem's own, which bounds
-/// what can wait for its server. A strict limit of the device that a server writes to stops it only until that device
-/// has written, which waits for nobody.
+/// Whether an entry changes a limit that a server can hang at: the machine's, or a FUSE
+/// filesystem's own, which bounds what can wait for its server. A strict limit of the device that a
+/// server writes to stops it only until that device has written, which waits for nobody.
 fn matters(entry: &Entry) -> bool {
     let changes = match (&entry.old, &entry.new) {
         (Some(old), Some(new)) => !entry.cell.same(old, new),
         (_, new) => new.is_some(),
     };
-    // A filesystem without a block device of its own, or what a kernel calls that of a FUSE filesystem.
+    // A filesystem without a block device of its own, or what a kernel calls that of a FUSE
+    // filesystem.
     let may_be_fuse = |number: &str| number.starts_with("0:") || number.contains("-fuse");
     let is_fuse = entry.target.device().is_some_and(|device| may_be_fuse(&device.number));
     changes && (matches!(entry.cell, Cell::Pair { .. }) || entry.knob.scope == Scope::Bdi && is_fuse)
@@ -100,8 +120,9 @@ fn planned_limits(entries: &[Entry], served: &Served) -> FuseLimits {
 }
 
 fn why(servers: &[Server], exposure: &Exposure, limits: &Limits) -> String {
-    let all: Vec<String> = servers.iter().filter(|server| server.may_hang()).map(servers::describe).collect();
-    let between = Bytes(gap(limits.hard, limits.background));
+    let may_hang = servers.iter().filter(|server| server.may_hang());
+    let all: Vec<String> = may_hang.map(servers::describe).collect();
+    let between = Bytes(limits.gap());
     let waiting = match &exposure.boundless {
         Some(why) => format!("more than the {between} between the limits can wait for it, because {why}"),
         None => format!(
@@ -117,7 +138,8 @@ fn why(servers: &[Server], exposure: &Exposure, limits: &Limits) -> String {
         )
     });
     format!(
-        "{}; the machine can hang: {waiting}; {instead}let the server set PR_SET_IO_FLUSHER or write with O_DIRECT, or add {OVERRIDE}",
+        "{}; the machine can hang: {waiting}; {instead}let the server set PR_SET_IO_FLUSHER or \
+         write with O_DIRECT, or add {OVERRIDE}",
         all.join("; ")
     )
 }
@@ -133,7 +155,8 @@ mod tests {
     const PLAIN: &str = "4194304";
     const FLUSHER: &str = "5767168";
 
-    /// A loop device of 160 MiB of requests on the file of a FUSE filesystem, whose server has these flags.
+    /// A loop device of 160 MiB of requests on the file of a FUSE filesystem, whose server has these
+    /// flags.
     fn served(flags: &str) -> Tree {
         let mut tree = machine();
         let mut put = |path: &str, text: &str| tree.insert(path.to_owned(), format!("{text}\n"));
@@ -190,6 +213,27 @@ mod tests {
         tree.insert("/proc/sys/vm/dirty_ratio".into(), "0\n".into());
         assert_eq!(planned(&tree, &["vm.dirty_bytes=64MiB"]), Ok(()));
         assert!(planned(&tree, &["vm.dirty_bytes=8MiB"]).is_err());
+    }
+
+    #[test]
+    fn where_nothing_bounds_what_can_wait_no_limit_may_fall() {
+        let mut no_strict_limit = served(PLAIN);
+        no_strict_limit.insert("/sys/class/bdi/0:40/strict_limit".into(), "0\n".into());
+        let mut unreadable_queue = served(PLAIN);
+        unreadable_queue.remove("/sys/devices/loop0/queue/nr_requests");
+        for (tree, why) in [
+            (no_strict_limit, "because /fuse has no strict limit"),
+            (unreadable_queue, "because the queue of loop0 can't be read"),
+        ] {
+            let refused = planned(&tree, &["vm.dirty_bytes=15MB"]).unwrap_err();
+            assert!(refused.contains(why) && refused.contains("--allow-userspace-servers"), "{refused}");
+            // The limits are 20 % and 10 %: one falls, or they come nearer to each other.
+            assert!(planned(&tree, &["vm.dirty_ratio=19", "vm.dirty_background_ratio=5"]).is_err());
+            assert!(planned(&tree, &["vm.dirty_background_ratio=15"]).is_err());
+            assert!(planned(&tree, &["vm.dirty_ratio=30", "vm.dirty_background_ratio=25"]).is_err());
+            assert_eq!(planned(&tree, &["vm.dirty_ratio=30"]), Ok(()));
+            assert_eq!(planned(&tree, &["vm.dirty_background_ratio=5"]), Ok(()));
+        }
     }
 
     #[test]
