@@ -12,17 +12,17 @@
 //! The lock tells a running benchmark's directory from one that a killed run left. The kernel drops
 //! the lock with its holder, so process numbers, which are reused, need not be trusted.
 //!
-//! Cleaning may meet a directory that is just being made, before its owner is locked. It can't tell
-//! that directory from one whose maker was killed at that moment, and may take it. So it holds the
-//! lock (or removes an empty directory, which the kernel does only while it is empty), and the
-//! maker, whose next step then fails, begins again under another name.
+//! Cleaning can't tell a directory that is just being made from one whose maker was killed at that
+//! moment, and may take it. The maker's next step then fails, and it begins again under another
+//! name.
 //!
 //! DIR may belong to another user, who can rename what is in it and put a symlink in its place at
 //! any moment. What protects against that: DIR and the scratch directory are opened once, and every
 //! later step goes through their descriptors ([`Dir`]). The directory that was opened is taken only
-//! if it is empty and belongs to the owner of the mark that was made in it. It lets nobody else in,
-//! and so nobody else changes what is below. By name only the empty directory is removed, if the
-//! name still means it.
+//! if it is empty, belongs to the owner of the mark that was made in it, and is closed to others.
+//! Others may at most pass through it to a command's own directory (`--user`); nobody else can make,
+//! rename or remove anything in it. By name only the empty directory is removed, if the name still
+//! means it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -191,15 +191,19 @@ fn mark(dir: &Dir) -> Result<File, Errno> {
     Ok(owner)
 }
 
-/// Whether a directory holds nothing but the mark, and belongs to the mark's owner: to the caller,
-/// as far as this filesystem keeps owners.
+/// Whether a directory holds nothing but the mark, belongs to the mark's owner, and lets nobody else
+/// in. The mark shows what the filesystem keeps: a new file's owner is the caller and its mode 0600,
+/// unless all files there have the owner or the mode of the mount (vfat).
 fn is_own(dir: &Dir, owner: &File) -> Result<bool, Errno> {
     let names = dir.names()?;
     if names.is_empty() {
         // Cleaned away meanwhile.
         return Err(Errno::NOENT);
     }
-    Ok(names == [OWNER] && dir.identity()?.owner == Identity::of(owner)?.owner)
+    let (directory, mark) = (fstat(dir)?, fstat(owner)?);
+    let is_open = |mode| mode & 0o077 != 0;
+    let is_closed = !is_open(directory.st_mode) || is_open(mark.st_mode);
+    Ok(names == [OWNER] && directory.st_uid == mark.st_uid && is_closed)
 }
 
 /// Whether a directory could not be made because its name is in use or because it was cleaned away

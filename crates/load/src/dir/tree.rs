@@ -2,8 +2,9 @@
 //!
 //! A directory is entered through its descriptor. No symlink is followed, and no other mount is
 //! entered. The owner of a directory can move other directories into it, with files of other users
-//! in them. So below another user's directory only directories of that same user are entered: root
-//! removes nothing there that this user could not remove.
+//! in them. So in another user's directory, also in one at the top, only directories of that same
+//! user are entered: root removes nothing there that this user could not remove. In the caller's own
+//! directories anybody's are entered.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -67,8 +68,8 @@ struct Level<'a> {
     path: &'a Path,
     identity: Identity,
     depth: usize,
-    /// Owner of the directory at the top.
-    top: u32,
+    /// The caller's user id.
+    us: u32,
 }
 
 impl Dir {
@@ -78,8 +79,7 @@ impl Dir {
     /// The first [`TreeError`].
     pub fn remove_contents(&self, kept: Option<&str>) -> Result<(), TreeError> {
         let identity = self.identity().map_err(|e| TreeError::io(&self.path, e))?;
-        let top = Level { fd: &self.fd, path: &self.path, identity, depth: 0, top: identity.owner };
-        top.empty(kept.map(OsStr::new))
+        Level::top(self, identity).empty(kept.map(OsStr::new))
     }
 
     /// Removes a directory in it with everything below. One that is not there is no error.
@@ -88,19 +88,23 @@ impl Dir {
     /// The first [`TreeError`].
     pub fn remove_tree(&self, name: &str) -> Result<(), TreeError> {
         let identity = self.identity().map_err(|e| TreeError::io(&self.path, e))?;
-        let top = Level { fd: &self.fd, path: &self.path, identity, depth: 0, top: identity.owner };
-        top.remove(OsStr::new(name), true)
+        Level::top(self, identity).remove(OsStr::new(name), true)
     }
 
     /// Bytes that the files below it take on disk, as far as they can be seen.
     #[must_use]
     pub fn disk_usage(&self) -> u64 {
         let Ok(identity) = self.identity() else { return 0 };
-        Level { fd: &self.fd, path: &self.path, identity, depth: 0, top: identity.owner }.disk_usage()
+        Level::top(self, identity).disk_usage()
     }
 }
 
-impl Level<'_> {
+impl<'l> Level<'l> {
+    fn top(dir: &'l Dir, identity: Identity) -> Self {
+        let us = rustix::process::geteuid().as_raw();
+        Self { fd: &dir.fd, path: &dir.path, identity, depth: 0, us }
+    }
+
     fn empty(&self, kept: Option<&OsStr>) -> Result<(), TreeError> {
         let failed = |e| TreeError::io(self.path, e);
         let mut result = Ok(());
@@ -130,7 +134,7 @@ impl Level<'_> {
         };
         step();
         match rfs::unlinkat(self.fd, name, flags) {
-            // Whoever removes it at the same time is welcome to.
+            // Another process may have removed it.
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(e) => Err(TreeError::io(&self.path.join(name), e)),
         }
@@ -152,13 +156,13 @@ impl Level<'_> {
         if !identity.is_mounted_with(self.identity) {
             return Err(TreeError::Mount { path: path.to_owned() });
         }
-        if parent != self.top && owner != parent {
+        if parent != self.us && owner != parent {
             return Err(TreeError::Owner { path: path.to_owned(), owner, parent });
         }
         if self.depth == DEEPEST {
             return Err(TreeError::Deep { path: path.to_owned() });
         }
-        Ok(Level { fd, path, identity, depth: self.depth + 1, top: self.top })
+        Ok(Level { fd, path, identity, depth: self.depth + 1, us: self.us })
     }
 
     fn disk_usage(&self) -> u64 {

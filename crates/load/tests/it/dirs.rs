@@ -2,6 +2,7 @@
 //! directories.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::{chown, symlink};
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +21,10 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_tree_is_removed_and_its_symlinks_are_not_followed,
         directories_nested_without_end_are_an_error,
     ];
-    all.extend(tests![|| lacks(&[ROOT]) => in_another_users_directory_only_that_users_are_entered]);
+    all.extend(tests![|| lacks(&[ROOT]) =>
+        in_another_users_directory_only_that_users_are_entered,
+        at_another_users_top_only_that_users_are_entered,
+    ]);
     all.extend(tests![|| lacks(&[ROOT, "mount", "umount"]) => mounts_are_not_entered]);
     all
 }
@@ -79,9 +83,11 @@ fn directories_nested_without_end_are_an_error() {
     assert!(!dir.path().join("beside").exists(), "the rest is removed");
 }
 
+/// A user that owns nothing.
+const SOMEBODY: u32 = 54_321;
+
 /// An owner can move a directory of another user that lies in one of his into what root removes.
 fn in_another_users_directory_only_that_users_are_entered() {
-    const SOMEBODY: u32 = 54_321;
     let dir = tempfile::tempdir().unwrap();
     let theirs = dir.path().join("theirs");
     fs::create_dir_all(theirs.join("own")).unwrap();
@@ -101,6 +107,29 @@ fn in_another_users_directory_only_that_users_are_entered() {
     // In root's own directories anybody's are entered.
     chown(theirs.join("roots"), Some(SOMEBODY), Some(SOMEBODY)).unwrap();
     top.remove_contents(None).unwrap();
+}
+
+/// A user can give a directory of his own the name and the mark of a scratch directory, while other
+/// users' directories lie in it.
+fn at_another_users_top_only_that_users_are_entered() {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = dir.path().join("fake");
+    for (name, owner) in [("own", SOMEBODY), ("roots", 0), ("thirds", SOMEBODY + 1)] {
+        fs::create_dir_all(fake.join(name)).unwrap();
+        let mut file = File::create(fake.join(name).join("precious")).unwrap();
+        file.write_all(&[7; 100_000]).unwrap();
+        chown(fake.join(name), Some(owner), Some(owner)).unwrap();
+    }
+    chown(&fake, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+    let top = open(&fake);
+    assert!((100_000..250_000).contains(&top.disk_usage()), "what would be removed: {}", top.disk_usage());
+    let error = top.remove_contents(None).unwrap_err();
+    assert!(matches!(error, TreeError::Owner { parent: SOMEBODY, .. }), "{error}");
+    for name in ["roots", "thirds"] {
+        assert!(matches!(top.remove_tree(name), Err(TreeError::Owner { .. })), "{name}");
+        assert!(fake.join(name).join("precious").exists(), "{name}");
+    }
+    assert!(!fake.join("own").exists());
 }
 
 fn mounts_are_not_entered() {

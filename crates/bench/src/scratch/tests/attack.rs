@@ -1,5 +1,5 @@
 //! The owner of the directory renames everything in it and puts symlinks in its place, at every
-//! step of a run. Nothing outside may change.
+//! step of the main thread. Nothing outside may change.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -231,6 +231,40 @@ fn an_owner_who_never_stops_renaming_hits_nothing_outside() {
     });
     assert!(contents(outside.path()) == before);
     assert!(swaps > 0);
+}
+
+/// The one that is put there belongs to us, as root's belong to root.
+#[test]
+fn an_open_directory_in_place_of_the_new_one_is_not_taken() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().to_owned();
+    on_each_step(Some(Box::new(move || {
+        for new in fs::read_dir(&home).unwrap().map(|entry| entry.unwrap().path()) {
+            let is_new = new.file_name().unwrap().to_string_lossy().starts_with(NEW_PREFIX);
+            let aside = home.join("aside");
+            if is_new && !aside.exists() {
+                fs::rename(&new, aside).unwrap();
+                fs::create_dir(&new).unwrap();
+                fs::set_permissions(&new, fs::Permissions::from_mode(0o777)).unwrap();
+            }
+        }
+    })));
+    let made = make(dir.path());
+    on_each_step(None);
+    assert!(matches!(made, Err(ScratchError::Replaced { .. })), "{made:?}");
+}
+
+#[test]
+fn a_filesystem_that_keeps_no_modes_will_do() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let dir = Dir::open(dir.path()).unwrap();
+    let owner = mark(&dir).unwrap();
+    assert!(!is_own(&dir, &owner).unwrap());
+    owner.set_permissions(fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(is_own(&dir, &owner).unwrap(), "as every file of a vfat has it");
 }
 
 #[test]
