@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use floodwall_stats::estimate::mean_and_variance;
 use floodwall_stats::student::critical_t;
-use floodwall_stats::versus::mean_and_variance;
 
 use crate::tools::{self, Measured, Tool, Workload};
 

@@ -41,16 +41,18 @@ fn a_commands_status_and_words_are_passed_on() {
 #[test]
 fn an_interrupted_comparison_leaves_nothing() {
     let (tools, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    // Stands in for fio: says that it runs, and runs until it is told to stop.
-    let fio = tools.path().join("fio");
-    fs::write(&fio, "#!/bin/sh\ntouch \"$STARTED\"\nexec /bin/sleep 600\n").unwrap();
-    fs::set_permissions(&fio, fs::Permissions::from_mode(0o755)).unwrap();
+    // Stands in for floodwall, which is measured first: says that it runs, and runs until it is
+    // told to stop.
+    let tool = tools.path().join("floodwall");
+    fs::write(&tool, "#!/bin/sh\ntouch \"$STARTED\"\nexec /bin/sleep 600\n").unwrap();
+    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
     let started = tools.path().join("started");
     for signal in [Signal::INT, Signal::TERM] {
         let mut agree = Command::new(env!("CARGO_BIN_EXE_agree"))
-            .args(["--floodwall", "/bin/true", "--disk"])
+            .arg("--floodwall")
+            .arg(&tool)
+            .arg("--disk")
             .arg(place.path())
-            .env("PATH", format!("{}:/usr/bin:/bin", tools.path().display()))
             .env("STARTED", &started)
             .stderr(Stdio::piped())
             .spawn()

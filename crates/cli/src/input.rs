@@ -59,16 +59,17 @@ fn read(path: &Path, limit: Bytes) -> io::Result<Vec<u8>> {
     if let Some(kind) = kind {
         return Err(io::Error::other(format!("it is {kind}; name a regular file")));
     }
-    let too_large = |size: Bytes| {
-        Err(io::Error::other(format!("it has {size}, and at most {limit} are read; name a smaller file")))
+    let too_large = || {
+        let why = format!("it has more than {limit}, the most that is read; name a smaller file");
+        Err(io::Error::other(why))
     };
     if meta.len() > limit.0 {
-        return too_large(Bytes(meta.len()));
+        return too_large();
     }
     let mut bytes = Vec::new();
     // One byte more: a file may grow, and those of /proc have no size.
     let length = file.take(limit.0 + 1).read_to_end(&mut bytes)?;
-    if length as u64 > limit.0 { too_large(Bytes(length as u64)) } else { Ok(bytes) }
+    if length as u64 > limit.0 { too_large() } else { Ok(bytes) }
 }
 
 #[cfg(test)]
@@ -95,11 +96,11 @@ mod tests {
         std::fs::write(&path, "0123456789").unwrap();
         assert_eq!(read(&path, Bytes(10)).unwrap(), b"0123456789");
         let said = |path: &Path| read(path, Bytes(9)).unwrap_err().to_string();
-        assert_eq!(said(&path), "it has 10 B, and at most 9 B are read; name a smaller file");
+        assert_eq!(said(&path), "it has more than 9 B, the most that is read; name a smaller file");
         // It says 0 bytes of itself.
         assert_eq!(
             said(Path::new("/proc/self/status")),
-            "it has 10 B, and at most 9 B are read; name a smaller file"
+            "it has more than 9 B, the most that is read; name a smaller file"
         );
     }
 }

@@ -2,11 +2,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use floodwall_model::printable;
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
@@ -91,8 +92,12 @@ pub(crate) fn write_file(
     let fail = || format!("can't write '{}'", path.display());
     let target = target_of(path, is_trusted).with_context(fail)?;
     if fs::metadata(&target).is_ok_and(|m| !m.is_file()) {
-        let mut file = OpenOptions::new().write(true).open(&target).with_context(fail)?;
-        if file.metadata().with_context(fail)?.is_file() {
+        let before = fs::metadata(&target).with_context(fail)?;
+        let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+        let mut file =
+            OpenOptions::new().write(true).custom_flags(no_link).open(&target).with_context(fail)?;
+        let after = file.metadata().with_context(fail)?;
+        if after.is_file() || (after.dev(), after.ino()) != (before.dev(), before.ino()) {
             return Err(io::Error::other("it has just become another file")).with_context(fail);
         }
         return write(&mut file).with_context(fail);

@@ -117,12 +117,11 @@ pub fn writers(
     }
 }
 
-/// The most that a process can have written itself: all of its counter if it has never waited for
-/// a child, else what its living threads wrote since they began.
+/// Upper bound of what a process wrote itself: no bound if it never waited for a child, else the
+/// sum of its living threads' counters. A process with too many threads to ask counts nothing.
 fn most_own(root: &SysRoot, pid: u32, buffer: &mut Vec<u8>) -> u64 {
     let waited = read_stat(root, pid, buffer).is_some_and(|stat| stat.children_faults > 0);
-    let threads = if waited { read_threads_written(root, pid, buffer) } else { None };
-    threads.unwrap_or(u64::MAX)
+    if waited { read_threads_written(root, pid, buffer).unwrap_or(0) } else { u64::MAX }
 }
 
 /// Bytes written and taken back since the first reading.

@@ -155,8 +155,8 @@ impl SysRoot {
         }
     }
 
-    /// Opens a file of debugfs on a machine where it is not mounted: through a mount that is
-    /// attached to no directory, so that nobody else sees it (fsmount(2)). Needs CAP_SYS_ADMIN.
+    /// Opens a file of debugfs where it is not mounted, through a detached mount (fsmount(2)) that
+    /// no other process sees. Needs CAP_SYS_ADMIN.
     fn open_debugfs(&self, file: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let mount = self.debugfs.get_or_init(|| detached("debugfs").ok());
         let mount = mount.as_ref().ok_or(Errno::NOENT)?;
@@ -266,14 +266,18 @@ impl SysRoot {
     }
 }
 
-/// Mounts a kernel filesystem at no directory. The mount lasts as long as the descriptor.
+/// Mounts a kernel filesystem read-only at no directory. The mount lasts as long as the descriptor.
 ///
 /// # Errors
 /// The kernel's: without CAP_SYS_ADMIN, before Linux 5.2, or where it is not built in.
 pub fn detached(filesystem: &str) -> rustix::io::Result<OwnedFd> {
     let context = fsopen(filesystem, FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&context)?;
-    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+    let flags = MountAttrFlags::MOUNT_ATTR_RDONLY
+        | MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags)
 }
 
 fn text_of(bytes: Vec<u8>) -> String {

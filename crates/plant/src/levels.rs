@@ -37,10 +37,10 @@ pub(crate) fn flooded(actor: &Actor) -> u64 {
     if actor.commits.is_empty() { actor.dirtied_bytes } else { 0 }
 }
 
-/// Tells the flooded device's dirty pages where debugfs does not tell any device's own: of what is
-/// dirty in the machine at most what floods dirtied for it. Another device may be flooded that is
-/// not steered, or not known: `elsewhere` bytes were dirtied there. If that is more, no device here
-/// counts as flooded.
+/// Estimates the flooded device's dirty pages where debugfs can't be seen: the smaller of the
+/// machine's dirty bytes and the bytes that floods dirtied for this device. `elsewhere` bytes were
+/// dirtied for devices that are not steered, or not known. While they are more, no other device
+/// becomes the flooded one.
 pub(crate) fn put_down(
     machine: &Machine,
     devices: &mut [DeviceObservation],
@@ -54,10 +54,10 @@ pub(crate) fn put_down(
     let is_there = |flood: &Flood| devices.iter().any(|d| d.id == flood.device);
     let last = flood.filter(|flood| left && is_there(flood));
     *flood = match (most, last) {
-        (Some(most), _) if elsewhere > most.dirtied => None,
         (Some(most), Some(last)) if last.device == most.device => {
             Some(Flood { dirtied: last.dirtied + most.dirtied, ..last })
         }
+        (Some(most), last) if elsewhere > most.dirtied => last,
         (most, last) => most.or(last),
     };
     let Some(Flood { device, dirtied }) = *flood else { return };
@@ -191,5 +191,6 @@ mod tests {
         assert_eq!(look(20 * MIB, &[1000], 0), None, "a process that commits pages of large folios");
         assert_eq!(look(20 * MIB, &[], 3 * MIB), Some(20 * MIB));
         assert_eq!(look(0, &[], 30 * MIB), Some(20 * MIB), "it is there still");
+        assert_eq!(look(2 * MIB, &[], 30 * MIB), Some(22 * MIB), "beside a faster flood elsewhere");
     }
 }

@@ -9,7 +9,7 @@
 //!                └─ kernel threads                      ─▶ never
 //!
 //! growth of a process ─┬─ its threads' own        ─▶ the process
-//!                      └─ inherited from a child  ─▶ that child, else nobody known
+//!                      └─ inherited from a child  ─▶ that child, else no known process
 //! ```
 //!
 //! A parent that waits for a child inherits the child's counters (kernel/exit.c

@@ -334,7 +334,7 @@ fn wrong_usage_is_told_with_a_remedy() {
     let empty = machine.file("empty.toml", "[settings]\n");
     let unknown = machine.file("unknown.toml", "reason = \"x\"\n[settings]\n");
     let list = machine.file("list.toml", "[settings]\nvm.dirty_bytes = [1]\n");
-    let missing = format!("{empty}.missing");
+    let missing = format!("{empty}.missing.toml");
     let unread = format!("can't read '{missing}'");
     for (command, message) in [
         ("apply vm.dirty_byte=1MB --yes".to_owned(), "did you mean vm.dirty_bytes"),

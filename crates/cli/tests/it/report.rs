@@ -189,7 +189,7 @@ fn what_can_not_be_read_whole_is_refused_at_once() {
         assert!(said.contains(&format!("'{fifo}': it is a pipe; name a regular file")), "{args:?}: {said}");
     }
     let said = refused(&["report", &large]);
-    let why = format!("'{large}': it has 256 MiB, and at most 256 MiB are read");
+    let why = format!("'{large}': it has more than 256 MiB, the most that is read");
     assert!(said.contains(&why), "{said}");
 }
 

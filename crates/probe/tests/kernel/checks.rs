@@ -28,9 +28,9 @@ pub(crate) const TESTS: &[Test] = &[
     ("another tracer's events go on", beside_another),
 ];
 
-/// Of ten thousand operations of as many processes those that are seen at the least, however many
-/// events a busy machine loses.
-const LEAST_SEEN: u64 = 5_000;
+/// The least that is seen of ten thousand operations, of as many processes. A busy machine loses
+/// events; a probe that sees nothing and calls all of them lost must still fail.
+const LEAST_SEEN: u64 = 1_000;
 
 static GO_ON: AtomicBool = AtomicBool::new(false);
 
