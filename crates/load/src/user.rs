@@ -4,6 +4,7 @@
 //! User::named (NSS: passwd, groups) ─▶ runs(&mut Command) ─▶ child: setgroups, setresgid, setresuid ─▶ exec
 //! ```
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 /// Why commands can't run as a user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UserError {
-    /// Nobody has this name.
+    /// There is no user of this name.
     #[error("unknown user '{0}'; name a user of this machine (getent passwd lists them)")]
     Unknown(String),
     /// The user database does not answer.
@@ -38,6 +39,7 @@ pub enum UserError {
 pub struct User {
     name: String,
     home: PathBuf,
+    shell: PathBuf,
     uid: Uid,
     gid: Gid,
     /// All groups, the primary one included.
@@ -64,6 +66,7 @@ impl User {
         Ok(Self {
             name: found.name,
             home: found.dir,
+            shell: found.shell,
             uid: Uid::from_raw(found.uid.as_raw()),
             gid: Gid::from_raw(found.gid.as_raw()),
             groups: groups.into_iter().map(|group| Gid::from_raw(group.as_raw())).collect(),
@@ -76,12 +79,17 @@ impl User {
         (self.uid, self.gid)
     }
 
-    /// Makes a command run as this user: groups, group and user are set before exec, and `HOME`,
-    /// `USER` and `LOGNAME` are the user's. The command's directory is entered before that, as the
-    /// caller.
+    /// Makes a command run as this user: groups, group and user are set before exec. The command's
+    /// directory is entered before that, as the caller.
+    ///
+    /// The caller's environment may hold secrets. The command gets `PATH`, `LANG`, `LC_*`, `TERM`,
+    /// `TZ` and `FLOODWALL_*` of it, and `HOME`, `USER`, `LOGNAME` and `SHELL` of the user. Variables
+    /// that were set on `command` before are dropped; those that are set later stay.
     #[expect(unsafe_code, reason = "code between fork and exec")]
     pub fn runs(&self, command: &mut Command) {
-        command.env("HOME", &self.home).env("USER", &self.name).env("LOGNAME", &self.name);
+        command.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_passed_on(name)));
+        command.env("HOME", &self.home).env("SHELL", &self.shell);
+        command.env("USER", &self.name).env("LOGNAME", &self.name);
         let user = self.clone();
         // SAFETY: the closure makes three system calls with memory that is there already. It
         // allocates nothing and takes no lock.
@@ -92,11 +100,19 @@ impl User {
 
     /// The calling thread becomes this user for good; in a forked child that is the whole process.
     fn become_it(&self) -> Result<(), Errno> {
-        // The user last: nobody else may set groups.
+        // The user last: only root may set groups.
         set_thread_groups(&self.groups)?;
         set_thread_res_gid(self.gid, self.gid, self.gid)?;
         set_thread_res_uid(self.uid, self.uid, self.uid)
     }
+}
+
+/// Whether another user's command gets a variable of the caller's environment.
+fn is_passed_on(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    matches!(name, b"PATH" | b"LANG" | b"TERM" | b"TZ")
+        || name.starts_with(b"LC_")
+        || name.starts_with(b"FLOODWALL_")
 }
 
 #[cfg(test)]

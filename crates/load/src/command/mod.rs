@@ -138,11 +138,14 @@ impl CommandLoad {
             .arg(&self.command)
             .stdin(Stdio::null())
             .stdout(self.stdout.begin()?)
-            .stderr(self.stderr.begin()?)
-            .process_group(0);
+            .stderr(self.stderr.begin()?);
         enter(&mut shell, Arc::clone(&self.cwd));
-        if let Some(user) = &self.user {
-            user.runs(&mut shell);
+        match &self.user {
+            Some(user) => {
+                leave_session(&mut shell);
+                user.runs(&mut shell);
+            }
+            None => drop(shell.process_group(0)),
         }
         let pipe = guardian.pipe().map_err(|e| self.spawn_error(&e))?;
         // After the change of user, which takes the signal at the parent's death back (prctl(2)).
@@ -185,6 +188,16 @@ fn enter(command: &mut Command, dir: Arc<Dir>) {
     // SAFETY: the closure makes one system call on an open descriptor, allocates nothing and takes no lock.
     unsafe {
         command.pre_exec(move || rustix::process::fchdir(&*dir).map_err(std::io::Error::from));
+    }
+}
+
+/// Makes a command begin in a session of its own, and so in a group of its own. It has no terminal: another user's command
+/// must not type into the caller's (TIOCSTI).
+#[expect(unsafe_code, reason = "code between fork and exec")]
+fn leave_session(command: &mut Command) {
+    // SAFETY: the closure makes one system call, allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(|| rustix::process::setsid().map(drop).map_err(std::io::Error::from));
     }
 }
 

@@ -11,7 +11,10 @@ use std::sync::atomic::AtomicBool;
 use crate::support::*;
 
 pub(crate) fn tests() -> Vec<Trial> {
-    let mut of_users = tests![lacks_user => a_command_runs_as_another_user_and_where_that_user_can_write];
+    let mut of_users = tests![lacks_user =>
+        a_command_runs_as_another_user_and_where_that_user_can_write,
+        another_users_command_gets_neither_our_terminal_nor_our_environment,
+    ];
     of_users.extend(tests![
         a_flood_command_counts_what_it_wrote_and_a_victim_also_what_it_read,
         a_command_that_ends_is_started_again_and_keeps_its_counts,
@@ -29,7 +32,7 @@ pub(crate) fn tests() -> Vec<Trial> {
 const NOBODY: &str = "nobody";
 
 fn lacks_user() -> Option<String> {
-    lacks(&[ROOT, "id"]).or_else(|| User::named(NOBODY).err().map(|e| e.to_string()))
+    lacks(&[ROOT, "id", "getent"]).or_else(|| User::named(NOBODY).err().map(|e| e.to_string()))
 }
 
 fn a_command_runs_as_another_user_and_where_that_user_can_write() {
@@ -69,6 +72,44 @@ fn a_command_runs_as_another_user_and_where_that_user_can_write() {
     drop(prepare(2).unwrap());
     scratch.remove_contents(None).unwrap();
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+fn another_users_command_gets_neither_our_terminal_nor_our_environment() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "cat /proc/$$/environ > environment; cat /proc/$$/stat > stat; touch done; sleep 1000";
+    let flood = command_flood(text).unwrap();
+    let user = User::named(NOBODY).unwrap();
+    let stop = AtomicBool::new(false);
+    let flood =
+        floodwall_load::prepare_flood(&open(dir.path()), &flood, Some(&user), 1, &mut |_| {}, &stop).unwrap();
+    let running = flood.start(1, proc_root()).unwrap();
+    let own = dir.path().join(".commands");
+    wait_for("the command", || own.join("done").exists());
+    drop(running);
+    // proc(5): process, name, state, parent, group, session, terminal.
+    let stat = text_of(&own.join("stat"));
+    let stat: Vec<&str> = stat.split(' ').collect();
+    assert_eq!([stat[4], stat[5], stat[6]], [stat[0], stat[0], "0"], "it leads a session without a terminal");
+    let entry = std::process::Command::new("getent").args(["passwd", NOBODY]).output().unwrap();
+    let entry = String::from_utf8(entry.stdout).unwrap();
+    let [name, .., home, shell] = entry.trim().split(':').collect::<Vec<_>>()[..] else { panic!("{entry}") };
+    let mut expected = vec![
+        format!("HOME={home}"),
+        format!("LOGNAME={name}"),
+        format!("SHELL={shell}"),
+        format!("USER={name}"),
+    ];
+    let kept = |name: &str| {
+        ["PATH", "LANG", "TERM", "TZ"].contains(&name)
+            || name.starts_with("LC_")
+            || name.starts_with("FLOODWALL_")
+    };
+    expected.extend(std::env::vars().filter(|(name, _)| kept(name)).map(|(name, is)| format!("{name}={is}")));
+    expected.sort();
+    let environment = text_of(&own.join("environment"));
+    let mut environment: Vec<&str> = environment.split_terminator('\0').collect();
+    environment.sort_unstable();
+    assert_eq!(environment, expected);
 }
 
 fn text_of(path: &Path) -> String {

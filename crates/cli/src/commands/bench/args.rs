@@ -96,8 +96,9 @@ pub(crate) struct ScenarioArgs {
     /// A shell command as flood: its own process group, ended with the phase. Runs as the caller, or as --user.
     #[arg(long, value_name = "COMMAND")]
     flood_cmd: Vec<String>,
-    /// Run the scenario's commands as this user, in a directory of its own. Without it they run as the caller: under
-    /// sudo as root. Needs root.
+    /// Run the scenario's commands as this user, in a directory of its own, without a terminal. Of the environment
+    /// they get PATH, LANG, LC_*, TERM, TZ and FLOODWALL_*, and HOME, USER, LOGNAME and SHELL of that user. Without
+    /// this option they run as the caller: under sudo as root. Needs root.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     /// Number of rounds.

@@ -61,8 +61,10 @@ pub(crate) enum LabCommand {
     Run {
         #[command(flatten)]
         up: UpArgs,
-        /// Run the command as this user, who gets the device's filesystem. Without it the command runs as root, as
-        /// this program does
+        /// Run the command as this user, who gets the device's filesystem. Of the environment it gets PATH, LANG,
+        /// LC_*, TERM, TZ and FLOODWALL_*, and HOME, USER, LOGNAME and SHELL of that user. It keeps this terminal and
+        /// may be able to type into it: run only what you trust. Without this option the command runs as root, as this
+        /// program does
         #[arg(long, value_name = "USER")]
         user: Option<String>,
         /// The command and its arguments, after --

@@ -218,13 +218,13 @@ fn run_in(lab: &Lab, args: &UpArgs, user: Option<&str>, command: &[String]) -> a
     }
     let mut child = Command::new(program);
     child.args(arguments);
-    if let Some(path) = path_with_this_program() {
-        child.env("PATH", path);
-    }
     if let Some(user) = user.map(User::named).transpose()? {
         user.runs(&mut child);
         let (uid, gid) = user.ids();
         options.owner = Some((uid.as_raw(), gid.as_raw()));
+    }
+    if let Some(path) = path_with_this_program() {
+        child.env("PATH", path);
     }
     let ran = lab.run(&options, &mut child, &stop)?;
     // Our own measuring commands say it of the device that they measured.
