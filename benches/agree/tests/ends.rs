@@ -1,6 +1,6 @@
 //! What the program says of other programs' costs, and what it leaves behind when it is interrupted.
 
-#![expect(clippy::unwrap_used, reason = "a helper that can't go on fails its test")]
+#![expect(clippy::unwrap_used, reason = "a test's own functions fail with it")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,6 +1,6 @@
 //! Integration tests of the device models: presets, calibration, properties.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail loudly")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's own functions fail with it")]
 
 mod behaviour;
 mod calibration;

@@ -1,6 +1,6 @@
 //! The guard on simulated machines: what it promises, held against the same machine without it.
 
-#![expect(clippy::unwrap_used, reason = "a helper that can't go on fails its test")]
+#![expect(clippy::unwrap_used, reason = "a test's own functions fail with it")]
 
 mod encounter;
 mod manners;

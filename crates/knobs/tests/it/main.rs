@@ -1,6 +1,11 @@
 //! Changing settings against a kernel in memory that has the real one's traps and can be killed at any write.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test's helpers fail with it")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test's own functions fail with it"
+)]
 
 mod crash;
 mod docs;

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{chown, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
@@ -25,7 +25,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         in_another_users_directory_only_that_users_are_entered,
         at_another_users_top_only_that_users_are_entered,
     ]);
-    all.extend(tests![|| lacks(&[ROOT, "mount", "umount"]) => mounts_are_not_entered]);
+    all.extend(tests![lacks_mounts => mounts_are_not_entered]);
     all
 }
 
@@ -132,25 +132,55 @@ fn at_another_users_top_only_that_users_are_entered() {
     assert!(!fake.join("own").exists());
 }
 
+/// Something mounted, till it is dropped.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    /// Makes the directory `at` and mounts there what `args` say.
+    fn make(args: &[&str], at: PathBuf) -> Result<Self, String> {
+        fs::create_dir(&at).unwrap();
+        let mounted = Command::new("mount").args(args).arg(&at).output().unwrap();
+        let why = || String::from_utf8_lossy(&mounted.stderr).trim().to_owned();
+        if mounted.status.success() { Ok(Self(at)) } else { Err(why()) }
+    }
+
+    fn tmpfs(at: PathBuf) -> Result<Self, String> {
+        Self::make(&["-t", "tmpfs", "floodwall-test"], at)
+    }
+
+    fn bound(from: &Path, at: PathBuf) -> Result<Self, String> {
+        Self::make(&["--bind", &from.display().to_string()], at)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// Why nothing can be mounted: an ordinary user, or a container.
+fn lacks_mounts() -> Option<String> {
+    let try_both = || {
+        let dir = tempfile::tempdir().unwrap();
+        let tmpfs = Mounted::tmpfs(dir.path().join("tmpfs"))?;
+        Mounted::bound(&tmpfs.0, dir.path().join("bound")).map(drop)
+    };
+    lacks(&[ROOT, "mount", "umount"])
+        .or_else(|| try_both().err().map(|why: String| format!("can't mount: {why}")))
+}
+
 fn mounts_are_not_entered() {
     let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     File::create(outside.path().join("precious")).unwrap();
-    let mount = |args: &[&str], at: &Path| {
-        fs::create_dir(at).unwrap();
-        assert!(Command::new("mount").args(args).arg(at).status().unwrap().success());
-    };
-    let (tmpfs, bound) = (dir.path().join("tmpfs"), dir.path().join("bound"));
-    mount(&["-t", "tmpfs", "floodwall-test"], &tmpfs);
-    File::create(tmpfs.join("precious")).unwrap();
+    let tmpfs = Mounted::tmpfs(dir.path().join("tmpfs")).unwrap();
+    File::create(tmpfs.0.join("precious")).unwrap();
     // The same filesystem, and so the same device number.
-    mount(&["--bind", &outside.path().display().to_string()], &bound);
+    let bound = Mounted::bound(outside.path(), dir.path().join("bound")).unwrap();
     let top = open(dir.path());
     let error = top.remove_contents(None).unwrap_err();
-    let kept = tmpfs.join("precious").exists() && outside.path().join("precious").exists();
-    for mounted in [&tmpfs, &bound] {
-        assert!(Command::new("umount").arg(mounted).status().unwrap().success());
-    }
-    assert!(kept);
     assert!(matches!(error, TreeError::Mount { .. }), "{error}");
+    assert!(tmpfs.0.join("precious").exists() && outside.path().join("precious").exists());
+    drop((tmpfs, bound));
     top.remove_contents(None).unwrap();
 }

@@ -1,5 +1,10 @@
 //! Devices as a controller is to know them, on captured and made-up trees.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test's helpers fail with it")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test's own functions fail with it"
+)]
 
 mod units;
