@@ -38,6 +38,9 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred,
 
 /// Where root's locks are.
 const DIRECTORY: &str = "/run/floodwall";
+/// What the kernel shows as the owner of a file whose owner this user namespace does not have
+/// (user_namespaces(7), the default of `kernel.overflowuid`).
+const UNMAPPED: u32 = 65_534;
 /// Bytes of a lock that are read: a process number.
 const HOLDER_BYTES: u64 = 32;
 
@@ -121,7 +124,8 @@ impl DeviceLock {
                 match LockFile::take(directory, *id) {
                     Ok(Taken::Ours(file)) => lock._files.push(file),
                     Ok(Taken::Theirs(holder)) => return Err(held(holder)),
-                    // In a container there may be no /run, or none that can be written.
+                    // In a container there may be no /run, or none that can be written or that is
+                    // this root's.
                     Err(e) if is_no_place(&e) => lock.note(format!(
                         "another benchmark of {name} by root is seen by its socket alone: '{}' can't be used ({e})",
                         directory.display()
@@ -170,6 +174,15 @@ fn process(peer: UCred) -> String {
     format!(" (process {})", peer.pid.as_raw_nonzero())
 }
 
+/// The error for a directory that can't hold root's locks.
+fn not_ours(directory: &Path, owner: u32) -> io::Error {
+    if owner == UNMAPPED {
+        let why = format!("its owner is user {UNMAPPED}: nobody, or outside this user namespace");
+        return io::Error::new(io::ErrorKind::PermissionDenied, why);
+    }
+    io::Error::other(format!("'{}' is no directory that only we can write; remove it", directory.display()))
+}
+
 fn is_no_place(error: &io::Error) -> bool {
     use io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
     matches!(error.kind(), NotFound | PermissionDenied | ReadOnlyFilesystem)
@@ -206,8 +219,7 @@ impl LockFile {
         let meta = fs::symlink_metadata(directory)?;
         let us = rustix::process::geteuid().as_raw();
         if !meta.is_dir() || meta.uid() != us || meta.mode() & 0o022 != 0 {
-            let why = format!("'{}' is no directory that only we can write; remove it", directory.display());
-            return Err(io::Error::other(why));
+            return Err(not_ours(directory, meta.uid()));
         }
         let path = directory.join(format!("bench-{device}.lock"));
         loop {
@@ -269,12 +281,14 @@ mod tests {
 
     #[test]
     fn the_second_is_refused_and_told_who_holds_it() {
-        let first = DeviceLock::take(&devices(&[0])).unwrap();
-        let message = DeviceLock::take(&devices(&[0])).unwrap_err().to_string();
+        let dir = tempfile::tempdir().unwrap();
+        let take = || DeviceLock::take_as(&devices(&[0]), Some(dir.path()), |_| true);
+        let first = take().unwrap();
+        let message = take().unwrap_err().to_string();
         assert!(message.contains(&format!("process {}", std::process::id())), "{message}");
         assert!(message.contains(&format!("disk0 (4000:{})", std::process::id())), "{message}");
         drop(first);
-        DeviceLock::take(&devices(&[0])).unwrap();
+        take().unwrap();
     }
 
     #[test]
@@ -306,15 +320,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let theirs = DeviceLock::take_as(&devices(&[22]), None, |_| false).unwrap();
         let name = format!("floodwall-bench-4022:{}", std::process::id());
-        let mut callers = Vec::new();
-        let is_full = || peer(&name).is_none();
-        while !is_full() {
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let caller = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
-            let _ = connect(&caller, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap());
-            callers.push(caller);
-            assert!(callers.len() < 100_000);
-        }
+        // A connection that is closed before it is accepted stays in the queue.
+        let calls = (0..100_000).take_while(|_| peer(&name).is_some()).count();
+        assert!((1..100_000).contains(&calls), "{calls}");
         let ours = DeviceLock::take_as(&devices(&[22]), Some(dir.path()), |_| false).unwrap();
         assert!(ours.notes()[0].starts_with("an unknown user holds"), "{:?}", ours.notes());
         drop(theirs);
@@ -332,17 +340,21 @@ mod tests {
         let nowhere = dir.path().join("no/such");
         let lock = DeviceLock::take_as(&devices(&[23]), Some(&nowhere), |_| true).unwrap();
         assert!(lock.notes()[0].contains("is seen by its socket alone"), "{:?}", lock.notes());
+        assert!(is_no_place(&not_ours(&open, 65_534)), "in a container, the host's root");
+        assert!(!is_no_place(&not_ours(&open, 1_000)));
     }
 
     #[test]
     fn two_that_share_a_disk_at_the_bottom_exclude_each_other() {
-        let first = DeviceLock::take(&devices(&[11, 13])).unwrap();
-        let message = DeviceLock::take(&devices(&[12, 13])).unwrap_err().to_string();
+        let dir = tempfile::tempdir().unwrap();
+        let take = |minors: &[u32]| DeviceLock::take_as(&devices(minors), Some(dir.path()), |_| true);
+        let first = take(&[11, 13]).unwrap();
+        let message = take(&[12, 13]).unwrap_err().to_string();
         assert!(message.contains("disk13"), "{message}");
         // What the refused one had taken is free again, and what nobody shares is nobody's business.
-        let other = DeviceLock::take(&devices(&[12])).unwrap();
+        let other = take(&[12]).unwrap();
         drop((first, other));
-        DeviceLock::take(&devices(&[11, 12, 13])).unwrap();
+        take(&[11, 12, 13]).unwrap();
     }
 
     #[test]
