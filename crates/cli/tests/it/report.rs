@@ -47,6 +47,23 @@ fn refused(args: &[&str]) -> String {
     stderr(&output)
 }
 
+/// Words of a text, without the marks of a quotation.
+fn words(text: &str) -> String {
+    text.split_whitespace().filter(|word| *word != ">").collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn what_the_readme_shows_is_what_its_stored_results_say() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = words(&fs::read_to_string(root.join("README.md")).unwrap());
+    for result in ["tune.json", "sim-quick.json"] {
+        let path = root.join("docs/data").join(result);
+        let report = shown(&["report", path.to_str().unwrap()]);
+        let sentence = words(report.trim_end().rsplit("\n\n").next().unwrap());
+        assert!(readme.contains(&sentence), "{result}: the README does not have '{sentence}'");
+    }
+}
+
 #[test]
 fn a_stored_result_is_shown_in_every_form() {
     let (_dir, printed, of) = directory();
