@@ -1,5 +1,5 @@
-//! `floodwall bench` on real filesystems over loop devices, and settings changed and kept on one. Needs root; a test that
-//! lacks something is ignored with the reason.
+//! `floodwall bench` on real filesystems over loop devices, and settings changed and kept on one.
+//! Needs root; a test that lacks something is ignored with the reason.
 //!
 //! The binary is also the userspace block server of one test, behind an argument of its own.
 
@@ -47,6 +47,8 @@ pub(crate) const FUSE: &str = floodwall_testing::FUSE;
 /// Among what a test needs: a udev that runs, and no settings of this machine's own that are kept
 /// across boots.
 pub(crate) const UDEV: &str = "udev";
+/// Among what a test needs: so much memory for files.
+pub(crate) const SHM_GIB: &str = "1 GiB in /dev/shm";
 
 /// A test and what it needs besides root and loop devices.
 pub(crate) struct Test {
@@ -57,8 +59,9 @@ pub(crate) struct Test {
 
 /// Why a test can't run here.
 fn missing(needs: &[&str]) -> Option<String> {
-    let (udev, others): (Vec<&str>, Vec<&str>) = needs.iter().partition(|need| **need == UDEV);
+    let others: Vec<&str> = needs.iter().copied().filter(|need| ![UDEV, SHM_GIB].contains(need)).collect();
     lacks(&[ROOT, LOOP])
         .or_else(|| lacks(&others))
-        .or_else(|| if udev.is_empty() { None } else { persist::missing() })
+        .or_else(|| needs.contains(&UDEV).then(persist::missing).flatten())
+        .or_else(|| needs.contains(&SHM_GIB).then(server::missing).flatten())
 }

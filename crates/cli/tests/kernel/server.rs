@@ -1,18 +1,21 @@
-//! A userspace block server that a dirty limit can hang: that floodwall refuses such a limit, and that it was right to.
+//! A userspace block server that a dirty limit can hang: that floodwall refuses such a limit, and
+//! that it was right to.
 //!
 //! ```text
-//! dd ─▶ ext4 on loop D ─▶ FUSE file ─▶ server (this binary) ─▶ buffered write() ─▶ ext4 on loop B ─▶ file in memory
+//! dd ─▶ ext4 on loop D ─▶ FUSE file ─▶ server (this binary)
+//!                                        └─▶ buffered write() ─▶ ext4 on loop B ─▶ file in memory
 //! ```
 //!
-//! The hang stops every writer of the machine. A rescuer puts the limits back after [`PATIENCE`] and aborts the FUSE
-//! connection after twice as long, whatever the test does. Nothing is printed while the machine hangs.
+//! The hang stops every writer of the machine. A process of its own, [`Rescue`], ends it, even if
+//! this one is killed. The mounts and loop devices of a killed test stay. Nothing is printed while
+//! the machine hangs.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -21,13 +24,14 @@ use fuser::{
     KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen,
     ReplyWrite, Request, Session, WriteFlags,
 };
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::disk::{Disk, run};
-use crate::{FUSE, Test};
+use crate::{FUSE, SHM_GIB, Test};
 
 pub(crate) const TESTS: &[Test] = &[Test {
     name: "a limit that hangs a userspace block server is refused",
-    needs: &[FUSE, "mkfs.ext4", "losetup", "mountpoint", "dd"],
+    needs: &[FUSE, SHM_GIB, "mkfs.ext4", "losetup", "mountpoint", "dd", "timeout"],
     body: refused_and_rightly_so,
 }];
 
@@ -37,12 +41,16 @@ pub(crate) const CHILD: &str = "serve-a-disk";
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Without one byte written for so long the server hangs: a page takes microseconds.
 const HUNG: Duration = Duration::from_secs(4);
+/// Where the disk is that the server writes to, and its size.
+const SHM: &str = "/dev/shm";
+const DISK_MIB: u64 = 1024;
+/// What the server serves.
 const DISK_BYTES: u64 = 700 << 20;
 const FILE: INodeNo = INodeNo(2);
 const LIMITS: [&str; 4] = ["dirty_background_ratio", "dirty_background_bytes", "dirty_ratio", "dirty_bytes"];
 
-/// A directory with one file, which is read from and written to another one through the page cache. The process has
-/// not set `PR_SET_IO_FLUSHER`.
+/// A directory with one file, which is read from and written to another one through the page
+/// cache. The process has not set `PR_SET_IO_FLUSHER`.
 struct Mirror(File);
 
 impl Mirror {
@@ -139,8 +147,15 @@ impl Filesystem for Mirror {
     }
 }
 
-/// Serves a file until it is unmounted.
+/// Why a test can't run here that needs [`SHM_GIB`]: its disk may grow to that size.
+pub(crate) fn missing() -> Option<String> {
+    let free = rustix::fs::statvfs(SHM).map_or(0, |shm| shm.f_bavail * shm.f_frsize);
+    (free < DISK_MIB << 20).then(|| format!("needs {SHM_GIB}"))
+}
+
+/// Serves a file until it is unmounted, or whoever started it is gone.
 pub(crate) fn serve(mountpoint: &Path, file: &Path) -> std::io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
     let file = File::options().read(true).write(true).open(file)?;
     let mut config = Config::default();
     config.mount_options = vec![MountOption::FSName("floodwall-test".into())];
@@ -148,42 +163,43 @@ pub(crate) fn serve(mountpoint: &Path, file: &Path) -> std::io::Result<()> {
     Session::new(Mirror(file), mountpoint, &config)?.run()
 }
 
-/// The limits of the machine, put back when this is dropped or its time is over.
-struct Rescue {
-    done: Sender<()>,
-    thread: Option<thread::JoinHandle<()>>,
-}
+/// A process that puts the limits of the machine back when this is dropped, when the test's process
+/// is gone, or after [`PATIENCE`]. After twice as long it kills the server, which aborts the FUSE
+/// connection (fs/fuse/dev.c `fuse_dev_release`). That needs no fusectl to be mounted.
+struct Rescue(Child);
 
 impl Rescue {
-    fn arm(connection: PathBuf) -> Self {
-        let found: Vec<(&str, String)> = LIMITS
-            .iter()
-            .filter_map(|name| Some((*name, fs::read_to_string(format!("/proc/sys/vm/{name}")).ok()?)))
-            .filter(|(_, value)| value.trim() != "0")
-            .collect();
-        let put_back = move || {
-            for (name, value) in &found {
-                let _ = fs::write(format!("/proc/sys/vm/{name}"), value);
+    /// `cat` ends with the pipe, whose other end the test holds. While it holds it, the server's
+    /// number is no other process's: the test has not waited for it.
+    const SCRIPT: &str = r#"
+        server=$1 patience=$2 in_time=
+        shift 2
+        timeout "$patience" cat && in_time=yes
+        while [ $# -gt 1 ]; do echo "$2" > "/proc/sys/vm/$1"; shift 2; done
+        [ "$in_time" ] || timeout "$patience" cat || kill -KILL "$server"
+    "#;
+
+    fn arm(server: &Child) -> Result<Self, String> {
+        let mut command = Command::new("sh");
+        command.args(["-c", Self::SCRIPT, "sh"]);
+        command.args([server.id().to_string(), PATIENCE.as_secs().to_string()]);
+        for name in LIMITS {
+            let value = fs::read_to_string(format!("/proc/sys/vm/{name}")).map_err(said(name))?;
+            // Its counterpart is in force.
+            if value.trim() != "0" {
+                command.args([name, value.trim()]);
             }
-        };
-        let (done, over) = mpsc::channel();
-        let watch = move || {
-            let late = over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout);
-            put_back();
-            if late && over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                let _ = fs::write(connection.join("abort"), "1");
-            }
-        };
-        Self { done, thread: Some(thread::spawn(watch)) }
+        }
+        // Its own group: an interrupt from the keyboard ends the test, and then this must go on.
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        command.spawn().map(Self).map_err(said("sh"))
     }
 }
 
 impl Drop for Rescue {
     fn drop(&mut self) {
-        let _ = self.done.send(());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
     }
 }
 
@@ -200,7 +216,7 @@ struct Served {
 impl Served {
     fn make() -> Result<Self, String> {
         // A loop device's worker may dirty any number of pages in memory.
-        let below = Disk::make_in(Path::new("/dev/shm"), "ext4", 1024)?;
+        let below = Disk::make_in(Path::new(SHM), "ext4", DISK_MIB)?;
         let backing = below.path().join("backing");
         File::create(&backing).and_then(|f| f.set_len(DISK_BYTES)).map_err(said("the server's file"))?;
         let dir = tempfile::tempdir().map_err(said("a directory"))?;
@@ -233,12 +249,6 @@ impl Served {
         self.device.as_deref().unwrap_or_default().trim_start_matches("/dev/")
     }
 
-    fn connection(&self) -> Result<PathBuf, String> {
-        use std::os::unix::fs::MetadataExt;
-        let number = fs::metadata(self.dir.path().join("fuse")).map_err(said("the FUSE mount"))?.dev();
-        Ok(Path::new("/sys/fs/fuse/connections").join(number.to_string()))
-    }
-
     /// Starts to write so many MiB of a file.
     fn write(&mut self, name: &str, mib: u64) -> Result<&mut Child, String> {
         let file = format!("of={}", self.mountpoint().join(name).display());
@@ -258,7 +268,8 @@ impl Served {
         field(6).zip(field(8)).ok_or_else(|| format!("not understood: {text}"))
     }
 
-    /// Whether the device completes nothing for [`HUNG`] while something waits for it, within a time.
+    /// Whether the device completes nothing for [`HUNG`] while something waits for it, within a
+    /// time.
     fn hangs(&self, within: Duration) -> Result<bool, String> {
         let end = Instant::now() + within;
         let (mut last, mut since) = (self.progress()?.0, Instant::now());
@@ -331,7 +342,7 @@ fn refused_and_rightly_so() -> Result<(), String> {
         floodwall(&all)
     };
     let mut served = Served::make()?;
-    let rescue = Rescue::arm(served.connection()?);
+    let rescue = Rescue::arm(&served.server)?;
 
     // 1. Refused, by name, and nothing is changed.
     let before = fs::read_to_string("/proc/sys/vm/dirty_bytes").map_err(said("dirty_bytes"))?;
@@ -356,14 +367,15 @@ fn refused_and_rightly_so() -> Result<(), String> {
     drop(rescue);
 
     // 3. A strict limit of the device that the server writes to hangs nothing.
-    let rescue = Rescue::arm(served.connection()?);
+    let rescue = Rescue::arm(&served.server)?;
     let number = run("mountpoint", &["-d", &served.below.path().to_string_lossy()])?;
     let number = number.trim();
     let strict = format!("/sys/class/bdi/{number}");
     if Path::new(&strict).join("strict_limit").exists() {
         let device = fs::read_to_string(format!("/sys/dev/block/{number}/uevent")).map_err(said("uevent"))?;
         let device = device.lines().find_map(|line| line.strip_prefix("DEVNAME=")).unwrap_or_default();
-        // A thousandth of the hard limit; in bytes it would move with free memory between two looks.
+        // A thousandth of the hard limit; in bytes it would move with free memory between two
+        // looks.
         let share = [format!("{device}.bdi.max_ratio_fine=1000"), format!("{device}.bdi.strict_limit=1")];
         let applied = apply(&[&share[0], &share[1]])?;
         expect(&format!("a strict limit is none: {}", stderr(&applied)), applied.status.success())?;
@@ -377,7 +389,7 @@ fn refused_and_rightly_so() -> Result<(), String> {
     drop(rescue);
 
     // 4. Those who insist get what was foretold.
-    let rescue = Rescue::arm(served.connection()?);
+    let rescue = Rescue::arm(&served.server)?;
     let insisted = apply(&[LOW[0], LOW[1], "--allow-userspace-servers"])?;
     expect(&format!("the override counts: {}", stderr(&insisted)), insisted.status.success())?;
     for name in ["c", "d"] {

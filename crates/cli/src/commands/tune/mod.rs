@@ -14,7 +14,7 @@ use floodwall_device::DeviceSpec;
 use floodwall_knobs::OVERRIDE;
 use floodwall_knobs::value::as_written;
 use floodwall_model::units::{UnitError, human_duration, parse_duration};
-use floodwall_model::{Bytes, Scenario, Setting, Trial};
+use floodwall_model::{Scenario, Setting, Trial};
 use floodwall_report::schema::contest::{Contender, Contest, Outcome as Said, Recommended};
 use floodwall_report::schema::{Document, ResultDevice, ResultHost, Run};
 use floodwall_sim::{SimOptions, SimRig};
@@ -165,14 +165,11 @@ fn on_host(
         let leaves = location.leaves.iter().map(|leaf| (leaf.name.clone(), leaf.id)).collect::<Vec<_>>();
         (location.queue_device, leaves)
     };
-    let least = if args.place.allow_userspace_servers { None } else { space::least_hard_bytes(&root) };
-    if let Some((least, servers)) = &least {
-        host.warn(format!(
-            "limits below {} are left out: they could hang the machine, because {servers} (FW045); {OVERRIDE} tries them",
-            Bytes(*least)
-        ));
+    let least = if args.place.allow_userspace_servers { None } else { space::Least::read(&root) };
+    if let Some(least) = &least {
+        host.warn(least.warning());
     }
-    let least = least.map(|(bytes, _)| bytes);
+    let least = least.map(|least| least.hard_bytes.unwrap_or(u64::MAX));
     let mut space_of =
         |reference: &Reference| Space::of(&space::of_host(&root, queue_device, &leaves, least, reference));
     let prepared = host.rig.inner_mut().prepare(&scenario, &mut watch);

@@ -2,20 +2,43 @@
 
 use floodwall_host::servers::{self, Exposure, fuse_limits};
 use floodwall_host::{SysRoot, memory, queue};
-use floodwall_model::{DeviceId, Reading};
+use floodwall_knobs::OVERRIDE;
+use floodwall_model::{Bytes, DeviceId, Reading};
 use floodwall_sim::SimOptions;
 use floodwall_sim::kernel::Generation;
 use floodwall_tune::objective::Reference;
 use floodwall_tune::space::Description;
 
-/// The least hard limit under which no userspace block server can hang, in bytes, and who these servers are; `None` if
-/// there is none. One that every limit can hang has the largest number.
-pub(super) fn least_hard_bytes(root: &SysRoot) -> Option<(u64, String)> {
-    let servers = servers::read(root);
-    let exposure = Exposure::of(&servers, fuse_limits)?;
-    let who: Vec<String> = servers.iter().filter(|s| s.may_hang()).map(servers::describe).collect();
-    let served_by_queue = exposure.queue_bytes > 0 || exposure.boundless.is_some();
-    served_by_queue.then(|| (exposure.least_hard_bytes().unwrap_or(u64::MAX), who.join("; ")))
+/// The limits that userspace block servers allow.
+pub(super) struct Least {
+    /// The least hard limit under which none can hang; `None` if any limit can hang one.
+    pub(super) hard_bytes: Option<u64>,
+    /// Who they are.
+    servers: String,
+}
+
+impl Least {
+    /// `None` if the machine has no such server.
+    pub(super) fn read(root: &SysRoot) -> Option<Self> {
+        let servers = servers::read(root);
+        let exposure = Exposure::of(&servers, fuse_limits)?;
+        let who: Vec<String> = servers.iter().filter(|s| s.may_hang()).map(servers::describe).collect();
+        let served_by_queue = exposure.queue_bytes > 0 || exposure.boundless.is_some();
+        served_by_queue.then(|| Self { hard_bytes: exposure.least_hard_bytes(), servers: who.join("; ") })
+    }
+
+    /// Which limits are not tried, and why.
+    pub(super) fn warning(&self) -> String {
+        let servers = &self.servers;
+        let which = match self.hard_bytes {
+            Some(least) => {
+                let least = Bytes(least);
+                format!("no limit below {least} is tried, because it could hang the machine")
+            }
+            None => "no limit is tried, because any could hang the machine".to_owned(),
+        };
+        format!("{which}: {servers} (FW045); {OVERRIDE} tries them")
+    }
 }
 
 /// Of a directory's devices: the one whose queue its writes meet, and those below it.
@@ -75,4 +98,16 @@ pub(super) fn of_sim(
     let names = offered.iter().map(|kind| kind.name().to_owned()).collect();
     let strict_limit = options.generation == Generation::K6;
     Description::of_machine(in_force, names, options.ram.0, strict_limit, reference)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_that_are_not_tried_are_named_with_the_servers() {
+        let warning = |hard_bytes| Least { hard_bytes, servers: "loop0: served by pid 7".into() }.warning();
+        insta::assert_snapshot!(warning(Some(263 << 20)), @"no limit below 263 MiB is tried, because it could hang the machine: loop0: served by pid 7 (FW045); --allow-userspace-servers tries them");
+        insta::assert_snapshot!(warning(None), @"no limit is tried, because any could hang the machine: loop0: served by pid 7 (FW045); --allow-userspace-servers tries them");
+    }
 }
