@@ -11,6 +11,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use floodwall_model::Reading;
+use floodwall_model::printable::printable;
 use rustix::fs::{Dir, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
@@ -302,7 +303,7 @@ pub(crate) fn refused<T>(path: &str, error: Errno) -> Reading<T> {
 /// A file whose content is not what its documentation says. Quotes at most 40 characters of it.
 pub(crate) fn not_understood<T>(path: &str, text: &str) -> Reading<T> {
     let shown: String = text.chars().take(40).collect();
-    Reading::Unreadable(format!("{path}: '{}' is not understood", shown.escape_default()))
+    Reading::Unreadable(format!("{path}: '{}' is not understood", printable(&shown)))
 }
 
 /// Trees for tests.

@@ -1,17 +1,20 @@
-//! One process: its parent and flags (/proc/PID/stat), and the bytes that its threads dirtied.
+//! One process: its parent and flags (/proc/PID/stat), those of its threads, and the bytes that
+//! these dirtied.
 //!
 //! A parent that waits for a child inherits the child's I/O counters (kernel/exit.c
 //! `wait_task_zombie`): its /proc/PID/io jumps by all that the child ever wrote. The same call adds
 //! the child's page faults to the parent's `cminflt`, and every process has some. A thread's own
 //! counters (/proc/PID/task/TID/io) inherit nothing.
 
-use crate::root::SysRoot;
+use floodwall_model::Reading;
+
+use crate::root::{SysRoot, not_understood};
 use crate::text::number_after;
 
 /// Threads of one process whose counters are added up; each takes some 5 µs.
 pub const MOST_THREADS: usize = 256;
 
-/// Fields of /proc/PID/stat (proc_pid_stat(5)).
+/// Fields of /proc/PID/stat and /proc/PID/task/TID/stat (proc_pid_stat(5)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// Its parent's number; 0 if it has none.
@@ -27,6 +30,15 @@ pub struct Stat {
 pub fn read_stat(root: &SysRoot, pid: u32, buffer: &mut Vec<u8>) -> Option<Stat> {
     root.read_attribute_into(&format!("/proc/{pid}/stat"), buffer).ok()?;
     parse_stat(buffer)
+}
+
+/// Reads /proc/PID/task/TID/stat.
+pub fn read_thread_stat(root: &SysRoot, pid: u32, tid: &str) -> Reading<Stat> {
+    let path = format!("/proc/{pid}/task/{tid}/stat");
+    root.read_line(&path).and_then(|text| match parse_stat(text.as_bytes()) {
+        Some(stat) => Reading::Value(stat),
+        None => not_understood(&path, &text),
+    })
 }
 
 /// The bytes that a process's living threads dirtied, without those inherited from children;

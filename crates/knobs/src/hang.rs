@@ -155,8 +155,8 @@ mod tests {
     const PLAIN: &str = "4194304";
     const FLUSHER: &str = "5767168";
 
-    /// A loop device of 160 MiB of requests on the file of a FUSE filesystem, whose server has these
-    /// flags.
+    /// A loop device of 160 MiB of requests on the file of a FUSE filesystem, whose server has
+    /// these flags.
     fn served(flags: &str) -> Tree {
         let mut tree = machine();
         let mut put = |path: &str, text: &str| tree.insert(path.to_owned(), format!("{text}\n"));

@@ -1,22 +1,27 @@
 //! How low the dirty limits can be before a userspace server and the machine wait for each other.
 //!
 //! ```text
-//! clients' pages under writeback ─▶ server ─▶ write() to a file ─▶ balance_dirty_pages: waits while dirty ≥ hard limit
-//!            └──────────── end when the server answers ◀───────────────────────────────────────┘
+//! clients' pages under writeback ─▶ server ─▶ write() to a file ─▶ balance_dirty_pages:
+//!            │                                            waits while dirty ≥ hard limit
+//!            └──────────── end when the server answers ◀──────────────┘
 //! ```
 //!
-//! Two things let such a server go on: the total falls below the hard limit, or the pages of the device that it writes
-//! to fall below the error of that device's counters (mm/page-writeback.c `balance_dirty_pages`, `wb_stat_error`;
-//! since Linux 3.3). The flusher brings the latter about as long as more than the background limit is dirty and not
-//! yet under writeback (`wb_over_bg_thresh`). It rests at the background limit. So the server is stuck if the pages
-//! that wait for it, which count as under writeback, are at least *hard − background*. What can wait for it:
+//! Two things let such a server go on: the total falls below the hard limit, or the pages of the
+//! device that it writes to fall below the error of that device's counters (mm/page-writeback.c
+//! `balance_dirty_pages`, `wb_stat_error`; since Linux 3.3). The flusher brings the latter about as
+//! long as more than the background limit is dirty and not yet under writeback
+//! (`wb_over_bg_thresh`). It rests at the background limit. So the server is stuck if the pages that
+//! wait for it, which count as under writeback, are at least *hard − background*. What can wait for
+//! it:
 //!
 //! - what the served queue holds: `nr_requests` × `max_sectors_kb` for each hardware queue;
-//! - what the flusher has marked and the queue has not taken yet: at most a chunk, which is an eighth of the hard
-//!   limit and [`CHUNK_BYTES`] (fs/fs-writeback.c `writeback_chunk_size`);
-//! - of a FUSE filesystem its share of the hard limit, which is strict (fs/fuse/inode.c `fuse_bdi_init`): 1 %.
+//! - what the flusher has marked and the queue has not taken yet: at most a chunk, which is an
+//!   eighth of the hard limit and [`CHUNK_BYTES`] (fs/fs-writeback.c `writeback_chunk_size`);
+//! - of a FUSE filesystem its share of the hard limit, which is strict (fs/fuse/inode.c
+//!   `fuse_bdi_init`): 1 %.
 
 use floodwall_model::Reading;
+use floodwall_model::printable::printable;
 use floodwall_model::status::{Served, Server};
 
 /// fs/fs-writeback.c `MIN_WRITEBACK_PAGES`: 4 MiB whatever the page size.
@@ -38,7 +43,8 @@ pub struct FuseLimits {
     pub share: f64,
 }
 
-/// A FUSE filesystem's limits now. Kernels before 6.2 do not show that they are strict, and offer no way to change it.
+/// A FUSE filesystem's limits now. Kernels before 6.2 do not show that they are strict, and offer no
+/// way to change it.
 #[must_use]
 pub fn fuse_limits(served: &Served) -> FuseLimits {
     FuseLimits {
@@ -59,7 +65,8 @@ pub struct Exposure {
 }
 
 impl Exposure {
-    /// Of all servers that may hang; `None` if there is none. `limits` are those of a FUSE filesystem.
+    /// Of all servers that may hang; `None` if there is none. `limits` are those of a FUSE
+    /// filesystem.
     pub fn of(servers: &[Server], limits: impl Fn(&Served) -> FuseLimits) -> Option<Self> {
         let mut serves: Vec<&Served> = Vec::new();
         for served in servers.iter().filter(|server| server.may_hang()).flat_map(|server| &server.serves) {
@@ -77,8 +84,8 @@ impl Exposure {
                     let limits = limits(served);
                     exposure.share += limits.share;
                     if !limits.strict {
-                        exposure.boundless =
-                            Some(format!("{} has no strict limit", served.name.escape_debug()));
+                        let name = printable(&served.name);
+                        exposure.boundless = Some(format!("{name} has no strict limit"));
                     }
                 }
             }
@@ -102,8 +109,8 @@ impl Exposure {
         gap(hard, background) as f64 <= self.waiting_bytes(hard)
     }
 
-    /// The least hard limit, in whole MiB, under which no server can hang if the background limit is a quarter of it;
-    /// `None` if there is none.
+    /// The least hard limit, in whole MiB, under which no server can hang if the background limit is
+    /// a quarter of it; `None` if there is none.
     #[must_use]
     pub fn least_hard_bytes(&self) -> Option<u64> {
         let rest = 1.0 - BACKGROUND - self.share - if self.queue_bytes > 0 { 1.0 / DIRTY_SCOPE } else { 0.0 };
@@ -115,8 +122,8 @@ impl Exposure {
     }
 }
 
-/// What lies between the limits, as the kernel has them: a background limit that is not below the hard one becomes half
-/// of it (mm/page-writeback.c `domain_dirty_limits`).
+/// What lies between the limits, as the kernel has them: a background limit that is not below the
+/// hard one becomes half of it (mm/page-writeback.c `domain_dirty_limits`).
 #[must_use]
 pub fn gap(hard: u64, background: u64) -> u64 {
     if background >= hard { hard - hard / 2 } else { hard - background }
@@ -132,7 +139,8 @@ mod tests {
 
     #[test]
     fn the_limits_that_hung_and_those_that_did_not() {
-        // Seen on 6.18: a loop device of 128 requests of 1280 KiB on a FUSE file, its server without the flag.
+        // Seen on 6.18: a loop device of 128 requests of 1280 KiB on a FUSE file, its server without
+        // the flag.
         let seen = queue(160 << 20);
         for (hard, background, hung) in
             [(15_000_000, 7_500_000, true), (64 << 20, 32 << 20, true), (512 << 20, 128 << 20, false)]

@@ -1,10 +1,10 @@
-//! Userspace block servers: which processes serve this machine's block devices and FUSE filesystems, and whether a
-//! dirty limit can stop them.
+//! Userspace block servers: which processes serve this machine's block devices and FUSE filesystems,
+//! and whether a dirty limit can stop them.
 //!
 //! ```text
 //! FUSE mounts, ublkbN, nbdN ─ loop devices on their files ─▶ what is served
 //! /proc/PID/fd: /dev/fuse (fdinfo: which mount), /dev/ublkcN; nbdN/pid ─▶ who serves it ─▶ Server
-//!                      /proc/PID/task/*/stat, /proc/PID/fdinfo ─▶ PR_SET_IO_FLUSHER, buffered files ┘
+//! /proc/PID/task/*/stat, /proc/PID/fdinfo ─▶ PR_SET_IO_FLUSHER, buffered files ─▶ Server
 //! Server … ─▶ Exposure: the dirty limits below which they can hang
 //! ```
 //!
@@ -16,6 +16,7 @@ mod process;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use floodwall_model::printable::printable;
 use floodwall_model::status::{Served, Server};
 use floodwall_model::{DeviceId, Reading};
 
@@ -55,7 +56,8 @@ impl Way {
     }
 }
 
-/// All servers of this machine, each process once. A server that no visible process is known to be has no `pid`.
+/// All servers of this machine, each process once. A server that no visible process is known to be
+/// has no `pid`.
 #[must_use]
 pub fn read(root: &SysRoot) -> Vec<Server> {
     let mounts = mounts::read_mounts(root).into_value().unwrap_or_default();
@@ -76,25 +78,27 @@ pub fn read(root: &SysRoot) -> Vec<Server> {
     known.chain(not_known).collect()
 }
 
-/// Who serves what, and what is wrong with it: `loop0 and /fuse: served by pid 70 (serve), which has … open …`.
+/// Who serves what, and what is wrong with it:
+/// `loop0 and /fuse: served by pid 70 (serve), which has … open …`.
 #[must_use]
 pub fn describe(server: &Server) -> String {
     let mut serves: Vec<&str> = server.serves.iter().map(|served| served.name.as_str()).collect();
     // The filesystem below a loop device says nothing more.
     serves.sort_by_key(|name| name.starts_with('/'));
-    let what = serves.join(" and ").escape_debug().to_string();
+    let what = serves.join(" and ");
+    let what = printable(&what);
     let Reading::Value(pid) = server.pid else {
         return format!("{what}: its server can't be told ({})", server.pid.reason().unwrap_or_default());
     };
     let writes = match &server.buffered {
-        Reading::Value(path) => format!("has {} open for buffered writes", path.escape_debug()),
+        Reading::Value(path) => format!("has {} open for buffered writes", printable(path)),
         other => format!("may make buffered writes ({})", other.reason().unwrap_or_default()),
     };
     let flag = match server.io_flusher.reason() {
         None => "without PR_SET_IO_FLUSHER".to_owned(),
         Some(why) => format!("and may lack PR_SET_IO_FLUSHER ({why})"),
     };
-    format!("{what}: served by pid {pid} ({}), which {writes} {flag}", server.name.escape_debug())
+    format!("{what}: served by pid {pid} ({}), which {writes} {flag}", printable(&server.name))
 }
 
 /// A process and all that it serves.
@@ -170,8 +174,8 @@ fn filesystem(root: &SysRoot, mount: &Mount) -> Served {
     }
 }
 
-/// The name of a FUSE filesystem's backing device: its number, with what kind it is behind that on some kernels
-/// (fs/fuse/inode.c `fuse_bdi_init`).
+/// The name of a FUSE filesystem's backing device: its number, with what kind it is behind that on
+/// some kernels (fs/fuse/inode.c `fuse_bdi_init`).
 fn fuse_bdi(root: &SysRoot, id: DeviceId) -> Reading<String> {
     let names = [id.to_string(), format!("{id}-fuse"), format!("{id}-fuseblk")];
     // That of a fuseblk mount is not its disk's.
@@ -182,7 +186,8 @@ fn fuse_bdi(root: &SysRoot, id: DeviceId) -> Reading<String> {
     }
 }
 
-/// Whether a filesystem's server is a process of this machine (that of virtiofs is the hypervisor's).
+/// Whether a filesystem's server is a process of this machine (that of virtiofs is the
+/// hypervisor's).
 fn is_fuse(fs_type: &str) -> bool {
     matches!(fs_type, "fuse" | "fuseblk") || fs_type.starts_with("fuse.")
 }
@@ -206,7 +211,8 @@ fn numbered(name: &str, prefix: &str) -> Option<u32> {
 fn below(root: &SysRoot, mounts: &[Mount], id: DeviceId) -> Vec<DeviceId> {
     let file = root.read_line(&format!("{}/loop/backing_file", block::directory(id)));
     let Some(file) = file.into_value() else { return Vec::new() };
-    // A deleted file stays open, and its path is all that is left of it (drivers/block/loop.c, d_path).
+    // A deleted file stays open, and its path is all that is left of it (drivers/block/loop.c,
+    // d_path).
     let path = file.strip_suffix(" (deleted)").unwrap_or(&file);
     let stack = topology::stack(root, mounts, id);
     let mut below: Vec<DeviceId> =
@@ -237,12 +243,13 @@ fn block_device(root: &SysRoot, name: String, id: DeviceId) -> Served {
     }
 }
 
-/// Who holds what devices are served through.
+/// The processes that hold the files through which devices are served.
 #[derive(Default)]
 struct Holders {
     /// Processes by the index of the unit.
     known: BTreeMap<usize, Vec<u32>>,
-    /// Processes that serve a FUSE mount, of which the kernel does not say which (before Linux 6.16).
+    /// Processes that serve a FUSE mount, of which the kernel does not say which (before Linux
+    /// 6.16).
     any_fuse: Vec<u32>,
     /// Processes that we may not look at.
     unreadable: u64,
@@ -290,7 +297,8 @@ impl Holders {
         let info = root.read(&format!("/proc/{pid}/fdinfo/{descriptor}")).into_value().unwrap_or_default();
         match number_after(&info, "fuse_connection") {
             Some(connection) => {
-                // fs/fuse/dev.c `fuse_dev_show_fdinfo`: the superblock's dev_t, major << 20 | minor.
+                // fs/fuse/dev.c `fuse_dev_show_fdinfo`: the superblock's dev_t,
+                // major << 20 | minor.
                 let id = DeviceId { major: (connection >> 20) as u32, minor: (connection & 0xf_ffff) as u32 };
                 self.add(units.iter().position(|unit| unit.way == Way::Fuse(id)), pid);
             }

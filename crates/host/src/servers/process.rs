@@ -1,34 +1,32 @@
-//! What of a server decides whether a dirty limit can stop it: its threads' flags and the files that it writes to.
+//! What of a server decides whether a dirty limit can stop it: its threads' flags and the files
+//! that it writes to.
 
 use floodwall_model::Reading;
 use rustix::fs::OFlags;
 
 use crate::mounts::{self, Mount};
-use crate::root::{SysRoot, not_understood};
+use crate::root::SysRoot;
+use crate::task;
 
-/// What `PR_SET_IO_FLUSHER` sets on a thread (kernel/sys.c `PR_IO_FLUSHER`, since Linux 5.6): `PF_MEMALLOC_NOIO` and
-/// `PF_LOCAL_THROTTLE`, which was called `PF_LESS_THROTTLE` up to 5.7 (include/linux/sched.h). No process could set
-/// the latter before.
+/// What `PR_SET_IO_FLUSHER` sets on a thread (kernel/sys.c `PR_IO_FLUSHER`, since Linux 5.6):
+/// `PF_MEMALLOC_NOIO` and `PF_LOCAL_THROTTLE`, which was called `PF_LESS_THROTTLE` up to 5.7
+/// (include/linux/sched.h). No process could set the latter before.
 const IO_FLUSHER: u64 = 0x0008_0000 | 0x0010_0000;
 
 /// Standard input, output and error: what a server writes there are messages.
 const STANDARD: [&str; 3] = ["0", "1", "2"];
 
-/// Whether all threads of a process have set `PR_SET_IO_FLUSHER`. Unreadable where some have: nothing tells which of
-/// them write.
+/// Whether all threads of a process have set `PR_SET_IO_FLUSHER`. Unreadable where some have:
+/// nothing tells which of them write.
 pub(super) fn read_io_flusher(root: &SysRoot, pid: u32) -> Reading<bool> {
     root.list(&format!("/proc/{pid}/task")).and_then(|threads| {
         let (mut with, mut all) = (0, 0);
         for thread in threads {
-            let path = format!("/proc/{pid}/task/{thread}/stat");
-            match root.read_line(&path) {
-                Reading::Value(stat) => match flags(&stat) {
-                    Some(flags) => {
-                        all += 1;
-                        with += u32::from(flags & IO_FLUSHER == IO_FLUSHER);
-                    }
-                    None => return not_understood(&path, &stat),
-                },
+            match task::read_thread_stat(root, pid, &thread) {
+                Reading::Value(stat) => {
+                    all += 1;
+                    with += u32::from(stat.flags & IO_FLUSHER == IO_FLUSHER);
+                }
                 // It has ended meanwhile.
                 Reading::Absent(_) => {}
                 Reading::Unreadable(why) => return Reading::Unreadable(why),
@@ -45,13 +43,8 @@ pub(super) fn read_io_flusher(root: &SysRoot, pid: u32) -> Reading<bool> {
     })
 }
 
-/// proc_pid_stat(5): field 9. The name in field 2 may hold anything, so counting starts behind it.
-fn flags(stat: &str) -> Option<u64> {
-    stat.rsplit_once(") ")?.1.split_whitespace().nth(6)?.parse().ok()
-}
-
-/// The first file or block device that a process has open for writing through the page cache of a device. `is_served`
-/// tells the devices that the process itself serves.
+/// The first file or block device that a process has open for writing through the page cache of a
+/// device. `is_served` tells the devices that the process itself serves.
 pub(super) fn read_buffered(
     root: &SysRoot,
     pid: u32,
@@ -94,7 +87,8 @@ fn is_buffered(
     if !writes {
         return false;
     }
-    // A block device has pages of its own, the other nodes in /dev have none. Filesystems may be mounted below it.
+    // A block device has pages of its own, the other nodes in /dev have none. Filesystems may be
+    // mounted below it.
     if let Some(node) = link.strip_prefix("/dev/") {
         let name = node.replace('/', "!");
         let is_block_device = root.exists(&format!("/sys/class/block/{name}"));

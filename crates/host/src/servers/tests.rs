@@ -39,7 +39,8 @@ fn machine(descriptor: &str, flags: &str, fuse_info: &str, threads: &[u64]) -> (
     tree(&files)
 }
 
-/// What the threads of an ordinary process have (`PF_RANDOMIZE`), and what `PR_SET_IO_FLUSHER` adds.
+/// What the threads of an ordinary process have (`PF_RANDOMIZE`), and what `PR_SET_IO_FLUSHER`
+/// adds.
 const PLAIN: u64 = 0x0040_0000;
 const FLUSHER: u64 = 0x0058_0000;
 const FUSE: &str = "fuse_connection:\t40\n";
