@@ -15,7 +15,7 @@ const PRESET: &str = "raid1-3ware-2007";
 const FITTED: &str = "deadline";
 /// A figure that differs less than this from its neighbour in that column says nothing of its own.
 const NEIGHBOUR: f64 = 0.05;
-/// What nobody published, at other values, one at a time: lines of the preset.
+/// Unpublished constants at other values, one at a time: lines of the preset.
 const OTHERS: [&[(&str, &str)]; 6] = [
     &[("queue_depth", "1")],
     &[("queue_depth", "32")],

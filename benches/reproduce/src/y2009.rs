@@ -14,7 +14,7 @@ use published::Experiment;
 use crate::cells;
 use crate::table::number;
 
-/// What nobody published.
+/// Constants of the machine that are not published.
 #[derive(Clone, Copy)]
 struct Machine {
     /// What counts as a read.

@@ -27,7 +27,7 @@ const SETTINGS: [(&str, Option<&str>); 3] =
 const VICTIMS: [(u32, u32); 3] = [(10, 16), (1, 16), (1, 4)];
 const ROUNDS: u32 = 3;
 
-/// What nobody published of the machine.
+/// Constants of the machine that are not published.
 #[derive(Clone, Copy)]
 struct Machine {
     /// Lines of the preset that are replaced.
@@ -50,7 +50,7 @@ const SHIPPED: Machine = Machine { changes: &[], hz: None, cpu_percent: 100, mem
 const BY_DD: Machine = Machine { changes: LANES, hz: Some(250), cpu_percent: 286, member_queues: 5 };
 const LANES: &[(&str, &str)] = &[("backing_rate", "\"1200MB/s\"")];
 
-/// Other values of what nobody published, one at a time.
+/// Other values of those constants, one at a time.
 fn others(machine: Machine) -> Vec<Machine> {
     let mut all = vec![
         Machine { hz: Some(100), ..machine },

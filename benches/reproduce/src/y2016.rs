@@ -15,7 +15,7 @@ const BYTES: Bytes = Bytes::mib(1000);
 /// The client's RAM is not given; it was ready to hold back 1.6 GB, a tenth of this.
 const RAM: Bytes = Bytes::gib(16);
 
-/// What nobody published, at other values, one at a time: lines of the preset. `size` is a fifth of
+/// Unpublished constants at other values, one at a time: lines of the preset. `size` is a fifth of
 /// the server's RAM: 2, 4 and 16 GiB instead of 8.
 const OTHERS: [&[(&str, &str)]; 5] = [
     &[("size", "\"400MB\"")],

@@ -103,7 +103,7 @@ pub struct Options {
     pub origin: Instant,
     /// Raised by whoever wants the run to end.
     pub stop: Arc<AtomicBool>,
-    /// Who runs commands; the caller if absent.
+    /// The user that runs commands; the caller if absent.
     pub user: Option<User>,
 }
 

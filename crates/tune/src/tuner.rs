@@ -200,7 +200,7 @@ pub fn tune<'a>(
     search.run(space_of)
 }
 
-/// What is left of a final.
+/// The rest of a final.
 #[derive(Clone, Copy)]
 struct Rest {
     /// What its trials run.

@@ -185,7 +185,7 @@ impl ScenarioArgs {
         self.user.is_some()
     }
 
-    /// Who runs the commands of a scenario; the caller if absent.
+    /// The user that runs the commands of a scenario; the caller if absent.
     ///
     /// # Errors
     /// [`UsageError`] if the scenario has none; [`floodwall_load::UserError`].
