@@ -5,7 +5,7 @@
 //! trials of a reference ─┴─▶ ratio (dead seconds: difference) with its interval and its p ─ Holm over contenders ─▶ better | worse | noise
 //! ```
 //!
-//! **One test.** The interval is that of [`crate::estimate`] (dead seconds: [`crate::share`]; p99: [`crate::tail`]), paired where both ran
+//! **One test.** The interval is that of [`crate::estimate`] (dead seconds: `share`; p99: `tail`), paired where both ran
 //! in the same rounds. Its p is the chance of a miss at which the interval just reaches "no difference", so p ≤ 5 % says the same as a 95 %
 //! interval that leaves "no difference" out.
 //!
