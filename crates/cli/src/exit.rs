@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use floodwall_bench::BenchError;
 use floodwall_bench::scratch::ScratchError;
 use floodwall_bench::space::SpaceError;
+use floodwall_guest::GuestError;
 use floodwall_knobs::journal::JournalError;
 use floodwall_knobs::persist::PersistError;
 use floodwall_knobs::{ApplyError, PlanError};
@@ -62,6 +63,13 @@ impl Exit {
         }
         if let Some(lab) = error.downcast_ref::<LabError>() {
             return match lab {
+                e if e.is_missing_requirement() => Self::Missing,
+                e if e.is_wrong_use() => Self::Usage,
+                _ => Self::Failed,
+            };
+        }
+        if let Some(guest) = error.downcast_ref::<GuestError>() {
+            return match guest {
                 e if e.is_missing_requirement() => Self::Missing,
                 e if e.is_wrong_use() => Self::Usage,
                 _ => Self::Failed,

@@ -63,6 +63,8 @@ enum Command {
     Lab(Box<commands::lab::LabArgs>),
     #[command(name = commands::lab::SERVER_COMMAND, hide = true)]
     LabServer(commands::lab::ServerArgs),
+    #[command(name = commands::lab::guest::COMMAND, hide = true)]
+    LabGuest(commands::lab::GuestProcess),
 }
 
 fn main() -> ExitCode {
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Command::Report(args) => commands::report::run(&args),
         Command::Lab(args) => commands::lab::run(&args),
         Command::LabServer(args) => commands::lab::serve(&args),
+        Command::LabGuest(args) => commands::lab::guest::process(&args),
         Command::Status(args) => commands::status::run(&args, origin),
         Command::Probe(args) => commands::probe::run(&args),
         Command::Guard(args) => commands::guard::run(&args),

@@ -25,6 +25,8 @@ pub const DIRTY_KNOBS: [&str; 6] = [
 pub struct Memory {
     /// `MemTotal`.
     pub total_bytes: Reading<u64>,
+    /// `MemAvailable` (since Linux 3.14): what a new program can take without swapping.
+    pub available_bytes: Reading<u64>,
     /// `Dirty`.
     pub dirty_bytes: Reading<u64>,
     /// `Writeback`.
@@ -44,6 +46,7 @@ pub fn read_memory(root: &SysRoot) -> Memory {
     };
     Memory {
         total_bytes: field("MemTotal"),
+        available_bytes: field("MemAvailable"),
         dirty_bytes: field("Dirty"),
         writeback_bytes: field("Writeback"),
     }

@@ -1,5 +1,6 @@
 //! What `floodwall lab` takes.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -10,11 +11,13 @@ use floodwall_model::{Bytes, PhaseKind};
 /// Virtual devices: a slow disk, an array, a worn SSD, a cloud volume behind the real kernel.
 ///
 /// The page cache, the flusher, the elevator and the filesystem are the kernel's own; only the time that the device takes comes from a
-/// model. Contents live in memory and go with the device. Needs root, FUSE and loop devices.
+/// model. Contents live in memory and go with the device. Needs root, FUSE and loop devices; 'lab run --kernel uml'
+/// needs none of them.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   floodwall lab list
   floodwall lab run raid10-bbwc-2010 --fs xfs -- floodwall bench --quick .
+  floodwall lab run hdd-7200 --kernel uml -- floodwall bench --quick .    (without root)
   floodwall lab up usb-stick --name stick --fs ext4 --mount /mnt/stick
   floodwall lab stats stick; floodwall lab down stick
   floodwall lab show hdd-7200 > my-disk.toml; floodwall lab up ./my-disk.toml")]
@@ -67,6 +70,8 @@ pub(crate) enum LabCommand {
         /// program does
         #[arg(long, value_name = "USER")]
         user: Option<String>,
+        #[command(flatten)]
+        kernel: KernelArgs,
         /// The command and its arguments, after --
         #[arg(last = true, required = true, value_name = "COMMAND")]
         command: Vec<String>,
@@ -97,6 +102,50 @@ pub(crate) enum LabCommand {
     },
     /// Draw a recording as SVG: offset over time, seeks, throughput, queue and service time
     Seeks(SeeksArgs),
+}
+
+/// Which kernel the device is behind.
+#[derive(Args, Debug)]
+pub(crate) struct KernelArgs {
+    /// Run everything in a kernel of its own, without root: uml (user-mode Linux, Debian's package user-mode-linux),
+    /// or a user-mode kernel's file. The command is root there and sees this machine's files. What it writes stays in
+    /// the guest's memory and goes with it
+    #[arg(long, value_name = "KERNEL")]
+    pub(crate) kernel: Option<OsString>,
+    /// The guest's memory; half of what is free if absent
+    #[arg(long, value_parser = bytes, value_name = "SIZE", requires = "kernel")]
+    pub(crate) ram: Option<Bytes>,
+    /// A directory of this machine that the guest may write to; may be given again
+    #[arg(long, value_name = "DIR", requires = "kernel")]
+    pub(crate) out: Vec<PathBuf>,
+    /// This is the guest.
+    #[arg(long, hide = true)]
+    pub(crate) in_guest: bool,
+}
+
+/// A process of a guest; not for people.
+#[derive(Args, Debug)]
+pub(crate) struct GuestProcess {
+    #[command(subcommand)]
+    pub(crate) role: GuestRole,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum GuestRole {
+    /// The guest's first process
+    Init {
+        /// User-mode Linux appends `root=` and `console=` behind our own arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        of_the_kernel: Vec<OsString>,
+    },
+    /// Set a process up, then become the command
+    Launch {
+        /// `kernel` or `session`
+        role: String,
+        /// The command and its arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
 }
 
 /// What is drawn.

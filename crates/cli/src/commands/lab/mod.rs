@@ -1,6 +1,7 @@
 //! `floodwall lab`: virtual devices behind the real kernel.
 
 mod args;
+pub(crate) mod guest;
 mod seeks;
 mod text;
 
@@ -20,8 +21,8 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use serde_json::json;
 
-pub(crate) use args::{LabArgs, ServerArgs};
-use args::{LabCommand, NameOrAll, UpArgs};
+pub(crate) use args::{GuestProcess, LabArgs, ServerArgs};
+use args::{KernelArgs, LabCommand, NameOrAll, UpArgs};
 
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
@@ -55,7 +56,14 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Exit> {
             Ok(Exit::Done)
         }
         LabCommand::Down(which) => take_down(&lab, which),
-        LabCommand::Run { up, user, command } => run_in(&lab, up, user.as_deref(), command),
+        LabCommand::Run { up, user, kernel, command } => {
+            // Wrong usage is told before a kernel boots.
+            options(up)?;
+            match kernel {
+                KernelArgs { kernel: Some(name), in_guest: false, .. } => guest::run(name, kernel),
+                _ => run_in(&lab, up, user.as_deref(), command),
+            }
+        }
         LabCommand::Powercut { name } => {
             let cut = lab.powercut(name)?;
             output::result(&text::power_cut(name, &cut))?;

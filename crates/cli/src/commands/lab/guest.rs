@@ -1,0 +1,133 @@
+//! `floodwall lab run --kernel`: the same command line once more, as root inside a kernel of its own.
+//!
+//! ```text
+//! host   floodwall lab run hdd-7200 --kernel uml --ram 4GiB -- CMD
+//! guest  floodwall lab run hdd-7200 --kernel uml --ram 4GiB --in-guest -- CMD
+//! ```
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use floodwall_guest::{Guest, GuestError, Order, Uml, memory};
+use floodwall_host::SysRoot;
+use floodwall_host::memory::read_memory;
+use floodwall_model::Bytes;
+
+use super::args::{GuestProcess, GuestRole, KernelArgs};
+use super::status_of;
+use crate::exit::{Exit, UsageError};
+use crate::output::notice;
+use crate::signals;
+
+/// The hidden command under which the program is the guest's first process, or becomes another one.
+pub(crate) const COMMAND: &str = "lab-guest";
+/// Tells the guest's command where it runs.
+const IN_GUEST: &str = "FLOODWALL_GUEST";
+/// The user-mode kernel, looked for where packages put it.
+const UML: &str = "uml";
+/// What the lab's stack and the elevators need; what a kernel has built in is no module.
+const MODULES: [&str; 3] = ["fuse", "loop", "bfq"];
+/// The host's journal is of another kernel.
+const JOURNALS: &str = "/var/lib/floodwall";
+
+/// Runs this program's command line in a guest.
+///
+/// # Errors
+/// [`GuestError`]; wrong usage.
+pub(super) fn run(kernel: &OsStr, args: &KernelArgs) -> anyhow::Result<Exit> {
+    if std::env::var_os(IN_GUEST).is_some() {
+        return Err(UsageError("a guest can't have a guest; leave --kernel out in here".into()).into());
+    }
+    let stop = signals::stop_flag()?;
+    let guest = guest(kernel, args)?;
+    let modules_dir = guest.uml.modules.clone().ok_or_else(|| GuestError::NoModules {
+        kernel: guest.uml.kernel.clone(),
+        version: guest.uml.version.clone(),
+    })?;
+    let own_path = super::path_with_this_program().map(|path| ("PATH".into(), path));
+    let order = Order {
+        program: guest.program.clone(),
+        args: in_guest(std::env::args_os().skip(1)),
+        env: std::env::vars_os().chain(own_path).chain([(IN_GUEST.into(), "uml".into())]).collect(),
+        dir: std::env::current_dir().context("can't tell the current directory")?,
+        modules: MODULES.map(str::to_owned).into(),
+        modules_dir,
+        fresh: vec![JOURNALS.into()],
+        writable: args.out.iter().map(|dir| writable(dir)).collect::<anyhow::Result<_>>()?,
+    };
+    let ended = guest.run(&order, &stop, &mut |text| notice(&format!("floodwall: guest: {text}")))?;
+    Ok(status_of(ended.status))
+}
+
+/// Runs as one of the guest's processes.
+///
+/// # Errors
+/// Why it could not.
+pub(crate) fn process(args: &GuestProcess) -> anyhow::Result<Exit> {
+    match &args.role {
+        GuestRole::Init { .. } => {
+            let program = std::env::args().next().context("the guest's first process has no name")?;
+            let launcher = [&program, COMMAND, "launch"].map(str::to_owned);
+            floodwall_guest::init::serve(&launcher)?;
+            Ok(Exit::Done)
+        }
+        GuestRole::Launch { role, command } => Err(floodwall_guest::launch(role, command).into()),
+    }
+}
+
+fn guest(kernel: &OsStr, args: &KernelArgs) -> anyhow::Result<Guest> {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let uml = if kernel == UML {
+        Uml::find(std::env::var_os("PATH").as_deref(), home.as_deref())?
+    } else {
+        Uml::at(Path::new(kernel))?
+    };
+    let available = read_memory(&SysRoot::live()?).available_bytes.into_value().map(Bytes);
+    let named = std::env::var_os("TMPDIR").map(PathBuf::from);
+    let dirs: Vec<PathBuf> = named.into_iter().chain(["/dev/shm".into()]).collect();
+    let (memory_dir, ram) = memory::choose(&dirs, args.ram, available)?;
+    let program =
+        std::env::current_exe().context("can't tell where this program is, to start it in the guest")?;
+    Ok(Guest {
+        uml,
+        program,
+        init_args: [COMMAND, "init"].map(str::to_owned).into(),
+        launch_args: [COMMAND, "launch"].map(str::to_owned).into(),
+        ram,
+        memory_dir,
+    })
+}
+
+/// The command line as the guest gets it: marked, so that it does not start a guest again.
+fn in_guest(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.collect();
+    let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
+    args.insert(end, "--in-guest".into());
+    args
+}
+
+/// A directory of the host that the guest may write to.
+fn writable(dir: &Path) -> anyhow::Result<PathBuf> {
+    let refused = |why: String| UsageError(format!("--out '{}': {why}", dir.display()));
+    let found = dir.canonicalize().map_err(|e| refused(format!("{e}; name a directory that exists")))?;
+    if !found.is_dir() {
+        return Err(refused("it is no directory".into()).into());
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mark_comes_before_the_command_whatever_the_command_says() {
+        let line = |words: &str| in_guest(words.split(' ').map(OsString::from)).join(OsStr::new(" "));
+        assert_eq!(
+            line("lab run hdd --kernel uml -- sh -c x"),
+            "lab run hdd --kernel uml --in-guest -- sh -c x"
+        );
+        assert_eq!(line("lab run hdd -- env -- ls"), "lab run hdd --in-guest -- env -- ls");
+    }
+}

@@ -1,0 +1,118 @@
+//! What can go wrong with a guest, and what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+use floodwall_model::Bytes;
+
+use crate::memory;
+
+/// Why a guest did not run its command to the end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GuestError {
+    /// There is no user-mode kernel.
+    #[error(
+        "there is no user-mode kernel (linux.uml); as root: apt-get install user-mode-linux; without root: \
+         mkdir -p ~/.local/share/floodwall && cd ~/.local/share/floodwall && apt-get download user-mode-linux \
+         && dpkg -x user-mode-linux_*.deb ."
+    )]
+    NoUml,
+    /// The named file is no user-mode kernel.
+    #[error(
+        "'{path}' can't be the guest's kernel: {why}; name a user-mode kernel, such as /usr/bin/linux.uml",
+        path = .path.display()
+    )]
+    NoKernel {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The kernel has no modules of its version.
+    #[error(
+        "'{kernel}' has no modules of its version {version}, and the lab needs 'fuse' and 'loop'; install the \
+         kernel and its modules from the same package (user-mode-linux)",
+        kernel = .kernel.display()
+    )]
+    NoModules {
+        /// The kernel.
+        kernel: PathBuf,
+        /// Its version.
+        version: String,
+    },
+    /// No directory can hold the guest's memory.
+    #[error(
+        "the guest's memory needs a tmpfs that is mounted without noexec, and {why}; mount one, or name one in TMPDIR"
+    )]
+    MemoryDir {
+        /// What is wrong with each directory that was tried.
+        why: String,
+    },
+    /// There is less memory than asked for, or than a guest needs.
+    #[error(
+        "the guest needs {asked} of memory, and only {available} are free in '{dir}' and in RAM; free some{less}",
+        less = if *asked > memory::LEAST { ", or give it less with --ram" } else { "" }, dir = .dir.display()
+    )]
+    Memory {
+        /// What it was to have.
+        asked: Bytes,
+        /// Where its memory would be.
+        dir: PathBuf,
+        /// What is free there and in RAM, whichever is less.
+        available: Bytes,
+    },
+    /// Less memory was asked for than a guest needs.
+    #[error("{asked} of memory are too few for a guest; give it at least {} with --ram", memory::LEAST)]
+    Small {
+        /// What it was to have.
+        asked: Bytes,
+    },
+    /// A program could not be started.
+    #[error("can't start '{program}': {error}", program = .program.display())]
+    Start {
+        /// Which.
+        program: PathBuf,
+        /// The answer of the kernel.
+        error: io::Error,
+    },
+    /// Something of the host failed.
+    #[error("can't {what}: {error}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// The answer of the kernel.
+        error: io::Error,
+    },
+    /// The guest's first process could not do its work.
+    #[error("the guest could not run the command: {0}")]
+    Inside(String),
+    /// The kernel ended, or went silent, before the command had ended.
+    #[error("the guest {how}; its last lines were:\n{console}")]
+    Died {
+        /// What was seen of it.
+        how: &'static str,
+        /// The last lines of its console.
+        console: String,
+    },
+    /// A signal stopped the guest before its command had ended.
+    #[error("interrupted")]
+    Interrupted,
+    /// The hidden command was called by hand.
+    #[error("this command is not for people; see 'floodwall lab run --help'")]
+    NotForPeople,
+}
+
+impl GuestError {
+    /// Whether something is missing on this machine: the exit status says so.
+    #[must_use]
+    pub fn is_missing_requirement(&self) -> bool {
+        matches!(self, Self::NoUml | Self::NoModules { .. } | Self::MemoryDir { .. } | Self::Memory { .. })
+    }
+
+    /// Whether the caller asked for what can't be.
+    #[must_use]
+    pub fn is_wrong_use(&self) -> bool {
+        matches!(self, Self::NoKernel { .. } | Self::Small { .. } | Self::NotForPeople)
+    }
+}

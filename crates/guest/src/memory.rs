@@ -1,0 +1,90 @@
+//! Where the guest's memory is, and how much it gets.
+//!
+//! User-mode Linux maps its memory from a nameless file, executable. The file takes what the guest has touched.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use floodwall_model::Bytes;
+use rustix::fs::StatVfsMountFlags;
+
+use crate::error::GuestError;
+
+/// The least that boots, makes an xfs filesystem and has something left for a device's contents.
+pub const LEAST: Bytes = Bytes::mib(512);
+/// `TMPFS_MAGIC` of linux/magic.h.
+const TMPFS: u64 = 0x0102_1994;
+
+/// The first of `dirs` on a tmpfs without noexec, and the guest's RAM: what is asked for, or half of what is free
+/// there and of `available`, the host's free RAM.
+///
+/// # Errors
+/// [`GuestError::MemoryDir`], [`GuestError::Memory`].
+pub fn choose(
+    dirs: &[PathBuf],
+    asked: Option<Bytes>,
+    available: Option<Bytes>,
+) -> Result<(PathBuf, Bytes), GuestError> {
+    let mut refused = Vec::new();
+    for dir in dirs {
+        let free = match room(dir) {
+            Ok(free) => free,
+            Err(why) => {
+                refused.push(format!("'{}' {why}", dir.display()));
+                continue;
+            }
+        };
+        let free = Bytes(free.0.min(available.map_or(u64::MAX, |bytes| bytes.0)));
+        let wanted = asked.unwrap_or(Bytes((free.0 / 2).max(LEAST.0)));
+        if wanted < LEAST {
+            return Err(GuestError::Small { asked: wanted });
+        }
+        if wanted > free {
+            return Err(GuestError::Memory { asked: wanted, dir: dir.clone(), available: free });
+        }
+        return Ok((dir.clone(), wanted));
+    }
+    Err(GuestError::MemoryDir { why: refused.join(", ") })
+}
+
+/// What is free in a directory, or why it can't hold a guest's memory.
+fn room(dir: &Path) -> Result<Bytes, String> {
+    let failed = |errno: rustix::io::Errno| format!("can't be used: {}", io::Error::from(errno));
+    let kind = rustix::fs::statfs(dir).map_err(failed)?.f_type as u64;
+    if kind != TMPFS {
+        return Err("is on no tmpfs".into());
+    }
+    let of = rustix::fs::statvfs(dir).map_err(failed)?;
+    if of.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+        return Err("is mounted noexec".into());
+    }
+    Ok(Bytes(of.f_bavail.saturating_mul(of.f_frsize)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_can_not_hold_it_is_named_with_the_reason() {
+        let dirs = [PathBuf::from("/nowhere/at/all"), PathBuf::from("/proc")];
+        let said = choose(&dirs, None, None).unwrap_err().to_string();
+        assert!(said.contains("'/nowhere/at/all' can't be used: No such file"), "{said}");
+        assert!(said.contains("'/proc' is on no tmpfs"), "{said}");
+    }
+
+    #[test]
+    fn too_little_is_told_from_more_than_there_is() {
+        let shm = [PathBuf::from("/dev/shm")];
+        if room(&shm[0]).is_err() {
+            // The next test has no such need; a machine without a tmpfs can't have a guest.
+            return;
+        }
+        let ram = |asked: Option<Bytes>, available: u64| choose(&shm, asked, Some(Bytes::mib(available)));
+        assert_eq!(ram(None, 1200).unwrap().1, Bytes::mib(600));
+        assert_eq!(ram(None, 600).unwrap().1, LEAST, "not less than what boots");
+        assert!(matches!(ram(None, 500), Err(GuestError::Memory { .. })));
+        assert!(matches!(ram(Some(Bytes::mib(700)), 600), Err(GuestError::Memory { .. })));
+        assert!(matches!(ram(Some(Bytes::mib(100)), 600), Err(GuestError::Small { .. })));
+    }
+}

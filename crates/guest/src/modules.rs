@@ -1,0 +1,121 @@
+//! Kernel modules by name, with what they depend on, without `depmod`.
+//!
+//! ```text
+//! kernel/**/NAME.ko ─▶ .modinfo: depends=a,b ─▶ a, b first ─▶ finit_module(2)
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+/// The modules below one directory.
+#[derive(Debug)]
+pub(crate) struct Modules(BTreeMap<String, PathBuf>);
+
+impl Modules {
+    /// Lists `dir` and all below it.
+    ///
+    /// # Errors
+    /// A directory that can't be read.
+    pub(crate) fn below(dir: &Path) -> io::Result<Self> {
+        let mut found = BTreeMap::new();
+        let mut left = vec![dir.to_owned()];
+        while let Some(dir) = left.pop() {
+            for entry in std::fs::read_dir(&dir)? {
+                let entry = entry?;
+                let path = entry.path();
+                if entry.file_type()?.is_dir() {
+                    left.push(path);
+                } else if let Some(name) = path.file_name().and_then(|n| n.to_str()?.strip_suffix(".ko")) {
+                    found.insert(as_the_kernel_spells(name), path);
+                }
+            }
+        }
+        Ok(Self(found))
+    }
+
+    /// Loads `name` after what it depends on. A module that is loaded already is left alone.
+    ///
+    /// # Errors
+    /// Which module failed, and why. A kernel may have built in what is no module here.
+    pub(crate) fn load(&self, name: &str) -> Result<(), String> {
+        for path in self.order(name)? {
+            let failed = |why: String| format!("can't load the module '{}': {why}", path.display());
+            let file = File::open(path).map_err(|e| failed(e.to_string()))?;
+            match rustix::system::finit_module(&file, c"", 0) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(e) => return Err(failed(e.to_string())),
+            }
+        }
+        Ok(())
+    }
+
+    /// `name` and all that it depends on, in the order in which they can be loaded.
+    fn order(&self, name: &str) -> Result<Vec<&Path>, String> {
+        let mut order = Vec::new();
+        self.add(&as_the_kernel_spells(name), &mut order)?;
+        Ok(order)
+    }
+
+    fn add<'a>(&'a self, name: &str, order: &mut Vec<&'a Path>) -> Result<(), String> {
+        let path = self.0.get(name).ok_or_else(|| format!("there is no module '{name}'"))?;
+        if order.contains(&path.as_path()) {
+            return Ok(());
+        }
+        let module = std::fs::read(path).map_err(|e| format!("can't read '{}': {e}", path.display()))?;
+        for needed in depends(&module) {
+            self.add(&needed, order)?;
+        }
+        order.push(path);
+        Ok(())
+    }
+}
+
+/// The kernel has underscores where file names have hyphens (scripts/Makefile.lib, `name-fix`).
+fn as_the_kernel_spells(name: &str) -> String {
+    name.replace('-', "_")
+}
+
+/// The names in the `depends=` entry of a module's `.modinfo` section: strings with NUL bytes between them.
+fn depends(module: &[u8]) -> Vec<String> {
+    let entry = b"\0depends=";
+    let Some(at) = module.windows(entry.len()).position(|window| window == entry) else { return Vec::new() };
+    let names = module[at + entry.len()..].split(|byte| *byte == 0).next().unwrap_or_default();
+    let names = String::from_utf8_lossy(names);
+    names.split(',').filter(|name| !name.is_empty()).map(as_the_kernel_spells).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_comes_after_all_that_it_depends_on_and_only_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let module = |path: &str, depends: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, format!("\x7fELF\0license=GPL\0depends={depends}\0name=x\0")).unwrap();
+        };
+        module("fs/nfs/nfsv4.ko", "nfs,sunrpc,dns_resolver");
+        module("fs/nfs/nfs.ko", "lockd,sunrpc");
+        module("fs/lockd/lockd.ko", "sunrpc");
+        module("net/sunrpc/sunrpc.ko", "");
+        module("net/dns_resolver/dns-resolver.ko", "");
+        module("drivers/md/dm-thin-pool.ko", "dm-mod");
+        let modules = Modules::below(dir.path()).unwrap();
+        let order = |name: &str| {
+            let order = modules.order(name)?;
+            Ok::<_, String>(
+                order.iter().map(|p| p.file_stem().unwrap().to_str().unwrap().to_owned()).collect(),
+            )
+        };
+        let names: Vec<String> = order("nfsv4").unwrap();
+        assert_eq!(names, ["sunrpc", "lockd", "nfs", "dns-resolver", "nfsv4"]);
+        assert_eq!(order("bfq"), Err::<Vec<String>, _>("there is no module 'bfq'".into()));
+        assert_eq!(order("dm_thin_pool"), Err("there is no module 'dm_mod'".into()));
+    }
+}
