@@ -274,12 +274,14 @@ impl SimRig {
         Ok((machine, in_force))
     }
 
-    /// Settles the sizes that a scenario leaves open, as a real run does: floods get one and a half times the hard dirty limit, a burst at most an eighth of
-    /// RAM.
+    /// Settles the sizes that a scenario leaves open, as a real run does: floods get one and a half times the hard dirty
+    /// limit, a burst at most an eighth of RAM. A flood is also twice as large as the device's caches: a smaller file
+    /// would be written over and over in a protected cache and never reach the medium.
     fn fit(&self, scenario: &Scenario, machine: &Machine) -> Scenario {
         let mut fitted = scenario.clone();
         let limit = machine.throttle.thresholds(&machine.memory).dirty * PAGE_SIZE;
-        let wanted = (limit + limit / 2).next_multiple_of(1 << 20).max(SMALLEST_FLOOD);
+        let cached = 2 * machine.block.device_cache_bytes();
+        let wanted = (limit + limit / 2).max(cached).next_multiple_of(1 << 20).max(SMALLEST_FLOOD);
         for flood in &mut fitted.floods {
             let copies = if flood.kind == FloodKind::Copy { 2 } else { 1 };
             flood.size.get_or_insert(Bytes(wanted * copies));
@@ -413,5 +415,28 @@ impl Rig for SimRig {
                 partial: (!trial.phases.is_empty()).then(|| Box::new(trial)),
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use floodwall_device::preset_text;
+
+    /// What a flood gets on the array of 2010 with another protected cache, under a low limit.
+    fn flood(cache: &str) -> Bytes {
+        let text = preset_text("raid10-bbwc-2010").unwrap();
+        let text = text.replace("size = \"512MiB\"", &format!("size = \"{cache}\""));
+        let rig = SimRig::new(SimOptions::new(DeviceSpec::parse(&text).unwrap()));
+        let scenario = floodwall_model::scenario::builtin("copy-vs-database").unwrap().unwrap();
+        let low = [("vm.dirty_bytes".to_owned(), "67108864".to_owned())].into_iter().collect();
+        let (machine, _) = rig.build(&low, 0).unwrap();
+        rig.fit(&scenario, &machine).floods[0].size.unwrap()
+    }
+
+    #[test]
+    fn a_flood_is_larger_than_the_cache_that_would_absorb_it() {
+        assert_eq!(flood("512MiB"), Bytes::gib(1));
+        assert_eq!(flood("2GiB"), Bytes::gib(4));
     }
 }

@@ -220,6 +220,11 @@ impl BlockLayer {
         self.outstanding
     }
 
+    /// What the device's caches can hold, in bytes.
+    pub(crate) fn device_cache_bytes(&self) -> u64 {
+        self.device.stats().cache_size_bytes
+    }
+
     pub(crate) fn counters(&self, now: Nanos) -> Counters {
         let mut counters = self.counters;
         if self.outstanding > 0 {
