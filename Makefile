@@ -91,7 +91,7 @@ install-build:
 	@./scripts/need cc:gcc
 
 install-test: install-build
-	@./scripts/need --optional mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs losetup:mount fio:fio chromium:chromium
+	@./scripts/need --optional mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs losetup:mount fio:fio chromium:chromium linux.uml:user-mode-linux modprobe:kmod dmsetup:dmsetup
 	@# Where it would start a daemon it is not for us to install.
 	@if ./scripts/with-udev --may-install; then ./scripts/need --optional udevadm:udev prometheus:prometheus curl:curl; fi
 

@@ -27,7 +27,8 @@ use rustix::termios::{LocalModes, OptionalActions, OutputModes, Winsize};
 
 use crate::error::GuestError;
 use crate::launch;
-use crate::modules::Modules;
+use crate::modules::{self, Modules};
+use crate::network;
 use crate::wire::{self, End, Frame, Order, Streams};
 
 /// The first serial line of user-mode Linux.
@@ -129,6 +130,13 @@ fn prepare(order: &Order, line: &Line) -> Result<(), String> {
     for name in &order.modules {
         // The new root shows the same files.
         modules.load(name)?;
+    }
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    if let Err(e) = modules::show_to_modprobe(&order.modules_dir, &release) {
+        line.say(&Frame::Note(format!("modprobe finds no modules here: {e}")));
+    }
+    if let Err(e) = network::bring_lo_up() {
+        line.say(&Frame::Note(format!("this kernel's loopback device stays down: {e}")));
     }
     Ok(())
 }

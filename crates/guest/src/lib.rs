@@ -19,6 +19,7 @@ pub mod init;
 mod launch;
 pub mod memory;
 mod modules;
+mod network;
 mod wire;
 
 pub use error::GuestError;

@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
+/// Where `modprobe` looks for modules, by release.
+const MODPROBE: &str = "/lib/modules";
+
 /// The modules below one directory.
 #[derive(Debug)]
 pub(crate) struct Modules(BTreeMap<String, PathBuf>);
@@ -72,6 +75,22 @@ impl Modules {
         order.push(path);
         Ok(())
     }
+}
+
+/// Shows the modules in `dir` where `modprobe` looks for those of the kernel `release`. What is there already stays.
+///
+/// The kernel itself starts `modprobe` with an alias where it needs a module (kernel/kmod.c, `request_module`): for a
+/// RAID level, a device-mapper target, a filesystem.
+///
+/// # Errors
+/// The link could not be made.
+pub(crate) fn show_to_modprobe(dir: &Path, release: &str) -> io::Result<()> {
+    let place = Path::new(MODPROBE).join(release);
+    if std::fs::exists(&place)? {
+        return Ok(());
+    }
+    std::fs::create_dir_all(MODPROBE)?;
+    std::os::unix::fs::symlink(dir, place)
 }
 
 /// The kernel has underscores where file names have hyphens (scripts/Makefile.lib, `name-fix`).

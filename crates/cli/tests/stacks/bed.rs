@@ -1,0 +1,31 @@
+//! A guest that runs a script.
+
+use std::process::{Command, Output, Stdio};
+
+/// What every guest of this suite needs.
+const GUEST: [&str; 2] = ["linux.uml", "modprobe"];
+/// The memory of a guest: a lab device's contents and page cache for a flood.
+const RAM: &str = "2GiB";
+
+/// Why a test can't run here.
+pub(crate) fn lacks(needs: &[&str]) -> Option<String> {
+    floodwall_testing::lacks(&GUEST).or_else(|| floodwall_testing::lacks(needs))
+}
+
+/// Runs a shell script as root in a guest, on a filesystem on a lab device that takes no time. The script ends at the
+/// first command that fails, and finds `floodwall` in its PATH.
+pub(crate) fn try_in_guest(script: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_floodwall"))
+        .args(["lab", "run", "null", "--kernel", "uml", "--ram", RAM, "--", "sh", "-euc", script])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// As [`try_in_guest`], for a script that has to end well; what it printed.
+pub(crate) fn in_guest(script: &str) -> String {
+    let output = try_in_guest(script);
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert!(output.status.success(), "{}\nstdout:\n{stdout}\nstderr:\n{stderr}", output.status);
+    stdout.into_owned()
+}
