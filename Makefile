@@ -49,7 +49,7 @@ bench: install-build install-peers
 	$(CARGO) test --quiet --release --locked -p floodwall-knobs --test kernel -- kill-points
 	@if [ "$$(id -u)" = 0 ]; then target/release/lab-bench figures; else echo "the lab's figures need root: left out"; fi
 
-# Root; about 50 minutes; an interrupted run goes on where it was.
+# Root, and nothing else running; about 80 minutes; an interrupted run goes on where it was.
 lab-2010: install-build install-peers
 	$(CARGO) build --release --locked -p floodwall -p lab-bench
 	target/release/lab-bench 2010 $(LAB_2010)
@@ -58,7 +58,7 @@ lab-record: install-build install-peers
 	$(CARGO) build --release --locked -p floodwall -p lab-bench
 	target/release/lab-bench record
 
-# Root; about 35 minutes; an interrupted run goes on where it was.
+# Root, and nothing else running; about 45 minutes; an interrupted run goes on where it was.
 lab-victims: install-build
 	@./scripts/need pg_ctlcluster:postgresql sqlite3:sqlite3 mkfs.xfs:xfsprogs setpriv:util-linux
 	$(CARGO) build --release --locked -p floodwall -p lab-bench

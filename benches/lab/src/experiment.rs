@@ -7,36 +7,34 @@
 //! ```
 //!
 //! Durations and the device's cache are the published ones; the database's file is scaled to memory (10 GiB of random data have to be held
-//! there). Every trial begins on a fresh device, because a full cache makes the array bistable. Each measurement is kept as a file, so that an
-//! interrupted run goes on where it was.
+//! there). Every trial begins on a fresh device, because a full cache makes the array bistable. Each measurement is kept as a file in
+//! benches/lab/experiment-2010, so that an interrupted run goes on where it was, and the table follows from these files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
 use published::document::replace_section;
 use published::origin::{self, Origin};
 use published::{Experiment, interrupt};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::devices::{self, Device, Floodwall, median, run_accepting};
-use crate::{setting, table};
+use crate::devices::{self, Device, Floodwall, run_accepting};
+use crate::{record, setting, table};
 
 /// What the figures depend on besides the machine.
 const INPUTS: [&str; 3] = ["lab", "device-presets", "published-figures"];
 
+/// Where the raw measurements are kept.
+pub(crate) const DATA: &str = "benches/lab/experiment-2010";
+
 /// How long and how often.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Plan {
     pub(crate) seconds: u32,
     pub(crate) rounds: u32,
     pub(crate) file_gib: u64,
-}
-
-impl Plan {
-    fn describe(self) -> Value {
-        json!({ "seconds": self.seconds, "rounds": self.rounds, "file_gib": self.file_gib, "preset": PRESET })
-    }
 }
 
 /// Where things are read and written.
@@ -55,24 +53,24 @@ const SETTINGS: [(&str, &[&str]); 2] = [("default", &[]), ("15 MB", &["vm.dirty_
 /// Threads and block size in KiB of the published victims.
 const VICTIMS: [(u32, u32); 3] = [(10, 16), (1, 16), (1, 4)];
 
-/// One victim under one setting.
+/// One victim under one setting. Rates are commits a second, round by round.
 pub(crate) struct Row {
     pub(crate) setting: &'static str,
     pub(crate) threads: u32,
     pub(crate) block_kib: u32,
-    pub(crate) idle_iops: f64,
-    pub(crate) flood_iops: f64,
+    pub(crate) idle: Vec<f64>,
+    pub(crate) beside: Vec<f64>,
     pub(crate) p99: String,
     pub(crate) dead: String,
     pub(crate) sequential_mb_s: f64,
     pub(crate) kept_up: String,
 }
 
-/// sysbench's own word: commits a second idle and beside dd, medians over the rounds.
+/// sysbench's own word: commits a second idle and beside dd, round by round.
 pub(crate) struct Sysbench {
     pub(crate) setting: &'static str,
-    pub(crate) idle: f64,
-    pub(crate) beside: f64,
+    pub(crate) idle: Vec<f64>,
+    pub(crate) beside: Vec<f64>,
 }
 
 /// One measurement of the experiment, on a device of its own.
@@ -107,6 +105,18 @@ impl Cell {
         }
     }
 
+    fn path(self, data: &Path) -> PathBuf {
+        data.join(format!("{}.json", self.name().replace(' ', "-")))
+    }
+
+    fn stored(self, data: &Path) -> anyhow::Result<Stored> {
+        let path = self.path(data);
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("can't read '{}'", path.display()))?;
+        serde_json::from_str(&text)
+            .with_context(|| format!("'{}' is no measurement; remove it", path.display()))
+    }
+
     fn measure(self, floodwall: &Floodwall, plan: Plan) -> anyhow::Result<Value> {
         setting::with(self.knobs, || match self.who {
             Who::Floodwall { threads, block_kib } => bench(floodwall, plan, threads, block_kib),
@@ -118,56 +128,59 @@ impl Cell {
 /// Measures what is not yet in `data` (at most `most` cells), and writes the section anew once nothing is missing.
 pub(crate) fn run(floodwall: &Floodwall, plan: Plan, files: &Files<'_>, most: usize) -> anyhow::Result<()> {
     let root = origin::root()?;
-    let published = Experiment::read(files.published, "adaptec_raid10_2010")?;
     std::fs::create_dir_all(files.data).with_context(|| format!("can't make '{}'", files.data.display()))?;
-    let (mut rows, mut sysbench) = (Vec::new(), Vec::new());
-    let (mut measured, mut missing) = (0, 0);
-    let mut origins = Vec::new();
-    for cell in Cell::all() {
-        let path = files.data.join(format!("{}.json", cell.name().replace(' ', "-")));
-        let found = match stored(&path, plan)? {
-            Some(found) => found,
-            None if measured == most => {
-                missing += 1;
-                continue;
-            }
-            None => {
-                eprintln!("{}", cell.name());
-                let origin = Origin::now(&root, &INPUTS)?;
-                let measured_now = cell.measure(floodwall, plan)?;
-                let found = json!({ "plan": plan.describe(), "origin": origin, "measured": measured_now });
-                std::fs::write(&path, found.to_string())
-                    .with_context(|| format!("can't write '{}'", path.display()))?;
-                measured += 1;
-                found
-            }
-        };
-        origins.push(origin::of_measurement(&found));
-        let found = found.get("measured").context("no measurement in it")?;
-        match cell.who {
-            Who::Floodwall { threads, block_kib } => rows.push(row(found, cell.setting, threads, block_kib)?),
-            Who::Sysbench => sysbench.push(sysbench_row(found, cell.setting)?),
-        }
+    let missing: Vec<Cell> = Cell::all()
+        .filter(|cell| !matches!(cell.stored(files.data), Ok(stored) if stored.plan == plan))
+        .collect();
+    for cell in missing.iter().take(most) {
+        eprintln!("{}", cell.name());
+        let origin = Origin::now(&root, &INPUTS)?;
+        let stored = Stored { plan, origin, measured: cell.measure(floodwall, plan)? };
+        let path = cell.path(files.data);
+        std::fs::write(&path, serde_json::to_string(&stored)? + "\n")
+            .with_context(|| format!("can't write '{}'", path.display()))?;
     }
-    if missing > 0 {
-        eprintln!("{missing} cells are still to be measured: run it again to go on");
+    if missing.len() > most {
+        eprintln!("{} cells are still to be measured: run it again to go on", missing.len() - most);
         return Ok(());
     }
-    let section = table::section(plan, &rows, &sysbench, &published);
+    let (section, origin) = section(files)?;
     print!("{section}");
-    let origin = Origin::of_parts(&origins);
     replace_section(files.out, "lab-2010", "make lab-2010", &section, &origin, &root)
 }
 
-/// An earlier run's measurement of the same plan.
-fn stored(path: &Path, plan: Plan) -> anyhow::Result<Option<Value>> {
-    let text = match std::fs::read_to_string(path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        text => text.with_context(|| format!("can't read '{}'", path.display()))?,
-    };
-    let value: Value = serde_json::from_str(&text)
-        .with_context(|| format!("'{}' is no measurement; remove it", path.display()))?;
-    Ok((value.get("plan") == Some(&plan.describe())).then_some(value))
+/// The table of what is stored, and what that was measured with.
+fn section(files: &Files<'_>) -> anyhow::Result<(String, Origin)> {
+    let published = Experiment::read(files.published, "adaptec_raid10_2010")?;
+    let (mut rows, mut sysbench, mut origins) = (Vec::new(), Vec::new(), Vec::new());
+    let mut plan = None;
+    for cell in Cell::all() {
+        let stored = cell.stored(files.data)?;
+        anyhow::ensure!(
+            plan.is_none_or(|plan| plan == stored.plan),
+            "'{}' is of another plan than the other cells; run the experiment whole",
+            cell.path(files.data).display()
+        );
+        plan = Some(stored.plan);
+        origins.push(stored.origin);
+        match cell.who {
+            Who::Floodwall { threads, block_kib } => {
+                rows.push(row(&stored.measured, cell.setting, threads, block_kib)?);
+            }
+            Who::Sysbench => sysbench.push(sysbench_row(&stored.measured, cell.setting)?),
+        }
+    }
+    let plan = plan.context("the experiment has no cells")?;
+    Ok((table::section(plan, &rows, &sysbench, &published), Origin::of_parts(&origins)))
+}
+
+/// A measurement as it is kept.
+#[derive(Deserialize, Serialize)]
+struct Stored {
+    plan: Plan,
+    #[serde(default)]
+    origin: Origin,
+    measured: Value,
 }
 
 fn up<'a>(floodwall: &'a Floodwall, plan: Plan) -> anyhow::Result<Device<'a>> {
@@ -182,10 +195,7 @@ fn bench(floodwall: &Floodwall, plan: Plan, threads: u32, block_kib: u32) -> any
         "name = \"lab-2010\"\n[[victim]]\nkind = \"commit\"\nthreads = {threads}\nblock = \"{block_kib}KiB\"\nsize = \"{}GiB\"\n\
          [[flood]]\nname = \"dd\"\nkind = \"seq\"\nblock = \"1KiB\"\nsize = \"20977328128B\"\ndata = \"zero\"\n\
          [timing]\nrounds = {}\nmeasure = \"{}s\"\nwarmup_max = \"60s\"\nsettle = \"5s\"\ndevice_cache = \"384MiB\"\n",
-        plan.file_gib,
-        // The other victims have one published figure each: they are shown, not compared.
-        if threads == 10 { plan.rounds } else { 1 },
-        plan.seconds
+        plan.file_gib, plan.rounds, plan.seconds
     );
     let file = std::env::temp_dir().join(format!("lab-2010-{}.toml", std::process::id()));
     std::fs::write(&file, scenario).context("can't write the scenario")?;
@@ -196,30 +206,38 @@ fn bench(floodwall: &Floodwall, plan: Plan, threads: u32, block_kib: u32) -> any
     std::fs::remove_file(&file).context("can't remove the scenario")?;
     let json: Value = serde_json::from_str(&json?).context("bench --json")?;
     let stats = device.stats()?;
-    Ok(json!({ "bench": json, "lab": stats }))
+    Ok(json!({ "summary": json["summary"], "phases": record::phases(&json), "lab": stats["timings"] }))
 }
 
 fn row(found: &Value, setting: &'static str, threads: u32, block_kib: u32) -> anyhow::Result<Row> {
     let figure =
         |path: &str| found.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path}"));
-    let p99 = found.pointer("/bench/summary/both/operation_us/p99").and_then(Value::as_f64);
-    let dead = figure("/bench/summary/dead_seconds/value")?;
+    let p99 = found.pointer("/summary/both/operation_us/p99").and_then(Value::as_f64);
+    let dead = figure("/summary/dead_seconds/value")?;
     Ok(Row {
         setting,
         threads,
         block_kib,
-        idle_iops: figure("/bench/summary/victim/iops")?,
-        flood_iops: figure("/bench/summary/both/iops")?,
+        idle: rates(found, "victim")?,
+        beside: rates(found, "both")?,
         p99: p99.map_or("–".into(), |us| format!("{:.1}", us / 1e3)),
-        dead: format!("{dead:.0} of {:.0}", figure("/bench/summary/of_seconds")?),
-        sequential_mb_s: figure("/bench/summary/flood/flood_bytes_per_s")? / 1e6,
+        dead: format!("{dead:.0} of {:.0}", figure("/summary/of_seconds")?),
+        sequential_mb_s: figure("/summary/flood/flood_bytes_per_s")? / 1e6,
         kept_up: lateness(&found["lab"]),
     })
 }
 
+/// The victim's rate in each round's phase of this name.
+fn rates(found: &Value, phase: &str) -> anyhow::Result<Vec<f64>> {
+    let phases = found["phases"].as_array().into_iter().flatten().filter(|p| p["name"] == phase);
+    phases
+        .map(|p| p["victim"]["iops"].as_f64().with_context(|| format!("no rate in a phase '{phase}'")))
+        .collect()
+}
+
 fn lateness(stats: &Value) -> String {
-    let p99 = stats.pointer("/timings/lateness/p99_us").and_then(Value::as_f64);
-    let kept_up = stats.pointer("/timings/kept_up").and_then(Value::as_bool);
+    let p99 = stats.pointer("/lateness/p99_us").and_then(Value::as_f64);
+    let kept_up = stats.pointer("/kept_up").and_then(Value::as_bool);
     let mark = if kept_up == Some(false) { ", too late" } else { "" };
     p99.map_or("–".into(), |us| format!("{us:.0} µs{mark}"))
 }
@@ -273,12 +291,12 @@ fn by_sysbench(floodwall: &Floodwall, plan: Plan) -> anyhow::Result<Value> {
 }
 
 fn sysbench_row(found: &Value, setting: &'static str) -> anyhow::Result<Sysbench> {
-    let middle = |what: &str| {
-        let rounds: Vec<f64> =
-            found[what].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
-        median(&rounds).with_context(|| format!("no rounds of sysbench, {what}"))
+    let rounds = |what: &str| {
+        let rounds: Option<Vec<f64>> =
+            found[what].as_array().into_iter().flatten().map(Value::as_f64).collect();
+        rounds.with_context(|| format!("no rounds of sysbench, {what}"))
     };
-    Ok(Sysbench { setting, idle: middle("idle")?, beside: middle("beside_dd")? })
+    Ok(Sysbench { setting, idle: rounds("idle")?, beside: rounds("beside_dd")? })
 }
 
 fn sysbench(dir: &Path, plan: Plan) -> Command {
@@ -302,4 +320,31 @@ fn writes_per_s(report: &str) -> anyhow::Result<f64> {
         .find(|l| l.trim_start().starts_with("writes/s:"))
         .context("sysbench printed no writes/s")?;
     line.split_whitespace().last().and_then(|n| n.parse().ok()).context("sysbench's writes/s is no number")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use published::document::sections;
+
+    #[test]
+    fn the_documents_table_follows_from_the_stored_cells() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let out = root.join("docs/reproductions.md");
+        let sections = sections(&std::fs::read_to_string(&out).unwrap()).unwrap();
+        let written = sections.iter().find(|section| section.name == "lab-2010").unwrap();
+        let published = root.join("benches/published/measurements.toml");
+        let files = Files { published: &published, out: &out, data: &root.join(DATA) };
+        if !files.data.is_dir() {
+            // The table is older than the raw data that would be kept of it, and says so.
+            assert!(
+                written.origin.is_empty(),
+                "the table says what it was measured with, and no cell is stored"
+            );
+            return;
+        }
+        let (section, origin) = section(&files).unwrap();
+        assert!(written.text == section, "`{}` writes it anew", written.command);
+        assert_eq!(written.origin, origin);
+    }
 }

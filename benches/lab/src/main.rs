@@ -69,7 +69,7 @@ enum Command {
         #[arg(long, default_value = "docs/reproductions.md")]
         out: PathBuf,
         /// Where the raw measurements are kept; one that is there is not repeated
-        #[arg(long, default_value = "target/lab-2010")]
+        #[arg(long, default_value = experiment::DATA)]
         data: PathBuf,
         /// Measure at most this many cells now, the others in later runs
         #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]

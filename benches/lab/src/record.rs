@@ -89,7 +89,7 @@ fn measure(floodwall: &Floodwall, preset: &str, cache: &str, knobs: &[&str]) -> 
 }
 
 /// Every phase of every round, second by second, without the histograms.
-fn phases(bench: &Value) -> Vec<Value> {
+pub(crate) fn phases(bench: &Value) -> Vec<Value> {
     let trials = bench["trials"].as_array().into_iter().flatten();
     trials
         .flat_map(|trial| {

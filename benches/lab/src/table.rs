@@ -10,8 +10,9 @@ use crate::experiment::{PRESET, Plan, Row, Sysbench};
 pub(crate) fn section(plan: Plan, rows: &[Row], sysbench: &[Sysbench], published: &Experiment) -> String {
     let shown = |value: Option<f64>| value.map_or("–".into(), |v| format!("{v:.0}"));
     let mut out = format!(
-        "Preset `{PRESET}` behind the real kernel, xfs, {} s a phase, {} rounds for ten threads and one for the others; the file has {} GiB (published: 10). \
-         \"15 MB\" is `vm.dirty_bytes` = 15,000,000 (the kernel then begins to write at half of it). p99 in ms; *dead* are seconds with under a tenth of the idle rate.\n\n",
+        "Preset `{PRESET}` behind the real kernel, xfs, {} s a phase, {} rounds; the file has {} GiB (published: 10). Rates are commits a second: \
+         the mean, and in brackets each round's. \"15 MB\" is `vm.dirty_bytes` = 15,000,000 (the kernel then begins to write at half of it). \
+         p99 in ms; *dead* are seconds with under a tenth of the idle rate.\n\n",
         plan.seconds, plan.rounds, plan.file_gib
     );
     out.push_str("| victim | setting | idle IOPS, published | lab | beside dd, published | lab | p99 beside | dead | dd alone MB/s | lateness p99 |\n|---|---|---|---|---|---|---|---|---|---|\n");
@@ -21,14 +22,14 @@ pub(crate) fn section(plan: Plan, rows: &[Row], sysbench: &[Sysbench], published
     for row in rows {
         let _ = writeln!(
             out,
-            "| {} × {} KiB | {} | {} | {:.0} | {} | {:.0} | {} | {} | {:.0} | {} |",
+            "| {} × {} KiB | {} | {} | {} | {} | {} | {} | {} | {:.0} | {} |",
             row.threads,
             row.block_kib,
             row.setting,
             shown(published.of_victim(row.threads, row.block_kib, "idle_iops")),
-            row.idle_iops,
+            rounds(&row.idle),
             shown(published.of_victim(row.threads, row.block_kib, key(row.setting))),
-            row.flood_iops,
+            rounds(&row.beside),
             row.p99,
             row.dead,
             row.sequential_mb_s,
@@ -38,9 +39,11 @@ pub(crate) fn section(plan: Plan, rows: &[Row], sysbench: &[Sysbench], published
     for Sysbench { setting: name, idle, beside } in sysbench {
         let _ = writeln!(
             out,
-            "| 10 × 16 KiB, sysbench | {name} | {} | {idle:.0} | {} | {beside:.0} | | | | |",
+            "| 10 × 16 KiB, sysbench | {name} | {} | {} | {} | {} | | | | |",
             shown(published.of_victim(10, 16, "idle_iops")),
+            rounds(idle),
             shown(published.of_victim(10, 16, key(name))),
+            rounds(beside),
         );
     }
     let rate = |key: &str| shown(published.number(&format!("sequential.{key}")).ok());
@@ -51,4 +54,26 @@ pub(crate) fn section(plan: Plan, rows: &[Row], sysbench: &[Sysbench], published
         rate("dirty_bytes_15MB_mb_s")
     );
     out
+}
+
+/// The mean over the rounds, which last equally long, and each of them: `592 (388, 408, 981)`.
+fn rounds(rates: &[f64]) -> String {
+    let each: Vec<String> = rates.iter().map(|rate| format!("{rate:.0}")).collect();
+    match each.as_slice() {
+        [] => "–".into(),
+        [one] => one.clone(),
+        _ => format!("{:.0} ({})", rates.iter().sum::<f64>() / rates.len() as f64, each.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_shows_the_rounds_behind_it() {
+        assert_eq!(rounds(&[388.2, 408.0, 980.8]), "592 (388, 408, 981)");
+        assert_eq!(rounds(&[41.0]), "41");
+        assert_eq!(rounds(&[]), "–");
+    }
 }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! round × victim × way (the ways in another order each round):
-//!   fresh device (xfs) → database made → way in force → the victim alone → cp begins → the victim beside it → all gone ─▶ DATA/VICTIM-WAY-ROUND.json
-//!                                                                                                                        └▶ table
+//!   fresh device (xfs) → database made → way in force → the victim alone → cp begins → the victim beside it → all gone ─▶ DATA/PRESET-VICTIM-WAY-ROUND.json
+//! all that is in DATA, whatever the plan ─▶ a table a plan ─▶ docs/lab.md
 //! ```
 //!
 //! What is measured is the victim's own: transactions a second and the time of each, by pgbench's log and by the clock of the program that talks to sqlite3.
@@ -35,6 +35,8 @@ use way::{InForce, Way};
 
 /// What the figures depend on besides the machine.
 const INPUTS: [&str; 3] = ["law", "lab", "device-presets"];
+/// The trials behind the tables of docs/lab.md.
+const DATA: &str = "benches/lab/victims";
 /// A setting is put back by itself after this time, if nobody else does.
 const APPLIED_FOR: &str = "20m";
 /// After the database is made, and before anything is measured.
@@ -55,7 +57,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(5..=600))]
     seconds: u32,
     /// Rounds of each
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 5)]
     rounds: u32,
     /// Connections to PostgreSQL
     #[arg(long, default_value_t = 10)]
@@ -70,8 +72,11 @@ pub(crate) struct Options {
     #[arg(long, value_delimiter = ',', default_value = "default,15mb,guard")]
     ways: Vec<Way>,
     /// Where what was measured is kept
-    #[arg(long, default_value = "target/lab-victims")]
+    #[arg(long, default_value = DATA)]
     data: PathBuf,
+    /// Where the guard's log goes
+    #[arg(long, default_value = "target/lab-victims")]
+    logs: PathBuf,
     /// Measure at most this many trials now, the others in later runs
     #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
     trials: usize,
@@ -113,8 +118,8 @@ struct Trial {
 }
 
 impl Trial {
-    fn path(self, data: &Path) -> PathBuf {
-        data.join(format!("{}-{}-{}.json", self.who.name(), self.way.name(), self.round))
+    fn name(self, preset: &str) -> String {
+        format!("{preset}-{}-{}-{}", self.who.name(), self.way.name(), self.round)
     }
 }
 
@@ -141,61 +146,62 @@ impl Options {
     }
 }
 
-/// Measures what is missing and prints the table.
+/// Measures what is missing, and writes the tables of all trials that are kept.
 pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()> {
-    std::fs::create_dir_all(&options.data)
-        .with_context(|| format!("can't make '{}'", options.data.display()))?;
-    let data = options.data.canonicalize().context("the directory of the data")?;
+    for dir in [&options.data, &options.logs] {
+        std::fs::create_dir_all(dir).with_context(|| format!("can't make '{}'", dir.display()))?;
+    }
     for way in &options.ways {
         way.check(floodwall)?;
     }
-    let mut found = Vec::new();
-    let (mut measured, mut missing) = (0, 0);
+    let mut measured = 0;
     for trial in options.trials() {
-        let path = trial.path(&data);
-        if let Some(stored) = stored(&path, options)? {
-            found.push(stored);
+        let name = trial.name(&options.preset);
+        let path = options.data.join(&name).with_extension("json");
+        if measured == options.trials || is_stored(&path, options)? {
             continue;
         }
-        if measured == options.trials {
-            missing += 1;
-            continue;
-        }
-        eprintln!("{}, {}, round {} of {}", trial.who.name(), trial.way.name(), trial.round, options.rounds);
-        let result = measure(floodwall, options, trial, &data)?;
+        eprintln!("{name} of {} rounds", options.rounds);
+        let result = measure(floodwall, options, trial, &options.logs.join(&name).with_extension("log"))?;
         std::fs::write(&path, serde_json::to_string(&result)? + "\n")
             .with_context(|| format!("can't write '{}'", path.display()))?;
         measured += 1;
-        found.push(result);
     }
-    let section = summary::section(&options.plan(), &found)?;
+    let (section, origin) = section(&options.data)?;
     print!("{section}");
-    if missing > 0 {
-        eprintln!("{missing} trials are still to be measured: run it again to go on");
-        return Ok(());
-    }
     match &options.out {
         Some(out) => {
-            let origins: Vec<Origin> = found.iter().map(origin::of_measurement).collect();
-            let origin = Origin::of_parts(&origins);
             replace_section(out, "lab-victims", "make lab-victims", &section, &origin, &origin::root()?)
         }
         None => Ok(()),
     }
 }
 
-/// An earlier run's trial of the same plan.
-fn stored(path: &Path, options: &Options) -> anyhow::Result<Option<Value>> {
-    let text = match std::fs::read_to_string(path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        text => text.with_context(|| format!("can't read '{}'", path.display()))?,
-    };
-    let value: Value = serde_json::from_str(&text)
-        .with_context(|| format!("'{}' is no measurement; remove it", path.display()))?;
-    Ok((value.get("plan") == Some(&options.plan())).then_some(value))
+/// The tables of all stored trials, and what those were measured with.
+fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
+    let mut trials = Vec::new();
+    for entry in std::fs::read_dir(data).with_context(|| format!("can't list '{}'", data.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            trials.push(read(&path)?);
+        }
+    }
+    let origins: Vec<Origin> = trials.iter().map(origin::of_measurement).collect();
+    Ok((summary::section(&trials)?, Origin::of_parts(&origins)))
 }
 
-fn measure(floodwall: &Floodwall, options: &Options, trial: Trial, data: &Path) -> anyhow::Result<Value> {
+fn read(path: &Path) -> anyhow::Result<Value> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("can't read '{}'", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("'{}' is no measurement; remove it", path.display()))
+}
+
+/// Whether there is a trial of the same plan.
+fn is_stored(path: &Path, options: &Options) -> anyhow::Result<bool> {
+    let is_there = path.try_exists().with_context(|| format!("can't look for '{}'", path.display()))?;
+    Ok(is_there && read(path)?.get("plan") == Some(&options.plan()))
+}
+
+fn measure(floodwall: &Floodwall, options: &Options, trial: Trial, log: &Path) -> anyhow::Result<Value> {
     let time = Duration::from_secs(options.seconds.into());
     // Dropped from the last to the first: copy, setting or guard, database, device, mount point. PostgreSQL's user must get there.
     let mount = tempfile::tempdir().context("can't make a mount point")?;
@@ -211,8 +217,7 @@ fn measure(floodwall: &Floodwall, options: &Options, trial: Trial, data: &Path) 
     };
     process::finished(std::process::Command::new("sync").arg("-f").arg(device.dir()?))?;
     interrupt::sleep(SETTLE)?;
-    let log = data.join(format!("{}-{}-{}.log", trial.who.name(), trial.way.name(), trial.round));
-    let in_force = InForce::put(floodwall, trial.way, &device, &log)?;
+    let in_force = InForce::put(floodwall, trial.way, &device, log)?;
     let alone = database.run(time)?;
     let copy = Copy::start(device.dir()?)?;
     interrupt::sleep(LEAD)?;
@@ -252,4 +257,29 @@ fn written_bytes(device: &Device<'_>) -> anyhow::Result<u64> {
     let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
     let sectors: u64 = text.split_whitespace().nth(6).and_then(|n| n.parse().ok()).context(path)?;
     Ok(sectors * 512)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documents_tables_follow_from_the_stored_trials() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let text = std::fs::read_to_string(root.join("docs/lab.md")).unwrap();
+        let sections = published::document::sections(&text).unwrap();
+        let written = sections.iter().find(|section| section.name == "lab-victims").unwrap();
+        let data = root.join(DATA);
+        if !data.is_dir() {
+            // The table is older than the raw data that would be kept of it, and says so.
+            assert!(
+                written.origin.is_empty(),
+                "the table says what it was measured with, and no trial is stored"
+            );
+            return;
+        }
+        let (section, origin) = section(&data).unwrap();
+        assert!(written.text == section, "`{}` writes it anew", written.command);
+        assert_eq!(written.origin, origin);
+    }
 }

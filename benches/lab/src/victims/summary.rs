@@ -1,15 +1,15 @@
 //! A victim's own figures, and the table over all rounds. Pure. Times are microseconds.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
 
-use anyhow::Context;
 use floodwall_model::LatencyCounts;
 use floodwall_model::latency::bucket_low_ns;
 use floodwall_model::units::human_duration;
+use floodwall_stats::estimate::{MISS, mean_and_variance};
+use floodwall_stats::student::critical_t;
 use serde_json::{Value, json};
-
-use crate::devices::median;
 
 /// One measurement.
 pub(super) struct Measured {
@@ -60,17 +60,25 @@ impl Measured {
     }
 }
 
-/// One figure of several rounds.
+/// One figure of several rounds, all above zero.
 struct Rounds(Vec<f64>);
 
 impl Rounds {
-    fn shown(&self, unit: impl Fn(f64) -> String) -> String {
-        let Some(middle) = median(&self.0) else { return "–".into() };
-        let (low, high) = self.0.iter().fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(*v), h.max(*v)));
-        if self.0.len() < 2 {
-            unit(middle)
-        } else {
-            format!("{} ({}–{})", unit(middle), unit(low), unit(high))
+    /// The geometric mean with Student's 95 % interval on the logarithms. One round has no interval; a round without
+    /// the figure leaves none for all.
+    fn shown(&self, rounds: usize, unit: impl Fn(f64) -> String) -> String {
+        let logs: Vec<f64> = self.0.iter().filter(|v| **v > 0.0).map(|v| v.ln()).collect();
+        if logs.len() < rounds {
+            return "–".into();
+        }
+        match mean_and_variance(&logs) {
+            Some((mean, variance)) => {
+                let n = logs.len() as f64;
+                let half = critical_t(MISS, n - 1.0) * (variance / n).sqrt();
+                let [low, value, high] = [mean - half, mean, mean + half].map(|log| unit(log.exp()));
+                format!("{value} ({low} to {high})")
+            }
+            None => logs.first().map_or("–".into(), |log| unit(log.exp())),
         }
     }
 }
@@ -83,54 +91,71 @@ fn time(us: f64) -> String {
     human_duration(Duration::from_micros(us.max(0.0) as u64))
 }
 
-/// The table: medians, and in brackets the range of the rounds.
-pub(super) fn section(plan: &Value, trials: &[Value]) -> anyhow::Result<String> {
-    let scheduler = plan["scheduler"].as_str().unwrap_or("the loop device's own elevator");
-    let mut out = format!(
-        "Preset `{}` behind the real kernel, xfs, {scheduler}; {} s each. *alone* and *beside* the copy are in the same trial, on a fresh device. *dead* are seconds with under a tenth of \
-         the transactions alone. \"15mb\" is `floodwall apply vm.dirty_bytes=15MB`.\n\n",
-        plan["preset"].as_str().unwrap_or("?"),
-        plan["seconds"]
+/// A table for each plan of the trials: figures of all rounds with their intervals.
+pub(super) fn section(trials: &[Value]) -> anyhow::Result<String> {
+    // By the text of a plan, so that the order does not depend on that of the files.
+    let plans: BTreeMap<String, &Value> =
+        trials.iter().map(|t| (t["plan"].to_string(), &t["plan"])).collect();
+    let mut out = String::from(
+        "*Alone* and *beside* the copy are in the same trial, on a fresh device with xfs. *Dead* are seconds with under a tenth of the \
+         transactions alone, all rounds together. \"15mb\" is `floodwall apply vm.dirty_bytes=15MB`. Figures are geometric means over the rounds \
+         with 95 % intervals; a p99 needs 100 transactions in every round. *Late*: rounds in which the lab did not keep up with its model.\n",
     );
-    out.push_str("| victim | setting | rounds | alone, per second | beside | kept | p99 alone | p99 beside | dead s | copy MB/s |\n|---|---|---|---|---|---|---|---|---|---|\n");
-    let mut rows: Vec<(&str, &str)> = Vec::new();
-    for trial in trials {
-        let row = (trial["victim"].as_str().context("no victim")?, trial["way"].as_str().context("no way")?);
-        if !rows.contains(&row) {
-            rows.push(row);
-        }
-    }
-    rows.sort_by_key(|(victim, way)| (*victim, ["default", "15mb", "guard"].iter().position(|w| w == way)));
-    for (victim, way) in rows {
-        let of = |figure: &dyn Fn(&Value) -> Option<f64>| {
-            let here = trials.iter().filter(|t| t["victim"] == victim && t["way"] == way);
-            Rounds(here.filter_map(figure).collect())
-        };
-        let at = |pointer: &'static str| of(&move |t| t.pointer(pointer)?.as_f64());
-        let kept = of(&|t| {
-            Some(
-                100.0 * t.pointer("/beside/per_second")?.as_f64()?
-                    / t.pointer("/alone/per_second")?.as_f64()?.max(1e-9),
-            )
-        });
-        let copied = of(&|t| {
-            Some(t.pointer("/copy/bytes")?.as_f64()? / t.pointer("/copy/seconds")?.as_f64()?.max(1e-9) / 1e6)
-        });
-        let alone = at("/alone/per_second");
+    for plan in plans.values() {
+        let of_plan: Vec<&Value> = trials.iter().filter(|trial| trial["plan"] == **plan).collect();
+        let text = |name: &str| plan[name].as_str();
         writeln!(
             out,
-            "| {victim} | {way} | {} | {} | {} | {} | {} | {} | {} | {} |",
-            alone.0.len(),
-            alone.shown(number),
-            at("/beside/per_second").shown(number),
-            kept.shown(|v| format!("{v:.0} %")),
-            at("/alone/p99_us").shown(time),
-            at("/beside/p99_us").shown(time),
-            at("/dead_seconds").shown(|v| format!("{v:.0}")),
-            copied.shown(number),
+            "\nPreset `{}`, {}, {} s each:\n\n\
+             | victim | setting | rounds | alone, per second | beside | kept | p99 alone | p99 beside | dead s | copy MB/s | late |\n\
+             |---|---|---|---|---|---|---|---|---|---|---|",
+            text("preset").unwrap_or("?"),
+            text("scheduler").unwrap_or("the loop device's own elevator"),
+            plan["seconds"],
         )?;
+        let rows: BTreeSet<(&str, &str)> = of_plan
+            .iter()
+            .filter_map(|trial| Some((trial["victim"].as_str()?, trial["way"].as_str()?)))
+            .collect();
+        for (victim, way) in rows {
+            let here = of_plan.iter().filter(|trial| trial["victim"] == victim && trial["way"] == way);
+            row(&mut out, victim, way, &here.copied().collect::<Vec<_>>())?;
+        }
     }
     Ok(out)
+}
+
+fn row(out: &mut String, victim: &str, way: &str, trials: &[&Value]) -> anyhow::Result<()> {
+    let of =
+        |figure: &dyn Fn(&Value) -> Option<f64>| Rounds(trials.iter().filter_map(|t| figure(t)).collect());
+    let at = |pointer: &'static str| of(&move |trial| trial.pointer(pointer)?.as_f64());
+    let ratio = |over: &'static str, under: &'static str| {
+        of(&move |trial| Some(trial.pointer(over)?.as_f64()? / trial.pointer(under)?.as_f64()?))
+    };
+    let p99 = |half: &'static str| {
+        of(&move |trial| {
+            let half = trial.get(half)?;
+            let operations = half["per_second"].as_f64()? * half["seconds"].as_f64()?;
+            // The slowest of fewer than 100 is no percentile.
+            if operations < 100.0 { None } else { half["p99_us"].as_f64() }
+        })
+    };
+    let rounds = trials.len();
+    let dead: f64 = at("/dead_seconds").0.iter().sum();
+    let seconds: f64 = at("/beside/seconds").0.iter().sum();
+    let late = trials.iter().filter(|trial| trial["lab"]["kept_up"] == false).count();
+    writeln!(
+        out,
+        "| {victim} | {way} | {rounds} | {} | {} | {} | {} | {} | {dead:.0} of {seconds:.0} | {} | {late} |",
+        at("/alone/per_second").shown(rounds, number),
+        at("/beside/per_second").shown(rounds, number),
+        ratio("/beside/per_second", "/alone/per_second")
+            .shown(rounds, |share| format!("{:.1} %", 100.0 * share)),
+        p99("alone").shown(rounds, time),
+        p99("beside").shown(rounds, time),
+        ratio("/copy/bytes", "/copy/seconds").shown(rounds, |rate| number(rate / 1e6)),
+    )?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -157,25 +182,29 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_the_median_and_the_range_of_its_rounds() {
-        let trial = |way: &str, alone: f64, beside: f64| {
-            let half = |per_second: f64| json!({ "per_second": per_second, "p99_us": 2500 });
-            json!({ "victim": "sqlite", "way": way, "alone": half(alone), "beside": half(beside), "dead_seconds": 2,
-                    "copy": { "bytes": 3e9, "seconds": 30.0 } })
+    fn a_row_has_a_mean_with_its_interval_and_no_p99_of_few_transactions() {
+        let trial = |way: &str, alone: f64, beside: f64, late: bool| {
+            let half = |per_second: f64| json!({ "seconds": 30.0, "per_second": per_second, "p99_us": 2500 });
+            json!({ "plan": { "preset": "hdd-7200", "seconds": 30 }, "victim": "sqlite", "way": way,
+                    "alone": half(alone), "beside": half(beside), "dead_seconds": 2,
+                    "copy": { "bytes": 3e9, "seconds": 30.0 }, "lab": { "kept_up": !late } })
         };
         let trials = [
-            trial("guard", 100.0, 90.0),
-            trial("default", 100.0, 5.0),
-            trial("default", 200.0, 4.0),
-            trial("default", 100.0, 50.0),
+            trial("guard", 100.0, 90.0, false),
+            trial("default", 100.0, 4.0, false),
+            trial("default", 100.0, 1.0, true),
         ];
-        let text = section(&json!({ "preset": "hdd-7200", "seconds": 30 }), &trials).unwrap();
+        let text = section(&trials).unwrap();
         let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| sqlite")).collect();
-        assert_eq!(rows.len(), 2);
+        // √(4 × 1) = 2; two rounds: t = 12.706, half = t × ln(4) / 2 = 8.807, 2 × e^8.807 = 13365.
         assert_eq!(
             rows[0],
-            "| sqlite | default | 3 | 100 (100–200) | 5.0 (4.0–50) | 5 % (2 %–50 %) | 2.50 ms (2.50 ms–2.50 ms) | 2.50 ms (2.50 ms–2.50 ms) | 2 (2–2) | 100 (100–100) |"
+            "| sqlite | default | 2 | 100 (100 to 100) | 2.0 (0.0 to 13365) | 2.0 % (0.0 % to 13365.3 %) | \
+             2.50 ms (2.50 ms to 2.50 ms) | – | 4 of 60 | 100 (100 to 100) | 1 |"
         );
-        assert!(rows[1].starts_with("| sqlite | guard | 1 | 100 | 90 | 90 % |"), "{}", rows[1]);
+        assert_eq!(
+            rows[1],
+            "| sqlite | guard | 1 | 100 | 90 | 90.0 % | 2.50 ms | 2.50 ms | 2 of 30 | 100 | 0 |"
+        );
     }
 }
