@@ -1,8 +1,9 @@
 //! The host's side: the kernel as a child process, and the terminal between user and guest.
 //!
 //! ```text
-//! threads: reader  serial line ─▶ frames ─▶ run (writes stdout and stderr, watches the clock)
-//!          input   stdin, one piece whenever the guest has taken the last ─▶ serial line
+//! threads: reader  serial line ─▶ stdout and stderr; the rest ─▶ run (watches the clock)
+//!          input   stdin, one piece whenever the guest has taken the last ─▶ outbox
+//!          outbox  frames, as the guest reads them ─▶ serial line
 //!          console last lines of the kernel's console, for when it dies
 //! ```
 
@@ -24,12 +25,11 @@ use rustix::process::{Pid, Signal};
 use crate::error::GuestError;
 use crate::find::Uml;
 use crate::launch;
+use crate::outbox::{Outbox, Room};
 use crate::wire::{self, End, Frame, Order, Streams};
 
 /// How long a guest may take until its first process answers. User-mode Linux takes one second; a busy host more.
 const BOOT: Duration = Duration::from_secs(60);
-/// Longest silence of a guest whose first process says something every second ([`crate::init`]).
-const SILENCE: Duration = Duration::from_secs(60);
 /// How long the command may take to end after a signal. `lab run` takes at most 20 s: 10 for its command, 10 for
 /// the device.
 const END: Duration = Duration::from_secs(30);
@@ -58,6 +58,8 @@ pub struct Guest {
     pub ram: Bytes,
     /// A directory on a tmpfs without noexec: the guest's RAM is a nameless file in it.
     pub memory_dir: PathBuf,
+    /// The longest silence of a guest that is not ended. Its first process says something every second.
+    pub silence: Duration,
 }
 
 /// How a guest's command ended, and what the guest said is missing in it.
@@ -83,10 +85,8 @@ impl Guest {
         let dir = tempfile::Builder::new().prefix("floodwall-guest-").tempdir_in(&self.memory_dir);
         let dir = dir.map_err(|error| GuestError::Io { what: "make a directory for the guest", error })?;
         let mut kernel = Kernel::start(self, dir.path())?;
-        let line =
-            kernel.line.try_clone().map_err(|error| GuestError::Io { what: "start the guest", error })?;
-        let frames = read_frames(line);
-        let mut talk = Talk { kernel: &mut kernel, frames, order, input: None, asked: None };
+        let talk = Talk::begin(&mut kernel, order, self.silence);
+        let mut talk = talk.map_err(|error| GuestError::Io { what: "reach the guest", error })?;
         let status = talk.run(stop, note);
         // Its own power-off is not waited for if the talk failed.
         kernel.end(if status.is_ok() { POWER_OFF } else { Duration::ZERO });
@@ -98,115 +98,139 @@ impl Guest {
 enum Heard {
     /// The guest is ready for the order.
     Ready,
-    /// A frame.
-    Frame(Frame),
+    /// The guest has said something that the reading thread has seen to.
+    Alive,
+    /// What is missing in the guest.
+    Note(String),
+    /// The command can have the next input.
+    Taken,
+    /// Nobody reads the command's output any more.
+    Unread,
+    /// The command's end.
+    Ended(End),
     /// Nothing more will come.
     Gone,
 }
 
-/// Reads the serial line in a thread of its own, which ends with the line.
-fn read_frames(mut line: UnixStream) -> Receiver<Heard> {
-    let (tell, frames) = mpsc::channel();
-    thread::spawn(move || {
-        let ready = wire::wait_for_magic(&mut line);
-        let _ = tell.send(ready.map_or(Heard::Gone, |_| Heard::Ready));
+/// Reads the serial line, in a thread of its own that ends with the line, and writes the command's output. Where its
+/// reader is slow the line fills, and the command waits.
+struct Reader {
+    line: UnixStream,
+    room: Arc<Room>,
+    /// Whether output is being written: the guest can't be heard meanwhile.
+    writes: Arc<AtomicBool>,
+    tell: Sender<Heard>,
+}
+
+impl Reader {
+    fn run(mut self) {
+        let ready = wire::wait_for_magic(&mut self.line);
+        let _ = self.tell.send(ready.map_or(Heard::Gone, |_| Heard::Ready));
         loop {
-            let heard = Frame::read(&mut line).map_or(Heard::Gone, Heard::Frame);
-            let is_last = matches!(heard, Heard::Gone);
-            if tell.send(heard).is_err() || is_last {
-                return;
+            let heard = Frame::read(&mut self.line).map_or(Heard::Gone, |frame| self.take(frame));
+            let is_last = matches!(heard, Heard::Gone | Heard::Ended(_));
+            if self.tell.send(heard).is_err() || is_last {
+                return self.room.close();
             }
         }
-    });
-    frames
+    }
+
+    fn take(&self, frame: Frame) -> Heard {
+        match frame {
+            Frame::Stdout(bytes) => self.write(io::stdout(), &bytes),
+            Frame::Stderr(bytes) => self.write(io::stderr(), &bytes),
+            Frame::Note(text) => Heard::Note(text),
+            Frame::Taken => Heard::Taken,
+            Frame::Read(length) => {
+                self.room.give_back(length as usize);
+                Heard::Alive
+            }
+            Frame::Ended(end) => Heard::Ended(end),
+            // Beats, and what only a host says.
+            Frame::Beat | Frame::Order(..) | Frame::Stdin(_) | Frame::Signal(_) => Heard::Alive,
+        }
+    }
+
+    fn write(&self, mut to: impl Write, bytes: &[u8]) -> Heard {
+        self.writes.store(true, Ordering::Relaxed);
+        let written = to.write_all(bytes).and_then(|()| to.flush());
+        self.writes.store(false, Ordering::Relaxed);
+        if written.is_ok() { Heard::Alive } else { Heard::Unread }
+    }
 }
 
 /// One conversation with a guest.
 struct Talk<'a> {
     kernel: &'a mut Kernel,
-    frames: Receiver<Heard>,
     order: &'a Order,
+    silence: Duration,
+    outbox: Outbox,
+    heard: Receiver<Heard>,
+    writes: Arc<AtomicBool>,
     /// Tells the input thread that the guest has taken the last piece.
     input: Option<Sender<()>>,
     /// When the command was asked to end.
     asked: Option<Instant>,
 }
 
-impl Talk<'_> {
+impl<'a> Talk<'a> {
+    fn begin(kernel: &'a mut Kernel, order: &'a Order, silence: Duration) -> io::Result<Self> {
+        let (outbox, room) = Outbox::open(kernel.line.try_clone()?);
+        let (tell, heard) = mpsc::channel();
+        let writes = Arc::new(AtomicBool::new(false));
+        let reader = Reader { line: kernel.line.try_clone()?, room, writes: Arc::clone(&writes), tell };
+        thread::spawn(move || reader.run());
+        Ok(Self { kernel, order, silence, outbox, heard, writes, input: None, asked: None })
+    }
+
     fn run(&mut self, stop: &AtomicBool, note: &mut dyn FnMut(&str)) -> Result<ExitStatus, GuestError> {
-        let mut heard = Instant::now();
+        let mut last = Instant::now();
         let mut ready = false;
         loop {
-            let limit = if ready { SILENCE } else { BOOT };
-            match self.frames.recv_timeout(POLL) {
+            match self.heard.recv_timeout(POLL) {
                 Ok(Heard::Ready) => {
                     ready = true;
-                    self.begin()?;
+                    self.give_order();
                 }
-                Ok(Heard::Frame(frame)) => {
-                    if let Some(end) = self.take(frame, note) {
-                        return end;
+                Ok(Heard::Alive) => {}
+                Ok(Heard::Note(text)) => note(&text),
+                Ok(Heard::Taken) => {
+                    if let Some(input) = &self.input {
+                        // It has ended once stdin has.
+                        let _ = input.send(());
                     }
                 }
+                // `| head`, a terminal that is gone: as after SIGPIPE, the command is asked to end.
+                Ok(Heard::Unread) => self.ask(),
+                Ok(Heard::Ended(End::Status(raw))) => return Ok(ExitStatus::from_raw(raw)),
+                Ok(Heard::Ended(End::Failed(why))) => return Err(GuestError::Inside(why)),
                 Ok(Heard::Gone) | Err(RecvTimeoutError::Disconnected) => {
                     return Err(self.kernel.died("ended before its command"));
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    if heard.elapsed() > limit {
+                    let limit = if ready { self.silence } else { BOOT };
+                    if self.writes.load(Ordering::Relaxed) {
+                        last = Instant::now();
+                    } else if last.elapsed() > limit {
                         return Err(self.kernel.died("went silent and was ended"));
                     }
                     self.heed(stop, ready)?;
                     continue;
                 }
             }
-            heard = Instant::now();
+            last = Instant::now();
             self.heed(stop, ready)?;
         }
     }
 
-    /// Sends the order.
-    fn begin(&mut self) -> Result<(), GuestError> {
-        let streams = streams();
-        self.say(&Frame::Order(Box::new(self.order.clone()), streams))?;
+    /// Sends the order, and input from then on.
+    fn give_order(&mut self) {
+        self.outbox.send(Frame::Order(Box::new(self.order.clone()), streams()));
         let (taken, next) = mpsc::channel();
-        let line = self.kernel.line.try_clone();
-        let line = line.map_err(|error| GuestError::Io { what: "reach the guest", error })?;
+        let outbox = self.outbox.clone();
         // Not joined: it may be inside a read of a terminal that nobody types into.
-        thread::spawn(move || feed(&next, line));
+        thread::spawn(move || feed(&next, &outbox));
         self.input = Some(taken);
-        Ok(())
-    }
-
-    /// Does what a frame asks for; the command's end if it is the last.
-    fn take(&mut self, frame: Frame, note: &mut dyn FnMut(&str)) -> Option<Result<ExitStatus, GuestError>> {
-        let written = match frame {
-            Frame::Stdout(bytes) => {
-                let mut stdout = io::stdout().lock();
-                stdout.write_all(&bytes).and_then(|()| stdout.flush())
-            }
-            Frame::Stderr(bytes) => io::stderr().lock().write_all(&bytes),
-            Frame::Note(text) => {
-                note(&text);
-                Ok(())
-            }
-            Frame::Taken => {
-                if let Some(input) = &self.input {
-                    // It has ended once stdin has.
-                    let _ = input.send(());
-                }
-                Ok(())
-            }
-            Frame::Ended(End::Status(raw)) => return Some(Ok(ExitStatus::from_raw(raw))),
-            Frame::Ended(End::Failed(why)) => return Some(Err(GuestError::Inside(why))),
-            // Beats, and what only a host says.
-            Frame::Beat | Frame::Order(..) | Frame::Stdin(_) | Frame::Signal(_) => Ok(()),
-        };
-        // Nobody reads any more (`| head`, a terminal that is gone): as SIGPIPE, the command is asked to end.
-        if written.is_err() && self.asked.is_none() {
-            self.asked = Some(Instant::now());
-            let _ = self.say(&Frame::Signal(Signal::TERM.as_raw()));
-        }
-        None
     }
 
     /// Passes a signal on, and loses patience.
@@ -216,19 +240,20 @@ impl Talk<'_> {
                 if !ready {
                     return Err(GuestError::Interrupted);
                 }
-                self.asked = Some(Instant::now());
-                self.say(&Frame::Signal(Signal::TERM.as_raw()))
+                self.ask();
+                Ok(())
             }
             Some(since) if since.elapsed() > END => Err(GuestError::Interrupted),
             _ => Ok(()),
         }
     }
 
-    fn say(&mut self, frame: &Frame) -> Result<(), GuestError> {
-        match frame.write(&mut self.kernel.line) {
-            // The reader tells how it ended.
-            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            said => said.map_err(|error| GuestError::Io { what: "talk to the guest", error }),
+    /// Asks the command to end, once.
+    fn ask(&mut self) {
+        if self.asked.is_none() {
+            self.asked = Some(Instant::now());
+            // If the guest is gone the reader tells how it ended.
+            self.outbox.send(Frame::Signal(Signal::TERM.as_raw()));
         }
     }
 }
@@ -243,13 +268,12 @@ fn streams() -> Streams {
 }
 
 /// Sends stdin piece by piece, each once the guest has taken the one before.
-fn feed(taken: &Receiver<()>, mut line: UnixStream) {
+fn feed(taken: &Receiver<()>, outbox: &Outbox) {
     let mut piece = vec![0; 4096];
     while taken.recv().is_ok() {
         // A terminal in the background or one that is gone: the command finds the end of its input.
         let length = io::stdin().lock().read(&mut piece).unwrap_or(0);
-        let sent = Frame::Stdin(piece[..length].to_vec()).write(&mut line);
-        if sent.is_err() || length == 0 {
+        if !outbox.send(Frame::Stdin(piece[..length].to_vec())) || length == 0 {
             return;
         }
     }

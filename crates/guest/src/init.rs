@@ -86,8 +86,23 @@ impl Line {
         let _ = frame.write(&mut *line);
     }
 
-    fn reader(&self) -> io::Result<File> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).try_clone()
+    fn reader(&self) -> io::Result<Reader> {
+        let from = self.0.lock().unwrap_or_else(PoisonError::into_inner).try_clone()?;
+        Ok(Reader { from, line: self.clone() })
+    }
+}
+
+/// Reads what the host says, and tells it what has been read: the host never sends more than the line holds.
+struct Reader {
+    from: File,
+    line: Line,
+}
+
+impl Read for Reader {
+    fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
+        let length = self.from.read(piece)?;
+        self.line.say(&Frame::Read(u32::try_from(length).unwrap_or(u32::MAX)));
+        Ok(length)
     }
 }
 
@@ -194,7 +209,7 @@ fn run(
     streams: Streams,
     launcher: &[String],
     line: &Line,
-    reader: File,
+    reader: Reader,
 ) -> Result<End, String> {
     let failed = |e: io::Error| format!("can't start '{}': {e}", order.program.display());
     let plumbing = Plumbing::lay(streams).map_err(failed)?;
@@ -322,7 +337,7 @@ fn feed(pieces: &Receiver<Vec<u8>>, to: File, line: &Line) {
 }
 
 /// Heeds the host until it is gone; then the guest has nobody to run for.
-fn listen(mut reader: File, input: &Sender<Vec<u8>>, child: Pid) {
+fn listen(mut reader: Reader, input: &Sender<Vec<u8>>, child: Pid) {
     loop {
         match Frame::read(&mut reader) {
             Ok(Frame::Stdin(piece)) => {

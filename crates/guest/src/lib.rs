@@ -20,6 +20,7 @@ mod launch;
 pub mod memory;
 mod modules;
 mod network;
+mod outbox;
 mod wire;
 
 pub use error::GuestError;

@@ -72,6 +72,8 @@ pub(crate) enum Frame {
     Stderr(Vec<u8>),
     /// Guest: the command can have the next input.
     Taken,
+    /// Guest: so many bytes of the host's have been read off the line.
+    Read(u32),
     /// Guest: it is alive.
     Beat,
     /// Guest: what is missing there, a line for the user.
@@ -90,6 +92,7 @@ impl Frame {
             Self::Stdout(bytes) => (b'1', bytes.clone()),
             Self::Stderr(bytes) => (b'2', bytes.clone()),
             Self::Taken => (b't', Vec::new()),
+            Self::Read(length) => (b'r', length.to_le_bytes().to_vec()),
             Self::Beat => (b'b', Vec::new()),
             Self::Note(text) => (b'n', text.clone().into_bytes()),
             Self::Ended(end) => (b'e', serde_json::to_vec(end)?),
@@ -130,6 +133,10 @@ impl Frame {
             b'1' => Self::Stdout(body),
             b'2' => Self::Stderr(body),
             b't' => Self::Taken,
+            b'r' => {
+                let length = body.try_into().map_err(|_| invalid("a length that is no number"))?;
+                Self::Read(u32::from_le_bytes(length))
+            }
             b'b' => Self::Beat,
             b'n' => Self::Note(String::from_utf8_lossy(&body).into_owned()),
             b'e' => Self::Ended(serde_json::from_slice(&body)?),
@@ -178,6 +185,7 @@ mod tests {
             Frame::Stdout(vec![7; 70_000]),
             Frame::Stderr(b"no".to_vec()),
             Frame::Taken,
+            Frame::Read(2048),
             Frame::Beat,
             Frame::Note("no module 'bfq'".into()),
             Frame::Ended(End::Status(256)),

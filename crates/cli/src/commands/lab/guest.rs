@@ -7,6 +7,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use floodwall_guest::{Guest, GuestError, Order, Uml, memory};
@@ -26,6 +27,8 @@ pub(crate) const COMMAND: &str = "lab-guest";
 const IN_GUEST: &str = "FLOODWALL_GUEST";
 /// The user-mode kernel, looked for where packages put it.
 const UML: &str = "uml";
+/// The longest silence of a guest, which says something every second, before it is ended.
+const SILENCE: Duration = Duration::from_secs(60);
 /// What the lab's stack and the elevators need; what a kernel has built in is no module.
 const MODULES: [&str; 3] = ["fuse", "loop", "bfq"];
 /// The host's journal is of another kernel.
@@ -96,6 +99,7 @@ fn guest(kernel: &OsStr, args: &KernelArgs) -> anyhow::Result<Guest> {
         launch_args: [COMMAND, "launch"].map(str::to_owned).into(),
         ram,
         memory_dir,
+        silence: SILENCE,
     })
 }
 
