@@ -89,6 +89,7 @@ mod tests {
         assert_eq!(printable(title), r"\u{1b}]0;root\u{7}");
         assert_eq!(printable(colour), r"\u{9b}31m");
         assert_eq!(printable("cp\u{202e}gpj\u{200b}\n"), r"cp\u{202e}gpj\u{200b}\u{a}");
+        assert_eq!(printable("a\u{2060}b\u{e0041}"), r"a\u{2060}b\u{e0041}", "invisible");
         assert_eq!(lines("a\r\n\tb\n"), "a\\u{d}\n\tb\n");
         // Letters, accents, figures and blanks of any script stay, also those that Floodwall's own
         // texts use.

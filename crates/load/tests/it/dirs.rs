@@ -8,16 +8,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
+use floodwall_load::Dir;
 use floodwall_load::dir::TreeError;
 use floodwall_model::Bytes;
 use floodwall_model::scenario::{Data, parse_victim};
 use floodwall_testing::{ROOT, Trial, lacks, tests};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use crate::support::*;
 
 pub(crate) fn tests() -> Vec<Trial> {
     let mut all = tests![
         no_load_writes_through_a_symlink,
+        a_symlink_is_opened_neither_as_a_file_nor_as_a_directory,
         a_tree_is_removed_and_its_symlinks_are_not_followed,
         directories_nested_without_end_are_an_error,
     ];
@@ -52,6 +56,18 @@ fn no_load_writes_through_a_symlink() {
     wait_for("the refusal", || running.failure().is_some());
     drop(running);
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
+fn a_symlink_is_opened_neither_as_a_file_nor_as_a_directory() {
+    let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    File::create(outside.path().join("precious")).unwrap();
+    symlink(outside.path().join("precious"), dir.path().join("file")).unwrap();
+    symlink(outside.path(), dir.path().join("dir")).unwrap();
+    let dir = Dir::open(dir.path()).unwrap();
+    for flags in [OFlags::RDONLY, OFlags::WRONLY | OFlags::TRUNC, OFlags::RDWR | OFlags::CREATE] {
+        assert_eq!(dir.file("file", flags).unwrap_err(), Errno::LOOP, "{flags:?}");
+    }
+    assert_eq!(dir.open_dir("dir").unwrap_err(), Errno::NOTDIR);
 }
 
 fn a_tree_is_removed_and_its_symlinks_are_not_followed() {
