@@ -93,7 +93,7 @@ install-build:
 install-test: install-build
 	@./scripts/need --optional mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs losetup:mount fio:fio chromium:chromium linux.uml:user-mode-linux modprobe:kmod dmsetup:dmsetup
 	@# Where it would start a daemon it is not for us to install.
-	@if ./scripts/with-udev --may-install; then ./scripts/need --optional udevadm:udev prometheus:prometheus curl:curl; fi
+	@if ./scripts/with-udev --may-install; then ./scripts/need --optional udevadm:udev prometheus:prometheus curl:curl mdadm:mdadm exportfs:nfs-kernel-server; fi
 
 install-peers:
 	@./scripts/need sysbench:sysbench fio:fio mkfs.xfs:xfsprogs

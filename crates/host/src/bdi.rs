@@ -64,6 +64,7 @@ pub fn read_stats(root: &SysRoot, bdi: &str) -> BdiStats {
     let path = format!("{DEBUGFS}/bdi/{bdi}/stats");
     let text = match root.read(&path) {
         Reading::Unreadable(why) => Reading::Unreadable(format!("{why}; {NEEDS_ROOT}")),
+        Reading::Absent(_) if lacks_debugfs(root) => Reading::Absent(NO_DEBUGFS.into()),
         Reading::Absent(_) if !root.exists(&format!("{DEBUGFS}/bdi")) => Reading::Absent(format!(
             "debugfs is not mounted (mount -t debugfs none {DEBUGFS}) and can't be seen without \
                  CAP_SYS_ADMIN, or lacks bdi"
@@ -92,6 +93,18 @@ pub fn read_stats(root: &SysRoot, bdi: &str) -> BdiStats {
     }
 }
 
+/// Whether the kernel is known to have no debugfs: it is never a module, so it is among the filesystems from boot on.
+fn lacks_debugfs(root: &SysRoot) -> bool {
+    let known = root.read(FILESYSTEMS).into_value();
+    known.is_some_and(|known| !known.lines().any(|line| line.split_whitespace().last() == Some("debugfs")))
+}
+
+/// Filesystems that the kernel can mount now, one a line, the name last.
+const FILESYSTEMS: &str = "/proc/filesystems";
+
+/// Why nothing of debugfs can be read on a kernel that has none.
+pub(crate) const NO_DEBUGFS: &str = "this kernel is built without debugfs (CONFIG_DEBUG_FS)";
+
 /// Said wherever debugfs refuses us.
 pub const NEEDS_ROOT: &str = "needs root (debugfs)";
 
@@ -116,6 +129,19 @@ mod tests {
             read_stats(&root, "8:16").dirty_bytes,
             Reading::Absent("/sys/kernel/debug/bdi/8:16/stats does not exist".into())
         );
+    }
+
+    #[test]
+    fn a_kernel_without_debugfs_is_told_from_one_that_has_not_mounted_it() {
+        let why = |filesystems: &str| {
+            let (_dir, root) = tree(&[("proc/filesystems", filesystems)]);
+            read_stats(&root, "8:0").dirty_bytes.why().unwrap()
+        };
+        assert!(why("nodev\tsysfs\nnodev\tdebugfs\n\text4\n").contains("is not mounted"));
+        let without = why("nodev\tsysfs\nnodev\ttracefs\n\text4\n");
+        assert!(without.contains("CONFIG_DEBUG_FS") && !without.contains("mount"), "{without}");
+        let (_dir, root) = tree(&[]);
+        assert!(read_stats(&root, "8:0").dirty_bytes.why().unwrap().contains("is not mounted"));
     }
 
     #[test]

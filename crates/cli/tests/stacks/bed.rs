@@ -4,8 +4,10 @@ use std::process::{Command, Output, Stdio};
 
 /// What every guest of this suite needs.
 const GUEST: [&str; 2] = ["linux.uml", "modprobe"];
-/// The memory of a guest: a lab device's contents and page cache for a flood.
+/// The memory of a guest: contents of several lab devices, and page cache for a flood.
 const RAM: &str = "2GiB";
+/// What the device below the script's working directory may take of it: the scripts make devices of their own.
+const CONTENTS: &str = "64MiB";
 
 /// Why a test can't run here.
 pub(crate) fn lacks(needs: &[&str]) -> Option<String> {
@@ -16,7 +18,8 @@ pub(crate) fn lacks(needs: &[&str]) -> Option<String> {
 /// first command that fails, and finds `floodwall` in its PATH.
 pub(crate) fn try_in_guest(script: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_floodwall"))
-        .args(["lab", "run", "null", "--kernel", "uml", "--ram", RAM, "--", "sh", "-euc", script])
+        .args(["lab", "run", "null", "--memory", CONTENTS, "--kernel", "uml", "--ram", RAM])
+        .args(["--", "sh", "-euc", script])
         .stdin(Stdio::null())
         .output()
         .unwrap()
@@ -28,4 +31,11 @@ pub(crate) fn in_guest(script: &str) -> String {
     let [stdout, stderr] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     assert!(output.status.success(), "{}\nstdout:\n{stdout}\nstderr:\n{stderr}", output.status);
     stdout.into_owned()
+}
+
+/// What a script printed between `=== NAME` and the next such line.
+pub(crate) fn part<'a>(said: &'a str, name: &str) -> &'a str {
+    let begins = format!("=== {name}\n");
+    let (_, rest) = said.split_once(&begins).unwrap_or_else(|| panic!("no part '{name}' in:\n{said}"));
+    rest.split("=== ").next().unwrap_or(rest)
 }

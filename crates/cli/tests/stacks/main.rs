@@ -8,6 +8,7 @@
 //! reported as ignored, with the reason.
 
 #![allow(
+    clippy::panic,
     clippy::unwrap_used,
     clippy::disallowed_methods,
     clippy::disallowed_macros,
@@ -16,6 +17,8 @@
 
 mod bed;
 mod ground;
+mod powercut;
+mod raid;
 
 use floodwall_testing::run_alone;
 
@@ -27,7 +30,7 @@ pub(crate) struct Test {
 }
 
 fn main() {
-    let tests = ground::TESTS.iter();
+    let tests = [ground::TESTS, raid::TESTS, powercut::TESTS].into_iter().flatten();
     // A guest has gigabytes of memory, and its one CPU is busy.
     run_alone(
         tests.map(|test| floodwall_testing::test(test.name, || bed::lacks(test.needs), test.body)).collect(),

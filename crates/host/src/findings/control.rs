@@ -6,6 +6,7 @@ use floodwall_model::finding::Severity;
 use super::remedy::word;
 use super::view::{rate, size, time, writable};
 use super::{Facts, Found};
+use crate::bdi::NO_DEBUGFS;
 
 /// Less swap in use than this is no burden.
 const MUCH_SWAP_BYTES: u64 = 64 << 20;
@@ -65,7 +66,12 @@ pub(super) fn no_debugfs(facts: Facts<'_>) -> Option<Found> {
         devices.iter().filter(|d| rate(d).is_none()).count(),
         devices.len()
     );
-    Some(Found::here(Severity::Note, evidence, "mount -t debugfs none /sys/kernel/debug"))
+    let remedy = if why == NO_DEBUGFS {
+        "grep CONFIG_DEBUG_FS= /boot/config-*   # boot a kernel that has it"
+    } else {
+        "mount -t debugfs none /sys/kernel/debug"
+    };
+    Some(Found::here(Severity::Note, evidence, remedy))
 }
 
 /// FW037: memory that was swapped out comes back from a disk that floods are written to.
@@ -139,6 +145,10 @@ mod tests {
         machine.status.devices[0].dirty_bytes = Reading::Absent("debugfs is not mounted".into());
         machine.status.devices[0].drain.rate_bytes_per_s = Reading::Absent("debugfs is not mounted".into());
         insta::assert_snapshot!(found(&machine, "FW036").unwrap().evidence[0], @"debugfs is not mounted: no drain rate is known for 1 of 1 devices");
+        assert!(found(&machine, "FW036").unwrap().remedy.starts_with("mount "));
+        // No mount helps a kernel that has none.
+        machine.status.devices[0].dirty_bytes = Reading::Absent(NO_DEBUGFS.into());
+        assert!(found(&machine, "FW036").unwrap().remedy.starts_with("grep CONFIG_DEBUG_FS"));
         machine.status.devices[0].dirty_bytes = Reading::Unreadable("needs root (debugfs)".into());
         assert_eq!(found(&machine, "FW036"), None);
     }
