@@ -8,10 +8,11 @@
 //! ```
 
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -20,7 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use floodwall_model::Bytes;
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 use crate::error::GuestError;
 use crate::find::Uml;
@@ -35,6 +36,8 @@ const BOOT: Duration = Duration::from_secs(60);
 const END: Duration = Duration::from_secs(30);
 /// How long a kernel may take to power off.
 const POWER_OFF: Duration = Duration::from_secs(5);
+/// How long a kernel's keeper may take to end it.
+const KEEPER: Duration = Duration::from_secs(5);
 /// How often the stop flag is looked at.
 const POLL: Duration = Duration::from_millis(20);
 /// What is kept of the console, in bytes.
@@ -81,10 +84,7 @@ impl Guest {
         stop: &AtomicBool,
         note: &mut dyn FnMut(&str),
     ) -> Result<Ended, GuestError> {
-        // The kernel's own directory for its control socket goes with it.
-        let dir = tempfile::Builder::new().prefix("floodwall-guest-").tempdir_in(&self.memory_dir);
-        let dir = dir.map_err(|error| GuestError::Io { what: "make a directory for the guest", error })?;
-        let mut kernel = Kernel::start(self, dir.path())?;
+        let mut kernel = Kernel::start(self)?;
         let talk = Talk::begin(&mut kernel, order, self.silence);
         let mut talk = talk.map_err(|error| GuestError::Io { what: "reach the guest", error })?;
         let status = talk.run(stop, note);
@@ -208,6 +208,9 @@ impl<'a> Talk<'a> {
                     return Err(self.kernel.died("ended before its command"));
                 }
                 Err(RecvTimeoutError::Timeout) => {
+                    if self.kernel.has_ended() {
+                        return Err(self.kernel.died("ended before its command"));
+                    }
                     let limit = if ready { self.silence } else { BOOT };
                     if self.writes.load(Ordering::Relaxed) {
                         last = Instant::now();
@@ -225,6 +228,8 @@ impl<'a> Talk<'a> {
 
     /// Sends the order, and input from then on.
     fn give_order(&mut self) {
+        // A kernel that dies later has other last words than those of its boot.
+        self.kernel.console.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.outbox.send(Frame::Order(Box::new(self.order.clone()), streams()));
         let (taken, next) = mpsc::channel();
         let outbox = self.outbox.clone();
@@ -281,13 +286,14 @@ fn feed(taken: &Receiver<()>, outbox: &Outbox) {
 
 /// The kernel's processes on the host.
 struct Kernel {
+    /// Its keeper: [`crate::launch()`].
     child: Child,
     line: UnixStream,
     console: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Kernel {
-    fn start(guest: &Guest, dir: &Path) -> Result<Self, GuestError> {
+    fn start(guest: &Guest) -> Result<Self, GuestError> {
         let failed = |error| GuestError::Start { program: guest.uml.kernel.clone(), error };
         let (line, theirs) = UnixStream::pair().map_err(failed)?;
         let (console, to_console) = io::pipe().map_err(failed)?;
@@ -298,7 +304,8 @@ impl Kernel {
             .arg(launch::KERNEL)
             .arg(&guest.uml.kernel)
             .arg(format!("mem={}K", guest.ram.0 / 1024))
-            .arg(format!("uml_dir={}", dir.display()))
+            // No directory for its control socket: a kernel that is killed would leave it behind.
+            .arg("uml_dir=/dev/null")
             // Its first serial line is our end of the socket; its console goes beside it.
             .args(["ssl0=fd:0", "ssl=null", "con=null", "con0=null,fd:1"])
             .args(["rootfstype=hostfs", "rootflags=/", "ro", "quiet", "panic=-1"])
@@ -306,11 +313,11 @@ impl Kernel {
             .arg("--")
             .args(&guest.init_args)
             .env_clear()
-            .env("TMPDIR", dir)
+            .env("TMPDIR", &guest.memory_dir)
             .stdin(OwnedFd::from(theirs))
             .stdout(to_console)
             .stderr(to_console_too)
-            // A Ctrl-C of the terminal is ours to pass on.
+            // A Ctrl-C of the terminal is ours to pass on. The keeper leaves this group for the kernel's.
             .process_group(0);
         let child = command.spawn().map_err(failed)?;
         // The parent's copies of the pipe would keep its reader waiting.
@@ -340,14 +347,29 @@ impl Kernel {
         GuestError::Died { how, console }
     }
 
+    /// Whether the keeper, and with it the kernel, has ended.
+    fn has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let Some(keeper) = Pid::from_raw(self.child.id() as i32) else { return true };
+        !matches!(rustix::process::waitid(WaitId::Pid(keeper), options), Ok(None))
+    }
+
     /// Waits for the kernel's end, and makes it.
     fn end(&mut self, patience: Duration) {
         let deadline = Instant::now() + patience;
-        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+        while !self.has_ended() && Instant::now() < deadline {
             thread::sleep(POLL);
         }
-        // The processes of the guest are host processes of the kernel's group.
-        if let Some(group) = Pid::from_raw(self.child.id() as i32) {
+        // The keeper ends the kernel with all of its processes.
+        let _ = self.line.shutdown(Shutdown::Both);
+        let deadline = Instant::now() + KEEPER;
+        while !self.has_ended() && Instant::now() < deadline {
+            thread::sleep(POLL);
+        }
+        // A keeper that does not act, one that is stopped for example. It is not reaped before: its number is its own.
+        if let Some(keeper) = Pid::from_raw(self.child.id() as i32)
+            && let Ok(group) = rustix::process::getpgid(Some(keeper))
+        {
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
         let _ = self.child.wait();

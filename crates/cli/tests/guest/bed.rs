@@ -1,0 +1,232 @@
+//! A guest's caller: root or an ordinary user, with a directory for the guest's memory that is looked at afterwards.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use floodwall_model::Bytes;
+use tempfile::TempDir;
+
+/// The memory of a test's guest.
+pub(crate) const RAM: Bytes = Bytes::mib(640);
+/// How long something may take on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
+/// The ordinary user, and a group: `nobody`, who has no home.
+pub(crate) const ORDINARY: u32 = 65_534;
+
+/// As whom a guest is started.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// As the tests run.
+    Caller,
+    /// As a user without any privilege.
+    Ordinary,
+}
+
+impl Who {
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Caller => "as the caller",
+            Self::Ordinary => "as an ordinary user",
+        }
+    }
+
+    pub(crate) fn needs(self) -> &'static [&'static str] {
+        match self {
+            Self::Caller => &[],
+            Self::Ordinary => &[floodwall_testing::ROOT, "setpriv"],
+        }
+    }
+}
+
+/// Who starts guests, and where their memory is.
+pub(crate) struct Bed {
+    who: Who,
+    /// `TMPDIR`: below /dev/shm, of this test alone.
+    memory: TempDir,
+    /// The program, where everybody may read it.
+    home: TempDir,
+}
+
+impl Bed {
+    pub(crate) fn new(who: Who) -> Result<Self, String> {
+        let memory = tempfile::Builder::new().prefix("fw-test-").tempdir_in("/dev/shm").map_err(text)?;
+        let home = tempfile::tempdir().map_err(text)?;
+        for dir in [memory.path(), home.path()] {
+            fs::set_permissions(dir, PermissionsExt::from_mode(0o755)).map_err(text)?;
+        }
+        let bed = Self { who, memory, home };
+        if who == Who::Ordinary {
+            // Root's own directories may let nobody through.
+            fs::copy(env!("CARGO_BIN_EXE_floodwall"), bed.program()).map_err(text)?;
+            bed.give(bed.memory.path())?;
+        }
+        Ok(bed)
+    }
+
+    /// Makes a path the user's own.
+    pub(crate) fn give(&self, path: &Path) -> Result<(), String> {
+        match self.who {
+            Who::Caller => Ok(()),
+            Who::Ordinary => chown(path, Some(ORDINARY), Some(ORDINARY)).map_err(text),
+        }
+    }
+
+    /// The user's id.
+    pub(crate) fn uid(&self) -> u32 {
+        match self.who {
+            Who::Caller => rustix::process::geteuid().as_raw(),
+            Who::Ordinary => ORDINARY,
+        }
+    }
+
+    pub(crate) fn program(&self) -> PathBuf {
+        match self.who {
+            Who::Caller => env!("CARGO_BIN_EXE_floodwall").into(),
+            Who::Ordinary => self.home.path().join("floodwall"),
+        }
+    }
+
+    /// The directory of the guest's memory.
+    pub(crate) fn memory(&self) -> &Path {
+        self.memory.path()
+    }
+
+    /// `program` as the user, after the words of `before`.
+    pub(crate) fn command(&self, before: &[&str], program: &Path) -> Command {
+        let ids = format!("--reuid={ORDINARY} --regid={ORDINARY} --clear-groups");
+        let mut words: Vec<&str> = before.to_vec();
+        if self.who == Who::Ordinary {
+            words.push("setpriv");
+            words.extend(ids.split(' '));
+        }
+        let mut command = match words.split_first() {
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        command.env("TMPDIR", self.memory.path()).current_dir("/").stdin(Stdio::null());
+        command
+    }
+
+    /// `floodwall lab run` of a device that takes no time, with `options` and a script for the guest's shell.
+    pub(crate) fn guest(&self, options: &[&str], script: &str) -> Command {
+        self.guest_after(&[], options, script)
+    }
+
+    /// The same, started by the words of `before`.
+    pub(crate) fn guest_after(&self, before: &[&str], options: &[&str], script: &str) -> Command {
+        let mut command = self.command(before, &self.program());
+        let ram = format!("{}KiB", RAM.0 / 1024);
+        command.args(["lab", "run", "null", "--size", "320MiB", "--kernel", "uml", "--ram", &ram]);
+        command.args(options).args(["--", "sh", "-c", script]);
+        command
+    }
+
+    /// What the guest's script prints. It has to succeed and to leave nothing behind.
+    pub(crate) fn prints(&self, options: &[&str], script: &str) -> Result<String, String> {
+        let output = run(&mut self.guest(options, script), &[])?;
+        if !output.status.success() {
+            return Err(format!("{}: {}{}", output.status, said(&output.stdout), said(&output.stderr)));
+        }
+        self.nothing_is_left()?;
+        Ok(said(&output.stdout))
+    }
+
+    /// Processes of guests whose memory is in this test's directory.
+    pub(crate) fn kernels(&self) -> Vec<i32> {
+        let ours = format!("TMPDIR={}", self.memory.path().display());
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        ids.filter(|id| {
+            let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+            let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+            name.trim_end() == "linux.uml"
+                && environment.split(|byte| *byte == 0).any(|word| word == ours.as_bytes())
+        })
+        .collect()
+    }
+
+    /// Waits until no process and no file of a guest is left.
+    pub(crate) fn nothing_is_left(&self) -> Result<(), String> {
+        until("all kernels have ended", || self.kernels().is_empty())?;
+        match fs::read_dir(self.memory.path()).map_err(text)?.flatten().next() {
+            None => Ok(()),
+            Some(entry) => Err(format!("'{}' is left", entry.path().display())),
+        }
+    }
+}
+
+/// Runs a command with `input`, at most [`PATIENCE`].
+pub(crate) fn run(command: &mut Command, input: &[u8]) -> Result<Output, String> {
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = child.map_err(|e| format!("{command:?}: {e}"))?;
+    let (mut stdin, input) = (child.stdin.take(), input.to_vec());
+    let watched = child.id() as i32;
+    let (done, waits) = std::sync::mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        // A command that does not read has ended; its status tells.
+        let _ = stdin.as_mut().map(|stdin| stdin.write_all(&input));
+    });
+    std::thread::spawn(move || {
+        if waits.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            signal(watched, rustix::process::Signal::KILL);
+        }
+    });
+    let output = child.wait_with_output().map_err(text);
+    drop(done);
+    output
+}
+
+/// The end of a child, waited for at most [`PATIENCE`].
+pub(crate) fn end_of(child: &mut Child) -> Result<ExitStatus, String> {
+    let begin = Instant::now();
+    loop {
+        match child.try_wait().map_err(text)? {
+            Some(status) => return Ok(status),
+            None if begin.elapsed() > PATIENCE => {
+                let _ = child.kill();
+                return Err("floodwall does not end".into());
+            }
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+/// Sends a signal to a process.
+pub(crate) fn signal(pid: i32, signal: rustix::process::Signal) {
+    if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+/// Waits until something is so.
+pub(crate) fn until(what: &str, is: impl Fn() -> bool) -> Result<(), String> {
+    let begin = Instant::now();
+    while !is() {
+        if begin.elapsed() > PATIENCE {
+            return Err(format!("not within {PATIENCE:?}: {what}"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// An error unless the two are equal.
+pub(crate) fn equal<T: PartialEq + std::fmt::Debug>(what: &str, is: T, should: T) -> Result<(), String> {
+    if is == should { Ok(()) } else { Err(format!("{what}: {is:?}, and should be {should:?}")) }
+}
+
+pub(crate) fn said(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+pub(crate) fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

@@ -1,0 +1,71 @@
+//! Floodwall's own commands inside a guest, as far as its kernel lets them.
+
+use crate::bed::{Bed, Who, run, said};
+use crate::{Once, Test};
+
+pub(crate) const TESTS: &[Test] = &[
+    Test {
+        name: "settings are applied and put back",
+        who: Once::Both,
+        needs: &["mkfs.ext4"],
+        body: settings,
+    },
+    Test { name: "bench and compare measure", who: Once::Caller, needs: &["mkfs.ext4"], body: measures },
+    Test { name: "what the kernel lacks is named", who: Once::Caller, needs: &["mkfs.ext4"], body: lacks },
+];
+
+/// What the guest's script prints has to contain these words, in this order.
+fn tells(options: &[&str], who: Who, script: &str, words: &[&str]) -> Result<(), String> {
+    let bed = Bed::new(who)?;
+    let output = run(&mut bed.guest(options, script), &[])?;
+    let told = said(&output.stdout);
+    let mut rest = told.as_str();
+    for word in words {
+        let Some((_, after)) = rest.split_once(word) else {
+            return Err(format!("'{word}' is missing, or not in its turn: {told}{}", said(&output.stderr)));
+        };
+        rest = after;
+    }
+    bed.nothing_is_left()
+}
+
+fn settings(who: Who) -> Result<(), String> {
+    let script = "device=${FLOODWALL_LAB_DEVICE#/dev/}; at=/sys/block/$device/queue/scheduler
+                  floodwall apply --yes vm.dirty_bytes=16MiB $device.scheduler=bfq >/dev/null; echo status $?
+                  cat /proc/sys/vm/dirty_bytes $at
+                  floodwall rollback >/dev/null; echo status $?
+                  cat /proc/sys/vm/dirty_ratio $at";
+    tells(&[], who, script, &["status 0\n16777216\n", "[bfq]", "status 0\n20\n[none]"])
+}
+
+fn measures(who: Who) -> Result<(), String> {
+    let script = "run='--rounds 2 --measure 1s --no-burst --size 200MiB'
+                  floodwall bench $run . 2>&1; echo bench $?
+                  floodwall compare $run --set vm.dirty_bytes=16MiB . 2>&1; echo compare $?
+                  cat /proc/sys/vm/dirty_ratio";
+    let bed = Bed::new(who)?;
+    let told = bed.prints(&[], script)?;
+    // Measured: conclusive or not.
+    let ended = |name: &str| [0, 3].iter().any(|status| told.contains(&format!("{name} {status}\n")));
+    let words = ["Linux 6.", "1 CPU", "victim_kept", "flood_kept", "vm.dirty_bytes"];
+    match words.iter().find(|word| !told.contains(**word)) {
+        None if ended("bench") && ended("compare") && told.ends_with("\n20\n") => Ok(()),
+        _ => Err(told),
+    }
+}
+
+fn lacks(who: Who) -> Result<(), String> {
+    let script = "floodwall status; echo status $?
+                  floodwall probe --count 1 --interval 100ms 2>&1; echo probe $?
+                  floodwall guard --device ${FLOODWALL_LAB_DEVICE#/dev/} 2>&1; echo guard $?";
+    let words = [
+        "cgroup v2",
+        "/proc/pressure/io does not exist",
+        "status 0\n",
+        "counters in /proc",
+        "probe 0\n",
+        "this kernel is built without tracing",
+        "guard 4\n",
+    ];
+    tells(&[], who, script, &words)
+}

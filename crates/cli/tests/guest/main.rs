@@ -1,0 +1,63 @@
+//! `floodwall lab run --kernel uml`: a kernel of its own, as root and as an ordinary user.
+//! Needs linux.uml with its modules; a test that lacks something is ignored with the reason.
+
+mod bed;
+mod commands;
+mod ends;
+mod groups;
+mod place;
+mod streams;
+
+use floodwall_guest::{Uml, memory};
+use floodwall_testing::lacks;
+
+use crate::bed::{RAM, Who};
+
+fn main() {
+    let all = [streams::TESTS, ends::TESTS, place::TESTS, groups::TESTS, commands::TESTS].concat();
+    let mut tests = Vec::new();
+    for test in all {
+        for who in [Who::Caller, Who::Ordinary] {
+            if who == Who::Ordinary && test.who == Once::Caller {
+                continue;
+            }
+            let name = format!("{}, {}", test.name, who.words());
+            let body = test.body;
+            tests.push(floodwall_testing::test(name, move || missing(who, test.needs), move || body(who)));
+        }
+    }
+    floodwall_testing::run(tests)
+}
+
+/// Whether a test has another outcome for an ordinary user than for root.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Once {
+    /// It may: it runs as both.
+    Both,
+    /// It has not: it runs as the caller.
+    Caller,
+}
+
+/// A test and what it needs besides a kernel.
+#[derive(Clone, Copy)]
+pub(crate) struct Test {
+    name: &'static str,
+    who: Once,
+    needs: &'static [&'static str],
+    body: fn(Who) -> Result<(), String>,
+}
+
+/// Why a test can't run here.
+fn missing(who: Who, needs: &[&str]) -> Option<String> {
+    let kernel = || match Uml::find(std::env::var_os("PATH").as_deref(), None) {
+        Ok(Uml { modules: Some(_), .. }) => None,
+        Ok(Uml { kernel, .. }) => Some(format!("needs the modules of {}", kernel.display())),
+        Err(e) => Some(e.to_string()),
+    };
+    let room = || memory::choose(&["/dev/shm".into()], Some(RAM), None).err().map(|e| e.to_string());
+    lacks(&["linux.uml"])
+        .or_else(kernel)
+        .or_else(room)
+        .or_else(|| lacks(who.needs()))
+        .or_else(|| lacks(needs))
+}
