@@ -6,6 +6,7 @@
 # make lab-victims  PostgreSQL and SQLite on a virtual array beside a copy: default, 15 MB, guarded; writes docs/lab.md (root)
 # make reproduce  published experiments and the lab's trials in the simulator; writes docs/reproductions.md, marks stale tables
 # make league  settings side by side on every kind of device, in the simulator; writes docs/league.md, marks stale tables
+# make matrix  Debian's kernels from 5.10 to 7.x in QEMU, floodwall checked in each; writes docs/kernels.md (no root needed)
 # make sanitize  the io_uring engine's memory under Miri and AddressSanitizer (a nightly toolchain with miri)
 # make audit  licences, bans and sources of the dependencies
 
@@ -14,7 +15,7 @@ CARGO ?= cargo
 DIR ?= $(CURDIR)/target
 SIZE ?=
 
-.PHONY: all demo test fmt clippy doc unit bench lab-2010 lab-record lab-victims reproduce league audit install-build install-test install-peers sanitize clean
+.PHONY: all demo test fmt clippy doc unit bench lab-2010 lab-record lab-victims reproduce league matrix audit install-build install-test install-peers sanitize clean
 
 all:
 	$(CARGO) build --release --locked
@@ -73,6 +74,13 @@ league: install-build
 	$(CARGO) build --release --locked -p league
 	target/release/league $(LEAGUE)
 	@if [ -z "$(LEAGUE)" ]; then target/release/league noise; fi
+
+# Emulated: about 25 minutes on two cores, the build included. MATRIX='6.1 --only status' is a quick look.
+matrix: install-build
+	@./scripts/need apt-get:apt dpkg-deb:dpkg qemu-system-x86_64:qemu-system-x86 xz:xz-utils mkfs.ext4:e2fsprogs setpriv:util-linux
+	@./scripts/need --optional mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs udevadm:udev
+	$(CARGO) build --locked -p matrix
+	target/debug/matrix $(MATRIX)
 
 # Miri can't make the kernel's calls: it runs the engine on the tests' own kernel. Tests leak on purpose.
 sanitize: ASAN = ASAN_OPTIONS=detect_leaks=0 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address $(CARGO) test \

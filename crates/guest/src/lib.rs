@@ -18,7 +18,7 @@ mod host;
 pub mod init;
 mod launch;
 pub mod memory;
-mod modules;
+pub mod modules;
 mod network;
 mod outbox;
 mod wire;

@@ -16,14 +16,14 @@ const MODPROBE: &str = "/lib/modules";
 
 /// The modules below one directory.
 #[derive(Debug)]
-pub(crate) struct Modules(BTreeMap<String, PathBuf>);
+pub struct Modules(BTreeMap<String, PathBuf>);
 
 impl Modules {
     /// Lists `dir` and all below it.
     ///
     /// # Errors
     /// A directory that can't be read.
-    pub(crate) fn below(dir: &Path) -> io::Result<Self> {
+    pub fn below(dir: &Path) -> io::Result<Self> {
         let mut found = BTreeMap::new();
         let mut left = vec![dir.to_owned()];
         while let Some(dir) = left.pop() {
@@ -44,7 +44,7 @@ impl Modules {
     ///
     /// # Errors
     /// Which module failed, and why. A kernel may have built in what is no module here.
-    pub(crate) fn load(&self, name: &str) -> Result<(), String> {
+    pub fn load(&self, name: &str) -> Result<(), String> {
         for path in self.order(name)? {
             let failed = |why: String| format!("can't load the module '{}': {why}", path.display());
             let file = File::open(path).map_err(|e| failed(e.to_string()))?;
@@ -56,8 +56,11 @@ impl Modules {
         Ok(())
     }
 
-    /// `name` and all that it depends on, in the order in which they can be loaded.
-    fn order(&self, name: &str) -> Result<Vec<&Path>, String> {
+    /// The files of `name` and of all that it depends on, in the order in which they can be loaded.
+    ///
+    /// # Errors
+    /// A module that is not there, or can't be read.
+    pub fn order(&self, name: &str) -> Result<Vec<&Path>, String> {
         let mut order = Vec::new();
         self.add(&as_the_kernel_spells(name), &mut order)?;
         Ok(order)

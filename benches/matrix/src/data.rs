@@ -1,0 +1,95 @@
+//! What the run of one kernel told, kept in the repository: `data/NAME.json`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use crate::said::{Outcome, Said};
+
+/// A kernel's run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct KernelData {
+    /// As on the command line.
+    pub(crate) name: String,
+    /// The release that booted; `None` if it never said.
+    pub(crate) kernel: Option<String>,
+    /// Why it was left out.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) left_out: Option<String>,
+    /// In the order in which they ended.
+    pub(crate) checks: Vec<CheckData>,
+    /// Capabilities, and how each is there.
+    pub(crate) has: BTreeMap<String, String>,
+    /// The check that is running.
+    #[serde(skip)]
+    pub(crate) running: Option<String>,
+}
+
+/// How a check ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CheckData {
+    pub(crate) check: String,
+    pub(crate) outcome: Outcome,
+}
+
+impl KernelData {
+    /// Takes what the guest said; a line for whoever waits.
+    pub(crate) fn take(&mut self, said: Said) -> Option<String> {
+        match said {
+            Said::Kernel(release) => {
+                let line = format!("Linux {release} has booted");
+                self.kernel = Some(release);
+                Some(line)
+            }
+            Said::Begun(check) => {
+                let line = format!("  {check}");
+                if !check.contains(':') {
+                    self.running = Some(check);
+                }
+                Some(line)
+            }
+            Said::Ended { check, outcome, seconds } => {
+                let (word, text) = outcome.words();
+                let line = format!("{check} {word} in {seconds:.0} s: {text}");
+                self.running = None;
+                self.checks.push(CheckData { check, outcome });
+                Some(line)
+            }
+            Said::Has { what, how } => {
+                self.has.insert(what, how);
+                None
+            }
+            Said::Done => None,
+        }
+    }
+
+    /// The boot ended while a check ran, or before the first.
+    pub(crate) fn cut_short(&mut self, outcome: Outcome) {
+        let check = self.running.take().unwrap_or_else(|| "boot".to_owned());
+        self.checks.push(CheckData { check, outcome });
+    }
+
+    /// Reads one; `None` if it is not there.
+    ///
+    /// # Errors
+    /// A file that can't be read or understood.
+    pub(crate) fn read(dir: &Path, name: &str) -> anyhow::Result<Option<Self>> {
+        let path = dir.join(format!("{name}.json"));
+        match std::fs::read_to_string(&path) {
+            Ok(text) => {
+                serde_json::from_str(&text).with_context(|| format!("'{}'", path.display())).map(Some)
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).with_context(|| format!("can't read '{}'", path.display())),
+        }
+    }
+
+    pub(crate) fn write(&self, dir: &Path) -> anyhow::Result<()> {
+        std::fs::create_dir_all(dir)?;
+        let path = dir.join(format!("{}.json", self.name));
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        std::fs::write(&path, text).with_context(|| format!("can't write '{}'", path.display()))
+    }
+}

@@ -1,0 +1,104 @@
+//! The tables: one at the end of a run, and those of docs/kernels.md, from what is stored.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::path::Path;
+
+use published::document::replace_section;
+use published::origin::Origin;
+
+use crate::data::KernelData;
+use crate::kernels::SOURCES;
+use crate::said::Outcome;
+
+/// The command that writes the document.
+pub(crate) const COMMAND: &str = "make matrix";
+/// The document's sections.
+pub(crate) const CHECKS: &str = "kernels-checks";
+pub(crate) const CAPABILITIES: &str = "kernels-capabilities";
+
+/// Kernel × check, and below it why a check failed or was left out.
+pub(crate) fn results(all: &[(String, KernelData)]) -> String {
+    let mut text = checks(all.iter().map(|(_, data)| data));
+    for (name, data) in all {
+        if let Some(why) = &data.left_out {
+            let _ = writeln!(text, "{name}: left out: {why}");
+        }
+        for check in &data.checks {
+            let (word, why) = check.outcome.words();
+            let _ = writeln!(text, "{name} {}: {word}: {why}", check.check);
+        }
+    }
+    text
+}
+
+/// The table kernel × check.
+pub(crate) fn checks<'a>(all: impl Iterator<Item = &'a KernelData> + Clone) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for check in all.clone().flat_map(|data| &data.checks) {
+        if !names.contains(&check.check.as_str()) {
+            names.push(&check.check);
+        }
+    }
+    let row = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let head = ["kernel".to_owned()].into_iter().chain(names.iter().map(|name| (*name).to_owned()));
+    let mut text = row(&head.collect::<Vec<_>>());
+    text += &row(&vec!["---".to_owned(); names.len() + 1]);
+    for data in all {
+        let cell = |name: &&str| match data.checks.iter().find(|check| check.check == **name) {
+            Some(check) => check.outcome.words().0.to_owned(),
+            None => "not run".to_owned(),
+        };
+        let first = data.kernel.clone().unwrap_or_else(|| data.name.clone());
+        text += &row(&[first].into_iter().chain(names.iter().map(cell)).collect::<Vec<_>>());
+    }
+    text
+}
+
+/// The table capability × kernel.
+pub(crate) fn capabilities(all: &[KernelData]) -> String {
+    let names: BTreeSet<&String> = all.iter().flat_map(|data| data.has.keys()).collect();
+    let releases = all.iter().map(|data| data.kernel.clone().unwrap_or_else(|| data.name.clone()));
+    let mut text = format!("| | {} |\n", releases.collect::<Vec<_>>().join(" | "));
+    text += &format!("|---{}|\n", "|---".repeat(all.len()));
+    for name in names {
+        let cells = all.iter().map(|data| data.has.get(name).map_or("?", String::as_str));
+        let _ = writeln!(text, "| {name} | {} |", cells.collect::<Vec<_>>().join(" | "));
+    }
+    text
+}
+
+/// What is stored, the oldest kernel first.
+///
+/// # Errors
+/// A file that can't be understood.
+pub(crate) fn stored(dir: &Path) -> anyhow::Result<Vec<KernelData>> {
+    let mut all = Vec::new();
+    for source in SOURCES {
+        all.extend(KernelData::read(dir, source.name)?);
+    }
+    Ok(all)
+}
+
+/// Writes the document's sections from what is stored.
+///
+/// # Errors
+/// Files that can't be read or written.
+pub(crate) fn write_document(data: &Path, out: &Path, root: &Path) -> anyhow::Result<()> {
+    let all = stored(data)?;
+    for (name, section) in [(CHECKS, checks(all.iter())), (CAPABILITIES, capabilities(&all))] {
+        replace_section(out, name, COMMAND, &section, &Origin::default(), root)?;
+    }
+    Ok(())
+}
+
+impl Outcome {
+    /// For tables: how it ended, and the rest.
+    pub(crate) fn words(&self) -> (&'static str, &str) {
+        match self {
+            Self::Passed(what) => ("passed", what),
+            Self::Failed(why) => ("failed", why),
+            Self::LeftOut(why) => ("left out", why),
+        }
+    }
+}
