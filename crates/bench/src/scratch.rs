@@ -91,9 +91,8 @@ pub struct Scratch {
     parent: Dir,
     name: String,
     dir: Dir,
-    /// Held for its lock.
-    _owner: File,
-    removed: bool,
+    /// The mark, held for its lock; `None` once the directory is removed.
+    owner: Option<File>,
 }
 
 impl Scratch {
@@ -127,7 +126,7 @@ impl Scratch {
         match marked {
             Ok(Some(owner)) => {
                 let dir = dir.renamed(&name);
-                Ok(Self { parent: parent_again, name, dir, _owner: owner, removed: false })
+                Ok(Self { parent: parent_again, name, dir, owner: Some(owner) })
             }
             Ok(None) => {
                 // Nothing but the mark is ours here.
@@ -164,11 +163,9 @@ impl Scratch {
     }
 
     fn remove_now(&mut self) -> Result<(), ScratchError> {
-        if std::mem::replace(&mut self.removed, true) {
-            return Ok(());
-        }
+        let Some(mark) = self.owner.take() else { return Ok(()) };
         empty(&self.dir).map_err(|source| ScratchError::Remove { path: self.path().to_owned(), source })?;
-        match remove_empty(&self.parent, &self.name, &self.dir) {
+        match remove_empty(&self.parent, &self.name, &self.dir, Some(mark)) {
             Ok(true) => Ok(()),
             _ => Err(ScratchError::Moved { path: self.path().to_owned() }),
         }
@@ -222,7 +219,11 @@ fn empty(dir: &Dir) -> Result<(), TreeError> {
 
 /// Removes an emptied directory if `name` still means it. Returns whether it is gone; another's
 /// directory or file of this name stays.
-fn remove_empty(parent: &Dir, name: &str, dir: &Dir) -> Result<bool, Errno> {
+///
+/// `mark` is closed first. A file that is removed while it is open stays in an NFS client's directory under another
+/// name until it is closed (fs/nfs/unlink.c, `nfs_sillyrename`), and the directory is not empty until then.
+fn remove_empty(parent: &Dir, name: &str, dir: &Dir, mark: Option<File>) -> Result<bool, Errno> {
+    drop(mark);
     match parent.open_dir(name) {
         Ok(there) if there.identity()? == dir.identity()? => {}
         // Removed by another process that cleans: then nothing links to it any more.
@@ -318,6 +319,10 @@ impl Abandoned {
             return None;
         }
         flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
+        // Its maker has removed it, and removes the directory now.
+        if fstat(&lock).ok()?.st_nlink == 0 {
+            return None;
+        }
         let mut lock = File::from(lock);
         let mut text = Vec::new();
         (&mut lock).take(MAGIC.len() as u64).read_to_end(&mut text).ok()?;
@@ -334,13 +339,14 @@ impl Abandoned {
     /// Returns whether it was there to be removed.
     fn remove(self, parent: &Dir) -> Result<bool, ScratchError> {
         let path = || self.dir.path().to_owned();
-        if self.lock.is_some() {
+        let marked = self.lock.is_some();
+        if marked {
             empty(&self.dir).map_err(|source| ScratchError::Remove { path: path(), source })?;
         }
-        match remove_empty(parent, &self.name, &self.dir) {
+        match remove_empty(parent, &self.name, &self.dir, self.lock) {
             Ok(true) => Ok(true),
             // Its maker was only starting, and has made its mark or renamed it.
-            Ok(false) | Err(Errno::NOTEMPTY) if self.lock.is_none() => Ok(false),
+            Ok(false) | Err(Errno::NOTEMPTY) if !marked => Ok(false),
             Ok(false) | Err(_) => Err(ScratchError::Moved { path: path() }),
         }
     }

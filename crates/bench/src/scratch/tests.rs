@@ -26,7 +26,7 @@ fn a_killed_run_is_found_and_cleaned_with_its_size() {
     file.write_all(&[7; 100_000]).unwrap();
     file.sync_all().unwrap();
     // What SIGKILL does: the lock goes, the files stay.
-    rustix::fs::flock(&scratch._owner, FlockOperation::Unlock).unwrap();
+    rustix::fs::flock(scratch.owner.as_ref().unwrap(), FlockOperation::Unlock).unwrap();
     let found = leftovers(dir.path()).unwrap();
     assert_eq!(found.len(), 1);
     assert!(found[0].bytes >= 100_000, "{found:?}");

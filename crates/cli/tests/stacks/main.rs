@@ -17,6 +17,7 @@
 
 mod bed;
 mod ground;
+mod nfs;
 mod powercut;
 mod raid;
 
@@ -30,7 +31,7 @@ pub(crate) struct Test {
 }
 
 fn main() {
-    let tests = [ground::TESTS, raid::TESTS, powercut::TESTS].into_iter().flatten();
+    let tests = [ground::TESTS, raid::TESTS, nfs::TESTS, powercut::TESTS].into_iter().flatten();
     // A guest has gigabytes of memory, and its one CPU is busy.
     run_alone(
         tests.map(|test| floodwall_testing::test(test.name, || bed::lacks(test.needs), test.body)).collect(),

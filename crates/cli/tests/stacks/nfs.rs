@@ -1,0 +1,95 @@
+//! NFS for real: server and client in one guest, over its loopback device.
+//!
+//! ```text
+//! /run/client (nfs4) ─▶ lo ─▶ nfsd ─▶ /run/server (ext4 on a lab device)
+//! ```
+
+use serde_json::Value;
+
+use crate::Test;
+use crate::bed::{in_guest, part};
+
+const NEEDS: &[&str] = &["exportfs", "rpc.mountd", "rpc.nfsd", "mount.nfs4", "mkfs.ext4"];
+
+pub(crate) const TESTS: &[Test] = &[
+    Test {
+        name: "status says of an NFS mount what can and can't be known",
+        needs: NEEDS,
+        body: status_says_of_an_nfs_mount_what_can_and_can_not_be_known,
+    },
+    Test {
+        name: "size and bench leave nothing on an NFS mount",
+        needs: NEEDS,
+        body: size_and_bench_leave_nothing_on_an_nfs_mount,
+    },
+];
+
+/// Shell functions: `serve HOW` exports the server's directory with the option `sync` or `async` and mounts it,
+/// `part NAME` begins a part of the output. NFSv4 alone: it needs no rpcbind.
+const NFS: &str = r#"
+cd /
+part() { echo "=== $1"; }
+serve() {
+    floodwall lab up sata-ssd --name disk --size 2GiB --memory 1GiB >&2
+    disk=$(floodwall lab list | awk '$1 == "disk" { sub(",", "", $3); print $3 }')
+    mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0,nodiscard $disk
+    mkdir -p /run/server /run/client /var/lib/nfs/v4recovery
+    mount $disk /run/server
+    mount -t nfsd nfsd /proc/fs/nfsd
+    : > /var/lib/nfs/etab
+    exportfs -o rw,$1,no_root_squash,no_subtree_check,fsid=0,insecure 127.0.0.1:/run/server
+    rpc.mountd --no-nfs-version 3 2>/run/mountd.log
+    rpc.nfsd --no-nfs-version 3 2>&1
+    mount -t nfs4 -o vers=4.2 127.0.0.1:/ /run/client
+}
+end() {
+    umount /run/client; rpc.nfsd 0; exportfs -ua; umount /run/server
+}
+"#;
+
+fn nfs(script: &str) -> String {
+    in_guest(&format!("{NFS}{script}\nend\n"))
+}
+
+fn status_says_of_an_nfs_mount_what_can_and_can_not_be_known() {
+    let said = nfs(r#"
+        serve sync
+        dd if=/dev/zero of=/run/client/f bs=1M count=8 conv=fsync 2>/dev/null
+        part arrived; stat -c %s /run/server/f
+        part kernel; awk '$5 == "/run/client" { print $3 }' /proc/self/mountinfo
+        part status; floodwall status --seconds 0.2 --json
+        part text; floodwall status --seconds 0.2
+        "#);
+    assert_eq!(part(&said, "arrived"), "8388608\n", "the file went through the server");
+    let status: Value = serde_json::from_str(part(&said, "status")).unwrap();
+    let devices = status["devices"].as_array().unwrap();
+    let mounted = devices.iter().find(|device| device["mounts"][0]["mountpoint"] == "/run/client").unwrap();
+    assert_eq!(mounted["name"], "127.0.0.1:/");
+    assert_eq!(mounted["kind"], "nfs4");
+    // The kernel's own name of its backing device, which limits are set by.
+    assert_eq!(mounted["bdi"], part(&said, "kernel").trim());
+    assert_eq!(mounted["limits"]["max_ratio_percent"], 100.0, "{mounted:#}");
+    assert_eq!(mounted["leaves"].as_array().map(Vec::len), Some(0));
+    // What has no block device has no such figure: absent, not zero.
+    assert_eq!(mounted["written_bytes_per_s"]["absent"], "nfs4 has no block device");
+    assert!(mounted["queue"]["scheduler"]["absent"].is_string(), "{mounted:#}");
+    let server = devices.iter().find(|device| device["mounts"][0]["mountpoint"] == "/run/server").unwrap();
+    assert!(server["kind"].as_str().unwrap().starts_with("loop"), "{server:#}");
+    assert!(part(&said, "text").contains("127.0.0.1:/  nfs4: /run/client (nfs4)"), "{said}");
+}
+
+fn size_and_bench_leave_nothing_on_an_nfs_mount() {
+    let said = nfs(r#"
+        serve async
+        part size; floodwall size --device /run/client
+        part after-size; ls -A /run/server
+        part bench
+        # One round is not conclusive: exit status 3.
+        floodwall bench --rounds 1 --measure 1s --size 194MiB --no-burst /run/client || test $? = 3
+        part after-bench; ls -A /run/server
+        "#);
+    assert!(part(&said, "size").contains("vm.dirty_bytes = "), "{said}");
+    assert_eq!(part(&said, "after-size"), "lost+found\n");
+    assert!(part(&said, "bench").contains("commits/s"), "{said}");
+    assert_eq!(part(&said, "after-bench"), "lost+found\n");
+}
