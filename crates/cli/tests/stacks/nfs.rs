@@ -22,6 +22,11 @@ pub(crate) const TESTS: &[Test] = &[
         needs: NEEDS,
         body: size_and_bench_leave_nothing_on_an_nfs_mount,
     },
+    Test {
+        name: "an NFS export is as safe in a power cut as its option says",
+        needs: NEEDS,
+        body: an_nfs_export_is_as_safe_in_a_power_cut_as_its_option_says,
+    },
 ];
 
 /// Shell functions: `serve HOW` exports the server's directory with the option `sync` or `async` and mounts it,
@@ -30,11 +35,8 @@ const NFS: &str = r#"
 cd /
 part() { echo "=== $1"; }
 serve() {
-    floodwall lab up sata-ssd --name disk --size 2GiB --memory 1GiB >&2
-    disk=$(floodwall lab list | awk '$1 == "disk" { sub(",", "", $3); print $3 }')
-    mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0,nodiscard $disk
     mkdir -p /run/server /run/client /var/lib/nfs/v4recovery
-    mount $disk /run/server
+    floodwall lab up sata-ssd --name disk --size 2GiB --memory 1GiB --fs ext4 --mount /run/server >&2
     mount -t nfsd nfsd /proc/fs/nfsd
     : > /var/lib/nfs/etab
     exportfs -o rw,$1,no_root_squash,no_subtree_check,fsid=0,insecure 127.0.0.1:/run/server
@@ -42,13 +44,11 @@ serve() {
     rpc.nfsd --no-nfs-version 3 2>&1
     mount -t nfs4 -o vers=4.2 127.0.0.1:/ /run/client
 }
-end() {
-    umount /run/client; rpc.nfsd 0; exportfs -ua; umount /run/server
-}
+end() { umount /run/client; rpc.nfsd 0; exportfs -ua; }
 "#;
 
 fn nfs(script: &str) -> String {
-    in_guest(&format!("{NFS}{script}\nend\n"))
+    in_guest(&format!("{NFS}{script}"))
 }
 
 fn status_says_of_an_nfs_mount_what_can_and_can_not_be_known() {
@@ -59,6 +59,7 @@ fn status_says_of_an_nfs_mount_what_can_and_can_not_be_known() {
         part kernel; awk '$5 == "/run/client" { print $3 }' /proc/self/mountinfo
         part status; floodwall status --seconds 0.2 --json
         part text; floodwall status --seconds 0.2
+        end
         "#);
     assert_eq!(part(&said, "arrived"), "8388608\n", "the file went through the server");
     let status: Value = serde_json::from_str(part(&said, "status")).unwrap();
@@ -87,9 +88,36 @@ fn size_and_bench_leave_nothing_on_an_nfs_mount() {
         # One round is not conclusive: exit status 3.
         floodwall bench --rounds 1 --measure 1s --size 194MiB --no-burst /run/client || test $? = 3
         part after-bench; ls -A /run/server
+        end
         "#);
     assert!(part(&said, "size").contains("vm.dirty_bytes = "), "{said}");
     assert_eq!(part(&said, "after-size"), "lost+found\n");
     assert!(part(&said, "bench").contains("commits/s"), "{said}");
     assert_eq!(part(&said, "after-bench"), "lost+found\n");
+}
+
+/// The two halves of the experiment of 2016: `sync` waits for the disk, `async` answers from memory.
+fn an_nfs_export_is_as_safe_in_a_power_cut_as_its_option_says() {
+    let cut = |option: &str| {
+        let said = nfs(&format!(
+            r#"
+            serve {option}
+            head -c 33554432 /dev/urandom > /dev/shm/data
+            dd if=/dev/shm/data of=/run/client/f bs=1M conv=fsync 2>/dev/null
+            part waits; awk '/^(Dirty|Writeback):/ {{ kib += $2 }} END {{ print kib }}' /proc/meminfo
+            end
+            floodwall lab powercut disk >&2
+            floodwall lab powerup disk >&2
+            part came-through; if cmp -s /dev/shm/data /run/server/f; then echo all; else echo not all; fi
+            "#
+        ));
+        let waits: u64 = part(&said, "waits").trim().parse().unwrap();
+        (waits, part(&said, "came-through").trim().to_owned())
+    };
+    let (waits, came_through) = cut("sync");
+    assert!(waits < 1 << 10, "{waits} KiB wait for the disk after an fsync through a sync export");
+    assert_eq!(came_through, "all");
+    let (waits, came_through) = cut("async");
+    assert!(waits > 16 << 10, "{waits} KiB wait for the disk after an fsync through an async export");
+    assert_eq!(came_through, "not all");
 }
