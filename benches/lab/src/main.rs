@@ -4,6 +4,7 @@
 //! figures   null device: throughput and IOPS through the whole stack; lateness; idle figures of the presets
 //! record    trials kept as data for the simulator → benches/lab/data
 //! victims   PostgreSQL and SQLite beside the copy of a large file: default, 15 MB, guarded
+//! guest     the same trial in a guest of user-mode Linux and on this machine → docs/lab.md
 //! 2010      sysbench's and floodwall's commits beside dd, default and vm.dirty_bytes=15000000 → docs/reproductions.md
 //! ```
 //!
@@ -12,6 +13,7 @@
 mod devices;
 mod experiment;
 mod figures;
+mod guest;
 mod record;
 mod setting;
 mod table;
@@ -50,6 +52,8 @@ enum Command {
     },
     /// PostgreSQL and SQLite beside a copy: default, 15 MB, guarded
     Victims(victims::Options),
+    /// The same trial in a guest of user-mode Linux and on this machine, interleaved
+    Guest(guest::Options),
     /// The experiment of 2010, beside its published figures
     #[command(name = "2010")]
     Experiment {
@@ -83,6 +87,7 @@ fn main() -> anyhow::Result<()> {
     let floodwall = devices::Floodwall::new(&args.floodwall)?;
     match args.command {
         Command::Figures { rounds } => figures::run(&floodwall, rounds),
+        Command::Guest(options) => guest::run(&floodwall, &options),
         Command::Victims(options) => victims::run(&floodwall, &options),
         Command::Record { data, cells } => record::run(&floodwall, &data, cells),
         Command::Experiment { seconds, rounds, file_gib, published, out, data, cells } => {

@@ -13,7 +13,7 @@
 mod copy;
 mod postgres;
 mod sqlite;
-mod summary;
+pub(crate) mod summary;
 mod way;
 
 use std::os::unix::fs::PermissionsExt;

@@ -61,12 +61,12 @@ impl Measured {
 }
 
 /// One figure of several rounds, all above zero.
-struct Rounds(Vec<f64>);
+pub(crate) struct Rounds(pub(crate) Vec<f64>);
 
 impl Rounds {
     /// The geometric mean with Student's 95 % interval on the logarithms. One round has no interval; a round without
     /// the figure leaves none for all.
-    fn shown(&self, rounds: usize, unit: impl Fn(f64) -> String) -> String {
+    pub(crate) fn shown(&self, rounds: usize, unit: impl Fn(f64) -> String) -> String {
         let logs: Vec<f64> = self.0.iter().filter(|v| **v > 0.0).map(|v| v.ln()).collect();
         if logs.len() < rounds {
             return "–".into();

@@ -72,8 +72,14 @@ fn lab() -> Result<(), String> {
 fn refusals() -> Result<(), String> {
     let as_nobody = ["setpriv", "--reuid", "65534", "--clear-groups"];
     let bench = |user| ["bench", "--victim-cmd", "true", "--flood", "none", "--user", user, "."];
-    let cases: [(&[&str], _, _, _); 3] = [
+    let cases: [(&[&str], _, _, _); 4] = [
         (&[], bench("floodwall-no-such-user"), Some(2), "unknown user 'floodwall-no-such-user'"),
+        (
+            &as_nobody,
+            ["lab", "run", "null", "--size", "64MiB", "--", "true", ""],
+            Some(4),
+            "or without root in a kernel of its own (--kernel uml)",
+        ),
         (&as_nobody, bench("root"), Some(4), "only root can run commands as user 'root'"),
         (
             &[],

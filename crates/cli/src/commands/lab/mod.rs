@@ -24,12 +24,16 @@ use serde_json::json;
 pub(crate) use args::{GuestProcess, LabArgs, ServerArgs};
 use args::{KernelArgs, LabCommand, NameOrAll, UpArgs};
 
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, MissingError, UsageError};
 use crate::output::{self, notice};
 use crate::signals;
 
 /// The hidden command under which the program runs itself again as server and guardian.
 pub(crate) const SERVER_COMMAND: &str = "lab-server";
+
+/// What an ordinary user of `lab run` is told.
+const NO_ROOT: &str = "the lab needs root (it mounts and makes loop devices); run as root, or without root in a \
+     kernel of its own (--kernel uml), or use 'floodwall sim'";
 
 /// Runs the command.
 ///
@@ -234,7 +238,10 @@ fn run_in(lab: &Lab, args: &UpArgs, user: Option<&str>, command: &[String]) -> a
     if let Some(path) = path_with_this_program() {
         child.env("PATH", path);
     }
-    let ran = lab.run(&options, &mut child, &stop)?;
+    let ran = lab.run(&options, &mut child, &stop).map_err(|error| match error {
+        LabError::NoRoot => MissingError(NO_ROOT.into()).into(),
+        error => anyhow::Error::from(error),
+    })?;
     // Our own measuring commands say it of the device that they measured.
     let ours = std::env::current_exe().is_ok_and(|exe| exe.file_name() == Path::new(program).file_name());
     if let Some(late) = ran.stats.as_ref().filter(|_| !ours).and_then(|s| text::late(&s.name, &s.timings)) {
