@@ -18,9 +18,7 @@ pub enum ProbeError {
         remedy: &'static str,
     },
     /// The kernel has none of the tracepoints that are needed.
-    #[error(
-        "this kernel has none of the tracepoints that are needed (CONFIG_FTRACE_SYSCALLS, CONFIG_BLOCK); --source proc works without them"
-    )]
+    #[error("this kernel has none of the tracepoints that are needed (CONFIG_FTRACE_SYSCALLS, CONFIG_BLOCK)")]
     NoTracepoints,
     /// It can't be seen who starts whom.
     #[error("this kernel does not tell who starts whom (tracepoint sched:sched_process_fork)")]

@@ -32,7 +32,7 @@ impl Tracefs {
                     return Err(ProbeError::Tracefs {
                         place,
                         source: Errno::ACCESS.into(),
-                        remedy: "run as root, or use --source proc",
+                        remedy: "run as root",
                     });
                 }
                 Err(_) => {}
@@ -46,11 +46,10 @@ impl Tracefs {
                 place: PLACES[0],
                 source: e.into(),
                 remedy: match e {
-                    Errno::NODEV => "this kernel is built without tracing (CONFIG_FTRACE); use --source proc",
+                    Errno::NODEV => "this kernel is built without tracing (CONFIG_FTRACE)",
                     _ => {
                         "tracefs is not mounted here, and this process may not mount it (a container?): \
-                         run as root on the host, mount it (mount -t tracefs tracefs /sys/kernel/tracing), \
-                         or use --source proc"
+                         run as root on the host, or mount it (mount -t tracefs tracefs /sys/kernel/tracing)"
                     }
                 },
             })

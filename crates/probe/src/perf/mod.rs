@@ -294,7 +294,7 @@ fn learn(
         let text = tracefs.format(path).map_err(|source| ProbeError::Tracefs {
             place: "/sys/kernel/tracing",
             source,
-            remedy: "run as root, or use --source proc",
+            remedy: "run as root",
         })?;
         let learned = match text {
             None => Err("this kernel has no such tracepoint".to_owned()),
@@ -352,13 +352,11 @@ fn is_offline(error: &io::Error) -> bool {
 fn refused(source: io::Error) -> ProbeError {
     let remedy = match source.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
-            "it needs CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8): run as root, not in a container, or use --source proc"
+            "it needs CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8): run as root, not in a container"
         }
-        Some(libc::ENOSYS) => {
-            "this kernel is built without perf events (CONFIG_PERF_EVENTS); use --source proc"
-        }
+        Some(libc::ENOSYS) => "this kernel is built without perf events (CONFIG_PERF_EVENTS)",
         Some(libc::EMFILE) => "raise the limit of open files (ulimit -n)",
-        _ => "use --source proc",
+        _ => "see the kernel's log (dmesg)",
     };
     ProbeError::PerfEvent { source, remedy }
 }

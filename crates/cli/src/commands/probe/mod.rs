@@ -17,7 +17,7 @@ use floodwall_model::units::parse_duration;
 use floodwall_model::{DeviceId, printable};
 use floodwall_probe::{Probe, Snapshot, SourceKind, device};
 
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, MissingError, UsageError};
 use crate::{output, signals};
 
 /// A shorter interval holds too few operations to make a percentile of; a longer one nobody watches.
@@ -89,7 +89,14 @@ fn interval(text: &str) -> Result<Duration, String> {
 pub(crate) fn run(args: &ProbeArgs) -> anyhow::Result<Exit> {
     let devices = devices(&args.devices)?;
     let stop = signals::stop_flag()?;
-    let mut probe = Probe::open(args.source.kind())?;
+    let source = args.source.kind();
+    let mut probe = Probe::open(source).map_err(|e| match source {
+        // `auto` ends there by itself.
+        Some(SourceKind::Perf | SourceKind::Bpf) if e.is_missing_requirement() => {
+            MissingError(format!("{e}; --source proc works without")).into()
+        }
+        _ => anyhow::Error::from(e),
+    })?;
     output::notice(&format!("floodwall: looking through {}", text::source(probe.source())));
     for blind in probe.blind() {
         output::notice(&format!("floodwall: can't see {blind}"));
