@@ -1,4 +1,5 @@
-# make demo   install what is missing, build; as root a virtual array, a search on it, a report; else the damage on this machine
+# make demo   install what is missing, build; as root or with user-mode-linux a virtual array, a search on it, a report;
+#             else the damage on this machine
 # make test   everything that must hold: format, lints, docs, tests; ends with a table of what ran and what was left out
 # make bench  the figures: against sysbench and fio, interleaved
 # make lab-2010  the experiment of 2010 on a virtual array; writes docs/reproductions.md (root)

@@ -132,7 +132,13 @@ fn memory(who: Who) -> Result<(), String> {
     refuses(&mut hidden(&noexec), 4, &["can't be used", "'/dev/shm' is mounted noexec", "TMPDIR"])?;
     let small = format!("mount -t tmpfs -o size=100m t {tmp}");
     refuses(&mut hidden(&small), 4, &["the guest needs 640 MiB", "free some, or give it less with --ram"])?;
-    let mut huge = bed.guest(&["--raw"], "true");
-    huge.args(["--ram", "1TiB"]);
+    for (ram, status, words) in [
+        ("1TiB", 4, "the guest needs 1 TiB of memory"),
+        ("100MiB", 2, "100 MiB of memory are too few for a guest"),
+    ] {
+        let mut command = bed.command(&[], &bed.program());
+        command.args(["lab", "run", "null", "--raw", "--kernel", "uml", "--ram", ram, "--", "true"]);
+        refuses(&mut command, status, &[words, "with --ram"])?;
+    }
     bed.nothing_is_left()
 }
