@@ -28,20 +28,25 @@ pub(crate) const TESTS: &[Test] = &[
     },
 ];
 
-/// Writes without and with `O_DSYNC`, cuts the power beside a flood, and reads back. `$1` is the value of fio's `sync`.
+/// Writes, cuts the power beside a flood, and reads back. `$1` is the value of fio's `sync`. The power is cut once the
+/// field `$2` of the device's counters (/sys/block/DEVICE/stat) has grown by `$3`.
 const CUT: &str = r#"
 cut() {
     name=disk-$1; at=/run/$name; own=/tmp/$name
     mkdir -p $at $own
     floodwall lab up sata-ssd --name $name --size 1GiB --memory 512MiB --fs FS --mount $at >&2 2>$own/up
-    job="--name=v --filename=$at/f --size=32m --rw=randwrite --bs=4k --verify=crc32c --sync=$1
+    stat=/sys/block/$(floodwall lab list | sed -n "s|^ *$name .*/dev/\(loop[0-9]*\),.*|\1|p")/stat
+    job="--name=v --filename=$at/f --size=64m --rw=randwrite --bs=4k --verify=crc32c --sync=$1 --rate_iops=1500
         --direct=1 --ioengine=psync --randrepeat=1 --aux-path=$own"
-    dd if=/dev/zero of=$at/f bs=1M count=32 conv=fsync 2>$own/dd
-    dd if=/dev/zero of=$at/flood bs=1M count=400 2>$own/flood &
-    fio $job --do_verify=0 --verify_state_save=1 --trigger-timeout=2 \
+    dd if=/dev/zero of=$at/f bs=1M count=64 conv=fsync 2>$own/dd
+    dd if=/dev/zero of=$at/flood bs=1M count=100 2>$own/flood &
+    flood=$!
+    done=$(($(awk "{ print \$$2 }" $stat) + $3))
+    (until [ $(awk "{ print \$$2 }" $stat) -ge $done ]; do sleep 0.05; done; touch $own/now) &
+    fio $job --do_verify=0 --verify_state_save=1 --trigger-file=$own/now \
         --trigger="floodwall lab powercut $name > $own/cut" --output=$own/written
     # It ends when its writes fail.
-    wait $! || true
+    wait $flood || true
     floodwall lab powerup $name >&2
     status=0
     fio $job --verify_state_load=1 --verify_only --output=$own/read 2>$own/verify || status=$?
@@ -50,8 +55,8 @@ cut() {
     echo "$1:$(grep -o 'total=[0-9]*' $own/read) read"
     floodwall lab down $name >&2
 }
-cut dsync
-cut none
+cut dsync 16 60
+cut none 5 600
 "#;
 
 fn cut(filesystem: &str) {
