@@ -31,6 +31,7 @@ pub fn read_queue(root: &SysRoot, disk: DeviceId) -> Queue {
         write_cache: root.read_line(&file("write_cache")),
         device_cache: read_device_cache(root, disk),
         async_depth: number("iosched/async_depth"),
+        queue_async_depth: number("async_depth"),
         write_expire_ms: number("iosched/write_expire"),
         fua: flag("fua"),
         rotational: flag("rotational"),
@@ -90,6 +91,19 @@ fn wbt_from(path: &str, read: Result<String, Errno>) -> Reading<String> {
 mod tests {
     use super::*;
     use crate::root::testing::tree;
+
+    /// As read on 7.3.4 with mq-deadline.
+    #[test]
+    fn since_linux_7_the_queue_has_the_depth_of_all_but_synchronous_reads() {
+        let (_dir, root) = tree(&[
+            ("sys/dev/block/8:0/queue/scheduler", "none bfq kyber [mq-deadline]\n"),
+            ("sys/dev/block/8:0/queue/async_depth", "256\n"),
+            ("sys/dev/block/8:0/queue/iosched/fifo_batch", "16\n"),
+        ]);
+        let queue = read_queue(&root, DeviceId { major: 8, minor: 0 });
+        assert!(matches!(queue.async_depth, Reading::Absent(_)));
+        assert_eq!(queue.queue_async_depth, Reading::Value(256));
+    }
 
     #[test]
     fn settings_of_a_queue() {

@@ -53,6 +53,11 @@ fn read_queue_knobs(root: &SysRoot, disk: DeviceId, found: &mut Found) {
     for knob in QUEUE_KNOBS {
         found.add(knob.to_owned(), root.read_line(&format!("{dir}/{knob}")));
     }
+    // Before Linux 7 it is mq-deadline's own, below.
+    let depth = root.read_line(&format!("{dir}/async_depth"));
+    if depth.value().is_some() {
+        found.add("async_depth".to_owned(), depth);
+    }
     // Elevators have different tunables, `none` has none: those that exist are those that count.
     for knob in root.list(&format!("{dir}/iosched")).into_value().unwrap_or_default() {
         found.add(format!("iosched.{knob}"), root.read_line(&format!("{dir}/iosched/{knob}")));

@@ -300,6 +300,7 @@ fn no_queue(why: &str) -> Queue {
         write_cache: Reading::Absent(absent()),
         device_cache: Reading::Absent(absent()),
         async_depth: Reading::Absent(absent()),
+        queue_async_depth: Reading::Absent(absent()),
         write_expire_ms: Reading::Absent(absent()),
         fua: Reading::Absent(absent()),
         rotational: Reading::Absent(absent()),

@@ -79,6 +79,7 @@ fn queue_rank(knob: &Knob) -> u32 {
     match knob.name {
         "scheduler" => 10,
         "nr_requests" => 20,
+        "async_depth" => 21,
         "iosched.strict_guarantees" => 30,
         "max_sectors_kb" => 40,
         "read_ahead_kb" => 41,

@@ -409,6 +409,8 @@ pub struct Queue {
     pub device_cache: Reading<String>,
     /// Requests that everything but synchronous reads may take (`iosched/async_depth` of mq-deadline).
     pub async_depth: Reading<u64>,
+    /// The same of every elevator (`queue/async_depth`), which in Linux 7 has taken the place of mq-deadline's own.
+    pub queue_async_depth: Reading<u64>,
     /// How long mq-deadline may pass a write over, in milliseconds (`iosched/write_expire`).
     pub write_expire_ms: Reading<u64>,
     /// Whether the device takes forced-unit-access writes.

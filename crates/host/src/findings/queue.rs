@@ -2,6 +2,7 @@
 
 use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
+use floodwall_model::status::Queue;
 
 use super::remedy::apply;
 use super::view::{Disk, disks, prefix, rate, rate_source, size, speed, time, writable};
@@ -27,6 +28,13 @@ pub(super) fn is_throttled(disk: &Disk<'_>) -> bool {
     disk.queue.wbt_lat_us.value().is_some_and(|us| *us > 0) && disk.scheduler() != Some("bfq")
 }
 
+/// How many requests all but synchronous reads may hold, and the knob that says so: the elevator's own, or since
+/// Linux 7 the queue's.
+fn async_depth(queue: &Queue) -> Option<(&'static str, u64)> {
+    let own = queue.async_depth.value().map(|depth| ("iosched.async_depth", *depth));
+    own.or_else(|| queue.queue_async_depth.value().map(|depth| ("async_depth", *depth)))
+}
+
 /// FW018: a full queue takes longer than [`FULL_QUEUE_S`] to work off.
 pub(super) fn deep(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
@@ -37,9 +45,9 @@ pub(super) fn deep(facts: Facts<'_>) -> Option<Found> {
         else {
             continue;
         };
-        let (requests, depth) = match disk.queue.async_depth.value() {
-            Some(depth) if depth < requests => {
-                (*depth, format!("{depth} of {requests} requests (async_depth)"))
+        let (requests, depth) = match async_depth(disk.queue) {
+            Some((_, depth)) if depth < *requests => {
+                (depth, format!("{depth} of {requests} requests (async_depth)"))
             }
             _ => (*requests, format!("{requests} requests")),
         };
@@ -187,7 +195,8 @@ pub(super) fn nothing_reserved(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
     let mut settings = Vec::new();
     for disk in disks(facts.status).into_iter().filter(|disk| disk.scheduler() == Some("mq-deadline")) {
-        let (Some(depth), Some(requests)) = (disk.queue.async_depth.value(), disk.queue.nr_requests.value())
+        let (Some((knob, depth)), Some(requests)) =
+            (async_depth(disk.queue), disk.queue.nr_requests.value().copied())
         else {
             continue;
         };
@@ -199,11 +208,7 @@ pub(super) fn nothing_reserved(facts: Facts<'_>) -> Option<Found> {
             disk.name
         );
         found.add(Severity::Note, disk.name, evidence);
-        settings.push(format!(
-            "{}.iosched.async_depth={}",
-            disk.name,
-            (requests.saturating_mul(3) / 4).max(1)
-        ));
+        settings.push(format!("{}.{knob}={}", disk.name, (requests.saturating_mul(3) / 4).max(1)));
     }
     found.remedied_by(apply(&settings))
 }
@@ -347,6 +352,14 @@ mod tests {
         assert_eq!(found(&machine, "FW023"), None);
         machine.status.devices[0].queue.wbt_lat_us = Reading::Value(0);
         assert_eq!(found(&machine, "FW023").unwrap().remedy, "floodwall apply sda.iosched.async_depth=48");
+        let queue = &mut machine.status.devices[0].queue;
+        // Linux 7.3.
+        queue.queue_async_depth =
+            std::mem::replace(&mut queue.async_depth, Reading::Absent("no file".into()));
+        assert_eq!(found(&machine, "FW023").unwrap().remedy, "floodwall apply sda.async_depth=48");
+        machine.status.devices[0].queue.queue_async_depth = Reading::Value(63);
+        assert_eq!(found(&machine, "FW023"), None);
+        machine.status.devices[0].queue.async_depth = Reading::Value(64);
         machine.status.devices[0].limits.read_ahead_kib = Reading::Value(16);
         assert_eq!(found(&machine, "FW024").unwrap().remedy, "floodwall apply sda.read_ahead_kb=128");
         machine.status.devices[0].queue.nomerges_level = Reading::Value(2);

@@ -76,6 +76,7 @@ fn queue() -> Queue {
         write_cache: Reading::Value("write back".into()),
         device_cache: Reading::Value("write back".into()),
         async_depth: Reading::Value(48),
+        queue_async_depth: Reading::Absent("a kernel before 7".into()),
         write_expire_ms: Reading::Value(5000),
         fua: Reading::Value(false),
         rotational: Reading::Value(false),

@@ -14,7 +14,8 @@ use crate::root::SysRoot;
 use crate::{bdi, queue};
 
 /// Knobs of a request queue, by file name.
-const QUEUE: [&str; 7] = [
+const QUEUE: [&str; 8] = [
+    "async_depth",
     "max_sectors_kb",
     "nomerges",
     "nr_requests",

@@ -74,7 +74,7 @@ pub(super) const KNOBS: &[Knob] = &[
         min: 1,
         max: 65_536,
         default: "nr_requests; 3/4 of it on 5.15 to 6.8",
-        needs: "a kernel after RHEL 8's 4.18 (there in 5.15)",
+        needs: "a kernel after RHEL 8's 4.18 (there in 5.15) and before 7 (there in 6.18); then the queue's async_depth",
         adjusts: Some("cut to nr_requests"),
         does: "How many requests all but synchronous reads may hold.",
         quirks: &["A change of nr_requests resets it.", "On 5.15 the file is front_merges by mistake."],

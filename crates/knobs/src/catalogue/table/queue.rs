@@ -24,6 +24,7 @@ pub(super) const KNOBS: &[Knob] = &[
         default: "mq-deadline with one hardware queue, else none",
         resets: &[
             Reset { knob: "nr_requests", keep: false },
+            Reset { knob: "async_depth", keep: false },
             Reset { knob: "wbt_lat_usec", keep: false },
             Reset { knob: "iosched.*", keep: false },
         ],
@@ -43,14 +44,32 @@ pub(super) const KNOBS: &[Knob] = &[
         max: 65_536,
         default: "with an elevator 2 x min(hardware depth, 128); none: the hardware's depth",
         adjusts: Some("numbers below 4 become 4"),
-        resets: &[Reset { knob: "iosched.async_depth", keep: false }],
+        resets: &[
+            Reset { knob: "iosched.async_depth", keep: false },
+            Reset { knob: "async_depth", keep: false },
+        ],
         does: "How many requests may wait in the queue: with max_sectors_kb it bounds how much flood stands ahead of a victim.",
         quirks: &[
             "More than 2048, or with none more than the hardware's depth, is refused by the kernel.",
             "The kernel may answer \"busy\" (seen in 6.18); Floodwall tries again.",
-            "A switch of the elevator resets it; a change resets mq-deadline's async_depth.",
+            "A switch of the elevator resets it; a change resets mq-deadline's async_depth, and scales the queue's.",
         ],
         source: "block/blk-sysfs.c queue_requests_store; block/blk-mq.c blk_mq_update_nr_requests",
+        ..BASE
+    },
+    Knob {
+        name: "async_depth",
+        min: 1,
+        max: 65_536,
+        default: "nr_requests; with bfq and kyber 3/4 of it",
+        needs: "a kernel after 6.18 (there in 7.3), and an elevator",
+        adjusts: Some("cut to nr_requests"),
+        does: "How many requests all but synchronous reads may hold, under every elevator.",
+        quirks: &[
+            "Older kernels have it as a tunable of mq-deadline, iosched.async_depth.",
+            "A change of nr_requests scales it; a switch of the elevator resets it.",
+        ],
+        source: "block/blk-sysfs.c queue_async_depth_store",
         ..BASE
     },
     Knob {
