@@ -76,7 +76,7 @@ league: install-build
 	target/release/league $(LEAGUE)
 	@if [ -z "$(LEAGUE)" ]; then target/release/league noise; fi
 
-# Emulated: about 25 minutes on two cores, the build included. MATRIX='6.1 --only status' is a quick look.
+# Emulated; the static build comes on top. MATRIX='6.1 --only status' is a quick look.
 matrix: install-build
 	@./scripts/need apt-get:apt dpkg-deb:dpkg qemu-system-x86_64:qemu-system-x86 xz:xz-utils mkfs.ext4:e2fsprogs setpriv:util-linux
 	@./scripts/need --optional mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs udevadm:udev

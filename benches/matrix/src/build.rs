@@ -1,4 +1,4 @@
-//! floodwall, its tests for real kernels and this program, linked statically: a guest needs no libraries for them.
+//! floodwall, the journal's tests for real kernels and this program, linked statically: a guest needs no libraries for them.
 //! Beside the other builds: `target/guests`.
 
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use serde::Deserialize;
 use crate::tree::Built;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Crates whose suite `kernel` runs in the guests.
-const CRATES: [&str; 2] = ["floodwall-knobs", "floodwall"];
+/// Of the tests for real kernels, the crate whose suite runs in the guests.
+const SUITE: &str = "knobs";
 
 /// A line of cargo's `--message-format json`.
 #[derive(Deserialize)]
@@ -49,9 +49,10 @@ pub(crate) fn build(repository: &Path) -> anyhow::Result<Built> {
         anyhow::ensure!(output.status.success(), "the build for the guests failed");
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     };
-    let packages = CRATES.iter().flat_map(|name| ["-p", *name]);
-    let tests: Vec<&str> = ["test", "--no-run", "--test", "kernel"].into_iter().chain(packages).collect();
-    let built = [run(&tests)?, run(&["build", "-p", "matrix"])?].concat();
+    // One call, so that what they share is compiled once.
+    let suite = format!("floodwall-{SUITE}");
+    let built =
+        run(&["build", "--bins", "--test", "kernel", "-p", &suite, "-p", "floodwall", "-p", "matrix"])?;
     let lines = built.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
     let files: Vec<(String, String, PathBuf)> = lines
         .filter_map(|line| Some((crate_of(&line.package_id?), line.target?.name, line.executable?)))
@@ -60,12 +61,10 @@ pub(crate) fn build(repository: &Path) -> anyhow::Result<Built> {
         let found = files.iter().find(|(name, kind, _)| name == of && kind == target);
         found.map(|(_, _, file)| file.clone()).with_context(|| format!("cargo built no '{target}' of {of}"))
     };
-    let suites = ["knobs", "cli"];
-    let suites = suites.map(|name| anyhow::Ok((name.to_owned(), find(name, "kernel")?)));
     Ok(Built {
         init: find("matrix", "matrix")?,
         floodwall: find("cli", "floodwall")?,
-        suites: suites.into_iter().collect::<anyhow::Result<_>>()?,
+        suites: vec![(SUITE.to_owned(), find(SUITE, "kernel")?)],
     })
 }
 

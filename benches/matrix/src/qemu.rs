@@ -41,7 +41,7 @@ pub(crate) fn boot(boot: &Boot, heard: &mut dyn FnMut(Said)) -> anyhow::Result<(
     // Beside other work; and no guest outlives us.
     let mut command = process::tied("KILL", "nice");
     // Emulation runs everywhere; a /dev/kvm below another hypervisor may exist and never boot anything.
-    command.args(["-n", "10", "qemu-system-x86_64", "-accel", "tcg"]);
+    command.args(["-n", "5", "qemu-system-x86_64", "-accel", "tcg"]);
     command.args(["-m", RAM, "-smp", "2", "-no-reboot", "-nodefaults", "-display", "none"]);
     command.arg("-serial").arg(format!("file:{}", boot.console.display())).args(["-serial", "stdio"]);
     command.arg("-kernel").arg(boot.image).arg("-initrd").arg(boot.first_root);

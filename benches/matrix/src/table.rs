@@ -102,3 +102,53 @@ impl Outcome {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::said::Said;
+    use published::document::sections;
+
+    #[test]
+    fn the_documents_tables_follow_from_the_stored_runs() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let all = stored(&root.join("benches/matrix/data")).unwrap();
+        let document = std::fs::read_to_string(root.join("docs/kernels.md")).unwrap();
+        let document = sections(&document).unwrap();
+        if all.is_empty() {
+            assert!(document.is_empty(), "docs/kernels.md has tables, and nothing is stored");
+            return;
+        }
+        for (name, rendered) in [(CHECKS, checks(all.iter())), (CAPABILITIES, capabilities(&all))] {
+            let section = document.iter().find(|section| section.name == name);
+            let section = section.unwrap_or_else(|| panic!("docs/kernels.md has no section {name}"));
+            assert_eq!(section.text, rendered, "{name}: '{COMMAND}' writes it anew");
+        }
+    }
+
+    #[test]
+    fn a_guest_that_ends_early_fails_in_the_check_that_ran_and_has_not_run_the_others() {
+        let whole =
+            [Said::Begun("status".into()), ended("status"), Said::Begun("guard".into()), ended("guard")];
+        let run = |name: &str, said: &[Said]| {
+            let mut data = KernelData { name: name.to_owned(), ..KernelData::default() };
+            said.iter().for_each(|said| drop(data.take(said.clone())));
+            data
+        };
+        let mut cut = run("7", &whole[..3]);
+        cut.cut_short(Outcome::Failed("the guest ended".into()));
+        let mut silent = run("8", &[]);
+        silent.cut_short(Outcome::Failed("the guest ended".into()));
+        let all = [run("6.1", &whole), cut, silent];
+        assert_eq!(
+            checks(all.iter()),
+            "| kernel | status | guard | boot |\n| --- | --- | --- | --- |\n\
+             | 6.1 | passed | passed | not run |\n| 7 | passed | failed | not run |\n\
+             | 8 | not run | not run | failed |\n"
+        );
+    }
+
+    fn ended(check: &str) -> Said {
+        Said::Ended { check: check.to_owned(), outcome: Outcome::Passed(String::new()), seconds: 1.0 }
+    }
+}

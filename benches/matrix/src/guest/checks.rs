@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::line::Line;
-use super::{files, guard, journal, knobs, lab, persist, probe, status, suites};
+use super::{files, guard, journal, knobs, lab, persist, probe, status};
 use crate::said::{Outcome, Said};
 
 /// A check's name and body. Its error is what does not hold; what it returns, what was seen to hold, or why it could
@@ -11,14 +11,13 @@ use crate::said::{Outcome, Said};
 type Check = (&'static str, fn(&Line) -> anyhow::Result<Outcome>);
 
 /// Of the first boot.
-const FIRST: [Check; 8] = [
+const FIRST: [Check; 7] = [
     ("status", status::check),
     ("knobs", knobs::check),
     ("journal", journal::check),
     ("probe", probe::check),
     ("guard", guard::check),
     ("lab", lab::check),
-    ("commands", suites::commands),
     ("persist", persist::keep),
 ];
 /// Of the boot after it.

@@ -51,7 +51,8 @@ pub(crate) fn check(line: &Line) -> anyhow::Result<Outcome> {
             }
         }
     }
-    std::fs::write(format!("{QUEUE}/scheduler"), first)?;
+    // Without an elevator the kernel refuses async_depth.
+    std::fs::write(format!("{QUEUE}/scheduler"), "mq-deadline")?;
     for knob in catalogue::knobs() {
         let target = match knob.scope {
             Scope::Elevator(_) => continue,
@@ -66,6 +67,7 @@ pub(crate) fn check(line: &Line) -> anyhow::Result<Outcome> {
             found.insert(knob.name, Vec::new());
         }
     }
+    std::fs::write(format!("{QUEUE}/scheduler"), first)?;
     for knob in catalogue::knobs() {
         let how = match found.get(knob.name) {
             None => "no".to_owned(),
@@ -180,6 +182,9 @@ fn another(knob: &Knob, now: &str) -> Option<String> {
                 ("vm.dirty_background_bytes", _) => 64 << 20,
                 ("bdi.max_bytes", _) => 128 << 20,
                 ("io.weight", _) => 50,
+                // Kept in millionths where the kernel has those.
+                ("bdi.max_ratio", _) => 50,
+                ("bdi.min_ratio", _) => 1,
                 (_, now) if now / 2 >= knob.min.max(1) => now / 2,
                 (_, now) => (now + 1).min(knob.max),
             };
@@ -220,8 +225,11 @@ pub(crate) fn everything() -> BTreeMap<PathBuf, String> {
             let is_knob = match dir {
                 "/proc/sys/vm" => name.starts_with("dirty"),
                 "/sys/fs/cgroup/matrix" => ["io.max", "io.weight", "io.latency"].contains(&name.as_str()),
-                // Counters, and buttons that are pressed.
-                _ => !["io_timeout", "stat"].contains(&name.as_str()) && path.is_file(),
+                // Counters, and what follows the free memory.
+                _ => {
+                    !["io_timeout", "stat", "max_bytes", "min_bytes"].contains(&name.as_str())
+                        && path.is_file()
+                }
             };
             if let Some(text) = is_knob.then(|| read(&path)).flatten() {
                 all.insert(path, text);

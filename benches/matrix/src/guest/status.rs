@@ -125,15 +125,11 @@ impl Comparison<'_> {
             // A queue without throttling answers EINVAL, which is no number.
             ("wbt_lat_us", "wbt_lat_usec"),
             ("write_expire_ms", "iosched/write_expire"),
+            ("async_depth", "iosched/async_depth"),
+            ("queue_async_depth", "async_depth"),
         ] {
             self.number(name, &queue[name], &format!("{QUEUE}/{file}"));
         }
-        let depth = ["iosched/async_depth", "async_depth"].map(|file| number(format!("{QUEUE}/{file}")));
-        self.expect(
-            "async_depth",
-            &queue["async_depth"],
-            depth.into_iter().flatten().next().map(Value::from),
-        );
         self.expect(
             "write_cache",
             &queue["write_cache"],

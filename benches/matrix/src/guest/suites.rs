@@ -1,7 +1,6 @@
 //! The crates' own tests for real kernels, in this guest.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,14 +11,6 @@ use crate::said::{Outcome, Said};
 
 /// A file that the tests write to, since Linux 6.2.
 pub(crate) const FINE: &str = "/sys/block/vda/bdi/max_ratio_fine";
-
-/// floodwall's own commands, as far as their tests change settings.
-pub(crate) fn commands(line: &Line) -> anyhow::Result<Outcome> {
-    if !Path::new(FINE).exists() {
-        return Ok(Outcome::LeftOut("the tests need the limits of Linux 6.2 (strict_limit)".to_owned()));
-    }
-    run(line, "cli", &["a change"], 300)
-}
 
 /// Runs a test binary, and stops it after so many seconds.
 pub(crate) fn run(line: &Line, name: &str, args: &[&str], seconds: u64) -> anyhow::Result<Outcome> {
@@ -109,5 +100,22 @@ impl Seen {
             parts.push(format!("{} left out: {}", self.left_out.len(), self.left_out.join(", ")));
         }
         parts.join("; ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_both_harnesses_are_counted_and_failures_keep_their_words() {
+        let mut seen = Seen::default();
+        let printed = "running 4 tests\ntest a ... ok\ntest b ... ignored (needs root)\ntest c   ... FAILED\n\
+                       test d ... ignored, needs fio\n\nfailures:\n\n---- c ----\nnr_requests is 8\n\nfailures:\n    c\n\n\
+                       test result: FAILED. 1 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out\n";
+        let results: Vec<String> = printed.lines().filter_map(|line| seen.take(line)).collect();
+        assert_eq!(results, ["a ok", "b left out", "c FAILED", "d left out"]);
+        assert_eq!(seen.summary(), "1 tests passed; 1 failed: c; 2 left out: b (needs root), d (needs fio)");
+        assert_eq!(seen.details, ["---- c ----", "nr_requests is 8"]);
     }
 }

@@ -9,9 +9,10 @@ use floodwall_host::SysRoot;
 use floodwall_knobs::Device;
 
 /// In the order in which they are put back: an elevator resets what follows.
-const QUEUE: [&str; 7] = [
+const QUEUE: [&str; 8] = [
     "scheduler",
     "nr_requests",
+    "async_depth",
     "max_sectors_kb",
     "read_ahead_kb",
     "wbt_lat_usec",
@@ -58,6 +59,18 @@ impl Disk {
 
     pub(crate) fn journal(&self) -> PathBuf {
         self.directory.path().canonicalize().unwrap().join("journal")
+    }
+
+    /// A setting by the name that its knob has here: Linux 7 has mq-deadline's async_depth in the queue.
+    pub(crate) fn spelled<'a>(&self, setting: &'a str) -> &'a str {
+        match setting.strip_prefix("iosched.") {
+            Some(queues)
+                if queues.starts_with("async_depth") && self.queue().join("async_depth").exists() =>
+            {
+                queues
+            }
+            _ => setting,
+        }
     }
 
     fn queue(&self) -> PathBuf {

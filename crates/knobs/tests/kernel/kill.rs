@@ -29,10 +29,9 @@ pub(crate) fn survived() -> u64 {
 }
 
 /// Values that no kernel boots with, so that "back to the originals" is not "back to the defaults".
-const BEFORE: [(&str, &str); 9] = [
+const BEFORE: [(&str, &str); 8] = [
     ("queue/scheduler", "mq-deadline"),
     ("queue/nr_requests", "100"),
-    ("queue/iosched/async_depth", "50"),
     ("queue/iosched/fifo_batch", "4"),
     ("queue/iosched/read_expire", "300"),
     ("queue/max_sectors_kb", "512"),
@@ -115,6 +114,9 @@ pub(crate) fn disk() -> Result<Disk, String> {
     for (knob, value) in BEFORE {
         disk.set(knob, value)?;
     }
+    // A change of nr_requests resets it.
+    let depth = disk.spelled("iosched.async_depth").replace('.', "/");
+    disk.set(&format!("queue/{depth}"), "50")?;
     Ok(disk)
 }
 
@@ -132,7 +134,7 @@ impl Drop for Process {
 pub(crate) fn start(disk: &Disk, stop_before: &str, what: &[&str]) -> Process {
     let child = Command::new(std::env::current_exe().unwrap())
         .args([CHILD, &disk.journal().to_string_lossy(), &disk.device.name, stop_before])
-        .args(what)
+        .args(what.iter().map(|setting| disk.spelled(setting)))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
