@@ -36,6 +36,8 @@ const BOOT: Duration = Duration::from_secs(60);
 const END: Duration = Duration::from_secs(30);
 /// How long a kernel may take to power off.
 const POWER_OFF: Duration = Duration::from_secs(5);
+/// How long the last frames of a kernel that has ended are waited for.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How long a kernel's keeper may take to end it.
 const KEEPER: Duration = Duration::from_secs(5);
 /// How often the stop flag is looked at.
@@ -84,7 +86,7 @@ impl Guest {
         stop: &AtomicBool,
         note: &mut dyn FnMut(&str),
     ) -> Result<Ended, GuestError> {
-        let mut kernel = Kernel::start(self)?;
+        let mut kernel = Kernel::start(self, &order.writable)?;
         let talk = Talk::begin(&mut kernel, order, self.silence);
         let mut talk = talk.map_err(|error| GuestError::Io { what: "reach the guest", error })?;
         let status = talk.run(stop, note);
@@ -208,7 +210,8 @@ impl<'a> Talk<'a> {
                     return Err(self.kernel.died("ended before its command"));
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    if self.kernel.has_ended() {
+                    // What it said last may still be on its way.
+                    if self.kernel.has_ended() && last.elapsed() > LAST_WORDS {
                         return Err(self.kernel.died("ended before its command"));
                     }
                     let limit = if ready { self.silence } else { BOOT };
@@ -293,7 +296,7 @@ struct Kernel {
 }
 
 impl Kernel {
-    fn start(guest: &Guest) -> Result<Self, GuestError> {
+    fn start(guest: &Guest, writable: &[PathBuf]) -> Result<Self, GuestError> {
         let failed = |error| GuestError::Start { program: guest.uml.kernel.clone(), error };
         let (line, theirs) = UnixStream::pair().map_err(failed)?;
         let (console, to_console) = io::pipe().map_err(failed)?;
@@ -302,6 +305,9 @@ impl Kernel {
         command
             .args(&guest.launch_args)
             .arg(launch::KERNEL)
+            .arg(&guest.memory_dir)
+            .args(writable)
+            .arg(launch::BEFORE_KERNEL)
             .arg(&guest.uml.kernel)
             .arg(format!("mem={}K", guest.ram.0 / 1024))
             // No directory for its control socket: a kernel that is killed would leave it behind.

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 
+use landlock::{ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
@@ -16,7 +17,10 @@ use rustix::process::{Pid, Resource, Rlimit, Signal};
 use crate::error::GuestError;
 
 /// For a kernel on the host: it ends when its starter does, with all its processes, and leaves no core file.
+/// Its words are the directories that it may write to, [`BEFORE_KERNEL`], and the command.
 pub(crate) const KERNEL: &str = "kernel";
+/// What is between the two.
+pub(crate) const BEFORE_KERNEL: &str = "--";
 /// For the command in the guest: a session of its own, with stdin as its terminal if that is one.
 pub(crate) const SESSION: &str = "session";
 
@@ -27,10 +31,7 @@ pub(crate) const SESSION: &str = "session";
 pub fn launch(role: &str, command: &[OsString]) -> GuestError {
     let [program, args @ ..] = command else { return GuestError::NotForPeople };
     let set = match role {
-        KERNEL => {
-            let error = keep(program, args);
-            return GuestError::Start { program: program.into(), error };
-        }
+        KERNEL => return keep(command),
         SESSION => rustix::process::setsid().and_then(|_| {
             let stdin = rustix::stdio::stdin();
             if rustix::termios::isatty(stdin) { rustix::process::ioctl_tiocsctty(stdin) } else { Ok(()) }
@@ -47,10 +48,35 @@ pub fn launch(role: &str, command: &[OsString]) -> GuestError {
 /// Starts a kernel and stays beside it, in its process group: ends the whole group, itself included, once the kernel
 /// has ended or the other end of the serial line (stdin) is closed. Returns only if the kernel could not be started.
 ///
-/// The processes of the guest are traced processes of the host. One whose tracer died alone would go on as a process
-/// of the host, and its system calls would be the host's: the kernel must never be killed but with all of them. So a
-/// parent-death signal for the kernel alone is no way.
-fn keep(program: &OsString, args: &[OsString]) -> io::Error {
+/// The processes of the guest are traced processes of the host. One whose tracer died alone goes on as a process of the
+/// host, and its system calls are the host's: the kernel must not be killed but with all of them. So a parent-death
+/// signal for the kernel alone is no way. Where somebody else kills it alone (`kill -9`, the OOM killer), [`confine`]
+/// keeps them from the host's files until the keeper ends them.
+fn keep(words: &[OsString]) -> GuestError {
+    let (writable, command) = words.split_at(words.iter().position(|w| w == BEFORE_KERNEL).unwrap_or(0));
+    let [_, program, args @ ..] = command else { return GuestError::NotForPeople };
+    if let Err(error) = confine(writable) {
+        return GuestError::Start { program: program.into(), error: io::Error::other(error) };
+    }
+    GuestError::Start { program: program.into(), error: keep_confined(program, args) }
+}
+
+/// Has the host's kernel refuse all writes of this process and its children to other files than those below
+/// `writable`, and all signals to others, as far as it has Landlock (Linux 5.13; signals 6.12).
+fn confine(writable: &[OsString]) -> Result<(), RulesetError> {
+    let abi = ABI::V6;
+    Ruleset::default()
+        .handle_access(AccessFs::from_write(abi))?
+        .scope(Scope::from_all(abi))?
+        .create()?
+        .add_rules(landlock::path_beneath_rules(writable, AccessFs::from_write(abi)))?
+        // Half of a console; without it the kernel's messages go to the serial line.
+        .add_rules(landlock::path_beneath_rules(["/dev/null"], AccessFs::from_write(abi)))?
+        .restrict_self()
+        .map(drop)
+}
+
+fn keep_confined(program: &OsString, args: &[OsString]) -> io::Error {
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     if let Err(errno) = rustix::process::setrlimit(Resource::Core, none) {
         return errno.into();

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use crate::bed::{Bed, RAM, Who, end_of, equal, run, said, signal, text};
 use crate::streams::Terminal;
-use crate::{Once, Test};
+use crate::{LANDLOCK, Once, Test};
 
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "Ctrl-C ends the command and its guest", who: Once::Both, needs: &["setsid"], body: ctrl_c },
@@ -20,7 +20,7 @@ pub(crate) const TESTS: &[Test] = &[
     Test {
         name: "a killed kernel takes its processes along",
         who: Once::Both,
-        needs: &[],
+        needs: &[LANDLOCK],
         body: killed_kernel,
     },
     Test { name: "a guest that panics", who: Once::Both, needs: &[], body: panic },
@@ -88,13 +88,16 @@ fn killed(who: Who) -> Result<(), String> {
     equal("the command went on as a process of the host", fs::exists(&file).map_err(text)?, false)
 }
 
+/// Between the kernel's end and theirs its processes are the host's. Landlock keeps them from its files.
 fn killed_kernel(who: Who) -> Result<(), String> {
     let bed = Bed::new(who)?;
-    let mut child = ready(&bed, "echo ready; exec sleep 1000")?;
+    let (_dir, file) = file_of(&bed)?;
+    let mut child = ready(&bed, &writes_to(&file))?;
     let kernel = bed.kernels().into_iter().min().ok_or("no kernel runs")?;
     signal(kernel, Signal::KILL);
     equal("status", end_of(&mut child)?.code(), Some(1))?;
-    bed.nothing_is_left()
+    bed.nothing_is_left()?;
+    equal("the command wrote to a file of the host", fs::exists(&file).map_err(text)?, false)
 }
 
 fn panic(who: Who) -> Result<(), String> {

@@ -10,6 +10,7 @@ mod streams;
 
 use floodwall_guest::{Uml, memory};
 use floodwall_testing::lacks;
+use landlock::{AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr};
 
 use crate::bed::{RAM, Who};
 
@@ -27,6 +28,15 @@ fn main() {
         }
     }
     floodwall_testing::run(tests)
+}
+
+/// Among what a test needs: a kernel that keeps processes from files.
+pub(crate) const LANDLOCK: &str = "Landlock";
+
+/// Whether this kernel has Landlock. Nothing is restricted.
+fn has_landlock() -> bool {
+    let set = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    set.handle_access(AccessFs::WriteFile).and_then(Ruleset::create).is_ok()
 }
 
 /// Whether a test has another outcome for an ordinary user than for root.
@@ -55,9 +65,12 @@ fn missing(who: Who, needs: &[&str]) -> Option<String> {
         Err(e) => Some(e.to_string()),
     };
     let room = || memory::choose(&["/dev/shm".into()], Some(RAM), None).err().map(|e| e.to_string());
+    let landlock = || (needs.contains(&LANDLOCK) && !has_landlock()).then(|| "needs Landlock".to_owned());
+    let others: Vec<&str> = needs.iter().copied().filter(|need| *need != LANDLOCK).collect();
     lacks(&["linux.uml"])
         .or_else(kernel)
         .or_else(room)
         .or_else(|| lacks(who.needs()))
-        .or_else(|| lacks(needs))
+        .or_else(landlock)
+        .or_else(|| lacks(&others))
 }
