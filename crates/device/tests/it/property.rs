@@ -59,7 +59,8 @@ fn devices() -> Vec<(String, DeviceSpec)> {
     all.push(("small protected cache".into(), small.clone()));
     all.push(("write-through".into(), small.replace("mode = \"protected\"", "mode = \"write-through\"")));
     all.push(("small volatile cache".into(), small.replace("mode = \"protected\"", "mode = \"volatile\"")));
-    all.push(("battery fails".into(), format!("{small}\n[[fault]]\nkind = \"battery\"\nfrom = \"20ms\"\n")));
+    let battery = format!("{small}\n[[fault]]\nkind = \"battery\"\nfrom = \"{}ms\"\n", BATTERY.0 / 1_000_000);
+    all.push((BATTERY_FAILS.into(), battery));
     all.push((
         "slow member, stalls".into(),
         format!(
@@ -83,6 +84,10 @@ fn devices() -> Vec<(String, DeviceSpec)> {
     };
     all.into_iter().map(parse).collect()
 }
+
+/// The device whose battery fails, and when.
+const BATTERY_FAILS: &str = "battery fails";
+const BATTERY: Nanos = Nanos(20_000_000);
 
 struct Flight {
     request: Request,
@@ -175,15 +180,18 @@ impl<'a> Harness<'a> {
             assert!(c.at.0 + 1 >= least.0, "{name}: {r:?} took less than {least:?}: {c:?}");
             self.bytes[usize::from(r.op == Op::Read)] += r.len;
         }
+        // A protected cache makes FLUSH and FUA free. What it holds when its battery fails is at risk until it is destaged.
+        let is_lasting = name != BATTERY_FAILS || f.submitted >= BATTERY;
         match r.op {
             Op::Write { .. } | Op::WriteZeroes => {
                 for b in blocks_of(&r) {
                     self.acknowledged.entry(b).or_default().push(r.version);
-                    if r.op == (Op::Write { fua: true }) {
+                    if r.op == (Op::Write { fua: true }) && is_lasting {
                         self.stable.insert(b, r.version);
                     }
                 }
             }
+            Op::Flush if !is_lasting => {}
             Op::Flush => {
                 for (b, version) in f.seen {
                     let stable = self.stable.entry(b).or_default();
