@@ -67,7 +67,7 @@ pub struct Guest {
     pub silence: Duration,
 }
 
-/// How a guest's command ended, and what the guest said is missing in it.
+/// How a guest's command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// The command's status.
@@ -90,8 +90,9 @@ impl Guest {
         let talk = Talk::begin(&mut kernel, order, self.silence);
         let mut talk = talk.map_err(|error| GuestError::Io { what: "reach the guest", error })?;
         let status = talk.run(stop, note);
-        // Its own power-off is not waited for if the talk failed.
-        kernel.end(if status.is_ok() { POWER_OFF } else { Duration::ZERO });
+        if status.is_ok() {
+            kernel.patience = POWER_OFF;
+        }
         status.map(|status| Ended { status })
     }
 }
@@ -287,12 +288,14 @@ fn feed(taken: &Receiver<()>, outbox: &Outbox) {
     }
 }
 
-/// The kernel's processes on the host.
+/// The kernel's processes on the host. They end when it is dropped.
 struct Kernel {
     /// Its keeper: [`crate::launch()`].
     child: Child,
     line: UnixStream,
     console: Arc<Mutex<Vec<u8>>>,
+    /// How long it may take to power off by itself.
+    patience: Duration,
 }
 
 impl Kernel {
@@ -331,7 +334,7 @@ impl Kernel {
         let kept = Arc::new(Mutex::new(Vec::new()));
         let keep = Arc::clone(&kept);
         thread::spawn(move || keep_the_last(console, &keep));
-        Ok(Self { child, line, console: kept })
+        Ok(Self { child, line, console: kept, patience: Duration::ZERO })
     }
 
     /// How the guest died, with the last of its console.
@@ -359,10 +362,13 @@ impl Kernel {
         let Some(keeper) = Pid::from_raw(self.child.id() as i32) else { return true };
         !matches!(rustix::process::waitid(WaitId::Pid(keeper), options), Ok(None))
     }
+}
 
-    /// Waits for the kernel's end, and makes it.
-    fn end(&mut self, patience: Duration) {
-        let deadline = Instant::now() + patience;
+impl Drop for Kernel {
+    /// Waits for the kernel to end by itself, then ends it. Only here, once: after the keeper is
+    /// reaped, its number may be another process's.
+    fn drop(&mut self) {
+        let deadline = Instant::now() + self.patience;
         while !self.has_ended() && Instant::now() < deadline {
             thread::sleep(POLL);
         }
@@ -379,12 +385,6 @@ impl Kernel {
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
         let _ = self.child.wait();
-    }
-}
-
-impl Drop for Kernel {
-    fn drop(&mut self) {
-        self.end(Duration::ZERO);
     }
 }
 
