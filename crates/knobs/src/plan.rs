@@ -111,6 +111,16 @@ impl Plan {
         self.steps.is_empty()
     }
 
+    /// Whether both plans change the same cells, and find the same values in them. New values may differ between
+    /// two plans of the same changes: a share of the dirty limit follows the free memory.
+    #[must_use]
+    pub fn finds_the_same_as(&self, other: &Self) -> bool {
+        let found = |plan: &Self| -> Vec<(String, Option<State>)> {
+            plan.entries.iter().map(|entry| (entry.label(), entry.old.clone())).collect()
+        };
+        found(self) == found(other)
+    }
+
     /// The exact writes, one a line, as they would be made now.
     #[must_use]
     pub fn writes(&self) -> Vec<String> {
@@ -408,5 +418,33 @@ pub fn short(label: &str, state: &State) -> String {
         state.value.clone()
     } else {
         format!("{file} {}", state.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{machine, root_of};
+    use crate::{Device, KernelFiles};
+
+    /// A plan on the small machine, some of whose files read otherwise.
+    fn plan_with(files: &[(&str, &str)]) -> Plan {
+        let mut tree = machine();
+        tree.extend(files.iter().map(|(path, text)| ((*path).to_owned(), format!("{text}\n"))));
+        let (_dir, root) = root_of(&tree);
+        let sda = Device::find(&root, "sda").unwrap();
+        let changes = [Change::parse(&root, Some(&sda), "bdi.max_bytes=64MiB").unwrap()];
+        plan(&changes, &KernelFiles::new(&root).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_share_that_follows_the_free_memory_is_no_change_by_somebody_else() {
+        let first = plan_with(&[]);
+        let less = "nr_free_pages 2000000\nnr_inactive_file 1000000\nnr_dirty_threshold 600000";
+        let second = plan_with(&[("/proc/vmstat", less)]);
+        assert_ne!(first.entries, second.entries);
+        assert!(first.finds_the_same_as(&second));
+        let changed = plan_with(&[("/sys/class/bdi/8:0/max_ratio_fine", "500000")]);
+        assert!(!first.finds_the_same_as(&changed));
     }
 }

@@ -179,7 +179,7 @@ fn change(
     let expires_at_unix_s = time.map(deadline);
     let store = place.lock()?;
     let session = place.session(&store as &dyn Store, &clock)?;
-    if plan(changes, &place.files)?.entries != shown.entries {
+    if !plan(changes, &place.files)?.finds_the_same_as(shown) {
         anyhow::bail!("nothing was changed: somebody has changed these settings meanwhile; run it again");
     }
     let applied = match session.apply_until(changes, why, expires_at_unix_s) {
