@@ -7,6 +7,7 @@
 //!          console last lines of the kernel's console, for when it dies
 //! ```
 
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -65,6 +66,17 @@ pub struct Guest {
     pub memory_dir: PathBuf,
     /// The longest silence of a guest that is not ended. Its first process says something every second.
     pub silence: Duration,
+    /// Where the command's input and output are.
+    pub io: CommandIo,
+}
+
+/// Where the input of a guest's command comes from, and where its output goes.
+#[derive(Clone, Debug)]
+pub enum CommandIo {
+    /// This process's standard streams.
+    Inherit,
+    /// No input; stdout and stderr go to a file.
+    Log(Arc<File>),
 }
 
 /// How a guest's command ended.
@@ -75,8 +87,7 @@ pub struct Ended {
 }
 
 impl Guest {
-    /// Boots the kernel, runs the order in it with this process's standard streams, and ends the kernel. `note` is
-    /// told what is missing in the guest.
+    /// Boots the kernel, runs the order in it, and ends the kernel. `note` hears of things that the guest lacks.
     ///
     /// # Errors
     /// [`GuestError`]. If `stop` is raised the command gets SIGTERM, and its status is returned once it has ended.
@@ -87,7 +98,7 @@ impl Guest {
         note: &mut dyn FnMut(&str),
     ) -> Result<Ended, GuestError> {
         let mut kernel = Kernel::start(self, &order.writable)?;
-        let talk = Talk::begin(&mut kernel, order, self.silence);
+        let talk = Talk::begin(&mut kernel, order, self);
         let mut talk = talk.map_err(|error| GuestError::Io { what: "reach the guest", error })?;
         let status = talk.run(stop, note);
         if status.is_ok() {
@@ -122,6 +133,7 @@ struct Reader {
     room: Arc<Room>,
     /// Whether output is being written: the guest can't be heard meanwhile.
     writes: Arc<AtomicBool>,
+    io: CommandIo,
     tell: Sender<Heard>,
 }
 
@@ -140,8 +152,14 @@ impl Reader {
 
     fn take(&self, frame: Frame) -> Heard {
         match frame {
-            Frame::Stdout(bytes) => self.write(io::stdout(), &bytes),
-            Frame::Stderr(bytes) => self.write(io::stderr(), &bytes),
+            Frame::Stdout(bytes) => match &self.io {
+                CommandIo::Inherit => self.write(io::stdout(), &bytes),
+                CommandIo::Log(file) => self.write(&**file, &bytes),
+            },
+            Frame::Stderr(bytes) => match &self.io {
+                CommandIo::Inherit => self.write(io::stderr(), &bytes),
+                CommandIo::Log(file) => self.write(&**file, &bytes),
+            },
             Frame::Note(text) => Heard::Note(text),
             Frame::Taken => Heard::Taken,
             Frame::Read(length) => {
@@ -167,6 +185,7 @@ struct Talk<'a> {
     kernel: &'a mut Kernel,
     order: &'a Order,
     silence: Duration,
+    io: CommandIo,
     outbox: Outbox,
     heard: Receiver<Heard>,
     writes: Arc<AtomicBool>,
@@ -177,13 +196,29 @@ struct Talk<'a> {
 }
 
 impl<'a> Talk<'a> {
-    fn begin(kernel: &'a mut Kernel, order: &'a Order, silence: Duration) -> io::Result<Self> {
+    fn begin(kernel: &'a mut Kernel, order: &'a Order, guest: &Guest) -> io::Result<Self> {
         let (outbox, room) = Outbox::open(kernel.line.try_clone()?);
         let (tell, heard) = mpsc::channel();
         let writes = Arc::new(AtomicBool::new(false));
-        let reader = Reader { line: kernel.line.try_clone()?, room, writes: Arc::clone(&writes), tell };
+        let reader = Reader {
+            line: kernel.line.try_clone()?,
+            room,
+            writes: Arc::clone(&writes),
+            io: guest.io.clone(),
+            tell,
+        };
         thread::spawn(move || reader.run());
-        Ok(Self { kernel, order, silence, outbox, heard, writes, input: None, asked: None })
+        Ok(Self {
+            kernel,
+            order,
+            silence: guest.silence,
+            io: guest.io.clone(),
+            outbox,
+            heard,
+            writes,
+            input: None,
+            asked: None,
+        })
     }
 
     fn run(&mut self, stop: &AtomicBool, note: &mut dyn FnMut(&str)) -> Result<ExitStatus, GuestError> {
@@ -234,11 +269,18 @@ impl<'a> Talk<'a> {
     fn give_order(&mut self) {
         // A kernel that dies later has other last words than those of its boot.
         self.kernel.console.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.outbox.send(Frame::Order(Box::new(self.order.clone()), streams()));
+        let streams = match &self.io {
+            CommandIo::Inherit => streams(),
+            CommandIo::Log(_) => Streams::default(),
+        };
+        self.outbox.send(Frame::Order(Box::new(self.order.clone()), streams));
         let (taken, next) = mpsc::channel();
         let outbox = self.outbox.clone();
-        // Not joined: it may be inside a read of a terminal that nobody types into.
-        thread::spawn(move || feed(&next, &outbox));
+        match &self.io {
+            // Not joined: it may be inside a read of a terminal that nobody types into.
+            CommandIo::Inherit => drop(thread::spawn(move || feed(&next, &outbox, io::stdin()))),
+            CommandIo::Log(_) => drop(thread::spawn(move || feed(&next, &outbox, io::empty()))),
+        }
         self.input = Some(taken);
     }
 
@@ -276,12 +318,12 @@ fn streams() -> Streams {
     Streams { terminals, window: window.map(|size| (size.ws_row, size.ws_col)) }
 }
 
-/// Sends stdin piece by piece, each once the guest has taken the one before.
-fn feed(taken: &Receiver<()>, outbox: &Outbox) {
+/// Sends input piece by piece, each once the guest has taken the one before.
+fn feed(taken: &Receiver<()>, outbox: &Outbox, mut input: impl Read) {
     let mut piece = vec![0; 4096];
     while taken.recv().is_ok() {
         // A terminal in the background or one that is gone: the command finds the end of its input.
-        let length = io::stdin().lock().read(&mut piece).unwrap_or(0);
+        let length = input.read(&mut piece).unwrap_or(0);
         if !outbox.send(Frame::Stdin(piece[..length].to_vec())) || length == 0 {
             return;
         }

@@ -25,6 +25,6 @@ mod wire;
 
 pub use error::GuestError;
 pub use find::Uml;
-pub use host::{Ended, Guest};
+pub use host::{CommandIo, Ended, Guest};
 pub use launch::launch;
 pub use wire::Order;

@@ -25,7 +25,7 @@ pub mod markdown;
 mod numbers;
 mod passed_over;
 mod recommendation;
-mod repeat;
+pub mod repeat;
 pub mod schema;
 pub mod seeks;
 pub mod sheet;

@@ -22,8 +22,10 @@ const WITH_UNIT: &[(&str, &str, &str)] = &[
     ("settle_s", "settle", "s"),
 ];
 
-/// A stored scenario as a scenario file. `None` if the file would not be read as the same scenario: then the stored form is all there is.
-pub(crate) fn scenario_toml(stored: &Value) -> Option<String> {
+/// A stored scenario as a scenario file. `None` if the file would not be read as the same scenario: then the stored
+/// form is all there is.
+#[must_use]
+pub fn scenario_toml(stored: &Value) -> Option<String> {
     let object = stored.as_object()?;
     let mut out = String::new();
     let scalars = |v: &&(&String, &Value)| !v.1.is_array() && !v.1.is_object();
@@ -78,6 +80,20 @@ pub(crate) fn command_lines(study: &Study<'_>, with_scenario: bool) -> String {
             let ram = run.host.ram_bytes.map_or_else(String::new, |b| format!(" --ram {b}B"));
             let fs = run.filesystem.as_ref().map_or_else(String::new, |f| format!(" --fs {}", f.kind));
             format!("floodwall sim --device {device} --kernel {kernel}{ram}{fs}{scenario} --out result.json")
+        }
+        ("compare", None) if study.subjects.iter().any(|s| s.setting.get("kernel").is_some()) => {
+            let kernels = study.subjects.iter().filter_map(|s| Some((&s.name, s.setting.get("kernel")?)));
+            let kernels: Vec<String> = kernels
+                .map(|(name, file)| format!(" \\\n  --kernel {}", quoted(&format!("{name}={file}"))))
+                .collect();
+            let ram = run.host.ram_bytes.map_or_else(String::new, |b| format!(" --ram {b}B"));
+            let fs = run.filesystem.as_ref().map_or_else(String::new, |f| format!(" --fs {}", f.kind));
+            let scheduler = run.device.as_ref().and_then(|d| d.scheduler.as_ref());
+            let scheduler = scheduler.map_or_else(String::new, |name| format!(" --scheduler {name}"));
+            let (kernels, device) = (kernels.concat(), quoted(device));
+            format!(
+                "floodwall compare{kernels} \\\n  --device {device}{fs}{scheduler}{ram}{scenario} --out result.json"
+            )
         }
         ("compare", None) => {
             let sets: Vec<String> = study

@@ -1,6 +1,7 @@
 //! Floodwall's own commands inside a guest, as far as its kernel lets them.
 
-use crate::bed::{Bed, Who, run, said};
+use crate::bed::{Bed, Who, equal, run, said, text};
+use crate::place::refuses;
 use crate::{Once, Test};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -11,6 +12,13 @@ pub(crate) const TESTS: &[Test] = &[
         body: settings,
     },
     Test { name: "bench and compare measure", who: Once::Caller, needs: &["mkfs.ext4"], body: measures },
+    Test { name: "kernels are compared", who: Once::Both, needs: &["mkfs.ext4"], body: kernels },
+    Test {
+        name: "kernels that can't be compared are refused",
+        who: Once::Caller,
+        needs: &[],
+        body: no_kernels,
+    },
     Test { name: "what the kernel lacks is named", who: Once::Caller, needs: &["mkfs.ext4"], body: lacks },
 ];
 
@@ -52,6 +60,53 @@ fn measures(who: Who) -> Result<(), String> {
         None if ended("bench") && ended("compare") && told.ends_with("\n20\n") => Ok(()),
         _ => Err(told),
     }
+}
+
+/// Wrong usage and missing kernels are told before a guest boots.
+fn no_kernels(who: Who) -> Result<(), String> {
+    let bed = Bed::new(who)?;
+    let refused = |options: &[&str], status, words: &[&str]| {
+        let mut command = bed.command(&[], &bed.program());
+        refuses(command.arg("compare").args(options), status, words)
+    };
+    let uml = ["--kernel", "uml"];
+    let device = ["--device", "null"];
+    refused(&[uml, device].concat(), 2, &["give --kernel twice or more"])?;
+    refused(&[uml, uml, device].concat(), 2, &["two contenders are called 'uml'", "NAME=uml"])?;
+    refused(&[uml, uml].concat(), 2, &["--device"])?;
+    refused(&[uml, device, ["--set", "default"]].concat(), 2, &["--set", "cannot be used with"])?;
+    refused(&[uml, ["--kernel", "/bin/true"], device].concat(), 2, &["/bin/true", "no user-mode kernel"])?;
+    refused(&[uml, uml, ["--device", "hdd-720"]].concat(), 2, &["hdd-7200"])?;
+    bed.nothing_is_left()
+}
+
+/// One kernel under two names: four guests, one after the other.
+fn kernels(who: Who) -> Result<(), String> {
+    let bed = Bed::new(who)?;
+    let out = bed.memory().join("result.json");
+    let mut command = bed.command(&[], &bed.program());
+    command
+        .args(["compare", "--kernel", "a=uml", "--kernel", "b=uml", "--device", "null", "--ram", "640MiB"]);
+    command
+        .args(["--rounds", "2", "--measure", "1s", "--flood", "none", "--size", "128MiB", "--out"])
+        .arg(&out);
+    let output = run(&mut command, &[])?;
+    let told = format!("{}{}", said(&output.stdout), said(&output.stderr));
+    if !matches!(output.status.code(), Some(0 | 3)) || !told.contains("b against a") {
+        return Err(format!("{}: {told}", output.status));
+    }
+    let result: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&out).map_err(text)?).map_err(text)?;
+    let version = std::process::Command::new("linux.uml").arg("--version").output().map_err(text)?;
+    let version = said(&version.stdout).trim().to_owned();
+    equal("the kernel", result["host"]["kernel"].as_str(), Some(&*version))?;
+    equal("the device", result["device"]["name"].as_str(), Some("null"))?;
+    for contender in result["contenders"].as_array().ok_or("no contenders")? {
+        equal("its release", contender["setting"]["kernel.release"].as_str(), Some(&*version))?;
+        equal("its trials", contender["trials"].as_array().map(Vec::len), Some(2))?;
+    }
+    std::fs::remove_file(&out).map_err(text)?;
+    bed.nothing_is_left()
 }
 
 fn lacks(who: Who) -> Result<(), String> {

@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use floodwall_guest::{Guest, GuestError, Order, Uml};
+use floodwall_guest::{CommandIo, Guest, GuestError, Order, Uml};
 use rustix::process::Signal;
 
 use crate::bed::{Bed, RAM, Who, end_of, equal, run, said, signal, text};
@@ -124,6 +124,7 @@ fn hangs(who: Who) -> Result<(), String> {
         ram: RAM,
         memory_dir: bed.memory().to_owned(),
         silence: Duration::from_secs(5),
+        io: CommandIo::Inherit,
     };
     let order = Order {
         program: "/bin/sh".into(),

@@ -69,7 +69,7 @@ fn nested(who: Who) -> Result<(), String> {
 }
 
 /// What `command` says on stderr; its status has to be `status`, and `words` have to be in it.
-fn refuses(command: &mut Command, status: i32, words: &[&str]) -> Result<(), String> {
+pub(crate) fn refuses(command: &mut Command, status: i32, words: &[&str]) -> Result<(), String> {
     let output = run(command, &[])?;
     let told = said(&output.stderr);
     equal(&told, output.status.code(), Some(status))?;

@@ -100,7 +100,7 @@ pub(crate) struct ScenarioArgs {
     /// they get PATH, LANG, LC_*, TERM, TZ and FLOODWALL_*, and HOME, USER, LOGNAME and SHELL of that user. Without
     /// this option they run as the caller: under sudo as root. Needs root.
     #[arg(long, value_name = "NAME")]
-    user: Option<String>,
+    pub(crate) user: Option<String>,
     /// Number of rounds.
     #[arg(long, value_name = "N")]
     rounds: Option<u32>,

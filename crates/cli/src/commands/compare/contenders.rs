@@ -90,12 +90,16 @@ pub(crate) fn sources(sets: &[String]) -> Vec<String> {
     presets.collect()
 }
 
-fn check_names(all: &[Contender]) -> anyhow::Result<()> {
+/// Refuses two contenders of one name.
+///
+/// # Errors
+/// [`UsageError`].
+pub(super) fn check_names(all: &[Contender]) -> anyhow::Result<()> {
     for (i, contender) in all.iter().enumerate() {
         if all.iter().take(i).any(|c| c.name == contender.name) {
             let name = &contender.name;
             return Err(UsageError(format!(
-                "two settings are called '{name}': give them names, --set NAME={name}"
+                "two contenders are called '{name}': give one of them another name, NAME={name}"
             ))
             .into());
         }
@@ -391,7 +395,7 @@ mod tests {
     fn mistakes_say_what_to_do() {
         for (sets, each, part) in [
             (&["default"][..], &[][..], "nothing to compare"),
-            (&["nr_requests=8", "nr_requests=8"], &[], "two settings are called"),
+            (&["nr_requests=8", "nr_requests=8"], &[], "two contenders are called"),
             (&["default", "preset:cachy"], &[], "did you mean preset:cachyos"),
             (&["default", "vm.dirty_byte=1MB"], &[], "did you mean vm.dirty_bytes"),
             (&["default", "vm.dirty_bytes=15000000"], &[], "needs a unit"),

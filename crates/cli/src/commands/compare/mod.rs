@@ -1,22 +1,25 @@
-//! `floodwall compare`: arguments → contenders → interleaved rounds on this host → what differs, and how surely.
+//! `floodwall compare`: arguments → contenders → interleaved rounds on this host, or in guests of several kernels →
+//! what differs, and how surely.
 
 pub(crate) mod contenders;
 mod files;
 pub(crate) mod host;
+mod kernels;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use clap::{ArgGroup, Args};
 use floodwall_model::rig::{Second, Step};
-use floodwall_model::{Setting, Watch};
+use floodwall_model::{Rig, Scenario, Setting, Trial, Watch};
 use floodwall_report::contest::{self as told, anything_real};
-use floodwall_report::schema::Document;
 use floodwall_report::schema::contest::{Contender as Row, Contest as Rows};
-use floodwall_tune::contest::{Contest, contest};
+use floodwall_report::schema::{Document, SchemaError};
+use floodwall_tune::contest::{Contender, Contest, contest};
 
 use crate::commands::bench::ScenarioArgs;
 use crate::exit::{Exit, UsageError};
@@ -24,22 +27,25 @@ use crate::output::{self, notice};
 use crate::progress::{Progress, Show};
 use crate::signals;
 use host::{Host, WhereArgs};
+use kernels::{Guests, KernelArgs};
 
 /// Compare settings side by side: interleaved rounds, and what differs how surely.
 ///
 /// Every round measures every setting once, in random order; each is put in force through the journal for its trial and taken back after it. Needs
-/// root. The first setting is what the others are compared with.
+/// root. The first setting is what the others are compared with. With --kernel, kernels are compared instead: each trial boots one, in front of a virtual
+/// device, without root.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   floodwall compare --set default --set 'scheduler=none,vm.dirty_bytes=15MB' --set preset:cachyos /srv
   floodwall compare --set now=default --set small=vm.dirty_bytes=15MB --rounds 8 --out result.json /srv
   floodwall compare --each scheduler --victim read,threads=8 --flood none /data
+  floodwall compare --kernel old=./linux-a --kernel new=./linux-b --device raid10-bbwc-2010
 
 A setting is KNOB=VALUE[,KNOB=VALUE…], preset:NAME, FILE.toml, or default (what is in force), with or without a name before it. --each takes scheduler (all that the
 device offers), nr_requests, max_sectors_kb, wbt_lat_usec, read_ahead_kb, vm.dirty_bytes and others with a grid (docs/tuning.md).
 Exit status 3: measured, and nothing is better or worse.")]
 #[command(args_override_self = true)]
-#[command(group(ArgGroup::new("what").args(["set", "each"]).required(true).multiple(true)))]
+#[command(group(ArgGroup::new("what").args(["set", "each", "kernel"]).required(true).multiple(true)))]
 pub(crate) struct CompareArgs {
     #[command(flatten)]
     place: WhereArgs,
@@ -49,6 +55,8 @@ pub(crate) struct CompareArgs {
     /// Every value of a knob.
     #[arg(long, value_name = "KNOB")]
     each: Vec<String>,
+    #[command(flatten)]
+    kernels: KernelArgs,
     #[command(flatten)]
     loads: ScenarioArgs,
     /// Print the result as one JSON document.
@@ -71,7 +79,12 @@ pub(crate) fn run(args: &CompareArgs, origin: Instant) -> anyhow::Result<Exit> {
         output::check_writable(path)?;
     }
     let stop = signals::stop_flag()?;
-    let mut host = Host::open(&args.place, &args.loads, args.progress, origin, &stop)?;
+    if args.kernels.kernel.is_empty() { settings(args, origin, &stop) } else { kernels(args, origin, &stop) }
+}
+
+/// Compares settings of this host.
+fn settings(args: &CompareArgs, origin: Instant, stop: &Arc<AtomicBool>) -> anyhow::Result<Exit> {
+    let mut host = Host::open(&args.place, &args.loads, args.progress, origin, stop)?;
     let in_force: Setting = host.rig.inner().setting().clone();
     let (contenders, warned) =
         contenders::contenders(&host.root, host.device.as_ref(), &in_force, &args.set, &args.each)?;
@@ -81,32 +94,19 @@ pub(crate) fn run(args: &CompareArgs, origin: Instant) -> anyhow::Result<Exit> {
     for source in contenders::sources(&args.set).iter().filter(|_| args.progress != Show::Never) {
         notice(source);
     }
-    if host.scenario.timing.rounds < 2 {
-        return Err(UsageError(
-            "one round does not tell how much rounds differ: give --rounds 2 or more".into(),
-        )
-        .into());
-    }
     let scenario = host.scenario.clone();
-    let trials = scenario.timing.rounds * contenders.len() as u32;
-    let progress = Progress::new(args.progress, &scenario, Arc::clone(&stop)).of_trials(trials);
-    let progress = Shared(Rc::new(RefCell::new(progress)));
-    let mut watch = progress.clone();
+    let mut contest = Rounds::of(args, &scenario, &contenders, stop)?;
+    let mut watch = contest.progress.clone();
     let prepared = host.rig.inner_mut().prepare(&scenario, &mut watch);
+    drop(watch);
     let (result, mut failure) = match prepared {
         Ok(()) => {
-            let mut tell = |round: u32, contender: &floodwall_tune::contest::Contender| {
-                progress.0.borrow().announce(&format!("round {round}: {}", contender.name));
-            };
-            let result =
-                contest(&mut host.rig, &scenario, &contenders, args.loads.seed, &mut watch, &mut tell);
-            let failure = host::failure(result.stopped.clone(), &stop);
+            let (result, failure) = contest.run(&mut host.rig);
             (Some(result), failure)
         }
         Err(error) => (None, Some(error.into())),
     };
-    drop(watch);
-    let warned = progress.finish();
+    let warned = contest.progress.finish();
     let (mut run, trouble) = host.close("compare", failure.as_ref());
     run.warnings.extend(warned);
     if let Some(trouble) = trouble {
@@ -115,11 +115,83 @@ pub(crate) fn run(args: &CompareArgs, origin: Instant) -> anyhow::Result<Exit> {
             notice(&format!("floodwall: {}", output::message(&earlier)));
         }
     }
+    conclude(args, result, failure, |trials, rows| Document::of_contest(run, &scenario, trials, rows))
+}
+
+/// Compares kernels in guests.
+fn kernels(args: &CompareArgs, origin: Instant, stop: &Arc<AtomicBool>) -> anyhow::Result<Exit> {
+    let (scenario, mut warnings) = args.loads.scenario()?;
+    for warning in &warnings {
+        notice(&format!("warning: {warning}"));
+    }
+    let (mut guests, contenders) = Guests::find(&args.kernels, &args.loads, origin)?;
+    contenders::check_names(&contenders)?;
+    let mut contest = Rounds::of(args, &scenario, &contenders, stop)?;
+    let (result, failure) = contest.run(&mut guests);
+    warnings.extend(contest.progress.finish());
+    let closed = guests.close(failure.as_ref());
+    conclude(args, closed.is_some().then_some(result), failure, |trials, rows| {
+        let (mut run, settled) = closed.unwrap_or_default();
+        run.warnings = warnings;
+        let mut document = Document::of_contest(run, &scenario, trials, rows)?;
+        document.scenario = settled;
+        Ok(document)
+    })
+}
+
+/// The rounds of a contest, and their display.
+struct Rounds<'a> {
+    scenario: &'a Scenario,
+    contenders: &'a [Contender],
+    seed: u64,
+    stop: &'a Arc<AtomicBool>,
+    progress: Shared,
+}
+
+impl<'a> Rounds<'a> {
+    fn of(
+        args: &CompareArgs,
+        scenario: &'a Scenario,
+        contenders: &'a [Contender],
+        stop: &'a Arc<AtomicBool>,
+    ) -> anyhow::Result<Self> {
+        if scenario.timing.rounds < 2 {
+            return Err(UsageError(
+                "one round does not tell how much rounds differ: give --rounds 2 or more".into(),
+            )
+            .into());
+        }
+        let trials = scenario.timing.rounds * contenders.len() as u32;
+        let progress = Progress::new(args.progress, scenario, Arc::clone(stop)).of_trials(trials);
+        let progress = Shared(Rc::new(RefCell::new(progress)));
+        Ok(Self { scenario, contenders, seed: args.loads.seed, stop, progress })
+    }
+
+    /// Runs them all; and why they ended early.
+    fn run(&mut self, rig: &mut dyn Rig) -> (Contest, Option<anyhow::Error>) {
+        let mut watch = self.progress.clone();
+        let progress = self.progress.clone();
+        let mut tell = |round: u32, contender: &Contender| {
+            progress.0.borrow().announce(&format!("round {round}: {}", contender.name));
+        };
+        let result = contest(rig, self.scenario, self.contenders, self.seed, &mut watch, &mut tell);
+        let failure = host::failure(result.stopped.clone(), self.stop);
+        (result, failure)
+    }
+}
+
+/// Judges what was measured, if anything was, and gives it out.
+fn conclude(
+    args: &CompareArgs,
+    result: Option<Contest>,
+    failure: Option<anyhow::Error>,
+    document: impl FnOnce(Vec<Trial>, Rows) -> Result<Document, SchemaError>,
+) -> anyhow::Result<Exit> {
     let Some(result) = result.filter(|r| r.entrants.iter().any(|e| !e.trials.is_empty())) else {
         return Err(failure.unwrap_or_else(|| anyhow::anyhow!("nothing was measured")));
     };
     let (trials, rows) = rows(&result);
-    let document = Document::of_contest(run, &scenario, trials, rows)?;
+    let document = document(trials, rows)?;
     let real = document.contest.as_ref().is_some_and(anything_real);
     let mut errors: Vec<anyhow::Error> =
         failure.into_iter().chain(write(args.json, args.out.as_ref(), &document)).collect();
@@ -134,7 +206,7 @@ pub(crate) fn run(args: &CompareArgs, origin: Instant) -> anyhow::Result<Exit> {
 }
 
 /// A contest as a result stores it.
-fn rows(result: &Contest) -> (Vec<floodwall_model::Trial>, Rows) {
+fn rows(result: &Contest) -> (Vec<Trial>, Rows) {
     let (trials, indices) = result.trials();
     let contenders = result.entrants.iter().zip(indices).map(|(entrant, [trials, disturbed])| Row {
         name: entrant.contender.name.clone(),

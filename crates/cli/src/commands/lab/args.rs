@@ -240,7 +240,7 @@ pub(crate) struct UpArgs {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Fs {
+pub(crate) enum Fs {
     Xfs,
     Ext4,
     Btrfs,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use floodwall_guest::{Guest, GuestError, Order, Uml, memory};
+use floodwall_guest::{CommandIo, Guest, GuestError, Order, Uml, memory};
 use floodwall_host::SysRoot;
 use floodwall_host::memory::read_memory;
 use floodwall_model::Bytes;
@@ -39,28 +39,34 @@ const JOURNALS: &str = "/var/lib/floodwall";
 /// # Errors
 /// [`GuestError`]; wrong usage.
 pub(super) fn run(kernel: &OsStr, args: &KernelArgs) -> anyhow::Result<Exit> {
-    if std::env::var_os(IN_GUEST).is_some() {
-        return Err(UsageError("a guest can't have a guest; leave --kernel out in here".into()).into());
-    }
     let stop = signals::stop_flag()?;
-    let guest = guest(kernel, args)?;
+    let guest = guest(kernel, args.ram, CommandIo::Inherit)?;
+    let writable = args.out.iter().map(|dir| writable(dir)).collect::<anyhow::Result<_>>()?;
+    let order = order(&guest, in_guest(std::env::args_os().skip(1)), writable)?;
+    let ended = guest.run(&order, &stop, &mut |text| notice(&format!("floodwall: guest: {text}")))?;
+    Ok(status_of(ended.status))
+}
+
+/// What a guest is to run: this program with `args`, which may write to the directories `writable` of the host.
+///
+/// # Errors
+/// [`GuestError::NoModules`]; no current directory.
+pub(crate) fn order(guest: &Guest, args: Vec<OsString>, writable: Vec<PathBuf>) -> anyhow::Result<Order> {
     let modules_dir = guest.uml.modules.clone().ok_or_else(|| GuestError::NoModules {
         kernel: guest.uml.kernel.clone(),
         version: guest.uml.version.clone(),
     })?;
     let own_path = super::path_with_this_program().map(|path| ("PATH".into(), path));
-    let order = Order {
+    Ok(Order {
         program: guest.program.clone(),
-        args: in_guest(std::env::args_os().skip(1)),
+        args,
         env: std::env::vars_os().chain(own_path).chain([(IN_GUEST.into(), "uml".into())]).collect(),
         dir: std::env::current_dir().context("can't tell the current directory")?,
         modules: MODULES.map(str::to_owned).into(),
         modules_dir,
         fresh: vec![JOURNALS.into()],
-        writable: args.out.iter().map(|dir| writable(dir)).collect::<anyhow::Result<_>>()?,
-    };
-    let ended = guest.run(&order, &stop, &mut |text| notice(&format!("floodwall: guest: {text}")))?;
-    Ok(status_of(ended.status))
+        writable,
+    })
 }
 
 /// Runs as one of the guest's processes.
@@ -79,7 +85,14 @@ pub(crate) fn process(args: &GuestProcess) -> anyhow::Result<Exit> {
     }
 }
 
-fn guest(kernel: &OsStr, args: &KernelArgs) -> anyhow::Result<Guest> {
+/// The guest of a kernel: `uml`, or a user-mode kernel's file.
+///
+/// # Errors
+/// [`GuestError`] if it can't be had here; [`UsageError`] inside a guest.
+pub(crate) fn guest(kernel: &OsStr, ram: Option<Bytes>, io: CommandIo) -> anyhow::Result<Guest> {
+    if std::env::var_os(IN_GUEST).is_some() {
+        return Err(UsageError("a guest can't have a guest; leave --kernel out in here".into()).into());
+    }
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let uml = if kernel == UML {
         Uml::find(std::env::var_os("PATH").as_deref(), home.as_deref())?
@@ -89,7 +102,7 @@ fn guest(kernel: &OsStr, args: &KernelArgs) -> anyhow::Result<Guest> {
     let available = read_memory(&SysRoot::live()?).available_bytes.into_value().map(Bytes);
     let named = std::env::var_os("TMPDIR").map(PathBuf::from);
     let dirs: Vec<PathBuf> = named.into_iter().chain(["/dev/shm".into()]).collect();
-    let (memory_dir, ram) = memory::choose(&dirs, args.ram, available)?;
+    let (memory_dir, ram) = memory::choose(&dirs, ram, available)?;
     let program =
         std::env::current_exe().context("can't tell where this program is, to start it in the guest")?;
     Ok(Guest {
@@ -100,11 +113,12 @@ fn guest(kernel: &OsStr, args: &KernelArgs) -> anyhow::Result<Guest> {
         ram,
         memory_dir,
         silence: SILENCE,
+        io,
     })
 }
 
-/// The command line as the guest gets it: marked, so that it does not start a guest again.
-fn in_guest(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+/// A command line of `lab run` as the guest gets it: marked, so that it does not start a guest again.
+pub(crate) fn in_guest(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.collect();
     let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
     args.insert(end, "--in-guest".into());

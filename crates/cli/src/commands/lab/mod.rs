@@ -21,7 +21,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use serde_json::json;
 
-pub(crate) use args::{GuestProcess, LabArgs, ServerArgs};
+pub(crate) use args::{Fs, GuestProcess, LabArgs, ServerArgs};
 use args::{KernelArgs, LabCommand, NameOrAll, UpArgs};
 
 use crate::exit::{Exit, MissingError, UsageError};
@@ -140,9 +140,18 @@ fn device_text(preset: &str) -> anyhow::Result<String> {
     text_of_preset(preset).map(str::to_owned)
 }
 
+/// A preset's text, or a file's, if it describes a device.
+///
+/// # Errors
+/// [`UsageError`]: there is no such preset or file, or it is not one.
+pub(crate) fn check_preset(preset: &str) -> anyhow::Result<String> {
+    let text = device_text(preset)?;
+    DeviceSpec::parse(&text).map_err(|e| UsageError(format!("'{preset}': {e}")))?;
+    Ok(text)
+}
+
 fn options(args: &UpArgs) -> anyhow::Result<UpOptions> {
-    let text = device_text(&args.preset)?;
-    DeviceSpec::parse(&text).map_err(|e| UsageError(format!("'{}': {e}", args.preset)))?;
+    let text = check_preset(&args.preset)?;
     Ok(UpOptions {
         name: args.name.clone(),
         size: args.size,
