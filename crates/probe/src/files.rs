@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use floodwall_host::mounts::{Mount, read_mounts};
+use floodwall_host::mounts::{self, Mount, read_mounts};
 use floodwall_host::{SysRoot, block, topology};
 use floodwall_model::{DeviceId, Reading};
 
@@ -146,7 +146,7 @@ impl OpenFiles {
         self.looks = self.looks.checked_sub(1)?;
         let Fdinfo { position, flags, mount } = parse(self.read(&format!("/proc/{pid}/fdinfo/{fd}"))?)?;
         let file = OpenFile {
-            device: self.mounted(mount),
+            device: self.mounted(pid, mount),
             sync: flags & O_DSYNC != 0,
             direct: flags & O_DIRECT != 0,
         };
@@ -175,12 +175,24 @@ impl OpenFiles {
         self.names.insert(pid, (self.window, name.to_owned()));
     }
 
-    /// The device below a mount.
-    fn mounted(&mut self, mount: i32) -> Option<DeviceId> {
+    /// The device below a mount of a process.
+    ///
+    /// Each mount namespace has mounts of its own with numbers of their own, no number twice (`mnt_alloc_id` of
+    /// fs/namespace.c). A container has one, and so has a service that systemd protects: this program's own, for one.
+    fn mounted(&mut self, pid: u32, mount: i32) -> Option<DeviceId> {
         if !self.mounts.contains_key(&mount) && self.mounts_read != Some(self.window) {
             self.mounts_read = Some(self.window);
             let mounts = read_mounts(&self.root).into_value().unwrap_or_default();
             self.mounts = mounts.iter().map(|m| (m.id, draining(&self.root, m))).collect();
+        }
+        if !self.mounts.contains_key(&mount) && self.looks > 0 {
+            self.looks -= 1;
+            let theirs = self.root.read(&format!("/proc/{pid}/mountinfo")).into_value().unwrap_or_default();
+            for theirs in mounts::parse(&theirs) {
+                self.mounts.insert(theirs.id, draining(&self.root, &theirs));
+            }
+            // A mount that is not listed there either is not looked for again.
+            self.mounts.entry(mount).or_insert(None);
         }
         *self.mounts.get(&mount)?
     }
@@ -328,6 +340,31 @@ mod tests {
         assert_eq!(mostly_written(&[file(3, 16, 500), file(4, 0, 400)]), None);
         assert_eq!(mostly_written(&[file(3, 16, 0), file(4, 0, 0)]), None);
         assert_eq!((one_device([].iter()), mostly_written(&[])), (None, None));
+    }
+
+    #[test]
+    fn a_file_in_another_mount_namespace_is_on_the_device_that_is_mounted_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::DirBuilder::new().recursive(true).create(path.parent().unwrap()).unwrap();
+            let mut file = std::fs::OpenOptions::new().create_new(true).append(true).open(path).unwrap();
+            std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+        };
+        let mount = |id: i32| format!("{id} 1 8:0 / /data rw - ext4 /dev/sda rw\n");
+        write("sys/devices/sda/dev", "8:0\n");
+        std::fs::DirBuilder::new().recursive(true).create(dir.path().join("sys/dev/block")).unwrap();
+        std::os::unix::fs::symlink("../../devices/sda", dir.path().join("sys/dev/block/8:0")).unwrap();
+        write("proc/self/mountinfo", &mount(29));
+        for (pid, id) in [(1, 29), (2, 77)] {
+            write(&format!("proc/{pid}/fdinfo/3"), &format!("flags:\t01\nmnt_id:\t{id}\n"));
+            write(&format!("proc/{pid}/mountinfo"), &mount(id));
+        }
+        let sda = DeviceId { major: 8, minor: 0 };
+        let mut files = OpenFiles::new(SysRoot::new(dir.path()).unwrap());
+        for pid in [1, 2] {
+            assert_eq!(files.file(pid, 3).and_then(|file| file.device), Some(sda), "process {pid}");
+        }
     }
 
     #[test]
