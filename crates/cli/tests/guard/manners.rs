@@ -216,12 +216,19 @@ fn unit() -> Result<(), String> {
     if ours.is_empty() { Ok(()) } else { Err(ours.join("\n")) }
 }
 
-/// The unit's powers: the option of setpriv(1) that leaves no others.
+/// The unit's powers: the option of setpriv(1) that leaves no others. CAP_SYS_ADMIN, on the unit's second line, only
+/// where the kernel wants it.
 fn unit_powers() -> Result<String, String> {
     let unit = unit_text()?;
-    let named = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
-    let named = named.ok_or("the unit names no capabilities")?.to_lowercase();
-    let kept: Vec<String> = named.split(' ').map(|name| name.replace("cap_", "+")).collect();
+    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    let wants_all = paranoid.trim().parse::<i32>().is_ok_and(|level| level > 2);
+    let named = unit.lines().filter_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+    let named: Vec<String> = named.take(if wants_all { 2 } else { 1 }).map(str::to_lowercase).collect();
+    if named.is_empty() {
+        return Err("the unit names no capabilities".into());
+    }
+    let names = named.iter().flat_map(|line| line.split(' '));
+    let kept: Vec<String> = names.map(|name| name.replace("cap_", "+")).collect();
     Ok(format!("--bounding-set=-all,{}", kept.join(",")))
 }
 

@@ -352,7 +352,8 @@ fn is_offline(error: &io::Error) -> bool {
 fn refused(source: io::Error) -> ProbeError {
     let remedy = match source.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
-            "it needs CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8): run as root, not in a container"
+            "it needs CAP_PERFMON (CAP_SYS_ADMIN before Linux 5.8, and on Debian's kernels while \
+             kernel.perf_event_paranoid is 3): run as root, not in a container"
         }
         Some(libc::ENOSYS) => "this kernel is built without perf events (CONFIG_PERF_EVENTS)",
         Some(libc::EMFILE) => "raise the limit of open files (ulimit -n)",
