@@ -31,6 +31,8 @@ const LOOP_CTL_REMOVE: Opcode = 0x4C81;
 const LOOP_CTL_GET_FREE: Opcode = 0x4C82;
 const LOOP_CONFIGURE: Opcode = 0x4C0A;
 const LOOP_CLR_FD: Opcode = 0x4C01;
+/// Numbers that are tried where the kernel does not choose.
+const NUMBERS: isize = 4096;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 
 /// `struct loop_info64`.
@@ -92,12 +94,26 @@ fn control<const OPCODE: Opcode>(file: &File, argument: isize) -> rustix::io::Re
 
 /// A device that did not exist before. Where /dev does not follow the kernel (a container with nodes of its own), one that is free.
 fn new_device(file: &File) -> rustix::io::Result<LoopDevice> {
-    let device = LoopDevice { number: control::<LOOP_CTL_ADD>(file, -1)? };
+    let device = LoopDevice { number: add(file)? };
     if device.path().exists() {
         return Ok(device);
     }
     control::<LOOP_CTL_REMOVE>(file, device.number as isize)?;
     Ok(LoopDevice { number: control::<LOOP_CTL_GET_FREE>(file, 0)? })
+}
+
+/// Adds a device under a number of the kernel's choice. Before Linux 5.14 the kernel chooses one that is there and free,
+/// and refuses to add it (EEXIST, `loop_control_ioctl` of drivers/block/loop.c); then under the first number that is not
+/// there.
+fn add(file: &File) -> rustix::io::Result<u32> {
+    let mut added = control::<LOOP_CTL_ADD>(file, -1);
+    for number in 0..NUMBERS {
+        if added != Err(Errno::EXIST) {
+            break;
+        }
+        added = control::<LOOP_CTL_ADD>(file, number);
+    }
+    added
 }
 
 /// Removes a detached device, so that nobody inherits its settings. One that somebody has opened or attached meanwhile stays.
