@@ -31,7 +31,7 @@ const LOOP_CTL_REMOVE: Opcode = 0x4C81;
 const LOOP_CTL_GET_FREE: Opcode = 0x4C82;
 const LOOP_CONFIGURE: Opcode = 0x4C0A;
 const LOOP_CLR_FD: Opcode = 0x4C01;
-/// Numbers that are tried where the kernel does not choose.
+/// The highest number that is tried where the kernel does not choose one, plus one.
 const NUMBERS: isize = 4096;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 
@@ -94,7 +94,7 @@ fn control<const OPCODE: Opcode>(file: &File, argument: isize) -> rustix::io::Re
 
 /// A device that did not exist before. Where /dev does not follow the kernel (a container with nodes of its own), one that is free.
 fn new_device(file: &File) -> rustix::io::Result<LoopDevice> {
-    let device = LoopDevice { number: add(file)? };
+    let device = LoopDevice { number: add(|number| control::<LOOP_CTL_ADD>(file, number))? };
     if device.path().exists() {
         return Ok(device);
     }
@@ -102,18 +102,11 @@ fn new_device(file: &File) -> rustix::io::Result<LoopDevice> {
     Ok(LoopDevice { number: control::<LOOP_CTL_GET_FREE>(file, 0)? })
 }
 
-/// Adds a device under a number of the kernel's choice. Before Linux 5.14 the kernel chooses one that is there and free,
-/// and refuses to add it (EEXIST, `loop_control_ioctl` of drivers/block/loop.c); then under the first number that is not
-/// there.
-fn add(file: &File) -> rustix::io::Result<u32> {
-    let mut added = control::<LOOP_CTL_ADD>(file, -1);
-    for number in 0..NUMBERS {
-        if added != Err(Errno::EXIST) {
-            break;
-        }
-        added = control::<LOOP_CTL_ADD>(file, number);
-    }
-    added
+/// Adds a device under a number of the kernel's choice, or else under the first number that is not there. Before Linux
+/// 5.14 the kernel chooses a device that is there and free, and refuses to add it: EEXIST (`loop_control_ioctl` of
+/// drivers/block/loop.c).
+fn add(request: impl Fn(isize) -> rustix::io::Result<u32>) -> rustix::io::Result<u32> {
+    (-1..NUMBERS).map(request).find(|added| *added != Err(Errno::EXIST)).unwrap_or(Err(Errno::EXIST))
 }
 
 /// Removes a detached device, so that nobody inherits its settings. One that somebody has opened or attached meanwhile stays.
@@ -299,6 +292,18 @@ pub(crate) fn detach(device: &LoopDevice, file_name: &str, patience: Duration) -
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_gets_the_first_number_that_is_not_there_where_the_kernel_does_not_choose() {
+        let old = |there: isize| {
+            move |number: isize| if number < there { Err(Errno::EXIST) } else { Ok(number as u32) }
+        };
+        assert_eq!(add(old(8)), Ok(8));
+        assert_eq!(add(old(isize::MAX)), Err(Errno::EXIST));
+        assert_eq!(add(|number| if number == -1 { Ok(3) } else { Err(Errno::INVAL) }), Ok(3));
+        let refused = |number| if number == -1 { Err(Errno::EXIST) } else { Err(Errno::PERM) };
+        assert_eq!(add(refused), Err(Errno::PERM));
+    }
 
     #[test]
     fn structures_have_the_kernels_sizes() {

@@ -33,6 +33,8 @@ pub(crate) struct OpenFiles {
     names: HashMap<u32, (u32, String), Fast>,
     targets: HashMap<u32, (u32, Target), Fast>,
     mounts: HashMap<i32, Option<DeviceId>, Fast>,
+    /// Mounts that a process uses and does not list, and the window in which that was found.
+    unlisted: HashMap<(u32, i32), u32, Fast>,
     #[cfg(feature = "bpf")]
     filesystems: HashMap<DeviceId, Option<DeviceId>, Fast>,
     /// Window in which the mounts were read; a mount that is not known is looked for once a window.
@@ -51,6 +53,7 @@ impl OpenFiles {
             names: HashMap::default(),
             targets: HashMap::default(),
             mounts: HashMap::default(),
+            unlisted: HashMap::default(),
             #[cfg(feature = "bpf")]
             filesystems: HashMap::default(),
             mounts_read: None,
@@ -72,12 +75,13 @@ impl OpenFiles {
         self.files.retain(|_, (since, _)| young(*since));
         self.names.retain(|_, (since, _)| young(*since));
         self.targets.retain(|_, (since, _)| young(*since));
-        for full in [self.files.len(), self.names.len(), self.targets.len()] {
-            if full > REMEMBERED {
-                self.files.clear();
-                self.names.clear();
-                self.targets.clear();
-            }
+        self.unlisted.retain(|_, since| young(*since));
+        let lengths = [self.files.len(), self.names.len(), self.targets.len(), self.unlisted.len()];
+        if lengths.into_iter().any(|length| length > REMEMBERED) {
+            self.files.clear();
+            self.names.clear();
+            self.targets.clear();
+            self.unlisted.clear();
         }
     }
 
@@ -177,24 +181,30 @@ impl OpenFiles {
 
     /// The device below a mount of a process.
     ///
-    /// Each mount namespace has mounts of its own with numbers of their own, no number twice (`mnt_alloc_id` of
-    /// fs/namespace.c). A container has one, and so has a service that systemd protects: this program's own, for one.
+    /// A container has a mount namespace, and so has a service that systemd protects, as the guard's does. The mounts of
+    /// each namespace have numbers that no other mount has (`mnt_alloc_id` of fs/namespace.c).
     fn mounted(&mut self, pid: u32, mount: i32) -> Option<DeviceId> {
         if !self.mounts.contains_key(&mount) && self.mounts_read != Some(self.window) {
             self.mounts_read = Some(self.window);
             let mounts = read_mounts(&self.root).into_value().unwrap_or_default();
             self.mounts = mounts.iter().map(|m| (m.id, draining(&self.root, m))).collect();
         }
-        if !self.mounts.contains_key(&mount) && self.looks > 0 {
-            self.looks -= 1;
-            let theirs = self.root.read(&format!("/proc/{pid}/mountinfo")).into_value().unwrap_or_default();
-            for theirs in mounts::parse(&theirs) {
-                self.mounts.insert(theirs.id, draining(&self.root, &theirs));
-            }
-            // A mount that is not listed there either is not looked for again.
-            self.mounts.entry(mount).or_insert(None);
+        if let Some(device) = self.mounts.get(&mount) {
+            return *device;
         }
-        *self.mounts.get(&mount)?
+        if self.unlisted.contains_key(&(pid, mount)) || self.looks == 0 {
+            return None;
+        }
+        self.looks -= 1;
+        let theirs = self.root.read(&format!("/proc/{pid}/mountinfo")).into_value()?;
+        let Some(theirs) = mounts::parse(&theirs).into_iter().find(|theirs| theirs.id == mount) else {
+            // Pipes and sockets; and files that were opened elsewhere, which another process may list.
+            self.unlisted.insert((pid, mount), self.window);
+            return None;
+        };
+        let device = draining(&self.root, &theirs);
+        self.mounts.insert(mount, device);
+        device
     }
 }
 
@@ -356,15 +366,19 @@ mod tests {
         std::fs::DirBuilder::new().recursive(true).create(dir.path().join("sys/dev/block")).unwrap();
         std::os::unix::fs::symlink("../../devices/sda", dir.path().join("sys/dev/block/8:0")).unwrap();
         write("proc/self/mountinfo", &mount(29));
-        for (pid, id) in [(1, 29), (2, 77)] {
-            write(&format!("proc/{pid}/fdinfo/3"), &format!("flags:\t01\nmnt_id:\t{id}\n"));
-            write(&format!("proc/{pid}/mountinfo"), &mount(id));
+        for (pid, uses, lists) in [(1, 29, 29), (2, 77, 30), (3, 77, 77)] {
+            write(&format!("proc/{pid}/fdinfo/3"), &format!("flags:\t01\nmnt_id:\t{uses}\n"));
+            write(&format!("proc/{pid}/mountinfo"), &mount(lists));
         }
-        let sda = DeviceId { major: 8, minor: 0 };
+        write("proc/4/fdinfo/3", "flags:\t01\nmnt_id:\t77\n");
+        let sda = Some(DeviceId { major: 8, minor: 0 });
         let mut files = OpenFiles::new(SysRoot::new(dir.path()).unwrap());
-        for pid in [1, 2] {
-            assert_eq!(files.file(pid, 3).and_then(|file| file.device), Some(sda), "process {pid}");
-        }
+        let mut device = |pid| files.file(pid, 3).and_then(|file| file.device);
+        assert_eq!(device(1), sda);
+        // The file was opened in the namespace of process 3, and process 2 does not list its mount.
+        assert_eq!(device(2), None);
+        assert_eq!(device(3), sda);
+        assert_eq!(device(4), sda, "its own list is not needed any more");
     }
 
     #[test]
