@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_that_follows_the_free_memory_is_no_change_by_somebody_else() {
+    fn free_memory_alone_does_not_make_plans_differ() {
         let first = plan_with(&[]);
         let less = "nr_free_pages 2000000\nnr_inactive_file 1000000\nnr_dirty_threshold 600000";
         let second = plan_with(&[("/proc/vmstat", less)]);

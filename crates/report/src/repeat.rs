@@ -84,7 +84,12 @@ pub(crate) fn command_lines(study: &Study<'_>, with_scenario: bool) -> String {
         ("compare", None) if study.subjects.iter().any(|s| s.setting.get("kernel").is_some()) => {
             let kernels = study.subjects.iter().filter_map(|s| Some((&s.name, s.setting.get("kernel")?)));
             let kernels: Vec<String> = kernels
-                .map(|(name, file)| format!(" \\\n  --kernel {}", quoted(&format!("{name}={file}"))))
+                .map(|(name, file)| {
+                    // An unnamed kernel is called as it was given, and a path is no name.
+                    let is_name = !name.contains(['/', '=']);
+                    let kernel = if is_name { format!("{name}={file}") } else { file.to_owned() };
+                    format!(" \\\n  --kernel {}", quoted(&kernel))
+                })
                 .collect();
             let ram = run.host.ram_bytes.map_or_else(String::new, |b| format!(" --ram {b}B"));
             let fs = run.filesystem.as_ref().map_or_else(String::new, |f| format!(" --fs {}", f.kind));

@@ -16,7 +16,7 @@ pub(crate) const TESTS: &[Test] = &[
     Test {
         name: "kernels that can't be compared are refused",
         who: Once::Caller,
-        needs: &[],
+        needs: &["mkfs.ext4"],
         body: no_kernels,
     },
     Test { name: "what the kernel lacks is named", who: Once::Caller, needs: &["mkfs.ext4"], body: lacks },
@@ -77,6 +77,10 @@ fn no_kernels(who: Who) -> Result<(), String> {
     refused(&[uml, device, ["--set", "default"]].concat(), 2, &["--set", "cannot be used with"])?;
     refused(&[uml, ["--kernel", "/bin/true"], device].concat(), 2, &["/bin/true", "no user-mode kernel"])?;
     refused(&[uml, uml, ["--device", "hdd-720"]].concat(), 2, &["hdd-7200"])?;
+    // What the guest refuses has the guest's exit status.
+    let wrong =
+        [["--kernel", "a=uml"], ["--kernel", "b=uml"], device, ["--ram", "640MiB"], ["--scheduler", "cfq"]];
+    refused(&wrong.concat(), 2, &["no elevator 'cfq'"])?;
     bed.nothing_is_left()
 }
 
@@ -92,7 +96,10 @@ fn kernels(who: Who) -> Result<(), String> {
         .arg(&out);
     let output = run(&mut command, &[])?;
     let told = format!("{}{}", said(&output.stdout), said(&output.stderr));
-    if !matches!(output.status.code(), Some(0 | 3)) || !told.contains("b against a") {
+    if !matches!(output.status.code(), Some(0 | 3))
+        || !told.contains("b against a")
+        || told.contains("sizes differ")
+    {
         return Err(format!("{}: {told}", output.status));
     }
     let result: serde_json::Value =
@@ -105,7 +112,18 @@ fn kernels(who: Who) -> Result<(), String> {
         equal("its release", contender["setting"]["kernel.release"].as_str(), Some(&*version))?;
         equal("its trials", contender["trials"].as_array().map(Vec::len), Some(2))?;
     }
-    std::fs::remove_file(&out).map_err(text)?;
+    // The page says how to do it again.
+    let page = bed.memory().join("result.html");
+    run(bed.command(&[], &bed.program()).arg("report").arg(&out).arg("--out").arg(&page), &[])?;
+    let html = std::fs::read_to_string(&page).map_err(text)?;
+    for words in ["--kernel a=/", "--kernel b=/", "--device null --fs ext4", "--ram 671088640B"] {
+        if !html.contains(words) {
+            return Err(format!("'{words}' is not on the page"));
+        }
+    }
+    for file in [out, page] {
+        std::fs::remove_file(&file).map_err(text)?;
+    }
     bed.nothing_is_left()
 }
 

@@ -1,4 +1,4 @@
-//! `floodwall compare --kernel A --kernel B`: every trial in a guest of its own, which differs in its kernel alone.
+//! `floodwall compare --kernel A --kernel B`: a guest for every trial. Guests differ in their kernel alone.
 //!
 //! ```text
 //! round × kernel, in random order ─▶ guest: floodwall lab run PRESET -- floodwall bench --out RESULT .
@@ -17,6 +17,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::ValueEnum;
+use floodwall_device::preset_text;
 use floodwall_guest::{CommandIo, Guest};
 use floodwall_model::printable::printable;
 use floodwall_model::rig::{Second, Step};
@@ -29,15 +30,15 @@ use serde_json::Value;
 
 use crate::commands::bench::ScenarioArgs;
 use crate::commands::lab::{Fs, check_preset, guest};
-use crate::exit::UsageError;
+use crate::exit::{Exit, MissingError, UsageError};
 use crate::output;
 
-/// Of a contender's setting: its kernel's file, and its release.
+/// Keys in a contender's setting: the kernel's file, and its release.
 const KERNEL: &str = "kernel";
 const RELEASE: &str = "kernel.release";
-/// `bench` has measured: conclusive, or not. One round never is.
+/// Exit statuses of a `bench` that has measured. Of one round it is always 3, inconclusive.
 const MEASURED: [i32; 2] = [0, 3];
-/// How often a guest is looked at.
+/// Time between two looks at a guest.
 const POLL: Duration = Duration::from_millis(50);
 
 /// The kernels, and the device before which each of them is put.
@@ -46,7 +47,7 @@ pub(crate) struct KernelArgs {
     /// A kernel to compare, as in 'lab run --kernel': uml, or a user-mode kernel's file; twice or more. Every trial
     /// boots a guest. Needs no root and no DIR.
     #[arg(long, value_name = "[NAME=]KERNEL", requires = "device",
-          conflicts_with_all = ["set", "each", "dir", "journal", "allow_userspace_servers"])]
+          conflicts_with_all = ["set", "each", "dir", "journal", "force", "allow_userspace_servers"])]
     pub(super) kernel: Vec<String>,
     /// The guests' device: a preset of 'floodwall lab list', or a file.
     #[arg(long, value_name = "PRESET|FILE", requires = "kernel")]
@@ -78,10 +79,12 @@ pub(super) struct Guests {
     seed: u64,
     origin: Instant,
     started_at: Duration,
-    /// Of the first trial: what its guest said of itself, and the scenario with its sizes settled.
+    /// Of the first trial: the guest's description of the run, and the scenario with its sizes settled.
     first: Option<(Run, Value)>,
-    /// Warnings of guests without their numbers: those of the next trials differ in nothing else.
-    warned: BTreeSet<String>,
+    /// Warnings of each kernel's guests, without numbers: those of the next trials differ in nothing else.
+    warned: BTreeSet<(String, String)>,
+    /// The exit status that the last failure of a guest stands for.
+    failed: Option<Exit>,
 }
 
 impl Guests {
@@ -103,7 +106,7 @@ impl Guests {
             // Half of what is free differs from one guest to the next.
             let ram = guests.values().next().map(|guest| guest.ram).or(args.ram);
             let found = guest::guest(kernel, ram, CommandIo::Inherit)?;
-            // A kernel without its modules is told before another one has been measured.
+            // Missing modules are reported before any kernel is measured.
             guest::order(&found, Vec::new(), Vec::new())?;
             let file = found.uml.kernel.display().to_string();
             let setting = [(KERNEL, file.clone()), (RELEASE, found.uml.version.clone())];
@@ -135,6 +138,7 @@ impl Guests {
             started_at,
             first: None,
             warned: BTreeSet::new(),
+            failed: None,
         };
         Ok((rig, contenders))
     }
@@ -146,16 +150,26 @@ impl Guests {
         run.status = failure.map_or(RunStatus::Complete, |e| RunStatus::Partial { why: output::message(e) });
         run.started_at_unix_s = self.started_at.as_secs_f64();
         run.seconds = self.origin.elapsed().as_secs_f64();
-        let mut releases: Vec<&str> = self.guests.values().map(|guest| guest.uml.version.as_str()).collect();
-        releases.dedup();
-        run.host.kernel = Some(releases.join(", "));
+        let releases: BTreeSet<&str> = self.guests.values().map(|guest| guest.uml.version.as_str()).collect();
+        run.host.kernel = Some(releases.into_iter().collect::<Vec<_>>().join(", "));
+        // As --ram takes it. What each kernel leaves of it differs.
+        run.host.ram_bytes = self.guests.values().next().map(|guest| guest.ram.0);
         if let Some(device) = &mut run.device {
             device.name = self.device;
         }
         Some((run, scenario))
     }
 
-    /// Measures one trial in a guest, and keeps what the guest said of itself.
+    /// A failure of the whole comparison, with the exit status of the guest that caused it.
+    pub(super) fn failure(&self, error: anyhow::Error) -> anyhow::Error {
+        match self.failed {
+            Some(Exit::Usage) => UsageError(output::message(&error)).into(),
+            Some(Exit::Missing) => MissingError(output::message(&error)).into(),
+            _ => error,
+        }
+    }
+
+    /// Measures one trial in a guest. The first settles the sizes for all.
     fn trial(
         &mut self,
         scenario: &Scenario,
@@ -166,9 +180,9 @@ impl Guests {
         let dir = tempfile::tempdir().context("can't make a directory for a guest's result")?;
         let dir = dir.path().canonicalize().context("can't tell where a guest's result is")?;
         let [result, log, file] = ["result.json", "log", "scenario.toml"].map(|name| dir.join(name));
-        let mut once = scenario.clone();
-        once.timing.rounds = 1;
-        let toml = serde_json::to_value(&once).ok().and_then(|stored| scenario_toml(&stored));
+        let settled = self.first.as_ref().map(|(_, settled)| settled.clone());
+        let settled = settled.map_or_else(|| serde_json::to_value(scenario), Ok);
+        let toml = settled.ok().and_then(|stored| scenario_toml(&with_rounds(stored, 1)));
         fs::write(&file, toml.context("the scenario can't be written as a file")?)
             .with_context(|| format!("can't write '{}'", file.display()))?;
         let output = File::create(&log).with_context(|| format!("can't make '{}'", log.display()))?;
@@ -177,11 +191,16 @@ impl Guests {
         let order =
             guest::order(&guest, self.command_line(&guest, &result, &file, round), vec![dir.clone()])?;
         let begin_s = self.origin.elapsed().as_secs_f64();
-        let status = run(&guest, &order, watch)?;
+        let status = run(&guest, &order, watch).inspect_err(|e| self.failed = Some(Exit::of(e)))?;
         if watch.stop() {
             anyhow::bail!("interrupted");
         }
         if !status.code().is_some_and(|code| MEASURED.contains(&code)) {
+            self.failed = match status.code() {
+                Some(2) => Some(Exit::Usage),
+                Some(4) => Some(Exit::Missing),
+                _ => Some(Exit::Failed),
+            };
             anyhow::bail!("in the guest of {kernel}: {status}: {}", last_words(&log));
         }
         let text = fs::read_to_string(&result).context("a guest left no result")?;
@@ -191,7 +210,8 @@ impl Guests {
         for phase in &mut trial.phases {
             phase.start_s += begin_s;
         }
-        self.keep(document.run, document.scenario, scenario.timing.rounds, watch);
+        let settled = with_rounds(document.scenario, scenario.timing.rounds);
+        self.keep(document.run, settled, guest.uml.version, watch);
         Ok(trial)
     }
 
@@ -199,30 +219,27 @@ impl Guests {
     fn command_line(&self, guest: &Guest, result: &Path, scenario: &Path, round: u32) -> Vec<OsString> {
         let mut words: Vec<OsString> = ["lab", "run"].map(OsString::from).into();
         words.extend(self.lab.iter().cloned());
-        words.extend(["--in-guest".into(), "--".into(), guest.program.clone().into()]);
+        words.extend(["--".into(), guest.program.clone().into()]);
         words.extend(["bench", "--progress", "never"].map(OsString::from));
         let seed = self.seed.wrapping_add(round.into()).to_string();
         words.extend(["--seed".into(), seed.into(), "--out".into(), result.into()]);
         words.extend(["--scenario".into(), scenario.into()]);
         words.extend(self.bench.iter().cloned());
         words.push(".".into());
-        words
+        guest::in_guest(words.into_iter())
     }
 
     /// Keeps the first trial's description, and warns of guests that were not alike.
-    fn keep(&mut self, run: Run, mut scenario: Value, rounds: u32, watch: &mut dyn Watch) {
-        if let Some(timing) = scenario.get_mut("timing").and_then(Value::as_object_mut) {
-            timing.insert("rounds".into(), rounds.into());
-        }
+    fn keep(&mut self, run: Run, scenario: Value, release: String, watch: &mut dyn Watch) {
         for warning in &run.warnings {
             let words: String = warning.chars().filter(|c| !c.is_numeric()).collect();
-            if self.warned.insert(words) {
-                watch.warn(warning);
+            if self.warned.insert((release.clone(), words)) {
+                watch.warn(&format!("Linux {release}: {warning}"));
             }
         }
         match &self.first {
             Some((_, first)) if *first != scenario => {
-                watch.warn("the guests settled on different sizes; give --size and --ram");
+                watch.warn(&format!("Linux {release} has less room than the first kernel: sizes differ"));
             }
             Some(_) => {}
             None => self.first = Some((run, scenario)),
@@ -251,7 +268,15 @@ impl Rig for Guests {
     }
 }
 
-/// Runs a guest, and tells each second.
+/// A stored scenario with another number of rounds.
+fn with_rounds(mut scenario: Value, rounds: u32) -> Value {
+    if let Some(timing) = scenario.get_mut("timing").and_then(Value::as_object_mut) {
+        timing.insert("rounds".into(), rounds.into());
+    }
+    scenario
+}
+
+/// Runs a guest, and reports progress every second.
 fn run(guest: &Guest, order: &floodwall_guest::Order, watch: &mut dyn Watch) -> anyhow::Result<ExitStatus> {
     let stop = AtomicBool::new(false);
     let (mut begin, mut elapsed_s) = (Instant::now(), 0.0);
@@ -289,7 +314,7 @@ fn named(text: &str) -> (&str, &OsStr) {
 
 /// A device's file as the guest finds it; a preset's name as it is.
 fn absolute(device: &str) -> anyhow::Result<OsString> {
-    if !Path::new(device).is_file() {
+    if preset_text(device).is_some() {
         return Ok(device.into());
     }
     let path: PathBuf =

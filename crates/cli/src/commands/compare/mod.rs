@@ -39,7 +39,7 @@ use kernels::{Guests, KernelArgs};
   floodwall compare --set default --set 'scheduler=none,vm.dirty_bytes=15MB' --set preset:cachyos /srv
   floodwall compare --set now=default --set small=vm.dirty_bytes=15MB --rounds 8 --out result.json /srv
   floodwall compare --each scheduler --victim read,threads=8 --flood none /data
-  floodwall compare --kernel old=./linux-a --kernel new=./linux-b --device raid10-bbwc-2010
+  floodwall compare --kernel old=uml --kernel new=./usr/bin/linux.uml --device hdd-7200
 
 A setting is KNOB=VALUE[,KNOB=VALUE…], preset:NAME, FILE.toml, or default (what is in force), with or without a name before it. --each takes scheduler (all that the
 device offers), nr_requests, max_sectors_kb, wbt_lat_usec, read_ahead_kb, vm.dirty_bytes and others with a grid (docs/tuning.md).
@@ -126,8 +126,10 @@ fn kernels(args: &CompareArgs, origin: Instant, stop: &Arc<AtomicBool>) -> anyho
     }
     let (mut guests, contenders) = Guests::find(&args.kernels, &args.loads, origin)?;
     contenders::check_names(&contenders)?;
+    args.loads.user(&scenario)?;
     let mut contest = Rounds::of(args, &scenario, &contenders, stop)?;
     let (result, failure) = contest.run(&mut guests);
+    let failure = failure.map(|error| guests.failure(error));
     warnings.extend(contest.progress.finish());
     let closed = guests.close(failure.as_ref());
     conclude(args, closed.is_some().then_some(result), failure, |trials, rows| {
