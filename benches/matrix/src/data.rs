@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context;
+use published::origin::Origin;
 use serde::{Deserialize, Serialize};
 
 use crate::said::{Outcome, Said};
@@ -18,6 +19,9 @@ pub(crate) struct KernelData {
     /// Why it was left out.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) left_out: Option<String>,
+    /// The sources that were checked.
+    #[serde(default)]
+    pub(crate) origin: Origin,
     /// In the order in which they ended.
     pub(crate) checks: Vec<CheckData>,
     /// Capabilities, and how each is there.

@@ -34,7 +34,8 @@ pub(crate) struct Source {
 pub(crate) const SOURCES: [Source; 4] = [
     Source {
         name: "5.10",
-        suites: &[("debian", "bullseye"), ("debian-security", "bullseye-security")],
+        // Its security suite lists kernels that its archive no longer has.
+        suites: &[("debian", "bullseye")],
         package: "linux-image-cloud-amd64",
     },
     Source {

@@ -24,11 +24,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
-use published::origin;
+use published::origin::{self, Origin};
 
 use crate::data::KernelData;
 use crate::kernels::{SOURCES, Source};
 use crate::said::Outcome;
+
+/// The sources on which a check's outcome depends besides the kernel.
+const INPUTS: [&str; 4] = ["law", "lab", "settings", "sensors"];
 
 /// Boot kernels, check floodwall in each, and write docs/kernels.md.
 #[derive(Parser)]
@@ -107,7 +110,8 @@ fn check(
     root: &Path,
     cache: &Path,
 ) -> anyhow::Result<KernelData> {
-    let mut data = KernelData { name: source.name.to_owned(), ..KernelData::default() };
+    let origin = Origin::now(root, &INPUTS)?;
+    let mut data = KernelData { name: source.name.to_owned(), origin, ..KernelData::default() };
     let kernel = match kernels::fetch(source, cache) {
         Ok(kernel) => kernel,
         Err(why) => {
@@ -125,7 +129,8 @@ fn check(
         names => format!("{}{}", guest::ONLY, names.join(",")),
     };
     let mut boots = vec![only.clone()];
-    if args.only.is_empty() || args.only.iter().any(|name| name == guest::REBOOT) {
+    let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
+    if guest::OF_SECOND_BOOT.into_iter().any(wanted) {
         boots.push(format!("{} {only}", guest::SECOND_BOOT));
     }
     for words in boots {

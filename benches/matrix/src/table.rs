@@ -86,10 +86,16 @@ pub(crate) fn stored(dir: &Path) -> anyhow::Result<Vec<KernelData>> {
 /// Files that can't be read or written.
 pub(crate) fn write_document(data: &Path, out: &Path, root: &Path) -> anyhow::Result<()> {
     let all = stored(data)?;
+    let origin = origin(&all);
     for (name, section) in [(CHECKS, checks(all.iter())), (CAPABILITIES, capabilities(&all))] {
-        replace_section(out, name, COMMAND, &section, &Origin::default(), root)?;
+        replace_section(out, name, COMMAND, &section, &origin, root)?;
     }
     Ok(())
+}
+
+/// What all of them were checked with.
+fn origin(all: &[KernelData]) -> Origin {
+    Origin::of_parts(all.iter().map(|data| &data.origin))
 }
 
 impl Outcome {
@@ -123,6 +129,7 @@ mod tests {
             let section = document.iter().find(|section| section.name == name);
             let section = section.unwrap_or_else(|| panic!("docs/kernels.md has no section {name}"));
             assert_eq!(section.text, rendered, "{name}: '{COMMAND}' writes it anew");
+            assert_eq!(section.origin, origin(&all), "{name}");
         }
     }
 

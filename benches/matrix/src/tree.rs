@@ -20,7 +20,7 @@ use crate::cpio::Archive;
 use crate::kernels::Kernel;
 
 /// Programs that floodwall and its tests call. A test whose program is missing here says so.
-const PROGRAMS: [&str; 37] = [
+const PROGRAMS: [&str; 40] = [
     "blkid",
     "cat",
     "chmod",
@@ -36,6 +36,7 @@ const PROGRAMS: [&str; 37] = [
     "getconf",
     "head",
     "id",
+    "journalctl",
     "kill",
     "losetup",
     "ls",
@@ -50,8 +51,10 @@ const PROGRAMS: [&str; 37] = [
     "sleep",
     "stat",
     "sync",
-    "systemd-sysctl",
+    "systemctl",
+    "systemd-tmpfiles",
     "timeout",
+    "touch",
     "true",
     "udevadm",
     "umount",
@@ -60,7 +63,9 @@ const PROGRAMS: [&str; 37] = [
     "xfs_repair",
 ];
 /// Where programs are.
-const DIRS: [&str; 6] = ["/usr/local/bin", "/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/lib/systemd"];
+const DIRS: [&str; 5] = ["/usr/local/bin", "/usr/bin", "/usr/sbin", "/bin", "/sbin"];
+/// systemd's own programs and units.
+const SYSTEMD: &str = "/usr/lib/systemd";
 /// Directories that are there from the start.
 const EMPTY: [&str; 11] = [
     "dev",
@@ -77,8 +82,15 @@ const EMPTY: [&str; 11] = [
 ];
 /// Links from the root directory into /usr.
 const LINKS: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
-/// Data that udev and mkfs read.
-const DATA: [&str; 4] = ["etc/mke2fs.conf", "etc/passwd", "etc/group", "usr/lib/udev/rules.d"];
+/// Data that systemd, udev and mkfs read.
+const DATA: [&str; 6] = [
+    "etc/mke2fs.conf",
+    "etc/passwd",
+    "etc/group",
+    "usr/lib/os-release",
+    "usr/lib/tmpfiles.d",
+    "usr/lib/udev/rules.d",
+];
 /// Of the repository, what the tests read.
 const READ: [&str; 3] = ["fixtures", "packaging", "scripts"];
 /// Size of the disk, sparse.
@@ -129,9 +141,13 @@ pub(crate) fn write_disk(built: &Built, repository: &Path, image: &Path) -> anyh
         copy(&from, &below(root, &from))?;
         libraries.extend(libraries_of(&from)?);
     }
-    // udevd is udevadm by another name.
-    if root.join("usr/bin/udevadm").exists() {
-        symlink("../../bin/udevadm", root.join("usr/lib/systemd/systemd-udevd"))?;
+    if Path::new(SYSTEMD).is_dir() {
+        copy_all(Path::new(SYSTEMD), &below(root, Path::new(SYSTEMD)))?;
+        for dir in [SYSTEMD, &format!("{SYSTEMD}/system-generators")] {
+            for entry in fs::read_dir(dir)?.flatten().filter(|entry| entry.path().is_file()) {
+                libraries.extend(libraries_of(&entry.path())?);
+            }
+        }
     }
     for library in libraries {
         copy(&library, &below(root, &library))?;
@@ -146,8 +162,10 @@ pub(crate) fn write_disk(built: &Built, repository: &Path, image: &Path) -> anyh
         copy_all(&repository.join(read), &below(root, &repository.join(read)))?;
     }
     // They look for the repository from their own crate's directory.
-    for entry in fs::read_dir(repository.join("crates"))? {
-        fs::create_dir_all(below(root, &entry?.path()))?;
+    for crates in ["crates", "benches"] {
+        for entry in fs::read_dir(repository.join(crates))? {
+            fs::create_dir_all(below(root, &entry?.path()))?;
+        }
     }
     let _ = fs::remove_file(image);
     let mut mkfs = Command::new("mkfs.ext4");

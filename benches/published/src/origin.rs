@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash64;
 
 /// Inputs by name, with the files and folders that they are made of, below the repository's root.
-pub const INPUTS: [(&str, &[&str]); 9] = [
+pub const INPUTS: [(&str, &[&str]); 11] = [
     ("law", &["crates/guard/src"]),
     ("tuner", &["crates/tune/src"]),
     ("simulator", &["crates/sim/src", "crates/device/src"]),
@@ -27,6 +27,8 @@ pub const INPUTS: [(&str, &[&str]); 9] = [
     ("setting-presets", &["crates/knobs/src/presets.rs"]),
     ("published-figures", &["benches/published/measurements.toml"]),
     ("lab-trials", &["benches/lab/data"]),
+    ("settings", &["crates/knobs/src", "crates/plant/src"]),
+    ("sensors", &["crates/host/src", "crates/probe/src"]),
 ];
 
 /// Digits of a commit's name that are kept.

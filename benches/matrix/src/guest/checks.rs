@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::line::Line;
-use super::{files, guard, journal, knobs, lab, persist, probe, status};
+use super::{files, guard, journal, knobs, lab, persist, probe, status, systemd};
 use crate::said::{Outcome, Said};
 
 /// A check's name and body. Its error is what does not hold; what it returns, what was seen to hold, or why it could
@@ -20,16 +20,21 @@ const FIRST: [Check; 7] = [
     ("lab", lab::check),
     ("persist", persist::keep),
 ];
-/// Of the boot after it.
-const SECOND: [Check; 1] = [(REBOOT, persist::kept)];
-
-/// The check that needs a second boot.
-pub(crate) const REBOOT: &str = "reboot";
+/// Of the boot after it, whose first process is systemd where this machine has it.
+const SECOND: [Check; 2] = [("reboot", persist::kept), ("systemd", systemd::check)];
+/// Names of the checks that need the second boot.
+pub(crate) const OF_SECOND_BOOT: [&str; 2] = [SECOND[0].0, SECOND[1].0];
 
 /// The word of the kernel's command line that asks for the checks of the second boot.
 pub(crate) const SECOND_BOOT: &str = "matrix.second";
 /// The word that asks for some checks alone: `matrix.only=status,knobs`.
 pub(crate) const ONLY: &str = "matrix.only=";
+
+/// Whether the kernel's command line asks for the second boot's checks.
+pub(crate) fn is_second_boot() -> bool {
+    let words = files::read("/proc/cmdline").unwrap_or_default();
+    words.split_whitespace().any(|word| word == SECOND_BOOT)
+}
 
 pub(crate) fn run(line: &Line) -> anyhow::Result<()> {
     let words = files::read("/proc/cmdline").unwrap_or_default();
@@ -38,8 +43,7 @@ pub(crate) fn run(line: &Line) -> anyhow::Result<()> {
         .find_map(|word| word.strip_prefix(ONLY))
         .map(|names| names.split(',').collect());
     line.say(&Said::Kernel(files::read("/proc/sys/kernel/osrelease").unwrap_or_default()));
-    let checks: &[Check] =
-        if words.split_whitespace().any(|word| word == SECOND_BOOT) { &SECOND } else { &FIRST };
+    let checks: &[Check] = if is_second_boot() { &SECOND } else { &FIRST };
     for (name, body) in checks {
         if only.as_ref().is_some_and(|only| !only.contains(name)) {
             continue;

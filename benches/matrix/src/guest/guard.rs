@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(150);
 const POLL: Duration = Duration::from_millis(250);
 
 pub(crate) fn check(_line: &Line) -> anyhow::Result<Outcome> {
-    let lab = lab::Lab::up("hdd-7200", "ext4", &["--scheduler", "mq-deadline"])?;
+    let lab = lab::Lab::up("hdd-7200", "ext4", lab::disks_elevator())?;
     // The flusher begins with the first tens of MiB.
     std::fs::write(format!("/sys/block/{}/bdi/max_ratio", lab.name), "2").context("can't set max_ratio")?;
     let original = lab_knobs(&lab.name);
@@ -93,13 +93,16 @@ fn until(otherwise: &str, guard: &mut Child, holds: impl Fn() -> bool) -> anyhow
 }
 
 /// Names of files that differ.
-fn differences(before: &BTreeMap<PathBuf, String>, now: &BTreeMap<PathBuf, String>) -> Vec<String> {
+pub(crate) fn differences(
+    before: &BTreeMap<PathBuf, String>,
+    now: &BTreeMap<PathBuf, String>,
+) -> Vec<String> {
     let differ = before.iter().filter(|(path, value)| now.get(*path) != Some(value));
     differ.map(|(path, _)| path.file_name().unwrap_or_default().to_string_lossy().into_owned()).collect()
 }
 
 /// What the guard may steer.
-fn lab_knobs(name: &str) -> BTreeMap<PathBuf, String> {
+pub(crate) fn lab_knobs(name: &str) -> BTreeMap<PathBuf, String> {
     let block = Path::new("/sys/block").join(name);
     let names =
         ["scheduler", "nr_requests", "max_sectors_kb", "wbt_lat_usec"].map(|file| format!("queue/{file}"));

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::Context;
 
-use super::knobs::{everything, floodwall};
+use super::knobs::{everything, floodwall, unchanged_since};
 use super::line::Line;
 use super::suites;
 use crate::said::Outcome;
@@ -55,15 +55,7 @@ pub(crate) fn check(line: &Line) -> anyhow::Result<Outcome> {
         let status = child.wait()?;
         halfway += u32::from(!status.success() && everything() != before);
         floodwall(&["rollback"])?;
-        let after = everything();
-        let differ: Vec<String> = before
-            .iter()
-            .filter(|(path, old)| after.get(*path) != Some(old))
-            .map(|(path, old)| format!("{} was {old:?}, is {:?}", path.display(), after.get(path)))
-            .collect();
-        if !differ.is_empty() {
-            bail!("killed after {i}/{KILLS} of its time: {}", differ.join(", "));
-        }
+        unchanged_since(&before).with_context(|| format!("killed after {i}/{KILLS} of its time"))?;
     }
     let own =
         format!("killed {KILLS} times, {halfway} of them between its first write and its last: all put back");

@@ -140,17 +140,20 @@ impl Run {
         if !is_old() {
             bail!("after the rollback it is {:?}", cell.read(&self.files));
         }
-        let after = everything();
-        let differ: Vec<String> = before
-            .iter()
-            .filter(|(path, old)| after.get(*path) != Some(old))
-            .map(|(path, old)| format!("{} was {old:?}, is {:?}", path.display(), after.get(path)))
-            .collect();
-        if !differ.is_empty() {
-            bail!("after the rollback {}", differ.join(", "));
-        }
-        Ok(())
+        unchanged_since(&before)
     }
+}
+
+/// An error that names every file that reads otherwise than `before`.
+pub(crate) fn unchanged_since(before: &BTreeMap<PathBuf, String>) -> anyhow::Result<()> {
+    let after = everything();
+    let differ: Vec<String> = before
+        .iter()
+        .filter(|(path, old)| after.get(*path) != Some(old))
+        .map(|(path, old)| format!("{} was {old:?}, is {:?}", path.display(), after.get(path)))
+        .collect();
+    anyhow::ensure!(differ.is_empty(), "after the rollback {}", differ.join(", "));
+    Ok(())
 }
 
 /// A value that differs from the present one, as people write it.

@@ -68,6 +68,12 @@ fn loops() -> Vec<String> {
     names
 }
 
+/// Options for a disk's elevator. Linux 5.10 offers a loop device none.
+pub(crate) fn disks_elevator() -> &'static [&'static str] {
+    let offered = read("/sys/block/loop0/queue/scheduler").unwrap_or_default();
+    if offered.contains("mq-deadline") { &["--scheduler", "mq-deadline"] } else { &[] }
+}
+
 /// A device of the lab, taken down when dropped.
 pub(crate) struct Lab {
     /// The kernel's name of its device.

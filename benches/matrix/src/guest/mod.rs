@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! init: modules ─▶ disk ─▶ new root ─▶ /proc, /sys, cgroup v2, tracefs, debugfs ─▶ checks ─▶ power off
+//! second boot: the same, then systemd as process 1; the checks are its service
 //! ```
 
 mod checks;
@@ -15,9 +16,10 @@ mod persist;
 mod probe;
 mod status;
 mod suites;
+mod systemd;
 mod worker;
 
-pub(crate) use checks::{ONLY, REBOOT, SECOND_BOOT};
+pub(crate) use checks::{OF_SECOND_BOOT, ONLY, SECOND_BOOT};
 
 use std::path::Path;
 use std::process::Command;
@@ -53,6 +55,9 @@ const MOUNTS: [(&str, &str); 9] = [
 /// Runs as process 1, to the kernel's end.
 pub(crate) fn init() -> anyhow::Result<()> {
     let run = prepare().and_then(|()| {
+        if checks::is_second_boot() && systemd::is_here() {
+            return systemd::become_it();
+        }
         // Orphans of the tests become children of process 1, which has to wait for them.
         let checks = Command::new("/matrix").arg(CHECKS).env("PATH", "/usr/sbin:/usr/bin").spawn()?;
         let checks = rustix::process::Pid::from_raw(checks.id() as i32);
