@@ -102,8 +102,8 @@ fn new_device(file: &File) -> rustix::io::Result<LoopDevice> {
     Ok(LoopDevice { number: control::<LOOP_CTL_GET_FREE>(file, 0)? })
 }
 
-/// Adds a device under a number of the kernel's choice, or else under the first number that is not there. Before Linux
-/// 5.14 the kernel chooses a device that is there and free, and refuses to add it: EEXIST (`loop_control_ioctl` of
+/// Adds a device under a number of the kernel's choice, or else under the first number that is not there. Linux 5.10
+/// chooses a device that is there and free, and refuses to add it: EEXIST (`loop_control_ioctl` of
 /// drivers/block/loop.c).
 fn add(request: impl Fn(isize) -> rustix::io::Result<u32>) -> rustix::io::Result<u32> {
     (-1..NUMBERS).map(request).find(|added| *added != Err(Errno::EXIST)).unwrap_or(Err(Errno::EXIST))

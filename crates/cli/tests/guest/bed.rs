@@ -153,6 +153,18 @@ impl Bed {
         .collect()
     }
 
+    /// The one that is the kernel: the parent of all others. Its number may be the highest, once numbers have started
+    /// again.
+    pub(crate) fn kernel(&self) -> Result<i32, String> {
+        let all = self.kernels();
+        let parent = |id: &i32| {
+            let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+            status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse::<i32>().ok())
+        };
+        let first = all.iter().find(|id| parent(id).is_some_and(|parent| !all.contains(&parent)));
+        first.copied().ok_or_else(|| format!("none of {all:?} is the kernel"))
+    }
+
     /// Waits until no process and no file of a guest is left.
     pub(crate) fn nothing_is_left(&self) -> Result<(), String> {
         until("all kernels have ended", || self.kernels().is_empty())?;

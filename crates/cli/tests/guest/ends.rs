@@ -93,8 +93,7 @@ fn killed_kernel(who: Who) -> Result<(), String> {
     let bed = Bed::new(who)?;
     let (_dir, file) = file_of(&bed)?;
     let mut child = ready(&bed, &writes_to(&file))?;
-    let kernel = bed.kernels().into_iter().min().ok_or("no kernel runs")?;
-    signal(kernel, Signal::KILL);
+    signal(bed.kernel()?, Signal::KILL);
     equal("status", end_of(&mut child)?.code(), Some(1))?;
     bed.nothing_is_left()?;
     equal("the command wrote to a file of the host", fs::exists(&file).map_err(text)?, false)
@@ -138,12 +137,9 @@ fn hangs(who: Who) -> Result<(), String> {
         let runs = scope.spawn(|| guest.run(&order, &never, &mut |_| {}));
         // The first process of the kernel, its command's, and those of the kernel itself.
         let booted = crate::bed::until("the guest has booted", || bed.kernels().len() > 5);
-        let stopped = bed.kernels().into_iter().min();
-        if let Some(kernel) = stopped {
-            signal(kernel, Signal::STOP);
-        }
+        let stopped = bed.kernel().map(|kernel| signal(kernel, Signal::STOP));
         let ended = runs.join().map_err(|_| "the guest's thread panicked".to_owned());
-        booted.and(ended)
+        booted.and(stopped).and(ended)
     })?;
     match ended {
         Err(GuestError::Died { how, .. }) => equal("it", how, "went silent and was ended")?,
