@@ -74,11 +74,11 @@ pub(crate) fn command_lines(study: &Study<'_>, with_scenario: bool) -> String {
     let scenario = if with_scenario { " --scenario scenario.toml" } else { "" };
     let simulated = run.host.kernel.as_deref().and_then(|k| k.strip_suffix(" (simulated)"));
     let device = run.device.as_ref().map_or("DEVICE", |d| d.name.as_str());
+    let ram = run.host.ram_bytes.map_or_else(String::new, |b| format!(" --ram {b}B"));
+    let fs = run.filesystem.as_ref().map_or_else(String::new, |f| format!(" --fs {}", f.kind));
     match (command, simulated) {
         ("tune", Some(_)) => format!("floodwall tune --sim --device {device}{scenario} --out result.json"),
         (_, Some(kernel)) => {
-            let ram = run.host.ram_bytes.map_or_else(String::new, |b| format!(" --ram {b}B"));
-            let fs = run.filesystem.as_ref().map_or_else(String::new, |f| format!(" --fs {}", f.kind));
             format!("floodwall sim --device {device} --kernel {kernel}{ram}{fs}{scenario} --out result.json")
         }
         ("compare", None) if study.subjects.iter().any(|s| s.setting.get("kernel").is_some()) => {
@@ -91,8 +91,6 @@ pub(crate) fn command_lines(study: &Study<'_>, with_scenario: bool) -> String {
                     format!(" \\\n  --kernel {}", quoted(&kernel))
                 })
                 .collect();
-            let ram = run.host.ram_bytes.map_or_else(String::new, |b| format!(" --ram {b}B"));
-            let fs = run.filesystem.as_ref().map_or_else(String::new, |f| format!(" --fs {}", f.kind));
             let scheduler = run.device.as_ref().and_then(|d| d.scheduler.as_ref());
             let scheduler = scheduler.map_or_else(String::new, |name| format!(" --scheduler {name}"));
             let (kernels, device) = (kernels.concat(), quoted(device));

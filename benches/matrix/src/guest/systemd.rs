@@ -1,5 +1,5 @@
-//! The guard as a service of a real systemd: started, reloaded, watched, killed, upgraded and stopped, each time with
-//! a victim and a flood on a lab disk; and settings of control groups beside systemd's own.
+//! The guard as a service of a real systemd, beside a victim and a flood on a lab disk. It is started, reloaded, hung,
+//! killed, upgraded and stopped. Then control groups: a weight of `apply` beside systemd's own.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
