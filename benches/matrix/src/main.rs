@@ -9,7 +9,6 @@
 //! had is left out with the reason. Needs no root.
 
 mod build;
-mod cpio;
 mod data;
 mod guest;
 mod kernels;

@@ -13,10 +13,11 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
+use floodwall_guest::cpio::Archive;
+use floodwall_guest::libraries_of;
 use floodwall_guest::modules::Modules;
 
-use crate::cpio::Archive;
 use crate::kernels::Kernel;
 
 /// Programs that floodwall and its tests call. A test whose program is missing here says so.
@@ -139,13 +140,13 @@ pub(crate) fn write_disk(built: &Built, repository: &Path, image: &Path) -> anyh
             continue;
         };
         copy(&from, &below(root, &from))?;
-        libraries.extend(libraries_of(&from)?);
+        libraries.extend(libraries_of(&from).map_err(anyhow::Error::msg)?);
     }
     if Path::new(SYSTEMD).is_dir() {
         copy_all(Path::new(SYSTEMD), &below(root, Path::new(SYSTEMD)))?;
         for dir in [SYSTEMD, &format!("{SYSTEMD}/system-generators")] {
             for entry in fs::read_dir(dir)?.flatten().filter(|entry| entry.path().is_file()) {
-                libraries.extend(libraries_of(&entry.path())?);
+                libraries.extend(libraries_of(&entry.path()).map_err(anyhow::Error::msg)?);
             }
         }
     }
@@ -227,18 +228,4 @@ fn copy_all(from: &Path, to: &Path) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Shared libraries of a program and its interpreter, as `ldd` lists them; none of a script.
-fn libraries_of(program: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let output = Command::new("ldd").arg(program).output().context("can't run ldd")?;
-    if !output.status.success() {
-        return Ok(Vec::new());
-    }
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    if text.contains("not found") {
-        bail!("'{}' lacks a library: {text}", program.display());
-    }
-    let paths = text.split_whitespace().filter(|word| word.starts_with('/'));
-    Ok(paths.map(|path| PathBuf::from(path.trim_end_matches(':'))).collect())
 }

@@ -18,15 +18,32 @@ pub enum GuestError {
          && dpkg -x user-mode-linux_*.deb ."
     )]
     NoUml,
-    /// The named file is no user-mode kernel.
+    /// The named file is no kernel.
     #[error(
-        "'{path}' can't be the guest's kernel: {why}; name a user-mode kernel, such as /usr/bin/linux.uml",
+        "'{path}' can't be the guest's kernel: {why}; name a user-mode kernel, such as /usr/bin/linux.uml, or an \
+         image, such as /boot/vmlinuz-6.1.0-56-amd64",
         path = .path.display()
     )]
     NoKernel {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
+        why: String,
+    },
+    /// There is no QEMU.
+    #[error(
+        "'{image}' is a kernel's image, and there is no qemu-system-x86_64 to boot it; as root: apt-get install \
+         qemu-system-x86",
+        image = .image.display()
+    )]
+    NoQemu {
+        /// The image.
+        image: PathBuf,
+    },
+    /// What an image needs before it can reach the host's files could not be put together.
+    #[error("can't make the guest's first root filesystem: {why}")]
+    FirstRoot {
+        /// What failed.
         why: String,
     },
     /// The kernel has no modules of its version.
@@ -51,15 +68,15 @@ pub enum GuestError {
     },
     /// There is less memory than asked for, or than a guest needs.
     #[error(
-        "the guest needs {asked} of memory, and only {available} are free in '{dir}' and in RAM; free some{less}",
-        less = if *asked > memory::LEAST { ", or give it less with --ram" } else { "" }, dir = .dir.display()
+        "the guest needs {asked} of memory, and only {available} are free {place}; free some{less}",
+        less = if *asked > memory::LEAST { ", or give it less with --ram" } else { "" }
     )]
     Memory {
         /// What it was to have.
         asked: Bytes,
-        /// Where its memory would be.
-        dir: PathBuf,
-        /// What is free there and in RAM, whichever is less.
+        /// Where its memory would be: `in RAM`.
+        place: String,
+        /// What is free there.
         available: Bytes,
     },
     /// Less memory was asked for than a guest needs.
@@ -107,7 +124,8 @@ impl GuestError {
     /// Whether something is missing on this machine: the exit status says so.
     #[must_use]
     pub fn is_missing_requirement(&self) -> bool {
-        matches!(self, Self::NoUml | Self::NoModules { .. } | Self::MemoryDir { .. } | Self::Memory { .. })
+        use GuestError::{Memory, MemoryDir, NoModules, NoQemu, NoUml};
+        matches!(self, NoUml | NoQemu { .. } | NoModules { .. } | MemoryDir { .. } | Memory { .. })
     }
 
     /// Whether the caller asked for what can't be.

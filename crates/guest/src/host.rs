@@ -4,34 +4,29 @@
 //! threads: reader  serial line ─▶ stdout and stderr; the rest ─▶ run (watches the clock)
 //!          input   stdin, one piece whenever the guest has taken the last ─▶ outbox
 //!          outbox  frames, as the guest reads them ─▶ serial line
-//!          console last lines of the kernel's console, for when it dies
 //! ```
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::Shutdown;
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus};
+use std::process::ExitStatus;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use floodwall_model::Bytes;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use rustix::process::Signal;
 
 use crate::error::GuestError;
-use crate::find::Uml;
-use crate::launch;
+use crate::kernel::Kernel;
 use crate::outbox::{Outbox, Room};
+use crate::process::{POLL, Process};
 use crate::wire::{self, End, Frame, Order, Streams};
 
-/// How long a guest may take until its first process answers. User-mode Linux takes one second; a busy host more.
-const BOOT: Duration = Duration::from_secs(60);
 /// How long the command may take to end after a signal. `lab run` takes at most 20 s: 10 for its command, 10 for
 /// the device.
 const END: Duration = Duration::from_secs(30);
@@ -39,20 +34,12 @@ const END: Duration = Duration::from_secs(30);
 const POWER_OFF: Duration = Duration::from_secs(5);
 /// How long the last frames of a kernel that has ended are waited for.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// How long a kernel's keeper may take to end it.
-const KEEPER: Duration = Duration::from_secs(5);
-/// How often the stop flag is looked at.
-const POLL: Duration = Duration::from_millis(20);
-/// What is kept of the console, in bytes.
-const CONSOLE: usize = 8 << 10;
-/// Lines of the console in an error.
-const CONSOLE_LINES: usize = 12;
 
 /// A kernel that can be started, and the program that is its first process.
 #[derive(Clone, Debug)]
 pub struct Guest {
     /// The kernel.
-    pub uml: Uml,
+    pub kernel: Kernel,
     /// A program that calls [`crate::init::serve`] if its arguments are `init_args`, and [`crate::launch()`] with the
     /// role and the command that follow `launch_args`.
     pub program: PathBuf,
@@ -62,8 +49,6 @@ pub struct Guest {
     pub launch_args: Vec<String>,
     /// The guest's RAM.
     pub ram: Bytes,
-    /// A directory on a tmpfs without noexec: the guest's RAM is a nameless file in it.
-    pub memory_dir: PathBuf,
     /// The longest silence of a guest that is not ended. Its first process says something every second.
     pub silence: Duration,
     /// Where the command's input and output are.
@@ -97,14 +82,22 @@ impl Guest {
         stop: &AtomicBool,
         note: &mut dyn FnMut(&str),
     ) -> Result<Ended, GuestError> {
-        let mut kernel = Kernel::start(self, &order.writable)?;
-        let talk = Talk::begin(&mut kernel, order, self);
-        let mut talk = talk.map_err(|error| GuestError::Io { what: "reach the guest", error })?;
-        let status = talk.run(stop, note);
-        if status.is_ok() {
-            kernel.patience = POWER_OFF;
+        loop {
+            if self.kernel.is_emulated() {
+                note("without KVM the processor is emulated: times are not those of a real machine");
+            }
+            let mut process = Process::start(self, order, note)?;
+            let talk = Talk::begin(&mut process, order, self);
+            let mut talk = talk.map_err(|error| GuestError::Io { what: "reach the guest", error })?;
+            match talk.run(stop, note) {
+                Ok(status) => {
+                    process.patience = POWER_OFF;
+                    return Ok(Ended { status });
+                }
+                Err(GuestError::Died { .. }) if !talk.ready && self.kernel.give_up_kvm() => {}
+                Err(error) => return Err(error),
+            }
         }
-        status.map(|status| Ended { status })
     }
 }
 
@@ -182,9 +175,15 @@ impl Reader {
 
 /// One conversation with a guest.
 struct Talk<'a> {
-    kernel: &'a mut Kernel,
+    process: &'a mut Process,
     order: &'a Order,
+    /// How long it may take until the guest's first process answers, until its console says something, and how long
+    /// the process may be silent then.
+    boot: Duration,
+    first_words: Duration,
     silence: Duration,
+    /// Whether it has answered.
+    ready: bool,
     io: CommandIo,
     outbox: Outbox,
     heard: Receiver<Heard>,
@@ -196,12 +195,12 @@ struct Talk<'a> {
 }
 
 impl<'a> Talk<'a> {
-    fn begin(kernel: &'a mut Kernel, order: &'a Order, guest: &Guest) -> io::Result<Self> {
-        let (outbox, room) = Outbox::open(kernel.line.try_clone()?);
+    fn begin(process: &'a mut Process, order: &'a Order, guest: &Guest) -> io::Result<Self> {
+        let (outbox, room) = Outbox::open(process.line.try_clone()?);
         let (tell, heard) = mpsc::channel();
         let writes = Arc::new(AtomicBool::new(false));
         let reader = Reader {
-            line: kernel.line.try_clone()?,
+            line: process.line.try_clone()?,
             room,
             writes: Arc::clone(&writes),
             io: guest.io.clone(),
@@ -209,9 +208,12 @@ impl<'a> Talk<'a> {
         };
         thread::spawn(move || reader.run());
         Ok(Self {
-            kernel,
+            process,
             order,
+            boot: guest.kernel.boot_limit(),
+            first_words: guest.kernel.first_words_limit(),
             silence: guest.silence,
+            ready: false,
             io: guest.io.clone(),
             outbox,
             heard,
@@ -223,11 +225,10 @@ impl<'a> Talk<'a> {
 
     fn run(&mut self, stop: &AtomicBool, note: &mut dyn FnMut(&str)) -> Result<ExitStatus, GuestError> {
         let mut last = Instant::now();
-        let mut ready = false;
         loop {
             match self.heard.recv_timeout(POLL) {
                 Ok(Heard::Ready) => {
-                    ready = true;
+                    self.ready = true;
                     self.give_order();
                 }
                 Ok(Heard::Alive) => {}
@@ -243,32 +244,36 @@ impl<'a> Talk<'a> {
                 Ok(Heard::Ended(End::Status(raw))) => return Ok(ExitStatus::from_raw(raw)),
                 Ok(Heard::Ended(End::Failed(why))) => return Err(GuestError::Inside(why)),
                 Ok(Heard::Gone) | Err(RecvTimeoutError::Disconnected) => {
-                    return Err(self.kernel.died("ended before its command"));
+                    return Err(self.process.died("ended before its command"));
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     // What it said last may still be on its way.
-                    if self.kernel.has_ended() && last.elapsed() > LAST_WORDS {
-                        return Err(self.kernel.died("ended before its command"));
+                    if self.process.has_ended() && last.elapsed() > LAST_WORDS {
+                        return Err(self.process.died("ended before its command"));
                     }
-                    let limit = if ready { self.silence } else { BOOT };
+                    let limit = match self.ready {
+                        true => self.silence,
+                        false if self.process.has_spoken() => self.boot,
+                        false => self.first_words,
+                    };
                     if self.writes.load(Ordering::Relaxed) {
                         last = Instant::now();
                     } else if last.elapsed() > limit {
-                        return Err(self.kernel.died("went silent and was ended"));
+                        return Err(self.process.died("went silent and was ended"));
                     }
-                    self.heed(stop, ready)?;
+                    self.heed(stop)?;
                     continue;
                 }
             }
             last = Instant::now();
-            self.heed(stop, ready)?;
+            self.heed(stop)?;
         }
     }
 
     /// Sends the order, and input from then on.
     fn give_order(&mut self) {
         // A kernel that dies later has other last words than those of its boot.
-        self.kernel.console.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.process.forget_console();
         let streams = match &self.io {
             CommandIo::Inherit => streams(),
             CommandIo::Log(_) => Streams::default(),
@@ -285,10 +290,10 @@ impl<'a> Talk<'a> {
     }
 
     /// Passes a signal on, and loses patience.
-    fn heed(&mut self, stop: &AtomicBool, ready: bool) -> Result<(), GuestError> {
+    fn heed(&mut self, stop: &AtomicBool) -> Result<(), GuestError> {
         match self.asked {
             None if stop.load(Ordering::Relaxed) => {
-                if !ready {
+                if !self.ready {
                     return Err(GuestError::Interrupted);
                 }
                 self.ask();
@@ -327,116 +332,5 @@ fn feed(taken: &Receiver<()>, outbox: &Outbox, mut input: impl Read) {
         if !outbox.send(Frame::Stdin(piece[..length].to_vec())) || length == 0 {
             return;
         }
-    }
-}
-
-/// The kernel's processes on the host. They end when it is dropped.
-struct Kernel {
-    /// Its keeper: [`crate::launch()`].
-    child: Child,
-    line: UnixStream,
-    console: Arc<Mutex<Vec<u8>>>,
-    /// How long it may take to power off by itself.
-    patience: Duration,
-}
-
-impl Kernel {
-    fn start(guest: &Guest, writable: &[PathBuf]) -> Result<Self, GuestError> {
-        let failed = |error| GuestError::Start { program: guest.uml.kernel.clone(), error };
-        let (line, theirs) = UnixStream::pair().map_err(failed)?;
-        let (console, to_console) = io::pipe().map_err(failed)?;
-        let to_console_too = to_console.try_clone().map_err(failed)?;
-        let mut command = Command::new(&guest.program);
-        command
-            .args(&guest.launch_args)
-            .arg(launch::KERNEL)
-            .arg(&guest.memory_dir)
-            .args(writable)
-            .arg(launch::BEFORE_KERNEL)
-            .arg(&guest.uml.kernel)
-            .arg(format!("mem={}K", guest.ram.0 / 1024))
-            // No directory for its control socket: a kernel that is killed would leave it behind.
-            .arg("uml_dir=/dev/null")
-            // Its first serial line is our end of the socket; its console goes beside it.
-            .args(["ssl0=fd:0", "ssl=null", "con=null", "con0=null,fd:1"])
-            .args(["rootfstype=hostfs", "rootflags=/", "ro", "quiet", "panic=-1"])
-            .arg(format!("init={}", guest.program.display()))
-            .arg("--")
-            .args(&guest.init_args)
-            .env_clear()
-            .env("TMPDIR", &guest.memory_dir)
-            .stdin(OwnedFd::from(theirs))
-            .stdout(to_console)
-            .stderr(to_console_too)
-            // A Ctrl-C of the terminal is ours to pass on. The keeper leaves this group for the kernel's.
-            .process_group(0);
-        let child = command.spawn().map_err(failed)?;
-        // The parent's copies of the pipe would keep its reader waiting.
-        drop(command);
-        let kept = Arc::new(Mutex::new(Vec::new()));
-        let keep = Arc::clone(&kept);
-        thread::spawn(move || keep_the_last(console, &keep));
-        Ok(Self { child, line, console: kept, patience: Duration::ZERO })
-    }
-
-    /// How the guest died, with the last of its console.
-    fn died(&mut self, how: &'static str) -> GuestError {
-        // What it printed last may still be on its way.
-        thread::sleep(Duration::from_millis(100));
-        let console = self.console.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&console);
-        let mut lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-        // The registers and the call trace below a panic tell a user nothing.
-        if let Some(panic) = lines.iter().position(|line| line.contains("Kernel panic")) {
-            lines.truncate(panic + 1);
-        }
-        let last = lines[lines.len().saturating_sub(CONSOLE_LINES)..].iter();
-        let shown: Vec<String> = last
-            .map(|line| format!("  {}", floodwall_model::printable::printable(line.trim_end())))
-            .collect();
-        let console = if shown.is_empty() { "  (none)".to_owned() } else { shown.join("\n") };
-        GuestError::Died { how, console }
-    }
-
-    /// Whether the keeper, and with it the kernel, has ended.
-    fn has_ended(&self) -> bool {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let Some(keeper) = Pid::from_raw(self.child.id() as i32) else { return true };
-        !matches!(rustix::process::waitid(WaitId::Pid(keeper), options), Ok(None))
-    }
-}
-
-impl Drop for Kernel {
-    /// Waits for the kernel to end by itself, then ends it. Only here, once: after the keeper is
-    /// reaped, its number may be another process's.
-    fn drop(&mut self) {
-        let deadline = Instant::now() + self.patience;
-        while !self.has_ended() && Instant::now() < deadline {
-            thread::sleep(POLL);
-        }
-        // The keeper ends the kernel with all of its processes.
-        let _ = self.line.shutdown(Shutdown::Both);
-        let deadline = Instant::now() + KEEPER;
-        while !self.has_ended() && Instant::now() < deadline {
-            thread::sleep(POLL);
-        }
-        // A keeper that does not act, one that is stopped for example. It is not reaped before: its number is its own.
-        if let Some(keeper) = Pid::from_raw(self.child.id() as i32)
-            && let Ok(group) = rustix::process::getpgid(Some(keeper))
-        {
-            let _ = rustix::process::kill_process_group(group, Signal::KILL);
-        }
-        let _ = self.child.wait();
-    }
-}
-
-/// Keeps the last bytes of the console.
-fn keep_the_last(mut console: impl Read, kept: &Mutex<Vec<u8>>) {
-    let mut piece = [0; 1024];
-    while let Ok(length @ 1..) = console.read(&mut piece) {
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend(&piece[..length]);
-        let surplus = kept.len().saturating_sub(CONSOLE);
-        kept.drain(..surplus);
     }
 }

@@ -1,7 +1,7 @@
 //! The guest's side: process 1 of its kernel.
 //!
 //! ```text
-//! serial line raw, MAGIC ─▶ order ─▶ root: overlay of a tmpfs over the host's files ─▶ modules ─▶ cgroups
+//! serial line raw, MAGIC ─▶ order ─▶ modules ─▶ root: overlay of a tmpfs over the host's files ─▶ cgroups
 //!   ─▶ the command in a session of its own, its streams as frames ─▶ its status ─▶ power off
 //! ```
 //!
@@ -26,12 +26,11 @@ use rustix::system::RebootCommand;
 use rustix::termios::{LocalModes, OptionalActions, OutputModes, Winsize};
 
 use crate::error::GuestError;
-use crate::launch;
 use crate::modules::{self, Modules};
-use crate::network;
 use crate::wire::{self, End, Frame, Order, Streams};
+use crate::{first_root, launch, machine, network};
 
-/// The first serial line of user-mode Linux.
+/// The first serial line.
 const LINE: &str = "/dev/ttyS0";
 /// A directory that every host has, under which the new root is put together.
 const STAGE: &str = "/mnt";
@@ -129,10 +128,15 @@ fn serve_order(line: &Line, launcher: &[String]) -> Result<End, String> {
 
 /// Makes the guest a place where the order can run.
 fn prepare(order: &Order, line: &Line) -> Result<(), String> {
-    let modules = Modules::below(&order.modules_dir)
-        .map_err(|e| format!("can't list the modules in '{}': {e}", order.modules_dir.display()))?;
-    modules.load("overlay")?;
-    build_root(order)?;
+    let is_image = first_root::is_here();
+    if is_image {
+        first_root::leave()?;
+    } else if let Some(dir) = &order.modules_dir {
+        let modules =
+            Modules::below(dir).map_err(|e| format!("can't list the modules in '{}': {e}", dir.display()))?;
+        order.modules.iter().try_for_each(|name| modules.load(name))?;
+    }
+    build_root(order, is_image)?;
     for group in CONTROLLERS.map(|name| (format!("+{name}"), name)) {
         let (switch, name) = group;
         if let Err(e) = std::fs::write("/sys/fs/cgroup/cgroup.subtree_control", switch) {
@@ -142,12 +146,10 @@ fn prepare(order: &Order, line: &Line) -> Result<(), String> {
     for group in GROUPS {
         make_dir(&Path::new("/sys/fs/cgroup").join(group))?;
     }
-    for name in &order.modules {
-        // The new root shows the same files.
-        modules.load(name)?;
-    }
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    if let Err(e) = modules::show_to_modprobe(&order.modules_dir, &release) {
+    if let Some(dir) = &order.modules_dir
+        && let Err(e) = modules::show_to_modprobe(dir, &release)
+    {
         line.say(&Frame::Note(format!("modprobe finds no modules here: {e}")));
     }
     if let Err(e) = network::bring_lo_up() {
@@ -158,7 +160,7 @@ fn prepare(order: &Order, line: &Line) -> Result<(), String> {
 
 /// Puts the root together and moves into it: a tmpfs over the host's files, the kernel's own filesystems, fresh
 /// scratch space, and the host's directories that may be written.
-fn build_root(order: &Order) -> Result<(), String> {
+fn build_root(order: &Order, is_image: bool) -> Result<(), String> {
     let stage = Path::new(STAGE);
     let on = |what: &str, source: &str, target: &Path, kind: &str, data: Option<&str>| {
         let data =
@@ -187,16 +189,18 @@ fn build_root(order: &Order) -> Result<(), String> {
         make_dir(&dir)?;
         on("a tmpfs", "tmpfs", &dir, "tmpfs", None)?;
     }
-    for dir in &order.writable {
+    for (number, dir) in order.writable.iter().enumerate() {
         let target = root.join(dir.strip_prefix("/").unwrap_or(dir));
         make_dir(&target)?;
         let host = dir.to_str().ok_or_else(|| format!("'{}' is no UTF-8", dir.display()))?;
-        on("the host's directory", "host", &target, "hostfs", Some(host))?;
+        let what = "the host's directory";
+        if is_image {
+            on(what, &machine::writable_tag(number), &target, "9p", Some(first_root::WRITABLE))?;
+        } else {
+            on(what, "host", &target, "hostfs", Some(host))?;
+        }
     }
-    let moved = rustix::process::chdir(&root)
-        .and_then(|()| rustix::mount::mount_move(".", "/"))
-        .and_then(|()| rustix::process::chroot("."));
-    moved.map_err(|e| format!("can't move into the new root: {e}"))
+    first_root::move_to(&root).map_err(|e| format!("can't move into the new root: {e}"))
 }
 
 fn make_dir(dir: &Path) -> Result<(), String> {

@@ -1,8 +1,10 @@
-//! A command inside a kernel of its own: user-mode Linux, started by an ordinary user in about a second.
+//! A command inside a kernel of its own, started by an ordinary user: user-mode Linux, in about a second, or any
+//! kernel's image in QEMU.
 //!
 //! ```text
-//! host                                            guest (Linux 6.1, one CPU, HZ=100)
+//! host                                            guest (one CPU; user-mode Linux: 6.1, HZ=100)
 //! Guest::run ── linux.uml ─▶ boots ─▶ init::serve, process 1: modules, mounts, cgroup v2
+//!            └─ QEMU ─▶ boots ─▶ first_root::leave ─▶ init::serve
 //!    │   ◀──── frames (wire) over a serial line ────▶   │
 //!    └ stdin, signals, window                           └ the command: its output and its exit status
 //! ```
@@ -12,19 +14,28 @@
 //!
 //! Only this crate boots kernels, and [`init`] is the only code of the project that runs as process 1.
 
+pub mod cpio;
 mod error;
 mod find;
+mod first_root;
 mod host;
+mod image;
 pub mod init;
+mod kernel;
 mod launch;
+mod machine;
 pub mod memory;
 pub mod modules;
 mod network;
 mod outbox;
+mod process;
 mod wire;
 
 pub use error::GuestError;
 pub use find::Uml;
+pub use first_root::libraries_of;
 pub use host::{CommandIo, Ended, Guest};
+pub use image::Image;
+pub use kernel::{Kernel, Kvm};
 pub use launch::launch;
 pub use wire::Order;

@@ -1,6 +1,7 @@
 //! Where the guest's memory is, and how much it gets.
 //!
 //! User-mode Linux maps its memory from a nameless file, executable. The file takes what the guest has touched.
+//! QEMU's memory needs no file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,24 +28,37 @@ pub fn choose(
 ) -> Result<(PathBuf, Bytes), GuestError> {
     let mut refused = Vec::new();
     for dir in dirs {
-        let free = match room(dir) {
-            Ok(free) => free,
-            Err(why) => {
-                refused.push(format!("'{}' {why}", dir.display()));
-                continue;
+        match room(dir) {
+            Ok(free) => {
+                let free = Bytes(free.0.min(available.map_or(u64::MAX, |bytes| bytes.0)));
+                let ram = size(asked, free, &format!("in '{}' and in RAM", dir.display()))?;
+                return Ok((dir.clone(), ram));
             }
-        };
-        let free = Bytes(free.0.min(available.map_or(u64::MAX, |bytes| bytes.0)));
-        let wanted = asked.unwrap_or(Bytes((free.0 / 2).max(LEAST.0)));
-        if wanted < LEAST {
-            return Err(GuestError::Small { asked: wanted });
+            Err(why) => refused.push(format!("'{}' {why}", dir.display())),
         }
-        if wanted > free {
-            return Err(GuestError::Memory { asked: wanted, dir: dir.clone(), available: free });
-        }
-        return Ok((dir.clone(), wanted));
     }
     Err(GuestError::MemoryDir { why: refused.join(", ") })
+}
+
+/// The RAM of a guest without such a directory: what is asked for, or half of `available`, the host's free RAM.
+///
+/// # Errors
+/// [`GuestError::Memory`].
+pub fn of_the_host(asked: Option<Bytes>, available: Option<Bytes>) -> Result<Bytes, GuestError> {
+    // Nothing is known of the host's: what is asked for, or the least.
+    let free = available.or(asked).unwrap_or(Bytes(2 * LEAST.0));
+    size(asked, free, "in RAM")
+}
+
+fn size(asked: Option<Bytes>, free: Bytes, place: &str) -> Result<Bytes, GuestError> {
+    let wanted = asked.unwrap_or(Bytes((free.0 / 2).max(LEAST.0)));
+    if wanted < LEAST {
+        return Err(GuestError::Small { asked: wanted });
+    }
+    if wanted > free {
+        return Err(GuestError::Memory { asked: wanted, place: place.to_owned(), available: free });
+    }
+    Ok(wanted)
 }
 
 /// What is free in a directory, or why it can't hold a guest's memory.

@@ -1,22 +1,30 @@
 //! Kernel modules by name, with what they depend on, without `depmod`.
 //!
 //! ```text
-//! kernel/**/NAME.ko ─▶ .modinfo: depends=a,b ─▶ a, b first ─▶ finit_module(2)
+//! kernel/**/NAME.ko, .ko.xz, .ko.zst, .ko.gz ─▶ .modinfo: depends=a,b ─▶ a, b first ─▶ finit_module(2)
+//! modules.builtin ─▶ names that the kernel has without a module
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use rustix::io::Errno;
 
 /// Where `modprobe` looks for modules, by release.
 const MODPROBE: &str = "/lib/modules";
 
+/// How modules may be packed, and what unpacks them (kernel/module/Kconfig, `MODULE_COMPRESS`).
+const PACKED: [(&str, &str); 3] = [(".xz", "xz"), (".zst", "zstd"), (".gz", "gzip")];
+
 /// The modules below one directory.
-#[derive(Debug)]
-pub struct Modules(BTreeMap<String, PathBuf>);
+#[derive(Debug, Default)]
+pub struct Modules {
+    files: BTreeMap<String, PathBuf>,
+    built_in: BTreeSet<String>,
+}
 
 impl Modules {
     /// Lists `dir` and all below it.
@@ -24,7 +32,7 @@ impl Modules {
     /// # Errors
     /// A directory that can't be read.
     pub fn below(dir: &Path) -> io::Result<Self> {
-        let mut found = BTreeMap::new();
+        let mut files = BTreeMap::new();
         let mut left = vec![dir.to_owned()];
         while let Some(dir) = left.pop() {
             for entry in std::fs::read_dir(&dir)? {
@@ -32,12 +40,15 @@ impl Modules {
                 let path = entry.path();
                 if entry.file_type()?.is_dir() {
                     left.push(path);
-                } else if let Some(name) = path.file_name().and_then(|n| n.to_str()?.strip_suffix(".ko")) {
-                    found.insert(as_the_kernel_spells(name), path);
+                } else if let Some(name) = path.file_name().and_then(|name| module_name(name.to_str()?)) {
+                    files.insert(name, path);
                 }
             }
         }
-        Ok(Self(found))
+        // A kernel without the list may have built in what is no module here.
+        let list = std::fs::read_to_string(dir.join("modules.builtin")).unwrap_or_default();
+        let built_in = list.lines().filter_map(|line| module_name(Path::new(line).file_name()?.to_str()?));
+        Ok(Self { files, built_in: built_in.collect() })
     }
 
     /// Loads `name` after what it depends on. A module that is loaded already is left alone.
@@ -45,18 +56,11 @@ impl Modules {
     /// # Errors
     /// Which module failed, and why. A kernel may have built in what is no module here.
     pub fn load(&self, name: &str) -> Result<(), String> {
-        for path in self.order(name)? {
-            let failed = |why: String| format!("can't load the module '{}': {why}", path.display());
-            let file = File::open(path).map_err(|e| failed(e.to_string()))?;
-            match rustix::system::finit_module(&file, c"", 0) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(e) => return Err(failed(e.to_string())),
-            }
-        }
-        Ok(())
+        self.order(name)?.into_iter().try_for_each(insert)
     }
 
-    /// The files of `name` and of all that it depends on, in the order in which they can be loaded.
+    /// The files of `name` and of all that it depends on, in the order in which they can be loaded. None, if the
+    /// kernel has it built in.
     ///
     /// # Errors
     /// A module that is not there, or can't be read.
@@ -67,17 +71,56 @@ impl Modules {
     }
 
     fn add<'a>(&'a self, name: &str, order: &mut Vec<&'a Path>) -> Result<(), String> {
-        let path = self.0.get(name).ok_or_else(|| format!("there is no module '{name}'"))?;
+        if self.built_in.contains(name) {
+            return Ok(());
+        }
+        let path = self.files.get(name).ok_or_else(|| format!("there is no module '{name}'"))?;
         if order.contains(&path.as_path()) {
             return Ok(());
         }
-        let module = std::fs::read(path).map_err(|e| format!("can't read '{}': {e}", path.display()))?;
-        for needed in depends(&module) {
+        for needed in depends(&contents(path)?) {
             self.add(&needed, order)?;
         }
         order.push(path);
         Ok(())
     }
+}
+
+/// Loads one module that is not packed. One that is loaded already is left alone.
+///
+/// # Errors
+/// Which module failed, and why.
+pub(crate) fn insert(path: &Path) -> Result<(), String> {
+    let failed = |why: String| format!("can't load the module '{}': {why}", path.display());
+    let file = File::open(path).map_err(|e| failed(e.to_string()))?;
+    match rustix::system::finit_module(&file, c"", 0) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(e) => Err(failed(e.to_string())),
+    }
+}
+
+/// A module's bytes, unpacked.
+///
+/// # Errors
+/// It can't be read or unpacked.
+pub fn contents(path: &Path) -> Result<Vec<u8>, String> {
+    let name = path.to_string_lossy();
+    let Some((_, unpacker)) = PACKED.iter().find(|(suffix, _)| name.ends_with(suffix)) else {
+        return std::fs::read(path).map_err(|e| format!("can't read '{name}': {e}"));
+    };
+    let output = Command::new(unpacker).arg("-dc").arg("--").arg(path).output();
+    let output = output.map_err(|e| format!("can't unpack '{name}' with {unpacker}: {e}"))?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("can't unpack '{name}': {}", floodwall_model::printable::printable(said.trim())))
+}
+
+/// The module that a file's name stands for.
+fn module_name(file: &str) -> Option<String> {
+    let plain = PACKED.iter().find_map(|(suffix, _)| file.strip_suffix(suffix)).unwrap_or(file);
+    plain.strip_suffix(".ko").map(as_the_kernel_spells)
 }
 
 /// Shows the modules in `dir` where `modprobe` looks for those of the kernel `release`. What is there already stays.
@@ -128,6 +171,11 @@ mod tests {
         module("net/sunrpc/sunrpc.ko", "");
         module("net/dns_resolver/dns-resolver.ko", "");
         module("drivers/md/dm-thin-pool.ko", "dm-mod");
+        module("fs/9p/9p.ko", "9pnet,netfs");
+        module("net/9p/9pnet.ko", "");
+        std::fs::write(dir.path().join("modules.builtin"), "kernel/fs/netfs/netfs.ko\n").unwrap();
+        let packed = std::process::Command::new("gzip").arg(dir.path().join("net/9p/9pnet.ko")).status();
+        assert!(packed.unwrap().success());
         let modules = Modules::below(dir.path()).unwrap();
         let order = |name: &str| {
             let order = modules.order(name)?;
@@ -137,6 +185,8 @@ mod tests {
         };
         let names: Vec<String> = order("nfsv4").unwrap();
         assert_eq!(names, ["sunrpc", "lockd", "nfs", "dns-resolver", "nfsv4"]);
+        assert_eq!(order("9p").unwrap(), ["9pnet.ko", "9p"], "packed, and one that is built in");
+        assert_eq!(order("netfs").unwrap(), Vec::<String>::new());
         assert_eq!(order("bfq"), Err::<Vec<String>, _>("there is no module 'bfq'".into()));
         assert_eq!(order("dm_thin_pool"), Err("there is no module 'dm_mod'".into()));
     }

@@ -28,10 +28,10 @@ pub struct Order {
     pub env: Vec<(OsString, OsString)>,
     /// Where it starts: an absolute path on the host.
     pub dir: PathBuf,
-    /// Modules to load before it starts, by name. The modules that these depend on are loaded as well.
+    /// Modules to load before its root is put together, by name, and with them what they depend on.
     pub modules: Vec<String>,
-    /// Where modules are: the directory with `kernel/` in it.
-    pub modules_dir: PathBuf,
+    /// Where modules are: the directory with `kernel/` in it; absent for a kernel that has everything built in.
+    pub modules_dir: Option<PathBuf>,
     /// Directories that are empty in the guest, whatever the host has there. /run and /dev/shm always are.
     pub fresh: Vec<PathBuf>,
     /// Directories of the host that the guest may write to, at the same path.

@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use floodwall_guest::{CommandIo, Guest, GuestError, Order, Uml};
+use floodwall_guest::{CommandIo, Guest, GuestError, Kernel, Order, Uml};
 use rustix::process::Signal;
 
 use crate::bed::{Bed, RAM, Who, end_of, equal, run, said, signal, text};
@@ -114,14 +114,13 @@ fn panic(who: Who) -> Result<(), String> {
 fn hangs(who: Who) -> Result<(), String> {
     let bed = Bed::new(who)?;
     let uml = Uml::find(std::env::var_os("PATH").as_deref(), None).map_err(text)?;
-    let modules_dir = uml.modules.clone().ok_or("no modules")?;
+    let modules_dir = uml.modules.clone();
     let guest = Guest {
-        uml,
+        kernel: Kernel::Uml { uml, memory_dir: bed.memory().to_owned() },
         program: bed.program(),
         init_args: ["lab-guest", "init"].map(str::to_owned).into(),
         launch_args: ["lab-guest", "launch"].map(str::to_owned).into(),
         ram: RAM,
-        memory_dir: bed.memory().to_owned(),
         silence: Duration::from_secs(5),
         io: CommandIo::Inherit,
     };

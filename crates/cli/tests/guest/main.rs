@@ -1,10 +1,11 @@
-//! `floodwall lab run --kernel uml`: a kernel of its own, as root and as an ordinary user.
-//! Needs linux.uml with its modules; a test that lacks something is ignored with the reason.
+//! `floodwall lab run --kernel`: a kernel of its own, as root and as an ordinary user.
+//! Needs linux.uml with its modules, or QEMU and an image; a test that lacks something is ignored with the reason.
 
 mod bed;
 mod commands;
 mod ends;
 mod groups;
+mod images;
 mod place;
 mod streams;
 
@@ -15,7 +16,8 @@ use landlock::{AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr};
 use crate::bed::{RAM, Who};
 
 fn main() {
-    let all = [streams::TESTS, ends::TESTS, place::TESTS, groups::TESTS, commands::TESTS].concat();
+    let all =
+        [streams::TESTS, ends::TESTS, place::TESTS, groups::TESTS, commands::TESTS, images::TESTS].concat();
     let mut tests = Vec::new();
     for test in all {
         for who in [Who::Caller, Who::Ordinary] {
@@ -66,7 +68,14 @@ fn missing(who: Who, needs: &[&str]) -> Option<String> {
     };
     let room = || memory::choose(&["/dev/shm".into()], Some(RAM), None).err().map(|e| e.to_string());
     let landlock = || (needs.contains(&LANDLOCK) && !has_landlock()).then(|| "needs Landlock".to_owned());
-    let others: Vec<&str> = needs.iter().copied().filter(|need| *need != LANDLOCK).collect();
+    let is_program = |need: &&str| ![LANDLOCK, images::IMAGE].contains(need);
+    let others: Vec<&str> = needs.iter().copied().filter(is_program).collect();
+    if needs.contains(&images::IMAGE) {
+        return lacks(&others)
+            .or_else(|| images::lacks_image(who))
+            .or_else(room)
+            .or_else(|| lacks(who.needs()));
+    }
     lacks(&["linux.uml"])
         .or_else(kernel)
         .or_else(room)

@@ -29,12 +29,13 @@ pub(crate) const TESTS: &[Test] = &[
     },
 ];
 
-/// Shell functions: `up NAME…` makes lab devices, `dev NAME` prints a device, `raid N LEVEL DEVICE…` makes /dev/mdN,
+/// Shell functions: `up NAME…` makes lab devices of `$size`, `dev NAME` prints a device, `raid N LEVEL DEVICE…` makes /dev/mdN,
 /// `map NAME TABLE` a device of the device mapper, `put DEVICE DIR` makes an ext4 on one and mounts it, `part NAME`
 /// begins a part of the output.
 const STACKS: &str = r#"
 cd /
-up() { for name; do floodwall lab up sata-ssd --name $name --size 512MiB --memory 200MiB >&2; done; }
+size=512MiB
+up() { for name; do floodwall lab up sata-ssd --name $name --size $size --memory 200MiB >&2; done; }
 dev() { floodwall lab list | awk -v name=$1 '$1 == name { sub(",", "", $3); print $3 }'; }
 raid() { to=/dev/md$1 level=$2; shift 2
     mdadm --create $to --run --level=$level --raid-devices=$# --metadata=1.2 --assume-clean "$@" >&2; }
@@ -107,18 +108,19 @@ fn status_knows_a_raid_and_its_members_as_the_kernel_does() {
 
 fn a_flood_on_a_raid_is_put_down_to_its_devices() {
     let said = stacks(
+        // One dd has to write for longer than a window: a process that ends within one is seen only while it lives.
         r#"
-        up a b c d e f
+        size=4GiB; up a b c d e f
         raid 1 1 $(dev a) $(dev b)
         raid 10 10 $(dev c) $(dev d) $(dev e) $(dev f)
         put /dev/md1 /run/mirror; put /dev/md10 /run/stripes
         floodwall apply --yes vm.dirty_bytes=16MiB vm.dirty_background_bytes=4MiB >&2
         for at in mirror stripes; do
-            (while :; do dd if=/dev/zero of=/run/$at/f bs=1M count=300 conv=notrunc 2>/dev/null; done) & flood=$!
+            dd if=/dev/zero of=/run/$at/f bs=1M count=3500 2>/dev/null & flood=$!
             sleep 1
             part $at; floodwall status --seconds 4 --json
             part probe-$at; floodwall probe --interval 2s --count 1 --json
-            kill $flood; wait $flood || true
+            kill $flood || true; wait $flood || true
             sync
         done
         "#,

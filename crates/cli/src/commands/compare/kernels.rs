@@ -44,8 +44,8 @@ const POLL: Duration = Duration::from_millis(50);
 /// The kernels, and the device before which each of them is put.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct KernelArgs {
-    /// A kernel to compare, as in 'lab run --kernel': uml, or a user-mode kernel's file; twice or more. Every trial
-    /// boots a guest. Needs no root and no DIR.
+    /// A kernel to compare, as in 'lab run --kernel': uml, a user-mode kernel's file, or an image; twice or more. Every
+    /// trial boots a guest. Needs no root and no DIR.
     #[arg(long, value_name = "[NAME=]KERNEL", requires = "device",
           conflicts_with_all = ["set", "each", "dir", "journal", "force", "allow_userspace_servers"])]
     pub(super) kernel: Vec<String>,
@@ -108,8 +108,8 @@ impl Guests {
             let found = guest::guest(kernel, ram, CommandIo::Inherit)?;
             // Missing modules are reported before any kernel is measured.
             guest::order(&found, Vec::new(), Vec::new())?;
-            let file = found.uml.kernel.display().to_string();
-            let setting = [(KERNEL, file.clone()), (RELEASE, found.uml.version.clone())];
+            let file = found.kernel.file().display().to_string();
+            let setting = [(KERNEL, file.clone()), (RELEASE, found.kernel.release().to_owned())];
             let setting = setting.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
             contenders.push(Contender { name: name.to_owned(), setting });
             guests.insert(file, found);
@@ -150,7 +150,7 @@ impl Guests {
         run.status = failure.map_or(RunStatus::Complete, |e| RunStatus::Partial { why: output::message(e) });
         run.started_at_unix_s = self.started_at.as_secs_f64();
         run.seconds = self.origin.elapsed().as_secs_f64();
-        let releases: BTreeSet<&str> = self.guests.values().map(|guest| guest.uml.version.as_str()).collect();
+        let releases: BTreeSet<&str> = self.guests.values().map(|guest| guest.kernel.release()).collect();
         run.host.kernel = Some(releases.into_iter().collect::<Vec<_>>().join(", "));
         // As --ram takes it. What each kernel leaves of it differs.
         run.host.ram_bytes = self.guests.values().next().map(|guest| guest.ram.0);
@@ -191,7 +191,7 @@ impl Guests {
         let order =
             guest::order(&guest, self.command_line(&guest, &result, &file, round), vec![dir.clone()])?;
         let begin_s = self.origin.elapsed().as_secs_f64();
-        let status = run(&guest, &order, watch).inspect_err(|e| self.failed = Some(Exit::of(e)))?;
+        let (status, notes) = run(&guest, &order, watch).inspect_err(|e| self.failed = Some(Exit::of(e)))?;
         if watch.stop() {
             anyhow::bail!("interrupted");
         }
@@ -211,7 +211,9 @@ impl Guests {
             phase.start_s += begin_s;
         }
         let settled = with_rounds(document.scenario, scenario.timing.rounds);
-        self.keep(document.run, settled, guest.uml.version, watch);
+        let mut run = document.run;
+        run.warnings.extend(notes);
+        self.keep(run, settled, guest.kernel.release(), watch);
         Ok(trial)
     }
 
@@ -230,10 +232,10 @@ impl Guests {
     }
 
     /// Keeps the first trial's description, and warns of guests that were not alike.
-    fn keep(&mut self, run: Run, scenario: Value, release: String, watch: &mut dyn Watch) {
+    fn keep(&mut self, run: Run, scenario: Value, release: &str, watch: &mut dyn Watch) {
         for warning in &run.warnings {
             let words: String = warning.chars().filter(|c| !c.is_numeric()).collect();
-            if self.warned.insert((release.clone(), words)) {
+            if self.warned.insert((release.to_owned(), words)) {
                 watch.warn(&format!("Linux {release}: {warning}"));
             }
         }
@@ -276,12 +278,17 @@ fn with_rounds(mut scenario: Value, rounds: u32) -> Value {
     scenario
 }
 
-/// Runs a guest, and reports progress every second.
-fn run(guest: &Guest, order: &floodwall_guest::Order, watch: &mut dyn Watch) -> anyhow::Result<ExitStatus> {
+/// Runs a guest, and reports progress every second. Gives its command's status, and what was noted of the guest.
+fn run(
+    guest: &Guest,
+    order: &floodwall_guest::Order,
+    watch: &mut dyn Watch,
+) -> anyhow::Result<(ExitStatus, Vec<String>)> {
+    let mut notes = Vec::new();
     let stop = AtomicBool::new(false);
     let (mut begin, mut elapsed_s) = (Instant::now(), 0.0);
     let ended = thread::scope(|scope| {
-        let runs = scope.spawn(|| guest.run(order, &stop, &mut |_| {}));
+        let runs = scope.spawn(|| guest.run(order, &stop, &mut |note| notes.push(note.to_owned())));
         while !runs.is_finished() {
             stop.store(watch.stop(), Ordering::Relaxed);
             thread::sleep(POLL);
@@ -293,7 +300,8 @@ fn run(guest: &Guest, order: &floodwall_guest::Order, watch: &mut dyn Watch) -> 
         }
         runs.join()
     });
-    Ok(ended.map_err(|_| anyhow::anyhow!("the guest's thread has panicked"))??.status)
+    let ended = ended.map_err(|_| anyhow::anyhow!("the guest's thread has panicked"))??;
+    Ok((ended.status, notes))
 }
 
 /// The last line that a guest's command wrote.

@@ -108,7 +108,7 @@ pub(crate) enum LabCommand {
 #[derive(Args, Debug)]
 pub(crate) struct KernelArgs {
     /// Run everything in a kernel of its own, without root: uml (user-mode Linux, Debian's package user-mode-linux),
-    /// or a user-mode kernel's file. The command is root there and sees this machine's files. What it writes stays in
+    /// a user-mode kernel's file, or an image that QEMU boots, such as /boot/vmlinuz. The command is root there and sees this machine's files. What it writes stays in
     /// the guest's memory and goes with it
     #[arg(long, value_name = "KERNEL")]
     pub(crate) kernel: Option<OsString>,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use floodwall_guest::{CommandIo, Guest, GuestError, Order, Uml, memory};
+use floodwall_guest::{CommandIo, Guest, GuestError, Image, Kernel, Order, Uml, memory};
 use floodwall_host::SysRoot;
 use floodwall_host::memory::read_memory;
 use floodwall_model::Bytes;
@@ -29,8 +29,9 @@ const IN_GUEST: &str = "FLOODWALL_GUEST";
 const UML: &str = "uml";
 /// The longest silence of a guest, which says something every second, before it is ended.
 const SILENCE: Duration = Duration::from_secs(60);
-/// What the lab's stack and the elevators need; what a kernel has built in is no module.
-const MODULES: [&str; 3] = ["fuse", "loop", "bfq"];
+/// What the guest's root, the lab's stack, its filesystems and the elevators need.
+const MODULES: [&str; 9] =
+    ["overlay", "fuse", "loop", "ext4", "xfs", "btrfs", "mq_deadline", "kyber_iosched", "bfq"];
 /// The host's journal is of another kernel.
 const JOURNALS: &str = "/var/lib/floodwall";
 
@@ -52,15 +53,20 @@ pub(super) fn run(kernel: &OsStr, args: &KernelArgs) -> anyhow::Result<Exit> {
 /// # Errors
 /// [`GuestError::NoModules`]; no current directory.
 pub(crate) fn order(guest: &Guest, args: Vec<OsString>, writable: Vec<PathBuf>) -> anyhow::Result<Order> {
-    let modules_dir = guest.uml.modules.clone().ok_or_else(|| GuestError::NoModules {
-        kernel: guest.uml.kernel.clone(),
-        version: guest.uml.version.clone(),
-    })?;
+    let modules_dir = guest.kernel.modules().map(Path::to_owned);
+    if let (Kernel::Uml { uml, .. }, None) = (&guest.kernel, &modules_dir) {
+        let (kernel, version) = (uml.kernel.clone(), uml.version.clone());
+        return Err(GuestError::NoModules { kernel, version }.into());
+    }
+    let kind = match guest.kernel {
+        Kernel::Uml { .. } => UML,
+        Kernel::Image { .. } => "qemu",
+    };
     let own_path = super::path_with_this_program().map(|path| ("PATH".into(), path));
     Ok(Order {
         program: guest.program.clone(),
         args,
-        env: std::env::vars_os().chain(own_path).chain([(IN_GUEST.into(), "uml".into())]).collect(),
+        env: std::env::vars_os().chain(own_path).chain([(IN_GUEST.into(), kind.into())]).collect(),
         dir: std::env::current_dir().context("can't tell the current directory")?,
         modules: MODULES.map(str::to_owned).into(),
         modules_dir,
@@ -85,7 +91,7 @@ pub(crate) fn process(args: &GuestProcess) -> anyhow::Result<Exit> {
     }
 }
 
-/// The guest of a kernel: `uml`, or a user-mode kernel's file.
+/// The guest of a kernel: `uml`, a user-mode kernel's file, or an image.
 ///
 /// # Errors
 /// [`GuestError`] if it can't be had here; [`UsageError`] inside a guest.
@@ -93,25 +99,32 @@ pub(crate) fn guest(kernel: &OsStr, ram: Option<Bytes>, io: CommandIo) -> anyhow
     if std::env::var_os(IN_GUEST).is_some() {
         return Err(UsageError("a guest can't have a guest; leave --kernel out in here".into()).into());
     }
+    let path = std::env::var_os("PATH");
     let home = std::env::var_os("HOME").map(PathBuf::from);
-    let uml = if kernel == UML {
-        Uml::find(std::env::var_os("PATH").as_deref(), home.as_deref())?
-    } else {
-        Uml::at(Path::new(kernel))?
-    };
+    let image = if kernel == UML { None } else { Image::at(Path::new(kernel))? };
     let available = read_memory(&SysRoot::live()?).available_bytes.into_value().map(Bytes);
-    let named = std::env::var_os("TMPDIR").map(PathBuf::from);
-    let dirs: Vec<PathBuf> = named.into_iter().chain(["/dev/shm".into()]).collect();
-    let (memory_dir, ram) = memory::choose(&dirs, ram, available)?;
+    let (kernel, ram) = match image {
+        Some(image) => (Kernel::image(image, path.as_deref())?, memory::of_the_host(ram, available)?),
+        None => {
+            let uml = if kernel == UML {
+                Uml::find(path.as_deref(), home.as_deref())?
+            } else {
+                Uml::at(Path::new(kernel))?
+            };
+            let named = std::env::var_os("TMPDIR").map(PathBuf::from);
+            let dirs: Vec<PathBuf> = named.into_iter().chain(["/dev/shm".into()]).collect();
+            let (memory_dir, ram) = memory::choose(&dirs, ram, available)?;
+            (Kernel::Uml { uml, memory_dir }, ram)
+        }
+    };
     let program =
         std::env::current_exe().context("can't tell where this program is, to start it in the guest")?;
     Ok(Guest {
-        uml,
+        kernel,
         program,
         init_args: [COMMAND, "init"].map(str::to_owned).into(),
         launch_args: [COMMAND, "launch"].map(str::to_owned).into(),
         ram,
-        memory_dir,
         silence: SILENCE,
         io,
     })

@@ -9,26 +9,38 @@ const PROGRAM: u32 = 0o100_755;
 const DIRECTORY: u32 = 0o040_755;
 
 /// Writes an archive.
-pub(crate) struct Archive<W> {
+pub struct Archive<W> {
     to: W,
     entries: u32,
 }
 
 impl<W: Write> Archive<W> {
-    pub(crate) fn new(to: W) -> Self {
+    /// An archive without entries.
+    pub fn new(to: W) -> Self {
         Self { to, entries: 0 }
     }
 
-    pub(crate) fn directory(&mut self, name: &str) -> io::Result<()> {
+    /// Adds a directory. Its parent has to be there.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn directory(&mut self, name: &str) -> io::Result<()> {
         self.entry(name, DIRECTORY, &[])
     }
 
-    pub(crate) fn file(&mut self, name: &str, contents: &[u8]) -> io::Result<()> {
+    /// Adds a program, or another file. Its directory has to be there.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn file(&mut self, name: &str, contents: &[u8]) -> io::Result<()> {
         self.entry(name, PROGRAM, contents)
     }
 
     /// Writes the archive's last entry.
-    pub(crate) fn finish(mut self) -> io::Result<W> {
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn finish(mut self) -> io::Result<W> {
         self.entry("TRAILER!!!", 0, &[])?;
         self.to.flush()?;
         Ok(self.to)
