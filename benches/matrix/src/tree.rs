@@ -140,13 +140,13 @@ pub(crate) fn write_disk(built: &Built, repository: &Path, image: &Path) -> anyh
             continue;
         };
         copy(&from, &below(root, &from))?;
-        libraries.extend(libraries_of(&from).map_err(anyhow::Error::msg)?);
+        libraries.extend(libraries_of(&from)?);
     }
     if Path::new(SYSTEMD).is_dir() {
         copy_all(Path::new(SYSTEMD), &below(root, Path::new(SYSTEMD)))?;
         for dir in [SYSTEMD, &format!("{SYSTEMD}/system-generators")] {
             for entry in fs::read_dir(dir)?.flatten().filter(|entry| entry.path().is_file()) {
-                libraries.extend(libraries_of(&entry.path()).map_err(anyhow::Error::msg)?);
+                libraries.extend(libraries_of(&entry.path())?);
             }
         }
     }

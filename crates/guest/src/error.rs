@@ -40,6 +40,16 @@ pub enum GuestError {
         /// The image.
         image: PathBuf,
     },
+    /// A program's path does not fit into a kernel's command line.
+    #[error(
+        "'{program}' can't be a guest's first process: its path is longer than 1024 bytes, is no UTF-8, or has a space \
+         or a quotation mark; run floodwall from another place",
+        program = .program.display()
+    )]
+    Place {
+        /// The program.
+        program: PathBuf,
+    },
     /// What an image needs before it can reach the host's files could not be put together.
     #[error("can't make the guest's first root filesystem: {why}")]
     FirstRoot {
@@ -124,13 +134,14 @@ impl GuestError {
     /// Whether something is missing on this machine: the exit status says so.
     #[must_use]
     pub fn is_missing_requirement(&self) -> bool {
-        use GuestError::{Memory, MemoryDir, NoModules, NoQemu, NoUml};
-        matches!(self, NoUml | NoQemu { .. } | NoModules { .. } | MemoryDir { .. } | Memory { .. })
+        use GuestError::{FirstRoot, Memory, MemoryDir, NoModules, NoQemu, NoUml};
+        let is_kernel = matches!(self, NoUml | NoQemu { .. } | NoModules { .. } | FirstRoot { .. });
+        is_kernel || matches!(self, MemoryDir { .. } | Memory { .. })
     }
 
     /// Whether the caller asked for what can't be.
     #[must_use]
     pub fn is_wrong_use(&self) -> bool {
-        matches!(self, Self::NoKernel { .. } | Self::Small { .. } | Self::NotForPeople)
+        matches!(self, Self::NoKernel { .. } | Self::Small { .. } | Self::Place { .. } | Self::NotForPeople)
     }
 }

@@ -24,7 +24,7 @@ use rustix::process::Signal;
 use crate::error::GuestError;
 use crate::kernel::Kernel;
 use crate::outbox::{Outbox, Room};
-use crate::process::{POLL, Process};
+use crate::process::{self, POLL, Process};
 use crate::wire::{self, End, Frame, Order, Streams};
 
 /// How long the command may take to end after a signal. `lab run` takes at most 20 s: 10 for its command, 10 for
@@ -64,15 +64,9 @@ pub enum CommandIo {
     Log(Arc<File>),
 }
 
-/// How a guest's command ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// The command's status.
-    pub status: ExitStatus,
-}
-
 impl Guest {
-    /// Boots the kernel, runs the order in it, and ends the kernel. `note` hears of things that the guest lacks.
+    /// Boots the kernel, runs the order in it, and ends the kernel. Gives the status of the order's command. `note` hears
+    /// of things that the guest lacks.
     ///
     /// # Errors
     /// [`GuestError`]. If `stop` is raised the command gets SIGTERM, and its status is returned once it has ended.
@@ -81,23 +75,31 @@ impl Guest {
         order: &Order,
         stop: &AtomicBool,
         note: &mut dyn FnMut(&str),
-    ) -> Result<Ended, GuestError> {
-        loop {
-            if self.kernel.is_emulated() {
-                note("without KVM the processor is emulated: times are not those of a real machine");
-            }
-            let mut process = Process::start(self, order, note)?;
-            let talk = Talk::begin(&mut process, order, self);
-            let mut talk = talk.map_err(|error| GuestError::Io { what: "reach the guest", error })?;
-            match talk.run(stop, note) {
-                Ok(status) => {
-                    process.patience = POWER_OFF;
-                    return Ok(Ended { status });
-                }
-                Err(GuestError::Died { .. }) if !talk.ready && self.kernel.give_up_kvm() => {}
-                Err(error) => return Err(error),
-            }
+    ) -> Result<ExitStatus, GuestError> {
+        if self.kernel.is_emulated() {
+            note("without KVM the processor is emulated: times are not those of a real machine");
         }
+        let mut process = Process::start(self, order, note)?;
+        let talk = Talk::begin(&mut process, order, self);
+        let mut talk = talk.map_err(|error| GuestError::Io { what: "reach the guest", error })?;
+        let status = talk.run(stop, note);
+        if status.is_ok() {
+            process.patience = POWER_OFF;
+        }
+        status
+    }
+
+    /// Has KVM run an image's guests where it works: where the caller may use it, and a kernel says something soon.
+    ///
+    /// # Errors
+    /// QEMU can't be started.
+    pub fn use_kvm_if_it_works(&mut self) -> Result<(), GuestError> {
+        if matches!(self.kernel, Kernel::Image { .. }) && process::may_use_kvm() {
+            self.kernel.emulate(false);
+            let works = Process::says_something(self)?;
+            self.kernel.emulate(!works);
+        }
+        Ok(())
     }
 }
 
@@ -177,13 +179,10 @@ impl Reader {
 struct Talk<'a> {
     process: &'a mut Process,
     order: &'a Order,
-    /// How long it may take until the guest's first process answers, until its console says something, and how long
-    /// the process may be silent then.
+    /// How long it may take until the guest's first process answers.
     boot: Duration,
-    first_words: Duration,
+    /// How long that process may be silent then.
     silence: Duration,
-    /// Whether it has answered.
-    ready: bool,
     io: CommandIo,
     outbox: Outbox,
     heard: Receiver<Heard>,
@@ -211,9 +210,7 @@ impl<'a> Talk<'a> {
             process,
             order,
             boot: guest.kernel.boot_limit(),
-            first_words: guest.kernel.first_words_limit(),
             silence: guest.silence,
-            ready: false,
             io: guest.io.clone(),
             outbox,
             heard,
@@ -225,10 +222,11 @@ impl<'a> Talk<'a> {
 
     fn run(&mut self, stop: &AtomicBool, note: &mut dyn FnMut(&str)) -> Result<ExitStatus, GuestError> {
         let mut last = Instant::now();
+        let mut ready = false;
         loop {
             match self.heard.recv_timeout(POLL) {
                 Ok(Heard::Ready) => {
-                    self.ready = true;
+                    ready = true;
                     self.give_order();
                 }
                 Ok(Heard::Alive) => {}
@@ -251,22 +249,18 @@ impl<'a> Talk<'a> {
                     if self.process.has_ended() && last.elapsed() > LAST_WORDS {
                         return Err(self.process.died("ended before its command"));
                     }
-                    let limit = match self.ready {
-                        true => self.silence,
-                        false if self.process.has_spoken() => self.boot,
-                        false => self.first_words,
-                    };
+                    let limit = if ready { self.silence } else { self.boot };
                     if self.writes.load(Ordering::Relaxed) {
                         last = Instant::now();
                     } else if last.elapsed() > limit {
                         return Err(self.process.died("went silent and was ended"));
                     }
-                    self.heed(stop)?;
+                    self.heed(stop, ready)?;
                     continue;
                 }
             }
             last = Instant::now();
-            self.heed(stop)?;
+            self.heed(stop, ready)?;
         }
     }
 
@@ -290,10 +284,10 @@ impl<'a> Talk<'a> {
     }
 
     /// Passes a signal on, and loses patience.
-    fn heed(&mut self, stop: &AtomicBool) -> Result<(), GuestError> {
+    fn heed(&mut self, stop: &AtomicBool, ready: bool) -> Result<(), GuestError> {
         match self.asked {
             None if stop.load(Ordering::Relaxed) => {
-                if !self.ready {
+                if !ready {
                     return Err(GuestError::Interrupted);
                 }
                 self.ask();

@@ -6,7 +6,7 @@
 //! ```
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::error::GuestError;
@@ -38,7 +38,13 @@ impl Image {
     /// # Errors
     /// [`GuestError::NoKernel`] for a file that can't be read.
     pub fn at(file: &Path) -> Result<Option<Self>, GuestError> {
-        let refused = |e: std::io::Error| GuestError::NoKernel { path: file.into(), why: e.to_string() };
+        let refused = |e: io::Error| {
+            let hint = match e.kind() {
+                io::ErrorKind::PermissionDenied => " (a copy that you may read will do)",
+                _ => "",
+            };
+            GuestError::NoKernel { path: file.into(), why: format!("{e}{hint}") }
+        };
         let file = std::fs::canonicalize(file).map_err(refused)?;
         if !file.is_file() {
             return Ok(None);
@@ -64,11 +70,12 @@ fn release(image: &[u8]) -> Option<String> {
     is_release.then(|| String::from_utf8_lossy(text).into_owned())
 }
 
-/// The modules beside an image, or those of its release below one of its ancestors.
+/// The modules of an image's release: it lies among them, or they are below one of its ancestors.
 fn modules_of(file: &Path, release: &str) -> Option<PathBuf> {
+    let around = file.parent().filter(|dir| dir.ends_with(release)).map(Path::to_owned);
     let ancestors = file.ancestors().skip(1);
     let below = ancestors.flat_map(|dir| MODULES.map(|modules| dir.join(modules).join(release)));
-    file.parent().map(Path::to_owned).into_iter().chain(below).find(|dir| dir.join("kernel").is_dir())
+    around.into_iter().chain(below).find(|dir| dir.join("kernel").is_dir())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The guest's side: process 1 of its kernel.
 //!
 //! ```text
+//! image: first root ─▶ the host's files ─▶ starts again
 //! serial line raw, MAGIC ─▶ order ─▶ modules ─▶ root: overlay of a tmpfs over the host's files ─▶ cgroups
 //!   ─▶ the command in a session of its own, its streams as frames ─▶ its status ─▶ power off
 //! ```
@@ -10,6 +11,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -58,11 +60,26 @@ pub fn serve(launcher: &[String]) -> Result<(), GuestError> {
     let _ = mount("devtmpfs", "/dev", "devtmpfs", MountFlags::empty(), None);
     let line = open_line().map_err(failed("open the serial line"))?;
     let line = Line(Arc::new(Mutex::new(line)));
+    if first_root::is_here() {
+        let why = match first_root::leave() {
+            Ok(()) => format!("can't start again: {}", first_root::again().exec()),
+            Err(why) => why,
+        };
+        line.begin();
+        return end_with(&line, End::Failed(why));
+    }
     let end = serve_order(&line, launcher).unwrap_or_else(End::Failed);
     // What was written to the host's directories is still in this kernel's page cache.
     rustix::fs::sync();
+    end_with(&line, end)
+}
+
+/// Tells the host how it ended, and powers off.
+fn end_with(line: &Line, end: End) -> Result<(), GuestError> {
     line.say(&Frame::Ended(end));
-    rustix::system::reboot(RebootCommand::PowerOff).map_err(failed("power off"))
+    line.drain();
+    rustix::system::reboot(RebootCommand::PowerOff)
+        .map_err(|errno| GuestError::Io { what: "power off", error: errno.into() })
 }
 
 /// The serial line as a plain stream of bytes.
@@ -83,6 +100,18 @@ impl Line {
     fn say(&self, frame: &Frame) {
         let mut line = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = frame.write(&mut *line);
+    }
+
+    /// The first thing that is said.
+    fn begin(&self) {
+        let mut line = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = line.write_all(wire::MAGIC);
+    }
+
+    /// Waits until all that was said has left the kernel: a slow reader lets a line fill.
+    fn drain(&self) {
+        let line = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = rustix::termios::tcdrain(&*line);
     }
 
     fn reader(&self) -> io::Result<Reader> {
@@ -107,10 +136,7 @@ impl Read for Reader {
 
 fn serve_order(line: &Line, launcher: &[String]) -> Result<End, String> {
     let mut reader = line.reader().map_err(|e| format!("can't read the serial line: {e}"))?;
-    {
-        let mut line = line.0.lock().unwrap_or_else(PoisonError::into_inner);
-        line.write_all(wire::MAGIC).map_err(|e| format!("can't write to the serial line: {e}"))?;
-    }
+    line.begin();
     let order = Frame::read(&mut reader).map_err(|e| format!("can't read the order: {e}"))?;
     let Frame::Order(order, streams) = order else {
         return Err("the host did not begin with an order".into());
@@ -128,13 +154,12 @@ fn serve_order(line: &Line, launcher: &[String]) -> Result<End, String> {
 
 /// Makes the guest a place where the order can run.
 fn prepare(order: &Order, line: &Line) -> Result<(), String> {
-    let is_image = first_root::is_here();
-    if is_image {
-        first_root::leave()?;
-    } else if let Some(dir) = &order.modules_dir {
+    let is_image = first_root::has_been_left();
+    // The first root filesystem had the modules of an image.
+    if let Some(dir) = order.modules_dir.as_ref().filter(|_| !is_image) {
         let modules =
             Modules::below(dir).map_err(|e| format!("can't list the modules in '{}': {e}", dir.display()))?;
-        order.modules.iter().try_for_each(|name| modules.load(name))?;
+        order.modules.iter().try_for_each(|name| modules.load(name)).map_err(|e| e.to_string())?;
     }
     build_root(order, is_image)?;
     for group in CONTROLLERS.map(|name| (format!("+{name}"), name)) {

@@ -2,27 +2,18 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-use rustix::fs::Access;
 
 use crate::error::GuestError;
 use crate::find::Uml;
 use crate::image::Image;
 
-/// Programs that boot images of this machine's architecture. Only the headers of x86's images are understood.
+/// The program that boots images. Only the headers of x86's images are understood.
 const QEMU: &str = "qemu-system-x86_64";
-
-/// Where the host's kernel runs virtual machines.
-pub(crate) const KVM: &str = "/dev/kvm";
 /// How long a guest may take until its first process answers. User-mode Linux takes one second; a busy host more.
 const BOOT: Duration = Duration::from_secs(60);
 /// The same with an emulated processor.
 const BOOT_EMULATED: Duration = Duration::from_secs(300);
-/// How long its console may be silent with KVM: a /dev/kvm below another hypervisor may exist and never boot anything.
-const FIRST_WORDS_WITH_KVM: Duration = Duration::from_secs(5);
 
 /// A kernel that can be booted.
 #[derive(Clone, Debug)]
@@ -40,31 +31,13 @@ pub enum Kernel {
         image: Image,
         /// The program that boots it.
         qemu: PathBuf,
-        /// How its processor is had.
-        kvm: Kvm,
+        /// Whether its processor is emulated, for want of a KVM that works.
+        is_emulated: bool,
     },
 }
 
-/// Whether KVM runs guests here. Clones share what the first guest finds out.
-#[derive(Clone, Debug)]
-pub struct Kvm(Arc<AtomicBool>);
-
-impl Kvm {
-    /// KVM, if this process may use it.
-    #[must_use]
-    pub fn of_the_host() -> Self {
-        let may = rustix::fs::access(KVM, Access::READ_OK | Access::WRITE_OK).is_ok();
-        Self(Arc::new(AtomicBool::new(may)))
-    }
-
-    /// Whether no guest has failed with it.
-    pub(crate) fn may_work(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 impl Kernel {
-    /// The image `image`, and QEMU in one of the directories of `path` (as `PATH` has them).
+    /// The image `image`, emulated, and QEMU in one of the directories of `path` (as `PATH` has them).
     ///
     /// # Errors
     /// [`GuestError::NoQemu`].
@@ -72,7 +45,7 @@ impl Kernel {
         let mut dirs = path.map(std::env::split_paths).into_iter().flatten();
         let qemu = dirs.find_map(|dir| Some(dir.join(QEMU)).filter(|qemu| qemu.is_file()));
         let qemu = qemu.ok_or(GuestError::NoQemu { image: image.file.clone() })?;
-        Ok(Self::Image { image, qemu, kvm: Kvm::of_the_host() })
+        Ok(Self::Image { image, qemu, is_emulated: true })
     }
 
     /// The kernel's file.
@@ -105,28 +78,18 @@ impl Kernel {
     /// Whether its processor is emulated.
     #[must_use]
     pub fn is_emulated(&self) -> bool {
-        matches!(self, Self::Image { kvm, .. } if !kvm.may_work())
+        matches!(self, Self::Image { is_emulated: true, .. })
     }
 
-    /// Emulates the processor from now on. False if that changes nothing.
-    pub(crate) fn give_up_kvm(&self) -> bool {
-        matches!(self, Self::Image { kvm, .. } if kvm.0.swap(false, Ordering::Relaxed))
-    }
-
-    /// How long it may take until its console says something, which then is [`Self::boot_limit`]'s matter.
-    pub(crate) fn first_words_limit(&self) -> Duration {
-        match self {
-            Self::Image { .. } if !self.is_emulated() => FIRST_WORDS_WITH_KVM,
-            _ => self.boot_limit(),
+    /// Emulates the processor, or leaves it to KVM. A user-mode kernel needs neither.
+    pub fn emulate(&mut self, yes: bool) {
+        if let Self::Image { is_emulated, .. } = self {
+            *is_emulated = yes;
         }
     }
 
     /// How long it may take to boot.
     pub(crate) fn boot_limit(&self) -> Duration {
-        match self {
-            Self::Uml { .. } => BOOT,
-            Self::Image { .. } if self.is_emulated() => BOOT_EMULATED,
-            Self::Image { .. } => BOOT,
-        }
+        if self.is_emulated() { BOOT_EMULATED } else { BOOT }
     }
 }

@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 
 use floodwall_model::Bytes;
 
+/// QEMU's stdout as the next serial line.
+const CONSOLE: [&str; 4] = ["-chardev", "file,id=console,path=/proc/self/fd/1", "-serial", "chardev:console"];
+
 /// The mount tag of the host's files. Those of the directories that may be written are [`writable_tag`]'s.
 pub(crate) const HOST_TAG: &str = "host";
 
@@ -23,7 +26,7 @@ pub(crate) fn writable_tag(number: usize) -> String {
 pub(crate) struct Start<'a> {
     pub(crate) ram: Bytes,
     /// The guest's first process, and its arguments.
-    pub(crate) program: &'a Path,
+    pub(crate) program: &'a str,
     pub(crate) args: &'a [String],
     /// Directories of the host that the guest may write to.
     pub(crate) writable: &'a [PathBuf],
@@ -37,46 +40,59 @@ pub(crate) fn uml(kernel: &Path, start: &Start<'_>) -> Vec<OsString> {
     // Its first serial line is our end of the socket; its console goes beside it.
     words.extend(["ssl0=fd:0", "ssl=null", "con=null", "con0=null,fd:1"].map(OsString::from));
     words.extend(["rootfstype=hostfs", "rootflags=/", "ro", "quiet", "panic=-1"].map(OsString::from));
-    words.push(prefixed("init=", start.program));
+    words.push(format!("init={}", start.program).into());
     words.push("--".into());
     words.extend(start.args.iter().map(OsString::from));
     words
 }
 
-/// QEMU and its arguments. The first root filesystem is an open file of the process that becomes QEMU.
-pub(crate) fn qemu(
-    program: &Path,
-    image: &Path,
-    first_root: i32,
-    is_emulated: bool,
-    start: &Start<'_>,
-) -> Vec<OsString> {
-    let mut words: Vec<OsString> = vec![program.into()];
-    // Two processors that are emulated by a thread each hang now and then (QEMU 7.2); one is what UML has, too.
-    let accelerator = if is_emulated { "tcg,thread=single" } else { "kvm" };
-    words.extend(["-accel", accelerator, "-smp", "1", "-m"].map(OsString::from));
-    words.push(format!("{}K", start.ram.0 / 1024).into());
-    words.extend(["-no-user-config", "-nodefaults", "-no-reboot", "-display", "none"].map(OsString::from));
-    // Its first serial line is our end of the socket; its console, the second, goes beside it.
-    words.extend(["-chardev", "socket,id=line,fd=0", "-serial", "chardev:line"].map(OsString::from));
-    words.extend(["-chardev", "file,id=console,path=/proc/self/fd/1"].map(OsString::from));
-    words.extend(["-serial", "chardev:console"].map(OsString::from));
-    share(&mut words, HOST_TAG, Path::new("/"), true);
-    for (number, dir) in start.writable.iter().enumerate() {
-        share(&mut words, &writable_tag(number), dir, false);
+/// A virtual machine.
+pub(crate) struct Qemu<'a> {
+    pub(crate) program: &'a Path,
+    pub(crate) image: &'a Path,
+    pub(crate) is_emulated: bool,
+}
+
+impl Qemu<'_> {
+    /// QEMU and its arguments. The first root filesystem is an open file of the process that becomes QEMU.
+    pub(crate) fn words(&self, start: &Start<'_>, first_root: i32) -> Vec<OsString> {
+        let mut words = self.machine(start.ram);
+        // Its first serial line is our end of the socket; its console, the second, goes beside it.
+        words.extend(["-chardev", "socket,id=line,fd=0", "-serial", "chardev:line"].map(OsString::from));
+        words.extend(CONSOLE.map(OsString::from));
+        share(&mut words, HOST_TAG, Path::new("/"), true);
+        for (number, dir) in start.writable.iter().enumerate() {
+            share(&mut words, &writable_tag(number), dir, false);
+        }
+        words.extend(["-initrd".into(), format!("/proc/self/fd/{first_root}").into()]);
+        let (program, args) = (start.program, start.args.join(" "));
+        let line = format!("console=ttyS1,115200 panic=-1 rdinit={program} -- {args}");
+        words.extend(["-append".into(), line.into()]);
+        words
     }
-    words.extend(["-kernel".into(), image.into()]);
-    words.extend(["-initrd".into(), format!("/proc/self/fd/{first_root}").into()]);
-    // Its first words tell that KVM works.
-    let console = "earlyprintk=ttyS1,115200 console=ttyS1,115200";
-    let mut line = prefixed(&format!("{console} panic=-1 rdinit="), start.program);
-    line.push(" --");
-    for arg in start.args {
-        line.push(" ");
-        line.push(arg);
+
+    /// The same machine without anything to run: its kernel says where it is, then panics.
+    pub(crate) fn bare_words(&self) -> Vec<OsString> {
+        let mut words = self.machine(Bytes::mib(512));
+        words.extend(CONSOLE.map(OsString::from));
+        words.extend(["-append", "earlyprintk=ttyS0,115200 panic=-1"].map(OsString::from));
+        words
     }
-    words.extend(["-append".into(), line]);
-    words
+
+    fn machine(&self, ram: Bytes) -> Vec<OsString> {
+        let mut words: Vec<OsString> = vec![self.program.into()];
+        // Two processors that are emulated by a thread each hang now and then (QEMU 7.2); one is what UML has, too.
+        // The guest runs the host's programs, which may need more than QEMU's default processor has. Five levels of
+        // page tables would only cost time.
+        let [accelerator, processor] =
+            if self.is_emulated { ["tcg,thread=single", "max,la57=off"] } else { ["kvm", "host"] };
+        words.extend(["-accel", accelerator, "-cpu", processor, "-smp", "1", "-m"].map(OsString::from));
+        words.push(format!("{}K", ram.0 / 1024).into());
+        words
+            .extend(["-no-user-config", "-nodefaults", "-no-reboot", "-display", "none"].map(OsString::from));
+        words.extend(["-kernel".into(), self.image.into()]);
+        words
+    }
 }
 
 /// Adds a directory of the host. Its files have their owners of the host in the guest.
@@ -96,22 +112,17 @@ fn doubled_commas(value: &OsStr) -> OsString {
     OsString::from_vec(bytes.flat_map(|byte| vec![*byte; if *byte == b',' { 2 } else { 1 }]).collect())
 }
 
-fn prefixed(prefix: &str, path: &Path) -> OsString {
-    let mut word = OsString::from(prefix);
-    word.push(path);
-    word
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_comma_in_a_directorys_name_ends_no_option_of_qemu() {
-        let (program, dir) = (Path::new("/usr/bin/floodwall"), PathBuf::from("/tmp/a,readonly=off"));
+        let (program, dir) = ("/usr/bin/floodwall", PathBuf::from("/tmp/a,readonly=off"));
         let args = ["lab-guest".to_owned(), "init".to_owned()];
         let start = Start { ram: Bytes::gib(1), program, args: &args, writable: &[dir] };
-        let words = qemu(Path::new("/usr/bin/qemu"), Path::new("/boot/vmlinuz"), 7, true, &start);
+        let (program, image) = (Path::new("/usr/bin/qemu"), Path::new("/boot/vmlinuz"));
+        let words = Qemu { program, image, is_emulated: true }.words(&start, 7);
         let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
         let writable = words.iter().find(|word| word.starts_with("local,id=writable0")).unwrap();
         assert!(writable.ends_with(",path=/tmp/a,,readonly=off"), "{writable}");

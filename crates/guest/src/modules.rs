@@ -1,13 +1,13 @@
 //! Kernel modules by name, with what they depend on, without `depmod`.
 //!
 //! ```text
-//! kernel/**/NAME.ko, .ko.xz, .ko.zst, .ko.gz ─▶ .modinfo: depends=a,b ─▶ a, b first ─▶ finit_module(2)
+//! kernel/**/NAME.ko, .ko.xz, .ko.zst, .ko.gz ─▶ .modinfo: depends=a,b ─▶ a, b first ─▶ init_module(2)
 //! modules.builtin ─▶ names that the kernel has without a module
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -18,6 +18,31 @@ const MODPROBE: &str = "/lib/modules";
 
 /// How modules may be packed, and what unpacks them (kernel/module/Kconfig, `MODULE_COMPRESS`).
 const PACKED: [(&str, &str); 3] = [(".xz", "xz"), (".zst", "zstd"), (".gz", "gzip")];
+
+/// Why a module can't be had.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModuleError {
+    /// It is neither a file nor built in.
+    #[error("there is no module '{0}'")]
+    Absent(String),
+    /// Its file can't be read or unpacked.
+    #[error("can't read the module '{path}': {why}", path = .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What failed.
+        why: String,
+    },
+    /// The kernel does not take it.
+    #[error("can't load the module '{path}': {why}", path = .path.display())]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's answer.
+        why: String,
+    },
+}
 
 /// The modules below one directory.
 #[derive(Debug, Default)]
@@ -54,8 +79,8 @@ impl Modules {
     /// Loads `name` after what it depends on. A module that is loaded already is left alone.
     ///
     /// # Errors
-    /// Which module failed, and why. A kernel may have built in what is no module here.
-    pub fn load(&self, name: &str) -> Result<(), String> {
+    /// [`ModuleError`]. A kernel without a list of what it has built in may have what is absent here.
+    pub fn load(&self, name: &str) -> Result<(), ModuleError> {
         self.order(name)?.into_iter().try_for_each(insert)
     }
 
@@ -63,18 +88,18 @@ impl Modules {
     /// kernel has it built in.
     ///
     /// # Errors
-    /// A module that is not there, or can't be read.
-    pub fn order(&self, name: &str) -> Result<Vec<&Path>, String> {
+    /// A module that is absent, or can't be read.
+    pub fn order(&self, name: &str) -> Result<Vec<&Path>, ModuleError> {
         let mut order = Vec::new();
         self.add(&as_the_kernel_spells(name), &mut order)?;
         Ok(order)
     }
 
-    fn add<'a>(&'a self, name: &str, order: &mut Vec<&'a Path>) -> Result<(), String> {
+    fn add<'a>(&'a self, name: &str, order: &mut Vec<&'a Path>) -> Result<(), ModuleError> {
         if self.built_in.contains(name) {
             return Ok(());
         }
-        let path = self.files.get(name).ok_or_else(|| format!("there is no module '{name}'"))?;
+        let path = self.files.get(name).ok_or_else(|| ModuleError::Absent(name.to_owned()))?;
         if order.contains(&path.as_path()) {
             return Ok(());
         }
@@ -86,35 +111,35 @@ impl Modules {
     }
 }
 
-/// Loads one module that is not packed. One that is loaded already is left alone.
+/// Loads one module. One that is loaded already is left alone.
 ///
 /// # Errors
-/// Which module failed, and why.
-pub(crate) fn insert(path: &Path) -> Result<(), String> {
-    let failed = |why: String| format!("can't load the module '{}': {why}", path.display());
-    let file = File::open(path).map_err(|e| failed(e.to_string()))?;
-    match rustix::system::finit_module(&file, c"", 0) {
+/// [`ModuleError`].
+pub(crate) fn insert(path: &Path) -> Result<(), ModuleError> {
+    match rustix::system::init_module(&contents(path)?, c"") {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
-        Err(e) => Err(failed(e.to_string())),
+        Err(e) => Err(ModuleError::Refused { path: path.into(), why: io::Error::from(e).to_string() }),
     }
 }
 
 /// A module's bytes, unpacked.
 ///
 /// # Errors
-/// It can't be read or unpacked.
-pub fn contents(path: &Path) -> Result<Vec<u8>, String> {
+/// [`ModuleError::Unreadable`].
+pub(crate) fn contents(path: &Path) -> Result<Vec<u8>, ModuleError> {
+    let unreadable = |why: String| ModuleError::Unreadable { path: path.into(), why };
     let name = path.to_string_lossy();
     let Some((_, unpacker)) = PACKED.iter().find(|(suffix, _)| name.ends_with(suffix)) else {
-        return std::fs::read(path).map_err(|e| format!("can't read '{name}': {e}"));
+        return std::fs::read(path).map_err(|e| unreadable(e.to_string()));
     };
-    let output = Command::new(unpacker).arg("-dc").arg("--").arg(path).output();
-    let output = output.map_err(|e| format!("can't unpack '{name}' with {unpacker}: {e}"))?;
+    // A Ctrl-C of the terminal is floodwall's.
+    let output = Command::new(unpacker).arg("-dc").arg("--").arg(path).process_group(0).output();
+    let output = output.map_err(|e| unreadable(format!("{unpacker}: {e}")))?;
     if output.status.success() {
         return Ok(output.stdout);
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("can't unpack '{name}': {}", floodwall_model::printable::printable(said.trim())))
+    Err(unreadable(floodwall_model::printable::printable(said.trim()).into_owned()))
 }
 
 /// The module that a file's name stands for.
@@ -129,14 +154,18 @@ fn module_name(file: &str) -> Option<String> {
 /// RAID level, a device-mapper target, a filesystem.
 ///
 /// # Errors
-/// The link could not be made.
+/// The link could not be made; the directory lacks `modules.dep`.
 pub(crate) fn show_to_modprobe(dir: &Path, release: &str) -> io::Result<()> {
     let place = Path::new(MODPROBE).join(release);
-    if std::fs::exists(&place)? {
+    if !std::fs::exists(&place)? {
+        std::fs::create_dir_all(MODPROBE)?;
+        std::os::unix::fs::symlink(dir, &place)?;
+    }
+    if std::fs::exists(place.join("modules.dep"))? {
         return Ok(());
     }
-    std::fs::create_dir_all(MODPROBE)?;
-    std::os::unix::fs::symlink(dir, place)
+    let why = format!("'{}' has no modules.dep; depmod -b makes it", dir.display());
+    Err(io::Error::new(io::ErrorKind::NotFound, why))
 }
 
 /// The kernel has underscores where file names have hyphens (scripts/Makefile.lib, `name-fix`).
@@ -179,15 +208,16 @@ mod tests {
         let modules = Modules::below(dir.path()).unwrap();
         let order = |name: &str| {
             let order = modules.order(name)?;
-            Ok::<_, String>(
+            Ok::<_, ModuleError>(
                 order.iter().map(|p| p.file_stem().unwrap().to_str().unwrap().to_owned()).collect(),
             )
         };
+        let absent = |name: &str| ModuleError::Absent(name.into());
         let names: Vec<String> = order("nfsv4").unwrap();
         assert_eq!(names, ["sunrpc", "lockd", "nfs", "dns-resolver", "nfsv4"]);
         assert_eq!(order("9p").unwrap(), ["9pnet.ko", "9p"], "packed, and one that is built in");
         assert_eq!(order("netfs").unwrap(), Vec::<String>::new());
-        assert_eq!(order("bfq"), Err::<Vec<String>, _>("there is no module 'bfq'".into()));
-        assert_eq!(order("dm_thin_pool"), Err("there is no module 'dm_mod'".into()));
+        assert_eq!(order("bfq"), Err::<Vec<String>, _>(absent("bfq")));
+        assert_eq!(order("dm_thin_pool"), Err(absent("dm_mod")));
     }
 }

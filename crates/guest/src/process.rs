@@ -4,25 +4,36 @@
 //! floodwall ─▶ keeper (launch) ─▶ linux.uml or QEMU
 //! ```
 
+use std::ffi::OsString;
 use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::fs::Access;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 use crate::error::GuestError;
 use crate::host::Guest;
-use crate::kernel::{self, Kernel};
+use crate::kernel::Kernel;
 use crate::machine::{self, Start};
 use crate::wire::Order;
 use crate::{first_root, launch};
 
+/// Where the host's kernel runs virtual machines.
+const KVM: &str = "/dev/kvm";
+/// How long a kernel's first words may take with KVM, which has them within a second. A /dev/kvm below another
+/// hypervisor may exist and never boot anything.
+const FIRST_WORDS: Duration = Duration::from_secs(5);
+/// The longest path of a program, in bytes: a kernel's command line has 2048 (`COMMAND_LINE_SIZE` of x86).
+const LONGEST_PATH: usize = 1024;
 /// How long a kernel's keeper may take to end it.
 const KEEPER: Duration = Duration::from_secs(5);
 /// How often the stop flag is looked at.
@@ -37,7 +48,10 @@ pub(crate) struct Process {
     /// Its keeper: [`crate::launch()`].
     child: Child,
     pub(crate) line: UnixStream,
+    /// The last of what kernel and QEMU have said.
     console: Arc<Mutex<Vec<u8>>>,
+    /// Whether the kernel has said anything.
+    has_spoken: Arc<AtomicBool>,
     /// How long it may take to power off by itself.
     pub(crate) patience: Duration,
 }
@@ -52,61 +66,85 @@ impl Process {
         order: &Order,
         note: &mut dyn FnMut(&str),
     ) -> Result<Self, GuestError> {
-        let failed = |error| GuestError::Start { program: guest.kernel.file().into(), error };
-        let (line, theirs) = UnixStream::pair().map_err(failed)?;
-        let (console, to_console) = io::pipe().map_err(failed)?;
-        let to_console_too = to_console.try_clone().map_err(failed)?;
         let start = Start {
             ram: guest.ram,
-            program: &guest.program,
+            program: word_of(&guest.program)?,
             args: &guest.init_args,
             writable: &order.writable,
         };
-        let mut command = Command::new(&guest.program);
-        command.args(&guest.launch_args).arg(launch::KERNEL).args(&order.writable).env_clear();
-        // It stays open until the kernel's program has it.
-        let mut first_root = None;
-        let words = match &guest.kernel {
+        let mut writable = order.writable.clone();
+        match &guest.kernel {
             Kernel::Uml { uml, memory_dir } => {
-                command.arg(memory_dir).env("TMPDIR", memory_dir);
-                machine::uml(&uml.kernel, &start)
+                writable.push(memory_dir.clone());
+                Self::keep(guest, &writable, machine::uml(&uml.kernel, &start))
             }
-            Kernel::Image { image, qemu, kvm } => {
-                command.arg(kernel::KVM);
-                let (file, missing) =
+            Kernel::Image { image, qemu, is_emulated } => {
+                writable.push(KVM.into());
+                let (first_root, missing) =
                     first_root::archive(&guest.program, image.modules.as_deref(), &order.modules)?;
                 for name in missing {
                     note(&format!("this kernel has no module '{name}'"));
                 }
-                let file = first_root.insert(file);
-                machine::qemu(qemu, &image.file, file.as_raw_fd(), !kvm.may_work(), &start)
+                let machine = machine::Qemu { program: qemu, image: &image.file, is_emulated: *is_emulated };
+                // The keeper inherits the file.
+                Self::keep(guest, &writable, machine.words(&start, first_root.as_raw_fd()))
             }
-        };
+        }
+    }
+
+    /// Whether an image's kernel says anything soon, without a root filesystem.
+    ///
+    /// # Errors
+    /// QEMU can't be started.
+    pub(crate) fn says_something(guest: &Guest) -> Result<bool, GuestError> {
+        let Kernel::Image { image, qemu, is_emulated } = &guest.kernel else { return Ok(true) };
+        let machine = machine::Qemu { program: qemu, image: &image.file, is_emulated: *is_emulated };
+        let process = Self::keep(guest, &[KVM.into()], machine.bare_words())?;
+        let deadline = Instant::now() + FIRST_WORDS;
+        while !process.has_spoken.load(Ordering::Relaxed) && !process.has_ended() && Instant::now() < deadline
+        {
+            thread::sleep(POLL);
+        }
+        Ok(process.has_spoken.load(Ordering::Relaxed))
+    }
+
+    /// Starts a kernel's command line below a keeper, with the directories and files that it may write to.
+    fn keep(guest: &Guest, writable: &[PathBuf], words: Vec<OsString>) -> Result<Self, GuestError> {
+        let failed = |error| GuestError::Start { program: guest.kernel.file().into(), error };
+        let (line, theirs) = UnixStream::pair().map_err(failed)?;
+        let (console, to_console) = io::pipe().map_err(failed)?;
+        let (complaints, to_complaints) = io::pipe().map_err(failed)?;
+        let mut command = Command::new(&guest.program);
         command
+            .args(&guest.launch_args)
+            .arg(launch::KERNEL)
+            .args(writable)
             .arg(launch::BEFORE_KERNEL)
             .args(words)
+            .env_clear()
             .stdin(OwnedFd::from(theirs))
             .stdout(to_console)
-            .stderr(to_console_too)
+            .stderr(to_complaints)
             // A Ctrl-C of the terminal is ours to pass on. The keeper leaves this group for the kernel's.
             .process_group(0);
+        if let Kernel::Uml { memory_dir, .. } = &guest.kernel {
+            command.env("TMPDIR", memory_dir);
+        }
         let child = command.spawn().map_err(failed)?;
-        // The parent's copies of the pipe would keep its reader waiting.
+        // The parent's copies of the pipes would keep their readers waiting.
         drop(command);
         let kept = Arc::new(Mutex::new(Vec::new()));
+        let has_spoken = Arc::new(AtomicBool::new(false));
+        let (keep, spoken) = (Arc::clone(&kept), Arc::clone(&has_spoken));
+        thread::spawn(move || keep_the_last(console, &keep, &spoken));
         let keep = Arc::clone(&kept);
-        thread::spawn(move || keep_the_last(console, &keep));
-        Ok(Self { child, line, console: kept, patience: Duration::ZERO })
+        thread::spawn(move || keep_the_last(complaints, &keep, &AtomicBool::default()));
+        Ok(Self { child, line, console: kept, has_spoken, patience: Duration::ZERO })
     }
 
     /// Forgets what the console has said: a kernel that dies later has other last words than those of its boot.
     pub(crate) fn forget_console(&self) {
         self.console.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-
-    /// Whether the console has said anything since it was forgotten.
-    pub(crate) fn has_spoken(&self) -> bool {
-        !self.console.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// How the guest died, with the last of its console.
@@ -160,10 +198,22 @@ impl Drop for Process {
     }
 }
 
-/// Keeps the last bytes of the console.
-fn keep_the_last(mut console: impl Read, kept: &Mutex<Vec<u8>>) {
+/// Whether this process may use the host's KVM.
+pub(crate) fn may_use_kvm() -> bool {
+    rustix::fs::access(KVM, Access::READ_OK | Access::WRITE_OK).is_ok()
+}
+
+/// A program's path as a word of a kernel's command line.
+fn word_of(program: &Path) -> Result<&str, GuestError> {
+    let fits = |text: &&str| text.len() <= LONGEST_PATH && !text.contains([' ', '\t', '\n', '"']);
+    program.to_str().filter(fits).ok_or_else(|| GuestError::Place { program: program.into() })
+}
+
+/// Keeps the last bytes of what is said, and that something is.
+fn keep_the_last(mut from: impl Read, kept: &Mutex<Vec<u8>>, has_spoken: &AtomicBool) {
     let mut piece = [0; 1024];
-    while let Ok(length @ 1..) = console.read(&mut piece) {
+    while let Ok(length @ 1..) = from.read(&mut piece) {
+        has_spoken.store(true, Ordering::Relaxed);
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(&piece[..length]);
         let surplus = kept.len().saturating_sub(CONSOLE);

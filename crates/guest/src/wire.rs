@@ -28,7 +28,8 @@ pub struct Order {
     pub env: Vec<(OsString, OsString)>,
     /// Where it starts: an absolute path on the host.
     pub dir: PathBuf,
-    /// Modules to load before its root is put together, by name, and with them what they depend on.
+    /// Modules to load before its root is put together, by name, and with them what they depend on. User-mode Linux
+    /// has to have them; of an image, one that is absent is noted.
     pub modules: Vec<String>,
     /// Where modules are: the directory with `kernel/` in it; absent for a kernel that has everything built in.
     pub modules_dir: Option<PathBuf>,

@@ -8,7 +8,7 @@
 //!        └─ a reason ────────▶ ignored (reason)
 //! ```
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use libtest_mimic::{Arguments, Completion, Failed};
 
@@ -21,15 +21,25 @@ pub const FUSE: &str = "/dev/fuse";
 /// Among a test's needs: loop devices.
 pub const LOOP: &str = "/dev/loop-control";
 
+/// Among a test's needs: [`image`].
+pub const IMAGE: &str = "a kernel's image";
+
+/// The kernel's image that `make install-test` unpacks for tests (scripts/kernel-image).
+#[must_use]
+pub fn image() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/kernel/vmlinuz")
+}
+
 /// Directories of programs, root's included: the `PATH` of an ordinary user may lack them.
 const PROGRAMS: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 /// Why a test can't run here: the first of its needs that this machine lacks. A need is [`ROOT`],
-/// an absolute path that exists, or else the name of a program.
+/// [`IMAGE`], an absolute path that exists, or else the name of a program.
 #[must_use]
 pub fn lacks(needs: &[&str]) -> Option<String> {
     let is_here = |need: &str| match need {
         ROOT => rustix::process::geteuid().is_root(),
+        IMAGE => image().exists(),
         path if path.starts_with('/') => Path::new(path).exists(),
         program => PROGRAMS.iter().any(|directory| Path::new(directory).join(program).exists()),
     };

@@ -98,7 +98,7 @@ fn prepare() -> anyhow::Result<()> {
     for name in DISK_MODULES.iter().chain(&MODULES) {
         // Built in, or left out of this kernel: the checks find out which.
         if let Err(why) = modules.load(name) {
-            missing.push(why);
+            missing.push(why.to_string());
         }
     }
     let begin = Instant::now();

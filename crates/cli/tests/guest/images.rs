@@ -1,19 +1,18 @@
 //! `--kernel FILE` with a kernel's image, which QEMU boots: Debian's own, emulated where there is no KVM.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use floodwall_guest::Image;
+use floodwall_testing::{IMAGE, image};
 
 use crate::bed::{Bed, Who, end_of, equal, run, said, signal, text, until};
 use crate::place::refuses;
 use crate::{Once, Test};
 
-/// Among what a test needs: a kernel's image with its modules.
-pub(crate) const IMAGE: &str = "a kernel's image";
 const NEEDS: &[&str] = &["qemu-system-x86_64", "ldd", IMAGE];
 
 pub(crate) const TESTS: &[Test] = &[
@@ -26,25 +25,23 @@ pub(crate) const TESTS: &[Test] = &[
     },
     Test { name: "an image that is interrupted", who: Once::Caller, needs: NEEDS, body: interrupted },
     Test { name: "an image that can't be used", who: Once::Caller, needs: NEEDS, body: refused },
+    Test {
+        name: "an image without KVM",
+        who: Once::Caller,
+        needs: &["qemu-system-x86_64", "ldd", IMAGE, "modprobe", "depmod"],
+        body: without_kvm,
+    },
 ];
 
-/// An image that `make install-test` has unpacked, or one of this machine's own.
-pub(crate) fn image() -> Option<Image> {
-    let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/kernel/boot");
-    let entries =
-        [unpacked, "/boot".into()].into_iter().flat_map(|dir| fs::read_dir(dir).into_iter().flatten());
-    let files = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let mut images = files.filter_map(|file| Image::at(&file).ok()?);
-    images.find(|image| image.modules.as_ref().is_some_and(|dir| dir.join("kernel/net/9p").is_dir()))
-}
-
-/// Why there is no image that this user can boot.
-pub(crate) fn lacks_image(who: Who) -> Option<String> {
-    let Some(image) = image() else { return Some(format!("needs {IMAGE}")) };
-    let is_hidden = |dir: &Path| fs::metadata(dir).is_ok_and(|dir| dir.mode() & 1 == 0);
-    let hidden = image.file.ancestors().skip(1).find(|dir| is_hidden(dir))?;
-    (who == Who::Ordinary)
-        .then(|| format!("needs {IMAGE} that everybody may read, not below {}", hidden.display()))
+/// Why the user can't boot the image.
+pub(crate) fn is_hidden(who: Who) -> Option<String> {
+    let image = fs::canonicalize(image()).ok()?;
+    let is_hidden = |(depth, path): &(usize, &Path)| {
+        let needed = if *depth == 0 { 0o004 } else { 0o001 };
+        fs::metadata(path).is_ok_and(|meta| meta.mode() & needed == 0)
+    };
+    let (_, hidden) = image.ancestors().enumerate().find(is_hidden)?;
+    (who == Who::Ordinary).then(|| format!("everybody has to be able to read '{}'", hidden.display()))
 }
 
 /// `lab run` of a device that takes no time behind an image, with a directory that it may write to.
@@ -60,7 +57,11 @@ fn machines(bed: &Bed) -> usize {
     let ours = format!("path={}", bed.memory().display());
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let lines = processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
-    lines.filter(|line| line.starts_with(b"/") && said(line).contains(&ours)).count()
+    let is_machine = |line: &Vec<u8>| {
+        let program = line.split(|byte| *byte == 0).next().unwrap_or_default();
+        program.ends_with(b"/qemu-system-x86_64") && said(line).contains(&ours)
+    };
+    lines.filter(is_machine).count()
 }
 
 fn nothing_is_left(bed: &Bed) -> Result<(), String> {
@@ -69,7 +70,7 @@ fn nothing_is_left(bed: &Bed) -> Result<(), String> {
 }
 
 fn ours() -> Result<Image, String> {
-    image().ok_or_else(|| "the image is gone".to_owned())
+    Image::at(&image()).map_err(text)?.ok_or_else(|| format!("'{}' is no image", image().display()))
 }
 
 fn runs(who: Who) -> Result<(), String> {
@@ -140,13 +141,24 @@ fn interrupted(who: Who) -> Result<(), String> {
     equal("exit status", ended?.code(), Some(143))?;
     fs::remove_file(&here).map_err(text)?;
     nothing_is_left(&bed)?;
-    // A host that is killed takes its virtual machine with it.
+    // While it boots: nothing is ready yet.
+    let mut command = guest(&bed, &ours()?.file, &["--raw"], "sleep 1000");
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().map_err(text)?;
+    let boots = until("a virtual machine boots", || machines(&bed) > 0);
+    signal(child.id() as i32, rustix::process::Signal::TERM);
+    let ended = end_of(&mut child);
+    boots?;
+    equal("exit status while it boots", ended?.code(), Some(1))?;
+    let mut told = String::new();
+    child.stderr.take().ok_or("no stderr")?.read_to_string(&mut told).map_err(text)?;
+    equal("its last line", told.lines().last(), Some("floodwall: interrupted"))?;
+    nothing_is_left(&bed)?;
+    // A floodwall that is killed takes its virtual machine with it.
     let mut child = guest(&bed, &ours()?.file, &["--raw"], "sleep 1000").spawn().map_err(text)?;
-    let ready = until("a virtual machine runs", || machines(&bed) > 0);
-    std::thread::sleep(Duration::from_secs(1));
+    let boots = until("a virtual machine boots", || machines(&bed) > 0);
     signal(child.id() as i32, rustix::process::Signal::KILL);
     end_of(&mut child)?;
-    ready?;
+    boots?;
     nothing_is_left(&bed)
 }
 
@@ -159,9 +171,43 @@ fn refused(who: Who) -> Result<(), String> {
     let file = |name: &str| -> PathBuf { place.path().join(name) };
     fs::write(file("text"), "#!/bin/sh\n").map_err(text)?;
     refuses(&mut guest(&bed, &file("text"), &["--raw"], "true"), 2, &["/text'", "/boot/vmlinuz"])?;
-    // Far from its modules, and Debian's kernel has the drivers of a virtual machine in modules.
-    fs::copy(&image.file, file("vmlinuz")).map_err(text)?;
+    // Its modules are nowhere, and Debian's kernel has the drivers of a virtual machine in modules.
+    let mut bytes = fs::read(&image.file).map_err(text)?;
+    let offset = bytes.get(0x20e..0x210).and_then(|two| Some(u16::from_le_bytes(two.try_into().ok()?)));
+    let at = 0x200 + usize::from(offset.ok_or("a short image")?);
+    bytes.get_mut(at..at + 4).ok_or("a short image")?.copy_from_slice(b"0.0 ");
+    fs::write(file("vmlinuz"), &bytes).map_err(text)?;
     let words = ["can't mount the host's files with 9p", "does the kernel have both?"];
     refuses(&mut guest(&bed, &file("vmlinuz"), &["--raw"], "true"), 1, &words)?;
+    // No word of a kernel's command line.
+    let spaced = file("a floodwall");
+    fs::copy(bed.program(), &spaced).map_err(text)?;
+    let mut command = bed.command(&[], &spaced);
+    command.args(["lab", "run", "null", "--raw", "--kernel"]).arg(&image.file).args(["--", "true"]);
+    refuses(&mut command, 2, &["a floodwall'", "run floodwall from another place"])?;
+    nothing_is_left(&bed)
+}
+
+/// A QEMU that has no KVM: the guest is emulated, and that is said.
+fn without_kvm(who: Who) -> Result<(), String> {
+    let bed = Bed::new(who)?;
+    let place = tempfile::tempdir().map_err(text)?;
+    let qemu = place.path().join("qemu-system-x86_64");
+    let path = std::env::var("PATH").map_err(text)?;
+    let script = format!(
+        "#!/bin/sh\nPATH={path}\ncase \"$*\" in *'-accel kvm'*) echo no KVM >&2; exit 1;; esac\n\
+         exec qemu-system-x86_64 \"$@\"\n"
+    );
+    fs::write(&qemu, script).map_err(text)?;
+    fs::set_permissions(&qemu, fs::Permissions::from_mode(0o755)).map_err(text)?;
+    // The line before the last output may still be on its way when the kernel powers off.
+    let mut command = guest(&bed, &ours()?.file, &["--raw"], "seq 100000; modprobe dm_mod && echo yes");
+    command.env("PATH", format!("{}:{path}", place.path().display()));
+    let output = run(&mut command, &[])?;
+    let (stdout, stderr) = (said(&output.stdout), said(&output.stderr));
+    equal(&stderr, output.status.code(), Some(0))?;
+    equal("said of KVM", stderr.matches("without KVM the processor is emulated").count(), 1)?;
+    equal("lines", stdout.lines().count(), 100_001)?;
+    equal("the end", stdout.ends_with("\n100000\nyes\n"), true)?;
     nothing_is_left(&bed)
 }

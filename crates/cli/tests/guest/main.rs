@@ -68,11 +68,10 @@ fn missing(who: Who, needs: &[&str]) -> Option<String> {
     };
     let room = || memory::choose(&["/dev/shm".into()], Some(RAM), None).err().map(|e| e.to_string());
     let landlock = || (needs.contains(&LANDLOCK) && !has_landlock()).then(|| "needs Landlock".to_owned());
-    let is_program = |need: &&str| ![LANDLOCK, images::IMAGE].contains(need);
-    let others: Vec<&str> = needs.iter().copied().filter(is_program).collect();
-    if needs.contains(&images::IMAGE) {
+    let others: Vec<&str> = needs.iter().copied().filter(|need| *need != LANDLOCK).collect();
+    if needs.contains(&floodwall_testing::IMAGE) {
         return lacks(&others)
-            .or_else(|| images::lacks_image(who))
+            .or_else(|| images::is_hidden(who))
             .or_else(room)
             .or_else(|| lacks(who.needs()));
     }

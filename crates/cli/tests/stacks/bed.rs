@@ -1,5 +1,6 @@
 //! A guest that runs a script.
 
+use std::ffi::OsStr;
 use std::process::{Command, Output, Stdio};
 
 /// What every guest of this suite needs.
@@ -17,17 +18,30 @@ pub(crate) fn lacks(needs: &[&str]) -> Option<String> {
 /// Runs a shell script as root in a guest, on a filesystem on a lab device that takes no time. The script ends at the
 /// first command that fails, and finds `floodwall` in its PATH.
 pub(crate) fn try_in_guest(script: &str) -> Output {
+    run("uml".as_ref(), script)
+}
+
+/// As [`try_in_guest`], for a script that has to end well; what it printed.
+pub(crate) fn in_guest(script: &str) -> String {
+    printed(&try_in_guest(script))
+}
+
+/// As [`in_guest`], in a kernel with tracepoints. Its processor may be emulated: ten times slower.
+pub(crate) fn in_image(script: &str) -> String {
+    printed(&run(floodwall_testing::image().as_ref(), script))
+}
+
+fn run(kernel: &OsStr, script: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_floodwall"))
-        .args(["lab", "run", "null", "--memory", CONTENTS, "--kernel", "uml", "--ram", RAM])
+        .args(["lab", "run", "null", "--memory", CONTENTS, "--ram", RAM, "--kernel"])
+        .arg(kernel)
         .args(["--", "sh", "-euc", script])
         .stdin(Stdio::null())
         .output()
         .unwrap()
 }
 
-/// As [`try_in_guest`], for a script that has to end well; what it printed.
-pub(crate) fn in_guest(script: &str) -> String {
-    let output = try_in_guest(script);
+fn printed(output: &Output) -> String {
     let [stdout, stderr] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     assert!(output.status.success(), "{}\nstdout:\n{stdout}\nstderr:\n{stderr}", output.status);
     stdout.into_owned()

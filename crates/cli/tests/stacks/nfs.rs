@@ -4,10 +4,11 @@
 //! /run/client (nfs4) ─▶ lo ─▶ nfsd ─▶ /run/server (ext4 on a lab device)
 //! ```
 
+use floodwall_testing::IMAGE;
 use serde_json::Value;
 
 use crate::Test;
-use crate::bed::{in_guest, part};
+use crate::bed::{in_guest, in_image, part};
 
 const NEEDS: &[&str] = &["exportfs", "rpc.mountd", "rpc.nfsd", "mount.nfs4", "mkfs.ext4"];
 
@@ -26,6 +27,21 @@ pub(crate) const TESTS: &[Test] = &[
         name: "an NFS export is as safe in a power cut as its option says",
         needs: NEEDS,
         body: an_nfs_export_is_as_safe_in_a_power_cut_as_its_option_says,
+    },
+    Test {
+        name: "a guard names an NFS mount, and leaves its limits alone",
+        needs: &[
+            "exportfs",
+            "rpc.mountd",
+            "rpc.nfsd",
+            "mount.nfs4",
+            "mkfs.ext4",
+            "qemu-system-x86_64",
+            "ldd",
+            "depmod",
+            IMAGE,
+        ],
+        body: a_guard_names_an_nfs_mount_and_leaves_its_limits_alone,
     },
 ];
 
@@ -120,4 +136,31 @@ fn an_nfs_export_is_as_safe_in_a_power_cut_as_its_option_says() {
     let (waits, came_through) = cut("async");
     assert!(waits > 16 << 10, "{waits} KiB wait for the disk after an fsync through an async export");
     assert_eq!(came_through, "not all");
+}
+
+/// Beside a writer over NFS: who waits for the server can't be told on the client.
+fn a_guard_names_an_nfs_mount_and_leaves_its_limits_alone() {
+    let said = in_image(&format!(
+        r#"{NFS}
+        serve sync
+        limits() {{ grep . /proc/sys/vm/dirty_*ratio /sys/class/bdi/$nfs/*_ratio; }}
+        nfs=$(awk '$5 == "/run/client" {{ print $3 }}' /proc/self/mountinfo)
+        part before; limits
+        floodwall guard 2>/run/guard.log & guard=$!
+        dd if=/dev/zero of=/run/client/f bs=1M count=100 conv=fsync 2>/dev/null
+        # A busy emulated processor may keep the guard from answering, and its supervisor then starts it again.
+        part status
+        for try in $(seq 60); do
+            if floodwall guard status 2>/run/why; then break; fi
+            sleep 1
+        done
+        part during; limits
+        part guard; kill $guard; wait $guard && echo $?
+        end
+        "#
+    ));
+    let status = part(&said, "status");
+    assert!(status.contains("not steered: /run/client (127.0.0.1:/): it has no queue"), "{status}");
+    assert_eq!(part(&said, "during"), part(&said, "before"));
+    assert_eq!(part(&said, "guard"), "0\n");
 }

@@ -114,6 +114,10 @@ impl Guests {
             contenders.push(Contender { name: name.to_owned(), setting });
             guests.insert(file, found);
         }
+        // One machine for all of them.
+        if guests.values().any(|guest| guest.kernel.is_emulated()) {
+            guests.values_mut().for_each(|guest| guest.kernel.emulate(true));
+        }
         if contenders.len() < 2 {
             return Err(UsageError("nothing to compare: give --kernel twice or more".into()).into());
         }
@@ -300,8 +304,8 @@ fn run(
         }
         runs.join()
     });
-    let ended = ended.map_err(|_| anyhow::anyhow!("the guest's thread has panicked"))??;
-    Ok((ended.status, notes))
+    let status = ended.map_err(|_| anyhow::anyhow!("the guest's thread has panicked"))??;
+    Ok((status, notes))
 }
 
 /// The last line that a guest's command wrote.

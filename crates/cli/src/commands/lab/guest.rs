@@ -44,14 +44,14 @@ pub(super) fn run(kernel: &OsStr, args: &KernelArgs) -> anyhow::Result<Exit> {
     let guest = guest(kernel, args.ram, CommandIo::Inherit)?;
     let writable = args.out.iter().map(|dir| writable(dir)).collect::<anyhow::Result<_>>()?;
     let order = order(&guest, in_guest(std::env::args_os().skip(1)), writable)?;
-    let ended = guest.run(&order, &stop, &mut |text| notice(&format!("floodwall: guest: {text}")))?;
-    Ok(status_of(ended.status))
+    let status = guest.run(&order, &stop, &mut |text| notice(&format!("floodwall: guest: {text}")))?;
+    Ok(status_of(status))
 }
 
 /// What a guest is to run: this program with `args`, which may write to the directories `writable` of the host.
 ///
 /// # Errors
-/// [`GuestError::NoModules`]; no current directory.
+/// [`GuestError::NoModules`]; no current directory; a path that is no UTF-8.
 pub(crate) fn order(guest: &Guest, args: Vec<OsString>, writable: Vec<PathBuf>) -> anyhow::Result<Order> {
     let modules_dir = guest.kernel.modules().map(Path::to_owned);
     if let (Kernel::Uml { uml, .. }, None) = (&guest.kernel, &modules_dir) {
@@ -63,11 +63,16 @@ pub(crate) fn order(guest: &Guest, args: Vec<OsString>, writable: Vec<PathBuf>) 
         Kernel::Image { .. } => "qemu",
     };
     let own_path = super::path_with_this_program().map(|path| ("PATH".into(), path));
+    let dir = std::env::current_dir().context("can't tell the current directory")?;
+    if let Some(path) = writable.iter().chain([&dir]).find(|path| path.to_str().is_none()) {
+        let why = format!("'{}' is no UTF-8; a guest can't be told of it", path.display());
+        return Err(UsageError(why).into());
+    }
     Ok(Order {
         program: guest.program.clone(),
         args,
         env: std::env::vars_os().chain(own_path).chain([(IN_GUEST.into(), kind.into())]).collect(),
-        dir: std::env::current_dir().context("can't tell the current directory")?,
+        dir,
         modules: MODULES.map(str::to_owned).into(),
         modules_dir,
         fresh: vec![JOURNALS.into()],
@@ -119,7 +124,7 @@ pub(crate) fn guest(kernel: &OsStr, ram: Option<Bytes>, io: CommandIo) -> anyhow
     };
     let program =
         std::env::current_exe().context("can't tell where this program is, to start it in the guest")?;
-    Ok(Guest {
+    let mut guest = Guest {
         kernel,
         program,
         init_args: [COMMAND, "init"].map(str::to_owned).into(),
@@ -127,7 +132,9 @@ pub(crate) fn guest(kernel: &OsStr, ram: Option<Bytes>, io: CommandIo) -> anyhow
         ram,
         silence: SILENCE,
         io,
-    })
+    };
+    guest.use_kvm_if_it_works()?;
+    Ok(guest)
 }
 
 /// A command line of `lab run` as the guest gets it: marked, so that it does not start a guest again.
