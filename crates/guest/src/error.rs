@@ -86,7 +86,7 @@ pub enum GuestError {
         asked: Bytes,
         /// Where its memory would be: `in RAM`.
         place: String,
-        /// What is free there.
+        /// The free memory there.
         available: Bytes,
     },
     /// Less memory was asked for than a guest needs.

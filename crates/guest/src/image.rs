@@ -33,7 +33,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// The image in `file`; `None` if it is none.
+    /// The image in `file`; `None` for a file of another kind.
     ///
     /// # Errors
     /// [`GuestError::NoKernel`] for a file that can't be read.

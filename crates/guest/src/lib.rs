@@ -1,5 +1,5 @@
-//! A command inside a kernel of its own, started by an ordinary user: user-mode Linux, in about a second, or any
-//! kernel's image in QEMU.
+//! Runs a command inside another kernel, as an ordinary user. User-mode Linux boots in about a second. QEMU boots the
+//! image of any kernel.
 //!
 //! ```text
 //! host                                            guest (one CPU; user-mode Linux: 6.1, HZ=100)

@@ -36,9 +36,9 @@ const FIRST_WORDS: Duration = Duration::from_secs(5);
 const LONGEST_PATH: usize = 1024;
 /// How long a kernel's keeper may take to end it.
 const KEEPER: Duration = Duration::from_secs(5);
-/// How often the stop flag is looked at.
+/// The time between two looks at a kernel's processes or at the stop flag.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
-/// What is kept of the console, in bytes.
+/// The length of the console's end that errors are told from, in bytes.
 const CONSOLE: usize = 8 << 10;
 /// Lines of the console in an error.
 const CONSOLE_LINES: usize = 12;
@@ -100,12 +100,9 @@ impl Process {
         let Kernel::Image { image, qemu, is_emulated } = &guest.kernel else { return Ok(true) };
         let machine = machine::Qemu { program: qemu, image: &image.file, is_emulated: *is_emulated };
         let process = Self::keep(guest, &[KVM.into()], machine.bare_words())?;
-        let deadline = Instant::now() + FIRST_WORDS;
-        while !process.has_spoken.load(Ordering::Relaxed) && !process.has_ended() && Instant::now() < deadline
-        {
-            thread::sleep(POLL);
-        }
-        Ok(process.has_spoken.load(Ordering::Relaxed))
+        let has_spoken = || process.has_spoken.load(Ordering::Relaxed);
+        process.wait(FIRST_WORDS, has_spoken);
+        Ok(has_spoken())
     }
 
     /// Starts a kernel's command line below a keeper, with the directories and files that it may write to.
@@ -172,22 +169,24 @@ impl Process {
         let Some(keeper) = Pid::from_raw(self.child.id() as i32) else { return true };
         !matches!(rustix::process::waitid(WaitId::Pid(keeper), options), Ok(None))
     }
+
+    /// Waits until something is so or the kernel has ended, at most `time`.
+    fn wait(&self, time: Duration, is_so: impl Fn() -> bool) {
+        let deadline = Instant::now() + time;
+        while !is_so() && !self.has_ended() && Instant::now() < deadline {
+            thread::sleep(POLL);
+        }
+    }
 }
 
 impl Drop for Process {
     /// Waits for the kernel to end by itself, then ends it. Only here, once: after the keeper is
     /// reaped, its number may be another process's.
     fn drop(&mut self) {
-        let deadline = Instant::now() + self.patience;
-        while !self.has_ended() && Instant::now() < deadline {
-            thread::sleep(POLL);
-        }
+        self.wait(self.patience, || false);
         // The keeper ends the kernel with all of its processes.
         let _ = self.line.shutdown(Shutdown::Both);
-        let deadline = Instant::now() + KEEPER;
-        while !self.has_ended() && Instant::now() < deadline {
-            thread::sleep(POLL);
-        }
+        self.wait(KEEPER, || false);
         // A keeper that does not act, one that is stopped for example. It is not reaped before: its number is its own.
         if let Some(keeper) = Pid::from_raw(self.child.id() as i32)
             && let Ok(group) = rustix::process::getpgid(Some(keeper))

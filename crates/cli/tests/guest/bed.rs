@@ -230,6 +230,17 @@ pub(crate) fn until(what: &str, is: impl Fn() -> bool) -> Result<(), String> {
     Ok(())
 }
 
+/// An error unless `told` has these words, in this order.
+pub(crate) fn in_order(told: &str, words: &[&str]) -> Result<(), String> {
+    let mut rest = told;
+    for word in words {
+        let (_, after) =
+            rest.split_once(word).ok_or(format!("'{word}' is missing, or not in its turn: {told}"))?;
+        rest = after;
+    }
+    Ok(())
+}
+
 /// An error unless the two are equal.
 pub(crate) fn equal<T: PartialEq + std::fmt::Debug>(what: &str, is: T, should: T) -> Result<(), String> {
     if is == should { Ok(()) } else { Err(format!("{what}: {is:?}, and should be {should:?}")) }

@@ -1,6 +1,6 @@
 //! Floodwall's own commands inside a guest, as far as its kernel lets them.
 
-use crate::bed::{Bed, Who, equal, run, said, text};
+use crate::bed::{Bed, Who, equal, in_order, run, said, text};
 use crate::place::refuses;
 use crate::{Once, Test};
 
@@ -26,14 +26,7 @@ pub(crate) const TESTS: &[Test] = &[
 fn tells(options: &[&str], who: Who, script: &str, words: &[&str]) -> Result<(), String> {
     let bed = Bed::new(who)?;
     let output = run(&mut bed.guest(options, script), &[])?;
-    let told = said(&output.stdout);
-    let mut rest = told.as_str();
-    for word in words {
-        let Some((_, after)) = rest.split_once(word) else {
-            return Err(format!("'{word}' is missing, or not in its turn: {told}{}", said(&output.stderr)));
-        };
-        rest = after;
-    }
+    in_order(&said(&output.stdout), words).map_err(|e| format!("{e}{}", said(&output.stderr)))?;
     bed.nothing_is_left()
 }
 

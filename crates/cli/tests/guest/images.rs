@@ -9,7 +9,7 @@ use std::process::Command;
 use floodwall_guest::Image;
 use floodwall_testing::{IMAGE, image};
 
-use crate::bed::{Bed, Who, end_of, equal, run, said, signal, text, until};
+use crate::bed::{Bed, Who, end_of, equal, in_order, run, said, signal, text, until};
 use crate::place::refuses;
 use crate::{Once, Test};
 
@@ -116,16 +116,9 @@ fn guards(who: Who) -> Result<(), String> {
         sleep 15; kill $guard; wait $guard; echo guard $?
         floodwall status >/dev/null; echo status $?";
     let output = run(&mut guest(&bed, &ours()?.file, &[], script), &[])?;
-    let told = said(&output.stdout);
-    let wanted =
+    let words =
         ["apply 0\n16777216\nrollback 0\n20\n", "tracepoints", "probe 0\n", "guard 0\n", "status 0\n"];
-    let mut rest = told.as_str();
-    for words in wanted {
-        let Some((_, after)) = rest.split_once(words) else {
-            return Err(format!("'{words}' is missing: {told}{}", said(&output.stderr)));
-        };
-        rest = after;
-    }
+    in_order(&said(&output.stdout), &words).map_err(|e| format!("{e}{}", said(&output.stderr)))?;
     nothing_is_left(&bed)
 }
 

@@ -1,4 +1,4 @@
-//! `floodwall lab run --kernel`: a kernel of its own, as root and as an ordinary user.
+//! `floodwall lab run --kernel` boots another kernel, for root and for an ordinary user.
 //! Needs linux.uml with its modules, or QEMU and an image; a test that lacks something is ignored with the reason.
 
 mod bed;

@@ -138,7 +138,7 @@ fn an_nfs_export_is_as_safe_in_a_power_cut_as_its_option_says() {
     assert_eq!(came_through, "not all");
 }
 
-/// Beside a writer over NFS: who waits for the server can't be told on the client.
+/// A process writes over NFS meanwhile. The client can't tell which processes wait for the server's disk.
 fn a_guard_names_an_nfs_mount_and_leaves_its_limits_alone() {
     let said = in_image(&format!(
         r#"{NFS}

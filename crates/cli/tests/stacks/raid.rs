@@ -29,8 +29,8 @@ pub(crate) const TESTS: &[Test] = &[
     },
 ];
 
-/// Shell functions: `up NAME…` makes lab devices of `$size`, `dev NAME` prints a device, `raid N LEVEL DEVICE…` makes
-/// /dev/mdN, `map NAME TABLE` a device of the device mapper, `put DEVICE DIR` makes an ext4 on one and mounts it,
+/// Shell functions. `up NAME…` makes lab devices of `$size`. `dev NAME` prints a device. `raid N LEVEL DEVICE…` makes
+/// /dev/mdN. `map NAME TABLE` makes a device of the device mapper. `put DEVICE DIR` makes an ext4 and mounts it.
 /// `part NAME` begins a part of the output.
 const STACKS: &str = r#"
 cd /

@@ -88,7 +88,7 @@ pub(super) struct Guests {
 }
 
 impl Guests {
-    /// Finds the kernels. Nothing is booted yet.
+    /// Finds the kernels, and whether KVM runs the images among them. No guest is booted yet.
     ///
     /// # Errors
     /// A kernel or a preset that is not there; too little memory; wrong usage.
@@ -114,13 +114,10 @@ impl Guests {
             contenders.push(Contender { name: name.to_owned(), setting });
             guests.insert(file, found);
         }
-        // One machine for all of them.
-        if guests.values().any(|guest| guest.kernel.is_emulated()) {
-            guests.values_mut().for_each(|guest| guest.kernel.emulate(true));
-        }
         if contenders.len() < 2 {
             return Err(UsageError("nothing to compare: give --kernel twice or more".into()).into());
         }
+        choose_machine(&mut guests)?;
         let mut lab = vec![absolute(&device)?];
         let fs = args.fs.and_then(|fs| Some(fs.to_possible_value()?.get_name().to_owned()));
         for (option, value) in [("--fs", fs), ("--scheduler", args.scheduler.clone())] {
@@ -272,6 +269,18 @@ impl Rig for Guests {
             interrupted: watch.stop(),
         })
     }
+}
+
+/// KVM runs all images, or none: guests differ in their kernel alone.
+fn choose_machine(guests: &mut BTreeMap<String, Guest>) -> anyhow::Result<()> {
+    for guest in guests.values_mut() {
+        guest.use_kvm_if_it_works()?;
+        if guest.kernel.is_emulated() {
+            guests.values_mut().for_each(|guest| guest.kernel.emulate(true));
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// A stored scenario with another number of rounds.

@@ -41,9 +41,10 @@ const JOURNALS: &str = "/var/lib/floodwall";
 /// [`GuestError`]; wrong usage.
 pub(super) fn run(kernel: &OsStr, args: &KernelArgs) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag()?;
-    let guest = guest(kernel, args.ram, CommandIo::Inherit)?;
+    let mut guest = guest(kernel, args.ram, CommandIo::Inherit)?;
     let writable = args.out.iter().map(|dir| writable(dir)).collect::<anyhow::Result<_>>()?;
     let order = order(&guest, in_guest(std::env::args_os().skip(1)), writable)?;
+    guest.use_kvm_if_it_works()?;
     let status = guest.run(&order, &stop, &mut |text| notice(&format!("floodwall: guest: {text}")))?;
     Ok(status_of(status))
 }
@@ -96,7 +97,7 @@ pub(crate) fn process(args: &GuestProcess) -> anyhow::Result<Exit> {
     }
 }
 
-/// The guest of a kernel: `uml`, a user-mode kernel's file, or an image.
+/// The guest of a kernel: `uml`, a user-mode kernel's file, or an image, which is emulated. Nothing is booted yet.
 ///
 /// # Errors
 /// [`GuestError`] if it can't be had here; [`UsageError`] inside a guest.
@@ -124,7 +125,7 @@ pub(crate) fn guest(kernel: &OsStr, ram: Option<Bytes>, io: CommandIo) -> anyhow
     };
     let program =
         std::env::current_exe().context("can't tell where this program is, to start it in the guest")?;
-    let mut guest = Guest {
+    Ok(Guest {
         kernel,
         program,
         init_args: [COMMAND, "init"].map(str::to_owned).into(),
@@ -132,9 +133,7 @@ pub(crate) fn guest(kernel: &OsStr, ram: Option<Bytes>, io: CommandIo) -> anyhow
         ram,
         silence: SILENCE,
         io,
-    };
-    guest.use_kvm_if_it_works()?;
-    Ok(guest)
+    })
 }
 
 /// A command line of `lab run` as the guest gets it: marked, so that it does not start a guest again.
