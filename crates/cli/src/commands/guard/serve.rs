@@ -92,7 +92,7 @@ impl Drop for Seat {
 fn accept<S: Timed>(
     mut next: impl FnMut() -> io::Result<S> + Send + 'static,
     full: String,
-    serve: impl Fn(S) + Clone + Send + 'static,
+    serve: impl Fn(&mut S) + Clone + Send + 'static,
 ) {
     let taken = Arc::new(AtomicUsize::new(0));
     let _ = thread::Builder::new().name("accept".into()).stack_size(STACK).spawn(move || {
@@ -111,7 +111,8 @@ fn accept<S: Timed>(
             };
             let serve = serve.clone();
             let _ = thread::Builder::new().name("client".into()).stack_size(STACK).spawn(move || {
-                serve(stream);
+                serve(&mut stream);
+                // Before the connection is closed: who sees that may take the seat at once.
                 drop(seat);
             });
         }
@@ -126,9 +127,9 @@ pub(super) fn serve_socket(socket: &Socket, asks: Sender<Ask>) -> anyhow::Result
     accept(
         move || listener.accept().map(|(stream, _)| stream),
         full,
-        move |stream: UnixStream| {
+        move |stream: &mut UnixStream| {
             // Who connects is who the kernel says he was then (unix(7), SO_PEERCRED).
-            let peer = rustix::net::sockopt::socket_peercred(&stream).ok();
+            let peer = rustix::net::sockopt::socket_peercred(&*stream).ok();
             let may_command = peer.is_some_and(|peer| peer.uid.is_root() || peer.uid == us);
             let uid = peer.map(|peer| peer.uid.as_raw());
             converse(stream, |line| answer_line(line, may_command, uid, &asks));
@@ -138,9 +139,9 @@ pub(super) fn serve_socket(socket: &Socket, asks: Sender<Ask>) -> anyhow::Result
 }
 
 /// Requests and answers, until one side has had enough.
-fn converse<S: Timed>(mut stream: S, answer: impl Fn(&[u8]) -> Reply) {
+fn converse<S: Timed>(stream: &mut S, answer: impl Fn(&[u8]) -> Reply) {
     loop {
-        let (reply, goes_on) = match read_until(&mut stream, MAX_REQUEST, |bytes| bytes.contains(&b'\n')) {
+        let (reply, goes_on) = match read_until(stream, MAX_REQUEST, |bytes| bytes.contains(&b'\n')) {
             Ok(Some(bytes)) => {
                 // One request at a time: what comes before the answer was sent is not waited for.
                 let line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
@@ -238,10 +239,10 @@ pub(super) fn serve_metrics(listen: &Listen, asks: Sender<Ask>) -> anyhow::Resul
     }
 }
 
-fn answer_http<S: Timed>(mut stream: S, asks: &Sender<Ask>) {
+fn answer_http<S: Timed>(stream: &mut S, asks: &Sender<Ask>) {
     let is_head =
         |bytes: &[u8]| bytes.windows(4).any(|w| w == b"\r\n\r\n") || bytes.windows(2).any(|w| w == b"\n\n");
-    let answer = match read_until(&mut stream, MAX_HEAD, is_head) {
+    let answer = match read_until(stream, MAX_HEAD, is_head) {
         Ok(Some(head)) => respond(&head, || match ask(Question::Metrics, asks) {
             Some(Answer::Text(text)) => Some(text),
             _ => None,
@@ -352,8 +353,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let _socket = guard(dir.path());
         let path = dir.path().join("guard.sock");
-        let endless = UnixStream::connect(&path).unwrap();
+        let mut endless = UnixStream::connect(&path).unwrap();
         assert!(said(&endless, &vec![b'x'; MAX_REQUEST]).contains("at most 4096 bytes"));
+        // Whose connection has been closed holds no seat.
+        assert_eq!(endless.read(&mut [0]).unwrap(), 0);
         // Those that say nothing hold their own seats only.
         let silent: Vec<_> = (0..MOST_CLIENTS - 1).map(|_| UnixStream::connect(&path).unwrap()).collect();
         let stream = UnixStream::connect(&path).unwrap();
