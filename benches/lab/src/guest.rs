@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::devices::{Floodwall, run_accepting};
 use crate::record::phases;
+use crate::trials;
 use crate::victims::summary::Rounds;
 
 /// What the figures depend on besides the machine.
@@ -100,8 +101,7 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
                 }
                 eprintln!("{preset}, {place}, round {round} of {}", options.rounds);
                 let measured = measure(floodwall, preset, place, round)?;
-                std::fs::write(&path, serde_json::to_string(&measured)? + "\n")
-                    .with_context(|| format!("can't write '{}'", path.display()))?;
+                trials::write(&path, &measured)?;
             }
         }
     }
@@ -147,17 +147,8 @@ fn measure(floodwall: &Floodwall, preset: &str, place: &str, round: u32) -> anyh
 
 /// The table of all stored trials, and what those were measured with.
 fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
-    let mut trials = Vec::new();
-    for entry in std::fs::read_dir(data).with_context(|| format!("can't list '{}'", data.display()))? {
-        let path = entry?.path();
-        let text =
-            std::fs::read_to_string(&path).with_context(|| format!("can't read '{}'", path.display()))?;
-        let trial: Value = serde_json::from_str(&text)
-            .with_context(|| format!("'{}' is no measurement; remove it", path.display()))?;
-        trials.push(trial);
-    }
-    let origins: Vec<Origin> = trials.iter().map(origin::of_measurement).collect();
-    Ok((table(&trials)?, Origin::of_parts(&origins)))
+    let (trials, origin) = trials::read_all(data)?;
+    Ok((table(&trials)?, origin))
 }
 
 fn table(trials: &[Value]) -> anyhow::Result<String> {

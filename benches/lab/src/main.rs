@@ -5,18 +5,21 @@
 //! record    trials kept as data for the simulator → benches/lab/data
 //! victims   PostgreSQL and SQLite beside the copy of a large file: default, 15 MB, guarded
 //! guest     the same trial in a guest of user-mode Linux and on this machine → docs/lab.md
+//! nfs       the NFS experiment of 2016 in a guest → docs/reproductions.md
 //! 2010      sysbench's and floodwall's commits beside dd, default and vm.dirty_bytes=15000000 → docs/reproductions.md
 //! ```
 //!
-//! Needs root, FUSE, loop devices, fio and sysbench. Whatever it brings up it takes down, and settings go through the journal.
+//! All but `nfs` needs root, FUSE, loop devices, fio and sysbench. Whatever it brings up it takes down, and settings go through the journal.
 
 mod devices;
 mod experiment;
 mod figures;
 mod guest;
+mod nfs;
 mod record;
 mod setting;
 mod table;
+mod trials;
 mod victims;
 
 use std::path::PathBuf;
@@ -54,6 +57,8 @@ enum Command {
     Victims(victims::Options),
     /// The same trial in a guest of user-mode Linux and on this machine, interleaved
     Guest(guest::Options),
+    /// The NFS experiment of 2016 in guests, beside its published figures; needs no root
+    Nfs(nfs::Options),
     /// The experiment of 2010, beside its published figures
     #[command(name = "2010")]
     Experiment {
@@ -88,6 +93,7 @@ fn main() -> anyhow::Result<()> {
     match args.command {
         Command::Figures { rounds } => figures::run(&floodwall, rounds),
         Command::Guest(options) => guest::run(&floodwall, &options),
+        Command::Nfs(options) => nfs::run(&floodwall, &options),
         Command::Victims(options) => victims::run(&floodwall, &options),
         Command::Record { data, cells } => record::run(&floodwall, &data, cells),
         Command::Experiment { seconds, rounds, file_gib, published, out, data, cells } => {

@@ -27,6 +27,7 @@ use published::{interrupt, process};
 use serde_json::{Value, json};
 
 use crate::devices::{Device, Floodwall};
+use crate::trials;
 use copy::Copy;
 use postgres::Postgres;
 use sqlite::Sqlite;
@@ -163,8 +164,7 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
         }
         eprintln!("{name} of {} rounds", options.rounds);
         let result = measure(floodwall, options, trial, &options.logs.join(&name).with_extension("log"))?;
-        std::fs::write(&path, serde_json::to_string(&result)? + "\n")
-            .with_context(|| format!("can't write '{}'", path.display()))?;
+        trials::write(&path, &result)?;
         measured += 1;
     }
     let (section, origin) = section(&options.data)?;
@@ -179,26 +179,14 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
 
 /// The tables of all stored trials, and what those were measured with.
 fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
-    let mut trials = Vec::new();
-    for entry in std::fs::read_dir(data).with_context(|| format!("can't list '{}'", data.display()))? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "json") {
-            trials.push(read(&path)?);
-        }
-    }
-    let origins: Vec<Origin> = trials.iter().map(origin::of_measurement).collect();
-    Ok((summary::section(&trials)?, Origin::of_parts(&origins)))
-}
-
-fn read(path: &Path) -> anyhow::Result<Value> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("can't read '{}'", path.display()))?;
-    serde_json::from_str(&text).with_context(|| format!("'{}' is no measurement; remove it", path.display()))
+    let (trials, origin) = trials::read_all(data)?;
+    Ok((summary::section(&trials)?, origin))
 }
 
 /// Whether there is a trial of the same plan.
 fn is_stored(path: &Path, options: &Options) -> anyhow::Result<bool> {
     let is_there = path.try_exists().with_context(|| format!("can't look for '{}'", path.display()))?;
-    Ok(is_there && read(path)?.get("plan") == Some(&options.plan()))
+    Ok(is_there && trials::read(path)?.get("plan") == Some(&options.plan()))
 }
 
 fn measure(floodwall: &Floodwall, options: &Options, trial: Trial, log: &Path) -> anyhow::Result<Value> {
