@@ -1,5 +1,6 @@
 //! Trials that are kept, one JSON file each.
 
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context;
@@ -25,8 +26,12 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("'{}' is no measurement; remove it", path.display()))
 }
 
-/// Keeps a trial.
+/// Keeps a trial. Its file is there whole or not at all.
 pub(crate) fn write(path: &Path, trial: &Value) -> anyhow::Result<()> {
-    std::fs::write(path, serde_json::to_string(trial)? + "\n")
-        .with_context(|| format!("can't write '{}'", path.display()))
+    let failed = || format!("can't write '{}'", path.display());
+    let mut file =
+        tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new("."))).with_context(failed)?;
+    writeln!(file, "{trial}").with_context(failed)?;
+    file.persist(path).with_context(failed)?;
+    Ok(())
 }

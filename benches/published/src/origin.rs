@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use twox_hash::XxHash64;
 
 /// Inputs by name, with the files and folders that they are made of, below the repository's root.
-pub const INPUTS: [(&str, &[&str]); 11] = [
+pub const INPUTS: [(&str, &[&str]); 12] = [
     ("law", &["crates/guard/src"]),
     ("tuner", &["crates/tune/src"]),
     ("simulator", &["crates/sim/src", "crates/device/src"]),
@@ -29,6 +29,7 @@ pub const INPUTS: [(&str, &[&str]); 11] = [
     ("lab-trials", &["benches/lab/data"]),
     ("settings", &["crates/knobs/src", "crates/plant/src"]),
     ("sensors", &["crates/host/src", "crates/probe/src"]),
+    ("nfs-script", &["scripts/nfs-2016"]),
 ];
 
 /// Digits of a commit's name that are kept.

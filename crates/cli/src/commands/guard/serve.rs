@@ -111,9 +111,10 @@ fn accept<S: Timed>(
             };
             let serve = serve.clone();
             let _ = thread::Builder::new().name("client".into()).stack_size(STACK).spawn(move || {
+                let mut stream = stream;
+                // Dropped before the stream: a client that sees the close can take the seat.
+                let _seat = seat;
                 serve(&mut stream);
-                // Before the connection is closed: who sees that may take the seat at once.
-                drop(seat);
             });
         }
     });
@@ -355,7 +356,7 @@ mod tests {
         let path = dir.path().join("guard.sock");
         let mut endless = UnixStream::connect(&path).unwrap();
         assert!(said(&endless, &vec![b'x'; MAX_REQUEST]).contains("at most 4096 bytes"));
-        // Whose connection has been closed holds no seat.
+        // A closed connection holds no seat.
         assert_eq!(endless.read(&mut [0]).unwrap(), 0);
         // Those that say nothing hold their own seats only.
         let silent: Vec<_> = (0..MOST_CLIENTS - 1).map(|_| UnixStream::connect(&path).unwrap()).collect();
