@@ -35,26 +35,11 @@ pub(crate) const TESTS: &[Test] = &[
 /// One round of phases of one second over small files: the path is what is tested, not the figures' quality.
 const SMALL: &[&str] = &["--rounds", "2", "--measure", "1s", "--size", "400MiB", "--json", "--scenario"];
 
-const SCENARIO: &str = r#"
-name = "small"
-burst = "16MiB"
-[[victim]]
-kind = "commit"
-threads = 2
-size = "16MiB"
-[[flood]]
-kind = "seq"
-[timing]
-warmup_max = "1s"
-settle = "100ms"
-device_cache = "1MiB"
-"#;
+const SCENARIO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/bench.toml");
 
 fn floodwall(dir: &Path, more: &[&str]) -> Command {
-    let scenario = std::env::temp_dir().join(format!("floodwall-test-{}.toml", std::process::id()));
-    let _ = fs::File::create(&scenario).and_then(|mut f| f.write_all(SCENARIO.as_bytes()));
     let mut command = Command::new(env!("CARGO_BIN_EXE_floodwall"));
-    command.arg("bench").args(SMALL).arg(scenario).args(more).arg(dir);
+    command.arg("bench").args(SMALL).arg(SCENARIO).args(more).arg(dir);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
