@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
-use published::document::replace_section;
 use published::origin::{self, Origin};
 use serde_json::{Value, json};
 
@@ -105,15 +104,13 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
             }
         }
     }
-    let (section, origin) = section(&options.data)?;
-    print!("{section}");
-    match &options.out {
-        Some(out) => {
-            let command = "target/release/lab-bench guest --out docs/lab.md";
-            replace_section(out, "lab-guest", command, &section, &origin, &origin::root()?)
-        }
-        None => Ok(()),
-    }
+    let section = section(&options.data)?;
+    trials::publish(
+        section,
+        options.out.as_deref(),
+        "lab-guest",
+        "target/release/lab-bench guest --out docs/lab.md",
+    )
 }
 
 fn measure(floodwall: &Floodwall, preset: &str, place: &str, round: u32) -> anyhow::Result<Value> {

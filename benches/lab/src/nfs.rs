@@ -13,7 +13,6 @@ use std::process::Command;
 
 use anyhow::Context;
 use published::Experiment;
-use published::document::replace_section;
 use published::origin::{self, Origin};
 use serde_json::{Value, json};
 
@@ -70,15 +69,13 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
         trials::write(&path, &json!({ "round": round, "ram": RAM, "origin": origin, "printed": printed }))?;
     }
     let published = root.join("benches/published/measurements.toml");
-    let (section, origin) = section(&options.data, &published)?;
-    print!("{section}");
-    match &options.out {
-        Some(out) => {
-            let command = "target/release/lab-bench nfs --out docs/reproductions.md";
-            replace_section(out, "lab-2016", command, &section, &origin, &root)
-        }
-        None => Ok(()),
-    }
+    let section = section(&options.data, &published)?;
+    trials::publish(
+        section,
+        options.out.as_deref(),
+        "lab-2016",
+        "target/release/lab-bench nfs --out docs/reproductions.md",
+    )
 }
 
 /// The table of all stored rounds, and what those were measured with.

@@ -1,9 +1,10 @@
-//! Trials that are kept, one JSON file each.
+//! Stored trials, one JSON file each, and the section of a document that follows from them.
 
 use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context;
+use published::document::replace_section;
 use published::origin::{self, Origin};
 use serde_json::Value;
 
@@ -34,4 +35,15 @@ pub(crate) fn write(path: &Path, trial: &Value) -> anyhow::Result<()> {
     writeln!(file, "{trial}").with_context(failed)?;
     file.persist(path).with_context(failed)?;
     Ok(())
+}
+
+/// Prints the section `name`, and writes it into the document `out` if one is given.
+pub(crate) fn publish(
+    (section, origin): (String, Origin),
+    out: Option<&Path>,
+    name: &str,
+    command: &str,
+) -> anyhow::Result<()> {
+    print!("{section}");
+    out.map_or(Ok(()), |out| replace_section(out, name, command, &section, &origin, &origin::root()?))
 }

@@ -21,7 +21,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use published::document::replace_section;
 use published::origin::{self, Origin};
 use published::{interrupt, process};
 use serde_json::{Value, json};
@@ -167,14 +166,8 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
         trials::write(&path, &result)?;
         measured += 1;
     }
-    let (section, origin) = section(&options.data)?;
-    print!("{section}");
-    match &options.out {
-        Some(out) => {
-            replace_section(out, "lab-victims", "make lab-victims", &section, &origin, &origin::root()?)
-        }
-        None => Ok(()),
-    }
+    let section = section(&options.data)?;
+    trials::publish(section, options.out.as_deref(), "lab-victims", "make lab-victims")
 }
 
 /// The tables of all stored trials, and what those were measured with.

@@ -296,7 +296,7 @@ impl Drop for Served {
             let _ = run("losetup", &["-d", device]);
         }
         let _ = run("umount", &[&self.dir.path().join("fuse").to_string_lossy()]);
-        if wait(Duration::from_secs(10), || matches!(self.server.try_wait(), Ok(Some(_)))).is_none() {
+        if wait(Duration::from_secs(10), || has_ended(&mut self.server)).is_none() {
             let _ = self.server.kill();
             let _ = self.server.wait();
         }
