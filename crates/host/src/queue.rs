@@ -51,6 +51,15 @@ pub fn read_scheduler(root: &SysRoot, disk: DeviceId) -> Reading<String> {
     })
 }
 
+/// The depth of the device's own queue, as a knob.
+pub const DEPTH_KNOB: &str = "device.queue_depth";
+
+/// How many requests a disk behind the SCSI layer is given at once (drivers/scsi/scsi_sysfs.c). Others have none.
+#[must_use]
+pub fn read_depth(root: &SysRoot, disk: DeviceId) -> Reading<String> {
+    root.read_line(&format!("{}/device/queue_depth", block::directory(disk)))
+}
+
 /// What a SCSI or SATA disk told of its cache: `write back`, `write through`, `none` … (drivers/scsi/sd.c `cache_type_show`). The kernel sets
 /// `queue/write_cache` from it, which can be written afterwards.
 fn read_device_cache(root: &SysRoot, disk: DeviceId) -> Reading<String> {

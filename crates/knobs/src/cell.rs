@@ -220,13 +220,19 @@ fn keyed(knob: &Knob, target: &Target, path: String) -> Cell {
     let key = target.device().map_or_else(|| "default".to_owned(), |device| device.number.clone());
     let unset = match (knob.name, key.as_str()) {
         ("io.max", _) => "rbps=max wbps=max riops=max wiops=max",
-        ("io.weight", "default") => "100",
-        ("io.weight", _) => "default",
+        ("io.weight" | "io.bfq.weight", "default") => "100",
+        ("io.weight" | "io.bfq.weight", _) => "default",
         ("io.latency", _) => "target=0",
         ("io.cost.qos", _) => "enable=0 ctrl=auto",
         _ => "ctrl=auto",
     };
     Cell::Keyed { path, key, unset: unset.to_owned() }
+}
+
+/// Whether a file has lines for single devices.
+pub(crate) fn has_device_lines(files: &dyn Files, path: &str) -> bool {
+    let text = files.read(path).unwrap_or_default();
+    text.lines().map(Line::parse).any(|line| line.key.contains(':'))
 }
 
 fn read_keyed(files: &dyn Files, path: &str, key: &str, unset: &str) -> Reading<State> {
@@ -296,6 +302,16 @@ impl Line {
             }
         }
         line
+    }
+
+    /// Its keys with their values.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pairs.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
+    /// The value of a key.
+    pub(crate) fn value(&self, key: &str) -> Option<&str> {
+        self.pairs.get(key).map(String::as_str)
     }
 
     fn names(&self) -> Vec<String> {

@@ -151,6 +151,13 @@ fn split(name: &str) -> Result<(&'static Knob, &str), ChangeError> {
     }
 }
 
+/// What to do where the root group is given.
+const NOT_ON_ROOT: &str = "the root group has none: name the group whose processes flood";
+
+fn is_root(group: &str) -> bool {
+    matches!(Target::group(group, None), Ok(Target::Group { path, .. }) if path.is_empty())
+}
+
 fn place_of(
     root: &SysRoot,
     device: Option<&Device>,
@@ -165,19 +172,27 @@ fn place_of(
     match knob.scope {
         Scope::Global if place.is_empty() => Ok(Target::Machine),
         Scope::Global => Err(wrong("it is the whole machine's: write it without a device")),
-        Scope::Queue | Scope::Elevator(_) | Scope::Bdi => {
+        Scope::Queue | Scope::Elevator(_) | Scope::Bdi | Scope::Scsi => {
             named(place)?.map(Target::Device).ok_or(ChangeError::NoDevice { knob: knob.name })
         }
         Scope::Cgroup => {
             let (group, name) = place
                 .rsplit_once(':')
                 .ok_or_else(|| wrong("write GROUP:DEVICE.KNOB=…, such as system.slice:sda.io.max=…"))?;
-            let device = if name.is_empty() && knob.name == "io.weight" { None } else { named(name)? };
-            if device.is_none() && knob.name != "io.weight" {
+            if is_root(group) {
+                return Err(wrong(NOT_ON_ROOT));
+            }
+            let device = if name.is_empty() && knob.has_default_line() { None } else { named(name)? };
+            if device.is_none() && !knob.has_default_line() {
                 return Err(ChangeError::NoDevice { knob: knob.name });
             }
             Ok(Target::group(group, device)?)
         }
+        Scope::CgroupValue => match place.strip_suffix(':') {
+            Some(group) if is_root(group) => Err(wrong(NOT_ON_ROOT)),
+            Some(group) => Ok(Target::group(group, None)?),
+            None => Err(wrong("write GROUP:KNOB=…, such as system.slice/backup.service:memory.high=…")),
+        },
         Scope::RootCgroup => {
             let name = place.trim_start_matches(':');
             if name.contains(['/', ':']) {

@@ -71,6 +71,9 @@ fn rank(
             _ => 70,
         },
         Scope::Bdi => bdi_rank(entry, to, entries, wanted, files),
+        Scope::Scsi => 65,
+        // A dirty domain of its own before the rate: the flood's backlog must have a bound when it grows.
+        Scope::CgroupValue => 89,
         Scope::Cgroup => 90,
     }
 }
@@ -99,7 +102,8 @@ pub(crate) fn rank_from_defaults(knob: &Knob, value: &str) -> u32 {
             name if name.starts_with("bdi.max_") => 81,
             _ => 82,
         },
-        Scope::Global | Scope::Cgroup | Scope::RootCgroup => 90,
+        Scope::Scsi => 65,
+        Scope::Global | Scope::Cgroup | Scope::CgroupValue | Scope::RootCgroup => 90,
     }
 }
 

@@ -414,11 +414,8 @@ impl fmt::Display for Plan {
 pub fn short(label: &str, state: &State) -> String {
     let file = state.path.rsplit('/').next().unwrap_or_default();
     let one_of_several = file.ends_with("_bytes") || file.ends_with("_ratio");
-    if label.ends_with(&format!(".{file}")) && !one_of_several {
-        state.value.clone()
-    } else {
-        format!("{file} {}", state.value)
-    }
+    let named = label.strip_suffix(file).is_some_and(|before| before.ends_with(['.', ':']));
+    if named && !one_of_several { state.value.clone() } else { format!("{file} {}", state.value) }
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ use crate::limits::{FLUSHER_CHUNK_BYTES, Memory};
 use crate::order::{is_share, ppm};
 use crate::plan::{Entry, PlanError};
 
+mod group;
+
 /// `bdi.max_bytes` as the ratio that the kernel would make of it.
 pub(crate) fn share_of(
     change: &Change,
@@ -104,6 +106,9 @@ pub(crate) fn check(entries: &[Entry], files: &dyn Files) -> Result<(), PlanErro
         if entry.knob.name == "vm.dirty_ratio" && entry.new.as_ref().is_some_and(|new| new.value == "0") {
             return refused("a hard limit of zero stops every writer; give at least 1");
         }
+        if let Some(why) = group::refusal(entry, files) {
+            return refused(&why);
+        }
         if entry.knob.scope != Scope::Bdi {
             continue;
         }
@@ -144,6 +149,8 @@ pub(crate) fn notes(entries: &[Entry], files: &dyn Files, memory: &Memory) -> Ve
     limit_notes(entries, files, memory, &mut notes);
     for entry in entries.iter().filter(|entry| entry.new.is_some()) {
         device_notes(entry, entries, files, &mut notes);
+        notes.extend(group::tighter_above(entry, files));
+        notes.extend(group::misses_writeback(entry, files));
     }
     let share = |entry: &&Entry| entry.new.is_none();
     for entry in entries.iter().filter(share) {

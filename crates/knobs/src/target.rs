@@ -168,8 +168,11 @@ impl Target {
     pub fn suits(&self, scope: Scope) -> bool {
         match scope {
             Scope::Global => matches!(self, Self::Machine),
-            Scope::Queue | Scope::Elevator(_) | Scope::Bdi => matches!(self, Self::Device(_)),
+            Scope::Queue | Scope::Elevator(_) | Scope::Bdi | Scope::Scsi => {
+                matches!(self, Self::Device(_))
+            }
             Scope::Cgroup => matches!(self, Self::Group { .. }),
+            Scope::CgroupValue => matches!(self, Self::Group { device: None, .. }),
             Scope::RootCgroup => {
                 matches!(self, Self::Group { path, device: Some(_) } if path.is_empty())
             }
@@ -183,6 +186,7 @@ impl Target {
             Self::Machine => "/proc/sys/vm".to_owned(),
             Self::Device(device) => match knob.scope {
                 Scope::Bdi => format!("/sys/class/bdi/{}", device.number),
+                Scope::Scsi => format!("/sys/dev/block/{}/device", device.number),
                 Scope::Elevator(_) => format!("{}/iosched", device.queue_directory()),
                 _ => device.queue_directory(),
             },

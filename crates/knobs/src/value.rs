@@ -109,6 +109,7 @@ pub fn check(knob: &'static Knob, text: &str, form: Form) -> Result<String, Valu
         Unit::Elevator => name(knob, text),
         Unit::Flag => flag(knob, text),
         Unit::Keys(keys) => pairs(knob, keys, text, form),
+        Unit::BytesOrMax if text == "max" => Ok(text.to_owned()),
         _ => number(knob, text, form).and_then(|n| in_range(knob, text, n)).map(|n| n.to_string()),
     }
 }
@@ -135,9 +136,9 @@ fn number(knob: &'static Knob, text: &str, form: Form) -> Result<i128, ValueErro
     let bare = text.parse::<i128>().ok();
     let wrong = || ValueError::NotANumber { knob: knob.name, text: text.to_owned(), unit: knob.unit.name() };
     match (knob.unit, bare) {
-        (Unit::Bytes, Some(0)) => Ok(0),
-        (Unit::Bytes, Some(n)) if form == Form::Kernel || n < 0 => Ok(n),
-        (Unit::Bytes, _) => size(knob, text).map(i128::from),
+        (Unit::Bytes | Unit::BytesOrMax, Some(0)) => Ok(0),
+        (Unit::Bytes | Unit::BytesOrMax, Some(n)) if form == Form::Kernel || n < 0 => Ok(n),
+        (Unit::Bytes | Unit::BytesOrMax, _) => size(knob, text).map(i128::from),
         (_, Some(n)) => Ok(n),
         (Unit::Kibibytes, None) => {
             let bytes = size(knob, text)?;
@@ -194,21 +195,25 @@ fn of_unit(unit: &str) -> String {
 #[must_use]
 pub fn as_written(setting: &Setting) -> Vec<String> {
     let is_bytes = |name: &str| {
-        knobs().any(|k| k.unit == Unit::Bytes && (k.name == name || name.ends_with(&format!(".{}", k.name))))
+        knobs().any(|k| {
+            matches!(k.unit, Unit::Bytes | Unit::BytesOrMax)
+                && (k.name == name || name.ends_with(&format!(".{}", k.name)))
+        })
     };
-    let pairs = setting.0.iter();
-    pairs.map(|(name, value)| format!("{name}={value}{}", if is_bytes(name) { "B" } else { "" })).collect()
+    let unit = |name: &str, value: &str| if is_bytes(name) && value != "max" { "B" } else { "" };
+    setting.0.iter().map(|(name, value)| format!("{name}={value}{}", unit(name, value))).collect()
 }
 
 /// A knob's range in words.
 #[must_use]
 pub fn range(knob: &Knob) -> String {
     let shown = |n: i64| match knob.unit {
-        Unit::Bytes => Bytes(n.unsigned_abs()).to_string(),
+        Unit::Bytes | Unit::BytesOrMax => Bytes(n.unsigned_abs()).to_string(),
         _ => n.to_string(),
     };
     // A size has its own unit, and a count none.
-    let unit = if matches!(knob.unit, Unit::Bytes | Unit::Count) { "" } else { knob.unit.name() };
+    let unit =
+        if matches!(knob.unit, Unit::Bytes | Unit::BytesOrMax | Unit::Count) { "" } else { knob.unit.name() };
     let text = if knob.max == i64::MAX {
         format!("at least {} {unit}", shown(knob.min))
     } else {

@@ -411,7 +411,7 @@ impl HostPlant {
         let targets: Vec<Target> = match (write.device, knob.scope) {
             (None, Scope::Global) => vec![Target::Machine],
             (None, _) => return Err(refused("it is a device's knob; say which device".to_owned())),
-            (Some(id), Scope::Queue | Scope::Elevator(_)) => {
+            (Some(id), Scope::Queue | Scope::Elevator(_) | Scope::Scsi) => {
                 let unit = self.units.get(id).ok_or(PlantError::NoDevice(id))?;
                 unit.queues.iter().cloned().map(Target::Device).collect()
             }

@@ -57,9 +57,10 @@ pub(crate) fn check(line: &Line) -> anyhow::Result<Outcome> {
         let target = match knob.scope {
             Scope::Elevator(_) => continue,
             Scope::Global => Target::Machine,
-            Scope::Queue | Scope::Bdi => run.on_device(),
+            Scope::Queue | Scope::Bdi | Scope::Scsi => run.on_device(),
+            Scope::CgroupValue => Target::group(GROUP, None)?,
             // A device has a weight of its own only while a policy of its queue uses it.
-            Scope::Cgroup if knob.name == "io.weight" => Target::group(GROUP, None)?,
+            Scope::Cgroup if knob.has_default_line() => Target::group(GROUP, None)?,
             Scope::Cgroup => Target::group(GROUP, Some(run.device.clone()))?,
             Scope::RootCgroup => Target::group("", Some(run.device.clone()))?,
         };
@@ -185,13 +186,14 @@ fn another(knob: &Knob, now: &str) -> Option<String> {
                 ("vm.dirty_background_bytes", _) => 64 << 20,
                 ("bdi.max_bytes", _) => 128 << 20,
                 ("io.weight", _) => 50,
+                ("memory.high", _) => 1 << 30,
                 // Kept in millionths where the kernel has those.
                 ("bdi.max_ratio", _) => 50,
                 ("bdi.min_ratio", _) => 1,
                 (_, now) if now / 2 >= knob.min.max(1) => now / 2,
                 (_, now) => (now + 1).min(knob.max),
             };
-            let suffix = if unit == Unit::Bytes { "B" } else { "" };
+            let suffix = if matches!(unit, Unit::Bytes | Unit::BytesOrMax) { "B" } else { "" };
             Some(format!("{other}{suffix}"))
         }
     }
@@ -227,7 +229,10 @@ pub(crate) fn everything() -> BTreeMap<PathBuf, String> {
             let name = entry.file_name().to_string_lossy().into_owned();
             let is_knob = match dir {
                 "/proc/sys/vm" => name.starts_with("dirty"),
-                "/sys/fs/cgroup/matrix" => ["io.max", "io.weight", "io.latency"].contains(&name.as_str()),
+                "/sys/fs/cgroup/matrix" => {
+                    ["io.max", "io.weight", "io.bfq.weight", "io.latency", "memory.high"]
+                        .contains(&name.as_str())
+                }
                 // Counters, and what follows the free memory.
                 _ => {
                     !["io_timeout", "stat", "max_bytes", "min_bytes"].contains(&name.as_str())

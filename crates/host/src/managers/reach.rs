@@ -37,6 +37,7 @@ pub fn is_known(knob: &str) -> bool {
         Some(("vm", name)) => DIRTY_KNOBS.contains(&name),
         Some(("bdi", name)) => BDI.contains(&name),
         Some(("iosched", name)) => !name.is_empty(),
+        Some(("device", name)) => name == "queue_depth",
         _ => QUEUE.contains(&knob),
     }
 }
@@ -49,6 +50,7 @@ pub(super) fn of_attribute(attribute: &str) -> Option<String> {
         "queue" if QUEUE.contains(&name) => Some(name.to_owned()),
         "bdi" if name == "read_ahead_kb" => Some(name.to_owned()),
         "bdi" if BDI.contains(&name) => Some(format!("bdi.{name}")),
+        "device" if name == "queue_depth" => Some(queue::DEPTH_KNOB.to_owned()),
         "queue/iosched" if !name.is_empty() && name.chars().all(plain) => Some(format!("iosched.{name}")),
         _ => None,
     }
@@ -118,7 +120,7 @@ pub(super) fn of_path(path: &str) -> Option<(String, Owner<'_>)> {
     }
     // /sys/block/sda/queue/…, /sys/class/block/sda/…, /sys/devices/…/block/sda/…
     let rest = path.strip_prefix("/sys/")?;
-    let at = rest.find("/queue/").or_else(|| rest.find("/bdi/"))?;
+    let at = ["/queue/", "/bdi/", "/device/"].iter().find_map(|directory| rest.find(directory))?;
     let (device, attribute) = (&rest[..at], &rest[at + 1..]);
     let (parent, name) = device.rsplit_once('/')?;
     if let Some(number) = parent.strip_suffix("dev/block").filter(|before| before.is_empty()).map(|_| name) {
@@ -139,6 +141,7 @@ fn now(root: &SysRoot, knob: &str, disk: Option<DeviceId>) -> Reading<String> {
     match knob.split_once('.') {
         Some(("bdi", name)) => root.read_line(&format!("{}/{name}", bdi::directory(&disk.to_string()))),
         Some(("iosched", name)) => root.read_line(&format!("{}/iosched/{name}", queue::directory(disk))),
+        _ if knob == queue::DEPTH_KNOB => queue::read_depth(root, disk),
         _ if knob == "scheduler" => queue::read_scheduler(root, disk),
         _ if knob == "wbt_lat_usec" => queue::read_wbt(root, disk),
         _ => root.read_line(&format!("{}/{knob}", queue::directory(disk))),
@@ -189,7 +192,8 @@ mod tests {
         assert_eq!(of_attribute("bdi/max_bytes"), own("bdi.max_bytes"));
         assert_eq!(of_attribute("bdi/read_ahead_kb"), own("read_ahead_kb"));
         assert_eq!(of_attribute("queue/rotational"), None);
-        assert_eq!(of_attribute("device/queue_depth"), None);
+        assert_eq!(of_attribute("device/queue_depth"), own("device.queue_depth"));
+        assert_eq!(of_attribute("device/timeout"), None);
         for key in ["vm.dirty_ratio", "vm/dirty_ratio"] {
             assert_eq!(of_sysctl(key), Some("vm.dirty_ratio"));
         }
@@ -208,6 +212,10 @@ mod tests {
         assert_eq!(
             of_path("/sys/dev/block/8:0/queue/scheduler"),
             Some(("scheduler".into(), Owner::Number("8:0")))
+        );
+        assert_eq!(
+            of_path("/sys/block/sda/device/queue_depth"),
+            Some(("device.queue_depth".into(), Owner::Name("sda")))
         );
         assert_eq!(of_path("/sys/kernel/mm/transparent_hugepage/enabled"), None);
         assert_eq!(of_path("/sys/class/net/eth0/queues/rx-0/rps_cpus"), None);

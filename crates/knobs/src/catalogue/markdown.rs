@@ -45,7 +45,8 @@ fn section(scope: Scope) -> &'static str {
         Scope::Queue => "A disk's request queue: /sys/block/NAME/queue",
         Scope::Elevator(_) => "An elevator's tunables: /sys/block/NAME/queue/iosched",
         Scope::Bdi => "A device's share of the limits: /sys/class/bdi/MAJ:MIN",
-        Scope::Cgroup | Scope::RootCgroup => "A control group: /sys/fs/cgroup/GROUP",
+        Scope::Scsi => "A SCSI disk: /sys/block/NAME/device",
+        Scope::Cgroup | Scope::CgroupValue | Scope::RootCgroup => "A control group: /sys/fs/cgroup/GROUP",
     }
 }
 

@@ -25,8 +25,12 @@ pub enum Scope {
     Elevator(&'static [&'static str]),
     /// A backing device's writeback limits: /sys/class/bdi/MAJ:MIN.
     Bdi,
+    /// A SCSI disk below its queue (SATA, SAS, UAS, virtio-scsi): /sys/block/NAME/device.
+    Scsi,
     /// A cgroup v2 directory; the file has a line for each device.
     Cgroup,
+    /// A cgroup v2 directory; the file has one value.
+    CgroupValue,
     /// The root cgroup alone; the file has a line for each device.
     RootCgroup,
 }
@@ -36,6 +40,8 @@ pub enum Scope {
 pub enum Unit {
     /// Bytes. People must give a unit; a bare number is refused.
     Bytes,
+    /// Bytes, or `max` for no limit.
+    BytesOrMax,
     /// KiB: the file's name ends in `_kb`. Bare, or with a unit.
     Kibibytes,
     /// Percent, whole numbers.
@@ -66,6 +72,7 @@ impl Unit {
     pub fn name(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",
+            Self::BytesOrMax => "bytes or max",
             Self::Kibibytes => "KiB",
             Self::Percent => "percent",
             Self::PartsPerMillion => "parts per million",
@@ -124,11 +131,17 @@ impl Knob {
     #[must_use]
     pub fn file_name(&self) -> &'static str {
         match self.scope {
-            Scope::Cgroup | Scope::RootCgroup => self.name,
-            Scope::Global | Scope::Queue | Scope::Elevator(_) | Scope::Bdi => {
+            Scope::Cgroup | Scope::CgroupValue | Scope::RootCgroup => self.name,
+            Scope::Global | Scope::Queue | Scope::Elevator(_) | Scope::Bdi | Scope::Scsi => {
                 self.name.rsplit('.').next().unwrap_or(self.name)
             }
         }
+    }
+
+    /// Whether its file has a line `default` for all devices that have no line of their own.
+    #[must_use]
+    pub fn has_default_line(&self) -> bool {
+        self.scope == Scope::Cgroup && self.name.ends_with(".weight")
     }
 
     /// Whether writing this knob may change another one by itself.

@@ -87,7 +87,8 @@ pub(crate) fn below_disk(knob: &Knob) -> Option<String> {
         Scope::Queue => "queue",
         Scope::Elevator(_) => "queue/iosched",
         Scope::Bdi => "bdi",
-        Scope::Global | Scope::Cgroup | Scope::RootCgroup => return None,
+        Scope::Scsi => "device",
+        Scope::Global | Scope::Cgroup | Scope::CgroupValue | Scope::RootCgroup => return None,
     };
     Some(format!("{directory}/{}", knob.file_name()))
 }

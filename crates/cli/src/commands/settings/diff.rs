@@ -99,7 +99,9 @@ fn defaults(place: &Place, device: Option<&Device>) -> Vec<Change> {
     for knob in knobs() {
         let target = match (knob.scope, device) {
             (Scope::Global, _) => Target::Machine,
-            (Scope::Queue | Scope::Elevator(_) | Scope::Bdi, Some(device)) => Target::Device(device.clone()),
+            (Scope::Queue | Scope::Elevator(_) | Scope::Bdi | Scope::Scsi, Some(device)) => {
+                Target::Device(device.clone())
+            }
             _ => continue,
         };
         // Where the default depends on the device it is a sentence, and no value.

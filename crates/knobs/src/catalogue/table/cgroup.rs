@@ -1,4 +1,5 @@
-//! The io controller of cgroup v2: /sys/fs/cgroup/GROUP. Each file has a line for each device; a write changes the keys that it names.
+//! The io and memory controllers of cgroup v2: /sys/fs/cgroup/GROUP. Each file of io has a line for
+//! each device; a write changes the keys that it names.
 
 use crate::catalogue::{Knob, Reset, Scope, Unit};
 
@@ -19,6 +20,25 @@ const BASE: Knob = Knob {
 
 pub(super) const KNOBS: &[Knob] = &[
     Knob {
+        name: "memory.high",
+        scope: Scope::CgroupValue,
+        unit: Unit::BytesOrMax,
+        // A page on every architecture; the kernel rounds down to whole ones.
+        min: 65_536,
+        default: "max",
+        needs: "cgroup v2 with the memory controller",
+        adjusts: Some("cut to whole pages"),
+        does: "Memory that a group may use before its processes are slowed down and its page cache is reclaimed. With it the group has a dirty limit of its own: a share, vm.dirty_ratio, of what is left for page cache.",
+        quirks: &[
+            "The root group has none.",
+            "It counts all memory of the group: less than the group uses besides page cache, and room for two of the flusher's chunks above that, is refused here.",
+            "The dirty limit of its own needs the io controller too, and a filesystem with cgroup writeback (ext2, ext4, btrfs, f2fs, xfs).",
+            "Pacing a flood with io.max and no bound for its dirty pages moves the stall to everybody's write(2), at the machine's limit.",
+        ],
+        source: "mm/memcontrol.c memory_high_write, mem_cgroup_wb_stats; mm/page-writeback.c domain_dirty_limits",
+        ..BASE
+    },
+    Knob {
         name: "io.max",
         unit: Unit::Keys(&["rbps", "wbps", "riops", "wiops"]),
         default: "max for every key",
@@ -38,6 +58,20 @@ pub(super) const KNOBS: &[Knob] = &[
         does: "A group's share of a device, for io.cost; without a device the group's share of all.",
         quirks: &["Without io.cost.qos switched on it does nothing; bfq has a file of its own."],
         source: "block/blk-iocost.c ioc_weight_write",
+        ..BASE
+    },
+    Knob {
+        name: "io.bfq.weight",
+        min: 1,
+        max: 1000,
+        default: "100",
+        needs: "CONFIG_BFQ_GROUP_IOSCHED; a device's own weight needs bfq in use there (Linux 5.4)",
+        does: "A group's share of the devices that run bfq; without a device the group's share of all.",
+        quirks: &[
+            "The root group has none.",
+            "A write without a device drops the weights of single devices; refused while there are any.",
+        ],
+        source: "block/bfq-cgroup.c bfq_io_set_weight, bfq_io_set_weight_legacy",
         ..BASE
     },
     Knob {

@@ -5,9 +5,10 @@ mod cgroup;
 mod elevator;
 mod global;
 mod queue;
+mod scsi;
 
 use super::Knob;
 
 /// All parts, in the order of the documentation.
-pub(super) static ALL: [&[Knob]; 5] =
-    [global::KNOBS, queue::KNOBS, elevator::KNOBS, bdi::KNOBS, cgroup::KNOBS];
+pub(super) static ALL: [&[Knob]; 6] =
+    [global::KNOBS, queue::KNOBS, elevator::KNOBS, scsi::KNOBS, bdi::KNOBS, cgroup::KNOBS];

@@ -1,0 +1,219 @@
+//! Control groups: what would starve a group, and which limit of a group above counts more.
+
+use floodwall_model::{Bytes, Reading};
+
+use crate::cell::{Cell, Line, has_device_lines};
+use crate::files::{Files, read_line, read_number};
+use crate::limits::FLUSHER_CHUNK_BYTES;
+use crate::plan::Entry;
+use crate::target::Target;
+
+/// Room for page cache that `memory.high` must leave. A group's dirty limit is `vm.dirty_ratio` (20 %) of that room, and
+/// two of the flusher's chunks must fit below the limit, or writers stop for each of them.
+const LEAST_ROOM_BYTES: u64 = 2 * FLUSHER_CHUNK_BYTES * 100 / 20;
+
+/// Why an entry of a group can't be carried out; `None` if it can.
+pub(super) fn refusal(entry: &Entry, files: &dyn Files) -> Option<String> {
+    let Target::Group { path, device } = &entry.target else { return None };
+    match (entry.knob.name, device) {
+        ("memory.high", _) => too_low(entry, files),
+        ("io.bfq.weight", None) if has_device_lines(files, &entry.target.path(entry.knob)) => Some(format!(
+            "the kernel would drop the weights that {path} has for single devices; set those instead ({path}:DEVICE.io.bfq.weight=…)"
+        )),
+        _ => None,
+    }
+}
+
+fn too_low(entry: &Entry, files: &dyn Files) -> Option<String> {
+    let wanted: u64 = entry.new.as_ref()?.value.parse().ok()?;
+    let directory = directory(entry);
+    let used = match used_besides_cache(files, &directory) {
+        Reading::Value(used) => used,
+        other => {
+            return Some(format!(
+                "what its processes use besides page cache can't be read ({}), so that a limit could starve them",
+                other.why().unwrap_or_default()
+            ));
+        }
+    };
+    let least = used + LEAST_ROOM_BYTES;
+    (wanted < least).then(|| {
+        format!(
+            "its processes use {} besides page cache, and less than {} above that stops their writes; give at least {}",
+            Bytes(used),
+            Bytes(LEAST_ROOM_BYTES),
+            Bytes(least)
+        )
+    })
+}
+
+/// Memory of a group that can't be reclaimed by writing it back and dropping it: all but page cache, in bytes. Shared
+/// memory counts as page cache in the kernel's `file`, and can only be swapped.
+fn used_besides_cache(files: &dyn Files, directory: &str) -> Reading<u64> {
+    let current = read_number(files, &format!("{directory}/memory.current"));
+    let path = format!("{directory}/memory.stat");
+    let stat = match files.read(&path) {
+        Ok(text) => text,
+        Err(error) => return crate::files::missing(&path, error),
+    };
+    let field = |name: &str| {
+        let mut lines = stat.lines().filter_map(|line| line.split_once(' '));
+        lines.find(|(key, _)| *key == name)?.1.trim().parse::<u64>().ok()
+    };
+    match (field("file"), field("shmem")) {
+        (Some(file), Some(shmem)) => current.map(|all| all.saturating_sub(file.saturating_sub(shmem))),
+        _ => Reading::Unreadable(format!("{path}: it has no 'file' or no 'shmem'")),
+    }
+}
+
+/// The group above whose limit is tighter than the wanted one, as a note.
+pub(super) fn tighter_above(entry: &Entry, files: &dyn Files) -> Option<String> {
+    let Target::Group { path, device } = &entry.target else { return None };
+    let wanted = entry.new.as_ref()?;
+    let mut above = path.as_str();
+    while let Some((parent, _)) = above.rsplit_once('/') {
+        above = parent;
+        let target = Target::group(parent, device.clone()).ok()?;
+        let cell = Cell::of(entry.knob, &target, files);
+        let Some(limit) = cell.read(files).into_value() else { continue };
+        if let Some(tighter) = tighter(entry.knob.name, &limit.value, &wanted.value) {
+            return Some(format!(
+                "{}: {parent} above it is limited to {tighter}, and the tighter limit counts",
+                entry.label()
+            ));
+        }
+    }
+    None
+}
+
+/// What of a limit above is tighter than the wanted one.
+fn tighter(knob: &str, limit: &str, wanted: &str) -> Option<String> {
+    // `max` is no number: no limit.
+    let number = |text: &str| text.parse::<u64>().unwrap_or(u64::MAX);
+    match knob {
+        "memory.high" => (number(limit) < number(wanted)).then(|| Bytes(number(limit)).to_string()),
+        "io.max" => {
+            let (limit, wanted) = (Line::parse(limit), Line::parse(wanted));
+            let is_tighter =
+                |key: &str, value: &str| wanted.value(key).is_some_and(|w| number(value) < number(w));
+            let mut pairs = limit.pairs().filter(|(key, value)| is_tighter(key, value));
+            pairs.next().map(|(key, value)| format!("{key}={value}"))
+        }
+        _ => None,
+    }
+}
+
+/// Why a limit of a group does not reach buffered writes here; `None` if it does, as far as files tell.
+pub(super) fn misses_writeback(entry: &Entry, files: &dyn Files) -> Option<String> {
+    let line = Line::parse(&entry.new.as_ref()?.value);
+    if entry.knob.name != "io.max" || line.value("wbps").is_none_or(|rate| rate == "max") {
+        return None;
+    }
+    let high = read_line(files, &format!("{}/memory.high", directory(entry)));
+    match high {
+        Reading::Value(_) => None,
+        _ => Some(format!(
+            "{}: the group has no memory controller, so the kernel charges its buffered writes to the root group; enable memory in cgroup.subtree_control above it",
+            entry.label()
+        )),
+    }
+}
+
+fn directory(entry: &Entry) -> String {
+    let file = entry.target.path(entry.knob);
+    file.rsplit_once('/').map_or(String::new(), |(directory, _)| directory.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Tree, machine, root_of};
+    use crate::{Change, KernelFiles, plan};
+
+    const MIB: u64 = 1 << 20;
+
+    /// A group of 300 MiB, of which 200 MiB are page cache and 20 MiB of that shared memory: 120 MiB can't be dropped.
+    fn groups() -> Tree {
+        let mut tree = machine();
+        let mut put =
+            |path: &str, text: &str| tree.insert(format!("/sys/fs/cgroup/{path}"), format!("{text}\n"));
+        put("a.slice/memory.high", "max");
+        put("a.slice/b.service/memory.high", "max");
+        put("a.slice/b.service/memory.current", &(300 * MIB).to_string());
+        let stat = format!("anon {}\nfile {}\nshmem {}", 100 * MIB, 200 * MIB, 20 * MIB);
+        put("a.slice/b.service/memory.stat", &stat);
+        put("a.slice/b.service/io.max", "");
+        put("a.slice/io.bfq.weight", "default 100");
+        tree
+    }
+
+    /// The plan of one change, shown with its notes; or why there is none.
+    fn planned(tree: &Tree, text: &str) -> String {
+        let (_dir, root) = root_of(tree);
+        let files = KernelFiles::new(&root).unwrap();
+        match Change::parse(&root, None, text).map_err(|e| e.to_string()) {
+            Ok(change) => match plan(&[change], &files) {
+                Ok(plan) => format!("{plan}{}", plan.notes.join("\n")),
+                Err(e) => e.to_string(),
+            },
+            Err(e) => e,
+        }
+    }
+
+    #[test]
+    fn memory_is_not_limited_below_what_the_processes_use() {
+        let tree = groups();
+        insta::assert_snapshot!(planned(&tree, "a.slice/b.service:memory.high=159MiB"), @"a.slice/b.service:memory.high is refused: its processes use 120 MiB besides page cache, and less than 40 MiB above that stops their writes; give at least 160 MiB");
+        insta::assert_snapshot!(planned(&tree, "a.slice/b.service:memory.high=160MiB"), @"a.slice/b.service:memory.high: max -> 167772160");
+        assert_eq!(planned(&tree, "a.slice/b.service:memory.high=max"), "");
+        insta::assert_snapshot!(planned(&tree, "a.slice:memory.high=1GiB"), @"a.slice:memory.high is refused: what its processes use besides page cache can't be read (absent: /sys/fs/cgroup/a.slice/memory.stat does not exist), so that a limit could starve them");
+        insta::assert_snapshot!(planned(&tree, "a.slice/b.service:memory.high=1000000000"), @"memory.high: '1000000000' needs a unit: 1000000000B is 1 GB, 1000000000MiB is 954 TiB");
+    }
+
+    #[test]
+    fn the_root_group_has_no_limits() {
+        let tree = groups();
+        insta::assert_snapshot!(planned(&tree, ":memory.high=1GiB"), @"memory.high does not belong to ':'; the root group has none: name the group whose processes flood");
+        insta::assert_snapshot!(planned(&tree, "/sys/fs/cgroup:sda.io.max=wbps=5MB"), @"io.max does not belong to '/sys/fs/cgroup:sda'; the root group has none: name the group whose processes flood");
+        insta::assert_snapshot!(planned(&tree, "memory.high=1GiB"), @"memory.high does not belong to ''; write GROUP:KNOB=…, such as system.slice/backup.service:memory.high=…");
+    }
+
+    #[test]
+    fn a_tighter_limit_above_is_told() {
+        let mut tree = groups();
+        tree.insert(
+            "/sys/fs/cgroup/a.slice/io.max".into(),
+            "8:0 rbps=max wbps=1000000 riops=max wiops=max\n".into(),
+        );
+        tree.insert("/sys/fs/cgroup/a.slice/memory.high".into(), format!("{}\n", 500 * MIB));
+        insta::assert_snapshot!(planned(&tree, "a.slice/b.service:sda.io.max=wbps=5MB"), @r"
+        a.slice/b.service:sda.io.max: 8:0 rbps=max wbps=max riops=max wiops=max -> 8:0 rbps=max wbps=5000000 riops=max wiops=max
+        a.slice/b.service:sda.io.max: a.slice above it is limited to wbps=1000000, and the tighter limit counts
+        ");
+        insta::assert_snapshot!(planned(&tree, "a.slice/b.service:memory.high=1GiB"), @r"
+        a.slice/b.service:memory.high: max -> 1073741824
+        a.slice/b.service:memory.high: a.slice above it is limited to 500 MiB, and the tighter limit counts
+        ");
+        assert!(!planned(&tree, "a.slice/b.service:sda.io.max=wbps=500KB").contains("tighter"));
+        assert!(!planned(&tree, "a.slice/b.service:memory.high=400MiB").contains("tighter"));
+    }
+
+    #[test]
+    fn buffered_writes_of_a_group_without_the_memory_controller_are_not_its_own() {
+        let mut tree = groups();
+        tree.insert("/sys/fs/cgroup/c.slice/io.max".into(), "\n".into());
+        insta::assert_snapshot!(planned(&tree, "c.slice:sda.io.max=wbps=5MB"), @r"
+        c.slice:sda.io.max: 8:0 rbps=max wbps=max riops=max wiops=max -> 8:0 rbps=max wbps=5000000 riops=max wiops=max
+        c.slice:sda.io.max: the group has no memory controller, so the kernel charges its buffered writes to the root group; enable memory in cgroup.subtree_control above it
+        ");
+        assert!(!planned(&tree, "c.slice:sda.io.max=rbps=5MB").contains("controller"));
+    }
+
+    #[test]
+    fn a_weight_for_all_devices_does_not_drop_those_of_single_ones() {
+        let mut tree = groups();
+        insta::assert_snapshot!(planned(&tree, "a.slice:io.bfq.weight=50"), @"a.slice:io.bfq.weight: default 100 -> default 50");
+        tree.insert("/sys/fs/cgroup/a.slice/io.bfq.weight".into(), "default 100\n8:0 500\n".into());
+        insta::assert_snapshot!(planned(&tree, "a.slice:io.bfq.weight=50"), @"a.slice:io.bfq.weight is refused: the kernel would drop the weights that a.slice has for single devices; set those instead (a.slice:DEVICE.io.bfq.weight=…)");
+        insta::assert_snapshot!(planned(&tree, "a.slice:sda.io.bfq.weight=50"), @"a.slice:sda.io.bfq.weight: 8:0 500 -> 8:0 50");
+    }
+}
