@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use floodwall_host::Sampler;
+use floodwall_knobs::start_at;
 use floodwall_load::{Delta, Finished, LoadError, PreparedFlood, PreparedVictim, Running, sleep_until};
 use floodwall_model::rig::{Second, Step};
 use floodwall_model::trial::{HostSample, LoadTotals, OpLatencies, Warmup};
@@ -54,6 +55,8 @@ pub(crate) struct PhaseRun<'a> {
     pub(crate) budget: Budget,
     /// How victims that are commands are counted.
     pub(crate) sights: &'a mut Sights,
+    /// The victims' I/O priority; none if they have the caller's.
+    pub(crate) priority: Option<&'a str>,
 }
 
 /// The loads of a phase while they run.
@@ -64,6 +67,21 @@ struct Loads {
     onlooker: Option<Onlooker>,
     /// Why it looks no more.
     sight_lost: Option<String>,
+}
+
+/// Starts the victims at their priority, which their threads and commands inherit.
+fn start_victims(run: &PhaseRun<'_>) -> Result<Vec<Running>, BenchError> {
+    let start = || {
+        let started = run.victims.iter().enumerate();
+        let started = started.map(|(i, victim)| victim.start(run.seed.wrapping_add(i as u64), run.proc_root));
+        started.collect::<Result<_, _>>().map_err(BenchError::from)
+    };
+    match run.priority {
+        None => start(),
+        Some(priority) => start_at(priority, start).unwrap_or_else(|error| {
+            Err(BenchError::Priority { priority: priority.to_owned(), source: error.into() })
+        }),
+    }
 }
 
 /// What all loads did since the last sample.
@@ -102,9 +120,7 @@ impl Loads {
             }
         }
         if run.kind.has_victim() {
-            for (i, victim) in run.victims.iter().enumerate() {
-                loads.victims.push(victim.start(run.seed.wrapping_add(i as u64), run.proc_root)?);
-            }
+            loads.victims = start_victims(run)?;
         }
         if let Some(onlooker) = &mut loads.onlooker {
             onlooker.follow(&loads.victims);

@@ -87,6 +87,14 @@ pub enum BenchError {
         "writeback failed: {0}; the device or its filesystem lost written data (see the kernel log), so nothing measured on it counts"
     )]
     Writeback(std::io::Error),
+    /// The victims can't have the I/O priority that the setting gives them.
+    #[error("can't start victims at {VICTIMS_PRIORITY}={priority}: {source}; rt needs CAP_SYS_NICE")]
+    Priority {
+        /// The priority.
+        priority: String,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A phase broke off; the message says why.
     #[error("{0}")]
     CutShort(String),
@@ -106,6 +114,9 @@ pub struct Options {
     /// The user that runs commands; the caller if absent.
     pub user: Option<User>,
 }
+
+/// The one knob that the host rig sets itself: the victims' I/O priority, which they begin with.
+pub const VICTIMS_PRIORITY: &str = "victim.ioprio";
 
 /// This host, one directory of it.
 #[derive(Debug)]
@@ -337,6 +348,7 @@ impl HostRig {
                         proc_root: &proc_root,
                         budget,
                         sights: &mut self.sights,
+                        priority: trial.setting.get(VICTIMS_PRIORITY),
                     },
                     watch,
                 )?,
@@ -415,10 +427,13 @@ impl Rig for HostRig {
         watch: &mut dyn Watch,
     ) -> Result<Trial, RigError> {
         let mut trial = Trial { setting: self.setting.clone(), round: round.max(1), phases: Vec::new() };
+        if let Some(priority) = setting.get(VICTIMS_PRIORITY) {
+            trial.setting.0.insert(VICTIMS_PRIORITY.to_owned(), priority.to_owned());
+        }
         let result = setting
             .0
             .iter()
-            .find(|(knob, value)| self.setting.get(knob) != Some(value))
+            .find(|(knob, value)| trial.setting.get(knob) != Some(value))
             .map_or(Ok(()), |(knob, value)| Err(BenchError::SettingNotInForce(format!("{knob}={value}"))))
             .and_then(|()| match &mut self.prepared {
                 // Other durations or phases work on the same files.

@@ -21,12 +21,13 @@ use floodwall_host::SysRoot;
 use floodwall_knobs::cell::Cell;
 use floodwall_knobs::journal::{DiskStore, JournalError, Phase};
 use floodwall_knobs::{
-    ApplyError, Change, ChangeError, Clock, Device, KernelFiles, Plan, PlanError, Session, SystemClock, Who,
-    plan, session,
+    ApplyError, Change, ChangeError, Clock, Device, KernelFiles, Plan, PlanError, Session, SystemClock,
+    Target, Who, plan, session,
 };
 use floodwall_model::{Rig, RigError, Scenario, Setting, Trial, Watch};
 
 use crate::HostRig;
+use crate::rig::VICTIMS_PRIORITY;
 
 /// What a trial's journal says it is for; so a later run knows it again.
 const WHY: &str = "a trial of floodwall, put back after it";
@@ -215,8 +216,11 @@ impl<R: InForce> SettingRig<R> {
 }
 
 impl Keeper {
+    /// The changes of kernel files that a setting asks for: all but those of the victims, which start with them.
     fn changes(&self, setting: &Setting) -> Result<Vec<Change>, SettingError> {
-        Ok(Change::from_setting(self.files.root(), self.device.as_ref(), setting)?)
+        let mut changes = Change::from_setting(self.files.root(), self.device.as_ref(), setting)?;
+        changes.retain(|change| change.target != Target::Victims);
+        Ok(changes)
     }
 
     fn session(&self) -> Session<'_> {
@@ -269,15 +273,14 @@ impl Drop for Keeper {
 }
 
 impl<R: InForce> SettingRig<R> {
-    /// What is in force, with the knobs that were changed on other devices.
+    /// What is in force, with the changed knobs that the inner rig does not read: those of other devices, and of threads.
     fn in_force(&mut self, setting: &Setting, changes: &[Change]) -> Setting {
         let mut found = self.inner.reread();
         let files = &self.keeper.files;
         for change in changes {
-            let key = setting
-                .0
-                .keys()
-                .find(|key| **key == change.target.label(change.knob) && !found.0.contains_key(*key));
+            let label = change.target.label(change.knob);
+            let is_its = |key: &&String| **key == label || **key == change.knob.name;
+            let key = setting.0.keys().find(is_its).filter(|key| !found.0.contains_key(*key));
             let state = Cell::of(change.knob, &change.target, files).read(files).into_value();
             if let (Some(key), Some(state)) = (key, state) {
                 found.0.insert(key.clone(), state.value);
@@ -301,10 +304,16 @@ impl<R: InForce> SettingRig<R> {
             partial,
         };
         let changes = self.keeper.put_in_force(setting, seconds).map_err(|e| failed(e, None))?;
+        let of_victims = setting.0.iter().filter(|(knob, _)| *knob == VICTIMS_PRIORITY);
+        let of_victims: Setting = of_victims.map(|(knob, value)| (knob.clone(), value.clone())).collect();
         let before = self.in_force(setting, &changes);
-        let measured = self.inner.run(scenario, &Setting::default(), round, watch);
+        let measured = self.inner.run(scenario, &of_victims, round, watch);
         let after = self.in_force(setting, &changes);
-        let with_setting = |trial: Trial| Trial { setting: before.clone(), ..trial };
+        let with_setting = |trial: Trial| {
+            let mut setting = before.clone();
+            setting.0.extend(of_victims.0.clone());
+            Trial { setting, ..trial }
+        };
         match measured {
             Ok(trial) if before == after => Ok(with_setting(trial)),
             Ok(trial) => {

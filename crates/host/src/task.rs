@@ -59,11 +59,23 @@ pub fn read_threads_written(root: &SysRoot, pid: u32, buffer: &mut Vec<u8>) -> O
     sum
 }
 
-/// `pid (comm) state ppid pgrp session tty tpgid flags minflt cminflt …`; the name may hold
-/// anything, brackets and spaces too.
-fn parse_stat(stat: &[u8]) -> Option<Stat> {
+/// When a process or thread started, in clock ticks since boot, from its `stat`; `None` if the text
+/// is none. Numbers are used again; with the start they are not.
+#[must_use]
+pub fn start_ticks(stat: &[u8]) -> Option<u64> {
+    // The 22nd field of proc_pid_stat(5), of which two are the number and the name.
+    behind_name(stat)?.nth(19)?.parse().ok()
+}
+
+/// The fields of `pid (comm) state ppid pgrp session tty tpgid flags minflt cminflt …` from the
+/// state on; the name may hold anything, brackets and spaces too.
+fn behind_name(stat: &[u8]) -> Option<std::str::SplitWhitespace<'_>> {
     let after = stat.iter().rposition(|b| *b == b')')?;
-    let mut fields = std::str::from_utf8(stat.get(after + 1..)?).ok()?.split_whitespace();
+    Some(std::str::from_utf8(stat.get(after + 1..)?).ok()?.split_whitespace())
+}
+
+fn parse_stat(stat: &[u8]) -> Option<Stat> {
+    let mut fields = behind_name(stat)?;
     Some(Stat {
         parent: fields.nth(1)?.parse().ok()?,
         flags: fields.nth(4)?.parse().ok()?,
@@ -82,6 +94,8 @@ mod tests {
         assert_eq!(parse_stat(stat), Some(expected));
         assert_eq!(parse_stat(b"7 (a) S 5 7"), None);
         assert_eq!(parse_stat(b"no stat"), None);
+        let whole = b"7 (a) b) S 5 7 7 0 -1 0 0 0 0 0 1 2 0 0 20 0 1 0 4711 99 0\n";
+        assert_eq!((start_ticks(whole), start_ticks(stat)), (Some(4711), None));
     }
 
     #[test]

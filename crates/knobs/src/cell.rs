@@ -12,6 +12,7 @@
 //! | `scheduler` | the name in brackets | – |
 //! | `wbt_lat_usec` | the number; EINVAL is "absent" | the value it already holds does not switch it on again |
 //! | `io.*` | this device's line | keys that are not named keep their values |
+//! | `ioprio` | the common priority, then threads that differ | threads that somebody else has set |
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalogue::{Knob, Scope, Unit};
 use crate::files::{Files, missing, read_line};
+use crate::priority::{self, Priorities, Priority};
 use crate::target::Target;
 
 /// What a cell holds, as the write that brings it there.
@@ -59,6 +61,8 @@ pub enum Cell {
     Choice(String),
     /// Writeback throttling's target.
     Wbt(String),
+    /// I/O priorities of threads; the path is no file's.
+    Priorities(String),
     /// One device's line.
     Keyed {
         /// The file.
@@ -103,6 +107,7 @@ impl Cell {
             "bdi.min_ratio" => finer("min_ratio_fine"),
             // In every blk-mq bfq, so it need not exist yet.
             "iosched.slice_idle" => Self::Plain(sibling("slice_idle_us")),
+            _ if knob.unit == Unit::IoPriority => Self::Priorities(path),
             _ if matches!(knob.scope, Scope::Cgroup | Scope::RootCgroup) => keyed(knob, target, path),
             _ => Self::Plain(path),
         }
@@ -117,11 +122,14 @@ impl Cell {
     /// Whether a state could be one of this cell: a journal is not believed further than that.
     #[must_use]
     pub fn admits(&self, state: &State) -> bool {
-        let one_line =
-            !state.value.is_empty() && state.value.len() <= 256 && !state.value.chars().any(char::is_control);
+        let longest = if matches!(self, Self::Priorities(_)) { priority::LONGEST } else { 256 };
+        let one_line = !state.value.is_empty()
+            && state.value.len() <= longest
+            && !state.value.chars().any(char::is_control);
         let here = match self {
             Self::Pair { bytes, ratio, .. } => state.path == *bytes || state.path == *ratio,
             Self::Plain(path) | Self::Choice(path) | Self::Wbt(path) => state.path == *path,
+            Self::Priorities(path) => state.path == *path && state.value.parse::<Priorities>().is_ok(),
             Self::Keyed { path, key, .. } => state.path == *path && Line::parse(&state.value).key == *key,
         };
         one_line && here
@@ -140,6 +148,14 @@ impl Cell {
                 Reading::Unreadable(why) => Reading::Unreadable(why),
             },
             Self::Plain(path) => read_line(files, path).map(|value| state(path, value)),
+            Self::Priorities(path) => match files.read(path) {
+                Ok(text) => Reading::Value(state(path, text.trim().to_owned())),
+                Err(Errno::NOENT) => Reading::Absent("no such thread runs".to_owned()),
+                Err(Errno::TOOBIG) => {
+                    Reading::Unreadable("its threads' priorities differ too much to be saved".to_owned())
+                }
+                Err(error) => missing(path, error),
+            },
             Self::Choice(path) => read_line(files, path).and_then(|text| match chosen(&text) {
                 Some(name) => Reading::Value(state(path, name.to_owned())),
                 None => Reading::Unreadable(format!("{path}: no choice is in brackets")),
@@ -158,7 +174,12 @@ impl Cell {
     /// The writes that lead from one state to another. Empty if they are the same.
     #[must_use]
     pub fn way(&self, from: Option<&State>, to: &State) -> Vec<State> {
-        if from.is_some_and(|from| self.same(from, to)) {
+        // Threads that have another priority than the most of them are still to be set.
+        let is_there = |from: &State| match self {
+            Self::Priorities(_) => from == to,
+            _ => self.same(from, to),
+        };
+        if from.is_some_and(is_there) {
             return Vec::new();
         }
         let by = |value: String| State { path: to.path.clone(), value };
@@ -177,13 +198,28 @@ impl Cell {
         }
     }
 
-    /// Whether two states are one: the same file and value; or a line that says the same, as far as both speak of a key.
+    /// Whether two states are one: the same file and value; or a line that says the same, as far as both speak of a key; or
+    /// priorities of which the common one is the same, because threads come and go.
     #[must_use]
     pub fn same(&self, a: &State, b: &State) -> bool {
         match self {
+            Self::Priorities(_) => {
+                a.path == b.path
+                    && matches!((priorities(a), priorities(b)), (Some(a), Some(b)) if a.common == b.common)
+            }
             Self::Keyed { .. } => a.path == b.path && Line::parse(&a.value).same(&Line::parse(&b.value)),
             _ => a == b,
         }
+    }
+
+    /// The state that brings back `old` from what is there now, where `is_ours` tells which states are ours.
+    #[must_use]
+    pub fn back(&self, old: &State, now: &State, is_ours: impl Fn(&State) -> bool) -> State {
+        let (Self::Priorities(path), Some(was), Some(is)) = (self, priorities(old), priorities(now)) else {
+            return old.clone();
+        };
+        let ours = |priority: &Priority| is_ours(&State { path: path.clone(), value: priority.to_string() });
+        State { path: path.clone(), value: was.back(&is, ours).to_string() }
     }
 
     /// The state that a knob's checked value asks for. `current` fills in the keys that are not named.
@@ -214,6 +250,10 @@ impl Cell {
             _ => State { path, value: value.to_owned() },
         }
     }
+}
+
+fn priorities(state: &State) -> Option<Priorities> {
+    state.value.parse().ok()
 }
 
 fn keyed(knob: &Knob, target: &Target, path: String) -> Cell {

@@ -7,7 +7,7 @@ use crate::catalogue::{Knob, Scope, find, knobs, nearest};
 use crate::cell::Cell;
 use crate::files::Files;
 use crate::plan::Entry;
-use crate::target::{Device, Target, TargetError};
+use crate::target::{Device, Process, Target, TargetError, VICTIMS};
 use crate::value::{Form, ValueError, check};
 
 /// Knobs that [`floodwall_host::settings_in_force`] records and nobody changes: the kernel's view of a device's write cache. Telling it
@@ -154,9 +154,29 @@ fn split(name: &str) -> Result<(&'static Knob, &str), ChangeError> {
 /// What to do where the root group is given.
 const NOT_ON_ROOT: &str = "the root group has none: name the group whose processes flood";
 
-fn is_root(group: &str) -> bool {
-    matches!(Target::group(group, None), Ok(Target::Group { path, .. }) if path.is_empty())
+/// … and where that would be every process of the machine.
+const NOT_OF_ALL: &str = "the root group has every process: name the group of those who wait";
+
+/// Splits `system.slice/a.service:sda` and `unit:a.service:sda` into the group and the device, which may be empty. A unit
+/// may go without the last colon.
+fn group_and_device(place: &str) -> Option<(&str, &str)> {
+    match place.strip_prefix(UNIT) {
+        Some(rest) if !rest.contains(':') => Some((place, "")),
+        _ => place.rsplit_once(':'),
+    }
 }
+
+/// The group of a path, or of `unit:NAME`; `None` for the root group.
+fn group_of(root: &SysRoot, group: &str, device: Option<Device>) -> Result<Option<Target>, TargetError> {
+    if let Some(name) = group.strip_prefix(UNIT) {
+        return Target::unit(root, name, device).map(Some);
+    }
+    let target = Target::group(group, device)?;
+    Ok(if matches!(&target, Target::Group { path, .. } if path.is_empty()) { None } else { Some(target) })
+}
+
+/// Before a unit's name.
+const UNIT: &str = "unit:";
 
 fn place_of(
     root: &SysRoot,
@@ -172,26 +192,34 @@ fn place_of(
     match knob.scope {
         Scope::Global if place.is_empty() => Ok(Target::Machine),
         Scope::Global => Err(wrong("it is the whole machine's: write it without a device")),
-        Scope::Queue | Scope::Elevator(_) | Scope::Bdi | Scope::Scsi => {
+        Scope::Queue | Scope::Elevator(_) | Scope::Bdi | Scope::Scsi | Scope::Journal => {
             named(place)?.map(Target::Device).ok_or(ChangeError::NoDevice { knob: knob.name })
         }
         Scope::Cgroup => {
-            let (group, name) = place
-                .rsplit_once(':')
-                .ok_or_else(|| wrong("write GROUP:DEVICE.KNOB=…, such as system.slice:sda.io.max=…"))?;
-            if is_root(group) {
-                return Err(wrong(NOT_ON_ROOT));
-            }
+            let (group, name) = group_and_device(place).ok_or_else(|| {
+                wrong(
+                    "write GROUP:DEVICE.KNOB=… or unit:NAME:DEVICE.KNOB=…, such as system.slice:sda.io.max=…",
+                )
+            })?;
             let device = if name.is_empty() && knob.has_default_line() { None } else { named(name)? };
             if device.is_none() && !knob.has_default_line() {
                 return Err(ChangeError::NoDevice { knob: knob.name });
             }
-            Ok(Target::group(group, device)?)
+            group_of(root, group, device)?.ok_or_else(|| wrong(NOT_ON_ROOT))
         }
-        Scope::CgroupValue => match place.strip_suffix(':') {
-            Some(group) if is_root(group) => Err(wrong(NOT_ON_ROOT)),
-            Some(group) => Ok(Target::group(group, None)?),
-            None => Err(wrong("write GROUP:KNOB=…, such as system.slice/backup.service:memory.high=…")),
+        Scope::CgroupValue => match group_and_device(place) {
+            Some((group, "")) => group_of(root, group, None)?.ok_or_else(|| wrong(NOT_ON_ROOT)),
+            _ => Err(wrong(
+                "write GROUP:KNOB=… or unit:NAME:KNOB=…, such as unit:backup.service:memory.high=…",
+            )),
+        },
+        Scope::Threads if place == VICTIMS => Ok(Target::Victims),
+        Scope::Threads => match (place.strip_prefix("pid:"), group_and_device(place)) {
+            (Some(pid), _) => Ok(Target::Process(Process::find(root, pid)?)),
+            (None, Some((group, ""))) => group_of(root, group, None)?.ok_or_else(|| wrong(NOT_OF_ALL)),
+            _ => Err(wrong(
+                "write pid:NUMBER.ioprio=… or unit:NAME:ioprio=…, such as unit:postgresql.service:ioprio=be/0",
+            )),
         },
         Scope::RootCgroup => {
             let name = place.trim_start_matches(':');
@@ -242,8 +270,46 @@ mod tests {
         insta::assert_snapshot!(label("64MiB"), @"'64MiB' is not a setting: write KNOB=VALUE, such as vm.dirty_bytes=64MiB or sda.scheduler=bfq");
         insta::assert_snapshot!(label("sdz.scheduler=bfq"), @"no device is called 'sdz' (absent: /sys/class/block/sdz/dev does not exist); lsblk lists them");
         insta::assert_snapshot!(label("sda.vm.dirty_ratio=5"), @"vm.dirty_ratio does not belong to 'sda'; it is the whole machine's: write it without a device");
-        insta::assert_snapshot!(label("io.max=wbps=5MB"), @"io.max does not belong to ''; write GROUP:DEVICE.KNOB=…, such as system.slice:sda.io.max=…");
+        insta::assert_snapshot!(label("io.max=wbps=5MB"), @"io.max does not belong to ''; write GROUP:DEVICE.KNOB=… or unit:NAME:DEVICE.KNOB=…, such as system.slice:sda.io.max=…");
         insta::assert_snapshot!(label("../a:sda.io.max=wbps=5MB"), @"'../a' is not a control group: give its path below /sys/fs/cgroup, such as system.slice/backup.service");
+    }
+
+    #[test]
+    fn threads_are_named_by_their_process_or_unit() {
+        let mut tree = machine();
+        let mut put = |path: &str, text: &str| tree.insert(path.to_owned(), format!("{text}\n"));
+        put("/proc/4711/stat", "4711 (postgres) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 815 0");
+        put("/sys/fs/cgroup/cgroup.procs", "");
+        put("/sys/fs/cgroup/system.slice/cgroup.procs", "");
+        put("/sys/fs/cgroup/system.slice/pg.service/cgroup.procs", "4711");
+        put("/sys/fs/cgroup/user.slice/cgroup.procs", "");
+        put("/sys/fs/cgroup/user.slice/twice.scope/cgroup.procs", "");
+        put("/sys/fs/cgroup/system.slice/twice.scope/cgroup.procs", "");
+        let (_dir, root) = root_of(&tree);
+        let sda = Device::find(&root, "sda").unwrap();
+        let label = |text: &str| match Change::parse(&root, Some(&sda), text) {
+            Ok(change) => change.label(),
+            Err(e) => e.to_string(),
+        };
+        assert_eq!(label("pid:4711.ioprio=be/0"), "pid:4711.ioprio=be/0");
+        for text in ["unit:pg.service:ioprio=rt/7", "unit:pg:ioprio=rt/7", "unit:pg.ioprio=rt/7"] {
+            assert_eq!(label(text), "system.slice/pg.service:ioprio=rt/7");
+        }
+        assert_eq!(label("system.slice/pg.service:ioprio=idle"), "system.slice/pg.service:ioprio=idle");
+        assert_eq!(
+            label("unit:pg.service:sda.io.max=wbps=5MB"),
+            "system.slice/pg.service:sda.io.max=wbps=5000000"
+        );
+        // The device that is meant where none is named.
+        assert_eq!(label("unit:pg.io.max=wbps=5MB"), "system.slice/pg.service:sda.io.max=wbps=5000000");
+        assert_eq!(label("unit:pg:memory.high=1GiB"), "system.slice/pg.service:memory.high=1073741824");
+        assert_eq!(label("journal.ioprio=be/0"), "sda.journal.ioprio=be/0");
+        insta::assert_snapshot!(label("pid:4712.ioprio=be/0"), @"no process has the number 4712; ps lists them");
+        insta::assert_snapshot!(label("ioprio=be/0"), @"ioprio does not belong to ''; write pid:NUMBER.ioprio=… or unit:NAME:ioprio=…, such as unit:postgresql.service:ioprio=be/0");
+        insta::assert_snapshot!(label(":ioprio=be/0"), @"ioprio does not belong to ':'; the root group has every process: name the group of those who wait");
+        insta::assert_snapshot!(label("pid:4711.ioprio=be/8"), @"ioprio: 'be/8' is not an I/O priority; give none, be/0 to be/7 (0 goes first), rt/0 to rt/7 or idle");
+        insta::assert_snapshot!(label("unit:mysql:ioprio=be/0"), @"no control group is called 'mysql.service'; systemctl status shows what runs");
+        insta::assert_snapshot!(label("unit:twice.scope:ioprio=be/0"), @"several control groups are called 'twice.scope': system.slice/twice.scope, user.slice/twice.scope; give the path of one");
     }
 
     #[test]

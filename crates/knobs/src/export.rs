@@ -9,7 +9,7 @@
 
 use floodwall_host::SysRoot;
 
-use crate::catalogue::knobs;
+use crate::catalogue::{Scope, knobs};
 use crate::change::Change;
 use crate::persist::rules::{self, below_disk};
 use crate::persist::{Disk, Value, identify};
@@ -118,6 +118,10 @@ fn check(change: &Change, format: Format) -> Result<(), ExportError> {
     let why = match (&change.target, format) {
         (Target::Machine, Format::Udev) => "a rule is about a device; use --format sysctl for it",
         (Target::Device(_), Format::Sysctl) => "a sysctl is the machine's; use --format udev for it",
+        (Target::Process(_) | Target::Victims, _) => {
+            "a process ends; set IOSchedulingClass= and IOSchedulingPriority= in its unit"
+        }
+        _ if change.knob.scope == Scope::Journal => "it is no file; mount with journal_ioprio=…",
         (Target::Group { .. }, _) => {
             "groups belong to who makes them; set IOReadBandwidthMax=, IOWriteBandwidthMax= or IOWeight= in the unit"
         }
@@ -144,7 +148,7 @@ fn file(change: &Change) -> Option<String> {
         Target::Device(device) => {
             Some(format!("/sys/block/{}/{}", block_name(device), below_disk(change.knob)?))
         }
-        Target::Group { .. } => None,
+        Target::Group { .. } | Target::Process(_) | Target::Victims => None,
     }
 }
 

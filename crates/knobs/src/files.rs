@@ -14,6 +14,8 @@ use floodwall_model::Reading;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use crate::priority::live;
+
 /// Files of /proc and /sys, read and written whole.
 pub trait Files {
     /// A whole file.
@@ -119,6 +121,11 @@ impl KernelFiles {
         &self.root
     }
 
+    /// Whether a path stands for priorities of threads that run. A captured tree has them in a plain file.
+    fn has_priorities(&self, path: &str) -> bool {
+        self.root.is_live() && live::is_ours(path)
+    }
+
     fn open_to_write(&self, path: &str) -> rustix::io::Result<OwnedFd> {
         self.open(path, OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK)
     }
@@ -151,6 +158,9 @@ impl KernelFiles {
 
 impl Files for KernelFiles {
     fn read(&self, path: &str) -> rustix::io::Result<String> {
+        if self.has_priorities(path) {
+            return live::read(&self.root, path);
+        }
         let mut buffer = Vec::new();
         self.root.read_into(path, &mut buffer)?;
         Ok(String::from_utf8_lossy(&buffer).into_owned())
@@ -167,6 +177,9 @@ impl Files for KernelFiles {
     }
 
     fn write(&self, path: &str, value: &str) -> rustix::io::Result<()> {
+        if self.has_priorities(path) {
+            return live::write(&self.root, path, value);
+        }
         if self.root.is_live() {
             return write_once(&self.open_to_write(path)?, value);
         }
@@ -181,6 +194,9 @@ impl Files for KernelFiles {
     }
 
     fn may_write(&self, path: &str) -> rustix::io::Result<()> {
+        if self.has_priorities(path) {
+            return live::may_write(&self.root, path);
+        }
         self.open_to_write(path).map(drop)
     }
 

@@ -11,6 +11,7 @@
 //!   hold      the transaction of a process that steers: the same knobs again and again, until it ends
 //!   owner     whether that process can still write
 //!   files     the kernel's files: live, or a captured tree
+//!   priority  I/O priorities of threads, as if they were files
 //! size        limits from bandwidth × delay                         (pure)
 //! presets     settings that others have published
 //! rivals      other managers that will fight a plan                 (pure)
@@ -35,6 +36,7 @@ pub mod owner;
 pub mod persist;
 pub mod plan;
 pub mod presets;
+mod priority;
 mod refuse;
 pub mod rehearsal;
 pub mod rivals;
@@ -54,6 +56,7 @@ pub use files::{Files, KernelFiles};
 pub use hang::OVERRIDE;
 pub use hold::{HeldCell, Hold, HoldError, Prepared, Written};
 pub use plan::{Entry, Plan, PlanError, Step, plan};
+pub use priority::live::start_at;
 pub use run::StepError;
 pub use session::{Applied, ApplyError, Recovery, Session, Who};
 pub use target::{Device, Target, TargetError};

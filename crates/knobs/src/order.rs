@@ -72,6 +72,7 @@ fn rank(
         },
         Scope::Bdi => bdi_rank(entry, to, entries, wanted, files),
         Scope::Scsi => 65,
+        Scope::Threads | Scope::Journal => 95,
         // A dirty domain of its own before the rate: the flood's backlog must have a bound when it grows.
         Scope::CgroupValue => 89,
         Scope::Cgroup => 90,
@@ -104,6 +105,7 @@ pub(crate) fn rank_from_defaults(knob: &Knob, value: &str) -> u32 {
         },
         Scope::Scsi => 65,
         Scope::Global | Scope::Cgroup | Scope::CgroupValue | Scope::RootCgroup => 90,
+        Scope::Threads | Scope::Journal => 95,
     }
 }
 

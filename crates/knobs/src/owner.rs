@@ -12,6 +12,7 @@
 //! - What such a thread is inside of is asked of the kernel (`/proc/PID/task/TID/syscall`), not of the journal: on a full disk, things are put back without a word there.
 //! - Only the host's PID namespace shows every process. What another one does not show may live.
 
+use floodwall_host::task::start_ticks;
 use rustix::io::Errno;
 
 use crate::catalogue::Scope;
@@ -97,10 +98,8 @@ fn of_number(files: &dyn Files, directory: String, begin: &Begin) -> Place {
         // Who can't be looked at is not known to be gone.
         Err(_) => return Place::Unknown,
     };
-    // proc_pid_stat(5): field 22. The name in field 2 may hold anything, so counting starts behind it.
-    let Some((_, rest)) = stat.rsplit_once(") ") else { return Place::Unknown };
-    let started: Option<u64> = rest.split_whitespace().nth(19).and_then(|text| text.parse().ok());
-    if started == Some(begin.pid_start_ticks) {
+    let Some(started) = start_ticks(stat.as_bytes()) else { return Place::Unknown };
+    if started == begin.pid_start_ticks {
         return Place::At(directory);
     }
     // A time namespace has a boot time of its own (time_namespaces(7)).

@@ -133,9 +133,13 @@ impl Plan {
                     "# in steps of at most 10 % each 200 ms while more than {limit} is dirty, then:"
                 ));
             }
-            lines.extend(
-                entry.cell.way(entry.old.as_ref(), step.to()).iter().map(|state| format!("echo {state}")),
-            );
+            let line = |state: &State| match entry.cell {
+                Cell::Priorities(_) => {
+                    format!("# ioprio_set(2) of every thread of {}: {}", entry.target.owner(), state.value)
+                }
+                _ => format!("echo {state}"),
+            };
+            lines.extend(entry.cell.way(entry.old.as_ref(), step.to()).iter().map(line));
         }
         lines
     }
@@ -274,6 +278,10 @@ fn entry_of(
     files: &dyn Files,
 ) -> Result<Entry, PlanError> {
     let label = change.target.label(change.knob);
+    if change.target == Target::Victims {
+        let why = "bench, compare and tune alone have victims; name a process (pid:NUMBER.ioprio=…) or a unit (unit:NAME:ioprio=…)";
+        return Err(PlanError::Refused { label, why: why.to_owned() });
+    }
     if let Scope::Elevator(elevators) = change.knob.scope {
         check_elevator(change, all, elevators, files)?;
     }
@@ -364,7 +372,7 @@ fn check_available(change: &Change, files: &dyn Files) -> Result<(), PlanError> 
 /// Drops entries that are as asked for already, unless one that is not resets them.
 fn keep_what_changes(asked: Vec<Entry>) -> Vec<Entry> {
     let changes = |entry: &Entry| match (&entry.old, &entry.new) {
-        (Some(old), Some(new)) => !entry.cell.same(old, new),
+        (Some(old), Some(new)) => !entry.cell.way(Some(old), new).is_empty(),
         _ => true,
     };
     let changing: Vec<Entry> = asked.iter().filter(|entry| changes(entry)).cloned().collect();

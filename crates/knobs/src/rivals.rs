@@ -47,7 +47,7 @@ fn place(entry: &Entry) -> Option<Option<DeviceId>> {
     match &entry.target {
         crate::Target::Machine => Some(None),
         crate::Target::Device(device) => device.number.parse().ok().map(Some),
-        crate::Target::Group { .. } => None,
+        crate::Target::Group { .. } | crate::Target::Process(_) | crate::Target::Victims => None,
     }
 }
 

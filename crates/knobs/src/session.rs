@@ -14,6 +14,8 @@
 
 use std::io::ErrorKind;
 
+use floodwall_host::task::start_ticks;
+
 use crate::cell::Cell;
 use crate::change::Change;
 use crate::clock::Clock;
@@ -45,11 +47,7 @@ impl Who {
     /// This process. `files` are the live machine's.
     #[must_use]
     pub fn this_process(files: &dyn Files) -> Self {
-        // proc_pid_stat(5): field 22 is the start time. The name in field 2 may hold anything, so counting starts behind it.
-        let start = read_line(files, "/proc/self/stat").into_value().and_then(|stat| {
-            let (_, rest) = stat.rsplit_once(") ")?;
-            rest.split_whitespace().nth(19)?.parse().ok()
-        });
+        let start = files.read("/proc/self/stat").ok().and_then(|text| start_ticks(text.as_bytes()));
         let command = files.read("/proc/self/cmdline").unwrap_or_default().replace('\0', " ");
         Self {
             pid: std::process::id(),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use floodwall_host::{SysRoot, block, queue};
+use floodwall_host::{SysRoot, block, queue, task};
 use floodwall_model::{DeviceId, Reading};
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +11,10 @@ use crate::files::{Files, read_line};
 
 /// Where cgroup v2 is mounted by convention.
 const CGROUPS: &str = "/sys/fs/cgroup";
+/// How people name the victims of a bench.
+pub(crate) const VICTIMS: &str = "victim";
+/// Units are looked for this deep below it: a user's manager has its own some five levels down.
+const DEEPEST_GROUP: u32 = 8;
 
 /// A device can't be named.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +26,20 @@ pub enum TargetError {
         name: String,
         /// What was looked for.
         why: String,
+    },
+    /// No such process.
+    #[error("no process has the number {0}; ps lists them")]
+    NoProcess(String),
+    /// No such unit.
+    #[error("no control group is called '{0}'; systemctl status shows what runs")]
+    NoUnit(String),
+    /// Several control groups of one name.
+    #[error("several control groups are called '{name}': {groups}; give the path of one")]
+    SeveralUnits {
+        /// What was given.
+        name: String,
+        /// Their paths.
+        groups: String,
     },
     /// Not a control group below the mount.
     #[error(
@@ -109,6 +127,39 @@ fn is_diskless(name: &str) -> bool {
     name.parse::<DeviceId>().is_ok_and(|id| id.major == 0 && id.to_string() == name) || own_name(name)
 }
 
+/// A process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot: numbers are used again.
+    pub start_ticks: u64,
+}
+
+impl Process {
+    /// Finds a process by its number.
+    ///
+    /// # Errors
+    /// [`TargetError::NoProcess`].
+    pub fn find(root: &SysRoot, number: &str) -> Result<Self, TargetError> {
+        let none = || TargetError::NoProcess(number.to_owned());
+        let pid: u32 = number.parse().map_err(|_| none())?;
+        let mut stat = Vec::new();
+        root.read_attribute_into(&format!("/proc/{pid}/stat"), &mut stat).map_err(|_| none())?;
+        Ok(Self { pid, start_ticks: task::start_ticks(&stat).ok_or_else(none)? })
+    }
+
+    fn check(self, files: &dyn Files) -> Result<(), String> {
+        let text = files.read(&format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        match task::start_ticks(text.as_bytes()) {
+            Some(start) if start == self.start_ticks => Ok(()),
+            Some(_) => Err(format!("process {} is another one now", self.pid)),
+            None => Err(format!("process {} has ended", self.pid)),
+        }
+    }
+}
+
 /// What a knob belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -117,6 +168,10 @@ pub enum Target {
     Machine,
     /// A device.
     Device(Device),
+    /// The threads of a process.
+    Process(Process),
+    /// The victims of a bench, while they run. Whoever starts them sets it: no plan has it.
+    Victims,
     /// A control group, and the device of a line in its files; no device stands for the line `default`.
     Group {
         /// The group's path below /sys/fs/cgroup; empty for the root group.
@@ -139,12 +194,46 @@ impl Target {
         Ok(Self::Group { path: below.to_owned(), device })
     }
 
+    /// A control group by the name of its unit, such as `backup.service`, wherever it is.
+    ///
+    /// # Errors
+    /// [`TargetError::NoUnit`]; [`TargetError::SeveralUnits`], as of users' managers.
+    pub fn unit(root: &SysRoot, name: &str, device: Option<Device>) -> Result<Self, TargetError> {
+        let full = if name.contains('.') { name.to_owned() } else { format!("{name}.service") };
+        let mut found = Vec::new();
+        groups_called(root, CGROUPS, &full, DEEPEST_GROUP, &mut found);
+        match found.as_slice() {
+            [] => Err(TargetError::NoUnit(full)),
+            [path] => Self::group(path, device),
+            several => {
+                let below =
+                    |path: &String| path.trim_start_matches(CGROUPS).trim_start_matches('/').to_owned();
+                let groups = several.iter().map(below).collect::<Vec<_>>().join(", ");
+                Err(TargetError::SeveralUnits { name: full, groups })
+            }
+        }
+    }
+
+    /// Whether it is still there and the same one. `Err` says what is there instead.
+    ///
+    /// # Errors
+    /// Why not, for people.
+    pub fn check(&self, files: &dyn Files) -> Result<(), String> {
+        match self {
+            Self::Process(process) => process.check(files),
+            Self::Machine | Self::Device(_) | Self::Victims | Self::Group { .. } => {
+                self.device().map_or(Ok(()), |device| device.check(files))
+            }
+        }
+    }
+
     /// Whether its parts are what [`Device::find`] and [`Target::group`] make: a journal is not believed further than that.
     #[must_use]
     pub fn is_well_formed(&self) -> bool {
         let group = match self {
             Self::Group { path, device } => Self::group(path, device.clone()).as_ref() == Ok(self),
-            Self::Machine | Self::Device(_) => true,
+            Self::Machine | Self::Device(_) | Self::Process(_) => true,
+            Self::Victims => false,
         };
         let number = |device: &Device| {
             is_diskless(&device.number)
@@ -157,7 +246,7 @@ impl Target {
     #[must_use]
     pub fn device(&self) -> Option<&Device> {
         match self {
-            Self::Machine => None,
+            Self::Machine | Self::Process(_) | Self::Victims => None,
             Self::Device(device) => Some(device),
             Self::Group { device, .. } => device.as_ref(),
         }
@@ -168,8 +257,11 @@ impl Target {
     pub fn suits(&self, scope: Scope) -> bool {
         match scope {
             Scope::Global => matches!(self, Self::Machine),
-            Scope::Queue | Scope::Elevator(_) | Scope::Bdi | Scope::Scsi => {
+            Scope::Queue | Scope::Elevator(_) | Scope::Bdi | Scope::Scsi | Scope::Journal => {
                 matches!(self, Self::Device(_))
+            }
+            Scope::Threads => {
+                matches!(self, Self::Process(_) | Self::Victims | Self::Group { device: None, .. })
             }
             Scope::Cgroup => matches!(self, Self::Group { .. }),
             Scope::CgroupValue => matches!(self, Self::Group { device: None, .. }),
@@ -187,13 +279,28 @@ impl Target {
             Self::Device(device) => match knob.scope {
                 Scope::Bdi => format!("/sys/class/bdi/{}", device.number),
                 Scope::Scsi => format!("/sys/dev/block/{}/device", device.number),
+                Scope::Journal => format!("/sys/dev/block/{}/journal", device.number),
                 Scope::Elevator(_) => format!("{}/iosched", device.queue_directory()),
                 _ => device.queue_directory(),
             },
+            Self::Process(process) => format!("/proc/{}", process.pid),
+            Self::Victims => VICTIMS.to_owned(),
             Self::Group { path, .. } if path.is_empty() => CGROUPS.to_owned(),
             Self::Group { path, .. } => format!("{CGROUPS}/{path}"),
         };
         format!("{directory}/{}", knob.file_name())
+    }
+
+    /// Whose threads a priority here is about, for people.
+    #[must_use]
+    pub(crate) fn owner(&self) -> String {
+        match self {
+            Self::Machine => "the machine".to_owned(),
+            Self::Device(device) => format!("the journals on {device}"),
+            Self::Process(process) => format!("process {}", process.pid),
+            Self::Victims => "the victims".to_owned(),
+            Self::Group { path, .. } => format!("the processes in {path}"),
+        }
     }
 
     /// A knob here, as people write it: `vm.dirty_bytes`, `sda.scheduler`, `system.slice:sda.io.max`.
@@ -201,12 +308,29 @@ impl Target {
     pub fn label(&self, knob: &Knob) -> String {
         match self {
             Self::Machine => knob.name.to_owned(),
+            Self::Process(process) => format!("pid:{}.{}", process.pid, knob.name),
+            Self::Victims => format!("{VICTIMS}.{}", knob.name),
             Self::Device(device) => format!("{device}.{}", knob.name),
             Self::Group { device: Some(device), .. } if knob.scope == Scope::RootCgroup => {
                 format!("{device}.{}", knob.name)
             }
             Self::Group { path, device: Some(device) } => format!("{path}:{device}.{}", knob.name),
             Self::Group { path, device: None } => format!("{path}:{}", knob.name),
+        }
+    }
+}
+
+/// The directories of this name, up to `deep` levels below one.
+fn groups_called(root: &SysRoot, directory: &str, name: &str, deep: u32, found: &mut Vec<String>) {
+    for entry in root.list(directory).into_value().unwrap_or_default() {
+        let path = format!("{directory}/{entry}");
+        if !root.exists(&format!("{path}/cgroup.procs")) {
+            continue;
+        }
+        if entry == name {
+            found.push(path);
+        } else if deep > 0 {
+            groups_called(root, &path, name, deep - 1, found);
         }
     }
 }

@@ -153,7 +153,7 @@ impl Run<'_> {
         let wanted: Vec<(usize, State)> = verdicts
             .iter()
             .enumerate()
-            .filter_map(|(index, verdict)| Some((index, goal(index, verdict, &verdicts, &entries)?)))
+            .filter_map(|(index, verdict)| Some((index, self.goal(index, verdict, &verdicts, &entries)?)))
             .collect();
         // What is not ours and is reset by what is put back: whoever has to go on with this brings it back too.
         let kept =
@@ -186,7 +186,7 @@ impl Run<'_> {
     }
 
     fn judge(&self, index: usize, entry: &Entry, entries: &[Entry]) -> Verdict {
-        if let Some(Err(why)) = entry.target.device().map(|device| device.check(self.files)) {
+        if let Err(why) = entry.target.check(self.files) {
             return Verdict::Over(Fate::Vanished { why });
         }
         let Some(old) = &entry.old else {
@@ -258,19 +258,32 @@ impl Run<'_> {
             }
         }
     }
-}
 
-/// Where an entry is to be brought.
-fn goal(index: usize, verdict: &Verdict, verdicts: &[Verdict], entries: &[Entry]) -> Option<State> {
-    let entry = entries.get(index)?;
-    match verdict {
-        Verdict::Restore { .. } => entry.old.clone(),
-        Verdict::Keep { found, .. } => {
-            let reset = entries.iter().zip(verdicts).any(|(other, verdict)| {
-                matches!(verdict, Verdict::Restore { changed: true }) && other.resets(entry)
-            });
-            reset.then(|| found.clone())
+    /// Where an entry is to be brought.
+    fn goal(
+        &self,
+        index: usize,
+        verdict: &Verdict,
+        verdicts: &[Verdict],
+        entries: &[Entry],
+    ) -> Option<State> {
+        let entry = entries.get(index)?;
+        match verdict {
+            Verdict::Restore { .. } => {
+                let old = entry.old.as_ref()?;
+                let is_ours = |state: &State| self.transaction.owns(index, state);
+                Some(match entry.cell.read(self.files) {
+                    Reading::Value(now) => entry.cell.back(old, &now, is_ours),
+                    _ => old.clone(),
+                })
+            }
+            Verdict::Keep { found, .. } => {
+                let reset = entries.iter().zip(verdicts).any(|(other, verdict)| {
+                    matches!(verdict, Verdict::Restore { changed: true }) && other.resets(entry)
+                });
+                reset.then(|| found.clone())
+            }
+            Verdict::Over(_) => None,
         }
-        Verdict::Over(_) => None,
     }
 }

@@ -10,6 +10,7 @@ use floodwall_model::units::{UnitError, parse_duration};
 use floodwall_model::{Bytes, Setting};
 
 use crate::catalogue::{Knob, Unit, knobs};
+use crate::priority::{Priorities, Priority};
 
 /// Who wrote a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +80,16 @@ pub enum ValueError {
         /// What was given.
         text: String,
     },
+    /// Not an I/O priority.
+    #[error(
+        "{knob}: '{text}' is not an I/O priority; give none, be/0 to be/7 (0 goes first), rt/0 to rt/7 or idle"
+    )]
+    NotAPriority {
+        /// The knob.
+        knob: &'static str,
+        /// What was given.
+        text: String,
+    },
     /// Not the shape of an elevator's name.
     #[error("{knob}: '{text}' is not the name of an elevator, such as mq-deadline, bfq or none")]
     NotAName {
@@ -107,6 +118,7 @@ pub fn check(knob: &'static Knob, text: &str, form: Form) -> Result<String, Valu
     let text = text.trim();
     match knob.unit {
         Unit::Elevator => name(knob, text),
+        Unit::IoPriority => priority(knob, text, form),
         Unit::Flag => flag(knob, text),
         Unit::Keys(keys) => pairs(knob, keys, text, form),
         Unit::BytesOrMax if text == "max" => Ok(text.to_owned()),
@@ -121,6 +133,15 @@ fn name(knob: &'static Knob, text: &str) -> Result<String, ValueError> {
         return Err(ValueError::NotAName { knob: knob.name, text: text.to_owned() });
     }
     Ok(text.to_owned())
+}
+
+/// A person gives all threads one priority; what was read may name some that differ.
+fn priority(knob: &'static Knob, text: &str, form: Form) -> Result<String, ValueError> {
+    let understood = match form {
+        Form::Person => text.parse::<Priority>().map(|priority| priority.to_string()),
+        Form::Kernel => text.parse::<Priorities>().map(|priorities| priorities.to_string()),
+    };
+    understood.map_err(|_| ValueError::NotAPriority { knob: knob.name, text: text.to_owned() })
 }
 
 fn flag(knob: &'static Knob, text: &str) -> Result<String, ValueError> {

@@ -55,7 +55,7 @@ pub(crate) fn check(line: &Line) -> anyhow::Result<Outcome> {
     std::fs::write(format!("{QUEUE}/scheduler"), "mq-deadline")?;
     for knob in catalogue::knobs() {
         let target = match knob.scope {
-            Scope::Elevator(_) => continue,
+            Scope::Elevator(_) | Scope::Threads | Scope::Journal => continue,
             Scope::Global => Target::Machine,
             Scope::Queue | Scope::Bdi | Scope::Scsi => run.on_device(),
             Scope::CgroupValue => Target::group(GROUP, None)?,

@@ -98,8 +98,9 @@ impl Rig for Fake<'_> {
         round: u32,
         _: &mut dyn Watch,
     ) -> Result<Trial, RigError> {
-        assert!(setting.is_empty());
-        let seen = self.reread();
+        let mut seen = self.reread();
+        // What is left for the inner rig.
+        seen.0.extend(setting.0.clone());
         self.seen.push(seen.clone());
         (self.does)(self.machine)?;
         Ok(Trial { setting: Setting::default(), round, phases: Vec::new() })
@@ -137,6 +138,21 @@ fn a_setting_is_in_force_during_the_trial_and_gone_after_it() {
     let trial = rig.run(&scenario(), &Setting::default(), 2, &mut ()).unwrap();
     assert_eq!(trial.setting.has_default_dirty_limits(), Some(true));
     assert!(rig.close().1.is_ok());
+}
+
+#[test]
+fn the_victims_priority_is_the_inner_rigs_and_no_kernel_file() {
+    let machine = Machine::new();
+    let mut rig = machine.rig(|_| Ok(()));
+    let setting = setting(&[("nr_requests", "8"), ("victim.ioprio", "be/0")]);
+    let trial = rig.run(&scenario(), &setting, 1, &mut ()).unwrap();
+    for (knob, value) in &setting.0 {
+        assert_eq!(rig.inner().seen[0].get(knob), Some(value.as_str()), "in force: {knob}");
+        assert_eq!(trial.setting.get(knob), Some(value.as_str()), "told: {knob}");
+    }
+    let plan = rig.check(&setting).unwrap();
+    assert_eq!(plan.entries.len(), 1, "{plan}");
+    assert_eq!(machine.nr_requests(), "256");
 }
 
 #[test]

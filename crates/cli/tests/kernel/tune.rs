@@ -13,6 +13,11 @@ use crate::disk::{Disk, run};
 
 pub(crate) const TESTS: &[Test] = &[
     Test { name: "compared settings are in force and gone after", needs: &["mkfs.ext4"], body: compared },
+    Test {
+        name: "victims and their journal have the priority of the setting",
+        needs: &["mkfs.ext4", "ionice"],
+        body: priorities,
+    },
     Test { name: "every elevator is compared in one line", needs: &["mkfs.ext4"], body: each_elevator },
     Test { name: "a refused setting is kept with its reason", needs: &["mkfs.ext4"], body: refused },
     Test { name: "a signal during compare restores everything", needs: &["mkfs.ext4"], body: signalled },
@@ -176,6 +181,36 @@ fn compared() -> Result<(), String> {
         compared.filter_map(|c| c["figure"].as_str()).filter(|f| *f != "victim_slowest_us").collect();
     let all = ["victim_iops", "victim_p99_us", "flood_bytes_per_s", "burst_bytes_per_s", "dead_share"];
     check(figures == all, || contenders[1]["versus"].to_string())
+}
+
+/// A victim that is a command notes what ionice(1) says of itself and of the thread that commits its journal.
+fn priorities() -> Result<(), String> {
+    let place = Place::new()?;
+    let source = run("findmnt", &["-no", "SOURCE", &place.disk.path().to_string_lossy()])?;
+    let task = format!("/sys/fs/ext4/{}/journal_task", source.trim().trim_start_matches("/dev/"));
+    let before = run("ionice", &["-p", fs::read_to_string(&task).map_err(|e| e.to_string())?.trim()])?;
+    let notes = place.files.path().join("notes");
+    let notes = notes.display();
+    let victim = format!(
+        "echo $(ionice -p $$), $(ionice -p $(cat {task})) >> {notes}; \
+         while :; do dd if=/dev/zero of=x bs=4k count=1 conv=fsync 2> /dev/null; done"
+    );
+    let sets = ["--set", "default", "--set", "first=victim.ioprio=be/0,journal.ioprio=be/1"];
+    let more = ["--flood", "none", "--no-burst", "--rounds", "2", "--victim-cmd", &victim];
+    let (_, json) = done(place.command("compare", &[&sets[..], &more[..]].concat()))?;
+    place.is_as_before()?;
+    let setting =
+        &json["trials"][json["contenders"][1]["trials"][0].as_u64().unwrap_or(99) as usize]["setting"];
+    check(setting["victim.ioprio"] == "be/0" && setting["journal.ioprio"] == "be/1", || setting.to_string())?;
+    let seen = fs::read_to_string(place.files.path().join("notes")).map_err(|e| e.to_string())?;
+    let raised = "best-effort: prio 0, best-effort: prio 1";
+    let default = format!("none: prio 0, {}", before.trim());
+    let of = |line: &str| seen.lines().filter(|found| *found == line).count();
+    let (raised, default) = (of(raised), of(&default));
+    let all = seen.lines().count();
+    check(raised > 0 && raised == default && raised + default == all, || seen.clone())?;
+    let after = run("ionice", &["-p", fs::read_to_string(&task).map_err(|e| e.to_string())?.trim()])?;
+    check(after == before, || format!("the journal's thread has {after}, not {before}"))
 }
 
 fn each_elevator() -> Result<(), String> {

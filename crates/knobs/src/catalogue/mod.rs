@@ -31,6 +31,10 @@ pub enum Scope {
     Cgroup,
     /// A cgroup v2 directory; the file has one value.
     CgroupValue,
+    /// The threads of a process, or of all processes in a control group.
+    Threads,
+    /// The threads that commit the journals of the ext4 filesystems on a disk.
+    Journal,
     /// The root cgroup alone; the file has a line for each device.
     RootCgroup,
 }
@@ -62,6 +66,8 @@ pub enum Unit {
     Flag,
     /// The name of an elevator.
     Elevator,
+    /// An I/O priority: `none`, `be/0` to `be/7`, `rt/0` to `rt/7` or `idle`.
+    IoPriority,
     /// `key=value` pairs for one device; the keys.
     Keys(&'static [&'static str]),
 }
@@ -83,6 +89,7 @@ impl Unit {
             Self::Count => "count",
             Self::Flag => "flag",
             Self::Elevator => "choice",
+            Self::IoPriority => "I/O priority",
             Self::Keys(_) => "keys",
         }
     }
@@ -132,9 +139,13 @@ impl Knob {
     pub fn file_name(&self) -> &'static str {
         match self.scope {
             Scope::Cgroup | Scope::CgroupValue | Scope::RootCgroup => self.name,
-            Scope::Global | Scope::Queue | Scope::Elevator(_) | Scope::Bdi | Scope::Scsi => {
-                self.name.rsplit('.').next().unwrap_or(self.name)
-            }
+            Scope::Global
+            | Scope::Queue
+            | Scope::Elevator(_)
+            | Scope::Bdi
+            | Scope::Scsi
+            | Scope::Threads
+            | Scope::Journal => self.name.rsplit('.').next().unwrap_or(self.name),
         }
     }
 

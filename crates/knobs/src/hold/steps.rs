@@ -279,7 +279,7 @@ impl Session<'_> {
             return Err(HoldError::Gone { label: String::new(), why: "it was never saved".to_owned() });
         };
         let label = entry.label();
-        if let Some(Err(why)) = entry.target.device().map(|device| device.check(self.files)) {
+        if let Err(why) = entry.target.check(self.files) {
             return Err(HoldError::Gone { label, why });
         }
         let now = match entry.cell.read(self.files) {
@@ -385,8 +385,7 @@ impl Session<'_> {
             return Ok(());
         }
         // Devices that have gone since; while a write is under way every entry keeps its place.
-        let is_there =
-            |entry: &Entry| entry.target.device().is_none_or(|device| device.check(self.files).is_ok());
+        let is_there = |entry: &Entry| entry.target.check(self.files).is_ok();
         let records = hold.transaction.compacted(|entry| !calm || is_there(entry));
         let text: String = records.iter().map(Record::line).collect();
         let length = text.len() as u64;

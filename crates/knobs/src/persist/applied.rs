@@ -3,7 +3,7 @@
 use floodwall_model::Reading;
 
 use crate::catalogue::knobs;
-use crate::cell::State;
+use crate::cell::{Cell, State};
 use crate::change::Change;
 use crate::files::Files;
 use crate::journal::{JournalError, Phase, Store};
@@ -39,7 +39,7 @@ pub fn applied(store: &dyn Store, files: &dyn Files, boot_id: &str) -> Result<Ap
         }
         for (index, entry) in transaction.entries.iter().enumerate() {
             let Some(new) = &entry.new else { continue };
-            let gone = entry.target.device().and_then(|device| device.check(files).err());
+            let gone = entry.target.check(files).err();
             let left_out = match (gone, entry.cell.read(files)) {
                 (Some(why), _) => Some(why),
                 (None, Reading::Value(now)) if transaction.owns(index, &now) => None,
@@ -74,9 +74,9 @@ fn change_of(entry: &Entry, new: &State) -> Option<Change> {
         knob.file_name() == file
             && std::mem::discriminant(&knob.scope) == std::mem::discriminant(&entry.knob.scope)
     })?;
-    let value = match &entry.target {
+    let value = match &entry.cell {
         // A line begins with its device.
-        crate::Target::Group { .. } => new.value.split_once(' ').map_or("", |(_, value)| value),
+        Cell::Keyed { .. } => new.value.split_once(' ').map_or("", |(_, value)| value),
         _ => new.value.as_str(),
     };
     Some(Change { knob, target: entry.target.clone(), value: check(knob, value, Form::Kernel).ok()? })

@@ -295,7 +295,7 @@ impl Kept {
         match target {
             Target::Machine => last_of(self.settings.machine.iter(), knob),
             Target::Device(device) => last_of(self.of_device(root, device).into_iter(), knob),
-            Target::Group { .. } => None,
+            Target::Group { .. } | Target::Process(_) | Target::Victims => None,
         }
     }
 

@@ -88,7 +88,12 @@ pub(crate) fn below_disk(knob: &Knob) -> Option<String> {
         Scope::Elevator(_) => "queue/iosched",
         Scope::Bdi => "bdi",
         Scope::Scsi => "device",
-        Scope::Global | Scope::Cgroup | Scope::CgroupValue | Scope::RootCgroup => return None,
+        Scope::Global
+        | Scope::Cgroup
+        | Scope::CgroupValue
+        | Scope::RootCgroup
+        | Scope::Threads
+        | Scope::Journal => return None,
     };
     Some(format!("{directory}/{}", knob.file_name()))
 }

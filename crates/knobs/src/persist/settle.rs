@@ -19,6 +19,14 @@ use crate::target::{Device, Target};
 #[derive(Debug, thiserror::Error)]
 pub enum PersistError {
     /// A control group's knob.
+    #[error("{label} can't be kept: {remedy}")]
+    Threads {
+        /// The change.
+        label: String,
+        /// What keeps it.
+        remedy: String,
+    },
+    /// A control group's knob.
     #[error("{label} can't be kept: groups belong to who makes them; {remedy}")]
     Group {
         /// The knob.
@@ -147,6 +155,12 @@ pub fn settle(
     for change in changes {
         let device = match &change.target {
             Target::Machine => continue,
+            Target::Process(_) | Target::Victims => {
+                return Err(threads(change, "the process ends; keep the priority of its unit"));
+            }
+            Target::Device(_) if change.knob.scope == Scope::Journal => {
+                return Err(threads(change, "mount the filesystem with journal_ioprio=…"));
+            }
             Target::Group { path, .. } => return Err(group(change, path)),
             Target::Device(device) => device,
         };
@@ -265,6 +279,22 @@ fn with_elevators(root: &SysRoot, files: &dyn Files, all: &mut Persisted, settle
     }
 }
 
+fn threads(change: &Change, remedy: &str) -> PersistError {
+    PersistError::Threads { label: change.label(), remedy: remedy.to_owned() }
+}
+
+/// A priority as a service's settings (systemd.exec(5)). They are no properties that set-property knows.
+fn exec_settings(priority: &str) -> String {
+    let (class, level) = match priority.split_once('/') {
+        Some(("rt", level)) => ("realtime", Some(level)),
+        Some((_, level)) => ("best-effort", Some(level)),
+        None if priority == "idle" => ("idle", None),
+        None => ("none", None),
+    };
+    let level = level.map(|level| format!(" and IOSchedulingPriority={level}")).unwrap_or_default();
+    format!("IOSchedulingClass={class}{level}")
+}
+
 /// What keeps a control group's knob.
 fn group(change: &Change, path: &str) -> PersistError {
     let device = change.target.device().map(|device| format!("/dev/{} ", device.name)).unwrap_or_default();
@@ -286,6 +316,8 @@ fn group(change: &Change, path: &str) -> PersistError {
         .iter()
         .filter_map(property)
         .collect(),
+        "memory.high" if change.value == "max" => vec!["MemoryHigh=infinity".to_owned()],
+        "memory.high" => vec![format!("MemoryHigh={}", change.value)],
         "io.weight" if device.is_empty() => vec![format!("IOWeight={}", change.value)],
         "io.weight" => vec![format!("IODeviceWeight=\"{device}{}\"", change.value)],
         "io.latency" => value("target")
@@ -295,7 +327,9 @@ fn group(change: &Change, path: &str) -> PersistError {
         _ => Vec::new(),
     };
     let unit = path.rsplit('/').next().unwrap_or_default();
-    let remedy = if properties.is_empty() {
+    let remedy = if change.knob.scope == Scope::Threads {
+        format!("run systemctl edit {unit}, and give it a [Service] with {}", exec_settings(&change.value))
+    } else if properties.is_empty() {
         "run floodwall apply from a unit at boot".to_owned()
     } else if unit.ends_with(".service") || unit.ends_with(".slice") || unit.ends_with(".scope") {
         format!("systemctl set-property {unit} {}", properties.join(" "))

@@ -174,7 +174,7 @@ mod tests {
         let tree = groups();
         insta::assert_snapshot!(planned(&tree, ":memory.high=1GiB"), @"memory.high does not belong to ':'; the root group has none: name the group whose processes flood");
         insta::assert_snapshot!(planned(&tree, "/sys/fs/cgroup:sda.io.max=wbps=5MB"), @"io.max does not belong to '/sys/fs/cgroup:sda'; the root group has none: name the group whose processes flood");
-        insta::assert_snapshot!(planned(&tree, "memory.high=1GiB"), @"memory.high does not belong to ''; write GROUP:KNOB=…, such as system.slice/backup.service:memory.high=…");
+        insta::assert_snapshot!(planned(&tree, "memory.high=1GiB"), @"memory.high does not belong to ''; write GROUP:KNOB=… or unit:NAME:KNOB=…, such as unit:backup.service:memory.high=…");
     }
 
     #[test]

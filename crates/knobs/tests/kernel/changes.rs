@@ -16,7 +16,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("throttling_follows_the_elevator_and_back", throttling),
 ];
 
-fn session<T>(disk: &Disk, act: impl FnOnce(&Session<'_>, &SysRoot) -> T) -> Result<T, String> {
+pub(crate) fn session<T>(disk: &Disk, act: impl FnOnce(&Session<'_>, &SysRoot) -> T) -> Result<T, String> {
     let root = SysRoot::live().map_err(|e| e.to_string())?;
     let files = KernelFiles::new(&root).map_err(|e| e.to_string())?;
     let who = Who::this_process(&files);
@@ -25,7 +25,7 @@ fn session<T>(disk: &Disk, act: impl FnOnce(&Session<'_>, &SysRoot) -> T) -> Res
     Ok(act(&Session { files: &files, store: &store, clock: &SystemClock, who, boot_id }, &root))
 }
 
-fn apply(disk: &Disk, texts: &[&str]) -> Result<Result<Applied, ApplyError>, String> {
+pub(crate) fn apply(disk: &Disk, texts: &[&str]) -> Result<Result<Applied, ApplyError>, String> {
     session(disk, |session, root| {
         let changes: Vec<Change> =
             texts.iter().map(|text| Change::parse(root, Some(&disk.device), text).unwrap()).collect();
@@ -33,11 +33,11 @@ fn apply(disk: &Disk, texts: &[&str]) -> Result<Result<Applied, ApplyError>, Str
     })
 }
 
-fn rollback(disk: &Disk) -> Result<Vec<Undone>, String> {
+pub(crate) fn rollback(disk: &Disk) -> Result<Vec<Undone>, String> {
     session(disk, |session, _| session.rollback(0))?.map(|(_, undone)| undone).map_err(|e| e.to_string())
 }
 
-fn expect<T: PartialEq + std::fmt::Debug>(found: T, wanted: T) -> Result<(), String> {
+pub(crate) fn expect<T: PartialEq + std::fmt::Debug>(found: T, wanted: T) -> Result<(), String> {
     if found == wanted { Ok(()) } else { Err(format!("{found:?}, not {wanted:?}")) }
 }
 

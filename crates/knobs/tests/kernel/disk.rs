@@ -57,6 +57,11 @@ impl Disk {
         Ok(())
     }
 
+    /// `/dev/loop0`.
+    pub(crate) fn node(&self) -> &str {
+        &self.node
+    }
+
     pub(crate) fn journal(&self) -> PathBuf {
         self.directory.path().canonicalize().unwrap().join("journal")
     }

@@ -11,7 +11,7 @@
 
 use floodwall_host::SysRoot;
 use floodwall_knobs::presets::{self, PRESETS};
-use floodwall_knobs::{Change, Device, catalogue};
+use floodwall_knobs::{Change, Device, Target, catalogue};
 use floodwall_model::{Setting, toml_text};
 use floodwall_tune::contest::Contender;
 
@@ -181,9 +181,10 @@ fn setting(
 
 /// Adds a change under the name that a result gives it: a knob's own, with its device only where that is another one.
 fn add(setting: &mut Setting, device: Option<&Device>, change: Change) -> anyhow::Result<()> {
-    let own = change.target.device().is_none_or(|target| Some(target) == device);
-    let group = matches!(change.target, floodwall_knobs::Target::Group { .. });
-    let key = if own && !group { change.knob.name.to_owned() } else { change.target.label(change.knob) };
+    let key = match &change.target {
+        Target::Device(target) if Some(target) == device => change.knob.name.to_owned(),
+        target => target.label(change.knob),
+    };
     if setting.0.insert(key.clone(), change.value).is_some() {
         return Err(UsageError(format!("{key} is set twice")).into());
     }

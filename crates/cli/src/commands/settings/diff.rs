@@ -84,7 +84,7 @@ fn print_json(document: &Value) -> anyhow::Result<()> {
 /// What a plan changes, as `floodwall log --json` shows it.
 fn wanted(plan: &Plan) -> Vec<Value> {
     let changed = |entry: &&Entry| match (&entry.old, &entry.new) {
-        (Some(old), Some(new)) => !entry.cell.same(old, new),
+        (Some(old), Some(new)) => !entry.cell.way(Some(old), new).is_empty(),
         (None, new) => new.is_some(),
         (Some(_), None) => false,
     };

@@ -140,8 +140,8 @@ fn knob(
 ) -> Option<KnobFacts> {
     let new = entry.new.as_ref()?;
     let set = transaction.last_reading(index).unwrap_or(new);
-    let found = match entry.target.device().map(|device| device.check(files)) {
-        Some(Err(why)) => Reading::Absent(why),
+    let found = match entry.target.check(files) {
+        Err(why) => Reading::Absent(why),
         // What a process that steers has written for now is on top of it.
         _ => entry.cell.read(files).map(|found| hold::beneath(steering, entry, &found).clone()),
     };

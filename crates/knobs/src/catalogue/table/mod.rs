@@ -4,11 +4,12 @@ mod bdi;
 mod cgroup;
 mod elevator;
 mod global;
+mod priority;
 mod queue;
 mod scsi;
 
 use super::Knob;
 
 /// All parts, in the order of the documentation.
-pub(super) static ALL: [&[Knob]; 6] =
-    [global::KNOBS, queue::KNOBS, elevator::KNOBS, scsi::KNOBS, bdi::KNOBS, cgroup::KNOBS];
+pub(super) static ALL: [&[Knob]; 7] =
+    [global::KNOBS, queue::KNOBS, elevator::KNOBS, scsi::KNOBS, bdi::KNOBS, cgroup::KNOBS, priority::KNOBS];

@@ -1,0 +1,255 @@
+//! I/O priorities of threads, as one value of a process, of a control group or of a journal.
+//!
+//! ```text
+//! ioprio_get(2) of each thread ─▶ "be/0"                       all threads alike
+//!                                "none 4712@815=be/2"          all but thread 4712, which started at tick 815
+//! ioprio_set(2) of each thread ◀─ the same text
+//! ```
+//!
+//! No kernel file holds them. [`live`] gives them paths, so that a plan, a journal and an undoing treat them like a file:
+//!
+//! | path | threads |
+//! |---|---|
+//! | `/proc/PID/ioprio` | of the process |
+//! | `/sys/fs/cgroup/GROUP/ioprio` | of all processes in the group and in the groups below it |
+//! | `/sys/dev/block/MAJ:MIN/journal/ioprio` | that commit the journals of the ext4 filesystems on the disk |
+//!
+//! A new thread inherits the priority of the thread that made it (block/blk-ioc.c `__copy_io`), so threads come and go
+//! without a change of the value. What started with another priority is named in the value and does not change it.
+
+pub(crate) mod live;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// How a path ends that stands for the priorities of threads.
+pub(crate) const FILE: &str = "ioprio";
+/// Longest value in bytes that is saved; some two thousand threads that differ from the others.
+pub(crate) const LONGEST: usize = 64 << 10;
+
+/// Bits of the level and of newer kernels' hints, below the class (include/uapi/linux/ioprio.h `IOPRIO_CLASS_SHIFT`).
+const CLASS_SHIFT: u32 = 13;
+/// The bits of the level; 0 is served first (`IOPRIO_LEVEL_MASK`).
+const LEVEL_MASK: u32 = 7;
+
+/// A thread's I/O priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Priority {
+    /// None of its own: the kernel derives it from the nice value (`be/4` at nice 0).
+    None,
+    /// Before all others. The level, 0 to 7.
+    RealTime(u8),
+    /// The class of everybody. The level, 0 to 7.
+    BestEffort(u8),
+    /// After all others.
+    Idle,
+}
+
+impl Priority {
+    /// From what ioprio_get(2) gives. Hints (Linux 6.5) are dropped.
+    fn decode(raw: u32) -> Self {
+        let level = (raw & LEVEL_MASK) as u8;
+        match raw >> CLASS_SHIFT {
+            1 => Self::RealTime(level),
+            2 => Self::BestEffort(level),
+            3 => Self::Idle,
+            // Older kernels give a level with no class; it means nothing.
+            _ => Self::None,
+        }
+    }
+
+    /// For ioprio_set(2).
+    fn encode(self) -> u32 {
+        let (class, level) = match self {
+            Self::None => (0, 0),
+            Self::RealTime(level) => (1, level),
+            Self::BestEffort(level) => (2, level),
+            Self::Idle => (3, 0),
+        };
+        class << CLASS_SHIFT | u32::from(level)
+    }
+}
+
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::RealTime(level) => write!(f, "rt/{level}"),
+            Self::BestEffort(level) => write!(f, "be/{level}"),
+            Self::Idle => f.write_str("idle"),
+        }
+    }
+}
+
+/// A text is not a priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotAPriority;
+
+impl FromStr for Priority {
+    type Err = NotAPriority;
+
+    fn from_str(text: &str) -> Result<Self, NotAPriority> {
+        let level =
+            |text: &str| text.parse().ok().filter(|level| *level <= LEVEL_MASK as u8).ok_or(NotAPriority);
+        match text.split_once('/') {
+            None if text == "none" => Ok(Self::None),
+            None if text == "idle" => Ok(Self::Idle),
+            Some(("rt", rest)) => level(rest).map(Self::RealTime),
+            Some(("be", rest)) => level(rest).map(Self::BestEffort),
+            _ => Err(NotAPriority),
+        }
+    }
+}
+
+/// A thread: numbers are used again, together with the start they are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Thread {
+    /// Its number.
+    pub(crate) tid: u32,
+    /// When it started, in clock ticks since boot.
+    pub(crate) start_ticks: u64,
+}
+
+/// The priorities of some threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Priorities {
+    /// That of every thread that is not named: the one that most have.
+    pub(crate) common: Priority,
+    /// Those of the others.
+    pub(crate) others: BTreeMap<Thread, Priority>,
+}
+
+impl Priorities {
+    /// What threads have; `None` if there are none. Of two that equally many have the first thread's counts.
+    pub(crate) fn of(threads: &[(Thread, Priority)]) -> Option<Self> {
+        let mut counts: BTreeMap<Priority, usize> = BTreeMap::new();
+        for (_, priority) in threads {
+            *counts.entry(*priority).or_default() += 1;
+        }
+        let first = threads.first()?.1;
+        let most = counts.values().max().copied()?;
+        let common = if counts.get(&first) == Some(&most) {
+            first
+        } else {
+            counts.into_iter().find(|(_, count)| *count == most)?.0
+        };
+        let others = threads.iter().filter(|(_, priority)| *priority != common).copied().collect();
+        Some(Self { common, others })
+    }
+
+    /// That of one thread.
+    pub(crate) fn get(&self, thread: Thread) -> Priority {
+        self.others.get(&thread).copied().unwrap_or(self.common)
+    }
+
+    /// What to bring threads to that read `now`, so that each has its value of `self` again. Those whose priority is not
+    /// ours were set by somebody else, or came with one of their own: they keep it.
+    pub(crate) fn back(&self, now: &Self, is_ours: impl Fn(&Priority) -> bool) -> Self {
+        let is_foreign =
+            |thread: &Thread, priority: &Priority| self.get(*thread) != *priority && !is_ours(priority);
+        let foreign = now.others.iter().filter(|(thread, priority)| is_foreign(thread, priority));
+        let mut others = self.others.clone();
+        others.extend(foreign.map(|(thread, priority)| (*thread, *priority)));
+        Self { common: self.common, others }
+    }
+}
+
+impl fmt::Display for Priorities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.common)?;
+        for (Thread { tid, start_ticks }, priority) in &self.others {
+            write!(f, " {tid}@{start_ticks}={priority}")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Priorities {
+    type Err = NotAPriority;
+
+    fn from_str(text: &str) -> Result<Self, NotAPriority> {
+        let mut words = text.split(' ');
+        let common = words.next().ok_or(NotAPriority)?.parse()?;
+        let other = |word: &str| {
+            let (thread, priority) = word.split_once('=').ok_or(NotAPriority)?;
+            let (tid, start) = thread.split_once('@').ok_or(NotAPriority)?;
+            let tid = tid.parse().map_err(|_| NotAPriority)?;
+            let start_ticks = start.parse().map_err(|_| NotAPriority)?;
+            Ok((Thread { tid, start_ticks }, priority.parse()?))
+        };
+        Ok(Self { common, others: words.map(other).collect::<Result<_, _>>()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(tid: u32) -> Thread {
+        Thread { tid, start_ticks: 100 + u64::from(tid) }
+    }
+
+    /// Threads 1, 2, 3 … with these priorities.
+    fn threads(priorities: &[Priority]) -> Vec<(Thread, Priority)> {
+        priorities.iter().zip(1..).map(|(priority, tid)| (thread(tid), *priority)).collect()
+    }
+
+    #[test]
+    fn a_priority_is_what_the_system_call_says() {
+        use Priority::{BestEffort, Idle, None, RealTime};
+        // ioprio_set(2): IOPRIO_PRIO_VALUE(class, level).
+        for (raw, priority, text) in [
+            (0, None, "none"),
+            (0x2000, RealTime(0), "rt/0"),
+            (0x2007, RealTime(7), "rt/7"),
+            (0x4000, BestEffort(0), "be/0"),
+            (0x4004, BestEffort(4), "be/4"),
+            (0x6000, Idle, "idle"),
+        ] {
+            assert_eq!(Priority::decode(raw), priority);
+            assert_eq!(priority.encode(), raw);
+            assert_eq!(priority.to_string(), text);
+            assert_eq!(text.parse(), Ok(priority));
+        }
+        // No class with a level (before 5.19), and a hint of 6.5 (a command duration limit).
+        assert_eq!(Priority::decode(4), None);
+        assert_eq!(Priority::decode(0x4000 | 1 << 3 | 2), BestEffort(2));
+        for text in ["", "be", "be/8", "be/-1", "rt/", "be/0 ", "NONE", "idle/0"] {
+            assert_eq!(text.parse::<Priority>(), Err(NotAPriority), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_common_one_is_that_of_most_threads() {
+        use Priority::{BestEffort, Idle, None};
+        let text = |priorities: &[Priority]| Priorities::of(&threads(priorities)).map(|all| all.to_string());
+        assert_eq!(text(&[]), Option::None);
+        assert_eq!(text(&[None, None]), Some("none".into()));
+        assert_eq!(text(&[Idle, None, None]), Some("none 1@101=idle".into()));
+        assert_eq!(text(&[BestEffort(2), None]), Some("be/2 2@102=none".into()));
+        let all: Priorities = "none 1@101=idle 3@103=be/2".parse().unwrap();
+        assert_eq!(all.to_string(), "none 1@101=idle 3@103=be/2");
+        assert_eq!((all.get(thread(1)), all.get(thread(2))), (Idle, None));
+        // The same number at another time is another thread.
+        assert_eq!(all.get(Thread { tid: 1, start_ticks: 5 }), None);
+        for text in ["", "none 1=idle", "none 1@x=idle", "none  1@2=idle", "be/9"] {
+            assert!(text.parse::<Priorities>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_somebody_else_has_set_is_kept() {
+        let old: Priorities = "none 2@102=be/6".parse().unwrap();
+        let is_ours = |priority: &Priority| *priority == Priority::BestEffort(0);
+        let back = |now: &str| old.back(&now.parse().unwrap(), is_ours).to_string();
+        assert_eq!(back("be/0"), "none 2@102=be/6");
+        // A new process of the group, with a priority of its own.
+        assert_eq!(back("be/0 9@109=idle"), "none 2@102=be/6 9@109=idle");
+        assert_eq!(back("be/0 9@109=none"), "none 2@102=be/6");
+        // Somebody has changed the thread that was special.
+        assert_eq!(back("be/0 2@102=rt/1"), "none 2@102=rt/1");
+        // A write that was cut short.
+        assert_eq!(back("none 1@101=be/0 2@102=be/6"), "none 2@102=be/6");
+    }
+}

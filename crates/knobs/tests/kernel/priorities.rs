@@ -1,0 +1,138 @@
+//! I/O priorities of threads, held against ionice(1).
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc;
+
+use floodwall_testing::{lacks, test};
+
+use crate::Body;
+use crate::changes::{apply, expect, rollback};
+use crate::disk::Disk;
+
+pub(crate) const TESTS: &[(&str, Body)] = &[
+    ("all_threads_of_a_process_are_set_and_put_back", threads),
+    ("a_thread_that_somebody_else_has_set_is_left_alone", foreign),
+    ("a_process_that_has_ended_needs_nothing", ended),
+];
+/// Those that need a filesystem.
+pub(crate) const ON_EXT4: &[(&str, Body)] = &[("the_journals_thread_goes_with_its_filesystem", journal)];
+
+/// What tests of [`ON_EXT4`] lack here.
+pub(crate) fn missing_ext4() -> Option<String> {
+    lacks(&["mkfs.ext4", "mount"])
+}
+
+/// Threads of this process; they end with this.
+struct Threads {
+    ask: Vec<mpsc::Sender<()>>,
+    tids: Vec<u32>,
+}
+
+impl Threads {
+    fn start(count: usize) -> Self {
+        let mut threads = Self { ask: Vec::new(), tids: Vec::new() };
+        for _ in 0..count {
+            let (ask, wait) = mpsc::channel::<()>();
+            let (tell, told) = mpsc::channel();
+            std::thread::spawn(move || {
+                let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
+                let _ = wait.recv();
+            });
+            threads.tids.push(told.recv().unwrap());
+            threads.ask.push(ask);
+        }
+        threads
+    }
+}
+
+/// What ionice(1) says of a thread: `none: prio 0`, `best-effort: prio 0`, `idle`.
+fn shown(tid: u32) -> Result<String, String> {
+    let output = Command::new("ionice").args(["-p", &tid.to_string()]).output().map_err(|e| e.to_string())?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn ionice(arguments: &[&str]) -> Result<(), String> {
+    let output = Command::new("ionice").args(arguments).output().map_err(|e| e.to_string())?;
+    expect(output.status.success(), true)
+}
+
+fn all_shown(tids: &[u32]) -> Result<Vec<String>, String> {
+    tids.iter().map(|tid| shown(*tid)).collect()
+}
+
+fn threads() -> Result<(), String> {
+    let disk = Disk::new()?;
+    let threads = Threads::start(3);
+    ionice(&["-c3", "-p", &threads.tids[1].to_string()])?;
+    let before = all_shown(&threads.tids)?;
+    expect(before[1].as_str(), "idle")?;
+    let change = format!("pid:{}.ioprio=be/0", std::process::id());
+    apply(&disk, &[&change])?.map_err(|e| e.to_string())?;
+    expect(all_shown(&threads.tids)?, vec!["best-effort: prio 0".to_owned(); 3])?;
+    // A new thread inherits it.
+    let new = Threads::start(1);
+    expect(shown(new.tids[0])?, "best-effort: prio 0".to_owned())?;
+    let undone = rollback(&disk)?;
+    expect(undone.iter().all(|undone| undone.is_complete() && undone.closed), true)?;
+    expect(all_shown(&threads.tids)?, before)?;
+    expect(shown(new.tids[0])?, shown(std::process::id())?)?;
+    expect(shown(new.tids[0])?.starts_with("none"), true)
+}
+
+fn foreign() -> Result<(), String> {
+    let disk = Disk::new()?;
+    let threads = Threads::start(3);
+    let change = format!("pid:{}.ioprio=be/0", std::process::id());
+    apply(&disk, &[&change])?.map_err(|e| e.to_string())?;
+    ionice(&["-c2", "-n6", "-p", &threads.tids[2].to_string()])?;
+    rollback(&disk)?;
+    let after = all_shown(&threads.tids)?;
+    expect((after[0].starts_with("none"), after[2].as_str()), (true, "best-effort: prio 6"))
+}
+
+fn ended() -> Result<(), String> {
+    let disk = Disk::new()?;
+    let mut child = Command::new("sleep").arg("60").spawn().map_err(|e| e.to_string())?;
+    apply(&disk, &[&format!("pid:{}.ioprio=be/2", child.id())])?.map_err(|e| e.to_string())?;
+    expect(shown(child.id())?, "best-effort: prio 2".to_owned())?;
+    let _ = child.kill();
+    let _ = child.wait();
+    let told: String = rollback(&disk)?.iter().map(ToString::to_string).collect();
+    expect(told.contains("has ended"), true)
+}
+
+fn journal() -> Result<(), String> {
+    let disk = Disk::new()?;
+    let node = disk.node().to_owned();
+    let run = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).output().map_err(|e| e.to_string())?;
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() { Ok(()) } else { Err(format!("{program}: {why}")) }
+    };
+    run("mkfs.ext4", &["-q", &node])?;
+    let mounted = tempfile::tempdir().map_err(|e| e.to_string())?;
+    run("mount", &[&node, &mounted.path().to_string_lossy()])?;
+    let checked = check_journal(&disk, &node);
+    run("umount", &[&mounted.path().to_string_lossy()])?;
+    checked
+}
+
+fn check_journal(disk: &Disk, node: &str) -> Result<(), String> {
+    let name =
+        Path::new(node).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let task =
+        std::fs::read_to_string(format!("/sys/fs/ext4/{name}/journal_task")).map_err(|e| e.to_string())?;
+    let task: u32 = task.trim().parse().map_err(|_| format!("'{task}' is no thread"))?;
+    // fs/ext4/super.c DEFAULT_JOURNAL_IOPRIO.
+    expect(shown(task)?, "best-effort: prio 3".to_owned())?;
+    apply(disk, &["journal.ioprio=be/0"])?.map_err(|e| e.to_string())?;
+    expect(shown(task)?, "best-effort: prio 0".to_owned())?;
+    rollback(disk)?;
+    expect(shown(task)?, "best-effort: prio 3".to_owned())
+}
+
+/// Named tests of [`ON_EXT4`] with what they lack.
+pub(crate) fn on_ext4(missing: fn() -> Option<String>) -> impl Iterator<Item = floodwall_testing::Trial> {
+    ON_EXT4.iter().map(move |(name, body)| test(*name, move || missing().or_else(missing_ext4), *body))
+}
