@@ -11,6 +11,7 @@
 mod budget;
 pub mod device_lock;
 mod drain;
+pub mod groups;
 mod onlooker;
 mod phase;
 pub mod rig;

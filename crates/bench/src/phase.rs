@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use floodwall_host::Sampler;
 use floodwall_knobs::start_at;
-use floodwall_load::{Delta, Finished, LoadError, PreparedFlood, PreparedVictim, Running, sleep_until};
+use floodwall_load::{
+    Apart, Delta, Finished, LoadError, PreparedFlood, PreparedVictim, Running, sleep_until,
+};
 use floodwall_model::rig::{Second, Step};
 use floodwall_model::trial::{HostSample, LoadTotals, OpLatencies, Warmup};
 use floodwall_model::{Interval, Phase, PhaseKind, Timing, Watch};
@@ -55,6 +57,8 @@ pub(crate) struct PhaseRun<'a> {
     pub(crate) budget: Budget,
     /// How victims that are commands are counted.
     pub(crate) sights: &'a mut Sights,
+    /// How floods are started in a process of their own.
+    pub(crate) apart: Option<&'a Apart>,
     /// The victims' I/O priority; none if they have the caller's.
     pub(crate) priority: Option<&'a str>,
 }
@@ -116,7 +120,11 @@ impl Loads {
         // Floods first: a command takes a moment to start.
         if run.kind.has_flood() {
             for (i, flood) in run.floods.iter().enumerate() {
-                loads.floods.push(flood.start(run.seed.wrapping_add(1_000 + i as u64), run.proc_root)?);
+                let seed = run.seed.wrapping_add(1_000 + i as u64);
+                loads.floods.push(match run.apart {
+                    Some(apart) => flood.start_apart(seed, run.proc_root, apart)?,
+                    None => flood.start(seed, run.proc_root)?,
+                });
             }
         }
         if run.kind.has_victim() {
@@ -159,7 +167,7 @@ impl Loads {
         if let Some(onlooker) = &mut self.onlooker {
             onlooker.stopping();
         }
-        for running in self.victims.iter().chain(&self.floods) {
+        for running in self.victims.iter_mut().chain(&mut self.floods) {
             running.ask_to_stop();
         }
         let mut victims: Vec<Finished> = self.victims.into_iter().map(Running::finish).collect();

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use floodwall_host::locate::{self, LocateError, Location};
 use floodwall_host::{HostFacts, Sampler, SysRoot, memory, settings_in_force};
-use floodwall_load::{Dir, LoadError, PreparedFlood, PreparedVictim, User};
+use floodwall_load::{Apart, Dir, LoadError, PreparedFlood, PreparedVictim, User};
 use floodwall_model::rig::{Second, Step};
 use floodwall_model::scenario::Data;
 use floodwall_model::status::Missing;
@@ -30,6 +30,7 @@ pub use drain_rate::{Bounds, DrainRate};
 use crate::budget::Budget;
 use crate::device_lock::{self, DeviceLock, LockError};
 use crate::drain;
+use crate::groups::Groups;
 use crate::onlooker::Sights;
 use crate::phase::{self, PhaseRun};
 use crate::scratch::{Scratch, ScratchError};
@@ -113,10 +114,23 @@ pub struct Options {
     pub stop: Arc<AtomicBool>,
     /// The user that runs commands; the caller if absent.
     pub user: Option<User>,
+    /// The program, with its arguments, that floods in a process of its own ([`floodwall_load::apart::serve`]); floods are
+    /// threads of this process without it, and in its control group.
+    pub flood_command: Vec<PathBuf>,
+    /// Leave victims and floods in one control group.
+    pub same_group: bool,
 }
 
 /// The one knob that the host rig sets itself: the victims' I/O priority, which they begin with.
 pub const VICTIMS_PRIORITY: &str = "victim.ioprio";
+
+impl Options {
+    /// Nothing forced, loads as threads of the caller.
+    #[must_use]
+    pub fn new(origin: Instant, stop: Arc<AtomicBool>) -> Self {
+        Self { force: false, seed: 0, origin, stop, user: None, flood_command: Vec::new(), same_group: true }
+    }
+}
 
 /// This host, one directory of it.
 #[derive(Debug)]
@@ -132,6 +146,8 @@ pub struct HostRig {
     _lock: DeviceLock,
     options: Options,
     prepared: Option<Prepared>,
+    /// The groups of victims and floods, or why there are none.
+    groups: Result<Groups, String>,
     /// What is seen of victims that are commands.
     sights: Sights,
     first_operation: Option<Duration>,
@@ -169,7 +185,13 @@ impl HostRig {
         let parent = Dir::open_resolved(&dir)
             .map_err(|e| ScratchError::Make { dir: dir.clone(), source: e.into() })?;
         let scratch = Scratch::make(&parent)?;
+        let groups = match (&*options.flood_command, options.same_group) {
+            ([], _) => Err("floods are threads of this process".to_owned()),
+            (_, true) => Err("--same-group leaves them in one".to_owned()),
+            _ => Groups::make(&root),
+        };
         Ok(Self {
+            groups,
             root,
             location,
             facts,
@@ -217,10 +239,26 @@ impl HostRig {
         &self.location.notes
     }
 
-    /// What could not be read, and why: knobs, counters as of the last sample, what commands did.
+    /// What could not be read, and why: knobs, counters as of the last sample, what commands did; and why victims and floods
+    /// are in one control group.
     #[must_use]
     pub fn missing(&self) -> Vec<Missing> {
-        self.missing.iter().chain(self.sampler.missing()).cloned().chain(self.unseen()).collect()
+        let groups = self.groups.as_ref().err();
+        let groups = groups
+            .map(|why| Missing { what: "control groups of victims and floods".into(), why: why.clone() });
+        self.missing
+            .iter()
+            .chain(self.sampler.missing())
+            .cloned()
+            .chain(self.unseen())
+            .chain(groups)
+            .collect()
+    }
+
+    /// The control groups of victims and floods.
+    #[must_use]
+    pub fn groups(&self) -> Option<&Groups> {
+        self.groups.as_ref().ok()
     }
 
     /// What can't be seen of victims that are commands, and why; known from [`Self::prepare`] on, and better after the first phase.
@@ -318,6 +356,10 @@ impl HostRig {
         let budget = Budget::of_phase(with_intervals, scenario.timing.rounds);
         let stop = &*self.options.stop;
         let proc_root = self.root.path().join("proc");
+        let apart = (!self.options.flood_command.is_empty()).then(|| Apart {
+            command: self.options.flood_command.clone(),
+            group: self.groups.as_ref().ok().map(Groups::flood),
+        });
         for i in 0..kinds.len() {
             let kind = kinds[(i + trial.round as usize - 1) % kinds.len()];
             clear_backlog(
@@ -348,6 +390,7 @@ impl HostRig {
                         proc_root: &proc_root,
                         budget,
                         sights: &mut self.sights,
+                        apart: apart.as_ref(),
                         priority: trial.setting.get(VICTIMS_PRIORITY),
                     },
                     watch,

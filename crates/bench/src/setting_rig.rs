@@ -27,6 +27,7 @@ use floodwall_knobs::{
 use floodwall_model::{Rig, RigError, Scenario, Setting, Trial, Watch};
 
 use crate::HostRig;
+use crate::groups::Groups;
 use crate::rig::VICTIMS_PRIORITY;
 
 /// What a trial's journal says it is for; so a later run knows it again.
@@ -40,12 +41,22 @@ const PATIENCE_S: f64 = 1_800.0;
 pub trait InForce: Rig {
     /// Reads the knob values in force again.
     fn reread(&mut self) -> Setting;
+
+    /// The control groups of its victims and floods, which settings name `victim` and `flood`; `None` if they have none of their
+    /// own.
+    fn groups(&self) -> Option<&Groups> {
+        None
+    }
 }
 
 impl InForce for HostRig {
     fn reread(&mut self) -> Setting {
         self.reread_setting();
         self.setting().clone()
+    }
+
+    fn groups(&self) -> Option<&Groups> {
+        HostRig::groups(self)
     }
 }
 
@@ -211,15 +222,22 @@ impl<R: InForce> SettingRig<R> {
     /// # Errors
     /// [`SettingError::Change`] or [`SettingError::Plan`]: what is wrong with it, here and now.
     pub fn check(&self, setting: &Setting) -> Result<Plan, SettingError> {
-        Ok(plan(&self.keeper.changes(setting)?, &self.keeper.files)?)
+        Ok(plan(&self.keeper.changes(setting, self.inner.groups())?, &self.keeper.files)?)
     }
 }
 
 impl Keeper {
     /// The changes of kernel files that a setting asks for: all but those of the victims, which start with them.
-    fn changes(&self, setting: &Setting) -> Result<Vec<Change>, SettingError> {
+    fn changes(&self, setting: &Setting, groups: Option<&Groups>) -> Result<Vec<Change>, SettingError> {
         let mut changes = Change::from_setting(self.files.root(), self.device.as_ref(), setting)?;
         changes.retain(|change| change.target != Target::Victims);
+        for change in &mut changes {
+            if let (Target::Group { path, .. }, Some(groups)) = (&mut change.target, groups)
+                && let Some(own) = groups.path_of(path)
+            {
+                *path = own;
+            }
+        }
         Ok(changes)
     }
 
@@ -234,8 +252,13 @@ impl Keeper {
     }
 
     /// Puts a setting in force; gives its changes.
-    fn put_in_force(&mut self, setting: &Setting, seconds: f64) -> Result<Vec<Change>, SettingError> {
-        let changes = self.changes(setting)?;
+    fn put_in_force(
+        &mut self,
+        setting: &Setting,
+        groups: Option<&Groups>,
+        seconds: f64,
+    ) -> Result<Vec<Change>, SettingError> {
+        let changes = self.changes(setting, groups)?;
         if changes.is_empty() {
             return Ok(changes);
         }
@@ -278,7 +301,7 @@ impl<R: InForce> SettingRig<R> {
         let mut found = self.inner.reread();
         let files = &self.keeper.files;
         for change in changes {
-            let label = change.target.label(change.knob);
+            let label = named(change, self.inner.groups()).label(change.knob);
             let is_its = |key: &&String| **key == label || **key == change.knob.name;
             let key = setting.0.keys().find(is_its).filter(|key| !found.0.contains_key(*key));
             let state = Cell::of(change.knob, &change.target, files).read(files).into_value();
@@ -303,7 +326,8 @@ impl<R: InForce> SettingRig<R> {
             source: Box::new(error),
             partial,
         };
-        let changes = self.keeper.put_in_force(setting, seconds).map_err(|e| failed(e, None))?;
+        let changes =
+            self.keeper.put_in_force(setting, self.inner.groups(), seconds).map_err(|e| failed(e, None))?;
         let of_victims = setting.0.iter().filter(|(knob, _)| *knob == VICTIMS_PRIORITY);
         let of_victims: Setting = of_victims.map(|(knob, value)| (knob.clone(), value.clone())).collect();
         let before = self.in_force(setting, &changes);
@@ -346,6 +370,17 @@ impl<R: InForce> Rig for SettingRig<R> {
                 interrupted: false,
             }),
         }
+    }
+}
+
+/// What a change is about, as a setting names it.
+fn named(change: &Change, groups: Option<&Groups>) -> Target {
+    match (&change.target, groups) {
+        (Target::Group { path, device }, Some(groups)) => {
+            let path = groups.name_of(path).unwrap_or(path).to_owned();
+            Target::Group { path, device: device.clone() }
+        }
+        (target, _) => target.clone(),
     }
 }
 

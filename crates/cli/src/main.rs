@@ -60,6 +60,8 @@ enum Command {
     SettingsTimer(commands::settings::timer::TimerArgs),
     #[command(name = commands::guard::WORKER_COMMAND, hide = true)]
     GuardWorker,
+    #[command(name = commands::bench::FLOOD_COMMAND, hide = true)]
+    FloodProcess,
     Lab(Box<commands::lab::LabArgs>),
     #[command(name = commands::lab::SERVER_COMMAND, hide = true)]
     LabServer(commands::lab::ServerArgs),
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         Command::Status(args) => commands::status::run(&args, origin),
         Command::Probe(args) => commands::probe::run(&args),
         Command::Guard(args) => commands::guard::run(&args),
+        Command::FloodProcess => commands::bench::flood(),
         Command::GuardWorker => commands::guard::work(),
         Command::Apply(args) => commands::settings::apply::run(&args),
         Command::Diff(args) => commands::settings::diff::run(&args),

@@ -142,6 +142,12 @@ pub enum LoadError {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// A flood in a process of its own failed.
+    #[error("a flood's process: {what}")]
+    Apart {
+        /// What the process said of it, or how it ended.
+        what: String,
+    },
     /// Files could not be removed.
     #[error("can't remove {0}")]
     Remove(#[from] TreeError),

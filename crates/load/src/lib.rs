@@ -10,7 +10,7 @@
 //!
 //! A *victim* is synchronous I/O that somebody waits for: every operation's latency is recorded. A *flood* is buffered writes that
 //! nobody waits for: bytes are counted when the kernel has accepted them. Either can be a command instead, whose I/O is read from
-//! `/proc/PID/io`.
+//! `/proc/PID/io`. A flood can run in a process of its own ([`apart`]).
 //!
 //! All files are below the directory that is passed in (mode 0600, directories 0700). The caller removes it. They
 //! are reached through its descriptor ([`Dir`]), so whoever renames it or puts a symlink in its place changes
@@ -18,6 +18,7 @@
 //!
 //! Units: bytes and nanoseconds; CPU time in microseconds.
 
+pub mod apart;
 mod buffer;
 mod burst;
 mod command;
@@ -32,6 +33,7 @@ mod sys;
 mod user;
 mod victim;
 
+pub use apart::Apart;
 pub use burst::burst;
 pub use dir::Dir;
 pub use error::LoadError;

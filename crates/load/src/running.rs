@@ -23,6 +23,7 @@ use floodwall_stats::recorder::{Recorder, Sampler};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::apart::FloodProcess;
 use crate::command::CommandRun;
 use crate::error::LoadError;
 use crate::pace::Tickets;
@@ -58,6 +59,7 @@ pub struct Running {
 enum Inner {
     Threads(Threads),
     Command(CommandRun),
+    Process(FloodProcess),
 }
 
 impl Running {
@@ -66,6 +68,7 @@ impl Running {
         let delta = match &mut self.inner {
             Inner::Threads(threads) => threads.sampler.sample(),
             Inner::Command(command) => command.sample(),
+            Inner::Process(process) => process.sample(),
         };
         self.sampled_ops += delta.ops;
         delta
@@ -77,6 +80,7 @@ impl Running {
         match &self.inner {
             Inner::Threads(threads) => threads.shared.failure.get().cloned(),
             Inner::Command(command) => command.failure(),
+            Inner::Process(process) => process.failure(),
         }
     }
 
@@ -86,6 +90,7 @@ impl Running {
         match &self.inner {
             Inner::Threads(threads) => threads.begin,
             Inner::Command(command) => command.begin(),
+            Inner::Process(process) => process.begin(),
         }
     }
 
@@ -94,16 +99,17 @@ impl Running {
     #[must_use]
     pub fn command_thread(&self) -> Option<u32> {
         match &self.inner {
-            Inner::Threads(_) => None,
+            Inner::Threads(_) | Inner::Process(_) => None,
             Inner::Command(command) => command.supervisor(),
         }
     }
 
     /// Asks the load to stop, without waiting: no further operation begins. A command gets SIGTERM.
-    pub fn ask_to_stop(&self) {
-        match &self.inner {
+    pub fn ask_to_stop(&mut self) {
+        match &mut self.inner {
             Inner::Threads(threads) => threads.ask_to_stop(),
             Inner::Command(command) => command.ask_to_stop(),
+            Inner::Process(process) => process.ask_to_stop(),
         }
     }
 
@@ -117,9 +123,14 @@ impl Running {
         let mut finished = match &mut self.inner {
             Inner::Threads(threads) => threads.finish(),
             Inner::Command(command) => command.finish(),
+            Inner::Process(process) => process.finish(),
         };
         finished.total_ops = self.sampled_ops + finished.last.ops;
         finished
+    }
+
+    pub(crate) fn of_process(process: FloodProcess) -> Self {
+        Self { inner: Inner::Process(process), sampled_ops: 0 }
     }
 
     pub(crate) fn of_command(command: CommandRun) -> Self {

@@ -214,7 +214,7 @@ fn a_change_by_somebody_else_fails_the_trial_and_is_left_alone() {
 fn what_a_killed_run_left_is_put_back_by_the_next() {
     let machine = Machine::new();
     let mut rig = machine.rig(|_| Ok(()));
-    rig.keeper.put_in_force(&wanted(), 10.0).unwrap();
+    rig.keeper.put_in_force(&wanted(), None, 10.0).unwrap();
     assert_eq!(machine.nr_requests(), "8");
     // Killed: nobody puts anything back, and the kernel drops the lock.
     rig.keeper.open = None;

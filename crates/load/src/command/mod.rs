@@ -131,7 +131,7 @@ impl CommandLoad {
         }
     }
 
-    fn spawn(&self, guardian: &Guardian) -> Result<Child, LoadError> {
+    fn spawn(&self, guardian: &Guardian, cgroup: Option<&Arc<File>>) -> Result<Child, LoadError> {
         let mut shell = Command::new("/bin/sh");
         shell
             .arg("-c")
@@ -140,6 +140,9 @@ impl CommandLoad {
             .stdout(self.stdout.begin()?)
             .stderr(self.stderr.begin()?);
         enter(&mut shell, Arc::clone(&self.cwd));
+        if let Some(cgroup) = cgroup {
+            join(&mut shell, Arc::clone(cgroup));
+        }
         match &self.user {
             Some(user) => {
                 leave_session(&mut shell);
@@ -191,6 +194,16 @@ fn enter(command: &mut Command, dir: Arc<Dir>) {
     }
 }
 
+/// Makes a command begin in a control group, by its `cgroup.procs`.
+#[expect(unsafe_code, reason = "code between fork and exec")]
+fn join(command: &mut Command, cgroup: Arc<File>) {
+    // SAFETY: the closure makes one system call on an open descriptor, allocates nothing and takes no lock.
+    unsafe {
+        // 0 is the process that writes (kernel/cgroup/cgroup.c cgroup_procs_write_start).
+        command.pre_exec(move || rustix::io::write(&*cgroup, b"0").map(drop).map_err(std::io::Error::from));
+    }
+}
+
 /// Makes a command begin in a session of its own, and so in a group of its own. It has no terminal: another user's command
 /// must not type into the caller's (TIOCSTI).
 #[expect(unsafe_code, reason = "code between fork and exec")]
@@ -236,7 +249,11 @@ fn last_line(file: &File) -> Option<String> {
 }
 
 /// Starts a command and everything around it.
-pub(crate) fn start(load: &CommandLoad, proc_root: &Path) -> Result<Running, LoadError> {
+pub(crate) fn start(
+    load: &CommandLoad,
+    proc_root: &Path,
+    cgroup: Option<Arc<File>>,
+) -> Result<Running, LoadError> {
     let own_io = proc_root.join("self/io");
     fs::read_to_string(&own_io).map_err(|e| LoadError::NoAccounting {
         command: load.command.clone(),
@@ -245,6 +262,7 @@ pub(crate) fn start(load: &CommandLoad, proc_root: &Path) -> Result<Running, Loa
     })?;
     let shared = Arc::new(Shared {
         load: load.clone(),
+        cgroup,
         proc_root: proc_root.to_owned(),
         stop: AtomicBool::new(false),
         asked: OnceLock::new(),
@@ -284,6 +302,8 @@ struct Group {
 #[derive(Debug)]
 struct Shared {
     load: CommandLoad,
+    /// `cgroup.procs` of the control group that it runs in; none for the caller's.
+    cgroup: Option<Arc<File>>,
     proc_root: PathBuf,
     stop: AtomicBool,
     /// When the load was asked to stop.
@@ -308,7 +328,7 @@ impl Shared {
         };
         let mut first = Some(started);
         while !self.stop.load(Ordering::Relaxed) {
-            let child = match self.load.spawn(&guardian) {
+            let child = match self.load.spawn(&guardian, self.cgroup.as_ref()) {
                 Ok(child) => child,
                 Err(error) => {
                     match first.take() {

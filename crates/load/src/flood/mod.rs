@@ -11,6 +11,7 @@
 //! An operation is one write call, or one block dirtied in a mapping. Bytes are what the kernel has accepted.
 
 mod map;
+pub(crate) mod order;
 mod small;
 mod stream;
 
@@ -20,19 +21,18 @@ use std::sync::atomic::AtomicBool;
 
 use floodwall_model::Flood;
 use floodwall_model::scenario::FloodKind;
-use floodwall_stats::recorder::Recorder;
 use rustix::fs::OFlags;
 
+use crate::apart::{Apart, FloodProcess};
 use crate::command::{self, CommandLoad, Role};
 use crate::dir::Dir;
 use crate::error::{LoadError, MAKE_DIRECTORY};
 use crate::file::{NamedFile, make_dir, sync_dir};
-use crate::pace::Limit;
 use crate::probe::Probe;
-use crate::running::{self, Running, Work};
+use crate::running::Running;
 use crate::user::User;
 pub(crate) use map::Mapping;
-use stream::Stream;
+use order::{Order, start_streams};
 
 /// A flood whose files exist as far as they must: it can be started as often as there are phases.
 #[derive(Debug)]
@@ -222,36 +222,33 @@ impl PreparedFlood {
         &self.dir
     }
 
-    /// Starts it. Equal seeds give equal offsets.
+    /// Starts it as threads of this process. Equal seeds give equal offsets.
     ///
     /// `proc_root` is `/proc`, or what stands in for it; only commands are looked up there.
     ///
     /// # Errors
     /// [`LoadError::Thread`], [`LoadError::Io`]; for a command [`LoadError::Spawn`] and [`LoadError::NoAccounting`].
     pub fn start(&self, seed: u64, proc_root: &Path) -> Result<Running, LoadError> {
-        let places = match &self.inner {
-            Inner::Streams(places) => places,
-            Inner::Command(load) => return command::start(load, proc_root),
-        };
-        let limit = self.flood.rate.map(|rate| Arc::new(Limit::new(rate.0)));
-        let work = places
-            .iter()
-            .enumerate()
-            .map(|(i, place)| {
-                let stream = Stream {
-                    place: Arc::clone(place),
-                    limit: limit.clone(),
-                    kind: self.flood.kind.clone(),
-                    data: self.flood.data,
-                    streams: self.flood.streams,
-                    seed,
-                    number: i as u64,
-                };
-                let work: Work = Box::new(move |worker| stream.run(worker));
-                (Recorder::new(&[]), work)
-            })
-            .collect();
-        running::start("flood", work, None)
+        let flood = &self.flood;
+        match &self.inner {
+            Inner::Command(load) => command::start(load, proc_root, None),
+            Inner::Streams(places) => {
+                start_streams(places, &flood.kind, flood.data, flood.rate.map(|rate| rate.0), seed)
+            }
+        }
+    }
+
+    /// The same in a process of its own, or in the control group that `apart` names.
+    ///
+    /// # Errors
+    /// Those of [`Self::start`], and [`LoadError::Apart`].
+    pub fn start_apart(&self, seed: u64, proc_root: &Path, apart: &Apart) -> Result<Running, LoadError> {
+        match &self.inner {
+            Inner::Command(load) => command::start(load, proc_root, apart.group.clone()),
+            Inner::Streams(places) => {
+                FloodProcess::start(apart, Order::of(self, places, seed)).map(Running::of_process)
+            }
+        }
     }
 
     /// Throws the flood's backlog away between two phases: what can be is cut off or removed, so that its dirty pages vanish without

@@ -132,7 +132,7 @@ impl PreparedVictim {
     pub fn start(&self, seed: u64, proc_root: &Path) -> Result<Running, LoadError> {
         let files = match &self.inner {
             Inner::Files(files) => files,
-            Inner::Command(load) => return command::start(load, proc_root),
+            Inner::Command(load) => return command::start(load, proc_root, None),
         };
         let tickets = self.victim.rate.map(|rate| Arc::new(Tickets::new(rate)));
         let work = (0..self.victim.threads)

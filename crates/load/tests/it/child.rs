@@ -64,6 +64,7 @@ pub(crate) fn in_a_process_of_its_own() {
             let _running = flood.start(1, proc_root()).unwrap();
             std::thread::sleep(PATIENCE);
         }
+        "flood apart" => crate::apart::order(dir, spec),
         "limits" => crate::checks::under_limits(dir),
         "victim" | "warm victim" | "flood" => {
             let (victims, floods);

@@ -1,6 +1,7 @@
 //! Victims, floods and commands on real directories, judged by what the kernel and the files say.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test's own functions fail with it")]
 
+mod apart;
 mod checks;
 mod child;
 mod commands;
@@ -14,7 +15,11 @@ fn main() {
     if std::env::args().nth(1).is_some_and(|first| first == child::CHILD) {
         return child::in_a_process_of_its_own();
     }
+    if std::env::args().nth(1).is_some_and(|first| first == apart::FLOOD) {
+        return apart::flood_process();
+    }
     let tests = [
+        apart::tests(),
         checks::tests(),
         child::tests(),
         commands::tests(),

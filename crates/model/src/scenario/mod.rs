@@ -16,7 +16,7 @@ mod spec;
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::trial::PhaseKind;
 use crate::units::{Bytes, Rate, human_duration};
@@ -240,7 +240,7 @@ pub struct Flood {
 }
 
 /// What a flood does.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum FloodKind {
     /// Writes a file from begin to end, over and over: a backup, a dump, `dd`.
@@ -265,7 +265,7 @@ pub enum FloodKind {
 }
 
 /// What is written. Compressing and deduplicating filesystems and drives make zeros cheap, so random is the default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Data {
     /// Random bytes, no two blocks alike.

@@ -1,15 +1,19 @@
 //! What `floodwall bench` takes, and the scenario that follows from it.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{ArgGroup, Args};
+use floodwall_bench::rig::Options;
 use floodwall_load::User;
 use floodwall_model::scenario::{self, Flood, FloodKind, Pace, Scenario, Victim, VictimKind};
 use floodwall_model::toml_text;
 use floodwall_model::units::{Bytes, UnitError, human_duration, parse_duration};
 
+use super::FLOOD_COMMAND;
 use crate::exit::UsageError;
 use crate::progress::Show;
 
@@ -119,6 +123,9 @@ pub(crate) struct ScenarioArgs {
     /// Measure on filesystems without writeback of their own (tmpfs, overlay …) too.
     #[arg(long)]
     pub(crate) force: bool,
+    /// Leave victims and floods in one control group: they have groups of their own where cgroup v2 lets us make them.
+    #[arg(long)]
+    pub(crate) same_group: bool,
 }
 
 fn duration(text: &str) -> Result<Duration, UnitError> {
@@ -198,6 +205,20 @@ impl ScenarioArgs {
             return Err(UsageError(why.into()).into());
         }
         Ok(Some(User::named(name)?))
+    }
+
+    /// How the host rig is opened for it.
+    pub(crate) fn options(&self, user: Option<User>, origin: Instant, stop: &Arc<AtomicBool>) -> Options {
+        Options {
+            force: self.force,
+            seed: self.seed,
+            origin,
+            stop: Arc::clone(stop),
+            user,
+            // This very program, whatever has become of its file.
+            flood_command: vec!["/proc/self/exe".into(), FLOOD_COMMAND.into()],
+            same_group: self.same_group,
+        }
     }
 
     fn victims(&self) -> anyhow::Result<Option<Vec<Victim>>> {

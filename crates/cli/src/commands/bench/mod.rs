@@ -3,15 +3,16 @@
 mod args;
 pub(crate) mod document;
 
-use std::io::Write;
+use std::io::{self, BufReader, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use anyhow::Context;
 use floodwall_bench::scratch::{self, Leftover};
 use floodwall_bench::space::{self, Fitted};
-use floodwall_bench::{BenchError, HostRig, Options};
+use floodwall_bench::{BenchError, HostRig};
 use floodwall_host::SysRoot;
 use floodwall_model::{Bytes, Rig, Scenario, Setting, Trial, scenario, toml_text};
 use floodwall_report::schema::{Baseline, Document};
@@ -48,8 +49,7 @@ pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag()?;
     let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let user = args.loads.user(&scenario)?;
-    let options =
-        Options { force: args.loads.force, seed: args.loads.seed, origin, stop: Arc::clone(&stop), user };
+    let options = args.loads.options(user, origin, &stop);
     let rig = HostRig::open(SysRoot::live()?, &args.dir, options)?;
     for left in scratch::leftovers(&args.dir)? {
         let warning = leftover_warning(&left, &args.dir);
@@ -101,6 +101,19 @@ pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
         None if verdict::verdict(&document).outcome == Outcome::Inconclusive => Ok(Exit::Inconclusive),
         None => Ok(Exit::Done),
     }
+}
+
+/// The hidden command of a flood's process.
+pub(crate) const FLOOD_COMMAND: &str = "flood-process";
+
+/// Floods as its input orders, until that ends ([`floodwall_load::apart`]).
+///
+/// # Errors
+/// Nobody has given an order.
+pub(crate) fn flood() -> anyhow::Result<Exit> {
+    let input = BufReader::new(io::stdin());
+    floodwall_load::apart::serve(input, io::stdout()).context("a flood's process is started by bench")?;
+    Ok(Exit::Done)
 }
 
 /// What a run left behind, whether it came to its end or not.

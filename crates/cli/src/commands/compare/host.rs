@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use floodwall_bench::scratch;
 use floodwall_bench::space::{self, Fitted};
-use floodwall_bench::{BenchError, HostRig, Options, SettingError, SettingRig};
+use floodwall_bench::{BenchError, HostRig, SettingError, SettingRig};
 use floodwall_host::SysRoot;
 use floodwall_knobs::Device;
 use floodwall_model::Scenario;
@@ -66,7 +66,7 @@ impl Host {
         let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let root = SysRoot::live()?;
         let user = loads.user(&scenario)?;
-        let options = Options { force: loads.force, seed: loads.seed, origin, stop: Arc::clone(stop), user };
+        let options = loads.options(user, origin, stop);
         let rig = HostRig::open(root.clone(), &place.dir, options)?;
         for left in scratch::leftovers(&place.dir)? {
             warnings.push(leftover_warning(&left, &place.dir));

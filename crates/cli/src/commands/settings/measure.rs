@@ -87,8 +87,7 @@ pub(super) fn measure(place: &Place, names: &[String], bytes: Bytes) -> anyhow::
 }
 
 fn one(place: &Place, directory: &Path, bytes: Bytes, stop: &Arc<AtomicBool>) -> anyhow::Result<Measured> {
-    let options =
-        Options { force: false, seed: 0, origin: Instant::now(), stop: Arc::clone(stop), user: None };
+    let options = Options::new(Instant::now(), Arc::clone(stop));
     let mut rig = HostRig::open(place.root.clone(), directory, options).map_err(without_force)?;
     let name = name_of(place, rig.location());
     notice(&format!(

@@ -1,0 +1,175 @@
+//! Control groups of a bench's own: one for its victims, one for its floods (cgroup v2).
+//!
+//! ```text
+//! /sys/fs/cgroup/floodwall.PID ─┬─ victim   this process, while it measures, and the commands that it starts
+//!                               └─ flood    the floods' processes
+//! ```
+//!
+//! In one group nothing can tell a flood's writes from a victim's. The controllers `io` and `memory` are switched on for
+//! the groups where they were off, and off again at the end; this process goes back to where it was. A killed bench leaves
+//! empty groups, which the next one removes.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use floodwall_host::SysRoot;
+
+/// Where cgroup v2 is mounted by convention.
+const MOUNT: &str = "/sys/fs/cgroup";
+/// Before the number of the process that made a group.
+const PREFIX: &str = "floodwall.";
+/// What the groups are for.
+const CONTROLLERS: [&str; 2] = ["io", "memory"];
+/// The groups' names, by which settings name them too.
+pub const VICTIM: &str = "victim";
+/// The floods' group.
+pub const FLOOD: &str = "flood";
+/// A group is busy until its last process has ended in the kernel.
+const ATTEMPTS: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The groups, with this process in that of the victims. Dropping them puts everything back.
+#[derive(Debug)]
+pub struct Groups {
+    /// `floodwall.PID`.
+    name: String,
+    /// The hierarchy's root, as this process sees it.
+    mount: PathBuf,
+    /// Where this process was.
+    before: PathBuf,
+    /// Controllers that were switched on below the root for this.
+    enabled: Vec<&'static str>,
+    /// `cgroup.procs` of the floods' group.
+    flood: Arc<File>,
+}
+
+impl Groups {
+    /// Makes the groups and goes into that of the victims. `Err` says why there are none, for people; nothing is changed then.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn make(root: &SysRoot) -> Result<Self, String> {
+        let mount = root.path().join(MOUNT.trim_start_matches('/'));
+        let controllers = read(&mount.join("cgroup.controllers"))
+            .map_err(|_| format!("{MOUNT} is not cgroup v2 (cgroup.controllers is missing)"))?;
+        let missing = CONTROLLERS.iter().find(|name| !controllers.split_whitespace().any(|c| c == **name));
+        if let Some(name) = missing {
+            return Err(format!("cgroup v2 has no controller '{name}' here (cgroup.controllers)"));
+        }
+        let own = read(&root.path().join("proc/self/cgroup")).map_err(|e| e.to_string())?;
+        let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+        remove_stale(&mount);
+        let name = format!("{PREFIX}{}", std::process::id());
+        let mut groups = Self {
+            before: mount.join(own),
+            enabled: Vec::new(),
+            // Replaced below, once there is a group.
+            flood: Arc::new(File::open("/dev/null").map_err(|e| e.to_string())?),
+            name,
+            mount,
+        };
+        groups.set_up().map_err(|(what, error)| format!("can't {what}: {error}"))?;
+        Ok(groups)
+    }
+
+    fn set_up(&mut self) -> Result<(), (String, io::Error)> {
+        let top = self.mount.join(&self.name);
+        let failed = |what: String| move |error| (what, error);
+        let switched = read(&self.mount.join("cgroup.subtree_control")).unwrap_or_default();
+        for name in CONTROLLERS {
+            if !switched.split_whitespace().any(|on| on == name) {
+                switch(&self.mount, '+', name)
+                    .map_err(failed(format!("switch the controller '{name}' on in {MOUNT}")))?;
+                self.enabled.push(name);
+            }
+        }
+        for group in [top.clone(), top.join(VICTIM), top.join(FLOOD)] {
+            fs::create_dir(&group).map_err(failed(format!("make the control group {}", group.display())))?;
+            if group == top {
+                for name in CONTROLLERS {
+                    switch(&top, '+', name)
+                        .map_err(failed(format!("switch the controller '{name}' on in {}", top.display())))?;
+                }
+            }
+        }
+        self.flood = floodwall_load::apart::open_group(&top.join(FLOOD))
+            .map_err(failed("open the floods' control group".to_owned()))?;
+        enter(&top.join(VICTIM)).map_err(failed("enter the victims' control group".to_owned()))
+    }
+
+    /// `cgroup.procs` of the floods' group.
+    #[must_use]
+    pub fn flood(&self) -> Arc<File> {
+        Arc::clone(&self.flood)
+    }
+
+    /// The path of a group below the mount, by the name that settings give it; `None` if it is not one of these.
+    #[must_use]
+    pub fn path_of(&self, name: &str) -> Option<String> {
+        [VICTIM, FLOOD].contains(&name).then(|| format!("{}/{name}", self.name))
+    }
+
+    /// The name that settings give a group of this path.
+    #[must_use]
+    pub fn name_of<'a>(&self, path: &'a str) -> Option<&'a str> {
+        path.strip_prefix(&self.name)?.strip_prefix('/').filter(|name| [VICTIM, FLOOD].contains(name))
+    }
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        // Whatever is left is empty, bounds nothing, and is removed by the next bench.
+        let _ = enter(&self.before);
+        let top = self.mount.join(&self.name);
+        for group in [top.join(FLOOD), top.join(VICTIM), top] {
+            remove(&group);
+        }
+        for name in &self.enabled {
+            // Somebody else may have begun to use it.
+            let _ = switch(&self.mount, '-', name);
+        }
+    }
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    fs::read_to_string(path)
+}
+
+fn switch(group: &Path, sign: char, controller: &str) -> io::Result<()> {
+    write(&group.join("cgroup.subtree_control"), &format!("{sign}{controller}"))
+}
+
+/// Kernel files take a value in one write(2).
+fn write(path: &Path, value: &str) -> io::Result<()> {
+    File::options().write(true).open(path)?.write_all(value.as_bytes())
+}
+
+/// Moves this process.
+fn enter(group: &Path) -> io::Result<()> {
+    write(&group.join("cgroup.procs"), &std::process::id().to_string())
+}
+
+fn remove(group: &Path) {
+    for _ in 0..ATTEMPTS {
+        match fs::remove_dir(group) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => std::thread::sleep(PAUSE),
+            _ => return,
+        }
+    }
+}
+
+/// Removes groups of benches that were killed: their process is gone.
+fn remove_stale(mount: &Path) {
+    for entry in fs::read_dir(mount).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            for group in [entry.path().join(FLOOD), entry.path().join(VICTIM), entry.path()] {
+                let _ = fs::remove_dir(group);
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The flood's side: a process that does nothing else.
+
+use std::fs::File;
+use std::io::{BufRead, Write};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use super::{Begin, Counters, Said};
+use crate::error::LoadError;
+use crate::running::Running;
+
+/// How often the counters are written.
+const PERIOD: Duration = Duration::from_millis(10);
+
+/// Floods as the first line of `input` orders, until `input` ends. Says on `output` when it has begun, and how it ended.
+///
+/// # Errors
+/// Neither an order nor a listener: nothing was written then.
+pub fn serve(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> std::io::Result<()> {
+    let mut line = String::new();
+    input.read_line(&mut line)?;
+    let begin: Begin = serde_json::from_str(&line)?;
+    let counters = File::options().write(true).open(&begin.counters)?;
+    let running = match begin.flood.start() {
+        Ok(running) => running,
+        Err(error) => return say(&mut output, Some(&error), 0),
+    };
+    say(&mut output, None, 0)?;
+    let (ended, end) = channel::<()>();
+    // Ends with the process: nothing interrupts a read of the pipe.
+    thread::spawn(move || {
+        let mut rest = String::new();
+        // Nothing more is said: this is the end of the pipe.
+        let _ = input.read_line(&mut rest);
+        drop(ended);
+    });
+    let (total, running) =
+        count(running, &counters, || matches!(end.recv_timeout(PERIOD), Err(RecvTimeoutError::Disconnected)));
+    let finished = running.finish();
+    let total = Counters { ops: total.ops + finished.last.ops, bytes: total.bytes + finished.last.bytes };
+    total.write(counters.as_fd())?;
+    // Whoever has died does not listen.
+    let _ = say(&mut output, finished.failure.as_ref(), finished.cpu_us.unwrap_or(0));
+    Ok(())
+}
+
+/// Keeps the counters until it is time to stop, or the flood has failed.
+fn count(mut running: Running, counters: &File, is_over: impl Fn() -> bool) -> (Counters, Running) {
+    let mut total = Counters::default();
+    let failed = AtomicBool::new(false);
+    while !failed.load(Ordering::Relaxed) && !is_over() {
+        let delta = running.sample();
+        total.ops += delta.ops;
+        total.bytes += delta.bytes;
+        // What can't be written now is written with the next.
+        let _ = total.write(counters);
+        failed.store(running.failure().is_some(), Ordering::Relaxed);
+    }
+    (total, running)
+}
+
+fn say(output: &mut impl Write, failure: Option<&LoadError>, cpu_us: u64) -> std::io::Result<()> {
+    let said = Said { failure: failure.map(ToString::to_string), cpu_us };
+    writeln!(output, "{}", serde_json::to_string(&said)?)?;
+    output.flush()
+}

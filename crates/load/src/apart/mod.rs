@@ -1,0 +1,271 @@
+//! Floods in a process of their own, so that they can have a control group and a priority of their own.
+//!
+//! ```text
+//! this process                                   floodwall, hidden command
+//!   files: made, discarded                         opens them again through /proc/PID/fd
+//!   spawn ─▶ into the group ─▶ order (a line) ──▶  threads begin ──▶ "begun" or why not
+//!   sample: reads the counters   ◀── memory ────   writes the counters, every 10 ms
+//!   end of the pipe ───────────────────────────▶   threads end ──▶ how it ended (a line)
+//! ```
+//!
+//! The counters are in a file in memory (memfd_create(2)) whose page this process has filled: a process that the kernel slows
+//! down because of its group's memory allocates nothing to tell them. The pipe also ends when this process dies, and the flood
+//! with it.
+
+mod child;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::error::LoadError;
+use crate::flood::order::Order;
+use crate::running::{Delta, Finished};
+
+pub use child::serve;
+
+/// How floods are started in a process of their own.
+#[derive(Clone, Debug)]
+pub struct Apart {
+    /// The program and its arguments; it calls [`serve`].
+    pub command: Vec<PathBuf>,
+    /// `cgroup.procs` of the group that they are put into, open for writing; none if they stay in the caller's.
+    pub group: Option<Arc<File>>,
+}
+
+/// What a flood has done since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counters {
+    ops: u64,
+    bytes: u64,
+}
+
+impl Counters {
+    /// Bytes of the file that holds them.
+    const LEN: usize = 16;
+
+    fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[..8].copy_from_slice(&self.ops.to_ne_bytes());
+        bytes[8..].copy_from_slice(&self.bytes.to_ne_bytes());
+        bytes
+    }
+
+    fn of_bytes(bytes: [u8; Self::LEN]) -> Self {
+        let number = |at: usize| {
+            let mut number = [0; 8];
+            number.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_ne_bytes(number)
+        };
+        Self { ops: number(0), bytes: number(8) }
+    }
+
+    fn write(self, file: impl AsFd) -> Result<(), Errno> {
+        rustix::io::pwrite(file, &self.to_bytes(), 0).map(drop)
+    }
+
+    fn read(file: impl AsFd) -> Result<Self, Errno> {
+        let mut bytes = [0; Self::LEN];
+        rustix::io::pread(file, &mut bytes, 0).map(|_| Self::of_bytes(bytes))
+    }
+}
+
+/// The order to a flood's process: its first line of input.
+#[derive(Debug, Serialize, Deserialize)]
+struct Begin {
+    flood: Order,
+    /// The file of the counters.
+    counters: PathBuf,
+}
+
+/// What the process says: once when its threads have begun, or have not; once when they have ended.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Said {
+    /// Why it failed, in words.
+    failure: Option<String>,
+    /// CPU time of its threads, in microseconds.
+    cpu_us: u64,
+}
+
+/// A flood that runs in a process of its own. Dropping it ends it and waits for it.
+#[derive(Debug)]
+pub(crate) struct FloodProcess {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    counters: OwnedFd,
+    sampled: Counters,
+    begin: Instant,
+    /// Why it ended before it was asked to.
+    failure: OnceLock<LoadError>,
+}
+
+/// A file of this process as another one can open it.
+pub(crate) fn path_of(fd: impl AsFd) -> PathBuf {
+    format!("/proc/{}/fd/{}", std::process::id(), fd.as_fd().as_raw_fd()).into()
+}
+
+fn failed(what: &'static str, error: impl Into<std::io::Error>) -> LoadError {
+    let errno = Errno::from_io_error(&error.into()).unwrap_or(Errno::IO);
+    LoadError::Apart { what: format!("can't {what}: {errno}") }
+}
+
+impl FloodProcess {
+    pub(crate) fn start(apart: &Apart, flood: Order) -> Result<Self, LoadError> {
+        let (program, arguments) =
+            apart.command.split_first().ok_or_else(|| failed("start it", Errno::NOENT))?;
+        let counters =
+            memfd_create("floodwall", MemfdFlags::CLOEXEC).map_err(|e| failed("make its counters", e))?;
+        Counters::default().write(&counters).map_err(|e| failed("make its counters", e))?;
+        let mut child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Ctrl-C is the caller's to answer.
+            .process_group(0)
+            .spawn()
+            .map_err(|e| failed("start it", e))?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(failed("start it", Errno::PIPE));
+        };
+        let mut process = Self {
+            child,
+            input: Some(input),
+            output: BufReader::new(output),
+            counters,
+            sampled: Counters::default(),
+            begin: Instant::now(),
+            failure: OnceLock::new(),
+        };
+        // It has allocated nothing for the flood yet: all that it dirties is its group's.
+        if let Some(mut group) = apart.group.as_deref() {
+            // Kernel files take a value in one write(2).
+            let moved = group.write_all(process.child.id().to_string().as_bytes());
+            moved.map_err(|e| failed("put it into its control group", e))?;
+        }
+        let order = Begin { flood, counters: path_of(&process.counters) };
+        process.tell(&order).map_err(|e| failed("give it its order", e))?;
+        match process.listen() {
+            Some(Said { failure: None, .. }) => {
+                process.begin = Instant::now();
+                Ok(process)
+            }
+            Some(Said { failure: Some(what), .. }) => Err(LoadError::Apart { what }),
+            None => Err(process.ended()),
+        }
+    }
+
+    fn tell(&mut self, order: &Begin) -> std::io::Result<()> {
+        let line = serde_json::to_string(order)?;
+        match &mut self.input {
+            Some(input) => writeln!(input, "{line}"),
+            None => Ok(()),
+        }
+    }
+
+    /// The next line that it says; `None` if there is none.
+    fn listen(&mut self) -> Option<Said> {
+        let mut line = String::new();
+        self.output.read_line(&mut line).ok()?;
+        serde_json::from_str(&line).ok()
+    }
+
+    /// Why it ended without a word.
+    fn ended(&mut self) -> LoadError {
+        let _ = self.child.kill();
+        let how = self.child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
+        LoadError::Apart { what: format!("it ended without a word ({how})") }
+    }
+
+    pub(crate) fn begin(&self) -> Instant {
+        self.begin
+    }
+
+    pub(crate) fn sample(&mut self) -> Delta {
+        let now = Counters::read(&self.counters).unwrap_or(self.sampled);
+        let before = std::mem::replace(&mut self.sampled, now);
+        Delta { ops: now.ops - before.ops, bytes: now.bytes - before.bytes, ..Delta::default() }
+    }
+
+    /// Why it ended before it was asked to, once it has.
+    pub(crate) fn failure(&self) -> Option<LoadError> {
+        if self.failure.get().is_none() && has_ended(&self.child) {
+            // What it said is read when it is finished.
+            let _ = self.failure.set(LoadError::Apart { what: "it has ended".to_owned() });
+        }
+        self.failure.get().cloned()
+    }
+
+    /// Closes its input, at which it ends.
+    pub(crate) fn ask_to_stop(&mut self) {
+        self.input = None;
+    }
+
+    pub(crate) fn finish(&mut self) -> Finished {
+        self.ask_to_stop();
+        let said = self.listen();
+        let _ = self.child.wait();
+        let last = self.sample();
+        let (cpu_us, failure) = match said {
+            Some(Said { failure: Some(what), cpu_us }) => (Some(cpu_us), Some(LoadError::Apart { what })),
+            Some(Said { failure: None, cpu_us }) => (Some(cpu_us), None),
+            None => (None, Some(self.failure.get().cloned().unwrap_or_else(|| self.ended()))),
+        };
+        Finished { last, cpu_us, failure, ..Finished::default() }
+    }
+}
+
+/// Whether a child has ended, which is not waited for here.
+fn has_ended(child: &Child) -> bool {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), options), Ok(Some(_))))
+}
+
+impl Drop for FloodProcess {
+    fn drop(&mut self) {
+        self.ask_to_stop();
+        let _ = self.child.wait();
+    }
+}
+
+/// The group's file that takes processes, opened.
+///
+/// # Errors
+/// That of open(2).
+pub fn open_group(directory: &Path) -> std::io::Result<Arc<File>> {
+    File::options().write(true).open(directory.join("cgroup.procs")).map(Arc::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read_as_they_were_written() {
+        let file = memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
+        let counters = Counters { ops: 3, bytes: u64::MAX - 1 };
+        counters.write(&file).unwrap();
+        assert_eq!(Counters::read(&file), Ok(counters));
+    }
+
+    #[test]
+    fn a_program_that_is_none_is_said() {
+        let apart = Apart { command: vec!["/nowhere/floodwall".into()], group: None };
+        let error = FloodProcess::start(&apart, Order::default()).map(drop).unwrap_err().to_string();
+        assert!(error.contains("can't start it") && error.contains("No such file"), "{error}");
+        let apart = Apart { command: vec!["/bin/true".into()], group: None };
+        let error = FloodProcess::start(&apart, Order::default()).map(drop).unwrap_err().to_string();
+        assert!(error.contains("ended") || error.contains("order"), "{error}");
+    }
+}

@@ -1,0 +1,152 @@
+//! A flood as another process can run it: what it does, and its files by paths that hold whatever becomes of their names.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use floodwall_model::scenario::{Data, FloodKind};
+use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
+
+use super::stream::Stream;
+use super::{Place, PreparedFlood, Target};
+use crate::apart::path_of;
+use crate::dir::Dir;
+use crate::error::LoadError;
+use crate::file::NamedFile;
+use crate::pace::Limit;
+use crate::running::{self, Running, Work};
+use floodwall_stats::recorder::Recorder;
+
+/// What a process is to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    kind: FloodKind,
+    data: Data,
+    /// Bytes a second over all streams.
+    rate: Option<f64>,
+    seed: u64,
+    places: Vec<OrderedPlace>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct OrderedPlace {
+    space: u64,
+    block: u64,
+    target: OrderedTarget,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum OrderedTarget {
+    Grown(OrderedFile),
+    Filled(OrderedFile),
+    Pair { source: OrderedFile, destination: OrderedFile },
+    Directory { dir: OrderedFile, file: u64 },
+}
+
+/// An open file of the process that orders.
+#[derive(Debug, Serialize, Deserialize)]
+struct OrderedFile {
+    /// Where it can be opened.
+    at: PathBuf,
+    /// Its name, for messages.
+    name: PathBuf,
+}
+
+impl OrderedFile {
+    fn of(file: &NamedFile) -> Self {
+        Self { at: path_of(&file.fd), name: file.path.clone() }
+    }
+
+    fn open(self) -> Result<NamedFile, LoadError> {
+        let fd = rustix::fs::open(&self.at, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        Ok(NamedFile { fd: fd.map_err(|e| LoadError::io("open", &self.name, e))?, path: self.name })
+    }
+}
+
+impl OrderedTarget {
+    fn of(target: &Target) -> Self {
+        match target {
+            Target::Grown(file) => Self::Grown(OrderedFile::of(file)),
+            Target::Filled(file) => Self::Filled(OrderedFile::of(file)),
+            Target::Pair { source, destination } => {
+                Self::Pair { source: OrderedFile::of(source), destination: OrderedFile::of(destination) }
+            }
+            Target::Directory { dir, file } => Self::Directory {
+                dir: OrderedFile { at: path_of(dir), name: dir.path().to_owned() },
+                file: *file,
+            },
+        }
+    }
+
+    fn open(self) -> Result<Target, LoadError> {
+        Ok(match self {
+            Self::Grown(file) => Target::Grown(file.open()?),
+            Self::Filled(file) => Target::Filled(file.open()?),
+            Self::Pair { source, destination } => {
+                Target::Pair { source: source.open()?, destination: destination.open()? }
+            }
+            Self::Directory { dir, file } => {
+                let opened = Dir::open(&dir.at).map_err(|e| LoadError::io("open", &dir.name, e))?;
+                Target::Directory { dir: opened, file }
+            }
+        })
+    }
+}
+
+impl Order {
+    pub(super) fn of(flood: &PreparedFlood, places: &[Arc<Place>], seed: u64) -> Self {
+        let place = |place: &Arc<Place>| OrderedPlace {
+            space: place.space,
+            block: place.block,
+            target: OrderedTarget::of(&place.target),
+        };
+        Self {
+            kind: flood.flood.kind.clone(),
+            data: flood.flood.data,
+            rate: flood.flood.rate.map(|rate| rate.0),
+            seed,
+            places: places.iter().map(place).collect(),
+        }
+    }
+
+    /// Starts it here, in the process that was ordered.
+    pub(crate) fn start(self) -> Result<Running, LoadError> {
+        let open = |place: OrderedPlace| {
+            Ok(Arc::new(Place { space: place.space, block: place.block, target: place.target.open()? }))
+        };
+        let places = self.places.into_iter().map(open).collect::<Result<Vec<_>, LoadError>>()?;
+        start_streams(&places, &self.kind, self.data, self.rate, self.seed)
+    }
+}
+
+/// Starts a thread for each place.
+pub(super) fn start_streams(
+    places: &[Arc<Place>],
+    kind: &FloodKind,
+    data: Data,
+    rate: Option<f64>,
+    seed: u64,
+) -> Result<Running, LoadError> {
+    let limit = rate.map(|rate| Arc::new(Limit::new(rate)));
+    let work = places.iter().zip(0..).map(|(place, number)| {
+        let stream = Stream {
+            place: Arc::clone(place),
+            limit: limit.clone(),
+            kind: kind.clone(),
+            data,
+            streams: places.len() as u32,
+            seed,
+            number,
+        };
+        let work: Work = Box::new(move |worker| stream.run(worker));
+        (Recorder::new(&[]), work)
+    });
+    running::start("flood", work.collect(), None)
+}
+
+#[cfg(test)]
+impl Default for Order {
+    fn default() -> Self {
+        Self { kind: FloodKind::Seq, data: Data::Random, rate: None, seed: 0, places: Vec::new() }
+    }
+}
