@@ -21,6 +21,7 @@ mod worker;
 
 pub(crate) use checks::{OF_SECOND_BOOT, ONLY, SECOND_BOOT};
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -88,6 +89,21 @@ pub(crate) fn check() -> anyhow::Result<()> {
     checks::run(&line)
 }
 
+/// Gives all files below a directory to root: an ordinary user has made the disk, and they were that user's.
+fn give_to_root(directory: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        let kind = path.symlink_metadata()?;
+        if kind.uid() != 0 || kind.gid() != 0 {
+            std::os::unix::fs::lchown(&path, Some(0), Some(0))?;
+        }
+        if kind.is_dir() {
+            give_to_root(&path)?;
+        }
+    }
+    Ok(())
+}
+
 fn prepare() -> anyhow::Result<()> {
     for (kind, at) in MOUNTS.iter().take(3) {
         // The kernel may have mounted devtmpfs itself.
@@ -107,6 +123,7 @@ fn prepare() -> anyhow::Result<()> {
         std::thread::sleep(Duration::from_millis(50));
     }
     mount(DISK, "/new", "ext4", MountFlags::empty(), None).with_context(|| format!("can't mount {DISK}"))?;
+    give_to_root(Path::new("/new")).context("can't give the disk's files to root")?;
     std::fs::copy("/init", "/new/matrix").context("can't copy this program")?;
     for (kind, at) in MOUNTS {
         let at = Path::new("/new").join(at);
