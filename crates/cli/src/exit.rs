@@ -89,7 +89,9 @@ impl Exit {
             return exit;
         }
         match error.downcast_ref::<BenchError>() {
-            Some(BenchError::Load(LoadError::NoUring { .. } | LoadError::NoAccounting { .. })) => {
+            Some(BenchError::Load(
+                LoadError::NoUring { .. } | LoadError::NoAccounting { .. } | LoadError::NoDontCache { .. },
+            )) => {
                 return Self::Missing;
             }
             Some(

@@ -59,6 +59,14 @@ pub enum LoadError {
         /// Where.
         path: PathBuf,
     },
+    /// The kernel or the filesystem can't drop pages behind a write.
+    #[error(
+        "mode = dontcache is not supported here ({path}): it needs Linux 6.14 and a filesystem that has it (xfs, ext4, btrfs …); modes buffered, direct, dsync and sync_file_range work"
+    )]
+    NoDontCache {
+        /// Where.
+        path: PathBuf,
+    },
     /// The kernel refuses io_uring.
     #[error(
         "io_uring is not available here ({errno}): the kernel lacks it or a policy forbids it (kernel.io_uring_disabled, seccomp); engine = \"psync\" works"

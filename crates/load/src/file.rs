@@ -2,20 +2,25 @@
 //!
 //! Offsets and lengths are bytes. Every call is repeated when a signal interrupts it and continued when it did only a part.
 
+use std::io::IoSlice;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use floodwall_model::scenario::WriteMode;
 use rand_core::Rng;
-use rustix::fs::{self as rfs, Advice, OFlags};
-use rustix::io::Errno;
+use rustix::fs::{self as rfs, Advice, Mode, OFlags};
+use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 
+use crate::apart::path_of;
 use crate::buffer::{ALIGN, AlignedBuf, rng};
 use crate::dir::Dir;
 use crate::error::{CREATE, LoadError, MAKE_DIRECTORY};
 use crate::sys::{RangeSync, sync_file_range};
 
+/// `RWF_DONTCACHE` (include/uapi/linux/fs.h, Linux 6.14).
+pub(crate) const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 /// Length of the writes that fill a file.
 const FILL_BLOCK: usize = 1 << 20;
 /// While a file is filled, its writeback is started in steps of this length …
@@ -54,6 +59,12 @@ impl NamedFile {
         }
     }
 
+    /// The same file, opened in another way.
+    pub(crate) fn reopened(self, flags: OFlags) -> Result<Self, LoadError> {
+        let fd = rfs::open(path_of(&self.fd), flags | OFlags::CLOEXEC, Mode::empty());
+        Ok(Self { fd: fd.map_err(|e| self.failed("open", e))?, path: self.path })
+    }
+
     /// A failed call on this file.
     #[cold]
     pub(crate) fn failed(&self, operation: &'static str, errno: Errno) -> LoadError {
@@ -64,6 +75,30 @@ impl NamedFile {
     #[inline]
     pub(crate) fn write_all_at(&self, bytes: &[u8], offset: u64) -> Result<(), LoadError> {
         write_all_at(self.fd.as_fd(), bytes, offset).map_err(|e| self.failed("write", e))
+    }
+
+    /// Writes all of `bytes` at `offset` in a flood's way.
+    #[inline]
+    pub(crate) fn write_in(&self, mode: WriteMode, bytes: &[u8], offset: u64) -> Result<(), LoadError> {
+        let len = bytes.len() as u64;
+        match mode {
+            WriteMode::Buffered | WriteMode::Direct | WriteMode::Dsync => self.write_all_at(bytes, offset),
+            WriteMode::DontCache => {
+                let written = whole(bytes, offset, |rest, at| {
+                    pwritev2(&self.fd, &[IoSlice::new(rest)], at, DONT_CACHE)
+                });
+                written.map_err(|e| self.failed("write without caching", e))
+            }
+            WriteMode::SyncFileRange => {
+                self.write_all_at(bytes, offset)?;
+                let sync = |from, len, what| {
+                    sync_file_range(self.fd.as_fd(), from, len, what)
+                        .map_err(|e| self.failed("write back", e))
+                };
+                sync(offset, len, RangeSync::Start)?;
+                if offset >= len { sync(offset - len, len, RangeSync::Wait) } else { Ok(()) }
+            }
+        }
     }
 
     /// Fills `bytes` from `offset`.
@@ -156,9 +191,15 @@ impl NamedFile {
 /// Writes all of `bytes` at `offset`.
 #[inline]
 pub(crate) fn write_all_at(fd: BorrowedFd<'_>, bytes: &[u8], offset: u64) -> Result<(), Errno> {
+    whole(bytes, offset, |rest, at| rustix::io::pwrite(fd, rest, at))
+}
+
+/// Repeats a write until all of `bytes` is written.
+#[inline]
+fn whole(bytes: &[u8], offset: u64, write: impl Fn(&[u8], u64) -> Result<usize, Errno>) -> Result<(), Errno> {
     let mut done = 0;
     while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
-        match rustix::io::pwrite(fd, rest, offset + done as u64) {
+        match write(rest, offset + done as u64) {
             // A regular file never does this; going on would be for ever.
             Ok(0) => return Err(Errno::NOSPC),
             Ok(n) => done += n,

@@ -10,6 +10,7 @@
 use std::os::fd::AsFd;
 
 use floodwall_model::Bytes;
+use floodwall_model::scenario::WriteMode;
 use rustix::fs::{self as rfs, AtFlags, OFlags, SeekFrom, StatxFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, getrlimit};
@@ -50,6 +51,16 @@ impl Probe<'_> {
             None => Err(LoadError::NoDirect { path: path() }),
             Some(align) if block.0.is_multiple_of(align) => Ok(()),
             Some(align) => Err(LoadError::Misaligned { block, align, path: path() }),
+        }
+    }
+
+    /// Refuses writes that drop their pages behind them (RWF_DONTCACHE) where the kernel or the filesystem has none.
+    pub(crate) fn dont_cache(&self) -> Result<(), LoadError> {
+        match self.file.write_in(WriteMode::DontCache, &[0; ALIGN], 0) {
+            Err(LoadError::Io { errno: Errno::OPNOTSUPP | Errno::INVAL, .. }) => {
+                Err(LoadError::NoDontCache { path: self.dir.path().to_owned() })
+            }
+            other => other,
         }
     }
 

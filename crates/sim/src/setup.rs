@@ -55,6 +55,9 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), SimError> {
                 "a command can't run in virtual time; describe it by a kind such as seq or files",
             );
         }
+        if !flood.mode.is_buffered() {
+            return refuse(part(), &format!("mode = {} is not modelled; leave it out", flood.mode.name()));
+        }
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use floodwall_model::Flood;
-use floodwall_model::scenario::FloodKind;
+use floodwall_model::scenario::{FloodKind, WriteMode};
 use rustix::fs::OFlags;
 
 use crate::apart::{Apart, FloodProcess};
@@ -55,6 +55,8 @@ struct Place {
     space: u64,
     /// Bytes of each write.
     block: u64,
+    /// How it writes.
+    mode: WriteMode,
     /// What it writes to: a file, or the directory of its small files.
     target: Target,
 }
@@ -103,6 +105,11 @@ pub fn check_flood(dir: &Dir, flood: &Flood) -> Result<(), LoadError> {
         probe.length(longest)?;
         if flood.kind == FloodKind::Mmap {
             probe.mapping(share.space)?;
+        }
+        match flood.mode {
+            WriteMode::Direct => probe.direct_io(flood.block)?,
+            WriteMode::DontCache => probe.dont_cache()?,
+            WriteMode::Buffered | WriteMode::Dsync | WriteMode::SyncFileRange => {}
         }
         probe.descriptors(files * u64::from(flood.streams))
     })
@@ -186,17 +193,19 @@ fn place(
     stop: &AtomicBool,
 ) -> Result<Place, LoadError> {
     let new = |name: String| NamedFile::create(dir, &name, OFlags::RDWR);
+    let written = |name: String| NamedFile::create(dir, &name, OFlags::RDWR | flags(flood.mode));
     let target = match flood.kind {
-        FloodKind::Seq => Target::Grown(new(format!("seq-{stream:04}"))?),
+        FloodKind::Seq => Target::Grown(written(format!("seq-{stream:04}"))?),
         FloodKind::Random | FloodKind::Mmap => {
             let file = new(format!("data-{stream:04}"))?;
             file.fill(share.space, seed, progress, stop)?;
-            Target::Filled(file)
+            // Filled through the page cache, whatever comes then.
+            Target::Filled(file.reopened(OFlags::RDWR | flags(flood.mode))?)
         }
         FloodKind::Copy => {
             let source = new(format!("source-{stream:04}"))?;
             source.fill(share.space, seed, progress, stop)?;
-            Target::Pair { source, destination: new(format!("copy-{stream:04}"))? }
+            Target::Pair { source, destination: written(format!("copy-{stream:04}"))? }
         }
         FloodKind::Files { file } => {
             let name = format!("stream-{stream:04}");
@@ -206,7 +215,16 @@ fn place(
         }
         FloodKind::Command { .. } => return Err(LoadError::NoSize { name: flood.name.clone() }),
     };
-    Ok(Place { space: share.space, block: share.block, target })
+    Ok(Place { space: share.space, block: share.block, mode: flood.mode, target })
+}
+
+/// How a file is opened for a mode.
+fn flags(mode: WriteMode) -> OFlags {
+    match mode {
+        WriteMode::Direct => OFlags::DIRECT,
+        WriteMode::Dsync => OFlags::DSYNC,
+        WriteMode::Buffered | WriteMode::DontCache | WriteMode::SyncFileRange => OFlags::empty(),
+    }
 }
 
 impl PreparedFlood {

@@ -3,19 +3,19 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use floodwall_model::scenario::{Data, FloodKind};
+use floodwall_model::scenario::{Data, FloodKind, WriteMode};
+use floodwall_stats::recorder::Recorder;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use super::stream::Stream;
-use super::{Place, PreparedFlood, Target};
+use super::{Place, PreparedFlood, Target, flags};
 use crate::apart::path_of;
 use crate::dir::Dir;
 use crate::error::LoadError;
 use crate::file::NamedFile;
 use crate::pace::Limit;
 use crate::running::{self, Running, Work};
-use floodwall_stats::recorder::Recorder;
 
 /// What a process is to do.
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,6 +32,7 @@ pub(crate) struct Order {
 struct OrderedPlace {
     space: u64,
     block: u64,
+    mode: WriteMode,
     target: OrderedTarget,
 }
 
@@ -57,8 +58,8 @@ impl OrderedFile {
         Self { at: path_of(&file.fd), name: file.path.clone() }
     }
 
-    fn open(self) -> Result<NamedFile, LoadError> {
-        let fd = rustix::fs::open(&self.at, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+    fn open(self, mode: WriteMode) -> Result<NamedFile, LoadError> {
+        let fd = rustix::fs::open(&self.at, OFlags::RDWR | OFlags::CLOEXEC | flags(mode), Mode::empty());
         Ok(NamedFile { fd: fd.map_err(|e| LoadError::io("open", &self.name, e))?, path: self.name })
     }
 }
@@ -78,13 +79,14 @@ impl OrderedTarget {
         }
     }
 
-    fn open(self) -> Result<Target, LoadError> {
+    fn open(self, mode: WriteMode) -> Result<Target, LoadError> {
         Ok(match self {
-            Self::Grown(file) => Target::Grown(file.open()?),
-            Self::Filled(file) => Target::Filled(file.open()?),
-            Self::Pair { source, destination } => {
-                Target::Pair { source: source.open()?, destination: destination.open()? }
-            }
+            Self::Grown(file) => Target::Grown(file.open(mode)?),
+            Self::Filled(file) => Target::Filled(file.open(mode)?),
+            Self::Pair { source, destination } => Target::Pair {
+                source: source.open(WriteMode::Buffered)?,
+                destination: destination.open(mode)?,
+            },
             Self::Directory { dir, file } => {
                 let opened = Dir::open(&dir.at).map_err(|e| LoadError::io("open", &dir.name, e))?;
                 Target::Directory { dir: opened, file }
@@ -98,6 +100,7 @@ impl Order {
         let place = |place: &Arc<Place>| OrderedPlace {
             space: place.space,
             block: place.block,
+            mode: place.mode,
             target: OrderedTarget::of(&place.target),
         };
         Self {
@@ -112,7 +115,8 @@ impl Order {
     /// Starts it here, in the process that was ordered.
     pub(crate) fn start(self) -> Result<Running, LoadError> {
         let open = |place: OrderedPlace| {
-            Ok(Arc::new(Place { space: place.space, block: place.block, target: place.target.open()? }))
+            let target = place.target.open(place.mode)?;
+            Ok(Arc::new(Place { space: place.space, block: place.block, mode: place.mode, target }))
         };
         let places = self.places.into_iter().map(open).collect::<Result<Vec<_>, LoadError>>()?;
         start_streams(&places, &self.kind, self.data, self.rate, self.seed)

@@ -60,7 +60,7 @@ impl Stream {
         blocks: &mut Blocks,
     ) -> Result<(), LoadError> {
         let block = self.place.block as usize;
-        self.round(worker, |offset| file.write_all_at(blocks.next(block), offset))
+        self.round(worker, |offset| file.write_in(self.place.mode, blocks.next(block), offset))
     }
 
     fn random(
@@ -74,7 +74,8 @@ impl Stream {
         let Some(turns) = self.begin(worker) else { return Ok(()) };
         while turns.wait(self.place.block) {
             let slot = (u128::from(offsets.next_u64()) * slots) >> 64;
-            file.write_all_at(blocks.next(self.place.block as usize), slot as u64 * self.place.block)?;
+            let block = blocks.next(self.place.block as usize);
+            file.write_in(self.place.mode, block, slot as u64 * self.place.block)?;
             turns.done(self.place.block);
         }
         Ok(())
@@ -84,7 +85,7 @@ impl Stream {
         let mut buffer = AlignedBuf::zeroed(self.place.block as usize);
         self.round(worker, |offset| {
             from.read_exact_at(buffer.bytes_mut(), offset)?;
-            to.write_all_at(buffer.bytes(), offset)
+            to.write_in(self.place.mode, buffer.bytes(), offset)
         })
     }
 

@@ -1,12 +1,15 @@
 //! Floods: what they count against what is in their space.
 
 use std::collections::HashSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 use floodwall_load::LoadError;
 use floodwall_model::Bytes;
 use floodwall_model::scenario::{Data, parse_flood};
-use floodwall_testing::{Trial, tests};
+use floodwall_testing::{Trial, lacks, tests};
 
 use crate::support::*;
 
@@ -19,10 +22,14 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_copy_is_a_copy,
         small_files_are_spread_a_thousand_to_a_directory,
         a_limited_flood_stays_below_its_rate,
+        every_mode_writes_what_it_counts,
+        a_dsync_flood_has_its_file_open_so,
         what_does_not_fit_is_refused_before_anything_is_written,
         a_burst_is_accepted_whole_and_leaves_nothing,
     ];
-    [cache_told, anywhere].into_iter().flatten().collect()
+    let direct = tests![lacks_direct_flood => a_direct_flood_leaves_nothing_in_the_cache];
+    let dont_cache = tests![lacks_dont_cache => a_flood_that_does_not_cache_is_dropped_behind];
+    [cache_told, anywhere, direct, dont_cache].into_iter().flatten().collect()
 }
 
 const KINDS: [&str; 5] = ["seq", "random", "files,file_size=16KiB", "mmap", "copy"];
@@ -50,6 +57,91 @@ fn a_flood_goes_round_and_round_within_its_space() {
             };
             assert_eq!(left, kept, "{spec}: what discarding leaves");
             run_until(flood.start(2, proc_root()).unwrap(), |t| t.ops >= 3);
+        }
+    }
+}
+
+/// Bytes of a file that the page cache holds.
+fn cached_bytes(path: &Path) -> u64 {
+    let output =
+        Command::new("fincore").args(["--bytes", "--noheadings", "--output", "RES"]).arg(path).output();
+    String::from_utf8(output.unwrap().stdout).unwrap().trim().parse().unwrap()
+}
+
+/// What the kernel says of the open files of this process whose path ends so: the flags of open(2).
+fn open_flags(end: &Path) -> Vec<i32> {
+    let fds = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let ours = fds.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to.ends_with(end)));
+    let flags = |fd: std::fs::DirEntry| {
+        let info = text(&Path::new("/proc/self/fdinfo").join(fd.file_name()));
+        let octal = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim().to_owned();
+        i32::from_str_radix(&octal, 8).unwrap()
+    };
+    ours.map(flags).collect()
+}
+
+/// A flood's only file, once it has gone twice over its 4 MiB.
+fn flooded(dir: &Path, kind_and_mode: &str) -> PathBuf {
+    let flood = flood(dir, &format!("{kind_and_mode},size=4MiB,block=256KiB"));
+    let (total, _) = run_until(flood.start(1, proc_root()).unwrap(), |t| t.bytes >= 8 << 20);
+    assert_eq!(total.bytes, total.ops * (256 << 10), "{kind_and_mode}");
+    let file = files_below(dir).into_iter().find(|file| !file.ends_with("source-0000")).unwrap();
+    assert_no_holes(&file);
+    file
+}
+
+fn every_mode_writes_what_it_counts() {
+    for kind in ["seq", "random", "copy"] {
+        for mode in ["buffered", "dsync", "sync_file_range"] {
+            let dir = tempfile::tempdir().unwrap();
+            flooded(dir.path(), &format!("{kind},mode={mode}"));
+        }
+    }
+}
+
+fn a_dsync_flood_has_its_file_open_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let flood = flood(dir.path(), "seq,mode=dsync,size=4MiB,block=256KiB");
+    let file = files_below(dir.path()).remove(0);
+    let running = flood.start(1, proc_root()).unwrap();
+    assert!(open_flags(&file).iter().all(|flags| flags & libc::O_DSYNC != 0));
+    assert_eq!(running.finish().failure, None);
+}
+
+fn lacks_direct_flood() -> Option<String> {
+    lacks(&["fincore"]).or_else(lacks_direct_io)
+}
+
+fn a_direct_flood_leaves_nothing_in_the_cache() {
+    for kind in ["seq", "random", "copy"] {
+        let dir = tempfile::tempdir().unwrap();
+        let file = flooded(dir.path(), &format!("{kind},mode=direct"));
+        // A file that was filled beforehand was dropped from the cache.
+        assert_eq!(cached_bytes(&file), 0, "{kind}");
+    }
+}
+
+fn lacks_dont_cache() -> Option<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = parse_flood("seq,mode=dontcache,size=4MiB,block=256KiB").unwrap();
+    lacks(&["fincore"]).or_else(|| match check_flood(dir.path(), &spec) {
+        Err(e @ LoadError::NoDontCache { .. }) => Some(e.to_string()),
+        _ => None,
+    })
+}
+
+fn a_flood_that_does_not_cache_is_dropped_behind() {
+    for (mode, cached) in [("buffered", true), ("dontcache", false)] {
+        let dir = tempfile::tempdir().unwrap();
+        // In one lap: the kernel keeps pages that it finds in the cache.
+        let flood = flood(dir.path(), &format!("seq,mode={mode},size=1GiB,block=256KiB,rate=20MB/s"));
+        run_until(flood.start(1, proc_root()).unwrap(), |t| t.bytes >= 4 << 20);
+        let file = files_below(dir.path()).remove(0);
+        File::open(&file).unwrap().sync_all().unwrap();
+        if cached {
+            assert!(cached_bytes(&file) >= 4 << 20);
+        } else {
+            wait_for("its pages to be dropped", || cached_bytes(&file) == 0);
         }
     }
 }

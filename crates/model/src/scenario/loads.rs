@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::parse::ScenarioError;
-use super::{Access, Data, Engine, Flood, FloodKind, SyncMethod, Victim, VictimKind};
+use super::{Access, Data, Engine, Flood, FloodKind, SyncMethod, Victim, VictimKind, WriteMode};
 use crate::units::{Bytes, KIB, Rate, parse_duration};
 
 /// A value that is written with its unit.
@@ -71,6 +71,7 @@ pub(super) struct RawFlood {
     size: Option<WithUnit<Bytes>>,
     rate: Option<WithUnit<Rate>>,
     data: Option<RawData>,
+    mode: Option<WriteMode>,
     file_size: Option<WithUnit<Bytes>>,
     command: Option<String>,
 }
@@ -322,6 +323,12 @@ impl RawFlood {
                 kind.text()
             )));
         }
+        if self.mode.is_some() && !matches!(kind, K::Seq | K::Random | K::Copy) {
+            return Err(invalid(format!(
+                "'mode' means nothing to a {} flood; it belongs to seq, random and copy",
+                kind.text()
+            )));
+        }
         let full_kind = match kind {
             K::Seq => FloodKind::Seq,
             K::Random => FloodKind::Random,
@@ -345,6 +352,7 @@ impl RawFlood {
                 RawData::Zero => Data::Zero,
                 RawData::Compressible => Data::Compressible,
             },
+            mode: self.mode.unwrap_or_default(),
             kind: full_kind,
         };
         check_name(&flood.name).and_then(|()| flood.check()).map_err(invalid)?;
@@ -373,6 +381,12 @@ impl Flood {
             && (file.0 == 0 || file.0 > 1 << 30)
         {
             return Err(format!("file_size ({file}) is out of range; write 1B to 1GiB"));
+        }
+        if self.mode == WriteMode::Direct && !self.block.0.is_multiple_of(512) {
+            return Err(format!(
+                "block ({}) is not a multiple of 512 B, which direct I/O needs; use one, such as 1MiB",
+                self.block
+            ));
         }
         match self.rate {
             Some(Rate(rate)) if !(rate.is_finite() && rate > 0.0) => {

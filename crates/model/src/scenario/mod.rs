@@ -237,6 +237,51 @@ pub struct Flood {
     pub rate: Option<Rate>,
     /// What is written.
     pub data: Data,
+    /// How; only `seq`, `random` and `copy` have a choice.
+    #[serde(default, skip_serializing_if = "WriteMode::is_buffered")]
+    pub mode: WriteMode,
+}
+
+/// How a flood writes: programs that know that others wait can be kinder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WriteMode {
+    /// write(2) into the page cache.
+    #[default]
+    #[serde(rename = "buffered")]
+    Buffered,
+    /// The same, started to be written back at once and dropped behind (`RWF_DONTCACHE`, Linux 6.14). Pages that are in the
+    /// cache already stay there.
+    #[serde(rename = "dontcache")]
+    DontCache,
+    /// Past the page cache (`O_DIRECT`).
+    #[serde(rename = "direct")]
+    Direct,
+    /// Each write waits until it is stable (`O_DSYNC`).
+    #[serde(rename = "dsync")]
+    Dsync,
+    /// After each block its writeback is started, and that of the block before is waited for (sync_file_range(2)).
+    #[serde(rename = "sync_file_range")]
+    SyncFileRange,
+}
+
+impl WriteMode {
+    /// Whether it is the ordinary one.
+    #[must_use]
+    pub fn is_buffered(&self) -> bool {
+        *self == Self::Buffered
+    }
+
+    /// As it is written.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Buffered => "buffered",
+            Self::DontCache => "dontcache",
+            Self::Direct => "direct",
+            Self::Dsync => "dsync",
+            Self::SyncFileRange => "sync_file_range",
+        }
+    }
 }
 
 /// What a flood does.

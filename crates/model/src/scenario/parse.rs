@@ -144,7 +144,7 @@ pub fn name_apart(scenario: &mut Scenario) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{FloodKind, SyncMethod, VictimKind};
+    use crate::scenario::{FloodKind, SyncMethod, VictimKind, WriteMode};
 
     fn error(text: &str) -> String {
         parse(text).unwrap_err().to_string()
@@ -164,6 +164,24 @@ mod tests {
         assert_eq!(s.victims[0].rate, Some(500.0));
         assert_eq!(s.floods[0].kind, FloodKind::Files { file: Bytes(4096) });
         assert_eq!(s.burst, Some(Bytes::mib(512)));
+    }
+
+    #[test]
+    fn a_floods_mode_is_read_where_it_means_something() {
+        let flood = |text: &str| format!("name = \"x\"\n[[victim]]\nkind = \"read\"\n[[flood]]\n{text}\n");
+        let mode = |text: &str| parse(&flood(text)).unwrap().floods[0].mode;
+        assert_eq!(mode("kind = \"seq\""), WriteMode::Buffered);
+        for name in ["buffered", "dontcache", "direct", "dsync", "sync_file_range"] {
+            assert_eq!(mode(&format!("kind = \"copy\"\nmode = \"{name}\"")).name(), name);
+        }
+        for (text, part) in [
+            ("kind = \"mmap\"\nmode = \"direct\"", "'mode' means nothing to a mmap flood"),
+            ("kind = \"seq\"\nmode = \"direct\"\nblock = \"1000B\"", "not a multiple of 512 B"),
+            ("kind = \"seq\"\nmode = \"dontcach\"", "did you mean 'dontcache'?"),
+        ] {
+            let message = error(&flood(text));
+            assert!(message.contains(part), "{message}");
+        }
     }
 
     #[test]

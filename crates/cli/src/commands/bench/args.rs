@@ -30,7 +30,7 @@ use crate::progress::Show;
 
 Victims: commit, wal, read, scan, mixed. Floods: seq, random, files, mmap, copy, or none. Both take the keys of a scenario file
 (`--show-scenario NAME` prints one): threads, block, size, files, sync, rate, engine, depth, access, direct, preallocated,
-read_percent; streams, block, size, rate, data, file_size.")]
+read_percent; streams, block, size, rate, data, mode, file_size.")]
 #[command(args_override_self = true)]
 #[command(group(ArgGroup::new("format").args(["json", "markdown"])))]
 pub(crate) struct BenchArgs {
