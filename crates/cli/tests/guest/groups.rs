@@ -10,6 +10,18 @@ pub(crate) const TESTS: &[Test] = &[
         needs: &["mkfs.ext4"],
         body: charged,
     },
+    Test {
+        name: "victims and floods are in groups of their own, which a setting holds",
+        who: Once::Both,
+        needs: &["mkfs.ext4"],
+        body: apart,
+    },
+    Test {
+        name: "groups of a bench that was killed are removed",
+        who: Once::Caller,
+        needs: &[],
+        body: killed,
+    },
     Test { name: "ext4 comes up", who: Once::Caller, needs: &["mkfs.ext4"], body: ext4 },
     Test { name: "xfs comes up", who: Once::Caller, needs: &["mkfs.xfs"], body: xfs },
     Test { name: "btrfs comes up", who: Once::Caller, needs: &["mkfs.btrfs"], body: btrfs },
@@ -68,6 +80,75 @@ fn charged(who: Who) -> Result<(), String> {
         return Err(format!("{rate} B/s under a limit of {LIMIT}: {told}"));
     }
     Ok(())
+}
+
+/// Writes a short scenario.
+const SCENARIO: &str = "cat > /tmp/brief.toml <<'END'
+name = \"brief\"
+[[victim]]
+kind = \"commit\"
+size = \"1MiB\"
+[[flood]]
+kind = \"seq\"
+data = \"zero\"
+[timing]
+rounds = 2
+measure = \"1s\"
+warmup_max = \"1s\"
+settle = \"100ms\"
+device_cache = \"1MiB\"
+END
+";
+/// Runs it.
+const BRIEF: &str = "--scenario /tmp/brief.toml --size 200MiB --no-burst --progress never --json .";
+
+fn apart(who: Who) -> Result<(), String> {
+    let bed = Bed::new(who)?;
+    // The victim notes its own group, the limits of the floods', and which processes are in that.
+    let script = format!(
+        "{SCENARIO}cat > /tmp/victim <<'END'
+         cd /sys/fs/cgroup/floodwall.*/flood
+         cat /proc/self/cgroup memory.high io.max
+         for process in $(cat cgroup.procs); do tr '\\0' ' ' < /proc/$process/cmdline; echo; done
+END
+         floodwall compare --set default --set held=flood:io.max=wbps=8MB,flood:memory.high=64MiB \
+             --victim-cmd 'sh /tmp/victim >> /tmp/seen; sleep 1000' {BRIEF} > /tmp/result || exit 1
+         sort /tmp/seen | uniq; grep -c 'control groups of victims and floods' /tmp/result
+         grep -o 'flood:[a-z]*[0-9]*[.]*[a-z.]*\": \"[0-9a-z =:]*' /tmp/result | sort | uniq
+         ls /sys/fs/cgroup | grep floodwall; cat /proc/self/cgroup
+         floodwall bench --same-group {BRIEF} | grep -A1 'control groups of'"
+    );
+    let told = bed.prints(&[], &script)?;
+    let line = |wanted: fn(&str) -> bool| told.lines().any(wanted);
+    for (what, is_there) in [
+        ("the victims' group", line(|line| line.starts_with("0::/floodwall.") && line.ends_with("/victim"))),
+        ("a flood's process", line(|line| line.starts_with("/proc/self/exe flood-process"))),
+        ("the default's limits", line(|line| line == "max")),
+        ("the limit of memory", line(|line| line == "67108864")),
+        ("the limit of io", line(|line| line.contains("wbps=8000000 "))),
+        ("the setting as told", line(|line| line.ends_with("flood:memory.high\": \"67108864"))),
+        ("no reason why there are none", line(|line| line == "0")),
+        ("the group before", line(|line| line == "0::/")),
+        ("why they share one", line(|line| line.ends_with("\"--same-group leaves them in one\""))),
+    ] {
+        if !is_there {
+            return Err(format!("{what} is missing: {told}"));
+        }
+    }
+    equal("groups left", told.lines().any(|line| line.starts_with("floodwall.")), false)
+}
+
+fn killed(_: Who) -> Result<(), String> {
+    let bed = Bed::new(Who::Caller)?;
+    let groups = "ls /sys/fs/cgroup | grep -c '^floodwall[.]'";
+    let script = format!(
+        "{SCENARIO}floodwall bench {BRIEF} > /dev/null 2>&1 & killed=$!
+         for try in $(seq 500); do [ $({groups}) = 0 ] || break; sleep 0.1; done
+         kill -KILL $killed; wait $killed; {groups}
+         floodwall bench --clean . > /dev/null
+         floodwall bench {BRIEF} > /dev/null; {groups} || true"
+    );
+    equal("groups after the kill and after the next", bed.prints(&[], &script)?.as_str(), "1\n0\n")
 }
 
 /// A filesystem's name as `stat -f` has it, and a file that comes back from the device.
