@@ -21,7 +21,7 @@ use floodwall_guest::modules::Modules;
 use crate::kernels::Kernel;
 
 /// Programs that floodwall and its tests call. A test whose program is missing here says so.
-const PROGRAMS: [&str; 40] = [
+const PROGRAMS: [&str; 41] = [
     "blkid",
     "cat",
     "chmod",
@@ -37,6 +37,7 @@ const PROGRAMS: [&str; 40] = [
     "getconf",
     "head",
     "id",
+    "ionice",
     "journalctl",
     "kill",
     "losetup",

@@ -59,5 +59,5 @@ pub use plan::{Entry, Plan, PlanError, Step, plan};
 pub use priority::live::start_at;
 pub use run::StepError;
 pub use session::{Applied, ApplyError, Recovery, Session, Who};
-pub use target::{Device, Target, TargetError};
+pub use target::{Device, Process, Target, TargetError};
 pub use undo::{Fate, Undone};

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command};
 
 use anyhow::{Context, bail};
 use floodwall_host::SysRoot;
 use floodwall_knobs::catalogue::{self, Knob, Scope, Unit};
 use floodwall_knobs::cell::{Cell, State};
-use floodwall_knobs::{Device, KernelFiles, Target};
+use floodwall_knobs::{Device, KernelFiles, Process, Target};
 use floodwall_model::Reading;
 
 use super::files::{chosen, read};
@@ -53,11 +53,13 @@ pub(crate) fn check(line: &Line) -> anyhow::Result<Outcome> {
     }
     // Without an elevator the kernel refuses async_depth.
     std::fs::write(format!("{QUEUE}/scheduler"), "mq-deadline")?;
+    let sleeper = Sleeper::start()?;
     for knob in catalogue::knobs() {
         let target = match knob.scope {
-            Scope::Elevator(_) | Scope::Threads | Scope::Journal => continue,
+            Scope::Elevator(_) => continue,
+            Scope::Threads => Target::Process(Process::find(&root, &sleeper.0.id().to_string())?),
             Scope::Global => Target::Machine,
-            Scope::Queue | Scope::Bdi | Scope::Scsi => run.on_device(),
+            Scope::Queue | Scope::Bdi | Scope::Scsi | Scope::Journal => run.on_device(),
             Scope::CgroupValue => Target::group(GROUP, None)?,
             // A device has a weight of its own only while a policy of its queue uses it.
             Scope::Cgroup if knob.has_default_line() => Target::group(GROUP, None)?,
@@ -86,6 +88,22 @@ pub(crate) fn check(line: &Line) -> anyhow::Result<Outcome> {
         run.written,
         if run.absent.is_empty() { "none".to_owned() } else { run.absent.join(", ") }
     )))
+}
+
+/// A process whose priority is changed; it ends with this.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn start() -> std::io::Result<Self> {
+        Command::new("sleep").arg("600").spawn().map(Self)
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 struct Run {
@@ -164,6 +182,7 @@ fn another(knob: &Knob, now: &str) -> Option<String> {
             let all = read(format!("{QUEUE}/scheduler"))?;
             all.split_whitespace().find(|name| !name.starts_with('[')).map(str::to_owned)
         }
+        Unit::IoPriority => Some("be/1".to_owned()),
         Unit::Flag => Some(if now == "0" { "1" } else { "0" }.to_owned()),
         Unit::Keys(_) => Some(
             match knob.name {

@@ -52,12 +52,14 @@ fn main() {
         let plans = rest.first().map_or(Some(PLANS), |text| text.parse().ok());
         std::process::exit(i32::from(!figures(plans.unwrap_or(PLANS))));
     }
-    let tests = [kill::TESTS, changes::TESTS, steer::TESTS, priorities::TESTS].concat().into_iter();
+    let tests = [kill::TESTS, changes::TESTS, steer::TESTS].concat().into_iter();
     let tests = tests.map(|(name, body): (&str, Body)| test(name, missing, body));
+    let lacks_priorities = || missing().or_else(priorities::missing);
+    let priorities = priorities::TESTS.iter().map(|(name, body)| test(*name, lacks_priorities, *body));
     let on_tree = || plans::run(SOME_PLANS).map(drop);
     let tree = test("killed_at_any_write_of_random_plans_on_a_captured_tree", || None, on_tree);
     // One loop device at a time.
-    run_alone(tests.chain(priorities::on_ext4(missing)).chain([tree]).collect())
+    run_alone(tests.chain(priorities).chain([tree]).collect())
 }
 
 /// Prints how many kills were survived. Says whether all of them were.

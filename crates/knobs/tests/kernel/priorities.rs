@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc;
 
-use floodwall_testing::{lacks, test};
+use floodwall_testing::lacks;
 
 use crate::Body;
 use crate::changes::{apply, expect, rollback};
@@ -14,13 +14,12 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("all_threads_of_a_process_are_set_and_put_back", threads),
     ("a_thread_that_somebody_else_has_set_is_left_alone", foreign),
     ("a_process_that_has_ended_needs_nothing", ended),
+    ("the_journals_thread_goes_with_its_filesystem", journal),
 ];
-/// Those that need a filesystem.
-pub(crate) const ON_EXT4: &[(&str, Body)] = &[("the_journals_thread_goes_with_its_filesystem", journal)];
 
-/// What tests of [`ON_EXT4`] lack here.
-pub(crate) fn missing_ext4() -> Option<String> {
-    lacks(&["mkfs.ext4", "mount"])
+/// What the tests lack here.
+pub(crate) fn missing() -> Option<String> {
+    lacks(&["ionice", "mkfs.ext4", "mount"])
 }
 
 /// Threads of this process; they end with this.
@@ -130,9 +129,4 @@ fn check_journal(disk: &Disk, node: &str) -> Result<(), String> {
     expect(shown(task)?, "best-effort: prio 0".to_owned())?;
     rollback(disk)?;
     expect(shown(task)?, "best-effort: prio 3".to_owned())
-}
-
-/// Named tests of [`ON_EXT4`] with what they lack.
-pub(crate) fn on_ext4(missing: fn() -> Option<String>) -> impl Iterator<Item = floodwall_testing::Trial> {
-    ON_EXT4.iter().map(move |(name, body)| test(*name, move || missing().or_else(missing_ext4), *body))
 }
