@@ -5,9 +5,12 @@
 //!                               └─ flood    the floods' processes
 //! ```
 //!
-//! In one group nothing can tell a flood's writes from a victim's. The controllers `io` and `memory` are switched on for
-//! the groups where they were off, and off again at the end; this process goes back to where it was. A killed bench leaves
-//! empty groups, which the next one removes.
+//! In one group nothing can tell a flood's writes from a victim's. The kernel charges a file's writeback to the group that
+//! first dirtied it, so this process is in the floods' group while it makes, fills and discards their files.
+//!
+//! The controllers `io` and `memory` are switched on for the groups where they were off. At the end they are switched off
+//! again if no other group is left that could use them, and this process goes back to where it was. A killed bench leaves
+//! empty groups, which the next one removes, and the controllers on, which bounds nobody.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -34,7 +37,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The groups, with this process in that of the victims. Dropping them puts everything back.
 #[derive(Debug)]
 pub struct Groups {
-    /// `floodwall.PID`.
+    /// `floodwall.PID.NAMESPACE`.
     name: String,
     /// The hierarchy's root, as this process sees it.
     mount: PathBuf,
@@ -42,8 +45,10 @@ pub struct Groups {
     before: PathBuf,
     /// Controllers that were switched on below the root for this.
     enabled: Vec<&'static str>,
+    /// The groups that were made, the outermost first.
+    made: Vec<PathBuf>,
     /// `cgroup.procs` of the floods' group.
-    flood: Arc<File>,
+    flood: Option<Arc<File>>,
 }
 
 impl Groups {
@@ -61,15 +66,15 @@ impl Groups {
         }
         let own = read(&root.path().join("proc/self/cgroup")).map_err(|e| e.to_string())?;
         let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-        remove_stale(&mount);
-        let name = format!("{PREFIX}{}", std::process::id());
+        let namespace = pid_namespace();
+        remove_stale(&mount, &namespace);
         let mut groups = Self {
+            name: format!("{PREFIX}{}.{namespace}", std::process::id()),
             before: mount.join(own),
-            enabled: Vec::new(),
-            // Replaced below, once there is a group.
-            flood: Arc::new(File::open("/dev/null").map_err(|e| e.to_string())?),
-            name,
             mount,
+            enabled: Vec::new(),
+            made: Vec::new(),
+            flood: None,
         };
         groups.set_up().map_err(|(what, error)| format!("can't {what}: {error}"))?;
         Ok(groups)
@@ -88,22 +93,33 @@ impl Groups {
         }
         for group in [top.clone(), top.join(VICTIM), top.join(FLOOD)] {
             fs::create_dir(&group).map_err(failed(format!("make the control group {}", group.display())))?;
-            if group == top {
+            self.made.push(group);
+            if self.made.len() == 1 {
                 for name in CONTROLLERS {
                     switch(&top, '+', name)
                         .map_err(failed(format!("switch the controller '{name}' on in {}", top.display())))?;
                 }
             }
         }
-        self.flood = floodwall_load::apart::open_group(&top.join(FLOOD))
-            .map_err(failed("open the floods' control group".to_owned()))?;
+        let flood = floodwall_load::apart::open_group(&top.join(FLOOD));
+        self.flood = Some(flood.map_err(failed("open the floods' control group".to_owned()))?);
         enter(&top.join(VICTIM)).map_err(failed("enter the victims' control group".to_owned()))
     }
 
     /// `cgroup.procs` of the floods' group.
     #[must_use]
-    pub fn flood(&self) -> Arc<File> {
-        Arc::clone(&self.flood)
+    pub fn flood(&self) -> Option<Arc<File>> {
+        self.flood.clone()
+    }
+
+    /// Does something in the floods' group: what is dirtied then is charged to it.
+    pub(crate) fn as_flood<T>(&self, act: impl FnOnce() -> T) -> T {
+        let top = self.mount.join(&self.name);
+        // A move between two groups of ours can't be refused; if it were, this is charged to the victims as without groups.
+        let _ = enter(&top.join(FLOOD));
+        let done = act();
+        let _ = enter(&top.join(VICTIM));
+        done
     }
 
     /// The path of a group below the mount, by the name that settings give it; `None` if it is not one of these.
@@ -121,17 +137,41 @@ impl Groups {
 
 impl Drop for Groups {
     fn drop(&mut self) {
-        // Whatever is left is empty, bounds nothing, and is removed by the next bench.
-        let _ = enter(&self.before);
-        let top = self.mount.join(&self.name);
-        for group in [top.join(FLOOD), top.join(VICTIM), top] {
-            remove(&group);
+        // Where this process was may be gone: systemd removes an empty scope.
+        if enter(&self.before).is_err() {
+            let _ = enter(&self.mount);
         }
-        for name in &self.enabled {
-            // Somebody else may have begun to use it.
-            let _ = switch(&self.mount, '-', name);
+        // A group that can't be removed is empty. The next bench removes it.
+        for group in self.made.iter().rev() {
+            remove(group);
+        }
+        if !has_groups(&self.mount) {
+            for name in &self.enabled {
+                let _ = switch(&self.mount, '-', name);
+            }
         }
     }
+}
+
+/// Does something in the floods' group, if there is one.
+pub(crate) fn as_flood<T>(groups: &Result<Groups, String>, act: impl FnOnce() -> T) -> T {
+    match groups {
+        Ok(groups) => groups.as_flood(act),
+        Err(_) => act(),
+    }
+}
+
+/// The number of this process's PID namespace, in which its own number means something; 0 if the kernel has none.
+fn pid_namespace() -> String {
+    let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let number: String = link.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    if number.is_empty() { "0".to_owned() } else { number }
+}
+
+/// Whether there is a group below the root, which may use a controller.
+fn has_groups(mount: &Path) -> bool {
+    let mut entries = fs::read_dir(mount).into_iter().flatten().flatten();
+    entries.any(|entry| entry.path().join("cgroup.procs").exists())
 }
 
 fn read(path: &Path) -> io::Result<String> {
@@ -161,12 +201,15 @@ fn remove(group: &Path) {
     }
 }
 
-/// Removes groups of benches that were killed: their process is gone.
-fn remove_stale(mount: &Path) {
+/// Removes groups of benches that were killed: their process is gone, or this one has its number.
+fn remove_stale(mount: &Path, namespace: &str) {
     for entry in fs::read_dir(mount).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+        let its = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('.'));
+        let Some((pid, of)) = its else { continue };
+        // The numbers of another namespace say nothing here.
+        let is_gone = |pid: u32| pid == std::process::id() || !Path::new(&format!("/proc/{pid}")).exists();
+        if of == namespace && pid.parse().is_ok_and(is_gone) {
             for group in [entry.path().join(FLOOD), entry.path().join(VICTIM), entry.path()] {
                 let _ = fs::remove_dir(group);
             }

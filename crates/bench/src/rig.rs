@@ -30,7 +30,7 @@ pub use drain_rate::{Bounds, DrainRate};
 use crate::budget::Budget;
 use crate::device_lock::{self, DeviceLock, LockError};
 use crate::drain;
-use crate::groups::Groups;
+use crate::groups::{self, Groups};
 use crate::onlooker::Sights;
 use crate::phase::{self, PhaseRun};
 use crate::scratch::{Scratch, ScratchError};
@@ -187,7 +187,7 @@ impl HostRig {
         let scratch = Scratch::make(&parent)?;
         let groups = match (&*options.flood_command, options.same_group) {
             ([], _) => Err("floods are threads of this process".to_owned()),
-            (_, true) => Err("--same-group leaves them in one".to_owned()),
+            (_, true) => Err("--same-group keeps victims and floods in one group".to_owned()),
             _ => Groups::make(&root),
         };
         Ok(Self {
@@ -327,7 +327,8 @@ impl HostRig {
         }
         for (i, flood) in scenario.floods.iter().enumerate() {
             let seed = self.options.seed.wrapping_add(1_000 + i as u64);
-            floods.push(floodwall_load::prepare_flood(dir, flood, user, seed, &mut progress, stop)?);
+            let prepare = || floodwall_load::prepare_flood(dir, flood, user, seed, &mut progress, stop);
+            floods.push(groups::as_flood(&self.groups, prepare)?);
         }
         self.first_operation = first;
         self.sights = Sights::new(scenario, &self.root, &self.location);
@@ -358,12 +359,13 @@ impl HostRig {
         let proc_root = self.root.path().join("proc");
         let apart = (!self.options.flood_command.is_empty()).then(|| Apart {
             command: self.options.flood_command.clone(),
-            group: self.groups.as_ref().ok().map(Groups::flood),
+            group: self.groups.as_ref().ok().and_then(Groups::flood),
         });
         for i in 0..kinds.len() {
             let kind = kinds[(i + trial.round as usize - 1) % kinds.len()];
             clear_backlog(
                 &prepared.floods,
+                &self.groups,
                 self.scratch.dir(),
                 &mut self.sampler,
                 &self.options,
@@ -374,7 +376,8 @@ impl HostRig {
             let phase = match (kind, scenario.burst) {
                 (PhaseKind::Burst, Some(bytes)) => {
                     let data = scenario.floods.first().map_or(Data::Random, |f| f.data);
-                    burst(self.scratch.dir(), bytes, data, &self.options, trial.round, watch)?
+                    let (dir, options) = (self.scratch.dir(), &self.options);
+                    groups::as_flood(&self.groups, || burst(dir, bytes, data, options, trial.round, watch))?
                 }
                 _ => phase::run(
                     PhaseRun {
@@ -405,6 +408,7 @@ impl HostRig {
         // The last phase's writeback errors have to come out too.
         clear_backlog(
             &prepared.floods,
+            &self.groups,
             self.scratch.dir(),
             &mut self.sampler,
             &self.options,
@@ -424,15 +428,14 @@ fn free_space(dir: &Dir) -> Result<Bytes, LocateError> {
 /// Throws the floods' backlog away, writes back what else is dirty and waits until the device is idle.
 fn clear_backlog(
     floods: &[PreparedFlood],
+    groups: &Result<Groups, String>,
     directory: &Dir,
     sampler: &mut Sampler,
     options: &Options,
     round: u32,
     watch: &mut dyn Watch,
 ) -> Result<(), BenchError> {
-    for flood in floods {
-        flood.discard()?;
-    }
+    groups::as_flood(groups, || floods.iter().try_for_each(PreparedFlood::discard))?;
     drain::drain(directory, sampler, &options.stop, options.origin, round, watch)
 }
 

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use floodwall_host::SysRoot;
+use floodwall_knobs::catalogue::Unit;
 use floodwall_knobs::cell::Cell;
 use floodwall_knobs::journal::{DiskStore, JournalError, Phase};
 use floodwall_knobs::{
@@ -227,7 +228,7 @@ impl<R: InForce> SettingRig<R> {
 }
 
 impl Keeper {
-    /// The changes of kernel files that a setting asks for: all but those of the victims, which start with them.
+    /// The kernel changes of a setting. The victims' priority is left out: the inner rig sets it.
     fn changes(&self, setting: &Setting, groups: Option<&Groups>) -> Result<Vec<Change>, SettingError> {
         let mut changes = Change::from_setting(self.files.root(), self.device.as_ref(), setting)?;
         changes.retain(|change| change.target != Target::Victims);
@@ -301,15 +302,38 @@ impl<R: InForce> SettingRig<R> {
         let mut found = self.inner.reread();
         let files = &self.keeper.files;
         for change in changes {
-            let label = named(change, self.inner.groups()).label(change.knob);
-            let is_its = |key: &&String| **key == label || **key == change.knob.name;
-            let key = setting.0.keys().find(is_its).filter(|key| !found.0.contains_key(*key));
+            let target = named(change, self.inner.groups());
+            let is_own = target.device().is_some() && target.device() == self.keeper.device.as_ref();
+            let bare = matches!(target, Target::Device(_)) && is_own;
+            let name = if bare { change.knob.name.to_owned() } else { target.label(change.knob) };
+            // A setting may name the device all the same.
+            let label = target.label(change.knob);
+            let mut keys = setting.0.keys();
+            let key = keys.find(|key| **key == name || **key == label);
+            let key = key.filter(|key| !found.0.contains_key(*key));
             let state = Cell::of(change.knob, &change.target, files).read(files).into_value();
             if let (Some(key), Some(state)) = (key, state) {
                 found.0.insert(key.clone(), state.value);
             }
         }
         found
+    }
+
+    /// Whether nobody has changed a knob during a trial. Threads come and go: of their priorities the common one counts.
+    fn unchanged(&self, setting: &Setting, changes: &[Change], before: &Setting, after: &Setting) -> bool {
+        let is_threads = |key: &String| {
+            setting.0.contains_key(key)
+                && changes.iter().any(|change| {
+                    change.knob.unit == Unit::IoPriority
+                        && named(change, self.inner.groups()).label(change.knob).ends_with(key.as_str())
+                })
+        };
+        let common = |value: Option<&str>| value.and_then(|text| text.split(' ').next().map(str::to_owned));
+        let knobs: std::collections::BTreeSet<&String> = before.0.keys().chain(after.0.keys()).collect();
+        knobs.into_iter().all(|knob| {
+            let (before, after) = (before.get(knob), after.get(knob));
+            before == after || is_threads(knob) && common(before) == common(after)
+        })
     }
 
     fn measure(
@@ -339,7 +363,7 @@ impl<R: InForce> SettingRig<R> {
             Trial { setting, ..trial }
         };
         match measured {
-            Ok(trial) if before == after => Ok(with_setting(trial)),
+            Ok(trial) if self.unchanged(setting, &changes, &before, &after) => Ok(with_setting(trial)),
             Ok(trial) => {
                 let partial = Some(Box::new(with_setting(trial)));
                 Err(failed(SettingError::ChangedMeanwhile(difference(&before, &after)), partial))

@@ -89,6 +89,11 @@ impl Exit {
             return exit;
         }
         match error.downcast_ref::<BenchError>() {
+            Some(BenchError::Priority { source, .. })
+                if source.kind() == std::io::ErrorKind::PermissionDenied =>
+            {
+                return Self::Missing;
+            }
             Some(BenchError::Load(
                 LoadError::NoUring { .. } | LoadError::NoAccounting { .. } | LoadError::NoDontCache { .. },
             )) => {

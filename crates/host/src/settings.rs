@@ -58,11 +58,6 @@ fn read_queue_knobs(root: &SysRoot, disk: DeviceId, found: &mut Found) {
     if depth.value().is_some() {
         found.add("async_depth".to_owned(), depth);
     }
-    // Disks behind the SCSI layer alone have it.
-    let depth = queue::read_depth(root, disk);
-    if depth.value().is_some() {
-        found.add(queue::DEPTH_KNOB.to_owned(), depth);
-    }
     // Elevators have different tunables, `none` has none: those that exist are those that count.
     for knob in root.list(&format!("{dir}/iosched")).into_value().unwrap_or_default() {
         found.add(format!("iosched.{knob}"), root.read_line(&format!("{dir}/iosched/{knob}")));

@@ -12,7 +12,8 @@
 //! | `scheduler` | the name in brackets | – |
 //! | `wbt_lat_usec` | the number; EINVAL is "absent" | the value it already holds does not switch it on again |
 //! | `io.*` | this device's line | keys that are not named keep their values |
-//! | `ioprio` | the common priority, then threads that differ | threads that somebody else has set |
+//! | `device.queue_depth` | the number | the kernel lowers it while the device is full: a lower one is still ours |
+//! | `ioprio` | the common priority, then threads that differ | threads that somebody else has set keep theirs |
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -61,6 +62,8 @@ pub enum Cell {
     Choice(String),
     /// Writeback throttling's target.
     Wbt(String),
+    /// A number that the kernel lowers by itself, and raises again up to what was written.
+    Ceiling(String),
     /// I/O priorities of threads; the path is no file's.
     Priorities(String),
     /// One device's line.
@@ -107,6 +110,7 @@ impl Cell {
             "bdi.min_ratio" => finer("min_ratio_fine"),
             // In every blk-mq bfq, so it need not exist yet.
             "iosched.slice_idle" => Self::Plain(sibling("slice_idle_us")),
+            "device.queue_depth" => Self::Ceiling(path),
             _ if knob.unit == Unit::IoPriority => Self::Priorities(path),
             _ if matches!(knob.scope, Scope::Cgroup | Scope::RootCgroup) => keyed(knob, target, path),
             _ => Self::Plain(path),
@@ -128,7 +132,9 @@ impl Cell {
             && !state.value.chars().any(char::is_control);
         let here = match self {
             Self::Pair { bytes, ratio, .. } => state.path == *bytes || state.path == *ratio,
-            Self::Plain(path) | Self::Choice(path) | Self::Wbt(path) => state.path == *path,
+            Self::Plain(path) | Self::Ceiling(path) | Self::Choice(path) | Self::Wbt(path) => {
+                state.path == *path
+            }
             Self::Priorities(path) => state.path == *path && state.value.parse::<Priorities>().is_ok(),
             Self::Keyed { path, key, .. } => state.path == *path && Line::parse(&state.value).key == *key,
         };
@@ -147,7 +153,7 @@ impl Cell {
                 }
                 Reading::Unreadable(why) => Reading::Unreadable(why),
             },
-            Self::Plain(path) => read_line(files, path).map(|value| state(path, value)),
+            Self::Plain(path) | Self::Ceiling(path) => read_line(files, path).map(|value| state(path, value)),
             Self::Priorities(path) => match files.read(path) {
                 Ok(text) => Reading::Value(state(path, text.trim().to_owned())),
                 Err(Errno::NOENT) => Reading::Absent("no such thread runs".to_owned()),
@@ -174,7 +180,7 @@ impl Cell {
     /// The writes that lead from one state to another. Empty if they are the same.
     #[must_use]
     pub fn way(&self, from: Option<&State>, to: &State) -> Vec<State> {
-        // Threads that have another priority than the most of them are still to be set.
+        // A thread whose priority differs from the common one still has to be set.
         let is_there = |from: &State| match self {
             Self::Priorities(_) => from == to,
             _ => self.same(from, to),
@@ -212,14 +218,35 @@ impl Cell {
         }
     }
 
+    /// Whether a value that is found follows from one that was written: it is the same, or what the kernel has made of it.
+    #[must_use]
+    pub fn follows(&self, written: &State, found: &State) -> bool {
+        let number = |state: &State| state.value.parse::<u64>().ok();
+        match self {
+            Self::Ceiling(_) => matches!((number(written), number(found)), (Some(w), Some(f)) if f <= w),
+            _ => self.same(written, found),
+        }
+    }
+
+    /// Whether threads of a cell whose common priority is not ours still have one that is.
+    #[must_use]
+    pub fn has_ours(&self, now: &State, is_ours: impl Fn(&State) -> bool) -> bool {
+        match (self, priorities(now)) {
+            (Self::Priorities(path), Some(now)) => {
+                now.has(|priority| is_ours(&one_priority(path, *priority)))
+            }
+            _ => false,
+        }
+    }
+
     /// The state that brings back `old` from what is there now, where `is_ours` tells which states are ours.
     #[must_use]
     pub fn back(&self, old: &State, now: &State, is_ours: impl Fn(&State) -> bool) -> State {
         let (Self::Priorities(path), Some(was), Some(is)) = (self, priorities(old), priorities(now)) else {
             return old.clone();
         };
-        let ours = |priority: &Priority| is_ours(&State { path: path.clone(), value: priority.to_string() });
-        State { path: path.clone(), value: was.back(&is, ours).to_string() }
+        let back = was.back(&is, |priority| is_ours(&one_priority(path, *priority)));
+        State { path: path.clone(), value: back.to_string() }
     }
 
     /// The state that a knob's checked value asks for. `current` fills in the keys that are not named.
@@ -250,6 +277,11 @@ impl Cell {
             _ => State { path, value: value.to_owned() },
         }
     }
+}
+
+/// All threads at one priority.
+fn one_priority(path: &str, priority: Priority) -> State {
+    State { path: path.to_owned(), value: priority.to_string() }
 }
 
 fn priorities(state: &State) -> Option<Priorities> {

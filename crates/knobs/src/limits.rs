@@ -52,6 +52,13 @@ impl Memory {
         self.dirtyable_bytes.map(|all| all / 100 * value)
     }
 
+    /// What a state of a limit comes to as a share of the memory that may be dirty; `None` if that is not known.
+    #[must_use]
+    pub fn share(&self, state: &State) -> Option<f64> {
+        let all = self.dirtyable_bytes.filter(|all| *all > 0)?;
+        Some(self.limit_bytes(state)? as f64 / all as f64)
+    }
+
     /// A device's share of a hard limit in parts per million, as the kernel would work it out (`bdi_ratio_from_pages`): whole pages, rounded down.
     /// `None` if the limit is zero.
     #[must_use]

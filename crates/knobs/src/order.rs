@@ -75,7 +75,9 @@ fn rank(
         Scope::Threads | Scope::Journal => 95,
         // A dirty domain of its own before the rate: the flood's backlog must have a bound when it grows.
         Scope::CgroupValue => 89,
-        Scope::Cgroup => 90,
+        // A weight for all devices drops those of single ones.
+        Scope::Cgroup if entry.target.device().is_none() => 90,
+        Scope::Cgroup => 91,
     }
 }
 

@@ -279,7 +279,7 @@ fn entry_of(
 ) -> Result<Entry, PlanError> {
     let label = change.target.label(change.knob);
     if change.target == Target::Victims {
-        let why = "bench, compare and tune alone have victims; name a process (pid:NUMBER.ioprio=…) or a unit (unit:NAME:ioprio=…)";
+        let why = "compare and tune alone have victims; name a process (pid:NUMBER.ioprio=…) or a unit (unit:NAME:ioprio=…)";
         return Err(PlanError::Refused { label, why: why.to_owned() });
     }
     if let Scope::Elevator(elevators) = change.knob.scope {

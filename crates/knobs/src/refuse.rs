@@ -106,7 +106,7 @@ pub(crate) fn check(entries: &[Entry], files: &dyn Files) -> Result<(), PlanErro
         if entry.knob.name == "vm.dirty_ratio" && entry.new.as_ref().is_some_and(|new| new.value == "0") {
             return refused("a hard limit of zero stops every writer; give at least 1");
         }
-        if let Some(why) = group::refusal(entry, files) {
+        if let Some(why) = group::refusal(entry, entries, files) {
             return refused(&why);
         }
         if entry.knob.scope != Scope::Bdi {

@@ -31,7 +31,7 @@ pub enum TargetError {
     #[error("no process has the number {0}; ps lists them")]
     NoProcess(String),
     /// No such unit.
-    #[error("no control group is called '{0}'; systemctl status shows what runs")]
+    #[error("no unit has the control group '{0}'; systemctl status lists units")]
     NoUnit(String),
     /// Several control groups of one name.
     #[error("several control groups are called '{name}': {groups}; give the path of one")]

@@ -5,7 +5,7 @@ use std::fmt;
 use floodwall_model::Reading;
 
 use crate::catalogue::Scope;
-use crate::cell::State;
+use crate::cell::{Cell, State};
 use crate::journal::{Closing, Phase, Record, SavedAt, SavedEntry};
 use crate::order::order;
 use crate::plan::{Entry, short};
@@ -177,7 +177,10 @@ impl Run<'_> {
             .into_iter()
             .zip(&entries)
             .zip(failures)
-            .map(|((verdict, entry), failure)| (entry.label(), self.fate(entry, verdict, failure)))
+            .enumerate()
+            .map(|(index, ((verdict, entry), failure))| {
+                (entry.label(), self.fate(index, entry, verdict, failure))
+            })
             .collect();
         let mut undone = Undone { id: self.transaction.begin.id, entries: fates, closed: false };
         let is_over = undone.is_complete() && !waits.contains(&true);
@@ -200,7 +203,9 @@ impl Run<'_> {
                 Verdict::Keep { found, ours: None, told: yielded == Some(None) }
             }
             Reading::Value(found) if entry.cell.same(&found, old) => Verdict::Restore { changed: false },
-            Reading::Value(found) if self.transaction.owns(index, &found) => {
+            Reading::Value(found)
+                if self.transaction.owns(index, &found) || self.has_ours(index, entry, &found) =>
+            {
                 Verdict::Restore { changed: true }
             }
             Reading::Value(found) => {
@@ -235,7 +240,12 @@ impl Run<'_> {
         }
     }
 
-    fn fate(&self, entry: &Entry, verdict: Verdict, failure: Option<String>) -> Fate {
+    /// Whether threads still have a priority of ours, whatever most of them have.
+    fn has_ours(&self, index: usize, entry: &Entry, found: &State) -> bool {
+        entry.cell.has_ours(found, |state| self.transaction.owns(index, state))
+    }
+
+    fn fate(&self, index: usize, entry: &Entry, verdict: Verdict, failure: Option<String>) -> Fate {
         match verdict {
             Verdict::Over(fate) => fate,
             Verdict::Keep { told: false, .. } => Fate::Unchanged,
@@ -243,6 +253,17 @@ impl Run<'_> {
             Verdict::Restore { changed } => {
                 let now = entry.cell.read(self.files);
                 match (&entry.old, now.value()) {
+                    // Somebody else has set the others.
+                    (Some(old), Some(now))
+                        if !entry.cell.same(old, now)
+                            && matches!(entry.cell, Cell::Priorities(_))
+                            && !self.has_ours(index, entry, now) =>
+                    {
+                        Fate::Foreign {
+                            ours: self.transaction.last_reading(index).cloned(),
+                            found: now.clone(),
+                        }
+                    }
                     (Some(old), Some(now)) if entry.cell.same(old, now) => {
                         if changed {
                             Fate::Restored { to: old.clone() }

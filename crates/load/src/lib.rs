@@ -8,7 +8,7 @@
 //!                                                          └────────────── discard() ◀── finish() ◀───┘
 //! ```
 //!
-//! A *victim* is synchronous I/O that somebody waits for: every operation's latency is recorded. A *flood* is buffered writes that
+//! A *victim* is synchronous I/O that somebody waits for: every operation's latency is recorded. A *flood* is writes that
 //! nobody waits for: bytes are counted when the kernel has accepted them. Either can be a command instead, whose I/O is read from
 //! `/proc/PID/io`. A flood can run in a process of its own ([`apart`]).
 //!

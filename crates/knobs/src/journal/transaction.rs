@@ -156,8 +156,8 @@ impl Transaction {
         let (Some(entry), Some(trace)) = (self.entries.get(index), self.traces.get(index)) else {
             return false;
         };
-        let same = |state: &State| entry.cell.same(state, found);
-        trace.unforeseeable || trace.last.as_ref().is_some_and(same) || trace.under_way.iter().any(same)
+        let ours = |state: &State| entry.cell.follows(state, found);
+        trace.unforeseeable || trace.last.as_ref().is_some_and(ours) || trace.under_way.iter().any(ours)
     }
 
     /// Whether a write that may change an entry has begun and has not been read back.

@@ -18,7 +18,7 @@ use crate::target::{Device, Target};
 /// Settings can't be kept. Nothing has been written unless the error says so.
 #[derive(Debug, thiserror::Error)]
 pub enum PersistError {
-    /// A control group's knob.
+    /// A priority of threads.
     #[error("{label} can't be kept: {remedy}")]
     Threads {
         /// The change.

@@ -15,7 +15,8 @@
 //! | `/sys/dev/block/MAJ:MIN/journal/ioprio` | that commit the journals of the ext4 filesystems on the disk |
 //!
 //! A new thread inherits the priority of the thread that made it (block/blk-ioc.c `__copy_io`), so threads come and go
-//! without a change of the value. What started with another priority is named in the value and does not change it.
+//! without a change of the value. A thread that started with another priority is listed in the value. The common priority
+//! stays.
 
 pub(crate) mod live;
 
@@ -102,7 +103,7 @@ impl FromStr for Priority {
     }
 }
 
-/// A thread: numbers are used again, together with the start they are not.
+/// A thread. The kernel reuses numbers; number and start time together are unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Thread {
     /// Its number.
@@ -114,14 +115,14 @@ pub(crate) struct Thread {
 /// The priorities of some threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Priorities {
-    /// That of every thread that is not named: the one that most have.
+    /// The most frequent priority: that of every thread not in `others`.
     pub(crate) common: Priority,
-    /// Those of the others.
+    /// Those of the other threads.
     pub(crate) others: BTreeMap<Thread, Priority>,
 }
 
 impl Priorities {
-    /// What threads have; `None` if there are none. Of two that equally many have the first thread's counts.
+    /// What threads have; `None` if there are none. On a tie the first thread's priority is the common one.
     pub(crate) fn of(threads: &[(Thread, Priority)]) -> Option<Self> {
         let mut counts: BTreeMap<Priority, usize> = BTreeMap::new();
         for (_, priority) in threads {
@@ -143,9 +144,21 @@ impl Priorities {
         self.others.get(&thread).copied().unwrap_or(self.common)
     }
 
-    /// What to bring threads to that read `now`, so that each has its value of `self` again. Those whose priority is not
-    /// ours were set by somebody else, or came with one of their own: they keep it.
+    /// Whether a thread has such a priority.
+    pub(crate) fn has(&self, is_one: impl Fn(&Priority) -> bool) -> bool {
+        is_one(&self.common) || self.others.values().any(is_one)
+    }
+
+    /// What threads that read `now` are brought to, so that each that has a priority of ours has its value of `self`
+    /// again. The others keep theirs: somebody else has set it, or they started with it.
     pub(crate) fn back(&self, now: &Self, is_ours: impl Fn(&Priority) -> bool) -> Self {
+        if !is_ours(&now.common) && now.common != self.common {
+            // Somebody else has set most of the threads.
+            let back = |(thread, priority): (&Thread, &Priority)| {
+                (*thread, if is_ours(priority) { self.get(*thread) } else { *priority })
+            };
+            return Self { common: now.common, others: now.others.iter().map(back).collect() };
+        }
         let is_foreign =
             |thread: &Thread, priority: &Priority| self.get(*thread) != *priority && !is_ours(priority);
         let foreign = now.others.iter().filter(|(thread, priority)| is_foreign(thread, priority));
@@ -249,6 +262,8 @@ mod tests {
         assert_eq!(back("be/0 9@109=none"), "none 2@102=be/6");
         // Somebody has changed the thread that was special.
         assert_eq!(back("be/0 2@102=rt/1"), "none 2@102=rt/1");
+        // Somebody has set most of the threads, and not this one.
+        assert_eq!(back("be/6 1@101=be/0"), "be/6 1@101=none");
         // A write that was cut short.
         assert_eq!(back("none 1@101=be/0 2@102=be/6"), "none 2@102=be/6");
     }

@@ -4,19 +4,29 @@ use floodwall_model::{Bytes, Reading};
 
 use crate::cell::{Cell, Line, has_device_lines};
 use crate::files::{Files, read_line, read_number};
-use crate::limits::FLUSHER_CHUNK_BYTES;
+use crate::limits::{FLUSHER_CHUNK_BYTES, Memory};
 use crate::plan::Entry;
+use crate::refuse::hard_limit;
 use crate::target::Target;
 
-/// Room for page cache that `memory.high` must leave. A group's dirty limit is `vm.dirty_ratio` (20 %) of that room, and
-/// two of the flusher's chunks must fit below the limit, or writers stop for each of them.
-const LEAST_ROOM_BYTES: u64 = 2 * FLUSHER_CHUNK_BYTES * 100 / 20;
+/// What must fit below a group's dirty limit: with less, writers stop for each of the flusher's chunks.
+const LEAST_LIMIT_BYTES: u64 = 2 * FLUSHER_CHUNK_BYTES;
+/// The share of a group's page cache that may be dirty where it can't be read: `vm.dirty_ratio` as the kernel boots.
+const DEFAULT_SHARE: f64 = 0.2;
+
+/// Room for page cache that `memory.high` must leave. A group's dirty limit is the same share of that room as the
+/// machine's hard limit is of its memory (mm/page-writeback.c `domain_dirty_limits`).
+fn least_room_bytes(entries: &[Entry], files: &dyn Files) -> u64 {
+    let memory = Memory::read(files);
+    let share = hard_limit(entries, files).and_then(|limit| memory.share(&limit)).unwrap_or(DEFAULT_SHARE);
+    (LEAST_LIMIT_BYTES as f64 / share.clamp(0.001, 1.0)) as u64
+}
 
 /// Why an entry of a group can't be carried out; `None` if it can.
-pub(super) fn refusal(entry: &Entry, files: &dyn Files) -> Option<String> {
+pub(super) fn refusal(entry: &Entry, entries: &[Entry], files: &dyn Files) -> Option<String> {
     let Target::Group { path, device } = &entry.target else { return None };
     match (entry.knob.name, device) {
-        ("memory.high", _) => too_low(entry, files),
+        ("memory.high", _) => too_low(entry, entries, files),
         ("io.bfq.weight", None) if has_device_lines(files, &entry.target.path(entry.knob)) => Some(format!(
             "the kernel would drop the weights that {path} has for single devices; set those instead ({path}:DEVICE.io.bfq.weight=…)"
         )),
@@ -24,24 +34,25 @@ pub(super) fn refusal(entry: &Entry, files: &dyn Files) -> Option<String> {
     }
 }
 
-fn too_low(entry: &Entry, files: &dyn Files) -> Option<String> {
+fn too_low(entry: &Entry, entries: &[Entry], files: &dyn Files) -> Option<String> {
     let wanted: u64 = entry.new.as_ref()?.value.parse().ok()?;
     let directory = directory(entry);
     let used = match used_besides_cache(files, &directory) {
         Reading::Value(used) => used,
         other => {
             return Some(format!(
-                "what its processes use besides page cache can't be read ({}), so that a limit could starve them",
+                "its memory besides page cache can't be read ({}); a limit could starve its processes",
                 other.why().unwrap_or_default()
             ));
         }
     };
-    let least = used + LEAST_ROOM_BYTES;
+    let room = least_room_bytes(entries, files);
+    let least = used + room;
     (wanted < least).then(|| {
         format!(
             "its processes use {} besides page cache, and less than {} above that stops their writes; give at least {}",
             Bytes(used),
-            Bytes(LEAST_ROOM_BYTES),
+            Bytes(room),
             Bytes(least)
         )
     })
@@ -78,7 +89,7 @@ pub(super) fn tighter_above(entry: &Entry, files: &dyn Files) -> Option<String> 
         let Some(limit) = cell.read(files).into_value() else { continue };
         if let Some(tighter) = tighter(entry.knob.name, &limit.value, &wanted.value) {
             return Some(format!(
-                "{}: {parent} above it is limited to {tighter}, and the tighter limit counts",
+                "{}: {parent} above it has a tighter limit, {tighter}, which applies",
                 entry.label()
             ));
         }
@@ -165,7 +176,7 @@ mod tests {
         insta::assert_snapshot!(planned(&tree, "a.slice/b.service:memory.high=159MiB"), @"a.slice/b.service:memory.high is refused: its processes use 120 MiB besides page cache, and less than 40 MiB above that stops their writes; give at least 160 MiB");
         insta::assert_snapshot!(planned(&tree, "a.slice/b.service:memory.high=160MiB"), @"a.slice/b.service:memory.high: max -> 167772160");
         assert_eq!(planned(&tree, "a.slice/b.service:memory.high=max"), "");
-        insta::assert_snapshot!(planned(&tree, "a.slice:memory.high=1GiB"), @"a.slice:memory.high is refused: what its processes use besides page cache can't be read (absent: /sys/fs/cgroup/a.slice/memory.stat does not exist), so that a limit could starve them");
+        insta::assert_snapshot!(planned(&tree, "a.slice:memory.high=1GiB"), @"a.slice:memory.high is refused: its memory besides page cache can't be read (absent: /sys/fs/cgroup/a.slice/memory.stat does not exist); a limit could starve its processes");
         insta::assert_snapshot!(planned(&tree, "a.slice/b.service:memory.high=1000000000"), @"memory.high: '1000000000' needs a unit: 1000000000B is 1 GB, 1000000000MiB is 954 TiB");
     }
 
@@ -187,11 +198,11 @@ mod tests {
         tree.insert("/sys/fs/cgroup/a.slice/memory.high".into(), format!("{}\n", 500 * MIB));
         insta::assert_snapshot!(planned(&tree, "a.slice/b.service:sda.io.max=wbps=5MB"), @r"
         a.slice/b.service:sda.io.max: 8:0 rbps=max wbps=max riops=max wiops=max -> 8:0 rbps=max wbps=5000000 riops=max wiops=max
-        a.slice/b.service:sda.io.max: a.slice above it is limited to wbps=1000000, and the tighter limit counts
+        a.slice/b.service:sda.io.max: a.slice above it has a tighter limit, wbps=1000000, which applies
         ");
         insta::assert_snapshot!(planned(&tree, "a.slice/b.service:memory.high=1GiB"), @r"
         a.slice/b.service:memory.high: max -> 1073741824
-        a.slice/b.service:memory.high: a.slice above it is limited to 500 MiB, and the tighter limit counts
+        a.slice/b.service:memory.high: a.slice above it has a tighter limit, 500 MiB, which applies
         ");
         assert!(!planned(&tree, "a.slice/b.service:sda.io.max=wbps=500KB").contains("tighter"));
         assert!(!planned(&tree, "a.slice/b.service:memory.high=400MiB").contains("tighter"));

@@ -8,8 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use super::{Begin, Counters, Said};
-use crate::error::LoadError;
+use super::{Begin, Counters, Said, path_of_number};
 use crate::running::Running;
 
 /// How often the counters are written.
@@ -23,12 +22,15 @@ pub fn serve(mut input: impl BufRead + Send + 'static, mut output: impl Write) -
     let mut line = String::new();
     input.read_line(&mut line)?;
     let begin: Begin = serde_json::from_str(&line)?;
-    let counters = File::options().write(true).open(&begin.counters)?;
+    let counters = match File::options().write(true).open(path_of_number(begin.counters)) {
+        Ok(counters) => counters,
+        Err(error) => return say(&mut output, Some(format!("can't open its counters: {error}")), None),
+    };
     let running = match begin.flood.start() {
         Ok(running) => running,
-        Err(error) => return say(&mut output, Some(&error), 0),
+        Err(error) => return say(&mut output, Some(error.to_string()), None),
     };
-    say(&mut output, None, 0)?;
+    say(&mut output, None, None)?;
     let (ended, end) = channel::<()>();
     // Ends with the process: nothing interrupts a read of the pipe.
     thread::spawn(move || {
@@ -43,7 +45,7 @@ pub fn serve(mut input: impl BufRead + Send + 'static, mut output: impl Write) -
     let total = Counters { ops: total.ops + finished.last.ops, bytes: total.bytes + finished.last.bytes };
     total.write(counters.as_fd())?;
     // Whoever has died does not listen.
-    let _ = say(&mut output, finished.failure.as_ref(), finished.cpu_us.unwrap_or(0));
+    let _ = say(&mut output, finished.failure.map(|error| error.to_string()), finished.cpu_us);
     Ok(())
 }
 
@@ -62,8 +64,7 @@ fn count(mut running: Running, counters: &File, is_over: impl Fn() -> bool) -> (
     (total, running)
 }
 
-fn say(output: &mut impl Write, failure: Option<&LoadError>, cpu_us: u64) -> std::io::Result<()> {
-    let said = Said { failure: failure.map(ToString::to_string), cpu_us };
-    writeln!(output, "{}", serde_json::to_string(&said)?)?;
+fn say(output: &mut impl Write, failure: Option<String>, cpu_us: Option<u64>) -> std::io::Result<()> {
+    writeln!(output, "{}", serde_json::to_string(&Said { failure, cpu_us })?)?;
     output.flush()
 }

@@ -2,25 +2,28 @@
 //!
 //! ```text
 //! this process                                   floodwall, hidden command
-//!   files: made, discarded                         opens them again through /proc/PID/fd
+//!   files: made, discarded                         inherits their descriptors
 //!   spawn ─▶ into the group ─▶ order (a line) ──▶  threads begin ──▶ "begun" or why not
 //!   sample: reads the counters   ◀── memory ────   writes the counters, every 10 ms
 //!   end of the pipe ───────────────────────────▶   threads end ──▶ how it ended (a line)
 //! ```
 //!
-//! The counters are in a file in memory (memfd_create(2)) whose page this process has filled: a process that the kernel slows
-//! down because of its group's memory allocates nothing to tell them. The pipe also ends when this process dies, and the flood
-//! with it.
+//! The counters are in a file in memory (memfd_create(2)) whose page this process has filled: a process that is throttled by
+//! its group's memory limit can still write them without allocating. The pipe also ends when this process dies, and the
+//! flood with it.
+//!
+//! Files are reached through descriptors that the child has inherited, never by a path: whatever `/proc` shows, a number
+//! is this process's own.
 
 mod child;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -29,7 +32,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LoadError;
 use crate::flood::order::Order;
-use crate::running::{Delta, Finished};
+use crate::running::{Delta, Finished, lock};
 
 pub use child::serve;
 
@@ -83,8 +86,8 @@ impl Counters {
 #[derive(Debug, Serialize, Deserialize)]
 struct Begin {
     flood: Order,
-    /// The file of the counters.
-    counters: PathBuf,
+    /// The descriptor of the counters.
+    counters: RawFd,
 }
 
 /// What the process says: once when its threads have begun, or have not; once when they have ended.
@@ -92,8 +95,8 @@ struct Begin {
 struct Said {
     /// Why it failed, in words.
     failure: Option<String>,
-    /// CPU time of its threads, in microseconds.
-    cpu_us: u64,
+    /// CPU time of its threads, in microseconds; none if it is not known.
+    cpu_us: Option<u64>,
 }
 
 /// A flood that runs in a process of its own. Dropping it ends it and waits for it.
@@ -101,7 +104,7 @@ struct Said {
 pub(crate) struct FloodProcess {
     child: Child,
     input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+    output: Mutex<BufReader<ChildStdout>>,
     counters: OwnedFd,
     sampled: Counters,
     begin: Instant,
@@ -109,9 +112,32 @@ pub(crate) struct FloodProcess {
     failure: OnceLock<LoadError>,
 }
 
-/// A file of this process as another one can open it.
+/// An open file of this process as it, or a child that has inherited it, can open it again.
 pub(crate) fn path_of(fd: impl AsFd) -> PathBuf {
-    format!("/proc/{}/fd/{}", std::process::id(), fd.as_fd().as_raw_fd()).into()
+    path_of_number(fd.as_fd().as_raw_fd())
+}
+
+/// The same by its number.
+pub(crate) fn path_of_number(fd: RawFd) -> PathBuf {
+    format!("/proc/self/fd/{fd}").into()
+}
+
+/// Lets a command's process inherit descriptors. They are open until it is spawned.
+#[expect(unsafe_code, reason = "code between fork and exec")]
+fn inherit(command: &mut Command, descriptors: Vec<RawFd>) {
+    let keep = move || {
+        for fd in &descriptors {
+            // SAFETY: the call takes numbers alone; a number that is not open is an error.
+            if unsafe { libc::fcntl(*fd, libc::F_SETFD, 0) } < 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: the closure makes system calls on open descriptors, allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(keep);
+    }
 }
 
 fn failed(what: &'static str, error: impl Into<std::io::Error>) -> LoadError {
@@ -126,21 +152,20 @@ impl FloodProcess {
         let counters =
             memfd_create("floodwall", MemfdFlags::CLOEXEC).map_err(|e| failed("make its counters", e))?;
         Counters::default().write(&counters).map_err(|e| failed("make its counters", e))?;
-        let mut child = Command::new(program)
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            // Ctrl-C is the caller's to answer.
-            .process_group(0)
-            .spawn()
-            .map_err(|e| failed("start it", e))?;
+        let mut command = Command::new(program);
+        // Ctrl-C is the caller's to answer.
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let mut descriptors = flood.descriptors();
+        descriptors.push(counters.as_raw_fd());
+        inherit(&mut command, descriptors);
+        let mut child = command.spawn().map_err(|e| failed("start it", e))?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(failed("start it", Errno::PIPE));
         };
         let mut process = Self {
             child,
             input: Some(input),
-            output: BufReader::new(output),
+            output: Mutex::new(BufReader::new(output)),
             counters,
             sampled: Counters::default(),
             begin: Instant::now(),
@@ -152,7 +177,7 @@ impl FloodProcess {
             let moved = group.write_all(process.child.id().to_string().as_bytes());
             moved.map_err(|e| failed("put it into its control group", e))?;
         }
-        let order = Begin { flood, counters: path_of(&process.counters) };
+        let order = Begin { flood, counters: process.counters.as_raw_fd() };
         process.tell(&order).map_err(|e| failed("give it its order", e))?;
         match process.listen() {
             Some(Said { failure: None, .. }) => {
@@ -173,9 +198,9 @@ impl FloodProcess {
     }
 
     /// The next line that it says; `None` if there is none.
-    fn listen(&mut self) -> Option<Said> {
+    fn listen(&self) -> Option<Said> {
         let mut line = String::new();
-        self.output.read_line(&mut line).ok()?;
+        lock(&self.output).read_line(&mut line).ok()?;
         serde_json::from_str(&line).ok()
     }
 
@@ -183,7 +208,7 @@ impl FloodProcess {
     fn ended(&mut self) -> LoadError {
         let _ = self.child.kill();
         let how = self.child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
-        LoadError::Apart { what: format!("it ended without a word ({how})") }
+        LoadError::Apart { what: format!("it exited early ({how})") }
     }
 
     pub(crate) fn begin(&self) -> Instant {
@@ -193,14 +218,19 @@ impl FloodProcess {
     pub(crate) fn sample(&mut self) -> Delta {
         let now = Counters::read(&self.counters).unwrap_or(self.sampled);
         let before = std::mem::replace(&mut self.sampled, now);
-        Delta { ops: now.ops - before.ops, bytes: now.bytes - before.bytes, ..Delta::default() }
+        let since = |now: u64, before: u64| now.saturating_sub(before);
+        Delta { ops: since(now.ops, before.ops), bytes: since(now.bytes, before.bytes), ..Delta::default() }
     }
 
     /// Why it ended before it was asked to, once it has.
     pub(crate) fn failure(&self) -> Option<LoadError> {
-        if self.failure.get().is_none() && has_ended(&self.child) {
-            // What it said is read when it is finished.
-            let _ = self.failure.set(LoadError::Apart { what: "it has ended".to_owned() });
+        if self.failure.get().is_none()
+            && let Some(how) = end_of(&self.child)
+        {
+            // Its last words are there already: nothing is waited for.
+            let said = self.listen().and_then(|said| said.failure);
+            let what = said.unwrap_or_else(|| format!("it exited early ({how})"));
+            let _ = self.failure.set(LoadError::Apart { what });
         }
         self.failure.get().cloned()
     }
@@ -212,24 +242,29 @@ impl FloodProcess {
 
     pub(crate) fn finish(&mut self) -> Finished {
         self.ask_to_stop();
-        let said = self.listen();
+        let said = if self.failure.get().is_none() { self.listen() } else { None };
+        let (cpu_us, failure) = match (self.failure.get().cloned(), said) {
+            (Some(failure), _) => (None, Some(failure)),
+            (None, Some(Said { failure, cpu_us })) => (cpu_us, failure.map(|what| LoadError::Apart { what })),
+            (None, None) => (None, Some(self.ended())),
+        };
         let _ = self.child.wait();
         let last = self.sample();
-        let (cpu_us, failure) = match said {
-            Some(Said { failure: Some(what), cpu_us }) => (Some(cpu_us), Some(LoadError::Apart { what })),
-            Some(Said { failure: None, cpu_us }) => (Some(cpu_us), None),
-            None => (None, Some(self.failure.get().cloned().unwrap_or_else(|| self.ended()))),
-        };
         Finished { last, cpu_us, failure, ..Finished::default() }
     }
 }
 
-/// Whether a child has ended, which is not waited for here.
-fn has_ended(child: &Child) -> bool {
+/// How a child has ended, which is not waited for here; `None` while it runs.
+fn end_of(child: &Child) -> Option<String> {
     use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    pid.is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), options), Ok(Some(_))))
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw)?;
+    let status = waitid(WaitId::Pid(pid), options).ok()??;
+    Some(match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => format!("exit status: {code}"),
+        (None, Some(signal)) => format!("signal: {signal}"),
+        (None, None) => "how is not known".to_owned(),
+    })
 }
 
 impl Drop for FloodProcess {
@@ -266,6 +301,6 @@ mod tests {
         assert!(error.contains("can't start it") && error.contains("No such file"), "{error}");
         let apart = Apart { command: vec!["/bin/true".into()], group: None };
         let error = FloodProcess::start(&apart, Order::default()).map(drop).unwrap_err().to_string();
-        assert!(error.contains("ended") || error.contains("order"), "{error}");
+        assert!(error.contains("exited early") || error.contains("order"), "{error}");
     }
 }

@@ -1,4 +1,5 @@
-//! Floods: buffered writes that dirty pages faster than the device drains them. Nobody waits for them, so no latency is recorded.
+//! Floods: writes that fill the device's queue, buffered unless `mode` says otherwise. Nobody waits for them, so no latency
+//! is recorded.
 //!
 //! | kind | files of a stream | goes round by |
 //! |---|---|---|

@@ -1,5 +1,6 @@
-//! A flood as another process can run it: what it does, and its files by paths that hold whatever becomes of their names.
+//! A flood as a child process can run it: what it does, and the descriptors of its files.
 
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::stream::Stream;
 use super::{Place, PreparedFlood, Target, flags};
-use crate::apart::path_of;
+use crate::apart::path_of_number;
 use crate::dir::Dir;
 use crate::error::LoadError;
 use crate::file::NamedFile;
@@ -44,22 +45,22 @@ enum OrderedTarget {
     Directory { dir: OrderedFile, file: u64 },
 }
 
-/// An open file of the process that orders.
+/// An open file that the child inherits.
 #[derive(Debug, Serialize, Deserialize)]
 struct OrderedFile {
-    /// Where it can be opened.
-    at: PathBuf,
+    fd: RawFd,
     /// Its name, for messages.
     name: PathBuf,
 }
 
 impl OrderedFile {
     fn of(file: &NamedFile) -> Self {
-        Self { at: path_of(&file.fd), name: file.path.clone() }
+        Self { fd: file.fd.as_raw_fd(), name: file.path.clone() }
     }
 
     fn open(self, mode: WriteMode) -> Result<NamedFile, LoadError> {
-        let fd = rustix::fs::open(&self.at, OFlags::RDWR | OFlags::CLOEXEC | flags(mode), Mode::empty());
+        let again = path_of_number(self.fd);
+        let fd = rustix::fs::open(again, OFlags::RDWR | OFlags::CLOEXEC | flags(mode), Mode::empty());
         Ok(NamedFile { fd: fd.map_err(|e| LoadError::io("open", &self.name, e))?, path: self.name })
     }
 }
@@ -73,9 +74,16 @@ impl OrderedTarget {
                 Self::Pair { source: OrderedFile::of(source), destination: OrderedFile::of(destination) }
             }
             Target::Directory { dir, file } => Self::Directory {
-                dir: OrderedFile { at: path_of(dir), name: dir.path().to_owned() },
+                dir: OrderedFile { fd: dir.as_fd().as_raw_fd(), name: dir.path().to_owned() },
                 file: *file,
             },
+        }
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        match self {
+            Self::Grown(file) | Self::Filled(file) | Self::Directory { dir: file, .. } => vec![file.fd],
+            Self::Pair { source, destination } => vec![source.fd, destination.fd],
         }
     }
 
@@ -88,7 +96,8 @@ impl OrderedTarget {
                 destination: destination.open(mode)?,
             },
             Self::Directory { dir, file } => {
-                let opened = Dir::open(&dir.at).map_err(|e| LoadError::io("open", &dir.name, e))?;
+                let opened =
+                    Dir::open(&path_of_number(dir.fd)).map_err(|e| LoadError::io("open", &dir.name, e))?;
                 Target::Directory { dir: opened, file }
             }
         })
@@ -110,6 +119,11 @@ impl Order {
             seed,
             places: places.iter().map(place).collect(),
         }
+    }
+
+    /// The descriptors that the child must inherit.
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        self.places.iter().flat_map(|place| place.target.descriptors()).collect()
     }
 
     /// Starts it here, in the process that was ordered.

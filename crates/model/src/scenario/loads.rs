@@ -135,13 +135,22 @@ enum RawData {
     Compressible,
 }
 
-/// Operations a second, written `500/s`.
+/// Operations a second, written `500/s`, or 500: there is no other reading.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PerSecond(f64);
 
 impl<'de> Deserialize<'de> for WithUnit<PerSecond> {
     fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(d)?;
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Number(f64),
+            Text(String),
+        }
+        let text = match Written::deserialize(d)? {
+            Written::Number(number) => return Ok(WithUnit(PerSecond(number))),
+            Written::Text(text) => text,
+        };
         let wrong = || {
             serde::de::Error::custom(format!(
                 "'{text}' is not a rate: write operations per second, such as 500/s"
@@ -328,6 +337,11 @@ impl RawFlood {
                 "'mode' means nothing to a {} flood; it belongs to seq, random and copy",
                 kind.text()
             )));
+        }
+        if self.mode == Some(WriteMode::SyncFileRange) && kind == K::Random {
+            return Err(invalid(
+                "mode = sync_file_range waits for the block before: it belongs to seq and copy".into(),
+            ));
         }
         let full_kind = match kind {
             K::Seq => FloodKind::Seq,

@@ -167,6 +167,20 @@ mod tests {
     }
 
     #[test]
+    fn a_victims_rate_needs_no_unit() {
+        let rate = |text: &str| {
+            let victim = format!("name = \"x\"\n[[victim]]\nkind = \"commit\"\nrate = {text}\n");
+            parse(&victim).map(|s| s.victims[0].rate).map_err(|e| e.to_string())
+        };
+        for text in ["500", "500.0", "\"500/s\"", "\"500 /s\""] {
+            assert_eq!(rate(text), Ok(Some(500.0)), "{text}");
+        }
+        for text in ["0", "-1", "\"500\"", "\"500/min\"", "true"] {
+            assert!(rate(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn a_floods_mode_is_read_where_it_means_something() {
         let flood = |text: &str| format!("name = \"x\"\n[[victim]]\nkind = \"read\"\n[[flood]]\n{text}\n");
         let mode = |text: &str| parse(&flood(text)).unwrap().floods[0].mode;
@@ -175,6 +189,7 @@ mod tests {
             assert_eq!(mode(&format!("kind = \"copy\"\nmode = \"{name}\"")).name(), name);
         }
         for (text, part) in [
+            ("kind = \"random\"\nmode = \"sync_file_range\"", "it belongs to seq and copy"),
             ("kind = \"mmap\"\nmode = \"direct\"", "'mode' means nothing to a mmap flood"),
             ("kind = \"seq\"\nmode = \"direct\"\nblock = \"1000B\"", "not a multiple of 512 B"),
             ("kind = \"seq\"\nmode = \"dontcach\"", "did you mean 'dontcache'?"),

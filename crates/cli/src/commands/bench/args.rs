@@ -123,7 +123,7 @@ pub(crate) struct ScenarioArgs {
     /// Measure on filesystems without writeback of their own (tmpfs, overlay …) too.
     #[arg(long)]
     pub(crate) force: bool,
-    /// Leave victims and floods in one control group: they have groups of their own where cgroup v2 lets us make them.
+    /// Keep victims and floods in one control group. By default each has its own, as root on cgroup v2.
     #[arg(long)]
     pub(crate) same_group: bool,
 }

@@ -31,9 +31,10 @@ pub(super) const KNOBS: &[Knob] = &[
         does: "Memory that a group may use before its processes are slowed down and its page cache is reclaimed. With it the group has a dirty limit of its own: a share, vm.dirty_ratio, of what is left for page cache.",
         quirks: &[
             "The root group has none.",
-            "It counts all memory of the group: less than the group uses besides page cache, and room for two of the flusher's chunks above that, is refused here.",
+            "It counts all memory of the group.",
+            "A value below the group's memory besides page cache plus room for its dirty pages (40 MiB at a dirty_ratio of 20) is refused.",
             "The dirty limit of its own needs the io controller too, and a filesystem with cgroup writeback (ext2, ext4, btrfs, f2fs, xfs).",
-            "Pacing a flood with io.max and no bound for its dirty pages moves the stall to everybody's write(2), at the machine's limit.",
+            "io.max without memory.high lets a flood fill the machine's dirty limit. Every writer is then throttled.",
         ],
         source: "mm/memcontrol.c memory_high_write, mem_cgroup_wb_stats; mm/page-writeback.c domain_dirty_limits",
         ..BASE
@@ -69,7 +70,7 @@ pub(super) const KNOBS: &[Knob] = &[
         does: "A group's share of the devices that run bfq; without a device the group's share of all.",
         quirks: &[
             "The root group has none.",
-            "A write without a device drops the weights of single devices; refused while there are any.",
+            "A write without a device drops the weights of single devices; refused while there are any. So does its rollback.",
         ],
         source: "block/bfq-cgroup.c bfq_io_set_weight, bfq_io_set_weight_legacy",
         ..BASE

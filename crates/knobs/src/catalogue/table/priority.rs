@@ -27,7 +27,7 @@ pub(super) const KNOBS: &[Knob] = &[
             "It counts for what a thread submits itself: reads, direct I/O and the data that its fsync writes. Buffered writes are submitted by the flusher: idle for a flood does nothing for them.",
             "ext4 commits its journal in a thread of its own: raise journal.ioprio along with it. xfs and btrfs commit in the caller's thread, mostly.",
             "rt goes before everybody and can starve writeback until the dirty limit stops all writers: try be/0 first.",
-            "New threads and processes inherit it. Undoing sets only those threads that still have it: what somebody else has set since is left alone.",
+            "New threads inherit it. Rollback restores threads that still have our value; other threads keep theirs.",
         ],
         source: "block/ioprio.c ioprio_set; block/blk-ioc.c __copy_io; block/bfq-iosched.c bfq_check_ioprio_change, bfqq_request_over_limit",
         ..BASE
@@ -38,7 +38,7 @@ pub(super) const KNOBS: &[Knob] = &[
         default: "be/3; the mount option journal_ioprio sets it",
         needs: "an ext4 filesystem with a journal, mounted, on the device itself; Linux 4.20",
         does: "The I/O priority of the threads that commit ext4's journals (jbd2): every fsync on that filesystem waits for them.",
-        quirks: &["A remount sets it again from the mount option journal_ioprio."],
+        quirks: &["A remount that names journal_ioprio sets it; any other remount keeps it."],
         source: "fs/ext4/super.c ext4_load_and_init_journal, set_task_ioprio; fs/ext4/sysfs.c journal_task",
         ..BASE
     },
