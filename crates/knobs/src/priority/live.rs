@@ -149,10 +149,10 @@ pub(crate) fn write(root: &SysRoot, path: &str, text: &str) -> rustix::io::Resul
     Err(Errno::AGAIN)
 }
 
-/// Whether [`write`] would be let: the first thread is set to what it has.
+/// Whether [`write()`] would be let: the first thread is set to what it has.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub(crate) fn may_write(root: &SysRoot, path: &str) -> rustix::io::Result<()> {
     let threads = Source::parse(path).ok_or(Errno::NOENT)?.threads(root);
     let tid = threads.first().ok_or(Errno::NOENT)?.tid;
