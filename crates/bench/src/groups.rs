@@ -127,12 +127,6 @@ impl Groups {
     pub fn path_of(&self, name: &str) -> Option<String> {
         [VICTIM, FLOOD].contains(&name).then(|| format!("{}/{name}", self.name))
     }
-
-    /// The name that settings give a group of this path.
-    #[must_use]
-    pub fn name_of<'a>(&self, path: &'a str) -> Option<&'a str> {
-        path.strip_prefix(&self.name)?.strip_prefix('/').filter(|name| [VICTIM, FLOOD].contains(name))
-    }
 }
 
 impl Drop for Groups {

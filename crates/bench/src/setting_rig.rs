@@ -18,8 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use floodwall_host::SysRoot;
-use floodwall_knobs::catalogue::Unit;
-use floodwall_knobs::cell::Cell;
+use floodwall_knobs::cell::{Cell, State};
 use floodwall_knobs::journal::{DiskStore, JournalError, Phase};
 use floodwall_knobs::{
     ApplyError, Change, ChangeError, Clock, Device, KernelFiles, Plan, PlanError, Session, SystemClock,
@@ -223,16 +222,22 @@ impl<R: InForce> SettingRig<R> {
     /// # Errors
     /// [`SettingError::Change`] or [`SettingError::Plan`]: what is wrong with it, here and now.
     pub fn check(&self, setting: &Setting) -> Result<Plan, SettingError> {
-        Ok(plan(&self.keeper.changes(setting, self.inner.groups())?, &self.keeper.files)?)
+        let changes = self.keeper.changes(setting, self.inner.groups())?;
+        let changes: Vec<Change> = changes.into_iter().map(|(_, change)| change).collect();
+        Ok(plan(&changes, &self.keeper.files)?)
     }
 }
 
 impl Keeper {
-    /// The kernel changes of a setting. The victims' priority is left out: the inner rig sets it.
-    fn changes(&self, setting: &Setting, groups: Option<&Groups>) -> Result<Vec<Change>, SettingError> {
+    /// The kernel changes of a setting, each with its name there. The victims' priority is left out: the inner rig sets it.
+    fn changes(
+        &self,
+        setting: &Setting,
+        groups: Option<&Groups>,
+    ) -> Result<Vec<(String, Change)>, SettingError> {
         let mut changes = Change::from_setting(self.files.root(), self.device.as_ref(), setting)?;
-        changes.retain(|change| change.target != Target::Victims);
-        for change in &mut changes {
+        changes.retain(|(_, change)| change.target != Target::Victims);
+        for (_, change) in &mut changes {
             if let (Target::Group { path, .. }, Some(groups)) = (&mut change.target, groups)
                 && let Some(own) = groups.path_of(path)
             {
@@ -258,14 +263,15 @@ impl Keeper {
         setting: &Setting,
         groups: Option<&Groups>,
         seconds: f64,
-    ) -> Result<Vec<Change>, SettingError> {
-        let changes = self.changes(setting, groups)?;
-        if changes.is_empty() {
-            return Ok(changes);
+    ) -> Result<Vec<(String, Change)>, SettingError> {
+        let named = self.changes(setting, groups)?;
+        if named.is_empty() {
+            return Ok(named);
         }
+        let changes: Vec<Change> = named.iter().map(|(_, change)| change.clone()).collect();
         let expires = self.clock.now_unix_s().saturating_add((seconds * PATIENCE + PATIENCE_S) as u64);
         self.open = self.session().apply_until(&changes, WHY, Some(expires))?.id;
-        Ok(changes)
+        Ok(named)
     }
 
     /// Puts back what was there before.
@@ -297,43 +303,35 @@ impl Drop for Keeper {
 }
 
 impl<R: InForce> SettingRig<R> {
-    /// What is in force, with the changed knobs that the inner rig does not read: those of other devices, and of threads.
-    fn in_force(&mut self, setting: &Setting, changes: &[Change]) -> Setting {
+    /// The values in force: those that the inner rig reads, and of the changed knobs the others (another device's, a group's,
+    /// threads'). A knob whose cell is kept in another file and unit, such as `bdi.max_bytes`, has no value of its own.
+    fn in_force(&mut self, changes: &[(String, Change)]) -> Setting {
         let mut found = self.inner.reread();
         let files = &self.keeper.files;
-        for change in changes {
-            let target = named(change, self.inner.groups());
-            let is_own = target.device().is_some() && target.device() == self.keeper.device.as_ref();
-            let bare = matches!(target, Target::Device(_)) && is_own;
-            let name = if bare { change.knob.name.to_owned() } else { target.label(change.knob) };
-            // A setting may name the device all the same.
-            let label = target.label(change.knob);
-            let mut keys = setting.0.keys();
-            let key = keys.find(|key| **key == name || **key == label);
-            let key = key.filter(|key| !found.0.contains_key(*key));
+        for (name, change) in changes {
+            if found.0.contains_key(name) {
+                continue;
+            }
             let state = Cell::of(change.knob, &change.target, files).read(files).into_value();
-            if let (Some(key), Some(state)) = (key, state) {
-                found.0.insert(key.clone(), state.value);
+            if let Some(state) = state.filter(|state| state.path == change.target.path(change.knob)) {
+                found.0.insert(name.clone(), state.value);
             }
         }
         found
     }
 
     /// Whether nobody has changed a knob during a trial. Threads come and go: of their priorities the common one counts.
-    fn unchanged(&self, setting: &Setting, changes: &[Change], before: &Setting, after: &Setting) -> bool {
-        let is_threads = |key: &String| {
-            setting.0.contains_key(key)
-                && changes.iter().any(|change| {
-                    change.knob.unit == Unit::IoPriority
-                        && named(change, self.inner.groups()).label(change.knob).ends_with(key.as_str())
+    fn unchanged(&self, changes: &[(String, Change)], before: &Setting, after: &Setting) -> bool {
+        let same = |name: &String| {
+            let (Some(before), Some(after)) = (before.get(name), after.get(name)) else { return false };
+            let change = changes.iter().find(|(changed, _)| changed == name);
+            before == after
+                || change.is_some_and(|(_, Change { knob, target, .. })| {
+                    let state = |value: &str| State { path: target.path(knob), value: value.to_owned() };
+                    Cell::of(knob, target, &self.keeper.files).same(&state(before), &state(after))
                 })
         };
-        let common = |value: Option<&str>| value.and_then(|text| text.split(' ').next().map(str::to_owned));
-        let knobs: std::collections::BTreeSet<&String> = before.0.keys().chain(after.0.keys()).collect();
-        knobs.into_iter().all(|knob| {
-            let (before, after) = (before.get(knob), after.get(knob));
-            before == after || is_threads(knob) && common(before) == common(after)
-        })
+        before.0.keys().eq(after.0.keys()) && before.0.keys().all(same)
     }
 
     fn measure(
@@ -354,16 +352,16 @@ impl<R: InForce> SettingRig<R> {
             self.keeper.put_in_force(setting, self.inner.groups(), seconds).map_err(|e| failed(e, None))?;
         let of_victims = setting.0.iter().filter(|(knob, _)| *knob == VICTIMS_PRIORITY);
         let of_victims: Setting = of_victims.map(|(knob, value)| (knob.clone(), value.clone())).collect();
-        let before = self.in_force(setting, &changes);
+        let before = self.in_force(&changes);
         let measured = self.inner.run(scenario, &of_victims, round, watch);
-        let after = self.in_force(setting, &changes);
+        let after = self.in_force(&changes);
         let with_setting = |trial: Trial| {
             let mut setting = before.clone();
             setting.0.extend(of_victims.0.clone());
             Trial { setting, ..trial }
         };
         match measured {
-            Ok(trial) if self.unchanged(setting, &changes, &before, &after) => Ok(with_setting(trial)),
+            Ok(trial) if self.unchanged(&changes, &before, &after) => Ok(with_setting(trial)),
             Ok(trial) => {
                 let partial = Some(Box::new(with_setting(trial)));
                 Err(failed(SettingError::ChangedMeanwhile(difference(&before, &after)), partial))
@@ -394,17 +392,6 @@ impl<R: InForce> Rig for SettingRig<R> {
                 interrupted: false,
             }),
         }
-    }
-}
-
-/// What a change is about, as a setting names it.
-fn named(change: &Change, groups: Option<&Groups>) -> Target {
-    match (&change.target, groups) {
-        (Target::Group { path, device }, Some(groups)) => {
-            let path = groups.name_of(path).unwrap_or(path).to_owned();
-            Target::Group { path, device: device.clone() }
-        }
-        (target, _) => target.clone(),
     }
 }
 

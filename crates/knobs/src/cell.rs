@@ -204,8 +204,8 @@ impl Cell {
         }
     }
 
-    /// Whether two states are one: the same file and value; or a line that says the same, as far as both speak of a key; or
-    /// priorities of which the common one is the same, because threads come and go.
+    /// Whether two states are one: the same file and value. Two lines are one if they say the same of every key that both
+    /// have. Two priorities are one if their common priority is the same: threads come and go.
     #[must_use]
     pub fn same(&self, a: &State, b: &State) -> bool {
         match self {

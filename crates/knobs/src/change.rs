@@ -88,7 +88,8 @@ impl Change {
         Entry { knob: self.knob, target: self.target.clone(), cell, old: None, new: None }
     }
 
-    /// The changes that lead to a stored setting, whose values are what the kernel's files read. Of two names of one cell the one in force counts.
+    /// The changes that lead to a stored setting, each with its name there. Values are what the kernel's files read. Of two
+    /// names of one cell the one in force counts.
     ///
     /// # Errors
     /// [`ChangeError`].
@@ -96,7 +97,7 @@ impl Change {
         root: &SysRoot,
         device: Option<&Device>,
         setting: &Setting,
-    ) -> Result<Vec<Self>, ChangeError> {
+    ) -> Result<Vec<(String, Self)>, ChangeError> {
         let mut changes = Vec::new();
         for (name, value) in &setting.0 {
             if READ_ONLY.contains(&name.as_str()) || is_other_name(setting, name, value) {
@@ -104,7 +105,8 @@ impl Change {
             }
             let (knob, place) = split(name)?;
             let target = place_of(root, device, knob, place)?;
-            changes.push(Self { knob, target, value: check(knob, value, Form::Kernel)? });
+            let change = Self { knob, target, value: check(knob, value, Form::Kernel)? };
+            changes.push((name.clone(), change));
         }
         Ok(changes)
     }
@@ -352,7 +354,7 @@ mod tests {
         .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
         .collect();
         let changes = Change::from_setting(&root, Some(&sda), &stored).unwrap();
-        let labels: Vec<String> = changes.iter().map(Change::label).collect();
+        let labels: Vec<String> = changes.iter().map(|(_, change)| change.label()).collect();
         assert_eq!(
             labels,
             [

@@ -99,7 +99,7 @@ impl Rig for Fake<'_> {
         _: &mut dyn Watch,
     ) -> Result<Trial, RigError> {
         let mut seen = self.reread();
-        // What is left for the inner rig.
+        // The inner rig gets the victims' priority.
         seen.0.extend(setting.0.clone());
         self.seen.push(seen.clone());
         (self.does)(self.machine)?;
@@ -153,6 +153,17 @@ fn the_victims_priority_is_the_inner_rigs_and_no_kernel_file() {
     let plan = rig.check(&setting).unwrap();
     assert_eq!(plan.entries.len(), 1, "{plan}");
     assert_eq!(machine.nr_requests(), "256");
+}
+
+#[test]
+fn a_knob_that_is_kept_in_another_unit_is_not_told_in_that() {
+    let machine = Machine::new();
+    write(&machine.path("sys/class/bdi/8:0/max_ratio_fine"), "1000000");
+    let mut rig = machine.rig(|_| Ok(()));
+    let setting = setting(&[("bdi.max_bytes", "134217728"), ("nr_requests", "8")]);
+    let trial = rig.run(&scenario(), &setting, 1, &mut ()).unwrap();
+    assert_eq!((trial.setting.get("bdi.max_bytes"), trial.setting.get("nr_requests")), (None, Some("8")));
+    assert_ne!(trial.setting.get("bdi.max_ratio_fine"), Some("1000000"));
 }
 
 #[test]

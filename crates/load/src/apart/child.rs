@@ -44,7 +44,7 @@ pub fn serve(mut input: impl BufRead + Send + 'static, mut output: impl Write) -
     let finished = running.finish();
     let total = Counters { ops: total.ops + finished.last.ops, bytes: total.bytes + finished.last.bytes };
     total.write(counters.as_fd())?;
-    // Whoever has died does not listen.
+    // The caller may have died.
     let _ = say(&mut output, finished.failure.map(|error| error.to_string()), finished.cpu_us);
     Ok(())
 }

@@ -1,21 +1,9 @@
 //! A backing device's share of the dirty limits: /sys/class/bdi/MAJ:MIN. NFS mounts have one too (0:NN).
 
+use super::BLANK;
 use crate::catalogue::{Knob, Scope, Unit};
 
-const BASE: Knob = Knob {
-    name: "",
-    scope: Scope::Bdi,
-    unit: Unit::Percent,
-    min: 0,
-    max: 100,
-    default: "",
-    needs: "",
-    adjusts: None,
-    resets: &[],
-    does: "",
-    quirks: &[],
-    source: "",
-};
+const BASE: Knob = Knob { scope: Scope::Bdi, unit: Unit::Percent, max: 100, ..BLANK };
 
 pub(super) const KNOBS: &[Knob] = &[
     Knob {

@@ -1,21 +1,14 @@
 //! The io and memory controllers of cgroup v2: /sys/fs/cgroup/GROUP. Each file of io has a line for
 //! each device; a write changes the keys that it names.
 
+use super::BLANK;
 use crate::catalogue::{Knob, Reset, Scope, Unit};
 
 const BASE: Knob = Knob {
-    name: "",
     scope: Scope::Cgroup,
-    unit: Unit::Count,
-    min: 0,
     max: i64::MAX,
-    default: "",
     needs: "cgroup v2 with the io controller; the memory controller too for buffered writes",
-    adjusts: None,
-    resets: &[],
-    does: "",
-    quirks: &[],
-    source: "",
+    ..BLANK
 };
 
 pub(super) const KNOBS: &[Knob] = &[

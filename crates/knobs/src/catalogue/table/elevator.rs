@@ -1,5 +1,6 @@
 //! Tunables of mq-deadline, kyber and bfq: /sys/block/NAME/queue/iosched. They come and go with their elevator.
 
+use super::BLANK;
 use crate::catalogue::{Knob, Reset, Scope, Unit};
 
 const MQ_DEADLINE: Scope = Scope::Elevator(&["mq-deadline"]);
@@ -10,20 +11,8 @@ const TICKS: Option<&str> = Some("rounded to ticks of the kernel's clock");
 /// No elevator takes more from these files than an `int`.
 const INT: i64 = i32::MAX as i64;
 
-const BASE: Knob = Knob {
-    name: "",
-    scope: MQ_DEADLINE,
-    unit: Unit::Milliseconds,
-    min: 0,
-    max: INT,
-    default: "",
-    needs: "",
-    adjusts: None,
-    resets: &[],
-    does: "",
-    quirks: &[],
-    source: "block/mq-deadline.c",
-};
+const BASE: Knob =
+    Knob { scope: MQ_DEADLINE, unit: Unit::Milliseconds, max: INT, source: "block/mq-deadline.c", ..BLANK };
 const BASE_BFQ: Knob = Knob { scope: BFQ, source: "block/bfq-iosched.c", ..BASE };
 
 pub(super) const KNOBS: &[Knob] = &[

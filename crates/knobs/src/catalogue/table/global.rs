@@ -1,21 +1,9 @@
 //! The machine's dirty limits and the flusher's times: /proc/sys/vm.
 
-use crate::catalogue::{Knob, Scope, Unit};
+use super::BLANK;
+use crate::catalogue::{Knob, Unit};
 
-const BASE: Knob = Knob {
-    name: "",
-    scope: Scope::Global,
-    unit: Unit::Percent,
-    min: 0,
-    max: 100,
-    default: "",
-    needs: "",
-    adjusts: None,
-    resets: &[],
-    does: "",
-    quirks: &[],
-    source: "",
-};
+const BASE: Knob = Knob { unit: Unit::Percent, max: 100, ..BLANK };
 
 pub(super) const KNOBS: &[Knob] = &[
     Knob {

@@ -8,7 +8,23 @@ mod priority;
 mod queue;
 mod scsi;
 
-use super::Knob;
+use super::{Knob, Scope, Unit};
+
+/// What an entry that says nothing is filled with; each part of the table says what its entries share.
+const BLANK: Knob = Knob {
+    name: "",
+    scope: Scope::Global,
+    unit: Unit::Count,
+    min: 0,
+    max: 0,
+    default: "",
+    needs: "",
+    adjusts: None,
+    resets: &[],
+    does: "",
+    quirks: &[],
+    source: "",
+};
 
 /// All parts, in the order of the documentation.
 pub(super) static ALL: [&[Knob]; 7] =

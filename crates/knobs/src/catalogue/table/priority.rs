@@ -1,21 +1,10 @@
 //! I/O priorities of threads (ioprio_set(2)). No kernel file has them; a write touches no queue.
 
+use super::BLANK;
 use crate::catalogue::{Knob, Scope, Unit};
 
-const BASE: Knob = Knob {
-    name: "",
-    scope: Scope::Threads,
-    unit: Unit::IoPriority,
-    min: 0,
-    max: 0,
-    default: "none (be/4 at nice 0)",
-    needs: "",
-    adjusts: None,
-    resets: &[],
-    does: "",
-    quirks: &[],
-    source: "",
-};
+const BASE: Knob =
+    Knob { scope: Scope::Threads, unit: Unit::IoPriority, default: "none (be/4 at nice 0)", ..BLANK };
 
 pub(super) const KNOBS: &[Knob] = &[
     Knob {
@@ -24,7 +13,7 @@ pub(super) const KNOBS: &[Knob] = &[
         does: "The I/O priority of all threads of a process, or of all processes of a control group: who goes first where the elevator honours it.",
         quirks: &[
             "bfq honours it among the processes of one control group, and divides its tags by it only with CONFIG_BFQ_GROUP_IOSCHED. mq-deadline orders by the class alone (Linux 5.14), and commits share its tags with the flood. kyber and none ignore it.",
-            "It counts for what a thread submits itself: reads, direct I/O and the data that its fsync writes. Buffered writes are submitted by the flusher: idle for a flood does nothing for them.",
+            "It counts for what a thread submits itself: reads, direct I/O and the data that its fsync writes. The flusher submits buffered writes: idle for a flood does nothing for them.",
             "ext4 commits its journal in a thread of its own: raise journal.ioprio along with it. xfs and btrfs commit in the caller's thread, mostly.",
             "rt goes before everybody and can starve writeback until the dirty limit stops all writers: try be/0 first.",
             "New threads inherit it. Rollback restores threads that still have our value; other threads keep theirs.",

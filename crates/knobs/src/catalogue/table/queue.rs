@@ -1,21 +1,10 @@
 //! A whole disk's request queue: /sys/block/NAME/queue. Each write freezes the queue for a moment.
 
+use super::BLANK;
 use crate::catalogue::{Knob, Reset, Scope, Unit};
 
-const BASE: Knob = Knob {
-    name: "",
-    scope: Scope::Queue,
-    unit: Unit::Count,
-    min: 0,
-    max: 2,
-    default: "",
-    needs: "a device with a request queue (not NFS)",
-    adjusts: None,
-    resets: &[],
-    does: "",
-    quirks: &[],
-    source: "",
-};
+const BASE: Knob =
+    Knob { scope: Scope::Queue, max: 2, needs: "a device with a request queue (not NFS)", ..BLANK };
 
 pub(super) const KNOBS: &[Knob] = &[
     Knob {
