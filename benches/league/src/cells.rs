@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use floodwall_device::DeviceSpec;
-use floodwall_model::{Scenario, Setting, scenario};
+use floodwall_model::{LatencyCounts, Scenario, Setting, scenario};
 use floodwall_sim::SimOptions;
 use floodwall_sim::kernel::Generation;
 use floodwall_tune::objective::Reference;
@@ -101,7 +101,8 @@ impl Cell {
     }
 }
 
-/// What a machine has to choose from, as `floodwall tune --sim` sees it.
+/// What a machine has to choose from without groups, priorities and tunables: the grids of
+/// docs/league.md. `floodwall tune --sim` has those as well.
 pub(crate) fn space(machine: &SimOptions, in_force: &Setting, reference: &Reference) -> Space {
     let offered = floodwall_sim::elevator::offered(machine.generation);
     let names = offered.iter().map(|kind| kind.name().to_owned()).collect();
@@ -114,8 +115,14 @@ pub(crate) fn points(cell: &Cell, drain_bytes_per_s: f64) -> anyhow::Result<usiz
     let machine = cell.machine(1)?;
     let in_force =
         floodwall_sim::SimRig::new(machine.clone()).check(&cell.scenario()?, &Setting::default())?;
-    let reference =
-        Reference { iops_alone: 1.0, flood_bytes_per_s: 1.0, burst_bytes_per_s: None, drain_bytes_per_s };
+    let reference = Reference {
+        iops_alone: 1.0,
+        flood_bytes_per_s: 1.0,
+        burst_bytes_per_s: None,
+        drain_bytes_per_s,
+        rated: Vec::new(),
+        waits: LatencyCounts::default(),
+    };
     Ok(space(&machine, &in_force, &reference).size())
 }
 

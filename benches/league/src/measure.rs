@@ -36,7 +36,7 @@ impl Place {
         for round in 0..REFERENCE_ROUNDS {
             trials.push(rig.run(&scenario, &Setting::default(), JUDGED_FROM + round, &mut ())?);
         }
-        Reference::of(&trials).ok_or_else(|| anyhow::anyhow!("victim or flood does nothing alone"))
+        Reference::of(&trials, &scenario).ok_or_else(|| anyhow::anyhow!("victim or flood does nothing alone"))
     }
 
     /// A setting's figures in one round; the reason if the kernel refuses it.

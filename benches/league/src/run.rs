@@ -123,7 +123,7 @@ fn grid(place: &Place, space: &Space, every: usize, reference: &Reference, tell:
         tell(&format!("grid: {i} of {}", settings.len()));
         first.push(place.trial(setting, 1, GRID_MEASURE, reference).ok());
     }
-    let score = |i: &usize| first[*i].map_or(f64::NEG_INFINITY, |k| objective.log_score(&k));
+    let score = |i: &usize| first[*i].as_ref().map_or(f64::NEG_INFINITY, |k| objective.log_score(k));
     let mut order: Vec<usize> = (0..settings.len()).filter(|i| first[*i].is_some()).collect();
     order.sort_by(|a, b| score(b).total_cmp(&score(a)));
     order.truncate(SECOND_LOOK);
@@ -131,7 +131,7 @@ fn grid(place: &Place, space: &Space, every: usize, reference: &Reference, tell:
         .iter()
         .filter_map(|i| {
             let second = place.trial(&settings[*i], 2, GRID_MEASURE, reference).ok()?;
-            Some((objective.log_score(&pooled(&[first[*i]?, second])?), *i))
+            Some((objective.log_score(&pooled(&[first[*i].clone()?, second])?), *i))
         })
         .collect();
     again.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -140,7 +140,7 @@ fn grid(place: &Place, space: &Space, every: usize, reference: &Reference, tell:
         trials: settings.len() + order.len(),
         centi_scores: first
             .iter()
-            .map(|k| k.map(|k| (objective.log_score(&k) * 100.0).round() as i32))
+            .map(|k| k.as_ref().map(|k| (objective.log_score(k) * 100.0).round() as i32))
             .collect(),
         best: again.into_iter().take(FINALISTS).map(|(_, i)| settings[i].clone()).collect(),
     }

@@ -20,7 +20,7 @@ use floodwall_host::locate::{self, LocateError, Location};
 use floodwall_host::{HostFacts, Sampler, SysRoot, memory, settings_in_force};
 use floodwall_load::{Apart, Dir, LoadError, PreparedFlood, PreparedVictim, User};
 use floodwall_model::rig::{Second, Step};
-use floodwall_model::scenario::Data;
+use floodwall_model::scenario::{Data, unsettled_rate};
 use floodwall_model::status::Missing;
 use floodwall_model::trial::Warmup;
 use floodwall_model::{Bytes, Phase, PhaseKind, Rig, RigError, Scenario, Setting, Trial, Watch};
@@ -71,6 +71,9 @@ pub enum BenchError {
         /// What is wrong and what to write.
         problem: String,
     },
+    /// A victim's rate is still a share ([`floodwall_model::scenario::settle_rates`]).
+    #[error("{0}")]
+    Unsettled(String),
     /// The user or the system asked to stop.
     #[error("interrupted")]
     Interrupted,
@@ -159,6 +162,17 @@ struct Prepared {
     scenario: Scenario,
     victims: Vec<PreparedVictim>,
     floods: Vec<PreparedFlood>,
+}
+
+impl Prepared {
+    /// Whether a scenario works on these files: other rates, durations and phases make no others.
+    fn has_the_files_of(&self, scenario: &Scenario) -> bool {
+        let (here, there) = (&self.scenario.victims, &scenario.victims);
+        let mut pairs = here.iter().zip(there);
+        here.len() == there.len()
+            && pairs.all(|(a, b)| a.is_same_but_for_rate(b))
+            && self.scenario.floods == scenario.floods
+    }
 }
 
 impl HostRig {
@@ -352,6 +366,9 @@ impl HostRig {
     fn run_phases(&mut self, trial: &mut Trial, watch: &mut dyn Watch) -> Result<(), BenchError> {
         let Some(prepared) = &self.prepared else { return Err(BenchError::Interrupted) };
         let scenario = &prepared.scenario;
+        if let Some(why) = unsettled_rate(scenario) {
+            return Err(BenchError::Unsettled(why));
+        }
         let kinds = scenario.phase_kinds();
         let with_intervals = kinds.iter().filter(|kind| **kind != PhaseKind::Burst).count();
         let budget = Budget::of_phase(with_intervals, scenario.timing.rounds);
@@ -376,8 +393,8 @@ impl HostRig {
             let phase = match (kind, scenario.burst) {
                 (PhaseKind::Burst, Some(bytes)) => {
                     let data = scenario.floods.first().map_or(Data::Random, |f| f.data);
-                    let (dir, options) = (self.scratch.dir(), &self.options);
-                    groups::as_flood(&self.groups, || burst(dir, bytes, data, options, trial.round, watch))?
+                    // Some other program's: limits of the floods' group are none of its.
+                    burst(self.scratch.dir(), bytes, data, &self.options, trial.round, watch)?
                 }
                 _ => phase::run(
                     PhaseRun {
@@ -482,8 +499,10 @@ impl Rig for HostRig {
             .find(|(knob, value)| trial.setting.get(knob) != Some(value))
             .map_or(Ok(()), |(knob, value)| Err(BenchError::SettingNotInForce(format!("{knob}={value}"))))
             .and_then(|()| match &mut self.prepared {
-                // Other durations or phases work on the same files.
-                Some(p) if p.scenario.victims == scenario.victims && p.scenario.floods == scenario.floods => {
+                Some(p) if p.has_the_files_of(scenario) => {
+                    for (prepared, victim) in p.victims.iter_mut().zip(&scenario.victims) {
+                        prepared.set_rate(victim.rate);
+                    }
                     p.scenario = scenario.clone();
                     Ok(())
                 }

@@ -313,7 +313,8 @@ impl<R: InForce> SettingRig<R> {
                 continue;
             }
             let state = Cell::of(change.knob, &change.target, files).read(files).into_value();
-            if let Some(state) = state.filter(|state| state.path == change.target.path(change.knob)) {
+            let is_named = |state: &State| state.path.rsplit('/').next() == Some(change.knob.file_name());
+            if let Some(state) = state.filter(is_named) {
                 found.0.insert(name.clone(), state.value);
             }
         }
@@ -392,6 +393,10 @@ impl<R: InForce> Rig for SettingRig<R> {
                 interrupted: false,
             }),
         }
+    }
+
+    fn refusal(&self, _: &Scenario, setting: &Setting) -> Option<String> {
+        self.check(setting).err().map(|why| why.to_string())
     }
 }
 

@@ -6,7 +6,6 @@ use rustix::io::Errno;
 
 use crate::block;
 use crate::root::{SysRoot, not_understood, refused};
-use crate::text::bracketed;
 
 /// The directory of a device's queue. Partitions have none: give the whole disk.
 #[must_use]
@@ -41,13 +40,47 @@ pub fn read_queue(root: &SysRoot, disk: DeviceId) -> Queue {
     }
 }
 
+/// The choice in brackets: `mq-deadline` in `none [mq-deadline] kyber`. A single word without brackets is the choice itself.
+#[must_use]
+pub fn chosen(text: &str) -> Option<&str> {
+    match (text.find('['), text.find(']')) {
+        (Some(open), Some(close)) if open < close => Some(&text[open + 1..close]),
+        _ => {
+            let mut words = text.split_whitespace();
+            words.next().filter(|word| words.next().is_none() && !word.contains(['[', ']']))
+        }
+    }
+}
+
+/// All choices of such a text, in its order, without brackets.
+pub fn choices(text: &str) -> impl Iterator<Item = &str> {
+    text.split_whitespace().map(|name| name.trim_matches(['[', ']']))
+}
+
 /// The elevator in use. `none` alone, without brackets, is what bio-based devices (dm, md) and kernels before 4.12 print.
 #[must_use]
 pub fn read_scheduler(root: &SysRoot, disk: DeviceId) -> Reading<String> {
     let path = format!("{}/scheduler", directory(disk));
-    root.read_line(&path).and_then(|text| match bracketed(&text) {
+    root.read_line(&path).and_then(|text| match chosen(&text) {
         Some(name) => Reading::Value(name.to_owned()),
         None => not_understood(&path, &text),
+    })
+}
+
+/// Whether the kernel's bfq divides requests among control groups and priorities
+/// (CONFIG_BFQ_GROUP_IOSCHED): then it has `bfq_pd_alloc` (block/bfq-cgroup.c), which is called
+/// through a pointer only and so never inlined. Absent where bfq is not loaded.
+#[must_use]
+pub fn read_bfq_groups(root: &SysRoot) -> Reading<bool> {
+    let path = "/proc/kallsyms";
+    root.read(path).and_then(|text| {
+        // `ffffffff81b39190 t bfq_pd_alloc`, of a module with ` [bfq]` behind it.
+        let mut names = text.lines().filter_map(|line| line.split_whitespace().nth(2));
+        match names.clone().any(|name| name == "bfq_pd_alloc") {
+            true => Reading::Value(true),
+            false if names.any(|name| name.starts_with("bfq_")) => Reading::Value(false),
+            false => Reading::Absent(format!("{path} has no symbol of bfq")),
+        }
     })
 }
 
@@ -101,6 +134,16 @@ mod tests {
     use super::*;
     use crate::root::testing::tree;
 
+    #[test]
+    fn the_choice_in_brackets() {
+        assert_eq!(chosen("none [mq-deadline] kyber"), Some("mq-deadline"));
+        assert_eq!(chosen("none"), Some("none"));
+        assert_eq!(chosen("none kyber"), None);
+        assert_eq!(chosen("]["), None);
+        assert_eq!(chosen(""), None);
+        assert!(choices("none [mq-deadline] kyber").eq(["none", "mq-deadline", "kyber"]));
+    }
+
     /// As read on 7.3.4 with mq-deadline.
     #[test]
     fn since_linux_7_the_queue_has_the_depth_of_all_but_synchronous_reads() {
@@ -136,6 +179,21 @@ mod tests {
         assert_eq!(queue.write_expire_ms, Reading::Value(5000));
         assert_eq!(queue.device_cache, Reading::Value("write through".into()));
         assert!(matches!(queue.rotational, Reading::Absent(_)));
+    }
+
+    #[test]
+    fn group_support_of_bfq_is_seen_in_the_kernels_symbols() {
+        let of = |symbols: &str| {
+            let (_dir, root) = tree(&[("proc/kallsyms", symbols)]);
+            read_bfq_groups(&root)
+        };
+        let with = "0000000000000000 t dd_init_sched\n0000000000000000 t bfq_pd_alloc\t[bfq]\n";
+        assert_eq!(of(with), Reading::Value(true));
+        // Without it these are there, and others of the same names that do nothing.
+        assert_eq!(of("0000000000000000 T bfq_bic_update_cgroup\n"), Reading::Value(false));
+        assert!(matches!(of("0000000000000000 t dd_init_sched\n"), Reading::Absent(_)));
+        let (_dir, root) = tree(&[]);
+        assert!(matches!(read_bfq_groups(&root), Reading::Absent(_)));
     }
 
     #[test]

@@ -9,17 +9,6 @@ pub(crate) fn number_after(text: &str, key: &str) -> Option<u64> {
     })
 }
 
-/// The choice in brackets: `mq-deadline` in `none [mq-deadline] kyber`. A single word without brackets is the choice itself.
-pub(crate) fn bracketed(text: &str) -> Option<&str> {
-    match (text.find('['), text.find(']')) {
-        (Some(open), Some(close)) if open < close => Some(&text[open + 1..close]),
-        _ => {
-            let mut words = text.split_whitespace();
-            words.next().filter(|word| words.next().is_none() && !word.contains(['[', ']']))
-        }
-    }
-}
-
 /// Undoes the octal escapes of /proc/self/mountinfo (`\040` for a space; fs/proc_namespace.c `mangle`).
 pub(crate) fn unescape_octal(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
@@ -57,15 +46,6 @@ mod tests {
         assert_eq!(number_after(text, "Dirty"), Some(12));
         assert_eq!(number_after(text, "nr_written"), None);
         assert_eq!(number_after("Dirty: lots\n", "Dirty"), None);
-    }
-
-    #[test]
-    fn the_choice_in_brackets() {
-        assert_eq!(bracketed("none [mq-deadline] kyber"), Some("mq-deadline"));
-        assert_eq!(bracketed("none"), Some("none"));
-        assert_eq!(bracketed("none kyber"), None);
-        assert_eq!(bracketed("]["), None);
-        assert_eq!(bracketed(""), None);
     }
 
     #[test]

@@ -14,10 +14,12 @@
 //! | `io.*` | this device's line | keys that are not named keep their values |
 //! | `device.queue_depth` | the number | the kernel lowers it while the device is full: a lower one is still ours |
 //! | `ioprio` | the common priority, then threads that differ | threads that somebody else has set keep theirs |
+//! | a unit's limit | systemd's property and its place | the value goes back before its drop-in |
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+use floodwall_host::queue::chosen;
 use floodwall_model::Reading;
 use floodwall_model::printable::printable;
 use rustix::io::Errno;
@@ -26,7 +28,11 @@ use serde::{Deserialize, Serialize};
 use crate::catalogue::{Knob, Scope, Unit};
 use crate::files::{Files, missing, read_line};
 use crate::priority::{self, Priorities, Priority};
-use crate::target::Target;
+use crate::systemd::{self, Limit, Origin};
+use crate::target::{CGROUPS, Target};
+
+/// The kernel's pages are no larger on any architecture that it has.
+const LARGEST_PAGE_BYTES: u64 = 256 << 10;
 
 /// What a cell holds, as the write that brings it there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -75,6 +81,13 @@ pub enum Cell {
         /// The value that stands for "no line".
         unset: String,
     },
+    /// A limit of a control group that systemd sets.
+    Property {
+        /// The group, below its mount.
+        group: String,
+        /// What the kernel keeps.
+        limit: Box<Cell>,
+    },
 }
 
 impl Cell {
@@ -85,6 +98,13 @@ impl Cell {
     }
 
     fn with_finest(knob: &Knob, target: &Target, exists: impl Fn(&str) -> bool) -> Self {
+        if let Target::Group { path, device, systemd: true } = target
+            && systemd::sets(knob.name, device.is_some())
+        {
+            let by_file = Target::Group { path: path.clone(), device: device.clone(), systemd: false };
+            let limit = Box::new(Self::with_finest(knob, &by_file, exists));
+            return Self::Property { group: path.clone(), limit };
+        }
         let path = target.path(knob);
         let sibling = |name: &str| match path.rsplit_once('/') {
             Some((directory, _)) => format!("{directory}/{name}"),
@@ -137,6 +157,9 @@ impl Cell {
             }
             Self::Priorities(path) => state.path == *path && state.value.parse::<Priorities>().is_ok(),
             Self::Keyed { path, key, .. } => state.path == *path && Line::parse(&state.value).key == *key,
+            Self::Property { group, limit } => Limit::parse(&state.path).is_some_and(|at| {
+                at.group == group && limit.admits(&State { path: at.kernel_file(), ..state.clone() })
+            }),
         };
         one_line && here
     }
@@ -174,6 +197,16 @@ impl Cell {
                 Err(error) => missing(path, error),
             },
             Self::Keyed { path, key, unset } => read_keyed(files, path, key, unset),
+            Self::Property { group, limit } => read_property(files, group, limit),
+        }
+    }
+
+    /// What it holds where this is the file's text; for a value and for lines alone.
+    fn state_in(&self, text: &str) -> State {
+        match self {
+            Self::Keyed { path, key, unset } => line_of(path, text, key, unset),
+            Self::Plain(path) => State { path: path.clone(), value: text.trim().to_owned() },
+            _ => State { path: String::new(), value: String::new() },
         }
     }
 
@@ -196,6 +229,14 @@ impl Cell {
                 let detour = to.value.parse::<u64>().map_or(1, |n| if n >= 100 { n - 1 } else { n + 1 });
                 vec![by(detour.to_string()), to.clone()]
             }
+            // systemd writes the kernel's file when the value is set, not when the drop-in goes.
+            (Self::Property { .. }, _) => match Limit::parse(&to.path) {
+                Some(limit) if limit.origin == Origin::UnitFiles => {
+                    let value = State { path: limit.at(Origin::RunTime), ..to.clone() };
+                    vec![value, to.clone()]
+                }
+                _ => vec![to.clone()],
+            },
             (Self::Wbt(_), Some(from)) if from.value == "0" => match to.value.parse::<i64>() {
                 Ok(us) if us > 0 => vec![by((us + 1).to_string()), to.clone()],
                 _ => vec![to.clone()],
@@ -214,8 +255,17 @@ impl Cell {
                     && matches!((priorities(a), priorities(b)), (Some(a), Some(b)) if a.common == b.common)
             }
             Self::Keyed { .. } => a.path == b.path && Line::parse(&a.value).same(&Line::parse(&b.value)),
+            // What the unit's own files say is not ours, whatever it is.
+            Self::Property { limit, .. } => {
+                a.path == b.path && (is_of(Origin::UnitFiles, a) || limit.same_value(a, b))
+            }
             _ => a == b,
         }
+    }
+
+    /// Whether two states have the same value, wherever it is.
+    fn same_value(&self, a: &State, b: &State) -> bool {
+        self.same(a, &State { path: a.path.clone(), value: b.value.clone() })
     }
 
     /// Whether a value that is found follows from one that was written: it is the same, or what the kernel has made of it.
@@ -224,8 +274,49 @@ impl Cell {
         let number = |state: &State| state.value.parse::<u64>().ok();
         match self {
             Self::Ceiling(_) => matches!((number(written), number(found)), (Some(w), Some(f)) if f <= w),
+            // The kernel cuts a size to whole pages.
+            Self::Property { limit, .. } if matches!(**limit, Self::Plain(_)) => {
+                let is_cut = |w: u64, f: u64| f <= w && w - f < LARGEST_PAGE_BYTES;
+                self.same(written, found)
+                    || (written.path == found.path
+                        && matches!((number(written), number(found)), (Some(w), Some(f)) if is_cut(w, f)))
+            }
             _ => self.same(written, found),
         }
+    }
+
+    /// Whether a value that is found is where a write was to lead. A device's limit of a unit has
+    /// its value back while its drop-in stays for another device of the unit.
+    pub(crate) fn reaches(&self, found: &State, wanted: &State, files: &dyn Files) -> bool {
+        if self.same(found, wanted) {
+            return true;
+        }
+        match self {
+            Self::Property { limit, .. } if is_of(Origin::UnitFiles, wanted) => match &**limit {
+                Self::Keyed { key, .. } => {
+                    limit.same_value(found, wanted) && systemd::has_another_device(files, &found.path, key)
+                }
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// The rest of a limit on which the kernel's file and systemd do not agree. A `systemctl revert`
+    /// or a kill between two writes leaves one. It is the kernel's value. Where the kernel has no
+    /// such file, it is the value that systemd has set at run time. `None` for every other cell.
+    pub(crate) fn rest(&self, files: &dyn Files) -> Option<State> {
+        let Self::Property { group, limit } = self else { return None };
+        let (Self::Plain(path) | Self::Keyed { path, .. }) = &**limit else { return None };
+        let (_, file) = path.rsplit_once('/')?;
+        let path = Origin::RunTime.path(group, file);
+        let view = files.read(&path).ok()?;
+        let value = match (limit.read(files), systemd::split(&view)) {
+            (Reading::Value(holds), _) => holds.value,
+            (Reading::Absent(_), (Origin::RunTime, lines)) => limit.state_in(lines).value,
+            _ => return None,
+        };
+        Some(State { path, value })
     }
 
     /// Whether threads of a cell whose common priority is not ours still have one that is.
@@ -254,6 +345,14 @@ impl Cell {
     pub fn wanted(&self, knob: &Knob, target: &Target, value: &str, current: Option<&State>) -> State {
         let path = target.path(knob);
         match self {
+            Self::Property { group, limit } => {
+                let wanted = limit.wanted(knob, target, value, current);
+                match current {
+                    // The unit's own files may say it already.
+                    Some(current) if limit.same_value(current, &wanted) => current.clone(),
+                    _ => State { path: Origin::RunTime.path(group, knob.file_name()), ..wanted },
+                }
+            }
             Self::Keyed { path, key, .. } => {
                 let mut line = Line::parse(&format!("{key} {value}"));
                 // Naming a parameter means "mine", as in the kernel's own parser (block/blk-iocost.c ioc_qos_write).
@@ -308,29 +407,77 @@ pub(crate) fn has_device_lines(files: &dyn Files, path: &str) -> bool {
 }
 
 fn read_keyed(files: &dyn Files, path: &str, key: &str, unset: &str) -> Reading<State> {
-    let text = match files.read(path) {
-        Ok(text) => text,
-        Err(error) => return missing(path, error),
-    };
-    let line = text.lines().map(Line::parse).find(|line| line.key == key);
-    let line = line.unwrap_or_else(|| Line::parse(&format!("{key} {unset}"))).settled();
-    Reading::Value(State { path: path.to_owned(), value: line.to_string() })
-}
-
-/// The choice in brackets; a single word without them is the choice itself.
-pub(crate) fn chosen(text: &str) -> Option<&str> {
-    match (text.find('['), text.find(']')) {
-        (Some(open), Some(close)) if open < close => Some(&text[open + 1..close]),
-        _ => {
-            let mut words = text.split_whitespace();
-            words.next().filter(|word| words.next().is_none() && !word.contains(['[', ']']))
-        }
+    match files.read(path) {
+        Ok(text) => Reading::Value(line_of(path, &text, key, unset)),
+        Err(error) => missing(path, error),
     }
 }
 
-/// The elevators that a queue's `scheduler` file lists.
-pub(crate) fn choices(text: &str) -> Vec<String> {
-    text.split_whitespace().map(|name| name.trim_matches(['[', ']']).to_owned()).collect()
+/// One device's line of a file.
+fn line_of(path: &str, text: &str, key: &str, unset: &str) -> State {
+    let line = text.lines().map(Line::parse).find(|line| line.key == key);
+    let line = line.unwrap_or_else(|| Line::parse(&format!("{key} {unset}"))).settled();
+    State { path: path.to_owned(), value: line.to_string() }
+}
+
+/// Whether a unit's limit is set so.
+fn is_of(origin: Origin, state: &State) -> bool {
+    Limit::parse(&state.path).is_some_and(|limit| limit.origin == origin)
+}
+
+/// systemd's value of a limit, if the kernel's file holds the same.
+fn read_property(files: &dyn Files, group: &str, limit: &Cell) -> Reading<State> {
+    let (Cell::Plain(path) | Cell::Keyed { path, .. }) = limit else {
+        return Reading::Unreadable(format!("{group}: not a limit that systemd sets"));
+    };
+    let (directory, file) = path.rsplit_once('/').unwrap_or_default();
+    let view = match files.read(&Origin::RunTime.path(group, file)) {
+        Ok(view) => view,
+        Err(Errno::SRCH) => {
+            return Reading::Absent(format!("systemd does not know {} any more", systemd::unit_of(group)));
+        }
+        Err(error) => return Reading::Unreadable(systemd::live::in_words(error)),
+    };
+    let (origin, lines) = systemd::split(&view);
+    let says = limit.state_in(lines);
+    let state = State { path: origin.path(group, file), value: says.value.clone() };
+    match limit.read(files) {
+        Reading::Value(holds) if limit.same(&says, &holds) || is_cut(&says, &holds, files) => {
+            Reading::Value(state)
+        }
+        Reading::Value(holds) => Reading::Unreadable(format!(
+            "{path} holds {} and systemd's properties of {} say {}: it was written past systemd; write what systemd says to the file first",
+            printable(&holds.value),
+            systemd::unit_of(group),
+            printable(&says.value)
+        )),
+        // A unit that has stopped keeps its properties for its next start.
+        Reading::Absent(_) if files.read(&format!("{directory}/cgroup.controllers")).is_err() => {
+            Reading::Value(state)
+        }
+        // systemd enables a controller when the first property of it is set.
+        Reading::Absent(_)
+            if limit.same(&says, &limit.state_in("max"))
+                && !has_controller(files, directory, file)
+                && has_controller(files, CGROUPS, file) =>
+        {
+            Reading::Value(state)
+        }
+        other => other,
+    }
+}
+
+/// Whether the kernel has cut a size to whole pages (mm/page_counter.c `page_counter_memparse`).
+fn is_cut(says: &State, holds: &State, files: &dyn Files) -> bool {
+    let number = |state: &State| state.value.parse::<u64>();
+    matches!((number(says), number(holds)), (Ok(says), Ok(holds)) if says - says % files.page_bytes().max(1) == holds)
+}
+
+/// Whether a group may have the files of a controller: `io` for `io.max`.
+fn has_controller(files: &dyn Files, directory: &str, file: &str) -> bool {
+    let controller = file.split('.').next().unwrap_or_default();
+    let all = files.read(&format!("{directory}/cgroup.controllers")).unwrap_or_default();
+    all.split_whitespace().any(|name| name == controller)
 }
 
 /// `8:0 rbps=max wbps=50000000` or `default 100`.

@@ -7,6 +7,7 @@ use crate::catalogue::{Knob, Scope, find, knobs, nearest};
 use crate::cell::Cell;
 use crate::files::Files;
 use crate::plan::Entry;
+use crate::systemd;
 use crate::target::{Device, Process, Target, TargetError, VICTIMS};
 use crate::value::{Form, ValueError, check};
 
@@ -54,6 +55,14 @@ pub enum ChangeError {
         place: String,
         /// How to write it.
         remedy: &'static str,
+    },
+    /// A device whose limits systemd does not set.
+    #[error("{label} can't be set: {why}")]
+    OtherDevice {
+        /// The knob.
+        label: String,
+        /// Why, and what to name instead.
+        why: String,
     },
     /// The value.
     #[error(transparent)]
@@ -170,11 +179,23 @@ fn group_and_device(place: &str) -> Option<(&str, &str)> {
 
 /// The group of a path, or of `unit:NAME`; `None` for the root group.
 fn group_of(root: &SysRoot, group: &str, device: Option<Device>) -> Result<Option<Target>, TargetError> {
-    if let Some(name) = group.strip_prefix(UNIT) {
-        return Target::unit(root, name, device).map(Some);
-    }
-    let target = Target::group(group, device)?;
+    let target = match group.strip_prefix(UNIT) {
+        Some(name) => Target::unit(root, name, device)?,
+        None => Target::group(group, device)?,
+    };
     Ok(if matches!(&target, Target::Group { path, .. } if path.is_empty()) { None } else { Some(target) })
+}
+
+/// A group whose limits are set.
+fn limited(root: &SysRoot, knob: &Knob, group: Target) -> Result<Target, ChangeError> {
+    let group = group.through_systemd(root)?;
+    if let Target::Group { device: Some(device), systemd: true, .. } = &group
+        && systemd::sets(knob.name, true)
+        && let Some(why) = systemd::live::takes_another(root, device)
+    {
+        return Err(ChangeError::OtherDevice { label: group.label(knob), why });
+    }
+    Ok(group)
 }
 
 /// Before a unit's name.
@@ -207,10 +228,12 @@ fn place_of(
             if device.is_none() && !knob.has_default_line() {
                 return Err(ChangeError::NoDevice { knob: knob.name });
             }
-            group_of(root, group, device)?.ok_or_else(|| wrong(NOT_ON_ROOT))
+            limited(root, knob, group_of(root, group, device)?.ok_or_else(|| wrong(NOT_ON_ROOT))?)
         }
         Scope::CgroupValue => match group_and_device(place) {
-            Some((group, "")) => group_of(root, group, None)?.ok_or_else(|| wrong(NOT_ON_ROOT)),
+            Some((group, "")) => {
+                limited(root, knob, group_of(root, group, None)?.ok_or_else(|| wrong(NOT_ON_ROOT))?)
+            }
             _ => Err(wrong(
                 "write GROUP:KNOB=… or unit:NAME:KNOB=…, such as unit:backup.service:memory.high=…",
             )),

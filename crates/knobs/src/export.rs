@@ -1,4 +1,5 @@
-//! Settings in other programs' formats: sysctl.d, udev rules, TuneD profiles, systemd-tmpfiles.
+//! Settings in other programs' formats: sysctl.d, udev rules, TuneD profiles, systemd-tmpfiles,
+//! drop-ins of systemd's units.
 //!
 //! ```text
 //! changes ─▶ in the catalogue's order (an elevator before its tunables) ─▶ one format's lines
@@ -12,7 +13,8 @@ use floodwall_host::SysRoot;
 use crate::catalogue::{Scope, knobs};
 use crate::change::Change;
 use crate::persist::rules::{self, below_disk};
-use crate::persist::{Disk, Value, identify};
+use crate::persist::{Disk, Unit, UnitValue, Value, identify, units};
+use crate::systemd::unit_of;
 use crate::target::{Device, Target};
 
 /// Begins every exported file; a file that does not begin so is somebody else's.
@@ -29,6 +31,8 @@ pub enum Format {
     Tuned,
     /// tmpfiles.d(5), lines of type `w`.
     SystemdTmpfiles,
+    /// A drop-in of one unit (systemd.unit(5)).
+    SystemdDropIn,
 }
 
 impl Format {
@@ -38,12 +42,16 @@ impl Format {
             Self::Udev => "udev",
             Self::Tuned => "tuned",
             Self::SystemdTmpfiles => "systemd-tmpfiles",
+            Self::SystemdDropIn => "systemd-drop-in",
         }
     }
 
     /// Where such a file goes, and what reads it there.
     fn place(self) -> &'static str {
         match self {
+            Self::SystemdDropIn => {
+                "the directory of the unit's drop-ins, as systemctl edit makes it; then: systemctl daemon-reload"
+            }
             Self::Sysctl => "/etc/sysctl.d/99-floodwall.conf, then: sysctl --system",
             Self::Udev => {
                 "/etc/udev/rules.d/99-floodwall.rules, then: udevadm control --reload && udevadm trigger --action=add --subsystem-match=block"
@@ -78,7 +86,10 @@ pub fn export(root: &SysRoot, changes: &[Change], format: Format) -> Result<Stri
     let mut ordered: Vec<&Change> = changes.iter().collect();
     ordered.sort_by_key(|change| knobs().position(|knob| knob.name == change.knob.name));
     for change in &ordered {
-        check(change, format)?;
+        check(root, change, format)?;
+    }
+    if format == Format::SystemdDropIn {
+        return drop_in(root, &ordered);
     }
     let machine = || ordered.iter().filter(|change| change.target == Target::Machine);
     let files = || ordered.iter().filter_map(|change| Some((file(change)?, change.value.as_str())));
@@ -90,6 +101,8 @@ pub fn export(root: &SysRoot, changes: &[Change], format: Format) -> Result<Stri
     }
     match format {
         Format::Sysctl => lines.extend(machine().map(|c| format!("{} = {}", c.knob.name, c.value))),
+        // Has been made above.
+        Format::SystemdDropIn => {}
         Format::Udev => return Ok(format!("{}\n{}", lines.concat(), rules::body(&disks(root, &ordered)?))),
         Format::Tuned => {
             lines.extend([
@@ -114,17 +127,51 @@ pub fn export(root: &SysRoot, changes: &[Change], format: Format) -> Result<Stri
     Ok(lines.join("\n"))
 }
 
-fn check(change: &Change, format: Format) -> Result<(), ExportError> {
+/// One unit's drop-in.
+fn drop_in(root: &SysRoot, changes: &[&Change]) -> Result<String, ExportError> {
+    let format = Format::SystemdDropIn;
+    let mut unit: Option<Unit> = None;
+    let mut named_as_now = "";
+    for change in changes {
+        let Target::Group { path, device, .. } = &change.target else { continue };
+        let name = unit_of(path);
+        let node = device.as_ref().map(|device| {
+            units::link_to(root, device).unwrap_or_else(|| {
+                named_as_now =
+                    "# Disks are named as they are now; the kernel may name them otherwise after a boot.\n";
+                device.node()
+            })
+        });
+        let unit = unit.get_or_insert_with(|| Unit { name: name.to_owned(), values: Vec::new() });
+        if unit.name != name {
+            let why = format!("a drop-in is of one unit; export those of {} alone", unit.name);
+            return Err(ExportError { label: change.label(), format: format.name(), why });
+        }
+        unit.put(&UnitValue { node, value: Value { knob: change.knob, value: change.value.clone() } });
+    }
+    let body = unit.map(|unit| unit.body()).unwrap_or_default();
+    Ok(format!("{MARK}; for {}\n{named_as_now}{body}", format.place()))
+}
+
+fn check(root: &SysRoot, change: &Change, format: Format) -> Result<(), ExportError> {
+    let refused = |why: String| {
+        let label = change.target.label(change.knob);
+        Err(ExportError { label, format: format.name(), why })
+    };
     let why = match (&change.target, format) {
+        (Target::Group { .. }, Format::SystemdDropIn) => {
+            return units::refusal(root, change).map_or(Ok(()), refused);
+        }
+        (Target::Machine | Target::Device(_), Format::SystemdDropIn) => {
+            "it is not a unit's; use --format sysctl or udev for it"
+        }
         (Target::Machine, Format::Udev) => "a rule is about a device; use --format sysctl for it",
         (Target::Device(_), Format::Sysctl) => "a sysctl is the machine's; use --format udev for it",
         (Target::Process(_) | Target::Victims, _) => {
             "a process ends; set IOSchedulingClass= and IOSchedulingPriority= in its unit"
         }
         _ if change.knob.scope == Scope::Journal => "it is no file; mount with journal_ioprio=…",
-        (Target::Group { .. }, _) => {
-            "groups belong to who makes them; set IOReadBandwidthMax=, IOWriteBandwidthMax= or IOWeight= in the unit"
-        }
+        (Target::Group { .. }, _) => "it is a unit's; use --format systemd-drop-in for it",
         (Target::Device(device), _) if device.number.starts_with("0:") || !device.number.contains(':') => {
             "it has no disk, and another number after the next mount"
         }
@@ -133,7 +180,7 @@ fn check(change: &Change, format: Format) -> Result<(), ExportError> {
         }
         _ => return Ok(()),
     };
-    Err(ExportError { label: change.target.label(change.knob), format: format.name(), why: why.to_owned() })
+    refused(why.to_owned())
 }
 
 /// The name in /sys/block, where a slash is an exclamation mark (`cciss!c0d0`).
@@ -227,6 +274,24 @@ mod tests {
     }
 
     #[test]
+    fn a_drop_in_is_of_one_unit() {
+        let all = ["a.slice:sda.io.max=wbps=5MB", "a.slice:io.weight=50", "a.slice:memory.high=1GiB"];
+        // The catalogue's order.
+        assert_eq!(
+            exported(Format::SystemdDropIn, &all).unwrap(),
+            "[Slice]\nMemoryHigh=1073741824\nIOWriteBandwidthMax=/dev/sda 5000000\nIOWeight=50"
+        );
+        for (text, why) in [
+            ("b.slice:memory.high=1GiB", "a drop-in is of one unit; export those of b.slice alone"),
+            ("vm.dirty_bytes=64MiB", "it is not a unit's"),
+            ("a.slice:sda.io.bfq.weight=50", "systemd has no setting for it"),
+        ] {
+            let error = exported(Format::SystemdDropIn, &[all[1], text]).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
     fn a_rule_for_a_disk_without_an_identity_is_refused() {
         let (_dir, root) = root_of(&machine());
         let change = Change::parse(&root, None, "sda.nr_requests=8").unwrap();
@@ -239,7 +304,7 @@ mod tests {
         for (format, text, why) in [
             (Format::Sysctl, "sda.nr_requests=8", "use --format udev"),
             (Format::Udev, "vm.dirty_bytes=64MiB", "use --format sysctl"),
-            (Format::Tuned, "a.slice:sda.io.max=wbps=5MB", "in the unit"),
+            (Format::Tuned, "a.slice:sda.io.max=wbps=5MB", "use --format systemd-drop-in"),
             (Format::Udev, "sda.bdi.max_bytes=64MiB", "export bdi.max_ratio_fine"),
         ] {
             let error = exported(format, &[text]).unwrap_err();

@@ -15,6 +15,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::priority::live;
+use crate::systemd::{self, Limit};
 
 /// Files of /proc and /sys, read and written whole.
 pub trait Files {
@@ -126,6 +127,11 @@ impl KernelFiles {
         self.root.is_live() && live::is_ours(path)
     }
 
+    /// Whether a path stands for a limit that systemd sets.
+    fn is_systemds(&self, path: &str) -> bool {
+        self.root.is_live() && Limit::parse(path).is_some()
+    }
+
     fn open_to_write(&self, path: &str) -> rustix::io::Result<OwnedFd> {
         self.open(path, OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK)
     }
@@ -161,6 +167,9 @@ impl Files for KernelFiles {
         if self.has_priorities(path) {
             return live::read(&self.root, path);
         }
+        if self.is_systemds(path) {
+            return systemd::live::read(&self.root, path);
+        }
         let mut buffer = Vec::new();
         self.root.read_into(path, &mut buffer)?;
         Ok(String::from_utf8_lossy(&buffer).into_owned())
@@ -180,6 +189,9 @@ impl Files for KernelFiles {
         if self.has_priorities(path) {
             return live::write(&self.root, path, value);
         }
+        if self.is_systemds(path) {
+            return systemd::live::write(&self.root, path, value);
+        }
         if self.root.is_live() {
             return write_once(&self.open_to_write(path)?, value);
         }
@@ -197,6 +209,9 @@ impl Files for KernelFiles {
         if self.has_priorities(path) {
             return live::may_write(&self.root, path);
         }
+        if self.is_systemds(path) {
+            return systemd::live::may_write();
+        }
         self.open_to_write(path).map(drop)
     }
 
@@ -210,7 +225,7 @@ impl Files for KernelFiles {
 }
 
 /// Kernel files take a value in one write(2); a second one would be a second value.
-fn write_once(file: &OwnedFd, text: &str) -> rustix::io::Result<()> {
+pub(crate) fn write_once(file: &OwnedFd, text: &str) -> rustix::io::Result<()> {
     loop {
         match rustix::io::write(file, text.as_bytes()) {
             Ok(n) if n == text.len() => return Ok(()),
@@ -223,9 +238,11 @@ fn write_once(file: &OwnedFd, text: &str) -> rustix::io::Result<()> {
 
 /// What the kernel does beside storing a value, for trees of plain files.
 pub(crate) mod imitation {
+    use floodwall_host::queue::choices;
     use rustix::io::Errno;
 
     use crate::cell::Line;
+    use crate::systemd::{self, Limit, Origin};
 
     /// The two names of each limit.
     const PARTNERS: [(&str, &str); 4] = [
@@ -242,6 +259,13 @@ pub(crate) mod imitation {
         if name == "scheduler" {
             return Ok(vec![(path.to_owned(), choose(before, value)?)]);
         }
+        if let Some(limit) = Limit::parse(path) {
+            let (_, lines) = systemd::split(before);
+            let lines = if name.starts_with("io.") { merge(lines, value) } else { format!("{value}\n") };
+            let view = limit.view_after(&lines);
+            let both = [Origin::RunTime, Origin::UnitFiles].map(|origin| (limit.at(origin), view.clone()));
+            return Ok([both.to_vec(), vec![(limit.kernel_file(), lines)]].concat());
+        }
         if name.starts_with("io.") {
             return Ok(vec![(path.to_owned(), merge(before, value))]);
         }
@@ -257,7 +281,7 @@ pub(crate) mod imitation {
 
     /// `none [bfq]` with another choice in the brackets.
     fn choose(before: &str, value: &str) -> Result<String, Errno> {
-        let names: Vec<&str> = before.split_whitespace().map(|name| name.trim_matches(['[', ']'])).collect();
+        let names: Vec<&str> = choices(before).collect();
         if !names.contains(&value) {
             return Err(Errno::INVAL);
         }

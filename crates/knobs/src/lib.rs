@@ -12,6 +12,7 @@
 //!   owner     whether that process can still write
 //!   files     the kernel's files: live, or a captured tree
 //!   priority  I/O priorities of threads, as if they were files
+//!   systemd   limits of systemd's units, as if they were files
 //! size        limits from bandwidth × delay                         (pure)
 //! presets     settings that others have published
 //! rivals      other managers that will fight a plan                 (pure)
@@ -43,6 +44,7 @@ pub mod rivals;
 mod run;
 pub mod session;
 pub mod size;
+mod systemd;
 mod takeover;
 pub mod target;
 #[cfg(test)]

@@ -11,16 +11,18 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use floodwall_host::queue::choices;
 use floodwall_model::{Bytes, Reading};
 
 use crate::catalogue::{Knob, Scope, knobs};
-use crate::cell::{Cell, State, choices};
+use crate::cell::{Cell, State};
 use crate::change::Change;
 use crate::files::{Files, read_line};
 use crate::hang;
 use crate::limits::Memory;
 use crate::order::order;
 use crate::refuse;
+use crate::systemd::Limit;
 use crate::target::{Device, Target};
 
 /// A cell that a plan changes, or that changes with one that it does.
@@ -43,6 +45,14 @@ impl Entry {
     #[must_use]
     pub fn label(&self) -> String {
         self.target.label(self.knob)
+    }
+
+    /// What a write of a unit's limit comes to, as a shell would do it.
+    fn systemctl(&self, to: &State) -> String {
+        let Some(limit) = Limit::parse(&to.path) else { return String::new() };
+        let before = limit.view_after(self.old.as_ref().map_or("", |old| &old.value));
+        let node = self.target.device().map_or_else(String::new, Device::node);
+        limit.commands(&before, &to.value, &node)
     }
 
     /// Whether writing this one may change the other by itself.
@@ -137,6 +147,7 @@ impl Plan {
                 Cell::Priorities(_) => {
                     format!("# ioprio_set(2) of every thread of {}: {}", entry.target.owner(), state.value)
                 }
+                Cell::Property { .. } => entry.systemctl(state),
                 _ => format!("echo {state}"),
             };
             lines.extend(entry.cell.way(entry.old.as_ref(), step.to()).iter().map(line));
@@ -298,6 +309,10 @@ fn entry_of(
         Reading::Absent(why) => {
             return Err(PlanError::NotThere { label, why, needs: change.knob.needs });
         }
+        // systemd does not answer, or has not been asked: no privilege is missing.
+        Reading::Unreadable(why) if matches!(cell, Cell::Property { .. }) => {
+            return Err(PlanError::Refused { label, why });
+        }
         Reading::Unreadable(why) => return Err(PlanError::Unreadable { label, why }),
     };
     if change.knob.name == "scheduler" {
@@ -355,17 +370,14 @@ fn scheduler_of(device: &Device, files: &dyn Files) -> Option<String> {
 const LOADABLE: [&str; 3] = ["mq-deadline", "kyber", "bfq"];
 
 fn check_available(change: &Change, files: &dyn Files) -> Result<(), PlanError> {
-    let listed = read_line(files, &change.target.path(change.knob))
-        .map(|text| choices(&text))
-        .into_value()
-        .unwrap_or_default();
-    if listed.contains(&change.value) || LOADABLE.contains(&change.value.as_str()) {
+    let listed = read_line(files, &change.target.path(change.knob)).into_value().unwrap_or_default();
+    if choices(&listed).any(|name| name == change.value) || LOADABLE.contains(&change.value.as_str()) {
         return Ok(());
     }
     Err(PlanError::UnknownElevator {
         device: change.target.device().map(ToString::to_string).unwrap_or_default(),
         name: change.value.clone(),
-        available: listed.join(", "),
+        available: choices(&listed).collect::<Vec<_>>().join(", "),
     })
 }
 

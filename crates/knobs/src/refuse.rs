@@ -13,6 +13,7 @@ use crate::order::{is_share, ppm};
 use crate::plan::{Entry, PlanError};
 
 mod group;
+mod priority;
 
 /// `bdi.max_bytes` as the ratio that the kernel would make of it.
 pub(crate) fn share_of(
@@ -151,6 +152,7 @@ pub(crate) fn notes(entries: &[Entry], files: &dyn Files, memory: &Memory) -> Ve
         device_notes(entry, entries, files, &mut notes);
         notes.extend(group::tighter_above(entry, files));
         notes.extend(group::misses_writeback(entry, files));
+        notes.extend(priority::is_ignored(entry, entries, files));
     }
     let share = |entry: &&Entry| entry.new.is_none();
     for entry in entries.iter().filter(share) {

@@ -15,6 +15,8 @@ use floodwall_host::SysRoot;
 use crate::clock::Clock;
 use crate::files::{Files, imitation};
 use crate::journal::{JournalError, Store};
+use crate::systemd::Limit;
+use crate::target::node_of;
 
 /// Files whose writes stay in memory.
 pub struct RehearsedFiles<'a> {
@@ -60,7 +62,14 @@ impl Files for RehearsedFiles<'_> {
                 self.over.borrow_mut().insert(path, text);
             }
         }
-        self.writes.borrow_mut().push(format!("echo {value} > {path}"));
+        let shown = match Limit::parse(path) {
+            Some(limit) => {
+                let key = value.split(' ').next().unwrap_or_default();
+                limit.commands(&before, value, &node_of(self, key))
+            }
+            None => format!("echo {value} > {path}"),
+        };
+        self.writes.borrow_mut().push(shown);
         Ok(())
     }
 

@@ -3,15 +3,17 @@
 use std::io;
 use std::time::Duration;
 
+use floodwall_host::queue::choices;
 use rustix::io::Errno;
 
 use crate::catalogue::Unit;
-use crate::cell::{Cell, State, choices};
+use crate::cell::{Cell, State};
 use crate::clock::Clock;
 use crate::files::{Files, read_line};
 use crate::journal::{Closing, JournalError, Reading, Record, Store, Transaction};
 use crate::limits::{FLUSHER_CHUNK_BYTES, Memory, dirty_bytes};
 use crate::plan::{Entry, Step, short};
+use crate::systemd;
 
 /// Time between two steps of a hard limit: the kernel's own estimates move every 200 ms (mm/page-writeback.c `BANDWIDTH_INTERVAL`).
 const STEP_PAUSE: Duration = Duration::from_millis(200);
@@ -67,12 +69,18 @@ impl StepError {
     /// Puts the kernel's answer into words.
     pub(crate) fn write(files: &dyn Files, entry: &Entry, to: &State, errno: Errno) -> Self {
         let why = match errno {
+            Errno::TIMEDOUT | Errno::SRCH | Errno::REMOTEIO | Errno::NOENT
+                if matches!(entry.cell, Cell::Property { .. }) =>
+            {
+                systemd::live::in_words(errno)
+            }
             Errno::ACCESS | Errno::PERM => "permission denied; run as root".to_owned(),
             Errno::ROFS => "read-only file system; not from inside this container".to_owned(),
             Errno::NODEV | Errno::NOENT | Errno::NXIO => "it is gone".to_owned(),
             Errno::BUSY => "it stayed busy; try again".to_owned(),
             Errno::INVAL if entry.knob.unit == Unit::Elevator => {
-                let listed = read_line(files, &to.path).map(|text| choices(&text).join(", "));
+                let listed =
+                    read_line(files, &to.path).map(|text| choices(&text).collect::<Vec<_>>().join(", "));
                 format!("no such elevator; it has {}", listed.into_value().unwrap_or_default())
             }
             Errno::INVAL if entry.knob.name.starts_with("bdi.min_") => {
@@ -82,6 +90,11 @@ impl StepError {
             other => io::Error::from(other).to_string(),
         };
         Self::Write { label: entry.label(), value: to.value.clone(), why, errno }
+    }
+
+    /// Whether systemd did not answer in time.
+    pub(crate) fn is_timeout(&self) -> bool {
+        matches!(self, Self::Write { errno: Errno::TIMEDOUT, .. })
     }
 
     /// Whether a privilege or a writable /proc or /sys is missing.
@@ -165,7 +178,7 @@ impl Run<'_> {
             readings(self.files, &self.transaction.entries, |(i, other)| i == index || entry.resets(other));
         let found = readings.iter().find(|reading| reading.entry == index).and_then(|r| r.state.clone());
         self.note(Record::Done { readings })?;
-        let taken = found.as_ref().is_some_and(|found| entry.cell.same(found, to));
+        let taken = found.as_ref().is_some_and(|found| entry.cell.reaches(found, to, self.files));
         if taken || (entry.knob.adjusts.is_some() && found.is_some()) {
             return Ok(());
         }

@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalogue::{Knob, Scope};
 use crate::files::{Files, read_line};
+use crate::systemd;
 
 /// Where cgroup v2 is mounted by convention.
-const CGROUPS: &str = "/sys/fs/cgroup";
+pub(crate) const CGROUPS: &str = "/sys/fs/cgroup";
 /// How people name the victims of a bench.
 pub(crate) const VICTIMS: &str = "victim";
 /// Units are looked for this deep below it: a user's manager has its own some five levels down.
@@ -40,6 +41,14 @@ pub enum TargetError {
         name: String,
         /// Their paths.
         groups: String,
+    },
+    /// systemd runs and does not say whether it manages a group.
+    #[error("can't tell whether systemd manages '{group}': {why}; try again when systemctl status answers")]
+    Systemd {
+        /// The group's path.
+        group: String,
+        /// Why.
+        why: String,
     },
     /// Not a control group below the mount.
     #[error(
@@ -108,6 +117,11 @@ impl Device {
         }
     }
 
+    /// Its path in /dev, as the kernel names it.
+    pub(crate) fn node(&self) -> String {
+        format!("/dev/{}", self.name)
+    }
+
     fn queue_directory(&self) -> String {
         match self.number.parse::<DeviceId>() {
             Ok(id) => queue::directory(id),
@@ -115,6 +129,13 @@ impl Device {
             Err(_) => format!("/sys/dev/block/{}/queue", self.number),
         }
     }
+}
+
+/// The path in /dev of a device by its number, as the kernel names it.
+pub(crate) fn node_of(files: &dyn Files, number: &str) -> String {
+    let uevent = files.read(&format!("/sys/dev/block/{number}/uevent")).unwrap_or_default();
+    let name = uevent.lines().find_map(|line| line.strip_prefix("DEVNAME="));
+    name.map_or_else(|| format!("/dev/block/{number}"), |name| format!("/dev/{name}"))
 }
 
 /// Whether a text could be the name in /sys/class/bdi of a backing device without a disk: major 0, or a filesystem's own name.
@@ -178,6 +199,10 @@ pub enum Target {
         path: String,
         /// The device.
         device: Option<Device>,
+        /// Whether systemd manages it. Then its limits are properties of the unit that the last
+        /// part of the path names.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        systemd: bool,
     },
 }
 
@@ -191,7 +216,7 @@ impl Target {
         if below.split('/').any(|part| part == ".." || part == ".") || below.contains('\n') {
             return Err(TargetError::NoGroup(path.to_owned()));
         }
-        Ok(Self::Group { path: below.to_owned(), device })
+        Ok(Self::Group { path: below.to_owned(), device, systemd: false })
     }
 
     /// A control group by the name of its unit, such as `backup.service`, wherever it is.
@@ -214,6 +239,18 @@ impl Target {
         }
     }
 
+    /// The same; a control group that systemd manages is changed through it from here on.
+    ///
+    /// # Errors
+    /// [`TargetError::Systemd`] if systemd runs and does not tell.
+    pub fn through_systemd(self, root: &SysRoot) -> Result<Self, TargetError> {
+        let Self::Group { path, device, .. } = self else { return Ok(self) };
+        match systemd::live::manages(root, &path) {
+            Ok(systemd) => Ok(Self::Group { path, device, systemd }),
+            Err(why) => Err(TargetError::Systemd { group: path, why }),
+        }
+    }
+
     /// Whether it is still there and the same one. `Err` says what is there instead.
     ///
     /// # Errors
@@ -231,7 +268,11 @@ impl Target {
     #[must_use]
     pub fn is_well_formed(&self) -> bool {
         let group = match self {
-            Self::Group { path, device } => Self::group(path, device.clone()).as_ref() == Ok(self),
+            Self::Group { path, device, systemd } => {
+                let by_file = Self::Group { path: path.clone(), device: device.clone(), systemd: false };
+                Self::group(path, device.clone()) == Ok(by_file)
+                    && (!systemd || systemd::section(systemd::unit_of(path)).is_some())
+            }
             Self::Machine | Self::Device(_) | Self::Process(_) => true,
             Self::Victims => false,
         };
@@ -266,7 +307,7 @@ impl Target {
             Scope::Cgroup => matches!(self, Self::Group { .. }),
             Scope::CgroupValue => matches!(self, Self::Group { device: None, .. }),
             Scope::RootCgroup => {
-                matches!(self, Self::Group { path, device: Some(_) } if path.is_empty())
+                matches!(self, Self::Group { path, device: Some(_), .. } if path.is_empty())
             }
         }
     }
@@ -314,8 +355,8 @@ impl Target {
             Self::Group { device: Some(device), .. } if knob.scope == Scope::RootCgroup => {
                 format!("{device}.{}", knob.name)
             }
-            Self::Group { path, device: Some(device) } => format!("{path}:{device}.{}", knob.name),
-            Self::Group { path, device: None } => format!("{path}:{}", knob.name),
+            Self::Group { path, device: Some(device), .. } => format!("{path}:{device}.{}", knob.name),
+            Self::Group { path, device: None, .. } => format!("{path}:{}", knob.name),
         }
     }
 }

@@ -3,13 +3,15 @@
 use std::fmt;
 
 use floodwall_model::Reading;
+use rustix::io::Errno;
 
 use crate::catalogue::Scope;
 use crate::cell::{Cell, State};
 use crate::journal::{Closing, Phase, Record, SavedAt, SavedEntry};
 use crate::order::order;
 use crate::plan::{Entry, short};
-use crate::run::{Mode, Run};
+use crate::run::{Mode, Run, StepError};
+use crate::systemd::live::in_words;
 
 /// What became of one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,6 +141,9 @@ impl Run<'_> {
         }
         let entries = self.transaction.entries.clone();
         let waits: Vec<bool> = entries.iter().map(untouchable).collect();
+        // Each question to a systemd that does not answer takes its whole time again.
+        let timeout = in_words(Errno::TIMEDOUT);
+        let mut is_silent = false;
         let verdicts: Vec<Verdict> = entries
             .iter()
             .zip(&waits)
@@ -147,7 +152,14 @@ impl Run<'_> {
                 // A hold saves more than it writes.
                 true if self.transaction.holds(index) => Verdict::Over(Fate::Waits { why: why.to_owned() }),
                 true => Verdict::Over(Fate::Unchanged),
-                false => self.judge(index, entry, &entries),
+                false if is_silent && matches!(entry.cell, Cell::Property { .. }) => {
+                    Verdict::Over(Fate::Failed { why: timeout.clone() })
+                }
+                false => {
+                    let verdict = self.judge(index, entry, &entries);
+                    is_silent |= matches!(&verdict, Verdict::Over(Fate::Failed { why }) if *why == timeout);
+                    verdict
+                }
             })
             .collect();
         let wanted: Vec<(usize, State)> = verdicts
@@ -169,8 +181,17 @@ impl Run<'_> {
         }
         let mut failures: Vec<Option<String>> = vec![None; entries.len()];
         for step in order(&entries, &wanted, self.files) {
-            if let (Err(error), Some(failure)) = (self.perform(&step), failures.get_mut(step.entry())) {
-                *failure = Some(error.to_string());
+            let is_systemds =
+                entries.get(step.entry()).is_some_and(|entry| matches!(entry.cell, Cell::Property { .. }));
+            let failed = if is_silent && is_systemds {
+                Some(timeout.clone())
+            } else {
+                let error = self.perform(&step).err();
+                is_silent |= is_systemds && error.as_ref().is_some_and(StepError::is_timeout);
+                error.map(|error| error.to_string())
+            };
+            if let Some(failure) = failures.get_mut(step.entry()) {
+                *failure = failed.or(failure.take());
             }
         }
         let fates: Vec<(String, Fate)> = verdicts
@@ -179,7 +200,13 @@ impl Run<'_> {
             .zip(failures)
             .enumerate()
             .map(|(index, ((verdict, entry), failure))| {
-                (entry.label(), self.fate(index, entry, verdict, failure))
+                let fate = match failure {
+                    Some(why) if is_silent && matches!(entry.cell, Cell::Property { .. }) => {
+                        Fate::Failed { why }
+                    }
+                    failure => self.fate(index, entry, verdict, failure),
+                };
+                (entry.label(), fate)
             })
             .collect();
         let mut undone = Undone { id: self.transaction.begin.id, entries: fates, closed: false };
@@ -197,7 +224,16 @@ impl Run<'_> {
             return Verdict::Over(Fate::Unchanged);
         };
         let yielded = self.transaction.yielded(index);
-        match entry.cell.read(self.files) {
+        let found = entry.cell.read(self.files);
+        let is_silent = found.why().is_some_and(|why| why == in_words(Errno::TIMEDOUT));
+        if !matches!(found, Reading::Value(_))
+            && !is_silent
+            && yielded.is_none()
+            && entry.cell.rest(self.files).is_some_and(|rest| self.transaction.owns(index, &rest))
+        {
+            return Verdict::Restore { changed: true };
+        }
+        match found {
             // What a change took over is told with that change.
             Reading::Value(found) if yielded.is_some() => {
                 Verdict::Keep { found, ours: None, told: yielded == Some(None) }
@@ -264,9 +300,14 @@ impl Run<'_> {
                             found: now.clone(),
                         }
                     }
-                    (Some(old), Some(now)) if entry.cell.same(old, now) => {
+                    (Some(old), Some(now))
+                        if entry.cell.same(old, now)
+                            || (failure.is_none() && entry.cell.reaches(now, old, self.files)) =>
+                    {
                         if changed {
-                            Fate::Restored { to: old.clone() }
+                            // What a unit's files say may have been changed meanwhile.
+                            let to = if matches!(entry.cell, Cell::Property { .. }) { now } else { old };
+                            Fate::Restored { to: to.clone() }
                         } else {
                             Fate::Unchanged
                         }

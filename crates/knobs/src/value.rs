@@ -212,17 +212,28 @@ fn of_unit(unit: &str) -> String {
     if unit == Unit::Count.name() { String::new() } else { format!(" of {unit}") }
 }
 
-/// A setting as people write it, `knob=value` each: sizes in bytes with their unit, also those of a named device (`sda.bdi.max_bytes`).
+/// A setting as people write it, `knob=value` each: sizes in bytes with their unit, also those of a
+/// named device or group (`sda.bdi.max_bytes`, `flood:memory.high`).
 #[must_use]
 pub fn as_written(setting: &Setting) -> Vec<String> {
     let is_bytes = |name: &str| {
         knobs().any(|k| {
             matches!(k.unit, Unit::Bytes | Unit::BytesOrMax)
-                && (k.name == name || name.ends_with(&format!(".{}", k.name)))
+                && name.strip_suffix(k.name).is_some_and(|rest| rest.is_empty() || rest.ends_with(['.', ':']))
         })
     };
-    let unit = |name: &str, value: &str| if is_bytes(name) && value != "max" { "B" } else { "" };
-    setting.0.iter().map(|(name, value)| format!("{name}={value}{}", unit(name, value))).collect()
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    // `wbps=8000000 wiops=max`: of the keys these two are sizes.
+    let pair = |pair: &str| match pair.split_once('=') {
+        Some(("rbps" | "wbps", size)) if digits(size) => format!("{pair}B"),
+        _ => pair.to_owned(),
+    };
+    let written = |name: &str, value: &str| match value {
+        keys if keys.contains('=') => keys.split(' ').map(pair).collect::<Vec<_>>().join(" "),
+        size if is_bytes(name) && digits(size) => format!("{size}B"),
+        other => other.to_owned(),
+    };
+    setting.0.iter().map(|(name, value)| format!("{name}={}", written(name, value))).collect()
 }
 
 /// A knob's range in words.
@@ -293,6 +304,25 @@ mod tests {
 
     use super::*;
     use crate::catalogue::find;
+
+    #[test]
+    fn what_is_written_for_people_is_read_back_as_it_was() {
+        let stored = [
+            ("io.max", "rbps=max wbps=217300000 riops=max wiops=9"),
+            ("memory.high", "134217728"),
+            ("memory.high", "max"),
+            ("vm.dirty_bytes", "67108864"),
+            ("nr_requests", "8"),
+        ];
+        for (knob, value) in stored {
+            for name in [knob.to_owned(), format!("unit:backup.service:{knob}")] {
+                let setting = [(name.clone(), value.to_owned())].into_iter().collect();
+                let written = as_written(&setting).swap_remove(0);
+                let text = written.strip_prefix(&format!("{name}=")).unwrap();
+                assert_eq!(person(knob, text), Ok(value.to_owned()), "{written}");
+            }
+        }
+    }
 
     fn person(knob: &str, text: &str) -> Result<String, String> {
         check(find(knob).unwrap(), text, Form::Person).map_err(|e| e.to_string())

@@ -13,6 +13,7 @@
 //! trial      one scenario run under one setting, with everything measured
 //! rig        whatever can run a trial
 //! plant      whatever a controller steers: sensors and knobs
+//! priority   a thread's I/O priority, as text
 //! ```
 //!
 //! Pure: no file, no clock, no environment. Times are nanoseconds (`_ns`), seconds (`_s`) or
@@ -23,6 +24,7 @@ pub mod latency;
 pub mod managers;
 pub mod plant;
 pub mod printable;
+pub mod priority;
 pub mod rig;
 pub mod scenario;
 pub mod setting;
@@ -35,6 +37,7 @@ pub use finding::{Finding, Severity};
 pub use latency::LatencyCounts;
 pub use managers::Managers;
 pub use plant::Plant;
+pub use priority::Priority;
 pub use rig::{Rig, RigError, Watch};
 pub use scenario::{Flood, Scenario, Timing, Victim};
 pub use setting::Setting;

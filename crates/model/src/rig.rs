@@ -21,6 +21,12 @@ pub trait Rig {
         round: u32,
         watch: &mut dyn Watch,
     ) -> Result<Trial, RigError>;
+
+    /// Why a setting could not be run, as far as that is known without running it; `None` if
+    /// nothing is known against it.
+    fn refusal(&self, _scenario: &Scenario, _setting: &Setting) -> Option<String> {
+        None
+    }
 }
 
 /// What a rig tells while it runs. Every method has an empty default, so `()` watches nothing.

@@ -5,6 +5,15 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// The control group of a bench's victims, before the colon in a knob's name: `victim:io.max`.
+pub const VICTIM: &str = "victim";
+/// The control group of a bench's floods: `flood:io.max`.
+pub const FLOOD: &str = "flood";
+/// The I/O priority with which a bench's victims start.
+pub const VICTIMS_PRIORITY: &str = "victim.ioprio";
+/// The I/O priority of the threads that commit ext4's journals.
+pub const JOURNAL_PRIORITY: &str = "journal.ioprio";
+
 /// Knob name → value, in the order of the names. Global knobs are named like their sysctl (`vm.dirty_bytes`), a queue's like its
 /// file (`scheduler`, `nr_requests`); values are what the kernel's file reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -58,6 +58,12 @@ impl PhaseKind {
         matches!(self, Self::Victim | Self::Both)
     }
 
+    /// Whether it tells what is possible: victims or floods without the others.
+    #[must_use]
+    pub fn is_alone(self) -> bool {
+        matches!(self, Self::Victim | Self::Flood)
+    }
+
     /// Whether the floods run.
     #[must_use]
     pub fn has_flood(self) -> bool {

@@ -282,6 +282,7 @@ fn search(default: &Made, best: &Made, other: &Made, finals: std::ops::Range<usi
         settle_s: None,
         score_ratio: Some(20.0),
         p99_target_us: None,
+        keep: None,
     };
     let contest = Contest { contenders, frontier: Vec::new(), recommended: Some(recommended) };
     Document::of_contest(run(), &default.scenario, trials, contest).unwrap()

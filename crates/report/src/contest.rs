@@ -7,6 +7,7 @@ use std::fmt::Write;
 use floodwall_stats::estimate::Estimate;
 use floodwall_stats::versus::{Compared, Figure, Verdict};
 
+use crate::keep::Keep;
 use crate::numbers::{UNKNOWN, count, duration_us, percent};
 use crate::schema::Document;
 use crate::schema::contest::{Contender, Contest};
@@ -55,6 +56,14 @@ pub fn text(document: &Document) -> String {
             out.push('\n');
         }
         paragraph(&mut out, "", &recommended.why, 0);
+        for line in recommended.keep.iter().flat_map(Keep::lines) {
+            // What is to be copied is not wrapped.
+            if line.starts_with(' ') {
+                let _ = writeln!(out, "{line}");
+            } else {
+                paragraph(&mut out, "", &line, 0);
+            }
+        }
     }
     out
 }
@@ -322,6 +331,7 @@ mod tests {
             settle_s: None,
             score_ratio: None,
             p99_target_us: None,
+            keep: None,
         };
         let text = shown(&contest(Some(recommended)));
         let last = text.trim_end().rsplit("\n\n").next().unwrap_or_default();
@@ -329,6 +339,31 @@ mod tests {
             last.starts_with("Recommended: 2010-15MB (vm.dirty_bytes=15000000): p99 from 1.17 s to 12.1 ms"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn what_is_to_be_copied_is_not_wrapped() {
+        let limits = [("flood:io.max", "wbps=180000000"), ("flood:memory.high", "134217728")];
+        let recommended = Recommended {
+            outcome: Outcome::Recommended,
+            contender: Some(1),
+            setting: limits.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
+            why: String::new(),
+            summary: None,
+            settle_s: None,
+            score_ratio: None,
+            p99_target_us: None,
+            keep: None,
+        };
+        let document = contest(Some(recommended));
+        let keep = document.contest.as_ref().and_then(|c| c.recommended.as_ref()?.keep.as_ref()).unwrap();
+        let text = text(&document);
+        for command in [&keep.apply, &keep.persist] {
+            let command = format!("  {command}");
+            assert!(command.len() > WIDTH && text.lines().any(|line| line == command), "{text}");
+        }
+        let read = Document::read(&document.to_json().unwrap()).unwrap();
+        assert_eq!(read.contest.unwrap().recommended.unwrap().keep.as_ref(), Some(keep));
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod agreement;
 pub mod chart;
 pub mod contest;
 pub mod html;
+pub mod keep;
 pub mod live;
 pub mod markdown;
 mod numbers;

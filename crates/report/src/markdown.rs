@@ -46,6 +46,9 @@ pub fn report(study: &Study<'_>) -> String {
     let mut out = String::new();
     if let Some(contest) = &document.contest {
         let _ = writeln!(out, "**{}**\n", escaped(&study.sentence()));
+        if let Some(keep) = contest.recommended.as_ref().and_then(|r| r.keep.as_ref()) {
+            let _ = writeln!(out, "```\n{}\n```\n", keep.lines().join("\n"));
+        }
         let operations = format!("{}/s", study.operations());
         let _ = writeln!(
             out,

@@ -7,17 +7,22 @@ use floodwall_model::Trial;
 use floodwall_model::trial::PhaseKind;
 use floodwall_stats::versus::{Compared, DEAD_MARGIN, Figure, MARGIN, Verdict, versus};
 
-use crate::numbers::percent;
+use crate::numbers::{duration_us, percent};
 use crate::schema::contest::{Contender, Contest, Outcome, pick};
 use crate::told;
 
-/// Of each contender that lies there the reason.
-pub(crate) fn passed_over(contest: &Contest, trials: &[Trial]) -> Vec<(usize, String)> {
+/// Of each contender that lies there the reason. A victim with a rate (`open_loop`) keeps it under
+/// many settings, so there its waits are a reason too.
+pub(crate) fn passed_over(contest: &Contest, trials: &[Trial], open_loop: bool) -> Vec<(usize, String)> {
     let recommended = contest.recommended.as_ref().filter(|r| r.outcome == Outcome::Recommended);
     let Some(answer) = recommended.and_then(|r| r.contender) else { return Vec::new() };
     let Some(best) = contest.contenders.get(answer) else { return Vec::new() };
     let others = contest.contenders.iter().enumerate().filter(|(i, _)| *i != answer);
-    others.filter(|(_, c)| lies_beyond(c, best)).map(|(i, c)| (i, reason(c, best, trials))).collect()
+    let why = |c: &Contender| {
+        let waits = longer_waits(c, best).filter(|_| open_loop);
+        waits.into_iter().chain([reason(c, best, trials)]).collect::<Vec<_>>().join("; ")
+    };
+    others.filter(|(_, c)| lies_beyond(c, best)).map(|(i, c)| (i, why(c))).collect()
 }
 
 /// Whether it lies above or to the right of the recommended setting, and nowhere below or to the left of it.
@@ -28,6 +33,14 @@ fn lies_beyond(other: &Contender, best: &Contender) -> bool {
     };
     let (Some(other), Some(best)) = (at(other), at(best)) else { return false };
     other.0 >= best.0 && other.1 >= best.1 && other != best
+}
+
+/// Its p99 beside the flood, where that is longer; `None` also where either is not known.
+fn longer_waits(other: &Contender, best: &Contender) -> Option<String> {
+    let p99_us = |c: &Contender| c.summary.as_ref()?.both.as_ref()?.operation_us?.p99;
+    let (ours, theirs) = (p99_us(other)?, p99_us(best)?);
+    (ours > (1.0 + MARGIN) * theirs)
+        .then(|| format!("its p99 is {} instead of {}", duration_us(ours), duration_us(theirs)))
 }
 
 fn reason(other: &Contender, best: &Contender, trials: &[Trial]) -> String {
@@ -99,4 +112,25 @@ fn both(trial: &Trial) -> Option<f64> {
 /// The victim's operations a second in its worst round.
 fn worst_round(trials: &[Trial]) -> Option<f64> {
     trials.iter().filter_map(both).min_by(f64::total_cmp)
+}
+
+#[cfg(test)]
+mod tests {
+    use floodwall_stats::estimate::Estimate;
+
+    use super::*;
+
+    #[test]
+    fn a_victim_with_a_rate_passes_over_what_lets_it_wait() {
+        let document = crate::synthetic::contest(true);
+        let mut contest = document.contest.unwrap();
+        // The default keeps as much of a rate, and lets it wait a hundred times as long.
+        let kept = contest.contenders[1].summary.as_ref().unwrap().clone();
+        let default = contest.contenders[0].summary.as_mut().unwrap();
+        default.victim_kept = kept.victim_kept;
+        default.flood_kept = kept.flood_kept.map(|e| Estimate { value: e.value + 0.01, ..e });
+        let why = |open_loop| passed_over(&contest, &document.trials, open_loop).swap_remove(0).1;
+        assert!(why(true).starts_with("its p99 is 1.17 s instead of 12.1 ms; "), "{}", why(true));
+        assert!(!why(false).contains("p99"), "{}", why(false));
+    }
 }

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use floodwall_model::{Scenario, Setting, scenario};
 use serde_json::Value;
 
+use crate::keep;
+use crate::schema::Run;
 use crate::schema::contest::Outcome;
 use crate::study::Study;
 
@@ -16,6 +18,7 @@ const WITH_UNIT: &[(&str, &str, &str)] = &[
     ("file_bytes", "file_size", "B"),
     ("rate_bytes_per_s", "rate", "B/s"),
     ("rate_per_s", "rate", "/s"),
+    ("rate_percent", "rate", "%"),
     ("device_cache_bytes", "device_cache", "B"),
     ("measure_s", "measure", "s"),
     ("warmup_max_s", "warmup_max", "s"),
@@ -72,7 +75,7 @@ pub(crate) fn command_lines(study: &Study<'_>, with_scenario: bool) -> String {
     let run = &study.document.run;
     let command = run.command.split_whitespace().find(|w| *w != "floodwall").unwrap_or("bench");
     let scenario = if with_scenario { " --scenario scenario.toml" } else { "" };
-    let simulated = run.host.kernel.as_deref().and_then(|k| k.strip_suffix(" (simulated)"));
+    let simulated = simulated_kernel(run);
     let device = run.device.as_ref().map_or("DEVICE", |d| d.name.as_str());
     let ram = run.host.ram_bytes.map_or_else(String::new, |b| format!(" --ram {b}B"));
     let fs = run.filesystem.as_ref().map_or_else(String::new, |f| format!(" --fs {}", f.kind));
@@ -111,21 +114,26 @@ pub(crate) fn command_lines(study: &Study<'_>, with_scenario: bool) -> String {
     }
 }
 
-/// The command line that puts a recommendation in force; `None` without one.
-pub(crate) fn apply_line(study: &Study<'_>) -> Option<String> {
+/// The version of a simulated kernel; `None` if a real one ran.
+fn simulated_kernel(run: &Run) -> Option<&str> {
+    run.host.kernel.as_deref()?.strip_suffix(" (simulated)")
+}
+
+/// What puts a recommendation in force: a command line, or of one that is in part about units what
+/// [`keep::Keep`] says. `None` without a recommendation.
+pub(crate) fn in_force(study: &Study<'_>) -> Option<String> {
     let recommended = study.document.contest.as_ref()?.recommended.as_ref()?;
     if recommended.outcome != Outcome::Recommended || recommended.setting.is_empty() {
         return None;
     }
-    let device = study
-        .document
-        .run
-        .device
-        .as_ref()
-        .map_or_else(String::new, |d| format!(" --device {}", quoted(&d.name)));
-    let knobs: Vec<String> =
-        recommended.setting.0.iter().map(|(k, v)| format!(" \\\n  {}", quoted(&person(k, v)))).collect();
-    Some(format!("floodwall apply{device}{}", knobs.concat()))
+    if let Some(keep) = &recommended.keep {
+        return Some(keep.lines().join("\n"));
+    }
+    let run = &study.document.run;
+    // A simulated device has the name of its model.
+    let device = run.device.as_ref().filter(|_| simulated_kernel(run).is_none());
+    let device = device.map_or(keep::DISK, |d| d.name.as_str());
+    Some(keep::command("apply", &recommended.setting, Some(device), " \\\n  "))
 }
 
 /// A setting as `--set` takes it.
@@ -138,13 +146,24 @@ fn words(setting: &Setting) -> String {
 }
 
 /// `KNOB=VALUE`, a size with its unit, as people write it.
-fn person(knob: &str, value: &str) -> String {
-    let unit = if knob.ends_with("bytes") && value.bytes().all(|b| b.is_ascii_digit()) { "B" } else { "" };
-    format!("{knob}={value}{unit}")
+pub(crate) fn person(knob: &str, value: &str) -> String {
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    // Of the keys of `io.max` two are sizes.
+    let pair = |pair: &str| match pair.split_once('=') {
+        Some(("rbps" | "wbps", size)) if digits(size) => format!("{pair}B"),
+        _ => pair.to_owned(),
+    };
+    let in_bytes = knob.ends_with("bytes") || knob.ends_with("memory.high");
+    let value = match value {
+        keys if keys.contains('=') => keys.split(' ').map(pair).collect::<Vec<_>>().join(" "),
+        size if in_bytes && digits(size) => format!("{size}B"),
+        other => other.to_owned(),
+    };
+    format!("{knob}={value}")
 }
 
 /// For a shell.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_=.,:/%+@".contains(&b);
     if !word.is_empty() && word.bytes().all(plain) {
         return word.to_owned();
@@ -181,7 +200,7 @@ mod tests {
             "commit,sync=o_dsync",
             "commit,engine=io_uring,depth=8,sync=fdatasync",
             "wal",
-            "read,threads=8",
+            "read,threads=8,rate=12.5%",
             "scan",
             "mixed,read_percent=70",
         ]

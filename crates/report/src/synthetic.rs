@@ -288,6 +288,7 @@ pub(crate) fn contest(searched: bool) -> Document {
         settle_s: None,
         score_ratio: Some(12.3),
         p99_target_us: None,
+        keep: None,
     });
     let contest = Contest { contenders, frontier: Vec::new(), recommended };
     Document::of_contest(run(), &Made::damage().scenario, trials, contest).unwrap()

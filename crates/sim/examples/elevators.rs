@@ -17,7 +17,7 @@ use std::time::Instant;
 use floodwall_device::{Nanos, Op};
 use floodwall_sim::elevator::{Dispatch, Elevator, QueueFacts, build, offered};
 use floodwall_sim::kernel::Generation;
-use floodwall_sim::request::{Flags, IoRequest, PriorityClass, ProcessId};
+use floodwall_sim::request::{Flags, IoRequest, NORMAL_LEVEL, PriorityClass, ProcessId};
 
 const WAITING: usize = 128;
 const IN_DEVICE: usize = 8;
@@ -35,6 +35,7 @@ fn request(n: u64, now: Nanos) -> IoRequest {
         flags: Flags::default(),
         process: ProcessId((n % 4) as u32),
         class: PriorityClass::BestEffort,
+        level: NORMAL_LEVEL,
         queued: now,
     }
 }

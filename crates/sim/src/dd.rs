@@ -5,6 +5,7 @@ use floodwall_model::{Bytes, Setting};
 
 use crate::error::SimError;
 use crate::fs::{Extent, SyncJob};
+use crate::groups;
 use crate::rig::SimRig;
 use crate::workload::{Program, State, seeded};
 
@@ -35,7 +36,7 @@ impl SimRig {
         let (mut machine, _) = self.build(setting, 0)?;
         let directory = machine.fs.new_directory();
         let file = machine.create_file(directory, bytes.0, false, false);
-        let load = machine.add_load(1 << 20, vec![file]);
+        let load = machine.add_load(machine.group_called(groups::FLOOD), 1 << 20, vec![file]);
         let task = machine.add_task(load, Program::Burst { left: bytes.0 }, file, seeded(0, 0));
         machine.start_load(load);
         machine.run_while(AT_MOST, |m| !m.load_stopped(load));

@@ -62,7 +62,7 @@ impl SimRig {
         let slots = (test.span.0 / block).max(1);
         let directory = machine.fs.new_directory();
         let file = machine.create_file(directory, slots * block, true, false);
-        let load = machine.add_load(block, vec![file]);
+        let load = machine.add_load(0, block, vec![file]);
         for thread in 0..u64::from(test.threads) {
             let way = match (test.sequential, test.reads) {
                 (true, reads) => Way::Shared { reads },

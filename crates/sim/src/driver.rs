@@ -80,6 +80,12 @@ impl Driver {
         }
     }
 
+    /// Whether the depth of the device's own queue can be changed (`device/queue_depth`): behind
+    /// the SCSI layer, and not where the driver gives one command at a time anyway.
+    pub(crate) fn queue_depth_changes(self) -> bool {
+        matches!(self.kind, Kind::Libata | Kind::Scsi)
+    }
+
     /// Whether a single write can be forced to the medium.
     pub(crate) fn fua(self) -> bool {
         self.kind == Kind::Nvme

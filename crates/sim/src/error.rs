@@ -45,9 +45,31 @@ pub enum SimError {
         /// The knob.
         knob: String,
     },
+    /// A control group's knob where it would hold nothing.
+    #[error("{knob} is not possible here: {why}")]
+    NoGroup {
+        /// The knob.
+        knob: String,
+        /// Why, and what to do instead.
+        why: &'static str,
+    },
+    /// A knob of something that this machine does not have.
+    #[error("there is no {knob} here: it needs {needs}; leave it out")]
+    NoSubject {
+        /// The knob.
+        knob: &'static str,
+        /// What would have it.
+        needs: &'static str,
+    },
+    /// A knob that the model takes with the setting that a machine starts under, and no later.
+    #[error("{knob} can't change while the simulated machine runs; give it with the setting it starts under")]
+    Fixed {
+        /// The knob.
+        knob: String,
+    },
     /// A knob that exists and that the model does not look at.
     #[error(
-        "the model does not have {knob}; leave it out (it knows vm.dirty_*, bdi.*, scheduler, iosched.*, nr_requests, max_sectors_kb, read_ahead_kb, wbt_lat_usec)"
+        "the model does not have {knob}; leave it out (it knows vm.dirty_*, bdi.*, scheduler, iosched.*, nr_requests, max_sectors_kb, read_ahead_kb, wbt_lat_usec, device.queue_depth, victim.ioprio, journal.ioprio, io.max and memory.high of victim: and flood:)"
     )]
     NotModelled {
         /// The knob.

@@ -18,16 +18,28 @@ pub(crate) enum Event {
         /// What its token was when the timer was set.
         token: u32,
     },
-    /// The flusher's delayed work (`wb_wakeup_delayed`).
-    Flusher,
+    /// A flusher's delayed work (`wb_wakeup_delayed`).
+    Flusher {
+        /// Number of its writeback context.
+        wb: u32,
+    },
     /// The journal's commit interval has passed.
     Commit,
     /// 200 ms after the last page of some inode left writeback (`wb_inode_writeback_end`).
-    Bandwidth,
+    Bandwidth {
+        /// Number of the inode's writeback context.
+        wb: u32,
+    },
     /// A software RAID's plug is pulled, if it still has this number.
     Unplug {
         /// Which of its plugs.
         plug: u32,
+    },
+    /// Bios that a group's `io.max` held back may go on, if this is still the timer's number
+    /// (`throtl_pending_timer_fn`).
+    IoMax {
+        /// Which setting of the timer.
+        timer: u32,
     },
 }
 

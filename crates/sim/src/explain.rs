@@ -4,8 +4,10 @@
 //! latency = throttled + gate + slot + elevator + device + journal + flush + other
 //! ```
 //!
-//! What a process waits for last decides: of the pages that an fsync waits for, those that arrived last are looked at. *Other* is CPU time, waiting for its turn (open loop), and
-//! pages of the same file that were on their way already for somebody else before the operation began.
+//! What a process waits for last decides: of the pages that an fsync waits for, those that arrived
+//! last are looked at. *Other* is CPU time, waiting for its turn (open loop) and for its group's
+//! `io.max`, and pages of the same file that were on their way already for somebody else before the
+//! operation began.
 
 use std::fmt;
 

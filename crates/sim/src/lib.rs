@@ -10,6 +10,7 @@
 //! | `workload` | processes: victims and floods |
 //! | `page_cache`, `extent` | dirty and writeback pages, as ranges |
 //! | `limits`, `throttle` | mm/page-writeback.c |
+//! | `groups` | control groups of victims and floods: `io.max`, `memory.high` |
 //! | `writeback` | fs/fs-writeback.c, pdflush |
 //! | `fs` | fsync and journals of xfs, ext3, ext4, btrfs |
 //! | `block`, `wbt`, `elevator`, `driver` | block/, and what a device's driver says |
@@ -32,6 +33,7 @@ mod event;
 pub mod explain;
 mod extent;
 mod fs;
+mod groups;
 pub mod kernel;
 pub mod limits;
 mod machine;

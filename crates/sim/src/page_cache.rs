@@ -5,8 +5,10 @@
 //!                       ▲────────── written to again meanwhile ─────────┘ (then both)
 //! ```
 //!
-//! Counts are pages of 4 KiB, by file and for the machine (`NR_FILE_DIRTY`, `NR_WRITEBACK`, `NR_DIRTIED`, `NR_WRITTEN`). A file lies in one piece on the
-//! device, as delayed allocation and preallocation place the files of these workloads; btrfs' copies on write go elsewhere.
+//! Counts are pages of 4 KiB, by file, by writeback context, and for the machine (`NR_FILE_DIRTY`,
+//! `NR_WRITEBACK`, `NR_DIRTIED`, `NR_WRITTEN`). A file lies in one piece on the device, as delayed
+//! allocation and preallocation place the files of these workloads; btrfs' copies on write go
+//! elsewhere.
 
 use floodwall_device::Nanos;
 
@@ -51,6 +53,8 @@ pub(crate) struct Inode {
     pub(crate) writeback: ExtentSet,
     /// Pages in the cache; `None` for files that nobody reads through the cache.
     pub(crate) present: Option<ExtentSet>,
+    /// The writeback context that it belongs to, by its number; `None` until it is first dirtied.
+    pub(crate) wb: Option<u32>,
     /// Where page 0 is on the device, in bytes.
     pub(crate) device_offset: u64,
     /// Size in pages.
@@ -84,6 +88,11 @@ pub(crate) struct Inode {
 }
 
 impl Inode {
+    /// The writeback context's number; the root group's before it belongs to any.
+    pub(crate) fn wb(&self) -> usize {
+        self.wb.unwrap_or(0) as usize
+    }
+
     /// Where a page is on the device, in bytes.
     pub(crate) fn offset_of(&self, page: u64) -> u64 {
         self.device_offset + (page << PAGE_SHIFT)
@@ -102,10 +111,26 @@ impl Inode {
     }
 }
 
+/// A writeback context's counters, in pages (`WB_RECLAIMABLE`, `WB_WRITEBACK`, `WB_DIRTIED`,
+/// `WB_WRITTEN`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WbPages {
+    /// Dirty, not under writeback.
+    pub(crate) dirty: u64,
+    /// Under writeback.
+    pub(crate) writeback: u64,
+    /// Ever dirtied.
+    pub(crate) dirtied: u64,
+    /// Ever written.
+    pub(crate) written: u64,
+}
+
 /// All files, and the machine's counters.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct PageCache {
     pub(crate) inodes: Vec<Inode>,
+    /// By number of the writeback context; the root group's is the first.
+    pub(crate) wbs: Vec<WbPages>,
     /// Dirty pages, not under writeback.
     pub(crate) dirty: u64,
     /// Pages under writeback.
@@ -118,6 +143,22 @@ pub(crate) struct PageCache {
     pub(crate) discarded: u64,
     /// Most pages ever dirty and under writeback together.
     pub(crate) most: u64,
+}
+
+impl Default for PageCache {
+    /// Empty, with the root group's writeback context.
+    fn default() -> Self {
+        Self {
+            inodes: Vec::new(),
+            wbs: vec![WbPages::default()],
+            dirty: 0,
+            writeback: 0,
+            dirtied: 0,
+            written: 0,
+            discarded: 0,
+            most: 0,
+        }
+    }
 }
 
 impl PageCache {
@@ -147,6 +188,9 @@ impl PageCache {
         if let Some(present) = &mut inode.present {
             present.insert(begin, end);
         }
+        let wb = &mut self.wbs[inode.wb()];
+        wb.dirty += added;
+        wb.dirtied += added;
         self.dirty += added;
         self.dirtied += added;
         self.most = self.most.max(self.dirty + self.writeback);
@@ -156,8 +200,12 @@ impl PageCache {
     /// Dirty pages go to the device.
     pub(crate) fn start_writeback(&mut self, id: InodeId, begin: u64, end: u64) {
         let inode = &mut self.inodes[id.0 as usize];
-        self.dirty -= inode.dirty.remove(begin, end);
-        self.writeback += inode.writeback.insert(begin, end);
+        let wb = &mut self.wbs[inode.wb()];
+        let (cleaned, started) = (inode.dirty.remove(begin, end), inode.writeback.insert(begin, end));
+        wb.dirty -= cleaned;
+        wb.writeback += started;
+        self.dirty -= cleaned;
+        self.writeback += started;
     }
 
     /// Pages have arrived. Processes that waited for them and have no more to wait for are appended to `woken`.
@@ -170,6 +218,9 @@ impl PageCache {
     ) -> u64 {
         let inode = &mut self.inodes[id.0 as usize];
         let ended = inode.writeback.remove(begin, end);
+        let wb = &mut self.wbs[inode.wb()];
+        wb.writeback -= ended;
+        wb.written += ended;
         self.writeback -= ended;
         self.written += ended;
         inode.written = inode.written.max(end);
@@ -209,6 +260,7 @@ impl PageCache {
     /// A file is cut to nothing: what is dirty is forgotten, what is on its way arrives for nothing.
     pub(crate) fn truncate(&mut self, id: InodeId) {
         let inode = &mut self.inodes[id.0 as usize];
+        self.wbs[inode.wb()].dirty -= inode.dirty.pages();
         self.dirty -= inode.dirty.pages();
         self.discarded += inode.dirty.pages();
         inode.dirty.clear();

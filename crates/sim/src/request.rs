@@ -1,6 +1,7 @@
 //! What travels between the block layer, the elevator and the device.
 
 use floodwall_device::{Nanos, Op};
+use floodwall_model::Priority;
 
 /// Names a process (a thread, in the kernel's sense) to elevators that keep a queue for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,6 +19,13 @@ pub struct Flags {
     /// Metadata (`REQ_META`).
     pub meta: bool,
 }
+
+/// Levels of a priority class; 0 is served first (`IOPRIO_NR_LEVELS`).
+pub const LEVELS: u8 = 8;
+/// The level of a process at nice 0 that was given none (`IOPRIO_NORM`, `task_nice_ioprio`).
+pub const NORMAL_LEVEL: u8 = 4;
+/// Priorities that an elevator can tell apart: the idle class has no levels.
+pub const PRIORITIES: usize = 2 * LEVELS as usize + 1;
 
 /// The class of an I/O priority (`IOPRIO_CLASS_*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,8 +56,22 @@ pub struct IoRequest {
     pub process: ProcessId,
     /// I/O priority class.
     pub class: PriorityClass,
+    /// Level within the class, 0 to 7; 0 is served first.
+    pub level: u8,
     /// When it entered the elevator.
     pub queued: Nanos,
+}
+
+/// The class and level that a process of this priority submits with, at nice 0
+/// (`__get_task_ioprio`).
+#[must_use]
+pub const fn class_and_level(priority: Priority) -> (PriorityClass, u8) {
+    match priority {
+        Priority::None => (PriorityClass::BestEffort, NORMAL_LEVEL),
+        Priority::RealTime(level) => (PriorityClass::RealTime, level),
+        Priority::BestEffort(level) => (PriorityClass::BestEffort, level),
+        Priority::Idle => (PriorityClass::Idle, LEVELS - 1),
+    }
 }
 
 impl IoRequest {
@@ -57,6 +79,15 @@ impl IoRequest {
     #[must_use]
     pub const fn end(&self) -> u64 {
         self.offset.saturating_add(self.len)
+    }
+
+    /// Class and level as one number below [`PRIORITIES`], the first served first.
+    #[must_use]
+    pub const fn priority(&self) -> usize {
+        match self.class {
+            PriorityClass::Idle => PRIORITIES - 1,
+            class => class as usize * LEVELS as usize + self.level as usize,
+        }
     }
 
     /// Whether it is a read (the kernel's data direction).

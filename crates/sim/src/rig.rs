@@ -8,7 +8,7 @@
 
 use floodwall_device::{DeviceSpec, Nanos};
 use floodwall_model::rig::Step;
-use floodwall_model::scenario::FloodKind;
+use floodwall_model::scenario::{FloodKind, unsettled_rate};
 use floodwall_model::trial::{BurstTotals, OpLatencies, Warmup};
 use floodwall_model::{Bytes, Phase, PhaseKind, Rig, RigError, Scenario, Setting, Trial, Watch};
 
@@ -18,11 +18,12 @@ use crate::elevator::{Elevator, NoElevator, QueueFacts};
 use crate::error::SimError;
 use crate::explain::{Explained, Explainer};
 use crate::fs::{FsKind, NFS_SLOTS, NFS_WSIZE};
+use crate::groups;
 use crate::kernel::Generation;
 use crate::limits::{BdiContext, BdiLimits, DirtyKnobs, PAGE_SIZE};
 use crate::machine::{Machine, MachineParams, memory_of};
 use crate::phase::{self, PhaseRun};
-use crate::settings::{self, Queue};
+use crate::settings::{self, Priorities, QUEUE_DEPTH, Queue};
 use crate::setup::{self, Loads};
 use crate::throttle;
 use crate::workload::{Program, seeded};
@@ -35,6 +36,9 @@ const DRAIN: Nanos = Nanos::from_secs(3_600);
 const IDLE: Nanos = Nanos::from_millis(200);
 /// Bytes on a member before the next one's turn, where the device does not say (md's default).
 const DEFAULT_CHUNK: u64 = 512 << 10;
+/// Why an NFS client has no limits of groups (`SB_I_CGROUPWB`).
+const NO_CGROUP_WRITEBACK: &str =
+    "NFS has no writeback by control group; take another filesystem or leave it out";
 /// What a flood without a size gets at least.
 const SMALLEST_FLOOD: u64 = 1 << 30;
 
@@ -61,6 +65,9 @@ pub struct SimOptions {
     pub queue_depth: Option<u32>,
     /// Whether the device is one of the lab's: behind the loop driver and a FUSE file instead of a driver of its own.
     pub lab: bool,
+    /// Whether the kernel's bfq has group support (`CONFIG_BFQ_GROUP_IOSCHED`), and with it shares
+    /// of the request slots by priority.
+    pub bfq_groups: bool,
     /// Queues and elevators, one for each member of a software RAID (a mirrored pair is one); 1: the device has one queue, as a RAID card or the lab's loop device
     /// has.
     pub member_queues: u32,
@@ -85,6 +92,7 @@ impl SimOptions {
             fs: FsKind::Xfs,
             queue_depth: None,
             lab: false,
+            bfq_groups: true,
             member_queues: 1,
             seed: 1,
             explain: false,
@@ -98,12 +106,27 @@ impl SimOptions {
         let driver = self.driver();
         facts.rotated_at_first = driver.rotational_at_first(facts.rotational);
         facts.default_elevator = driver.default_elevator(self.generation);
+        facts.bfq_groups = self.bfq_groups;
         facts.hz = self.hz.unwrap_or(facts.hz);
         facts
     }
 
     fn driver(&self) -> Driver {
         Driver::of(&self.device, self.lab, self.cpus)
+    }
+
+    /// Commands that the device is given at once where a setting can change that
+    /// (`device.queue_depth`); `None` where none can, or without such a device.
+    #[must_use]
+    pub fn device_depth(&self) -> Option<u32> {
+        let profile = self.device.build(self.capacity().0, self.seed).ok()?.profile();
+        let changes = self.driver().queue_depth_changes() && !matches!(self.fs, FsKind::Nfs { .. });
+        changes.then(|| self.depth(profile.queue_depth))
+    }
+
+    /// Commands that the device is given at once, of which it can use `usable`.
+    fn depth(&self, usable: u32) -> u32 {
+        self.queue_depth.unwrap_or(self.driver().depth(usable)).max(1)
     }
 
     /// Bytes on a member of an array before the next one's turn.
@@ -200,6 +223,10 @@ impl SimRig {
         if let (FsKind::Nfs { .. }, Some(knob)) = (o.fs, settings::queue_knob(setting)) {
             return Err(SimError::NoQueue { knob });
         }
+        let groups = groups::from_setting(setting)?;
+        if let (FsKind::Nfs { .. }, Some(knob)) = (o.fs, groups::first_knob(setting)) {
+            return Err(SimError::NoGroup { knob: knob.into(), why: NO_CGROUP_WRITEBACK });
+        }
         let knobs = DirtyKnobs::from_setting(generation, setting)?;
         let memory = memory_of(o.ram.0 / PAGE_SIZE);
         let facts = o.facts();
@@ -217,30 +244,38 @@ impl SimRig {
             device = Box::new(LoopDriver::new(device));
         }
         let (profile, driver) = (device.profile(), o.driver());
-        let depth = o.queue_depth.unwrap_or(driver.depth(profile.queue_depth)).max(1);
+        let depth = o.depth(profile.queue_depth);
         let members = o.member_queues.max(1);
-        let mut queue = Queue::new(setting, &facts, depth, profile.volatile_cache, members)?;
+        let given = settings::commands(setting, driver, depth)?;
+        let priorities = Priorities::new(setting, generation, o.fs)?;
+        let mut queue = Queue::new(setting, &facts, depth, given, profile.volatile_cache, members)?;
         let mut in_force = Setting::default();
         if !matches!(o.fs, FsKind::Nfs { .. }) {
             queue.in_force(&mut in_force);
         }
+        if setting.get(QUEUE_DEPTH).is_some() {
+            in_force.0.insert(QUEUE_DEPTH.to_owned(), given.to_string());
+        }
+        priorities.in_force(setting, &mut in_force);
         settings::dirty_in_force(&knobs, generation, &mut in_force);
         for (knob, value) in setting.0.iter().filter(|(knob, _)| knob.starts_with("bdi.")) {
             in_force.0.insert(knob.clone(), value.clone());
         }
+        groups::in_force(&groups, setting, &mut in_force);
         // RPCs know neither elevator nor wbt.
         let nfs = matches!(o.fs, FsKind::Nfs { .. });
         let chunk = o.chunk();
         let elevator: Box<dyn Elevator> = if nfs {
             Box::new(NoElevator::new(facts.cpus))
         } else {
-            one_elevator(std::mem::take(&mut queue.elevators), chunk, depth)
+            one_elevator(std::mem::take(&mut queue.elevators), chunk, given)
         };
         let slots = if nfs { NFS_SLOTS } else { queue.nr_requests };
         let most = u64::from(queue.max_sectors_kb) << 10;
         let params = QueueParams {
             generation,
             depth: if nfs { NFS_SLOTS } else { depth * members },
+            given: if nfs { NFS_SLOTS } else { given * members },
             // A request of md's goes to one member.
             max_bytes: if nfs {
                 NFS_WSIZE
@@ -270,6 +305,8 @@ impl SimRig {
             read_ahead_pages: u64::from(queue.read_ahead_kb) / 4,
             software_raid: members > 1,
             cpu_percent: o.cpu_percent.max(1),
+            groups,
+            priorities,
         });
         Ok((machine, in_force))
     }
@@ -297,6 +334,9 @@ impl SimRig {
         trial: &mut Trial,
         watch: &mut dyn Watch,
     ) -> Result<(), SimError> {
+        if let Some(why) = unsettled_rate(scenario) {
+            return Err(SimError::Scenario { part: format!("scenario '{}'", scenario.name), why });
+        }
         trial.setting = self.check(scenario, setting)?;
         let round = trial.round;
         let seed = self.options.seed.wrapping_add(u64::from(round) << 32);
@@ -371,7 +411,7 @@ fn burst(machine: &mut Machine, bytes: Bytes, round: u32, watch: &mut dyn Watch)
     let begin = machine.now;
     let directory = machine.fs.new_directory();
     let file = machine.create_file(directory, bytes.0, false, false);
-    let load = machine.add_load(1 << 20, vec![file]);
+    let load = machine.add_load(machine.group_called(groups::FLOOD), 1 << 20, vec![file]);
     machine.add_task(load, Program::Burst { left: bytes.0 }, file, seeded(0, 0));
     machine.start_load(load);
     machine.run_while(begin + DRAIN, |m| !m.load_stopped(load));
@@ -415,6 +455,10 @@ impl Rig for SimRig {
                 partial: (!trial.phases.is_empty()).then(|| Box::new(trial)),
             }),
         }
+    }
+
+    fn refusal(&self, scenario: &Scenario, setting: &Setting) -> Option<String> {
+        self.check(scenario, setting).err().map(|why| why.to_string())
     }
 }
 

@@ -61,7 +61,7 @@ impl SimRig {
         let file = machine.create_file(directory, test.table.0, true, false);
         let mut load = |block: u64, threads: u32, way: Way, cursors: usize| {
             let block = block.max(4096);
-            let load = machine.add_load(block, vec![file]);
+            let load = machine.add_load(0, block, vec![file]);
             machine.loads[load].logs = vec![0; cursors];
             for thread in 0..threads {
                 let chooser = Chooser { way, slots: (test.table.0 / block).max(1), files: 1 };

@@ -3,10 +3,14 @@
 //! Defaults of the queue: 2.6.18 and 2.6.32 128 requests of at most 512 KiB (`BLKDEV_MAX_RQ`, `BLK_DEF_MAX_SECTORS`); 6.18 twice the device's depth, between
 //! 4 and 256, without an elevator the depth itself, and 4 MiB; read-ahead 128 KiB everywhere.
 
-use floodwall_model::Setting;
+use floodwall_model::priority::NotAPriority;
+use floodwall_model::{Priority, Setting};
 
+use crate::driver::Driver;
 use crate::elevator::{self, Elevator, ElevatorKind, QueueFacts};
 use crate::error::SimError;
+use crate::fs::FsKind;
+use crate::groups;
 use crate::kernel::Generation;
 use crate::limits::{DirtyKnobs, Limit};
 use crate::wbt::Wbt;
@@ -18,7 +22,66 @@ const QUEUE_KNOBS: &[(&str, Generation)] = &[
     ("max_sectors_kb", Generation::K2_6_18),
     ("read_ahead_kb", Generation::K2_6_18),
     ("wbt_lat_usec", Generation::K6),
+    (QUEUE_DEPTH, Generation::K2_6_18),
 ];
+
+/// Commands that a SCSI or SATA device is given at once.
+pub(crate) const QUEUE_DEPTH: &str = "device.queue_depth";
+/// I/O priority of the victims' threads.
+const VICTIMS: &str = "victim.ioprio";
+/// I/O priority of the thread that commits ext4's journal.
+const JOURNAL: &str = "journal.ioprio";
+/// What that thread has unless told otherwise (`DEFAULT_JOURNAL_IOPRIO`, fs/ext4/super.c).
+const JOURNAL_DEFAULT: Priority = Priority::BestEffort(3);
+/// A kernel shows which thread commits a journal since 4.20 (`journal_task`).
+const PRIORITIES: &[(&str, Generation)] = &[(VICTIMS, Generation::K2_6_18), (JOURNAL, Generation::K6)];
+
+/// I/O priorities, settled.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Priorities {
+    pub(crate) victims: Priority,
+    pub(crate) journal: Priority,
+}
+
+impl Priorities {
+    /// As a setting says, on this filesystem.
+    pub(crate) fn new(setting: &Setting, generation: Generation, fs: FsKind) -> Result<Self, SimError> {
+        let read = |knob: &str| match setting.get(knob).map(|text| (text, text.trim().parse())) {
+            None => Ok(None),
+            Some((_, Ok(priority))) => Ok(Some(priority)),
+            Some((text, Err(takes @ NotAPriority))) => Err(value(knob, text, takes.to_string())),
+        };
+        let has_thread = fs == FsKind::Ext4 && generation == Generation::K6;
+        let journal = match read(JOURNAL)? {
+            Some(_) if !has_thread => {
+                let needs = "ext4, which commits its journal in a thread of its own";
+                return Err(SimError::NoSubject { knob: JOURNAL, needs });
+            }
+            given => given.or(has_thread.then_some(JOURNAL_DEFAULT)),
+        };
+        Ok(Self { victims: read(VICTIMS)?.unwrap_or_default(), journal: journal.unwrap_or_default() })
+    }
+
+    /// What reading those that a setting names back would show.
+    pub(crate) fn in_force(&self, setting: &Setting, in_force: &mut Setting) {
+        for (knob, priority) in [(VICTIMS, self.victims), (JOURNAL, self.journal)] {
+            if setting.get(knob).is_some() {
+                in_force.0.insert(knob.to_owned(), priority.to_string());
+            }
+        }
+    }
+}
+
+/// Commands that a device of this depth is given at once.
+pub(crate) fn commands(setting: &Setting, driver: Driver, depth: u32) -> Result<u32, SimError> {
+    match number(setting, QUEUE_DEPTH, 1, depth)? {
+        Some(_) if !driver.queue_depth_changes() => {
+            let needs = "a disk behind the SCSI layer (SATA, SAS); NVMe, loop, USB and MMC have none";
+            Err(SimError::NoSubject { knob: QUEUE_DEPTH, needs })
+        }
+        given => Ok(given.unwrap_or(depth)),
+    }
+}
 
 /// The device's queue, settled.
 pub(crate) struct Queue {
@@ -38,9 +101,14 @@ pub(crate) fn check_names(setting: &Setting, generation: Generation) -> Result<(
             // Each checks its own.
             continue;
         }
-        match QUEUE_KNOBS.iter().find(|(knob, _)| knob == name) {
+        let is_group = groups::is_known(name, generation);
+        if is_group == Ok(true) {
+            continue;
+        }
+        match QUEUE_KNOBS.iter().chain(PRIORITIES).find(|(knob, _)| knob == name) {
             Some((_, since)) if *since <= generation => {}
-            Some(_) => {
+            None if is_group == Ok(false) => return Err(SimError::NotModelled { knob: name.clone() }),
+            _ => {
                 let had: Vec<&str> = QUEUE_KNOBS
                     .iter()
                     .filter(|(_, since)| *since <= generation)
@@ -48,7 +116,6 @@ pub(crate) fn check_names(setting: &Setting, generation: Generation) -> Result<(
                     .collect();
                 return Err(SimError::NoKnob { generation, knob: name.clone(), had: had.join(", ") });
             }
-            None => return Err(SimError::NotModelled { knob: name.clone() }),
         }
     }
     Ok(())
@@ -62,11 +129,14 @@ pub(crate) fn queue_knob(setting: &Setting) -> Option<String> {
 }
 
 impl Queue {
-    /// The defaults of a kernel on a device of this depth, changed by what a setting says.
+    /// The defaults of a kernel on a device of this depth, changed by what a setting says. `given`:
+    /// commands that the device is given at once, which wbt goes by (`scsi_change_queue_depth`,
+    /// `rq_qos_queue_depth_changed`); slots follow the depth.
     pub(crate) fn new(
         setting: &Setting,
         facts: &QueueFacts,
         depth: u32,
+        given: u32,
         volatile: bool,
         members: u32,
     ) -> Result<Self, SimError> {
@@ -99,7 +169,7 @@ impl Queue {
         let sectors = if new { 4096 } else { 512 };
         let max_sectors_kb = number(setting, "max_sectors_kb", 4, 32_767)?.unwrap_or(sectors);
         let read_ahead_kb = number(setting, "read_ahead_kb", 0, 1 << 20)?.unwrap_or(128);
-        let wbt = if new { Some(wbt(setting, facts, kind, depth, volatile)?) } else { None };
+        let wbt = if new { Some(wbt(setting, facts, kind, given, volatile)?) } else { None };
         Ok(Self { elevators, nr_requests, max_sectors_kb, read_ahead_kb, wbt })
     }
 

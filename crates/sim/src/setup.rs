@@ -8,6 +8,7 @@ use floodwall_model::scenario::{
 };
 
 use crate::error::SimError;
+use crate::groups;
 use crate::machine::Machine;
 use crate::page_cache::InodeId;
 use crate::workload::{
@@ -112,7 +113,7 @@ fn place_victim(machine: &mut Machine, victim: &Victim, seed: u64) -> Result<Pla
     let files: Vec<InodeId> = (0..victim.files)
         .map(|_| machine.create_file(directory, slots * block, written, through_cache))
         .collect();
-    let load = machine.add_load(block, files.clone());
+    let load = machine.add_load(machine.group_called(groups::VICTIM), block, files.clone());
     machine.loads[load].tickets = victim.rate.map(Tickets::new);
     machine.loads[load].cuts_logs = matches!(victim.kind, VictimKind::Wal { preallocated: false, .. });
     machine.loads[load].fits_in_memory =
@@ -136,7 +137,8 @@ fn place_victim(machine: &mut Machine, victim: &Victim, seed: u64) -> Result<Pla
             access,
             chooser: Chooser { way, slots, files: u64::from(victim.files) },
         };
-        machine.add_task(load, Program::Victim(program), files[0], seeded(seed, thread));
+        let task = machine.add_task(load, Program::Victim(program), files[0], seeded(seed, thread));
+        machine.block.set_priority(machine.tasks[task as usize].process, machine.victims);
     }
     let read_percent = match victim.kind {
         VictimKind::Read { .. } | VictimKind::Scan { .. } => 100,
@@ -151,7 +153,7 @@ fn place_flood(machine: &mut Machine, flood: &Flood, seed: u64) -> Result<Placed
     let whole = |space: u64, unit: u64| space - space % unit.max(1);
     let block = flood.block.0.max(1);
     let directory = machine.fs.new_directory();
-    let load = machine.add_load(block, Vec::new());
+    let load = machine.add_load(machine.group_called(groups::FLOOD), block, Vec::new());
     machine.loads[load].limit = flood.rate.map(|r| Limit::new(r.0));
     let mut discarded = Vec::new();
     for stream in 0..flood.streams {
@@ -210,7 +212,7 @@ impl Machine {
     /// Runs until nothing is dirty, the device included, but at most for so long. Says whether it came to that.
     pub(crate) fn drain(&mut self, at_most: Nanos) -> bool {
         let end = self.now + at_most;
-        let load = self.add_load(1, Vec::new());
+        let load = self.add_load(0, 1, Vec::new());
         self.add_task(load, Program::SyncAll { inode: 0 }, InodeId(0), seeded(0, 0));
         self.start_load(load);
         self.run_while(end, |m| !m.load_stopped(load) || m.block.outstanding() > 0)

@@ -127,7 +127,7 @@ pub fn summarise(trials: &[Trial], reference: Reference<'_>) -> Summary {
     let (dead_seconds, of_seconds) = dead_seconds(&both, rate_alone.as_ref());
     Summary {
         reference: name.into(),
-        rounds: trials.len() as u32,
+        rounds: rounds(trials),
         victim_kept: known("victim_kept", victim_kept),
         flood_kept: known("flood_kept", flood_kept),
         burst_kept: known("burst_kept", burst_kept),
@@ -157,6 +157,15 @@ fn phases(trials: &[Trial], kind: PhaseKind) -> Vec<&Phase> {
     let all = || trials.iter().flat_map(|t| &t.phases).filter(move |p| p.kind == kind);
     let complete: Vec<_> = all().filter(|p| p.cut_short.is_none()).collect();
     if complete.is_empty() { all().collect() } else { complete }
+}
+
+/// Rounds of these trials. Trials that only tell what is possible alone were made beside them, where there are others.
+fn rounds(trials: &[Trial]) -> u32 {
+    let is_own = |t: &&Trial| t.phases.iter().any(|p| !p.kind.is_alone());
+    match trials.iter().filter(is_own).count() {
+        0 => trials.len() as u32,
+        own => own as u32,
+    }
 }
 
 /// Paired only if every round has both, so that the i-th of one ran in the same round as the i-th of the other.

@@ -178,15 +178,28 @@ fn judge(compared: &mut Compared) {
     }
 }
 
-/// Trials that decided, and from those of the reference what victim and flood are alone: a search measures that once.
+/// Trials that decided, and from those of the reference what victim and flood are alone: a search measures that once,
+/// before it.
 #[must_use]
 pub fn with_alone(deciding: &[Trial], reference: &[Trial]) -> Vec<Trial> {
-    let alone = |t: &Trial| {
-        let phases = t.phases.iter().filter(|p| matches!(p.kind, PhaseKind::Victim | PhaseKind::Flood));
-        Trial { phases: phases.cloned().collect(), ..t.clone() }
+    let alone = reference.iter().map(|t| Trial { phases: alone_in(t), ..t.clone() });
+    deciding.iter().cloned().chain(alone.filter(|t| !t.phases.is_empty())).collect()
+}
+
+/// Trials, each with what victim and flood were alone in the reference's trial of the same round.
+#[must_use]
+pub fn with_alone_of_round(trials: &[Trial], reference: &[Trial]) -> Vec<Trial> {
+    let whole = |t: &Trial| {
+        let mut whole = t.clone();
+        whole.phases.extend(reference.iter().find(|r| r.round == t.round).map(alone_in).unwrap_or_default());
+        whole
     };
-    let alone = reference.iter().map(alone).filter(|t| !t.phases.is_empty());
-    deciding.iter().cloned().chain(alone).collect()
+    trials.iter().map(whole).collect()
+}
+
+/// The phases of a trial that tell what is possible alone.
+fn alone_in(trial: &Trial) -> Vec<Phase> {
+    trial.phases.iter().filter(|p| p.kind.is_alone()).cloned().collect()
 }
 
 /// One figure, not yet judged; `None` if neither side has the phase.

@@ -35,6 +35,16 @@ pub struct Entrant {
     pub failure: Option<String>,
 }
 
+/// Under which settings victims and floods are measured alone too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alone {
+    /// Under each.
+    Each,
+    /// Under the first, which then tells what is possible under all: a third of the time for the
+    /// others.
+    First,
+}
+
 /// A contest's result. The first entrant is the reference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contest {
@@ -51,6 +61,7 @@ pub fn contest(
     rig: &mut dyn Rig,
     scenario: &Scenario,
     contenders: &[Contender],
+    alone: Alone,
     seed: u64,
     watch: &mut dyn Watch,
     tell: &mut dyn FnMut(u32, &Contender),
@@ -63,6 +74,11 @@ pub fn contest(
     };
     let mut contest =
         Contest { entrants: contenders.iter().map(entrant).collect(), stopped: None, interrupted: false };
+    let mut beside = scenario.clone();
+    if alone == Alone::First {
+        beside.phases = scenario.phase_kinds();
+        beside.phases.retain(|kind| !kind.is_alone());
+    }
     let mut random = Random::seeded(seed);
     let mut watch = Listener::new(watch);
     for round in 1..=scenario.timing.rounds {
@@ -76,6 +92,7 @@ pub fn contest(
                 return contest;
             }
             tell(round, &entrant.contender);
+            let scenario = if i == 0 { scenario } else { &beside };
             let Err(error) = trial(rig, scenario, entrant, round, &mut watch) else { continue };
             let why = error.source.to_string();
             entrant.trials.extend(error.partial.map(|partial| *partial));
@@ -177,9 +194,10 @@ mod tests {
     #[test]
     fn every_round_has_every_contender_in_an_order_of_its_own() {
         let (mut order, mut rig) = (Vec::new(), rig());
-        let contest = contest(&mut rig, &scenario(6), &contenders(), 7, &mut (), &mut |round, c| {
-            order.push((round, c.name.clone()));
-        });
+        let contest =
+            contest(&mut rig, &scenario(6), &contenders(), Alone::Each, 7, &mut (), &mut |round, c| {
+                order.push((round, c.name.clone()));
+            });
         assert!(contest.entrants.iter().all(|e| e.trials.len() == 6 && e.failure.is_none()));
         let first: std::collections::BTreeSet<_> = order.chunks(3).map(|c| c[0].1.clone()).collect();
         assert!(first.len() > 1, "{order:?}");
@@ -187,8 +205,23 @@ mod tests {
     }
 
     #[test]
+    fn only_the_reference_tells_what_is_possible_if_that_is_measured_once() {
+        let contest =
+            contest(&mut rig(), &scenario(2), &contenders(), Alone::First, 7, &mut (), &mut |_, _| ());
+        let kinds = |trial: &Trial| trial.phases.iter().map(|phase| phase.kind).collect::<Vec<_>>();
+        let all = scenario(2).phase_kinds();
+        let beside: Vec<_> = all.iter().copied().filter(|kind| !kind.is_alone()).collect();
+        assert!(beside.len() < all.len());
+        for (i, entrant) in contest.entrants.iter().enumerate() {
+            let expected = if i == 0 { &all } else { &beside };
+            assert!(entrant.trials.iter().all(|trial| kinds(trial) == *expected), "{i}");
+        }
+    }
+
+    #[test]
     fn real_differences_are_told_from_none() {
-        let contest = contest(&mut rig(), &scenario(6), &contenders(), 7, &mut (), &mut |_, _| ());
+        let contest =
+            contest(&mut rig(), &scenario(6), &contenders(), Alone::Each, 7, &mut (), &mut |_, _| ());
         let trials: Vec<&[Trial]> = contest.entrants.iter().map(|e| e.trials.as_slice()).collect();
         let compared = versus(trials[0], &trials[1..]);
         let verdict = |i: usize, figure| compared[i].iter().find(|c| c.figure == figure).unwrap().verdict;
@@ -201,7 +234,7 @@ mod tests {
     fn a_refused_setting_is_out_with_its_reason_and_the_others_go_on() {
         let mut all = contenders();
         all.push(named("refused", &[("broken", "1")]));
-        let contest = contest(&mut rig(), &scenario(3), &all, 1, &mut (), &mut |_, _| ());
+        let contest = contest(&mut rig(), &scenario(3), &all, Alone::Each, 1, &mut (), &mut |_, _| ());
         assert_eq!(contest.entrants[3].failure.as_deref(), Some("the kernel refused broken = 1: invalid"));
         assert!(contest.entrants[..3].iter().all(|e| e.trials.len() == 3));
         assert_eq!(contest.stopped, None);
@@ -211,10 +244,10 @@ mod tests {
     fn without_the_reference_or_without_others_it_ends() {
         let refused = named("refused", &[("broken", "1")]);
         let all = [refused.clone(), named("good", &[("a", "2")])];
-        let ended = contest(&mut rig(), &scenario(3), &all, 1, &mut (), &mut |_, _| ());
+        let ended = contest(&mut rig(), &scenario(3), &all, Alone::Each, 1, &mut (), &mut |_, _| ());
         assert!(ended.stopped.unwrap().contains("compared with, failed"));
         let all = [named("default", &[]), refused];
-        let ended = contest(&mut rig(), &scenario(3), &all, 1, &mut (), &mut |_, _| ());
+        let ended = contest(&mut rig(), &scenario(3), &all, Alone::Each, 1, &mut (), &mut |_, _| ());
         assert!(ended.stopped.unwrap().contains("every setting failed"));
         assert!(!ended.interrupted);
     }
@@ -223,7 +256,7 @@ mod tests {
     fn a_disturbed_trial_is_repeated_once_and_kept() {
         let mut rig = rig();
         rig.robbed_at = vec![2, 5, 6];
-        let contest = contest(&mut rig, &scenario(3), &contenders(), 1, &mut (), &mut |_, _| ());
+        let contest = contest(&mut rig, &scenario(3), &contenders(), Alone::Each, 1, &mut (), &mut |_, _| ());
         assert_eq!(rig.runs, 9 + 2, "the sixth is the fifth's repetition");
         assert!(contest.entrants.iter().all(|e| e.trials.len() == 3));
         assert_eq!(contest.entrants.iter().map(|e| e.disturbed.len()).sum::<usize>(), 2);
@@ -238,7 +271,7 @@ mod tests {
     fn an_interruption_keeps_what_was_measured() {
         let mut rig = rig();
         rig.interrupt_at = Some(5);
-        let contest = contest(&mut rig, &scenario(3), &contenders(), 1, &mut (), &mut |_, _| ());
+        let contest = contest(&mut rig, &scenario(3), &contenders(), Alone::Each, 1, &mut (), &mut |_, _| ());
         assert!(contest.interrupted);
         let (trials, indices) = contest.trials();
         assert_eq!(trials.len(), 5, "four whole ones and the one cut short");

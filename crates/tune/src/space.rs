@@ -6,10 +6,24 @@
 //! ```
 //!
 //! Level 0 of every dimension is "as it is": it names no knob, so point 0 is the setting in force. Limits are drain rate × delay, because what a
-//! victim waits for is time. Both levers are there: dirty limits bound what waits in RAM, queue geometry (elevator, depth, request size, wbt) what
-//! stands in the device's queue ahead of a victim; the latter leaves the write cache alone.
+//! victim waits for is time. Both levers are there: limits bound what waits in RAM (of the machine,
+//! of the device, or of the flood's own control group, which is then paced too), queue geometry
+//! (elevator and its tunables, depth, request size, wbt) what stands in the device's queue ahead of
+//! a victim; the latter leaves the write cache alone. What excludes each other is one dimension: an
+//! elevator and its tunables, the limits of one or of another.
+//!
+//! A search begins with what was good on that kind of device, and there with what freezes no queue
+//! (`space/known.rs`).
+
+mod known;
+#[cfg(test)]
+mod tests;
 
 use floodwall_model::Setting;
+use floodwall_model::units::Rate;
+
+pub use known::Kind;
+use known::{PRIORITY, RECIPES, Recipe, TUNABLES, Tunables, Value, freezes};
 
 use crate::objective::Reference;
 
@@ -19,10 +33,23 @@ const DELAYS_S: [f64; 5] = [0.06, 0.125, 0.25, 0.5, 1.5];
 const BACKGROUND: f64 = 0.25;
 /// Two of the flusher's chunks (fs/fs-writeback.c `writeback_chunk_size`): below, every chunk stops all writers.
 const LEAST_LIMIT: u64 = 8 << 20;
+/// Shares of the flood's rate alone at which a paced flood may write: below 1 the backlog waits in
+/// the flood's own dirty pages and not in the device.
+const PACES: [f64; 3] = [0.7, 0.87, 0.95];
+/// `memory.high` of a paced flood at least.
+const PACED_MEMORY: u64 = 128 << 20;
+/// How long the dirty pages of a paced flood last at its rate, in seconds: `io.max` lets a tenth of
+/// a second through at once (block/blk-throttle.c `DFL_THROTL_SLICE`).
+const PACED_S: f64 = 0.1;
+/// The share of memory that may be dirty as the kernel boots (`vm.dirty_ratio`).
+const DIRTY_RATIO: f64 = 0.2;
 /// Delays of a device's own, strict limit.
 const STRICT_DELAYS_S: [f64; 2] = [0.25, 1.0];
 /// Depths that are tried below the present one.
 const DEPTHS: [u64; 4] = [8, 16, 32, 64];
+/// Depths of a SCSI device's own queue that are tried below the present one; 1 switches a SATA
+/// disk's command queueing off.
+const DEVICE_DEPTHS: [u64; 3] = [1, 4, 8];
 /// Request sizes that are tried below the present one, in KiB.
 const REQUESTS_KIB: [u64; 3] = [128, 256, 512];
 /// Writeback throttling's targets: off, and the kernel's own for what does not seek and what does, in microseconds (block/blk-wbt.c).
@@ -31,8 +58,20 @@ const WBT_US: [u64; 3] = [0, 2_000, 75_000];
 /// What a host and device have. What is absent or unknown gives no dimension.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Description {
+    /// What the device is; `None` if the kernel does not tell.
+    pub kind: Option<Kind>,
     /// Bytes a second at which the device drains.
     pub drain_bytes_per_s: f64,
+    /// Bytes a second that the flood writes alone and the device takes.
+    pub flood_bytes_per_s: f64,
+    /// Whether victims and floods have control groups of their own.
+    pub groups: bool,
+    /// Whether the flood can be paced: a control group of its own, which the kernel charges for its
+    /// writeback (cgroup v2).
+    pub paced: bool,
+    /// Memory that can be dirtied, in bytes; `None`: the hard limit is the kernel's default share
+    /// of it.
+    pub dirtyable_bytes: Option<u64>,
     /// The hard dirty limit in force; larger ones are not tried.
     pub hard_limit_bytes: Option<u64>,
     /// Hard dirty limits below this are not tried: something on the machine would hang.
@@ -53,6 +92,20 @@ pub struct Description {
     pub strict_limit: bool,
     /// Whether limits in bytes exist (`vm.dirty_bytes`; after 2.6.24).
     pub byte_limits: bool,
+    /// Whether the elevators' tunables and the victims' priority are choices too.
+    pub tunables: bool,
+    /// Whether bfq divides its tags among groups and priorities (CONFIG_BFQ_GROUP_IOSCHED). Where
+    /// it does not, or that is not known (`None`), the victims' priority is tried last: without it
+    /// best-effort 0 was slower in one run. It is tried last with [`Self::groups`] too: bfq divides
+    /// by the groups' weights first.
+    pub bfq_groups: Option<bool>,
+    /// Whether a thread of ext4 commits the journal: it is raised along with the victims.
+    pub ext4_journal: bool,
+    /// Whether a victim reads.
+    pub reads: bool,
+    /// How many requests the device itself takes at once; `None` where that is not a knob
+    /// (`device.queue_depth`).
+    pub device_depth: Option<u64>,
 }
 
 impl Description {
@@ -69,6 +122,7 @@ impl Description {
         let number = |knob: &str| in_force.get(knob).and_then(|v| v.parse().ok());
         Self {
             drain_bytes_per_s: reference.drain_bytes_per_s,
+            flood_bytes_per_s: reference.flood_bytes_per_s,
             // A fifth of what can be dirtied, which is nearly all of RAM on an idle machine.
             hard_limit_bytes: Some(ram_bytes / 5),
             least_hard_bytes: None,
@@ -80,6 +134,7 @@ impl Description {
             wbt_lat_us: number("wbt_lat_usec"),
             strict_limit,
             byte_limits: in_force.get("vm.dirty_bytes").is_some(),
+            ..Self::default()
         }
     }
 }
@@ -131,21 +186,40 @@ impl Space {
     /// The space of a host and device.
     #[must_use]
     pub fn of(d: &Description) -> Self {
-        let all = [limits(d), schedulers(d), depths(d), requests(d), wbt(d)];
+        let all = [limits(d), elevators(d), depths(d), requests(d), wbt(d)];
         let dimensions: Vec<Dimension> =
             all.into_iter().filter(|dimension| dimension.levels.len() > 1).collect();
         let mut space = Self { dimensions, starts: Vec::new() };
-        space.starts = space.recipes();
+        space.starts = space.recipes(d);
         space
     }
 
-    /// How many points it has.
+    /// Leaves out the levels that are refused by themselves, and what begins with them. Gives their
+    /// names, each with the reason.
+    pub fn leave_out(&mut self, refusal: impl Fn(&Setting) -> Option<String>) -> Vec<(String, String)> {
+        let starts: Vec<Setting> = self.starts.iter().map(|point| self.setting(point)).collect();
+        let mut left_out = Vec::new();
+        for levels in self.dimensions.iter_mut().map(|dimension| &mut dimension.levels) {
+            levels.retain(|level| {
+                let setting: Setting = level.knobs.iter().cloned().collect();
+                let refused = if setting.is_empty() { None } else { refusal(&setting) };
+                let stays = refused.is_none();
+                left_out.extend(refused.map(|why| (level.name.clone(), why)));
+                stays
+            });
+        }
+        self.dimensions.retain(|dimension| dimension.levels.len() > 1);
+        self.starts = starts.iter().filter_map(|setting| self.find(setting)).collect();
+        left_out
+    }
+
+    /// How many combinations of levels it has.
     #[must_use]
     pub fn size(&self) -> usize {
         self.dimensions.iter().map(|d| d.levels.len()).product()
     }
 
-    /// All of them, the setting in force first: a grid.
+    /// All of them that differ in effect, the setting in force first: a grid.
     #[must_use]
     pub fn points(&self) -> Vec<Point> {
         let mut points = vec![Vec::new()];
@@ -156,7 +230,18 @@ impl Space {
             };
             points = points.into_iter().flat_map(extend).collect();
         }
+        points.retain(|point| !self.is_moot(point));
         points
+    }
+
+    /// Whether a point's `async_depth` is not below its `nr_requests`: it limits nothing then
+    /// (block/mq-deadline.c `dd_limit_depth`), so the point does what the one without it does.
+    fn is_moot(&self, point: &Point) -> bool {
+        let number = |knob: &str| {
+            let mut knobs = self.levels(point).flat_map(|level| &level.knobs);
+            knobs.find(|(name, _)| name.ends_with(knob))?.1.parse::<u64>().ok()
+        };
+        number(ASYNC_DEPTH).zip(number("nr_requests")).is_some_and(|(limit, depth)| limit >= depth)
     }
 
     /// What a point sets.
@@ -183,7 +268,7 @@ impl Space {
         vec![0; self.dimensions.len()]
     }
 
-    /// Points that differ in one dimension.
+    /// Points that differ in one dimension, and in effect.
     #[must_use]
     pub fn neighbours(&self, point: &Point) -> Vec<Point> {
         let mut all = Vec::new();
@@ -194,6 +279,7 @@ impl Space {
                 all.push(other);
             }
         }
+        all.retain(|point| !self.is_moot(point));
         all
     }
 
@@ -210,34 +296,28 @@ impl Space {
         (self.setting(&point) == *setting).then_some(point)
     }
 
-    /// Points made of levels by name; a recipe whose levels are not all here is left out, but one with `*` may be as it is.
-    fn recipes(&self) -> Vec<Point> {
-        // What was best, or near it, somewhere: in the lab a short queue under bfq with default limits had the fewest dead seconds and small limits the
-        // published gains; in the league's grids (docs/league.md) short queues won under each elevator, by device and victim.
-        let recipes: [&[&str]; 19] = [
-            &[],
-            &["bfq", "8 requests*", "128 KiB", "wbt off*"],
-            &["mq-deadline*", "16 requests*", "128 KiB", "wbt off*"],
-            &["bfq", "8 requests*", "128 KiB", "wbt 75 ms*"],
-            &["kyber", "8 requests*", "128 KiB", "wbt off*"],
-            &["bfq", "16 requests*"],
-            &["none", "16 requests*", "128 KiB", "wbt 75 ms*"],
-            &["bfq", "wbt 2 ms*"],
-            &["limit 0.25 s"],
-            &["bfq", "128 KiB"],
-            &["none", "8 requests*", "128 KiB", "wbt off*", "strict 0.25 s"],
-            &["none", "wbt 75 ms*"],
-            &["bfq", "8 requests*", "128 KiB", "wbt off*", "strict 1 s"],
-            &["limit 0.06 s"],
-            &["mq-deadline*", "16 requests*", "256 KiB*", "limit 0.5 s"],
-            &["limit 1.5 s"],
-            &["cfq"],
-            &["deadline", "8 requests*", "128 KiB"],
-            &["strict 0.25 s"],
-        ];
-        let mut points: Vec<Point> = Vec::new();
-        for recipe in recipes {
-            let Some(point) = self.recipe(recipe) else { continue };
+    /// Points made of levels by name: first the setting in force, then what is known to be good on
+    /// such a device, then the others; of both first what freezes no queue. A priority that bfq may
+    /// not honour comes last.
+    fn recipes(&self, d: &Description) -> Vec<Point> {
+        let known = |recipe: &Recipe| match d.kind {
+            Some(kind) => recipe.good_on.contains(&kind),
+            None => !recipe.good_on.is_empty(),
+        };
+        let mut found: Vec<((bool, bool, bool), Point)> = RECIPES
+            .iter()
+            .filter_map(|recipe| {
+                let point = self.recipe(recipe.levels)?;
+                let setting = self.setting(&point);
+                let raised = setting.get("victim.ioprio").is_some();
+                let doubtful = raised && (d.groups || d.bfq_groups != Some(true));
+                let freezing = setting.0.keys().any(|knob| freezes(knob));
+                Some(((doubtful, !known(recipe), freezing), point))
+            })
+            .collect();
+        found.sort_by_key(|(order, _)| *order);
+        let mut points = vec![self.origin()];
+        for (_, point) in found {
             if !points.contains(&point) {
                 points.push(point);
             }
@@ -263,7 +343,7 @@ impl Space {
                 None => return None,
             }
         }
-        Some(point)
+        (!self.is_moot(&point)).then_some(point)
     }
 }
 
@@ -317,7 +397,32 @@ fn limits(d: &Description) -> Dimension {
             levels.push(Level { name: format!("strict {delay} s ({} MiB)", bytes >> 20), knobs, place });
         }
     }
+    levels.extend(paces(d));
     Dimension { name: "limit", levels }
+}
+
+/// The flood held by its own group: a rate below what the device takes, and dirty pages of its own,
+/// so that its backlog is neither in the device nor counted for others. Without `memory.high` the
+/// machine's limit would stop all writers.
+fn paces(d: &Description) -> impl Iterator<Item = Level> {
+    let possible = d.paced && d.flood_bytes_per_s.is_finite() && d.flood_bytes_per_s > 0.0;
+    // A group's dirty pages are the same share of its memory as the machine's of all that can be
+    // dirtied (mm/page-writeback.c `domain_dirty_limits`).
+    let share = d
+        .hard_limit_bytes
+        .zip(d.dirtyable_bytes)
+        .map_or(DIRTY_RATIO, |(limit, of)| limit as f64 / of.max(1) as f64);
+    PACES.into_iter().filter(move |_| possible).map(move |pace| {
+        let rate = ((d.flood_bytes_per_s * pace / 1e5).round() * 1e5).max(1e5);
+        let dirty = (PACED_S * rate).max(2.0 * LEAST_LIMIT as f64);
+        let memory = whole_mib(dirty / share.clamp(1e-6, 1.0)).max(PACED_MEMORY);
+        let knobs = vec![
+            ("flood:io.max".into(), format!("wbps={rate}")),
+            ("flood:memory.high".into(), memory.to_string()),
+        ];
+        let name = format!("paced {pace} ({})", Rate(rate));
+        Level { name, knobs, place: Place { axis: 2, octave: pace.log2() } }
+    })
 }
 
 /// A level that sets one knob of every queue.
@@ -326,23 +431,90 @@ fn of_queues(d: &Description, name: String, knob: &str, value: &str, place: Plac
     Level { name, knobs, place }
 }
 
-fn schedulers(d: &Description) -> Dimension {
+/// Requests that all but synchronous reads hold at most under mq-deadline.
+const ASYNC_DEPTH: &str = "iosched.async_depth";
+/// How much less alike each further choice of tunables of an elevator is, in octaves: far less than
+/// another elevator is.
+const TUNABLES_OCTAVES: f64 = 0.1;
+/// The axis of the victims' priority, which makes another thing of an elevator than its tunables
+/// do.
+const PRIORITY_AXIS: u8 = u8::MAX - 1;
+
+/// Every elevator as it boots and under each choice of its tunables.
+fn elevators(d: &Description) -> Dimension {
     let mut levels = vec![as_it_is(None)];
-    if !d.queues.is_empty() {
-        let others = d.schedulers.iter().filter(|s| Some(*s) != d.scheduler.as_ref());
-        let of =
-            |(axis, s): (u8, &String)| of_queues(d, s.clone(), "scheduler", s, Place { axis, octave: 0.0 });
-        levels.extend((0..u8::MAX).zip(others).map(of));
+    let offered = d.schedulers.iter().filter(|_| !d.queues.is_empty());
+    for (i, name) in (0..PRIORITY_AXIS).zip(offered) {
+        let in_use = Some(name) == d.scheduler.as_ref();
+        let axis = if in_use { levels[0].place.axis } else { i };
+        if !in_use {
+            levels.push(of_queues(d, name.clone(), "scheduler", name, Place { axis, octave: 0.0 }));
+        }
+        let requests = d.nr_requests.map(|now| requests_under(d, in_use, now));
+        let choices = TUNABLES.iter().filter(|t| d.tunables && t.elevator == name && is_tried(d, t));
+        for (n, tunables) in (1u32..).zip(choices) {
+            let Some(mut level) = of_tunables(d, tunables, requests) else { continue };
+            if !in_use {
+                level.knobs.extend(of_queues(d, String::new(), "scheduler", name, level.place).knobs);
+            }
+            level.place = match tunables.name {
+                PRIORITY => Place { axis: PRIORITY_AXIS, octave: 0.0 },
+                _ => Place { axis, octave: TUNABLES_OCTAVES * f64::from(n) },
+            };
+            levels.push(level);
+        }
     }
     Dimension { name: "scheduler", levels }
 }
 
+fn is_tried(d: &Description, tunables: &Tunables) -> bool {
+    let everywhere = tunables.on.len() == known::KINDS;
+    d.kind.map_or(everywhere, |kind| tunables.on.contains(&kind)) && (d.reads || !tunables.for_reads)
+}
+
+/// `nr_requests` under an elevator, from that now. A switch from `none`, which has the device's own
+/// depth, gives twice as many, of 128 at most (block/blk-mq-sched.c `blk_mq_init_sched`). From
+/// another elevator it gives what that began with.
+fn requests_under(d: &Description, in_use: bool, now: u64) -> u64 {
+    let from_none = !in_use && d.scheduler.as_deref() == Some("none");
+    if from_none { 2 * now.min(128) } else { now }
+}
+
+/// A level of an elevator's tunables; `None` if a value is not known.
+fn of_tunables(d: &Description, tunables: &Tunables, requests: Option<u64>) -> Option<Level> {
+    let mut level = as_it_is(None);
+    level.name = format!("{}: {}", tunables.elevator, tunables.name);
+    for (knob, value) in tunables.knobs {
+        let value = match value {
+            Value::Is(value) => (*value).to_owned(),
+            Value::QuarterOfRequests => (requests? / 4).max(1).to_string(),
+        };
+        if knob.starts_with("iosched.") {
+            level.knobs.extend(of_queues(d, String::new(), knob, &value, level.place).knobs);
+        } else {
+            level.knobs.push(((*knob).to_owned(), value));
+        }
+    }
+    if tunables.name == PRIORITY && d.ext4_journal {
+        level.knobs.push(("journal.ioprio".into(), "be/0".into()));
+    }
+    Some(level)
+}
+
+/// How many requests stand ahead of a victim: fewer in all, or fewer of them in the device.
 fn depths(d: &Description) -> Dimension {
     let mut levels = vec![as_it_is(d.nr_requests.map(|n| n as f64))];
     for n in
         DEPTHS.into_iter().filter(|n| !d.queues.is_empty() && d.nr_requests.is_some_and(|now| n * 2 <= now))
     {
         levels.push(of_queues(d, format!("{n} requests"), "nr_requests", &n.to_string(), at(n as f64)));
+    }
+    for n in DEVICE_DEPTHS
+        .into_iter()
+        .filter(|n| !d.queues.is_empty() && d.device_depth.is_some_and(|now| n * 2 <= now))
+    {
+        let place = Place { axis: 1, ..at(n as f64) };
+        levels.push(of_queues(d, format!("device queue {n}"), "device.queue_depth", &n.to_string(), place));
     }
     Dimension { name: "depth", levels }
 }
@@ -367,111 +539,4 @@ fn wbt(d: &Description) -> Dimension {
         levels.push(of_queues(d, name, "wbt_lat_usec", &us.to_string(), wbt_place(us)));
     }
     Dimension { name: "wbt", levels }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    pub(super) fn array() -> Description {
-        Description {
-            drain_bytes_per_s: 250e6,
-            hard_limit_bytes: Some(4 << 30),
-            least_hard_bytes: None,
-            queues: vec![String::new()],
-            scheduler: Some("mq-deadline".into()),
-            schedulers: ["none", "mq-deadline", "kyber", "bfq"].map(String::from).to_vec(),
-            nr_requests: Some(256),
-            max_sectors_kb: Some(1024),
-            wbt_lat_us: Some(2_000),
-            strict_limit: true,
-            byte_limits: true,
-        }
-    }
-
-    #[test]
-    fn limits_are_drain_rate_times_delay_around_the_published_ones() {
-        let space = Space::of(&array());
-        let limits = &space.dimensions[0];
-        let names: Vec<&str> = limits.levels.iter().map(|l| l.name.as_str()).collect();
-        assert_eq!(
-            names,
-            [
-                "",
-                "limit 0.06 s (14 MiB)",
-                "limit 0.125 s (30 MiB)",
-                "limit 0.25 s (60 MiB)",
-                "limit 0.5 s (119 MiB)",
-                "limit 1.5 s (358 MiB)",
-                "strict 0.25 s (60 MiB)",
-                "strict 1 s (238 MiB)"
-            ]
-        );
-        assert_eq!(limits.levels[3].knobs[1], ("vm.dirty_bytes".to_owned(), (60u64 << 20).to_string()));
-    }
-
-    #[test]
-    fn limits_that_would_hang_something_are_not_tried() {
-        let space = Space::of(&Description { least_hard_bytes: Some(119 << 20), ..array() });
-        let names: Vec<&str> = space.dimensions[0].levels.iter().map(|l| l.name.as_str()).collect();
-        let left = [
-            "limit 0.5 s (119 MiB)",
-            "limit 1.5 s (358 MiB)",
-            "strict 0.25 s (60 MiB)",
-            "strict 1 s (238 MiB)",
-        ];
-        assert_eq!(names[1..], left);
-    }
-
-    #[test]
-    fn both_levers_are_among_the_starts_and_the_setting_in_force_is_first() {
-        let space = Space::of(&array());
-        assert!(space.setting(&space.starts[0]).is_empty());
-        let settings: Vec<Setting> = space.starts.iter().map(|p| space.setting(p)).collect();
-        let short_queue =
-            settings.iter().any(|s| s.get("nr_requests").is_some() && s.get("vm.dirty_bytes").is_none());
-        let small_limit =
-            settings.iter().any(|s| s.get("vm.dirty_bytes").is_some() && s.get("nr_requests").is_none());
-        let together =
-            settings.iter().any(|s| s.get("vm.dirty_bytes").is_some() && s.get("nr_requests").is_some());
-        assert!(short_queue && small_limit && together, "{settings:?}");
-        assert_eq!(space.size(), 8 * 4 * 5 * 4 * 3);
-        assert_eq!(space.name(&space.starts[1]), "bfq + 8 requests + 128 KiB + wbt off");
-    }
-
-    #[test]
-    fn what_a_device_lacks_is_no_dimension() {
-        let network = Description { drain_bytes_per_s: 100e6, byte_limits: true, ..Description::default() };
-        let space = Space::of(&network);
-        assert_eq!(space.dimensions.len(), 1);
-        let nothing = Space::of(&Description::default());
-        assert_eq!((nothing.size(), nothing.starts.len()), (1, 1));
-        // 3 MB/s: the smallest delays all come to the least limit, which is there once.
-        let stick = Space::of(&Description { drain_bytes_per_s: 3e6, ..network });
-        assert_eq!(stick.dimensions[0].levels.len(), 2);
-    }
-
-    #[test]
-    fn small_machines_get_no_limit_above_their_own() {
-        let small = Space::of(&Description { hard_limit_bytes: Some(100 << 20), ..array() });
-        assert_eq!(small.dimensions[0].levels.len(), 1 + 3 + 1);
-    }
-
-    #[test]
-    fn knobs_of_disks_below_are_named_with_them() {
-        let space = Space::of(&Description { queues: vec!["sda.".into(), "sdb.".into()], ..array() });
-        let setting = space.setting(&space.starts[1]);
-        assert_eq!(setting.get("sda.scheduler"), Some("bfq"));
-        assert_eq!(setting.get("sdb.nr_requests"), Some("8"));
-    }
-
-    #[test]
-    fn settings_lead_back_to_their_points() {
-        let space = Space::of(&array());
-        for point in space.starts.iter().flat_map(|p| space.neighbours(p)) {
-            assert_eq!(space.find(&space.setting(&point)), Some(point));
-        }
-        let foreign = [("vm.dirty_bytes".to_owned(), "1".to_owned())].into_iter().collect();
-        assert_eq!(space.find(&foreign), None);
-    }
 }

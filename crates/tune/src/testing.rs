@@ -7,6 +7,24 @@ use floodwall_model::{
 };
 
 use crate::random::Random;
+use crate::space::Description;
+
+/// A disk of a large machine under the settings that most kernels boot with; how fast it drains is still to be said.
+pub(crate) fn disk() -> Description {
+    Description {
+        hard_limit_bytes: Some(4 << 30),
+        least_hard_bytes: None,
+        queues: vec![String::new()],
+        scheduler: Some("mq-deadline".into()),
+        schedulers: ["none", "mq-deadline", "kyber", "bfq"].map(String::from).to_vec(),
+        nr_requests: Some(256),
+        max_sectors_kb: Some(1024),
+        wbt_lat_us: Some(2_000),
+        strict_limit: false,
+        byte_limits: true,
+        ..Description::default()
+    }
+}
 
 /// What a setting really keeps, as shares.
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,7 @@
 //!
 //! **Time.** Trials are as long as the budget allows; no trial is started that would not end in time, by what trials have taken so far.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use floodwall_model::{PhaseKind, Rig, Scenario, Trial, Watch};
 use floodwall_stats::versus::{Compared, Figure, Verdict};
@@ -24,6 +24,7 @@ use crate::race::{self, Candidate};
 use crate::random::Random;
 use crate::space::Space;
 
+mod trials;
 mod verdict;
 
 use verdict::{decide, recommend, rounds_to_show};
@@ -53,10 +54,7 @@ const LONGER: f64 = 3.0;
 const SHORTEST_S: f64 = 4.0;
 /// What a phase takes beside its measured part, before anything is known of it.
 const OVERHEAD_S: f64 = 7.0;
-/// Trials in a row that fail until it may be the device and not the settings.
-const FAILURES: u32 = 3;
-/// After so many repetitions in a row that were disturbed too nothing is repeated, until a trial is undisturbed: whoever it is does not stop for us.
-const IN_VAIN: u32 = 2;
+
 /// What a search is to do.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -272,8 +270,11 @@ impl Search<'_> {
         outcome: &mut Outcome,
     ) -> Result<Recommendation, Stop> {
         let reference = self.reference(outcome)?;
-        outcome.reference = Some(reference);
-        let space = space_of(&reference);
+        outcome.reference = Some(reference.clone());
+        let mut space = space_of(&reference);
+        for (why, names) in by_reason(space.leave_out(|setting| self.rig.refusal(self.scenario, setting))) {
+            self.watch.inner.warn(&format!("not tried: {}: {why}", names.join("; ")));
+        }
         outcome.space = space.size();
         outcome.candidates[0].point = Some(space.origin());
         self.take_over(outcome, &space, &reference);
@@ -318,7 +319,7 @@ impl Search<'_> {
     }
 
     fn reference(&mut self, outcome: &mut Outcome) -> Result<Reference, Stop> {
-        if let Some(reference) = Reference::of(&outcome.candidates[0].trials) {
+        if let Some(reference) = Reference::of(&outcome.candidates[0].trials, self.scenario) {
             return Ok(reference);
         }
         let longest = self.scenario.timing.measure.as_secs_f64();
@@ -339,7 +340,7 @@ impl Search<'_> {
         // A burst has its pauses too: counted as half a phase.
         let pauses = if self.scenario.burst.is_some() { n + 0.5 } else { n };
         self.overhead_s = ((self.now() - begin - measured - self.burst_s) / f64::max(pauses, 1.0)).max(0.5);
-        Reference::of(&trials).ok_or_else(|| Stop {
+        Reference::of(&trials, self.scenario).ok_or_else(|| Stop {
             why: "the victim or the flood did nothing when it was alone, so there is nothing to compare with"
                 .into(),
             interrupted: false,
@@ -500,104 +501,25 @@ impl Search<'_> {
             so_far
         }
     }
+}
 
-    /// Runs a trial; a disturbed one is repeated once. A failure is the candidate's, unless nothing works any more; one of the setting in force, without
-    /// which nothing can be compared, is repeated once and then ends the search.
-    fn trial(
-        &mut self,
-        outcome: &mut Outcome,
-        i: usize,
-        stage: Stage,
-        phases: &[PhaseKind],
-        measure_s: f64,
-    ) -> Result<(), Stop> {
-        let mut scenario = self.scenario.clone();
-        scenario.phases = phases.to_vec();
-        scenario.timing.measure = Duration::from_secs_f64(measure_s.max(1.0).floor());
-        let (mut repeated, mut failed) = (false, false);
-        loop {
-            if self.watch.inner.stop() {
-                return Err(Stop { why: "interrupted".into(), interrupted: true });
-            }
-            let (round, spent_s) = (self.round, self.now());
-            let candidate = &mut outcome.candidates[i];
-            (self.tell)(Turn { stage, round, name: &candidate.name, spent_s });
-            self.watch.begin();
-            self.trials_run += 1;
-            match self.rig.run(&scenario, &candidate.setting, round, &mut self.watch) {
-                Ok(trial) => {
-                    self.failures = 0;
-                    self.spent_on_trials += length_s(&trial);
-                    match self.watch.verdict(&trial) {
-                        Some(_) if !repeated && self.in_vain < IN_VAIN => {
-                            repeated = true;
-                            candidate.disturbed.push(trial);
-                            continue;
-                        }
-                        // Disturbed again is how it is here: counted, and said.
-                        Some(why) => {
-                            self.in_vain += u32::from(repeated);
-                            let name = &candidate.name;
-                            self.watch.inner.warn(&format!(
-                                "round {round}, '{name}': {why}; the trial counts all the same"
-                            ));
-                        }
-                        None => self.in_vain = 0,
-                    }
-                    let trials = if stage == Stage::Final {
-                        &mut candidate.final_trials
-                    } else {
-                        &mut candidate.trials
-                    };
-                    trials.push(trial);
-                    return Ok(());
-                }
-                Err(error) => {
-                    let why = error.source.to_string();
-                    // What was measured until then stays, and does not count.
-                    candidate.disturbed.extend(error.partial.map(|p| *p).filter(|p| !p.phases.is_empty()));
-                    if error.interrupted {
-                        return Err(Stop { why, interrupted: true });
-                    }
-                    self.failures += 1;
-                    if i == 0 && !failed {
-                        failed = true;
-                        let name = &candidate.name;
-                        self.watch.inner.warn(&format!("'{name}' failed and is tried once more: {why}"));
-                        continue;
-                    }
-                    self.watch.inner.warn(&format!("'{}' is out: {why}", candidate.name));
-                    candidate.failure = Some(why.clone());
-                    if self.failures < FAILURES && i == 0 {
-                        let why = format!("the setting in force could not be measured: {why}");
-                        return Err(Stop { why, interrupted: false });
-                    }
-                    if self.failures < FAILURES {
-                        return Ok(());
-                    }
-                    if i > 0 && stage == Stage::Race {
-                        // The settings, or the device? What was in force at the beginning has run once.
-                        self.trial(outcome, 0, stage, phases, measure_s)?;
-                        return Ok(());
-                    }
-                    let why = format!("{} trials in a row failed; the last one: {why}", self.failures);
-                    return Err(Stop { why, interrupted: false });
-                }
-            }
-        }
+/// Names of levels by the reason why they are left out.
+fn by_reason(left_out: Vec<(String, String)>) -> BTreeMap<String, Vec<String>> {
+    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, why) in left_out {
+        all.entry(why).or_default().push(name);
     }
+    all
 }
 
 /// What a candidate has to run. A burst that stays below the limits in force never meets the device: under a setting that leaves them alone it is accepted
 /// as under the default, which the final checks.
 fn racing_phases(setting: &floodwall_model::Setting) -> &'static [PhaseKind] {
-    let limits = setting.0.keys().any(|knob| knob.starts_with("vm.dirty") || knob.contains("bdi."));
+    let is_limit = |knob: &String| {
+        knob.starts_with("vm.dirty") || knob.contains("bdi.") || knob.ends_with("memory.high")
+    };
+    let limits = setting.0.keys().any(is_limit);
     if limits { &[PhaseKind::Both, PhaseKind::Burst] } else { &[PhaseKind::Both] }
-}
-
-/// From the begin of a trial to the end of its last phase.
-fn length_s(trial: &Trial) -> f64 {
-    trial.phases.iter().map(|p| p.start_s + p.seconds).fold(0.0, f64::max)
 }
 
 #[cfg(test)]

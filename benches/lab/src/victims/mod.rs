@@ -1,4 +1,5 @@
-//! Real victims on a lab device: PostgreSQL and SQLite beside the copy of a large file, under the default setting, under 15 MB, and guarded.
+//! Real victims on a lab device: PostgreSQL and SQLite beside the copy of a large file, under the default setting, under
+//! others (15 MB, a short queue, the victim first under bfq), and guarded.
 //!
 //! ```text
 //! round × victim × way (the ways in another order each round):
@@ -105,6 +106,10 @@ impl Who {
 trait Database {
     /// Commits for so long.
     fn run(&mut self, time: Duration) -> anyhow::Result<Measured>;
+    /// The process that serves it, if there is one before it is asked to commit.
+    fn process(&self) -> Option<u32> {
+        None
+    }
     /// What it says of itself, for the record.
     fn about(&mut self) -> anyhow::Result<Value>;
 }
@@ -198,7 +203,7 @@ fn measure(floodwall: &Floodwall, options: &Options, trial: Trial, log: &Path) -
     };
     process::finished(std::process::Command::new("sync").arg("-f").arg(device.dir()?))?;
     interrupt::sleep(SETTLE)?;
-    let in_force = InForce::put(floodwall, trial.way, &device, log)?;
+    let in_force = InForce::put(floodwall, trial.way, &device, database.process(), log)?;
     let alone = database.run(time)?;
     let copy = Copy::start(device.dir()?)?;
     interrupt::sleep(LEAD)?;

@@ -109,6 +109,10 @@ impl Database for Postgres {
         Ok(Measured::new(time, done))
     }
 
+    fn process(&self) -> Option<u32> {
+        Some(self.server.id())
+    }
+
     fn about(&mut self) -> anyhow::Result<Value> {
         let syncs: u64 = self.ask("SELECT wal_sync FROM pg_stat_wal")?.parse().context("pg_stat_wal")?;
         Ok(json!({

@@ -98,7 +98,8 @@ pub(super) fn section(trials: &[Value]) -> anyhow::Result<String> {
         trials.iter().map(|t| (t["plan"].to_string(), &t["plan"])).collect();
     let mut out = String::from(
         "*Alone* and *beside* the copy are in the same trial, on a fresh device with xfs. *Dead* are seconds with under a tenth of the \
-         transactions alone, all rounds together. \"15mb\" is `floodwall apply vm.dirty_bytes=15MB`. Figures are geometric means over the rounds \
+         transactions alone, all rounds together. \"15mb\" is `floodwall apply vm.dirty_bytes=15MB`; \"short\" mq-deadline with 8 requests of 128 KiB; \"priority\" bfq \
+         and the server's processes at best-effort 0. Figures are geometric means over the rounds \
          with 95 % intervals; a p99 needs 100 transactions in every round. *Late*: rounds in which the lab did not keep up with its model.\n",
     );
     for plan in plans.values() {

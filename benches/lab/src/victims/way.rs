@@ -1,4 +1,5 @@
-//! Under what a victim is measured: the default setting, 15 MB through `floodwall apply`, or `floodwall guard`. Given back when dropped.
+//! Under what a victim is measured: the default setting, settings through `floodwall apply`, or `floodwall guard`. Given back
+//! when dropped.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -20,6 +21,10 @@ pub(super) enum Way {
     Default,
     #[value(name = "15mb")]
     Limit,
+    /// The queue as short as the best known setting has it.
+    Short,
+    /// bfq, and the victim's threads first in it.
+    Priority,
     Guard,
 }
 
@@ -28,8 +33,27 @@ impl Way {
         match self {
             Self::Default => "default",
             Self::Limit => "15mb",
+            Self::Short => "short",
+            Self::Priority => "priority",
             Self::Guard => "guard",
         }
+    }
+
+    /// What `floodwall apply` takes for it; nothing where it is not a setting. `victim`: the number of the victim's process,
+    /// from which all that serve connections are forked.
+    fn changes(self, device: &Device<'_>, victim: Option<u32>) -> anyhow::Result<Vec<String>> {
+        let disk = device.path.file_name().context("the device has no name")?.to_string_lossy();
+        let of_disk = |knobs: &[&str]| knobs.iter().map(|knob| format!("{disk}.{knob}")).collect();
+        Ok(match self {
+            Self::Default | Self::Guard => Vec::new(),
+            Self::Limit => vec![LIMIT.to_owned()],
+            Self::Short => of_disk(&["scheduler=mq-deadline", "nr_requests=8", "max_sectors_kb=128"]),
+            Self::Priority => {
+                let victim =
+                    victim.context("this victim has no process before it is measured: leave priority out")?;
+                vec![format!("{disk}.scheduler=bfq"), format!("pid:{victim}.ioprio=be/0")]
+            }
+        })
     }
 
     /// Whether this binary can do it, before anything is measured.
@@ -62,33 +86,27 @@ impl<'a> InForce<'a> {
         floodwall: &'a Floodwall,
         way: Way,
         device: &Device<'_>,
+        victim: Option<u32>,
         log: &Path,
     ) -> anyhow::Result<Self> {
         let mut in_force = Self { floodwall, before: None, guard: None, knobs: knobs() };
-        match way {
-            Way::Default => {}
-            Way::Limit => {
-                let mut apply = Command::new(&floodwall.program);
-                apply.args([
-                    "apply",
-                    "--yes",
-                    "--for",
-                    APPLIED_FOR,
-                    "--why",
-                    "real victims on the lab",
-                    LIMIT,
-                ]);
-                let output = apply.stdin(Stdio::null()).output().context("can't run floodwall")?;
-                let told =
-                    [output.stderr, output.stdout].map(|o| String::from_utf8_lossy(&o).into_owned()).concat();
-                ensure!(output.status.success(), "{apply:?} ended with {}: {}", output.status, told.trim());
-                in_force.before = undo_number(&told);
-                ensure!(
-                    in_force.before.is_some(),
-                    "{LIMIT} was in force already, or floodwall did not say how to undo it: {told}"
-                );
-            }
-            Way::Guard => in_force.guard = Some(Guarded::start(&floodwall.program, &device.path, log)?),
+        let changes = way.changes(device, victim)?;
+        if !changes.is_empty() {
+            let mut apply = Command::new(&floodwall.program);
+            apply.args(["apply", "--yes", "--for", APPLIED_FOR, "--why", "real victims on the lab"]);
+            let output = apply.args(&changes).stdin(Stdio::null()).output().context("can't run floodwall")?;
+            let told =
+                [output.stderr, output.stdout].map(|o| String::from_utf8_lossy(&o).into_owned()).concat();
+            ensure!(output.status.success(), "{apply:?} ended with {}: {}", output.status, told.trim());
+            in_force.before = undo_number(&told);
+            ensure!(
+                in_force.before.is_some(),
+                "{} was in force already, or floodwall did not say how to undo it: {told}",
+                changes.join(" ")
+            );
+        }
+        if way == Way::Guard {
+            in_force.guard = Some(Guarded::start(&floodwall.program, &device.path, log)?);
         }
         Ok(in_force)
     }

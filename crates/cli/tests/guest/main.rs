@@ -8,6 +8,7 @@ mod groups;
 mod images;
 mod place;
 mod streams;
+mod units;
 
 use floodwall_guest::{Uml, memory};
 use floodwall_testing::lacks;
@@ -16,8 +17,16 @@ use landlock::{AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr};
 use crate::bed::{RAM, Who};
 
 fn main() {
-    let all =
-        [streams::TESTS, ends::TESTS, place::TESTS, groups::TESTS, commands::TESTS, images::TESTS].concat();
+    let all = [
+        streams::TESTS,
+        ends::TESTS,
+        place::TESTS,
+        groups::TESTS,
+        commands::TESTS,
+        units::TESTS,
+        images::TESTS,
+    ]
+    .concat();
     let mut tests = Vec::new();
     for test in all {
         for who in [Who::Caller, Who::Ordinary] {

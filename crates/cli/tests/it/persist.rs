@@ -1,7 +1,11 @@
 //! `persist` and `unpersist` on a captured machine.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+
+use floodwall_model::Setting;
+use floodwall_report::keep::Keep;
 
 use crate::knobs::Machine;
 use crate::{stderr, stdout};
@@ -110,21 +114,63 @@ fn files_that_are_not_ours_are_left_and_said() {
     assert_eq!(text(&machine, SYSCTL), edited);
     assert!(!path(&machine, RULES).exists());
     fs::write(path(&machine, SYSCTL), "vm.dirty_ratio = 9\n").unwrap();
-    assert!(machine.refused("persist vda.scheduler=none --yes", 2).contains("was not written by floodwall"));
-    assert!(!path(&machine, RULES).exists());
+    assert!(machine.refused("persist vm.dirty_ratio=6 --yes", 2).contains("was not written by floodwall"));
+    // Another file's settings are kept.
+    machine.done("persist vda.scheduler=none --yes");
+    assert!(path(&machine, RULES).exists());
     machine.refused("unpersist --yes", 1);
     assert_eq!(text(&machine, SYSCTL), "vm.dirty_ratio = 9\n");
+}
+
+/// A search prints them for units that only the user knows; here they have the placeholders' names.
+#[test]
+fn commands_of_a_recommendation_are_taken_as_they_are_printed() {
+    let machine = machine();
+    for (name, content) in [
+        ("cgroup.procs", ""),
+        ("FLOOD.service/memory.high", "max"),
+        ("FLOOD.service/memory.current", "4096"),
+        ("FLOOD.service/memory.stat", "file 0\nshmem 0"),
+        ("FLOOD.service/io.max", ""),
+        ("FLOOD.service/cgroup.procs", ""),
+        ("VICTIM.service/cgroup.procs", ""),
+        ("VICTIM.service/ioprio", "none"),
+    ] {
+        let file = path(&machine, "sys/fs/cgroup/system.slice").join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, format!("{content}\n")).unwrap();
+    }
+    let by_id = path(&machine, "dev/disk/by-id");
+    fs::create_dir_all(&by_id).unwrap();
+    symlink("../../vda", by_id.join("virtio-S1")).unwrap();
+    fs::create_dir_all(path(&machine, "usr/lib/systemd")).unwrap();
+    fs::write(path(&machine, "usr/lib/systemd/systemd"), "").unwrap();
+    let setting: Setting = [
+        ("flood:io.max", "wbps=180000000"),
+        ("flood:memory.high", "134217728"),
+        ("victim.ioprio", "be/0"),
+        ("scheduler", "none"),
+    ]
+    .into_iter()
+    .map(|(knob, value)| (knob.to_owned(), value.to_owned()))
+    .collect();
+    let keep = Keep::of(&setting, Some("vda")).unwrap();
+    for command in [&keep.apply, &keep.persist] {
+        let shown = machine.done(&format!("{} --dry-run", command.strip_prefix("floodwall ").unwrap()));
+        assert!(shown.contains("180000000") && shown.contains("FLOOD.service"), "{command}: {shown}");
+    }
+    // What is refused of a unit that uses more than the limit is refused here too.
+    let uses = path(&machine, "sys/fs/cgroup/system.slice/FLOOD.service/memory.current");
+    fs::write(uses, "1073741824\n").unwrap();
+    let command = keep.persist.strip_prefix("floodwall ").unwrap();
+    assert!(machine.refused(&format!("{command} --yes"), 2).contains("memory.high"));
 }
 
 #[test]
 fn what_can_not_be_kept_is_told_with_what_to_use() {
     let machine = machine();
     for (command, status, message) in [
-        (
-            "persist a.slice:vda.io.max=wbps=5MB --yes",
-            2,
-            "systemctl set-property a.slice IOWriteBandwidthMax",
-        ),
+        ("persist a.slice:vda.io.max=wbps=5MB --yes", 2, "nothing in /dev/disk/by-id leads to vda"),
         ("persist vm.dirty_byte=1MB --yes", 2, "did you mean vm.dirty_bytes"),
         ("persist vda.bdi.max_bytes=16MiB --yes", 2, "persist vm.dirty_bytes with it"),
         ("persist vda.scheduler=cfq --yes", 2, "has no scheduler 'cfq'"),

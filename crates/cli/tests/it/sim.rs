@@ -77,6 +77,25 @@ fn help_names_kernels_filesystems_and_examples() {
 }
 
 #[test]
+fn the_groups_of_victims_and_floods_take_what_people_write_and_read_back_as_the_kernel_prints_it() {
+    let document = json(&["--set", "flood:io.max=wbps=20MB,wiops=max", "--set", "flood:memory.high=64MiB"]);
+    let setting = &document["trials"][0]["setting"];
+    assert_eq!(setting["flood:io.max"], "rbps=max wbps=20000000 riops=max wiops=max");
+    assert_eq!(setting["flood:memory.high"], "67108864");
+    for (set, kernel, part) in [
+        ("flood:io.max=wbps=20", "6.18", "needs a unit"),
+        ("flood:io.max=wbps=0B", "6.18", "flood:io.max can't be 'wbps=0'"),
+        ("flood:io.max=bps=20MB", "6.18", "'bps=20MB' is not understood"),
+        ("flood:io.weight=100", "6.18", "the model does not have flood:io.weight"),
+        ("flood:io.maxx=wbps=20MB", "6.18", "there is no knob 'flood:io.maxx'"),
+        ("flood:io.max=wbps=20MB", "3.2", "Linux 3.2 has no flood:io.max"),
+    ] {
+        let output = sim(TINY, &["--set", set, "--kernel", kernel]);
+        assert!(stderr(&output).contains(part), "{set}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn a_kernel_that_stands_for_another_is_said() {
     let taken = "Linux 6.12 is not modelled: it is taken as 6.18";
     assert!(stderr(&ran(&["--kernel", "6.12"])).contains(taken));

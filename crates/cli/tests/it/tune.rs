@@ -152,7 +152,10 @@ fn mistakes_say_what_to_do() {
     let missing = dir.path().join("missing").to_string_lossy().into_owned();
     for (args, part) in [
         (&["tune", "--sim", "--device", "hdd-7200", "--time", "5s"][..], "too short to find anything"),
-        (&["tune", "--export", "nope", "."], "possible values: sysctl, udev, tuned, systemd-tmpfiles"),
+        (
+            &["tune", "--export", "nope", "."],
+            "possible values: sysctl, udev, tuned, systemd-tmpfiles, systemd-drop-in",
+        ),
         (&["tune", "--sim", "--device", "hdd-7200", "--export", "sysctl"], "cannot be used with"),
         (&["tune", "--sim", "--device", "hdd-7200", "--apply", "--persist"], "cannot be used with"),
         (&["tune", "--sim", "--device", "hdd-7200", "--persist"], "cannot be used with"),

@@ -74,7 +74,11 @@ fn change_of(entry: &Entry, new: &State) -> Option<Change> {
         knob.file_name() == file
             && std::mem::discriminant(&knob.scope) == std::mem::discriminant(&entry.knob.scope)
     })?;
-    let value = match &entry.cell {
+    let cell = match &entry.cell {
+        Cell::Property { limit, .. } => limit,
+        cell => cell,
+    };
+    let value = match cell {
         // A line begins with its device.
         Cell::Keyed { .. } => new.value.split_once(' ').map_or("", |(_, value)| value),
         _ => new.value.as_str(),

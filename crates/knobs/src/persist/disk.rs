@@ -1,4 +1,4 @@
-//! Writing the two files: whole or not at all, and never through a link or over somebody else's file.
+//! Writing the files: whole or not at all, and never through a link or over somebody else's file.
 //!
 //! ```text
 //! /etc ─ lock ─▶ each directory opened name by name, no links (made if it is not there)
@@ -16,7 +16,7 @@ use floodwall_host::SysRoot;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{FileState, PersistError, RULES_PATH, SYSCTL_PATH, read};
+use super::{FileState, Kept, PersistError, read, units};
 
 /// Ends in neither `.conf` nor `.rules`.
 const TEMPORARY: &str = ".floodwall.new";
@@ -30,11 +30,11 @@ const MAX_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written {
     /// Written or replaced.
-    Replaced(&'static str),
+    Replaced(String),
     /// Removed.
-    Removed(&'static str),
+    Removed(String),
     /// Not ours to remove; whose it is.
-    Left(&'static str, FileState),
+    Left(String, FileState),
 }
 
 /// The directory /etc of a machine or a captured tree, locked.
@@ -47,7 +47,7 @@ pub struct Etc {
 
 /// A file to be.
 struct Pending {
-    path: &'static str,
+    path: String,
     directory: OwnedFd,
     /// `None` removes it.
     text: Option<String>,
@@ -71,29 +71,64 @@ impl Etc {
         }
     }
 
-    /// Writes what is to be kept; a file with nothing to say is removed.
+    /// Writes what is to be kept. Of files with nothing to say ours are removed, and others left.
     ///
     /// # Errors
     /// [`PersistError`]. Unless it says otherwise everything is as before.
-    pub fn write(&self, files: [(&'static str, Option<String>); 2]) -> Result<Vec<Written>, PersistError> {
-        self.clear_temporary();
+    pub fn write(&self, mut files: Vec<(String, Option<String>)>) -> Result<Vec<Written>, PersistError> {
         let kept = read(&self.root);
+        self.clear_temporary(&kept);
+        // A unit that is not kept any more; what is not ours is left.
+        for (path, state) in &kept.drop_ins {
+            if *state == FileState::Ours && !files.iter().any(|(other, _)| other == path) {
+                files.push((path.clone(), None));
+            }
+        }
         let mut pending = Vec::new();
+        let mut left = Vec::new();
+        files.retain(|(path, text)| {
+            let state = kept.state_of(path);
+            let is_anothers = text.is_none() && *state != FileState::Absent && !state.may_be_replaced();
+            if is_anothers {
+                left.push(Written::Left(path.clone(), state.clone()));
+            }
+            !is_anothers
+        });
+        let made = self.open_all(&kept, files, &mut pending);
+        let written = made.and_then(|()| self.prepare_all(&pending)).and_then(|()| self.commit(&pending));
+        // Directories of drop-ins that were made for nothing, or have nothing in them any more.
+        for file in &pending {
+            self.remove_empty(split(&file.path).0);
+        }
+        written.map(|written| [written, left].concat())
+    }
+
+    /// Opens the directories of files that are to change, and makes those that are not there.
+    fn open_all(
+        &self,
+        kept: &Kept,
+        files: Vec<(String, Option<String>)>,
+        pending: &mut Vec<Pending>,
+    ) -> Result<(), PersistError> {
         for (path, text) in files {
-            let state = if path == SYSCTL_PATH { &kept.sysctl } else { &kept.rules };
+            let state = kept.state_of(&path);
             if text.is_none() && *state == FileState::Absent {
                 continue;
             }
             if !state.may_be_replaced() {
-                return Err(PersistError::NotOurs { path: self.shown(path), why: state.to_string() });
+                return Err(PersistError::NotOurs { path: self.shown(&path), why: state.to_string() });
             }
-            let (parent, _) = split(path);
+            let (parent, _) = split(&path);
             let directory = open_directory(&self.root, &self.top, parent, text.is_some())?;
-            let before = self.bytes(&directory, path)?;
+            let before = self.bytes(&directory, &path)?;
             if before.as_deref() != text.as_ref().map(String::as_bytes) {
                 pending.push(Pending { path, directory, text, before });
             }
         }
+        Ok(())
+    }
+
+    fn prepare_all(&self, pending: &[Pending]) -> Result<(), PersistError> {
         for (index, file) in pending.iter().enumerate() {
             if let Err(error) = self.prepare(file) {
                 for prepared in pending.iter().take(index + 1) {
@@ -102,7 +137,7 @@ impl Etc {
                 return Err(error);
             }
         }
-        self.commit(&pending)
+        Ok(())
     }
 
     /// Removes exactly what is ours; what is not any more is left, and told.
@@ -110,10 +145,10 @@ impl Etc {
     /// # Errors
     /// [`PersistError::Io`].
     pub fn remove(&self) -> Result<Vec<Written>, PersistError> {
-        self.clear_temporary();
         let kept = read(&self.root);
+        self.clear_temporary(&kept);
         let mut told = Vec::new();
-        for (path, state) in [(SYSCTL_PATH, kept.sysctl), (RULES_PATH, kept.rules)] {
+        for (path, state) in kept.files() {
             match state {
                 FileState::Absent => {}
                 FileState::Ours => {
@@ -122,32 +157,47 @@ impl Etc {
                     rustix::fs::unlinkat(&directory, name, AtFlags::empty())
                         .and_then(|()| rustix::fs::fsync(&directory))
                         .map_err(|e| failed(&self.root, "remove", path, e))?;
-                    told.push(Written::Removed(path));
+                    self.remove_empty(parent);
+                    told.push(Written::Removed(path.to_owned()));
                 }
-                other => told.push(Written::Left(path, other)),
+                other => told.push(Written::Left(path.to_owned(), other.clone())),
             }
         }
         Ok(told)
     }
 
     /// Removes what a crash has left; the lock is ours. Nobody reads such a file, so that one which can't be removed hinders nobody either.
-    fn clear_temporary(&self) {
-        for path in [SYSCTL_PATH, RULES_PATH] {
-            if let Ok(directory) = open_directory(&self.root, &self.top, split(path).0, false) {
-                let _ = rustix::fs::unlinkat(&directory, TEMPORARY, AtFlags::empty());
+    fn clear_temporary(&self, kept: &Kept) {
+        let of_files = kept.files().map(|(path, _)| split(path).0.to_owned());
+        // A kill may come before the drop-in is there.
+        for path in of_files.chain(units::directories(&self.root)) {
+            if let Ok(directory) = open_directory(&self.root, &self.top, &path, false)
+                && rustix::fs::unlinkat(&directory, TEMPORARY, AtFlags::empty()).is_ok()
+            {
+                self.remove_empty(&path);
             }
+        }
+    }
+
+    /// Removes a unit's directory of drop-ins, unless others are in it.
+    fn remove_empty(&self, path: &str) {
+        let (above, name) = split(path);
+        if let (true, Ok(directory)) =
+            (above.ends_with("/system"), open_directory(&self.root, &self.top, above, false))
+        {
+            let _ = rustix::fs::unlinkat(&directory, name, AtFlags::REMOVEDIR);
         }
     }
 
     fn prepare(&self, file: &Pending) -> Result<(), PersistError> {
         let Some(text) = &file.text else { return Ok(()) };
-        put(file, text.as_bytes()).map_err(|e| failed(&self.root, "write", file.path, e))
+        put(file, text.as_bytes()).map_err(|e| failed(&self.root, "write", &file.path, e))
     }
 
     fn commit(&self, pending: &[Pending]) -> Result<Vec<Written>, PersistError> {
         let mut told = Vec::new();
         for (index, file) in pending.iter().enumerate() {
-            let (_, name) = split(file.path);
+            let (_, name) = split(&file.path);
             let done = match &file.text {
                 Some(_) => rustix::fs::renameat(&file.directory, TEMPORARY, &file.directory, name),
                 None => rustix::fs::unlinkat(&file.directory, name, AtFlags::empty()),
@@ -160,17 +210,19 @@ impl Etc {
                 for rest in pending.iter().skip(changed) {
                     let _ = rustix::fs::unlinkat(&rest.directory, TEMPORARY, AtFlags::empty());
                 }
-                for before in pending.iter().take(changed) {
-                    put_back(before).map_err(|_| PersistError::HalfWritten {
-                        path: self.shown(before.path),
-                        source: error.into(),
-                    })?;
-                }
-                return Err(failed(&self.root, "write", file.path, error));
+                // Every one, whatever becomes of the others.
+                let left: Vec<&Pending> =
+                    pending.iter().take(changed).filter(|before| put_back(before).is_err()).collect();
+                return Err(match left.first() {
+                    Some(file) => {
+                        PersistError::HalfWritten { path: self.shown(&file.path), source: error.into() }
+                    }
+                    None => failed(&self.root, "write", &file.path, error),
+                });
             }
             told.push(match file.text {
-                Some(_) => Written::Replaced(file.path),
-                None => Written::Removed(file.path),
+                Some(_) => Written::Replaced(file.path.clone()),
+                None => Written::Removed(file.path.clone()),
             });
         }
         Ok(told)
@@ -228,7 +280,7 @@ fn put(file: &Pending, bytes: &[u8]) -> rustix::io::Result<()> {
 }
 
 fn put_back(file: &Pending) -> rustix::io::Result<()> {
-    let (_, name) = split(file.path);
+    let (_, name) = split(&file.path);
     match &file.before {
         Some(bytes) => {
             put(file, bytes)?;

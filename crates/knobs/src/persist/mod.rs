@@ -1,9 +1,10 @@
-//! Settings that outlive a boot: a sysctl.d file for the machine's knobs, udev rules for disks'. No program of ours runs at boot.
+//! Settings that outlive a boot: a sysctl.d file for the machine's knobs, udev rules for disks',
+//! drop-ins for units'. No program of ours runs at boot.
 //!
 //! ```text
 //! changes (asked for, or applied now: applied) ─▶ settle ─▶ Persisted ─ merge ─▶ difference, files (text) ─▶ disk: written whole or not at all
-//! both files ─▶ read ─▶ Kept { Persisted, whose each file is } ─▶ Kept::value_of: what a boot will set a knob to
-//! identity: what a disk is known by        sysctl, rules: the two formats, there and back        mark: whose a file is
+//! all files ─▶ read ─▶ Kept { Persisted, whose each file is } ─▶ Kept::value_of: what a boot will set a knob to
+//! identity: what a disk is known by        sysctl, rules, units: the formats, there and back        mark: whose a file is
 //! ```
 //!
 //! Each setting is kept once, in the file that carries it out: what is read back is what a boot does.
@@ -15,6 +16,7 @@ mod mark;
 pub(crate) mod rules;
 mod settle;
 mod sysctl;
+pub(crate) mod units;
 
 use std::fmt;
 
@@ -27,6 +29,7 @@ pub use identity::{Identity, Key, NoIdentity, identify, matches};
 pub use rules::PATH as RULES_PATH;
 pub use settle::{PersistError, Settled, settle};
 pub use sysctl::PATH as SYSCTL_PATH;
+pub use units::{Unit, UnitValue};
 
 use crate::catalogue::{Knob, Scope, find};
 use crate::change::Change;
@@ -59,6 +62,8 @@ pub struct Persisted {
     pub machine: Vec<Value>,
     /// Disks', in the order in which they were first written.
     pub disks: Vec<Disk>,
+    /// Units', in the same order.
+    pub units: Vec<Unit>,
 }
 
 /// Knobs that are two names of what the kernel keeps once.
@@ -98,7 +103,7 @@ impl Persisted {
     /// Whether nothing is kept.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.machine.is_empty() && self.disks.is_empty()
+        self.machine.is_empty() && self.disks.is_empty() && self.units.is_empty()
     }
 
     /// This with another one's settings, which come first where both speak of one cell.
@@ -120,6 +125,14 @@ impl Persisted {
             let (elevator, rest): (Vec<&Value>, Vec<&Value>) =
                 disk.values.iter().partition(|value| value.knob.name == "scheduler");
             elevator.into_iter().chain(rest).for_each(|value| put(&mut old.values, value));
+        }
+        for unit in &new.units {
+            let index = all.units.iter().position(|old| old.name == unit.name).unwrap_or_else(|| {
+                all.units.push(Unit { values: Vec::new(), ..unit.clone() });
+                all.units.len() - 1
+            });
+            let Some(old) = all.units.get_mut(index) else { continue };
+            unit.values.iter().for_each(|value| old.put(value));
         }
         all
     }
@@ -154,12 +167,15 @@ impl Persisted {
     }
 
     fn cells(&self) -> Vec<Cell<'_>> {
-        let machine = self.machine.iter().map(|value| Cell { disk: None, value });
+        let machine = self.machine.iter().map(|value| Cell { owner: Owner::Machine, value });
         let disks = self
             .disks
             .iter()
-            .flat_map(|disk| disk.values.iter().map(move |value| Cell { disk: Some(disk), value }));
-        machine.chain(disks).collect()
+            .flat_map(|disk| disk.values.iter().map(move |value| Cell { owner: Owner::Disk(disk), value }));
+        let units = self.units.iter().flat_map(|unit| {
+            unit.values.iter().map(move |one| Cell { owner: Owner::Unit(unit, &one.node), value: &one.value })
+        });
+        machine.chain(disks).chain(units).collect()
     }
 
     /// The settings of the machine and of these devices as changes, for a plan.
@@ -177,33 +193,51 @@ impl Persisted {
         changes
     }
 
-    /// The two files: path and whole text; `None` for one that there is nothing to say in.
+    /// The files: path and whole text; `None` for one that there is nothing to say in.
     #[must_use]
-    pub fn files(&self) -> [(&'static str, Option<String>); 2] {
+    pub fn files(&self) -> Vec<(String, Option<String>)> {
         let signed = |body: String, is_empty: bool| if is_empty { None } else { Some(mark::sign(&body)) };
-        [
-            (SYSCTL_PATH, signed(sysctl::body(&self.machine), self.machine.is_empty())),
-            (RULES_PATH, signed(rules::body(&self.disks), self.disks.is_empty())),
-        ]
+        let mut files = vec![
+            (SYSCTL_PATH.to_owned(), signed(sysctl::body(&self.machine), self.machine.is_empty())),
+            (RULES_PATH.to_owned(), signed(rules::body(&self.disks), self.disks.is_empty())),
+        ];
+        files.extend(self.units.iter().map(|unit| (unit.path(), signed(unit.body(), false))));
+        files
     }
 }
 
-/// One setting of one disk or of the machine.
+/// Whose a setting is.
+enum Owner<'a> {
+    Machine,
+    Disk(&'a Disk),
+    /// A unit, and the device's path.
+    Unit(&'a Unit, &'a Option<String>),
+}
+
+/// One setting of one disk, of a unit or of the machine.
 struct Cell<'a> {
-    disk: Option<&'a Disk>,
+    owner: Owner<'a>,
     value: &'a Value,
 }
 
 impl Cell<'_> {
     fn is(&self, other: &Cell<'_>) -> bool {
-        self.disk.map(|disk| &disk.identity) == other.disk.map(|disk| &disk.identity)
-            && one_cell(self.value.knob, other.value.knob)
+        let one_owner = match (&self.owner, &other.owner) {
+            (Owner::Machine, Owner::Machine) => true,
+            (Owner::Disk(a), Owner::Disk(b)) => a.identity == b.identity,
+            (Owner::Unit(a, at), Owner::Unit(b, there)) => a.name == b.name && at == there,
+            _ => false,
+        };
+        one_owner && one_cell(self.value.knob, other.value.knob)
     }
 
     fn label(&self) -> String {
-        match self.disk {
-            None => self.value.knob.name.to_owned(),
-            Some(disk) => format!("{}.{}", disk.known_as, self.value.knob.name),
+        let knob = self.value.knob.name;
+        match &self.owner {
+            Owner::Machine => knob.to_owned(),
+            Owner::Disk(disk) => format!("{}.{knob}", disk.known_as),
+            Owner::Unit(unit, None) => format!("unit:{}:{knob}", unit.name),
+            Owner::Unit(unit, Some(node)) => format!("unit:{}:{node}.{knob}", unit.name),
         }
     }
 }
@@ -250,6 +284,8 @@ pub struct Kept {
     pub sysctl: FileState,
     /// The udev rules.
     pub rules: FileState,
+    /// The units' drop-ins that are there: path and whose.
+    pub drop_ins: Vec<(String, FileState)>,
     /// What the files that are ours say. One that was changed by hand says nothing here.
     pub settings: Persisted,
 }
@@ -259,7 +295,14 @@ pub struct Kept {
 pub fn read(root: &SysRoot) -> Kept {
     let (sysctl, machine) = read_file(root, SYSCTL_PATH, sysctl::parse);
     let (rules, disks) = read_file(root, RULES_PATH, rules::parse);
-    Kept { sysctl, rules, settings: Persisted { machine, disks } }
+    let (mut drop_ins, mut units) = (Vec::new(), Vec::new());
+    for (unit, path) in units::all(root) {
+        let (state, settings) =
+            read_file(root, &path, |body| units::parse(&unit, body).map(|unit| vec![unit]));
+        drop_ins.push((path, state));
+        units.extend(settings);
+    }
+    Kept { sysctl, rules, drop_ins, settings: Persisted { machine, disks, units } }
 }
 
 fn read_file<T>(
@@ -287,6 +330,18 @@ fn read_file<T>(
 }
 
 impl Kept {
+    /// Every file and whose it is; one of the first two may be absent.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &FileState)> {
+        let drop_ins = self.drop_ins.iter().map(|(path, state)| (path.as_str(), state));
+        [(SYSCTL_PATH, &self.sysctl), (RULES_PATH, &self.rules)].into_iter().chain(drop_ins)
+    }
+
+    /// Whose a file is.
+    #[must_use]
+    pub fn state_of(&self, path: &str) -> &FileState {
+        self.files().find(|(other, _)| *other == path).map_or(&FileState::Absent, |(_, state)| state)
+    }
+
     /// What our files will set a knob to at the next boot or when its disk appears; `None` if they do not speak of it. Any name of what the kernel
     /// keeps once finds it: asked for `vm.dirty_ratio`, the answer may be in `vm.dirty_bytes`. Whether another file has the last word is another
     /// question.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use floodwall_host::SysRoot;
 
 use super::identity::{NoIdentity, identify, matches};
-use super::{Disk, Persisted, Value, rules};
+use super::{Disk, Persisted, Unit, UnitValue, Value, rules, units};
 use crate::catalogue::{Knob, Scope, find};
 use crate::cell::{Cell, State};
 use crate::change::Change;
@@ -13,7 +13,11 @@ use crate::files::Files;
 use crate::limits::Memory;
 use crate::plan::{Entry, PlanError, plan, short};
 use crate::refuse;
+use crate::systemd;
 use crate::target::{Device, Target};
+
+/// Where a systemd is.
+const SYSTEMD: [&str; 3] = ["/run/systemd/system", "/usr/lib/systemd/systemd", "/lib/systemd/systemd"];
 
 /// Settings can't be kept. Nothing has been written unless the error says so.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +31,7 @@ pub enum PersistError {
         remedy: String,
     },
     /// A control group's knob.
-    #[error("{label} can't be kept: groups belong to who makes them; {remedy}")]
+    #[error("{label} can't be kept: {remedy}")]
     Group {
         /// The knob.
         label: String,
@@ -60,6 +64,23 @@ pub enum PersistError {
         /// The knob.
         label: String,
     },
+    /// A device that has no name that goes with it.
+    #[error(
+        "{label} can't be kept: nothing in /dev/disk/by-id leads to {device}, and its name may be another's after a boot; name a path of it in the unit: systemctl edit {unit}"
+    )]
+    NoLink {
+        /// The change.
+        label: String,
+        /// The device.
+        device: String,
+        /// The unit.
+        unit: String,
+    },
+    /// No systemd is installed.
+    #[error(
+        "a unit's settings can't be kept: there is no systemd here to set them; run floodwall apply at boot"
+    )]
+    NoSystemd,
     /// Nobody would read the rules.
     #[error(
         "a disk's settings can't be kept: there is no udev here to set them ({RULES} would have no reader); run floodwall apply at boot, or give the machine's knobs alone", RULES = rules::PATH
@@ -108,7 +129,9 @@ impl PersistError {
     pub fn lacks_requirement(&self) -> bool {
         use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
         match self {
-            Self::NoUdev | Self::Plan(PlanError::NotThere { .. } | PlanError::Unreadable { .. }) => true,
+            Self::NoUdev
+            | Self::NoSystemd
+            | Self::Plan(PlanError::NotThere { .. } | PlanError::Unreadable { .. }) => true,
             Self::Io { source, .. } => matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem),
             _ => false,
         }
@@ -149,7 +172,7 @@ pub fn settle(
     // The machine's first: shares of its limit need it.
     for change in changes.iter().filter(|change| change.target == Target::Machine) {
         let value = Value { knob: change.knob, value: change.value.clone() };
-        asked = asked.with(&Persisted { machine: vec![value], disks: Vec::new() });
+        asked = asked.with(&Persisted { machine: vec![value], ..Persisted::default() });
     }
     let machine = kept.with(&asked).machine;
     for change in changes {
@@ -161,32 +184,42 @@ pub fn settle(
             Target::Device(_) if change.knob.scope == Scope::Journal => {
                 return Err(threads(change, "mount the filesystem with journal_ioprio=…"));
             }
-            Target::Group { path, .. } => return Err(group(change, path)),
+            Target::Group { path, device, .. } => {
+                let unit = unit_of(root, change, path, device.as_ref())?;
+                asked = asked.with(&Persisted { units: vec![unit], ..Persisted::default() });
+                continue;
+            }
             Target::Device(device) => device,
         };
         let disk = disk_of(root, kept, change, device, &mut settled)?;
         let value = settled_value(change, &machine, files)?;
-        asked =
-            asked.with(&Persisted { machine: Vec::new(), disks: vec![Disk { values: vec![value], ..disk }] });
+        let disks = vec![Disk { values: vec![value], ..disk }];
+        asked = asked.with(&Persisted { disks, ..Persisted::default() });
     }
     let mut all = kept.with(&asked);
     with_elevators(root, files, &mut all, &mut settled);
     if !asked.disks.is_empty() && !rules::has_reader(root) {
         return Err(PersistError::NoUdev);
     }
-    check(root, files, &all, &mut settled)?;
+    if !asked.units.is_empty() && !SYSTEMD.iter().any(|path| root.exists(path)) {
+        return Err(PersistError::NoSystemd);
+    }
+    let of_units = changes.iter().filter(|change| matches!(change.target, Target::Group { .. }));
+    check(root, files, &all, of_units.cloned().collect(), &mut settled)?;
     settled.settings = all;
     Ok(settled)
 }
 
-/// Refuses what an apply would refuse, of the machine and of the devices that were asked about.
+/// Refuses what an apply would refuse, of the machine, and of devices and units asked about.
 fn check(
     root: &SysRoot,
     files: &dyn Files,
     all: &Persisted,
+    of_units: Vec<Change>,
     settled: &mut Settled,
 ) -> Result<(), PersistError> {
-    let entries = plan(&all.changes(root, &settled.devices), files)?.entries;
+    let changes = [all.changes(root, &settled.devices), of_units].concat();
+    let entries = plan(&changes, files)?.entries;
     // What the kernel changes beside is saved with a change, and nothing here.
     let asked: Vec<Entry> = entries.into_iter().filter(|entry| entry.new.is_some()).collect();
     settled.notes.extend(refuse::notes(&asked, files, &Memory::read(files)));
@@ -283,58 +316,29 @@ fn threads(change: &Change, remedy: &str) -> PersistError {
     PersistError::Threads { label: change.label(), remedy: remedy.to_owned() }
 }
 
-/// A priority as a service's settings (systemd.exec(5)). They are no properties that set-property knows.
-fn exec_settings(priority: &str) -> String {
-    let (class, level) = match priority.split_once('/') {
-        Some(("rt", level)) => ("realtime", Some(level)),
-        Some((_, level)) => ("best-effort", Some(level)),
-        None if priority == "idle" => ("idle", None),
-        None => ("none", None),
+/// A change as a setting of a unit.
+fn unit_of(
+    root: &SysRoot,
+    change: &Change,
+    path: &str,
+    device: Option<&Device>,
+) -> Result<Unit, PersistError> {
+    let label = || change.label();
+    if let Some(remedy) = units::refusal(root, change) {
+        return Err(PersistError::Group { label: label(), remedy });
+    }
+    let name = systemd::unit_of(path).to_owned();
+    let link = |device: &Device| {
+        let none =
+            || PersistError::NoLink { label: label(), device: device.name.clone(), unit: name.clone() };
+        units::link_to(root, device).ok_or_else(none)
     };
-    let level = level.map(|level| format!(" and IOSchedulingPriority={level}")).unwrap_or_default();
-    format!("IOSchedulingClass={class}{level}")
-}
-
-/// What keeps a control group's knob.
-fn group(change: &Change, path: &str) -> PersistError {
-    let device = change.target.device().map(|device| format!("/dev/{} ", device.name)).unwrap_or_default();
-    let value = |key: &str| {
-        let mut pairs = change.value.split([' ', ',']).filter_map(|pair| pair.split_once('='));
-        pairs.find(|(name, _)| *name == key).map(|(_, value)| value)
-    };
-    let property = |(name, key): &(&str, &str)| {
-        let value = value(key)?;
-        Some(format!("{name}=\"{device}{}\"", if value == "max" { "infinity" } else { value }))
-    };
-    let properties: Vec<String> = match change.knob.name {
-        "io.max" => [
-            ("IOReadBandwidthMax", "rbps"),
-            ("IOWriteBandwidthMax", "wbps"),
-            ("IOReadIOPSMax", "riops"),
-            ("IOWriteIOPSMax", "wiops"),
-        ]
-        .iter()
-        .filter_map(property)
-        .collect(),
-        "memory.high" if change.value == "max" => vec!["MemoryHigh=infinity".to_owned()],
-        "memory.high" => vec![format!("MemoryHigh={}", change.value)],
-        "io.weight" if device.is_empty() => vec![format!("IOWeight={}", change.value)],
-        "io.weight" => vec![format!("IODeviceWeight=\"{device}{}\"", change.value)],
-        "io.latency" => value("target")
-            .map(|us| format!("IODeviceLatencyTargetSec=\"{device}{us}us\""))
-            .into_iter()
-            .collect(),
-        _ => Vec::new(),
-    };
-    let unit = path.rsplit('/').next().unwrap_or_default();
-    let remedy = if change.knob.scope == Scope::Threads {
-        format!("run systemctl edit {unit}, and give it a [Service] with {}", exec_settings(&change.value))
-    } else if properties.is_empty() {
-        "run floodwall apply from a unit at boot".to_owned()
-    } else if unit.ends_with(".service") || unit.ends_with(".slice") || unit.ends_with(".scope") {
-        format!("systemctl set-property {unit} {}", properties.join(" "))
-    } else {
-        format!("set {} in the unit that makes it", properties.join(" "))
-    };
-    PersistError::Group { label: change.label(), remedy }
+    let node = device.map(link).transpose()?;
+    let value = Value { knob: change.knob, value: change.value.clone() };
+    let unit = Unit { name: name.clone(), values: vec![UnitValue { node, value }] };
+    let refused = |remedy: String| PersistError::Group { label: label(), remedy };
+    match units::overruled(root, &unit).map_err(refused)? {
+        Some(stronger) => Err(refused(format!("{stronger}, and is read later; change it there"))),
+        None => Ok(unit),
+    }
 }

@@ -120,7 +120,7 @@ fn what_is_read_back_is_what_was_written() {
     assert!(written.difference(&kept.settings).is_empty(), "{:?}", written.difference(&kept.settings));
     // Written again it is the same text.
     assert_eq!(
-        kept.settings.files().map(|(_, text)| text.unwrap()),
+        kept.settings.files().into_iter().map(|(_, text)| text.unwrap()).collect::<Vec<_>>(),
         [machine.text(SYSCTL_PATH), machine.text(RULES_PATH)]
     );
     let sda = Target::Device(Device::find(&machine.root, "sda").unwrap());
@@ -197,9 +197,7 @@ fn a_size_is_kept_as_a_share_of_a_limit_in_bytes() {
 fn what_can_not_be_kept_is_refused_with_what_to_use() {
     let machine = Machine::new();
     let refusal = |text: &str| machine.settle(&Persisted::default(), &[text]).unwrap_err();
-    insta::assert_snapshot!(refusal("a.slice:sda.io.max=wbps=5MB riops=max"), @r#"a.slice:sda.io.max=wbps=5000000 riops=max can't be kept: groups belong to who makes them; systemctl set-property a.slice IOWriteBandwidthMax="/dev/sda 5000000" IOReadIOPSMax="/dev/sda infinity""#);
-    insta::assert_snapshot!(refusal("a.slice:io.weight=50"), @"a.slice:io.weight=50 can't be kept: groups belong to who makes them; systemctl set-property a.slice IOWeight=50");
-    insta::assert_snapshot!(refusal("sda.io.cost.qos=enable=1"), @"sda.io.cost.qos=enable=1 can't be kept: groups belong to who makes them; run floodwall apply from a unit at boot");
+    insta::assert_snapshot!(refusal("sda.io.cost.qos=enable=1"), @"sda.io.cost.qos=enable=1 can't be kept: systemd has no setting for it; run floodwall apply from a unit at boot");
     // What an apply would refuse.
     assert!(
         machine.settle(&Persisted::default(), &["sda.bdi.max_ratio=0", "sda.bdi.strict_limit=1"]).is_err()
@@ -271,7 +269,7 @@ fn unpersist_removes_exactly_ours() {
     };
     assert_eq!(names("/etc/sysctl.d"), ["99-sysctl.conf", "99-zz-floodwall.conf"]);
     let told = Etc::open(&machine.root).unwrap().remove().unwrap();
-    assert_eq!(told, [Written::Removed(SYSCTL_PATH), Written::Removed(RULES_PATH)]);
+    assert_eq!(told, [Written::Removed(SYSCTL_PATH.to_owned()), Written::Removed(RULES_PATH.to_owned())]);
     assert_eq!((names("/etc/sysctl.d").len(), names("/etc/udev/rules.d").len()), (1, 0));
     assert!(Etc::open(&machine.root).unwrap().remove().unwrap().is_empty());
 
@@ -279,7 +277,10 @@ fn unpersist_removes_exactly_ours() {
     let edited = format!("{}# mine\n", machine.text(SYSCTL_PATH));
     machine.put(SYSCTL_PATH, &edited);
     let told = Etc::open(&machine.root).unwrap().remove().unwrap();
-    assert_eq!(told, [Written::Left(SYSCTL_PATH, FileState::Edited), Written::Removed(RULES_PATH)]);
+    assert_eq!(
+        told,
+        [Written::Left(SYSCTL_PATH.to_owned(), FileState::Edited), Written::Removed(RULES_PATH.to_owned())]
+    );
     assert_eq!(machine.text(SYSCTL_PATH), edited);
 }
 
@@ -289,7 +290,7 @@ fn a_file_with_nothing_to_say_goes() {
     machine.keep(ALL);
     let only = machine.settle(&Persisted::default(), &["vm.dirty_ratio=5"]).unwrap().settings;
     let told = Etc::open(&machine.root).unwrap().write(only.files()).unwrap();
-    assert_eq!(told, [Written::Replaced(SYSCTL_PATH), Written::Removed(RULES_PATH)]);
+    assert_eq!(told, [Written::Replaced(SYSCTL_PATH.to_owned()), Written::Removed(RULES_PATH.to_owned())]);
     assert!(!machine.path(RULES_PATH).exists());
     // Unchanged, so not written.
     assert!(Etc::open(&machine.root).unwrap().write(only.files()).unwrap().is_empty());
@@ -308,7 +309,11 @@ fn one_at_a_time() {
 fn a_leftover_of_a_crash_is_in_nobodys_way() {
     let machine = Machine::new();
     // Where nothing is written this time too: a kill between the two renames leaves the second file's.
-    let leftovers = ["/etc/sysctl.d/.floodwall.new", "/etc/udev/rules.d/.floodwall.new"];
+    let leftovers = [
+        "/etc/sysctl.d/.floodwall.new",
+        "/etc/udev/rules.d/.floodwall.new",
+        "/etc/systemd/system/backup.service.d/.floodwall.new",
+    ];
     let gone = || leftovers.iter().all(|path| !Path::new(&machine.path(path)).exists());
     leftovers.iter().for_each(|path| machine.put(path, "half a fi"));
     machine.keep(&["vm.dirty_ratio=5"]);
@@ -317,6 +322,32 @@ fn a_leftover_of_a_crash_is_in_nobodys_way() {
     leftovers.iter().for_each(|path| machine.put(path, "half a fi"));
     Etc::open(&machine.root).unwrap().remove().unwrap();
     assert!(gone());
+    assert!(!machine.path("/etc/systemd/system/backup.service.d").exists());
+}
+
+#[test]
+fn a_failure_leaves_no_directory_of_drop_ins() {
+    let machine = Machine::of(&with_units());
+    machine.put("/etc/systemd/system/system.slice.d/49-floodwall.conf", "[Slice]\nMemoryHigh=1G\n");
+    let mine = ["backup.service", "system.slice"]
+        .map(|unit| (format!("/etc/systemd/system/{unit}.d/49-floodwall.conf"), Some("new\n".to_owned())));
+    let error = Etc::open(&machine.root).unwrap().write(mine.to_vec()).unwrap_err();
+    assert!(matches!(error, PersistError::NotOurs { .. }), "{error}");
+    assert!(!machine.path("/etc/systemd/system/backup.service.d").exists());
+}
+
+#[test]
+fn somebody_elses_file_with_nothing_to_be_written_to_is_left() {
+    let machine = Machine::of(&with_units());
+    machine.put(SYSCTL_PATH, "vm.swappiness = 1\n");
+    let settled = machine.settle(&Persisted::default(), &["unit:backup:memory.high=1GiB"]).unwrap();
+    let told = Etc::open(&machine.root).unwrap().write(settled.settings.files()).unwrap();
+    assert!(
+        matches!(&told[..], [Written::Replaced(new), Written::Left(old, FileState::Foreign(_))]
+        if new == DROP_IN && old == SYSCTL_PATH),
+        "{told:?}"
+    );
+    assert_eq!(machine.text(SYSCTL_PATH), "vm.swappiness = 1\n");
 }
 
 #[test]
@@ -333,4 +364,112 @@ fn rules_that_we_did_not_write_are_not_believed() {
         assert!(rules::parse(&good.replace(from, to)).is_err(), "{to}");
     }
     assert!(sysctl::parse("vm.swappiness = 1\n").is_err() && sysctl::parse("vm.dirty_ratio = x\n").is_err());
+}
+
+/// The machine with two units and a name of the disk that goes with it.
+fn with_units() -> Tree {
+    let mut tree = tree();
+    let mut put = |path: &str, text: &str| tree.insert(path.to_owned(), format!("{text}\n"));
+    put("/usr/lib/systemd/systemd", "");
+    put("/dev/disk/by-id/ata-S1", "->../../sda");
+    for unit in ["system.slice/backup.service", "system.slice", "system.slice/run-1.scope"] {
+        let group = format!("/sys/fs/cgroup/{unit}");
+        put(&format!("{group}/cgroup.procs"), "");
+        put(&format!("{group}/memory.high"), "max");
+        put(&format!("{group}/memory.current"), "4096");
+        put(&format!("{group}/memory.stat"), "file 0\nshmem 0");
+        put(&format!("{group}/io.max"), "");
+        put(&format!("{group}/io.weight"), "default 100");
+        put(&format!("{group}/io.latency"), "");
+        put(&format!("{group}/ioprio"), "none");
+    }
+    tree
+}
+
+const OF_UNITS: &[&str] = &[
+    "unit:backup:memory.high=1GiB",
+    "unit:backup:sda.io.max=wbps=50MB riops=max",
+    "unit:backup:io.weight=50",
+    "unit:backup:ioprio=be/7",
+    "system.slice:sda.io.weight=200",
+];
+const DROP_IN: &str = "/etc/systemd/system/backup.service.d/49-floodwall.conf";
+
+#[test]
+fn units_have_a_drop_in_each() {
+    let machine = Machine::of(&with_units());
+    let written = machine.keep(OF_UNITS);
+    insta::assert_snapshot!(machine.text(DROP_IN).lines().skip(2).collect::<Vec<_>>().join("\n"), @r"
+    [Service]
+    MemoryHigh=1073741824
+    IOWriteBandwidthMax=/dev/disk/by-id/ata-S1 50000000
+    IOReadIOPSMax=/dev/disk/by-id/ata-S1 infinity
+    IOWeight=50
+    IOSchedulingClass=best-effort
+    IOSchedulingPriority=7
+    ");
+    let slice = machine.text("/etc/systemd/system/system.slice.d/49-floodwall.conf");
+    assert!(slice.ends_with("\n[Slice]\nIODeviceWeight=/dev/disk/by-id/ata-S1 200\n"), "{slice}");
+    let kept = read(&machine.root);
+    assert!(kept.drop_ins.iter().all(|(_, state)| *state == FileState::Ours), "{:?}", kept.drop_ins);
+    assert!(written.difference(&kept.settings).is_empty(), "{:?}", written.difference(&kept.settings));
+    // A key more; the others stay.
+    let more = machine.keep(&["unit:backup:sda.io.max=wbps=60MB,rbps=1MB"]);
+    assert_eq!(
+        kept.settings.difference(&more),
+        [
+            "unit:backup.service:/dev/disk/by-id/ata-S1.io.max: io.max wbps=50000000 riops=max -> io.max riops=max wbps=60000000 rbps=1000000"
+        ]
+    );
+}
+
+#[test]
+fn drop_ins_go_with_their_units_and_with_everything() {
+    let machine = Machine::of(&with_units());
+    machine.keep(OF_UNITS);
+    let etc = || Etc::open(&machine.root).unwrap();
+    // Kept alone from here on.
+    let only = machine.settle(&Persisted::default(), &["system.slice:memory.high=1GiB"]).unwrap();
+    etc().write(only.settings.files()).unwrap();
+    assert!(!machine.path("/etc/systemd/system/backup.service.d").exists());
+    machine.put(DROP_IN, "[Service]\nMemoryHigh=1G\n");
+    let told = etc().remove().unwrap();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(!machine.path("/etc/systemd/system/system.slice.d").exists());
+    // Somebody else's.
+    assert!(machine.path(DROP_IN).exists());
+    let error = etc().write(machine.settle(&Persisted::default(), OF_UNITS).unwrap().settings.files());
+    assert!(matches!(error, Err(PersistError::NotOurs { .. })), "{error:?}");
+}
+
+#[test]
+fn what_no_drop_in_can_keep_is_refused() {
+    let mut tree = with_units();
+    tree.insert("/sys/fs/cgroup/a.slice/b/memory.high".into(), "max\n".into());
+    tree.insert("/run/systemd/transient/backup.service".into(), "\n".into());
+    let refused =
+        |tree: &Tree, text: &str| Machine::of(tree).settle(&Persisted::default(), &[text]).unwrap_err();
+    insta::assert_snapshot!(refused(&tree, "unit:run-1.scope:memory.high=1GiB"), @"system.slice/run-1.scope:memory.high=1073741824 can't be kept: a scope ends with its processes; set MemoryHigh=1073741824 where it is made, or in its slice");
+    insta::assert_snapshot!(refused(&tree, "unit:backup:memory.high=1GiB"), @"system.slice/backup.service:memory.high=1073741824 can't be kept: backup.service is transient; set MemoryHigh=1073741824 where it is made, as in systemd-run -p");
+    insta::assert_snapshot!(refused(&tree, "a.slice/b:memory.high=1GiB"), @"a.slice/b:memory.high=1073741824 can't be kept: a.slice/b is no unit of systemd's; set MemoryHigh=1073741824 in the unit that makes it");
+    insta::assert_snapshot!(refused(&tree, "system.slice:ioprio=be/0"), @"system.slice:ioprio=be/0 can't be kept: a priority is a service's; set IOSchedulingClass=best-effort IOSchedulingPriority=0 in the services of system.slice");
+    insta::assert_snapshot!(refused(&tree, "a.slice:sda.io.bfq.weight=50"), @"a.slice:sda.io.bfq.weight=50 can't be kept: systemd has no setting for it; run floodwall apply from a unit at boot");
+    tree.insert(
+        "/sys/fs/cgroup/machine.slice/c.service/system.slice/backup.service/memory.high".into(),
+        "max\n".into(),
+    );
+    insta::assert_snapshot!(refused(&tree, "machine.slice/c.service/system.slice/backup.service:memory.high=1GiB"), @"machine.slice/c.service/system.slice/backup.service:memory.high=1073741824 can't be kept: backup.service belongs to a container or another manager, c.service; set MemoryHigh=1073741824 there");
+    let mut tree = with_units();
+    let mut put = |path: &str, text: &str| tree.insert(path.to_owned(), format!("{text}\n"));
+    put("/sys/dev/block/253:0", "->../../devices/dm-0");
+    put("/sys/class/block/dm-0", "->../../devices/dm-0");
+    put("/sys/devices/dm-0/dev", "253:0");
+    put("/sys/devices/dm-0/uevent", "DEVNAME=dm-0");
+    put("/sys/devices/dm-0/slaves/sda1", "->../../sda/sda1");
+    insta::assert_snapshot!(refused(&tree, "unit:backup:dm-0.io.latency=target=5000"), @"system.slice/backup.service:dm-0.io.latency=target=5000 can't be kept: systemd takes dm-0 for the disk below it, sda; name that");
+    let mut tree = with_units();
+    tree.remove("/dev/disk/by-id/ata-S1");
+    insta::assert_snapshot!(refused(&tree, "unit:backup:sda.io.max=wbps=50MB"), @"system.slice/backup.service:sda.io.max=wbps=50000000 can't be kept: nothing in /dev/disk/by-id leads to sda, and its name may be another's after a boot; name a path of it in the unit: systemctl edit backup.service");
+    tree.remove("/usr/lib/systemd/systemd");
+    insta::assert_snapshot!(refused(&tree, "unit:backup:memory.high=1GiB"), @"a unit's settings can't be kept: there is no systemd here to set them; run floodwall apply at boot");
 }

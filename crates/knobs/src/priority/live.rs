@@ -6,7 +6,7 @@ use floodwall_host::{SysRoot, block, task};
 use floodwall_model::DeviceId;
 use rustix::io::Errno;
 
-use super::{FILE, LONGEST, Priorities, Priority, Thread};
+use super::{FILE, LONGEST, Priorities, Priority, Thread, decode, encode};
 
 /// Threads that start while others are set inherit the old value; each pass finds those of the pass before.
 const MOST_PASSES: u32 = 100;
@@ -180,13 +180,13 @@ pub fn start_at<T>(priority: &str, start: impl FnOnce() -> T) -> rustix::io::Res
 fn get(tid: u32) -> rustix::io::Result<Priority> {
     // SAFETY: the call takes numbers alone and touches no memory of this process.
     let raw = unsafe { libc::syscall(libc::SYS_ioprio_get, ONE_THREAD, tid) };
-    u32::try_from(raw).map(Priority::decode).map_err(|_| last_error())
+    u32::try_from(raw).map(decode).map_err(|_| last_error())
 }
 
 #[allow(unsafe_code, reason = "ioprio_set(2) has no wrapper")]
 fn set(tid: u32, priority: Priority) -> rustix::io::Result<()> {
     // SAFETY: the call takes numbers alone and touches no memory of this process.
-    let done = unsafe { libc::syscall(libc::SYS_ioprio_set, ONE_THREAD, tid, priority.encode()) };
+    let done = unsafe { libc::syscall(libc::SYS_ioprio_set, ONE_THREAD, tid, encode(priority)) };
     if done == 0 { Ok(()) } else { Err(last_error()) }
 }
 

@@ -24,6 +24,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+pub(crate) use floodwall_model::priority::{NotAPriority, Priority};
+
 /// How a path ends that stands for the priorities of threads.
 pub(crate) const FILE: &str = "ioprio";
 /// Longest value in bytes that is saved; some two thousand threads that differ from the others.
@@ -34,73 +36,27 @@ const CLASS_SHIFT: u32 = 13;
 /// The bits of the level; 0 is served first (`IOPRIO_LEVEL_MASK`).
 const LEVEL_MASK: u32 = 7;
 
-/// A thread's I/O priority.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Priority {
-    /// None of its own: the kernel derives it from the nice value (`be/4` at nice 0).
-    None,
-    /// Before all others. The level, 0 to 7.
-    RealTime(u8),
-    /// The class of everybody. The level, 0 to 7.
-    BestEffort(u8),
-    /// After all others.
-    Idle,
-}
-
-impl Priority {
-    /// From what ioprio_get(2) gives. Hints (Linux 6.5) are dropped.
-    fn decode(raw: u32) -> Self {
-        let level = (raw & LEVEL_MASK) as u8;
-        match raw >> CLASS_SHIFT {
-            1 => Self::RealTime(level),
-            2 => Self::BestEffort(level),
-            3 => Self::Idle,
-            // Older kernels give a level with no class; it means nothing.
-            _ => Self::None,
-        }
-    }
-
-    /// For ioprio_set(2).
-    fn encode(self) -> u32 {
-        let (class, level) = match self {
-            Self::None => (0, 0),
-            Self::RealTime(level) => (1, level),
-            Self::BestEffort(level) => (2, level),
-            Self::Idle => (3, 0),
-        };
-        class << CLASS_SHIFT | u32::from(level)
+/// From what ioprio_get(2) gives. Hints (Linux 6.5) are dropped.
+fn decode(raw: u32) -> Priority {
+    let level = (raw & LEVEL_MASK) as u8;
+    match raw >> CLASS_SHIFT {
+        1 => Priority::RealTime(level),
+        2 => Priority::BestEffort(level),
+        3 => Priority::Idle,
+        // Older kernels give a level with no class; it means nothing.
+        _ => Priority::None,
     }
 }
 
-impl fmt::Display for Priority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("none"),
-            Self::RealTime(level) => write!(f, "rt/{level}"),
-            Self::BestEffort(level) => write!(f, "be/{level}"),
-            Self::Idle => f.write_str("idle"),
-        }
-    }
-}
-
-/// A text is not a priority.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NotAPriority;
-
-impl FromStr for Priority {
-    type Err = NotAPriority;
-
-    fn from_str(text: &str) -> Result<Self, NotAPriority> {
-        let level =
-            |text: &str| text.parse().ok().filter(|level| *level <= LEVEL_MASK as u8).ok_or(NotAPriority);
-        match text.split_once('/') {
-            None if text == "none" => Ok(Self::None),
-            None if text == "idle" => Ok(Self::Idle),
-            Some(("rt", rest)) => level(rest).map(Self::RealTime),
-            Some(("be", rest)) => level(rest).map(Self::BestEffort),
-            _ => Err(NotAPriority),
-        }
-    }
+/// For ioprio_set(2).
+fn encode(priority: Priority) -> u32 {
+    let (class, level) = match priority {
+        Priority::None => (0, 0),
+        Priority::RealTime(level) => (1, level),
+        Priority::BestEffort(level) => (2, level),
+        Priority::Idle => (3, 0),
+    };
+    class << CLASS_SHIFT | u32::from(level)
 }
 
 /// A thread. The kernel reuses numbers; number and start time together are unique.
@@ -212,25 +168,20 @@ mod tests {
     fn a_priority_is_what_the_system_call_says() {
         use Priority::{BestEffort, Idle, None, RealTime};
         // ioprio_set(2): IOPRIO_PRIO_VALUE(class, level).
-        for (raw, priority, text) in [
-            (0, None, "none"),
-            (0x2000, RealTime(0), "rt/0"),
-            (0x2007, RealTime(7), "rt/7"),
-            (0x4000, BestEffort(0), "be/0"),
-            (0x4004, BestEffort(4), "be/4"),
-            (0x6000, Idle, "idle"),
+        for (raw, priority) in [
+            (0, None),
+            (0x2000, RealTime(0)),
+            (0x2007, RealTime(7)),
+            (0x4000, BestEffort(0)),
+            (0x4004, BestEffort(4)),
+            (0x6000, Idle),
         ] {
-            assert_eq!(Priority::decode(raw), priority);
-            assert_eq!(priority.encode(), raw);
-            assert_eq!(priority.to_string(), text);
-            assert_eq!(text.parse(), Ok(priority));
+            assert_eq!(decode(raw), priority);
+            assert_eq!(encode(priority), raw);
         }
         // No class with a level (before 5.19), and a hint of 6.5 (a command duration limit).
-        assert_eq!(Priority::decode(4), None);
-        assert_eq!(Priority::decode(0x4000 | 1 << 3 | 2), BestEffort(2));
-        for text in ["", "be", "be/8", "be/-1", "rt/", "be/0 ", "NONE", "idle/0"] {
-            assert_eq!(text.parse::<Priority>(), Err(NotAPriority), "{text}");
-        }
+        assert_eq!(decode(4), None);
+        assert_eq!(decode(0x4000 | 1 << 3 | 2), BestEffort(2));
     }
 
     #[test]

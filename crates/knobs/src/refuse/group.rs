@@ -7,6 +7,7 @@ use crate::files::{Files, read_line, read_number};
 use crate::limits::{FLUSHER_CHUNK_BYTES, Memory};
 use crate::plan::Entry;
 use crate::refuse::hard_limit;
+use crate::systemd::{self, Limit, Origin};
 use crate::target::Target;
 
 /// What must fit below a group's dirty limit: with less, writers stop for each of the flusher's chunks.
@@ -24,7 +25,10 @@ fn least_room_bytes(entries: &[Entry], files: &dyn Files) -> u64 {
 
 /// Why an entry of a group can't be carried out; `None` if it can.
 pub(super) fn refusal(entry: &Entry, entries: &[Entry], files: &dyn Files) -> Option<String> {
-    let Target::Group { path, device } = &entry.target else { return None };
+    let Target::Group { path, device, .. } = &entry.target else { return None };
+    if let Some(why) = of_systemd(entry, entries, files) {
+        return Some(why);
+    }
     match (entry.knob.name, device) {
         ("memory.high", _) => too_low(entry, entries, files),
         ("io.bfq.weight", None) if has_device_lines(files, &entry.target.path(entry.knob)) => Some(format!(
@@ -32,6 +36,33 @@ pub(super) fn refusal(entry: &Entry, entries: &[Entry], files: &dyn Files) -> Op
         )),
         _ => None,
     }
+}
+
+/// Why a limit of a unit that systemd manages would not last, or could not be put back.
+fn of_systemd(entry: &Entry, entries: &[Entry], files: &dyn Files) -> Option<String> {
+    // One that is as wanted already is not written.
+    if entry.old == entry.new {
+        return None;
+    }
+    if let (Target::Group { path, systemd: true, .. }, "io.bfq.weight") = (&entry.target, entry.knob.name) {
+        return Some(format!(
+            "systemd works it out from IOWeight=, and writes it again at each change of {}'s IO properties; set {path}:io.weight",
+            systemd::unit_of(path)
+        ));
+    }
+    let Cell::Property { group, .. } = &entry.cell else { return None };
+    let new = entry.new.as_ref()?;
+    let of_unit = |other: &&Entry| {
+        matches!(&other.cell, Cell::Property { group: same, .. } if same == group)
+            && other.knob.name == entry.knob.name
+            && other.cell != entry.cell
+            && other.old != other.new
+    };
+    if let Some(device) = entries.iter().find(of_unit).and_then(|other| other.target.device()) {
+        return Some(systemd::shares_a_drop_in(systemd::unit_of(group), &device.number));
+    }
+    let path = Origin::RunTime.path(group, entry.knob.file_name());
+    systemd::refusal(files, &Limit::parse(&path)?, &new.value)
 }
 
 fn too_low(entry: &Entry, entries: &[Entry], files: &dyn Files) -> Option<String> {
@@ -79,7 +110,7 @@ fn used_besides_cache(files: &dyn Files, directory: &str) -> Reading<u64> {
 
 /// The group above whose limit is tighter than the wanted one, as a note.
 pub(super) fn tighter_above(entry: &Entry, files: &dyn Files) -> Option<String> {
-    let Target::Group { path, device } = &entry.target else { return None };
+    let Target::Group { path, device, .. } = &entry.target else { return None };
     let wanted = entry.new.as_ref()?;
     let mut above = path.as_str();
     while let Some((parent, _)) = above.rsplit_once('/') {

@@ -24,6 +24,10 @@ const BEFORE: &[&[&str]] = &[
     &["bdi/max_ratio_fine=25000", "bdi/min_ratio_fine=5000", "bdi/strict_limit=1"],
     &["queue/wbt_lat_usec=5000", "queue/max_sectors_kb=512", "queue/read_ahead_kb=64"],
     &["/proc/sys/vm/dirty_ratio=100", "/proc/sys/vm/dirty_background_ratio=50"],
+    &[
+        "/run/systemd/system.control/system.slice/b.service/memory.high=500000000",
+        "/run/systemd/system.control/system.slice/b.service/io.max=8:0 rbps=9 wbps=max riops=max wiops=max",
+    ],
 ];
 
 /// Changes to pick from; at most one of each group, so that no cell is named twice.
@@ -56,6 +60,8 @@ const CHANGES: &[&[&str]] = &[
     ],
     &["iosched.async_depth=9", "iosched.strict_guarantees=1"],
     &["iosched.slice_idle_us=0", "iosched.slice_idle=4"],
+    &["b:memory.high=100MiB", "b:memory.high=max", "b:memory.high=1GB"],
+    &["b:io.max=wbps=5MB", "b:io.max=wbps=max riops=7", "b:io.max=rbps=max"],
 ];
 
 /// Which value of each group, if any.

@@ -17,3 +17,4 @@ mod owner;
 mod session;
 mod traps;
 mod tree;
+mod units;

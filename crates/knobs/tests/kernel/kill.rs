@@ -7,18 +7,20 @@ use std::time::Duration;
 
 use crate::child::STEER;
 use crate::disk::Disk;
+use crate::priorities::{Threads, all_shown, ionice};
 use crate::{Body, CHILD};
 
 pub(crate) const TESTS: &[(&str, Body)] = &[
     ("killed_at_every_write_of_a_plan", killed_at_every_write),
     ("killed_at_every_write_of_an_undoing", killed_at_every_write_of_undoing),
     ("killed_at_any_moment", killed_at_any_moment),
+    ("killed_with_priorities_in_the_plan", killed_with_priorities),
     ("killed_at_every_write_of_a_process_that_steers", killed_at_every_write_of_steering),
     ("killed_steering_at_any_moment", killed_steering_at_any_moment),
 ];
 
 /// The least number of kills that these tests come to together.
-pub(crate) const LEAST: u64 = 380;
+pub(crate) const LEAST: u64 = 540;
 
 /// Processes that were killed while they changed a knob or were about to, after each of which every knob was as before.
 static SURVIVED: AtomicU64 = AtomicU64::new(0);
@@ -235,6 +237,42 @@ fn killed_at_any_moment() -> Result<(), String> {
         go_through(&disk, &["rollback"])?;
         same(&disk, &original, &format!("round {round} of {what:?}"))?;
         SURVIVED.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Threads of this process have priorities of their own; a plan gives them one, along with queue knobs.
+fn killed_with_priorities() -> Result<(), String> {
+    let disk = disk()?;
+    let threads = Threads::start(200);
+    for (i, tid) in threads.tids.iter().enumerate() {
+        let class = [&["-c3"][..], &["-c2", "-n7"], &["-c0"]][i % 3];
+        ionice(&[class, &["-p", &tid.to_string()]].concat())?;
+    }
+    let (original, priorities) = (disk.all(), all_shown(&threads.tids)?);
+    let own = format!("pid:{}.ioprio=be/0", std::process::id());
+    let what = ["scheduler=bfq", "nr_requests=8", own.as_str(), "iosched.low_latency=0"];
+    let as_before = |when: &str| {
+        go_through(&disk, &["rollback"])?;
+        same(&disk, &original, when)?;
+        if all_shown(&threads.tids)? != priorities {
+            return Err(format!("{when}: priorities differ"));
+        }
+        SURVIVED.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    };
+    let mut write = 0;
+    while kill_before(&disk, write, &what)? {
+        as_before(&format!("killed before write {write}"))?;
+        write += 1;
+    }
+    as_before("rolled back")?;
+    for round in 0_u64..150 {
+        let Process(child) = &mut start(&disk, "never", &what);
+        std::thread::sleep(Duration::from_micros(round * 1_741 % 40_000));
+        child.kill().map_err(|e| e.to_string())?;
+        child.wait().map_err(|e| e.to_string())?;
+        as_before(&format!("round {round}"))?;
     }
     Ok(())
 }

@@ -23,13 +23,13 @@ pub(crate) fn missing() -> Option<String> {
 }
 
 /// Threads of this process; they end with this.
-struct Threads {
+pub(crate) struct Threads {
     ask: Vec<mpsc::Sender<()>>,
-    tids: Vec<u32>,
+    pub(crate) tids: Vec<u32>,
 }
 
 impl Threads {
-    fn start(count: usize) -> Self {
+    pub(crate) fn start(count: usize) -> Self {
         let mut threads = Self { ask: Vec::new(), tids: Vec::new() };
         for _ in 0..count {
             let (ask, wait) = mpsc::channel::<()>();
@@ -51,13 +51,21 @@ fn shown(tid: u32) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-fn ionice(arguments: &[&str]) -> Result<(), String> {
+pub(crate) fn ionice(arguments: &[&str]) -> Result<(), String> {
     let output = Command::new("ionice").args(arguments).output().map_err(|e| e.to_string())?;
     expect(output.status.success(), true)
 }
 
-fn all_shown(tids: &[u32]) -> Result<Vec<String>, String> {
-    tids.iter().map(|tid| shown(*tid)).collect()
+/// Of many threads in one call.
+pub(crate) fn all_shown(tids: &[u32]) -> Result<Vec<String>, String> {
+    let mut command = Command::new("ionice");
+    let output = command.arg("-p").args(tids.iter().map(u32::to_string)).output();
+    let output = output.map_err(|e| e.to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let shown: Vec<String> = text.lines().map(|line| line.trim().to_owned()).collect();
+    // It says nothing of a thread that is gone.
+    expect((output.status.success(), shown.len()), (true, tids.len()))?;
+    Ok(shown)
 }
 
 fn threads() -> Result<(), String> {

@@ -113,6 +113,11 @@ impl PreparedVictim {
         &self.victim.name
     }
 
+    /// Gives it another rate, in operations a second; `None`: a closed loop.
+    pub fn set_rate(&mut self, rate: Option<f64>) {
+        self.victim.rate = rate;
+    }
+
     /// Where its files are; a command's own are the ones that hold its output.
     #[must_use]
     pub fn paths(&self) -> Vec<PathBuf> {

@@ -1,5 +1,7 @@
 //! The scenarios that come with Floodwall, as the same TOML that users write.
 
+use std::sync::LazyLock;
+
 use super::{Scenario, ScenarioError, parse};
 
 const BUILTIN: &[(&str, &str)] = &[
@@ -11,15 +13,35 @@ const BUILTIN: &[(&str, &str)] = &[
     ("oltp-vs-copies", include_str!("builtin/oltp-vs-copies.toml")),
 ];
 
+/// Behind the name of a scenario: its victims in an open loop, as programs are that do not take all that a disk gives.
+const OPEN: &str = "-open";
+
+/// All of them, each by its name: those above, then their twins.
+static ALL: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
+    let closed = BUILTIN.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+    closed.chain(BUILTIN.iter().map(|(name, text)| (format!("{name}{OPEN}"), open_loop(text)))).collect()
+});
+
 /// Names of the built-in scenarios; the first is the default.
 pub fn builtin_names() -> impl Iterator<Item = &'static str> {
-    BUILTIN.iter().map(|(name, _)| *name)
+    ALL.iter().map(|(name, _)| name.as_str())
 }
 
 /// The TOML text of a built-in scenario: a start for one's own.
 #[must_use]
 pub fn builtin_text(name: &str) -> Option<&'static str> {
-    BUILTIN.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
+    ALL.iter().find(|(n, _)| *n == name).map(|(_, text)| text.as_str())
+}
+
+/// The same scenario with victims at a third of what they do alone. A text begins with its name and its description.
+fn open_loop(text: &str) -> String {
+    let line = |(i, line): (usize, &str)| match (i, line.strip_suffix('"')) {
+        (0, Some(name)) => format!("{name}{OPEN}\"\n"),
+        (1, Some(description)) => format!("{description}, at a third of its rate alone\"\n"),
+        _ if line == "[[victim]]" => format!("{line}\nrate = \"33%\"\n"),
+        _ => format!("{line}\n"),
+    };
+    text.lines().enumerate().map(line).collect()
 }
 
 /// A built-in scenario; `None` if there is none of that name.
@@ -43,6 +65,20 @@ mod tests {
             let scenario = builtin(name).unwrap().unwrap_or_else(|e| panic!("{name}: {e}"));
             assert_eq!(scenario.name, name);
             assert!(!scenario.description.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_scenario_has_a_twin_whose_victims_have_a_rate() {
+        for (name, _) in BUILTIN {
+            let closed = builtin(name).unwrap().unwrap();
+            let mut open = builtin(&format!("{name}-open")).unwrap().unwrap();
+            for (open, closed) in open.victims.iter_mut().zip(&closed.victims) {
+                assert_eq!((closed.rate_percent, open.rate_percent.take()), (None, Some(33.0)), "{name}");
+            }
+            assert!(open.description.ends_with(", at a third of its rate alone"), "{name}");
+            (open.name, open.description) = (closed.name.clone(), closed.description.clone());
+            assert_eq!(open, closed);
         }
     }
 

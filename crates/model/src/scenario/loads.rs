@@ -51,7 +51,7 @@ pub(super) struct RawVictim {
     size: Option<WithUnit<Bytes>>,
     engine: Option<RawEngine>,
     depth: Option<u32>,
-    rate: Option<WithUnit<PerSecond>>,
+    rate: Option<WithUnit<VictimRate>>,
     sync: Option<RawSync>,
     direct: Option<bool>,
     preallocated: Option<bool>,
@@ -135,11 +135,15 @@ enum RawData {
     Compressible,
 }
 
-/// Operations a second, written `500/s`, or 500: there is no other reading.
+/// A victim's rate: operations a second, written `500/s` or 500, or a share of what it does alone, written `33%`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PerSecond(f64);
+pub(super) enum VictimRate {
+    PerSecond(f64),
+    /// Percent, above 0, up to 100.
+    Share(f64),
+}
 
-impl<'de> Deserialize<'de> for WithUnit<PerSecond> {
+impl<'de> Deserialize<'de> for WithUnit<VictimRate> {
     fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
@@ -148,16 +152,23 @@ impl<'de> Deserialize<'de> for WithUnit<PerSecond> {
             Text(String),
         }
         let text = match Written::deserialize(d)? {
-            Written::Number(number) => return Ok(WithUnit(PerSecond(number))),
+            Written::Number(number) => return Ok(WithUnit(VictimRate::PerSecond(number))),
             Written::Text(text) => text,
         };
         let wrong = || {
             serde::de::Error::custom(format!(
-                "'{text}' is not a rate: write operations per second, such as 500/s"
+                "'{text}' is not a rate: write operations per second, such as 500/s, \
+                 or a share of what the victim does alone, such as 33%"
             ))
         };
-        let number = text.trim().strip_suffix("/s").ok_or_else(wrong)?.trim();
-        number.parse().map(|n| WithUnit(PerSecond(n))).map_err(|_| wrong())
+        let written = text.trim();
+        let (number, is_share) = match (written.strip_suffix("/s"), written.strip_suffix('%')) {
+            (Some(number), _) => (number, false),
+            (None, Some(number)) => (number, true),
+            (None, None) => return Err(wrong()),
+        };
+        let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+        Ok(WithUnit(if is_share { VictimRate::Share(number) } else { VictimRate::PerSecond(number) }))
     }
 }
 
@@ -229,6 +240,11 @@ impl RawVictim {
             }
             K::Command => VictimKind::Command { command: command_text(self.command).map_err(invalid)? },
         };
+        let (rate, rate_percent) = match self.rate.map(|rate| rate.0) {
+            None => (None, None),
+            Some(VictimRate::PerSecond(rate)) => (Some(rate), None),
+            Some(VictimRate::Share(share)) => (None, Some(share)),
+        };
         let victim = Victim {
             name: self.name.unwrap_or_else(|| kind.text().into()),
             threads: self.threads.unwrap_or(1),
@@ -240,7 +256,8 @@ impl RawVictim {
                 RawEngine::IoUring => Engine::IoUring,
             },
             depth: self.depth.unwrap_or(1),
-            rate: self.rate.map(|r| r.0.0),
+            rate,
+            rate_percent,
             kind: full_kind,
         };
         check_name(&victim.name).and_then(|()| victim.check()).map_err(invalid)?;
@@ -299,9 +316,15 @@ impl Victim {
         if self.engine == Engine::IoUring && matches!(self.kind, VictimKind::Wal { .. }) && self.depth > 1 {
             return Err("a log is appended in order: depth > 1 means nothing to a wal victim".into());
         }
-        match self.rate {
-            Some(rate) if !(rate.is_finite() && rate > 0.0) => {
+        match (self.rate, self.rate_percent) {
+            (Some(rate), _) if !(rate.is_finite() && rate > 0.0) => {
                 Err("rate must be above zero; write a number such as \"500/s\", or leave it out".into())
+            }
+            (_, Some(share)) if !(share > 0.0 && share <= 100.0) => {
+                Err("rate must be above 0% and at most 100% of what the victim does alone".into())
+            }
+            (_, Some(_)) if matches!(self.kind, VictimKind::Command { .. }) => {
+                Err("a command has a rate of its own; leave rate out".into())
             }
             _ => Ok(()),
         }

@@ -12,6 +12,7 @@ mod builtin;
 mod loads;
 mod pace;
 mod parse;
+mod rate;
 mod spec;
 
 use std::time::Duration;
@@ -24,6 +25,7 @@ use crate::units::{Bytes, Rate, human_duration};
 pub use builtin::{builtin, builtin_names, builtin_text};
 pub use pace::Pace;
 pub use parse::{ScenarioError, name_apart, parse};
+pub use rate::{settle_rates, unsettled_rate};
 pub use spec::{command_flood, command_victim, parse_flood, parse_victim};
 
 /// Victims and floods with their sizes and durations.
@@ -124,6 +126,10 @@ pub struct Victim {
     /// `None`: each thread starts the next when one is done (closed loop).
     #[serde(rename = "rate_per_s")]
     pub rate: Option<f64>,
+    /// In place of `rate`: how much of what it does alone in a closed loop falls due, in percent, above 0 and up to 100.
+    /// [`settle_rates`] measures that and makes a rate of it; no rig runs a percentage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_percent: Option<f64>,
 }
 
 /// What a victim does.
@@ -362,6 +368,20 @@ impl VictimKind {
             Self::Mixed { .. } => "operations",
             Self::Command { .. } => "I/O calls",
         }
+    }
+}
+
+impl Victim {
+    /// Whether its operations fall due at a rate, whether or not earlier ones are done.
+    #[must_use]
+    pub fn is_open_loop(&self) -> bool {
+        self.rate.is_some() || self.rate_percent.is_some()
+    }
+
+    /// Whether another victim works on the same files in the same way, at whatever rate.
+    #[must_use]
+    pub fn is_same_but_for_rate(&self, other: &Self) -> bool {
+        Self { rate: other.rate, rate_percent: other.rate_percent, ..self.clone() } == *other
     }
 }
 

@@ -181,6 +181,19 @@ mod tests {
     }
 
     #[test]
+    fn a_victims_rate_can_be_a_share_of_what_it_does_alone() {
+        let victim =
+            |rate: &str| parse(&format!("name = \"x\"\n[[victim]]\nkind = \"commit\"\nrate = \"{rate}\"\n"));
+        let share = victim("33 %").unwrap();
+        assert_eq!((share.victims[0].rate, share.victims[0].rate_percent), (None, Some(33.0)));
+        for text in ["0%", "101%", "-5%", "nan%"] {
+            assert!(victim(text).unwrap_err().to_string().contains("above 0%"), "{text}");
+        }
+        let command = error("name = \"x\"\n[[victim]]\ncommand = \"true\"\nrate = \"50%\"\n");
+        assert!(command.contains("a command has a rate of its own"), "{command}");
+    }
+
+    #[test]
     fn a_floods_mode_is_read_where_it_means_something() {
         let flood = |text: &str| format!("name = \"x\"\n[[victim]]\nkind = \"read\"\n[[flood]]\n{text}\n");
         let mode = |text: &str| parse(&flood(text)).unwrap().floods[0].mode;

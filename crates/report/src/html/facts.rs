@@ -99,9 +99,9 @@ pub(super) fn repeat(out: &mut String, study: &Study<'_>, prefix: &str) {
             escaped(text)
         );
     };
-    if let Some(apply) = crate::repeat::apply_line(study) {
+    if let Some(in_force) = crate::repeat::in_force(study) {
         out.push_str("<h3>Put the recommendation in force</h3>\n<p><code>floodwall rollback</code> takes it back.</p>\n");
-        block(out, "apply", &apply);
+        block(out, "apply", &in_force);
     }
     out.push_str("<h3>Run it again</h3>\n");
     if toml.is_some() {

@@ -48,6 +48,25 @@ fn several_settings_have_a_frontier_and_knobs_too() {
 }
 
 #[test]
+fn a_page_puts_a_recommendation_in_force_in_one_way() {
+    let page = |kernel: &str, knob: &str, value: &str| {
+        let mut document = contest(true);
+        document.run.host.kernel = Some(kernel.into());
+        let recommended = document.contest.as_mut().unwrap().recommended.as_mut().unwrap();
+        recommended.setting = [(knob.to_owned(), value.to_owned())].into_iter().collect();
+        document.judge();
+        html(&document)
+    };
+    // A simulated device has the name of its model.
+    let simulated = page("6.18 (simulated)", "nr_requests", "8");
+    assert!(simulated.contains("floodwall apply --device DISK \\\n  nr_requests=8"), "{simulated}");
+    let paced = page("6.18.5", "flood:io.max", "wbps=180000000");
+    let command = "floodwall apply --device sda unit:FLOOD.service:io.max=wbps=180000000B";
+    assert_eq!(paced.matches("floodwall apply").count(), 1, "{paced}");
+    assert!(paced.contains(command) && paced.contains("floodwall persist --device sda"), "{paced}");
+}
+
+#[test]
 fn a_comparison_of_many_says_how_many_differ() {
     let mut document = contest(false);
     let few = Study::of(&document, "r.json", Vec::new()).sentence();

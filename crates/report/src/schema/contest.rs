@@ -13,10 +13,11 @@
 use floodwall_model::{Scenario, Setting, Trial};
 use floodwall_stats::figures::{Reference, Summary, summarise};
 use floodwall_stats::frontier::{Point, frontier};
-use floodwall_stats::versus::{Compared, versus, with_alone};
+use floodwall_stats::versus::{Compared, versus, with_alone, with_alone_of_round};
 use serde::{Deserialize, Serialize};
 
 use super::{Document, Run, SchemaError};
+use crate::keep::Keep;
 use crate::passed_over::passed_over;
 use crate::recommendation;
 
@@ -123,11 +124,15 @@ pub struct Recommended {
     /// The victim's p99 that was wanted, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_target_us: Option<f64>,
+    /// How to keep it where it is about the benchmark's own victims or floods, which `apply` does
+    /// not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<Keep>,
 }
 
 impl Contest {
     /// Fills in figures, verdicts and frontier from the trials.
-    fn judge(&mut self, trials: &[Trial]) {
+    fn judge(&mut self, trials: &[Trial], open_loop: bool) {
         if self.contenders.is_empty() {
             return;
         }
@@ -147,7 +152,7 @@ impl Contest {
             self.contenders[i].versus = compared;
         }
         self.frontier = self.unbeaten();
-        for (i, why) in passed_over(self, trials) {
+        for (i, why) in passed_over(self, trials, open_loop) {
             self.contenders[i].passed_over = Some(why);
         }
         let answer = self.recommended.as_ref().filter(|r| r.outcome == Outcome::Recommended);
@@ -166,14 +171,18 @@ impl Contest {
         (!contender.trials.is_empty()).then(|| summarise(&own, against))
     }
 
-    /// A contender's trials that count; of a search with what the victim and the flood are alone, which it measures under the reference only.
+    /// A contender's trials that count; with what victim and flood are alone under the reference, where that was measured once.
     pub(super) fn counted(&self, i: usize, trials: &[Trial]) -> Vec<Trial> {
         let Some(contender) = self.contenders.get(i) else { return Vec::new() };
         let own = pick(trials, contender.deciding());
-        if self.recommended.is_none() || (i == 0 && contender.final_trials.is_empty()) {
+        if own.iter().flat_map(|trial| &trial.phases).any(|phase| phase.kind.is_alone()) {
             return own;
         }
-        with_alone(&own, &pick(trials, &self.contenders[0].trials))
+        let reference = pick(trials, &self.contenders[0].trials);
+        match self.recommended {
+            Some(_) => with_alone(&own, &reference),
+            None => with_alone_of_round(&own, &reference),
+        }
     }
 
     /// Contenders that no other beats, by their indices.
@@ -219,14 +228,22 @@ impl Document {
 
     /// Makes every figure, verdict and sentence from the trials anew, by this version's statistics. What a search recommended stays.
     pub fn judge(&mut self) {
+        let victims = self.scenario["victims"].as_array();
+        let open_loop = victims.is_some_and(|all| all.iter().any(|victim| victim["rate_per_s"].is_number()));
         if let Some(contest) = &mut self.contest {
-            contest.judge(&self.trials);
+            contest.judge(&self.trials, open_loop);
         }
         self.summary = self.recomputed_summary();
         if let Some(why) = recommendation::sentence(self)
             && let Some(recommended) = self.contest.as_mut().and_then(|c| c.recommended.as_mut())
         {
             recommended.why = why;
+        }
+        // A simulated device has the name of its model.
+        let simulated = self.run.host.kernel.as_deref().is_some_and(|k| k.ends_with(" (simulated)"));
+        let device = self.run.device.as_ref().filter(|_| !simulated).map(|d| d.name.clone());
+        if let Some(recommended) = self.contest.as_mut().and_then(|c| c.recommended.as_mut()) {
+            recommended.keep = Keep::of(&recommended.setting, device.as_deref());
         }
     }
 

@@ -287,3 +287,25 @@ proptest! {
         let _ = Document::read(&text);
     }
 }
+
+#[test]
+fn what_is_possible_alone_counts_for_all_settings_of_a_round_if_it_is_measured_once() {
+    let mut once = crate::synthetic::contest(false);
+    let rows = once.contest.as_ref().unwrap().contenders.clone();
+    let mut copied = once.clone();
+    for (theirs, ours) in rows[0].trials.iter().zip(&rows[1].trials) {
+        let alone: Vec<_> =
+            once.trials[*theirs].phases.iter().filter(|p| p.kind.is_alone()).cloned().collect();
+        for document in [&mut once, &mut copied] {
+            document.trials[*ours].phases.retain(|p| !p.kind.is_alone());
+        }
+        copied.trials[*ours].phases.extend(alone);
+    }
+    once.judge();
+    copied.judge();
+    let summary =
+        |document: &Document| document.contest.as_ref().unwrap().contenders[1].summary.clone().unwrap();
+    assert_eq!(summary(&once), summary(&copied));
+    assert_eq!(summary(&once).rounds, 5);
+    assert!(summary(&once).victim_kept.is_some_and(|kept| kept.ends().is_some()));
+}

@@ -45,13 +45,30 @@ pub(crate) struct Bio {
     pub(crate) flags: Flags,
     /// Everything that was complete before must be stable first (`REQ_PREFLUSH`).
     pub(crate) preflush: bool,
+    /// Its group's `io.max` has let it through, and is not asked again (`BIO_BPS_THROTTLED`).
+    pub(crate) let_through: bool,
+    /// Whose priority it has (`bio_set_ioprio`), where the worker of `io.max` may submit it again.
+    pub(crate) submitter: Option<ProcessIndex>,
+    /// In whose context it is submitted, where that is not the process that the model has for it.
+    pub(crate) on_behalf_of: Option<ProcessIndex>,
     pub(crate) end: End,
     pub(crate) times: Times,
 }
 
 impl Bio {
     pub(crate) fn new(op: Op, offset: u64, len: u64, flags: Flags, end: End) -> Self {
-        Self { op, offset, len, flags, preflush: false, end, times: Times::default() }
+        Self {
+            op,
+            offset,
+            len,
+            flags,
+            preflush: false,
+            let_through: false,
+            submitter: None,
+            on_behalf_of: None,
+            end,
+            times: Times::default(),
+        }
     }
 }
 

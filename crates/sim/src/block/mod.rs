@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bio ─▶ joins a request in the plug, or one that waits? ─ yes ─▶ that grows
-//!          └ no ─▶ wbt gate ─▶ request slot ─▶ plug ─▶ elevator ─▶ device (at most `depth`) ─▶ done: slot and gate are free again
+//!          └ no ─▶ wbt gate ─▶ request slot ─▶ plug ─▶ elevator ─▶ device (at most `given`) ─▶ done: slot and gate are free again
 //! PREFLUSH, FUA ─▶ flush.rs ─────────────────────────────▶ past the elevator ┘
 //! ```
 //!
@@ -13,6 +13,7 @@ mod bio;
 mod change;
 mod flush;
 mod gate;
+mod io_max;
 mod loop_driver;
 mod pool;
 mod queues;
@@ -21,16 +22,18 @@ mod striped;
 use std::collections::VecDeque;
 
 use floodwall_device::{Completion, Device, Nanos, Op, Request};
+use floodwall_model::Priority;
 
 use crate::elevator::{Dispatch, Elevator};
 use crate::kernel::Generation;
 use crate::machine::ProcessIndex;
-use crate::request::{IoRequest, PriorityClass, ProcessId};
+use crate::request::{IoRequest, ProcessId, class_and_level};
 use crate::slab::Slab;
 use crate::wbt::{Track, Wbt};
 
 pub(crate) use bio::{Bio, Done, End, Times};
 pub(crate) use change::Change;
+pub(crate) use io_max::IoMax;
 pub(crate) use loop_driver::LoopDriver;
 pub(crate) use pool::RequestPool;
 pub(crate) use queues::Stripes;
@@ -96,8 +99,10 @@ pub(crate) struct Counters {
 /// How a queue is made.
 pub(crate) struct QueueParams {
     pub(crate) generation: Generation,
-    /// Commands that the device takes at once.
+    /// Commands that the device can take at once.
     pub(crate) depth: u32,
+    /// Commands that it is given at once; at most `depth`.
+    pub(crate) given: u32,
     /// Longest request in bytes.
     pub(crate) max_bytes: u64,
     /// The slots of each member queue.
@@ -120,6 +125,7 @@ pub(crate) struct BlockLayer {
     hold: Option<Nanos>,
     generation: Generation,
     depth: u32,
+    given: u32,
     in_flight: u32,
     flush_alone: bool,
     /// A FLUSH that must be alone is in the device.
@@ -134,6 +140,8 @@ pub(crate) struct BlockLayer {
     nodes: Slab<Node>,
     /// Each process's requests that the elevator has not seen yet.
     plugs: Vec<Vec<u32>>,
+    /// Each process's I/O priority.
+    priorities: Vec<Priority>,
     next_number: u64,
     /// Requests between slot and completion.
     outstanding: u32,
@@ -156,6 +164,7 @@ impl BlockLayer {
             hold: None,
             generation: p.generation,
             depth: p.depth.max(1),
+            given: p.given.max(1),
             in_flight: 0,
             flush_alone: p.flush_alone,
             flushing: false,
@@ -167,6 +176,7 @@ impl BlockLayer {
             requests: Slab::new(),
             nodes: Slab::new(),
             plugs: Vec::new(),
+            priorities: Vec::new(),
             next_number: 0,
             outstanding: 0,
             busy_since: Nanos::ZERO,
@@ -191,13 +201,24 @@ impl BlockLayer {
     /// Makes room for one more process.
     pub(crate) fn add_process(&mut self) {
         self.plugs.push(Vec::new());
+        self.priorities.push(Priority::None);
         self.queues.add_process();
         self.freezer.add_process();
     }
 
-    /// Commands that the device takes at once.
+    /// What a process submits from now on has this priority.
+    pub(crate) fn set_priority(&mut self, process: ProcessIndex, priority: Priority) {
+        self.priorities[process.0 as usize] = priority;
+    }
+
+    /// Commands that the device can take at once.
     pub(crate) fn depth(&self) -> u32 {
         self.depth
+    }
+
+    /// Commands that it is given at once.
+    pub(crate) fn given(&self) -> u32 {
+        self.given
     }
 
     /// Longest request in bytes.
@@ -330,15 +351,27 @@ impl BlockLayer {
         u8::from(!sync)
     }
 
+    /// A bio as a request of the process in whose context it is submitted, with its I/O priority.
+    /// What the flush machinery sends is nobody's. A bio keeps the priority that it had before
+    /// `io.max` (block/blk-core.c `submit_bio`, `bio_set_ioprio`). Only bfq asks the process that
+    /// submits it at last (`bfq_check_ioprio_change`).
     fn io_of(&self, now: Nanos, process: ProcessIndex, bio: &Bio) -> IoRequest {
+        let caller = bio.on_behalf_of.unwrap_or(process);
+        let by_process = self.elevator.name() == "bfq";
+        let subject = bio.submitter.filter(|_| !by_process).unwrap_or(caller);
+        let priority = self.priorities.get(subject.0 as usize).copied().unwrap_or_default();
+        let (class, level) = class_and_level(priority);
+        // Elevators before blk-mq know the log by a process of its own.
+        let known_as = if self.generation == Generation::K6 { caller } else { process };
         IoRequest {
             id: 0,
             op: bio.op,
             offset: bio.offset,
             len: bio.len,
             flags: bio.flags,
-            process: ProcessId(process.0),
-            class: PriorityClass::BestEffort,
+            process: ProcessId(known_as.0),
+            class,
+            level,
             queued: now,
         }
     }
@@ -459,7 +492,7 @@ impl BlockLayer {
 
     fn dispatch(&mut self, now: Nanos) {
         let before = self.in_flight;
-        while self.in_flight < self.depth && !self.flushing {
+        while self.in_flight < self.given && !self.flushing {
             if self.flush_alone && self.in_flight > 0 && self.flush_is_next() {
                 break;
             }

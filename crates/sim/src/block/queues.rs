@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
     use crate::kernel::Generation;
-    use crate::request::{Flags, IoRequest, PriorityClass, ProcessId};
+    use crate::request::{Flags, IoRequest, NORMAL_LEVEL, PriorityClass, ProcessId};
     use crate::wbt::Track;
 
     const CHUNK: u64 = 64 << 10;
@@ -134,6 +134,7 @@ mod tests {
             flags: Flags { sync, background: !sync, ..Flags::default() },
             process: ProcessId(0),
             class: PriorityClass::BestEffort,
+            level: NORMAL_LEVEL,
             queued: Nanos::ZERO,
         }
     }

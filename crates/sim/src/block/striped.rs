@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
     use crate::elevator::Noop;
-    use crate::request::{Flags, PriorityClass};
+    use crate::request::{Flags, NORMAL_LEVEL, PriorityClass};
 
     fn request(id: u64, offset: u64) -> IoRequest {
         IoRequest {
@@ -134,6 +134,7 @@ mod tests {
             flags: Flags::default(),
             process: ProcessId(0),
             class: PriorityClass::BestEffort,
+            level: NORMAL_LEVEL,
             queued: Nanos::ZERO,
         }
     }

@@ -100,6 +100,9 @@ pub struct QueueFacts {
     pub rotational: bool,
     /// Whether it said so when its queue was made: the default target of writeback throttling is settled then.
     pub rotated_at_first: bool,
+    /// Whether bfq was built with `CONFIG_BFQ_GROUP_IOSCHED`. Without it `bfqq_request_over_limit`
+    /// holds nobody to a share of the request slots.
+    pub bfq_groups: bool,
     /// What the queue gets unless told otherwise: [`default_for`] its hardware queues, or what its driver asks for.
     pub default_elevator: ElevatorKind,
 }
@@ -120,6 +123,7 @@ impl QueueFacts {
             cpus: 4,
             rotational: true,
             rotated_at_first: true,
+            bfq_groups: true,
             default_elevator: default_for(generation, 1),
         }
     }
@@ -183,7 +187,7 @@ pub const fn default_for(generation: Generation, hardware_queues: u32) -> Elevat
 /// # Errors
 /// [`BuildError`] if the generation did not have it, or if the tick does not divide a second into whole milliseconds.
 pub fn build(kind: ElevatorKind, facts: &QueueFacts) -> Result<Box<dyn Elevator>, BuildError> {
-    let QueueFacts { generation, release, hz, cpus, rotational, .. } = *facts;
+    let QueueFacts { generation, release, hz, cpus, rotational, bfq_groups, .. } = *facts;
     if hz == 0 || 1000 % hz != 0 {
         return Err(BuildError::Ticks { hz });
     }
@@ -207,7 +211,7 @@ pub fn build(kind: ElevatorKind, facts: &QueueFacts) -> Result<Box<dyn Elevator>
         ElevatorKind::None => Box::new(NoElevator::new(cpus)),
         ElevatorKind::MqDeadline => Box::new(MqDeadline::new(release, hz, MqDeadlineTunables::default())),
         ElevatorKind::Kyber => Box::new(Kyber::new(release, hz, cpus, KyberTunables::default())),
-        ElevatorKind::Bfq => Box::new(Bfq::new(hz, rotational, BfqTunables::new(hz))),
+        ElevatorKind::Bfq => Box::new(Bfq::new(hz, rotational, bfq_groups, BfqTunables::new(hz))),
     })
 }
 

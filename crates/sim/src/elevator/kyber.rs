@@ -8,6 +8,7 @@
 //!
 //! A domain whose latency is bad is throttled less, one whose latency is good is throttled more as soon as the device is congested (p90 of the latency in the
 //! device above target in any domain): `depth = depth * (p99 bucket + 1) / 4`, between 1 and the domain's maximum. Times in nanoseconds.
+//! I/O priorities mean nothing to it.
 //!
 //! Like the kernel's, one timeout serves both percentiles of a domain: while there are fewer than 500 samples a second, p90 takes it each time and p99 is
 //! not calculated before 500 samples have come together.

@@ -6,9 +6,11 @@
 //!           within a class as deadline: batches, writes_starved, the oldest if expired
 //! ```
 //!
-//! Unlike deadline it remembers a position instead of a request (`latest_pos`, since 6.5): what arrives at or behind the last request's start joins the
-//! batch. `batching`, `starved` and the direction are shared by all classes. A class counts as busy while its requests are in the device, so a lower one
-//! waits for them too (`dd_queued`).
+//! Unlike deadline it remembers a position instead of a request (`latest_pos`, since 6.5): what
+//! arrives at or behind the last request's start joins the batch. `batching`, `starved` and the
+//! direction are shared by all classes. A class counts as busy while its requests are in the
+//! device, so a lower one waits for them too (`dd_queued`). Levels within a class only keep
+//! requests from being merged (`blk_rq_merge_ok`).
 //!
 //! `async_depth` limits everything but synchronous reads when request slots are given out. The
 //! queue's depth sets it (`dd_depth_updated`): to three quarters of `nr_requests` up to 6.8, to all

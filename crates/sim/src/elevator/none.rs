@@ -6,6 +6,7 @@
 //!
 //! Requests stand in software queues only while the device has no room; then `blk_mq_do_dispatch_ctx` takes one from each queue in turn. Which CPU a process
 //! runs on is not modelled beyond `process mod cpus`. Neighbouring requests are not joined when a gap closes: that needs an elevator.
+//! I/O priorities mean nothing here.
 
 use std::collections::VecDeque;
 

@@ -190,9 +190,10 @@ pub(super) const fn mergeable(request: &IoRequest) -> bool {
     matches!(request.op, Op::Read | Op::Write { fua: false } | Op::Discard)
 }
 
-/// Whether two pieces may become one request (`blk_rq_merge_ok`): mergeable, the same operation, and where `same_class` the same I/O priority class.
+/// Whether two pieces may become one request (`blk_rq_merge_ok`): mergeable, the same operation,
+/// and where `same_class` the same I/O priority.
 pub(super) fn compatible(a: &IoRequest, b: &IoRequest, same_class: bool) -> bool {
-    mergeable(a) && mergeable(b) && a.op == b.op && (!same_class || a.class == b.class)
+    mergeable(a) && mergeable(b) && a.op == b.op && (!same_class || a.priority() == b.priority())
 }
 
 /// Waiting requests by their last byte.

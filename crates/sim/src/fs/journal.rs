@@ -231,6 +231,8 @@ impl Machine {
         let (process, flags) = (j.process, j.flags());
         let mut bio = Bio::new(Op::Write { fua: true }, offset, bytes, flags, End::Record(commit));
         bio.preflush = true;
+        // The record goes out in the context of whoever forces the log.
+        bio.on_behalf_of = j.waiters.iter().find(|(_, waits_for)| *waits_for == commit).map(|(who, _)| *who);
         self.put(process, bio);
         if !self.processes[process.0 as usize].blocked {
             self.pump(process);

@@ -8,6 +8,7 @@
 //! A process is a workload's thread, the flusher or the journal's thread. Each is a small state machine: [`Machine::step`] lets it go on until it has to
 //! wait for time, for I/O, for a request slot or for the wbt gate. Nothing recurses: who is woken goes into a queue, in order.
 
+mod groups;
 mod md;
 mod pages;
 mod process;
@@ -17,19 +18,23 @@ mod tests;
 use std::collections::VecDeque;
 
 use floodwall_device::{Device, Nanos};
+use floodwall_model::Priority;
 
 use crate::block::{BlockLayer, Done, End, QueueParams};
 use crate::elevator::Elevator;
 use crate::event::{Event, EventQueue};
 use crate::explain::Explainer;
 use crate::fs::{Filesystem, FsKind, NfsClient};
+use crate::groups::GroupLimits;
 use crate::kernel::Generation;
 use crate::limits::{BdiLimits, DirtyKnobs, Memory};
 use crate::page_cache::PageCache;
-use crate::throttle::{Throttle, WbId};
+use crate::settings::Priorities;
+use crate::throttle::Throttle;
 use crate::workload::{Load, Task};
-use crate::writeback::Flusher;
 
+use groups::Kthrotld;
+pub(crate) use groups::Wb;
 use md::Md;
 pub(crate) use process::{Process, ProcessIndex, Role};
 
@@ -74,6 +79,10 @@ pub(crate) struct MachineParams {
     pub(crate) software_raid: bool,
     /// What the CPU's part costs, in percent of what `cost` says.
     pub(crate) cpu_percent: u32,
+    /// Control groups beside the root group; mostly none.
+    pub(crate) groups: Vec<GroupLimits>,
+    /// I/O priorities of the victims' threads and of the journal's.
+    pub(crate) priorities: Priorities,
 }
 
 /// See the [module](self).
@@ -85,8 +94,8 @@ pub(crate) struct Machine {
     pub(crate) knobs: DirtyKnobs,
     pub(crate) cache: PageCache,
     pub(crate) throttle: Box<dyn Throttle>,
-    pub(crate) wb: WbId,
-    pub(crate) flusher: Flusher,
+    /// Writeback contexts: the root group's, then one for each control group.
+    pub(crate) wbs: Vec<Wb>,
     pub(crate) block: BlockLayer,
     pub(crate) fs: Filesystem,
     pub(crate) nfs: NfsClient,
@@ -96,6 +105,8 @@ pub(crate) struct Machine {
     pub(crate) read_ahead_pages: u64,
     /// What the CPU's part costs, in percent of what `cost` says.
     pub(crate) cpu_percent: u64,
+    /// What victims' threads submit with.
+    pub(crate) victims: Priority,
     pub(crate) explainer: Option<Explainer>,
     /// Pages dirty and under writeback that belong to other devices of the same memory.
     pub(crate) elsewhere: (u64, u64),
@@ -106,8 +117,8 @@ pub(crate) struct Machine {
     congestion_waiters: Vec<(ProcessIndex, u32)>,
     /// The thread of a software RAID, where there is one.
     md: Option<Md>,
-    /// Whether [`Event::Bandwidth`] is on its way.
-    bandwidth_due: bool,
+    /// The groups' `io.max`, where any is set.
+    kthrotld: Option<Kthrotld>,
     woken: Vec<ProcessIndex>,
     /// What victims were told is stable: first byte on the device, length, when it was written into the page cache, when it was said.
     #[cfg(test)]
@@ -131,8 +142,7 @@ impl Machine {
             knobs: p.knobs,
             cache: PageCache::default(),
             throttle,
-            wb,
-            flusher: Flusher::new(ProcessIndex(0)),
+            wbs: vec![Wb::new(wb, ProcessIndex(0), None)],
             block,
             fs: Filesystem::new(p.fs, p.generation, p.hz, capacity, ProcessIndex(1)),
             nfs: NfsClient::new(p.ram_pages),
@@ -141,6 +151,7 @@ impl Machine {
             loads: Vec::new(),
             read_ahead_pages: p.read_ahead_pages,
             cpu_percent: u64::from(p.cpu_percent),
+            victims: p.priorities.victims,
             explainer: None,
             elsewhere: (0, 0),
             events: EventQueue::default(),
@@ -148,16 +159,18 @@ impl Machine {
             done: Vec::new(),
             congestion_waiters: Vec::new(),
             md: None,
-            bandwidth_due: false,
+            kthrotld: None,
             woken: Vec::new(),
             #[cfg(test)]
             served: None,
         };
-        machine.add_process(Role::Flusher);
-        machine.add_process(Role::Journal);
+        machine.add_process(Role::Flusher(0));
+        let journal = machine.add_process(Role::Journal);
+        machine.block.set_priority(journal, p.priorities.journal);
         if p.software_raid && p.generation == Generation::K2_6_32 {
             machine.add_md(p.hz);
         }
+        machine.add_groups(bdi, &p.groups, p.hz);
         machine.fs_start();
         machine
     }
@@ -217,14 +230,16 @@ impl Machine {
                     self.ready.push_back(ProcessIndex(process));
                 }
             }
-            Event::Flusher => self.flusher_timer(),
+            Event::Flusher { wb } => self.flusher_timer(wb as usize),
             Event::Commit => self.commit_timer(),
             Event::Unplug { plug } => self.md_unplug(plug),
-            Event::Bandwidth => {
-                self.bandwidth_due = false;
-                let seen = self.seen();
-                self.throttle.writepages_end(self.wb, self.now, &seen);
+            Event::Bandwidth { wb } => {
+                let seen = self.seen(wb as usize);
+                let wb = &mut self.wbs[wb as usize];
+                wb.bandwidth_due = false;
+                self.throttle.writepages_end(wb.id, self.now, &seen);
             }
+            Event::IoMax { timer } => self.io_max_timer(timer),
         }
     }
 
@@ -301,9 +316,10 @@ impl Machine {
         }
         match self.processes[process.0 as usize].role {
             Role::Task(task) => self.task_step(task),
-            Role::Flusher => self.flusher_step(),
+            Role::Flusher(wb) => self.flusher_step(wb as usize),
             Role::Journal => self.journal_step(),
             Role::Md => self.md_step(),
+            Role::Kthrotld => self.kthrotld_step(),
         }
     }
 }

@@ -14,28 +14,32 @@ use crate::throttle::{Dirtier, Seen, WbCounts};
 const BANDWIDTH_DELAY: Nanos = Nanos::from_millis(200);
 
 impl Machine {
-    /// What the kernel looks at when it decides.
-    pub(crate) fn seen(&self) -> Seen {
+    /// What the kernel looks at when it decides about a writeback context, by its number.
+    pub(crate) fn seen(&self, wb: usize) -> Seen {
+        let pages = self.cache.wbs[wb];
         Seen {
             memory: self.memory,
             dirty: self.cache.dirty + self.elsewhere.0,
             writeback: self.cache.writeback + self.elsewhere.1,
             wb: WbCounts {
-                reclaimable: self.cache.dirty,
-                writeback: self.cache.writeback,
-                dirtied: self.cache.dirtied,
-                written: self.cache.written,
-                flushing: self.flusher.is_working(),
+                reclaimable: pages.dirty,
+                writeback: pages.writeback,
+                dirtied: pages.dirtied,
+                written: pages.written,
+                flushing: self.wbs[wb].flusher.is_working(),
             },
-            memcg: None,
+            memcg: self.memcg_counts(wb),
         }
     }
 
-    /// A task has written to pages. `visits`: how often it went through the write path for them, which is what 2.6 counts. Says whether
-    /// it has to look at the limits now.
+    /// A task of a group, by its number, has written to pages.
+    ///
+    /// `visits`: how often it went through the write path for them, which is what 2.6 counts. Says
+    /// whether it has to look at the limits now.
     pub(crate) fn dirty_pages(
         &mut self,
         who: Dirtier,
+        group: u32,
         inode: InodeId,
         begin: u64,
         end: u64,
@@ -43,6 +47,9 @@ impl Machine {
     ) -> bool {
         let now = self.now;
         self.fs_before_dirty(inode, begin, end);
+        let file = self.cache.inode_mut(inode);
+        // inode_attach_wb: a file belongs to the group that dirties it first.
+        file.wb.get_or_insert(group);
         let (added, first) = self.cache.dirty(inode, begin, end, now);
         if first {
             self.inode_dirtied(inode);
@@ -82,7 +89,8 @@ impl Machine {
         let grew = end > self.cache.inode(inode).written;
         let mut woken = std::mem::take(&mut self.woken);
         let ended = self.cache.end_writeback(inode, begin, end, &mut woken);
-        self.throttle.completed(self.wb, self.now, ended);
+        let wb = self.cache.inode(inode).wb();
+        self.throttle.completed(self.wbs[wb].id, self.now, ended);
         self.fs_after_write(inode, begin, end, grew);
         for process in woken.drain(..) {
             self.processes[process.0 as usize].last = times;
@@ -90,11 +98,11 @@ impl Machine {
         }
         self.woken = woken;
         if self.cache.inode(inode).writeback.is_empty()
-            && !self.bandwidth_due
+            && !self.wbs[wb].bandwidth_due
             && self.generation == Generation::K6
         {
-            self.bandwidth_due = true;
-            self.at(self.now + BANDWIDTH_DELAY, Event::Bandwidth);
+            self.wbs[wb].bandwidth_due = true;
+            self.at(self.now + BANDWIDTH_DELAY, Event::Bandwidth { wb: wb as u32 });
         }
     }
 }

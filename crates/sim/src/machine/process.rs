@@ -17,18 +17,22 @@ pub(crate) struct ProcessIndex(pub(crate) u32);
 pub(crate) enum Role {
     /// A workload's thread.
     Task(u32),
-    /// pdflush, or the device's flusher.
-    Flusher,
+    /// pdflush, or the flusher of the writeback context with this number.
+    Flusher(u32),
     /// kjournald, jbd2, or whoever writes the log.
     Journal,
     /// raid10d.
     Md,
+    /// The worker that submits what `io.max` has held back.
+    Kthrotld,
 }
 
 /// A process.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) role: Role,
+    /// Number of its control group; 0 is the root group.
+    pub(crate) group: u32,
     /// Bios that it has made and not submitted yet: it goes on when all are submitted.
     fifo: VecDeque<Bio>,
     /// It sleeps for a slot or at the gate.
@@ -64,6 +68,7 @@ impl Machine {
     pub(crate) fn add_process(&mut self, role: Role) -> ProcessIndex {
         self.processes.push(Process {
             role,
+            group: 0,
             fifo: VecDeque::new(),
             blocked: false,
             granted: false,
@@ -114,6 +119,10 @@ impl Machine {
                 self.md_write(bio);
                 continue;
             }
+            if !self.within_io_max(process, &mut bio) {
+                continue;
+            }
+            let p = &mut self.processes[process.0 as usize];
             let woken = std::mem::take(&mut p.granted);
             match self.block.submit(now, process, &mut bio, woken, &mut self.done) {
                 Submitted::Taken => {}

@@ -1,5 +1,8 @@
 //! What has to hold of every machine, whatever runs on it.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use floodwall_device::{
@@ -10,7 +13,9 @@ use floodwall_model::{Bytes, Rig, Scenario, Setting, scenario};
 use proptest::prelude::*;
 
 use super::*;
-use crate::elevator::{ElevatorKind, offered};
+use crate::block::Change;
+use crate::elevator::{Dispatch, ElevatorKind, Merge, Noop, TunableError, offered};
+use crate::request::{IoRequest, PriorityClass};
 use crate::rig::{SimOptions, SimRig};
 use crate::setup::Loads;
 
@@ -97,6 +102,154 @@ fn stop(machine: &mut Machine, loads: &Loads) {
     assert!(machine.run_while(limit, |m| !all.iter().all(|l| m.load_stopped(*l))), "something never ended");
 }
 
+/// Writes down who asked an elevator for what, and lets everything pass in its order.
+struct Recording {
+    inner: Noop,
+    seen: Rc<RefCell<Vec<IoRequest>>>,
+}
+
+impl Elevator for Recording {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn merge(&mut self, _now: Nanos, _bio: &IoRequest, _max_bytes: u64) -> Option<Merge> {
+        None
+    }
+
+    fn insert(&mut self, now: Nanos, request: IoRequest) {
+        self.seen.borrow_mut().push(request);
+        self.inner.insert(now, request);
+    }
+
+    fn dispatch(&mut self, now: Nanos, in_flight: u32) -> Dispatch {
+        self.inner.dispatch(now, in_flight)
+    }
+
+    fn completed(&mut self, now: Nanos, request: &IoRequest) {
+        self.inner.completed(now, request);
+    }
+
+    fn len(&self) -> usize {
+        self.inner.len()
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), TunableError> {
+        self.inner.set(name, value)
+    }
+
+    fn tunables(&self) -> Vec<(&'static str, String)> {
+        self.inner.tunables()
+    }
+}
+
+/// Classes and levels that the flusher, the journal and the victims had their requests submitted
+/// with while a flood ran beside two commits.
+fn priorities(fs: &str, pairs: &[(&str, &str)]) -> [BTreeSet<(PriorityClass, u8)>; 3] {
+    let [flusher, journal, victims, _] = submitted(fs, pairs);
+    [flusher, journal, victims]
+}
+
+/// The same, and those of the worker of `io.max`.
+fn submitted(fs: &str, pairs: &[(&str, &str)]) -> [BTreeSet<(PriorityClass, u8)>; 4] {
+    let options = SimOptions { fs: fs.parse().unwrap(), ..options("raid10-bbwc-2010") };
+    let (mut machine, _) = SimRig::new(options).build(&setting(pairs), 0).unwrap();
+    let seen = Rc::new(RefCell::default());
+    let recording = Box::new(Recording { inner: Noop::new(true), seen: Rc::clone(&seen) });
+    let mut change = Change::default();
+    change.elevator = Some((recording, 256, false));
+    machine.block.change(Nanos::ZERO, change);
+    let scenario = scenario(&["commit,threads=2,size=4MiB"], &["seq,size=512MiB"]);
+    let loads = Loads::place(&mut machine, &scenario, 7).unwrap();
+    for placed in loads.floods.iter().chain(&loads.victims) {
+        machine.start_load(placed.load);
+    }
+    machine.run_until(Nanos::from_secs(3));
+    let mut found = [const { BTreeSet::new() }; 4];
+    for request in seen.borrow().iter() {
+        let by = match machine.processes[request.process.0 as usize].role {
+            Role::Flusher(_) => 0,
+            Role::Journal => 1,
+            Role::Kthrotld => 3,
+            _ => 2,
+        };
+        found[by].insert((request.class, request.level));
+    }
+    found
+}
+
+/// Who submits, and with which priority: fs/xfs/xfs_log.c `xlog_write_iclog` in the caller's
+/// context, fs/ext4/super.c `DEFAULT_JOURNAL_IOPRIO`, writeback in a kworker's at nice 0.
+#[test]
+fn each_submits_with_its_own_priority() {
+    const BE: fn(u8) -> BTreeSet<(PriorityClass, u8)> = |level| [(PriorityClass::BestEffort, level)].into();
+    let nobody = BTreeSet::new;
+    assert_eq!(priorities("xfs", &[]), [BE(4), nobody(), BE(4)]);
+    assert_eq!(priorities("ext4", &[]), [BE(4), BE(3), BE(4)]);
+    assert_eq!(priorities("xfs", &[("victim.ioprio", "be/0")]), [BE(4), nobody(), BE(0)]);
+    let first = [("victim.ioprio", "rt/2"), ("journal.ioprio", "be/1")];
+    assert_eq!(priorities("ext4", &first), [BE(4), BE(1), [(PriorityClass::RealTime, 2)].into()]);
+    let idle = [(PriorityClass::Idle, 7)];
+    assert_eq!(priorities("ext4", &[("victim.ioprio", "idle")])[2], idle.into());
+    // What `io.max` has held back is submitted by a worker, and keeps its priority.
+    let held_back = [("victim.ioprio", "be/0"), ("victim:io.max", "wiops=50")];
+    assert_eq!(submitted("xfs", &held_back)[3], BE(0));
+}
+
+#[test]
+fn priorities_and_depths_read_back_and_what_has_none_is_told() {
+    let build = |device: &str, fs: &str, lab, pairs: &[(&str, &str)]| {
+        let options = SimOptions { fs: fs.parse().unwrap(), lab, ..options(device) };
+        SimRig::new(options).build(&setting(pairs), 0).map(|(_, in_force)| in_force)
+    };
+    let given = [
+        ("device.queue_depth", "4"),
+        ("journal.ioprio", "be/1"),
+        ("nr_requests", "64"),
+        ("victim.ioprio", "none"),
+    ];
+    let read = build("sata-ssd", "ext4", false, &given).unwrap();
+    for (knob, value) in given {
+        assert_eq!(read.get(knob), Some(value), "{knob}");
+    }
+    let refused = |device, fs, lab, pair| build(device, fs, lab, &[pair]).unwrap_err().to_string();
+    for (device, fs, lab, pair, why) in [
+        ("nvme-consumer", "xfs", false, ("device.queue_depth", "8"), "needs a disk behind the SCSI layer"),
+        ("usb-stick", "xfs", false, ("device.queue_depth", "1"), "needs a disk behind the SCSI layer"),
+        ("hdd-7200", "xfs", true, ("device.queue_depth", "8"), "needs a disk behind the SCSI layer"),
+        ("hdd-7200", "xfs", false, ("device.queue_depth", "0"), "it takes 1 to 32"),
+        ("hdd-7200", "xfs", false, ("device.queue_depth", "33"), "it takes 1 to 32"),
+        ("hdd-7200", "nfs", false, ("device.queue_depth", "8"), "an NFS mount has no request queue"),
+        ("hdd-7200", "xfs", false, ("journal.ioprio", "be/0"), "needs ext4"),
+        ("hdd-7200", "ext4", false, ("journal.ioprio", "be/8"), "give none, be/0 to be/7"),
+        ("hdd-7200", "ext4", false, ("victim.ioprio", "high"), "give none, be/0 to be/7"),
+    ] {
+        let message = refused(device, fs, lab, pair);
+        assert!(message.contains(why), "{device} {fs} {pair:?}: {message}");
+    }
+}
+
+/// `scsi_change_queue_depth`: fewer commands in the device, as many request slots as before.
+#[test]
+fn a_shorter_device_queue_leaves_the_slots_alone() {
+    let most = |pairs: &[(&str, &str)]| {
+        let scenario = scenario(&["commit,threads=20,size=4MiB"], &["seq,size=512MiB"]);
+        let (mut machine, _, log) = running(options("sata-ssd"), &setting(pairs), &scenario);
+        machine.run_until(Nanos::from_secs(2));
+        let (mut most_in_device, mut ends) = (0, Vec::new());
+        for (_, sent, done) in log.lock().unwrap().iter() {
+            ends.retain(|end| *end > *sent);
+            ends.push(done.unwrap_or(Nanos(u64::MAX)));
+            most_in_device = most_in_device.max(ends.len());
+        }
+        (most_in_device, machine.block.slots())
+    };
+    let (in_device, slots) = most(&[]);
+    assert!(in_device > 4, "{in_device}");
+    assert_eq!(slots, 64);
+    assert_eq!(most(&[("device.queue_depth", "4")]), (4, 64));
+}
+
 /// Whether a block that was written into the page cache at `written` was on stable storage at `end`.
 fn stable(
     log: &[(Request, Nanos, Option<Nanos>)],
@@ -136,8 +289,13 @@ proptest! {
         block in prop::sample::select(vec!["4KiB", "16KiB", "20KiB"]),
         flood in prop::sample::select(vec!["seq,block=1KiB,size=256MiB", "random,size=64MiB,streams=2", "files,size=64MiB"]),
         limit in prop::sample::select(vec!["8388608", "67108864", "0"]),
+        groups in prop::sample::select(vec![
+            &[][..],
+            &[("flood:io.max", "wbps=4000000 wiops=100"), ("victim:io.max", "wbps=1000000")],
+            &[("flood:memory.high", "16777216"), ("victim:io.max", "wiops=300")],
+        ]),
     ) {
-        let mut setting = setting(&[("scheduler", elevator)]);
+        let mut setting = setting(&[&[("scheduler", elevator)], groups].concat());
         if limit != "0" {
             setting.0.insert("vm.dirty_bytes".into(), limit.into());
         }
@@ -288,6 +446,18 @@ fn the_same_seed_gives_the_same_trial() {
     assert_ne!(first, run(4));
 }
 
+/// fs/xfs/xfs_log.c `xlog_write_iclog` runs in the caller's context, so a commit is two operations
+/// of its group: the data, and the record that passes and is paid for (`tg_dispatch_in_debt`).
+#[test]
+fn a_log_record_of_xfs_is_charged_to_the_group_of_whoever_forces_it() {
+    let limited = setting(&[("victim:io.max", "wiops=100")]);
+    let scenario = scenario(&["commit,threads=1,block=4KiB,size=64MiB"], &["seq,size=64MiB"]);
+    let (mut machine, loads, _) = running(options("nvme-consumer"), &limited, &scenario);
+    machine.run_until(Nanos::from_secs(10));
+    let commits = machine.loads[loads.victims[0].load].meter.take().ops;
+    assert!((490..=510).contains(&commits), "{commits}");
+}
+
 /// xfs of 2.6.32 writes a cluster for each page that it is asked for: a writer that has to write 1,536 pages writes all there are, and they count as one.
 #[test]
 fn a_chunk_of_xfs_in_2_6_32_is_a_cluster() {
@@ -298,8 +468,107 @@ fn a_chunk_of_xfs_in_2_6_32_is_a_cluster() {
         let file = machine.create_file(0, 3_000 << 12, true, false);
         machine.cache.dirty(file, 0, 3_000, Nanos::ZERO);
         machine.inode_dirtied(file);
-        let mut pass = Pass::new(Why::Throttled, 1_536, None);
+        let mut pass = Pass::new(0, Why::Throttled, 1_536, None);
         while machine.advance_pass(ProcessIndex(0), &mut pass) != Progress::Finished {}
         assert_eq!((pass.written, machine.cache.writeback), (counted, submitted), "{fs}");
     }
+}
+
+/// A victim that commits 200 times a second beside a flood, for `seconds` seconds after ten: what
+/// the flood dirtied and what of it was written, in bytes a second, commits, and the slowest of
+/// them.
+fn beside_a_flood(setting: &Setting, seconds: u64) -> (f64, f64, u64, Nanos) {
+    let scenario = scenario(&["commit,threads=4,block=16KiB,rate=200,size=64MiB"], &["seq,size=8GiB"]);
+    let options = SimOptions { ram: Bytes::gib(2), ..options("raid10-bbwc-2010") };
+    let (mut machine, loads, _) = running(options, setting, &scenario);
+    machine.run_until(Nanos::from_secs(10));
+    let (victim, flood) = (loads.victims[0].load, loads.floods[0].load);
+    for load in [victim, flood] {
+        machine.loads[load].meter.take();
+    }
+    let written = machine.cache.wbs.last().unwrap().written;
+    machine.run_until(Nanos::from_secs(10 + seconds));
+    let drained = (machine.cache.wbs.last().unwrap().written - written) << 12;
+    let commits = machine.loads[victim].meter.take();
+    let dirtied = machine.loads[flood].meter.take().bytes;
+    let rate = |bytes: u64| bytes as f64 / seconds as f64;
+    (rate(dirtied), rate(drained), commits.ops, Nanos(commits.latencies.commit.max_ns()))
+}
+
+#[test]
+fn a_flood_is_held_to_its_rate_and_the_victim_in_another_group_keeps_its_own() {
+    for wbps in [60_000_000u64, 120_000_000, 180_000_000] {
+        for high in ["134217728", "max"] {
+            let setting = setting(&[
+                ("scheduler", "none"),
+                ("flood:io.max", &format!("wbps={wbps}")),
+                ("flood:memory.high", high),
+            ]);
+            let (dirtied, drained, commits, slowest) = beside_a_flood(&setting, 20);
+            // Two slices and a request of 4 MiB may be early or late.
+            let margin = (wbps as f64 / 5.0 + 4_194_304.0) / 20.0;
+            assert!((drained - wbps as f64).abs() <= margin, "{drained} for {wbps}");
+            assert!((dirtied - wbps as f64).abs() <= wbps as f64 / 10.0, "{dirtied} for {wbps}, {high}");
+            assert_eq!(commits, 4_000, "{wbps}, {high}");
+            assert!(slowest < Nanos::from_millis(100), "{slowest:?}");
+        }
+    }
+    // Alone it takes more than the fastest of these.
+    let (_, drained, commits, _) =
+        beside_a_flood(&setting(&[("scheduler", "none"), ("flood:io.max", "wbps=max")]), 20);
+    assert!(drained > 200e6 && commits < 3_000, "{drained} {commits}");
+}
+
+#[test]
+fn a_group_s_dirty_pages_stay_below_the_share_of_its_memory() {
+    for (high, ratio) in [(32_768u64, 20u64), (16_384, 20), (32_768, 50)] {
+        let setting = setting(&[
+            ("flood:memory.high", &(high << 12).to_string()),
+            ("flood:io.max", "wbps=50000000"),
+            ("vm.dirty_ratio", &ratio.to_string()),
+        ]);
+        let scenario = scenario(&["commit,size=16MiB,rate=10"], &["seq,size=1GiB"]);
+        let (mut machine, _, _) = running(options("raid10-bbwc-2010"), &setting, &scenario);
+        let (mut most, mut least) = (0, u64::MAX);
+        for tenth in 1..200 {
+            machine.run_until(Nanos::from_millis(100 * tenth));
+            let pages = machine.cache.wbs[2];
+            most = most.max(pages.dirty + pages.writeback);
+            if tenth > 50 {
+                least = least.min(pages.dirty + pages.writeback);
+            }
+        }
+        // domain_dirty_limits: the ratio is kept in bytes of each page. Nobody is held back below
+        // the middle of both limits.
+        let limit = ratio * 4096 / 100 * high / 4096;
+        let background = 10 * 4096 / 100 * high / 4096;
+        // A page cache that is written to in steps passes the limit by the last of them.
+        assert!(most <= limit + limit / 10, "{most} of {limit}");
+        assert!(
+            least >= (limit + background) / 2 - 1_024,
+            "{least}, free below {}",
+            (limit + background) / 2
+        );
+    }
+}
+
+#[test]
+fn groups_are_refused_where_they_hold_nothing() {
+    let why = |options: SimOptions, pairs: &[(&str, &str)]| {
+        SimRig::new(options).build(&setting(pairs), 0).err().unwrap().to_string()
+    };
+    let nfs = SimOptions { fs: FsKind::Nfs { server_async: false }, ..options("raid10-bbwc-2010") };
+    let io_max = [("flood:io.max", "wbps=1000000")];
+    assert!(why(nfs, &io_max).contains("NFS has no writeback by control group"));
+    let old = SimOptions { generation: Generation::K3_2, ..options("hdd-7200") };
+    assert!(why(old.clone(), &io_max).starts_with("Linux 3.2 has no flood:io.max"));
+    assert!(
+        why(old, &[("victim:memory.high", "67108864")]).starts_with("Linux 3.2 has no victim:memory.high")
+    );
+    for name in ["flood:io.weight", "other:io.max", "io.max", "flood:"] {
+        assert!(
+            why(options("hdd-7200"), &[(name, "1")]).starts_with(&format!("the model does not have {name}"))
+        );
+    }
+    assert!(why(options("hdd-7200"), &[("flood:io.max", "wbps=0")]).contains("can't be 'wbps=0'"));
 }

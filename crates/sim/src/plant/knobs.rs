@@ -16,6 +16,7 @@ use crate::block::Change;
 use crate::elevator::ElevatorKind;
 use crate::error::SimError;
 use crate::fs::FsKind;
+use crate::groups;
 use crate::kernel::Generation;
 use crate::limits::{BdiContext, BdiLimits, DirtyKnobs, KnobError, Limit};
 use crate::rig::one_elevator;
@@ -161,9 +162,15 @@ fn write_bdi(plant: &mut SimPlant, i: usize, write: &KnobWrite, only: &Setting) 
 
 fn write_queue(plant: &mut SimPlant, i: usize, write: &KnobWrite, only: &Setting) -> Result<(), SimError> {
     settings::check_names(only, plant.generation)?;
+    if groups::first_knob(only).is_some() {
+        return Err(SimError::NoGroup { knob: write.knob.clone(), why: super::NO_GROUPS });
+    }
     let device = &plant.devices[i];
     if let (FsKind::Nfs { .. }, Some(knob)) = (device.options.fs, settings::queue_knob(only)) {
         return Err(SimError::NoQueue { knob });
+    }
+    if matches!(write.knob.as_str(), "device.queue_depth" | "victim.ioprio" | "journal.ioprio") {
+        return Err(SimError::Fixed { knob: write.knob.clone() });
     }
     let members = device.options.member_queues.max(1);
     let block = &plant.machines[i].block;
@@ -192,7 +199,8 @@ fn write_queue(plant: &mut SimPlant, i: usize, write: &KnobWrite, only: &Setting
         _ => {}
     }
     setting.0.insert(write.knob.clone(), value.clone());
-    let mut queue = Queue::new(&setting, &device.facts, device.depth, block.volatile(), members)?;
+    let mut queue =
+        Queue::new(&setting, &device.facts, device.depth, device.given, block.volatile(), members)?;
     let mut change = Change::default();
     match write.knob.as_str() {
         "scheduler" => {
@@ -200,7 +208,7 @@ fn write_queue(plant: &mut SimPlant, i: usize, write: &KnobWrite, only: &Setting
             let yields = value == "bfq";
             let slots = queue.nr_requests * members;
             let elevators = std::mem::take(&mut queue.elevators);
-            change.elevator = Some((one_elevator(elevators, chunk, device.depth), slots, yields));
+            change.elevator = Some((one_elevator(elevators, chunk, device.given), slots, yields));
         }
         "nr_requests" => change.nr_requests = Some(queue.nr_requests * members),
         "max_sectors_kb" => {

@@ -26,6 +26,7 @@ use floodwall_model::{Bytes, DeviceId, Scenario, Setting};
 use crate::block::Counters;
 use crate::elevator::QueueFacts;
 use crate::error::SimError;
+use crate::groups;
 use crate::kernel::Generation;
 use crate::limits::BdiLimits;
 use crate::machine::Machine;
@@ -37,6 +38,9 @@ use crate::workload::{Program, seeded};
 /// First disk's major number, and minor numbers from one disk to the next (drivers/scsi/sd.c).
 const SD_MAJOR: u32 = 8;
 const SD_MINORS: u32 = 16;
+
+/// Why a plant takes no knobs of groups.
+const NO_GROUPS: &str = "a plant's loads are in one control group; leave it out";
 
 /// One device of a plant with what uses it.
 #[derive(Clone, Debug)]
@@ -74,8 +78,9 @@ struct Device {
     id: DeviceId,
     options: SimOptions,
     facts: QueueFacts,
-    /// Commands that a queue's device takes at once.
+    /// Commands that a queue's device can take at once, and that it is given.
     depth: u32,
+    given: u32,
     loads: Loads,
     /// What was set of its queue, for the next elevator.
     setting: Setting,
@@ -131,6 +136,9 @@ impl SimPlant {
 
     fn add(&mut self, i: usize, part: PlantDevice, setting: &Setting) -> Result<(), SimError> {
         setup::check(&part.scenario)?;
+        if let Some(knob) = groups::first_knob(setting) {
+            return Err(SimError::NoGroup { knob: knob.into(), why: NO_GROUPS });
+        }
         let rig = SimRig::new(part.options.clone());
         let (machine, _) = rig.build(setting, i as u64)?;
         let scenario = rig.fit_to(&part.scenario, &machine)?;
@@ -145,7 +153,7 @@ impl SimPlant {
                 let bdi = m.throttle.add_bdi(limits);
                 (bdi, m.throttle.add_wb(bdi, None))
             });
-            self.machines[i].wb = wb;
+            self.machines[i].wbs[0].id = wb;
             bdi
         };
         let seed = options.seed.wrapping_add((i as u64) << 32);
@@ -155,6 +163,7 @@ impl SimPlant {
             id: DeviceId { major: SD_MAJOR, minor: SD_MINORS * i as u32 },
             facts: options.facts(),
             depth: machine.block.depth() / members,
+            given: machine.block.given() / members,
             setting: setting
                 .0
                 .iter()
@@ -248,7 +257,7 @@ impl SimPlant {
                 let load = self.with(i, |m| {
                     let directory = m.fs.new_directory();
                     let file = m.create_file(directory, left, false, false);
-                    let load = m.add_load(1 << 20, vec![file]);
+                    let load = m.add_load(0, 1 << 20, vec![file]);
                     m.add_task(load, Program::Burst { left }, file, seeded(0, 0));
                     m.start_load(load);
                     load

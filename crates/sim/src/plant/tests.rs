@@ -56,7 +56,7 @@ fn state_of(machine: &Machine) -> String {
         "{:?} {counters:?} {cache:?} {:?} {:?} {:?} {:?}",
         machine.now,
         machine.next_event(),
-        machine.flusher,
+        machine.wbs,
         machine.tasks,
         machine.processes
     )
@@ -395,6 +395,8 @@ fn what_the_kernel_would_refuse_is_refused() {
         (Some(disk(0)), "iosched.quantum", "1", "quantum"),
         (Some(disk(0)), "wbt_lat_usec", "-2", "-1 or microseconds"),
         (Some(disk(0)), "queue_depth", "1", "the model does not have queue_depth"),
+        (Some(disk(0)), "device.queue_depth", "1", "give it with the setting it starts under"),
+        (Some(disk(0)), "victim.ioprio", "be/0", "give it with the setting it starts under"),
         (Some(disk(0)), "bdi.max_ratio", "101", "0 to 100"),
         (Some(disk(1)), "bdi.max_bytes", "99999999999999", "at most the hard dirty limit"),
         (Some(disk(7)), "nr_requests", "8", "device 8:112 is not there"),
@@ -452,4 +454,17 @@ fn a_flusher_that_can_write_nothing_of_what_is_too_much_sleeps() {
     // It went round and round in one moment before, some time after the first minute.
     plant.advance(ms(105_000));
     assert_eq!(plant.now(), ms(105_000));
+}
+
+#[test]
+fn a_plant_has_no_control_groups() {
+    let parts = || vec![part(options("hdd-7200"), &[], &["seq,size=1GiB,name=copy"])];
+    let named = setting(&[("flood:io.max", "wbps=1000000")]);
+    let why = SimPlant::new(parts(), &named).err().unwrap().to_string();
+    assert!(why.contains("flood:io.max is not possible here"), "{why}");
+    let mut plant = SimPlant::new(parts(), &Setting::default()).unwrap();
+    for device in [None, Some(disk(0))] {
+        let refused = set(&mut plant, device, "flood:memory.high", "67108864");
+        assert!(matches!(refused, Err(PlantError::Refused { .. })), "{refused:?}");
+    }
 }

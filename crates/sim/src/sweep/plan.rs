@@ -7,7 +7,8 @@
 use std::collections::HashSet;
 
 use floodwall_model::rig::Step;
-use floodwall_model::{Rig, Scenario, Setting, Watch};
+use floodwall_model::scenario::settle_rates;
+use floodwall_model::{Rig, RigError, Scenario, Setting, Watch};
 
 use super::axes::{Axes, Named, indexes, product};
 use super::digest::Key;
@@ -203,11 +204,17 @@ impl Sweep {
         let mut rig = SimRig::new(place.options);
         let mut trials = Vec::new();
         let mut noted = Noted { watch, notes: Vec::new() };
-        for round in 1..=place.scenario.value.timing.rounds {
-            match rig.run(&place.scenario.value, &setting, round, &mut noted) {
+        let mut scenario = place.scenario.value.clone();
+        let ended =
+            |error: RigError| (!error.interrupted).then(|| Figures::impossible(error.source.to_string()));
+        // Under the default setting: all settings of a group have the same rates.
+        if let Err(error) = settle_rates(&mut rig, &mut scenario, &Setting::default(), &mut noted) {
+            return ended(error);
+        }
+        for round in 1..=scenario.timing.rounds {
+            match rig.run(&scenario, &setting, round, &mut noted) {
                 Ok(trial) => trials.push(trial),
-                Err(error) if error.interrupted => return None,
-                Err(error) => return Some(Figures::impossible(error.source.to_string())),
+                Err(error) => return ended(error),
             }
         }
         let mut figures = Figures::of(&trials);

@@ -1,13 +1,23 @@
 //! Who may start, who is woken, and how the windows move the depth.
 
 use super::*;
-use crate::request::{Flags, PriorityClass, ProcessId};
+use crate::request::{Flags, NORMAL_LEVEL, PriorityClass, ProcessId};
 
 const MS: u64 = 1_000_000;
 
 fn request(id: u64, op: Op, flags: Flags) -> IoRequest {
     let class = PriorityClass::BestEffort;
-    IoRequest { id, op, offset: 0, len: 4096, flags, process: ProcessId(0), class, queued: Nanos::ZERO }
+    IoRequest {
+        id,
+        op,
+        offset: 0,
+        len: 4096,
+        flags,
+        process: ProcessId(0),
+        class,
+        level: NORMAL_LEVEL,
+        queued: Nanos::ZERO,
+    }
 }
 
 fn write(flags: Flags) -> IoRequest {

@@ -160,6 +160,8 @@ pub(crate) struct Load {
     /// Its tasks begin new operations.
     pub(crate) running: bool,
     pub(crate) began: Nanos,
+    /// Number of its control group; 0 is the root group.
+    pub(crate) group: u32,
     /// Bytes of each operation.
     pub(crate) block: u64,
     pub(crate) files: Vec<InodeId>,
@@ -176,13 +178,14 @@ pub(crate) struct Load {
 }
 
 impl Machine {
-    /// Adds a load; its tasks follow.
-    pub(crate) fn add_load(&mut self, block: u64, files: Vec<InodeId>) -> usize {
+    /// Adds a load in a control group, by its number; its tasks follow.
+    pub(crate) fn add_load(&mut self, group: u32, block: u64, files: Vec<InodeId>) -> usize {
         let logs = vec![0; files.len()];
         self.loads.push(Load {
             meter: Meter::new(),
             running: false,
             began: Nanos::ZERO,
+            group,
             block,
             files,
             logs,
@@ -198,11 +201,14 @@ impl Machine {
     pub(crate) fn add_task(&mut self, load: usize, program: Program, file: InodeId, rng: Pcg64Mcg) -> u32 {
         let number = self.tasks.len() as u32;
         let process = self.add_process(Role::Task(number));
+        let group = self.loads[load].group;
+        self.processes[process.0 as usize].group = group;
+        let wb = self.wbs[group as usize].id;
         let throttled = self.throttle.add_task(TaskTraits::default());
         self.tasks.push(Task {
             process,
             load,
-            who: Dirtier { task: throttled, cpu: number % self.cpus, wb: self.wb },
+            who: Dirtier { task: throttled, cpu: number % self.cpus, wb },
             program,
             state: State::Stopped,
             file,
@@ -272,7 +278,7 @@ impl Machine {
                 State::Due | State::Next => self.begin_operation(t),
                 State::Copy { begin, end, bytes } => self.copied(t, begin, end, bytes),
                 State::Balance => {
-                    let seen = self.seen();
+                    let seen = self.seen(self.group_of(t));
                     let ruling = self.throttle.resume(self.tasks[t].who, self.now, 0, &seen);
                     self.obey(t, ruling)
                 }
@@ -281,7 +287,7 @@ impl Machine {
                     self.tasks[t].state = State::WriteOut(pass);
                     match progress {
                         Progress::Finished | Progress::Congested => {
-                            let seen = self.seen();
+                            let seen = self.seen(self.group_of(t));
                             let who = self.tasks[t].who;
                             let ruling = self.throttle.resume(who, self.now, pass.written, &seen);
                             self.obey(t, ruling)
@@ -309,6 +315,11 @@ impl Machine {
                 return;
             }
         }
+    }
+
+    /// Number of a task's control group.
+    pub(crate) fn group_of(&self, t: usize) -> usize {
+        self.loads[self.tasks[t].load].group as usize
     }
 
     fn begin_operation(&mut self, t: usize) -> bool {
@@ -340,8 +351,9 @@ impl Machine {
     fn copied(&mut self, t: usize, begin: u64, end: u64, bytes: u64) -> bool {
         let task = &self.tasks[t];
         let (who, inode) = (task.who, task.op.inode);
+        let group = self.group_of(t);
         let visits = self.visits(t, bytes).max(end - begin);
-        let look = self.dirty_pages(who, inode, begin, end, visits);
+        let look = self.dirty_pages(who, group as u32, inode, begin, end, visits);
         self.count_flood(t, bytes);
         #[cfg(test)]
         {
@@ -352,7 +364,7 @@ impl Machine {
             return true;
         }
         self.tasks[t].throttled_since = self.now;
-        let seen = self.seen();
+        let seen = self.seen(group);
         let ruling = self.throttle.balance(who, self.now, &seen);
         self.obey(t, ruling)
     }
@@ -360,7 +372,7 @@ impl Machine {
     /// Does what the throttle says.
     fn obey(&mut self, t: usize, ruling: Ruling) -> bool {
         if ruling.start_background {
-            self.start_background();
+            self.start_background(self.group_of(t));
         }
         let process = self.tasks[t].process;
         match ruling.verdict {
@@ -382,7 +394,7 @@ impl Machine {
                 false
             }
             Verdict::WriteOut { pages } => {
-                self.tasks[t].state = State::WriteOut(Pass::new(Why::Throttled, pages, None));
+                self.tasks[t].state = State::WriteOut(Pass::new(0, Why::Throttled, pages, None));
                 true
             }
         }

@@ -6,6 +6,10 @@
 //!                        └─ could not be written ────────────────┼─ chunk used up ─▶ b_more_io ─▶ b_io, next round
 //! ```
 //!
+//! A machine with control groups has a flusher for each of them beside the root group's, with lists
+//! of its own (`cgwb_create`). A file belongs to the group that dirtied it first. A flusher that
+//! waits holds up no other group's.
+//!
 //! Work in the order of `wb_do_writeback`: old data every `dirty_writeback_centisecs`, then background while over the background limit. A writer of 2.6 that
 //! has to write for itself goes over the same lists ([`Pass`]).
 
@@ -86,119 +90,124 @@ impl Machine {
             return;
         }
         inode.list = List::Dirty;
-        self.flusher.b_dirty.push_back(id);
-        self.arm_flusher();
+        let wb = inode.wb();
+        self.wbs[wb].flusher.b_dirty.push_back(id);
+        self.arm_flusher(wb);
     }
 
-    /// Somebody found the machine over the background limit.
-    pub(crate) fn start_background(&mut self) {
-        self.flusher.background = true;
-        self.wake_flusher();
+    /// Somebody found the machine, or the context's group, over the background limit.
+    pub(crate) fn start_background(&mut self, wb: usize) {
+        self.wbs[wb].flusher.background = true;
+        self.wake_flusher(wb);
     }
 
-    pub(crate) fn flusher_timer(&mut self) {
-        self.flusher.armed = false;
-        self.wake_flusher();
+    pub(crate) fn flusher_timer(&mut self, wb: usize) {
+        self.wbs[wb].flusher.armed = false;
+        self.wake_flusher(wb);
     }
 
-    fn wake_flusher(&mut self) {
-        if self.flusher.idle {
-            self.flusher.idle = false;
-            self.wake(self.flusher.process);
+    fn wake_flusher(&mut self, wb: usize) {
+        let flusher = &mut self.wbs[wb].flusher;
+        if flusher.idle {
+            flusher.idle = false;
+            let process = flusher.process;
+            self.wake(process);
         }
     }
 
-    fn arm_flusher(&mut self) {
-        if self.flusher.armed {
+    fn arm_flusher(&mut self, wb: usize) {
+        let flusher = &mut self.wbs[wb].flusher;
+        if flusher.armed {
             return;
         }
         let at = match self.generation {
-            Generation::K2_6_18 => self.knobs.writeback_interval().map(|_| self.flusher.next_kupdate),
-            _ => self.flusher.periodic.next_wakeup(self.now, &self.knobs),
+            Generation::K2_6_18 => self.knobs.writeback_interval().map(|_| flusher.next_kupdate),
+            _ => flusher.periodic.next_wakeup(self.now, &self.knobs),
         };
         if let Some(at) = at {
-            self.flusher.armed = true;
-            self.at(at.max(Nanos(self.now.0 + 1)), Event::Flusher);
+            flusher.armed = true;
+            self.at(at.max(Nanos(self.now.0 + 1)), Event::Flusher { wb: wb as u32 });
         }
     }
 
     /// The flusher goes on (`wb_do_writeback`, `background_writeout`).
-    pub(crate) fn flusher_step(&mut self) {
+    pub(crate) fn flusher_step(&mut self, wb: usize) {
         loop {
-            let Some(mut pass) = self.flusher.pass.take() else {
-                match self.next_work() {
+            let Some(mut pass) = self.wbs[wb].flusher.pass.take() else {
+                match self.next_work(wb) {
                     Some(pass) => {
-                        self.flusher.pass_began = self.now;
-                        self.flusher.pass = Some(pass);
+                        self.wbs[wb].flusher.pass_began = self.now;
+                        self.wbs[wb].flusher.pass = Some(pass);
                         continue;
                     }
                     None => {
-                        self.flusher.idle = true;
-                        if self.flusher.has_dirty() {
-                            self.arm_flusher();
+                        self.wbs[wb].flusher.idle = true;
+                        if self.wbs[wb].flusher.has_dirty() {
+                            self.arm_flusher(wb);
                         }
                         return;
                     }
                 }
             };
-            let progress = self.advance_pass(self.flusher.process, &mut pass);
+            let progress = self.advance_pass(self.wbs[wb].flusher.process, &mut pass);
             match progress {
                 Progress::Blocked => {
-                    self.flusher.pass = Some(pass);
+                    self.wbs[wb].flusher.pass = Some(pass);
                     return;
                 }
                 Progress::Congested => {
-                    self.flusher.pass = Some(pass);
-                    return self.wait_for_congestion(self.flusher.process, self.now + CONGESTION_WAIT);
+                    self.wbs[wb].flusher.pass = Some(pass);
+                    return self
+                        .wait_for_congestion(self.wbs[wb].flusher.process, self.now + CONGESTION_WAIT);
                 }
                 Progress::Finished => {
                     if pass.why == Why::Periodic
                         && let Some(next) =
-                            flush::next_kupdate(self.flusher.pass_began, self.now, &self.knobs)
+                            flush::next_kupdate(self.wbs[wb].flusher.pass_began, self.now, &self.knobs)
                     {
-                        self.flusher.next_kupdate = next;
+                        self.wbs[wb].flusher.next_kupdate = next;
                     }
                     if pass.why == Why::Background && pass.written == 0 {
                         // Too much is dirty, and none of it can be written now: until somebody asks again or the timer goes off (`wb_workfn`).
-                        self.flusher.idle = true;
-                        return self.arm_flusher();
+                        self.wbs[wb].flusher.idle = true;
+                        return self.arm_flusher(wb);
                     }
                 }
             }
         }
     }
 
-    fn next_work(&mut self) -> Option<Pass> {
-        if !self.flusher.has_dirty() {
-            self.flusher.background = false;
+    fn next_work(&mut self, wb: usize) -> Option<Pass> {
+        if !self.wbs[wb].flusher.has_dirty() {
+            self.wbs[wb].flusher.background = false;
             return None;
         }
         let due = match self.generation {
             Generation::K2_6_18 => {
-                self.knobs.writeback_interval().is_some() && self.now >= self.flusher.next_kupdate
+                self.knobs.writeback_interval().is_some() && self.now >= self.wbs[wb].flusher.next_kupdate
             }
-            _ => self.flusher.periodic.due(self.now, &self.knobs),
+            _ => self.wbs[wb].flusher.periodic.due(self.now, &self.knobs),
         };
         if due && let Some(next) = flush::next_kupdate(self.now, self.now, &self.knobs) {
-            self.flusher.next_kupdate = next;
+            self.wbs[wb].flusher.next_kupdate = next;
         }
         if due && let Some(older_than) = flush::old_since(self.now, &self.knobs) {
-            return Some(Pass::new(Why::Periodic, self.cache.dirty, Some(older_than)));
+            return Some(Pass::new(wb, Why::Periodic, self.cache.dirty, Some(older_than)));
         }
         // pdflush and the first flushers have to be asked; since 2.6.37 they look for themselves (`wb_check_background_flush`).
-        let asked = std::mem::take(&mut self.flusher.background);
+        let asked = std::mem::take(&mut self.wbs[wb].flusher.background);
         if self.generation <= Generation::K2_6_32 && !asked {
             return None;
         }
-        let seen = self.seen();
+        let seen = self.seen(wb);
         self.throttle
-            .over_background(self.wb, self.now, &seen)
-            .then(|| Pass::new(Why::Background, u64::MAX, None))
+            .over_background(self.wbs[wb].id, self.now, &seen)
+            .then(|| Pass::new(wb, Why::Background, u64::MAX, None))
     }
 
     /// `queue_io`: what is left of the last round, then what is old enough.
-    fn queue_io(&mut self, older_than: Option<Nanos>) {
-        let f = &mut self.flusher;
+    fn queue_io(&mut self, wb: usize, older_than: Option<Nanos>) {
+        let f = &mut self.wbs[wb].flusher;
         while let Some(id) = f.b_more_io.pop_front() {
             self.cache.inode_mut(id).list = List::Io;
             f.b_io.push_back(id);
@@ -218,20 +227,21 @@ impl Machine {
     fn requeue_inode(&mut self, id: InodeId, used_up: bool) {
         let now = self.now;
         let inode = self.cache.inode_mut(id);
+        let flusher = &mut self.wbs[inode.wb()].flusher;
         if inode.dirty.is_empty() {
             inode.list = List::None;
         } else if used_up {
             inode.list = List::MoreIo;
-            self.flusher.b_more_io.push_back(id);
+            flusher.b_more_io.push_back(id);
         } else {
             // redirty_tail: as if it had just become dirty, so that the list stays in order.
             inode.list = List::Dirty;
             inode.dirtied_when = now;
-            self.flusher.b_dirty.push_back(id);
+            flusher.b_dirty.push_back(id);
         }
     }
 
-    fn next_inode(&mut self) -> Option<InodeId> {
-        self.flusher.b_io.pop_front()
+    fn next_inode(&mut self, wb: usize) -> Option<InodeId> {
+        self.wbs[wb].flusher.b_io.pop_front()
     }
 }

@@ -42,6 +42,8 @@ pub(crate) enum Progress {
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass {
+    /// Number of the writeback context whose files it goes over.
+    wb: usize,
     pub(crate) why: Why,
     /// Pages that it may still write.
     left: u64,
@@ -68,8 +70,8 @@ struct Visit {
 }
 
 impl Pass {
-    pub(crate) fn new(why: Why, pages: u64, older_than: Option<Nanos>) -> Self {
-        Self { why, left: pages, written: 0, older_than, visit: None, round: None }
+    pub(crate) fn new(wb: usize, why: Why, pages: u64, older_than: Option<Nanos>) -> Self {
+        Self { wb, why, left: pages, written: 0, older_than, visit: None, round: None }
     }
 }
 
@@ -115,17 +117,19 @@ impl Machine {
             if pass.left == 0 {
                 return false;
             }
-            let seen = self.seen();
-            if pass.why == Why::Background && !self.throttle.over_background(self.wb, self.now, &seen) {
+            let seen = self.seen(pass.wb);
+            if pass.why == Why::Background
+                && !self.throttle.over_background(self.wbs[pass.wb].id, self.now, &seen)
+            {
                 return false;
             }
-            let Some(id) = self.next_inode() else {
+            let Some(id) = self.next_inode(pass.wb) else {
                 if pass.round == Some(pass.written) || pass.round.is_some() && self.one_sweep(pass) {
                     return false;
                 }
                 pass.round = Some(pass.written);
-                self.queue_io(pass.older_than);
-                match self.flusher.b_io.is_empty() {
+                self.queue_io(pass.wb, pass.older_than);
+                match self.wbs[pass.wb].flusher.b_io.is_empty() {
                     true => return false,
                     false => continue,
                 }
@@ -138,9 +142,9 @@ impl Machine {
             // A writer that writes for itself has one chunk for all.
             let chunk = match pass.why {
                 Why::Throttled => pass.left,
-                _ => self.throttle.chunk_pages(self.wb, pass.left).min(pass.left),
+                _ => self.throttle.chunk_pages(self.wbs[pass.wb].id, pass.left).min(pass.left),
             };
-            self.throttle.writepages_begin(self.wb, self.now, &seen);
+            self.throttle.writepages_begin(self.wbs[pass.wb].id, self.now, &seen);
             let inode = self.cache.inode_mut(id);
             inode.busy = true;
             inode.list = List::Io;
@@ -154,7 +158,8 @@ impl Machine {
     /// Whether going once through the files is all: for a writer of 2.6.32 that writes for itself, and for its flusher if no file's chunk was used up
     /// (`wb_writeback`: "didn't write everything and we don't have more IO, bail").
     fn one_sweep(&self, pass: &Pass) -> bool {
-        self.generation == Generation::K2_6_32 && (pass.why == Why::Throttled || self.flusher.nothing_more())
+        self.generation == Generation::K2_6_32
+            && (pass.why == Why::Throttled || self.wbs[pass.wb].flusher.nothing_more())
     }
 
     /// Whether a chunk counts neighbouring pages as one: xfs from 2.6.31 to 2.6.35 quadrupled what was left of a chunk at each call of `writepage`, and then wrote
@@ -221,8 +226,8 @@ impl Machine {
         let counted = if visit.left == 0 { visit.chunk } else { visit.counted };
         pass.left = pass.left.saturating_sub(counted);
         pass.written += counted;
-        let seen = self.seen();
-        self.throttle.writepages_end(self.wb, self.now, &seen);
+        let seen = self.seen(pass.wb);
+        self.throttle.writepages_end(self.wbs[pass.wb].id, self.now, &seen);
         let inode = self.cache.inode_mut(visit.inode);
         inode.busy = false;
         // range_cyclic: behind the last dirty page the next chunk begins at the file's beginning.

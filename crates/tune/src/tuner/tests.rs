@@ -6,25 +6,33 @@ use std::rc::Rc;
 use floodwall_model::Setting;
 use floodwall_stats::frontier::Point as Shares;
 
+use super::trials::IN_VAIN;
 use super::*;
-use crate::space::{Description, Point};
-use crate::testing::{SurfaceRig, Truth, scenario};
+use crate::space::{Description, Kind, Point};
+use crate::testing::{SurfaceRig, Truth, disk, scenario};
 
-/// A device with everything.
+/// A device with everything whose loads can't be told apart.
 fn space(reference: &Reference) -> Space {
+    Space::of(&description(reference))
+}
+
+/// The same with every lever that needs groups, priorities and tunables.
+fn space_of_all(reference: &Reference) -> Space {
     Space::of(&Description {
-        drain_bytes_per_s: reference.drain_bytes_per_s,
-        hard_limit_bytes: Some(4 << 30),
-        least_hard_bytes: None,
-        queues: vec![String::new()],
-        scheduler: Some("mq-deadline".into()),
-        schedulers: ["none", "mq-deadline", "kyber", "bfq"].map(String::from).to_vec(),
-        nr_requests: Some(256),
-        max_sectors_kb: Some(1024),
-        wbt_lat_us: Some(2_000),
-        strict_limit: false,
-        byte_limits: true,
+        kind: Some(Kind::Disk),
+        flood_bytes_per_s: reference.flood_bytes_per_s,
+        paced: true,
+        tunables: true,
+        bfq_groups: Some(true),
+        ext4_journal: true,
+        reads: true,
+        device_depth: Some(32),
+        ..description(reference)
     })
+}
+
+fn description(reference: &Reference) -> Description {
+    Description { drain_bytes_per_s: reference.drain_bytes_per_s, ..disk() }
 }
 
 /// Settings as numbers: limit in seconds of 200 MB/s (20 without one), depth, request size in KiB, elevator, wbt off.
@@ -99,6 +107,18 @@ fn flat(_: &Setting) -> Truth {
     Truth { victim: 0.3, dead: 0.1, flood: 0.7, burst: 1.0 }
 }
 
+/// A paced flood leaves the victim nearly all; a raised victim leaves the flood little; the rest is
+/// as separable.
+fn paced(setting: &Setting) -> Truth {
+    let rest = separable(setting);
+    let rate = setting.get("flood:io.max").map(|v| v["wbps=".len()..].parse::<f64>().unwrap() / 200e6);
+    match rate {
+        Some(rate) => Truth { victim: 1.0 - 0.6 * rate.powi(8), dead: 0.0, flood: rate, burst: 0.5 },
+        None if setting.get("victim.ioprio").is_some() => Truth { victim: 0.65, flood: 0.2, ..rest },
+        None => Truth { victim: 0.4 * rest.victim, ..rest },
+    }
+}
+
 type Surface = fn(&Setting) -> Truth;
 
 fn true_score(truth: Truth) -> f64 {
@@ -108,7 +128,13 @@ fn true_score(truth: Truth) -> f64 {
         flood_kept: Some(truth.flood),
         burst_kept: Some(truth.burst),
     };
-    Objective::default().log_score(&Kept { point, p99_us: None, slowest_us: None, seconds: 10.0 })
+    Objective::default().log_score(&Kept {
+        point,
+        p99_us: None,
+        slowest_us: None,
+        waits: Default::default(),
+        seconds: 10.0,
+    })
 }
 
 /// Runs a search of so many seconds of the rig's own time.
@@ -119,11 +145,21 @@ fn search(surface: Surface, noise: f64, seconds: f64, seed: u64) -> Outcome {
 }
 
 fn search_on(rig: &mut SurfaceRig, seconds: f64, seed: u64, earlier: Vec<Earlier>) -> Outcome {
+    search_in(&mut space, rig, seconds, seed, earlier)
+}
+
+fn search_in(
+    space: &mut dyn FnMut(&Reference) -> Space,
+    rig: &mut SurfaceRig,
+    seconds: f64,
+    seed: u64,
+    earlier: Vec<Earlier>,
+) -> Outcome {
     let time = Rc::new(Cell::new(0.0));
     let mut timed = Timed { rig, time: Rc::clone(&time) };
     let options = Options { seconds, seed, earlier, ..Options::default() };
     let mut now = || time.get();
-    tune(&mut timed, &scenario(5), &mut space, &options, Clock::Wall(&mut now), &mut (), &mut |_| ())
+    tune(&mut timed, &scenario(5), space, &options, Clock::Wall(&mut now), &mut (), &mut |_| ())
 }
 
 struct Timed<'a> {
@@ -145,14 +181,20 @@ impl Rig for Timed<'_> {
     }
 }
 
-fn grid() -> (Space, Vec<Point>) {
-    let reference = Reference {
+/// A flood of 200 MB/s, which is what the device drains.
+fn reference() -> Reference {
+    Reference {
         iops_alone: 1.0,
         flood_bytes_per_s: 200e6,
         burst_bytes_per_s: None,
         drain_bytes_per_s: 200e6,
-    };
-    let space = space(&reference);
+        rated: Vec::new(),
+        waits: Default::default(),
+    }
+}
+
+fn grid() -> (Space, Vec<Point>) {
+    let space = space(&reference());
     let points = space.points();
     (space, points)
 }
@@ -190,6 +232,32 @@ fn it_comes_within_5_percent_of_the_best_grid_point_with_a_fifth_of_its_trials()
         let middle = floodwall_stats::estimate::median(shares.clone()).unwrap();
         let mean = shares.iter().sum::<f64>() / shares.len() as f64;
         assert!(middle >= 0.95 && mean >= 0.9, "{name}: {shares:?}");
+    }
+}
+
+#[test]
+fn a_larger_space_is_searched_as_well() {
+    let space = space_of_all(&reference());
+    // Ten minutes are too few for knobs that do their part each by itself, six times as many of
+    // them as without tunables.
+    for (name, surface, seconds, least) in [
+        ("paced", paced as Surface, 600.0, 0.95),
+        ("interacting", interacting, 600.0, 0.95),
+        ("bistable", bistable, 600.0, 0.6),
+        ("bistable", bistable, 2_000.0, 0.95),
+        ("separable", separable, 2_000.0, 0.85),
+    ] {
+        let points = space.points();
+        let best = points.iter().map(|p| true_score(surface(&space.setting(p)))).fold(f64::MIN, f64::max);
+        let share = |seed| {
+            let mut rig = SurfaceRig::new(0.05, move |s| Ok(surface(s)));
+            rig.seed = seed;
+            let outcome = search_in(&mut space_of_all, &mut rig, seconds, seed, Vec::new());
+            (true_score(surface(&recommended(&outcome))) - best).exp()
+        };
+        let shares: Vec<f64> = (0..10).map(share).collect();
+        let middle = floodwall_stats::estimate::median(shares.clone()).unwrap();
+        assert!(middle >= least, "{name}: {shares:.2?}");
     }
 }
 
@@ -275,6 +343,43 @@ fn a_knob_that_the_kernel_refuses_is_out_with_its_reason_and_the_search_goes_on(
     assert!(outcome.candidates.iter().any(|c| c.failure.as_deref() == Some("no such elevator")));
     assert_eq!(outcome.recommendation, Recommendation::Winner);
     assert_ne!(recommended(&outcome).get("scheduler"), Some("bfq"));
+}
+
+#[test]
+fn a_level_that_the_rig_refuses_is_left_out_and_said_once() {
+    struct Without<'a>(Timed<'a>);
+    impl Rig for Without<'_> {
+        fn run(
+            &mut self,
+            scenario: &Scenario,
+            setting: &Setting,
+            round: u32,
+            watch: &mut dyn Watch,
+        ) -> Result<Trial, floodwall_model::RigError> {
+            assert_eq!(setting.get("wbt_lat_usec"), None, "{setting}");
+            self.0.run(scenario, setting, round, watch)
+        }
+
+        fn refusal(&self, _: &Scenario, setting: &Setting) -> Option<String> {
+            setting.get("wbt_lat_usec").map(|_| "there is no wbt".into())
+        }
+    }
+    #[derive(Default)]
+    struct Heard(Vec<String>);
+    impl Watch for Heard {
+        fn warn(&mut self, message: &str) {
+            self.0.push(message.to_owned());
+        }
+    }
+    let time = Rc::new(Cell::new(0.0));
+    let mut rig = SurfaceRig::new(0.05, |setting| Ok(separable(setting)));
+    let mut rig = Without(Timed { rig: &mut rig, time: Rc::clone(&time) });
+    let options = Options { seconds: 600.0, seed: 2, ..Options::default() };
+    let (mut now, mut heard) = (|| time.get(), Heard::default());
+    let outcome =
+        tune(&mut rig, &scenario(5), &mut space, &options, Clock::Wall(&mut now), &mut heard, &mut |_| ());
+    assert_eq!(outcome.recommendation, Recommendation::Winner);
+    assert_eq!(heard.0, ["not tried: wbt off; wbt 75 ms: there is no wbt"]);
 }
 
 #[test]
@@ -474,4 +579,48 @@ fn time_that_is_left_goes_to_the_price_that_can_not_be_told() {
     assert_eq!(unsure.recommendation, Recommendation::Winner);
     let (both, bursts, verdict) = price_rounds(&of(0.01));
     assert_eq!((bursts, verdict), (0, Verdict::Same), "after {both} rounds nothing was left to tell");
+}
+
+/// Four rounds of 26 operations have a p99 together, and three of them have none.
+#[test]
+fn all_rounds_of_a_final_are_compared_by_one_percentile() {
+    use floodwall_model::LatencyCounts;
+    use floodwall_model::trial::{LoadTotals, OpLatencies};
+    let trials = |slow_ns: u64| {
+        let mut rig = SurfaceRig::new(0.0, |_| Ok(flat(&Setting::default())));
+        let mut trials = Vec::new();
+        for round in 1..=4 {
+            // The same luck in each round.
+            (rig.runs, rig.seconds) = (0, 0.0);
+            let mut trial = rig.run(&scenario(1), &Setting::default(), round, &mut ()).unwrap();
+            for phase in &mut trial.phases {
+                let commit = LatencyCounts::from_values([vec![1_000_000; 25], vec![slow_ns]].concat());
+                let latencies = OpLatencies { commit, ..OpLatencies::default() };
+                phase.victims = vec![LoadTotals { latencies, ..LoadTotals::default() }];
+            }
+            trials.push(trial);
+        }
+        trials
+    };
+    let nothing = Space { dimensions: Vec::new(), starts: Vec::new() };
+    let candidate = |final_trials| Candidate { final_trials, ..Candidate::new(&nothing, Vec::new()) };
+    let outcome = Outcome {
+        candidates: vec![candidate(trials(1_000_000)), candidate(trials(900_000_000))],
+        reference: None,
+        space: 1,
+        winner: Some(1),
+        last: None,
+        recommendation: Recommendation::Winner,
+        trials_run: 0,
+        interrupted: false,
+        seconds: 0.0,
+    };
+    let reference = Reference {
+        rated: vec![0],
+        waits: LatencyCounts::from_values(vec![1_000_000; 1_000]),
+        ..Reference::of(&trials(1_000_000), &scenario(1)).unwrap()
+    };
+    let (last, differences) = decide(&outcome, 1, &reference, Objective::default());
+    assert_eq!(differences.len(), 4);
+    assert!(differences.iter().all(|d| (d - last.factor.ln()).abs() < 1e-9), "{differences:?}");
 }

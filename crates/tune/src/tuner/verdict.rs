@@ -6,7 +6,7 @@ use floodwall_stats::student::critical_t;
 use floodwall_stats::versus::{SIGNIFICANT, Verdict, paired_p, versus, with_alone};
 
 use super::{FINAL_ROUNDS, Final, LEAST_FINAL_ROUNDS, Outcome, Recommendation};
-use crate::objective::{Kept, Objective, Reference, kept, pooled};
+use crate::objective::{Kept, Objective, Reference, kept, percent_of, pooled};
 
 /// What can't be settled in this many rounds can't be settled.
 const HOPELESS_ROUNDS: f64 = 200.0;
@@ -32,18 +32,25 @@ pub(super) fn decide(
     let default = &outcome.candidates[0];
     let of = |t: &Trial| Some((t.round, kept(t, reference)?));
     let theirs: Vec<(u32, Kept)> = default.final_trials.iter().filter_map(of).collect();
-    let beside = |(round, ours): (u32, Kept)| Some((ours, theirs.iter().find(|(r, _)| *r == round)?.1));
-    let rounds: Vec<(Kept, Kept)> =
-        outcome.candidates[winner].final_trials.iter().filter_map(of).filter_map(beside).collect();
-    let difference = |without: Option<usize>| {
-        let rounds =
-            || rounds.iter().enumerate().filter(|(i, _)| Some(*i) != without).map(|(_, round)| round);
-        let score = |all: Vec<Kept>| pooled(&all).map_or(0.0, |k| objective.log_score(&k));
-        score(rounds().map(|r| r.0).collect()) - score(rounds().map(|r| r.1).collect())
+    let beside =
+        |(round, ours): (u32, Kept)| Some((ours, theirs.iter().find(|(r, _)| *r == round)?.1.clone()));
+    let (ours, theirs): (Vec<Kept>, Vec<Kept>) =
+        outcome.candidates[winner].final_trials.iter().filter_map(of).filter_map(beside).unzip();
+    let without = |all: &[Kept], round: usize| {
+        let rest: Vec<Kept> =
+            all.iter().enumerate().filter(|(i, _)| *i != round).map(|(_, k)| k.clone()).collect();
+        pooled(&rest)
     };
-    let n = rounds.len() as f64;
-    let whole = difference(None);
-    let pseudo: Vec<f64> = (0..rounds.len()).map(|i| n * whole - (n - 1.0) * difference(Some(i))).collect();
+    // All rounds, then all but one: winner and default.
+    let all = std::iter::once((pooled(&ours), pooled(&theirs)));
+    let fewer = (0..ours.len()).map(|round| (without(&ours, round), without(&theirs, round)));
+    let pairs: Vec<(Kept, Kept)> = all.chain(fewer).filter_map(|(a, b)| a.zip(b)).collect();
+    let percent = percent_of(pairs.iter().flat_map(|(ours, theirs)| [ours, theirs]));
+    let score = |kept: &Kept| objective.log_score_at(kept, percent);
+    let differences: Vec<f64> = pairs.iter().map(|(ours, theirs)| score(ours) - score(theirs)).collect();
+    let (whole, fewer) = differences.split_first().map_or((0.0, &[][..]), |(whole, rest)| (*whole, rest));
+    let n = ours.len() as f64;
+    let pseudo: Vec<f64> = fewer.iter().map(|less| n * whole - (n - 1.0) * less).collect();
     let against = with_alone(&default.final_trials, &default.trials);
     let compared = versus(&against, &[&outcome.candidates[winner].final_trials]).swap_remove(0);
     (Final { compared, factor: whole.exp(), p: paired_p(&pseudo) }, pseudo)

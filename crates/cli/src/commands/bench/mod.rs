@@ -14,7 +14,7 @@ use floodwall_bench::scratch::{self, Leftover};
 use floodwall_bench::space::{self, Fitted};
 use floodwall_bench::{BenchError, HostRig};
 use floodwall_host::SysRoot;
-use floodwall_model::{Bytes, Rig, Scenario, Setting, Trial, scenario, toml_text};
+use floodwall_model::{Bytes, Rig, Scenario, Setting, Trial, Watch, scenario, toml_text};
 use floodwall_report::schema::{Baseline, Document};
 use floodwall_report::verdict::{self, Outcome};
 use floodwall_report::{markdown, text, timeline};
@@ -68,7 +68,8 @@ pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
     }
     warnings.extend(fitting);
 
-    let measured = measure(rig, &scenario, args, &stop)?;
+    let mut scenario = scenario;
+    let measured = measure(rig, &mut scenario, args, &stop)?;
     warnings.extend(measured.warnings);
     warnings.extend(lab.and_then(|lab| lab.warning()));
     let failure = measured.failure;
@@ -126,16 +127,35 @@ struct Measured {
     first_operation: Option<Duration>,
 }
 
-/// Prefills, runs all rounds and removes every file, whatever happens in between.
+/// Settles rates that are shares of what victims do alone, and says what came of it.
+///
+/// # Errors
+/// Why that could not be measured.
+pub(crate) fn settle_rates(
+    rig: &mut dyn Rig,
+    scenario: &mut Scenario,
+    setting: &Setting,
+    watch: &mut dyn Watch,
+) -> anyhow::Result<()> {
+    let lines = scenario::settle_rates(rig, scenario, setting, watch)
+        .map_err(|error| anyhow::Error::from_boxed(error.source))?;
+    lines.iter().for_each(|line| notice(line));
+    Ok(())
+}
+
+/// Prefills, settles rates, runs all rounds and removes every file, whatever happens in between.
 fn measure(
     mut rig: HostRig,
-    scenario: &Scenario,
+    scenario: &mut Scenario,
     args: &BenchArgs,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<Measured> {
     let mut progress = Progress::new(args.progress, scenario, Arc::clone(stop));
     let mut trials = Vec::new();
     let mut failure = rig.prepare(scenario, &mut progress).err().map(anyhow::Error::from);
+    if failure.is_none() {
+        failure = settle_rates(&mut rig, scenario, &Setting::default(), &mut progress).err();
+    }
     for unseen in rig.unseen() {
         notice(&format!("warning: can't see {}: {}", unseen.what, unseen.why));
     }
@@ -236,7 +256,7 @@ fn list_scenarios() -> anyhow::Result<Exit> {
     let mut list = String::new();
     for name in scenario::builtin_names() {
         let description = scenario::builtin(name).transpose()?.map_or_else(String::new, |s| s.description);
-        list.push_str(&format!("{name:<24} {description}\n"));
+        list.push_str(&format!("{name:<26} {description}\n"));
     }
     output::result(&list)?;
     Ok(Exit::Done)

@@ -10,6 +10,7 @@
 //! ```
 
 use floodwall_host::SysRoot;
+use floodwall_host::queue::choices;
 use floodwall_knobs::presets::{self, PRESETS};
 use floodwall_knobs::{Change, Device, Target, catalogue};
 use floodwall_model::{Setting, toml_text};
@@ -201,7 +202,7 @@ fn each_of(root: &SysRoot, device: Option<&Device>, knob: &str) -> anyhow::Resul
         })?;
         let path = format!("/sys/dev/block/{}/queue/scheduler", device.number);
         let text = root.read_line(&path).into_value().unwrap_or_default();
-        text.split_whitespace().map(|name| name.trim_matches(['[', ']']).to_owned()).collect()
+        choices(&text).map(str::to_owned).collect()
     } else {
         let name = catalogue::find(knob).map_or(knob, |k| k.name);
         let grid = GRIDS.iter().find(|(known, _)| *known == name).ok_or_else(|| UsageError(no_grid(knob)))?;

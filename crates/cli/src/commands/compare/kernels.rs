@@ -170,7 +170,7 @@ impl Guests {
         }
     }
 
-    /// Measures one trial in a guest. The first settles the sizes for all.
+    /// Measures one trial in a guest. The first settles sizes and rates for all.
     fn trial(
         &mut self,
         scenario: &Scenario,

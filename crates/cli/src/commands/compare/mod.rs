@@ -19,9 +19,9 @@ use floodwall_model::{Rig, Scenario, Setting, Trial, Watch};
 use floodwall_report::contest::{self as told, anything_real};
 use floodwall_report::schema::contest::{Contender as Row, Contest as Rows};
 use floodwall_report::schema::{Document, SchemaError};
-use floodwall_tune::contest::{Contender, Contest, contest};
+use floodwall_tune::contest::{Alone, Contender, Contest, contest};
 
-use crate::commands::bench::ScenarioArgs;
+use crate::commands::bench::{ScenarioArgs, settle_rates};
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
 use crate::progress::{Progress, Show};
@@ -57,6 +57,9 @@ pub(crate) struct CompareArgs {
     each: Vec<String>,
     #[command(flatten)]
     kernels: KernelArgs,
+    /// Measure victims and floods alone under the first setting only: a third of the time for the others.
+    #[arg(long, conflicts_with = "kernel")]
+    alone_once: bool,
     #[command(flatten)]
     loads: ScenarioArgs,
     /// Print the result as one JSON document.
@@ -94,17 +97,19 @@ fn settings(args: &CompareArgs, origin: Instant, stop: &Arc<AtomicBool>) -> anyh
     for source in contenders::sources(&args.set).iter().filter(|_| args.progress != Show::Never) {
         notice(source);
     }
-    let scenario = host.scenario.clone();
+    let mut scenario = host.scenario.clone();
     let mut contest = Rounds::of(args, &scenario, &contenders, stop)?;
     let mut watch = contest.progress.clone();
-    let prepared = host.rig.inner_mut().prepare(&scenario, &mut watch);
+    let prepared = host.rig.inner_mut().prepare(&scenario, &mut watch).map_err(anyhow::Error::from);
+    let settled =
+        prepared.and_then(|()| settle_rates(&mut host.rig, &mut scenario, &Setting::default(), &mut watch));
     drop(watch);
-    let (result, mut failure) = match prepared {
+    let (result, mut failure) = match settled {
         Ok(()) => {
-            let (result, failure) = contest.run(&mut host.rig);
+            let (result, failure) = contest.run(&mut host.rig, &scenario);
             (Some(result), failure)
         }
-        Err(error) => (None, Some(error.into())),
+        Err(error) => (None, Some(error)),
     };
     let warned = contest.progress.finish();
     let (mut run, trouble) = host.close("compare", failure.as_ref());
@@ -128,7 +133,8 @@ fn kernels(args: &CompareArgs, origin: Instant, stop: &Arc<AtomicBool>) -> anyho
     contenders::check_names(&contenders)?;
     args.loads.user(&scenario)?;
     let mut contest = Rounds::of(args, &scenario, &contenders, stop)?;
-    let (result, failure) = contest.run(&mut guests);
+    // The first guest settles sizes and rates for all.
+    let (result, failure) = contest.run(&mut guests, &scenario);
     let failure = failure.map(|error| guests.failure(error));
     warnings.extend(contest.progress.finish());
     let closed = guests.close(failure.as_ref());
@@ -143,8 +149,8 @@ fn kernels(args: &CompareArgs, origin: Instant, stop: &Arc<AtomicBool>) -> anyho
 
 /// The rounds of a contest, and their display.
 struct Rounds<'a> {
-    scenario: &'a Scenario,
     contenders: &'a [Contender],
+    alone: Alone,
     seed: u64,
     stop: &'a Arc<AtomicBool>,
     progress: Shared,
@@ -153,7 +159,7 @@ struct Rounds<'a> {
 impl<'a> Rounds<'a> {
     fn of(
         args: &CompareArgs,
-        scenario: &'a Scenario,
+        scenario: &Scenario,
         contenders: &'a [Contender],
         stop: &'a Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
@@ -163,20 +169,21 @@ impl<'a> Rounds<'a> {
             )
             .into());
         }
+        let alone = if args.alone_once { Alone::First } else { Alone::Each };
         let trials = scenario.timing.rounds * contenders.len() as u32;
         let progress = Progress::new(args.progress, scenario, Arc::clone(stop)).of_trials(trials);
         let progress = Shared(Rc::new(RefCell::new(progress)));
-        Ok(Self { scenario, contenders, seed: args.loads.seed, stop, progress })
+        Ok(Self { contenders, alone, seed: args.loads.seed, stop, progress })
     }
 
     /// Runs them all; and why they ended early.
-    fn run(&mut self, rig: &mut dyn Rig) -> (Contest, Option<anyhow::Error>) {
+    fn run(&mut self, rig: &mut dyn Rig, scenario: &Scenario) -> (Contest, Option<anyhow::Error>) {
         let mut watch = self.progress.clone();
         let progress = self.progress.clone();
         let mut tell = |round: u32, contender: &Contender| {
             progress.0.borrow().announce(&format!("round {round}: {}", contender.name));
         };
-        let result = contest(rig, self.scenario, self.contenders, self.seed, &mut watch, &mut tell);
+        let result = contest(rig, scenario, self.contenders, self.alone, self.seed, &mut watch, &mut tell);
         let failure = host::failure(result.stopped.clone(), self.stop);
         (result, failure)
     }

@@ -22,6 +22,8 @@ pub(crate) enum Format {
     Tuned,
     /// tmpfiles.d lines
     SystemdTmpfiles,
+    /// A drop-in of one of systemd's units: limits of its group, its I/O priority
+    SystemdDropIn,
 }
 
 impl From<Format> for export::Format {
@@ -31,16 +33,18 @@ impl From<Format> for export::Format {
             Format::Udev => Self::Udev,
             Format::Tuned => Self::Tuned,
             Format::SystemdTmpfiles => Self::SystemdTmpfiles,
+            Format::SystemdDropIn => Self::SystemdDropIn,
         }
     }
 }
 
-/// Print settings as a sysctl.d file, a udev rule, a TuneD profile or tmpfiles.d lines
+/// Print settings as a sysctl.d file, udev rules, a TuneD profile, tmpfiles.d lines or a drop-in
 ///
 /// Nothing is changed. A setting that the format can't say is refused, and so is a file that floodwall export has not written.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall export --format sysctl preset:2016-bandwidth-delay
+  floodwall export --format systemd-drop-in unit:backup:memory.high=1GiB unit:backup:sda.io.max=wbps=50MB
   floodwall export --format udev --device sda scheduler=bfq -o 99-floodwall.rules")]
 pub(crate) struct ExportArgs {
     /// KNOB=VALUE, FILE.toml, preset:NAME, or - for a file on stdin

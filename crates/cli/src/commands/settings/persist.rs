@@ -1,7 +1,8 @@
-//! `floodwall persist`: keeps settings across boots, in a sysctl.d file and udev rules of ours.
+//! `floodwall persist`: keeps settings across boots, in a sysctl.d file, udev rules and drop-ins of
+//! units, all ours.
 //!
 //! ```text
-//! settings, or what is applied now ─▶ knobs::persist::settle ─▶ the difference to what is kept, who else has a say ─▶ ask ─▶ write both files
+//! settings, or what is applied now ─▶ knobs::persist::settle ─▶ the difference to what is kept, who else has a say ─▶ ask ─▶ write the files
 //! ```
 //!
 //! Nothing is changed in the kernel: that is `apply`'s, which can put it back.
@@ -22,8 +23,10 @@ use crate::output::{self, notice};
 
 /// Keep settings across boots
 ///
-/// Writes a sysctl.d file for the machine's knobs and udev rules for disks', which are known by what they are and not by their names: also a disk that
-/// is unplugged and comes back gets its settings again. Without settings it keeps what floodwall has applied and nobody has changed since. What is kept
+/// Writes a sysctl.d file for the machine's knobs, udev rules for disks', and a drop-in for each unit
+/// of systemd's whose limits or priority are kept. Disks are known by what they are and not by their
+/// names: also a disk that is unplugged and comes back gets its settings again. Without settings it
+/// keeps what floodwall has applied and nobody has changed since. What is kept
 /// already stays unless it is named again. Nothing is changed in the kernel, and no file of somebody else is touched; floodwall unpersist removes
 /// exactly what this has written.
 #[derive(clap::Args, Debug)]
@@ -62,9 +65,10 @@ pub(crate) fn run(args: &PersistArgs) -> anyhow::Result<Exit> {
     let place = args.place.open()?.allow_userspace_servers(args.allow_userspace_servers);
     let changes = asked(&place, args)?;
     let kept = persist::read(&place.root);
-    refuse_foreign(&place, &kept)?;
     let base = if args.replace { Persisted::default() } else { kept.settings.clone() };
     let settled = persist::settle(&place.root, &place.files, &base, &changes)?;
+    let files = settled.settings.files();
+    refuse_foreign(&place, &kept, &files)?;
     let difference = kept.settings.difference(&settled.settings);
     let mut shown: String = difference.iter().map(|line| format!("{line}\n")).collect();
     if difference.is_empty() {
@@ -74,7 +78,6 @@ pub(crate) fn run(args: &PersistArgs) -> anyhow::Result<Exit> {
         let _ = writeln!(shown, "note: {note}");
     }
     output::result(&shown)?;
-    let files = settled.settings.files();
     if args.dry_run {
         output::result(&rehearsed(&place, &kept, &files))?;
         return Ok(Exit::Done);
@@ -98,7 +101,7 @@ pub(crate) fn run(args: &PersistArgs) -> anyhow::Result<Exit> {
     }
     if !settled.not_in_force.is_empty() {
         notice(
-            "not in force before the next boot, or until the disk is plugged in again; floodwall apply does it now:",
+            "not in force before the next boot, or until the disk is plugged in again or systemd reads the unit's files again; floodwall apply does it now:",
         );
         for line in &settled.not_in_force {
             notice(&format!("  {line}"));
@@ -127,9 +130,14 @@ fn asked(place: &Place, args: &PersistArgs) -> anyhow::Result<Vec<Change>> {
     Ok(applied.changes)
 }
 
-/// Refuses before anything is shown or asked.
-fn refuse_foreign(place: &Place, kept: &Kept) -> Result<(), PersistError> {
-    for (path, state) in [(persist::SYSCTL_PATH, &kept.sysctl), (persist::RULES_PATH, &kept.rules)] {
+/// Refuses before anything is shown or asked. Files that stay as they are may be anybody's.
+fn refuse_foreign(
+    place: &Place,
+    kept: &Kept,
+    files: &[(String, Option<String>)],
+) -> Result<(), PersistError> {
+    let is_written = |path: &str| files.iter().any(|(other, text)| other == path && text.is_some());
+    for (path, state) in kept.files().filter(|(path, _)| is_written(path)) {
         if matches!(state, FileState::Edited | FileState::Foreign(_)) {
             return Err(PersistError::NotOurs { path: below(place, path), why: state.to_string() });
         }
@@ -138,13 +146,10 @@ fn refuse_foreign(place: &Place, kept: &Kept) -> Result<(), PersistError> {
 }
 
 /// The files as they would be.
-fn rehearsed(place: &Place, kept: &Kept, files: &[(&'static str, Option<String>)]) -> String {
+fn rehearsed(place: &Place, kept: &Kept, files: &[(String, Option<String>)]) -> String {
     let mut text = String::new();
     for (path, content) in files {
-        let there = match *path {
-            persist::SYSCTL_PATH => kept.sysctl == FileState::Ours,
-            _ => kept.rules == FileState::Ours,
-        };
+        let there = *kept.state_of(path) == FileState::Ours;
         let path = below(place, path);
         match content {
             Some(content) => {
@@ -155,6 +160,10 @@ fn rehearsed(place: &Place, kept: &Kept, files: &[(&'static str, Option<String>)
             }
             None => {}
         }
+    }
+    let gone = |path: &str| !files.iter().any(|(other, _)| other == path);
+    for (path, _) in kept.files().filter(|(path, state)| **state == FileState::Ours && gone(path)) {
+        let _ = writeln!(text, "\n{} would be removed", below(place, path).display());
     }
     text
 }
@@ -169,11 +178,18 @@ pub(super) fn as_root(error: PersistError) -> anyhow::Error {
 /// Where udevadm may be; the environment's PATH is not asked.
 const UDEVADM: [&str; 3] = ["/usr/bin/udevadm", "/bin/udevadm", "/sbin/udevadm"];
 
-/// Has a udev that runs read changed rules now: by itself it looks for them with an event, and not within three seconds of its last look.
+/// Has a udev that runs read changed rules now: by itself it looks for them with an event, and not
+/// within three seconds of its last look. systemd is not asked: it would put changed drop-ins in
+/// force at once.
 pub(super) fn reload(place: &Place, written: &[Written]) {
-    let changed = |one: &Written| {
-        matches!(one, Written::Replaced(persist::RULES_PATH) | Written::Removed(persist::RULES_PATH))
+    let changed = |one: &Written| matches!(one, Written::Replaced(path) | Written::Removed(path) if path == persist::RULES_PATH);
+    let of_unit = |one: &Written| {
+        matches!(one, Written::Replaced(path) | Written::Removed(path)
+            if path != persist::RULES_PATH && path != persist::SYSCTL_PATH)
     };
+    if written.iter().any(of_unit) {
+        notice("note: systemd reads drop-ins at the next boot, or at the next systemctl daemon-reload");
+    }
     if !place.root.is_live() || !written.iter().any(changed) {
         return;
     }

@@ -30,7 +30,7 @@ pub(crate) struct UnpersistArgs {
 pub(crate) fn run(args: &UnpersistArgs) -> anyhow::Result<Exit> {
     let place = args.place.open()?;
     let kept = persist::read(&place.root);
-    let files = [(persist::SYSCTL_PATH, &kept.sysctl), (persist::RULES_PATH, &kept.rules)];
+    let files: Vec<(&str, &FileState)> = kept.files().collect();
     let left = |state: &FileState| !matches!(state, FileState::Absent | FileState::Ours);
     if files.iter().all(|(_, state)| **state == FileState::Absent) {
         output::result("nothing is kept\n")?;
@@ -40,13 +40,13 @@ pub(crate) fn run(args: &UnpersistArgs) -> anyhow::Result<Exit> {
     output::result(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())?;
     let ours = files.iter().any(|(_, state)| **state == FileState::Ours);
     if args.dry_run || !ours {
-        for (path, state) in files {
+        for (path, state) in &files {
             match state {
                 FileState::Absent => {}
                 FileState::Ours => {
                     output::result(&format!("{} would be removed\n", below(&place, path).display()))?;
                 }
-                state => notice(&told(&place, &Written::Left(path, state.clone()))),
+                state => notice(&told(&place, &Written::Left((*path).to_owned(), (*state).clone()))),
             }
         }
         return Ok(if files.iter().any(|(_, state)| left(state)) { Exit::Failed } else { Exit::Done });

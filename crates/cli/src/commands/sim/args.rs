@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
+use floodwall_bench::groups;
 use floodwall_device::DeviceSpec;
-use floodwall_knobs::catalogue;
+use floodwall_knobs::Target;
+use floodwall_knobs::catalogue::{self, Knob, Scope};
 use floodwall_knobs::value::{self, Form};
 use floodwall_model::units::UnitError;
 use floodwall_model::{Bytes, Setting};
@@ -23,7 +25,9 @@ use crate::exit::UsageError;
 #[command(after_help = "Examples:
   floodwall sim --device raid10-bbwc-2010 --scenario copy-vs-database-2010 --kernel 2.6.32 --ram 6GiB
   floodwall sim --device hdd-7200 --fs ext4 --set vm.dirty_bytes=64MiB --set scheduler=none --explain
+  floodwall sim --device sata-ssd --set scheduler=bfq --set victim.ioprio=be/0
   floodwall sim --device ./my-disk.toml --victim commit,threads=4 --flood seq --json
+  floodwall sim --device raid10-bbwc-2010 --set flood:io.max=wbps=180MB --set flood:memory.high=128MiB
 
 Devices: `floodwall lab list` names the presets. Kernels: 2.6.18, 2.6.32, 3.2, 6.18 (any 6.x is taken as 6.18). Filesystems: xfs, ext4, ext3, ext3-writeback, btrfs, raw, nfs, nfs-async.
 A knob that the kernel did not have is refused with what it had; what is not set has the kernel's default.
@@ -89,6 +93,20 @@ pub(crate) struct SimArgs {
 #[derive(Subcommand, Debug)]
 pub(crate) enum SimCommand {
     Sweep(SweepArgs),
+}
+
+/// A knob with the full name that a setting of a simulated machine has for it: also of the victims'
+/// threads (`victim.ioprio`) and of a control group of the victims or floods (`flood:io.max`).
+pub(crate) fn known(name: &str) -> Option<(String, &'static Knob)> {
+    let groups = [groups::VICTIM, groups::FLOOD];
+    if let Some((group, knob)) = name.split_once(':').filter(|(group, _)| groups.contains(group)) {
+        return catalogue::find(knob).map(|knob| (format!("{group}:{}", knob.name), knob));
+    }
+    let of_victims = |knob: &&Knob| knob.scope == Scope::Threads && Target::Victims.label(knob) == name;
+    match catalogue::find(name) {
+        Some(knob) => Some((knob.name.to_owned(), knob)),
+        None => catalogue::knobs().find(of_victims).map(|knob| (name.to_owned(), knob)),
+    }
 }
 
 fn bytes(text: &str) -> Result<Bytes, UnitError> {
@@ -180,11 +198,13 @@ impl SimArgs {
                 UsageError(format!("--set {text}: write KNOB=VALUE, such as vm.dirty_bytes=64MiB"))
             })?;
             let name = name.trim();
-            let value = match catalogue::find(name) {
-                Some(knob) => value::check(knob, given, Form::Person)
-                    .map_err(|e| UsageError(format!("--set {text}: {e}")))?,
+            let (name, value) = match known(name) {
+                Some((name, knob)) => {
+                    let value = value::check(knob, given, Form::Person);
+                    (name, value.map_err(|e| UsageError(format!("--set {text}: {e}")))?)
+                }
                 // Tunables of elevators that are gone: the model knows them.
-                None if name.starts_with("iosched.") => given.trim().to_owned(),
+                None if name.starts_with("iosched.") => (name.to_owned(), given.trim().to_owned()),
                 None => {
                     let near = catalogue::nearest(name);
                     let hint = if near.is_empty() {
@@ -195,8 +215,7 @@ impl SimArgs {
                     return Err(UsageError(format!("--set {text}: there is no knob '{name}'{hint}")).into());
                 }
             };
-            let name = catalogue::find(name).map_or(name, |knob| knob.name);
-            setting.0.insert(name.to_owned(), value);
+            setting.0.insert(name, value);
         }
         Ok(setting)
     }

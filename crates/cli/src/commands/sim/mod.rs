@@ -16,9 +16,10 @@ use floodwall_report::{markdown, text, timeline};
 use floodwall_sim::SimRig;
 use floodwall_sim::explain::{Explained, at_percentile};
 
-pub(crate) use args::SimArgs;
+pub(crate) use args::{SimArgs, known};
 
 use self::args::SimCommand;
+use crate::commands::bench::settle_rates;
 use crate::commands::sim_sweep;
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &SimArgs) -> anyhow::Result<Exit> {
     if let Some(SimCommand::Sweep(sweep)) = &args.command {
         return sim_sweep::run(sweep);
     }
-    let (scenario, mut warnings) = args.loads.scenario()?;
+    let (mut scenario, mut warnings) = args.loads.scenario()?;
     for path in [&args.out, &args.timeline].into_iter().flatten() {
         output::check_writable(path)?;
     }
@@ -57,6 +58,7 @@ pub(crate) fn run(args: &SimArgs) -> anyhow::Result<Exit> {
     warnings.extend(args.warnings());
     rig.check(&scenario, &setting).map_err(|e| UsageError(e.to_string()))?;
     let mut watch = Interruptible { stop: signals::stop_flag()?, warnings: Vec::new() };
+    settle_rates(&mut rig, &mut scenario, &Setting::default(), &mut watch)?;
     let mut trials = Vec::new();
     let mut failure = None;
     for round in 1..=scenario.timing.rounds {
@@ -216,6 +218,12 @@ mod tests {
             ),
             (&["--set", "vm.dirty_bytes=15"], "needs a unit"),
             (&["--set", "schedular=none"], "did you mean scheduler"),
+            (&["--set", "victim.ioprio=be/8"], "'be/8' is not an I/O priority"),
+            (&["--set", "victim.nr_requests=8"], "there is no knob 'victim.nr_requests'"),
+            (&["--set", "ioprio=be/0"], "the model does not have ioprio"),
+            (&["--fs", "xfs", "--set", "journal.ioprio=be/0"], "it needs ext4"),
+            (&["--kernel", "3.2", "--fs", "ext4", "--set", "journal.ioprio=be/0"], "Linux 3.2 has no"),
+            (&["--device", "nvme-consumer", "--set", "device.queue_depth=8"], "behind the SCSI layer"),
             (&["--flood-cmd", "cp a b"], "a command can't run in virtual time"),
             (&["--fs", "zfs"], "is no filesystem that the model has"),
             (&["--capacity", "1GiB"], "the device has 1 GiB"),

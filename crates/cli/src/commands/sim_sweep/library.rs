@@ -8,6 +8,8 @@ use floodwall_knobs::value::{self, Form};
 use floodwall_model::scenario::{self, Scenario};
 use floodwall_sim::sweep::{Library, builtin_device, builtin_scenario};
 
+use crate::commands::sim::known;
+
 /// Looks files up relative to the directory of the sweep's.
 pub(super) struct Files {
     directory: PathBuf,
@@ -44,8 +46,8 @@ impl Library for Files {
     }
 
     fn knob(&self, name: &str) -> Result<String, String> {
-        match catalogue::find(name) {
-            Some(knob) => Ok(knob.name.to_owned()),
+        match known(name) {
+            Some((name, _)) => Ok(name),
             // Tunables of elevators that are gone: the model knows them.
             None if name.starts_with("iosched.") => Ok(name.to_owned()),
             None => {
@@ -61,8 +63,8 @@ impl Library for Files {
     }
 
     fn value(&self, knob: &str, text: &str) -> Result<String, String> {
-        match catalogue::find(knob) {
-            Some(knob) => value::check(knob, text, Form::Person).map_err(|e| e.to_string()),
+        match known(knob) {
+            Some((_, knob)) => value::check(knob, text, Form::Person).map_err(|e| e.to_string()),
             None => Ok(text.trim().to_owned()),
         }
     }

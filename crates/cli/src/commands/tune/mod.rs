@@ -22,7 +22,7 @@ use floodwall_tune::objective::{Objective, Reference};
 use floodwall_tune::space::Space;
 use floodwall_tune::tuner::{Clock, Options, Outcome, Recommendation, Stage, Turn, tune};
 
-use crate::commands::bench::ScenarioArgs;
+use crate::commands::bench::{ScenarioArgs, settle_rates};
 use crate::commands::compare::contenders;
 use crate::commands::compare::host::{self, Host, WhereArgs};
 use crate::commands::compare::{Shared, write};
@@ -37,9 +37,11 @@ const SHORTEST: Duration = Duration::from_secs(60);
 
 /// Search for the best settings of this machine and device, unattended.
 ///
-/// Measures what is possible, tries dirty limits around the device's drain rate, elevators, queue depths, request sizes and writeback throttling together,
-/// drops what can't win, and measures the winner against the setting in force afresh. Every trial is put in force through the journal and taken back; the
-/// machine is left as it was unless --apply is given. Needs root, except with --sim.
+/// Measures what is possible, tries limits around the device's drain rate, a paced flood, the
+/// victims' priority, elevators and their tunables, queue depths, request sizes and writeback
+/// throttling together, drops what can't win, and measures the winner against the setting in force
+/// afresh. Every trial is put in force through the journal and taken back; the machine is left as
+/// it was unless --apply is given. Needs root, except with --sim.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   floodwall tune /var/lib/postgresql
@@ -49,6 +51,10 @@ const SHORTEST: Duration = Duration::from_secs(60);
   floodwall tune --sim --device raid10-bbwc-2010 --victim commit,threads=10,block=16KiB
 
 --time bounds the search and decides how many rounds there are; --quick, --thorough and --measure only how long a phase may be.
+
+With cgroup v2 a search also paces the flood by its own control group, and under bfq it raises the
+victims' priority. Such a recommendation is about units that only you know. It comes as a command
+and as lines of systemd drop-ins to fill in. --apply, --persist and --export then only say so.
 
 Exit status: 0 a recommendation, or nothing better than what is in force; 3 the best candidate may be better and the measurement can't tell.")]
 #[command(args_override_self = true)]
@@ -95,6 +101,12 @@ pub(crate) struct TuneArgs {
     progress: Show,
 }
 
+impl TuneArgs {
+    fn p99_us(&self) -> Option<f64> {
+        self.p99.map(|d| d.as_secs_f64() * 1e6)
+    }
+}
+
 fn duration(text: &str) -> Result<Duration, UnitError> {
     parse_duration(text)
 }
@@ -117,13 +129,13 @@ pub(crate) fn run(args: &TuneArgs, origin: Instant) -> anyhow::Result<Exit> {
     let stored = args.resume.as_deref().map(resume::read).transpose()?;
     let options = Options {
         seconds: args.time.as_secs_f64(),
-        objective: Objective { p99_target_us: args.p99.map(|d| d.as_secs_f64() * 1e6) },
+        objective: Objective { p99_target_us: args.p99_us() },
         seed: args.loads.seed,
         earlier: stored.as_ref().map(resume::earlier).transpose()?.unwrap_or_default(),
         also: Vec::new(),
     };
     let (run, scenario, outcome, failure) = if args.sim {
-        on_sim(args, &options, stored.as_ref())?
+        on_sim(args, options, stored.as_ref())?
     } else {
         on_host(args, options, origin, stored.as_ref())?
     };
@@ -141,7 +153,7 @@ fn on_host(
 ) -> anyhow::Result<Searched> {
     let stop = signals::stop_flag()?;
     let mut host = Host::open(&args.place, &args.loads, args.progress, origin, &stop)?;
-    let scenario = host.scenario.clone();
+    let mut scenario = host.scenario.clone();
     check(&scenario)?;
     if let Some(stored) = stored {
         let (run, in_force) = (resume::run_of(&host), host.rig.inner().setting().clone());
@@ -160,27 +172,27 @@ fn on_host(
     let progress = Shared(Rc::new(RefCell::new(progress)));
     let mut watch = progress.clone();
     let root = host.root.clone();
-    let (queue_device, leaves) = {
-        let location = host.rig.inner().location();
-        let leaves = location.leaves.iter().map(|leaf| (leaf.name.clone(), leaf.id)).collect::<Vec<_>>();
-        (location.queue_device, leaves)
-    };
     let least = if args.place.allow_userspace_servers { None } else { space::Least::read(&root) };
     if let Some(least) = &least {
         host.warn(least.warning());
     }
     let least = least.map(|least| least.hard_bytes.unwrap_or(u64::MAX));
-    let mut space_of =
-        |reference: &Reference| Space::of(&space::of_host(&root, queue_device, &leaves, least, reference));
-    let prepared = host.rig.inner_mut().prepare(&scenario, &mut watch);
+    let offers = space::Offers::of(&root, host.rig.inner(), &scenario);
+    if let Some(warning) = offers.doubt(&root) {
+        host.warn(warning);
+    }
+    let mut space_of = |reference: &Reference| Space::of(&offers.description(&root, least, reference));
+    let prepared = host.rig.inner_mut().prepare(&scenario, &mut watch).map_err(anyhow::Error::from);
+    let settled =
+        prepared.and_then(|()| settle_rates(&mut host.rig, &mut scenario, &Setting::default(), &mut watch));
     let begin = Instant::now();
-    let searched = prepared.map(|()| {
+    let searched = settled.map(|()| {
         let mut now = || begin.elapsed().as_secs_f64();
         let mut tell = |turn: Turn<'_>| show(&progress, &turn);
         tune(&mut host.rig, &scenario, &mut space_of, options, Clock::Wall(&mut now), &mut watch, &mut tell)
     });
     let failure = match &searched {
-        Err(_) => Some("the files could not be written".to_owned()),
+        Err(error) => Some(format!("{error:#}")),
         Ok(outcome) => stopped(outcome),
     };
     let mut failure = host::failure(failure, &stop);
@@ -196,8 +208,8 @@ fn on_host(
     Ok((run, scenario, searched?, failure))
 }
 
-fn on_sim(args: &TuneArgs, options: &Options, stored: Option<&Document>) -> anyhow::Result<Searched> {
-    let (scenario, warnings) = args.loads.scenario()?;
+fn on_sim(args: &TuneArgs, options: Options, stored: Option<&Document>) -> anyhow::Result<Searched> {
+    let (mut scenario, warnings) = args.loads.scenario()?;
     check(&scenario)?;
     let name = args.device.as_deref().unwrap_or_default();
     let spec = DeviceSpec::preset(name).map_err(|e| UsageError(format!("--device: {e}")))?;
@@ -231,9 +243,11 @@ fn on_sim(args: &TuneArgs, options: &Options, stored: Option<&Document>) -> anyh
     let progress = Progress::new(args.progress, &scenario, Arc::clone(&stop)).of_search(options.seconds);
     let progress = Shared(Rc::new(RefCell::new(progress)));
     let mut watch = progress.clone();
-    let mut space_of = |reference: &Reference| Space::of(&space::of_sim(&machine, &in_force, reference));
+    settle_rates(&mut rig, &mut scenario, &Setting::default(), &mut watch)?;
+    let mut space_of =
+        |reference: &Reference| Space::of(&space::of_sim(&machine, &scenario, &in_force, reference));
     let mut tell = |turn: Turn<'_>| show(&progress, &turn);
-    let outcome = tune(&mut rig, &scenario, &mut space_of, options, Clock::Trials, &mut watch, &mut tell);
+    let outcome = tune(&mut rig, &scenario, &mut space_of, &options, Clock::Trials, &mut watch, &mut tell);
     let failure = host::failure(stopped(&outcome), &stop);
     let run = Run { seconds: outcome.seconds, ..run };
     Ok((run, scenario, outcome, failure))
@@ -313,7 +327,8 @@ fn document(args: &TuneArgs, run: Run, scenario: &Scenario, outcome: &Outcome) -
         summary: None,
         settle_s,
         score_ratio: outcome.last.as_ref().map(|last| last.factor),
-        p99_target_us: args.p99.map(|d| d.as_secs_f64() * 1e6),
+        p99_target_us: args.p99_us(),
+        keep: None,
     };
     let contest = Contest { contenders, frontier: Vec::new(), recommended: Some(recommended) };
     Ok(Document::of_contest(run, scenario, trials, contest)?)
@@ -337,7 +352,15 @@ fn finish(
     let out = args.out.as_ref().filter(|_| kept.is_ok());
     let mut errors: Vec<anyhow::Error> =
         failure.into_iter().chain(kept.err()).chain(write(args.json, out, document)).collect();
-    if let (Some(setting), true) = (&setting, errors.is_empty()) {
+    let keep = recommended.and_then(|r| r.keep.as_ref());
+    if let (Some(keep), true) = (keep, args.apply || args.export.is_some()) {
+        // A setting was measured as a whole, so no part of it is put in force alone.
+        let command = &keep.apply;
+        notice(&format!(
+            "floodwall: nothing was put in force or exported, because only you know whose units are meant; fill them in: {command}"
+        ));
+    }
+    if let (Some(setting), None, true) = (&setting, keep, errors.is_empty()) {
         if let Some(format) = args.export.and_then(|format| format.to_possible_value()) {
             let words = [&["export", "--format", format.get_name()], to_device(device.as_deref()).as_slice()]
                 .concat();
@@ -425,16 +448,85 @@ mod tests {
 
     #[test]
     fn a_recommended_setting_can_be_given_to_apply() {
-        let setting: Setting =
-            [("scheduler", "bfq"), ("vm.dirty_bytes", "67108864"), ("sda.bdi.max_bytes", "8388608")]
-                .into_iter()
-                .map(|(k, v)| (k.to_owned(), v.to_owned()))
-                .collect();
+        let setting: Setting = [
+            ("scheduler", "bfq"),
+            ("vm.dirty_bytes", "67108864"),
+            ("sda.bdi.max_bytes", "8388608"),
+            ("u.service:memory.high", "8388608"),
+        ]
+        .into_iter()
+        .map(|(k, v)| (k.to_owned(), v.to_owned()))
+        .collect();
         let words = as_written(&setting);
-        assert_eq!(words, ["scheduler=bfq", "sda.bdi.max_bytes=8388608B", "vm.dirty_bytes=67108864B"]);
+        assert_eq!(
+            words,
+            [
+                "scheduler=bfq",
+                "sda.bdi.max_bytes=8388608B",
+                "u.service:memory.high=8388608B",
+                "vm.dirty_bytes=67108864B"
+            ]
+        );
         assert!(with_settings::<ApplyOnly>(&["apply", "--yes", "--device", "sda"], &words).is_ok());
         assert!(with_settings::<PersistOnly>(&["persist", "--yes"], &words).is_ok());
         assert!(with_settings::<ExportOnly>(&["export", "--format", "udev"], &words).is_ok());
+    }
+
+    /// A search's arguments as from the command line.
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        args: TuneArgs,
+    }
+
+    #[test]
+    fn what_belongs_to_units_is_not_applied_and_still_recommended() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("result.json");
+        let setting: Setting =
+            [("flood:io.max".to_owned(), "wbps=180000000".to_owned())].into_iter().collect();
+        let contenders =
+            ["default", "paced"].map(|name| Contender { name: name.into(), ..Contender::default() });
+        let recommended = Recommended {
+            outcome: Said::Recommended,
+            contender: Some(1),
+            setting,
+            why: String::new(),
+            summary: None,
+            settle_s: None,
+            score_ratio: None,
+            p99_target_us: None,
+            keep: None,
+        };
+        let contest =
+            Contest { contenders: contenders.to_vec(), frontier: Vec::new(), recommended: Some(recommended) };
+        let scenario = floodwall_model::scenario::builtin("copy-vs-database").unwrap().unwrap();
+        let document = Document::of_contest(Run::default(), &scenario, Vec::new(), contest).unwrap();
+        let outcome = Outcome {
+            candidates: Vec::new(),
+            reference: None,
+            space: 1,
+            winner: Some(1),
+            last: None,
+            recommendation: Recommendation::Winner,
+            trials_run: 0,
+            interrupted: false,
+            seconds: 0.0,
+        };
+        let path = out.to_str().unwrap();
+        for more in [&["--apply", "--persist"][..], &["--export", "sysctl"]] {
+            let words = [&["tune", "--out", path], more].concat();
+            let args = Only::try_parse_from(words).unwrap().args;
+            // There is no group 'flood' here, so an attempt would fail.
+            assert_eq!(finish(&args, &document, &outcome, None, None).unwrap(), Exit::Done);
+            let json: serde_json::Value =
+                serde_json::from_str(&std::fs::read_to_string(&out).unwrap()).unwrap();
+            assert_eq!(json["recommended"]["outcome"], "recommended");
+            for command in ["apply", "persist"] {
+                let words = "--device DISK unit:FLOOD.service:io.max=wbps=180000000B";
+                assert_eq!(json["recommended"]["keep"][command], format!("floodwall {command} {words}"));
+            }
+        }
     }
 
     #[test]

@@ -28,6 +28,7 @@ pub(super) const KNOBS: &[Knob] = &[
             "A value below the group's memory besides page cache plus room for its dirty pages (40 MiB at a dirty_ratio of 20) is refused.",
             "The dirty limit of its own needs the io controller too, and a filesystem with cgroup writeback (ext2, ext4, btrfs, f2fs, xfs).",
             "io.max without memory.high lets a flood fill the machine's dirty limit. Every writer is then throttled.",
+            "For a unit that systemd manages it is MemoryHigh=, set with systemctl set-property --runtime.",
         ],
         source: "mm/memcontrol.c memory_high_write, mem_cgroup_wb_stats; mm/page-writeback.c domain_dirty_limits",
         ..BASE
@@ -40,6 +41,7 @@ pub(super) const KNOBS: &[Knob] = &[
         quirks: &[
             "Buffered writes count only on filesystems with cgroup writeback (ext2, ext4, btrfs, f2fs, xfs).",
             "The root group has none.",
+            "For a unit that systemd manages it is IOReadBandwidthMax= and its like, set with systemctl set-property --runtime: for one device of the unit, and not for a stacked device on one disk (LVM, LUKS).",
         ],
         source: "block/blk-throttle.c tg_set_limit",
         ..BASE
@@ -50,7 +52,10 @@ pub(super) const KNOBS: &[Knob] = &[
         max: 10_000,
         default: "100",
         does: "A group's share of a device, for io.cost; without a device the group's share of all.",
-        quirks: &["Without io.cost.qos switched on it does nothing; bfq has a file of its own."],
+        quirks: &[
+            "Without io.cost.qos switched on it does nothing; bfq has a file of its own.",
+            "For a unit that systemd manages the group's own weight is IOWeight=, set with systemctl set-property --runtime; it sets io.bfq.weight too.",
+        ],
         source: "block/blk-iocost.c ioc_weight_write",
         ..BASE
     },
@@ -64,6 +69,7 @@ pub(super) const KNOBS: &[Knob] = &[
         quirks: &[
             "The root group has none.",
             "A write without a device drops the weights of single devices; refused while there are any. So does its rollback.",
+            "Refused for a unit that systemd manages: it works it out from IOWeight= and sets it again at each change of the unit's IO properties. Set io.weight.",
         ],
         source: "block/bfq-cgroup.c bfq_io_set_weight, bfq_io_set_weight_legacy",
         ..BASE

@@ -12,6 +12,8 @@ use super::Fuse;
 
 pub(crate) const QUEUE: &str = "/sys/dev/block/8:0/queue";
 pub(crate) const BDI: &str = "/sys/class/bdi/8:0";
+/// A unit of systemd's, by its control group.
+pub(crate) const GROUP: &str = "system.slice/b.service";
 const VM: &str = "/proc/sys/vm";
 
 /// Whether writeback throttling is on, and who said so (block/blk-wbt.h `WBT_STATE_*`).
@@ -20,6 +22,11 @@ enum Wbt {
     DefaultOn,
     DefaultOff,
     Manual,
+}
+
+/// The device of a line.
+fn key_of(line: &str) -> &str {
+    line.split(' ').next().unwrap_or_default()
 }
 
 /// The kernel, one disk `sda` with a queue.
@@ -101,6 +108,12 @@ impl Kernel {
         ] {
             kernel.put(&format!("{BDI}/{name}"), value);
         }
+        let group = format!("/sys/fs/cgroup/{GROUP}");
+        kernel.put(&format!("{group}/cgroup.controllers"), "io memory");
+        kernel.put(&format!("{group}/memory.current"), "4096");
+        kernel.put(&format!("{group}/memory.stat"), "file 0\nshmem 0");
+        kernel.unit_says("memory.high", "1000000000");
+        kernel.unit_says("io.max", "");
         kernel.switch("mq-deadline");
         kernel
     }
@@ -146,6 +159,94 @@ impl Kernel {
 
     fn number(&self, path: &str) -> i64 {
         self.get(path).parse().unwrap_or(0)
+    }
+
+    /// Where systemd sets a limit of the unit at run time.
+    pub(crate) fn at_run_time(file: &str) -> String {
+        format!("/run/systemd/system.control/{GROUP}/{file}")
+    }
+
+    /// What the unit's own files say of a limit, and so the kernel.
+    pub(crate) fn unit_says(&self, file: &str, text: &str) {
+        self.put(&format!("/etc/{file}"), text);
+        self.put(&format!("/sys/fs/cgroup/{GROUP}/{file}"), text);
+        self.show(file, "# set by the unit's files", text);
+    }
+
+    fn show(&self, file: &str, first: &str, text: &str) {
+        for top in ["system", "system.control"] {
+            self.put(&format!("/run/systemd/{top}/{GROUP}/{file}"), &format!("{first}\n{text}"));
+        }
+    }
+
+    /// `systemctl revert`: the unit's own files count again, and no line of a device is written.
+    pub(crate) fn revert(&self, file: &str) {
+        self.show(file, "# set by the unit's files", &self.get(&format!("/etc/{file}")));
+    }
+
+    /// The unit's drop-ins that are not of `set-property --runtime`, as systemd tells them.
+    fn drop_ins(&self) -> String {
+        let files = self.files.borrow();
+        let of_unit = |path: &&String| path.contains("/b.service.d/") && path.starts_with("/etc/");
+        let mut paths: Vec<&str> = files.keys().filter(of_unit).map(String::as_str).collect();
+        paths.sort_by_key(|path| path.rsplit('/').next());
+        if paths.is_empty() { String::new() } else { format!("# drop-ins: {}\n", paths.join(" ")) }
+    }
+
+    /// `systemctl set-property --runtime`, and the removal of its drop-ins with a daemon-reload.
+    fn write_unit(&self, path: &str, value: &str) {
+        let file = path.rsplit('/').next().unwrap_or_default();
+        let held = self.read(&format!("/sys/fs/cgroup/{GROUP}/{file}")).unwrap_or_default();
+        // A file with a line for each device keeps those of other devices.
+        let key = key_of(value);
+        let others = held.lines().filter(|line| file == "io.max" && !line.starts_with(&format!("{key} ")));
+        let unlimited = value.ends_with("rbps=max wbps=max riops=max wiops=max");
+        let new = (!unlimited).then_some(value);
+        let text = others.chain(new).collect::<Vec<_>>().join("\n");
+        if path.starts_with("/run/systemd/system.control/") {
+            let mut names = self.at_run_time_now(file);
+            for (key, name) in [
+                ("rbps", "IOReadBandwidthMax"),
+                ("wbps", "IOWriteBandwidthMax"),
+                ("riops", "IOReadIOPSMax"),
+                ("wiops", "IOWriteIOPSMax"),
+            ] {
+                let of = |text: &str| {
+                    let pairs = text.split_whitespace().filter_map(|pair| pair.strip_prefix(key));
+                    pairs.filter_map(|rest| rest.strip_prefix('=')).next_back().unwrap_or("max").to_owned()
+                };
+                let line = held.lines().find(|line| line.starts_with(key_of(value))).unwrap_or_default();
+                if file == "io.max" && of(value) != of(line) && !names.iter().any(|other| other == name) {
+                    names.push(name.to_owned());
+                }
+            }
+            self.put(&format!("/sys/fs/cgroup/{GROUP}/{file}"), &text);
+            let first = if names.is_empty() {
+                "# set at run time".to_owned()
+            } else {
+                format!("# set at run time: {}", names.join(" "))
+            };
+            self.show(file, &first, &text);
+            return;
+        }
+        // A drop-in stays while another device has a line in it.
+        let of_another = |line: &&str| !line.is_empty() && !line.starts_with(key_of(value));
+        if file == "io.max" && held.lines().any(|line| of_another(&line)) {
+            return;
+        }
+        let says = self.get(&format!("/etc/{file}"));
+        self.show(file, "# set by the unit's files", &says);
+        // systemd writes no line for a device that it does not know any more.
+        if file != "io.max" || !says.is_empty() {
+            self.put(&format!("/sys/fs/cgroup/{GROUP}/{file}"), &says);
+        }
+    }
+
+    /// The properties of `io.max` that are set at run time.
+    fn at_run_time_now(&self, file: &str) -> Vec<String> {
+        let view = self.get(&Self::at_run_time(file));
+        let names = view.lines().next().and_then(|first| first.strip_prefix("# set at run time: "));
+        names.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
     }
 
     fn elevator(&self) -> String {
@@ -339,7 +440,12 @@ impl Files for Kernel {
                 Wbt::DefaultOn | Wbt::Manual => format!("{}\n", self.wbt_target.get()),
             });
         }
-        self.files.borrow().get(path).map(|value| format!("{value}\n")).ok_or(Errno::NOENT)
+        let text = self.files.borrow().get(path).map(|value| format!("{value}\n")).ok_or(Errno::NOENT)?;
+        let is_view = path.starts_with("/run/systemd/") && path.contains(GROUP);
+        match text.split_once('\n') {
+            Some((first, lines)) if is_view => Ok(format!("{first}\n{}{lines}", self.drop_ins())),
+            _ => Ok(text),
+        }
     }
 
     fn list(&self, path: &str) -> Vec<String> {
@@ -368,6 +474,8 @@ impl Files for Kernel {
             self.write_queue(name, value)?;
         } else if let Some(name) = path.strip_prefix(&format!("{BDI}/")) {
             self.write_bdi(name, number()?)?;
+        } else if path.starts_with("/run/systemd/") {
+            self.write_unit(path, value);
         } else {
             return Err(Errno::ACCESS);
         }

@@ -9,7 +9,7 @@ mod world;
 
 use std::cell::Cell;
 
-pub(crate) use kernel::{BDI, Kernel, QUEUE};
+pub(crate) use kernel::{BDI, GROUP, Kernel, QUEUE};
 pub(crate) use store::Memory;
 pub(crate) use world::{World, change, sda};
 

@@ -6,7 +6,7 @@ use floodwall_knobs::catalogue::find;
 use floodwall_knobs::value::{Form, check};
 use floodwall_knobs::{Change, Device, Session, Target, Who};
 
-use super::{Kernel, Memory};
+use super::{GROUP, Kernel, Memory};
 
 /// A machine: its kernel and its journal.
 pub(crate) struct World {
@@ -99,10 +99,18 @@ pub(crate) fn sda() -> Device {
     Device { number: "8:0".to_owned(), name: "sda".to_owned(), instance: Some(11) }
 }
 
-/// `vm.dirty_bytes=15MB`, or a knob of `sda`.
+/// `vm.dirty_bytes=15MB`, a limit of the unit as `b:memory.high=1GiB`, or a knob of `sda`.
 pub(crate) fn change(text: &str) -> Change {
     let (name, value) = text.split_once('=').unwrap();
-    let knob = find(name).unwrap_or_else(|| panic!("no knob {name}"));
-    let target = if name.starts_with("vm.") { Target::Machine } else { Target::Device(sda()) };
+    let limit = name.strip_prefix("b:");
+    let knob = find(limit.unwrap_or(name)).unwrap_or_else(|| panic!("no knob {name}"));
+    let target = match limit {
+        Some(name) => {
+            let device = (name == "io.max").then(sda);
+            Target::Group { path: GROUP.to_owned(), device, systemd: true }
+        }
+        None if name.starts_with("vm.") => Target::Machine,
+        None => Target::Device(sda()),
+    };
     Change { knob, target, value: check(knob, value, Form::Person).unwrap() }
 }

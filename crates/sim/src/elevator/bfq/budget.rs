@@ -36,7 +36,7 @@ pub(super) struct PeakRate {
     greatest_sectors: u64,
     first: u64,
     last: u64,
-    last_completion: u64,
+    pub(super) last_completion: u64,
     interval: u64,
 }
 

@@ -11,6 +11,11 @@ const SMALL_WAITED_SECTORS: u64 = 32;
 const RAISED_IDLE_NS: u64 = 20 * MS;
 /// With no more than this waiting and in the device nothing can be said about its queue (`BFQ_HW_QUEUE_THRESHOLD`).
 const QUEUEING_DEPTH: u32 = 3;
+/// A request that comes later than this after a completion was not woken by it, ns
+/// (`bfq_check_waker`).
+const WAKING_NS: u64 = 4 * MS;
+/// How often in a row a queue must seem to wake another one.
+const WAKER_DETECTIONS: u32 = 3;
 /// Completions between two judgements of that (`BFQ_HW_QUEUE_SAMPLES`).
 const DEPTH_SAMPLES: u32 = 32;
 
@@ -202,16 +207,49 @@ impl Bfq {
         }
     }
 
-    /// Whose request may be served while the device idles for `at`: the process's own writes, or one request of any other queue if `at` takes its time anyway
-    /// (`bfq_select_queue`, `bfq_choose_bfqq_for_injection`).
+    /// Whether the process of a queue that has nothing else to do was woken by another queue's
+    /// completion: three times in a row make that one its waker (`bfq_check_waker`).
+    pub(super) fn check_waker(&mut self, at: u32, now_ns: u64) {
+        let started = now_ns.saturating_sub(128 * self.slice_idle_ns());
+        let since_completion = now_ns.saturating_sub(self.rate.last_completion);
+        let queue = &mut self.queues[at as usize];
+        let Some(last) = self.last_completed.filter(|&last| last != at) else { return };
+        if queue.waiting + queue.in_device > 0 || queue.thinks_briefly || since_completion >= WAKING_NS {
+            return;
+        }
+        let waker = &mut queue.waker;
+        if waker.tentative == Some(last) && started <= waker.since {
+            waker.detections += 1;
+        } else {
+            (waker.tentative, waker.detections, waker.since) = (Some(last), 1, now_ns);
+        }
+        if waker.detections == WAKER_DETECTIONS {
+            self.wakers_found += 1;
+            (waker.known, waker.found, waker.tentative) = (Some(last), self.wakers_found, None);
+        }
+    }
+
+    /// The queue of which it was found out last that `at` wakes it (the first of `woken_list`).
+    fn last_woken_by(&self, at: u32) -> Option<u32> {
+        let woken = (0..self.queues.len() as u32)
+            .filter(|&other| self.queues[other as usize].waker.known == Some(at));
+        woken.max_by_key(|&other| self.queues[other as usize].waker.found)
+    }
+
+    /// The queue that is served while the device idles for `at`: that of the process's own writes,
+    /// that of its waker, or the last that it was found to wake. If `at` takes its time anyway it
+    /// may be any other queue, with one request (`bfq_select_queue`,
+    /// `bfq_choose_bfqq_for_injection`).
     pub(super) fn inject(&self, at: u32) -> Option<u32> {
         let served = &self.queues[at as usize];
-        let own_writes = self.of_class[served.class].filter(|&writes| {
+        let own_writes = self.of_priority[served.priority].filter(|&writes| {
             let next = self.queues[writes as usize].next;
             next.is_some_and(|next| self.requests.request(next).process == served.process)
         });
-        if let Some(writes) = own_writes.filter(|&writes| self.fits(writes)) {
-            return Some(writes);
+        let waker = served.waker.known;
+        let served_meanwhile = [own_writes, waker, self.last_woken_by(at)];
+        if let Some(other) = served_meanwhile.into_iter().flatten().find(|&other| self.fits(other)) {
+            return Some(other);
         }
         let tolerates = !self.idling_helps(at)
             && (served.raise.factor == 1 || self.raised_busy > 1 || !served.thinks_briefly);
@@ -271,6 +309,11 @@ impl Bfq {
         if self.queues[at as usize].busy && self.requests.queue_is_empty(at) && self.in_service != Some(at) {
             self.leave_busy(at, false, now);
         }
+        for queue in &mut self.queues {
+            queue.waker.known = queue.waker.known.filter(|&waker| waker != at);
+            queue.waker.tentative = queue.waker.tentative.filter(|&waker| waker != at);
+        }
+        self.last_completed = self.last_completed.filter(|&last| last != at);
     }
 
     /// Whether a queue has more requests in all than its weight's share of the slots (`bfqq_request_over_limit`).

@@ -1,11 +1,12 @@
 //! BFQ: each process has a budget of sectors, and weights decide who spends his next (`block/bfq-iosched.c`, `block/bfq-wf2q.c`, 6.x).
 //!
 //! ```text
-//! insert ─▶ synchronous: the process's queue; asynchronous: one queue for each priority class
+//! insert ─▶ synchronous: the process's queue; asynchronous: one queue for each priority class and level
 //!           queue was idle? new budget, weight raised? ─▶ into the tree of its class; push aside who is served?
 //! select:   the eligible queue (start <= virtual time) with the earliest finish; served until its budget, its time (timeout_sync) or its requests are used up
 //! charge:   sectors; asynchronous ones count three times; a slow queue is charged for its time instead
-//! idle:     an empty synchronous queue keeps the device for slice_idle if that helps throughput or if its share would suffer
+//! idle:     an empty synchronous queue keeps the device for slice_idle if that helps throughput or if its share would suffer;
+//!           meanwhile those are served whose completions wake its process
 //! ```
 //!
 //! | file | part |
@@ -19,9 +20,14 @@
 //! Units: service and budgets in sectors of 512 bytes, virtual time in sectors `<< 22` by weight, moments in jiffies where the kernel has them and in
 //! nanoseconds elsewhere, rates in sectors per µs `<< 16`.
 //!
-//! Left out: control groups, several actuators, merging of cooperating queues (close and stable), wakers, and the adaption of the injection limit (it is 0 for
-//! a queue that thinks briefly and 1 for others, which is where the kernel starts). Requests know no priority level, only the class: best effort is level 4,
-//! weight 40.
+//! Levels are weights ([`weight_of`]). With `CONFIG_BFQ_GROUP_IOSCHED` weights also share out the
+//! request slots (`bfqq_request_over_limit`). A kernel without it holds nobody to a share: a flood
+//! may fill all slots for writes that nobody waits for. Nothing else differs between the two where
+//! all are in one control group.
+//!
+//! Left out: control groups, several actuators, merging of cooperating queues (close and stable),
+//! and the adaption of the injection limit (it is 0 for a queue that thinks briefly and 1 for
+//! others, which is where the kernel starts).
 
 mod budget;
 mod idle;
@@ -45,7 +51,7 @@ use super::pool::Handle;
 use super::sorted::{Leaving, Reach, Rules, SortedQueues};
 use super::tunable::{bare_name, parse, tunables, unknown};
 use super::{Dispatch, Elevator, Merge, TunableError};
-use crate::request::{IoRequest, PriorityClass, ProcessId};
+use crate::request::{IoRequest, LEVELS, NORMAL_LEVEL, PRIORITIES, PriorityClass, ProcessId};
 
 tunables! {
     /// `queue/iosched/` of BFQ. `slice_idle` (ms) and `slice_idle_us` are one tunable.
@@ -94,15 +100,20 @@ const CLASSES: usize = 3;
 const SECTOR: u64 = 512;
 const KIB: u64 = 1024;
 const MS: u64 = 1_000_000;
-/// Weight of a best-effort or real-time process that was given no level: `(8 - 4) * 10`.
-const NORMAL_WEIGHT: u64 = 40;
-/// Weight of the idle class: `(8 - 7) * 10`.
-const IDLE_WEIGHT: u64 = 10;
+/// Weight of a process that was given no level. Only such a process is ever raised.
+const NORMAL_WEIGHT: u64 = weight_of(NORMAL_LEVEL);
 
-/// The requests of a process, or the asynchronous ones of a class (`struct bfq_queue`).
+/// Weight of a level, 10 to 80 (`bfq_ioprio_to_weight`).
+const fn weight_of(level: u8) -> u64 {
+    (LEVELS - level) as u64 * 10
+}
+
+/// The requests of a process, or the asynchronous ones of a priority (`struct bfq_queue`).
 #[derive(Clone, Copy, Debug)]
 struct Queue {
     class: usize,
+    /// Class and level ([`IoRequest::priority`]).
+    priority: usize,
     sync: bool,
     next: Option<Handle>,
     entity: Entity,
@@ -138,11 +149,26 @@ struct Queue {
     seeks: u32,
     last_position: u64,
     raise: raise::Raise,
+    waker: Waker,
     /// The weight under which it is counted for the question whether weights differ.
     counted_weight: Option<u64>,
     /// Its process is gone.
     exited: bool,
     process: ProcessId,
+}
+
+/// Whose completions let a queue's process go on. Such a queue is served while the other one is
+/// waited for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waker {
+    /// The queue, once it is known (`waker_bfqq`), and when that was found out, as a count of such
+    /// events.
+    known: Option<u32>,
+    found: u64,
+    /// The queue that may be one, how often in a row it was seen to, and since when, ns.
+    tentative: Option<u32>,
+    detections: u32,
+    since: u64,
 }
 
 impl Queue {
@@ -164,11 +190,14 @@ pub struct Bfq {
     clock: Clock,
     tunables: BfqTunables,
     rotational: bool,
+    /// Whether the kernel has `CONFIG_BFQ_GROUP_IOSCHED`: only then are the slots shared out by
+    /// weight.
+    groups: bool,
     queues: Vec<Queue>,
-    /// Synchronous queues by process and class.
+    /// Synchronous queues by process and priority.
     of_process: IdMap<u32>,
-    /// Asynchronous queues by class.
-    of_class: [Option<u32>; CLASSES],
+    /// Asynchronous queues by priority (`bfq_async_queue_prio`).
+    of_priority: [Option<u32>; PRIORITIES],
     trees: [ServiceTree; CLASSES],
     /// The queue that is served.
     in_service: Option<u32>,
@@ -182,6 +211,9 @@ pub struct Bfq {
     /// Weights of the queues that are busy or in the device and not raised, and how many have each.
     weights: Vec<(u64, u32)>,
     in_driver: u32,
+    /// The queue whose request completed last, and how many wakers have been found.
+    last_completed: Option<u32>,
+    wakers_found: u64,
     /// When idling ends.
     idle_timer: Option<u64>,
     idle_start: u64,
@@ -218,9 +250,10 @@ struct Now {
 }
 
 impl Bfq {
-    /// `hz`: ticks a second. `rotational`: as `queue/rotational` says.
+    /// `hz`: ticks a second. `rotational`: as `queue/rotational` says. `groups`: with
+    /// `CONFIG_BFQ_GROUP_IOSCHED`.
     #[must_use]
-    pub fn new(hz: u32, rotational: bool, tunables: BfqTunables) -> Self {
+    pub fn new(hz: u32, rotational: bool, groups: bool, tunables: BfqTunables) -> Self {
         let clock = Clock::new(hz);
         let start = clock.jiffies(Nanos::ZERO);
         let mut made = Self {
@@ -229,9 +262,10 @@ impl Bfq {
             clock,
             tunables,
             rotational,
+            groups,
             queues: Vec::new(),
             of_process: IdMap::new(),
-            of_class: [None; CLASSES],
+            of_priority: [None; PRIORITIES],
             trees: [const { ServiceTree::new() }; CLASSES],
             in_service: None,
             entity_in_service: None,
@@ -241,6 +275,8 @@ impl Bfq {
             raised_busy: 0,
             weights: Vec::new(),
             in_driver: 0,
+            last_completed: None,
+            wakers_found: 0,
             idle_timer: None,
             idle_start: 0,
             budget_start: 0,
@@ -284,7 +320,7 @@ impl Bfq {
         if is_sync(request) {
             self.of_process.get(process_key(request))
         } else {
-            self.of_class[request.class as usize]
+            self.of_priority[request.priority()]
         }
     }
 
@@ -295,9 +331,11 @@ impl Bfq {
         }
         let sync = is_sync(request);
         let at = self.requests.add_queue();
-        let weight = if request.class == PriorityClass::Idle { IDLE_WEIGHT } else { NORMAL_WEIGHT };
+        let idle = request.class == PriorityClass::Idle;
+        let weight = weight_of(if idle { LEVELS - 1 } else { request.level });
         self.queues.push(Queue {
             class: request.class as usize,
+            priority: request.priority(),
             sync,
             next: None,
             entity: Entity::new(weight),
@@ -309,7 +347,7 @@ impl Bfq {
             idling: false,
             expects_more: false,
             fifo_checked: false,
-            thinks_briefly: sync && request.class != PriorityClass::Idle,
+            thinks_briefly: sync && !idle,
             io_bound: true,
             just_created: sync,
             in_large_burst: false,
@@ -320,6 +358,7 @@ impl Bfq {
             seeks: 1,
             last_position: 0,
             raise: raise::Raise::new(now.jiffies),
+            waker: Waker::default(),
             counted_weight: None,
             exited: false,
             process: request.process,
@@ -327,7 +366,7 @@ impl Bfq {
         if sync {
             self.of_process.insert(process_key(request), at);
         } else {
-            self.of_class[request.class as usize] = Some(at);
+            self.of_priority[request.priority()] = Some(at);
         }
         at
     }
@@ -339,7 +378,7 @@ const fn is_sync(request: &IoRequest) -> bool {
 }
 
 const fn process_key(request: &IoRequest) -> u64 {
-    (request.process.0 as u64) << 2 | request.class as u64
+    request.process.0 as u64 * PRIORITIES as u64 + request.priority() as u64
 }
 
 /// Which of two requests comes first (`bfq_choose_req`): metadata, then what suits the head.
@@ -451,6 +490,7 @@ impl Elevator for Bfq {
             self.uncount_weight(at);
         }
         self.rate_on_completion(now.ns);
+        self.last_completed = Some(at);
         self.note_end_of_batch(at, now.jiffies);
         if self.in_service != Some(at) {
             return;
@@ -480,7 +520,9 @@ impl Elevator for Bfq {
         }
     }
 
-    /// `bfq_limit_depth`, `bfq_update_depths`: shares for what is not a synchronous read, and one slot for a queue that has more than its weight's share.
+    /// `bfq_limit_depth`, `bfq_update_depths`: shares for what is not a synchronous read, and one
+    /// slot for a queue that has more than its weight's share (in a kernel with
+    /// `CONFIG_BFQ_GROUP_IOSCHED`).
     fn depth_limit(&self, request: &IoRequest, nr_requests: u32) -> u32 {
         let raised = self.raised_busy > 0;
         let limit = match (request.is_read(), is_sync(request)) {
@@ -490,7 +532,7 @@ impl Elevator for Bfq {
             (_, false) if raised => (nr_requests * 3 / 16).max(1),
             (_, false) => (nr_requests / 2).max(1),
         };
-        if self.over_limit(request, limit) { 1 } else { limit }
+        if self.groups && self.over_limit(request, limit) { 1 } else { limit }
     }
 
     fn len(&self) -> usize {

@@ -1,10 +1,10 @@
 //! Hand-worked traces of BFQ, and its shares.
 
-use super::super::tests::{classed, dispatched, drain, from, merged, read, request_of, write};
+use super::super::tests::{at_level, classed, dispatched, drain, from, merged, read, request_of, write};
 use super::*;
 
 fn bfq() -> Bfq {
-    Bfq::new(250, true, BfqTunables::new(250))
+    Bfq::new(250, true, true, BfqTunables::new(250))
 }
 
 /// Without weight raising, so that all queues weigh the same.
@@ -19,7 +19,8 @@ fn ms(n: u64) -> Nanos {
 }
 
 fn queue_of(elevator: &Bfq, process: u32) -> Queue {
-    elevator.queues[elevator.of_process.get(u64::from(process) << 2 | 1).unwrap() as usize]
+    let request = from(process, read(0, 0, 1));
+    elevator.queues[elevator.of_process.get(process_key(&request)).unwrap() as usize]
 }
 
 #[test]
@@ -132,7 +133,7 @@ fn virtual_time_passes_with_service_by_the_sum_of_weights() {
 fn asynchronous_sectors_cost_three_times_as_much_among_equals() {
     let mut elevator = plain();
     elevator.insert(ms(0), from(9, write(1, 0, 8)));
-    let at = elevator.of_class[1].unwrap();
+    let at = elevator.find_queue(&write(0, 0, 1)).unwrap();
     let handle = elevator.queues[at as usize].next.unwrap();
     assert_eq!(elevator.charge(at, handle), 3 * 64);
     // With a second class about, shares differ and it is charged as it is.
@@ -140,19 +141,24 @@ fn asynchronous_sectors_cost_three_times_as_much_among_equals() {
     assert_eq!(elevator.charge(at, handle), 64);
 }
 
+/// A process of [`shares`]: its number, its priority, whether it reads.
+type Process = (u32, (PriorityClass, u8), bool);
+
+const BE: (PriorityClass, u8) = (PriorityClass::BestEffort, NORMAL_LEVEL);
+
 /// Serves requests of 64 KiB, one at a time, 1 ms each, for `seconds`; each process always has four waiting. Returns the bytes of each process.
-fn shares(elevator: &mut Bfq, processes: &[(u32, PriorityClass, bool)], seconds: u64) -> Vec<u64> {
+fn shares(elevator: &mut Bfq, processes: &[Process], seconds: u64) -> Vec<u64> {
     let mut id = 0;
     let mut next = vec![0_u64; processes.len()];
     let mut served = vec![0_u64; processes.len()];
     let mut submit = |elevator: &mut Bfq, n: usize, now: Nanos| {
-        let (process, class, sync) = processes[n];
+        let (process, (class, level), sync) = processes[n];
         let page = n as u64 * 100_000_000 + next[n] * 16;
         next[n] += 1;
         id += 1;
         let mut request = if sync { read(id, page, 16) } else { write(id, page, 16) };
         request.queued = now;
-        elevator.insert(now, classed(class, from(process, request)));
+        elevator.insert(now, at_level(level, classed(class, from(process, request))));
     };
     for n in 0..processes.len() {
         for _ in 0..4 {
@@ -178,8 +184,7 @@ fn shares(elevator: &mut Bfq, processes: &[(u32, PriorityClass, bool)], seconds:
 
 #[test]
 fn equal_processes_get_equal_shares() {
-    let be = PriorityClass::BestEffort;
-    let served = shares(&mut plain(), &[(1, be, true), (2, be, true), (3, be, true)], 30);
+    let served = shares(&mut plain(), &[(1, BE, true), (2, BE, true), (3, BE, true)], 30);
     let total: u64 = served.iter().sum();
     for bytes in &served {
         let share = *bytes as f64 / total as f64;
@@ -189,16 +194,85 @@ fn equal_processes_get_equal_shares() {
 
 #[test]
 fn a_flood_gets_a_third_of_what_a_reader_gets() {
-    let be = PriorityClass::BestEffort;
-    let served = shares(&mut plain(), &[(1, be, true), (9, be, false)], 30);
+    let served = shares(&mut plain(), &[(1, BE, true), (9, BE, false)], 30);
     let ratio = served[0] as f64 / served[1] as f64;
     assert!((2.7..3.3).contains(&ratio), "{served:?}");
 }
 
 #[test]
-fn the_idle_class_gets_a_turn_every_200_ms() {
+fn levels_share_the_sectors_by_their_weights() {
+    for (levels, weights) in [([0, 4], [80, 40]), ([4, 7], [40, 10]), ([0, 7], [80, 10])] {
+        let mut elevator = plain();
+        let processes = [0, 1].map(|n| (n as u32, (PriorityClass::BestEffort, levels[n]), true));
+        let served = shares(&mut elevator, &processes, 60);
+        let sectors = [served[0] / SECTOR, served[1] / SECTOR];
+        // B-WF2Q+ is never further from the fluid shares than the budgets of all queues.
+        let apart = (sectors[0] * weights[1]).abs_diff(sectors[1] * weights[0]) / (weights[0] + weights[1]);
+        let bound = 2 * elevator.max_budget.unsigned_abs();
+        assert!(apart <= bound, "{levels:?}: {sectors:?}, apart {apart}, bound {bound}");
+    }
+}
+
+#[test]
+fn real_time_goes_before_best_effort_as_long_as_it_has_requests() {
+    let rt = PriorityClass::RealTime;
+    let served = shares(&mut plain(), &[(1, (rt, 7), true), (2, (PriorityClass::BestEffort, 0), true)], 5);
+    assert_eq!(served[1], 0, "{served:?}");
+}
+
+/// `bfq_bfqq_higher_class_or_weight` looks at the weight whatever the class.
+#[test]
+fn a_heavier_newcomer_of_a_lower_class_ends_a_turn() {
+    let mut elevator = plain();
+    let lightest = classed(PriorityClass::RealTime, at_level(7, from(1, read(1, 0, 1))));
+    elevator.insert(ms(0), lightest);
+    let first = request_of(elevator.dispatch(ms(0), 0));
+    assert!(elevator.in_service.is_some());
+    elevator.insert(ms(0), from(2, read(2, 5000, 1)));
+    assert_eq!(elevator.in_service, None);
+    elevator.completed(ms(1), &first);
+}
+
+#[test]
+fn weights_are_ten_for_each_level_above_the_last() {
+    let weights: Vec<u64> = (0..LEVELS).map(weight_of).collect();
+    assert_eq!(weights, [80, 70, 60, 50, 40, 30, 20, 10]);
+    assert_eq!(NORMAL_WEIGHT, 40);
+}
+
+/// `bfq_bfqq_handle_idle_busy_switch`: whoever was given a weight is not raised.
+#[test]
+fn only_processes_without_a_level_are_raised() {
+    for (level, weight) in [(4, 1200), (3, 50), (5, 30)] {
+        let mut elevator = bfq();
+        let request = at_level(level, from(1, read(1, 0, 1)));
+        elevator.insert(ms(0), request);
+        let at = elevator.find_queue(&request).unwrap();
+        assert_eq!(elevator.queues[at as usize].entity.weight, weight);
+    }
+}
+
+/// `bfq_async_queue_prio`.
+#[test]
+fn writes_that_nobody_waits_for_have_a_queue_for_each_priority() {
+    let mut elevator = plain();
+    let mut queue = |class, level, process| {
+        let request = classed(class, at_level(level, from(process, write(0, 0, 1))));
+        elevator.queue(&request, elevator.now(ms(0)))
+    };
     let (be, idle) = (PriorityClass::BestEffort, PriorityClass::Idle);
-    let served = shares(&mut plain(), &[(1, be, true), (2, idle, true)], 30);
+    let first = queue(be, 4, 1);
+    assert_eq!(queue(be, 4, 2), first, "whoever writes");
+    assert_ne!(queue(be, 0, 1), first);
+    assert_ne!(queue(PriorityClass::RealTime, 4, 1), first);
+    let background = queue(idle, 7, 1);
+    assert_eq!(queue(idle, 0, 2), background, "the idle class has no levels");
+}
+
+#[test]
+fn the_idle_class_gets_a_turn_every_200_ms() {
+    let idle = (PriorityClass::Idle, NORMAL_LEVEL);
+    let served = shares(&mut plain(), &[(1, BE, true), (2, idle, true)], 30);
     let requests = served[1] / 65_536;
     // The class gives way after each request while others are busy.
     assert!((90..=160).contains(&requests), "{requests}");
@@ -207,7 +281,7 @@ fn the_idle_class_gets_a_turn_every_200_ms() {
 #[test]
 fn the_device_waits_for_a_reader_that_it_would_be_slower_without() {
     for (rotational, waits) in [(true, true), (false, false)] {
-        let mut elevator = Bfq::new(250, rotational, BfqTunables::new(250));
+        let mut elevator = Bfq::new(250, rotational, true, BfqTunables::new(250));
         elevator.set("low_latency", "0").unwrap();
         elevator.insert(ms(0), from(1, read(1, 0, 1)));
         let first = request_of(elevator.dispatch(ms(0), 0));
@@ -221,7 +295,7 @@ fn the_device_waits_for_a_reader_that_it_would_be_slower_without() {
 
 #[test]
 fn the_device_waits_20_ms_for_a_raised_queue() {
-    let mut elevator = Bfq::new(250, false, BfqTunables::new(250));
+    let mut elevator = Bfq::new(250, false, true, BfqTunables::new(250));
     elevator.insert(ms(0), from(1, read(1, 0, 1)));
     let first = request_of(elevator.dispatch(ms(0), 0));
     elevator.completed(ms(4), &first);
@@ -265,6 +339,96 @@ fn slots_are_shared_out() {
     }
     let limit = elevator.depth_limit(&from(2, read(99, 9000, 1)), 256);
     assert_eq!(limit, 1);
+}
+
+/// Slots that the flood may have of 256, half of which are for writes that nobody waits for, beside
+/// a victim that is busy.
+fn flood_may_have(groups: bool, class: PriorityClass, level: u8) -> u32 {
+    let mut elevator = Bfq::new(250, true, groups, BfqTunables::new(250));
+    elevator.set("low_latency", "0").unwrap();
+    elevator.insert(ms(0), classed(class, at_level(level, from(1, read(0, 0, 1)))));
+    for id in 1..=128 {
+        let request = write(id, 1_000_000 + id * 100, 1);
+        let limit = elevator.depth_limit(&request, 256);
+        if limit == 1 {
+            return id as u32 - 1;
+        }
+        assert_eq!(limit, 128);
+        elevator.insert(ms(0), request);
+    }
+    128
+}
+
+#[test]
+fn the_flood_keeps_its_weights_share_of_the_slots() {
+    let (rt, be) = (PriorityClass::RealTime, PriorityClass::BestEffort);
+    // 128 * 40 / 80, 128 * 40 / 120, 128 * 40 / 50; a higher class counts eight times:
+    // 128 * 40 / 680, 128 * 40 / 360.
+    for (class, level, slots) in [(be, 4, 64), (be, 0, 43), (be, 7, 102), (rt, 0, 8), (rt, 4, 14)] {
+        assert_eq!(flood_may_have(true, class, level), slots, "{class:?}/{level}");
+        assert_eq!(flood_may_have(false, class, level), 128, "without group support");
+    }
+}
+
+/// Two processes that wait for one another in turn, both heavier than a flood that always waits:
+/// how long after its arrival each request is sent, ms.
+fn delays_of_two_that_wait_for_one_another(turns: u64) -> Vec<u64> {
+    let mut elevator = plain();
+    let mut now = 0;
+    let mut delays = Vec::new();
+    for turn in 0..turns {
+        while elevator.requests.len() < 4 {
+            let id = 1000 + elevator.wakers_found + turn * 100 + elevator.requests.len() as u64;
+            elevator.insert(ms(now), from(9, write(id, 5_000_000 + id * 300, 256)));
+        }
+        let request = at_level(0, from(1 + (turn % 2) as u32, read(turn + 1, turn * 1_000_000, 1)));
+        elevator.insert(ms(now), request);
+        let came = now;
+        loop {
+            match elevator.dispatch(ms(now), 0) {
+                Dispatch::Request(sent) => {
+                    now += 1;
+                    elevator.completed(ms(now), &sent);
+                    if sent.id == request.id {
+                        delays.push(now - 1 - came);
+                        break;
+                    }
+                }
+                Dispatch::Hold(until) => now = until.0 / 1_000_000,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    delays
+}
+
+/// `bfq_check_waker`: the device is kept for the one that waits, and the other one's request goes
+/// at once as soon as it is known to wake it.
+#[test]
+fn a_known_waker_is_served_at_once() {
+    let delays = delays_of_two_that_wait_for_one_another(40);
+    assert!(delays[..6].iter().any(|&delay| delay >= 8), "{delays:?}");
+    assert!(delays[20..].iter().all(|&delay| delay == 0), "{delays:?}");
+}
+
+/// `bfq_select_queue`: among those that a queue wakes the one that was found out last
+/// (`woken_list.first`).
+#[test]
+fn what_a_queue_wakes_is_served_while_the_queue_is_waited_for() {
+    let mut elevator = plain();
+    for process in 1..=3 {
+        elevator.insert(ms(0), at_level(0, from(process, read(process.into(), 5000, 1))));
+    }
+    elevator.insert(ms(0), from(9, write(9, 900_000, 256)));
+    let first = request_of(elevator.dispatch(ms(0), 0));
+    elevator.completed(ms(1), &first);
+    let at = |process| elevator.find_queue(&at_level(0, from(process, read(0, 0, 1)))).unwrap();
+    let (served, woken) = (at(first.process.0), [at(2), at(3)]);
+    assert_eq!((first.process.0, elevator.in_service), (1, Some(served)));
+    for (found, other) in [(1, woken[1]), (2, woken[0])] {
+        elevator.queues[other as usize].waker = Waker { known: Some(served), found, ..Waker::default() };
+        assert_eq!(elevator.inject(served), Some(other));
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ impl Bfq {
     pub(super) fn add(&mut self, at: u32, request: IoRequest, now: Now) {
         let was_raised = self.queues[at as usize].raise.factor > 1;
         if self.queues[at as usize].sync {
+            self.check_waker(at, now.ns);
             self.update_io_intensity(at, now.ns);
         }
         let ms = if is_sync(&request) {
@@ -63,8 +64,8 @@ impl Bfq {
         if let Some(served) = self.in_service {
             let (new, old) = (&self.queues[at as usize], &self.queues[served as usize]);
             let recovers = recovers && new.raise.factor >= old.raise.factor;
-            let outranks =
-                new.class < old.class || (new.class == old.class && new.entity.weight > old.entity.weight);
+            // bfq_bfqq_higher_class_or_weight: weights count among classes, too.
+            let outranks = new.class < old.class || new.entity.weight > old.entity.weight;
             let pushes = recovers || outranks || !self.better_to_idle(served);
             if pushes && self.next_in_service != self.entity_in_service {
                 self.expire(served, false, Reason::Preempted, now);

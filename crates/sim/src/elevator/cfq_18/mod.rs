@@ -11,9 +11,9 @@
 //! Every write is asynchronous here, those of fsync, O_SYNC and O_DIRECT as well: `cfq_set_request` asks for the queue with the data direction, so its test for
 //! `WRITE_SYNC` never matches. Synchronous requests do not push asynchronous ones aside either: `cfq_should_preempt` wants the *new* queue to be idling.
 //!
-//! Requests know no priority level here, only the class: best effort is level 4. Left out: `cfq_may_queue` (which lets an idling queue's process past the
-//! slot limit) and the boost for holders of file-system locks. An idle wait is not started again while one is running: 2.6.18 does that only when the
-//! driver happens to ask.
+//! Left out: `cfq_may_queue` (which lets an idling queue's process past the slot limit) and the
+//! boost for holders of file-system locks. An idle wait is not started again while one is running:
+//! 2.6.18 does that only when the driver happens to ask.
 
 mod idle;
 #[cfg(test)]
@@ -31,7 +31,7 @@ use super::pool::Handle;
 use super::sorted::{Leaving, Reach, Rules, SortedQueues};
 use super::tunable::tunables;
 use super::{Dispatch, Elevator, Merge, TunableError};
-use crate::request::{IoRequest, PriorityClass, ProcessId};
+use crate::request::{IoRequest, PRIORITIES, PriorityClass, ProcessId};
 
 tunables! {
     /// `queue/iosched/` of CFQ in 2.6.18.
@@ -82,8 +82,6 @@ impl Cfq18Tunables {
 
 /// Priority levels of the best-effort class (`IOPRIO_BE_NR`).
 const LEVELS: usize = 8;
-/// Level of a best-effort or real-time process that was given none (`IOPRIO_NORM`).
-const NORMAL_LEVEL: usize = 4;
 /// Level of the idle class.
 const LOWEST_LEVEL: usize = 7;
 /// With more than this in the device, it queues by itself (`hw_tag`).
@@ -146,10 +144,10 @@ pub struct Cfq18 {
     clock: Clock,
     tunables: Cfq18Tunables,
     queues: Vec<Queue>,
-    /// Readers' queues by process and class.
+    /// Readers' queues by process and priority ([`IoRequest::priority`]).
     readers: IdMap<u32>,
-    /// Asynchronous queues by class.
-    writers: [Option<u32>; 3],
+    /// Asynchronous queues by priority.
+    writers: [Option<u32>; PRIORITIES],
     levels: [VecDeque<u32>; LEVELS],
     current: VecDeque<u32>,
     busy: VecDeque<u32>,
@@ -189,7 +187,7 @@ impl Cfq18 {
             tunables,
             queues: Vec::new(),
             readers: IdMap::new(),
-            writers: [None; 3],
+            writers: [None; PRIORITIES],
             levels: [const { VecDeque::new() }; LEVELS],
             current: VecDeque::new(),
             busy: VecDeque::new(),
@@ -255,7 +253,7 @@ impl Cfq18 {
         if request.is_read() {
             self.readers.get(reader_key(request))
         } else {
-            self.writers[request.class as usize]
+            self.writers[request.priority()]
         }
     }
 
@@ -268,7 +266,7 @@ impl Cfq18 {
         let idle = request.class == PriorityClass::Idle;
         self.queues.push(Queue {
             class: request.class,
-            level: if idle { LOWEST_LEVEL } else { NORMAL_LEVEL },
+            level: if idle { LOWEST_LEVEL } else { request.level.into() },
             sync: request.is_read(),
             next: None,
             list: None,
@@ -284,14 +282,14 @@ impl Cfq18 {
         if request.is_read() {
             self.readers.insert(reader_key(request), queue);
         } else {
-            self.writers[request.class as usize] = Some(queue);
+            self.writers[request.priority()] = Some(queue);
         }
         queue
     }
 }
 
 const fn reader_key(request: &IoRequest) -> u64 {
-    (request.process.0 as u64) << 2 | request.class as u64
+    request.process.0 as u64 * PRIORITIES as u64 + request.priority() as u64
 }
 
 impl Elevator for Cfq18 {

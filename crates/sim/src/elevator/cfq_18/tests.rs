@@ -1,6 +1,6 @@
 //! Hand-worked traces of CFQ in 2.6.18.
 
-use super::super::tests::{classed, dispatched, drain, from, merged, read, request_of, write};
+use super::super::tests::{at_level, classed, dispatched, drain, from, merged, read, request_of, write};
 use super::*;
 
 fn cfq() -> Cfq18 {
@@ -222,4 +222,14 @@ fn nobody_idles_for_a_process_that_is_gone() {
     elevator.process_exited(ms(1), ProcessId(1));
     elevator.completed(ms(5), &first);
     assert_eq!(dispatched(&mut elevator, ms(5)), Some(2));
+}
+
+/// `cfq_prio_to_slice`: a fifth of the slice for each level.
+#[test]
+fn a_level_is_worth_a_fifth_of_a_slice() {
+    let mut elevator = cfq();
+    for (level, slice_ms) in [(0, 180), (3, 120), (4, 100), (7, 40)] {
+        let at = elevator.queue(&at_level(level, read(1, 0, 1)));
+        assert_eq!(elevator.slice(&elevator.queues[at as usize]), slice_ms, "level {level}");
+    }
 }

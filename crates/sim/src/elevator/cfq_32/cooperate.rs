@@ -2,7 +2,7 @@
 
 use super::super::history::sample_valid;
 use super::{Cfq32, SECTOR, SEEKY_SECTORS};
-use crate::request::{PriorityClass, ProcessId};
+use crate::request::{IoRequest, PriorityClass, ProcessId};
 
 impl Cfq32 {
     /// Whether a position is within what the queue seeks anyway (`cfq_rq_close`).
@@ -59,10 +59,11 @@ impl Cfq32 {
     }
 
     /// The queue for a process's next synchronous request: its own, one it shares, or a new one if sharing does not pay any more (`cfq_set_request`).
-    pub(super) fn process_queue(&mut self, class: PriorityClass, context: usize, now: u64) -> u32 {
+    pub(super) fn process_queue(&mut self, request: &IoRequest, context: usize, now: u64) -> u32 {
+        let class = request.class;
         let Some(at) = self.context_list[context].queue.filter(|&at| self.queues[at as usize].class == class)
         else {
-            let at = self.add_queue(class, true);
+            let at = self.add_queue(request);
             self.context_list[context].queue = Some(at);
             return at;
         };
@@ -75,7 +76,7 @@ impl Cfq32 {
                 queue.shared = false;
             } else {
                 queue.processes -= 1;
-                let own = self.add_queue(class, true);
+                let own = self.add_queue(request);
                 self.context_list[context].queue = Some(own);
                 return own;
             }

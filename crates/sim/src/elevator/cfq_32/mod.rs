@@ -11,7 +11,7 @@
 //! A synchronous request pushes an asynchronous queue aside, metadata one that has none. Queues of processes that work close together share one queue from then
 //! on, until it seeks for a second (`cooperate`).
 //!
-//! Requests know no priority level here, only the class: best effort is level 4. The nearest queue is found by distance; the kernel looks at two neighbours in a
+//! The nearest queue is found by distance; the kernel looks at two neighbours in a
 //! tree, in an order that depends on the tree's shape. Left out: `cfq_may_queue` and the boost for holders of file-system locks.
 
 mod cooperate;
@@ -31,7 +31,7 @@ use super::pool::Handle;
 use super::sorted::{Leaving, Reach, Rules, SortedQueues};
 use super::tunable::tunables;
 use super::{Dispatch, Elevator, Merge, TunableError};
-use crate::request::{IoRequest, PriorityClass, ProcessId};
+use crate::request::{IoRequest, PRIORITIES, PriorityClass, ProcessId};
 
 tunables! {
     /// `queue/iosched/` of CFQ in 2.6.32.
@@ -82,8 +82,6 @@ impl Cfq32Tunables {
 
 /// Priority levels of the best-effort class (`IOPRIO_BE_NR`).
 const LEVELS: u32 = 8;
-/// Level of a best-effort or real-time process that was given none (`IOPRIO_NORM`).
-const NORMAL_LEVEL: u32 = 4;
 /// Level of the idle class.
 const LOWEST_LEVEL: u32 = 7;
 /// A queue whose mean seek is longer than this many sectors seeks (`CFQQ_SEEK_THR`).
@@ -172,8 +170,8 @@ pub struct Cfq32 {
     tunables: Cfq32Tunables,
     rotational: bool,
     queues: Vec<Queue>,
-    /// Asynchronous queues by class.
-    writers: [Option<u32>; 3],
+    /// Asynchronous queues by priority ([`IoRequest::priority`]).
+    writers: [Option<u32>; PRIORITIES],
     /// Queues with requests, in the order of their turns (`service_tree`). A vector: there are as many as processes.
     tree: Vec<u32>,
     active: Option<u32>,
@@ -210,7 +208,7 @@ impl Cfq32 {
             tunables,
             rotational,
             queues: Vec::new(),
-            writers: [None; 3],
+            writers: [None; PRIORITIES],
             tree: Vec::new(),
             active: None,
             active_context: None,
@@ -261,11 +259,12 @@ impl Cfq32 {
         at
     }
 
-    fn add_queue(&mut self, class: PriorityClass, sync: bool) -> u32 {
+    fn add_queue(&mut self, request: &IoRequest) -> u32 {
+        let (class, sync) = (request.class, is_sync(request));
         let idle = class == PriorityClass::Idle;
         self.queues.push(Queue {
             class,
-            level: if idle { LOWEST_LEVEL } else { NORMAL_LEVEL },
+            level: if idle { LOWEST_LEVEL } else { request.level.into() },
             sync,
             next: None,
             due: false,
@@ -296,20 +295,20 @@ impl Cfq32 {
             let context = self.contexts.get(request.process.0.into())?;
             self.context_list[context as usize].queue
         } else {
-            self.writers[request.class as usize]
+            self.writers[request.priority()]
         }
     }
 
     /// The queue for a new request (`cfq_set_request`).
     fn queue(&mut self, request: &IoRequest, context: usize, now: u64) -> u32 {
         if is_sync(request) {
-            return self.process_queue(request.class, context, now);
+            return self.process_queue(request, context, now);
         }
-        if let Some(queue) = self.writers[request.class as usize] {
+        if let Some(queue) = self.writers[request.priority()] {
             return queue;
         }
-        let queue = self.add_queue(request.class, false);
-        self.writers[request.class as usize] = Some(queue);
+        let queue = self.add_queue(request);
+        self.writers[request.priority()] = Some(queue);
         queue
     }
 }

@@ -1,6 +1,6 @@
 //! Hand-worked traces of CFQ in 2.6.32.
 
-use super::super::tests::{classed, dispatched, from, merged, read, request_of, write};
+use super::super::tests::{at_level, classed, dispatched, from, merged, read, request_of, write};
 use super::*;
 
 fn cfq() -> Cfq32 {
@@ -231,4 +231,17 @@ fn a_process_seeks_by_all_its_requests_and_is_then_waited_for_briefly() {
     }
     // CFQ_MIN_TT, not slice_idle: the process seeks, though its synchronous queue does not.
     assert_eq!(wait, 2);
+}
+
+/// `cfq_prio_slice`: a fifth of the slice for each level.
+#[test]
+fn a_level_is_worth_a_fifth_of_a_slice() {
+    let mut elevator = cfq();
+    for (level, sync_ms, async_ms) in [(0, 180, 72), (3, 120, 48), (4, 100, 40), (7, 40, 16)] {
+        for (request, slice_ms) in [(read(1, 0, 1), sync_ms), (write(1, 0, 1), async_ms)] {
+            let at = elevator.add_queue(&at_level(level, request));
+            let queue = &elevator.queues[at as usize];
+            assert_eq!(elevator.slice(queue.sync, queue.level), slice_ms, "level {level}");
+        }
+    }
 }

@@ -5,7 +5,7 @@ mod properties;
 use floodwall_device::{Nanos, Op};
 
 use super::{Dispatch, Elevator, Merge};
-use crate::request::{Flags, IoRequest, PriorityClass, ProcessId};
+use crate::request::{Flags, IoRequest, NORMAL_LEVEL, PriorityClass, ProcessId};
 
 const PAGE: u64 = 4096;
 
@@ -19,6 +19,7 @@ pub(super) fn request(id: u64, op: Op, page: u64, pages: u64) -> IoRequest {
         flags: Flags::default(),
         process: ProcessId(1),
         class: PriorityClass::BestEffort,
+        level: NORMAL_LEVEL,
         queued: Nanos::ZERO,
     }
 }
@@ -39,6 +40,11 @@ pub(super) fn from(process: u32, request: IoRequest) -> IoRequest {
 /// The same with another priority class.
 pub(super) fn classed(class: PriorityClass, request: IoRequest) -> IoRequest {
     IoRequest { class, ..request }
+}
+
+/// The same with another priority level.
+pub(super) fn at_level(level: u8, request: IoRequest) -> IoRequest {
+    IoRequest { level, ..request }
 }
 
 /// The request that was dispatched.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::super::{Dispatch, Elevator, ElevatorKind, QueueFacts, build, offered};
 use crate::kernel::Generation;
-use crate::request::{Flags, IoRequest, PriorityClass, ProcessId};
+use crate::request::{Flags, IoRequest, LEVELS, NORMAL_LEVEL, PriorityClass, ProcessId};
 
 const PAGE: u64 = 4096;
 /// More would not fit into the device.
@@ -22,6 +22,7 @@ struct Step {
     flags: Flags,
     process: u32,
     class: PriorityClass,
+    level: u8,
     /// Time to the next step.
     pause_us: u64,
     /// How many completions come first.
@@ -42,6 +43,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(PriorityClass::RealTime),
         1 => Just(PriorityClass::Idle),
     ];
+    let priority = (class, prop_oneof![Just(NORMAL_LEVEL), 0..LEVELS]);
     let flags = (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(sync, idle, meta)| Flags {
         sync,
         idle,
@@ -49,14 +51,15 @@ fn step() -> impl Strategy<Value = Step> {
         ..Flags::default()
     });
     let pause = prop_oneof![3 => 0_u64..50, 2 => 50_u64..5_000, 1 => 5_000_u64..400_000];
-    (op, 0_u64..40, 1_u64..5, flags, 0_u32..4, class, pause, 0_usize..4).prop_map(
-        |(op, page, pages, flags, process, class, pause_us, completions)| Step {
+    (op, 0_u64..40, 1_u64..5, flags, 0_u32..4, priority, pause, 0_usize..4).prop_map(
+        |(op, page, pages, flags, process, (class, level), pause_us, completions)| Step {
             op,
             page,
             pages,
             flags,
             process,
             class,
+            level,
             pause_us,
             completions,
         },
@@ -85,6 +88,7 @@ impl Driver<'_> {
             flags: step.flags,
             process: ProcessId(step.process),
             class: step.class,
+            level: step.level,
             queued: self.now,
         };
         self.bytes_in += len;

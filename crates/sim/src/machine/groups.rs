@@ -1,0 +1,175 @@
+//! Control groups of a machine: a writeback context, a dirty domain and limits for each.
+//!
+//! ```text
+//! writer ─▶ pages: the file's group ─▶ that group's dirty limits and flusher
+//!                                                        │
+//! bio ─▶ group's io.max ── within ──────────────▶ request slots, wbt …
+//!              └ beyond: queued ─ timer ─▶ kthrotld ─▶ ┘
+//! ```
+//!
+//! Groups exist only if a setting names one of their knobs; without, all is the root group's. A bio
+//! of writeback belongs to the group of its file's writeback context, whoever submits it
+//! (`wbc_init_bio`); any other to the group of its process. The journal's thread is in the root
+//! group, and `io.max` lets through what is marked as metadata, as records and blocks of a journal
+//! are (`bio_issue_as_root_blkg`). Of xfs, whose log is mostly written by the process that syncs,
+//! the kernel would charge those bytes to that process's group.
+//!
+//! Whoever submits a bio that has to wait goes on at once: a flusher puts all it finds into the
+//! group's queue, where it counts as under writeback. One worker of the device submits what the
+//! limits of all its groups let through and sleeps for request slots as any submitter does
+//! (`blk_throtl_dispatch_work_fn`).
+//!
+//! Of `memory.high` (mm/memcontrol.c) the dirty domain is modelled: a group's dirty limits are
+//! shares of what it may use. Its memory is its page cache, and of that the pages that are dirty or
+//! under writeback: clean ones are reclaimed at once whenever room is wanted, which costs nothing
+//! here. So nobody is above the limit and sleeps for it (`mem_cgroup_handle_over_high`): whoever
+//! dirties pages leaves `balance_dirty_pages` only when the group has fewer than its dirty limit,
+//! and that is at most `memory.high`. Left out besides are anonymous and kernel memory, reading
+//! again what was reclaimed, flushers that reclaim wakes (`wakeup_flusher_threads`), limits of
+//! ancestors, and files that another group takes over (`inode_switch_wbs`).
+
+use std::collections::VecDeque;
+
+use floodwall_device::Nanos;
+
+use crate::block::{Bio, End, IoMax};
+use crate::event::Event;
+use crate::groups::GroupLimits;
+use crate::machine::{Machine, ProcessIndex, Role};
+use crate::page_cache::WbPages;
+use crate::throttle::jiffies::Clock;
+use crate::throttle::{BdiId, MemcgCounts, WbId};
+use crate::writeback::Flusher;
+
+/// A writeback context (`struct bdi_writeback`).
+#[derive(Debug)]
+pub(crate) struct Wb {
+    pub(crate) id: WbId,
+    pub(crate) flusher: Flusher,
+    /// Whether [`Event::Bandwidth`] is on its way.
+    pub(crate) bandwidth_due: bool,
+    /// Its memory control group; `None`: the root group, which has no limits of its own.
+    memcg: Option<Memcg>,
+}
+
+/// A memory control group.
+#[derive(Clone, Copy, Debug)]
+struct Memcg {
+    /// `memory.high` in pages; `None`: `max`.
+    high: Option<u64>,
+}
+
+impl Wb {
+    pub(super) fn new(id: WbId, flusher: ProcessIndex, limits: Option<&GroupLimits>) -> Self {
+        let memcg = limits.map(|limits| Memcg { high: limits.high_pages });
+        Self { id, flusher: Flusher::new(flusher), bandwidth_due: false, memcg }
+    }
+}
+
+/// The limits of all groups, and the worker that submits what they held back.
+#[derive(Debug)]
+pub(crate) struct Kthrotld {
+    process: ProcessIndex,
+    limits: IoMax,
+    /// Bios that may go on, to be submitted when the worker has no others.
+    ready: VecDeque<Bio>,
+    /// Which setting of the timer counts.
+    timer: u32,
+}
+
+impl Machine {
+    /// Makes the control groups, each with a writeback context and a flusher (`cgwb_create`).
+    pub(super) fn add_groups(&mut self, bdi: BdiId, groups: &[GroupLimits], hz: u32) {
+        for limits in groups {
+            let memcg = self.throttle.add_memcg();
+            let id = self.throttle.add_wb(bdi, Some(memcg));
+            let process = self.add_process(Role::Flusher(self.wbs.len() as u32));
+            self.wbs.push(Wb::new(id, process, Some(limits)));
+            self.cache.wbs.push(WbPages::default());
+        }
+        if groups.iter().any(|limits| !limits.io.is_unlimited()) {
+            let process = self.add_process(Role::Kthrotld);
+            // The root group has no limit.
+            let rates = std::iter::once(Default::default()).chain(groups.iter().map(|limits| limits.io));
+            let limits = IoMax::new(Clock::new(hz, true), rates);
+            self.kthrotld = Some(Kthrotld { process, limits, ready: VecDeque::new(), timer: 0 });
+        }
+    }
+
+    /// Number of the group that a scenario's victims or floods run in: the root group unless there
+    /// are groups.
+    pub(crate) fn group_called(&self, name: &str) -> u32 {
+        match crate::groups::NAMES.iter().position(|group| *group == name) {
+            Some(i) if i + 1 < self.wbs.len() => i as u32 + 1,
+            _ => 0,
+        }
+    }
+
+    /// A context's memory control group as the dirty limits see it (`mem_cgroup_wb_stats`).
+    pub(super) fn memcg_counts(&self, wb: usize) -> Option<MemcgCounts> {
+        let memcg = self.wbs[wb].memcg?;
+        let WbPages { dirty, writeback, .. } = self.cache.wbs[wb];
+        let file = dirty + writeback;
+        let headroom = memcg.high.map_or(u64::MAX, |high| high.saturating_sub(file));
+        Some(MemcgCounts { file, headroom, dirty, writeback })
+    }
+
+    /// Asks the limits of a bio's group. `false`: it was queued, and whoever submits it goes on.
+    pub(super) fn within_io_max(&mut self, process: ProcessIndex, bio: &mut Bio) -> bool {
+        let Some(kthrotld) = &mut self.kthrotld else { return true };
+        if bio.let_through {
+            return true;
+        }
+        bio.let_through = true;
+        let submitter = bio.on_behalf_of.unwrap_or(process);
+        bio.submitter = Some(submitter);
+        let group = match bio.end {
+            End::Pages { inode, .. } => self.cache.inode(inode).wb(),
+            _ => self.processes[submitter.0 as usize].group as usize,
+        };
+        let submitted = kthrotld.limits.submit(self.now, group, bio);
+        if let Some(at) = submitted.timer {
+            self.arm_io_max(at);
+        }
+        submitted.passes
+    }
+
+    fn arm_io_max(&mut self, at: Nanos) {
+        let Some(kthrotld) = &mut self.kthrotld else { return };
+        kthrotld.timer += 1;
+        let timer = kthrotld.timer;
+        self.at(at, Event::IoMax { timer });
+    }
+
+    /// The moment has come at which some group's first bio may go on.
+    pub(super) fn io_max_timer(&mut self, timer: u32) {
+        let now = self.now;
+        let Some(kthrotld) = &mut self.kthrotld else { return };
+        if kthrotld.timer != timer {
+            return;
+        }
+        let next = kthrotld.limits.dispatch(now, &mut kthrotld.ready);
+        let process = kthrotld.process;
+        if let Some(at) = next {
+            self.arm_io_max(at);
+        }
+        self.wake(process);
+    }
+
+    /// The worker submits what may go on, and looks again.
+    pub(super) fn kthrotld_step(&mut self) {
+        loop {
+            let Some(kthrotld) = &self.kthrotld else { return };
+            let process = kthrotld.process;
+            if !self.pump(process) {
+                return;
+            }
+            let Some(kthrotld) = &mut self.kthrotld else { return };
+            if kthrotld.ready.is_empty() {
+                return;
+            }
+            let ready = std::mem::take(&mut kthrotld.ready);
+            self.processes[process.0 as usize].queue_all(ready);
+        }
+    }
+}
