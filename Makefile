@@ -7,6 +7,7 @@
 # make lab-victims  PostgreSQL and SQLite on a virtual array beside a copy: default, 15 MB, guarded; writes docs/lab.md (root)
 # make reproduce  published experiments and the lab's trials in the simulator; writes docs/reproductions.md, marks stale tables
 # make league  settings side by side on every kind of device, in the simulator; writes docs/league.md, marks stale tables
+# make frontier  families of levers on six devices, behind real kernels and in the simulator; writes docs/frontier.md (root)
 # make matrix  Debian's kernels from 5.10 to 7.x in QEMU, floodwall checked in each; writes docs/kernels.md (no root needed)
 # make sanitize  the io_uring engine's memory under Miri and AddressSanitizer (a nightly toolchain with miri)
 # make audit  licences, bans and sources of the dependencies
@@ -16,7 +17,7 @@ CARGO ?= cargo
 DIR ?= $(CURDIR)/target
 SIZE ?=
 
-.PHONY: all demo test fmt clippy doc unit bench lab-2010 lab-record lab-victims reproduce league matrix audit install-build install-test install-peers sanitize clean
+.PHONY: all demo test fmt clippy doc unit bench lab-2010 lab-record lab-victims reproduce league frontier matrix audit install-build install-test install-peers sanitize clean
 
 all:
 	$(CARGO) build --release --locked
@@ -75,6 +76,12 @@ league: install-build
 	$(CARGO) build --release --locked -p league
 	target/release/league $(LEAGUE)
 	@if [ -z "$(LEAGUE)" ]; then target/release/league noise; fi
+
+# Root, and nothing else running; hours, resumable: FRONTIER='guest/hdd' measures some cells, FRONTIER=--missing lists them.
+frontier: install-build
+	@./scripts/need linux.uml:user-mode-linux mkfs.xfs:xfsprogs
+	$(CARGO) build --release --locked -p floodwall -p frontier
+	target/release/frontier $(FRONTIER)
 
 # Emulated; the static build comes on top. MATRIX='6.1 --only status' is a quick look.
 matrix: install-build
