@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use floodwall_host::SysRoot;
+use floodwall_model::setting::{FLOOD, VICTIM};
 
 /// Where cgroup v2 is mounted by convention.
 const MOUNT: &str = "/sys/fs/cgroup";
@@ -26,10 +27,6 @@ const MOUNT: &str = "/sys/fs/cgroup";
 const PREFIX: &str = "floodwall.";
 /// What the groups are for.
 const CONTROLLERS: [&str; 2] = ["io", "memory"];
-/// The groups' names, by which settings name them too.
-pub const VICTIM: &str = "victim";
-/// The floods' group.
-pub const FLOOD: &str = "flood";
 /// A group is busy until its last process has ended in the kernel.
 const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);

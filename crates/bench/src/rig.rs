@@ -21,6 +21,7 @@ use floodwall_host::{HostFacts, Sampler, SysRoot, memory, settings_in_force};
 use floodwall_load::{Apart, Dir, LoadError, PreparedFlood, PreparedVictim, User};
 use floodwall_model::rig::{Second, Step};
 use floodwall_model::scenario::{Data, unsettled_rate};
+use floodwall_model::setting::VICTIMS_PRIORITY;
 use floodwall_model::status::Missing;
 use floodwall_model::trial::Warmup;
 use floodwall_model::{Bytes, Phase, PhaseKind, Rig, RigError, Scenario, Setting, Trial, Watch};
@@ -123,9 +124,6 @@ pub struct Options {
     /// Leave victims and floods in one control group.
     pub same_group: bool,
 }
-
-/// The one knob that the host rig sets itself: the victims' I/O priority, which they begin with.
-pub const VICTIMS_PRIORITY: &str = "victim.ioprio";
 
 impl Options {
     /// Nothing forced, loads as threads of the caller.

@@ -24,11 +24,11 @@ use floodwall_knobs::{
     ApplyError, Change, ChangeError, Clock, Device, KernelFiles, Plan, PlanError, Session, SystemClock,
     Target, Who, plan, session,
 };
+use floodwall_model::setting::VICTIMS_PRIORITY;
 use floodwall_model::{Rig, RigError, Scenario, Setting, Trial, Watch};
 
 use crate::HostRig;
 use crate::groups::Groups;
-use crate::rig::VICTIMS_PRIORITY;
 
 /// What a trial's journal says it is for; so a later run knows it again.
 const WHY: &str = "a trial of floodwall, put back after it";

@@ -2,13 +2,14 @@
 
 use floodwall_host::SysRoot;
 use floodwall_model::Setting;
+use floodwall_model::setting::VICTIM;
 
 use crate::catalogue::{Knob, Scope, find, knobs, nearest};
 use crate::cell::Cell;
 use crate::files::Files;
 use crate::plan::Entry;
 use crate::systemd;
-use crate::target::{Device, Process, Target, TargetError, VICTIMS};
+use crate::target::{Device, Process, Target, TargetError};
 use crate::value::{Form, ValueError, check};
 
 /// Knobs that [`floodwall_host::settings_in_force`] records and nobody changes: the kernel's view of a device's write cache. Telling it
@@ -238,7 +239,7 @@ fn place_of(
                 "write GROUP:KNOB=… or unit:NAME:KNOB=…, such as unit:backup.service:memory.high=…",
             )),
         },
-        Scope::Threads if place == VICTIMS => Ok(Target::Victims),
+        Scope::Threads if place == VICTIM => Ok(Target::Victims),
         Scope::Threads => match (place.strip_prefix("pid:"), group_and_device(place)) {
             (Some(pid), _) => Ok(Target::Process(Process::find(root, pid)?)),
             (None, Some((group, ""))) => group_of(root, group, None)?.ok_or_else(|| wrong(NOT_OF_ALL)),

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use floodwall_host::{SysRoot, block, queue, task};
+use floodwall_model::setting::VICTIM;
 use floodwall_model::{DeviceId, Reading};
 use serde::{Deserialize, Serialize};
 
@@ -12,8 +13,6 @@ use crate::systemd;
 
 /// Where cgroup v2 is mounted by convention.
 pub(crate) const CGROUPS: &str = "/sys/fs/cgroup";
-/// How people name the victims of a bench.
-pub(crate) const VICTIMS: &str = "victim";
 /// Units are looked for this deep below it: a user's manager has its own some five levels down.
 const DEEPEST_GROUP: u32 = 8;
 
@@ -325,7 +324,7 @@ impl Target {
                 _ => device.queue_directory(),
             },
             Self::Process(process) => format!("/proc/{}", process.pid),
-            Self::Victims => VICTIMS.to_owned(),
+            Self::Victims => VICTIM.to_owned(),
             Self::Group { path, .. } if path.is_empty() => CGROUPS.to_owned(),
             Self::Group { path, .. } => format!("{CGROUPS}/{path}"),
         };
@@ -350,7 +349,7 @@ impl Target {
         match self {
             Self::Machine => knob.name.to_owned(),
             Self::Process(process) => format!("pid:{}.{}", process.pid, knob.name),
-            Self::Victims => format!("{VICTIMS}.{}", knob.name),
+            Self::Victims => format!("{VICTIM}.{}", knob.name),
             Self::Device(device) => format!("{device}.{}", knob.name),
             Self::Group { device: Some(device), .. } if knob.scope == Scope::RootCgroup => {
                 format!("{device}.{}", knob.name)

@@ -11,6 +11,7 @@
 //! drop-in would not.
 
 use floodwall_model::Setting;
+use floodwall_model::setting::{self, JOURNAL_PRIORITY, VICTIMS_PRIORITY};
 use serde::{Deserialize, Serialize};
 
 use crate::repeat::{person, quoted};
@@ -21,12 +22,8 @@ const FLOOD: &str = "FLOOD.service";
 const VICTIM: &str = "VICTIM.service";
 /// Stands for a device that is not known.
 pub(crate) const DISK: &str = "DISK";
-/// `ioprio` of a bench's victims, which begin with it.
-const VICTIMS_PRIORITY: &str = "victim.ioprio";
 /// `floodwall persist` refuses it: systemd has no property for it.
 const WEIGHT: &str = "io.bfq.weight";
-/// And this: a mount option keeps it.
-const JOURNAL: &str = "journal.ioprio";
 /// And this without a hard limit in bytes, of which it is a share.
 const SHARE: &str = "bdi.max_bytes";
 
@@ -104,7 +101,8 @@ fn can_be_kept(name: &str, setting: &Setting) -> bool {
     let moves = setting.0.keys().any(|knob| knob.ends_with(SHARE)) && setting.get("vm.dirty_bytes").is_none();
     // A strict limit without its size would be another setting.
     let of_moving_share = name.contains("bdi.") && moves;
-    !(name.ends_with(WEIGHT) || name.ends_with(JOURNAL) || of_moving_share)
+    // A mount option keeps the journal's priority, not a file of floodwall's.
+    !(name.ends_with(WEIGHT) || name.ends_with(JOURNAL_PRIORITY) || of_moving_share)
 }
 
 /// The unit and its knob that a knob of a benchmark stands for; `None` for any other knob.
@@ -114,8 +112,8 @@ fn of_unit(name: &str) -> Option<(&'static str, &str)> {
     }
     let (group, knob) = name.split_once(':')?;
     match group {
-        "flood" => Some((FLOOD, knob)),
-        "victim" => Some((VICTIM, knob)),
+        setting::FLOOD => Some((FLOOD, knob)),
+        setting::VICTIM => Some((VICTIM, knob)),
         _ => None,
     }
 }

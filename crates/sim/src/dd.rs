@@ -1,11 +1,10 @@
 //! `dd if=/dev/zero of=FILE bs=… count=… [conv=fdatasync]` on an otherwise idle machine: how fast a file is accepted, and how fast it is stable.
 
 use floodwall_device::Nanos;
-use floodwall_model::{Bytes, Setting};
+use floodwall_model::{Bytes, Setting, setting};
 
 use crate::error::SimError;
 use crate::fs::{Extent, SyncJob};
-use crate::groups;
 use crate::rig::SimRig;
 use crate::workload::{Program, State, seeded};
 
@@ -36,7 +35,7 @@ impl SimRig {
         let (mut machine, _) = self.build(setting, 0)?;
         let directory = machine.fs.new_directory();
         let file = machine.create_file(directory, bytes.0, false, false);
-        let load = machine.add_load(machine.group_called(groups::FLOOD), 1 << 20, vec![file]);
+        let load = machine.add_load(machine.group_called(setting::FLOOD), 1 << 20, vec![file]);
         let task = machine.add_task(load, Program::Burst { left: bytes.0 }, file, seeded(0, 0));
         machine.start_load(load);
         machine.run_while(AT_MOST, |m| !m.load_stopped(load));

@@ -10,15 +10,12 @@
 //! otherwise. Kernel 6.x alone: control groups that writeback belongs to came with 4.2.
 
 use floodwall_model::Setting;
+use floodwall_model::setting::{FLOOD, VICTIM};
 
 use crate::error::SimError;
 use crate::kernel::Generation;
 use crate::limits::PAGE_SIZE;
 
-/// The group of the victims.
-pub(crate) const VICTIM: &str = "victim";
-/// The group of the floods.
-pub(crate) const FLOOD: &str = "flood";
 /// All groups, in the order of their numbers; the root group is before them.
 pub(crate) const NAMES: [&str; 2] = [VICTIM, FLOOD];
 /// The knobs of each.

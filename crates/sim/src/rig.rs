@@ -10,7 +10,7 @@ use floodwall_device::{DeviceSpec, Nanos};
 use floodwall_model::rig::Step;
 use floodwall_model::scenario::{FloodKind, unsettled_rate};
 use floodwall_model::trial::{BurstTotals, OpLatencies, Warmup};
-use floodwall_model::{Bytes, Phase, PhaseKind, Rig, RigError, Scenario, Setting, Trial, Watch};
+use floodwall_model::{Bytes, Phase, PhaseKind, Rig, RigError, Scenario, Setting, Trial, Watch, setting};
 
 use crate::block::{LoopDriver, QueueParams, RequestPool, Striped, Stripes};
 use crate::driver::Driver;
@@ -411,7 +411,7 @@ fn burst(machine: &mut Machine, bytes: Bytes, round: u32, watch: &mut dyn Watch)
     let begin = machine.now;
     let directory = machine.fs.new_directory();
     let file = machine.create_file(directory, bytes.0, false, false);
-    let load = machine.add_load(machine.group_called(groups::FLOOD), 1 << 20, vec![file]);
+    let load = machine.add_load(machine.group_called(setting::FLOOD), 1 << 20, vec![file]);
     machine.add_task(load, Program::Burst { left: bytes.0 }, file, seeded(0, 0));
     machine.start_load(load);
     machine.run_while(begin + DRAIN, |m| !m.load_stopped(load));

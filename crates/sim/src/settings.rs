@@ -4,6 +4,7 @@
 //! 4 and 256, without an elevator the depth itself, and 4 MiB; read-ahead 128 KiB everywhere.
 
 use floodwall_model::priority::NotAPriority;
+use floodwall_model::setting::{JOURNAL_PRIORITY, VICTIMS_PRIORITY};
 use floodwall_model::{Priority, Setting};
 
 use crate::driver::Driver;
@@ -27,14 +28,11 @@ const QUEUE_KNOBS: &[(&str, Generation)] = &[
 
 /// Commands that a SCSI or SATA device is given at once.
 pub(crate) const QUEUE_DEPTH: &str = "device.queue_depth";
-/// I/O priority of the victims' threads.
-const VICTIMS: &str = "victim.ioprio";
-/// I/O priority of the thread that commits ext4's journal.
-const JOURNAL: &str = "journal.ioprio";
 /// What that thread has unless told otherwise (`DEFAULT_JOURNAL_IOPRIO`, fs/ext4/super.c).
 const JOURNAL_DEFAULT: Priority = Priority::BestEffort(3);
 /// A kernel shows which thread commits a journal since 4.20 (`journal_task`).
-const PRIORITIES: &[(&str, Generation)] = &[(VICTIMS, Generation::K2_6_18), (JOURNAL, Generation::K6)];
+const PRIORITIES: &[(&str, Generation)] =
+    &[(VICTIMS_PRIORITY, Generation::K2_6_18), (JOURNAL_PRIORITY, Generation::K6)];
 
 /// I/O priorities, settled.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,19 +50,22 @@ impl Priorities {
             Some((text, Err(takes @ NotAPriority))) => Err(value(knob, text, takes.to_string())),
         };
         let has_thread = fs == FsKind::Ext4 && generation == Generation::K6;
-        let journal = match read(JOURNAL)? {
+        let journal = match read(JOURNAL_PRIORITY)? {
             Some(_) if !has_thread => {
                 let needs = "ext4, which commits its journal in a thread of its own";
-                return Err(SimError::NoSubject { knob: JOURNAL, needs });
+                return Err(SimError::NoSubject { knob: JOURNAL_PRIORITY, needs });
             }
             given => given.or(has_thread.then_some(JOURNAL_DEFAULT)),
         };
-        Ok(Self { victims: read(VICTIMS)?.unwrap_or_default(), journal: journal.unwrap_or_default() })
+        Ok(Self {
+            victims: read(VICTIMS_PRIORITY)?.unwrap_or_default(),
+            journal: journal.unwrap_or_default(),
+        })
     }
 
     /// What reading those that a setting names back would show.
     pub(crate) fn in_force(&self, setting: &Setting, in_force: &mut Setting) {
-        for (knob, priority) in [(VICTIMS, self.victims), (JOURNAL, self.journal)] {
+        for (knob, priority) in [(VICTIMS_PRIORITY, self.victims), (JOURNAL_PRIORITY, self.journal)] {
             if setting.get(knob).is_some() {
                 in_force.0.insert(knob.to_owned(), priority.to_string());
             }

@@ -6,9 +6,9 @@ use floodwall_device::Nanos;
 use floodwall_model::scenario::{
     Access, Flood, FloodKind as ModelFlood, Scenario, SyncMethod, Victim, VictimKind,
 };
+use floodwall_model::setting;
 
 use crate::error::SimError;
-use crate::groups;
 use crate::machine::Machine;
 use crate::page_cache::InodeId;
 use crate::workload::{
@@ -113,7 +113,7 @@ fn place_victim(machine: &mut Machine, victim: &Victim, seed: u64) -> Result<Pla
     let files: Vec<InodeId> = (0..victim.files)
         .map(|_| machine.create_file(directory, slots * block, written, through_cache))
         .collect();
-    let load = machine.add_load(machine.group_called(groups::VICTIM), block, files.clone());
+    let load = machine.add_load(machine.group_called(setting::VICTIM), block, files.clone());
     machine.loads[load].tickets = victim.rate.map(Tickets::new);
     machine.loads[load].cuts_logs = matches!(victim.kind, VictimKind::Wal { preallocated: false, .. });
     machine.loads[load].fits_in_memory =
@@ -153,7 +153,7 @@ fn place_flood(machine: &mut Machine, flood: &Flood, seed: u64) -> Result<Placed
     let whole = |space: u64, unit: u64| space - space % unit.max(1);
     let block = flood.block.0.max(1);
     let directory = machine.fs.new_directory();
-    let load = machine.add_load(machine.group_called(groups::FLOOD), block, Vec::new());
+    let load = machine.add_load(machine.group_called(setting::FLOOD), block, Vec::new());
     machine.loads[load].limit = flood.rate.map(|r| Limit::new(r.0));
     let mut discarded = Vec::new();
     for stream in 0..flood.streams {

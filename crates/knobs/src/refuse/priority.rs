@@ -1,6 +1,7 @@
 //! I/O priorities: where nothing honours them.
 
 use floodwall_host::queue::chosen;
+use floodwall_model::setting::JOURNAL_PRIORITY;
 
 use crate::files::{Files, read_line};
 use crate::plan::Entry;
@@ -13,7 +14,7 @@ use crate::target::Target;
 /// wait for the same tags as the flood (block/mq-deadline.c `dd_limit_depth`); kyber and none know
 /// no classes.
 pub(super) fn is_ignored(entry: &Entry, entries: &[Entry], files: &dyn Files) -> Option<String> {
-    if !matches!(entry.knob.name, "ioprio" | "journal.ioprio") {
+    if !matches!(entry.knob.name, "ioprio" | JOURNAL_PRIORITY) {
         return None;
     }
     let planned = |disk: &str| {

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
-use floodwall_bench::groups;
 use floodwall_device::DeviceSpec;
 use floodwall_knobs::Target;
 use floodwall_knobs::catalogue::{self, Knob, Scope};
 use floodwall_knobs::value::{self, Form};
+use floodwall_model::setting::{FLOOD, VICTIM};
 use floodwall_model::units::UnitError;
 use floodwall_model::{Bytes, Setting};
 use floodwall_sim::kernel::{Generation, UnknownKernel};
@@ -98,8 +98,7 @@ pub(crate) enum SimCommand {
 /// A knob with the full name that a setting of a simulated machine has for it: also of the victims'
 /// threads (`victim.ioprio`) and of a control group of the victims or floods (`flood:io.max`).
 pub(crate) fn known(name: &str) -> Option<(String, &'static Knob)> {
-    let groups = [groups::VICTIM, groups::FLOOD];
-    if let Some((group, knob)) = name.split_once(':').filter(|(group, _)| groups.contains(group)) {
+    if let Some((group, knob)) = name.split_once(':').filter(|(group, _)| [VICTIM, FLOOD].contains(group)) {
         return catalogue::find(knob).map(|knob| (format!("{group}:{}", knob.name), knob));
     }
     let of_victims = |knob: &&Knob| knob.scope == Scope::Threads && Target::Victims.label(knob) == name;
