@@ -60,7 +60,7 @@ impl Drop for Device<'_> {
         let mut down = Command::new(&self.floodwall.program);
         let output = down.args(["lab", "down", &self.name]).stdin(Stdio::null()).output();
         let done =
-            output.context("can't run floodwall").and_then(|output| printed(&output, "lab down", &[0]));
+            output.context("can't run floodwall").and_then(|output| succeeded(&output, "lab down", &[0]));
         if let Err(error) = done {
             eprintln!("{error:#}");
         }
@@ -74,17 +74,23 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<String> {
 
 /// The same, with other exit statuses that are no failure.
 pub(crate) fn run_accepting(command: &mut Command, accepted: &[i32]) -> anyhow::Result<String> {
+    Ok(String::from_utf8_lossy(&output(command, accepted)?.stdout).into_owned())
+}
+
+/// The same, with what it wrote to standard error.
+pub(crate) fn output(command: &mut Command, accepted: &[i32]) -> anyhow::Result<Output> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output =
         interrupt::output(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()))?;
-    printed(&output, &name, accepted)
+    succeeded(&output, &name, accepted)?;
+    Ok(output)
 }
 
-fn printed(output: &Output, name: &str, accepted: &[i32]) -> anyhow::Result<String> {
+fn succeeded(output: &Output, name: &str, accepted: &[i32]) -> anyhow::Result<()> {
     if !output.status.code().is_some_and(|code| accepted.contains(&code)) {
         bail!("'{name}' failed with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
     }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    Ok(())
 }
 
 /// The middle of some numbers.

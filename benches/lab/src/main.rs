@@ -56,6 +56,14 @@ enum Command {
     },
     /// PostgreSQL and SQLite beside a copy: default, 15 MB, guarded
     Victims(victims::Options),
+    /// One trial of them in the working directory; what `victims --guest` runs
+    #[command(hide = true)]
+    Victim {
+        #[command(flatten)]
+        trial: victims::trial::Trial,
+        #[command(flatten)]
+        load: victims::trial::Load,
+    },
     /// The same trial in a guest of user-mode Linux and on this machine, interleaved
     Guest(guest::Options),
     /// The NFS experiment of 2016 in guests, beside its published figures; needs no root
@@ -96,6 +104,7 @@ fn main() -> anyhow::Result<()> {
         Command::Guest(options) => guest::run(&floodwall, &options),
         Command::Nfs(options) => nfs::run(&floodwall, &options),
         Command::Victims(options) => victims::run(&floodwall, &options),
+        Command::Victim { trial, load } => victims::place::here(&floodwall, &load, trial),
         Command::Record { data, cells } => record::run(&floodwall, &data, cells),
         Command::Experiment { seconds, rounds, file_gib, published, out, data, cells } => {
             let files = experiment::Files { published: &published, out: &out, data: &data };

@@ -11,6 +11,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use published::process;
 
+use super::trial::Disk;
+
 /// Longer than any device of the lab writes in a measurement of half a minute and its lead; zeros, which take no memory on a lab device. The source has no
 /// blocks at all and is on no disk: reading it costs what reading a cached file costs.
 const BYTES: u64 = 24 << 30;
@@ -34,17 +36,17 @@ struct Shared {
 }
 
 impl Copy {
-    pub(super) fn start(dir: &Path) -> anyhow::Result<Self> {
+    pub(super) fn start(disk: &Disk) -> anyhow::Result<Self> {
         let source =
             tempfile::tempfile_in(SOURCE).with_context(|| format!("can't make a file in {SOURCE}"))?;
         source.set_len(BYTES).context("can't make the source of the copy")?;
         let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), source.as_raw_fd()));
         let shared = Arc::new(Shared::default());
         let mut copy = Self { shared: Arc::clone(&shared), thread: None, _source: source };
-        let target = dir.join("copy");
+        let (target, group) = (disk.dir.join("copy"), disk.flood.clone());
         copy.thread = Some(std::thread::spawn(move || {
             while !shared.stop.load(Relaxed) {
-                if let Err(error) = once(&shared, &path, &target) {
+                if let Err(error) = once(&shared, &path, &target, group.as_deref()) {
                     let mut failure =
                         shared.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     *failure = Some(format!("{error:#}"));
@@ -66,8 +68,16 @@ impl Copy {
 }
 
 /// One copy from begin to end, or until it is to stop.
-fn once(shared: &Shared, source: &Path, target: &Path) -> anyhow::Result<()> {
-    let mut command = process::tied("KILL", "cp");
+fn once(shared: &Shared, source: &Path, target: &Path, group: Option<&Path>) -> anyhow::Result<()> {
+    let mut command = match group {
+        None => process::tied("KILL", "cp"),
+        Some(group) => {
+            let mut command = process::tied("KILL", "sh");
+            command.args(["-c", "echo $$ >\"$1\" && shift && exec \"$@\"", "sh"]);
+            command.arg(group.join("cgroup.procs")).arg("cp");
+            command
+        }
+    };
     command.args(["--sparse=never", "--reflink=never"]).arg(source).arg(target);
     let mut child = command.spawn().context("can't start cp")?;
     shared.pid.store(child.id(), Relaxed);

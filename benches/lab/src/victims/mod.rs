@@ -1,9 +1,11 @@
 //! Real victims on a lab device: PostgreSQL and SQLite beside the copy of a large file, under the default setting, under
-//! others (15 MB, a short queue, the victim first under bfq), and guarded.
+//! others (15 MB, a short queue, the victim first under bfq, the copy paced), and guarded.
 //!
 //! ```text
 //! round × victim × way (the ways in another order each round):
-//!   fresh device (xfs) → database made → way in force → the victim alone → cp begins → the victim beside it → all gone ─▶ DATA/PRESET-VICTIM-WAY-ROUND.json
+//!   place   fresh device (xfs), behind this kernel or a guest's
+//!   trial     database made → way in force → the victim alone → cp begins → the victim beside it
+//!           all gone ─▶ DATA/PRESET-VICTIM-WAY-ROUND.json
 //! all that is in DATA, whatever the plan ─▶ a table a plan ─▶ docs/lab.md
 //! ```
 //!
@@ -12,38 +14,28 @@
 //! there is not repeated, so that an interrupted run goes on where it was.
 
 mod copy;
+pub(crate) mod place;
 mod postgres;
 mod sqlite;
 pub(crate) mod summary;
+pub(crate) mod trial;
 mod way;
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Context;
 use published::origin::{self, Origin};
-use published::{interrupt, process};
 use serde_json::{Value, json};
 
-use crate::devices::{Device, Floodwall};
+use crate::devices::Floodwall;
 use crate::trials;
-use copy::Copy;
-use postgres::Postgres;
-use sqlite::Sqlite;
-use summary::Measured;
-use way::{InForce, Way};
+use trial::{Load, Trial, Who};
+use way::Way;
 
 /// What the figures depend on besides the machine.
 const INPUTS: [&str; 3] = ["law", "lab", "device-presets"];
 /// The trials behind the tables of docs/lab.md.
 const DATA: &str = "benches/lab/victims";
-/// A setting is put back by itself after this time, if nobody else does.
-const APPLIED_FOR: &str = "20m";
-/// After the database is made, and before anything is measured.
-const SETTLE: Duration = Duration::from_secs(5);
-/// How long the copy runs before the victim is measured beside it: until the page cache is filled and the kernel throttles it.
-const LEAD: Duration = Duration::from_secs(10);
 
 /// What is measured, and how.
 #[derive(clap::Args, Clone)]
@@ -54,18 +46,14 @@ pub(crate) struct Options {
     /// Elevator that the device is given, such as the mq-deadline of a disk; the loop device's own without it
     #[arg(long)]
     scheduler: Option<String>,
-    /// Seconds of each measurement
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(5..=600))]
-    seconds: u32,
+    /// Measure behind the kernel of a user-mode guest with so much memory
+    #[arg(long, value_name = "MEMORY")]
+    guest: Option<String>,
+    #[command(flatten)]
+    load: Load,
     /// Rounds of each
     #[arg(long, default_value_t = 5)]
     rounds: u32,
-    /// Connections to PostgreSQL
-    #[arg(long, default_value_t = 10)]
-    clients: u32,
-    /// Size of PostgreSQL's database: pgbench's scale, 16 MB each
-    #[arg(long, default_value_t = 20)]
-    scale: u32,
     /// Which victims
     #[arg(long, value_delimiter = ',', default_value = "postgres,sqlite")]
     victims: Vec<Who>,
@@ -86,54 +74,25 @@ pub(crate) struct Options {
     out: Option<PathBuf>,
 }
 
-/// A victim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Who {
-    Postgres,
-    Sqlite,
-}
-
-impl Who {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Postgres => "postgres",
-            Self::Sqlite => "sqlite",
-        }
-    }
-}
-
-/// A database that can be asked to commit.
-trait Database {
-    /// Commits for so long.
-    fn run(&mut self, time: Duration) -> anyhow::Result<Measured>;
-    /// The process that serves it, if there is one before it is asked to commit.
-    fn process(&self) -> Option<u32> {
-        None
-    }
-    /// What it says of itself, for the record.
-    fn about(&mut self) -> anyhow::Result<Value>;
-}
-
-/// One trial.
-#[derive(Clone, Copy)]
-struct Trial {
-    who: Who,
-    way: Way,
-    round: u32,
-}
-
-impl Trial {
-    fn name(self, preset: &str) -> String {
-        format!("{preset}-{}-{}-{}", self.who.name(), self.way.name(), self.round)
-    }
-}
-
 impl Options {
     /// What a stored trial must agree with.
     fn plan(&self) -> Value {
-        json!({
-            "preset": self.preset, "scheduler": self.scheduler, "seconds": self.seconds, "clients": self.clients, "scale": self.scale,
-        })
+        let mut plan = self.load.plan();
+        plan["preset"] = json!(self.preset);
+        plan["scheduler"] = json!(self.scheduler);
+        // Absent in trials that are older than guests.
+        if let Some(memory) = &self.guest {
+            plan["guest"] = json!(memory);
+        }
+        plan
+    }
+
+    /// Of a trial's file.
+    fn name(&self, trial: Trial) -> String {
+        let guest = if self.guest.is_some() { "-guest" } else { "" };
+        let rate = self.load.rate.map(|rate| format!("-{rate}")).unwrap_or_default();
+        let Trial { who, way, round } = trial;
+        format!("{}{guest}-{}{rate}-{}-{round}", self.preset, who.name(), way.name())
     }
 
     /// Victims in turn, and ways in an order that rotates with the round.
@@ -157,11 +116,11 @@ pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()
         std::fs::create_dir_all(dir).with_context(|| format!("can't make '{}'", dir.display()))?;
     }
     for way in &options.ways {
-        way.check(floodwall)?;
+        way.check(floodwall, options)?;
     }
     let mut measured = 0;
     for trial in options.trials() {
-        let name = trial.name(&options.preset);
+        let name = options.name(trial);
         let path = options.data.join(&name).with_extension("json");
         if measured == options.trials || is_stored(&path, options)? {
             continue;
@@ -188,61 +147,13 @@ fn is_stored(path: &Path, options: &Options) -> anyhow::Result<bool> {
 }
 
 fn measure(floodwall: &Floodwall, options: &Options, trial: Trial, log: &Path) -> anyhow::Result<Value> {
-    let time = Duration::from_secs(options.seconds.into());
-    // Dropped from the last to the first: copy, setting or guard, database, device, mount point. PostgreSQL's user must get there.
-    let mount = tempfile::tempdir().context("can't make a mount point")?;
-    std::fs::set_permissions(mount.path(), PermissionsExt::from_mode(0o711)).context("the mount point")?;
-    let at = mount.path().to_str().context("the mount point's name")?;
-    let scheduler = options.scheduler.iter().flat_map(|name| ["--scheduler", name]);
-    let fixed = ["--memory", "6GiB", "--size", "64GiB", "--fs", "xfs", "--mount", at];
-    let more: Vec<&str> = fixed.into_iter().chain(scheduler).collect();
-    let device = floodwall.up(&options.preset, &more)?;
-    let mut database: Box<dyn Database> = match trial.who {
-        Who::Postgres => Box::new(Postgres::make(device.dir()?, options.clients, options.scale)?),
-        Who::Sqlite => Box::new(Sqlite::make(device.dir()?)?),
+    let mut result = match &options.guest {
+        None => place::on_host(floodwall, options, trial, log)?,
+        Some(memory) => place::in_guest(floodwall, options, trial, memory)?,
     };
-    process::finished(std::process::Command::new("sync").arg("-f").arg(device.dir()?))?;
-    interrupt::sleep(SETTLE)?;
-    let in_force = InForce::put(floodwall, trial.way, &device, database.process(), log)?;
-    let alone = database.run(time)?;
-    let copy = Copy::start(device.dir()?)?;
-    interrupt::sleep(LEAD)?;
-    let (copied, written) = (copy.bytes()?, written_bytes(&device)?);
-    let beside = database.run(time)?;
-    let (copied, written) = (copy.bytes()? - copied, written_bytes(&device)? - written);
-    let knobs = way::knobs();
-    drop(copy);
-    let guard = in_force.history()?;
-    let about = database.about()?;
-    let lab = device.stats()?;
-    in_force.take_back()?;
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").context("the kernel's version")?;
-    Ok(json!({
-        "plan": options.plan(),
-        "origin": Origin::now(&origin::root()?, &INPUTS)?,
-        "kernel": kernel.trim(),
-        "knobs": knobs,
-        "victim": trial.who.name(),
-        "way": trial.way.name(),
-        "round": trial.round,
-        "about": about,
-        "alone": alone.json(),
-        "beside": beside.json(),
-        "dead_seconds": beside.dead_seconds(alone.per_second()),
-        "copy": { "bytes": copied, "seconds": beside.seconds },
-        "device_written_bytes": written,
-        "guard": guard,
-        "lab": lab["timings"],
-    }))
-}
-
-/// Bytes written to the device since it appeared (Documentation/block/stat.rst).
-fn written_bytes(device: &Device<'_>) -> anyhow::Result<u64> {
-    let name = device.path.file_name().context("the device has no name")?.to_string_lossy();
-    let path = format!("/sys/block/{name}/stat");
-    let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
-    let sectors: u64 = text.split_whitespace().nth(6).and_then(|n| n.parse().ok()).context(path)?;
-    Ok(sectors * 512)
+    result["plan"] = options.plan();
+    result["origin"] = serde_json::to_value(Origin::now(&origin::root()?, &INPUTS)?)?;
+    Ok(result)
 }
 
 #[cfg(test)]

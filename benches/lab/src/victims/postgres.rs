@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use super::{Database, Measured};
+use super::summary::Measured;
+use super::trial::{Database, Load};
 use published::process::{end, finished, said, tied, tied_as, until};
 
 /// Debian's user of it.
@@ -23,6 +24,8 @@ pub(super) struct Postgres {
     programs: PathBuf,
     socket: PathBuf,
     clients: u32,
+    /// Transactions a second to ask for; as many as it can without it.
+    rate: Option<u32>,
     /// pgbench's logs, away from the device.
     logs: tempfile::TempDir,
 }
@@ -39,7 +42,7 @@ fn programs() -> anyhow::Result<PathBuf> {
 }
 
 impl Postgres {
-    pub(super) fn make(dir: &Path, clients: u32, scale: u32) -> anyhow::Result<Self> {
+    pub(super) fn make(dir: &Path, load: &Load) -> anyhow::Result<Self> {
         let programs = programs()?;
         let (data, socket) = (dir.join("pg"), dir.join("s"));
         for dir in [&data, &socket] {
@@ -54,11 +57,11 @@ impl Postgres {
         server.stdout(Stdio::null()).stderr(log);
         let logs = tempfile::tempdir().context("can't make a directory for logs")?;
         let server = server.spawn().context("can't start postgres")?;
-        let mut postgres = Self { server, programs, socket, clients, logs };
+        let mut postgres = Self { server, programs, socket, clients: load.clients, rate: load.rate, logs };
         let mut ready = Command::new(postgres.programs.join("pg_isready"));
         ready.arg("-q").arg("-h").arg(&postgres.socket).stdin(Stdio::null());
         until(&mut postgres.server, "postgres", PATIENCE, || ready.status().is_ok_and(|s| s.success()))?;
-        said(postgres.client("pgbench").args(["-i", "-q", "-s", &scale.to_string(), USER]))?;
+        said(postgres.client("pgbench").args(["-i", "-q", "-s", &load.scale.to_string(), USER]))?;
         postgres.ask("CHECKPOINT")?;
         Ok(postgres)
     }
@@ -79,16 +82,10 @@ impl Database for Postgres {
     fn run(&mut self, time: Duration) -> anyhow::Result<Measured> {
         let prefix = self.logs.path().join("log");
         let mut pgbench = self.client("pgbench");
-        pgbench.args([
-            "-n",
-            "-l",
-            "-j",
-            "2",
-            "-c",
-            &self.clients.to_string(),
-            "-T",
-            &time.as_secs().to_string(),
-        ]);
+        pgbench.args(["-n", "-l", "-j", "2"]);
+        pgbench.args(["-c", &self.clients.to_string(), "-T", &time.as_secs().to_string()]);
+        // Times count from when a transaction was due then.
+        pgbench.args(self.rate.map(|rate| format!("--rate={rate}")));
         pgbench.arg("--log-prefix").arg(&prefix).arg(USER);
         let told = said(&mut pgbench)?;
         let own =

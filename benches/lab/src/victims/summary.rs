@@ -99,7 +99,7 @@ pub(super) fn section(trials: &[Value]) -> anyhow::Result<String> {
     let mut out = String::from(
         "*Alone* and *beside* the copy are in the same trial, on a fresh device with xfs. *Dead* are seconds with under a tenth of the \
          transactions alone, all rounds together. \"15mb\" is `floodwall apply vm.dirty_bytes=15MB`; \"short\" mq-deadline with 8 requests of 128 KiB; \"priority\" bfq \
-         and the server's processes at best-effort 0. Figures are geometric means over the rounds \
+         and the server's processes at best-effort 0; \"paced\" `io.max` and `memory.high=128MiB` of the copy's control group. Figures are geometric means over the rounds \
          with 95 % intervals; a p99 needs 100 transactions in every round. *Late*: rounds in which the lab did not keep up with its model.\n",
     );
     for plan in plans.values() {
@@ -107,12 +107,13 @@ pub(super) fn section(trials: &[Value]) -> anyhow::Result<String> {
         let text = |name: &str| plan[name].as_str();
         writeln!(
             out,
-            "\nPreset `{}`, {}, {} s each:\n\n\
+            "\nPreset `{}`, {}, {} s each{}:\n\n\
              | victim | setting | rounds | alone, per second | beside | kept | p99 alone | p99 beside | dead s | copy MB/s | late |\n\
              |---|---|---|---|---|---|---|---|---|---|---|",
             text("preset").unwrap_or("?"),
             text("scheduler").unwrap_or("the loop device's own elevator"),
             plan["seconds"],
+            more(plan),
         )?;
         let rows: BTreeSet<(&str, &str)> = of_plan
             .iter()
@@ -124,6 +125,14 @@ pub(super) fn section(trials: &[Value]) -> anyhow::Result<String> {
         }
     }
     Ok(out)
+}
+
+/// What a plan has besides.
+fn more(plan: &Value) -> String {
+    let guest = plan["guest"].as_str().map(|memory| format!(", in a guest with {memory}"));
+    let rate = plan["rate"].as_u64().map(|rate| format!(", {rate} transactions a second asked for"));
+    let pace = plan["pace"].as_str().map(|pace| format!(", paced to {pace} a second"));
+    [guest, rate, pace].into_iter().flatten().collect()
 }
 
 fn row(out: &mut String, victim: &str, way: &str, trials: &[&Value]) -> anyhow::Result<()> {

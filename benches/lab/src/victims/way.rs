@@ -9,9 +9,17 @@ use published::guarded::Guarded;
 use published::process::{finished, said};
 use serde_json::{Value, json};
 
-use super::APPLIED_FOR;
-use crate::devices::{Device, Floodwall};
+use super::Options;
+use super::trial::{Disk, Load};
+use crate::devices::Floodwall;
 
+/// A setting is put back by itself after this time, if nobody else does.
+const APPLIED_FOR: &str = "20m";
+
+/// The dirty domain of a paced copy.
+const DOMAIN: &str = "memory.high=128MiB";
+const NO_GROUP: &str = "the way 'paced' needs cgroup v2, which a guest has: --guest 6GiB";
+const NO_PACE: &str = "the way 'paced' needs a rate: --pace 100MB";
 const LIMIT: &str = "vm.dirty_bytes=15MB";
 /// What must read the same before and after.
 const KNOBS: [&str; 4] = ["dirty_bytes", "dirty_ratio", "dirty_background_bytes", "dirty_background_ratio"];
@@ -25,6 +33,8 @@ pub(super) enum Way {
     Short,
     /// bfq, and the victim's threads first in it.
     Priority,
+    /// The copy's control group held to a rate, with a dirty domain of its own.
+    Paced,
     Guard,
 }
 
@@ -35,15 +45,16 @@ impl Way {
             Self::Limit => "15mb",
             Self::Short => "short",
             Self::Priority => "priority",
+            Self::Paced => "paced",
             Self::Guard => "guard",
         }
     }
 
     /// What `floodwall apply` takes for it; nothing where it is not a setting. `victim`: the number of the victim's process,
     /// from which all that serve connections are forked.
-    fn changes(self, device: &Device<'_>, victim: Option<u32>) -> anyhow::Result<Vec<String>> {
-        let disk = device.path.file_name().context("the device has no name")?.to_string_lossy();
-        let of_disk = |knobs: &[&str]| knobs.iter().map(|knob| format!("{disk}.{knob}")).collect();
+    fn changes(self, disk: &Disk, load: &Load, victim: Option<u32>) -> anyhow::Result<Vec<String>> {
+        let name = disk.path.file_name().context("the device has no name")?.to_string_lossy();
+        let of_disk = |knobs: &[&str]| knobs.iter().map(|knob| format!("{name}.{knob}")).collect();
         Ok(match self {
             Self::Default | Self::Guard => Vec::new(),
             Self::Limit => vec![LIMIT.to_owned()],
@@ -51,13 +62,22 @@ impl Way {
             Self::Priority => {
                 let victim =
                     victim.context("this victim has no process before it is measured: leave priority out")?;
-                vec![format!("{disk}.scheduler=bfq"), format!("pid:{victim}.ioprio=be/0")]
+                vec![format!("{name}.scheduler=bfq"), format!("pid:{victim}.ioprio=be/0")]
+            }
+            Self::Paced => {
+                let group = disk.flood.as_deref().and_then(Path::file_name).context(NO_GROUP)?;
+                let (group, pace) = (group.to_string_lossy(), load.pace.as_deref().context(NO_PACE)?);
+                vec![format!("{group}:{name}.io.max=wbps={pace}"), format!("{group}:{DOMAIN}")]
             }
         })
     }
 
     /// Whether this binary can do it, before anything is measured.
-    pub(super) fn check(self, floodwall: &Floodwall) -> anyhow::Result<()> {
+    pub(super) fn check(self, floodwall: &Floodwall, options: &Options) -> anyhow::Result<()> {
+        if self == Self::Paced {
+            ensure!(options.guest.is_some(), NO_GROUP);
+            ensure!(options.load.pace.is_some(), NO_PACE);
+        }
         if self == Self::Guard {
             let help = said(Command::new(&floodwall.program).args(["guard", "--help"]).stdin(Stdio::null()));
             help.context("this floodwall has no guard; leave it out with --ways default,15mb")?;
@@ -72,6 +92,7 @@ pub(super) struct InForce<'a> {
     /// What `rollback --to` takes to undo our change.
     before: Option<String>,
     guard: Option<Guarded>,
+    changes: Vec<String>,
     knobs: Vec<String>,
 }
 
@@ -85,16 +106,18 @@ impl<'a> InForce<'a> {
     pub(super) fn put(
         floodwall: &'a Floodwall,
         way: Way,
-        device: &Device<'_>,
+        disk: &Disk,
+        load: &Load,
         victim: Option<u32>,
         log: &Path,
     ) -> anyhow::Result<Self> {
-        let mut in_force = Self { floodwall, before: None, guard: None, knobs: knobs() };
-        let changes = way.changes(device, victim)?;
+        let changes = way.changes(disk, load, victim)?;
+        let mut in_force = Self { floodwall, before: None, guard: None, changes, knobs: knobs() };
+        let changes = &in_force.changes;
         if !changes.is_empty() {
             let mut apply = Command::new(&floodwall.program);
             apply.args(["apply", "--yes", "--for", APPLIED_FOR, "--why", "real victims on the lab"]);
-            let output = apply.args(&changes).stdin(Stdio::null()).output().context("can't run floodwall")?;
+            let output = apply.args(changes).stdin(Stdio::null()).output().context("can't run floodwall")?;
             let told =
                 [output.stderr, output.stdout].map(|o| String::from_utf8_lossy(&o).into_owned()).concat();
             ensure!(output.status.success(), "{apply:?} ended with {}: {}", output.status, told.trim());
@@ -106,7 +129,7 @@ impl<'a> InForce<'a> {
             );
         }
         if way == Way::Guard {
-            in_force.guard = Some(Guarded::start(&floodwall.program, &device.path, log)?);
+            in_force.guard = Some(Guarded::start(&floodwall.program, &disk.path, log)?);
         }
         Ok(in_force)
     }
@@ -120,8 +143,8 @@ impl<'a> InForce<'a> {
         Ok(json!({ "status": status, "history": history }))
     }
 
-    /// Gives everything back, and makes sure of it.
-    pub(super) fn take_back(mut self) -> anyhow::Result<()> {
+    /// Gives everything back, and makes sure of it. Returns what was applied.
+    pub(super) fn take_back(mut self) -> anyhow::Result<Vec<String>> {
         self.give_back()?;
         let now = knobs();
         ensure!(
@@ -130,7 +153,7 @@ impl<'a> InForce<'a> {
             self.knobs.join(" "),
             now.join(" ")
         );
-        Ok(())
+        Ok(std::mem::take(&mut self.changes))
     }
 
     fn give_back(&mut self) -> anyhow::Result<()> {

@@ -1,0 +1,174 @@
+//! One trial on a device that is there: a database, a way in force, the victim alone, the copy, the victim beside it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use published::{interrupt, process};
+use serde_json::{Value, json};
+
+use super::copy::Copy;
+use super::postgres::Postgres;
+use super::sqlite::Sqlite;
+use super::summary::Measured;
+use super::way::{InForce, Way, knobs};
+use crate::devices::Floodwall;
+
+/// After the database is made, and before anything is measured.
+const SETTLE: Duration = Duration::from_secs(5);
+/// How long the copy runs before the victim is measured beside it: until the page cache is filled and the kernel
+/// throttles it.
+const LEAD: Duration = Duration::from_secs(10);
+
+/// What the victim does, and for how long.
+#[derive(clap::Args, Clone)]
+pub(crate) struct Load {
+    /// Seconds of each measurement
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(5..=600))]
+    pub(super) seconds: u32,
+    /// Connections to PostgreSQL
+    #[arg(long, default_value_t = 10)]
+    pub(super) clients: u32,
+    /// Size of PostgreSQL's database: pgbench's scale, 16 MB each
+    #[arg(long, default_value_t = 20)]
+    pub(super) scale: u32,
+    /// Transactions a second that PostgreSQL is asked for, whatever it takes; as many as it can without it
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) rate: Option<u32>,
+    /// What the way 'paced' lets the copy write, a second
+    #[arg(long)]
+    pub(super) pace: Option<String>,
+}
+
+impl Load {
+    /// What a stored trial must agree with. `rate` and `pace` are absent where they are not asked for.
+    pub(super) fn plan(&self) -> Value {
+        let mut plan = json!({ "seconds": self.seconds, "clients": self.clients, "scale": self.scale });
+        if let Some(rate) = self.rate {
+            plan["rate"] = json!(rate);
+        }
+        if let Some(pace) = &self.pace {
+            plan["pace"] = json!(pace);
+        }
+        plan
+    }
+
+    /// The same as arguments.
+    pub(super) fn args(&self) -> Vec<String> {
+        let mut args = vec![
+            format!("--seconds={}", self.seconds),
+            format!("--clients={}", self.clients),
+            format!("--scale={}", self.scale),
+        ];
+        args.extend(self.rate.map(|rate| format!("--rate={rate}")));
+        args.extend(self.pace.as_ref().map(|pace| format!("--pace={pace}")));
+        args
+    }
+}
+
+/// A victim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Who {
+    Postgres,
+    Sqlite,
+}
+
+impl Who {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Postgres => "postgres",
+            Self::Sqlite => "sqlite",
+        }
+    }
+}
+
+/// Which one.
+#[derive(clap::Args, Clone, Copy)]
+pub(crate) struct Trial {
+    #[arg(long)]
+    pub(super) who: Who,
+    #[arg(long)]
+    pub(super) way: Way,
+    #[arg(long)]
+    pub(super) round: u32,
+}
+
+/// A database that can be asked to commit.
+pub(super) trait Database {
+    /// Commits for so long.
+    fn run(&mut self, time: Duration) -> anyhow::Result<Measured>;
+    /// The process that serves it, if there is one before it is asked to commit.
+    fn process(&self) -> Option<u32> {
+        None
+    }
+    /// What it says of itself, for the record.
+    fn about(&mut self) -> anyhow::Result<Value>;
+}
+
+/// The device of a trial.
+pub(super) struct Disk {
+    /// `/dev/loopN`.
+    pub(super) path: PathBuf,
+    /// Where it is mounted.
+    pub(super) dir: PathBuf,
+    /// The control group (cgroup v2) that the copy is put into; ours without it.
+    pub(super) flood: Option<PathBuf>,
+}
+
+/// Measures. `log`: where the guard's log goes.
+pub(super) fn measure(
+    floodwall: &Floodwall,
+    disk: &Disk,
+    load: &Load,
+    trial: Trial,
+    log: &Path,
+) -> anyhow::Result<Value> {
+    let time = Duration::from_secs(load.seconds.into());
+    // Dropped from the last to the first: copy, setting or guard, database.
+    let mut database: Box<dyn Database> = match trial.who {
+        Who::Postgres => Box::new(Postgres::make(&disk.dir, load)?),
+        Who::Sqlite => {
+            ensure!(load.rate.is_none(), "SQLite commits as fast as it can; leave --rate out");
+            Box::new(Sqlite::make(&disk.dir)?)
+        }
+    };
+    process::finished(std::process::Command::new("sync").arg("-f").arg(&disk.dir))?;
+    interrupt::sleep(SETTLE)?;
+    let in_force = InForce::put(floodwall, trial.way, disk, load, database.process(), log)?;
+    let alone = database.run(time)?;
+    let copy = Copy::start(disk)?;
+    interrupt::sleep(LEAD)?;
+    let (copied, written) = (copy.bytes()?, written_bytes(&disk.path)?);
+    let beside = database.run(time)?;
+    let (copied, written) = (copy.bytes()? - copied, written_bytes(&disk.path)? - written);
+    let knobs = knobs();
+    drop(copy);
+    let guard = in_force.history()?;
+    let about = database.about()?;
+    let applied = in_force.take_back()?;
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").context("the kernel's version")?;
+    Ok(json!({
+        "kernel": kernel.trim(),
+        "knobs": knobs,
+        "applied": applied,
+        "victim": trial.who.name(),
+        "way": trial.way.name(),
+        "round": trial.round,
+        "about": about,
+        "alone": alone.json(),
+        "beside": beside.json(),
+        "dead_seconds": beside.dead_seconds(alone.per_second()),
+        "copy": { "bytes": copied, "seconds": beside.seconds },
+        "device_written_bytes": written,
+        "guard": guard,
+    }))
+}
+
+/// Bytes written to a device since it appeared (Documentation/block/stat.rst).
+fn written_bytes(device: &Path) -> anyhow::Result<u64> {
+    let name = device.file_name().context("the device has no name")?.to_string_lossy();
+    let path = format!("/sys/block/{name}/stat");
+    let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
+    let sectors: u64 = text.split_whitespace().nth(6).and_then(|n| n.parse().ok()).context(path)?;
+    Ok(sectors * 512)
+}
