@@ -46,7 +46,7 @@ impl Place {
         }
     }
 
-    /// Whether cells can be measured here; who asks is told why not.
+    /// Whether cells can be measured here. Prints the reason if not.
     pub(crate) fn is_here(self) -> bool {
         let (needs, found) = match self {
             Self::Host => ("root and /dev/fuse", Path::new("/dev/fuse").exists()),

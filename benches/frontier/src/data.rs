@@ -38,12 +38,12 @@ pub(crate) struct Row {
     pub(crate) setting: Setting,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) summary: Option<Summary>,
-    /// Why there is none: the kernel has no such knob …
+    /// Why it has no figures: the kernel has no such knob …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) failure: Option<String>,
 }
 
-/// A cell's file; `None` if there is none.
+/// A cell's file; `None` where it was never measured.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Option<Measured>> {
     if !path.exists() {
         return Ok(None);

@@ -79,7 +79,7 @@ fn main() -> anyhow::Result<()> {
     if args.missing {
         return ended;
     }
-    // What was measured until a signal came is worth its table.
+    // The table has every cell that was measured before a signal came.
     write(&args, &root)?;
     for line in mark_documents(&root)? {
         eprintln!("{line}");

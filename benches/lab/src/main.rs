@@ -3,7 +3,7 @@
 //! ```text
 //! figures   null device: throughput and IOPS through the whole stack; lateness; idle figures of the presets
 //! record    trials kept as data for the simulator → benches/lab/data
-//! victims   PostgreSQL and SQLite beside the copy of a large file: default, 15 MB, guarded
+//! victims   PostgreSQL and SQLite beside the copy of a large file, under settings and guarded → docs/lab.md
 //! guest     the same trial in a guest of user-mode Linux and on this machine → docs/lab.md
 //! nfs       the NFS experiment of 2016 in a guest → docs/reproductions.md
 //! 2010      sysbench's and floodwall's commits beside dd, default and vm.dirty_bytes=15000000 → docs/reproductions.md

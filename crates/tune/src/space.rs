@@ -296,9 +296,9 @@ impl Space {
         (self.setting(&point) == *setting).then_some(point)
     }
 
-    /// Points made of levels by name: first the setting in force, then what is known to be good on
-    /// such a device, then the others; of both first what freezes no queue. A priority that bfq may
-    /// not honour comes last.
+    /// Points made of named levels: first the setting in force, then the recipes that are known to
+    /// be good on such a device, then the other recipes. Of both, those that freeze no queue come
+    /// first. A priority that bfq may not honour comes last.
     fn recipes(&self, d: &Description) -> Vec<Point> {
         let known = |recipe: &Recipe| match d.kind {
             Some(kind) => recipe.good_on.contains(&kind),
@@ -401,9 +401,9 @@ fn limits(d: &Description) -> Dimension {
     Dimension { name: "limit", levels }
 }
 
-/// The flood held by its own group: a rate below what the device takes, and dirty pages of its own,
-/// so that its backlog is neither in the device nor counted for others. Without `memory.high` the
-/// machine's limit would stop all writers.
+/// The flood's group gets a rate below what the device takes, and a dirty limit. So its backlog is
+/// neither in the device nor counted for others. Without `memory.high` the machine's limit would
+/// stop all writers.
 fn paces(d: &Description) -> impl Iterator<Item = Level> {
     let possible = d.paced && d.flood_bytes_per_s.is_finite() && d.flood_bytes_per_s > 0.0;
     // A group's dirty pages are the same share of its memory as the machine's of all that can be

@@ -101,7 +101,7 @@ pub(super) trait Database {
     fn process(&self) -> Option<u32> {
         None
     }
-    /// What it says of itself, for the record.
+    /// Its version and settings, for the record.
     fn about(&mut self) -> anyhow::Result<Value>;
 }
 

@@ -524,9 +524,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the rate, the lengths and the clock: of a queue that is never empty no more
-        /// passes than the rate allows up to the end of the slice and no less than up to a slice
-        /// and a tick before, but for one bio.
+        /// Holds at any rate, length and clock. A queue that is never empty passes at most what
+        /// the rate allows until the end of the slice. It passes at least what the rate allows
+        /// until a slice and a tick before that, less one bio.
         #[test]
         fn a_backlog_passes_at_its_rate(
             hz in prop::sample::select(vec![100u32, 250, 300, 1000]),

@@ -22,9 +22,9 @@
 //! Of `memory.high` (mm/memcontrol.c) the dirty domain is modelled: a group's dirty limits are
 //! shares of what it may use. Its memory is its page cache, and of that the pages that are dirty or
 //! under writeback: clean ones are reclaimed at once whenever room is wanted, which costs nothing
-//! here. So nobody is above the limit and sleeps for it (`mem_cgroup_handle_over_high`): whoever
-//! dirties pages leaves `balance_dirty_pages` only when the group has fewer than its dirty limit,
-//! and that is at most `memory.high`. Left out besides are anonymous and kernel memory, reading
+//! here. So no group is above its limit, and no process sleeps for that
+//! (`mem_cgroup_handle_over_high`): a writer leaves `balance_dirty_pages` only when the group has
+//! fewer dirty pages than its dirty limit, which is at most `memory.high`. Left out besides are anonymous and kernel memory, reading
 //! again what was reclaimed, flushers that reclaim wakes (`wakeup_flusher_threads`), limits of
 //! ancestors, and files that another group takes over (`inode_switch_wbs`).
 

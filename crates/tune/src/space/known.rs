@@ -1,5 +1,5 @@
-//! What is known of levers: tunables that are worth trying under each elevator, and settings that
-//! were good somewhere.
+//! Known levers: tunables that are worth trying under each elevator, and settings that were good
+//! on some device.
 //!
 //! Both are tables. A row says for which kinds of device it is meant; the comment above it says
 //! where that is known from.

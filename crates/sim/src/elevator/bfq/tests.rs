@@ -341,8 +341,7 @@ fn slots_are_shared_out() {
     assert_eq!(limit, 1);
 }
 
-/// Slots that the flood may have of 256, half of which are for writes that nobody waits for, beside
-/// a victim that is busy.
+/// The flood's slots beside a busy victim. There are 256, and asynchronous writes may have half.
 fn flood_may_have(groups: bool, class: PriorityClass, level: u8) -> u32 {
     let mut elevator = Bfq::new(250, true, groups, BfqTunables::new(250));
     elevator.set("low_latency", "0").unwrap();
