@@ -98,7 +98,8 @@ fn status_says_of_an_nfs_mount_what_can_and_can_not_be_known() {
 fn size_and_bench_leave_nothing_on_an_nfs_mount() {
     let said = nfs(r#"
         serve async
-        part size; floodwall size --device /run/client
+        # A busy machine's guest may drain a few MB/s only, less than a flusher's chunk in a second.
+        part size; floodwall size --device /run/client --delay 5s --hard-delay 10s
         part after-size; ls -A /run/server
         part bench
         # One round is not conclusive: exit status 3.
