@@ -13,8 +13,11 @@ use super::Options;
 use super::trial::{self, Disk, Load, Trial};
 use crate::devices::{Floodwall, output};
 
-/// The device: room for everything that is written, contents in memory.
-const DEVICE: [&str; 6] = ["--memory", "6GiB", "--size", "64GiB", "--fs", "xfs"];
+/// The device. What the copy writes takes no memory: zeros.
+const DEVICE: [&str; 4] = ["--size", "64GiB", "--fs", "xfs"];
+/// For the device's contents, which are in the guest's own memory there.
+const ON_HOST: [&str; 2] = ["--memory", "6GiB"];
+const IN_GUEST: [&str; 2] = ["--memory", "2GiB"];
 /// Control groups that every guest has.
 const VICTIM: &str = "/sys/fs/cgroup/victim/cgroup.procs";
 const FLOOD: &str = "/sys/fs/cgroup/flood";
@@ -33,7 +36,7 @@ pub(super) fn on_host(
     open_to_others(mount.path())?;
     let at = mount.path().to_str().context("the mount point's name")?;
     let scheduler = options.scheduler.iter().flat_map(|name| ["--scheduler", name]);
-    let more: Vec<&str> = DEVICE.into_iter().chain(["--mount", at]).chain(scheduler).collect();
+    let more: Vec<&str> = DEVICE.into_iter().chain(ON_HOST).chain(["--mount", at]).chain(scheduler).collect();
     let device = floodwall.up(&options.preset, &more)?;
     let disk = Disk { path: device.path.clone(), dir: device.dir()?.to_owned(), flood: None };
     let mut result = trial::measure(floodwall, &disk, &options.load, trial, log)?;
@@ -50,7 +53,7 @@ pub(super) fn in_guest(
 ) -> anyhow::Result<Value> {
     let ourselves = std::env::current_exe().context("can't find this program")?;
     let mut run = Command::new(&floodwall.program);
-    run.args(["lab", "run", &options.preset, "--kernel", "uml", "--ram", memory]).args(DEVICE);
+    run.args(["lab", "run", &options.preset, "--kernel", "uml", "--ram", memory]).args(DEVICE).args(IN_GUEST);
     if let Some(scheduler) = &options.scheduler {
         run.args(["--scheduler", scheduler]);
     }
