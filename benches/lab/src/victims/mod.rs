@@ -9,9 +9,10 @@
 //! all that is in DATA, whatever the plan ─▶ a table a plan ─▶ docs/lab.md
 //! ```
 //!
-//! What is measured is the victim's own: transactions a second and the time of each, by pgbench's log and by the clock of the program that talks to sqlite3.
-//! Every process ends with this one at the latest; a setting is put back by `floodwall rollback`, else by itself after [`APPLIED_FOR`]. A trial that is
-//! there is not repeated, so that an interrupted run goes on where it was.
+//! The figures are the victim's own: transactions a second and the time of each, from pgbench's log and from the clock
+//! of the program that talks to sqlite3. Every process ends with this one at the latest. A setting is put back by
+//! `floodwall rollback`, else by itself after 20 minutes. A trial that is there is not repeated, so that an interrupted
+//! run goes on where it was.
 
 mod copy;
 pub(crate) mod place;
@@ -37,7 +38,7 @@ const INPUTS: [&str; 3] = ["law", "lab", "device-presets"];
 /// The trials behind the tables of docs/lab.md.
 const DATA: &str = "benches/lab/victims";
 
-/// What is measured, and how.
+/// The plan, and where its results go.
 #[derive(clap::Args, Clone)]
 pub(crate) struct Options {
     /// Device to measure on
@@ -110,7 +111,7 @@ impl Options {
     }
 }
 
-/// Measures what is missing, and writes the tables of all trials that are kept.
+/// Measures the missing trials, and writes the tables of all that are kept.
 pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()> {
     for dir in [&options.data, &options.logs] {
         std::fs::create_dir_all(dir).with_context(|| format!("can't make '{}'", dir.display()))?;
