@@ -224,11 +224,18 @@ fn what_an_evicting_victim_commits_leaves_the_cache_too(engine: &str) {
     // A second operation's fsync may hold pages of the first.
     let engine = at_depth_one(engine);
     for sync in SYNCS {
-        let dir = tempfile::tempdir().unwrap();
         let spec = format!("mixed,read_percent=20,access=evict,block=8KiB,size=1MiB,sync={sync},{engine}");
-        let victim = victim(dir.path(), &spec);
-        run_until(victim.start(1, proc_root()).unwrap(), |t| t.latencies.commit.count() >= 30);
-        assert_eq!(cached_and_dirty(&victim.paths()[0]), Some((0, 0)), "{spec}");
+        let left = || {
+            let dir = tempfile::tempdir().unwrap();
+            let victim = victim(dir.path(), &spec);
+            run_until(victim.start(1, proc_root()).unwrap(), |t| t.latencies.commit.count() >= 30);
+            cached_and_dirty(&victim.paths()[0])
+        };
+        // The kernel keeps a page that it holds itself at that moment (mm/truncate.c
+        // `mapping_evict_folio`): now and then a block stays.
+        let found: Vec<_> = std::iter::repeat_with(left).take(5).collect();
+        assert!(found.contains(&Some((0, 0))), "{spec}: {found:?}");
+        assert!(found.iter().all(|left| left.is_some_and(|(_, dirty)| dirty == 0)), "{spec}: {found:?}");
     }
 }
 
