@@ -232,10 +232,11 @@ fn what_an_evicting_victim_commits_leaves_the_cache_too(engine: &str) {
             cached_and_dirty(&victim.paths()[0])
         };
         // The kernel keeps a page that it holds itself at that moment (mm/truncate.c
-        // `mapping_evict_folio`): now and then a block stays.
+        // `mapping_evict_folio`): a block of 8 KiB in one of some 4,000 runs, never a dirty one.
         let found: Vec<_> = std::iter::repeat_with(left).take(5).collect();
-        assert!(found.contains(&Some((0, 0))), "{spec}: {found:?}");
-        assert!(found.iter().all(|left| left.is_some_and(|(_, dirty)| dirty == 0)), "{spec}: {found:?}");
+        let kept = found.iter().filter(|left| **left != Some((0, 0)));
+        assert!(kept.clone().count() <= 1, "{spec}: {found:?}");
+        assert!(kept.clone().all(|left| *left == Some((2, 0))), "{spec}: {found:?}");
     }
 }
 
