@@ -322,17 +322,8 @@ mod tests {
 
     #[test]
     fn a_recommendation_comes_last() {
-        let recommended = Recommended {
-            outcome: Outcome::Recommended,
-            contender: Some(1),
-            setting: Setting::default(),
-            why: String::new(),
-            summary: None,
-            settle_s: None,
-            score_ratio: None,
-            p99_target_us: None,
-            keep: None,
-        };
+        let recommended =
+            Recommended { outcome: Outcome::Recommended, contender: Some(1), ..Recommended::default() };
         let text = shown(&contest(Some(recommended)));
         let last = text.trim_end().rsplit("\n\n").next().unwrap_or_default();
         assert!(
@@ -348,12 +339,7 @@ mod tests {
             outcome: Outcome::Recommended,
             contender: Some(1),
             setting: limits.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
-            why: String::new(),
-            summary: None,
-            settle_s: None,
-            score_ratio: None,
-            p99_target_us: None,
-            keep: None,
+            ..Recommended::default()
         };
         let document = contest(Some(recommended));
         let keep = document.contest.as_ref().and_then(|c| c.recommended.as_ref()?.keep.as_ref()).unwrap();

@@ -87,7 +87,7 @@ impl Contender {
 }
 
 /// What a search came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// A setting that is really better.
@@ -97,11 +97,12 @@ pub enum Outcome {
     /// The best candidate may be better; the measurement can't tell.
     Undecided,
     /// The search ended before it could say anything.
+    #[default]
     NotMeasured,
 }
 
 /// What a search recommends.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recommended {
     /// Whether it does.
     pub outcome: Outcome,

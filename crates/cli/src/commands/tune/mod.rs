@@ -487,17 +487,8 @@ mod tests {
             [("flood:io.max".to_owned(), "wbps=180000000".to_owned())].into_iter().collect();
         let contenders =
             ["default", "paced"].map(|name| Contender { name: name.into(), ..Contender::default() });
-        let recommended = Recommended {
-            outcome: Said::Recommended,
-            contender: Some(1),
-            setting,
-            why: String::new(),
-            summary: None,
-            settle_s: None,
-            score_ratio: None,
-            p99_target_us: None,
-            keep: None,
-        };
+        let recommended =
+            Recommended { outcome: Said::Recommended, contender: Some(1), setting, ..Recommended::default() };
         let contest =
             Contest { contenders: contenders.to_vec(), frontier: Vec::new(), recommended: Some(recommended) };
         let scenario = floodwall_model::scenario::builtin("copy-vs-database").unwrap().unwrap();
