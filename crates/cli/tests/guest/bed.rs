@@ -13,7 +13,7 @@ use tempfile::TempDir;
 /// The memory of a test's guest.
 pub(crate) const RAM: Bytes = Bytes::mib(640);
 /// How long something may take on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 /// The ordinary user, and a group: `nobody`, who has no home.
 pub(crate) const ORDINARY: u32 = 65_534;
 
