@@ -201,7 +201,7 @@ impl Cell {
         }
     }
 
-    /// What it holds where this is the file's text; for a value and for lines alone.
+    /// The state that a file's text shows; for a value and for lines alone.
     fn state_in(&self, text: &str) -> State {
         match self {
             Self::Keyed { path, key, unset } => line_of(path, text, key, unset),
@@ -330,7 +330,7 @@ impl Cell {
         }
     }
 
-    /// The state that brings back `old` from what is there now, where `is_ours` tells which states are ours.
+    /// The state that leads from `now` back to `old`; `is_ours` tells which states are ours.
     #[must_use]
     pub fn back(&self, old: &State, now: &State, is_ours: impl Fn(&State) -> bool) -> State {
         let (Self::Priorities(path), Some(was), Some(is)) = (self, priorities(old), priorities(now)) else {

@@ -12,8 +12,8 @@ use crate::systemd;
 use crate::target::{Device, Process, Target, TargetError};
 use crate::value::{Form, ValueError, check};
 
-/// Knobs that [`floodwall_host::settings_in_force`] records and nobody changes: the kernel's view of a device's write cache. Telling it
-/// "write through" of a cache that is not drops every flush, and with it data.
+/// Knobs that [`floodwall_host::settings_in_force`] records and that can't be changed: the kernel's view of a device's
+/// write cache. The kernel drops every flush of a cache that it takes for "write through", and a power cut then loses data.
 const READ_ONLY: [&str; 1] = ["write_cache"];
 
 /// One knob, where, and its new value.
@@ -21,7 +21,7 @@ const READ_ONLY: [&str; 1] = ["write_cache"];
 pub struct Change {
     /// The knob.
     pub knob: &'static Knob,
-    /// What it belongs to.
+    /// The place that it belongs to.
     pub target: Target,
     /// Checked, in the file's own unit.
     pub value: String,
@@ -36,7 +36,7 @@ pub enum ChangeError {
     /// Not in the catalogue.
     #[error("there is no knob '{name}'{}", hint(nearest))]
     UnknownKnob {
-        /// What was given.
+        /// The given name.
         name: String,
         /// Names like it.
         nearest: Vec<&'static str>,
@@ -52,9 +52,9 @@ pub enum ChangeError {
     WrongPlace {
         /// The knob.
         knob: &'static str,
-        /// What was given.
+        /// The given place.
         place: String,
-        /// How to write it.
+        /// Correct spellings.
         remedy: &'static str,
     },
     /// A device whose limits systemd does not set.
@@ -92,7 +92,7 @@ impl Change {
         Ok(Self { knob, target, value: check(knob, value, Form::Person)? })
     }
 
-    /// What it is about, as an entry of a plan would have it.
+    /// The entry of a plan for it.
     pub(crate) fn entry(&self, files: &dyn Files) -> Entry {
         let cell = Cell::of(self.knob, &self.target, files);
         Entry { knob: self.knob, target: self.target.clone(), cell, old: None, new: None }

@@ -17,10 +17,10 @@ use crate::persist::{Disk, Unit, UnitValue, Value, identify, units};
 use crate::systemd::unit_of;
 use crate::target::{Device, Target};
 
-/// Begins every exported file; a file that does not begin so is somebody else's.
+/// Begins every exported file. A file with another beginning is not ours.
 pub const MARK: &str = "# Written by floodwall export";
 
-/// Whose format.
+/// The program that reads the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// sysctl.d(5): the machine's knobs alone.

@@ -59,7 +59,7 @@ pub trait Files {
 /// Races with renames that a path of a captured tree may lose: each is rare, and over at once.
 const MAX_RACES: u32 = 1000;
 
-/// A one-line file, or why there is none.
+/// A one-line file, or the reason why it can't be read.
 pub(crate) fn read_line(files: &dyn Files, path: &str) -> Reading<String> {
     match files.read(path) {
         Ok(text) => Reading::Value(text.trim().to_owned()),
@@ -252,8 +252,8 @@ pub(crate) mod imitation {
         ("dirty_background_ratio", "dirty_background_bytes"),
     ];
 
-    /// The files that a write changes, and their new contents. The written file comes first: a kill in between leaves bytes and ratio both
-    /// set, which reads as byte mode, and as one of the two values that the journal knows.
+    /// The files that a write changes, and their new contents. The written file comes first. A kill in between leaves
+    /// bytes and ratio both set, which reads as byte mode, and as one of the two values that the journal knows.
     pub(crate) fn effects(path: &str, before: &str, value: &str) -> Result<Vec<(String, String)>, Errno> {
         let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
         if name == "scheduler" {

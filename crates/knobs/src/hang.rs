@@ -87,14 +87,13 @@ pub(crate) fn check(entries: &[Entry], files: &dyn Files) -> Result<(), PlanErro
 
 /// Whether an entry changes a limit that a server can hang at: the machine's, or a FUSE
 /// filesystem's own, which bounds what can wait for its server. A strict limit of the device that a
-/// server writes to stops it only until that device has written, which waits for nobody.
+/// server writes to stops it only until that device has written, which waits for no server.
 fn matters(entry: &Entry) -> bool {
     let changes = match (&entry.old, &entry.new) {
         (Some(old), Some(new)) => !entry.cell.same(old, new),
         (_, new) => new.is_some(),
     };
-    // A filesystem without a block device of its own, or what a kernel calls that of a FUSE
-    // filesystem.
+    // A filesystem without a block device, or the kernel's name for that of a FUSE filesystem.
     let may_be_fuse = |number: &str| number.starts_with("0:") || number.contains("-fuse");
     let is_fuse = entry.target.device().is_some_and(|device| may_be_fuse(&device.number));
     changes && (matches!(entry.cell, Cell::Pair { .. }) || entry.knob.scope == Scope::Bdi && is_fuse)

@@ -81,7 +81,7 @@ fn counter(vmstat: &str, name: &str) -> Option<u64> {
     vmstat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// Whether this thread runs under a real-time or deadline policy: such a reader is shown a higher threshold than everybody else has
+/// Whether this thread runs under a real-time or deadline policy: such a reader is shown a higher threshold than other tasks have
 /// (`domain_dirty_limits` asks `rt_or_dl_task(current)`).
 fn is_real_time(files: &dyn Files) -> bool {
     // proc_pid_stat(5): field 41 is the policy. The name in field 2 may hold anything, so counting starts behind it.
@@ -90,7 +90,7 @@ fn is_real_time(files: &dyn Files) -> bool {
     matches!(rest.split_whitespace().nth(38), Some("1" | "2" | "6"))
 }
 
-/// The threshold that everybody else has: a real-time reader's is raised by a quarter and by a 32nd of the working limit, which is the
+/// The threshold of all other tasks: a real-time reader's is raised by a quarter and by a 32nd of the working limit, which is the
 /// threshold itself unless it has just been lowered.
 fn plain_threshold(shown: u64, real_time: bool) -> u64 {
     if real_time { shown * 32 / 41 } else { shown }

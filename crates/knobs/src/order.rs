@@ -5,7 +5,7 @@
 //!   → io.cost → wbt → times → limits → a device's share of them → groups
 //! ```
 //!
-//! - An elevator resets what depends on it, so it goes first; wbt last, because elevators and io.cost switch it.
+//! - An elevator resets the knobs that depend on it, so it goes first; wbt last, because elevators and io.cost switch it.
 //! - Limits: a hard limit that rises goes before the background limit, one that falls goes after it, because the kernel silently halves a
 //!   background limit that is not below the hard one.
 //! - Shares: the lower bound must never be above the upper one, and a strict limit is switched on last and off first.
@@ -73,7 +73,7 @@ fn rank(
         Scope::Bdi => bdi_rank(entry, to, entries, wanted, files),
         Scope::Scsi => 65,
         Scope::Threads | Scope::Journal => 95,
-        // A dirty domain of its own before the rate: the flood's backlog must have a bound when it grows.
+        // The group's dirty limit before the rate: the flood's backlog must have a bound when it grows.
         Scope::CgroupValue => 89,
         // A weight for all devices drops those of single ones.
         Scope::Cgroup if entry.target.device().is_none() => 90,

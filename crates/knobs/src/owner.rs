@@ -1,4 +1,4 @@
-//! Whose a hold is: whether the process that began it can still write, and what it may be at.
+//! The owner of a hold: whether the process that began it can still write, and which write it may be in.
 //!
 //! ```text
 //! begin: number, start, PID namespace
@@ -9,7 +9,7 @@
 //!
 //! - A thread for which SIGKILL is pending never runs a program's code again (kernel/signal.c `get_signal`), so it begins no other write. The one that it is inside
 //!   of goes on for as long as the device likes: a queue that is to be changed has to run dry first.
-//! - What such a thread is inside of is asked of the kernel (`/proc/PID/task/TID/syscall`), not of the journal: on a full disk, things are put back without a word there.
+//! - The write that such a thread is in is asked of the kernel (`/proc/PID/task/TID/syscall`), not of the journal: on a full disk, things are put back without a word there.
 //! - Only the host's PID namespace shows every process. What another one does not show may live.
 
 use floodwall_host::task::start_ticks;
@@ -95,14 +95,14 @@ fn of_number(files: &dyn Files, directory: String, begin: &Begin) -> Place {
     let stat = match files.read(&format!("{directory}/stat")) {
         Ok(stat) => stat,
         Err(Errno::NOENT | Errno::SRCH) => return Place::Nowhere,
-        // Who can't be looked at is not known to be gone.
+        // A process that can't be looked at is not known to be gone.
         Err(_) => return Place::Unknown,
     };
     let Some(started) = start_ticks(stat.as_bytes()) else { return Place::Unknown };
     if started == begin.pid_start_ticks {
         return Place::At(directory);
     }
-    // A time namespace has a boot time of its own (time_namespaces(7)).
+    // A time namespace has another boot time (time_namespaces(7)).
     let time = |of: &str| files.link(&format!("{of}/ns/time")).ok();
     if time(&directory) == time("/proc/self") { Place::Nowhere } else { Place::Unknown }
 }

@@ -30,13 +30,13 @@ use crate::target::{Device, Target};
 pub struct Entry {
     /// The knob that names it.
     pub knob: &'static Knob,
-    /// What it belongs to.
+    /// The place that it belongs to.
     pub target: Target,
-    /// What the kernel keeps.
+    /// Its state in the kernel.
     pub cell: Cell,
-    /// What it held; `None` if it is not there yet (the tunable of an elevator that the plan switches to).
+    /// Its state before; `None` if it is not there yet (the tunable of an elevator that the plan switches to).
     pub old: Option<State>,
-    /// What it is to hold; `None` if the kernel may change it beside another one and it is saved for that reason alone.
+    /// The wanted state; `None` if it is saved only because the kernel may change it beside another knob.
     pub new: Option<State>,
 }
 
@@ -64,7 +64,7 @@ impl Entry {
     }
 }
 
-/// One step of a plan. What is already as wanted when its turn comes is not written.
+/// One step of a plan. A knob that already has its value when its turn comes is not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Bring an entry to a state.
@@ -103,7 +103,7 @@ impl Step {
     }
 }
 
-/// What is to be done, in order.
+/// The steps of a change, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The cells that change.
@@ -172,9 +172,9 @@ pub enum PlanError {
     NotThere {
         /// The knob.
         label: String,
-        /// What was looked for.
+        /// The missing thing.
         why: String,
-        /// What it needs.
+        /// The requirement.
         needs: &'static str,
     },
     /// It may be there but can't be read, so it could not be put back.
@@ -190,7 +190,7 @@ pub enum PlanError {
     WrongElevator {
         /// The knob.
         label: String,
-        /// Who has it.
+        /// The elevators that have it.
         elevators: String,
         /// One of them.
         first: &'static str,
@@ -204,9 +204,9 @@ pub enum PlanError {
     UnknownElevator {
         /// The device.
         device: String,
-        /// What was asked for.
+        /// The wanted elevator.
         name: String,
-        /// What the file lists.
+        /// The elevators that the file lists.
         available: String,
     },
     /// Limits under which a userspace block server and the machine can wait for each other.

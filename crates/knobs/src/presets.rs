@@ -1,15 +1,15 @@
-//! Settings that others have published or ship, by name, each with its source and what is known against it.
+//! Settings that others have published or ship, by name, each with its source and its known drawbacks.
 
 /// A named setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {
     /// Its name.
     pub name: &'static str,
-    /// What it sets, as people write it.
+    /// Its knobs and values, as people write them.
     pub changes: &'static [&'static str],
-    /// Whose it is, and where it was read.
+    /// Its author, and where it was read.
     pub source: &'static str,
-    /// What to know before using it.
+    /// Facts to know before using it.
     pub remark: &'static str,
 }
 

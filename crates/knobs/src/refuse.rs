@@ -94,7 +94,7 @@ fn is_strict(entry: &Entry, entries: &[Entry], files: &dyn Files) -> bool {
     read_number(files, &file).into_value() == Some(1)
 }
 
-/// What is planned for a knob of the same device whose name begins so.
+/// The planned state of the same device's knob with this prefix.
 fn planned<'a>(entry: &Entry, prefix: &str, entries: &'a [Entry]) -> Option<&'a State> {
     let mut here = entries.iter().filter(|other| other.target == entry.target);
     here.find(|other| other.knob.name.starts_with(prefix))?.new.as_ref()
@@ -224,7 +224,7 @@ fn limit_notes(entries: &[Entry], files: &dyn Files, memory: &Memory, notes: &mu
     }
 }
 
-/// Whose a backing device is, for people: a disk's name, or where the filesystem is mounted that has it for itself.
+/// The owner of a backing device, for people: a disk's name, or where the filesystem is mounted that has it for itself.
 fn holder(bdi: &str, files: &dyn Files) -> String {
     let uevent = files.read(&format!("/sys/dev/block/{bdi}/uevent")).unwrap_or_default();
     if let Some(name) = uevent.lines().find_map(|line| line.strip_prefix("DEVNAME=")) {

@@ -1,4 +1,4 @@
-//! Who will fight a plan: claims of other managers on the cells that it changes.
+//! Rivals of a plan: claims of other managers on the cells that it changes.
 //!
 //! ```text
 //! plan + host::managers → claims that are or may be applied, say something else, and have the last word
@@ -17,7 +17,7 @@ use crate::plan::{Entry, Plan};
 pub struct Rival<'a> {
     /// The change, as people write its knob.
     pub setting: String,
-    /// What somebody else says.
+    /// The other manager's claim.
     pub claim: &'a Claim,
 }
 
@@ -42,7 +42,7 @@ pub fn rivals<'a>(plan: &Plan, managers: &'a Managers) -> Vec<Rival<'a>> {
     plan.entries.iter().filter(|entry| entry.new.is_some()).flat_map(of_entry).collect()
 }
 
-/// The disk that an entry belongs to, `Some(None)` for the machine; `None` for control groups and mounts without a disk, which nobody else sets.
+/// The disk that an entry belongs to, `Some(None)` for the machine; `None` for control groups and mounts without a disk, which no other manager sets.
 fn place(entry: &Entry) -> Option<Option<DeviceId>> {
     match &entry.target {
         crate::Target::Machine => Some(None),

@@ -43,7 +43,7 @@ pub enum StepError {
     Write {
         /// The knob.
         label: String,
-        /// What was written.
+        /// The written value.
         value: String,
         /// Why, and what to do.
         why: String,
@@ -55,7 +55,7 @@ pub enum StepError {
     NotTaken {
         /// The knob.
         label: String,
-        /// What was written.
+        /// The written value.
         wanted: String,
         /// What is there.
         found: String,

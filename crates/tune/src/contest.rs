@@ -18,7 +18,7 @@ use crate::random::Random;
 pub struct Contender {
     /// For people; unique in its contest.
     pub name: String,
-    /// What it sets, as kernel files take it; empty is whatever is in force.
+    /// Knobs and values, as kernel files take them; empty for the setting in force.
     pub setting: Setting,
 }
 
@@ -40,8 +40,8 @@ pub struct Entrant {
 pub enum Alone {
     /// Under each.
     Each,
-    /// Under the first, which then tells what is possible under all: a third of the time for the
-    /// others.
+    /// Under the first alone, whose figures then count for all: the others take a third of the
+    /// time.
     First,
 }
 
@@ -50,9 +50,9 @@ pub enum Alone {
 pub struct Contest {
     /// In the order in which they were given.
     pub entrants: Vec<Entrant>,
-    /// Why it ended early: a signal, or nobody to compare any more.
+    /// Why it ended early: a signal, or no entrant left to compare.
     pub stopped: Option<String>,
-    /// Whether somebody asked for that (a signal).
+    /// Whether a signal asked for that.
     pub interrupted: bool,
 }
 
@@ -150,7 +150,8 @@ impl Contest {
         (others == 0).then(|| format!("every setting failed; the last one: {why}"))
     }
 
-    /// All trials, and for each entrant the indices of its own among them, those that count and those that were disturbed: as a result stores them.
+    /// All trials as a result stores them; for each entrant the indices of its trials that count and of those that were
+    /// disturbed.
     #[must_use]
     pub fn trials(&self) -> (Vec<Trial>, Vec<[Vec<usize>; 2]>) {
         let mut all: Vec<Trial> = Vec::new();

@@ -2,9 +2,9 @@
 //!
 //! score = victim × flood × √burst × e^(−3 × dead share)          each a share kept, between 0.01 and 1
 //!
-//! A product, because what matters are factors: 20 times the commits for 12 % of the copy is a bargain, however small the shares. Bursts weigh half:
-//! a write cache is a convenience, a stalled database is not. A second in which the victim stands still is charged beside what it costs the mean, so that a
-//! setting can't buy a fine mean with collapses: all seconds dead cost a factor of 20.
+//! It is a product, because factors matter: 20 times the commits for 12 % of the copy is a bargain, however small the shares. Bursts weigh half:
+//! a write cache is a convenience, a stalled database is not. A second in which the victim stands still costs the mean, and is
+//! charged besides, so that a setting can't buy a fine mean with collapses. All seconds dead cost a factor of 20.
 //!
 //! The flood's share is of what lasts: bytes that only fill the page cache don't count.
 //!
@@ -42,7 +42,7 @@ const TARGET_WEIGHT: f64 = 2.0;
 /// seconds.
 const LEAST_SHARE: f64 = 1e-2;
 
-/// What is possible on this rig under the setting in force.
+/// The rates and latencies that the rig reaches under the setting in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reference {
     /// The victim's operations a second alone.
@@ -167,8 +167,8 @@ pub fn kept(trial: &Trial, reference: &Reference) -> Option<Kept> {
 
 /// Several trials of a setting as one: means of what was kept, each second weighing alike. `None` of none.
 ///
-/// Means and not means of logarithms: of a device with a good and a bad state the user gets the
-/// average, and its logarithm in a single short trial is mostly luck. The slowest is that of all; a
+/// Means, not means of logarithms: on a device with a good and a bad state the user gets the
+/// average, and the logarithm of a single short trial is mostly luck. The slowest is that of all; a
 /// p99 is a mean too, and there is none unless every trial has one. Waits are those of all
 /// operations.
 #[must_use]
@@ -227,8 +227,8 @@ impl Objective {
         self.log_score_at(kept, percent_of([kept]))
     }
 
-    /// The same with waits compared at a given percentile; `None`: not at all. What is subtracted
-    /// from one another needs the same one ([`percent_of`]).
+    /// The same with waits compared at a given percentile; `None`: not at all. Two scores that
+    /// are subtracted need the same one ([`percent_of`]).
     #[must_use]
     pub fn log_score_at(&self, kept: &Kept, percent: Option<f64>) -> f64 {
         let share = |value: f64| value.clamp(LEAST_SHARE, 1.0).ln();
@@ -298,7 +298,7 @@ mod tests {
         assert!(objective.log_score(&Kept { p99_us: None, slowest_us: None, ..short.clone() }).is_finite());
     }
 
-    /// What a victim of 200 operations a second met on a virtual array, alone with a p99 of 4.4 ms:
+    /// Figures of a victim of 200 operations a second on a virtual array, alone with a p99 of 4.4 ms:
     /// share of its rate, of the flood's, p99 in milliseconds.
     fn open_loop() -> [Kept; 5] {
         [

@@ -1,4 +1,4 @@
-//! Whether somebody else had a hand in a trial.
+//! Whether another program disturbed a trial.
 //!
 //! ```text
 //! between phases   the rig warns: others move data, hold dirty pages, wait for I/O           ┐
@@ -6,15 +6,15 @@
 //! writes, reads    the device moved more than the loads and the backlog explain              ┘
 //! ```
 //!
-//! Within a phase pressure (PSI) says nothing, because the victims wait all the time; between phases, when nothing of ours runs, it does, and the rig
-//! looks at it there.
+//! Within a phase pressure (PSI) says nothing, because the victims wait all the time. Between phases no victim runs, and
+//! the rig looks at pressure there.
 
 use floodwall_model::rig::{Second, Step};
 use floodwall_model::{Phase, Trial, Watch};
 
 /// More than this share of one CPU taken by the hypervisor disturbs a trial.
 const STEAL: f64 = 0.1;
-/// What a filesystem's journal and metadata may add to what is written, as a share and for each operation of a victim.
+/// Bytes that a filesystem's journal and metadata may add: as a share of the data, and for each operation of a victim.
 const OVERHEAD: f64 = 0.5;
 const OVERHEAD_AN_OPERATION: f64 = 64.0 * 1024.0;
 /// Less than this a second is not worth a word, in bytes.
@@ -46,7 +46,7 @@ fn foreign(phase: &Phase) -> Option<String> {
         flooded += interval.flood_bytes;
         ops += interval.victim_ops.iter().map(|n| u64::from(*n)).sum::<u64>();
     }
-    // What was dirty before is written during the phase. The first look is a second into it.
+    // Pages that were dirty before are written during the phase. The first look is a second into it.
     let first = phase.intervals.first()?;
     let backlog = first.host.dirty_bytes.unwrap_or(0) + first.host.writeback_bytes.unwrap_or(0);
     let asked = (ours + flooded) as f64 * (1.0 + OVERHEAD) + ops as f64 * OVERHEAD_AN_OPERATION;
@@ -63,7 +63,7 @@ fn foreign(phase: &Phase) -> Option<String> {
         })
 }
 
-/// Hears whether a rig warns while it pauses before a phase: then somebody else uses the device or the page cache.
+/// Hears whether a rig warns while it pauses before a phase: then another program uses the device or the page cache.
 pub(crate) struct Listener<'a> {
     pub(crate) inner: &'a mut dyn Watch,
     pausing: bool,

@@ -44,7 +44,7 @@ const WHOLE: usize = 20_000;
 pub struct Candidate {
     /// For people.
     pub name: String,
-    /// What it sets; empty for the setting in force.
+    /// Knobs and values; empty for the setting in force.
     pub setting: Setting,
     /// Where in the space it lies; `None` of a setting that was named by hand and is no point of it.
     pub point: Option<Point>,
@@ -162,7 +162,8 @@ fn promising(
     let untried = |points: Vec<Point>| {
         points.into_iter().filter(|p| possible(p) && !was_tried(candidates, p)).collect()
     };
-    // What is expected is quickly worked out, what is promised is not: the best by the one, and neighbours, are looked at by the other.
+    // The expected score is quickly worked out, the promised one is not. So only the best by the first, and their
+    // neighbours, are looked at by the second.
     let mut looked_at = best_by(|p| model.expected(p), random.shuffled(untried(all)));
     looked_at.truncate(LOOKED_AT);
     looked_at.extend(untried(near));
@@ -194,8 +195,8 @@ fn was_tried(candidates: &[Candidate], point: &Point) -> bool {
     candidates.iter().any(|c| c.point.as_ref() == Some(point))
 }
 
-/// The best candidates of all run on, those included that bad luck had dropped; the others don't. Gives points that nobody has tried and that should be
-/// among them: the most promising, and whoever should be good by all that is known.
+/// The best candidates of all run on, including those that bad luck had dropped; the others don't. Gives untried points
+/// that should be among them: the most promising one, and the one with the best expected score.
 pub(crate) fn shortlist(
     space: &Space,
     candidates: &mut [Candidate],
@@ -236,7 +237,7 @@ pub(crate) fn advantage(space: &Space, candidates: &[Candidate]) -> Option<(f64,
     Some((best - default, spread(candidates)))
 }
 
-/// The best candidate; `None` if nobody has run.
+/// The best candidate; `None` if none has run.
 pub(crate) fn winner(space: &Space, candidates: &[Candidate]) -> Option<usize> {
     by_shrunken_score(&model(space, candidates), candidates).first().map(|(i, _)| *i)
 }
@@ -248,8 +249,9 @@ fn model<'a>(space: &'a Space, candidates: &[Candidate]) -> Surrogate<'a> {
     Surrogate::fit(space, &seen.collect::<Vec<_>>(), spread(candidates))
 }
 
-/// Who has run, the best first: by what the model, which has seen them too, expects of them. A score counts in proportion to what is known of it (empirical
-/// Bayes; James & Stein 1961): who was lucky once is not preferred to who was good often, and what is known of a knob counts for all who set it.
+/// The candidates that have run, the best first, by the score that the model expects of them. A score counts in
+/// proportion to its trials (empirical Bayes; James & Stein 1961): one lucky trial is not preferred to many good ones,
+/// and the trials of a knob count for all candidates that set it.
 fn by_shrunken_score(model: &Surrogate<'_>, candidates: &[Candidate]) -> Vec<(usize, f64)> {
     let ran = candidates.iter().enumerate().filter(|(_, c)| c.failure.is_none());
     let mut ranked: Vec<(usize, f64)> = ran

@@ -5,8 +5,8 @@
 //!                                                                       └ starts: settings known to matter
 //! ```
 //!
-//! Level 0 of every dimension is "as it is": it names no knob, so point 0 is the setting in force. Limits are drain rate × delay, because what a
-//! victim waits for is time. Both levers are there: limits bound what waits in RAM (of the machine,
+//! Level 0 of every dimension is "as it is": it names no knob, so point 0 is the setting in force. Limits are drain rate × delay, because a
+//! victim waits for a time. Both levers are there: limits bound what waits in RAM (of the machine,
 //! of the device, or of the flood's own control group, which is then paced too), queue geometry
 //! (elevator and its tunables, depth, request size, wbt) what stands in the device's queue ahead of
 //! a victim; the latter leaves the write cache alone. What excludes each other is one dimension: an
@@ -34,7 +34,7 @@ const BACKGROUND: f64 = 0.25;
 /// Two of the flusher's chunks (fs/fs-writeback.c `writeback_chunk_size`): below, every chunk stops all writers.
 const LEAST_LIMIT: u64 = 8 << 20;
 /// Shares of the flood's rate alone at which a paced flood may write: below 1 the backlog waits in
-/// the flood's own dirty pages and not in the device.
+/// the flood's dirty pages and not in the device.
 const PACES: [f64; 3] = [0.7, 0.87, 0.95];
 /// `memory.high` of a paced flood at least.
 const PACED_MEMORY: u64 = 128 << 20;
@@ -55,7 +55,7 @@ const REQUESTS_KIB: [u64; 3] = [128, 256, 512];
 /// Writeback throttling's targets: off, and the kernel's own for what does not seek and what does, in microseconds (block/blk-wbt.c).
 const WBT_US: [u64; 3] = [0, 2_000, 75_000];
 
-/// What a host and device have. What is absent or unknown gives no dimension.
+/// The knobs of a host and a device. An absent or unknown knob gives no dimension.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Description {
     /// What the device is; `None` if the kernel does not tell.
@@ -76,7 +76,7 @@ pub struct Description {
     pub hard_limit_bytes: Option<u64>,
     /// Hard dirty limits below this are not tried: something on the machine would hang.
     pub least_hard_bytes: Option<u64>,
-    /// What is before a queue's knobs: nothing, or `sda.` for each of the disks below (a logical volume, an array).
+    /// The prefix of a queue's knobs: nothing, or `sda.` for each of the disks below (a logical volume, an array).
     pub queues: Vec<String>,
     /// The elevator in use.
     pub scheduler: Option<String>,
@@ -109,8 +109,9 @@ pub struct Description {
 }
 
 impl Description {
-    /// A machine of which only what it boots with is known, with one queue: knobs as they read back, the elevators it offers, RAM in bytes. Limits in bytes
-    /// and writeback throttling are there if the setting names them; strict limits are not in a setting.
+    /// A machine with one queue, of which only the settings at boot are known: knobs as they read back, the elevators
+    /// on offer, RAM in bytes. Limits in bytes and writeback throttling are there if the setting names them. Strict
+    /// limits are not in a setting.
     #[must_use]
     pub fn of_machine(
         in_force: &Setting,
@@ -144,7 +145,7 @@ impl Description {
 pub struct Level {
     /// For people; empty for "as it is".
     pub name: String,
-    /// What it sets.
+    /// Knobs and values.
     pub knobs: Vec<(String, String)>,
     /// Where it lies among its dimension's levels: how much alike two of them should be.
     pub place: Place,
@@ -347,7 +348,7 @@ impl Space {
     }
 }
 
-/// What is in force, at its place; unknown ones are like any other.
+/// The value in force, at its place; unknown values are like any other.
 fn as_it_is(value: Option<f64>) -> Level {
     let place = value.map_or(Place { axis: u8::MAX, octave: 0.0 }, at);
     Level { name: String::new(), knobs: Vec::new(), place }

@@ -23,7 +23,7 @@ const LEAST_SPREAD: f64 = 0.3;
 /// Standard deviations by which the unknown is given the benefit of the doubt.
 const BONUS: f64 = 1.0;
 
-/// What is known of a point.
+/// The trials of a point.
 pub(crate) struct Seen {
     pub(crate) point: Point,
     /// Log score.
@@ -75,7 +75,7 @@ impl<'a> Surrogate<'a> {
         self.solve();
     }
 
-    /// The score of a setting of which nothing is known.
+    /// The score of a setting without any trial near it.
     pub(crate) fn base(&self) -> f64 {
         self.base
     }

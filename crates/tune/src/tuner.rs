@@ -33,8 +33,8 @@ use verdict::{decide, recommend, rounds_to_show};
 const REFERENCE_SHARE: f64 = 0.15;
 /// Share of the time that is kept for the final, at most.
 const FINAL_SHARE: f64 = 0.35;
-/// Trials that a race should have at least; phases get shorter for it. Twice as many of half the length find less: what a flood does in its first seconds, before it
-/// has met the dirty limit for good, is not what it does later.
+/// Trials that a race should have at least; phases get shorter for it. Twice as many of half the length find less: in its first seconds, before it
+/// meets the dirty limit for good, a flood behaves differently.
 const RACE_TRIALS: f64 = 14.0;
 /// Rounds of a final while nothing is known of how large the difference will be; phases get shorter for it.
 const FINAL_ROUNDS: u32 = 6;
@@ -60,7 +60,7 @@ const OVERHEAD_S: f64 = 7.0;
 pub struct Options {
     /// The time that it may take, in seconds.
     pub seconds: f64,
-    /// What it looks for.
+    /// The score that it maximises.
     pub objective: Objective,
     /// Decides orders.
     pub seed: u64,
@@ -73,9 +73,9 @@ pub struct Options {
 /// A setting that was tried before.
 #[derive(Clone, Debug, Default)]
 pub struct Earlier {
-    /// What it was called.
+    /// Its name.
     pub name: String,
-    /// What it asked for.
+    /// The setting that was asked for.
     pub setting: floodwall_model::Setting,
     /// Its trials.
     pub trials: Vec<Trial>,
@@ -94,9 +94,9 @@ pub enum Clock<'a> {
 /// Part of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// What is possible.
+    /// Victims and floods alone.
     Reference,
-    /// Who wins.
+    /// Candidates against each other.
     Race,
     /// Whether the winner is better.
     Final,
@@ -148,9 +148,9 @@ pub struct Final {
 /// A search's result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Everybody who ran; the first is the default. Its trials include the reference's.
+    /// All candidates that ran; the first is the default. Its trials include the reference's.
     pub candidates: Vec<Candidate>,
-    /// What is possible under the default; `None` if that could not be measured.
+    /// Victims and floods alone under the default; `None` if that could not be measured.
     pub reference: Option<Reference>,
     /// How many points the space has.
     pub space: usize,
@@ -377,7 +377,7 @@ impl Search<'_> {
             }
         }
         outcome.candidates.iter_mut().for_each(|candidate| self.score(candidate, reference));
-        // Whoever names a setting wants it tried, so those come first.
+        // The user wants named settings tried, so those come first.
         for also in &self.options.also {
             if !outcome.candidates.iter().any(|c| c.setting == also.setting) {
                 outcome.candidates.push(Candidate::named(space, also));
@@ -487,7 +487,7 @@ impl Search<'_> {
         Ok(recommendation)
     }
 
-    /// What the final does after its look: rounds of whatever tells the price that can't be told yet; if there is none, what it has done so far.
+    /// The final's rounds after its look: of the phases whose price is not clear yet, else as before.
     fn rest(&self, last: &Final, so_far: Rest) -> Rest {
         let untold =
             |figure| last.compared.iter().any(|c| c.figure == figure && c.verdict == Verdict::Untold);
@@ -512,8 +512,8 @@ fn by_reason(left_out: Vec<(String, String)>) -> BTreeMap<String, Vec<String>> {
     all
 }
 
-/// What a candidate has to run. A burst that stays below the limits in force never meets the device: under a setting that leaves them alone it is accepted
-/// as under the default, which the final checks.
+/// The phases of a candidate. A burst that stays below the limits in force never meets the device. Under a setting that
+/// leaves these limits alone it is accepted as under the default, which the final checks.
 fn racing_phases(setting: &floodwall_model::Setting) -> &'static [PhaseKind] {
     let is_limit = |knob: &String| {
         knob.starts_with("vm.dirty") || knob.contains("bdi.") || knob.ends_with("memory.high")

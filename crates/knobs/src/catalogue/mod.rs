@@ -14,7 +14,7 @@ mod table;
 
 pub use markdown::{markdown, page};
 
-/// Whose state a knob changes, and so which file it is.
+/// The owner of a knob's state, which decides the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The machine: /proc/sys/vm.
@@ -109,7 +109,7 @@ pub struct Reset {
 pub struct Knob {
     /// As in settings and results: a sysctl's name, or the file's with `iosched.` or `bdi.` before it.
     pub name: &'static str,
-    /// Whose state it is.
+    /// The owner of its state.
     pub scope: Scope,
     /// What its value counts.
     pub unit: Unit,
@@ -119,15 +119,15 @@ pub struct Knob {
     pub max: i64,
     /// What the kernel boots with, for people.
     pub default: &'static str,
-    /// What has to be there, for people; whether it is, is found by looking for the file.
+    /// Its requirements, for people. The program looks for the file instead.
     pub needs: &'static str,
     /// Why the kernel may keep another value than the one written without an error; `None` where it keeps it exactly.
     pub adjusts: Option<&'static str>,
     /// What else the kernel changes when this is written.
     pub resets: &'static [Reset],
-    /// What it does, in a sentence.
+    /// Its effect, in a sentence.
     pub does: &'static str,
-    /// What to know before changing it.
+    /// Facts to know before changing it.
     pub quirks: &'static [&'static str],
     /// Kernel file and function that this entry describes.
     pub source: &'static str,
@@ -149,7 +149,7 @@ impl Knob {
         }
     }
 
-    /// Whether its file has a line `default` for all devices that have no line of their own.
+    /// Whether its file has a line `default` for all devices without another line.
     #[must_use]
     pub fn has_default_line(&self) -> bool {
         self.scope == Scope::Cgroup && self.name.ends_with(".weight")

@@ -13,14 +13,16 @@ use crate::session::Session;
 /// The knob that brings other tunables with it.
 const SCHEDULER: &str = "scheduler";
 
-/// Somebody else's entries that are ours to put back until a write is over, and whose they are.
+/// Other owners' entries that we put back after a write, and the changes that they belong to.
 pub(super) type Lent = Vec<(usize, Option<u64>)>;
 
 impl Session<'_> {
-    /// Sees to it that what an entry is about to reset can be told from what others have set: what is not held is saved anew if it has changed, what is held and
-    /// is not ours any more is given up. An elevator whose successor would take somebody else's tunables away is not switched.
+    /// Prepares a write of an entry that resets other cells. A cell that is not held is saved anew if it has changed. A
+    /// held cell whose value is not ours any more is given up. An elevator is not switched if that would take another
+    /// owner's tunables away.
     ///
-    /// What is somebody else's and has to be brought back afterwards is lent to us until then: a crash in between would leave nobody who does.
+    /// Other owners' cells that have to be brought back afterwards are lent to us until then: after a crash in between the
+    /// recovery brings them back.
     pub(super) fn settle_beside(
         &self,
         hold: &mut Hold,
@@ -64,8 +66,8 @@ impl Session<'_> {
         Ok(lent)
     }
 
-    /// What depends on an entry, and is to hold after a write of it: on the way back what was saved, as far as it is ours; else what it holds, where
-    /// the catalogue says that it is kept.
+    /// The cells that depend on an entry, with their states after a write of it. On the way back these are the saved
+    /// states, as far as the cells are ours; else their present states, where the catalogue says that they are kept.
     pub(super) fn beside(&self, hold: &Hold, entry: &Entry, back: bool, lent: &Lent) -> Vec<(usize, State)> {
         let entries = hold.transaction.entries.iter().enumerate();
         let kept =

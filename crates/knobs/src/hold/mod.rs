@@ -10,7 +10,7 @@
 //! ```
 //!
 //! - The journal's lock is held while something is prepared or finished, for a moment, and not in between: a write of `nr_requests` waits until the queue
-//!   has run dry. Everybody else can change and roll back settings meanwhile.
+//!   has run dry. Other processes can change and roll back settings meanwhile.
 //! - Without the journal nothing new is written, and what is held is put back all the same: a full disk must not keep wrong values in force. What it had no room
 //!   for is remembered, and appended when there is.
 //! - Nothing is fsynced for a write: what comes after `save` matters within this boot alone, and a killed process's appends stay in the page cache.
@@ -54,7 +54,7 @@ pub enum HoldError {
     Steered {
         /// Which hold.
         id: u64,
-        /// Whose.
+        /// Its owner.
         by: String,
     },
     /// A process that steered has been killed, and is still inside a write.
@@ -64,7 +64,7 @@ pub enum HoldError {
     Ending {
         /// Which hold.
         id: u64,
-        /// Whose.
+        /// Its owner.
         by: String,
     },
     /// An earlier, interrupted change could not be undone.
@@ -74,7 +74,7 @@ pub enum HoldError {
     Unrecovered {
         /// Which.
         id: u64,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
     /// Recovery tells by its start time whether a process lives; one that does not know its own would be taken for gone.
@@ -89,12 +89,12 @@ pub enum HoldError {
     /// A value that would do harm.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// Somebody else has set the knob while it was held: it is theirs.
+    /// Another program has set the knob while it was held: it is theirs.
     #[error("{label} is left alone: {}", theirs(found, *to_change))]
     Theirs {
         /// The knob.
         label: String,
-        /// What it reads.
+        /// Its present value.
         found: String,
         /// The change that took it over, if it was one of Floodwall's.
         to_change: Option<u64>,
@@ -104,7 +104,7 @@ pub enum HoldError {
     Gone {
         /// The knob.
         label: String,
-        /// What is there instead.
+        /// The value there instead.
         why: String,
     },
     /// The kernel refused the value, or took another one; the one before is in force.
@@ -118,7 +118,7 @@ pub enum HoldError {
         cause: Box<HoldError>,
         /// The knob.
         label: String,
-        /// What it is to hold.
+        /// The value that it should have.
         before: String,
         /// Why it does not.
         why: Box<StepError>,
@@ -155,7 +155,7 @@ impl HoldError {
     }
 }
 
-/// A hold of this process. Its file is the journal's; what is kept here is what it says.
+/// A hold of this process: its file in the journal, as it was read or written last.
 #[derive(Clone, Debug)]
 pub struct Hold {
     name: String,
@@ -173,13 +173,13 @@ pub struct HeldCell {
     pub index: usize,
     /// The knob.
     pub knob: &'static Knob,
-    /// What it belongs to.
+    /// The place that it belongs to.
     pub target: Target,
     /// As people write it: `sda.nr_requests`.
     pub label: String,
-    /// What it is put back to.
+    /// The state that it is put back to.
     pub saved: Option<State>,
-    /// What it was found to hold after the last write.
+    /// Its state after the last write.
     pub now: Option<State>,
 }
 
@@ -210,7 +210,8 @@ impl Hold {
         self.transaction.entries.get(index)
     }
 
-    /// What is to be kept of a cell. The tunable of an elevator that we have switched to goes with it: there is nothing to put back.
+    /// The entry that saves a cell. The tunable of an elevator that we have switched to goes with it: there is nothing to
+    /// put back.
     fn saved(&self, knob: &Knob, target: &Target, now: State) -> SavedEntry {
         let ours = matches!(knob.scope, Scope::Elevator(_)) && self.holds_elevator(target);
         let (knob, target) = (knob.name.to_owned(), target.clone());
@@ -246,15 +247,15 @@ pub fn held(transaction: &Transaction) -> Vec<HeldCell> {
 pub struct Prepared {
     index: usize,
     entry: Entry,
-    /// What it holds.
+    /// The state before.
     before: State,
-    /// What it is to hold.
+    /// The wanted state.
     to: State,
-    /// The writes that really get there.
+    /// The writes that lead there.
     way: Vec<State>,
     /// What depends on it, and is to hold afterwards.
     beside: Vec<(usize, State)>,
-    /// Of these, what is somebody else's: ours to put back until the write is over.
+    /// The ones among these that belong to other owners: we put them back until the write is over.
     lent: Lent,
     /// It goes back to what was saved: with the journal or without.
     back: bool,
@@ -307,7 +308,8 @@ pub struct Written {
     pub adjusted: Option<String>,
 }
 
-/// What a cell would hold if nobody steered: what the hold had saved whose value is found there, else what is found.
+/// The state that a cell would have without any hold: the saved state of the hold whose value it has, else its present
+/// state.
 #[must_use]
 pub fn beneath<'a>(steering: &'a [Transaction], entry: &Entry, found: &'a State) -> &'a State {
     let saved = |hold: &'a Transaction| {
@@ -319,7 +321,7 @@ pub fn beneath<'a>(steering: &'a [Transaction], entry: &Entry, found: &'a State)
     steering.iter().find_map(saved).unwrap_or(found)
 }
 
-/// Whose a hold is: `pid 4711 (floodwall guard)`.
+/// The owner of a hold: `pid 4711 (floodwall guard)`.
 #[must_use]
 pub fn describe(transaction: &Transaction) -> String {
     let Begin { pid, command, .. } = &transaction.begin;

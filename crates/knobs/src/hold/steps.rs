@@ -45,8 +45,8 @@ impl Session<'_> {
         Ok((Hold { name, transaction, length, owed: Vec::new() }, recovery))
     }
 
-    /// Saves what cells hold, and what the kernel changes beside them, before they are written some time. What is not there is left out; what has been
-    /// saved already is left as it is.
+    /// Saves cells that may be written later, and the cells that the kernel changes beside them. Absent cells are left
+    /// out; cells that are saved already stay as they are.
     ///
     /// # Errors
     /// [`HoldError::Journal`], [`HoldError::Closed`].
@@ -93,7 +93,8 @@ impl Session<'_> {
         self.append(hold, Record::Save { cells }, mode, true)
     }
 
-    /// Announces a write; `None` if the cell holds the value already. What has not been saved is saved first, which waits for the journal's disk.
+    /// Announces a write; `None` if the cell holds the value already. A cell that has not been saved is
+    /// saved first, which waits for the journal's disk.
     ///
     /// # Errors
     /// [`HoldError`]; nothing was written.
@@ -170,7 +171,7 @@ impl Session<'_> {
         let journal = if back && !is_closed { Ok(()) } else { journal };
         let mut outcome = read_back(&mut run, index, &entry, &to, performed, journal);
         if let Err(cause) = outcome {
-            // The value before has to come back, with the journal or without; nobody puts back what is held in a hold that is over.
+            // The value before has to come back, with the journal or without: a closed hold puts nothing back.
             run.mode = Mode::Undo;
             let goal = entry.old.as_ref().filter(|_| is_closed).unwrap_or(&before);
             outcome = Err(match run.bring(index, goal) {
@@ -210,9 +211,10 @@ impl Session<'_> {
         self.finish(hold, prepared, performed).map(Some)
     }
 
-    /// Puts back what is still ours and closes the hold. What could not be put back is tried again by the next recovery, once this process is gone.
+    /// Puts back the cells that are still ours and closes the hold. The next recovery tries the failed ones again, once this
+    /// process is gone.
     pub fn close(&self, hold: &mut Hold) -> Undone {
-        // A journal that can't be read keeps nobody from putting back what is known here.
+        // The saved states are known here, even if the journal can't be read.
         let _ = self.refresh(hold);
         let mut run = self.run_of(hold);
         let undone = run.undo();
@@ -240,7 +242,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The same before a write. What is wrong with the journal matters only once it is known which way the write goes.
+    /// The same before a write. A fault of the journal matters only once it is known which way the write goes.
     fn refresh_to_write(&self, hold: &mut Hold) -> Result<Result<(), HoldError>, HoldError> {
         match self.refresh(hold) {
             Err(closed @ HoldError::Closed { .. }) => Err(closed),
@@ -272,8 +274,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// What a cell holds, once it is certain that it is ours to write. One that somebody else has set while it was held is given up; one that somebody has
-    /// set while it was not is saved anew.
+    /// A cell's state, once it is certain that we may write it. A cell that another program has set while it was held is
+    /// given up. A cell that changed while it was not held is saved anew.
     fn settle(&self, hold: &mut Hold, index: usize) -> Result<State, HoldError> {
         let Some(entry) = hold.entry(index).cloned() else {
             return Err(HoldError::Gone { label: String::new(), why: "it was never saved".to_owned() });
@@ -324,7 +326,7 @@ impl Session<'_> {
         if !back {
             journal?;
         }
-        // What it resets may have come since it was saved itself: another elevator's tunables.
+        // The cells that it resets may be newer than its entry: another elevator's tunables.
         self.save_cells(hold, &[(entry.knob, entry.target.clone())], mode)?;
         let way = entry.cell.way(Some(&now), &to);
         if way.is_empty() {
@@ -375,7 +377,7 @@ impl Session<'_> {
         Run { owed, ..self.run(hold.name.clone(), transaction, Mode::Apply) }
     }
 
-    /// Writes a hold's file anew if it has grown: its begin, what is saved now, and what is held.
+    /// Writes a hold's file anew if it has grown: its begin, the saved entries, and the held ones.
     fn compact(&self, hold: &mut Hold) -> Result<(), JournalError> {
         if hold.length <= COMPACT_BYTES {
             return Ok(());
@@ -389,7 +391,7 @@ impl Session<'_> {
         let records = hold.transaction.compacted(|entry| !calm || is_there(entry));
         let text: String = records.iter().map(Record::line).collect();
         let length = text.len() as u64;
-        // What is saved of a thousand devices takes its room.
+        // The saved entries of a thousand devices take their room.
         if length > hold.length / 2 {
             return Ok(());
         }

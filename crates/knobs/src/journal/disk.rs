@@ -1,7 +1,7 @@
 //! Journals in a directory: `/var/lib/floodwall/journal` unless told otherwise.
 //!
-//! The directory is walked to from `/` one name at a time, without following links, and refused if others could change what is in it:
-//! who can write a journal can have root write any knob.
+//! The directory is walked to from `/` one name at a time, without following links, and refused if other users could
+//! change its entries: a user who can write a journal can have root write any knob.
 
 use std::ffi::OsStr;
 use std::io;
@@ -31,14 +31,14 @@ impl DiskStore {
     /// Opens a directory to change things, making it if needed, and takes its lock. `holder` names us to whom we keep out.
     ///
     /// # Errors
-    /// [`JournalError::Held`] if somebody else has it; the others if it can't be used.
+    /// [`JournalError::Held`] if another process has it; the others if it can't be used.
     pub fn open(path: &Path, holder: &str) -> Result<Self, JournalError> {
         let mut store = Self { directory: walk(path, true)?, path: path.to_owned(), lock: None };
         store.lock = Some(store.take_lock(holder)?);
         Ok(store)
     }
 
-    /// Opens a directory to read it alone, without its lock. `None` if there is none.
+    /// Opens a directory to read it alone, without its lock. `None` if it does not exist.
     ///
     /// # Errors
     /// [`JournalError`].
@@ -56,7 +56,7 @@ impl DiskStore {
             .map_err(|e| self.failed("open", LOCK, e))?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
-                // Only a courtesy to whom we keep out: a full disk must not keep anybody from undoing things.
+                // Only a courtesy to processes that wait: a full disk must not prevent an undoing.
                 let _ = rustix::fs::ftruncate(&lock, 0);
                 let _ = rustix::io::pwrite(&lock, holder.as_bytes(), 0);
                 Ok(lock)
@@ -277,8 +277,8 @@ fn open_directory(parent: BorrowedFd<'_>, name: &OsStr, last: bool) -> rustix::i
     rustix::fs::openat(parent, name, flags, Mode::empty())
 }
 
-/// Others must not be able to put a directory of theirs in our place: only the owner may write, or, above the last one, the sticky bit
-/// keeps names apart (/tmp).
+/// Other users must not be able to put another directory in our place: only the owner may write, or, above the last
+/// one, the sticky bit keeps names apart (/tmp).
 fn check_directory(directory: BorrowedFd<'_>, path: &Path, last: bool) -> Result<(), JournalError> {
     let stat = rustix::fs::fstat(directory).map_err(|e| JournalError::Io {
         what: "look at",

@@ -8,7 +8,7 @@ use crate::target::Target;
 /// Written in every first line; anything else is not replayed.
 pub(super) const FORMAT: &str = "floodwall-journal/1";
 
-/// Who changed what, when and why: the first record.
+/// The first record: the process, the time and the reason of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Begin {
@@ -49,11 +49,11 @@ pub struct Begin {
 pub struct SavedEntry {
     /// The knob that names it.
     pub knob: String,
-    /// What it belongs to.
+    /// The place that it belongs to.
     pub target: Target,
-    /// What it held.
+    /// Its state before.
     pub old: Option<State>,
-    /// What it is to hold; none if it is saved because another write may change it.
+    /// The wanted state; none if it is saved because another write may change it.
     pub new: Option<State>,
 }
 
@@ -73,7 +73,7 @@ pub struct SavedAt {
 pub struct Reading {
     /// Which entry.
     pub entry: usize,
-    /// What it held.
+    /// Its state before.
     pub state: Option<State>,
 }
 
@@ -102,7 +102,7 @@ pub enum Record {
     },
     /// Written; this is what the entry, and those that it resets, read now.
     Done {
-        /// What they read.
+        /// Their values.
         readings: Vec<Reading>,
     },
     /// All written and read back: it stands.
@@ -110,13 +110,13 @@ pub enum Record {
         /// What all entries read.
         readings: Vec<Reading>,
     },
-    /// What these are to be put back to from here on. In a hold: they are going to be written some time (fsynced). In an undoing: somebody else has set them, and
-    /// what is put back resets them.
+    /// The states that these are put back to from here on. In a hold they may be written later (fsynced). In an undoing
+    /// another program has set them, and the writes of the undoing reset them.
     Save {
         /// The cells and what they hold.
         cells: Vec<SavedAt>,
     },
-    /// A hold's entry is somebody else's from here on: neither written nor put back.
+    /// A hold's entry belongs to another owner from here on: it is neither written nor put back.
     Yield {
         /// Which entry.
         entry: usize,
@@ -137,7 +137,7 @@ pub enum Record {
     },
 }
 
-/// A line is `{"sum":"0123456789abcdef","record":…}`: JSON to everybody, and to us a checksum and the text that it is of.
+/// A line is `{"sum":"0123456789abcdef","record":…}`: JSON to other programs, and to us a checksum and its text.
 const BEFORE_SUM: &str = "{\"sum\":\"";
 const BEFORE_RECORD: &str = "\",\"record\":";
 

@@ -78,7 +78,7 @@ pub enum JournalError {
     /// Not an absolute path without `..`.
     #[error("the journal's directory '{path}' must be an absolute path without '..'", path = .0.display())]
     NotAbsolute(PathBuf),
-    /// A symbolic link in the path: somebody else may point it elsewhere.
+    /// A symbolic link in the path: another user may point it elsewhere.
     #[error("'{path}' in the journal's path is a symbolic link; name the real directory", path = .0.display())]
     Symlink(PathBuf),
     /// Others can change what we would undo by.
@@ -89,10 +89,10 @@ pub enum JournalError {
         /// Owner or mode.
         why: String,
     },
-    /// Somebody else is changing settings.
+    /// Another process is changing settings.
     #[error("settings are being changed by {holder}; wait for it to end")]
     Held {
-        /// Who, as it said itself.
+        /// Its name, as it told it.
         holder: String,
     },
     /// Somebody who may be steering can't be seen: what it holds is not to be touched.
@@ -102,7 +102,7 @@ pub enum JournalError {
     Unseen {
         /// Which hold.
         id: u64,
-        /// Whose.
+        /// Its owner.
         by: String,
         /// Why it can't be seen.
         why: String,

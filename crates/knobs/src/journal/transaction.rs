@@ -28,7 +28,7 @@ pub struct Transaction {
     /// The same entries, with their cells.
     pub entries: Vec<Entry>,
     records: Vec<Record>,
-    /// What they tell of each entry.
+    /// Their traces, for each entry.
     traces: Vec<Trace>,
 }
 
@@ -182,7 +182,7 @@ impl Transaction {
         self.traces.get(index).is_some_and(|trace| trace.touched)
     }
 
-    /// Whether an entry was given up to somebody else, and to which change if it was one.
+    /// Whether an entry was given up to another owner, and to which change if it was one.
     #[must_use]
     pub fn yielded(&self, index: usize) -> Option<Option<u64>> {
         self.traces.get(index)?.yielded

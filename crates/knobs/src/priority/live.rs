@@ -15,7 +15,7 @@ const DEEPEST: u32 = 16;
 /// `IOPRIO_WHO_PROCESS`: the number is a thread's (include/uapi/linux/ioprio.h).
 const ONE_THREAD: libc::c_int = 1;
 
-/// Whose threads a path stands for.
+/// The threads that a path stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Source<'a> {
     Process(u32),

@@ -78,7 +78,7 @@ pub(crate) struct Priorities {
 }
 
 impl Priorities {
-    /// What threads have; `None` if there are none. On a tie the first thread's priority is the common one.
+    /// The priorities of threads; `None` without threads. On a tie the first thread's priority is the common one.
     pub(crate) fn of(threads: &[(Thread, Priority)]) -> Option<Self> {
         let mut counts: BTreeMap<Priority, usize> = BTreeMap::new();
         for (_, priority) in threads {
@@ -105,11 +105,11 @@ impl Priorities {
         is_one(&self.common) || self.others.values().any(is_one)
     }
 
-    /// What threads that read `now` are brought to, so that each that has a priority of ours has its value of `self`
-    /// again. The others keep theirs: somebody else has set it, or they started with it.
+    /// The priorities that lead back from `now` to `self`, for each thread that has a priority of ours. The others keep
+    /// theirs: another program has set it, or they started with it.
     pub(crate) fn back(&self, now: &Self, is_ours: impl Fn(&Priority) -> bool) -> Self {
         if !is_ours(&now.common) && now.common != self.common {
-            // Somebody else has set most of the threads.
+            // Another program has set most of the threads.
             let back = |(thread, priority): (&Thread, &Priority)| {
                 (*thread, if is_ours(priority) { self.get(*thread) } else { *priority })
             };

@@ -142,7 +142,7 @@ const fn recipe(levels: &'static [&'static str], good_on: &'static [Kind]) -> Re
 /// Where a search begins, beside the setting in force.
 pub(super) const RECIPES: &[Recipe] = &[
     // On a virtual array with a protected cache (the lab's raid10-bbwc-2010, kernel 6.1, xfs) an
-    // open-loop victim kept its rate and the flood 87 % of its own. The RAID card's array is a disk
+    // open-loop victim kept its rate, and the flood kept 87 %. The RAID card's array is a disk
     // to the kernel.
     recipe(&["paced 0.87"], SEEKS),
     // The same array, kernel 6.18, in one run of 20 s: ten times the commits of bfq alone, with
@@ -174,7 +174,7 @@ pub(super) const RECIPES: &[Recipe] = &[
     recipe(&["mq-deadline: async_depth*"], NOWHERE),
 ];
 
-/// Queue files of which each write waits until the queue is empty, and holds all I/O back meanwhile
+/// Queue files whose writes wait until the queue is empty and hold all I/O back meanwhile
 /// (block/elevator.c `elevator_change`; block/blk-sysfs.c `queue_requests_store`,
 /// `queue_max_sectors_store`, `queue_wb_lat_store`). Since Linux 6.10 the first `io.max` of a disk
 /// does so too, once (block/blk-throttle.c `blk_throtl_init`). Nothing else here does.

@@ -14,8 +14,8 @@ pub(super) const IN_VAIN: u32 = 2;
 
 impl Search<'_> {
     /// Runs a trial; a disturbed one is repeated once. A failure is the candidate's, unless nothing
-    /// works any more; one of the setting in force, without which nothing can be compared, is
-    /// repeated once and then ends the search.
+    /// works any more. The setting in force is needed for every comparison: its failed trial is
+    /// repeated once, and a second failure ends the search.
     pub(super) fn trial(
         &mut self,
         outcome: &mut Outcome,
@@ -67,7 +67,7 @@ impl Search<'_> {
                 }
                 Err(error) => {
                     let why = error.source.to_string();
-                    // What was measured until then stays, and does not count.
+                    // The phases until then are kept, and do not count.
                     candidate.disturbed.extend(error.partial.map(|p| *p).filter(|p| !p.phases.is_empty()));
                     if error.interrupted {
                         return Err(Stop { why, interrupted: true });
@@ -89,7 +89,7 @@ impl Search<'_> {
                         return Ok(());
                     }
                     if i > 0 && stage == Stage::Race {
-                        // The settings, or the device? What was in force at the beginning has run once.
+                        // The settings, or the device? The first setting has run once.
                         self.trial(outcome, 0, stage, phases, measure_s)?;
                         return Ok(());
                     }

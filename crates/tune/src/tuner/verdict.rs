@@ -8,10 +8,10 @@ use floodwall_stats::versus::{SIGNIFICANT, Verdict, paired_p, versus, with_alone
 use super::{FINAL_ROUNDS, Final, LEAST_FINAL_ROUNDS, Outcome, Recommendation};
 use crate::objective::{Kept, Objective, Reference, kept, percent_of, pooled};
 
-/// What can't be settled in this many rounds can't be settled.
+/// A difference that needs more rounds than this can't be settled.
 const HOPELESS_ROUNDS: f64 = 200.0;
 
-/// Rounds in which a difference should show of which half as much is really there.
+/// Rounds in which a difference should show, if half of it is real.
 pub(super) fn rounds_to_show(gain: f64, spread: f64) -> u32 {
     (LEAST_FINAL_ROUNDS..FINAL_ROUNDS)
         .find(|n| {
