@@ -12,8 +12,9 @@ use crate::Pace;
 pub(crate) const DEVICES: [&str; 6] =
     ["raid10-bbwc-2010", "hdd-7200", "sata-ssd-worn", "nvme-consumer", "cloud-gp3", "usb-stick"];
 
-/// Victims: a name, and what `--victim` takes. Each is measured in a closed loop and in an open one. Their files are
-/// larger than the devices' caches, but for that of `nvme-consumer`: what a cache absorbs says nothing of the device.
+/// Victims: a name, and what `--victim` takes. Each is measured in a closed loop and in an open
+/// one. Their files are larger than the devices' caches, but for that of `nvme-consumer`: what a
+/// cache absorbs says nothing of the device.
 const VICTIMS: [(&str, &str); 5] = [
     ("commit-1x4k", "commit,threads=1,block=4KiB,size=1GiB"),
     ("commit-10x16k", "commit,threads=10,block=16KiB,size=1GiB"),

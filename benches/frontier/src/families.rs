@@ -1,5 +1,5 @@
-//! Families of levers, one setting each. They are named here once, before anything is measured; none is chosen by what
-//! a cell gave.
+//! Families of levers, one setting each. They are named here once, before anything is measured;
+//! none is chosen by what a cell gave.
 
 use floodwall_model::Setting;
 
@@ -30,8 +30,8 @@ const TUNED_BFQ: Pairs<'_> =
     &[("scheduler", "bfq"), ("iosched.timeout_sync", "8"), ("iosched.low_latency", "0")];
 const FIRST: Pairs<'_> = &[("victim.ioprio", "be/0")];
 
-/// The families of a place; the first is what the others are compared with. `flood_bytes_per_s` is what the device
-/// takes from the flood alone.
+/// The families of a place; the first is what the others are compared with. `flood_bytes_per_s` is
+/// what the device takes from the flood alone.
 pub(crate) fn of(cell: &Cell, flood_bytes_per_s: f64) -> Vec<Family> {
     let family = |name, parts: &[Pairs<'_>]| {
         let pairs = parts.iter().copied().flatten();
@@ -59,7 +59,8 @@ pub(crate) fn of(cell: &Cell, flood_bytes_per_s: f64) -> Vec<Family> {
     }
 }
 
-/// About how long a cell takes in the lab. Every setting has a phase of both; victim and flood alone run under the first only.
+/// About how long a cell takes in the lab. Every setting has a phase of both; victim and flood
+/// alone run under the first only.
 pub(crate) fn minutes(cell: &Cell, pace: Pace) -> u32 {
     let phases = of(cell, 1.0).len() as u32 + 2;
     (phases * pace.rounds * (pace.measure_s + 10) + 60).div_ceil(60)

@@ -87,7 +87,8 @@ fn main() -> anyhow::Result<()> {
     ended
 }
 
-/// Whether a cell is meant by a part of its name, or by all of it where that is another cell's part.
+/// Whether a cell is meant by a part of its name, or by all of it where that is another cell's
+/// part.
 fn is_wanted(cell: &Cell, parts: &[String]) -> bool {
     let is_name = |part: &String| cells::all().iter().any(|cell| cell.name() == *part);
     let meant = |part: &String| if is_name(part) { cell.name() == *part } else { cell.name().contains(part) };

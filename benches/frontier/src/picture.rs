@@ -1,4 +1,5 @@
-//! One picture a device: for each victim what the flood keeps (right is more) and the victim's p99 (down is less).
+//! One picture a device: for each victim what the flood keeps (right is more) and the victim's p99
+//! (down is less).
 
 use std::path::Path;
 

@@ -17,7 +17,8 @@ use crate::families;
 /// What the figures depend on.
 const INPUTS: [&str; 2] = ["simulator", "device-presets"];
 
-/// Simulates a cell. The paced group has the lab's rate where that is known, so that both sides have one setting.
+/// Simulates a cell. The paced group has the lab's rate where that is known, so that both sides
+/// have one setting.
 pub(crate) fn measure(cell: &Cell, pace: Pace, lab: Option<&Run>) -> anyhow::Result<Run> {
     let mut rig = SimRig::new(cell.machine()?);
     let mut scenario = cell.scenario(pace)?;
@@ -27,7 +28,8 @@ pub(crate) fn measure(cell: &Cell, pace: Pace, lab: Option<&Run>) -> anyhow::Res
     };
     let mut families = families::of(cell, flood);
     if cell.place == Place::Guest {
-        // A bench has control groups there under every setting; a simulated machine has them under one that names them.
+        // A bench has control groups there under every setting; a simulated machine has them under
+        // one that names them.
         for (_, setting) in &mut families {
             setting.0.entry("flood:memory.high".to_owned()).or_insert_with(|| "max".to_owned());
         }
@@ -61,7 +63,8 @@ pub(crate) fn measure(cell: &Cell, pace: Pace, lab: Option<&Run>) -> anyhow::Res
     })
 }
 
-/// What the device takes from the flood alone under the default setting, in bytes a second, over all rounds as in the lab.
+/// What the device takes from the flood alone under the default setting, in bytes a second, over
+/// all rounds as in the lab.
 fn flood_alone(rig: &mut SimRig, scenario: &Scenario) -> anyhow::Result<f64> {
     let mut alone = Scenario { phases: vec![PhaseKind::Flood], ..scenario.clone() };
     alone.victims.clear();

@@ -78,8 +78,8 @@ fn best(out: &mut String, cells: &[(Cell, Measured)]) {
     }
 }
 
-/// The family to choose: of those under which the victim keeps about the most and waits about the least, the one
-/// under which the flood keeps most.
+/// The family to choose: of those under which the victim keeps about the most and waits about the
+/// least, the one under which the flood keeps most.
 fn winner(run: &Run) -> Option<&Row> {
     let known = |row: &Row| {
         let s = row.summary.as_ref()?;

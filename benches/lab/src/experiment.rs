@@ -1,4 +1,5 @@
-//! The experiment of 2010, redone: commits beside dd on a ten-disk array with a protected cache, under the default setting and under 15 MB.
+//! The experiment of 2010, redone: commits beside dd on a ten-disk array with a protected cache,
+//! under the default setting and under 15 MB.
 //!
 //! ```text
 //! for each setting × victim: fresh device → floodwall bench (victim alone, dd alone, both)  ┐
@@ -6,9 +7,11 @@
 //! benches/published/measurements.toml ─────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Durations and the device's cache are the published ones; the database's file is scaled to memory (10 GiB of random data have to be held
-//! there). Every trial begins on a fresh device, because a full cache makes the array bistable. Each measurement is kept as a file in
-//! benches/lab/experiment-2010, so that an interrupted run goes on where it was, and the table follows from these files.
+//! Durations and the device's cache are the published ones; the database's file is scaled to memory
+//! (10 GiB of random data have to be held there). Every trial begins on a fresh device, because a
+//! full cache makes the array bistable. Each measurement is kept as a file in
+//! benches/lab/experiment-2010, so that an interrupted run goes on where it was, and the table
+//! follows from these files.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -125,7 +128,8 @@ impl Cell {
     }
 }
 
-/// Measures what is not yet in `data` (at most `most` cells), and writes the section anew once nothing is missing.
+/// Measures what is not yet in `data` (at most `most` cells), and writes the section anew once
+/// nothing is missing.
 pub(crate) fn run(floodwall: &Floodwall, plan: Plan, files: &Files<'_>, most: usize) -> anyhow::Result<()> {
     let root = origin::root()?;
     std::fs::create_dir_all(files.data).with_context(|| format!("can't make '{}'", files.data.display()))?;
@@ -190,7 +194,8 @@ fn up<'a>(floodwall: &'a Floodwall, plan: Plan) -> anyhow::Result<Device<'a>> {
 
 fn bench(floodwall: &Floodwall, plan: Plan, threads: u32, block_kib: u32) -> anyhow::Result<Value> {
     let device = up(floodwall, plan)?;
-    // The array holds every byte twice in 512 MiB and writes back while it fills: from 384 MiB on it is full, whoever writes.
+    // The array holds every byte twice in 512 MiB and writes back while it fills: from 384 MiB on
+    // it is full, whoever writes.
     let scenario = format!(
         "name = \"lab-2010\"\n[[victim]]\nkind = \"commit\"\nthreads = {threads}\nblock = \"{block_kib}KiB\"\nsize = \"{}GiB\"\n\
          [[flood]]\nname = \"dd\"\nkind = \"seq\"\nblock = \"1KiB\"\nsize = \"20977328128B\"\ndata = \"zero\"\n\
@@ -278,7 +283,8 @@ fn by_sysbench(floodwall: &Floodwall, plan: Plan) -> anyhow::Result<Value> {
         let device = up(floodwall, plan)?;
         let dir = device.dir()?;
         devices::run(sysbench(dir, plan).arg("prepare"))?;
-        // Until the array's cache is full of random blocks: what follows then has one rate, not two.
+        // Until the array's cache is full of random blocks: what follows then has one rate, not
+        // two.
         devices::run(sysbench(dir, Plan { seconds: 20, ..plan }).arg("run"))?;
         idle.push(writes_per_s(&devices::run(sysbench(dir, plan).arg("run"))?)?);
         let dd = Dd::start(dir)?;
@@ -308,7 +314,8 @@ fn sysbench(dir: &Path, plan: Plan) -> Command {
         "--file-fsync-all=on",
         "--events=0",
     ]);
-    // Random contents, as with --validate: prepare's zeros would take no memory, and no space either.
+    // Random contents, as with --validate: prepare's zeros would take no memory, and no space
+    // either.
     sysbench.args(["--validate=on", "--threads=10", "--file-block-size=16384", "--percentile=95"]);
     sysbench.arg(format!("--file-total-size={}G", plan.file_gib)).arg(format!("--time={}", plan.seconds));
     sysbench

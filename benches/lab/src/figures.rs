@@ -1,4 +1,5 @@
-//! What the lab can do: through the whole stack, and how close its presets are to what they stand for.
+//! What the lab can do: through the whole stack, and how close its presets are to what they stand
+//! for.
 
 use std::process::Command;
 
@@ -7,7 +8,8 @@ use serde_json::Value;
 
 use crate::devices::{Device, Floodwall, median};
 
-/// Idle figures that a preset must show: name, what, fio's arguments, published or data sheet, unit.
+/// Idle figures that a preset must show: name, what, fio's arguments, published or data sheet,
+/// unit.
 struct Idle {
     preset: &'static str,
     what: &'static str,
@@ -24,7 +26,8 @@ const SEQUENTIAL_READ: &[&str] = &["--rw=read", "--bs=1M", "--iodepth=4"];
 const SEQUENTIAL_WRITE: &[&str] = &["--rw=write", "--bs=1M", "--iodepth=4"];
 const RANDOM_READ: &[&str] = &["--rw=randread", "--bs=4k", "--iodepth=1", "--norandommap", "--randrepeat=0"];
 
-/// Until the controller's cache is full of what is written: before that it takes everything at once.
+/// Until the controller's cache is full of what is written: before that it takes everything at
+/// once.
 const FILL: &str = "--ramp_time=30";
 
 /// Sources: the comments of the presets (`floodwall lab show NAME`).

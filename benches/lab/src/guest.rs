@@ -1,4 +1,5 @@
-//! How far a guest of user-mode Linux is to be trusted: the same trial in it and behind this machine's own kernel.
+//! How far a guest of user-mode Linux is to be trusted: the same trial in it and behind this
+//! machine's own kernel.
 //!
 //! ```text
 //! round × preset × (host, guest; who begins alternates):
@@ -6,8 +7,8 @@
 //! all that is in DATA ─▶ a ratio of guest to host a figure, by rounds ─▶ docs/lab.md
 //! ```
 //!
-//! Both have the same dirty limits: those of a share of memory would differ with the memory. A trial that is there is
-//! not repeated, so that an interrupted run goes on where it was.
+//! Both have the same dirty limits: those of a share of memory would differ with the memory. A
+//! trial that is there is not repeated, so that an interrupted run goes on where it was.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -51,7 +52,8 @@ settle = "1s"
 device_cache = "1B"
 "#;
 
-/// A figure of a trial: its name, the phase, where it is in that, and how many of its unit a shown one has.
+/// A figure of a trial: its name, the phase, where it is in that, and how many of its unit a shown
+/// one has.
 struct Figure {
     name: &'static str,
     phase: &'static str,

@@ -9,8 +9,9 @@
 //! 2010      sysbench's and floodwall's commits beside dd, default and vm.dirty_bytes=15000000 → docs/reproductions.md
 //! ```
 //!
-//! All but `nfs` need root, FUSE, loop devices, fio and sysbench; `nfs` needs user-mode-linux and what
-//! scripts/nfs-2016 names. Whatever it brings up it takes down, and settings go through the journal.
+//! All but `nfs` need root, FUSE, loop devices, fio and sysbench; `nfs` needs user-mode-linux and
+//! what scripts/nfs-2016 names. Whatever it brings up it takes down, and settings go through the
+//! journal.
 
 mod devices;
 mod experiment;

@@ -4,8 +4,8 @@
 //! preset × setting: fresh device → floodwall bench (victim alone, flood alone, both) → benches/lab/data/PRESET-SETTING.json
 //! ```
 //!
-//! A file holds all that it takes to run the same trial elsewhere: scenario, device, machine, every knob as it was read, and what was measured second by
-//! second; of the latencies, the percentiles.
+//! A file holds all that it takes to run the same trial elsewhere: scenario, device, machine, every
+//! knob as it was read, and what was measured second by second; of the latencies, the percentiles.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! A setting for as long as a measurement lasts, through the journal: whatever ends this process, `floodwall rollback` undoes it.
+//! A setting for as long as a measurement lasts, through the journal: whatever ends this process,
+//! `floodwall rollback` undoes it.
 
 use std::path::Path;
 

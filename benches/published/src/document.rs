@@ -18,8 +18,9 @@ use crate::origin::Origin;
 const WITH: (&str, &str) = ("<!-- measured with: ", " -->");
 const STALE: &str = "> **Stale**: ";
 
-/// Puts a section between its marks, which are added at the end of a document that has none. `origin` is what its
-/// figures were measured with, an empty one if that was not recorded; `root` the repository's directory.
+/// Puts a section between its marks, which are added at the end of a document that has none.
+/// `origin` is what its figures were measured with, an empty one if that was not recorded; `root`
+/// the repository's directory.
 ///
 /// # Errors
 /// The document or the sources of an input can't be read, or the document can't be written.
@@ -36,7 +37,8 @@ pub fn replace_section(
     write(path, &old, &with_section(&old, name, command, &text))
 }
 
-/// Marks the stale sections of all documents in the repository's `docs` and returns a line for each.
+/// Marks the stale sections of all documents in the repository's `docs` and returns a line for
+/// each.
 ///
 /// # Errors
 /// As [`mark_stale`].
@@ -54,8 +56,8 @@ pub fn mark_documents(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(lines)
 }
 
-/// Marks every section whose inputs have changed since it was measured, and takes the mark from those whose inputs
-/// are again what they were. Returns the stale ones' names.
+/// Marks every section whose inputs have changed since it was measured, and takes the mark from
+/// those whose inputs are again what they were. Returns the stale ones' names.
 ///
 /// # Errors
 /// As [`replace_section`]; a section without an end; an origin that can't be understood.

@@ -1,4 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP: what runs is asked to end, nothing new is begun, and devices and settings are put back on the way out.
+//! SIGINT, SIGTERM and SIGHUP: what runs is asked to end, nothing new is begun, and devices and
+//! settings are put back on the way out.
 
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -51,7 +52,8 @@ pub fn sleep(duration: Duration) -> anyhow::Result<()> {
     check()
 }
 
-/// Runs a command to its end and takes what it writes where that is piped; when a signal comes, it is asked to end and waited for.
+/// Runs a command to its end and takes what it writes where that is piped; when a signal comes, it
+/// is asked to end and waited for.
 ///
 /// # Errors
 /// A command that can't be run, or a signal that came before its end.
@@ -71,7 +73,8 @@ pub fn output(command: &mut Command) -> anyhow::Result<Output> {
     Ok(output)
 }
 
-/// Until `ended`: when a signal comes, process `pid` is asked to end. A terminal's Ctrl-C has reached it already; asking twice does no harm.
+/// Until `ended`: when a signal comes, process `pid` is asked to end. A terminal's Ctrl-C has
+/// reached it already; asking twice does no harm.
 fn pass_on(pid: u32, ended: &AtomicBool) {
     while !ended.load(Relaxed) {
         if raised() {

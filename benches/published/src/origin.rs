@@ -1,11 +1,13 @@
-//! What a table was measured with: for each input a digest of its sources and the commit that last changed them.
+//! What a table was measured with: for each input a digest of its sources and the commit that last
+//! changed them.
 //!
 //! ```text
 //! crates/guard/src, … ─▶ code without comments, tests and layout ─▶ XXH64 ─▶ law 3f0c… (afbd7cd83500)
 //! ```
 //!
-//! A table is stale once the digest of one of its inputs differs from the stored one. Comments, tests and layout are
-//! left out of the digest, because they change no figure. The statistics (`crates/stats`) are no input.
+//! A table is stale once the digest of one of its inputs differs from the stored one. Comments,
+//! tests and layout are left out of the digest, because they change no figure. The statistics
+//! (`crates/stats`) are no input.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -40,12 +42,13 @@ const COMMIT_DIGITS: usize = 12;
 pub struct Stamp {
     /// XXH64 of the sources, 16 hexadecimal digits.
     pub digest: String,
-    /// The commit that last changed the sources, 12 digits; `+` behind it: they had uncommitted changes; `unknown`
-    /// without Git.
+    /// The commit that last changed the sources, 12 digits; `+` behind it: they had uncommitted
+    /// changes; `unknown` without Git.
     pub commit: String,
 }
 
-/// What a table was measured with. An input has several states if parts of the table were measured with different ones.
+/// What a table was measured with. An input has several states if parts of the table were measured
+/// with different ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin(BTreeMap<String, BTreeSet<Stamp>>);
 
@@ -59,7 +62,8 @@ impl Origin {
         Ok(Self(inputs.iter().map(state).collect::<anyhow::Result<_>>()?))
     }
 
-    /// What all parts together were measured with; empty, which is unknown, if it is so of any part.
+    /// What all parts together were measured with; empty, which is unknown, if it is so of any
+    /// part.
     #[must_use]
     pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut all = Self::default();
@@ -80,7 +84,8 @@ impl Origin {
         self.0.is_empty()
     }
 
-    /// The inputs that differ from the sources below `root`, with the commits that the figures are of.
+    /// The inputs that differ from the sources below `root`, with the commits of the figures that
+    /// do.
     ///
     /// # Errors
     /// An input that is not in [`INPUTS`]; sources that can't be read.
@@ -88,8 +93,9 @@ impl Origin {
         let mut changed = Vec::new();
         for (input, stamps) in &self.0 {
             let now = digest(root, paths(input)?)?;
-            if stamps.iter().any(|stamp| stamp.digest != now) {
-                let commits: Vec<&str> = stamps.iter().map(|stamp| stamp.commit.as_str()).collect();
+            let other = stamps.iter().filter(|stamp| stamp.digest != now);
+            let commits: Vec<&str> = other.map(|stamp| stamp.commit.as_str()).collect();
+            if !commits.is_empty() {
                 changed.push((input.clone(), commits.join(" and ")));
             }
         }
@@ -282,10 +288,7 @@ mod tests {
         assert_eq!(mixed.to_string().parse::<Origin>().unwrap(), mixed);
         let changed = mixed.changed(dir.path()).unwrap();
         assert_eq!(changed[0].0, "law");
-        assert!(
-            changed[0].1.contains("76289a3d179f and ") || changed[0].1.contains(" and 76289a3d179f"),
-            "{changed:?}"
-        );
+        assert_eq!(changed[0].1, "76289a3d179f");
         let unknown = Origin::now(dir.path(), &["weather"]).unwrap_err().to_string();
         assert!(unknown.contains("unknown input 'weather'; use law, tuner"), "{unknown}");
     }

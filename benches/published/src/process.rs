@@ -73,7 +73,8 @@ pub fn end(child: &mut Child, signal: &str, patience: Duration) -> anyhow::Resul
     child.wait().context("can't wait")
 }
 
-/// Asks again and again until `ready`, for so long at the most; fails at once when the process ends or a signal comes.
+/// Asks again and again until `ready`, for so long at the most; fails at once when the process ends
+/// or a signal comes.
 ///
 /// # Errors
 /// A process that has ended, a signal that came, or time that is up.

@@ -13,8 +13,9 @@ use published::process;
 
 use super::trial::Disk;
 
-/// Longer than any device of the lab writes in a measurement of half a minute and its lead; zeros, which take no memory on a lab device. The source has no
-/// blocks at all and is on no disk: reading it costs what reading a cached file costs.
+/// Longer than any device of the lab writes in a measurement of half a minute and its lead; zeros,
+/// which take no memory on a lab device. The source has no blocks at all and is on no disk: reading
+/// it costs what reading a cached file costs.
 const BYTES: u64 = 24 << 30;
 const SOURCE: &str = "/dev/shm";
 

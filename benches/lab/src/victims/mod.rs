@@ -1,5 +1,6 @@
-//! Real victims on a lab device: PostgreSQL and SQLite beside the copy of a large file, under the default setting, under
-//! others (15 MB, a short queue, the victim first under bfq, the copy paced), and guarded.
+//! Real victims on a lab device: PostgreSQL and SQLite beside the copy of a large file, under the
+//! default setting, under others (15 MB, a short queue, the victim first under bfq, the copy
+//! paced), and guarded.
 //!
 //! ```text
 //! round × victim × way (the ways in another order each round):
@@ -9,10 +10,10 @@
 //! all that is in DATA, whatever the plan ─▶ a table a plan ─▶ docs/lab.md
 //! ```
 //!
-//! The figures are the victim's own: transactions a second and the time of each, from pgbench's log and from the clock
-//! of the program that talks to sqlite3. Every process ends with this one at the latest. A setting is put back by
-//! `floodwall rollback`, else by itself after 20 minutes. A trial that is there is not repeated, so that an interrupted
-//! run goes on where it was.
+//! The figures are the victim's own: transactions a second and the time of each, from pgbench's log
+//! and from the clock of the program that talks to sqlite3. Every process ends with this one at the
+//! latest. A setting is put back by `floodwall rollback`, else by itself after 20 minutes. A trial
+//! that is there is not repeated, so that an interrupted run goes on where it was.
 
 mod copy;
 pub(crate) mod place;
@@ -44,7 +45,8 @@ pub(crate) struct Options {
     /// Device to measure on
     #[arg(long, default_value = "raid10-bbwc-2010")]
     preset: String,
-    /// Elevator that the device is given, such as the mq-deadline of a disk; the loop device's own without it
+    /// Elevator that the device is given, such as the mq-deadline of a disk; the loop device's own
+    /// without it
     #[arg(long)]
     scheduler: Option<String>,
     /// Measure behind the kernel of a user-mode guest with so much memory

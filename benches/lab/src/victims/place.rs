@@ -1,5 +1,5 @@
-//! The place of a trial: a device behind this machine's kernel or behind a guest's. A guest has control groups (cgroup
-//! v2) for the victim and the copy.
+//! The place of a trial: a device behind this machine's kernel or behind a guest's. A guest has
+//! control groups (cgroup v2) for the victim and the copy.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

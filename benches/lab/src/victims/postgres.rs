@@ -1,4 +1,5 @@
-//! PostgreSQL as Debian packages it, with its own settings (fsync on, fdatasync of the log at each commit), and pgbench's transactions.
+//! PostgreSQL as Debian packages it, with its own settings (fsync on, fdatasync of the log at each
+//! commit), and pgbench's transactions.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -119,7 +120,8 @@ impl Database for Postgres {
     }
 }
 
-/// When it was done, in µs since 1970, and how long it took: `client number time script seconds microseconds`.
+/// When it was done, in µs since 1970, and how long it took:
+/// `client number time script seconds microseconds`.
 fn transaction(line: &str) -> Option<(u64, u64)> {
     let words: Vec<u64> = line.split(' ').take(6).map_while(|word| word.parse().ok()).collect();
     let [_, _, took_us, _, seconds, us] = words.as_slice() else { return None };

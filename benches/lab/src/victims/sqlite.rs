@@ -1,4 +1,5 @@
-//! SQLite: one program that commits a row after the other, through sqlite3, with the journal that it has by default and `synchronous=FULL`.
+//! SQLite: one program that commits a row after the other, through sqlite3, with the journal that
+//! it has by default and `synchronous=FULL`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

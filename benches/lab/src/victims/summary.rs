@@ -21,7 +21,8 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// From when transactions were done and how long they took. The first began when the measurement did.
+    /// From when transactions were done and how long they took. The first began when the
+    /// measurement did.
     pub(super) fn new(time: Duration, mut done: Vec<(u64, u64)>) -> Self {
         done.sort_unstable();
         let begin = done.iter().map(|(at, took)| at.saturating_sub(*took)).min().unwrap_or(0);
@@ -64,8 +65,8 @@ impl Measured {
 pub(crate) struct Rounds(pub(crate) Vec<f64>);
 
 impl Rounds {
-    /// The geometric mean with Student's 95 % interval on the logarithms. One round has no interval; a round without
-    /// the figure leaves none for all.
+    /// The geometric mean with Student's 95 % interval on the logarithms. One round has no
+    /// interval; a round without the figure leaves none for all.
     pub(crate) fn shown(&self, rounds: usize, unit: impl Fn(f64) -> String) -> String {
         let logs: Vec<f64> = self.0.iter().filter(|v| **v > 0.0).map(|v| v.ln()).collect();
         if logs.len() < rounds {

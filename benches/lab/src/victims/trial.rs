@@ -1,4 +1,5 @@
-//! One trial on a device that is there: a database, a way in force, the victim alone, the copy, the victim beside it.
+//! One trial on a device that is there: a database, a way in force, the victim alone, the copy, the
+//! victim beside it.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,8 +17,8 @@ use crate::devices::Floodwall;
 
 /// After the database is made, and before anything is measured.
 const SETTLE: Duration = Duration::from_secs(5);
-/// How long the copy runs before the victim is measured beside it: until the page cache is filled and the kernel
-/// throttles it.
+/// How long the copy runs before the victim is measured beside it: until the page cache is filled
+/// and the kernel throttles it.
 const LEAD: Duration = Duration::from_secs(10);
 
 /// What the victim does, and for how long.
@@ -32,7 +33,8 @@ pub(crate) struct Load {
     /// Size of PostgreSQL's database: pgbench's scale, 16 MB each
     #[arg(long, default_value_t = 20)]
     pub(super) scale: u32,
-    /// Transactions a second that PostgreSQL is asked for, whatever it takes; as many as it can without it
+    /// Transactions a second that PostgreSQL is asked for, whatever it takes; as many as it can
+    /// without it
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) rate: Option<u32>,
     /// What the way 'paced' lets the copy write, a second
@@ -41,7 +43,8 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// What a stored trial must agree with. `rate` and `pace` are absent where they are not asked for.
+    /// What a stored trial must agree with. `rate` and `pace` are absent where they are not asked
+    /// for.
     pub(super) fn plan(&self) -> Value {
         let mut plan = json!({ "seconds": self.seconds, "clients": self.clients, "scale": self.scale });
         if let Some(rate) = self.rate {

@@ -1,5 +1,5 @@
-//! Under what a victim is measured: the default setting, settings through `floodwall apply`, or `floodwall guard`. Given back
-//! when dropped.
+//! Under what a victim is measured: the default setting, settings through `floodwall apply`, or
+//! `floodwall guard`. Given back when dropped.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -50,8 +50,8 @@ impl Way {
         }
     }
 
-    /// What `floodwall apply` takes for it; nothing where it is not a setting. `victim`: the number of the victim's process,
-    /// from which all that serve connections are forked.
+    /// What `floodwall apply` takes for it; nothing where it is not a setting. `victim`: the number
+    /// of the victim's process, from which all that serve connections are forked.
     fn changes(self, disk: &Disk, load: &Load, victim: Option<u32>) -> anyhow::Result<Vec<String>> {
         let name = disk.path.file_name().context("the device has no name")?.to_string_lossy();
         let of_disk = |knobs: &[&str]| knobs.iter().map(|knob| format!("{name}.{knob}")).collect();
