@@ -1,13 +1,16 @@
-//! What `floodwall status` costs without its window: `status_cost [DISKS] [PROCESSES]`, of the machine of fixtures/hosts/server-64-disks.rs with 64 disks
-//! and 2,000 processes unless told otherwise.
+//! What `floodwall status` costs without its window: `status_cost [DISKS] [PROCESSES]`, of the
+//! machine of fixtures/hosts/server-64-disks.rs with 64 disks and 2,000 processes unless told
+//! otherwise.
 //!
 //! ```text
 //! parent: makes the tree ─▶ child (this program again): the work, over and over, then its own peak memory
 //! work:   observation, observation, other managers, status, findings, text, JSON
 //! ```
 //!
-//! Prints the median, by the clock and as CPU time of this process (user and system), and the peak of resident memory of a process that did nothing else.
-//! Build it with `--release`. The kernel makes /proc and /sys up on the fly, so a real machine of that size costs somewhat more than plain files.
+//! Prints the median, by the clock and as CPU time of this process (user and system), and the peak
+//! of resident memory of a process that did nothing else. Build it with `--release`. The kernel
+//! makes /proc and /sys up on the fly, so a real machine of that size costs somewhat more than
+//! plain files.
 
 use std::error::Error;
 use std::io::Write;
@@ -60,8 +63,12 @@ fn work(tree: &Path, disks: u32, processes: u32) -> Result<(), Box<dyn Error>> {
         let after = Observation::read(&root).read_again(&root);
         let managers = managers::read(&root);
         let mut status = status(&root, &earlier, &after, 1.0, true);
-        status.findings =
-            look(Facts { status: &status, journal: &JournalFacts::default(), managers: &managers });
+        status.findings = look(Facts {
+            status: &status,
+            journal: &JournalFacts::default(),
+            managers: &managers,
+            disk_users: &[],
+        });
         let written = text(&status, Style::default()).len() + json(&status)?.len();
         cpu.push(now_ms(ClockId::ProcessCPUTime) - start.0);
         wall.push(now_ms(ClockId::Monotonic) - start.1);

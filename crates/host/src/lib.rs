@@ -9,7 +9,7 @@
 //!   ├ bdi       /sys/class/bdi, debugfs                         │
 //!   ├ diskstats /proc/diskstats                                 │
 //!   ├ process   /proc/PID/io                                    │
-//!   ├ task      /proc/PID/stat, /proc/PID/task/TID/io           │
+//!   ├ task      /proc/PID/stat, cgroup, task/TID/io             │
 //!   ├ platform  CPUs, hypervisor, container, scheduling policy  │
 //!   ├ link      route, /sys/class/net: speed to a server        │
 //!   └ swap      /proc/swaps                                     ┘
@@ -28,8 +28,8 @@
 //! findings   the state, the journal, other managers → what is wrong with it (status, explain)
 //! ```
 //!
-//! The file-system root is a parameter, so that everything runs on a captured tree; the clock and the page size are parameters too.
-//! Sizes are bytes, times are in the unit that a name ends in.
+//! The file-system root is a parameter, so that everything runs on a captured tree; the clock and
+//! the page size are parameters too. Sizes are bytes, times are in the unit that a name ends in.
 
 pub mod bdi;
 pub mod block;

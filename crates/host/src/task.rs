@@ -1,5 +1,5 @@
-//! One process: its parent and flags (/proc/PID/stat), those of its threads, and the bytes that
-//! these dirtied.
+//! One process: its parent and flags (/proc/PID/stat), those of its threads, the bytes that these
+//! dirtied, and its control group.
 //!
 //! A parent that waits for a child inherits the child's I/O counters (kernel/exit.c
 //! `wait_task_zombie`): its /proc/PID/io jumps by all that the child ever wrote. The same call adds
@@ -38,6 +38,16 @@ pub fn read_thread_stat(root: &SysRoot, pid: u32, tid: &str) -> Reading<Stat> {
     root.read_line(&path).and_then(|text| match parse_stat(text.as_bytes()) {
         Some(stat) => Reading::Value(stat),
         None => not_understood(&path, &text),
+    })
+}
+
+/// A process's control group of version 2, such as `/system.slice/cron.service` (cgroups(7),
+/// /proc/PID/cgroup).
+pub fn read_group(root: &SysRoot, pid: u32) -> Reading<String> {
+    let path = format!("/proc/{pid}/cgroup");
+    root.read(&path).and_then(|text| match text.lines().find_map(|line| line.strip_prefix("0::")) {
+        Some(group) => Reading::Value(group.to_owned()),
+        None => Reading::Absent("no control groups of version 2".to_owned()),
     })
 }
 
@@ -86,6 +96,7 @@ fn parse_stat(stat: &[u8]) -> Option<Stat> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::root::testing::tree;
 
     #[test]
     fn a_name_may_hold_brackets() {
@@ -96,6 +107,18 @@ mod tests {
         assert_eq!(parse_stat(b"no stat"), None);
         let whole = b"7 (a) b) S 5 7 7 0 -1 0 0 0 0 0 1 2 0 0 20 0 1 0 4711 99 0\n";
         assert_eq!((start_ticks(whole), start_ticks(stat)), (Some(4711), None));
+    }
+
+    #[test]
+    fn a_group_is_that_of_version_2() {
+        let files = [
+            ("proc/7/cgroup", "4:memory:/a\n0::/system.slice/cron.service\n"),
+            ("proc/8/cgroup", "4:memory:/a\n"),
+        ];
+        let (_dir, root) = tree(&files);
+        assert_eq!(read_group(&root, 7), Reading::Value("/system.slice/cron.service".into()));
+        assert!(matches!(read_group(&root, 8), Reading::Absent(_)));
+        assert!(matches!(read_group(&root, 9), Reading::Absent(_)));
     }
 
     #[test]

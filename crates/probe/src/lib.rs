@@ -7,8 +7,9 @@
 //! /proc/PID/{io,fdinfo,comm}, diskstats ─▶ writers, threads, files, disks ▲
 //! ```
 //!
-//! `format`, `tracepoints`, `event`, `tally`, `follow`, `sync_writers`, `dirtied` and `snapshot` are pure; the rest reads. Nothing is written, not even below /sys/kernel/tracing: perf events are
-//! ours alone, and gone when we are. Times are nanoseconds of CLOCK_MONOTONIC, sizes bytes.
+//! `format`, `tracepoints`, `event`, `tally`, `follow`, `sync_writers`, `dirtied` and `snapshot`
+//! are pure; the rest reads. Nothing is written, not even below /sys/kernel/tracing: perf events
+//! are ours alone, and gone when we are. Times are nanoseconds of CLOCK_MONOTONIC, sizes bytes.
 
 #[cfg(feature = "bpf")]
 mod bpf;
@@ -34,4 +35,6 @@ mod writers;
 pub use error::ProbeError;
 pub use event::{Call, Class};
 pub use probe::{Probe, device};
-pub use snapshot::{Blind, DeviceUse, Followed, FollowedWindow, ProcessUse, Requests, Snapshot, SourceKind};
+pub use snapshot::{
+    Blind, DeviceUse, Followed, FollowedWindow, OTHERS, ProcessUse, Requests, Snapshot, SourceKind,
+};

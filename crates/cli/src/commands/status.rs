@@ -1,4 +1,5 @@
-//! `floodwall status`: what is dirty, for which device, how long it takes to drain, the settings in force, and what is wrong with all that.
+//! `floodwall status`: what is dirty, for which device, how long it takes to drain, the settings in
+//! force, and what is wrong with all that.
 //!
 //! ```text
 //! observe ─ wait a window ─ observe ─▶ host::status ─▶ host::findings ─▶ report::status (text | JSON) ─▶ stdout
@@ -6,7 +7,8 @@
 //!    └─────────────────────────────────────── --watch ───────────────────────────────────────────────┘
 //! ```
 //!
-//! Needs no privilege; what root would add is said at the end. On this machine, as root, a probe looks on through the window, and who waited and who wrote is shown too.
+//! Needs no privilege; what root would add is said at the end. On this machine, as root, a probe
+//! looks on through the window, and who waited and who wrote is shown too.
 
 use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
@@ -21,7 +23,7 @@ use floodwall_host::status::{Observation, status};
 use floodwall_load::sleep_until;
 use floodwall_model::printable;
 use floodwall_model::units::parse_duration;
-use floodwall_probe::{Probe, SourceKind};
+use floodwall_probe::{Probe, Snapshot, SourceKind};
 use floodwall_report::status::{Style, json, json_line, text};
 
 use crate::commands::check_captured;
@@ -38,10 +40,12 @@ const WINDOWS: std::ops::RangeInclusive<Duration> = Duration::from_millis(50)..=
 /// Clears the screen and goes home (ECMA-48 ED and CUP).
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
-/// Show what is dirty, for which device, how long it takes to drain, the settings in force, and what is wrong with them
+/// Show what is dirty, for which device, how long it takes to drain, the settings in force, and
+/// what is wrong with them
 ///
-/// Rates come from two observations one window apart. Findings (FW001 …) come with their evidence and a remedy; floodwall explain tells more of each.
-/// Nothing is changed, and no privilege is needed; what root would add is said at the end.
+/// Rates come from two observations one window apart. Findings (FW001 …) come with their evidence
+/// and a remedy; floodwall explain tells more of each. Nothing is changed, and no privilege is
+/// needed; what root would add is said at the end.
 #[derive(clap::Args, Debug)]
 pub(crate) struct StatusArgs {
     /// Print JSON: one document, or with --watch one a line
@@ -77,9 +81,9 @@ trait Clock {
     fn wait(&self, time: Duration) -> bool;
     /// Seconds since 1970.
     fn now_unix_s(&self) -> u64;
-    /// Who waited for a disk and who wrote in the last wait, as tables; empty if nobody did, or nobody looked.
-    fn who(&self) -> Vec<String> {
-        Vec::new()
+    /// The processes that used disks in the last wait; `None` without a probe.
+    fn seen(&self) -> Option<Snapshot> {
+        None
     }
 }
 
@@ -107,16 +111,13 @@ impl Clock for Real {
         sleep_until(end, stop)
     }
 
-    fn who(&self) -> Vec<String> {
+    fn seen(&self) -> Option<Snapshot> {
         let mut probe = self.probe.borrow_mut();
-        let Some(snapshot) = probe.as_mut().map(Probe::snapshot) else { return Vec::new() };
-        match snapshot {
-            Ok(snapshot) => who(&snapshot),
-            Err(_) => {
-                *probe = None;
-                Vec::new()
-            }
+        let snapshot = probe.as_mut()?.snapshot().ok();
+        if snapshot.is_none() {
+            *probe = None;
         }
+        snapshot
     }
 
     fn now_unix_s(&self) -> u64 {
@@ -148,8 +149,8 @@ pub(crate) fn run(args: &StatusArgs, origin: Instant) -> anyhow::Result<Exit> {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let style = Style { color: terminal && !no_color, ..Style::default() };
     let screen = Screen { terminal, style, is_root: rustix::process::geteuid().is_root() };
-    // Text only: JSON of both is had from `floodwall probe --json`. Counters alone tell nothing that is not shown already.
-    let probe = (root.is_live() && screen.is_root && !args.json).then(|| Probe::open(None).ok()).flatten();
+    // Counters alone tell nothing that is not shown already.
+    let probe = (root.is_live() && screen.is_root).then(|| Probe::open(None).ok()).flatten();
     let probe = RefCell::new(probe.filter(|p| p.source() != SourceKind::Proc));
     match show(args, &root, &Real { origin, stop, probe }, &mut out, screen) {
         // `| head` and a closed terminal are the reader's choice.
@@ -176,7 +177,8 @@ fn show(
         let after = if args.watch.is_some() { Observation::read(root) } else { before.read_again(root) };
         let window_s = (now.saturating_sub(then)).as_secs_f64().max(f64::EPSILON);
         let mut status = status(root, &before, &after, window_s, screen.is_root);
-        surroundings.judge(&mut status, clock.now_unix_s());
+        let seen = clock.seen();
+        surroundings.judge(&mut status, clock.now_unix_s(), seen.as_ref());
         match (args.json, args.watch) {
             (true, None) => writeln!(out, "{}", printable::json(&json(&status)?))?,
             (true, Some(_)) => writeln!(out, "{}", printable::json(&json_line(&status)?))?,
@@ -184,7 +186,7 @@ fn show(
                 let clear = if args.watch.is_some() && screen.terminal { CLEAR } else { "" };
                 // In one write, so that a terminal does not flicker.
                 let mut page = format!("{clear}{}", text(&status, screen.style));
-                for line in clock.who() {
+                for line in seen.as_ref().map(who).unwrap_or_default() {
                     page.push_str(&line);
                     page.push('\n');
                 }

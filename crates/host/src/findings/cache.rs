@@ -58,7 +58,8 @@ const CONTROLLERS: [(&str, &str); 9] = [
     ("Areca", "areca-cli hw info"),
 ];
 
-/// FW027: a controller's volume is taken to have a volatile cache; if a battery keeps it, flushes are for nothing.
+/// FW027: a controller's volume is taken to have a volatile cache; if a battery keeps it, flushes
+/// are for nothing.
 pub(super) fn controller_flushes(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
     let mut command = "";

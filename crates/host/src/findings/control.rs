@@ -1,7 +1,9 @@
-//! What the machine can't be held to or be seen by: control groups, pressure, debugfs; and swap, which waits with everybody else.
+//! What the machine can't be held to or be seen by: control groups, pressure, debugfs; and swap,
+//! which waits with everybody else.
 
 use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
+use floodwall_model::status::Machine;
 
 use super::remedy::word;
 use super::view::{rate, size, time, writable};
@@ -11,10 +13,16 @@ use crate::bdi::NO_DEBUGFS;
 /// Less swap in use than this is no burden.
 const MUCH_SWAP_BYTES: u64 = 64 << 20;
 
-/// FW034: buffered writes can't be charged to a control group, so no group can be held to its share.
-pub(super) fn no_cgroup_writeback(facts: Facts<'_>) -> Option<Found> {
-    let machine = &facts.status.machine;
-    // Writeback is charged where memory and io are controllers of one hierarchy of version 2 (mm/backing-dev.c `inode_cgwb_enabled`).
+/// Whether the kernel charges buffered writes to control groups, as far as can be told.
+pub(super) fn charges_buffered_writes(machine: &Machine) -> bool {
+    machine.cgroup_v2_controllers.value().is_some() && why_not_charged(machine).is_none()
+}
+
+/// Why the kernel can't charge buffered writes to control groups; `None` also where that can't be
+/// told.
+fn why_not_charged(machine: &Machine) -> Option<String> {
+    // Writeback is charged where memory and io are controllers of one hierarchy of version 2
+    // (mm/backing-dev.c `inode_cgwb_enabled`).
     let needed = ["memory", "io"];
     let v1: Vec<&str> = machine
         .cgroup_v1_controllers
@@ -22,21 +30,23 @@ pub(super) fn no_cgroup_writeback(facts: Facts<'_>) -> Option<Found> {
         .map(String::as_str)
         .filter(|name| matches!(*name, "memory" | "blkio"))
         .collect();
-    let evidence = if !v1.is_empty() {
-        format!(
+    if !v1.is_empty() {
+        return Some(format!(
             "{} of version 1 {} mounted; version 2 can't have {} then",
             v1.join(" and "),
             if v1.len() == 1 { "is" } else { "are" },
             if v1.len() == 1 { "it" } else { "them" }
-        )
-    } else {
-        let here = machine.cgroup_v2_controllers.value()?;
-        let lacking: Vec<&str> = needed.into_iter().filter(|name| !here.iter().any(|h| h == name)).collect();
-        if lacking.is_empty() {
-            return None;
-        }
-        format!("cgroup.controllers of version 2 lacks {}", lacking.join(" and "))
-    };
+        ));
+    }
+    let here = machine.cgroup_v2_controllers.value()?;
+    let lacking: Vec<&str> = needed.into_iter().filter(|name| !here.iter().any(|h| h == name)).collect();
+    (!lacking.is_empty()).then(|| format!("cgroup.controllers of version 2 lacks {}", lacking.join(" and ")))
+}
+
+/// FW034: buffered writes can't be charged to a control group, so no group can be held to its
+/// share.
+pub(super) fn no_cgroup_writeback(facts: Facts<'_>) -> Option<Found> {
+    let evidence = why_not_charged(&facts.status.machine)?;
     let remedy = "grubby --update-kernel=ALL --args=systemd.unified_cgroup_hierarchy=1   # or in GRUB_CMDLINE_LINUX; then reboot";
     Some(Found::here(Severity::Note, evidence, remedy))
 }

@@ -1,6 +1,8 @@
-//! What Floodwall itself has left behind: interrupted and overdue changes, journals that can't be believed, values that somebody else has changed.
+//! What Floodwall itself has left behind: interrupted and overdue changes, journals that can't be
+//! believed, values that somebody else has changed.
 //!
-//! The journal is read by whoever asks for findings, because this crate knows nothing of its format.
+//! The journal is read by whoever asks for findings, because this crate knows nothing of its
+//! format.
 
 use floodwall_model::finding::Severity;
 use floodwall_model::{DeviceId, Reading};
@@ -11,7 +13,8 @@ use super::{Facts, Found};
 /// What a journal says, as far as it bears on findings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JournalFacts {
-    /// Files that are not to be believed, each with the reason; `.bad` ones, set aside earlier, are not among them.
+    /// Files that are not to be believed, each with the reason; `.bad` ones, set aside earlier, are
+    /// not among them.
     pub unbelievable: Vec<(String, String)>,
     /// Changes that are not over and that no process is making right now, the oldest first.
     pub changes: Vec<ChangeFacts>,
@@ -37,7 +40,8 @@ pub struct ChangeFacts {
     pub state: ChangeState,
     /// What for, in somebody's words.
     pub why: String,
-    /// By how many seconds the moment has passed at which it was to be put back; `None` if it has none, or it lies ahead.
+    /// By how many seconds the moment has passed at which it was to be put back; `None` if it has
+    /// none, or it lies ahead.
     pub overdue_s: Option<f64>,
     /// Whether it was meant to be put back by itself.
     pub for_a_time: bool,

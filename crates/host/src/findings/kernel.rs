@@ -1,7 +1,7 @@
 //! Which kernel it is, as far as a fault belongs to a range of versions.
 //!
-//! Features are looked for by their files. Only faults, which leave no file, are told by the release; a distribution may have repaired its kernel, so
-//! what is found this way says so.
+//! Features are looked for by their files. Only faults, which leave no file, are told by the
+//! release; a distribution may have repaired its kernel, so what is found this way says so.
 
 use floodwall_model::status::Machine;
 

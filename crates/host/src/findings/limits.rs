@@ -1,4 +1,5 @@
-//! The machine's dirty limits: too large for a device, too small for the flusher, contradictory, zero, miscounted.
+//! The machine's dirty limits: too large for a device, too small for the flusher, contradictory,
+//! zero, miscounted.
 
 use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
@@ -15,7 +16,8 @@ use super::{Facts, Found, kernel};
 pub(super) const LONG_DRAIN_S: f64 = 5.0;
 /// … and longer than most programs' timeouts.
 pub(super) const VERY_LONG_DRAIN_S: f64 = 60.0;
-/// Pages by which one CPU's part of a global counter may differ from what has been added up (include/linux/vmstat.h: at most 125).
+/// Pages by which one CPU's part of a global counter may differ from what has been added up
+/// (include/linux/vmstat.h: at most 125).
 const GLOBAL_DRIFT_PAGES: u64 = 125;
 /// A limit of fewer times the counters' error is not kept.
 const ERRORS: u64 = 4;
@@ -106,7 +108,8 @@ pub(super) fn halved(facts: Facts<'_>) -> Option<Found> {
             ),
         ),
         (Some(bytes), None) => {
-            // How much memory the ratio is of is not known in byte mode; that exactly half of the hard limit is in force is.
+            // How much memory the ratio is of is not known in byte mode; that exactly half of the
+            // hard limit is in force is.
             let percent = ratio?;
             let in_force = *machine.background_limit_bytes.value()?;
             let half = hard / machine.page_bytes / 2 * machine.page_bytes;
@@ -149,7 +152,8 @@ fn zero_limit(facts: Facts<'_>) -> Option<String> {
         .then(|| "nr_dirty_threshold of /proc/vmstat is 0: nothing may be dirty".to_owned())
 }
 
-/// FW005: kernels from 6.2 to 6.12 divide by the hard limit when a device's share is written in bytes, whatever it is.
+/// FW005: kernels from 6.2 to 6.12 divide by the hard limit when a device's share is written in
+/// bytes, whatever it is.
 pub(super) fn divides_by_zero(facts: Facts<'_>) -> Option<Found> {
     let why = zero_limit(facts)?;
     let release = kernel::between(&facts.status.machine, (6, 2), (6, 12))?;
@@ -193,7 +197,8 @@ pub(super) fn small_background(facts: Facts<'_>) -> Option<Found> {
 pub(super) fn counter_error(facts: Facts<'_>) -> Option<Found> {
     let machine = &facts.status.machine;
     let hard = hard_limit(facts.status).filter(|hard| *hard > 0)?;
-    // A backing device's counter: 8 x (1 + log2 n) pages for each possible CPU (include/linux/backing-dev.h WB_STAT_BATCH).
+    // A backing device's counter: 8 x (1 + log2 n) pages for each possible CPU
+    // (include/linux/backing-dev.h WB_STAT_BATCH).
     let of_device =
         machine.possible_cpus.value().map(|n| n.saturating_mul(8 * (1 + u64::from(n.max(&1).ilog2()))));
     let of_machine = machine.cpus.value().map(|n| n.saturating_mul(GLOBAL_DRIFT_PAGES));
@@ -218,7 +223,8 @@ pub(super) fn counter_error(facts: Facts<'_>) -> Option<Found> {
     Some(found)
 }
 
-/// FW010: what was read of the limits is raised by a quarter and a 32nd, because a real-time task read it.
+/// FW010: what was read of the limits is raised by a quarter and a 32nd, because a real-time task
+/// read it.
 pub(super) fn real_time_reader(facts: Facts<'_>) -> Option<Found> {
     let machine = &facts.status.machine;
     if machine.reader_is_real_time != Reading::Value(true) {

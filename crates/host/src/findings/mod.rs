@@ -1,22 +1,27 @@
-//! What is wrong with a machine's write path: one check for each thing that can be, each a pure function of what was read.
+//! What is wrong with a machine's write path: one check for each thing that can be, each a pure
+//! function of what was read.
 //!
 //! ```text
 //! Status ────────┐
 //! JournalFacts ──┼─ Facts ─ CHECKS, one after the other ─▶ Finding … (the worst first)
-//! Managers ──────┘              │
+//! Managers ──────┤              │
+//! DiskUser … ────┘              │
 //!                               └─ id, title, page (docs/findings/FW0xx.md) ─▶ floodwall explain
 //! ```
 //!
-//! A check finds something only if what it concludes from was read: nothing is concluded from what is absent or unreadable. Its evidence holds the
-//! numbers. Sizes are bytes, times seconds, rates bytes a second.
+//! A check finds something only if what it concludes from was read: nothing is concluded from what
+//! is absent or unreadable. Its evidence holds the numbers. Sizes are bytes, times seconds, rates
+//! bytes a second.
 
 mod cache;
 mod control;
 mod filesystem;
+mod groups;
 mod journal;
 mod kernel;
 mod limits;
 mod others;
+mod priority;
 mod queue;
 mod remedy;
 mod server;
@@ -31,6 +36,7 @@ mod view;
 use floodwall_model::finding::{Finding, Severity};
 use floodwall_model::status::Status;
 
+pub use groups::DiskUser;
 pub use journal::{ChangeFacts, ChangeState, JournalFacts, KnobFacts};
 pub use table::{CHECKS, Check};
 
@@ -45,9 +51,12 @@ pub struct Facts<'a> {
     pub journal: &'a JournalFacts,
     /// Who else sets the same knobs.
     pub managers: &'a Managers,
+    /// The processes that used disks during the window; empty without a probe.
+    pub disk_users: &'a [DiskUser],
 }
 
-/// Runs every check; the worst findings come first, those of one severity in the order of their identifiers.
+/// Runs every check; the worst findings come first, those of one severity in the order of their
+/// identifiers.
 #[must_use]
 pub fn look(facts: Facts<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = CHECKS.iter().filter_map(|check| check.look(facts)).collect();
@@ -61,7 +70,8 @@ pub fn find(id: &str) -> Option<&'static Check> {
     CHECKS.iter().find(|check| check.id.eq_ignore_ascii_case(id))
 }
 
-/// Up to three identifiers that a mistyped one may have meant, the nearest first. Empty for what does not look like one.
+/// Up to three identifiers that a mistyped one may have meant, the nearest first. Empty for what
+/// does not look like one.
 #[must_use]
 pub fn nearest(id: &str) -> Vec<&'static str> {
     let upper = id.to_ascii_uppercase();

@@ -28,7 +28,8 @@ fn spots(managers: &Managers) -> Vec<Spot<'_>> {
     all
 }
 
-/// Whether two claims want the same: the same name of the cell, and the same value. `None` if one's value is not known.
+/// Whether two claims want the same: the same name of the cell, and the same value. `None` if one's
+/// value is not known.
 fn agree(one: &Claim, other: &Claim) -> Option<bool> {
     Some(one.knob == other.knob && one.value.as_ref()? == other.value.as_ref()?)
 }
@@ -58,7 +59,8 @@ pub(super) fn disagreement(facts: Facts<'_>) -> Option<Found> {
     found.remedied_by(remedies.join(" && "))
 }
 
-/// How a claim is taken back: a command where the line is in a file of the administrator's own, else what its manager's reader advises.
+/// How a claim is taken back: a command where the line is in a file of the administrator's own,
+/// else what its manager's reader advises.
 fn settle(claim: &Claim) -> String {
     let plain =
         matches!(claim.by, Kind::Sysctl | Kind::Udev | Kind::Tmpfiles) && claim.file.starts_with("/etc/");
@@ -68,7 +70,8 @@ fn settle(claim: &Claim) -> String {
     }
 }
 
-/// A limit or time as it is in force: the name of its cell that counts, its value, and the kernel's default.
+/// A limit or time as it is in force: the name of its cell that counts, its value, and the kernel's
+/// default.
 struct InForce {
     knob: &'static str,
     value: i128,

@@ -14,22 +14,25 @@ const FULL_QUEUE_S: f64 = 1.0;
 const SHORT_QUEUE_S: f64 = 0.25;
 /// Of a request this size a disk that seeks still spends most of its time writing.
 const REQUEST_KIB: u64 = 256;
-/// wbt's target for a medium that seeks, and that for one that does not (block/blk-wbt.c `wbt_default_latency_nsec`).
+/// wbt's target for a medium that seeks, and that for one that does not (block/blk-wbt.c
+/// `wbt_default_latency_nsec`).
 pub(super) const WBT_ROTATING_US: u64 = 75_000;
 pub(super) const WBT_FLASH_US: u64 = 2_000;
-/// A target below this is missed by every read that seeks; one above [`FLASH_TARGET_US`] is kept by flash however long it is starved.
+/// A target below this is missed by every read that seeks; one above [`FLASH_TARGET_US`] is kept by
+/// flash however long it is starved.
 const SEEK_TARGET_US: u64 = 5_000;
 const FLASH_TARGET_US: u64 = 50_000;
 /// Reading ahead less than this, a sequential reader waits behind the flood for every few pages.
 const SHORT_READ_AHEAD_KIB: u64 = 64;
 
-/// Whether writeback throttling is at work: switched on, and not by an old kernel's word for a queue whose elevator has switched it off.
+/// Whether writeback throttling is at work: switched on, and not by an old kernel's word for a
+/// queue whose elevator has switched it off.
 pub(super) fn is_throttled(disk: &Disk<'_>) -> bool {
     disk.queue.wbt_lat_us.value().is_some_and(|us| *us > 0) && disk.scheduler() != Some("bfq")
 }
 
-/// How many requests all but synchronous reads may hold, and the knob that says so: the elevator's own, or since
-/// Linux 7 the queue's.
+/// How many requests all but synchronous reads may hold, and the knob that says so: the elevator's
+/// own, or since Linux 7 the queue's.
 fn async_depth(queue: &Queue) -> Option<(&'static str, u64)> {
     let own = queue.async_depth.value().map(|depth| ("iosched.async_depth", *depth));
     own.or_else(|| queue.queue_async_depth.value().map(|depth| ("async_depth", *depth)))
@@ -120,7 +123,8 @@ pub(super) fn wbt_target(facts: Facts<'_>) -> Option<Found> {
             continue;
         };
         found.add(Severity::Warning, disk.name, format!("{}: wbt_lat_usec={us}; {why}", disk.name));
-        // On flash it is how long a read may be starved; a target that is missed all the time costs no time of its own.
+        // On flash it is how long a read may be starved; a target that is missed all the time costs
+        // no time of its own.
         if right == WBT_FLASH_US {
             found.cost_s(us as f64 / 1e6);
         }

@@ -8,7 +8,8 @@ use super::view::{FLUSHER_CHUNK_BYTES, HARD_DELAY_S, prefix, rate, speed};
 
 /// Two of the flusher's chunks: with less, writers stop again and again.
 const LEAST_BYTES: u64 = 2 * FLUSHER_CHUNK_BYTES;
-/// A floor for a device's share, in parts per million: what kernels from 6.13 on give by themselves (mm/page-writeback.c).
+/// A floor for a device's share, in parts per million: what kernels from 6.13 on give by themselves
+/// (mm/page-writeback.c).
 const FLOOR_PPM: u64 = 10_000;
 
 /// What a limit of a device alone is worth on this kernel.
@@ -38,7 +39,8 @@ pub(super) fn apply(settings: &[String]) -> String {
     format!("floodwall apply {}", settings.join(" "))
 }
 
-/// Settings that give a device a limit of its own, of at least two chunks; `None` where this kernel can't, or the machine's limit leaves no room.
+/// Settings that give a device a limit of its own, of at least two chunks; `None` where this kernel
+/// can't, or the machine's limit leaves no room.
 pub(super) fn own_share(status: &Status, device: &Device, hard: u64, wanted: u64) -> Option<String> {
     let bytes = wanted.max(LEAST_BYTES);
     let shares = shares(status, device);
@@ -57,8 +59,8 @@ pub(super) fn own_share(status: &Status, device: &Device, hard: u64, wanted: u64
 
 /// Sizes the limits for devices by their rates, and applies them.
 ///
-/// With several of them the limit is the sum of theirs, and each gets its share of it. Where shares don't hold, the limit may be no more than the slowest
-/// device drains in [`LONG_DRAIN_S`].
+/// With several of them the limit is the sum of theirs, and each gets its share of it. Where shares
+/// don't hold, the limit may be no more than the slowest device drains in [`LONG_DRAIN_S`].
 pub(super) fn size_and_apply(status: &Status, devices: &[&Device]) -> String {
     let mut known: Vec<(&Device, f64)> = devices.iter().filter_map(|d| Some((*d, rate(d)?))).collect();
     known.sort_by(|a, b| a.1.total_cmp(&b.1));

@@ -1,4 +1,5 @@
-//! A process that serves a block device to this machine, writes through the page cache to do so, and may be stopped by a dirty limit.
+//! A process that serves a block device to this machine, writes through the page cache to do so,
+//! and may be stopped by a dirty limit.
 
 use floodwall_model::finding::Severity;
 
@@ -60,7 +61,8 @@ mod tests {
         }
     }
 
-    /// A machine with a server that may hang: of `nbd0`, with so much in its queue, or of a filesystem.
+    /// A machine with a server that may hang: of `nbd0`, with so much in its queue, or of a
+    /// filesystem.
     fn machine(queue_bytes: Option<u64>) -> Machine {
         let mut machine = Machine::healthy();
         let serves = match queue_bytes {

@@ -1,4 +1,5 @@
-//! Devices' shares of the hard limit: unbounded, without effect, zero, or in the hands of a faulty kernel.
+//! Devices' shares of the hard limit: unbounded, without effect, zero, or in the hands of a faulty
+//! kernel.
 
 use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
@@ -12,7 +13,8 @@ use super::view::{
 };
 use super::{Facts, Found, kernel};
 
-/// Devices whose rates differ less share a limit well enough: the kernel divides it by how much each writes back.
+/// Devices whose rates differ less share a limit well enough: the kernel divides it by how much
+/// each writes back.
 const MUCH_SLOWER: f64 = 4.0;
 
 /// FW013: a slow device may fill the limit that a fast one needs.
@@ -79,7 +81,8 @@ pub(super) fn share_not_strict(facts: Facts<'_>) -> Option<Found> {
         );
         found.add(severity, &device.name, evidence);
         found.cost_bytes(freerun);
-        // A share that this kernel can't keep, or that is too small for the flusher, is better none.
+        // A share that this kernel can't keep, or that is too small for the flusher, is better
+        // none.
         let none = || format!("{}.bdi.max_ratio=100", prefix(device));
         settings.push(own_share(facts.status, device, hard, share).unwrap_or_else(none));
     }
@@ -109,7 +112,8 @@ pub(super) fn zero_share(facts: Facts<'_>) -> Option<Found> {
     found.remedied_by(apply(&settings))
 }
 
-/// FW016: on kernels from 6.2 to 6.12 a strict device that was idle has a share of almost nothing at first.
+/// FW016: on kernels from 6.2 to 6.12 a strict device that was idle has a share of almost nothing
+/// at first.
 pub(super) fn strict_after_idleness(facts: Facts<'_>) -> Option<Found> {
     let release = kernel::between(&facts.status.machine, (6, 2), (6, 12))?;
     let can_keep_a_share = kernel::between(&facts.status.machine, (6, 2), (6, 7)).is_none();

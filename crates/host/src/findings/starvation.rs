@@ -1,5 +1,5 @@
-//! mq-deadline goes on in the direction of a sequential flood and passes the commits over until they have waited `write_expire`, if nothing else keeps the
-//! flood out of the elevator.
+//! mq-deadline goes on in the direction of a sequential flood and passes the commits over until
+//! they have waited `write_expire`, if nothing else keeps the flood out of the elevator.
 
 use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
@@ -11,10 +11,12 @@ use super::{Facts, Found};
 
 /// Being passed over for less than this is no worse than a full queue may be (FW018).
 const LONG_EXPIRE_MS: u64 = 1000;
-/// What the remedy makes of `write_expire`: as long as a read is passed over (block/mq-deadline.c `read_expire`).
+/// What the remedy makes of `write_expire`: as long as a read is passed over (block/mq-deadline.c
+/// `read_expire`).
 const SHORT_EXPIRE_MS: u64 = 500;
 
-/// FW044: a commit may be passed over for [`LONG_EXPIRE_MS`] or longer, and there may be flood enough to do so.
+/// FW044: a commit may be passed over for [`LONG_EXPIRE_MS`] or longer, and there may be flood
+/// enough to do so.
 pub(super) fn passed_over(facts: Facts<'_>) -> Option<Found> {
     let hard = hard_limit(facts.status)?;
     let mut found = Found::nothing();

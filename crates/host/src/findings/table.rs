@@ -1,12 +1,14 @@
-//! Every check with its identifier, title and page: the one table that `floodwall status`, `floodwall explain` and docs/findings share.
+//! Every check with its identifier, title and page: the one table that `floodwall status`,
+//! `floodwall explain` and docs/findings share.
 //!
-//! Identifiers are never given to another check, and none is left out: a check that is dropped keeps its number and its page says so.
+//! Identifiers are never given to another check, and none is left out: a check that is dropped
+//! keeps its number and its page says so.
 
 use floodwall_model::finding::{Finding, Severity};
 
 use super::{
-    Facts, Found, cache, control, filesystem, journal, limits, others, queue, server, share, starvation,
-    times,
+    Facts, Found, cache, control, filesystem, groups, journal, limits, others, priority, queue, server,
+    share, starvation, times,
 };
 
 /// One check.
@@ -18,7 +20,8 @@ pub struct Check {
     pub title: &'static str,
     /// The worst that it reports.
     pub worst: Severity,
-    /// Its page, in Markdown: what it means, why it hurts, how it is detected, what to do, when to ignore it, sources.
+    /// Its page, in Markdown: what it means, why it hurts, how it is detected, what to do, when to
+    /// ignore it, sources.
     pub page: &'static str,
     look: fn(Facts<'_>) -> Option<Found>,
 }
@@ -107,6 +110,8 @@ pub static CHECKS: &[Check] = &[
     // Found later; an identifier is never given again, so it stands at the end.
     check!("FW044", Warning, starvation::passed_over, "commits may be passed over beside a sequential flood"),
     check!("FW045", Critical, server::may_hang, "a dirty limit can hang a userspace block server"),
+    check!("FW046", Warning, groups::flood_among_victims, "a flood shares the group of those who wait"),
+    check!("FW047", Note, priority::unheeded, "no elevator heeds an I/O priority that is set"),
 ];
 
 #[cfg(test)]

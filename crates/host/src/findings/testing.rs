@@ -6,13 +6,14 @@ use floodwall_model::status::{
 };
 use floodwall_model::{DeviceId, Managers, Reading};
 
-use super::{Facts, JournalFacts, look};
+use super::{DiskUser, Facts, JournalFacts, look};
 
 /// Everything that checks conclude from.
 pub(super) struct Machine {
     pub(super) status: Status,
     pub(super) journal: JournalFacts,
     pub(super) managers: Managers,
+    pub(super) disk_users: Vec<DiskUser>,
 }
 
 /// The finding of an identifier, if there is one.
@@ -131,14 +132,24 @@ impl Machine {
             root_would_add: Vec::new(),
             findings: Vec::new(),
         };
-        let mut machine = Self { status, journal: JournalFacts::default(), managers: Managers::default() };
+        let mut machine = Self {
+            status,
+            journal: JournalFacts::default(),
+            managers: Managers::default(),
+            disk_users: Vec::new(),
+        };
         machine.persist("vm.dirty_bytes", "201326592");
         machine.persist("vm.dirty_background_bytes", "33554432");
         machine
     }
 
     pub(super) fn facts(&self) -> Facts<'_> {
-        Facts { status: &self.status, journal: &self.journal, managers: &self.managers }
+        Facts {
+            status: &self.status,
+            journal: &self.journal,
+            managers: &self.managers,
+            disk_users: &self.disk_users,
+        }
     }
 
     /// Both limits as byte limits that are in force; persistent too.

@@ -11,7 +11,8 @@ use super::{Facts, Found};
 
 /// More than this to drain now is more than somebody who waits for an fsync will take for normal.
 const LONG_BACKLOG_S: f64 = 10.0;
-/// Data that may stay in memory alone for longer than this survives no ordinary power cut; the kernel's own times come to 35 s.
+/// Data that may stay in memory alone for longer than this survives no ordinary power cut; the
+/// kernel's own times come to 35 s.
 const LONG_AGE_S: f64 = 120.0;
 
 /// FW007: nobody looks for old dirty data.

@@ -6,7 +6,8 @@ use floodwall_model::status::{Device, DrainSource, Queue, Status};
 use floodwall_model::units::human_duration;
 use floodwall_model::{Bytes, Rate, Reading};
 
-/// The flusher never writes less at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`: 4 MiB whatever the page size).
+/// The flusher never writes less at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`: 4 MiB whatever
+/// the page size).
 pub(super) const FLUSHER_CHUNK_BYTES: u64 = 4 << 20;
 /// The published delays of limits by bandwidth × delay: 1.5 s of writing before writers wait …
 pub(super) const HARD_DELAY_S: f64 = 1.5;
@@ -23,8 +24,8 @@ pub(super) struct Disk<'a> {
     pub(super) owner: &'a Device,
 }
 
-/// Every real disk once: those below stacked devices, and those that hold a filesystem themselves. What has neither driver nor model (loop, dm, md
-/// whose members are not known) is no disk.
+/// Every real disk once: those below stacked devices, and those that hold a filesystem themselves.
+/// What has neither driver nor model (loop, dm, md whose members are not known) is no disk.
 pub(super) fn disks(status: &Status) -> Vec<Disk<'_>> {
     let mut all: Vec<Disk<'_>> = Vec::new();
     for owner in &status.devices {
@@ -52,7 +53,8 @@ pub(super) fn disks(status: &Status) -> Vec<Disk<'_>> {
     all
 }
 
-/// Drivers and models of disks that a hypervisor makes up: what they tell of the medium is a constant, unless somebody has configured it.
+/// Drivers and models of disks that a hypervisor makes up: what they tell of the medium is a
+/// constant, unless somebody has configured it.
 const VIRTUAL_DRIVERS: [&str; 3] = ["virtio_blk", "vbd", "xen_blkfront"];
 const VIRTUAL_MODELS: [&str; 5] =
     ["QEMU HARDDISK", "VBOX HARDDISK", "Msft Virtual Disk", "VMware Virtual", "Virtual disk"];
@@ -68,7 +70,8 @@ impl Disk<'_> {
         VIRTUAL_MODELS.iter().any(|part| model.contains(part)).then(|| format!("model {model}"))
     }
 
-    /// Whether it seeks, as far as the kernel can know: it says so, and no hypervisor stands between.
+    /// Whether it seeks, as far as the kernel can know: it says so, and no hypervisor stands
+    /// between.
     pub(super) fn seeks(&self) -> bool {
         self.queue.rotational == Reading::Value(true) && self.virtual_by().is_none() && !self.says_flash()
     }
@@ -128,7 +131,8 @@ pub(super) fn has_strict_limit(device: &Device) -> bool {
     device.limits.strict_limit.value().is_some()
 }
 
-/// What a device's knobs are written with: `sda`, or the backing device's name where there is no disk (`0:51`).
+/// What a device's knobs are written with: `sda`, or the backing device's name where there is no
+/// disk (`0:51`).
 pub(super) fn prefix(device: &Device) -> &str {
     if device.id.major != 0 {
         &device.name

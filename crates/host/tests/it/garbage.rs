@@ -31,14 +31,20 @@ fn overwrite(path: &Path, bytes: &[u8]) {
     file.write_all(bytes).unwrap();
 }
 
-/// Everything that this crate can do with a tree; rates both from a sane machine to this one and back.
+/// Everything that this crate can do with a tree; rates both from a sane machine to this one and
+/// back.
 fn read_all(machine: &Machine, sane: &Observation) {
     let root = machine.root();
     let now = Observation::read(&root);
     let managers = managers::read(&root);
     for (before, after) in [(sane, &now), (&now, sane), (&now, &now)] {
         let status = status(&root, before, after, 1.0, false);
-        let _ = look(Facts { status: &status, journal: &JournalFacts::default(), managers: &managers });
+        let _ = look(Facts {
+            status: &status,
+            journal: &JournalFacts::default(),
+            managers: &managers,
+            disk_users: &[],
+        });
     }
     for path in ["/", "/srv", "/backup", "/build", "/mnt/archive copies"] {
         if let Ok(location) = locate(&root, Path::new(path)) {
@@ -55,7 +61,8 @@ fn sample_all(samplers: &mut [Sampler]) {
     }
 }
 
-/// Bytes at random, numbers too large for anything, and lines of the right shape with the wrong content.
+/// Bytes at random, numbers too large for anything, and lines of the right shape with the wrong
+/// content.
 fn nasty() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         prop::collection::vec(any::<u8>(), 0..200),
@@ -113,7 +120,8 @@ fn garbage_in_every_file_at_once_is_survived() {
     }
 }
 
-/// Numbers alone, so that everything else of the tree still makes sense: what is counted with them must not overflow.
+/// Numbers alone, so that everything else of the tree still makes sense: what is counted with them
+/// must not overflow.
 #[test]
 fn absurd_numbers_in_every_file_of_one_number_are_survived() {
     for name in ["server-md-crypt-lvm", "ubuntu-24.04", "rhel-9"] {

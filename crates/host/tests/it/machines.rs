@@ -31,7 +31,12 @@ fn found(tree: &Path, later: impl FnOnce()) -> Vec<Finding> {
     let before = Observation::read(&root);
     later();
     let status = status(&root, &before, &Observation::read(&root), 1.0, true);
-    look(Facts { status: &status, journal: &JournalFacts::default(), managers: &managers::read(&root) })
+    look(Facts {
+        status: &status,
+        journal: &JournalFacts::default(),
+        managers: &managers::read(&root),
+        disk_users: &[],
+    })
 }
 
 fn stored(name: &'static str) -> Vec<Finding> {

@@ -209,7 +209,8 @@ fn a_captured_machine_of_today() {
     let disk = device(&status, "vda");
     assert_eq!(disk.limits.strict_limit, Reading::Value(false));
     assert_eq!(disk.queue.scheduler, Reading::Value("mq-deadline".into()));
-    // It wrote 218 MiB in that second, but nothing was under writeback at the window's ends: the flusher kept up.
+    // It wrote 218 MiB in that second, but nothing was under writeback at the window's ends: the
+    // flusher kept up.
     assert_eq!(disk.drain.from, DrainSource::KernelEstimate);
     assert_eq!(status.writers.unreadable_processes, 1);
     assert!(status.writers.top.first().is_some_and(|w| w.comm == Reading::Value("dd".into())));

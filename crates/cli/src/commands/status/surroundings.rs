@@ -1,19 +1,24 @@
-//! What findings need besides the state of the write path: what Floodwall itself has changed, and who else sets the same knobs.
+//! What findings need besides the state of the write path: what Floodwall itself has changed, who
+//! else sets the same knobs, and who uses the disks.
 //!
 //! ```text
 //! journal ─ knobs::session::log ─▶ JournalFacts ┐
-//! managers' configuration ─ host::managers ─────┴▶ host::findings
+//! managers' configuration ─ host::managers ─────┼▶ host::findings
+//! a probe's window, /proc/PID/cgroup ─ DiskUser ┘
 //! ```
 //!
-//! Nothing here is an error: a journal that may not be read tells nothing, and everything else goes on.
+//! Nothing here is an error: a journal that may not be read tells nothing, and everything else goes
+//! on.
 
-use floodwall_host::findings::{ChangeFacts, ChangeState, Facts, JournalFacts, KnobFacts, look};
+use floodwall_host::findings::{ChangeFacts, ChangeState, DiskUser, Facts, JournalFacts, KnobFacts, look};
+use floodwall_host::task::read_group;
 use floodwall_host::{SysRoot, managers};
 use floodwall_knobs::journal::{DiskStore, JournalError, Phase, Transaction};
 use floodwall_knobs::session::{boot_id, is_alive, log};
 use floodwall_knobs::{Entry, KernelFiles, hold};
 use floodwall_model::status::Status;
 use floodwall_model::{Managers, Reading};
+use floodwall_probe::{OTHERS, ProcessUse, Snapshot};
 
 use crate::commands::settings::JOURNAL;
 
@@ -30,13 +35,38 @@ impl Surroundings {
         Self { root: root.clone(), files: KernelFiles::new(root).ok(), managers: managers::read(root) }
     }
 
-    /// Looks for everything that can be found, and adds it to the status.
-    pub(super) fn judge(&self, status: &mut Status, now_unix_s: u64) {
+    /// Looks for everything that can be found, and adds it to the status. `seen` is the window of a
+    /// probe.
+    pub(super) fn judge(&self, status: &mut Status, now_unix_s: u64, seen: Option<&Snapshot>) {
         let journal = match &self.files {
             Some(files) => self.journal(files, now_unix_s, status),
             None => JournalFacts::default(),
         };
-        status.findings = look(Facts { status, journal: &journal, managers: &self.managers });
+        let disk_users: Vec<DiskUser> = seen
+            .into_iter()
+            .flat_map(|seen| seen.processes.iter().filter_map(|process| self.disk_user(process, seen)))
+            .collect();
+        let (journal, managers) = (&journal, &self.managers);
+        status.findings = look(Facts { status, journal, managers, disk_users: &disk_users });
+    }
+
+    /// What a process did to a disk; `None` if it neither waited nor wrote, or is not one process.
+    fn disk_user(&self, process: &ProcessUse, seen: &Snapshot) -> Option<DiskUser> {
+        let under_way = process.oldest.min(seen.window);
+        let waited_ns = process.commits().sum_ns().saturating_add(process.reads.sum_ns());
+        let waited_s = waited_ns as f64 / 1e9 + under_way.as_secs_f64();
+        let dirtied_bytes = process.dirtied_bytes.unwrap_or(0);
+        if process.pid == OTHERS || (waited_s == 0.0 && dirtied_bytes == 0) {
+            return None;
+        }
+        Some(DiskUser {
+            pid: process.pid,
+            name: process.name.clone(),
+            disk: process.device?,
+            waited_s,
+            dirtied_bytes,
+            group: read_group(&self.root, process.pid),
+        })
     }
 
     fn journal(&self, files: &KernelFiles, now_unix_s: u64, status: &mut Status) -> JournalFacts {
@@ -120,7 +150,8 @@ impl Surroundings {
         })
     }
 
-    /// Whether the process that made a change, or another one with the lock, is at it now. In a captured tree none is.
+    /// Whether the process that made a change, or another one with the lock, is at it now. In a
+    /// captured tree none is.
     fn is_running(&self, files: &KernelFiles, transaction: &Transaction) -> bool {
         if !self.root.is_live() {
             return false;
@@ -146,7 +177,8 @@ fn knob(
         _ => entry.cell.read(files).map(|found| hold::beneath(steering, entry, &found).clone()),
     };
     let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
-    // Of a pair the name that was written counts: vm.dirty_bytes even if the knob asked for was vm.dirty_ratio.
+    // Of a pair the name that was written counts: vm.dirty_bytes even if the knob asked for was
+    // vm.dirty_ratio.
     let named = |path: &str| match entry.knob.name.rsplit_once('.') {
         Some((prefix, _)) if entry.target.device().is_none() => format!("{prefix}.{}", name(path)),
         _ => entry.knob.name.to_owned(),

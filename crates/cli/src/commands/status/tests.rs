@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use floodwall_probe::ProcessUse;
+
 use super::*;
 
 /// Time passes only in waits; says stop after so many.
@@ -14,6 +16,8 @@ struct Fake<'a> {
     tree: &'a Path,
     /// Files that read differently once time has passed.
     later: Option<PathBuf>,
+    /// What a probe saw.
+    seen: Option<Snapshot>,
 }
 
 impl Clock for Fake<'_> {
@@ -34,6 +38,10 @@ impl Clock for Fake<'_> {
     fn now_unix_s(&self) -> u64 {
         1_700_000_000
     }
+
+    fn seen(&self) -> Option<Snapshot> {
+        self.seen.clone()
+    }
 }
 
 fn parsed(args: &[&str]) -> StatusArgs {
@@ -48,7 +56,13 @@ fn parsed(args: &[&str]) -> StatusArgs {
 /// What an empty tree shows.
 fn shown(args: &[&str], waits: u32, terminal: bool) -> String {
     let dir = tempfile::tempdir().unwrap();
-    let clock = Fake { now: Cell::default(), waits_left: Cell::new(waits), tree: dir.path(), later: None };
+    let clock = Fake {
+        now: Cell::default(),
+        waits_left: Cell::new(waits),
+        tree: dir.path(),
+        later: None,
+        seen: None,
+    };
     let screen = Screen { terminal, style: Style::default(), is_root: false };
     output(args, &clock, screen)
 }
@@ -59,7 +73,7 @@ fn machine(name: &str, args: &[&str], is_root: bool) -> String {
     let dir = tempfile::tempdir().unwrap();
     copy(&fixture, dir.path(), &|path| path.ends_with("later"));
     let later = Some(fixture.join("later"));
-    let clock = Fake { now: Cell::default(), waits_left: Cell::new(1), tree: dir.path(), later };
+    let clock = Fake { now: Cell::default(), waits_left: Cell::new(1), tree: dir.path(), later, seen: None };
     output(args, &clock, Screen { terminal: false, style: Style::default(), is_root })
 }
 
@@ -142,7 +156,8 @@ fn the_mark_alone_is_coloured_and_only_when_asked() {
         dir.path(),
         &|_| false,
     );
-    let clock = |later| Fake { now: Cell::default(), waits_left: Cell::new(1), tree: dir.path(), later };
+    let clock =
+        |later| Fake { now: Cell::default(), waits_left: Cell::new(1), tree: dir.path(), later, seen: None };
     let style = Style { color: true, ..Style::default() };
     let coloured = output(&[], &clock(None), Screen { terminal: true, style, is_root: true });
     // Much waits, and at the kernel's estimate for long.
@@ -159,6 +174,62 @@ fn documents_of_the_captured_machines() {
     for name in ["vm-virtio-ext4", "server-md-crypt-lvm", "container-overlay"] {
         insta::assert_snapshot!(name, machine(name, &["--json"], name != "container-overlay"));
     }
+}
+
+#[test]
+fn a_flood_in_the_group_of_who_waits_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts/server-md-crypt-lvm");
+    copy(&fixture, dir.path(), &|path| path.ends_with("later"));
+    let put = |folder: &str, file: &str, text: &str| {
+        fs::create_dir_all(dir.path().join(folder)).unwrap();
+        fs::write(dir.path().join(folder).join(file), text).unwrap();
+    };
+    put("sys/fs/cgroup", "cgroup.controllers", "cpu io memory\n");
+    for process in ["proc/812", "proc/2441"] {
+        put(process, "cgroup", "0::/system.slice/postgresql.service\n");
+    }
+    let device = Some(floodwall_model::DeviceId { major: 253, minor: 1 });
+    let waits = floodwall_model::LatencyCounts::from_values([400_000_000]);
+    let postgres = ProcessUse {
+        pid: 812,
+        name: "postgres".into(),
+        device,
+        calls: [(floodwall_probe::Call::Fsync, waits)].into(),
+        waiting: 1,
+        // Longer than the window.
+        oldest: Duration::from_secs(5),
+        ..ProcessUse::default()
+    };
+    let dirtied_bytes = Some(118_000_000);
+    let rsync =
+        ProcessUse { pid: 2441, name: "rsync".into(), device, dirtied_bytes, ..ProcessUse::default() };
+    let seen = Snapshot {
+        at: Duration::from_secs(1),
+        window: Duration::from_secs(1),
+        source: SourceKind::Perf,
+        lost_events: 0,
+        folded_operations: 0,
+        unwatched_threads: 0,
+        pressure: None,
+        devices: Vec::new(),
+        processes: vec![postgres, rsync],
+    };
+    let clock = Fake {
+        now: Cell::default(),
+        waits_left: Cell::new(2),
+        tree: dir.path(),
+        later: Some(fixture.join("later")),
+        seen: Some(seen),
+    };
+    let screen = Screen { terminal: false, style: Style::default(), is_root: true };
+    let document: serde_json::Value = serde_json::from_str(&output(&["--json"], &clock, screen)).unwrap();
+    let findings = document["findings"].as_array().unwrap();
+    let found = findings.iter().find(|finding| finding["id"] == "FW046").unwrap();
+    insta::assert_snapshot!(found["evidence"][0].as_str().unwrap(), @"threads of postgres (812) waited 1.40 s for dm-1 within 1.00 s; rsync (2441) dirties 118 MB/s, and both are in /system.slice/postgresql.service");
+    // With a probe the text ends with the two tables.
+    let text = output(&[], &clock, screen);
+    assert!(text.contains("WHO WAITS") && text.contains("WHO WRITES"), "{text}");
 }
 
 #[test]
