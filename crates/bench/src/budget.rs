@@ -4,19 +4,20 @@
 //! whole run: INTERVALS, INTERVAL_BYTES ─ ÷ (phases with intervals × rounds) ─▶ Budget of one phase ─▶ IntervalStore
 //! ```
 //!
-//! All trials stay in memory until the result is written. What grows with a run's duration is their intervals; what grows with its rounds is
-//! each phase's totals (a histogram for every kind of operation of every load, at most some 15 KB each in practice), and rounds are limited
-//! ([`floodwall_model::scenario::MAX_ROUNDS`]). The counts of single seconds are kept besides: 4 bytes a second.
+//! All trials stay in memory until the result is written. Their intervals grow with a run's
+//! duration. Each phase's totals grow with its rounds: a histogram for every kind of operation of
+//! every load, at most some 15 KB each in practice. Rounds are limited
+//! ([`floodwall_model::scenario::MAX_ROUNDS`]). The counts of single seconds take 4 bytes a second.
 
-/// Intervals kept over all phases and rounds: twenty minutes of single seconds; a usual run has 180. [`FEWEST`] in each of three phases come
-/// to just as many with the most rounds.
+/// Intervals kept over all phases and rounds: twenty minutes of single seconds. A usual run has 180.
+/// The most rounds come to just as many, with [`FEWEST`] in each of three phases.
 const INTERVALS: usize = 1_200;
 
 /// A phase may keep at least as many.
 const FEWEST: usize = 4;
 
-/// Bytes that they may take over all phases and rounds. The rest of the promised 64 MiB is for the program, stacks and counters of some
-/// hundred threads (111 KB each), and the summary.
+/// Bytes that they may take over all phases and rounds. The rest of the promised 64 MiB is for the
+/// program, stacks and counters of some hundred threads (111 KB each), and the summary.
 const INTERVAL_BYTES: usize = 20 << 20;
 
 /// What one phase may keep.
@@ -45,7 +46,8 @@ mod tests {
 
     use super::*;
 
-    /// One second of a victim whose latencies span a factor of 4,096: some 1,500 buckets a histogram, the worst that is to be expected.
+    /// One second of a victim whose latencies span a factor of 4,096: some 1,500 buckets a
+    /// histogram, the worst that is to be expected.
     fn wide_second(i: u64) -> Interval {
         let spread = |scale: u64| {
             let values = (0..20_000u64).map(|k| (scale * (100 + (k / 12 * 7 + i) % 100)) << (k % 12));

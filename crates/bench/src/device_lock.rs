@@ -8,10 +8,10 @@
 //! - Root also takes a flock(2) on `/run/floodwall/bench-8:0.lock`, which no other user can open.
 //!   The file keeps out a second benchmark of root.
 //!
-//! A socket needs neither a file nor a privilege, so any user can hold one for ever. The kernel tells
-//! its holder's user (`SO_PEERCRED`); root goes on beside another user's, with a note. The lock file
-//! is removed with its lock. The socket reaches as far as the network namespace, the file as far as
-//! `/run`; a benchmark in a container with both to itself is not seen.
+//! A socket needs neither a file nor a privilege, so any user can hold one for ever. The kernel
+//! tells its holder's user (`SO_PEERCRED`); root goes on beside another user's, with a note. The
+//! lock file is removed with its lock. The socket reaches as far as the network namespace, the file
+//! as far as `/run`; a benchmark in a container with both to itself is not seen.
 //!
 //! ```text
 //! dm-1 → md0 → sdb + sdc:   locks dm-1, sdb, sdc       what is shared is a queue, or a disk at the bottom
@@ -71,8 +71,9 @@ pub enum LockError {
     },
 }
 
-/// The devices that writes to a place share with other places, and their names: the queues that they meet first and the disks at the bottom;
-/// without any block device the filesystem itself. Each once, in the order of their numbers.
+/// The devices that a directory shares with other directories, and their names: the queues that its
+/// writes meet first and the disks at the bottom. Without any block device it is the filesystem
+/// itself. Each once, in the order of their numbers.
 #[must_use]
 pub fn shared_devices(root: &SysRoot, location: &Location) -> BTreeMap<DeviceId, String> {
     let mut shared: BTreeMap<DeviceId, String> =
@@ -189,7 +190,7 @@ fn is_no_place(error: &io::Error) -> bool {
 }
 
 /// The listener at an abstract name; `None` if the kernel does not tell. Never waits: a listener
-/// that accepts nobody is full after a few.
+/// that accepts no connection is full after a few.
 fn peer(name: &str) -> Option<UCred> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
@@ -351,7 +352,8 @@ mod tests {
         let first = take(&[11, 13]).unwrap();
         let message = take(&[12, 13]).unwrap_err().to_string();
         assert!(message.contains("disk13"), "{message}");
-        // What the refused one had taken is free again, and what nobody shares is nobody's business.
+        // The refused lock gave back the devices that it had taken. Devices that are not shared
+        // don't matter.
         let other = take(&[12]).unwrap();
         drop((first, other));
         take(&[11, 12, 13]).unwrap();

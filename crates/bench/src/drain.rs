@@ -1,7 +1,8 @@
-//! The known state that every phase starts from: no backlog in RAM, and the device left alone for a while.
+//! The known state that every phase starts from: no backlog in RAM, and the device left alone for a
+//! while.
 //!
-//! What a *device* still holds in its own cache can't be seen from outside; the settling pause is for that, and the
-//! stationarity test of the warm-up catches what it leaves over.
+//! A *device's* own cache can't be seen from outside. The settling pause lets it empty, and the
+//! stationarity test of the warm-up catches the rest.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -22,21 +23,23 @@ use crate::rig::BenchError;
 const TICK: Duration = Duration::from_millis(100);
 /// A device that is idle for this long has nothing more coming.
 const IDLE_TICKS: u32 = 2;
-/// How long to wait for a device that somebody else keeps busy.
+/// How long to wait for a device that other programs keep busy.
 const BUSY_PATIENCE: Duration = Duration::from_secs(10);
-/// More than this a second while we pause is somebody else's work.
+/// More than this a second during the pause is other programs' work.
 const FOREIGN_BYTES_PER_S: f64 = 4e6;
-/// Dirty pages of others, as a share of the background limit: with more of them the kernel writes back, and throttles, earlier than our own would make it.
+/// Dirty pages of others, as a share of the background limit: with more of them the kernel writes
+/// back, and throttles, earlier than our own would make it.
 const FOREIGN_DIRTY: f64 = 0.25;
 /// Fewer dirty bytes than this every machine has at any time.
 const USUAL_DIRTY: u64 = 64 << 20;
 /// Share of the pause in which somebody waits for I/O (PSI `some`).
 const FOREIGN_PRESSURE: f64 = 0.3;
 
-/// Writes back what is dirty on the directory's filesystem, and waits until its device is idle.
+/// Writes back the dirty pages of the directory's filesystem, and waits until its device is idle.
 ///
-/// `directory` must have been open since before the first write: the kernel tells each open file once of every writeback error since then
-/// (errseq_t; syncfs(2) since 5.8). A flood does not sync, so nobody else would hear of its lost pages.
+/// `directory` must have been open since before the first write: the kernel tells each open file
+/// once of every writeback error since then (errseq_t; syncfs(2) since 5.8). A flood does not sync,
+/// so its lost pages would go unnoticed.
 pub(crate) fn drain(
     directory: &Dir,
     sampler: &mut Sampler,
@@ -123,12 +126,13 @@ struct Means {
 impl Means {
     const SYSTEM: Self = Self { sync: |directory| rustix::fs::syncfs(directory), spawn: Builder::spawn };
 
-    /// Calls syncfs(2) in a thread of its own: it can take minutes and can't be interrupted, and the user's Ctrl-C
-    /// should not wait for it. Where no thread can be started it is called before this returns: the kernel tells of
-    /// lost pages here or nowhere. Returns where the result arrives, and whether it was waited for.
+    /// Calls syncfs(2) in another thread: it can take minutes and can't be interrupted, and the
+    /// user's Ctrl-C should not wait for it. Where no thread can be started it is called before
+    /// this returns: the kernel tells of lost pages here or nowhere. Returns where the result
+    /// arrives, and whether it was waited for.
     fn write_back(self, directory: &Dir) -> (Receiver<Result<(), Errno>>, bool) {
         let (send, receive) = mpsc::channel();
-        // After an interrupt nobody listens any more.
+        // After an interrupt there is no receiver any more.
         if let Ok(own) = directory.try_clone() {
             let send = send.clone();
             let work = move || {
@@ -164,8 +168,8 @@ pub(crate) fn settle(
     Ok(())
 }
 
-/// What others do while we do nothing: they move data on our device, hold dirty pages (the limits are the machine's, whatever device the pages are for), or
-/// wait for I/O anywhere.
+/// The work of other programs during the pause: they move data on our device, hold dirty pages for
+/// any device (the limits are the machine's), or wait for I/O anywhere.
 fn others(host: &HostSample, seconds: f64) -> Option<String> {
     if let Some(device) = host.device {
         let moved = (device.written_bytes + device.read_bytes) as f64 / seconds;
@@ -195,7 +199,8 @@ mod tests {
 
     use super::*;
 
-    /// What [`drain_by`] says and warns of where threads can be started or not, and syncfs(2) answers this.
+    /// What [`drain_by`] says and warns of where threads can be started or not, and syncfs(2)
+    /// answers this.
     fn drained(spawn: bool, sync: fn(&Dir) -> Result<(), Errno>) -> (Result<(), BenchError>, Vec<String>) {
         struct Heard(Vec<String>);
         impl Watch for Heard {

@@ -5,8 +5,9 @@
 //! setting  → setting_rig: in force for a trial, through the journal, and back
 //! ```
 //!
-//! Writes only below a scratch directory that it makes itself, and leaves the disk as it found it: on success, on errors, on signals. A
-//! killed run leaves a marked directory, which [`scratch::leftovers`] finds.
+//! Writes only below a scratch directory that it makes itself, and leaves the disk as it found it:
+//! on success, on errors, on signals. A killed run leaves a marked directory, which
+//! [`scratch::leftovers`] finds.
 
 mod budget;
 pub mod device_lock;

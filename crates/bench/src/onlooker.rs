@@ -1,4 +1,5 @@
-//! What victims that are commands do themselves: their synchronous calls and reads, and those of all that they start, through the probe.
+//! What victims that are commands do themselves: their synchronous calls and reads, and those of
+//! all that they start, through the probe.
 //!
 //! ```text
 //! thread that starts the command ─ follow ─▶ Probe ─ followed, a window a sample ─▶ Delta
@@ -7,8 +8,9 @@
 //!                           └─ none were                ─▶ Unseen: its operations are read and write calls of any kind, without latencies
 //! ```
 //!
-//! Of reads those count that the disks below the measured directory answered: its programs are read when they start, too, wherever they are. A client of a server that was
-//! started elsewhere waits in a network call, which is no I/O of its own.
+//! Of reads those count that the disks below the measured directory answered: its programs are read
+//! when they start, too, wherever they are. A client of a server that was started elsewhere waits
+//! in a network call, which is no I/O of its own.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::AtomicBool;
@@ -23,9 +25,10 @@ use floodwall_model::trial::OpLatencies;
 use floodwall_model::{DeviceId, Scenario};
 use floodwall_probe::{Call, Followed, Probe, ProbeError};
 
-/// Samples at the end of a warm-up by which it is judged whether a command is seen to do anything: two seconds.
+/// Samples at the end of a warm-up by which it is judged whether a command is seen to do anything:
+/// two seconds.
 const JUDGED: usize = 8;
-/// What is read from the disk within the last half of that is no program's start.
+/// Reads from the disk within the last half of that don't come from a program's start.
 const READS_JUDGED: usize = JUDGED / 2;
 
 /// How a command's operations are counted.
@@ -36,7 +39,7 @@ enum Sight {
     Unseen,
 }
 
-/// What is known of a scenario's commands, over all phases.
+/// The operations seen of a scenario's commands, over all phases.
 #[derive(Debug, Default)]
 pub(crate) struct Sights {
     /// By victim: its name, and how it is counted.
@@ -94,7 +97,8 @@ impl Sights {
     }
 }
 
-/// The disks that requests to a directory go to: device mapper and md have no queue of their own, and hand on what they are given.
+/// The disks that requests to a directory go to: device mapper and md have no queue, and hand on
+/// their requests.
 fn disks_below(root: &SysRoot, location: &Location) -> BTreeSet<DeviceId> {
     let mut disks = BTreeSet::new();
     let mut left = location.queue_devices.clone();
@@ -107,7 +111,7 @@ fn disks_below(root: &SysRoot, location: &Location) -> BTreeSet<DeviceId> {
     disks
 }
 
-/// What was seen of one command in this phase.
+/// The operations seen of one command in this phase.
 #[derive(Debug, Default)]
 struct Seen {
     operations: u64,
@@ -142,7 +146,8 @@ pub(crate) struct Onlooker {
 }
 
 impl Onlooker {
-    /// Opens the probe, if there is a command to look at and it can be looked at; call it before the command is started.
+    /// Opens the probe, if there is a command to look at and it can be looked at; call it before
+    /// the command is started.
     ///
     /// # Errors
     /// Why it can't any more: phases whose operations are not of one kind can't be compared.
@@ -242,8 +247,8 @@ impl Onlooker {
     }
 }
 
-/// A call that makes data stable is a commit, of whatever was written before; so is a write past the page cache. Reads are requests that these
-/// disks answered.
+/// A call that makes data stable is a commit, of whatever was written before; so is a write past
+/// the page cache. Reads are requests that these disks answered.
 fn latencies(followed: &Followed, disks: &BTreeSet<DeviceId>) -> OpLatencies {
     let mut all = OpLatencies::default();
     for (_, reads) in followed.reads.iter().filter(|(disk, _)| disks.contains(disk)) {

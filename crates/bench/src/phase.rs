@@ -31,12 +31,15 @@ const WARMUP_TICK: Duration = Duration::from_millis(250);
 const STEADY_WINDOW: usize = 8;
 /// The latency of the first operations includes page faults and cold caches: never measure them.
 const WARMUP_MIN: Duration = Duration::from_secs(1);
-/// A page cache that is still filling may stretch a warm-up to this many times its normal limit: a flood that is measured before the
-/// kernel throttles it runs at the speed of memory, and says nothing of the device.
+/// A page cache that is still filling may stretch a warm-up to this many times its normal limit:
+/// before the kernel throttles it, a flood runs at the speed of memory, which says nothing of the
+/// device.
 const FILLING_PATIENCE: u32 = 4;
-/// The page cache is filling if the backlog grew by more than this share of the hard limit within a second.
+/// The page cache is filling if the backlog grew by more than this share of the hard limit within a
+/// second.
 const FILLING_SHARE: f64 = 0.01;
-/// Below this much dirty and under writeback there is no backlog, and the device's rate is not its drain rate.
+/// Below this much dirty and under writeback there is no backlog, and the device's rate is not its
+/// drain rate.
 const BACKLOG_BYTES: u64 = 16 << 20;
 
 /// Everything that a phase needs.
@@ -57,7 +60,7 @@ pub(crate) struct PhaseRun<'a> {
     pub(crate) budget: Budget,
     /// How victims that are commands are counted.
     pub(crate) sights: &'a mut Sights,
-    /// How floods are started in a process of their own.
+    /// How floods are started in another process.
     pub(crate) apart: Option<&'a Apart>,
     /// The victims' I/O priority; none if they have the caller's.
     pub(crate) priority: Option<&'a str>,
@@ -162,7 +165,8 @@ impl Loads {
         self.victims.iter().chain(&self.floods).find_map(Running::failure)
     }
 
-    /// Stops everything; the victims are told first, so that none starts an operation that no flood disturbs any more.
+    /// Stops everything; the victims are told first, so that none starts an operation that no flood
+    /// disturbs any more.
     fn stop(mut self, sights: &mut Sights) -> (Vec<Finished>, Vec<Finished>) {
         if let Some(onlooker) = &mut self.onlooker {
             onlooker.stopping();
@@ -179,7 +183,8 @@ impl Loads {
     }
 }
 
-/// Runs a phase. `Err` only if it could not start: a phase that breaks midway comes back with [`Phase::cut_short`].
+/// Runs a phase. `Err` only if it could not start: a phase that breaks midway comes back with
+/// [`Phase::cut_short`].
 pub(crate) fn run(mut run: PhaseRun<'_>, watch: &mut dyn Watch) -> Result<Phase, BenchError> {
     let mut loads = Loads::start(&mut run)?;
     let (warmup, cut_in_warmup) = warm_up(&mut run, &mut loads, watch);
@@ -210,7 +215,8 @@ fn warm_up(run: &mut PhaseRun<'_>, loads: &mut Loads, watch: &mut dyn Watch) -> 
     let mut live = LiveSecond::new(run.origin);
     let mut last = begin;
     loop {
-        // From the last sample on, not from the begin: ticks that were missed are not made up for by shorter ones.
+        // From the last sample on, not from the begin: ticks that were missed are not made up for
+        // by shorter ones.
         let reached = loads.sleep_until(last + WARMUP_TICK, run.stop);
         let sampled = loads.sample(run.sights);
         let host = run.sampler.sample();
@@ -246,7 +252,8 @@ fn warm_up(run: &mut PhaseRun<'_>, loads: &mut Loads, watch: &mut dyn Watch) -> 
     }
 }
 
-/// How fast the loads ran in each tick: ticks differ in length, for example when a device hangs or the machine stands still.
+/// How fast the loads ran in each tick: ticks differ in length, for example when a device hangs or
+/// the machine stands still.
 #[derive(Default)]
 struct Rates {
     /// Victim operations a second.
@@ -266,7 +273,8 @@ impl Rates {
 /// Watches the backlog rise towards the limit at which the kernel throttles writers.
 #[derive(Default)]
 struct Filling {
-    /// When, since the warm-up began, and what was dirty or under writeback then; `None` where it can't be read. One entry a tick.
+    /// When, since the warm-up began, and what was dirty or under writeback then; `None` where it
+    /// can't be read. One entry a tick.
     backlog: Vec<(Duration, Option<u64>)>,
     hard_limit: Option<u64>,
 }
@@ -287,8 +295,8 @@ impl Filling {
         let growth_per_s = now.saturating_sub(before) as f64 / (at - earlier).as_secs_f64();
         let limit = self.hard_limit?;
         let growing = growth_per_s > FILLING_SHARE * limit as f64;
-        // From halfway between the background and the hard limit on, the kernel throttles (balance_dirty_pages); ratios put that at
-        // three quarters of the hard limit.
+        // From halfway between the background and the hard limit on, the kernel throttles
+        // (balance_dirty_pages); ratios put that at three quarters of the hard limit.
         (growing && now < limit / 4 * 3).then(|| {
             format!(
                 "the page cache is still filling: {} of {}",
@@ -331,8 +339,9 @@ fn judge(run: &PhaseRun<'_>, rates: &Rates, written: u64, elapsed: Duration) -> 
     Ok(reasons.join("; "))
 }
 
-/// Whether a device that is written at this rate would pass from its own cache to its medium in the measured part: steady before and
-/// after, and two different things. What is written too slowly ever to fill the cache never passes.
+/// Whether a device that is written at this rate would pass from its own cache to its medium in the
+/// measured part: steady before and after, and two different things. Writes too slow to fill the
+/// cache never pass.
 fn passes_cache_midway(written: u64, elapsed: Duration, measure: Duration, cache: u64) -> bool {
     let rate = written as f64 / elapsed.as_secs_f64().max(1e-9);
     written < cache && written as f64 + rate * measure.as_secs_f64() >= cache as f64
@@ -370,7 +379,8 @@ fn measure(
     None
 }
 
-/// When each interval ends, counted from the begin of the measured part: every second, and at the very end.
+/// When each interval ends, counted from the begin of the measured part: every second, and at the
+/// very end.
 fn interval_ends(measure: Duration) -> impl Iterator<Item = Duration> {
     let whole = (1..=measure.as_secs()).map(Duration::from_secs);
     whole.chain((measure.subsec_nanos() > 0).then_some(measure))

@@ -7,7 +7,8 @@
 //!         discard the floods' backlog → drain → settle → phase::run
 //! ```
 //!
-//! Rotating the order keeps whatever a phase leaves behind (a full device cache, a warm one) from always hitting the same successor.
+//! Rotating the order keeps whatever a phase leaves behind (a full device cache, a warm one) from
+//! always hitting the same successor.
 
 mod drain_rate;
 
@@ -17,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use floodwall_host::locate::{self, LocateError, Location};
+use floodwall_host::mounts::charges_writeback;
 use floodwall_host::{HostFacts, Sampler, SysRoot, memory, settings_in_force};
 use floodwall_load::{Apart, Dir, LoadError, PreparedFlood, PreparedVictim, User};
 use floodwall_model::rig::{Second, Step};
@@ -69,7 +71,7 @@ pub enum BenchError {
     Timing {
         /// Its name.
         scenario: String,
-        /// What is wrong and what to write.
+        /// The fault, and a correct value.
         problem: String,
     },
     /// A victim's rate is still a share ([`floodwall_model::scenario::settle_rates`]).
@@ -108,7 +110,7 @@ pub enum BenchError {
 /// How a host rig is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Measure on filesystems without writeback of their own too.
+    /// Measure also on filesystems that leave writeback to another one.
     pub force: bool,
     /// Makes offsets and data repeatable.
     pub seed: u64,
@@ -118,8 +120,9 @@ pub struct Options {
     pub stop: Arc<AtomicBool>,
     /// The user that runs commands; the caller if absent.
     pub user: Option<User>,
-    /// The program, with its arguments, that floods in a process of its own ([`floodwall_load::apart::serve`]); floods are
-    /// threads of this process without it, and in its control group.
+    /// The program, with its arguments, that floods in a process of its own
+    /// ([`floodwall_load::apart::serve`]); floods are threads of this process without it, and in
+    /// its control group.
     pub flood_command: Vec<PathBuf>,
     /// Leave victims and floods in one control group.
     pub same_group: bool,
@@ -142,14 +145,15 @@ pub struct HostRig {
     sampler: Sampler,
     setting: Setting,
     missing: Vec<Missing>,
-    /// Open since before the first write: the kernel reports writeback errors through its descriptor.
+    /// Open since before the first write: the kernel reports writeback errors through its
+    /// descriptor.
     scratch: Scratch,
     _lock: DeviceLock,
     options: Options,
     prepared: Option<Prepared>,
     /// The groups of victims and floods, or why there are none.
     groups: Result<Groups, String>,
-    /// What is seen of victims that are commands.
+    /// Operations seen of victims that are commands.
     sights: Sights,
     first_operation: Option<Duration>,
 }
@@ -202,6 +206,13 @@ impl HostRig {
             (_, true) => Err("--same-group keeps victims and floods in one group".to_owned()),
             _ => Groups::make(&root),
         };
+        let filesystem = &location.mount.fs_type;
+        if groups.is_ok() && !charges_writeback(filesystem) {
+            location.notes.push(format!(
+                "{filesystem} does not charge writeback to control groups: limits of the floods' group \
+                 don't hold what it writes through the page cache"
+            ));
+        }
         Ok(Self {
             groups,
             root,
@@ -251,8 +262,8 @@ impl HostRig {
         &self.location.notes
     }
 
-    /// What could not be read, and why: knobs, counters as of the last sample, what commands did; and why victims and floods
-    /// are in one control group.
+    /// What could not be read, and why: knobs, counters as of the last sample, what commands did;
+    /// and why victims and floods are in one control group.
     #[must_use]
     pub fn missing(&self) -> Vec<Missing> {
         let groups = self.groups.as_ref().err();
@@ -273,7 +284,8 @@ impl HostRig {
         self.groups.as_ref().ok()
     }
 
-    /// What can't be seen of victims that are commands, and why; known from [`Self::prepare`] on, and better after the first phase.
+    /// What can't be seen of victims that are commands, and why; known from [`Self::prepare`] on,
+    /// and better after the first phase.
     #[must_use]
     pub fn unseen(&self) -> Vec<Missing> {
         self.sights.missing()
@@ -329,7 +341,7 @@ impl HostRig {
         };
         let (dir, stop) = (self.scratch.dir(), &*self.options.stop);
         let user = self.options.user.as_ref();
-        // What can be refused is refused before the first gigabyte of whatever comes earlier is written.
+        // All refusals come before the first gigabyte is written.
         scenario.victims.iter().try_for_each(|victim| floodwall_load::check_victim(dir, victim))?;
         scenario.floods.iter().try_for_each(|flood| floodwall_load::check_flood(dir, flood))?;
         let (mut victims, mut floods) = (Vec::new(), Vec::new());
@@ -391,7 +403,7 @@ impl HostRig {
             let phase = match (kind, scenario.burst) {
                 (PhaseKind::Burst, Some(bytes)) => {
                     let data = scenario.floods.first().map_or(Data::Random, |f| f.data);
-                    // Some other program's: limits of the floods' group are none of its.
+                    // A burst stands for some other program, which is not in the floods' group.
                     burst(self.scratch.dir(), bytes, data, &self.options, trial.round, watch)?
                 }
                 _ => phase::run(
@@ -433,14 +445,15 @@ impl HostRig {
     }
 }
 
-/// What is free on a directory's filesystem.
+/// Free space on a directory's filesystem.
 fn free_space(dir: &Dir) -> Result<Bytes, LocateError> {
     let fs = rustix::fs::fstatvfs(dir)
         .map_err(|e| LocateError::Directory { path: dir.path().to_owned(), source: e.into() })?;
     Ok(Bytes(fs.f_bavail.saturating_mul(fs.f_frsize)))
 }
 
-/// Throws the floods' backlog away, writes back what else is dirty and waits until the device is idle.
+/// Throws the floods' backlog away, writes back what else is dirty and waits until the device is
+/// idle.
 fn clear_backlog(
     floods: &[PreparedFlood],
     groups: &Result<Groups, String>,

@@ -16,13 +16,12 @@
 //! moment, and may take it. The maker's next step then fails, and it begins again under another
 //! name.
 //!
-//! DIR may belong to another user, who can rename what is in it and put a symlink in its place at
-//! any moment. What protects against that: DIR and the scratch directory are opened once, and every
-//! later step goes through their descriptors ([`Dir`]). The directory that was opened is taken only
-//! if it is empty, belongs to the owner of the mark that was made in it, and is closed to others.
-//! Others may at most pass through it to a command's own directory (`--user`); nobody else can make,
-//! rename or remove anything in it. By name only the empty directory is removed, if the name still
-//! means it.
+//! DIR may belong to another user, who can rename its entries and put a symlink in their place at
+//! any moment. Against that DIR and the scratch directory are opened once, and every later step
+//! goes through their descriptors ([`Dir`]). The directory that was opened is taken only if it is
+//! empty, belongs to the owner of the mark that was made in it, and is closed to others. Others may
+//! at most pass through it to a command's own directory (`--user`); nobody else can make, rename or
+//! remove anything in it. By name only the empty directory is removed, if the name still means it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -74,7 +73,7 @@ pub enum ScratchError {
     Remove {
         /// The scratch directory.
         path: PathBuf,
-        /// What is still there, and why.
+        /// The entry that is still there, and why.
         source: TreeError,
     },
     /// It is empty, but no longer where it was made.
@@ -174,7 +173,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // `remove` reports; here there is nobody to report to, and the next run names what is left.
+        // `remove` reports failures; a drop can't. The next run names the directory that is left.
         let _ = self.remove_now();
     }
 }
@@ -188,9 +187,9 @@ fn mark(dir: &Dir) -> Result<File, Errno> {
     Ok(owner)
 }
 
-/// Whether a directory holds nothing but the mark, belongs to the mark's owner, and lets nobody else
-/// in. The mark shows what the filesystem keeps: a new file's owner is the caller and its mode 0600,
-/// unless all files there have the owner or the mode of the mount (vfat).
+/// Whether a directory holds nothing but the mark, belongs to the mark's owner, and lets no other
+/// user in. The mark shows what the filesystem keeps: a new file's owner is the caller and its mode
+/// 0600, unless all files there have the owner or the mode of the mount (vfat).
 fn is_own(dir: &Dir, owner: &File) -> Result<bool, Errno> {
     let names = dir.names()?;
     if names.is_empty() {
@@ -210,7 +209,7 @@ fn is_taken(error: &io::Error) -> bool {
     matches!(error.kind(), K::AlreadyExists | K::DirectoryNotEmpty | K::NotFound | K::WouldBlock)
 }
 
-/// Removes what is in a scratch directory, its mark last: if that breaks off, what is left can
+/// Removes the entries of a scratch directory, its mark last: if that breaks off, the directory can
 /// still be recognised.
 fn empty(dir: &Dir) -> Result<(), TreeError> {
     dir.remove_contents(Some(OWNER))?;
@@ -220,8 +219,9 @@ fn empty(dir: &Dir) -> Result<(), TreeError> {
 /// Removes an emptied directory if `name` still means it. Returns whether it is gone; another's
 /// directory or file of this name stays.
 ///
-/// `mark` is closed first. A file that is removed while it is open stays in an NFS client's directory under another
-/// name until it is closed (fs/nfs/unlink.c, `nfs_sillyrename`), and the directory is not empty until then.
+/// `mark` is closed first. A file that is removed while it is open stays in an NFS client's
+/// directory under another name until it is closed (fs/nfs/unlink.c, `nfs_sillyrename`), and the
+/// directory is not empty until then.
 fn remove_empty(parent: &Dir, name: &str, dir: &Dir, mark: Option<File>) -> Result<bool, Errno> {
     drop(mark);
     match parent.open_dir(name) {

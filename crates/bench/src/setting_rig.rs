@@ -6,11 +6,14 @@
 //!                 └ refused: everything as before, the trial fails
 //! ```
 //!
-//! A trial's setting is what was read back while it was in force. An empty setting is whatever is in force: nothing is written for it.
+//! A trial's setting is what was read back while it was in force. An empty setting is whatever is
+//! in force: nothing is written for it.
 //!
-//! Whatever ends a trial (an error, a signal, a panic) is followed by the roll back. After SIGKILL the journal is left: the next [`SettingRig`] puts
-//! it back at once, `floodwall rollback` at any time, and any other change of settings once the trial's longest time is over. The journal's lock is
-//! held all the while, so that nobody changes settings under a measurement, except past Floodwall; that is noticed and fails the trial.
+//! A trial may end with an error, a signal or a panic: the roll back follows. After SIGKILL the
+//! journal is left: the next [`SettingRig`] puts it back at once, `floodwall rollback` at any time,
+//! and any other change of settings once the trial's longest time is over. The journal's lock is
+//! held all the while, so that no other floodwall changes settings under a measurement. Changes
+//! past floodwall are noticed, and fail the trial.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +35,8 @@ use crate::groups::Groups;
 
 /// What a trial's journal says it is for; so a later run knows it again.
 const WHY: &str = "a trial of floodwall, put back after it";
-/// A trial that takes this many times what was planned, and [`PATIENCE_S`] more, has lost its process.
+/// A trial that takes this many times what was planned, and [`PATIENCE_S`] more, has lost its
+/// process.
 const PATIENCE: f64 = 4.0;
 /// For prefill, drains and slow devices.
 const PATIENCE_S: f64 = 1_800.0;
@@ -42,8 +46,8 @@ pub trait InForce: Rig {
     /// Reads the knob values in force again.
     fn reread(&mut self) -> Setting;
 
-    /// The control groups of its victims and floods, which settings name `victim` and `flood`; `None` if they have none of their
-    /// own.
+    /// The control groups of its victims and floods, which settings name `victim` and `flood`;
+    /// `None` if they have none of their own.
     fn groups(&self) -> Option<&Groups> {
         None
     }
@@ -75,7 +79,7 @@ pub enum SettingError {
     /// The journal can't be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Somebody else changed knobs while the trial ran.
+    /// Another program changed knobs while the trial ran.
     #[error("somebody else changed settings during the trial: {0}; what was measured says nothing")]
     ChangedMeanwhile(String),
     /// The machine is not as it was.
@@ -135,14 +139,14 @@ struct Keeper {
 }
 
 impl<R: InForce> SettingRig<R> {
-    /// Takes the journal's lock and puts back what a killed run left. `device` is meant where a device's knob names none. `stop` is raised by whoever
-    /// wants the run to end.
+    /// Takes the journal's lock and puts back what a killed run left. `device` is meant where a
+    /// device's knob names none. `stop` is raised by whoever wants the run to end.
     ///
     /// Returns what had to be put back, for people.
     ///
     /// # Errors
-    /// [`SettingError::Journal`] if somebody else has the journal or it can't be used; [`SettingError::NotRestored`] if an earlier run's setting can't be
-    /// put back.
+    /// [`SettingError::Journal`] if somebody else has the journal or it can't be used;
+    /// [`SettingError::NotRestored`] if an earlier run's setting can't be put back.
     pub fn open(
         mut inner: R,
         root: &SysRoot,
@@ -191,7 +195,8 @@ impl<R: InForce> SettingRig<R> {
         Ok((Self { inner, keeper }, told))
     }
 
-    /// Lets limits be tried that could hang a userspace block server (`floodwall_host::servers`), or not.
+    /// Lets limits be tried that could hang a userspace block server (`floodwall_host::servers`),
+    /// or not.
     pub fn allow_userspace_servers(&mut self, allow: bool) {
         self.keeper.files.set_allow_userspace_servers(allow);
     }
@@ -208,7 +213,8 @@ impl<R: InForce> SettingRig<R> {
         &mut self.inner
     }
 
-    /// Gives the rig below back and lets the journal go. What could not be put back said so when its trial ended; it is tried once more.
+    /// Gives the rig below back and lets the journal go. A knob that could not be put back is tried
+    /// once more; its trial has reported it.
     ///
     /// # Errors
     /// [`SettingError::NotRestored`].
@@ -220,7 +226,7 @@ impl<R: InForce> SettingRig<R> {
     /// What trying a setting would do, without doing it.
     ///
     /// # Errors
-    /// [`SettingError::Change`] or [`SettingError::Plan`]: what is wrong with it, here and now.
+    /// [`SettingError::Change`] or [`SettingError::Plan`]: it can't be put in force here and now.
     pub fn check(&self, setting: &Setting) -> Result<Plan, SettingError> {
         let changes = self.keeper.changes(setting, self.inner.groups())?;
         let changes: Vec<Change> = changes.into_iter().map(|(_, change)| change).collect();
@@ -229,7 +235,8 @@ impl<R: InForce> SettingRig<R> {
 }
 
 impl Keeper {
-    /// The kernel changes of a setting, each with its name there. The victims' priority is left out: the inner rig sets it.
+    /// The kernel changes of a setting, each with its name there. The victims' priority is left
+    /// out: the inner rig sets it.
     fn changes(
         &self,
         setting: &Setting,
@@ -297,14 +304,15 @@ impl Keeper {
 impl Drop for Keeper {
     /// For a panic in the middle of a trial.
     fn drop(&mut self) {
-        // Nobody is there to hear of a failure; the journal is.
+        // A drop can't report a failure; the journal keeps it.
         let _ = self.put_back();
     }
 }
 
 impl<R: InForce> SettingRig<R> {
-    /// The values in force: those that the inner rig reads, and of the changed knobs the others (another device's, a group's,
-    /// threads'). A knob whose cell is kept in another file and unit, such as `bdi.max_bytes`, has no value of its own.
+    /// The values in force: those that the inner rig reads, and of the changed knobs the others
+    /// (another device's, a group's, threads'). A knob whose cell is kept in another file and unit,
+    /// such as `bdi.max_bytes`, has no other value.
     fn in_force(&mut self, changes: &[(String, Change)]) -> Setting {
         let mut found = self.inner.reread();
         let files = &self.keeper.files;
@@ -321,7 +329,8 @@ impl<R: InForce> SettingRig<R> {
         found
     }
 
-    /// Whether nobody has changed a knob during a trial. Threads come and go: of their priorities the common one counts.
+    /// Whether all knobs stayed the same during a trial. Threads come and go: of their priorities
+    /// the common one counts.
     fn unchanged(&self, changes: &[(String, Change)], before: &Setting, after: &Setting) -> bool {
         let same = |name: &String| {
             let (Some(before), Some(after)) = (before.get(name), after.get(name)) else { return false };

@@ -4,8 +4,9 @@
 //! needed = Σ victim files + Σ flood spaces (half of a copy's is its source) + burst + margin
 //! ```
 //!
-//! A flood without a size of its own gets 1.5 × the kernel's hard dirty limit: with less, every page it could dirty fits under the limit,
-//! the kernel never throttles it, and the benchmark measures memory.
+//! A flood whose size is not given gets 1.5 × the kernel's hard dirty limit. With less, all its
+//! dirty pages fit under the limit, the kernel never throttles it, and the benchmark measures
+//! memory.
 
 use floodwall_model::scenario::{FloodKind, VictimKind};
 use floodwall_model::{Bytes, Scenario};
@@ -82,7 +83,7 @@ pub enum SpaceError {
 pub struct Fitted {
     /// The scenario; every flood has a size.
     pub scenario: Scenario,
-    /// What it takes on disk, margin included.
+    /// Bytes that it takes on disk, margin included.
     pub needed: Bytes,
     /// What the user should know of it.
     pub warnings: Vec<String>,
@@ -166,8 +167,8 @@ fn needed_by(scenario: &Scenario) -> Bytes {
     Bytes(victims + floods + scenario.burst.map_or(0, |b| b.0) + MARGIN.0)
 }
 
-/// Bytes that preparing a scenario writes, up to some blocks: the victims' files, the source of a copy, and the files of floods that write in
-/// place. Other files grow while they are measured.
+/// Bytes that preparing a scenario writes, up to some blocks: the victims' files, the source of a
+/// copy, and the files of floods that write in place. Other files grow while they are measured.
 #[must_use]
 pub fn prefill_bytes(scenario: &Scenario) -> Bytes {
     let victims: u64 = scenario
@@ -188,7 +189,8 @@ pub fn prefill_bytes(scenario: &Scenario) -> Bytes {
     Bytes(victims + floods)
 }
 
-/// Shrinks the floods to at least half of the space (they cost least), then the burst and the victims' files by one factor.
+/// Shrinks the floods to at least half of the space (they cost least), then the burst and the
+/// victims' files by one factor.
 fn shrink(scenario: &mut Scenario, cap: Bytes, warnings: &mut Vec<String>) -> Result<(), SpaceError> {
     let smallest = smallest(scenario);
     if cap < smallest {
@@ -234,7 +236,8 @@ fn smallest_victim(victim: &floodwall_model::Victim) -> u64 {
     victim.block.0.saturating_mul(u64::from(victim.files)).saturating_mul(16).min(victim.size.0)
 }
 
-/// The least space in which a scenario can run: half for the floods, each with its least, half for the others with theirs.
+/// The least space in which a scenario can run: half for the floods, each with its least, half for
+/// the others with theirs.
 fn smallest(scenario: &Scenario) -> Bytes {
     let others: u64 =
         scenario.victims.iter().filter(|v| victim_bytes(v) > 0).map(smallest_victim).sum::<u64>()

@@ -1,4 +1,5 @@
-//! Mounted filesystems: /proc/self/mountinfo, which mount covers a path, and which filesystems have no writeback of their own.
+//! Mounted filesystems: /proc/self/mountinfo, which mount covers a path, and which filesystems have
+//! no writeback of their own.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,8 @@ pub struct Mount {
     pub id: i32,
     /// The mount that this one is on.
     pub parent: i32,
-    /// `st_dev` of its files; major 0 where the filesystem has no block device of its own, or several.
+    /// `st_dev` of its files; major 0 where the filesystem has no block device of its own, or
+    /// several.
     pub device: DeviceId,
     /// The directory of the filesystem that is mounted here.
     pub root: String,
@@ -28,10 +30,18 @@ pub struct Mount {
     pub fs_type: String,
     /// The device, server path or name given to mount.
     pub source: Option<String>,
-    /// The mount's and the filesystem's options, each once, `rw` or `ro` first, then in the order of the alphabet.
+    /// The mount's and the filesystem's options, each once, `rw` or `ro` first, then in the order
+    /// of the alphabet.
     pub options: Vec<String>,
     /// Whether the mount or the filesystem is read-only.
     pub read_only: bool,
+}
+
+/// Whether the kernel charges a filesystem's writeback to control groups (`SB_I_CGROUPWB`;
+/// Documentation/admin-guide/cgroup-v2.rst, "Writeback").
+#[must_use]
+pub fn charges_writeback(fs_type: &str) -> bool {
+    matches!(fs_type, "ext2" | "ext3" | "ext4" | "btrfs" | "f2fs" | "xfs")
 }
 
 /// Every mount of our namespace, in the order in which they were made visible.
@@ -48,7 +58,8 @@ pub fn parse(text: &str) -> Vec<Mount> {
     text.lines().filter_map(parse_line).collect()
 }
 
-/// A line that is not understood is left out: a new kernel's field for one mount should not hide the others.
+/// A line that is not understood is left out: a new kernel's field for one mount should not hide
+/// the others.
 fn parse_line(line: &str) -> Option<Mount> {
     let info = MountInfo::from_line(line).ok()?;
     let flat = |options: std::collections::HashMap<String, Option<String>>| {
@@ -78,8 +89,8 @@ fn parse_line(line: &str) -> Option<Mount> {
 
 /// The mount that a lookup of an absolute path without symbolic links ends in.
 ///
-/// Walks the tree of mounts as the kernel does, so a mount that a later one covers is not found. `None` if no mount covers the path
-/// (inside a chroot whose root is not a mount point).
+/// Walks the tree of mounts as the kernel does, so a mount that a later one covers is not found.
+/// `None` if no mount covers the path (inside a chroot whose root is not a mount point).
 #[must_use]
 pub fn covering<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     let is_top = |m: &Mount| m.parent == m.id || !mounts.iter().any(|other| other.id == m.parent);
@@ -98,7 +109,8 @@ pub fn covering<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     Some(current)
 }
 
-/// Why a filesystem's dirty pages are not written back to a device or server of its own; `None` if they are.
+/// Why a filesystem's dirty pages are not written back to a device or server of its own; `None` if
+/// they are.
 #[must_use]
 pub fn without_own_writeback(mount: &Mount) -> Option<&'static str> {
     let fs_type = mount.fs_type.as_str();
@@ -125,7 +137,8 @@ pub fn without_own_writeback(mount: &Mount) -> Option<&'static str> {
     }
 }
 
-/// Whether a mount option names or addresses a server or a user: nothing that a status or a captured tree should tell others.
+/// Whether a mount option names or addresses a server or a user: nothing that a status or a
+/// captured tree should tell others.
 #[must_use]
 pub fn is_private_option(option: &str) -> bool {
     const PRIVATE: [&str; 9] = [

@@ -5,8 +5,10 @@
 //!                                                                                              → remove it, drain again
 //! ```
 //!
-//! The file's writeback is started as it is written and awaited 64 MiB behind, so the device always has a backlog and RAM never more than that:
-//! no limit of the machine is met and nobody else is stalled for longer than those 64 MiB take. Random data, so that nothing compresses it.
+//! The file's writeback is started as it is written and awaited 64 MiB behind. So the device always
+//! has a backlog, and RAM never holds more than that: no limit of the machine is met, and no other
+//! program is stalled for longer than those 64 MiB take. The data are random, so that nothing
+//! compresses them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -24,17 +26,20 @@ use crate::scratch::ScratchError;
 const NAME: &str = "drain";
 /// The least that says anything: twice what is in flight.
 const LEAST: Bytes = Bytes(160 << 20);
-/// Once so much is accepted, the device has had a full backlog (load's filling waits 64 MiB and a step of 8 MiB behind).
+/// Once so much is accepted, the device has had a full backlog (load's filling waits 64 MiB and a
+/// step of 8 MiB behind).
 const PRIMED_BYTES: u64 = 80 << 20;
 /// How often the device is looked at.
 const TICK: Duration = Duration::from_millis(50);
 /// The beginning that does not count: a device's own cache is faster than its medium.
 const LEFT_OUT: u32 = 3;
-/// A second half slower than this share of the first says that a cache has filled up meanwhile; the second half is taken then.
+/// A second half slower than this share of the first says that a cache has filled up meanwhile; the
+/// second half is taken then.
 const SLOWED: f64 = 0.7;
 /// Before it: others' backlogs are written back, and the device left alone.
 const SETTLE: Duration = Duration::from_millis(300);
-/// What others write beside us before it is said: in proportion, and at least.
+/// A note is given if other programs write more than this: as a multiple of our bytes, and in
+/// bytes.
 const FOREIGN_SHARE: f64 = 1.3;
 const FOREIGN_BYTES: u64 = 32 << 20;
 
@@ -54,9 +59,9 @@ pub struct DrainRate {
     pub bytes_per_s: f64,
     /// How long the part lasted that counts, in seconds.
     pub seconds: f64,
-    /// What was written in all.
+    /// All bytes written.
     pub written: Bytes,
-    /// What to know, for people.
+    /// Notes for people.
     pub notes: Vec<String>,
 }
 
@@ -66,7 +71,8 @@ struct Sample {
     at: Duration,
     /// Bytes that the kernel has accepted from us.
     accepted: u64,
-    /// Bytes that the device has completed, for whomever; `None` where there is no device, or more than one.
+    /// Bytes that the device has completed, for whomever; `None` where there is no device, or more
+    /// than one.
     completed: Option<u64>,
 }
 
@@ -76,8 +82,8 @@ impl HostRig {
     /// The scratch file is gone afterwards, and so is its backlog.
     ///
     /// # Errors
-    /// [`BenchError::CutShort`] if there is too little space or the device did nothing; [`BenchError::Interrupted`], [`BenchError::Load`],
-    /// [`BenchError::Writeback`].
+    /// [`BenchError::CutShort`] if there is too little space or the device did nothing;
+    /// [`BenchError::Interrupted`], [`BenchError::Load`], [`BenchError::Writeback`].
     pub fn drain_rate(&mut self, bounds: Bounds, watch: &mut dyn Watch) -> Result<DrainRate, BenchError> {
         let free = free_space(self.scratch.dir())?;
         let bytes = Bytes(bounds.bytes.0.min(free.0 - free.0 / 10) >> 20 << 20);
@@ -122,7 +128,8 @@ impl HostRig {
             round: 0,
             expected_s: time.as_secs_f64(),
         });
-        // Several disks below one filesystem (btrfs) may each get every byte: what is accepted is what the page cache gets rid of.
+        // Several disks below one filesystem (btrfs) may each get every byte: what is accepted is
+        // what the page cache gets rid of.
         let one_device = self.location.queue_devices.len() == 1;
         let (sampler, options) = (&mut self.sampler, &self.options);
         let _ = sampler.sample();
@@ -175,7 +182,9 @@ fn rate(samples: &[Sample]) -> Option<DrainRate> {
     let mut notes = Vec::new();
     let whole = between(first, last)?;
     let (mut bytes_per_s, mut from) = (whole, first);
+    // A slow device completes in bursts: nothing in the last half, of a moment perhaps, is no rate.
     if let (Some(before), Some(after)) = (between(first, middle), between(middle, last))
+        && after > 0.0
         && after < before * SLOWED
     {
         notes.push(format!(
@@ -254,6 +263,17 @@ mod tests {
         let measured = rate(&samples).unwrap();
         assert!((measured.bytes_per_s / 100e6 - 1.0).abs() < 1e-6, "{measured:?}");
         assert!(measured.notes[0].contains("became slower"), "{measured:?}");
+    }
+
+    #[test]
+    fn a_slow_device_may_complete_nothing_for_a_moment() {
+        let sample = |ms: u64, mb: u64| Sample {
+            at: Duration::from_millis(ms),
+            accepted: mb * MB + (72 << 20),
+            completed: Some(mb * MB),
+        };
+        let measured = rate(&[sample(5000, 45), sample(10_000, 90), sample(10_050, 90)]).unwrap();
+        assert!((measured.bytes_per_s / (45e6 / 5.05) - 1.0).abs() < 1e-9, "{measured:?}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The guest's kernel: cgroup v2's io controller, filesystems, elevators.
 
-use crate::bed::{Bed, Who, equal};
+use crate::bed::{Bed, Who, equal, in_order};
 use crate::{Once, Test};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -15,6 +15,12 @@ pub(crate) const TESTS: &[Test] = &[
         who: Once::Both,
         needs: &["mkfs.ext4"],
         body: apart,
+    },
+    Test {
+        name: "a group that a user was given is divided",
+        who: Once::Caller,
+        needs: &[floodwall_testing::ROOT, "setpriv"],
+        body: delegated,
     },
     Test {
         name: "groups of a bench that was killed are removed",
@@ -33,8 +39,8 @@ const LIMIT: u64 = 8 << 20;
 /// Bytes that it writes beyond the measured part: a limit lets a slice's worth through at once.
 const SLACK: u64 = 4 << 20;
 
-/// A field of a line of io.stat, in bytes: `7:8 rbytes=0 wbytes=1 rios=0 …`. A group that the device has not seen has
-/// no line.
+/// A field of a line of io.stat, in bytes: `7:8 rbytes=0 wbytes=1 rios=0 …`. A group that the
+/// device has not seen has no line.
 fn field(text: &str, name: &str) -> u64 {
     let words = text.split_whitespace().filter_map(|word| word.split_once('='));
     words.filter(|(key, _)| *key == name).filter_map(|(_, value)| value.parse::<u64>().ok()).sum()
@@ -42,7 +48,8 @@ fn field(text: &str, name: &str) -> u64 {
 
 fn charged(who: Who) -> Result<(), String> {
     let bed = Bed::new(who)?;
-    // The marks tell the parts of the output apart; times are the kernel's own, in seconds since its boot.
+    // The marks tell the parts of the output apart; times are the kernel's own, in seconds since
+    // its boot.
     let script = format!(
         "groups=/sys/fs/cgroup; number=$(cat /sys/block/${{FLOODWALL_LAB_DEVICE#/dev/}}/dev)
          stat() {{ echo \"$1 $(cut -d' ' -f1 /proc/uptime) $(grep \"^$number \" $groups/$2/io.stat)\"; }}
@@ -138,6 +145,41 @@ END
         }
     }
     equal("groups left", told.lines().any(|line| line.starts_with("floodwall.")), false)
+}
+
+/// An ordinary user starts the guest: that copy of the program may be executed by everybody.
+fn delegated(_: Who) -> Result<(), String> {
+    let bed = Bed::new(Who::Ordinary)?;
+    let script = format!(
+        "{SCENARIO}chmod 777 . && mkdir -p /tmp/user/disk /sys/fs/cgroup/user
+         mount --bind . /tmp/user/disk && cd /tmp/user/disk
+         echo +io +memory > /sys/fs/cgroup/cgroup.subtree_control
+         cat /sys/fs/cgroup/user/cgroup.controllers
+         for file in '' cgroup.procs cgroup.subtree_control; do chown 65534 /sys/fs/cgroup/user/$file; done
+         chown 65534 /tmp/user
+         cat > /tmp/bench <<'END'
+         exec setpriv --reuid=65534 --regid=65534 --clear-groups floodwall bench \
+             --victim-cmd 'cat /proc/self/cgroup >> /tmp/user/seen; sleep 1000' {BRIEF} > /tmp/result
+END
+         sh /tmp/bench 2>&1; grep -o 'this process may make no control group.*lets it' /tmp/result
+         sh -c 'echo $$ > /sys/fs/cgroup/user/cgroup.procs; exec sh /tmp/bench' 2>/dev/null
+         grep -A1 'control groups of victims and floods' /tmp/result || echo divided
+         sort /tmp/user/seen | uniq
+         ls -d /sys/fs/cgroup/user/*/ || echo no group left
+         echo controllers: $(cat /sys/fs/cgroup/user/cgroup.subtree_control)"
+    );
+    let told = bed.prints(&[], &script)?;
+    in_order(
+        &told,
+        &[
+            "io memory",
+            "this process may make no control group in /sys/fs/cgroup; ",
+            "'systemd-run --user --scope -p Delegate=yes floodwall …' lets it\ndivided\n",
+            "0::/user/floodwall.",
+            "/victim\n",
+            "no group left\ncontrollers:\n",
+        ],
+    )
 }
 
 fn killed(_: Who) -> Result<(), String> {
