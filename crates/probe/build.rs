@@ -1,4 +1,5 @@
-//! With the feature `bpf`: compiles src/bpf/probe.bpf.c for the kernel's own machine. Needs clang; nothing else does.
+//! With the feature `bpf`: compiles src/bpf/probe.bpf.c for the kernel's own machine. Needs clang;
+//! nothing else does.
 
 #![allow(
     clippy::disallowed_macros,

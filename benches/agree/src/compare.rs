@@ -56,7 +56,8 @@ impl Ratio {
     }
 }
 
-/// floodwall's figure over a peer's. Rounds in which either is absent or zero are left out; `None` of fewer than two.
+/// floodwall's figure over a peer's. Rounds in which either is absent or zero are left out; `None`
+/// of fewer than two.
 pub(crate) fn ratio(
     rounds: &[Round],
     peer: &str,
@@ -122,7 +123,8 @@ mod tests {
     fn the_interval_of_a_ratio_is_students() {
         let rounds: Vec<Round> = [1.00, 1.02, 0.98, 1.04].map(|r| round(r * 500.0, 500.0, 1.0)).into();
         let ratio = ratio(&rounds, "fio", |m| Some(m.iops)).unwrap();
-        // By hand: logarithms 0, 0.019803, -0.020203, 0.039221; mean 0.009705, s 0.025572, t(3) 3.182446.
+        // By hand: logarithms 0, 0.019803, -0.020203, 0.039221; mean 0.009705, s 0.025572, t(3)
+        // 3.182446.
         assert!((ratio.value - 1.009752).abs() < 1e-5, "{ratio:?}");
         assert!((ratio.low - 0.969489).abs() < 1e-4 && (ratio.high - 1.051688).abs() < 1e-4, "{ratio:?}");
     }

@@ -6,8 +6,9 @@
 //!   └─ stderr's last line: "agree-cost: CPU_US PEAK_KIB"
 //! ```
 //!
-//! The process in between is there for the peak: a process inherits as its `ru_maxrss` the peak of the one that started it (fs/exec.c `exec_mmap`),
-//! and a fresh copy of this program is smaller than anything that it measures, while one that has read a few results is not.
+//! The process in between is there for the peak: a process inherits as its `ru_maxrss` the peak of
+//! the one that started it (fs/exec.c `exec_mmap`), and a fresh copy of this program is smaller
+//! than anything that it measures, while one that has read a few results is not.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -30,7 +31,8 @@ pub(crate) struct Cost {
     pub(crate) peak_kib: u64,
 }
 
-/// Runs a command (the program and its arguments) with our own standard streams, and says on stderr what it cost.
+/// Runs a command (the program and its arguments) with our own standard streams, and says on stderr
+/// what it cost.
 ///
 /// # Errors
 /// If it can't be started or waited for.

@@ -1,14 +1,15 @@
-//! The same commit workload by floodwall, fio and sysbench on the same directory, interleaved, so that a noisy machine
-//! disturbs all three alike.
+//! The same commit workload by floodwall, fio and sysbench on the same directory, interleaved, so
+//! that a noisy machine disturbs all three alike.
 //!
 //! ```text
 //! for each workload:   round 1: F f s   round 2: f s F   round 3: s F f  …  until decided, or the last round
 //! one run:             lay the file out → warm up → measure
 //! ```
 //!
-//! Printed: medians over the rounds, and for each ratio to a peer the mean over the rounds with its 95 % interval.
-//! Rounds end once every interval of the operations' ratio is inside ± 5 % or outside of it as a whole.
-//! CPU time is that of the whole process (user + system, threads and children), so that recording latencies is paid for.
+//! Printed: medians over the rounds, and for each ratio to a peer the mean over the rounds with its
+//! 95 % interval. Rounds end once every interval of the operations' ratio is inside ± 5 % or
+//! outside of it as a whole. CPU time is that of the whole process (user + system, threads and
+//! children), so that recording latencies is paid for.
 //!
 //! Interrupted, it stops the tool that runs and removes every file.
 

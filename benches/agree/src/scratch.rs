@@ -1,4 +1,5 @@
-//! The directory in which the tools' files are: gone when the comparison is over, however it ends, short of SIGKILL.
+//! The directory in which the tools' files are: gone when the comparison is over, however it ends,
+//! short of SIGKILL.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

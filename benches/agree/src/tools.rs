@@ -30,9 +30,9 @@ impl fmt::Display for Workload {
 }
 
 const FILE_MIB: u32 = 64;
-/// Seconds of the workload before its measured part: as long as the warm-up of `bench --quick` may take, which ends
-/// when the commits are steady. The peers warm up in a separate run: sysbench 1.0 has no other way, and CPU time and
-/// operations of the measured run belong together.
+/// Seconds of the workload before its measured part: as long as the warm-up of `bench --quick` may
+/// take, which ends when the commits are steady. The peers warm up in a separate run: sysbench 1.0
+/// has no other way, and CPU time and operations of the measured run belong together.
 const WARMUP_S: u32 = 3;
 
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,8 @@ pub(crate) struct Measured {
     pub(crate) commit_p99_us: Option<f64>,
     /// 99th percentile of fsync alone, in µs; sysbench does not have it.
     pub(crate) sync_p99_us: Option<f64>,
-    /// Operations on which CPU time was spent: those of floodwall's warm-up too, which is in the same process.
+    /// Operations on which CPU time was spent: those of floodwall's warm-up too, which is in the
+    /// same process.
     pub(crate) ops: f64,
     /// Seconds of the workload before its measured part.
     pub(crate) warmup_s: f64,
@@ -117,8 +118,9 @@ pub(crate) fn measure(
         Tool::Fio => {
             remove(&dir.join("fio.data"))?;
             run(fio(dir).args(["--rw=write", "--bs=1M", "--end_fsync=1"]), stop)?;
-            // The warm-up begins with an empty page cache, as floodwall's does, and leaves the measured run a warm one.
-            // With the pages of the layout still there, which are large folios, fio had 13 % fewer commits.
+            // The warm-up begins with an empty page cache, as floodwall's does, and leaves the
+            // measured run a warm one. With the pages of the layout still there, which are large
+            // folios, fio had 13 % fewer commits.
             run(&commits_of_fio(dir, workload, WARMUP_S), stop)?;
             fio_result(run(commits_of_fio(dir, workload, seconds).arg("--invalidate=0"), stop)?)
         }
@@ -155,7 +157,8 @@ pub(crate) struct Output {
     pub(crate) cost: Cost,
 }
 
-/// How often it is looked whether a command has ended, or we were told to stop. Neither is measured by this.
+/// How often it is looked whether a command has ended, or we were told to stop. Neither is measured
+/// by this.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Runs a command to its end; once `stop` is raised, interrupts it.
@@ -182,7 +185,8 @@ pub(crate) fn run(command: &Command, stop: &AtomicBool) -> anyhow::Result<Output
         }
         std::thread::sleep(LOOK);
     };
-    // The streams end with the last process that holds them, so nothing of the command runs any more after this.
+    // The streams end with the last process that holds them, so nothing of the command runs any
+    // more after this.
     let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
     if stop.load(Ordering::Relaxed) {
         bail!("interrupted");

@@ -1,4 +1,5 @@
-//! What the program says of other programs' costs, and what it leaves behind when it is interrupted.
+//! What the program says of other programs' costs, and what it leaves behind when it is
+//! interrupted.
 
 #![expect(clippy::unwrap_used, reason = "a test's own functions fail with it")]
 

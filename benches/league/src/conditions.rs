@@ -1,4 +1,5 @@
-//! Conditions that move: loads that come and go, a device that slows down, two devices of very different speed, an hour of the same, days of anything.
+//! Conditions that move: loads that come and go, a device that slows down, two devices of very
+//! different speed, an hour of the same, days of anything.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -207,7 +208,8 @@ fn flood_comes_and_goes(device: &str) -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// Figures of one condition on one device: what, its goal, what was measured, whether that reaches it.
+/// Figures of one condition on one device: what, its goal, what was measured, whether that reaches
+/// it.
 fn figure_of(
     condition: &'static str,
     on: &str,
@@ -309,7 +311,8 @@ fn alone(device: &str) -> anyhow::Result<Vec<Figure>> {
     let condition = "an hour alone";
     let mut figures = Vec::new();
     for (load, what) in [("db", "writes without floods"), ("copy", "writes without victims")] {
-        // Operations cost the simulator time: a victim that commits now and then stands for one that always does.
+        // Operations cost the simulator time: a victim that commits now and then stands for one
+        // that always does.
         let victim = "commit,threads=1,block=16KiB,size=512MiB,rate=20/s,name=db";
         let parts = vec![part(options(device)?, &[victim], &[COPY])?];
         let mut stage = Stage::new(parts, &Setting::default(), true)?;
@@ -430,7 +433,8 @@ struct Day {
     busiest: usize,
 }
 
-/// A day on a device drawn anew: victims and floods come at any time and stay for up to a minute, the device is slow for a while now and then.
+/// A day on a device drawn anew: victims and floods come at any time and stay for up to a minute,
+/// the device is slow for a while now and then.
 fn day(number: u64) -> anyhow::Result<Day> {
     let mut random = Pcg64Mcg::seed_from_u64(number);
     let mut below = |n: u64| random.next_u64() % n.max(1);

@@ -1,4 +1,5 @@
-//! Who contends besides the grid and `tune`: the kernel's default and what has been published or is shipped.
+//! Who contends besides the grid and `tune`: the kernel's default and what has been published or is
+//! shipped.
 
 use anyhow::Context;
 use floodwall_knobs::presets::{PRESETS, Preset};

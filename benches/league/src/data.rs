@@ -1,7 +1,9 @@
-//! What is kept of a cell: enough to write the tables again without running anything, and to run only what is missing.
+//! What is kept of a cell: enough to write the tables again without running anything, and to run
+//! only what is missing.
 //!
-//! One JSON file a cell. Scores are logarithms (differences are factors); of the grid's points only their scores are kept, in hundredths, because a point's
-//! trial can be run again at will: the simulator gives the same trial every time.
+//! One JSON file a cell. Scores are logarithms (differences are factors); of the grid's points only
+//! their scores are kept, in hundredths, because a point's trial can be run again at will: the
+//! simulator gives the same trial every time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,8 +21,8 @@ pub(crate) const SEARCHED_WITH: [&str; 3] = ["tuner", "simulator", "device-prese
 /// A cell's file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CellData {
-    /// What the default setting gave when the cell was begun. The simulator is deterministic: if it gives something else now, it is another one and
-    /// the rest is stale.
+    /// What the default setting gave when the cell was begun. The simulator is deterministic: if it
+    /// gives something else now, it is another one and the rest is stale.
     pub(crate) reference: Alone,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) grid: Option<Grid>,
@@ -36,7 +38,8 @@ pub(crate) struct CellData {
     /// What the searches were run with.
     #[serde(default, skip_serializing_if = "Origin::is_empty")]
     pub(crate) searched_with: Origin,
-    /// Seconds that the cell took, all runs together; cells that run at the same time share the processors.
+    /// Seconds that the cell took, all runs together; cells that run at the same time share the
+    /// processors.
     #[serde(default)]
     pub(crate) wall_s: f64,
 }
@@ -56,7 +59,8 @@ pub(crate) struct Grid {
     pub(crate) points: usize,
     /// Trials that it took, those of the second look included.
     pub(crate) trials: usize,
-    /// Log score of each point in its first trial, in hundredths, in the order of the space; `null` where the kernel refuses it.
+    /// Log score of each point in its first trial, in hundredths, in the order of the space; `null`
+    /// where the kernel refuses it.
     pub(crate) centi_scores: Vec<Option<i32>>,
     /// The best after the second look, the best first.
     pub(crate) best: Vec<Setting>,

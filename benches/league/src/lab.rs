@@ -5,7 +5,8 @@
 //!                                      floodwall bench without and with floodwall guard ───────────────────────────┘
 //! ```
 //!
-//! Everything goes through the binary, as a user would do it. A loop device begins without an elevator where a disk has mq-deadline, so it is given that.
+//! Everything goes through the binary, as a user would do it. A loop device begins without an
+//! elevator where a disk has mq-deadline, so it is given that.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -323,7 +324,8 @@ pub(crate) fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
     table(&mut out, all.iter().map(|cell| (cell.cell.as_str(), cell.contenders.as_slice())));
     out.push('\n');
     for cell in all.iter().filter(|cell| !cell.contenders.is_empty()) {
-        // The sentence that the search ended with is of its own trials; the table has those that judge it.
+        // The sentence that the search ended with is of its own trials; the table has those that
+        // judge it.
         out.push_str(&format!(
             "- {} (kernel {}, {} trials): {} {}\n",
             cell.cell,

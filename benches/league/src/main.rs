@@ -1,11 +1,12 @@
-//! The league: the kernel's default, published settings, the best of an exhaustive grid and the recommendation of `floodwall tune`, side by side.
+//! The league: the kernel's default, published settings, the best of an exhaustive grid and the
+//! recommendation of `floodwall tune`, side by side.
 //!
 //! ```text
 //! 5 devices × 4 victims × 2 floods = 40 cells ─▶ benches/league/data/CELL.json ─▶ docs/league.md
 //! ```
 //!
-//! Resumable: what a cell's file has is not run again. `--shard 1/4` runs every fourth cell, so that four machines share the work; the tables are written by
-//! whoever finds all cells.
+//! Resumable: what a cell's file has is not run again. `--shard 1/4` runs every fourth cell, so
+//! that four machines share the work; the tables are written by whoever finds all cells.
 
 mod cells;
 mod conditions;

@@ -1,7 +1,7 @@
 //! What a setting is worth in a cell: trials in the simulator, scored as `tune` scores them.
 //!
-//! Rounds of the league have numbers of their own, so that no trial that chose a setting is one of those that judge it. Every setting gets the same rounds,
-//! and so the same luck.
+//! Rounds of the league have numbers of their own, so that no trial that chose a setting is one of
+//! those that judge it. Every setting gets the same rounds, and so the same luck.
 
 use std::time::Duration;
 

@@ -4,8 +4,8 @@
 //! each trial: the device's clock runs e^(σ·|z|) times slower, z normal ─▶ search ─▶ recommended? ─▶ judged on the device without the noise
 //! ```
 //!
-//! A quiet device's trials differ by some 5 %; σ = 0.5 is ten times that. A recommendation is false if its score, judged in fresh and long rounds, is not
-//! above the default's.
+//! A quiet device's trials differ by some 5 %; σ = 0.5 is ten times that. A recommendation is false
+//! if its score, judged in fresh and long rounds, is not above the default's.
 
 use std::path::PathBuf;
 use std::sync::Mutex;

@@ -105,7 +105,8 @@ fn and(earlier: bool, stored: &Origin, now: &Origin) -> Origin {
     if earlier { Origin::of_parts([stored, now]) } else { now.clone() }
 }
 
-/// Whether a grid of every `every`th point is still to be run: a quick look does not stand for the whole one.
+/// Whether a grid of every `every`th point is still to be run: a quick look does not stand for the
+/// whole one.
 fn is_missing(there: Option<&Grid>, every: usize, points: usize) -> bool {
     match (there, every) {
         (_, 0) => false,

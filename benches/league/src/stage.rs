@@ -1,6 +1,8 @@
-//! A machine that lives on while loads come and go, under a setting, with the guard or without it; and what came of it, second by second.
+//! A machine that lives on while loads come and go, under a setting, with the guard or without it;
+//! and what came of it, second by second.
 //!
-//! Everybody is measured alike: a fixed setting, the default and the guard run through the same script on the same machine, seen through the same sensors.
+//! Everybody is measured alike: a fixed setting, the default and the guard run through the same
+//! script on the same machine, seen through the same sensors.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -218,7 +220,8 @@ impl Stage {
         part.iter().filter(|s| (s.of(load).ops as f64) < floodwall_stats::stalls::DEAD_BELOW * alone).count()
     }
 
-    /// A stretch as a trial's phase of victims and floods together, so that it is judged as any other.
+    /// A stretch as a trial's phase of victims and floods together, so that it is judged as any
+    /// other.
     pub(crate) fn trial(&self, victim: &str, flood: &str, from: u64, to: u64) -> Trial {
         let part = &self.seconds[from as usize..to as usize];
         let intervals = part.iter().enumerate().map(|(i, s)| Interval {

@@ -51,7 +51,8 @@ fn row<'a>(cell: &'a Cell, data: &'a CellData) -> anyhow::Result<Row<'a>> {
         .map(|(_, s)| data.of(s).with_context(missing))
         .collect::<anyhow::Result<_>>()?;
     let grid = data.grid.as_ref().with_context(missing)?;
-    // What a search found is a point of the grid too, though the grid's own short trials may have passed it over.
+    // What a search found is a point of the grid too, though the grid's own short trials may have
+    // passed it over.
     let found = data.searches.values().map(|s| &s.winner);
     let judged = grid.best.iter().chain(found).filter_map(|s| data.of(s));
     let best = judged.max_by(|a, b| a.score.total_cmp(&b.score));
@@ -61,7 +62,8 @@ fn row<'a>(cell: &'a Cell, data: &'a CellData) -> anyhow::Result<Row<'a>> {
     for search in data.searches.values() {
         let found = data.of(&search.setting).with_context(missing)?;
         let of_best = found.score - best.score;
-        // Rounds are the same for all, but of each only the error is kept: as if they were independent.
+        // Rounds are the same for all, but of each only the error is kept: as if they were
+        // independent.
         let error = found.error.hypot(best.error) * critical_t(0.05, f64::from(ROUNDS - 1));
         searches.push(Found {
             measured: found,

@@ -1,4 +1,5 @@
-//! `league lab` under a signal, with a script in the place of the binary: whatever was brought up is taken down.
+//! `league lab` under a signal, with a script in the place of the binary: whatever was brought up
+//! is taken down.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! floodwall, the journal's tests for real kernels and this program, linked statically: a guest needs no libraries for them.
-//! Beside the other builds: `target/guests`.
+//! floodwall, the journal's tests for real kernels and this program, linked statically: a guest
+//! needs no libraries for them. Beside the other builds: `target/guests`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -68,7 +68,8 @@ pub(crate) fn build(repository: &Path) -> anyhow::Result<Built> {
     })
 }
 
-/// The crate's directory in cargo's package id: `path+file:///…/crates/knobs#floodwall-knobs@0.1.0`.
+/// The crate's directory in cargo's package id:
+/// `path+file:///…/crates/knobs#floodwall-knobs@0.1.0`.
 fn crate_of(package: &str) -> String {
     let path = package.split('#').next().unwrap_or_default();
     path.rsplit('/').next().unwrap_or_default().to_owned()

@@ -4,8 +4,8 @@
 //! suite ─▶ apt-get update (signatures) ─▶ metapackage ─▶ packages ─▶ apt-get download (checksums) ─▶ dpkg-deb -x
 //! ```
 //!
-//! apt gets a directory of its own for each kernel: it neither needs root nor sees or changes this machine's own
-//! lists. Without a network it uses what it has fetched before.
+//! apt gets a directory of its own for each kernel: it neither needs root nor sees or changes this
+//! machine's own lists. Without a network it uses what it has fetched before.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -121,7 +121,8 @@ impl Apt {
         published::process::said(&mut command)
     }
 
-    /// Adds the packages of a kernel that `name` stands for, with their versions: the metapackage depends on them.
+    /// Adds the packages of a kernel that `name` stands for, with their versions: the metapackage
+    /// depends on them.
     fn add_parts(&self, name: &str, packages: &mut Vec<(String, String)>) -> anyhow::Result<()> {
         if packages.iter().any(|(known, _)| known == name) {
             return Ok(());

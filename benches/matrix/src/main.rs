@@ -1,4 +1,5 @@
-//! Floodwall on other kernels: Debian's, from 5.10 to the newest, each booted in QEMU, and one table.
+//! Floodwall on other kernels: Debian's, from 5.10 to the newest, each booted in QEMU, and one
+//! table.
 //!
 //! ```text
 //! build (static) ─┐

@@ -40,9 +40,9 @@ pub(crate) struct Boot<'a> {
 pub(crate) fn boot(boot: &Boot, heard: &mut dyn FnMut(Said)) -> anyhow::Result<()> {
     // Beside other work; and no guest outlives us.
     let mut command = process::tied("KILL", "nice");
-    // Emulation runs everywhere; a /dev/kvm below another hypervisor may exist and never boot anything.
-    // The two processors share one thread. With a thread each (QEMU 7.2) a kernel hung now and then when tracepoints
-    // were switched on, which patches its code.
+    // Emulation runs everywhere; a /dev/kvm below another hypervisor may exist and never boot
+    // anything. The two processors share one thread. With a thread each (QEMU 7.2) a kernel hung
+    // now and then when tracepoints were switched on, which patches its code.
     command.args(["-n", "5", "qemu-system-x86_64", "-accel", "tcg,thread=single"]);
     command.args(["-m", RAM, "-smp", "2", "-no-reboot", "-nodefaults", "-display", "none"]);
     command.arg("-serial").arg(format!("file:{}", boot.console.display())).args(["-serial", "stdio"]);

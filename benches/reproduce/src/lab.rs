@@ -12,7 +12,8 @@ use serde_json::Value;
 use crate::cells;
 use crate::table::{Basis, Goal, Line, median, table};
 
-/// Knobs that a recorded setting must not hand to the simulator: they say what the loop device is, not what was chosen.
+/// Knobs that a recorded setting must not hand to the simulator: they say what the loop device is,
+/// not what was chosen.
 const NOT_CHOSEN: [&str; 3] = ["write_cache", "nomerges", "rq_affinity"];
 
 struct Recorded {
@@ -82,7 +83,8 @@ fn trials(recorded: &Recorded) -> anyhow::Result<Vec<Trial>> {
     (1..=scenario.timing.rounds).map(run).collect()
 }
 
-/// Every knob that was read in the lab reads the same in the simulator: elevator, slots, throttling, tunables, limits.
+/// Every knob that was read in the lab reads the same in the simulator: elevator, slots,
+/// throttling, tunables, limits.
 fn same_queue(recorded: &Setting, simulated: &Setting) -> anyhow::Result<()> {
     for (knob, value) in &recorded.0 {
         let found = simulated.get(knob);

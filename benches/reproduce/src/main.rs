@@ -1,4 +1,5 @@
-//! The simulator held against reality: published experiments and trials recorded on the lab, run again in virtual time.
+//! The simulator held against reality: published experiments and trials recorded on the lab, run
+//! again in virtual time.
 //!
 //! ```text
 //! benches/published/measurements.toml ─┐

@@ -1,4 +1,5 @@
-//! How fast the simulator is: virtual seconds for each second of one core, and whether cost grows with operations alone.
+//! How fast the simulator is: virtual seconds for each second of one core, and whether cost grows
+//! with operations alone.
 
 use std::time::Instant;
 

@@ -122,7 +122,8 @@ pub(crate) fn table(expected: &str, lines: &[Line]) -> String {
     out
 }
 
-/// How many predictions meet their goal; figures of another basis are no evidence, and do not count.
+/// How many predictions meet their goal; figures of another basis are no evidence, and do not
+/// count.
 fn headline(lines: &[Line]) -> String {
     let of = |basis| lines.iter().filter(move |line| line.basis == basis && line.met().is_some());
     let predicted = of(Basis::Predicted).count();

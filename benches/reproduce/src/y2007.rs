@@ -1,4 +1,5 @@
-//! The report of 2007: disktest on a RAID 1 behind a 3ware card, four elevators × sequential and random × read and write.
+//! The report of 2007: disktest on a RAID 1 behind a 3ware card, four elevators × sequential and
+//! random × read and write.
 
 use std::path::Path;
 
@@ -103,7 +104,8 @@ fn iops(cell: &Cell, changes: &[(&str, &str)]) -> anyhow::Result<f64> {
         block: Bytes(4096),
         sequential: cell.sequential,
         reads: cell.reads,
-        // The device was tested without a pause, and what random writes measure is a full cache: 44 s of wall time for 30 s of test say so too.
+        // The device was tested without a pause, and what random writes measure is a full cache: 44
+        // s of wall time for 30 s of test say so too.
         warmup_s: if cell.sequential || cell.reads { 0 } else { 150 },
         seconds: 30,
         span: capacity,
@@ -111,7 +113,8 @@ fn iops(cell: &Cell, changes: &[(&str, &str)]) -> anyhow::Result<f64> {
     Ok(SimRig::new(options).disktest(&setting, &test)?.iops)
 }
 
-/// Whether the elevators come in the published order, where the published figures differ by more than a twentieth.
+/// Whether the elevators come in the published order, where the published figures differ by more
+/// than a twentieth.
 fn ordering(published: &Experiment, cells: &[Cell], found: &[f64]) -> anyhow::Result<String> {
     let mut wrong = Vec::new();
     let mut pairs = 0;

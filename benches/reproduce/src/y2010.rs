@@ -48,10 +48,11 @@ impl Machine {
         Self { by_dd: false, changes: Vec::new(), hz: None, cpu_percent: 100, member_queues: 1 }
     }
 
-    /// Limited by dd. Between card and disks there are four SAS lanes of 300 MB/s each. Distributions
-    /// other than RHEL had 250 ticks a second. At 286 % dd, which reads a KiB and writes a KiB in two
-    /// calls, is as fast as published: two such calls take 4.1 µs then, and about 2 µs on the lab's
-    /// machine. md has a queue for each mirrored pair, and the card's cache stands behind all of them.
+    /// Limited by dd. Between card and disks there are four SAS lanes of 300 MB/s each.
+    /// Distributions other than RHEL had 250 ticks a second. At 286 % dd, which reads a KiB and
+    /// writes a KiB in two calls, is as fast as published: two such calls take 4.1 µs then, and
+    /// about 2 µs on the lab's machine. md has a queue for each mirrored pair, and the card's cache
+    /// stands behind all of them.
     fn by_dd() -> Self {
         let changes = vec![("backing_rate", "\"1200MB/s\"")];
         Self { by_dd: true, changes, hz: Some(250), cpu_percent: 286, member_queues: 5 }

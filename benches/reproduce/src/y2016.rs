@@ -1,4 +1,5 @@
-//! The article of 2016: dd with fdatasync over NFS on gigabit Ethernet, default limits and limits from bandwidth × delay.
+//! The article of 2016: dd with fdatasync over NFS on gigabit Ethernet, default limits and limits
+//! from bandwidth × delay.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! The binary `floodwall`: commands, progress, exit codes. Everything else is in the crates beside it.
+//! The binary `floodwall`: commands, progress, exit codes. Everything else is in the crates beside
+//! it.
 //!
 //! ```text
 //! main ─▶ args ─▶ commands/bench   ─▶ bench::HostRig ─▶ stats ─▶ report

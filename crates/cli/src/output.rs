@@ -1,4 +1,5 @@
-//! Results on stdout, everything else on stderr. A reader that went away (`| head`, a closed terminal) is no reason to panic.
+//! Results on stdout, everything else on stderr. A reader that went away (`| head`, a closed
+//! terminal) is no reason to panic.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -62,7 +63,8 @@ pub(crate) fn notice(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", printable::lines(line));
 }
 
-/// An error with its causes in one line; a cause that the message before it quotes already is not said twice.
+/// An error with its causes in one line; a cause that the message before it quotes already is not
+/// said twice.
 pub(crate) fn message(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |mut line, cause| {
         if !line.contains(&cause) {
@@ -252,7 +254,8 @@ mod tests {
         write_text(&link, "through").unwrap();
         assert_eq!(fs::read_to_string(&target).unwrap(), "through");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        // Any device node would do; this one is everywhere, and a rename over it would be noticed by everybody.
+        // Any device node would do; this one is everywhere, and a rename over it would be noticed
+        // by everybody.
         use std::os::unix::fs::FileTypeExt;
         let null = dir.path().join("null");
         std::os::unix::fs::symlink("/dev/null", &null).unwrap();

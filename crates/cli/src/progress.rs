@@ -1,5 +1,5 @@
-//! The display of a run on stderr. On a terminal: a bar with the time left, and a line a second unless only the bar is
-//! wanted. Elsewhere: a line for each step or part.
+//! The display of a run on stderr. On a terminal: a bar with the time left, and a line a second
+//! unless only the bar is wanted. Elsewhere: a line for each step or part.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,9 @@
-//! Prints the idle figures of every preset as a Markdown table: `cargo run --release -p floodwall-device --example table`.
+//! Prints the idle figures of every preset as a Markdown table:
+//! `cargo run --release -p floodwall-device --example table`.
 //!
-//! Virtual time, whole device. Sequential: 1 MiB, depth 8. Random: 4 KiB over 10 GiB of it, at the given depth. Commit: a random 4 KiB write and a FLUSH,
-//! one after the other. Writes are measured after 120 s of them, past every cache.
+//! Virtual time, whole device. Sequential: 1 MiB, depth 8. Random: 4 KiB over 10 GiB of it, at the
+//! given depth. Commit: a random 4 KiB write and a FLUSH, one after the other. Writes are measured
+//! after 120 s of them, past every cache.
 
 #![allow(clippy::disallowed_macros, clippy::unwrap_used, clippy::panic, reason = "an example that prints")]
 

@@ -1,7 +1,9 @@
-//! Cheap flash: USB sticks and SD cards. One command at a time, a few open erase blocks, and long stalls.
+//! Cheap flash: USB sticks and SD cards. One command at a time, a few open erase blocks, and long
+//! stalls.
 //!
-//! After A. Bergmann's measurements ("Optimizing Linux with cheap flash drives", LWN 2011, and the flashbench tool): the controller maps
-//! whole erase blocks (1 to 16 MiB) and keeps only a few of them open for writing.
+//! After A. Bergmann's measurements ("Optimizing Linux with cheap flash drives", LWN 2011, and the
+//! flashbench tool): the controller maps whole erase blocks (1 to 16 MiB) and keeps only a few of
+//! them open for writing.
 //!
 //! ```text
 //! write goes on at an open block's end      len / write_rate
@@ -12,8 +14,9 @@
 //! read:  read_latency + len / read_rate
 //! ```
 //!
-//! So a small random write costs up to a whole block: 4 MiB at 20 MB/s is 0.2 s. Every `stall_every` bytes written the controller is
-//! away for `stall` (wear levelling). Nothing is acknowledged before it is written: there is no volatile cache.
+//! So a small random write costs up to a whole block: 4 MiB at 20 MB/s is 0.2 s. Every
+//! `stall_every` bytes written the controller is away for `stall` (wear levelling). Nothing is
+//! acknowledged before it is written: there is no volatile cache.
 
 use std::collections::VecDeque;
 

@@ -5,9 +5,11 @@
 //! completion = ready + len / link_rate + max(floor, median × e^(sigma × z)),  z normal
 //! ```
 //!
-//! A request takes `⌈len / io_size⌉` operations and `len` bytes. A bucket fills at its rate up to its burst; what is missing is waited for. With burst credits
-//! there is a second bucket for operations: the large one fills at the base rate and holds the credits, the small one bounds the peak.
-//! Storage services write to several machines before they acknowledge: nothing is volatile, FLUSH costs one round trip.
+//! A request takes `⌈len / io_size⌉` operations and `len` bytes. A bucket fills at its rate up to
+//! its burst; what is missing is waited for. With burst credits there is a second bucket for
+//! operations: the large one fills at the base rate and holds the credits, the small one bounds the
+//! peak. Storage services write to several machines before they acknowledge: nothing is volatile,
+//! FLUSH costs one round trip.
 
 use crate::device::{Completion, Device, DeviceStats, LostWrites, Op, Profile, Request};
 use crate::events::{EventQueue, if_ever};
@@ -23,7 +25,8 @@ pub struct CloudParams {
     pub iops: f64,
     /// Operations that may be used at once after a pause.
     pub iops_burst: f64,
-    /// Saved credits: base rate in operations per second and how many are saved at most; `None` if the volume has none.
+    /// Saved credits: base rate in operations per second and how many are saved at most; `None` if
+    /// the volume has none.
     pub credits: Option<(f64, f64)>,
     /// Bytes per second.
     pub rate: f64,

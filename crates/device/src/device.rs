@@ -6,8 +6,8 @@
 //! powercut(now) ─────────▶└────────┘ ─▶ what was acknowledged and is gone
 //! ```
 //!
-//! A model holds no contents. It says when a request is done and, for a power cut, which writes had not reached
-//! anything that keeps them. Offsets and lengths are bytes, times are [`Nanos`].
+//! A model holds no contents. It says when a request is done and, for a power cut, which writes had
+//! not reached anything that keeps them. Offsets and lengths are bytes, times are [`Nanos`].
 
 use serde::{Deserialize, Serialize};
 
@@ -44,8 +44,9 @@ impl Op {
 pub struct Request {
     /// Names the request in its completion; unique among the requests in flight.
     pub id: u64,
-    /// Orders writes: a later write has a higher version. Arrays and caches pass it on unchanged, so that a power cut can be
-    /// reported in the caller's terms ([`LostExtent::since`]). The constructors take the id, so ids should ascend.
+    /// Orders writes: a later write has a higher version. Arrays and caches pass it on unchanged,
+    /// so that a power cut can be reported in the caller's terms ([`LostExtent::since`]). The
+    /// constructors take the id, so ids should ascend.
     pub version: u64,
     /// What to do.
     pub op: Op,
@@ -53,7 +54,8 @@ pub struct Request {
     pub offset: u64,
     /// Number of bytes; 0 for a flush.
     pub len: u64,
-    /// Whether somebody waits for it (the block layer's `REQ_SYNC`). A hint; no model here looks at it yet but the recorder does.
+    /// Whether somebody waits for it (the block layer's `REQ_SYNC`). A hint; no model here looks at
+    /// it yet but the recorder does.
     pub sync: bool,
 }
 
@@ -118,12 +120,13 @@ pub struct LostExtent {
     pub offset: u64,
     /// Number of bytes.
     pub len: u64,
-    /// Every write to this range whose version is this or higher is lost; what the range held before is what it holds now.
+    /// Every write to this range whose version is this or higher is lost; what the range held
+    /// before is what it holds now.
     pub since: u64,
 }
 
-/// What a power cut took. Ranges may overlap; the lowest `since` counts. Ranges of writes in flight may be among them: whoever applies a write when it
-/// is complete has nothing to take back there.
+/// What a power cut took. Ranges may overlap; the lowest `since` counts. Ranges of writes in flight
+/// may be among them: whoever applies a write when it is complete has nothing to take back there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostWrites {
     /// Lost ranges, in the order of their versions.
@@ -147,13 +150,15 @@ pub struct Profile {
     pub capacity_bytes: u64,
     /// Whether neighbouring offsets are cheaper than far ones (`queue/rotational`).
     pub rotational: bool,
-    /// Whether it reports a write cache that a FLUSH is needed for (`queue/write_cache` "write back").
+    /// Whether it reports a write cache that a FLUSH is needed for (`queue/write_cache` "write
+    /// back").
     pub volatile_cache: bool,
     /// Requests that it can usefully hold at once (a hint, at least 1).
     pub queue_depth: u32,
     /// No read or write of any length is complete sooner than this after its submission.
     pub floor: Nanos,
-    /// Bytes per second that it can never exceed in one direction (its link); infinite if there is no such bound.
+    /// Bytes per second that it can never exceed in one direction (its link); infinite if there is
+    /// no such bound.
     pub max_rate: f64,
 }
 
@@ -213,15 +218,17 @@ impl DeviceStats {
 /// A storage device in virtual time.
 ///
 /// Three rules bind caller and model:
-/// - time does not run backwards, and before `submit(now, …)` everything due before `now` has been collected with
-///   `advance` (the device that [`DeviceSpec::build`](crate::DeviceSpec::build) returns does this itself if the caller has not);
+/// - time does not run backwards, and before `submit(now, …)` everything due before `now` has been
+///   collected with `advance` (the device that [`DeviceSpec::build`](crate::DeviceSpec::build)
+///   returns does this itself if the caller has not);
 /// - `advance(to)` hands out completions in the order of their times, none later than `to`;
 /// - a request submitted is completed exactly once, unless the power fails.
 pub trait Device: Send {
     /// Hands over a request at `now`.
     fn submit(&mut self, now: Nanos, request: Request);
 
-    /// When something next happens inside (not always a completion); `None` while nothing is under way.
+    /// When something next happens inside (not always a completion); `None` while nothing is under
+    /// way.
     fn next_event(&self) -> Option<Nanos>;
 
     /// Lets time pass up to and including `to`; appends what completes, in the order of time.
@@ -233,18 +240,21 @@ pub trait Device: Send {
     /// Counters and levels.
     fn stats(&self) -> DeviceStats;
 
-    /// Counters and levels as of `now`, to which the device has been advanced: a model may count what it has been told to do before its time comes.
+    /// Counters and levels as of `now`, to which the device has been advanced: a model may count
+    /// what it has been told to do before its time comes.
     fn stats_at(&self, now: Nanos) -> DeviceStats {
         let _ = now;
         self.stats()
     }
 
-    /// The power fails and comes back at `now`. Requests in flight never complete; unacknowledged writes have not happened;
-    /// completions due by `now` and not yet collected are still handed out. Returns which acknowledged writes are lost.
+    /// The power fails and comes back at `now`. Requests in flight never complete; unacknowledged
+    /// writes have not happened; completions due by `now` and not yet collected are still handed
+    /// out. Returns which acknowledged writes are lost.
     fn powercut(&mut self, now: Nanos) -> LostWrites;
 
-    /// The lowest version of a write that a power cut at this moment could still take; `None` if there is none.
-    /// Whoever keeps old contents for a power cut may forget those of lower versions.
+    /// The lowest version of a write that a power cut at this moment could still take; `None` if
+    /// there is none. Whoever keeps old contents for a power cut may forget those of lower
+    /// versions.
     fn oldest_volatile(&self) -> Option<u64>;
 
     /// Bytes that it exposes.

@@ -1,4 +1,5 @@
-//! What waits in a write cache: ranges by offset, each with the version since which it is not on the medium.
+//! What waits in a write cache: ranges by offset, each with the version since which it is not on
+//! the medium.
 //!
 //! ```text
 //! insert ─▶ dirty (by offset) ─take─▶ in flight ─settle─▶ on the medium
@@ -6,9 +7,11 @@
 //!                 └──────── restore ─────┘  (protected caches, after a power cut)
 //! ```
 //!
-//! A rewrite of a dirty range takes no more space and keeps the older `since`: the version in between never reaches the medium. A rewrite of a range in
-//! flight is dirty anew. Each range belongs to the flush epoch in which it became dirty, and bytes are counted by epoch, so "is everything stable that
-//! this flush covers" is one look-up. Memory grows with the number of ranges in the cache, not with the device.
+//! A rewrite of a dirty range takes no more space and keeps the older `since`: the version in
+//! between never reaches the medium. A rewrite of a range in flight is dirty anew. Each range
+//! belongs to the flush epoch in which it became dirty, and bytes are counted by epoch, so "is
+//! everything stable that this flush covers" is one look-up. Memory grows with the number of ranges
+//! in the cache, not with the device.
 
 use std::collections::VecDeque;
 
@@ -79,7 +82,8 @@ impl DirtyMap {
         self.dirty_bytes + self.flight_bytes
     }
 
-    /// Bytes that a write would add, rewrites of dirty ranges not counted. `at` is the first range at or after it.
+    /// Bytes that a write would add, rewrites of dirty ranges not counted. `at` is the first range
+    /// at or after it.
     fn growth(&self, at: At, offset: u64, len: u64) -> u64 {
         len - self.overlapping(at, offset, len).map(|(o, p)| overlap(o, p.len, offset, len)).sum::<u64>()
     }
@@ -89,7 +93,8 @@ impl DirtyMap {
         self.dirty.before(at).and_then(|b| self.dirty.get(b)).filter(|(o, p)| o + p.len > offset)
     }
 
-    /// Dirty ranges that touch `[offset, offset + len)`, in order. `at` is the first range at or after it.
+    /// Dirty ranges that touch `[offset, offset + len)`, in order. `at` is the first range at or
+    /// after it.
     fn overlapping(&self, at: At, offset: u64, len: u64) -> impl Iterator<Item = (u64, Piece)> + '_ {
         let end = offset.saturating_add(len);
         let inside = self.dirty.ascending(at).take_while(move |(o, _)| *o < end);
@@ -176,7 +181,8 @@ impl DirtyMap {
         self.overlapping(self.dirty.at_or_after(offset), offset, len).next().map(|(o, _)| o)
     }
 
-    /// Up to `n` dirty ranges of epoch `through` or an older one on either side of an offset: what a head there would look at.
+    /// Up to `n` dirty ranges of epoch `through` or an older one on either side of an offset: what
+    /// a head there would look at.
     pub(crate) fn near(&self, offset: u64, n: usize, through: u64) -> impl Iterator<Item = u64> + '_ {
         let at = self.dirty.at_or_after(offset);
         let covered = move |(_, p): &(u64, Piece)| p.epoch <= through;
@@ -184,8 +190,9 @@ impl DirtyMap {
         above.chain(self.dirty.descending(at).filter(covered).take(n)).map(|(o, _)| o)
     }
 
-    /// Takes the dirty range that contains `from`, or the first one after it, or the first one at all: an elevator that goes one way. Of those of epoch
-    /// `through` or an older one, if there are any. See [`Self::take`].
+    /// Takes the dirty range that contains `from`, or the first one after it, or the first one at
+    /// all: an elevator that goes one way. Of those of epoch `through` or an older one, if there
+    /// are any. See [`Self::take`].
     pub(crate) fn take_next(&mut self, from: u64, max_len: u64, coalesce: bool, through: u64) -> Option<Run> {
         let mut at = self.dirty.at_or_after(from);
         // One that begins here comes before one that reaches over it: they do not overlap.
@@ -205,8 +212,9 @@ impl DirtyMap {
         self.take_at(at, max_len, coalesce)
     }
 
-    /// Takes the dirty range that begins at `start`, with what follows it without a gap, up to `max_len` bytes; the rest of a longer range stays dirty.
-    /// With `coalesce` off it takes one range only (then `since` is exact for every byte of it).
+    /// Takes the dirty range that begins at `start`, with what follows it without a gap, up to
+    /// `max_len` bytes; the rest of a longer range stays dirty. With `coalesce` off it takes one
+    /// range only (then `since` is exact for every byte of it).
     pub(crate) fn take(&mut self, start: u64, max_len: u64, coalesce: bool) -> Option<Run> {
         let at = self.dirty.at_or_after(start);
         self.dirty.get(at).filter(|(o, _)| *o == start)?;
@@ -286,7 +294,8 @@ impl DirtyMap {
         true
     }
 
-    /// Closes the current epoch and returns its number: a flush that begins now waits until [`Self::stable_through`] it.
+    /// Closes the current epoch and returns its number: a flush that begins now waits until
+    /// [`Self::stable_through`] it.
     pub(crate) fn close_epoch(&mut self) -> u64 {
         self.epoch += 1;
         self.epoch - 1
@@ -308,7 +317,8 @@ impl DirtyMap {
         *self = Self::new();
     }
 
-    /// What was in flight is dirty again: the power failed and a battery kept the cache. Where a newer write is dirty too, the range keeps the older `since`.
+    /// What was in flight is dirty again: the power failed and a battery kept the cache. Where a
+    /// newer write is dirty too, the range keeps the older `since`.
     pub(crate) fn restore(&mut self) {
         let mut flights = std::mem::take(&mut self.flights);
         flights.sort_unstable_by_key(|f| f.handle);

@@ -1,14 +1,17 @@
-//! Due events in the order of time. Equal times come out in the order in which they went in, so that a run can be repeated exactly.
+//! Due events in the order of time. Equal times come out in the order in which they went in, so
+//! that a run can be repeated exactly.
 //!
-//! Most events of a model are planned in the order in which they fall due, or nearly so. A sorted queue takes those: an event goes in at its end or a few places
-//! before it. What would have to go further forward goes onto a heap, so that no order of planning costs more than a heap would.
+//! Most events of a model are planned in the order in which they fall due, or nearly so. A sorted
+//! queue takes those: an event goes in at its end or a few places before it. What would have to go
+//! further forward goes onto a heap, so that no order of planning costs more than a heap would.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::time::Nanos;
 
-/// How far from the end of the sorted queue an event may still be put into it: moving this many costs less than the heap.
+/// How far from the end of the sorted queue an event may still be put into it: moving this many
+/// costs less than the heap.
 const NEAR: usize = 8;
 
 struct Entry<T> {
@@ -146,7 +149,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list that is sorted anew each time. Few different times make ties, many events reach the heap.
+        /// Against a list that is sorted anew each time. Few different times make ties, many events
+        /// reach the heap.
         #[test]
         fn agrees_with_a_stable_sort(steps in prop::collection::vec((0u64..40, prop::bool::weighted(0.7)), 1..300)) {
             let mut queue = EventQueue::new();

@@ -1,14 +1,16 @@
 //! Faults around any device: slowness, stalls, errors.
 //!
-//! [`Warp`] slows a device down by slowing its clock. While it is `f` times slower, its own time passes at `1/f`; in a stall it stands still:
+//! [`Warp`] slows a device down by slowing its clock. While it is `f` times slower, its own time
+//! passes at `1/f`; in a stall it stands still:
 //!
 //! ```text
 //! slow:  own(t) = t1 + ⌊(t − t1) / f⌋              for t1 ≤ t < t2, then at full speed again
 //! stall: own(t) = t less every `length` that began at a multiple of `every` before t
 //! ```
 //!
-//! Everything inside (seeks, rotation, caches, timers) slows down together, which neither a delay nor a lower rate would do. Both maps are exact in whole
-//! nanoseconds. [`Errors`] lets a share of requests fail after their normal time.
+//! Everything inside (seeks, rotation, caches, timers) slows down together, which neither a delay
+//! nor a lower rate would do. Both maps are exact in whole nanoseconds. [`Errors`] lets a share of
+//! requests fail after their normal time.
 //!
 //! A battery that fails is part of the [controller](crate::controller).
 

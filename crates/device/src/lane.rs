@@ -1,4 +1,5 @@
-//! A lane that takes one transfer after the other: one direction of a link, a bus, a pipe between cache and disks.
+//! A lane that takes one transfer after the other: one direction of a link, a bus, a pipe between
+//! cache and disks.
 
 use crate::time::Nanos;
 
@@ -12,7 +13,8 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// A lane of so many bytes per second that is free from the beginning on; for the meaning of no rate see [`Nanos::for_bytes`].
+    /// A lane of so many bytes per second that is free from the beginning on; for the meaning of no
+    /// rate see [`Nanos::for_bytes`].
     pub(crate) const fn new(rate: f64) -> Self {
         Self { rate, free: Nanos::ZERO, last: (0, Nanos::ZERO) }
     }
@@ -26,7 +28,8 @@ impl Lane {
         self.last.1
     }
 
-    /// Sends `len` bytes that are ready at `ready`, after what was sent before; returns when they are across.
+    /// Sends `len` bytes that are ready at `ready`, after what was sent before; returns when they
+    /// are across.
     #[inline]
     pub(crate) fn send(&mut self, ready: Nanos, len: u64) -> Nanos {
         self.free = self.free.max(ready) + self.time(len);

@@ -7,10 +7,12 @@
 //! around:  faults of a member ─▶ array ─▶ controller cache ─▶ link ─▶ faults of the whole
 //! ```
 //!
-//! A [`Device`] is handed requests and says when they are done; it holds no contents. The lab puts one behind a real kernel's block layer, the
-//! simulator behind a modelled one. Each model's module has its equations, units and sources.
+//! A [`Device`] is handed requests and says when they are done; it holds no contents. The lab puts
+//! one behind a real kernel's block layer, the simulator behind a modelled one. Each model's module
+//! has its equations, units and sources.
 //!
-//! Pure: no file, no clock, no environment, no thread; what is random comes from the seed. Times are [`Nanos`], sizes bytes, rates bytes per second.
+//! Pure: no file, no clock, no environment, no thread; what is random comes from the seed. Times
+//! are [`Nanos`], sizes bytes, rates bytes per second.
 
 pub mod array;
 pub mod cheap;

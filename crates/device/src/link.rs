@@ -4,9 +4,10 @@
 //! request ─ server work ─ link up ─ rtt/2 ─▶ device ─ link down ─ rtt/2 ─▶ done
 //! ```
 //!
-//! The link is full duplex: writes load one direction, reads the other, `len / rate` each, one at a time. A command of
-//! its own weighs `header` bytes in either direction. What the server acknowledges is as stable as what stands behind it: an export that answers
-//! from memory is a [controller](crate::controller) cache in volatile mode between link and disks.
+//! The link is full duplex: writes load one direction, reads the other, `len / rate` each, one at a
+//! time. A command of its own weighs `header` bytes in either direction. What the server
+//! acknowledges is as stable as what stands behind it: an export that answers from memory is a
+//! [controller](crate::controller) cache in volatile mode between link and disks.
 
 use crate::device::{Completion, Device, DeviceStats, LostWrites, Op, Profile, Request};
 use crate::events::{EventQueue, if_ever, or_never};

@@ -1,6 +1,8 @@
-//! A device that takes a fixed time for everything, or none: for measuring whatever stands around it.
+//! A device that takes a fixed time for everything, or none: for measuring whatever stands around
+//! it.
 //!
-//! `completion = submission + latency`; no medium, no queue, no limit. What it acknowledges is stable.
+//! `completion = submission + latency`; no medium, no queue, no limit. What it acknowledges is
+//! stable.
 
 use std::collections::VecDeque;
 

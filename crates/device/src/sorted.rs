@@ -1,21 +1,27 @@
-//! A sorted map from offsets to values, made for sets that are swept in order: short sorted blocks, and a sorted list of their first keys.
+//! A sorted map from offsets to values, made for sets that are swept in order: short sorted blocks,
+//! and a sorted list of their first keys.
 //!
 //! ```text
 //! order:  (first key, block) (first key, block) …        one binary search here,
 //! blocks: [k k k k k · · ·]  [k k k · · · · ·]  …        one in a block; then neighbours are beside it
 //! ```
 //!
-//! A search answers with a place ([`At`]), from which one can look to either side, insert and remove without searching again. That is what it does better than
-//! `BTreeMap`, whose every operation begins at the root. The blocks of the last few searches are tried first, because sweeps and streams come back to where they
-//! were. Blocks are kept for later use: a map that has had its greatest size allocates no more.
-//! Cost: `O(log n)` for a search, and moving at most a block for a change; splitting a block moves the list of first keys, one entry for tens of values.
+//! A search answers with a place ([`At`]), from which one can look to either side, insert and
+//! remove without searching again. That is what it does better than `BTreeMap`, whose every
+//! operation begins at the root. The blocks of the last few searches are tried first, because
+//! sweeps and streams come back to where they were. Blocks are kept for later use: a map that has
+//! had its greatest size allocates no more. Cost: `O(log n)` for a search, and moving at most a
+//! block for a change; splitting a block moves the list of first keys, one entry for tens of
+//! values.
 
 use std::cell::Cell;
 
-/// Entries of a block. Smaller ones are split and emptied more often, which moves the list of first keys; larger ones move more of themselves.
+/// Entries of a block. Smaller ones are split and emptied more often, which moves the list of first
+/// keys; larger ones move more of themselves.
 const BLOCK: usize = 64;
 
-/// Places to look at before searching: one each for a sweep, a log, a stream and whatever comes between them.
+/// Places to look at before searching: one each for a sweep, a log, a stream and whatever comes
+/// between them.
 const RECENT: usize = 4;
 
 struct Block<V> {
@@ -33,7 +39,8 @@ impl<V: Copy + Default> Block<V> {
         Self { len: 0, keys: [NO_KEY; BLOCK], values: [V::default(); BLOCK] }
     }
 
-    /// The first of its entries whose key is at least this, or `len`. A search without branches: where it goes can't be guessed.
+    /// The first of its entries whose key is at least this, or `len`. A search without branches:
+    /// where it goes can't be guessed.
     #[inline]
     fn at_or_after(&self, key: u64) -> usize {
         let mut index = 0;
@@ -93,7 +100,8 @@ pub(crate) struct SortedMap<V> {
     order: Vec<(u64, u32)>,
     blocks: Vec<Block<V>>,
     free: Vec<u32>,
-    /// Numbers in `order` where keys were found, latest first: sweeps and streams come back to where they were. They may be out of date.
+    /// Numbers in `order` where keys were found, latest first: sweeps and streams come back to
+    /// where they were. They may be out of date.
     recent: Cell<[u32; RECENT]>,
 }
 
@@ -216,7 +224,8 @@ impl<V: Copy + Default> SortedMap<V> {
         if self.blocks[number].len < BLOCK {
             return self.blocks[number].insert(index, key, value);
         }
-        // At the end of a full block a new one begins, so that a map filled in order is full; elsewhere the upper half moves.
+        // At the end of a full block a new one begins, so that a map filled in order is full;
+        // elsewhere the upper half moves.
         let keep = if index == BLOCK { BLOCK } else { BLOCK / 2 };
         let added = self.new_block();
         let Ok([lower, upper]) = self.blocks.get_disjoint_mut([number, added as usize]) else { return };
@@ -241,7 +250,8 @@ impl<V: Copy + Default> SortedMap<V> {
         block.values[at.index] = value;
     }
 
-    /// Takes `count` entries of one block out, from a place on; returns the place of the one after them.
+    /// Takes `count` entries of one block out, from a place on; returns the place of the one after
+    /// them.
     pub(crate) fn remove(&mut self, at: At, count: usize) -> At {
         let Some((first, number)) = self.order.get_mut(at.slot).filter(|_| count > 0) else { return at };
         let number = *number;
@@ -270,7 +280,8 @@ impl<V: Copy + Default> SortedMap<V> {
         }
     }
 
-    /// Moves a block's successor into it if the two are half a block at most; returns how far up its entries moved.
+    /// Moves a block's successor into it if the two are half a block at most; returns how far up
+    /// its entries moved.
     fn merge(&mut self, slot: usize) -> Option<usize> {
         let (a, b) = (self.order.get(slot)?.1, self.order.get(slot + 1)?.1);
         let [into, from] = self.blocks.get_disjoint_mut([a as usize, b as usize]).ok()?;

@@ -1,6 +1,7 @@
 //! Virtual time: nanoseconds since the device was built.
 //!
-//! Whole nanoseconds, because sums of them are exact: the same requests give the same trace on every machine.
+//! Whole nanoseconds, because sums of them are exact: the same requests give the same trace on
+//! every machine.
 
 use std::fmt;
 use std::ops::{Add, AddAssign};
@@ -52,7 +53,8 @@ impl Nanos {
         Self(self.0.saturating_sub(earlier.0))
     }
 
-    /// How long `bytes` take at `rate` bytes per second, rounded up so that no rate is ever exceeded.
+    /// How long `bytes` take at `rate` bytes per second, rounded up so that no rate is ever
+    /// exceeded.
     ///
     /// A rate of zero or below, or infinity, means that the transfer costs no time.
     #[must_use]
@@ -74,13 +76,15 @@ impl Nanos {
     }
 }
 
-/// Nearest floating-point number. Unlike `as` it is one instruction on x86-64, at the price of a branch that is never taken.
+/// Nearest floating-point number. Unlike `as` it is one instruction on x86-64, at the price of a
+/// branch that is never taken.
 #[inline]
 pub(crate) fn float(n: u64) -> f64 {
     if n <= i64::MAX as u64 { n as i64 as f64 } else { n as f64 }
 }
 
-/// Whole part; zero for what is negative or not a number, [`u64::MAX`] for what is too large. As [`float`], cheap for what is below 2^63.
+/// Whole part; zero for what is negative or not a number, [`u64::MAX`] for what is too large. As
+/// [`float`], cheap for what is below 2^63.
 #[inline]
 pub(crate) fn whole(x: f64) -> u64 {
     if x < i64::MAX as f64 { (x as i64).max(0) as u64 } else { x as u64 }

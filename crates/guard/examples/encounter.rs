@@ -1,12 +1,15 @@
-//! One encounter of ten committing threads and a copy on each modelled device, with and without the guard.
+//! One encounter of ten committing threads and a copy on each modelled device, with and without the
+//! guard.
 //!
 //! ```text
 //! cargo run --release -p floodwall-guard --example encounter [PRESET…]     a row each; every preset but null if none is named
 //! cargo run --release -p floodwall-guard --example encounter log PRESET    every decision and every write
 //! ```
 //!
-//! The victim (10 threads, 16 KiB, fsync) runs from the first second on, the copy from the tenth; a minute later the victim leaves, and twenty seconds after that it ends. *Kept* is the
-//! victim's rate in that minute, without its first two seconds, against its rate in the five seconds before; *dead* are seconds with less than a tenth of that.
+//! The victim (10 threads, 16 KiB, fsync) runs from the first second on, the copy from the tenth; a
+//! minute later the victim leaves, and twenty seconds after that it ends. *Kept* is the victim's
+//! rate in that minute, without its first two seconds, against its rate in the five seconds before; *dead*
+//! are seconds with less than a tenth of that.
 
 // A program for people: it reads its arguments and prints.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]

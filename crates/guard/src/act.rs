@@ -1,10 +1,12 @@
 //! From what is wanted to the writes that bring it about, and back to what the administrator had.
 //!
-//! Every knob that is written is remembered with the value that it had; what is no longer wanted gets that value back. A knob that does not read what was written to it
-//! belongs to somebody else from then on: it is neither written nor taken back.
+//! Every knob that is written is remembered with the value that it had; what is no longer wanted
+//! gets that value back. A knob that does not read what was written to it belongs to somebody else
+//! from then on: it is neither written nor taken back.
 //!
-//! Two knobs move others: a new elevator brings its own number of requests, tunables and (bfq) no writeback throttling; a new number of requests moves some tunables. What
-//! was moved is read once the change is in force, and put back with what moved it.
+//! Two knobs move others: a new elevator brings its own number of requests, tunables and (bfq) no
+//! writeback throttling; a new number of requests moves some tunables. What was moved is read once
+//! the change is in force, and put back with what moved it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -38,7 +40,8 @@ pub(crate) struct Held {
     elevator_back: bool,
     /// Writes that failed after the plant had taken them; what is in force has not been read yet.
     failed: Vec<(KnobWrite, PlantError)>,
-    /// Knobs that can't be written for now, through no fault of theirs: how often that was, and when it is tried again.
+    /// Knobs that can't be written for now, through no fault of theirs: how often that was, and
+    /// when it is tried again.
     later: BTreeMap<String, (u32, Duration)>,
     /// How often taking back a knob has failed that way.
     late: BTreeMap<String, u32>,
@@ -67,7 +70,8 @@ fn follows_elevator(knob: &str) -> bool {
     knob == REQUESTS || knob == "wbt_lat_usec" || knob.starts_with("iosched.")
 }
 
-/// Where a knob stands among the writes of one moment: the elevator before all that it moves, the limit before it becomes strict.
+/// Where a knob stands among the writes of one moment: the elevator before all that it moves, the
+/// limit before it becomes strict.
 fn order(knob: &str) -> u32 {
     match knob {
         ELEVATOR => 0,
@@ -133,12 +137,14 @@ impl Held {
         self.own.get(knob).is_some() && !self.left_alone.contains(knob)
     }
 
-    /// Whether the device may have this elevator; what was refused once is not there, and none is where it would overwrite somebody else's number of requests.
+    /// Whether the device may have this elevator; what was refused once is not there, and none is
+    /// where it would overwrite somebody else's number of requests.
     pub(crate) fn has_elevator(&self, name: &str) -> bool {
         self.has(ELEVATOR) && !self.unknown.contains(name) && !self.would_overwrite()
     }
 
-    /// The device was gone and is there again, and reads this. What still reads as it was left is taken back in its time; the rest is as new.
+    /// The device was gone and is there again, and reads this. What still reads as it was left is
+    /// taken back in its time; the rest is as new.
     pub(crate) fn returned(&mut self, reads: &Setting) {
         self.written.retain(|knob, written| reads.get(knob) == Some(written.value.as_str()));
         self.moved.retain(|knob, value| reads.get(knob) == Some(value.as_str()));
@@ -150,7 +156,8 @@ impl Held {
         }
     }
 
-    /// Writes the difference between what is in force and what is wanted. Not while a change of the queue waits to be made.
+    /// Writes the difference between what is in force and what is wanted. Not while a change of the
+    /// queue waits to be made.
     pub(crate) fn act<P: Plant + ?Sized>(
         &mut self,
         plant: &mut P,
@@ -170,7 +177,8 @@ impl Held {
         Ok(())
     }
 
-    /// What a device's knobs read, once what that tells of earlier writes is learnt. `None` if it is gone.
+    /// What a device's knobs read, once what that tells of earlier writes is learnt. `None` if it
+    /// is gone.
     fn read<P: Plant + ?Sized>(
         &mut self,
         plant: &mut P,
@@ -186,7 +194,8 @@ impl Held {
         Ok(Some(reads))
     }
 
-    /// Takes everything back at once, what an elevator would only show later included. Says what could not be taken back.
+    /// Takes everything back at once, what an elevator would only show later included. Says what
+    /// could not be taken back.
     pub(crate) fn release<P: Plant + ?Sized>(
         &mut self,
         plant: &mut P,
@@ -198,7 +207,8 @@ impl Held {
         let Some(reads) = self.read(plant, device, Duration::ZERO, report)? else { return Ok(()) };
         let elevator = self.written.contains_key(ELEVATOR);
         self.written.values_mut().for_each(|w| w.again = Duration::ZERO);
-        // The elevator first: what somebody else has set meanwhile is told before it is overwritten, and set again.
+        // The elevator first: what somebody else has set meanwhile is told before it is
+        // overwritten, and set again.
         let first = self.changes(Duration::MAX, &BTreeMap::new()).into_iter().find(|c| c.knob == ELEVATOR);
         if let Some(change) = first {
             self.write(plant, device, Duration::ZERO, &reads, change, report);
@@ -265,7 +275,8 @@ impl Held {
                 report.writes.push(write);
             }
             Err(_) if back && knob == REQUESTS && self.written.contains_key(ELEVATOR) => {
-                // Another elevator than the administrator's may not take so many; his number comes back with his elevator.
+                // Another elevator than the administrator's may not take so many; his number comes
+                // back with his elevator.
                 if let Some(written) = self.written.remove(&knob) {
                     self.moved.insert(knob, written.value);
                 }
@@ -300,7 +311,8 @@ impl Held {
         self.theirs.iter().any(|knob| follows_elevator(knob))
     }
 
-    /// Somebody else has set a knob. What an elevator would change is kept as the administrator's, so that it comes back with his elevator.
+    /// Somebody else has set a knob. What an elevator would change is kept as the administrator's,
+    /// so that it comes back with his elevator.
     fn leave_to_them(&mut self, write: KnobWrite, reads: &Setting, why: String, report: &mut Report) {
         let knob = write.knob.clone();
         if let Some(theirs) = reads.get(&knob).filter(|_| follows_elevator(&knob)) {
@@ -332,7 +344,8 @@ impl Held {
         }
     }
 
-    /// Writes that the plant had taken and that failed after all: what reads now is what was before, and nobody else's.
+    /// Writes that the plant had taken and that failed after all: what reads now is what was
+    /// before, and nobody else's.
     fn learn_failures(&mut self, now: Duration, reads: &Setting, report: &mut Report) {
         for (write, error) in std::mem::take(&mut self.failed) {
             let knob = write.knob.clone();
@@ -442,7 +455,8 @@ impl Held {
                 }
             }
         } else if !self.written.contains_key(ELEVATOR) {
-            // The administrator's elevator is there: what has moved goes back, unless the number of requests is still ours and moves it.
+            // The administrator's elevator is there: what has moved goes back, unless the number of
+            // requests is still ours and moves it.
             let held = self.written.contains_key(REQUESTS);
             for knob in
                 self.moved.keys().filter(|knob| !wanted.contains_key(*knob) && (!held || *knob == REQUESTS))

@@ -1,11 +1,13 @@
-//! What levels are worth, and which to try next: the score by which `tune` races settings, measured while the levers are pulled.
+//! What levels are worth, and which to try next: the score by which `tune` races settings, measured
+//! while the levers are pulled.
 //!
 //! ```text
 //! score = victims' speed × flood's speed × e^(−3 × share of dead time)      speed of victims: 1 / what an operation waits for
 //! ```
 //!
-//! Each speed is a share of what was seen while nobody disturbed the other, where that was seen, between 0.1 and 100 %. With a goal of the administrator's the victims' factor
-//! is (goal / what they wait)², at most 1: beyond the goal only the flood counts.
+//! Each speed is a share of what was seen while nobody disturbed the other, where that was seen,
+//! between 0.1 and 100 %. With a goal of the administrator's the victims' factor is (goal / what
+//! they wait)², at most 1: beyond the goal only the flood counts.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,15 +16,18 @@ use crate::estimate::Estimate;
 
 /// Charged for each share of dead time, as a logarithm; as `tune` does.
 const DEAD_CHARGE: f64 = 3.0;
-/// Time is dead with less than this share of what a victim has alone, and not at all with twice it: what it has alone is not known that well.
+/// Time is dead with less than this share of what a victim has alone, and not at all with twice it:
+/// what it has alone is not known that well.
 const DEAD_BELOW: f64 = 0.05;
-/// A share of nothing has no logarithm. Lower than `tune`'s, whose trials are longer: a flood that stands still is to be told from one that has a hundredth.
+/// A share of nothing has no logarithm. Lower than `tune`'s, whose trials are longer: a flood that
+/// stands still is to be told from one that has a hundredth.
 const LEAST_SHARE: f64 = 1e-3;
 /// Exponent of goal over latency.
 const GOAL_WEIGHT: f64 = 2.0;
 /// Slots that are remembered of a level.
 const SLOTS: usize = 24;
-/// … and for how long: devices change by themselves. Long enough for three times [`crate::config::LAST_SLOTS`] of the longest slots, by which it is told that they have.
+/// … and for how long: devices change by themselves. Long enough for three times
+/// [`crate::config::LAST_SLOTS`] of the longest slots, by which it is told that they have.
 const MEMORY: Duration = Duration::from_secs(40);
 /// A slot is long enough for so many operations of a victim that is alone …
 const SLOT_OPERATIONS: f64 = 5.0;
@@ -55,7 +60,8 @@ pub(crate) struct Slot {
     at: Duration,
     seconds: f64,
     operations: f64,
-    /// Seconds that operations waited, all together: of those that ended, and of all while they were under way.
+    /// Seconds that operations waited, all together: of those that ended, and of all while they
+    /// were under way.
     waited_s: f64,
     under_way_s: f64,
     flooded: f64,
@@ -81,8 +87,9 @@ impl Slot {
         }
     }
 
-    /// What an operation waited for, in seconds: by those that ended, or, if others don't end, by how many were under way (J. D. C. Little's law). Of none that ended, as if one
-    /// were about to.
+    /// What an operation waited for, in seconds: by those that ended, or, if others don't end, by
+    /// how many were under way (J. D. C. Little's law). Of none that ended, as if one were about
+    /// to.
     fn wait_s(self) -> f64 {
         (self.waited_s.max(self.under_way_s) / self.operations.max(0.5)).max(1e-6)
     }
@@ -196,7 +203,8 @@ impl Tally {
         (!self.slots.is_empty()).then(|| self.sum().victims(whole))
     }
 
-    /// The logarithm of its score, and how uncertain that is (one standard error); `None` of nothing.
+    /// The logarithm of its score, and how uncertain that is (one standard error); `None` of
+    /// nothing.
     pub(crate) fn score(&self, whole: &Whole) -> Option<(f64, f64)> {
         if self.slots.is_empty() {
             return None;
@@ -209,14 +217,16 @@ impl Tally {
         Some((score, (variance / n).sqrt()))
     }
 
-    /// What an operation waited for, and bytes a second of the flood; for people, and for what changes about a device.
+    /// What an operation waited for, and bytes a second of the flood; for people, and for what
+    /// changes about a device.
     pub(crate) fn rates(&self) -> Option<(Duration, f64)> {
         let sum = self.sum();
         (sum.seconds > 0.0).then(|| (Duration::from_secs_f64(sum.wait_s().min(1e6)), sum.flood()))
     }
 
-    /// By which factors what an operation waits for and the flood's time a byte are longer in each of the last slots, at least, than in those before, with as many between that
-    /// belong to neither; below 1: shorter in each. `None` if there are too few.
+    /// By which factors what an operation waits for and the flood's time a byte are longer in each
+    /// of the last slots, at least, than in those before, with as many between that belong to
+    /// neither; below 1: shorter in each. `None` if there are too few.
     pub(crate) fn slowdown(&self, last: usize) -> Option<(f64, f64)> {
         let before = self.slots.len().checked_sub(2 * last).filter(|n| *n >= last)?;
         let old = self.slots.iter().take(before).fold(Slot::default(), |sum, slot| sum.plus(*slot));

@@ -9,8 +9,9 @@
 //!           settings again          └───────────────┘
 //! ```
 //!
-//! Protect begins at once at a level that keeps the queue short; which level is best, and under which elevator, is found out by trying: a step aside is watched until enough
-//! has happened to compare, and taken back as soon as it is clearly worse. A try that finds nothing after a whole
+//! Protect begins at once at a level that keeps the queue short; which level is best, and under
+//! which elevator, is found out by trying: a step aside is watched until enough has happened to
+//! compare, and taken back as soon as it is clearly worse. A try that finds nothing after a whole
 //! round has found nothing makes the next wait three times longer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -62,7 +63,8 @@ pub(crate) struct Machine {
     pub(crate) level: Level,
     /// The best known of this encounter.
     best: Level,
-    /// Where encounters of a kind (readers wait or not) have ended, and when: there the next one begins.
+    /// Where encounters of a kind (readers wait or not) have ended, and when: there the next one
+    /// begins.
     known: [Option<(Level, Duration)>; 2],
     kind: usize,
     /// When the state was entered, and when the level was last changed (or came into force).
@@ -285,7 +287,8 @@ impl Machine {
         self.enter(now, State::Probe, format!("{why}: trying {step}"))
     }
 
-    /// One of the levels with which an unknown device is met: on to the next, or to the best of all.
+    /// One of the levels with which an unknown device is met: on to the next, or to the best of
+    /// all.
     fn open(&mut self, now: Duration, e: &Estimate, whole: &Whole, offers: &Offers) -> Option<Move> {
         let level = self.level;
         let is_refused = !offers.has_elevator(level.elevator);

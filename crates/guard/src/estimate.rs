@@ -1,4 +1,5 @@
-//! What is known of a device: how fast it drains, how long its victims wait and would wait by themselves, and who is there.
+//! What is known of a device: how fast it drains, how long its victims wait and would wait by
+//! themselves, and who is there.
 //!
 //! ```text
 //! counters ── backlogged through the whole tick? ── yes ─▶ drain rate: largest of 4 s of such time
@@ -7,7 +8,8 @@
 //!                        └── no flood and no backlog? ── yes ─▶ base latency: middle of the medians of 10 s of such time
 //! ```
 //!
-//! The base is not the smallest median, as a network's would be: a controller's empty cache answers in a tenth of the time that it can keep up, and no setting gives that back.
+//! The base is not the smallest median, as a network's would be: a controller's empty cache answers
+//! in a tenth of the time that it can keep up, and no setting gives that back.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -35,7 +37,8 @@ pub(crate) struct Estimator {
     wait: Typical,
     /// By so many times the device has become slower since these were learnt.
     slower: f64,
-    /// Smallest median since victims and floods met: what stands for the base where none was ever seen quiet.
+    /// Smallest median since victims and floods met: what stands for the base where none was ever
+    /// seen quiet.
     crowded: Windowed,
     recent: VecDeque<(Duration, LatencyCounts)>,
     readers: Windowed,
@@ -52,7 +55,8 @@ pub(crate) enum Pulled {
     Nothing,
     /// Or not in force yet.
     Somehow,
-    /// The queue is as short as it gets, which has to do for a base where victims were never seen alone.
+    /// The queue is as short as it gets, which has to do for a base where victims were never seen
+    /// alone.
     Shortest,
 }
 
@@ -61,11 +65,13 @@ pub(crate) enum Pulled {
 pub struct Estimate {
     /// Bytes a second at which it drains; `None` before it was ever backlogged.
     pub drain_bytes_per_s: Option<f64>,
-    /// The most that it was seen to drain lately, whatever the levers: what the device can, and not what a short queue lets through.
+    /// The most that it was seen to drain lately, whatever the levers: what the device can, and not
+    /// what a short queue lets through.
     pub most_drain_bytes_per_s: Option<f64>,
     /// What its victims wait for while nothing floods.
     pub base: Option<Duration>,
-    /// The mean of the same, when it was measured; [`Estimate::base`] is a median, and follows a device that becomes slower.
+    /// The mean of the same, when it was measured; [`Estimate::base`] is a median, and follows a
+    /// device that becomes slower.
     pub wait_alone: Option<Duration>,
     /// What they may wait for.
     pub goal: Duration,
@@ -79,7 +85,8 @@ pub struct Estimate {
     pub ended: u64,
     /// What those had waited, all together.
     pub waited: Duration,
-    /// How long operations were under way since the look before, all together, as far as a look can tell: those that never end, too.
+    /// How long operations were under way since the look before, all together, as far as a look can
+    /// tell: those that never end, too.
     pub under_way: Duration,
     /// How long the longest of them has been under way.
     pub oldest: Duration,
@@ -93,7 +100,8 @@ pub struct Estimate {
     pub readers: u32,
     /// Dirty and under writeback.
     pub backlog_bytes: u64,
-    /// How long the device takes for what writes have put into its queue; `None` if its drain rate is not known.
+    /// How long the device takes for what writes have put into its queue; `None` if its drain rate
+    /// is not known.
     pub queue_delay: Option<Duration>,
     /// Time since the look before.
     pub tick: Duration,
@@ -117,7 +125,8 @@ impl Estimator {
         }
     }
 
-    /// The device has become so many times slower (below 1: faster): what was learnt counts by that much.
+    /// The device has become so many times slower (below 1: faster): what was learnt counts by that
+    /// much.
     pub(crate) fn becomes_slower(&mut self, times: f64) {
         self.slower = (self.slower * times).clamp(1.0 / MOST_SLOWER, MOST_SLOWER);
     }
@@ -139,8 +148,8 @@ impl Estimator {
         let believed = tick > Duration::ZERO && tick <= LONGEST_TICK;
         let backlog_bytes = seen.dirty_bytes.unwrap_or(0) + seen.writeback_bytes.unwrap_or(0);
         let backlogged = backlog_bytes >= BACKLOG && seen.counters.in_flight > 0;
-        // A tick that began or ended without a backlog tells how much was written, not how fast it could have been.
-        // One in which nothing arrived tells that it was stuck.
+        // A tick that began or ended without a backlog tells how much was written, not how fast it
+        // could have been. One in which nothing arrived tells that it was stuck.
         if believed && backlogged && self.was_backlogged {
             let rate = seen.counters.written_bytes as f64 / tick.as_secs_f64();
             self.drain.add(tick, rate);
@@ -236,7 +245,8 @@ impl Estimator {
         }
     }
 
-    /// What ended within the last second against the goal; and what has not ended, which counts once it is late beyond doubt.
+    /// What ended within the last second against the goal; and what has not ended, which counts
+    /// once it is late beyond doubt.
     fn pressure(&self, config: &Config, goal: Duration, oldest: Duration) -> (Option<f64>, u64) {
         let mut all = LatencyCounts::default();
         self.recent.iter().for_each(|(_, counts)| all.merge(counts));

@@ -1,7 +1,8 @@
 //! The largest, smallest or middle value of the last stretch of a clock of one's own.
 //!
-//! The clock is the caller's and only counts time that says something (backlogged time, time with quiet victims), so that what was learnt stays known while nothing can be
-//! learnt. Memory: at most one value a sample in the window.
+//! The clock is the caller's and only counts time that says something (backlogged time, time with
+//! quiet victims), so that what was learnt stays known while nothing can be learnt. Memory: at most
+//! one value a sample in the window.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -32,7 +33,8 @@ impl Windowed {
         Self { end: End::Smallest, ..Self::largest(window) }
     }
 
-    /// A value that stands for the `lasted` that have passed since the last one; it is forgotten `window` later.
+    /// A value that stands for the `lasted` that have passed since the last one; it is forgotten
+    /// `window` later.
     pub(crate) fn add(&mut self, lasted: Duration, value: f64) {
         self.clock += lasted;
         let beats = |old: f64| match self.end {

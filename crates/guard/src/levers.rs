@@ -18,7 +18,8 @@ use crate::act::Held;
 use crate::config::{ABOVE_BACKLOG, FIRST_LIMIT, LEAST_LIMIT, LIMIT_TRIAL, RAMP};
 use crate::estimate::Estimate;
 
-/// Elevators by their level, from 1 on; what a device does not have is refused once and not tried again.
+/// Elevators by their level, from 1 on; what a device does not have is refused once and not tried
+/// again.
 const ELEVATORS: [&str; 4] = ["bfq", "mq-deadline", "kyber", "none"];
 /// Requests of the depths from 1 on. 4 is the kernel's least.
 const DEPTH: [u32; 4] = [32, 16, 8, 4];
@@ -26,14 +27,16 @@ const DEPTH: [u32; 4] = [32, 16, 8, 4];
 const SIZE: [u32; 5] = [512, 256, 128, 64, 32];
 const SHALLOWEST: u8 = DEPTH.len() as u8;
 const SMALLEST: u8 = SIZE.len() as u8;
-/// Depth and size with which encounters begin, from what lets most into the queue to what lets least.
+/// Depth and size with which encounters begin, from what lets most into the queue to what lets
+/// least.
 const QUEUE: [(u8, u8); 6] = [(3, 1), (3, 2), (3, 3), (4, 3), (4, 4), (4, 5)];
 /// Of these, what it is while the drain rate is not known: 1 MiB, 10 ms of a disk.
 const UNKNOWN_QUEUE: usize = 2;
 /// An elevator (`None`: the administrator's), a depth and a size.
 type Recipe = (Option<&'static str>, u8, u8);
-/// Levels that together come close to the best for each of the league's victims that commit (docs/league.md), tried one after another: no single step leads from one to another,
-/// because what gives most under one elevator is the worst under the next.
+/// Levels that together come close to the best for each of the league's victims that commit
+/// (docs/league.md), tried one after another: no single step leads from one to another, because
+/// what gives most under one elevator is the worst under the next.
 const FOR_COMMITS: [Recipe; 5] =
     [(Some("bfq"), 3, 3), (Some("bfq"), 0, 3), (Some("kyber"), 3, 1), (Some("kyber"), 3, 3), (None, 0, 3)];
 /// The same for those that read.
@@ -43,7 +46,8 @@ const FOR_READS: [Recipe; 4] =
 const QUEUE_SHARE: f64 = 0.5;
 /// Parts per million of the whole.
 const PPM: f64 = 1e6;
-/// A limit is written anew if it is off by more than this: the hard limit that it is a share of moves with free memory.
+/// A limit is written anew if it is off by more than this: the hard limit that it is a share of
+/// moves with free memory.
 const DRIFT: f64 = 0.1;
 
 /// How far the levers are pulled.
@@ -136,7 +140,8 @@ impl Offers {
         levels
     }
 
-    /// A recipe as a level: what the administrator has anyway is not asked for. `None` if its elevator is not to be had.
+    /// A recipe as a level: what the administrator has anyway is not asked for. `None` if its
+    /// elevator is not to be had.
     fn recipe(&self, (elevator, depth, size): Recipe) -> Option<Level> {
         let elevator = elevator.map_or(0, elevator_level);
         let elevator = if elevator == self.own { 0 } else { elevator };
@@ -184,7 +189,8 @@ impl Step {
         matches!(self, Self::Elevator(_))
     }
 
-    /// In the order in which they are tried: what gives more to whoever has less comes first. Least certain is a limit.
+    /// In the order in which they are tried: what gives more to whoever has less comes first. Least
+    /// certain is a limit.
     pub(crate) fn all(victims_have_less: bool) -> impl Iterator<Item = Self> {
         let (tighter, looser) = ([Self::Smaller, Self::Shallower], [Self::Larger, Self::Deeper]);
         let (first, last) = if victims_have_less { (tighter, looser) } else { (looser, tighter) };
@@ -246,7 +252,8 @@ impl Level {
         self == Self::default()
     }
 
-    /// How far the queue is shortened, in halvings of requests and of their size together; 0: as the administrator has it.
+    /// How far the queue is shortened, in halvings of requests and of their size together; 0: as
+    /// the administrator has it.
     #[must_use]
     pub fn queue(self) -> u32 {
         u32::from(self.depth) + u32::from(self.size)
@@ -279,7 +286,8 @@ impl Level {
         };
         let shortest = QUEUE[QUEUE.len() - 1];
         if estimate.base.is_none() && !estimate.goal_is_given {
-            // What a victim waits for behind the shortest queue is what it would wait for by itself, or close to it: the base is learnt there.
+            // What a victim waits for behind the shortest queue is what it would wait for by
+            // itself, or close to it: the base is learnt there.
             return queue(shortest);
         }
         let Some(drain) = estimate.drain_bytes_per_s else { return queue(QUEUE[UNKNOWN_QUEUE]) };
@@ -291,7 +299,8 @@ impl Level {
         queue(QUEUE.into_iter().find(|q| bytes(*q) <= room).unwrap_or(shortest))
     }
 
-    /// Half way back to the administrator's, as far as limits go; queue and elevator at once: a queue has to run dry for each change, and a short one does so soon.
+    /// Half way back to the administrator's, as far as limits go; queue and elevator at once: a
+    /// queue has to run dry for each change, and a short one does so soon.
     pub(crate) fn half(self) -> Self {
         Self { limit: self.limit / 2, ..Self::default() }
     }
@@ -324,7 +333,8 @@ pub(crate) fn limit_time(level: u32, estimate: &Estimate) -> Option<Duration> {
 pub(crate) struct Ramp(Option<f64>);
 
 impl Ramp {
-    /// One tick. Up at once; down at half of the drain rate and never below what is there: the kernel stops everybody who writes to a device that is above its limit, victims too.
+    /// One tick. Up at once; down at half of the drain rate and never below what is there: the
+    /// kernel stops everybody who writes to a device that is above its limit, victims too.
     pub(crate) fn tick(&mut self, level: u32, estimate: &Estimate, hard_limit: Option<u64>) {
         let (Some(drain), Some(hard), true) = (estimate.drain_bytes_per_s, hard_limit, level > 0) else {
             self.0 = None;
@@ -346,7 +356,8 @@ impl Ramp {
     }
 }
 
-/// What is to be in force on one device: knobs that differ from the administrator's, with their values.
+/// What is to be in force on one device: knobs that differ from the administrator's, with their
+/// values.
 ///
 /// `hard_limit`: the machine's, in bytes; without it there are no limits.
 pub(crate) fn wanted(

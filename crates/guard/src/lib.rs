@@ -1,4 +1,5 @@
-//! The guard's control law: full write caching while nobody waits, a short queue and low limits while somebody does.
+//! The guard's control law: full write caching while nobody waits, a short queue and low limits
+//! while somebody does.
 //!
 //! ```text
 //! every tick:  plant ─▶ observe ─▶ estimate ─▶ decide ─▶ act ─▶ plant
@@ -14,15 +15,23 @@
 //!
 //! The law, device by device:
 //!
-//! - Nothing is written while victims and floods have not met, and everything that was written is taken back once either is gone.
-//! - When they meet and a backlog threatens, the queue is made short at once, so that what stands before a victim in the device takes half of its goal (the administrator's
-//!   p99, or four times their own median while nothing floods). That leaves the write cache alone and needs no backlog drained.
-//! - From there it climbs: a step aside (a shorter or longer queue, another elevator, no writeback throttling, a strict limit) is tried for a few seconds and kept if what victims
-//!   and flood have, multiplied, is more than before. A round that finds nothing makes the next wait three times longer, up to an hour.
-//! - If both become slower at once the device has; if victims alone do, conditions have changed. Either way tries begin anew.
-//! - Limits are lowered no faster than the backlog drains, because the kernel stops every writer above a limit, victims too.
+//! - Nothing is written while victims and floods have not met, and everything that was written is
+//!   taken back once either is gone.
+//! - When they meet and a backlog threatens, the queue is made short at once, so that what stands
+//!   before a victim in the device takes half of its goal (the administrator's p99, or four times
+//!   their own median while nothing floods). That leaves the write cache alone and needs no backlog
+//!   drained.
+//! - From there it climbs: a step aside (a shorter or longer queue, another elevator, no writeback
+//!   throttling, a strict limit) is tried for a few seconds and kept if what victims and flood
+//!   have, multiplied, is more than before. A round that finds nothing makes the next wait three
+//!   times longer, up to an hour.
+//! - If both become slower at once the device has; if victims alone do, conditions have changed.
+//!   Either way tries begin anew.
+//! - Limits are lowered no faster than the backlog drains, because the kernel stops every writer
+//!   above a limit, victims too.
 //!
-//! [`Guard::tick`] is a pure step over any [`Plant`]: no clock, no file, no randomness. The same observations give the same writes.
+//! [`Guard::tick`] is a pure step over any [`Plant`]: no clock, no file, no randomness. The same
+//! observations give the same writes.
 
 mod act;
 mod climb;
@@ -74,7 +83,8 @@ pub struct Report {
     pub decisions: Vec<Decision>,
     /// Knobs that were written.
     pub writes: Vec<KnobWrite>,
-    /// Knobs that could not be written, or that somebody else has written meanwhile: left alone from now on.
+    /// Knobs that could not be written, or that somebody else has written meanwhile: left alone
+    /// from now on.
     pub left_alone: Vec<PlantError>,
 }
 
@@ -113,7 +123,8 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// A guard that has written nothing yet. What is in force at its first tick counts as the administrator's settings.
+    /// A guard that has written nothing yet. What is in force at its first tick counts as the
+    /// administrator's settings.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self { config, ..Self::default() }
@@ -127,7 +138,8 @@ impl Guard {
     /// One step: looks, thinks, and writes what has to change. Meant for four times a second.
     ///
     /// # Errors
-    /// [`PlantError::Lost`] if the plant can't be looked at. Nothing is written then; [`Guard::release`] takes everything back.
+    /// [`PlantError::Lost`] if the plant can't be looked at. Nothing is written then;
+    /// [`Guard::release`] takes everything back.
     pub fn tick<P: Plant + ?Sized>(&mut self, plant: &mut P) -> Result<Report, PlantError> {
         let seen = plant.observe()?;
         self.meet(plant, &seen)?;
@@ -141,7 +153,8 @@ impl Guard {
         Ok(report)
     }
 
-    /// Takes back everything that was written, for the end or when sensors are lost. Says what could not be taken back.
+    /// Takes back everything that was written, for the end or when sensors are lost. Says what
+    /// could not be taken back.
     ///
     /// # Errors
     /// [`PlantError::Lost`] if the plant's knobs can't be read.
@@ -165,7 +178,8 @@ impl Guard {
         })
     }
 
-    /// Devices that have come, and those that have gone: what was written to those is remembered, because most come back.
+    /// Devices that have come, and those that have gone: what was written to those is remembered,
+    /// because most come back.
     fn meet<P: Plant + ?Sized>(&mut self, plant: &mut P, seen: &Observation) -> Result<(), PlantError> {
         let is_there = |id: &DeviceId| seen.devices.iter().any(|d| d.id == *id);
         for (id, device) in &mut self.devices {
@@ -204,7 +218,8 @@ impl Device {
         }
     }
 
-    /// It was gone and is there again: what was measured may be of another device, what was written is still to be taken back.
+    /// It was gone and is there again: what was measured may be of another device, what was written
+    /// is still to be taken back.
     fn returned(&mut self, reads: &Setting) {
         self.held.returned(reads);
         (self.estimator, self.machine, self.ramp) = (Estimator::new(), Machine::default(), Ramp::default());

@@ -1,6 +1,6 @@
 //! An archive in the format "newc", which the kernel unpacks into its first root filesystem
-//! (Documentation/driver-api/early-userspace/buffer-format.rst). Numbers are 8 hexadecimal digits; names and
-//! contents are padded to 4 bytes.
+//! (Documentation/driver-api/early-userspace/buffer-format.rst). Numbers are 8 hexadecimal digits;
+//! names and contents are padded to 4 bytes.
 
 use std::io::{self, Write};
 
@@ -50,7 +50,8 @@ impl<W: Write> Archive<W> {
         self.entries += 1;
         let size = u32::try_from(contents.len()).map_err(io::Error::other)?;
         let name_size = u32::try_from(name.len() + 1).map_err(io::Error::other)?;
-        // Inode, mode, owner, group, links, time, size, the device's and the node's numbers, name, no checksum.
+        // Inode, mode, owner, group, links, time, size, the device's and the node's numbers, name,
+        // no checksum.
         let fields = [self.entries, mode, 0, 0, 1, 0, size, 0, 0, 0, 0, name_size, 0];
         write!(self.to, "070701")?;
         for field in fields {

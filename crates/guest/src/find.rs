@@ -29,7 +29,8 @@ pub struct Uml {
 }
 
 impl Uml {
-    /// The kernel in one of the directories of `path` (as `PATH` has them) or where `home`'s user unpacked it.
+    /// The kernel in one of the directories of `path` (as `PATH` has them) or where `home`'s user
+    /// unpacked it.
     ///
     /// # Errors
     /// [`GuestError::NoUml`] with how to get it; as [`Self::at`].
@@ -72,7 +73,8 @@ mod tests {
         path
     }
 
-    /// One test: a second that starts a program at the same time would make this one's busy (ETXTBSY).
+    /// One test: a second that starts a program at the same time would make this one's busy
+    /// (ETXTBSY).
     #[test]
     fn the_kernel_of_the_path_goes_before_the_users_own_and_another_program_is_refused() {
         let dir = tempfile::tempdir().unwrap();

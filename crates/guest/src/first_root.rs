@@ -5,7 +5,8 @@
 //! guest  modules, in the order of their names ─▶ 9p: the host's files, read-only ─▶ the root ─▶ the program once more
 //! ```
 //!
-//! The program starts again from the host's files, so that the guest keeps nothing of the archive in its memory.
+//! The program starts again from the host's files, so that the guest keeps nothing of the archive
+//! in its memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -25,12 +26,13 @@ use crate::modules::{self, ModuleError, Modules};
 
 /// Modules that reach the host's files.
 const MODULES: [&str; 3] = ["virtio_pci", "9pnet_virtio", "9p"];
-/// Loaded before all others where it is a module: libcrc32c, which filesystems depend on, asks for the algorithm by
-/// its name (lib/libcrc32c.c), which `depends=` does not tell.
+/// Loaded before all others where it is a module: libcrc32c, which filesystems depend on, asks for
+/// the algorithm by its name (lib/libcrc32c.c), which `depends=` does not tell.
 const CRC32C: &str = "crc32c_generic";
 /// Where the modules are. Their names begin with their number.
 const DIR: &str = "/floodwall-modules";
-/// Tells the program that it was started again. (Through 9p, statfs(2) tells the host's type of filesystem.)
+/// Tells the program that it was started again. (Through 9p, statfs(2) tells the host's type of
+/// filesystem.)
 const LEFT: &str = "FLOODWALL_FIRST_ROOT_LEFT";
 /// Where the host's files are mounted first.
 const HOST: &str = "/floodwall-host";
@@ -39,8 +41,9 @@ const READ_ONLY: &std::ffi::CStr = c"trans=virtio,version=9p2000.L,msize=262144,
 /// How the directories that may be written are mounted: each write is the host's at once.
 pub(crate) const WRITABLE: &str = "trans=virtio,version=9p2000.L,msize=262144";
 
-/// Writes the archive, and names modules of `names` that the kernel has in no form. A kernel without a directory of
-/// modules is taken to have all built in. The file stays open in programs that this process starts.
+/// Writes the archive, and names modules of `names` that the kernel has in no form. A kernel
+/// without a directory of modules is taken to have all built in. The file stays open in programs
+/// that this process starts.
 ///
 /// # Errors
 /// [`GuestError::FirstRoot`].
@@ -98,7 +101,8 @@ fn write(contents: &BTreeMap<PathBuf, Vec<u8>>) -> io::Result<File> {
     Ok(file)
 }
 
-/// The shared libraries of a program and its interpreter, as `ldd` lists them; none of a script or a static program.
+/// The shared libraries of a program and its interpreter, as `ldd` lists them; none of a script or
+/// a static program.
 ///
 /// # Errors
 /// There is no `ldd`; a library is missing.
@@ -116,7 +120,8 @@ pub fn libraries_of(program: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(text.lines().filter_map(library).collect())
 }
 
-/// The file in a line of `ldd`: `libc.so.6 => /lib/libc.so.6 (0x7f…)`, `/lib64/ld-linux-x86-64.so.2 (0x7f…)`.
+/// The file in a line of `ldd`: `libc.so.6 => /lib/libc.so.6 (0x7f…)`,
+/// `/lib64/ld-linux-x86-64.so.2 (0x7f…)`.
 fn library(line: &str) -> Option<PathBuf> {
     let (file, _) = line.rsplit_once(" (0x")?;
     let file = file.rsplit_once(" => ").map_or(file, |(_, file)| file).trim();
@@ -154,7 +159,8 @@ pub(crate) fn leave() -> Result<(), String> {
     move_to(Path::new(HOST)).map_err(|e| format!("can't move to the host's files: {e}"))
 }
 
-/// This program with its arguments, to be started from the host's files: its path is the same there.
+/// This program with its arguments, to be started from the host's files: its path is the same
+/// there.
 pub(crate) fn again() -> Command {
     let mut words = std::env::args_os();
     let mut command = Command::new(words.next().unwrap_or_default());

@@ -27,8 +27,8 @@ use crate::outbox::{Outbox, Room};
 use crate::process::{self, POLL, Process};
 use crate::wire::{self, End, Frame, Order, Streams};
 
-/// How long the command may take to end after a signal. `lab run` takes at most 20 s: 10 for its command, 10 for
-/// the device.
+/// How long the command may take to end after a signal. `lab run` takes at most 20 s: 10 for its
+/// command, 10 for the device.
 const END: Duration = Duration::from_secs(30);
 /// How long a kernel may take to power off.
 const POWER_OFF: Duration = Duration::from_secs(5);
@@ -40,8 +40,8 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 pub struct Guest {
     /// The kernel.
     pub kernel: Kernel,
-    /// A program that calls [`crate::init::serve`] if its arguments are `init_args`, and [`crate::launch()`] with the
-    /// role and the command that follow `launch_args`.
+    /// A program that calls [`crate::init::serve`] if its arguments are `init_args`, and
+    /// [`crate::launch()`] with the role and the command that follow `launch_args`.
     pub program: PathBuf,
     /// Arguments with which the program is the guest's first process.
     pub init_args: Vec<String>,
@@ -49,7 +49,8 @@ pub struct Guest {
     pub launch_args: Vec<String>,
     /// The guest's RAM.
     pub ram: Bytes,
-    /// The longest silence of a guest that is not ended. Its first process says something every second.
+    /// The longest silence of a guest that is not ended. Its first process says something every
+    /// second.
     pub silence: Duration,
     /// Where the command's input and output are.
     pub io: CommandIo,
@@ -65,11 +66,12 @@ pub enum CommandIo {
 }
 
 impl Guest {
-    /// Boots the kernel, runs the order in it, and ends the kernel. Gives the status of the order's command. `note` hears
-    /// of things that the guest lacks.
+    /// Boots the kernel, runs the order in it, and ends the kernel. Gives the status of the order's
+    /// command. `note` hears of things that the guest lacks.
     ///
     /// # Errors
-    /// [`GuestError`]. If `stop` is raised the command gets SIGTERM, and its status is returned once it has ended.
+    /// [`GuestError`]. If `stop` is raised the command gets SIGTERM, and its status is returned
+    /// once it has ended.
     pub fn run(
         &self,
         order: &Order,
@@ -89,7 +91,8 @@ impl Guest {
         status
     }
 
-    /// Has KVM run an image's guests where it works: where the caller may use it, and a kernel says something soon.
+    /// Has KVM run an image's guests where it works: where the caller may use it, and a kernel says
+    /// something soon.
     ///
     /// # Errors
     /// QEMU can't be started.
@@ -121,8 +124,8 @@ enum Heard {
     Gone,
 }
 
-/// Reads the serial line, in a thread of its own that ends with the line, and writes the command's output. Where its
-/// reader is slow the line fills, and the command waits.
+/// Reads the serial line, in a thread of its own that ends with the line, and writes the command's
+/// output. Where its reader is slow the line fills, and the command waits.
 struct Reader {
     line: UnixStream,
     room: Arc<Room>,

@@ -6,7 +6,8 @@
 //!   ─▶ the command in a session of its own, its streams as frames ─▶ its status ─▶ power off
 //! ```
 //!
-//! Nothing here outlives the guest: errors are told to the host, and the kernel powers off in every case.
+//! Nothing here outlives the guest: errors are told to the host, and the kernel powers off in every
+//! case.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -42,7 +43,8 @@ const CONTROLLERS: [&str; 4] = ["cpu", "io", "memory", "pids"];
 const GROUPS: [&str; 2] = ["victim", "flood"];
 /// How often the guest says that it is alive.
 const BEAT: Duration = Duration::from_secs(1);
-/// How long output is waited for after the command has ended: what it left running may hold its streams open.
+/// How long output is waited for after the command has ended: what it left running may hold its
+/// streams open.
 const LAST_OUTPUT: Duration = Duration::from_secs(2);
 /// How often ended processes are looked for.
 const POLL: Duration = Duration::from_millis(5);
@@ -120,7 +122,8 @@ impl Line {
     }
 }
 
-/// Reads what the host says, and tells it what has been read: the host never sends more than the line holds.
+/// Reads what the host says, and tells it what has been read: the host never sends more than the
+/// line holds.
 struct Reader {
     from: File,
     line: Line,
@@ -183,8 +186,8 @@ fn prepare(order: &Order, line: &Line) -> Result<(), String> {
     Ok(())
 }
 
-/// Puts the root together and moves into it: a tmpfs over the host's files, the kernel's own filesystems, fresh
-/// scratch space, and the host's directories that may be written.
+/// Puts the root together and moves into it: a tmpfs over the host's files, the kernel's own
+/// filesystems, fresh scratch space, and the host's directories that may be written.
 fn build_root(order: &Order, is_image: bool) -> Result<(), String> {
     let stage = Path::new(STAGE);
     let on = |what: &str, source: &str, target: &Path, kind: &str, data: Option<&str>| {

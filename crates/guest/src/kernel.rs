@@ -10,7 +10,8 @@ use crate::image::Image;
 
 /// The program that boots images. Only the headers of x86's images are understood.
 const QEMU: &str = "qemu-system-x86_64";
-/// How long a guest may take until its first process answers. User-mode Linux takes one second; a busy host more.
+/// How long a guest may take until its first process answers. User-mode Linux takes one second; a
+/// busy host more.
 const BOOT: Duration = Duration::from_secs(60);
 /// The same with an emulated processor.
 const BOOT_EMULATED: Duration = Duration::from_secs(300);
@@ -37,7 +38,8 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// The image `image`, emulated, and QEMU in one of the directories of `path` (as `PATH` has them).
+    /// The image `image`, emulated, and QEMU in one of the directories of `path` (as `PATH` has
+    /// them).
     ///
     /// # Errors
     /// [`GuestError::NoQemu`].

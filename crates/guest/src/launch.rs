@@ -1,6 +1,7 @@
 //! What has to be set in a process before it becomes another program.
 //!
-//! The hidden command of the program runs [`launch`]: everything is set by safe calls, then `execve(2)` follows.
+//! The hidden command of the program runs [`launch`]: everything is set by safe calls, then
+//! `execve(2)` follows.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,8 +17,9 @@ use rustix::process::{Pid, Resource, Rlimit, Signal};
 
 use crate::error::GuestError;
 
-/// For a kernel on the host: it ends when its starter does, with all its processes, and leaves no core file.
-/// Its words are the directories that it may write to, [`BEFORE_KERNEL`], and the command.
+/// For a kernel on the host: it ends when its starter does, with all its processes, and leaves no
+/// core file. Its words are the directories that it may write to, [`BEFORE_KERNEL`], and the
+/// command.
 pub(crate) const KERNEL: &str = "kernel";
 /// What is between the two.
 pub(crate) const BEFORE_KERNEL: &str = "--";
@@ -45,13 +47,15 @@ pub fn launch(role: &str, command: &[OsString]) -> GuestError {
     GuestError::Start { program: program.into(), error }
 }
 
-/// Starts a kernel and stays beside it, in its process group: ends the whole group, itself included, once the kernel
-/// has ended or the other end of the serial line (stdin) is closed. Returns only if the kernel could not be started.
+/// Starts a kernel and stays beside it, in its process group: ends the whole group, itself
+/// included, once the kernel has ended or the other end of the serial line (stdin) is closed.
+/// Returns only if the kernel could not be started.
 ///
-/// The processes of the guest are traced processes of the host. One whose tracer died alone goes on as a process of the
-/// host, and its system calls are the host's: the kernel must not be killed but with all of them. So a parent-death
-/// signal for the kernel alone is no way. Where somebody else kills it alone (`kill -9`, the OOM killer), [`confine`]
-/// keeps them from the host's files until the keeper ends them.
+/// The processes of the guest are traced processes of the host. One whose tracer died alone goes on
+/// as a process of the host, and its system calls are the host's: the kernel must not be killed but
+/// with all of them. So a parent-death signal for the kernel alone is no way. Where somebody else
+/// kills it alone (`kill -9`, the OOM killer), [`confine`] keeps them from the host's files until
+/// the keeper ends them.
 fn keep(words: &[OsString]) -> GuestError {
     let (writable, command) = words.split_at(words.iter().position(|w| w == BEFORE_KERNEL).unwrap_or(0));
     let [_, program, args @ ..] = command else { return GuestError::NotForPeople };
@@ -61,8 +65,9 @@ fn keep(words: &[OsString]) -> GuestError {
     GuestError::Start { program: program.into(), error: keep_confined(program, args) }
 }
 
-/// Has the host's kernel refuse all writes of this process and its children to other files than those below
-/// `writable`, and all signals to others, as far as it has Landlock (Linux 5.13; signals 6.12).
+/// Has the host's kernel refuse all writes of this process and its children to other files than
+/// those below `writable`, and all signals to others, as far as it has Landlock (Linux 5.13;
+/// signals 6.12).
 fn confine(writable: &[OsString]) -> Result<(), RulesetError> {
     let abi = ABI::V6;
     Ruleset::default()
@@ -85,7 +90,8 @@ fn keep_confined(program: &OsString, args: &[OsString]) -> io::Error {
     if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::default()) {
         return error;
     }
-    // As the leader of a group the kernel can't leave it for a session of its own, which it tries (setsid).
+    // As the leader of a group the kernel can't leave it for a session of its own, which it tries
+    // (setsid).
     let mut kernel = match Command::new(program).args(args).process_group(0).spawn() {
         Ok(kernel) => kernel,
         Err(error) => return error,

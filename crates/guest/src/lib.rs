@@ -1,5 +1,5 @@
-//! Runs a command inside another kernel, as an ordinary user. User-mode Linux boots in about a second. QEMU boots the
-//! image of any kernel.
+//! Runs a command inside another kernel, as an ordinary user. User-mode Linux boots in about a
+//! second. QEMU boots the image of any kernel.
 //!
 //! ```text
 //! host                                            guest (one CPU; user-mode Linux: 6.1, HZ=100)
@@ -9,8 +9,9 @@
 //!    └ stdin, signals, window                           └ the command: its output and its exit status
 //! ```
 //!
-//! The guest's root is an overlay: the host's files below, a tmpfs above. The command can write anywhere and the host's
-//! files stay as they are, but for the directories that the caller names ([`Order::writable`]).
+//! The guest's root is an overlay: the host's files below, a tmpfs above. The command can write
+//! anywhere and the host's files stay as they are, but for the directories that the caller names
+//! ([`Order::writable`]).
 //!
 //! Only this crate boots kernels, and [`init`] is the only code of the project that runs as process 1.
 

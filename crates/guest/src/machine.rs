@@ -14,7 +14,8 @@ use floodwall_model::Bytes;
 /// QEMU's stdout as the next serial line.
 const CONSOLE: [&str; 4] = ["-chardev", "file,id=console,path=/proc/self/fd/1", "-serial", "chardev:console"];
 
-/// The mount tag of the host's files. Those of the directories that may be written are [`writable_tag`]'s.
+/// The mount tag of the host's files. Those of the directories that may be written are
+/// [`writable_tag`]'s.
 pub(crate) const HOST_TAG: &str = "host";
 
 /// The mount tag of the directory `number` of those that may be written.
@@ -54,7 +55,8 @@ pub(crate) struct Qemu<'a> {
 }
 
 impl Qemu<'_> {
-    /// QEMU and its arguments. The first root filesystem is an open file of the process that becomes QEMU.
+    /// QEMU and its arguments. The first root filesystem is an open file of the process that
+    /// becomes QEMU.
     pub(crate) fn words(&self, start: &Start<'_>, first_root: i32) -> Vec<OsString> {
         let mut words = self.machine(start.ram);
         // Its first serial line is our end of the socket; its console, the second, goes beside it.
@@ -81,9 +83,9 @@ impl Qemu<'_> {
 
     fn machine(&self, ram: Bytes) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec![self.program.into()];
-        // Two processors that are emulated by a thread each hang now and then (QEMU 7.2); one is what UML has, too.
-        // The guest runs the host's programs, which may need more than QEMU's default processor has. Five levels of
-        // page tables would only cost time.
+        // Two processors that are emulated by a thread each hang now and then (QEMU 7.2); one is
+        // what UML has, too. The guest runs the host's programs, which may need more than QEMU's
+        // default processor has. Five levels of page tables would only cost time.
         let [accelerator, processor] =
             if self.is_emulated { ["tcg,thread=single", "max,la57=off"] } else { ["kvm", "host"] };
         words.extend(["-accel", accelerator, "-cpu", processor, "-smp", "1", "-m"].map(OsString::from));

@@ -1,7 +1,7 @@
 //! Where the guest's memory is, and how much it gets.
 //!
-//! User-mode Linux maps its memory from a nameless file, executable. The file takes what the guest has touched.
-//! QEMU's memory needs no file.
+//! User-mode Linux maps its memory from a nameless file, executable. The file takes what the guest
+//! has touched. QEMU's memory needs no file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ pub const LEAST: Bytes = Bytes::mib(512);
 /// `TMPFS_MAGIC` of linux/magic.h.
 const TMPFS: u64 = 0x0102_1994;
 
-/// The first of `dirs` on a tmpfs without noexec, and the guest's RAM: what is asked for, or half of what is free
-/// there and of `available`, the host's free RAM.
+/// The first of `dirs` on a tmpfs without noexec, and the guest's RAM: what is asked for, or half
+/// of what is free there and of `available`, the host's free RAM.
 ///
 /// # Errors
 /// [`GuestError::MemoryDir`], [`GuestError::Memory`].
@@ -40,7 +40,8 @@ pub fn choose(
     Err(GuestError::MemoryDir { why: refused.join(", ") })
 }
 
-/// The RAM of a guest without such a directory: what is asked for, or half of `available`, the host's free RAM.
+/// The RAM of a guest without such a directory: what is asked for, or half of `available`, the
+/// host's free RAM.
 ///
 /// # Errors
 /// [`GuestError::Memory`].

@@ -79,13 +79,14 @@ impl Modules {
     /// Loads `name` after what it depends on. A module that is loaded already is left alone.
     ///
     /// # Errors
-    /// [`ModuleError`]. A kernel without a list of what it has built in may have what is absent here.
+    /// [`ModuleError`]. A kernel without a list of what it has built in may have what is absent
+    /// here.
     pub fn load(&self, name: &str) -> Result<(), ModuleError> {
         self.order(name)?.into_iter().try_for_each(insert)
     }
 
-    /// The files of `name` and of all that it depends on, in the order in which they can be loaded. None, if the
-    /// kernel has it built in.
+    /// The files of `name` and of all that it depends on, in the order in which they can be loaded.
+    /// None, if the kernel has it built in.
     ///
     /// # Errors
     /// A module that is absent, or can't be read.
@@ -148,10 +149,11 @@ fn module_name(file: &str) -> Option<String> {
     plain.strip_suffix(".ko").map(as_the_kernel_spells)
 }
 
-/// Shows the modules in `dir` where `modprobe` looks for those of the kernel `release`. What is there already stays.
+/// Shows the modules in `dir` where `modprobe` looks for those of the kernel `release`. What is
+/// there already stays.
 ///
-/// The kernel itself starts `modprobe` with an alias where it needs a module (kernel/kmod.c, `request_module`): for a
-/// RAID level, a device-mapper target, a filesystem.
+/// The kernel itself starts `modprobe` with an alias where it needs a module (kernel/kmod.c,
+/// `request_module`): for a RAID level, a device-mapper target, a filesystem.
 ///
 /// # Errors
 /// The link could not be made; the directory lacks `modules.dep`.
@@ -173,7 +175,8 @@ fn as_the_kernel_spells(name: &str) -> String {
     name.replace('-', "_")
 }
 
-/// The names in the `depends=` entry of a module's `.modinfo` section: strings with NUL bytes between them.
+/// The names in the `depends=` entry of a module's `.modinfo` section: strings with NUL bytes
+/// between them.
 fn depends(module: &[u8]) -> Vec<String> {
     let entry = b"\0depends=";
     let Some(at) = module.windows(entry.len()).position(|window| window == entry) else { return Vec::new() };

@@ -14,7 +14,8 @@ const LO: u32 = 1;
 const NEWLINK: u16 = 16;
 /// `NLM_F_REQUEST | NLM_F_ACK` of linux/netlink.h.
 const REQUEST_WITH_ANSWER: u16 = 1 | 4;
-/// `NLMSG_ERROR` of linux/netlink.h: every answer to a request, an error of 0 means that it was done.
+/// `NLMSG_ERROR` of linux/netlink.h: every answer to a request, an error of 0 means that it was
+/// done.
 const ANSWER: u16 = 2;
 /// `IFF_UP` of linux/if.h.
 const UP: u32 = 1;
@@ -40,7 +41,8 @@ pub(crate) fn bring_lo_up() -> rustix::io::Result<()> {
     result(answer.get(..length).unwrap_or(&answer))
 }
 
-/// The request: `nlmsghdr` (length, type, flags, sequence, port), then `ifinfomsg` (family, type, index, flags, mask).
+/// The request: `nlmsghdr` (length, type, flags, sequence, port), then `ifinfomsg` (family, type,
+/// index, flags, mask).
 fn request() -> Vec<u8> {
     let mut bytes = Vec::with_capacity(REQUEST);
     bytes.extend((REQUEST as u32).to_ne_bytes());

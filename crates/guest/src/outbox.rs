@@ -5,8 +5,9 @@
 //!                                      ▲ Frame::Read(n) from the guest
 //! ```
 //!
-//! User-mode Linux 6.1 loses a serial line whose buffer was full once: `line_throttle()` (arch/um/drivers/line.c) takes
-//! the line's descriptor out of epoll, and `line_unthrottle()` does not put it back. So its buffer is never filled.
+//! User-mode Linux 6.1 loses a serial line whose buffer was full once: `line_throttle()`
+//! (arch/um/drivers/line.c) takes the line's descriptor out of epoll, and `line_unthrottle()` does
+//! not put it back. So its buffer is never filled.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -16,7 +17,8 @@ use std::thread;
 
 use crate::wire::Frame;
 
-/// The most bytes on their way to the guest. n_tty holds 4095 and throttles where 128 are left (drivers/tty/n_tty.c).
+/// The most bytes on their way to the guest. n_tty holds 4095 and throttles where 128 are left
+/// (drivers/tty/n_tty.c).
 const WINDOW: usize = 2048;
 
 /// Frames for the guest. Clones share the line.

@@ -29,10 +29,11 @@ use crate::{first_root, launch};
 
 /// Where the host's kernel runs virtual machines.
 const KVM: &str = "/dev/kvm";
-/// How long a kernel's first words may take with KVM, which has them within a second. A /dev/kvm below another
-/// hypervisor may exist and never boot anything.
+/// How long a kernel's first words may take with KVM, which has them within a second. A /dev/kvm
+/// below another hypervisor may exist and never boot anything.
 const FIRST_WORDS: Duration = Duration::from_secs(5);
-/// The longest path of a program, in bytes: a kernel's command line has 2048 (`COMMAND_LINE_SIZE` of x86).
+/// The longest path of a program, in bytes: a kernel's command line has 2048 (`COMMAND_LINE_SIZE`
+/// of x86).
 const LONGEST_PATH: usize = 1024;
 /// How long a kernel's keeper may take to end it.
 const KEEPER: Duration = Duration::from_secs(5);
@@ -105,7 +106,8 @@ impl Process {
         Ok(has_spoken())
     }
 
-    /// Starts a kernel's command line below a keeper, with the directories and files that it may write to.
+    /// Starts a kernel's command line below a keeper, with the directories and files that it may
+    /// write to.
     fn keep(guest: &Guest, writable: &[PathBuf], words: Vec<OsString>) -> Result<Self, GuestError> {
         let failed = |error| GuestError::Start { program: guest.kernel.file().into(), error };
         let (line, theirs) = UnixStream::pair().map_err(failed)?;
@@ -122,7 +124,8 @@ impl Process {
             .stdin(OwnedFd::from(theirs))
             .stdout(to_console)
             .stderr(to_complaints)
-            // A Ctrl-C of the terminal is ours to pass on. The keeper leaves this group for the kernel's.
+            // A Ctrl-C of the terminal is ours to pass on. The keeper leaves this group for the
+            // kernel's.
             .process_group(0);
         if let Kernel::Uml { memory_dir, .. } = &guest.kernel {
             command.env("TMPDIR", memory_dir);
@@ -139,7 +142,8 @@ impl Process {
         Ok(Self { child, line, console: kept, has_spoken, patience: Duration::ZERO })
     }
 
-    /// Forgets what the console has said: a kernel that dies later has other last words than those of its boot.
+    /// Forgets what the console has said: a kernel that dies later has other last words than those
+    /// of its boot.
     pub(crate) fn forget_console(&self) {
         self.console.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -187,7 +191,8 @@ impl Drop for Process {
         // The keeper ends the kernel with all of its processes.
         let _ = self.line.shutdown(Shutdown::Both);
         self.wait(KEEPER, || false);
-        // A keeper that does not act, one that is stopped for example. It is not reaped before: its number is its own.
+        // A keeper that does not act, one that is stopped for example. It is not reaped before: its
+        // number is its own.
         if let Some(keeper) = Pid::from_raw(self.child.id() as i32)
             && let Ok(group) = rustix::process::getpgid(Some(keeper))
         {

@@ -11,7 +11,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What the guest sends first. The host sends nothing before it has seen it: the line would echo it.
+/// What the guest sends first. The host sends nothing before it has seen it: the line would echo
+/// it.
 pub(crate) const MAGIC: &[u8] = b"\nfloodwall-guest-1\n";
 
 /// The longest frame, in bytes. Output is cut into shorter ones.
@@ -28,12 +29,14 @@ pub struct Order {
     pub env: Vec<(OsString, OsString)>,
     /// Where it starts: an absolute path on the host.
     pub dir: PathBuf,
-    /// Modules to load before its root is put together, by name, and with them what they depend on. User-mode Linux
-    /// has to have them; of an image, one that is absent is noted.
+    /// Modules to load before its root is put together, by name, and with them what they depend on.
+    /// User-mode Linux has to have them; of an image, one that is absent is noted.
     pub modules: Vec<String>,
-    /// Where modules are: the directory with `kernel/` in it; absent for a kernel that has everything built in.
+    /// Where modules are: the directory with `kernel/` in it; absent for a kernel that has
+    /// everything built in.
     pub modules_dir: Option<PathBuf>,
-    /// Directories that are empty in the guest, whatever the host has there. /run and /dev/shm always are.
+    /// Directories that are empty in the guest, whatever the host has there. /run and /dev/shm
+    /// always are.
     pub fresh: Vec<PathBuf>,
     /// Directories of the host that the guest may write to, at the same path.
     pub writable: Vec<PathBuf>,

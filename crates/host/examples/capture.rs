@@ -1,7 +1,7 @@
 //! Stores what Floodwall reads of this machine as a tree below a directory: `capture DIR [ROOT]`.
 //!
-//! The tree then stands for the machine: `floodwall status --root DIR`, and `fixtures/hosts/` in the tests. What identifies a machine is left out
-//! (`floodwall_host::capture`).
+//! The tree then stands for the machine: `floodwall status --root DIR`, and `fixtures/hosts/` in
+//! the tests. What identifies a machine is left out (`floodwall_host::capture`).
 
 use std::io::Write;
 use std::os::unix::fs::symlink;
@@ -28,7 +28,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Content::Text(text) => std::fs::File::create(&path)?.write_all(text.as_bytes())?,
             Content::Link(target) => symlink(target, &path)?,
             Content::Directory => std::fs::create_dir_all(&path)?,
-            // Reading a directory as a file fails, for root too. The file in it is for git, which keeps no empty directory.
+            // Reading a directory as a file fails, for root too. The file in it is for git, which
+            // keeps no empty directory.
             Content::Unreadable => {
                 std::fs::create_dir(&path)?;
                 std::fs::File::create(path.join("was-unreadable"))?;

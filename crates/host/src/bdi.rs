@@ -1,4 +1,5 @@
-//! Backing devices: their limits (/sys/class/bdi/NAME) and what is dirty for them (debugfs, root only).
+//! Backing devices: their limits (/sys/class/bdi/NAME) and what is dirty for them (debugfs, root
+//! only).
 
 use floodwall_model::Reading;
 use floodwall_model::status::DeviceLimits;
@@ -8,7 +9,8 @@ use crate::text::number_after;
 
 /// Where debugfs is mounted by convention.
 const DEBUGFS: &str = "/sys/kernel/debug";
-/// The kernel's first guess of a device's bandwidth: 100 MB/s (mm/backing-dev.c `INIT_BW`), printed in KiB/s.
+/// The kernel's first guess of a device's bandwidth: 100 MB/s (mm/backing-dev.c `INIT_BW`), printed
+/// in KiB/s.
 const INITIAL_BANDWIDTH_BYTES_PER_S: u64 = 102_400 * 1024;
 
 /// The directory of a backing device's limits.
@@ -17,7 +19,8 @@ pub fn directory(bdi: &str) -> String {
     format!("/sys/class/bdi/{bdi}")
 }
 
-/// Reads a backing device's limits. The `_fine` files (parts per million, since 6.2) are preferred over whole percents.
+/// Reads a backing device's limits. The `_fine` files (parts per million, since 6.2) are preferred
+/// over whole percents.
 ///
 /// Where the backing device itself is not known, every limit is missing for that reason.
 #[must_use]
@@ -43,7 +46,8 @@ pub fn read_limits(root: &SysRoot, bdi: &Reading<String>) -> DeviceLimits {
     }
 }
 
-/// What debugfs says of a backing device (mm/backing-dev.c `bdi_debug_stats_show`). Counts are bytes.
+/// What debugfs says of a backing device (mm/backing-dev.c `bdi_debug_stats_show`). Counts are
+/// bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BdiStats {
     /// `BdiReclaimable`: dirty and not yet under writeback.
@@ -54,7 +58,8 @@ pub struct BdiStats {
     pub limit_bytes: Reading<u64>,
     /// `BdiWritten`: written back since the device appeared. Absent before 3.2.
     pub written_bytes: Reading<u64>,
-    /// `BdiWriteBandwidth`: the kernel's running mean, bytes a second. Absent while it is only the kernel's first guess, or zero.
+    /// `BdiWriteBandwidth`: the kernel's running mean, bytes a second. Absent while it is only the
+    /// kernel's first guess, or zero.
     pub bandwidth_bytes_per_s: Reading<u64>,
 }
 
@@ -93,7 +98,8 @@ pub fn read_stats(root: &SysRoot, bdi: &str) -> BdiStats {
     }
 }
 
-/// Whether the kernel is known to have no debugfs: it is never a module, so it is among the filesystems from boot on.
+/// Whether the kernel is known to have no debugfs: it is never a module, so it is among the
+/// filesystems from boot on.
 fn lacks_debugfs(root: &SysRoot) -> bool {
     let known = root.read(FILESYSTEMS).into_value();
     known.is_some_and(|known| !known.lines().any(|line| line.split_whitespace().last() == Some("debugfs")))

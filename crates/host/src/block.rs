@@ -1,12 +1,15 @@
-//! Block devices: name, kind, model, size; from a partition to its disk and from a stacked device to those below it.
+//! Block devices: name, kind, model, size; from a partition to its disk and from a stacked device
+//! to those below it.
 //!
-//! Everything starts at /sys/dev/block/MAJ:MIN, a link to the device's directory. For a partition that directory lies inside its disk's.
+//! Everything starts at /sys/dev/block/MAJ:MIN, a link to the device's directory. For a partition
+//! that directory lies inside its disk's.
 
 use floodwall_model::{DeviceId, Reading};
 
 use crate::root::{SysRoot, not_understood};
 
-/// The kernel counts /sys/block/NAME/size and /proc/diskstats in units of 512 bytes, whatever the device's own block size.
+/// The kernel counts /sys/block/NAME/size and /proc/diskstats in units of 512 bytes, whatever the
+/// device's own block size.
 pub const SECTOR_BYTES: u64 = 512;
 
 /// The directory of a block device.
@@ -22,7 +25,8 @@ pub enum Kind {
     Disk,
     /// A partition.
     Partition,
-    /// A device-mapper device: its name (`vg-root`) and the subsystem that made it (`LVM`, `CRYPT`, `mpath`), as far as they are known.
+    /// A device-mapper device: its name (`vg-root`) and the subsystem that made it (`LVM`, `CRYPT`,
+    /// `mpath`), as far as they are known.
     DeviceMapper {
         /// dm/name.
         name: Option<String>,
@@ -58,7 +62,8 @@ pub struct BlockDevice {
 
 /// Reads what a block device is.
 ///
-/// Without /sys/dev/block/MAJ:MIN the reason is returned: a container without /sys, or a device that is gone.
+/// Without /sys/dev/block/MAJ:MIN the reason is returned: a container without /sys, or a device
+/// that is gone.
 pub fn read_device(root: &SysRoot, id: DeviceId) -> Reading<BlockDevice> {
     let dir = directory(id);
     read_name(root, id).map(|name| BlockDevice {
@@ -91,7 +96,8 @@ fn read_kind(root: &SysRoot, dir: &str) -> Kind {
     if root.exists(&format!("{dir}/dm")) {
         let name = root.read_line(&format!("{dir}/dm/name")).into_value();
         let uuid = root.read_line(&format!("{dir}/dm/uuid")).into_value();
-        // The prefix names the maker (`LVM-`, `CRYPT-LUKS2-`, `mpath-`); the rest identifies the volume and is nobody's business.
+        // The prefix names the maker (`LVM-`, `CRYPT-LUKS2-`, `mpath-`); the rest identifies the
+        // volume and is nobody's business.
         let subsystem = uuid.and_then(|u| u.split_once('-').map(|(prefix, _)| prefix.to_owned()));
         return Kind::DeviceMapper { name, subsystem };
     }
@@ -120,7 +126,8 @@ pub fn read_driver(root: &SysRoot, id: DeviceId) -> Reading<String> {
         .or_else(|| root.link_name(&format!("{dir}/device/device/driver")))
 }
 
-/// Whether a loop device reads and writes its file past the page cache (drivers/block/loop.c `loop_attr_dio_show`); absent for all others.
+/// Whether a loop device reads and writes its file past the page cache (drivers/block/loop.c
+/// `loop_attr_dio_show`); absent for all others.
 pub fn read_loop_direct_io(root: &SysRoot, id: DeviceId) -> Reading<bool> {
     root.parse::<u8>(&format!("{}/loop/dio", directory(id))).map(|dio| dio != 0)
 }
@@ -131,11 +138,13 @@ pub fn whole_disk(root: &SysRoot, id: DeviceId) -> Reading<DeviceId> {
     if root.exists(&format!("{dir}/partition")) {
         return root.parse(&format!("{dir}/../dev"));
     }
-    // Asks for a file that every block device has, so that a device that is not there is not its own disk.
+    // Asks for a file that every block device has, so that a device that is not there is not its
+    // own disk.
     root.parse(&format!("{dir}/dev"))
 }
 
-/// The devices directly below a stacked one (dm, md, bcache), in the order of their names; empty for all others.
+/// The devices directly below a stacked one (dm, md, bcache), in the order of their names; empty
+/// for all others.
 #[must_use]
 pub fn slaves(root: &SysRoot, id: DeviceId) -> Vec<DeviceId> {
     let dir = format!("{}/slaves", directory(id));
@@ -145,8 +154,8 @@ pub fn slaves(root: &SysRoot, id: DeviceId) -> Vec<DeviceId> {
 
 /// The number of the device that a path such as /dev/sda1 or /dev/mapper/vg-root names.
 ///
-/// Goes by the kernel's names, so that it works on a captured tree, which has no /dev; on the live machine other links (/dev/disk/by-uuid/…) are
-/// followed too.
+/// Goes by the kernel's names, so that it works on a captured tree, which has no /dev; on the live
+/// machine other links (/dev/disk/by-uuid/…) are followed too.
 pub fn by_path(root: &SysRoot, path: &str) -> Reading<DeviceId> {
     let Some(name) = path.strip_prefix("/dev/") else {
         return Reading::Absent(format!("'{path}' is not a device"));

@@ -1,12 +1,14 @@
-//! What a captured tree holds: exactly the files that this crate reads, without what identifies a machine or its owner.
+//! What a captured tree holds: exactly the files that this crate reads, without what identifies a
+//! machine or its owner.
 //!
 //! ```text
 //! live /proc, /sys ──────────────── entries ─▶ (path, text | link | directory | unreadable) … ─▶ whoever stores them
 //! other managers' files ─ lines about knobs ─┘
 //! ```
 //!
-//! Left out or replaced: serial numbers, host names, partition and filesystem UUIDs, boot id, servers' names and addresses, paths of loop files'
-//! owners are kept as mount points are. Files that can't be read are listed as such, so that the tree tells what the machine told.
+//! Left out or replaced: serial numbers, host names, partition and filesystem UUIDs, boot id,
+//! servers' names and addresses, paths of loop files' owners are kept as mount points are. Files
+//! that can't be read are listed as such, so that the tree tells what the machine told.
 
 mod configuration;
 
@@ -124,7 +126,8 @@ fn lines(text: &str, keep: impl Fn(&str) -> bool) -> String {
     text.lines().filter(|line| keep(line)).map(|line| format!("{line}\n")).collect()
 }
 
-/// A mount's source `host:/path` becomes `server:/path`, and options that hold addresses are left out.
+/// A mount's source `host:/path` becomes `server:/path`, and options that hold addresses are left
+/// out.
 fn without_server(line: &str) -> String {
     let Some((before, after)) = line.split_once(" - ") else { return line.to_owned() };
     let mut fields = after.splitn(3, ' ');
@@ -206,12 +209,14 @@ impl Collector<'_> {
         }
     }
 
-    /// Speed and state of the network's interfaces; a name made of a hardware address (systemd.net-naming-scheme(7)) becomes another one.
+    /// Speed and state of the network's interfaces; a name made of a hardware address
+    /// (systemd.net-naming-scheme(7)) becomes another one.
     fn interfaces(&mut self) {
         for (i, name) in self.names("/sys/class/net").into_iter().enumerate() {
             let shown = if name.starts_with("enx") { format!("enx{i}") } else { name.clone() };
             for file in ["operstate", "speed"] {
-                // Reading the speed of what has none fails with EINVAL: absent is all that there is to tell.
+                // Reading the speed of what has none fails with EINVAL: absent is all that there is
+                // to tell.
                 if let Reading::Value(text) = self.root.read(&format!("/sys/class/net/{name}/{file}")) {
                     let path = format!("/sys/class/net/{shown}/{file}");
                     self.entries.push(Entry { path, content: Content::Text(text) });
@@ -293,7 +298,8 @@ impl Collector<'_> {
     }
 }
 
-/// The absolute path of a relative link's target. In sysfs the directories above a link are real, so `..` can be taken literally.
+/// The absolute path of a relative link's target. In sysfs the directories above a link are real,
+/// so `..` can be taken literally.
 fn resolved(link: &str, target: &str) -> String {
     let mut parts: Vec<&str> = link.split('/').filter(|p| !p.is_empty()).collect();
     parts.pop();

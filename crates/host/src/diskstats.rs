@@ -24,7 +24,8 @@ impl DiskStats {
         Self { text: root.read(PATH) }
     }
 
-    /// All devices' counters since boot; empty if the file can't be read, without those whose line is not understood.
+    /// All devices' counters since boot; empty if the file can't be read, without those whose line
+    /// is not understood.
     #[must_use]
     pub fn devices(&self) -> BTreeMap<DeviceId, DeviceSample> {
         let of = |line: &str| {
@@ -54,9 +55,11 @@ impl DiskStats {
     }
 }
 
-/// One device's counters since boot by its own file: a thousand devices need not be listed for a few.
+/// One device's counters since boot by its own file: a thousand devices need not be listed for a
+/// few.
 ///
-/// The kernel's [stat](https://docs.kernel.org/block/stat.html): the fields of a line of /proc/diskstats after the name.
+/// The kernel's [stat](https://docs.kernel.org/block/stat.html): the fields of a line of
+/// /proc/diskstats after the name.
 pub fn of_device(root: &SysRoot, id: DeviceId) -> Reading<DeviceSample> {
     let path = format!("/sys/dev/block/{id}/stat");
     root.read_line(&path).and_then(|fields| {
@@ -81,13 +84,15 @@ fn counters(stat: &DiskStat) -> DeviceSample {
     }
 }
 
-/// Width of the millisecond counters: the kernel prints them as 32 bits (block/genhd.c `diskstats_show`), so they wrap after 49 days of busy time.
+/// Width of the millisecond counters: the kernel prints them as 32 bits (block/genhd.c
+/// `diskstats_show`), so they wrap after 49 days of busy time.
 const MILLISECOND_BITS: u32 = 32;
 
-/// What happened between two readings of one device; its level of requests in flight is the later one's.
+/// What happened between two readings of one device; its level of requests in flight is the later
+/// one's.
 ///
-/// A counter that fell is taken to have begun again (the device was removed and came back), except that a millisecond counter that wrapped at
-/// 2^32 is followed across.
+/// A counter that fell is taken to have begun again (the device was removed and came back), except
+/// that a millisecond counter that wrapped at 2^32 is followed across.
 #[must_use]
 pub fn between(before: &DeviceSample, after: &DeviceSample) -> DeviceSample {
     let count = |a: u64, b: u64| b.checked_sub(a).unwrap_or(b);

@@ -1,19 +1,24 @@
-//! How fast a device drains, in bytes a second, and how many seconds that makes of what waits and of the limits.
+//! How fast a device drains, in bytes a second, and how many seconds that makes of what waits and
+//! of the limits.
 //!
-//! What the device wrote during the window, but only if it was backlogged at both ends, because an idle device's rate says nothing of what it could do.
-//! Else, and where no time passed (a captured tree), the kernel's own running mean, which is as old as the device's last busy time. Else unknown.
+//! What the device wrote during the window, but only if it was backlogged at both ends, because an
+//! idle device's rate says nothing of what it could do. Else, and where no time passed (a captured
+//! tree), the kernel's own running mean, which is as old as the device's last busy time. Else
+//! unknown.
 
 use floodwall_model::Reading;
 use floodwall_model::status::{Drain, DrainSource, Machine};
 
 use crate::bdi::BdiStats;
 
-/// Below this much dirty and under writeback a device is not called backlogged: the flusher writes at least 1024 pages of an inode at a time (fs/fs-writeback.c
-/// `MIN_WRITEBACK_PAGES`), 4 MiB, so less than that may be written at once and leave the device idle for the rest of the window.
+/// Below this much dirty and under writeback a device is not called backlogged: the flusher writes
+/// at least 1024 pages of an inode at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`), 4 MiB, so
+/// less than that may be written at once and leave the device idle for the rest of the window.
 const BACKLOG_BYTES: u64 = 4 << 20;
 
-/// … nor if less than this is under writeback: the counters are per-CPU sums that may be off by some hundred KiB (lib/percpu_counter.c), and dirty
-/// data that waits to come of age leaves the device idle.
+/// … nor if less than this is under writeback: the counters are per-CPU sums that may be off by
+/// some hundred KiB (lib/percpu_counter.c), and dirty data that waits to come of age leaves the
+/// device idle.
 const WRITING_BYTES: u64 = 1 << 20;
 
 /// Why nothing that takes time can be told of a captured tree whose counters stand still.
@@ -21,8 +26,8 @@ pub(crate) const ONE_MOMENT: &str = "the captured tree holds one moment: its cou
 
 /// How fast a device drains, and how long that makes its backlog and the limits.
 ///
-/// `written` is what its block devices wrote, in bytes a second, for kernels that don't count it for backing devices. `window_s` is `None` if no time
-/// passed between the two readings.
+/// `written` is what its block devices wrote, in bytes a second, for kernels that don't count it
+/// for backing devices. `window_s` is `None` if no time passed between the two readings.
 pub(crate) fn drain(
     before: &BdiStats,
     after: &BdiStats,
@@ -86,7 +91,8 @@ fn drain_rate(
     }
 }
 
-/// The reason of the first reading that has no value, of those that tell whether a device is backlogged.
+/// The reason of the first reading that has no value, of those that tell whether a device is
+/// backlogged.
 fn why_backlog_is_unknown(before: &BdiStats, after: &BdiStats) -> Reading<f64> {
     let readings = [&after.dirty_bytes, &after.writeback_bytes, &before.dirty_bytes, &before.writeback_bytes];
     match readings.into_iter().find(|reading| reading.value().is_none()) {

@@ -1,4 +1,5 @@
-//! What a result says of the machine it was measured on. Generic on purpose: no host name, no serial number, no address.
+//! What a result says of the machine it was measured on. Generic on purpose: no host name, no
+//! serial number, no address.
 
 use floodwall_model::Reading;
 use serde::Serialize;
@@ -116,7 +117,8 @@ fn read_distribution(root: &SysRoot) -> Reading<String> {
     })
 }
 
-/// The CPU's flags tell of a hypervisor; the firmware often names it. Makers' default texts are left out.
+/// The CPU's flags tell of a hypervisor; the firmware often names it. Makers' default texts are
+/// left out.
 fn read_virtualisation(root: &SysRoot) -> Reading<String> {
     let flagged = platform::read_hypervisor_flag(root);
     let firmware: Vec<String> = ["sys_vendor", "product_name"]

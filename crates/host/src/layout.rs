@@ -1,7 +1,9 @@
-//! Which backing devices hold mounted filesystems, each once, with what is mounted on them and what lies below.
+//! Which backing devices hold mounted filesystems, each once, with what is mounted on them and what
+//! lies below.
 //!
-//! The kernel counts dirty pages per backing device (bdi). Filesystems on partitions of one disk share the disk's; btrfs and network
-//! filesystems bring their own. So the rows of a status are backing devices.
+//! The kernel counts dirty pages per backing device (bdi). Filesystems on partitions of one disk
+//! share the disk's; btrfs and network filesystems bring their own. So the rows of a status are
+//! backing devices.
 
 use std::collections::BTreeMap;
 
@@ -109,7 +111,8 @@ impl Layout {
     }
 }
 
-/// Read-only images, memory and the kernel's own interfaces hold no dirty pages that anyone would look for.
+/// Read-only images, memory and the kernel's own interfaces hold no dirty pages that anyone would
+/// look for.
 fn worth_a_line(mount: &Mount) -> bool {
     let in_memory = matches!(mount.fs_type.as_str(), "tmpfs" | "ramfs" | "rootfs" | "hugetlbfs" | "shm");
     !in_memory && !mount.read_only && !mounts::is_kernel_interface(&mount.fs_type)
@@ -125,7 +128,8 @@ fn cgroup(mounts: &[Mount]) -> Option<&'static str> {
     }
 }
 
-/// Controllers of version 1 are named among the filesystem's options (kernel/cgroup/cgroup-v1.c `cgroup1_show_options`).
+/// Controllers of version 1 are named among the filesystem's options (kernel/cgroup/cgroup-v1.c
+/// `cgroup1_show_options`).
 fn v1_controllers(mounts: &[Mount]) -> Vec<String> {
     const CONTROLLERS: [&str; 13] = [
         "blkio",
@@ -152,7 +156,8 @@ fn is_network(fs_type: &str) -> bool {
 }
 
 fn row(root: &SysRoot, mounts: &[Mount], mount: &Mount, backing: &Backing) -> Row {
-    // btrfs keeps dirty pages for the filesystem, whatever its members are; all others for the disk.
+    // btrfs keeps dirty pages for the filesystem, whatever its members are; all others for the
+    // disk.
     let for_filesystem = mount.device.major == 0;
     let stacks: Vec<Stack> = backing.devices.iter().map(|id| topology::stack(root, mounts, *id)).collect();
     let top = stacks.first().and_then(Stack::top);

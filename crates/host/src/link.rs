@@ -1,6 +1,8 @@
-//! How fast the network link to a filesystem's server is: route → interface → /sys/class/net/NAME/speed.
+//! How fast the network link to a filesystem's server is: route → interface →
+//! /sys/class/net/NAME/speed.
 //!
-//! The server's address comes from the mount's `addr=` option. A captured tree has no addresses; there the only interface that is up must do.
+//! The server's address comes from the mount's `addr=` option. A captured tree has no addresses;
+//! there the only interface that is up must do.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -60,7 +62,8 @@ fn sole_interface(root: &SysRoot) -> Reading<Link> {
     })
 }
 
-/// The interface of the route that the kernel takes to an address: the longest prefix, then the smallest metric.
+/// The interface of the route that the kernel takes to an address: the longest prefix, then the
+/// smallest metric.
 fn route(root: &SysRoot, address: IpAddr) -> Option<String> {
     match address {
         IpAddr::V4(address) => {
@@ -81,8 +84,9 @@ fn best(candidates: impl Iterator<Item = Candidate>) -> Option<String> {
         .map(|(.., interface)| interface)
 }
 
-/// /proc/net/route: interface, destination, gateway, flags, references, use, metric, mask …; addresses are the big-endian number's bytes, read as a
-/// number of this machine (net/ipv4/fib_trie.c `fib_route_seq_show`).
+/// /proc/net/route: interface, destination, gateway, flags, references, use, metric, mask …;
+/// addresses are the big-endian number's bytes, read as a number of this machine
+/// (net/ipv4/fib_trie.c `fib_route_seq_show`).
 fn v4(line: &str, address: Ipv4Addr) -> Option<Candidate> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let number = |place: usize| u32::from_str_radix(words.get(place)?, 16).ok();
@@ -94,8 +98,9 @@ fn v4(line: &str, address: Ipv4Addr) -> Option<Candidate> {
     (covers && usable).then(|| (mask.count_ones(), metric, (*words.first().unwrap_or(&"")).to_owned()))
 }
 
-/// /proc/net/ipv6_route: destination, its prefix, source, its prefix, next hop, metric, references, use, flags, interface; all but the interface in
-/// hexadecimal (net/ipv6/ip6_fib.c `ipv6_route_native_seq_show`).
+/// /proc/net/ipv6_route: destination, its prefix, source, its prefix, next hop, metric, references,
+/// use, flags, interface; all but the interface in hexadecimal (net/ipv6/ip6_fib.c
+/// `ipv6_route_native_seq_show`).
 fn v6(line: &str, address: Ipv6Addr) -> Option<Candidate> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let destination = u128::from_str_radix(words.first()?, 16).ok()?;

@@ -50,19 +50,23 @@ pub struct Location {
     pub directory: PathBuf,
     /// The mount that it is on: mount point, filesystem type, source, options.
     pub mount: Mount,
-    /// The filesystem's block device, a partition as often as not; the first of several (btrfs). `None` without one (NFS, tmpfs).
+    /// The filesystem's block device, a partition as often as not; the first of several (btrfs).
+    /// `None` without one (NFS, tmpfs).
     pub device: Option<DeviceId>,
     /// The whole disk of `device`: the one whose queue and backing device the writes meet first.
     pub queue_device: Option<DeviceId>,
-    /// The whole disks of all the filesystem's devices, `queue_device` first; several for btrfs, none without a block device.
+    /// The whole disks of all the filesystem's devices, `queue_device` first; several for btrfs,
+    /// none without a block device.
     pub queue_devices: Vec<DeviceId>,
-    /// The devices that really drain, at the bottom of dm, md and loop; `queue_device` itself if nothing lies below it.
+    /// The devices that really drain, at the bottom of dm, md and loop; `queue_device` itself if
+    /// nothing lies below it.
     pub leaves: Vec<BlockDevice>,
     /// From `device` down, as `dm-0 → md0 → sda + sdb`; empty without a block device.
     pub path: String,
     /// The backing device's name in /sys/class/bdi.
     pub bdi: Reading<String>,
-    /// Why dirty pages are not written back to a device or server of the filesystem's own (tmpfs, overlay …); `None` if they are.
+    /// Why dirty pages are not written back to a device or server of the filesystem's own (tmpfs,
+    /// overlay …); `None` if they are.
     pub without_writeback: Option<&'static str>,
     /// Whether nothing can be written.
     pub read_only: bool,
@@ -80,7 +84,8 @@ impl Location {
 
 /// Finds out where a directory's writes end up.
 ///
-/// On the live machine the directory must exist and its symbolic links are followed. In a captured tree an absolute path is taken as it is.
+/// On the live machine the directory must exist and its symbolic links are followed. In a captured
+/// tree an absolute path is taken as it is.
 ///
 /// # Errors
 /// [`LocateError`].

@@ -1,7 +1,9 @@
-//! Dirty memory, its limits, and pressure: /proc/meminfo, vmstat, sys/vm, pressure/io, stat, uptime.
+//! Dirty memory, its limits, and pressure: /proc/meminfo, vmstat, sys/vm, pressure/io, stat,
+//! uptime.
 //!
-//! /proc/meminfo is parsed here, not by `procfs-core`, which refuses the whole file when any of some thirty fields is missing
-//! (as in sandboxes) and overflows on absurd ones. All sizes are bytes.
+//! /proc/meminfo is parsed here, not by `procfs-core`, which refuses the whole file when any of
+//! some thirty fields is missing (as in sandboxes) and overflows on absurd ones. All sizes are
+//! bytes.
 
 use floodwall_model::Reading;
 use floodwall_model::status::{DirtyKnobs, LimitKnob};
@@ -52,7 +54,8 @@ pub fn read_memory(root: &SysRoot) -> Memory {
     }
 }
 
-/// The limits in force now: what the knobs come to with the memory that can be dirtied at this moment.
+/// The limits in force now: what the knobs come to with the memory that can be dirtied at this
+/// moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thresholds {
     /// `nr_dirty_threshold`: writers stop above it.
@@ -84,7 +87,8 @@ pub fn read_vm(root: &SysRoot, name: &str) -> Reading<u64> {
     root.parse(&format!("/proc/sys/vm/{name}"))
 }
 
-/// Which of the two knobs of a limit is in force: bytes if they are not zero, else the ratio (mm/page-writeback.c `domain_dirty_limits`).
+/// Which of the two knobs of a limit is in force: bytes if they are not zero, else the ratio
+/// (mm/page-writeback.c `domain_dirty_limits`).
 #[must_use]
 pub fn read_limit_knob(root: &SysRoot, bytes: &str, ratio: &str) -> Reading<LimitKnob> {
     let percent = || read_vm(root, ratio).map(LimitKnob::RatioPercent);
@@ -125,7 +129,8 @@ pub struct IoPressure {
     pub full_us: u64,
 }
 
-/// Reads /proc/pressure/io (since Linux 4.20; may be off: `psi=1` on the kernel's command line turns it on).
+/// Reads /proc/pressure/io (since Linux 4.20; may be off: `psi=1` on the kernel's command line
+/// turns it on).
 #[must_use]
 pub fn read_io_pressure(root: &SysRoot) -> Reading<IoPressure> {
     let path = "/proc/pressure/io";
@@ -149,13 +154,14 @@ pub fn read_io_pressure(root: &SysRoot) -> Reading<IoPressure> {
     })
 }
 
-/// The kernel prints two decimals; a plain conversion of the `f32` would show more digits than it has.
+/// The kernel prints two decimals; a plain conversion of the `f32` would show more digits than it
+/// has.
 fn two_decimals(value: f32) -> f64 {
     (f64::from(value) * 100.0).round() / 100.0
 }
 
-/// CPU time taken by the hypervisor since boot, summed over all CPUs, in milliseconds (/proc/stat `cpu`, 8th value; 1 tick = 10 ms:
-/// `USER_HZ` is 100 on every architecture but Alpha and IA-64).
+/// CPU time taken by the hypervisor since boot, summed over all CPUs, in milliseconds (/proc/stat
+/// `cpu`, 8th value; 1 tick = 10 ms: `USER_HZ` is 100 on every architecture but Alpha and IA-64).
 #[must_use]
 pub fn read_steal_ms(root: &SysRoot) -> Reading<u64> {
     let path = "/proc/stat";

@@ -7,7 +7,8 @@ use floodwall_model::Reading;
 use crate::mounts::{self, Mount};
 use crate::root::{SysRoot, not_understood};
 
-/// CPUs that the kernel could have (`nr_cpu_ids`): its per-CPU counters are as many, however few are online.
+/// CPUs that the kernel could have (`nr_cpu_ids`): its per-CPU counters are as many, however few
+/// are online.
 #[must_use]
 pub fn read_possible_cpus(root: &SysRoot) -> Reading<u64> {
     let path = "/sys/devices/system/cpu/possible";
@@ -18,7 +19,8 @@ pub fn read_possible_cpus(root: &SysRoot) -> Reading<u64> {
     })
 }
 
-/// Whether a hypervisor is below: hypervisors set the CPUID bit that /proc/cpuinfo shows as the flag `hypervisor`. Only x86 has it.
+/// Whether a hypervisor is below: hypervisors set the CPUID bit that /proc/cpuinfo shows as the
+/// flag `hypervisor`. Only x86 has it.
 #[must_use]
 pub fn read_hypervisor_flag(root: &SysRoot) -> Reading<bool> {
     root.read("/proc/cpuinfo").map(|text| {
@@ -28,7 +30,8 @@ pub fn read_hypervisor_flag(root: &SysRoot) -> Reading<bool> {
     })
 }
 
-/// What tells that we are in a container, whose configuration files are its own while the kernel and its knobs are the host's.
+/// What tells that we are in a container, whose configuration files are its own while the kernel
+/// and its knobs are the host's.
 #[must_use]
 pub fn read_container(root: &SysRoot, mounts: &[Mount]) -> Reading<String> {
     // Docker, Podman and systemd-nspawn leave a mark.
@@ -43,13 +46,14 @@ pub fn read_container(root: &SysRoot, mounts: &[Mount]) -> Reading<String> {
     }
 }
 
-/// Whether this thread runs under a real-time or deadline policy: such a reader is shown higher thresholds than everybody else has
-/// (mm/page-writeback.c `domain_dirty_limits`).
+/// Whether this thread runs under a real-time or deadline policy: such a reader is shown higher
+/// thresholds than everybody else has (mm/page-writeback.c `domain_dirty_limits`).
 #[must_use]
 pub fn read_is_real_time(root: &SysRoot) -> Reading<bool> {
     let path = "/proc/thread-self/stat";
     root.read_line(path).and_then(|stat| {
-        // proc_pid_stat(5): field 41 is the policy. The name in field 2 may hold anything, so counting starts behind it.
+        // proc_pid_stat(5): field 41 is the policy. The name in field 2 may hold anything, so
+        // counting starts behind it.
         let policy = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split_whitespace().nth(38));
         match policy.map(str::parse::<u32>) {
             // SCHED_FIFO, SCHED_RR, SCHED_DEADLINE.

@@ -1,7 +1,8 @@
 //! Who writes: /proc/PID/io of every process that we may look at.
 //!
-//! `write_bytes` counts a page when it is dirtied (mm/page-writeback.c `folio_account_dirtied`), so the difference of two readings names the
-//! floods, not the flusher that writes for them. Other users' counters are for root (fs/proc/base.c `do_io_accounting`).
+//! `write_bytes` counts a page when it is dirtied (mm/page-writeback.c `folio_account_dirtied`), so
+//! the difference of two readings names the floods, not the flusher that writes for them. Other
+//! users' counters are for root (fs/proc/base.c `do_io_accounting`).
 
 use std::fmt::Write;
 
@@ -71,8 +72,9 @@ fn counters(pid: u32, text: &[u8]) -> Option<Counters> {
 
 /// Who dirtied most between two readings that lie `window_s` seconds apart.
 ///
-/// A process that is not in the first reading, or whose counters fell since, began meanwhile: all that it wrote counts. One that ended
-/// meanwhile is not seen: its parent inherits its counters, and does not count as their writer.
+/// A process that is not in the first reading, or whose counters fell since, began meanwhile: all
+/// that it wrote counts. One that ended meanwhile is not seen: its parent inherits its counters,
+/// and does not count as their writer.
 #[must_use]
 pub fn writers(
     root: &SysRoot,

@@ -40,7 +40,8 @@ pub fn read_queue(root: &SysRoot, disk: DeviceId) -> Queue {
     }
 }
 
-/// The choice in brackets: `mq-deadline` in `none [mq-deadline] kyber`. A single word without brackets is the choice itself.
+/// The choice in brackets: `mq-deadline` in `none [mq-deadline] kyber`. A single word without
+/// brackets is the choice itself.
 #[must_use]
 pub fn chosen(text: &str) -> Option<&str> {
     match (text.find('['), text.find(']')) {
@@ -57,7 +58,8 @@ pub fn choices(text: &str) -> impl Iterator<Item = &str> {
     text.split_whitespace().map(|name| name.trim_matches(['[', ']']))
 }
 
-/// The elevator in use. `none` alone, without brackets, is what bio-based devices (dm, md) and kernels before 4.12 print.
+/// The elevator in use. `none` alone, without brackets, is what bio-based devices (dm, md) and
+/// kernels before 4.12 print.
 #[must_use]
 pub fn read_scheduler(root: &SysRoot, disk: DeviceId) -> Reading<String> {
     let path = format!("{}/scheduler", directory(disk));
@@ -87,14 +89,16 @@ pub fn read_bfq_groups(root: &SysRoot) -> Reading<bool> {
 /// The depth of the device's own queue, as a knob.
 pub const DEPTH_KNOB: &str = "device.queue_depth";
 
-/// How many requests a disk behind the SCSI layer is given at once (drivers/scsi/scsi_sysfs.c). Others have none.
+/// How many requests a disk behind the SCSI layer is given at once (drivers/scsi/scsi_sysfs.c).
+/// Others have none.
 #[must_use]
 pub fn read_depth(root: &SysRoot, disk: DeviceId) -> Reading<String> {
     root.read_line(&format!("{}/device/queue_depth", block::directory(disk)))
 }
 
-/// What a SCSI or SATA disk told of its cache: `write back`, `write through`, `none` … (drivers/scsi/sd.c `cache_type_show`). The kernel sets
-/// `queue/write_cache` from it, which can be written afterwards.
+/// What a SCSI or SATA disk told of its cache: `write back`, `write through`, `none` …
+/// (drivers/scsi/sd.c `cache_type_show`). The kernel sets `queue/write_cache` from it, which can be
+/// written afterwards.
 fn read_device_cache(root: &SysRoot, disk: DeviceId) -> Reading<String> {
     let dir = format!("{}/device/scsi_disk", block::directory(disk));
     match root.list(&dir) {
@@ -107,8 +111,8 @@ fn read_device_cache(root: &SysRoot, disk: DeviceId) -> Reading<String> {
     }
 }
 
-/// wbt_lat_usec as it reads. A read fails with EINVAL where writeback throttling was never set up for the queue (block/blk-sysfs.c
-/// `queue_wb_lat_show`): it is absent then, not unreadable.
+/// wbt_lat_usec as it reads. A read fails with EINVAL where writeback throttling was never set up
+/// for the queue (block/blk-sysfs.c `queue_wb_lat_show`): it is absent then, not unreadable.
 pub(crate) fn read_wbt(root: &SysRoot, disk: DeviceId) -> Reading<String> {
     let path = format!("{}/wbt_lat_usec", directory(disk));
     let mut buffer = Vec::new();

@@ -1,7 +1,8 @@
 //! The root directory below which everything is read: `/`, or a captured tree.
 //!
-//! A captured tree keeps the kernel's relative symbolic links (`/sys/block/sda → ../devices/…`). The kernel itself resolves them, with
-//! the tree as the root (openat2(2), `RESOLVE_IN_ROOT`), so an absolute link or a `..` stays inside the tree whatever it says.
+//! A captured tree keeps the kernel's relative symbolic links (`/sys/block/sda → ../devices/…`).
+//! The kernel itself resolves them, with the tree as the root (openat2(2), `RESOLVE_IN_ROOT`), so
+//! an absolute link or a `..` stays inside the tree whatever it says.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,7 +21,8 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 const MAX_FILE_BYTES: usize = 16 << 20;
 /// Where debugfs is mounted by convention, below the root.
 const DEBUGFS: &str = "sys/kernel/debug/";
-/// What a captured tree's kernel is taken to use, unless told otherwise; so do x86-64 and most of ARM64.
+/// What a captured tree's kernel is taken to use, unless told otherwise; so do x86-64 and most of
+/// ARM64.
 const USUAL_PAGE_BYTES: u64 = 4096;
 
 /// A root directory can't be used.
@@ -100,7 +102,8 @@ impl SysRoot {
         Self { seen: Some(Arc::default()), ..self.clone() }
     }
 
-    /// The paths that were looked at and are there, readable or not; empty unless this tree remembers.
+    /// The paths that were looked at and are there, readable or not; empty unless this tree
+    /// remembers.
     pub(crate) fn seen(&self) -> BTreeSet<String> {
         let lock =
             |seen: &Arc<Mutex<BTreeSet<String>>>| seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -172,8 +175,9 @@ impl SysRoot {
         self.fill(path, buffer, false)
     }
 
-    /// The same for an attribute of sysfs, a sysctl or a small file of a process: the kernel gives those whole in one read into a buffer of a page or
-    /// more (fs/kernfs/file.c, fs/seq_file.c `single_open`), so that a short read is the end. Saves one system call in four.
+    /// The same for an attribute of sysfs, a sysctl or a small file of a process: the kernel gives
+    /// those whole in one read into a buffer of a page or more (fs/kernfs/file.c, fs/seq_file.c
+    /// `single_open`), so that a short read is the end. Saves one system call in four.
     ///
     /// # Errors
     /// As [`Self::read_into`].
@@ -288,7 +292,8 @@ fn text_of(bytes: Vec<u8>) -> String {
     }
 }
 
-/// Why a path gave nothing: absent if the kernel says that it is not there, unreadable for every other reason.
+/// Why a path gave nothing: absent if the kernel says that it is not there, unreadable for every
+/// other reason.
 pub(crate) fn refused<T>(path: &str, error: Errno) -> Reading<T> {
     match error {
         Errno::NOENT | Errno::NOTDIR | Errno::NODEV | Errno::NXIO => {

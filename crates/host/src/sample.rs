@@ -32,8 +32,8 @@ struct Counters {
 }
 
 impl Sampler {
-    /// A sampler for the machine and the block devices under the directory: none, one, or several (btrfs), of which the sum is sampled.
-    /// Nothing is read yet.
+    /// A sampler for the machine and the block devices under the directory: none, one, or several
+    /// (btrfs), of which the sum is sampled. Nothing is read yet.
     #[must_use]
     pub fn new(root: SysRoot, devices: impl IntoIterator<Item = DeviceId>) -> Self {
         let devices = devices.into_iter().collect();
@@ -42,8 +42,8 @@ impl Sampler {
 
     /// Levels now, and counters since the last call.
     ///
-    /// The first call only primes the counters: they are `None` in what it returns, the levels are there. What can't be read is `None` too,
-    /// with its reason in [`Self::missing`].
+    /// The first call only primes the counters: they are `None` in what it returns, the levels are
+    /// there. What can't be read is `None` too, with its reason in [`Self::missing`].
     pub fn sample(&mut self) -> HostSample {
         let mut missing = Vec::new();
         let memory = memory::read_memory(&self.root);
@@ -97,7 +97,8 @@ impl Sampler {
     }
 }
 
-/// Two devices as one: amounts add; the busy time is that of the busier, so that it stays a share of the time.
+/// Two devices as one: amounts add; the busy time is that of the busier, so that it stays a share
+/// of the time.
 fn together(a: DeviceSample, b: DeviceSample) -> DeviceSample {
     let sum = u64::saturating_add;
     DeviceSample {
@@ -120,7 +121,8 @@ fn known<T>(missing: &mut Vec<Missing>, what: &str, reading: Reading<T>) -> Opti
     reading.into_value()
 }
 
-/// Growth of a counter; steal time may fall by a tick (kernel/sched/cputime.c rounds), which is no growth.
+/// Growth of a counter; steal time may fall by a tick (kernel/sched/cputime.c rounds), which is no
+/// growth.
 fn since(before: Option<u64>, after: Option<u64>) -> Option<u64> {
     before.zip(after).map(|(before, after)| after.saturating_sub(before))
 }

@@ -9,10 +9,12 @@ use crate::memory::DIRTY_KNOBS;
 use crate::root::SysRoot;
 use crate::{bdi, queue};
 
-/// Knobs of a queue, by file name in /sys/block/NAME/queue. `scheduler` is read as the elevator in use alone.
+/// Knobs of a queue, by file name in /sys/block/NAME/queue. `scheduler` is read as the elevator in
+/// use alone.
 const QUEUE_KNOBS: [&str; 6] =
     ["max_sectors_kb", "nomerges", "nr_requests", "read_ahead_kb", "rq_affinity", "write_cache"];
-/// Knobs of a backing device, by file name in /sys/class/bdi/NAME. Not max_bytes: it is derived from max_ratio and drifts with free memory.
+/// Knobs of a backing device, by file name in /sys/class/bdi/NAME. Not max_bytes: it is derived
+/// from max_ratio and drifts with free memory.
 const BDI_KNOBS: [&str; 5] = ["max_ratio", "max_ratio_fine", "min_ratio", "min_ratio_fine", "strict_limit"];
 
 /// The knobs that could be read, and those that could not.
@@ -24,7 +26,8 @@ pub struct SettingsInForce {
     pub missing: Vec<Missing>,
 }
 
-/// Reads the six `vm.dirty_*` knobs, and those of a whole disk's queue and elevator and of a backing device where there is one.
+/// Reads the six `vm.dirty_*` knobs, and those of a whole disk's queue and elevator and of a
+/// backing device where there is one.
 #[must_use]
 pub fn settings_in_force(root: &SysRoot, disk: Option<DeviceId>, bdi_name: Option<&str>) -> SettingsInForce {
     let mut found = Found::default();

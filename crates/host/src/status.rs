@@ -7,7 +7,8 @@
 //! settings, memory, pressure (t1) ───┘
 //! ```
 //!
-//! A captured tree holds one moment, unless later files are laid over it between the observations: then nothing that takes time can be told of it.
+//! A captured tree holds one moment, unless later files are laid over it between the observations:
+//! then nothing that takes time can be told of it.
 
 use std::collections::BTreeMap;
 
@@ -52,8 +53,9 @@ impl Observation {
         Self::counters(root, Layout::read(root))
     }
 
-    /// The same a short while later: what lies below each mount is taken as it was, unless something was mounted or unmounted meanwhile. A device that was
-    /// exchanged below a mount within the window is not noticed.
+    /// The same a short while later: what lies below each mount is taken as it was, unless
+    /// something was mounted or unmounted meanwhile. A device that was exchanged below a mount
+    /// within the window is not noticed.
     #[must_use]
     pub fn read_again(&self, root: &SysRoot) -> Self {
         let same = mounts::read_mounts(root).value() == Some(&self.layout.mounts);
@@ -94,8 +96,9 @@ impl Observation {
         }
     }
 
-    /// A row's counters, with the machine's dirty and writeback in place of its own where those can't be read and there is no other device
-    /// that they could belong to. Returns whether that was so.
+    /// A row's counters, with the machine's dirty and writeback in place of its own where those
+    /// can't be read and there is no other device that they could belong to. Returns whether that
+    /// was so.
     fn stats_or_sole(&self, row: &Row) -> (BdiStats, bool) {
         let stats = self.stats(row);
         match &self.sole {
@@ -156,10 +159,12 @@ impl<'a> Window<'a> {
     }
 }
 
-/// The state of the write path now, with rates over the time between two observations, of which `after` was made just now.
+/// The state of the write path now, with rates over the time between two observations, of which
+/// `after` was made just now.
 ///
-/// `window_s` is that time in seconds, as the caller's clock measured it; it must be above zero. `is_root` tells whether we are root already: what
-/// is refused then, root would not add. Findings are for [`crate::findings::look`] to make.
+/// `window_s` is that time in seconds, as the caller's clock measured it; it must be above zero.
+/// `is_root` tells whether we are root already: what is refused then, root would not add. Findings
+/// are for [`crate::findings::look`] to make.
 #[must_use]
 pub fn status(
     root: &SysRoot,

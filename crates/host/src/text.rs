@@ -1,6 +1,7 @@
 //! Small parsers that several kernel files share.
 
-/// The value after `key` in a file of lines `key value …` or `key: value kB`; `None` if the key is not there or its value is not a number.
+/// The value after `key` in a file of lines `key value …` or `key: value kB`; `None` if the key is
+/// not there or its value is not a number.
 pub(crate) fn number_after(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let rest = line.strip_prefix(key)?;
@@ -9,7 +10,8 @@ pub(crate) fn number_after(text: &str, key: &str) -> Option<u64> {
     })
 }
 
-/// Undoes the octal escapes of /proc/self/mountinfo (`\040` for a space; fs/proc_namespace.c `mangle`).
+/// Undoes the octal escapes of /proc/self/mountinfo (`\040` for a space; fs/proc_namespace.c
+/// `mangle`).
 pub(crate) fn unescape_octal(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

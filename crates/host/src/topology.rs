@@ -5,7 +5,8 @@
 //!         (btrfs has several)                └─ backing file (loop) ─ mount … ─ leaf
 //! ```
 //!
-//! Dirty pages are counted for the backing device (bdi) of the first whole disk, whatever lies below it; the leaves do the writing.
+//! Dirty pages are counted for the backing device (bdi) of the first whole disk, whatever lies
+//! below it; the leaves do the writing.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,7 +20,8 @@ use crate::root::SysRoot;
 /// The devices of a filesystem, and what the kernel calls its backing device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backing {
-    /// The block devices that the filesystem was made on (partitions included). Empty for network filesystems.
+    /// The block devices that the filesystem was made on (partitions included). Empty for network
+    /// filesystems.
     pub devices: Vec<DeviceId>,
     /// Why there are none, if there are none.
     pub why_none: Option<String>,
@@ -53,7 +55,8 @@ pub fn backing(root: &SysRoot, mount: &Mount) -> Backing {
     Backing { devices: Vec::new(), why_none, bdi }
 }
 
-/// btrfs reports an anonymous device number. Its real devices are those of the filesystem in /sys/fs/btrfs that holds the mount's source.
+/// btrfs reports an anonymous device number. Its real devices are those of the filesystem in
+/// /sys/fs/btrfs that holds the mount's source.
 fn btrfs_backing(root: &SysRoot, mount: &Mount) -> Backing {
     let source = mount.source.as_deref().unwrap_or_default();
     let first = match block::by_path(root, source) {
@@ -89,7 +92,8 @@ pub struct Stack {
     pub notes: Vec<String>,
 }
 
-/// Follows a block device down to the devices that drain. Every device is visited once, so a cycle in a damaged tree ends.
+/// Follows a block device down to the devices that drain. Every device is visited once, so a cycle
+/// in a damaged tree ends.
 #[must_use]
 pub fn stack(root: &SysRoot, mounts: &[Mount], top: DeviceId) -> Stack {
     let mut stack = Stack::default();
@@ -133,14 +137,16 @@ const LAB: &str = "fuse.floodwall-lab";
 /// The devices directly below one.
 fn below(root: &SysRoot, mounts: &[Mount], device: &BlockDevice, notes: &mut Vec<String>) -> Vec<DeviceId> {
     if let Kind::Loop { backing_file } = &device.kind {
-        // A deleted file stays open, and its path is all that is left of it (drivers/block/loop.c, d_path).
+        // A deleted file stays open, and its path is all that is left of it (drivers/block/loop.c,
+        // d_path).
         let path = backing_file.strip_suffix(" (deleted)").unwrap_or(backing_file);
         let Some(mount) = mounts::covering(mounts, Path::new(path)) else {
             notes.push(format!("{}: no mount covers its backing file '{path}'", device.name));
             return Vec::new();
         };
         let backing = backing(root, mount);
-        // Below a lab's device there is no device that could be missing: the lab itself is the disk.
+        // Below a lab's device there is no device that could be missing: the lab itself is the
+        // disk.
         if let Some(why) = backing.why_none.filter(|_| mount.fs_type != LAB) {
             notes.push(format!("{}: its backing file '{path}' is on {}: {why}", device.name, mount.fs_type));
         }

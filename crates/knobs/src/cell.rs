@@ -1,4 +1,5 @@
-//! A cell: what the kernel keeps behind one or two files, with how to read it exactly and how to bring it back exactly.
+//! A cell: what the kernel keeps behind one or two files, with how to read it exactly and how to
+//! bring it back exactly.
 //!
 //! ```text
 //! knob + target → Cell → read → State {path, value}
@@ -245,8 +246,9 @@ impl Cell {
         }
     }
 
-    /// Whether two states are one: the same file and value. Two lines are one if they say the same of every key that both
-    /// have. Two priorities are one if their common priority is the same: threads come and go.
+    /// Whether two states are one: the same file and value. Two lines are one if they say the same
+    /// of every key that both have. Two priorities are one if their common priority is the same:
+    /// threads come and go.
     #[must_use]
     pub fn same(&self, a: &State, b: &State) -> bool {
         match self {
@@ -268,7 +270,8 @@ impl Cell {
         self.same(a, &State { path: a.path.clone(), value: b.value.clone() })
     }
 
-    /// Whether a value that is found follows from one that was written: it is the same, or what the kernel has made of it.
+    /// Whether a value that is found follows from one that was written: it is the same, or what the
+    /// kernel has made of it.
     #[must_use]
     pub fn follows(&self, written: &State, found: &State) -> bool {
         let number = |state: &State| state.value.parse::<u64>().ok();
@@ -302,9 +305,10 @@ impl Cell {
         }
     }
 
-    /// The rest of a limit on which the kernel's file and systemd do not agree. A `systemctl revert`
-    /// or a kill between two writes leaves one. It is the kernel's value. Where the kernel has no
-    /// such file, it is the value that systemd has set at run time. `None` for every other cell.
+    /// The rest of a limit on which the kernel's file and systemd do not agree. A
+    /// `systemctl revert` or a kill between two writes leaves one. It is the kernel's value. Where
+    /// the kernel has no such file, it is the value that systemd has set at run time. `None` for
+    /// every other cell.
     pub(crate) fn rest(&self, files: &dyn Files) -> Option<State> {
         let Self::Property { group, limit } = self else { return None };
         let (Self::Plain(path) | Self::Keyed { path, .. }) = &**limit else { return None };
@@ -340,7 +344,8 @@ impl Cell {
         State { path: path.clone(), value: back.to_string() }
     }
 
-    /// The state that a knob's checked value asks for. `current` fills in the keys that are not named.
+    /// The state that a knob's checked value asks for. `current` fills in the keys that are not
+    /// named.
     #[must_use]
     pub fn wanted(&self, knob: &Knob, target: &Target, value: &str, current: Option<&State>) -> State {
         let path = target.path(knob);
@@ -355,7 +360,8 @@ impl Cell {
             }
             Self::Keyed { path, key, .. } => {
                 let mut line = Line::parse(&format!("{key} {value}"));
-                // Naming a parameter means "mine", as in the kernel's own parser (block/blk-iocost.c ioc_qos_write).
+                // Naming a parameter means "mine", as in the kernel's own parser
+                // (block/blk-iocost.c ioc_qos_write).
                 let parameters = line.pairs.keys().any(|k| !matches!(k.as_str(), "enable" | "ctrl"));
                 let has_ctrl = matches!(knob.unit, Unit::Keys(keys) if keys.contains(&"ctrl"));
                 if has_ctrl && parameters && !line.pairs.contains_key("ctrl") {
@@ -368,7 +374,8 @@ impl Cell {
                 State { path: path.clone(), value: full.settled().to_string() }
             }
             Self::Plain(fine) if *fine != path => {
-                // The coarser name of one cell: percent to millionths, milliseconds to microseconds.
+                // The coarser name of one cell: percent to millionths, milliseconds to
+                // microseconds.
                 let factor: u64 = if knob.unit == Unit::Percent { 10_000 } else { 1_000 };
                 let fine_value = value.parse::<u64>().map_or(0, |n| n.saturating_mul(factor));
                 State { path: fine.clone(), value: fine_value.to_string() }
@@ -539,7 +546,8 @@ impl Line {
         names
     }
 
-    /// Under `ctrl=auto` the kernel chooses the parameters: they are not state, and writing one would end `auto`.
+    /// Under `ctrl=auto` the kernel chooses the parameters: they are not state, and writing one
+    /// would end `auto`.
     fn settled(mut self) -> Self {
         if self.pairs.get("ctrl").is_some_and(|ctrl| ctrl == "auto") {
             self.pairs.retain(|name, _| matches!(name.as_str(), "enable" | "ctrl"));

@@ -1,4 +1,5 @@
-//! A change somebody asks for: `sda.scheduler=bfq`, `vm.dirty_bytes=64MiB`, `system.slice/backup.service:sda.io.max=wbps=50MB`.
+//! A change somebody asks for: `sda.scheduler=bfq`, `vm.dirty_bytes=64MiB`,
+//! `system.slice/backup.service:sda.io.max=wbps=50MB`.
 
 use floodwall_host::SysRoot;
 use floodwall_model::Setting;
@@ -12,8 +13,9 @@ use crate::systemd;
 use crate::target::{Device, Process, Target, TargetError};
 use crate::value::{Form, ValueError, check};
 
-/// Knobs that [`floodwall_host::settings_in_force`] records and that can't be changed: the kernel's view of a device's
-/// write cache. The kernel drops every flush of a cache that it takes for "write through", and a power cut then loses data.
+/// Knobs that [`floodwall_host::settings_in_force`] records and that can't be changed: the kernel's
+/// view of a device's write cache. The kernel drops every flush of a cache that it takes for "write
+/// through", and a power cut then loses data.
 const READ_ONLY: [&str; 1] = ["write_cache"];
 
 /// One knob, where, and its new value.
@@ -98,8 +100,8 @@ impl Change {
         Entry { knob: self.knob, target: self.target.clone(), cell, old: None, new: None }
     }
 
-    /// The changes that lead to a stored setting, each with its name there. Values are what the kernel's files read. Of two
-    /// names of one cell the one in force counts.
+    /// The changes that lead to a stored setting, each with its name there. Values are what the
+    /// kernel's files read. Of two names of one cell the one in force counts.
     ///
     /// # Errors
     /// [`ChangeError`].
@@ -128,7 +130,8 @@ impl Change {
     }
 }
 
-/// Whether a name of a stored setting is the one of its cell that does not count: the zero of a pair, or the coarser of two units.
+/// Whether a name of a stored setting is the one of its cell that does not count: the zero of a
+/// pair, or the coarser of two units.
 fn is_other_name(setting: &Setting, name: &str, value: &str) -> bool {
     let partner = match name {
         "vm.dirty_bytes" => "vm.dirty_ratio",
@@ -169,8 +172,8 @@ const NOT_ON_ROOT: &str = "the root group has none: name the group whose process
 /// … and where that would be every process of the machine.
 const NOT_OF_ALL: &str = "the root group has every process: name the group of those who wait";
 
-/// Splits `system.slice/a.service:sda` and `unit:a.service:sda` into the group and the device, which may be empty. A unit
-/// may go without the last colon.
+/// Splits `system.slice/a.service:sda` and `unit:a.service:sda` into the group and the device,
+/// which may be empty. A unit may go without the last colon.
 fn group_and_device(place: &str) -> Option<(&str, &str)> {
     match place.strip_prefix(UNIT) {
         Some(rest) if !rest.contains(':') => Some((place, "")),

@@ -5,8 +5,10 @@
 //! changes ─▶ in the catalogue's order (an elevator before its tunables) ─▶ one format's lines
 //! ```
 //!
-//! A udev rule knows a disk by its identity, as those of [`crate::persist`] do. A TuneD profile and tmpfiles.d lines know paths alone: they name disks as
-//! they are named now. Reads, and writes nothing. What a format can't say is refused and never left out: half a setting is another setting.
+//! A udev rule knows a disk by its identity, as those of [`crate::persist`] do. A TuneD profile and
+//! tmpfiles.d lines know paths alone: they name disks as they are named now. Reads, and writes
+//! nothing. What a format can't say is refused and never left out: half a setting is another
+//! setting.
 
 use floodwall_host::SysRoot;
 

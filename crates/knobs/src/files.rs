@@ -49,8 +49,8 @@ pub trait Files {
     /// Size of a page in bytes.
     fn page_bytes(&self) -> u64;
 
-    /// The tree in which plans look for userspace block servers that a lower limit could hang; `None` if they are not
-    /// to look.
+    /// The tree in which plans look for userspace block servers that a lower limit could hang;
+    /// `None` if they are not to look.
     fn servers_root(&self) -> Option<&SysRoot> {
         None
     }
@@ -104,7 +104,8 @@ impl KernelFiles {
         Ok(Self { root: root.clone(), directory, allow_userspace_servers: false })
     }
 
-    /// The same files, over which limits may be lowered below what userspace block servers need, or may not.
+    /// The same files, over which limits may be lowered below what userspace block servers need, or
+    /// may not.
     #[must_use]
     pub fn allow_userspace_servers(mut self, allow: bool) -> Self {
         self.set_allow_userspace_servers(allow);
@@ -122,7 +123,8 @@ impl KernelFiles {
         &self.root
     }
 
-    /// Whether a path stands for priorities of threads that run. A captured tree has them in a plain file.
+    /// Whether a path stands for priorities of threads that run. A captured tree has them in a
+    /// plain file.
     fn has_priorities(&self, path: &str) -> bool {
         self.root.is_live() && live::is_ours(path)
     }
@@ -153,7 +155,8 @@ impl KernelFiles {
         }
     }
 
-    /// Replaces a plain file's content. A kill leaves the old or the new value: the new one is padded with line ends, then cut.
+    /// Replaces a plain file's content. A kill leaves the old or the new value: the new one is
+    /// padded with line ends, then cut.
     fn replace(&self, path: &str, text: &str) -> rustix::io::Result<()> {
         let length = self.read(path)?.len();
         let file = self.open_to_write(path)?;
@@ -252,8 +255,9 @@ pub(crate) mod imitation {
         ("dirty_background_ratio", "dirty_background_bytes"),
     ];
 
-    /// The files that a write changes, and their new contents. The written file comes first. A kill in between leaves
-    /// bytes and ratio both set, which reads as byte mode, and as one of the two values that the journal knows.
+    /// The files that a write changes, and their new contents. The written file comes first. A kill
+    /// in between leaves bytes and ratio both set, which reads as byte mode, and as one of the two
+    /// values that the journal knows.
     pub(crate) fn effects(path: &str, before: &str, value: &str) -> Result<Vec<(String, String)>, Errno> {
         let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
         if name == "scheduler" {

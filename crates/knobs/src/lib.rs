@@ -1,4 +1,5 @@
-//! Typed kernel knobs, ordered plans, and a journal that can always undo them: the only writer of kernel files.
+//! Typed kernel knobs, ordered plans, and a journal that can always undo them: the only writer of
+//! kernel files.
 //!
 //! ```text
 //! catalogue   every knob: unit, range, quirks, source              (one static table)
@@ -20,7 +21,8 @@
 //! persist     settings kept across boots: a sysctl.d file and udev rules
 //! ```
 //!
-//! Sizes are bytes unless a name says otherwise; times in files are in the unit that the file's name ends in.
+//! Sizes are bytes unless a name says otherwise; times in files are in the unit that the file's
+//! name ends in.
 
 pub mod catalogue;
 pub mod cell;

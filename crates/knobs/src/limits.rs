@@ -1,20 +1,23 @@
 //! The dirty limits in bytes: what a state of `vm.dirty_*` comes to on this machine now.
 //!
-//! Mirrors mm/page-writeback.c `domain_dirty_limits` and `global_dirtyable_memory`. Sizes are bytes.
+//! Mirrors mm/page-writeback.c `domain_dirty_limits` and `global_dirtyable_memory`. Sizes are
+//! bytes.
 
 use floodwall_model::Reading;
 
 use crate::cell::State;
 use crate::files::{Files, read_line, read_number};
 
-/// The flusher never writes less at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`: 4 MiB whatever the page size).
+/// The flusher never writes less at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`: 4 MiB whatever
+/// the page size).
 pub const FLUSHER_CHUNK_BYTES: u64 = 4 << 20;
 
 /// What limits are worked out from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memory {
     page_bytes: u64,
-    /// What percentages are percentages of: free memory and page cache. An estimate: it moves all the time.
+    /// What percentages are percentages of: free memory and page cache. An estimate: it moves all
+    /// the time.
     dirtyable_bytes: Option<u64>,
 }
 
@@ -26,7 +29,8 @@ impl Memory {
         let vmstat = files.read("/proc/vmstat").unwrap_or_default();
         let pages = |name: &str| counter(&vmstat, name);
         let vm = |name: &str| read_number(files, &format!("/proc/sys/vm/{name}"));
-        // In ratio mode the kernel's own threshold says it best; in byte mode it says nothing of memory.
+        // In ratio mode the kernel's own threshold says it best; in byte mode it says nothing of
+        // memory.
         let from_threshold = match (vm("dirty_bytes"), vm("dirty_ratio")) {
             (Reading::Value(0) | Reading::Absent(_), Reading::Value(percent @ 1..=100)) => {
                 pages("nr_dirty_threshold").map(|t| plain_threshold(t, is_real_time(files)) * 100 / percent)
@@ -52,15 +56,16 @@ impl Memory {
         self.dirtyable_bytes.map(|all| all / 100 * value)
     }
 
-    /// What a state of a limit comes to as a share of the memory that may be dirty; `None` if that is not known.
+    /// What a state of a limit comes to as a share of the memory that may be dirty; `None` if that
+    /// is not known.
     #[must_use]
     pub fn share(&self, state: &State) -> Option<f64> {
         let all = self.dirtyable_bytes.filter(|all| *all > 0)?;
         Some(self.limit_bytes(state)? as f64 / all as f64)
     }
 
-    /// A device's share of a hard limit in parts per million, as the kernel would work it out (`bdi_ratio_from_pages`): whole pages, rounded down.
-    /// `None` if the limit is zero.
+    /// A device's share of a hard limit in parts per million, as the kernel would work it out
+    /// (`bdi_ratio_from_pages`): whole pages, rounded down. `None` if the limit is zero.
     #[must_use]
     pub fn share_ppm(&self, bytes: u64, limit_bytes: u64) -> Option<u64> {
         let limit_pages = limit_bytes.div_ceil(self.page_bytes);
@@ -81,17 +86,18 @@ fn counter(vmstat: &str, name: &str) -> Option<u64> {
     vmstat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// Whether this thread runs under a real-time or deadline policy: such a reader is shown a higher threshold than other tasks have
-/// (`domain_dirty_limits` asks `rt_or_dl_task(current)`).
+/// Whether this thread runs under a real-time or deadline policy: such a reader is shown a higher
+/// threshold than other tasks have (`domain_dirty_limits` asks `rt_or_dl_task(current)`).
 fn is_real_time(files: &dyn Files) -> bool {
-    // proc_pid_stat(5): field 41 is the policy. The name in field 2 may hold anything, so counting starts behind it.
+    // proc_pid_stat(5): field 41 is the policy. The name in field 2 may hold anything, so counting
+    // starts behind it.
     let Reading::Value(stat) = read_line(files, "/proc/thread-self/stat") else { return false };
     let Some((_, rest)) = stat.rsplit_once(") ") else { return false };
     matches!(rest.split_whitespace().nth(38), Some("1" | "2" | "6"))
 }
 
-/// The threshold of all other tasks: a real-time reader's is raised by a quarter and by a 32nd of the working limit, which is the
-/// threshold itself unless it has just been lowered.
+/// The threshold of all other tasks: a real-time reader's is raised by a quarter and by a 32nd of
+/// the working limit, which is the threshold itself unless it has just been lowered.
 fn plain_threshold(shown: u64, real_time: bool) -> u64 {
     if real_time { shown * 32 / 41 } else { shown }
 }
@@ -148,7 +154,8 @@ mod tests {
 
     #[test]
     fn shares_are_the_kernels_own_numbers() {
-        // Seen on 6.18: a threshold of 1,191,286 pages and max_bytes 104857600 gave 21489 parts per million; 8191 gave 0.
+        // Seen on 6.18: a threshold of 1,191,286 pages and max_bytes 104857600 gave 21489 parts per
+        // million; 8191 gave 0.
         let memory = Memory { page_bytes: 4096, dirtyable_bytes: None };
         let limit = 1_191_286 * 4096;
         assert_eq!(memory.share_ppm(104_857_600, limit), Some(21_489));

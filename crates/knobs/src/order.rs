@@ -5,10 +5,12 @@
 //!   → io.cost → wbt → times → limits → a device's share of them → groups
 //! ```
 //!
-//! - An elevator resets the knobs that depend on it, so it goes first; wbt last, because elevators and io.cost switch it.
-//! - Limits: a hard limit that rises goes before the background limit, one that falls goes after it, because the kernel silently halves a
-//!   background limit that is not below the hard one.
-//! - Shares: the lower bound must never be above the upper one, and a strict limit is switched on last and off first.
+//! - An elevator resets the knobs that depend on it, so it goes first; wbt last, because elevators
+//!   and io.cost switch it.
+//! - Limits: a hard limit that rises goes before the background limit, one that falls goes after
+//!   it, because the kernel silently halves a background limit that is not below the hard one.
+//! - Shares: the lower bound must never be above the upper one, and a strict limit is switched on
+//!   last and off first.
 
 use crate::catalogue::{Knob, Scope, Unit};
 use crate::cell::{Cell, State};
@@ -73,7 +75,8 @@ fn rank(
         Scope::Bdi => bdi_rank(entry, to, entries, wanted, files),
         Scope::Scsi => 65,
         Scope::Threads | Scope::Journal => 95,
-        // The group's dirty limit before the rate: the flood's backlog must have a bound when it grows.
+        // The group's dirty limit before the rate: the flood's backlog must have a bound when it
+        // grows.
         Scope::CgroupValue => 89,
         // A weight for all devices drops those of single ones.
         Scope::Cgroup if entry.target.device().is_none() => 90,
@@ -95,7 +98,8 @@ fn queue_rank(knob: &Knob) -> u32 {
     }
 }
 
-/// The same order for writes to one disk's files that begin at the kernel's defaults, where a share may be anything: udev's rules.
+/// The same order for writes to one disk's files that begin at the kernel's defaults, where a share
+/// may be anything: udev's rules.
 pub(crate) fn rank_from_defaults(knob: &Knob, value: &str) -> u32 {
     match knob.scope {
         Scope::Queue | Scope::Elevator(_) => queue_rank(knob),
@@ -129,7 +133,8 @@ fn bdi_rank(
         }
         _ if is_max(entry.knob) => 82,
         _ => {
-            // The lower bound goes first unless it would pass the upper bound that is still in force.
+            // The lower bound goes first unless it would pass the upper bound that is still in
+            // force.
             let upper = wanted
                 .iter()
                 .filter_map(|(index, _)| entries.get(*index))

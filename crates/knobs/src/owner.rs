@@ -1,4 +1,5 @@
-//! The owner of a hold: whether the process that began it can still write, and which write it may be in.
+//! The owner of a hold: whether the process that began it can still write, and which write it may
+//! be in.
 //!
 //! ```text
 //! begin: number, start, PID namespace
@@ -7,9 +8,11 @@
 //!   ─▶ all of them killed: none comes back from the kernel; each may be inside one last system call ─▶ which file is that of?
 //! ```
 //!
-//! - A thread for which SIGKILL is pending never runs a program's code again (kernel/signal.c `get_signal`), so it begins no other write. The one that it is inside
-//!   of goes on for as long as the device likes: a queue that is to be changed has to run dry first.
-//! - The write that such a thread is in is asked of the kernel (`/proc/PID/task/TID/syscall`), not of the journal: on a full disk, things are put back without a word there.
+//! - A thread for which SIGKILL is pending never runs a program's code again (kernel/signal.c
+//!   `get_signal`), so it begins no other write. The one that it is inside of goes on for as long
+//!   as the device likes: a queue that is to be changed has to run dry first.
+//! - The write that such a thread is in is asked of the kernel (`/proc/PID/task/TID/syscall`), not
+//!   of the journal: on a full disk, things are put back without a word there.
 //! - Only the host's PID namespace shows every process. What another one does not show may live.
 
 use floodwall_host::task::start_ticks;
@@ -30,7 +33,8 @@ const KILLED: u64 = 1 << 8;
 pub enum Life {
     /// It can, or is not known to be unable to.
     Lives,
-    /// It has been killed and none of its threads comes back from the kernel; some are still inside it.
+    /// It has been killed and none of its threads comes back from the kernel; some are still inside
+    /// it.
     Ending(Occupied),
     /// It can't.
     Gone,
@@ -45,7 +49,8 @@ pub struct Occupied(
     Option<Vec<String>>,
 );
 
-/// Whether the process that began a transaction lives, or may live unseen. One that has been killed does not, even if it is still inside a write.
+/// Whether the process that began a transaction lives, or may live unseen. One that has been killed
+/// does not, even if it is still inside a write.
 #[must_use]
 pub fn is_alive(files: &dyn Files, begin: &Begin) -> bool {
     matches!(life(files, begin), Life::Lives | Life::Unseen(_))
@@ -107,7 +112,8 @@ fn of_number(files: &dyn Files, directory: String, begin: &Begin) -> Place {
     if time(&directory) == time("/proc/self") { Place::Nowhere } else { Place::Unknown }
 }
 
-/// The number of a PID namespace: of `self`, or of a process by its number. `None` if it has none: it is gone, or the kernel knows of no such thing.
+/// The number of a PID namespace: of `self`, or of a process by its number. `None` if it has none:
+/// it is gone, or the kernel knows of no such thing.
 fn namespace(files: &dyn Files, of: &str) -> Result<Option<u64>, Errno> {
     match files.link(&format!("/proc/{of}/ns/pid")) {
         // `pid:[4026531836]`
@@ -120,7 +126,8 @@ fn namespace(files: &dyn Files, of: &str) -> Result<Option<u64>, Errno> {
     }
 }
 
-/// A process's numbers, from that in the namespace that /proc shows to that in its own; empty before Linux 4.1 and for one that is gone.
+/// A process's numbers, from that in the namespace that /proc shows to that in its own; empty
+/// before Linux 4.1 and for one that is gone.
 fn numbers(files: &dyn Files, of: &str) -> Result<Vec<u32>, Errno> {
     match files.read(&format!("/proc/{of}/status")) {
         Ok(status) => {
@@ -132,7 +139,8 @@ fn numbers(files: &dyn Files, of: &str) -> Result<Vec<u32>, Errno> {
     }
 }
 
-/// The PID namespace whose numbers /proc shows, if it is this process's own; a /proc of the host's inside a container is not.
+/// The PID namespace whose numbers /proc shows, if it is this process's own; a /proc of the host's
+/// inside a container is not.
 fn shown_namespace(files: &dyn Files) -> Option<u64> {
     own_namespace(files).filter(|_| numbers(files, "self").is_ok_and(|numbers| numbers.len() < 2))
 }
@@ -181,7 +189,8 @@ fn threads(files: &dyn Files, directory: &str) -> Life {
         }
     }
     if killed.is_empty() {
-        // A process that is there has a thread, its leader, to the end; a list that can't be read is not a list of none.
+        // A process that is there has a thread, its leader, to the end; a list that can't be read
+        // is not a list of none.
         let is_gone = || matches!(files.read(&format!("{directory}/stat")), Err(Errno::NOENT | Errno::SRCH));
         return if is_listed || is_gone() { Life::Gone } else { Life::Lives };
     }
@@ -223,7 +232,8 @@ fn state(files: &dyn Files, thread: &str) -> State {
     if pending & KILLED == 0 { State::Runs } else { State::Killed }
 }
 
-/// The file that a killed thread's system call is about, by its first argument; `Err` if that can't be told.
+/// The file that a killed thread's system call is about, by its first argument; `Err` if that can't
+/// be told.
 fn file_of(files: &dyn Files, thread: &str) -> Result<Option<String>, ()> {
     // proc_pid_syscall(5): `1 0x3 …`; `running` on a processor, `-1 …` outside a system call.
     let call = match files.read(&format!("{thread}/syscall")) {
@@ -249,7 +259,8 @@ fn file_of(files: &dyn Files, thread: &str) -> Result<Option<String>, ()> {
 }
 
 impl Occupied {
-    /// The same for a hold's entries: a kernel file that is none of theirs may be one that has to do with them.
+    /// The same for a hold's entries: a kernel file that is none of theirs may be one that has to
+    /// do with them.
     pub(crate) fn of(self, entries: &[Entry]) -> Self {
         let is_kernels = |file: &str| {
             file.starts_with("/sys/") || file.starts_with("/proc/sys/") || file.contains("/devices/")
@@ -260,8 +271,9 @@ impl Occupied {
         Self(self.0.filter(|files| files.iter().all(known)))
     }
 
-    /// Whether an entry must neither be read nor written: it is the one, or of the same queue. Who reads or writes another file of a queue that is about to be changed may
-    /// have to wait as long.
+    /// Whether an entry must neither be read nor written: it is the one, or of the same queue. Who
+    /// reads or writes another file of a queue that is about to be changed may have to wait as
+    /// long.
     pub(crate) fn covers(&self, entry: &Entry) -> bool {
         match &self.0 {
             Some(files) => files.iter().any(|file| file.contains(&neighbourhood(entry))),
@@ -270,7 +282,8 @@ impl Occupied {
     }
 }
 
-/// What the paths of the files have in common that wait for each other, however the directory above them is reached: `/sda/queue/`, `/8:0/`, `/vm/`.
+/// What the paths of the files have in common that wait for each other, however the directory above
+/// them is reached: `/sda/queue/`, `/8:0/`, `/vm/`.
 fn neighbourhood(entry: &Entry) -> String {
     match (entry.knob.scope, entry.target.device()) {
         // A slash in a name is an exclamation mark in sysfs.

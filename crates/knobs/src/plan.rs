@@ -1,4 +1,5 @@
-//! Plans: from the changes asked for to ordered writes, with what has to be saved beside them and what is refused.
+//! Plans: from the changes asked for to ordered writes, with what has to be saved beside them and
+//! what is refused.
 //!
 //! ```text
 //! changes → cells, current states → refusals (a limit that would stop writers, the wrong elevator …)
@@ -34,9 +35,11 @@ pub struct Entry {
     pub target: Target,
     /// Its state in the kernel.
     pub cell: Cell,
-    /// Its state before; `None` if it is not there yet (the tunable of an elevator that the plan switches to).
+    /// Its state before; `None` if it is not there yet (the tunable of an elevator that the plan
+    /// switches to).
     pub old: Option<State>,
-    /// The wanted state; `None` if it is saved only because the kernel may change it beside another knob.
+    /// The wanted state; `None` if it is saved only because the kernel may change it beside another
+    /// knob.
     pub new: Option<State>,
 }
 
@@ -74,7 +77,8 @@ pub enum Step {
         /// Where to.
         to: State,
     },
-    /// Lower a hard limit by at most 10 % at a time, so that writers are slowed down and not stopped.
+    /// Lower a hard limit by at most 10 % at a time, so that writers are slowed down and not
+    /// stopped.
     Lower {
         /// Which.
         entry: usize,
@@ -121,8 +125,9 @@ impl Plan {
         self.steps.is_empty()
     }
 
-    /// Whether both plans change the same cells, and find the same values in them. New values may differ between
-    /// two plans of the same changes: a share of the dirty limit follows the free memory.
+    /// Whether both plans change the same cells, and find the same values in them. New values may
+    /// differ between two plans of the same changes: a share of the dirty limit follows the free
+    /// memory.
     #[must_use]
     pub fn finds_the_same_as(&self, other: &Self) -> bool {
         let found = |plan: &Self| -> Vec<(String, Option<State>)> {
@@ -271,7 +276,8 @@ pub fn plan(changes: &[Change], files: &dyn Files) -> Result<Plan, PlanError> {
     Ok(Plan { entries, steps, notes })
 }
 
-/// What an entry is to hold at the end: what was asked for, or, where a neighbour resets it and it is to be kept, what it held.
+/// What an entry is to hold at the end: what was asked for, or, where a neighbour resets it and it
+/// is to be kept, what it held.
 fn wanted_state(entry: &Entry, entries: &[Entry]) -> Option<State> {
     if entry.new.is_some() {
         return entry.new.clone();
@@ -366,7 +372,8 @@ fn scheduler_of(device: &Device, files: &dyn Files) -> Option<String> {
     Some(state.value)
 }
 
-/// Elevators that mainline builds as modules: listed only once loaded, and loaded by the kernel when named.
+/// Elevators that mainline builds as modules: listed only once loaded, and loaded by the kernel
+/// when named.
 const LOADABLE: [&str; 3] = ["mq-deadline", "kyber", "bfq"];
 
 fn check_available(change: &Change, files: &dyn Files) -> Result<(), PlanError> {
@@ -429,7 +436,8 @@ impl fmt::Display for Plan {
     }
 }
 
-/// A state behind its knob's label: the value, with its file's name where a knob is kept in several: `bfq`, `dirty_ratio 20`.
+/// A state behind its knob's label: the value, with its file's name where a knob is kept in
+/// several: `bfq`, `dirty_ratio 20`.
 #[must_use]
 pub fn short(label: &str, state: &State) -> String {
     let file = state.path.rsplit('/').next().unwrap_or_default();

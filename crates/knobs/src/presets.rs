@@ -1,4 +1,5 @@
-//! Settings that others have published or ship, by name, each with its source and its known drawbacks.
+//! Settings that others have published or ship, by name, each with its source and its known
+//! drawbacks.
 
 /// A named setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

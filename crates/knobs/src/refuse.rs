@@ -73,7 +73,8 @@ fn vm_limit(files: &dyn Files, bytes: &str, ratio: &str, hard: bool) -> Option<S
     Cell::Pair { bytes: path(bytes), ratio: path(ratio), hard }.read(files).into_value()
 }
 
-/// A bound of a device's share that the plan ends with, planned or in force, in parts per million: `max` or `min`.
+/// A bound of a device's share that the plan ends with, planned or in force, in parts per million:
+/// `max` or `min`.
 fn final_share(entry: &Entry, which: &str, entries: &[Entry], files: &dyn Files) -> Option<u64> {
     let prefix = format!("bdi.{which}_");
     if let Some(planned) = planned(entry, &prefix, entries) {
@@ -100,7 +101,8 @@ fn planned<'a>(entry: &Entry, prefix: &str, entries: &'a [Entry]) -> Option<&'a 
     here.find(|other| other.knob.name.starts_with(prefix))?.new.as_ref()
 }
 
-/// Refuses what would stop writers, what the kernel would refuse half-way, and what could not be undone.
+/// Refuses what would stop writers, what the kernel would refuse half-way, and what could not be
+/// undone.
 pub(crate) fn check(entries: &[Entry], files: &dyn Files) -> Result<(), PlanError> {
     for entry in entries {
         let refused = |why: &str| Err(PlanError::Refused { label: entry.label(), why: why.to_owned() });
@@ -133,7 +135,8 @@ pub(crate) fn check(entries: &[Entry], files: &dyn Files) -> Result<(), PlanErro
     Ok(())
 }
 
-/// Linux 6.2 to 6.7 (mm/page-writeback.c `__bdi_set_min_ratio`). The one thing here that no file shows without a write.
+/// Linux 6.2 to 6.7 (mm/page-writeback.c `__bdi_set_min_ratio`). The one thing here that no file
+/// shows without a write.
 fn scales_twice(files: &dyn Files) -> bool {
     matches!(release(files), Some((6, 2..=7)))
 }
@@ -224,7 +227,8 @@ fn limit_notes(entries: &[Entry], files: &dyn Files, memory: &Memory, notes: &mu
     }
 }
 
-/// The owner of a backing device, for people: a disk's name, or where the filesystem is mounted that has it for itself.
+/// The owner of a backing device, for people: a disk's name, or where the filesystem is mounted
+/// that has it for itself.
 fn holder(bdi: &str, files: &dyn Files) -> String {
     let uevent = files.read(&format!("/sys/dev/block/{bdi}/uevent")).unwrap_or_default();
     if let Some(name) = uevent.lines().find_map(|line| line.strip_prefix("DEVNAME=")) {
@@ -245,7 +249,8 @@ fn holder(bdi: &str, files: &dyn Files) -> String {
 /// The least number of requests in a queue (include/linux/blkdev.h BLKDEV_MIN_RQ).
 const LEAST_REQUESTS: i64 = 4;
 
-/// Whether the wanted number alone tells that the kernel won't keep it. What depends on the hardware or its clock is told once it is read back.
+/// Whether the wanted number alone tells that the kernel won't keep it. What depends on the
+/// hardware or its clock is told once it is read back.
 fn will_be_adjusted(entry: &Entry) -> bool {
     let Some(Ok(number)) = entry.new.as_ref().map(|state| state.value.parse::<i64>()) else { return false };
     match entry.knob.name {

@@ -1,10 +1,12 @@
-//! A change without a write: what would be written is kept in memory, and read from there. `--dry-run` prints it.
+//! A change without a write: what would be written is kept in memory, and read from there.
+//! `--dry-run` prints it.
 //!
 //! ```text
 //! Session over Rehearsal (files) and Rehearsal (journal) and its clock → the real code's writes, in order
 //! ```
 //!
-//! What the kernel does beside storing a value is imitated as for a captured tree: a limit's partner becomes zero, a choice moves its brackets.
+//! What the kernel does beside storing a value is imitated as for a captured tree: a limit's
+//! partner becomes zero, a choice moves its brackets.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -42,7 +42,8 @@ pub fn rivals<'a>(plan: &Plan, managers: &'a Managers) -> Vec<Rival<'a>> {
     plan.entries.iter().filter(|entry| entry.new.is_some()).flat_map(of_entry).collect()
 }
 
-/// The disk that an entry belongs to, `Some(None)` for the machine; `None` for control groups and mounts without a disk, which no other manager sets.
+/// The disk that an entry belongs to, `Some(None)` for the machine; `None` for control groups and
+/// mounts without a disk, which no other manager sets.
 fn place(entry: &Entry) -> Option<Option<DeviceId>> {
     match &entry.target {
         crate::Target::Machine => Some(None),

@@ -15,7 +15,8 @@ use crate::limits::{FLUSHER_CHUNK_BYTES, Memory, dirty_bytes};
 use crate::plan::{Entry, Step, short};
 use crate::systemd;
 
-/// Time between two steps of a hard limit: the kernel's own estimates move every 200 ms (mm/page-writeback.c `BANDWIDTH_INTERVAL`).
+/// Time between two steps of a hard limit: the kernel's own estimates move every 200 ms
+/// (mm/page-writeback.c `BANDWIDTH_INTERVAL`).
 const STEP_PAUSE: Duration = Duration::from_millis(200);
 /// How long a step waits for dirty data to drain before it stops caring whom it stops.
 const STEP_PATIENCE: Duration = Duration::from_secs(60);
@@ -117,7 +118,8 @@ pub(crate) struct Run<'a> {
     pub(crate) name: String,
     pub(crate) transaction: Transaction,
     pub(crate) mode: Mode,
-    /// Records that the journal had no room for, in their order: they count, and are appended when there is room again.
+    /// Records that the journal had no room for, in their order: they count, and are appended when
+    /// there is room again.
     pub(crate) owed: Vec<Record>,
 }
 
@@ -189,8 +191,9 @@ impl Run<'_> {
         })
     }
 
-    /// Lowers a hard limit towards `target` by at most 10 % at a time, never below what is dirty, so that writers are slowed down and not
-    /// stopped: since 4.18 the kernel takes a lower limit at once (`writeback_set_ratelimit`). Ends where the rest can be done in one write.
+    /// Lowers a hard limit towards `target` by at most 10 % at a time, never below what is dirty,
+    /// so that writers are slowed down and not stopped: since 4.18 the kernel takes a lower limit
+    /// at once (`writeback_set_ratelimit`). Ends where the rest can be done in one write.
     fn lower(&mut self, index: usize, target: u64) -> Result<(), StepError> {
         let Some(entry) = self.transaction.entries.get(index).cloned() else { return Ok(()) };
         let Cell::Pair { bytes: path, .. } = &entry.cell else { return Ok(()) };
@@ -200,7 +203,8 @@ impl Run<'_> {
         let page = self.files.page_bytes();
         let mut waited = Duration::ZERO;
         loop {
-            // A 16th above what is dirty: there the kernel still lets writers go at a third to a half of the drain rate.
+            // A 16th above what is dirty: there the kernel still lets writers go at a third to a
+            // half of the drain rate.
             let dirty = dirty_bytes(self.files).unwrap_or(0);
             let held = dirty + dirty / 16;
             if held <= target || limit <= target.max(FLUSHER_CHUNK_BYTES) {
@@ -237,7 +241,8 @@ impl Run<'_> {
     }
 }
 
-/// Appends records that the journal had no room for, as far as it has now, and says how many bytes that took.
+/// Appends records that the journal had no room for, as far as it has now, and says how many bytes
+/// that took.
 pub(crate) fn append_owed(
     store: &dyn Store,
     name: &str,

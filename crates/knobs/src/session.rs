@@ -9,8 +9,8 @@
 //! undo:     every value still ours → the order of a plan → write → read back → closed; what others have changed is left and said
 //! ```
 //!
-//! The caller holds the journal's lock for as long as a session lives, so an open transaction found here has lost its process, unless it is a
-//! [hold].
+//! The caller holds the journal's lock for as long as a session lives, so an open transaction found
+//! here has lost its process, unless it is a [hold].
 
 use std::io::ErrorKind;
 
@@ -33,7 +33,8 @@ use crate::undo::Undone;
 pub struct Who {
     /// Process.
     pub pid: u32,
-    /// When it started, in clock ticks since boot; 0 if that can't be read, with which nobody may [hold].
+    /// When it started, in clock ticks since boot; 0 if that can't be read, with which nobody may
+    /// [hold].
     pub pid_start_ticks: u64,
     /// The number of the PID namespace in which it has its number; none if the kernel has none.
     pub pid_namespace: Option<u64>,
@@ -135,7 +136,8 @@ pub enum ApplyError {
         /// What is wrong with it.
         why: String,
     },
-    /// A value that another change holds for a time. When that one ends, what it found must be what it left behind.
+    /// A value that another change holds for a time. When that one ends, what it found must be what
+    /// it left behind.
     #[error("nothing was changed: {label} is set for a time by change {id}; floodwall rollback ends it")]
     Temporary {
         /// The knob.
@@ -153,7 +155,8 @@ pub enum ApplyError {
         /// Who.
         by: String,
     },
-    /// A value of a queue at which a process that steered, and has been killed, is still inside a write.
+    /// A value of a queue at which a process that steered, and has been killed, is still inside a
+    /// write.
     #[error(
         "nothing was changed: {label} can't be set, because {by} has been killed and is still inside a write to its queue; try again when the device has let go of it"
     )]
@@ -237,7 +240,8 @@ pub fn log(store: &dyn Store) -> Result<Vec<Logged>, JournalError> {
     names.map(|name| logged(store, name)).collect()
 }
 
-/// Journals that were set aside because they were not to be believed, and why, in the order of their names. What they had changed has not been put back.
+/// Journals that were set aside because they were not to be believed, and why, in the order of
+/// their names. What they had changed has not been put back.
 ///
 /// # Errors
 /// [`JournalError`] if the directory can't be read.
@@ -288,7 +292,8 @@ fn logged(store: &dyn Store, name: String) -> Result<Logged, JournalError> {
     })
 }
 
-/// Refuses to change what another transaction holds for a time: put back out of turn, the older value would come back with the newer change's end.
+/// Refuses to change what another transaction holds for a time: put back out of turn, the older
+/// value would come back with the newer change's end.
 fn not_held(plan: &Plan, standing: &[(String, Transaction)]) -> Result<(), ApplyError> {
     for (_, transaction) in standing.iter().filter(|(_, t)| t.begin.expires_at_unix_s.is_some()) {
         let held = |cell: &Cell| transaction.entries.iter().any(|entry| entry.cell == *cell);
@@ -329,7 +334,8 @@ fn file_name(id: u64) -> String {
 }
 
 impl Session<'_> {
-    /// Closes the journals of earlier boots, undoes what a crash cut short, and sets aside what is not to be believed.
+    /// Closes the journals of earlier boots, undoes what a crash cut short, and sets aside what is
+    /// not to be believed.
     ///
     /// # Errors
     /// [`JournalError`].
@@ -337,7 +343,8 @@ impl Session<'_> {
         self.recover_and_list().map(|(recovery, _)| recovery)
     }
 
-    /// Recovers, and gives what stands and who steers. Closed journals that are too many are removed.
+    /// Recovers, and gives what stands and who steers. Closed journals that are too many are
+    /// removed.
     pub(crate) fn recover_and_list(&self) -> Result<(Recovery, Listing), JournalError> {
         let mut recovery = Recovery::default();
         let mut listing = Listing::default();
@@ -408,7 +415,8 @@ impl Session<'_> {
         Ok((recovery, listing))
     }
 
-    /// Nothing is put back, and nothing laid over anything, while somebody may be writing whom nobody sees from here.
+    /// Nothing is put back, and nothing laid over anything, while somebody may be writing whom
+    /// nobody sees from here.
     fn all_are_seen(&self, logs: &[Logged]) -> Result<(), JournalError> {
         for transaction in logs.iter().filter_map(|logged| logged.transaction.as_ref().ok()) {
             let is_over = matches!(transaction.phase(), Phase::Closed(_));
@@ -432,8 +440,8 @@ impl Session<'_> {
         self.apply_until(changes, why, None)
     }
 
-    /// Carries out changes. At `expires_at_unix_s` somebody is to call [`Self::rollback_one`]; if nobody does, the next session puts them back.
-    /// Until then nothing else may be laid over them.
+    /// Carries out changes. At `expires_at_unix_s` somebody is to call [`Self::rollback_one`]; if
+    /// nobody does, the next session puts them back. Until then nothing else may be laid over them.
     ///
     /// # Errors
     /// [`ApplyError`], which says whether anything was changed.
@@ -480,7 +488,8 @@ impl Session<'_> {
         Ok(Applied { id: Some(run.transaction.begin.id), plan, adjusted, taken_over, recovery })
     }
 
-    /// Undoes every standing transaction above a number, newest first; 0 undoes all. Stops at one that could not be undone completely.
+    /// Undoes every standing transaction above a number, newest first; 0 undoes all. Stops at one
+    /// that could not be undone completely.
     ///
     /// # Errors
     /// [`JournalError`].
@@ -500,7 +509,8 @@ impl Session<'_> {
         Ok((recovery, all))
     }
 
-    /// Undoes one standing transaction, whatever was changed after it; `None` if it does not stand (any more).
+    /// Undoes one standing transaction, whatever was changed after it; `None` if it does not stand
+    /// (any more).
     ///
     /// # Errors
     /// [`JournalError`].

@@ -1,4 +1,5 @@
-//! Limits from bandwidth × delay: how much may wait is how fast it drains × how long one may wait for it.
+//! Limits from bandwidth × delay: how much may wait is how fast it drains × how long one may wait
+//! for it.
 //!
 //! ```text
 //! drains (link or measured rate) ─┐
@@ -6,8 +7,9 @@
 //! memory (page size, RAM, CPUs) ──┘  → what the kernel makes of them, what the defaults would cost
 //! ```
 //!
-//! The rule was published in 2016 for an NFS client on 1 Gbit/s Ethernet, which it counts as 1024³ / 8 bytes a second: a quarter of a second of
-//! it before the flusher starts (33,554,432 bytes) and one and a half before writers wait (201,326,592 bytes). Pure: nothing is read here.
+//! The rule was published in 2016 for an NFS client on 1 Gbit/s Ethernet, which it counts as 1024³
+//! / 8 bytes a second: a quarter of a second of it before the flusher starts (33,554,432 bytes) and
+//! one and a half before writers wait (201,326,592 bytes). Pure: nothing is read here.
 
 use std::time::Duration;
 
@@ -150,8 +152,9 @@ pub fn parse_link(text: &str) -> Result<u64, SizeError> {
 
 /// Works the limits out.
 ///
-/// With several devices the limit is the sum of theirs, because the kernel divides it by how much each writes back; each one's own part is its
-/// share, without which a slow device that floods alone may fill the whole limit.
+/// With several devices the limit is the sum of theirs, because the kernel divides it by how much
+/// each writes back; each one's own part is its share, without which a slow device that floods
+/// alone may fill the whole limit.
 ///
 /// # Errors
 /// [`SizeError`].
@@ -269,7 +272,8 @@ fn notes(sizing: &Sizing, drains: &[Drain], machine: Machine) -> Vec<String> {
     notes
 }
 
-/// How far a per-CPU counter of a device may be off, in pages (mm/backing-dev.c `wb_stat_error`: CPUs × 8 × (1 + log2 CPUs)).
+/// How far a per-CPU counter of a device may be off, in pages (mm/backing-dev.c `wb_stat_error`:
+/// CPUs × 8 × (1 + log2 CPUs)).
 fn counter_error(cpus: u64) -> u64 {
     cpus.max(1) * 8 * (1 + u64::from(cpus.max(1).ilog2()))
 }

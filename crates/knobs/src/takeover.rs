@@ -1,4 +1,5 @@
-//! Taking over what a process that steers holds: for a change that is applied to it, and for one that is rolled back below it.
+//! Taking over what a process that steers holds: for a change that is applied to it, and for one
+//! that is rolled back below it.
 //!
 //! ```text
 //! the change's begin (fsynced): what it puts back is what the hold had saved
@@ -7,8 +8,9 @@
 //!   → the change's own writes
 //! ```
 //!
-//! A crash in between leaves two owners of one value, who would both put the same one back, never none. The journal's lock keeps the hold's process from writing
-//! meanwhile; a cell that it is writing at this moment is not taken over.
+//! A crash in between leaves two owners of one value, who would both put the same one back, never
+//! none. The journal's lock keeps the hold's process from writing meanwhile; a cell that it is
+//! writing at this moment is not taken over.
 
 use crate::catalogue::{Scope, find};
 use crate::cell::State;
@@ -40,7 +42,8 @@ pub(crate) struct TakenOver {
 }
 
 impl Steered {
-    /// What the hold had saved of a cell, with its place; none if it has nothing to do with it (any more).
+    /// What the hold had saved of a cell, with its place; none if it has nothing to do with it (any
+    /// more).
     fn saved(&self, entry: &Entry) -> Option<(usize, Option<&State>)> {
         let same = |other: &Entry| other.cell == entry.cell && other.target == entry.target;
         let at = self.transaction.entries.iter().position(same)?;
@@ -68,7 +71,8 @@ impl Steered {
 }
 
 impl Session<'_> {
-    /// Undoes a change. What it has set and a hold has written over is taken over first, so that it can be put back.
+    /// Undoes a change. What it has set and a hold has written over is taken over first, so that it
+    /// can be put back.
     pub(crate) fn undo(&self, name: String, transaction: Transaction, steered: &mut [Steered]) -> Undone {
         let mut run = self.run(name, transaction, Mode::Undo);
         let mut taken = Vec::new();
@@ -105,7 +109,8 @@ impl Session<'_> {
                     return failed(entry, why);
                 }
                 match held {
-                    // What the hold would put back is ours: it is below it. Or a crash cut the taking over short.
+                    // What the hold would put back is ours: it is below it. Or a crash cut the
+                    // taking over short.
                     Ok(Some((held, now)))
                         if beneath.is_some_and(|old| run.transaction.owns(index, old))
                             || run.transaction.owns(index, &now) =>
@@ -125,7 +130,8 @@ impl Session<'_> {
         run.undo()
     }
 
-    /// Makes cells of a hold a change's own: noted there first, so that somebody puts them back whatever happens in between.
+    /// Makes cells of a hold a change's own: noted there first, so that somebody puts them back
+    /// whatever happens in between.
     pub(crate) fn take_over(
         &self,
         run: &mut Run<'_>,
@@ -153,8 +159,9 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Finds what a plan changes and a hold holds. What such an entry is to be put back to is what the hold had saved. A cell that holds what is asked for,
-    /// but only for as long as it is held, joins the plan.
+    /// Finds what a plan changes and a hold holds. What such an entry is to be put back to is what
+    /// the hold had saved. A cell that holds what is asked for, but only for as long as it is held,
+    /// joins the plan.
     pub(crate) fn adopt(
         &self,
         plan: &mut Plan,
@@ -196,7 +203,8 @@ impl Session<'_> {
         Ok(taken)
     }
 
-    /// Where an elevator is taken over: the tunables of the one that the hold had switched to go with it, those of the one before are to come back.
+    /// Where an elevator is taken over: the tunables of the one that the hold had switched to go
+    /// with it, those of the one before are to come back.
     fn adopt_tunables(&self, plan: &mut Plan, hold: &Steered, taken: &mut Vec<TakenOver>) {
         let elevators: Vec<Target> = taken
             .iter()

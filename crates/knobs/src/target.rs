@@ -60,17 +60,20 @@ pub enum TargetError {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
-    /// Its number, as the kernel prints it: `8:0`. For a backing device without a disk, its name in /sys/class/bdi.
+    /// Its number, as the kernel prints it: `8:0`. For a backing device without a disk, its name in
+    /// /sys/class/bdi.
     pub number: String,
     /// Its name: `sda`; the number again where it has none.
     pub name: String,
-    /// The kernel's count of disks (`diskseq`, since 5.15): another disk under the same number has another.
+    /// The kernel's count of disks (`diskseq`, since 5.15): another disk under the same number has
+    /// another.
     pub instance: Option<u64>,
 }
 
 impl Device {
-    /// Finds a device by its name (`sda`, `/dev/sda1`, `/dev/mapper/vg-root`) or number (`8:0`, `0:45`). A partition stands for its disk;
-    /// mounts without a disk are named as in /sys/class/bdi.
+    /// Finds a device by its name (`sda`, `/dev/sda1`, `/dev/mapper/vg-root`) or number (`8:0`,
+    /// `0:45`). A partition stands for its disk; mounts without a disk are named as in
+    /// /sys/class/bdi.
     ///
     /// # Errors
     /// [`TargetError::NoDevice`].
@@ -137,7 +140,8 @@ pub(crate) fn node_of(files: &dyn Files, number: &str) -> String {
     name.map_or_else(|| format!("/dev/block/{number}"), |name| format!("/dev/{name}"))
 }
 
-/// Whether a text could be the name in /sys/class/bdi of a backing device without a disk: major 0, or a filesystem's own name.
+/// Whether a text could be the name in /sys/class/bdi of a backing device without a disk: major 0,
+/// or a filesystem's own name.
 fn is_diskless(name: &str) -> bool {
     let own_name = |name: &str| {
         name.starts_with(|c: char| c.is_ascii_lowercase())
@@ -192,7 +196,8 @@ pub enum Target {
     Process(Process),
     /// The victims of a bench, while they run. Whoever starts them sets it: no plan has it.
     Victims,
-    /// A control group, and the device of a line in its files; no device stands for the line `default`.
+    /// A control group, and the device of a line in its files; no device stands for the line
+    /// `default`.
     Group {
         /// The group's path below /sys/fs/cgroup; empty for the root group.
         path: String,
@@ -263,7 +268,8 @@ impl Target {
         }
     }
 
-    /// Whether its parts are what [`Device::find`] and [`Target::group`] make: a journal is not believed further than that.
+    /// Whether its parts are what [`Device::find`] and [`Target::group`] make: a journal is not
+    /// believed further than that.
     #[must_use]
     pub fn is_well_formed(&self) -> bool {
         let group = match self {
@@ -343,7 +349,8 @@ impl Target {
         }
     }
 
-    /// A knob here, as people write it: `vm.dirty_bytes`, `sda.scheduler`, `system.slice:sda.io.max`.
+    /// A knob here, as people write it: `vm.dirty_bytes`, `sda.scheduler`,
+    /// `system.slice:sda.io.max`.
     #[must_use]
     pub fn label(&self, knob: &Knob) -> String {
         match self {

@@ -35,7 +35,8 @@ pub enum Fate {
         /// In words.
         why: String,
     },
-    /// It is not put back yet: somebody is inside a write that has to do with it. The journal stays open.
+    /// It is not put back yet: somebody is inside a write that has to do with it. The journal stays
+    /// open.
     Waits {
         /// In words.
         why: String,
@@ -54,7 +55,8 @@ pub struct Undone {
     pub id: u64,
     /// Every entry by its knob's label.
     pub entries: Vec<(String, Fate)>,
-    /// Whether the journal could be closed; if not, the next session finds nothing left to undo and closes it.
+    /// Whether the journal could be closed; if not, the next session finds nothing left to undo and
+    /// closes it.
     pub closed: bool,
 }
 
@@ -132,7 +134,8 @@ impl Run<'_> {
         self.undo_around(|_| false, "")
     }
 
-    /// The same but for what must not be touched, because somebody is inside a write: `why` in words. That is not even read.
+    /// The same but for what must not be touched, because somebody is inside a write: `why` in
+    /// words. That is not even read.
     pub(crate) fn undo_around(&mut self, untouchable: impl Fn(&Entry) -> bool, why: &str) -> Undone {
         self.mode = Mode::Undo;
         // Once for all attempts. In undo mode a record that can't be written is not an error.
@@ -167,7 +170,8 @@ impl Run<'_> {
             .enumerate()
             .filter_map(|(index, verdict)| Some((index, self.goal(index, verdict, &verdicts, &entries)?)))
             .collect();
-        // What is not ours and is reset by what is put back: whoever has to go on with this brings it back too.
+        // What is not ours and is reset by what is put back: whoever has to go on with this brings
+        // it back too.
         let kept =
             wanted.iter().filter(|(index, _)| matches!(verdicts.get(*index), Some(Verdict::Keep { .. })));
         let cells: Vec<SavedAt> = kept

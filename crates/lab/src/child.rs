@@ -1,4 +1,5 @@
-//! How a lab's processes are started: the program runs itself again, with arguments of its own that come before `--role ROLE --state DIR`.
+//! How a lab's processes are started: the program runs itself again, with arguments of its own that
+//! come before `--role ROLE --state DIR`.
 
 use std::path::Path;
 use std::process::Command;
@@ -39,11 +40,12 @@ impl Role {
     }
 }
 
-/// Does a child process's work. The program that [`crate::Lab`] was told of calls this when it finds `--role ROLE --state DIR` behind the arguments that it
-/// gave, and ends when it returns.
+/// Does a child process's work. The program that [`crate::Lab`] was told of calls this when it
+/// finds `--role ROLE --state DIR` behind the arguments that it gave, and ends when it returns.
 ///
 /// # Errors
-/// Why the server could not start, or what the guardian could not take down. They are in the lab's `log` and `error` files as well.
+/// Why the server could not start, or what the guardian could not take down. They are in the lab's
+/// `log` and `error` files as well.
 pub fn child(role: Role, state: &Path) -> Result<(), LabError> {
     match role {
         Role::Server => server::main(state),

@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::LabError;
 use crate::meter::Timings;
 
-/// How long a server may take to answer. All answers are ready at once; a power cut copies at most the device's cache.
+/// How long a server may take to answer. All answers are ready at once; a power cut copies at most
+/// the device's cache.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +35,8 @@ pub(crate) enum Request {
     Stats,
     PowerCut,
     PowerUp,
-    /// Send the recording. From the oldest request in the ring or from now; until the caller hangs up or only what there is.
+    /// Send the recording. From the oldest request in the ring or from now; until the caller hangs
+    /// up or only what there is.
     Record {
         from_start: bool,
         follow: bool,

@@ -5,13 +5,16 @@
 //! timing thread  ─▶ sleep until the model's next event ─▶ advance ─▶ answer what completed
 //! ```
 //!
-//! *Lateness* is all that the lab adds: from a request's arrival until the model heard of it, and from its modelled completion until its answer was in the
-//! kernel's hands. Virtual time is the monotonic clock since the engine was made. Whoever advances the model answers what came out, so a device without delay
-//! costs no thread switch.
+//! *Lateness* is all that the lab adds: from a request's arrival until the model heard of it, and
+//! from its modelled completion until its answer was in the kernel's hands. Virtual time is the
+//! monotonic clock since the engine was made. Whoever advances the model answers what came out, so
+//! a device without delay costs no thread switch.
 //!
-//! **Data is stored on submission**, not on completion: it goes from the request's buffer straight into the store, and overlapping writes end in
-//! the order in which they were submitted because the store is written in that order. Until its completion a write is invisible only in that
-//! nobody has been told that it happened; a power cut takes it back. Reads are copied out when they are answered.
+//! **Data is stored on submission**, not on completion: it goes from the request's buffer straight
+//! into the store, and overlapping writes end in the order in which they were submitted because the
+//! store is written in that order. Until its completion a write is invisible only in that nobody
+//! has been told that it happened; a power cut takes it back. Reads are copied out when they are
+//! answered.
 //!
 //! Locks: `store` before `core` before `meter`; never the other way round.
 
@@ -59,7 +62,8 @@ impl From<StoreError> for Failure {
 pub(crate) enum Pace {
     /// The model's.
     Modelled,
-    /// None: everything is done at once and the model does not hear of it. For making a filesystem, and for taking a device down.
+    /// None: everything is done at once and the model does not hear of it. For making a filesystem,
+    /// and for taking a device down.
     Instant,
 }
 
@@ -79,7 +83,8 @@ struct Pending<R> {
     offset: u64,
     len: u64,
     arrived: Nanos,
-    /// When the model heard of it: later than its arrival if copying its data took so long that the model had moved on.
+    /// When the model heard of it: later than its arrival if copying its data took so long that the
+    /// model had moved on.
     submitted: Nanos,
     depth: u32,
 }
@@ -163,7 +168,8 @@ impl<R: Respond> Engine<R> {
         self.start.elapsed().into()
     }
 
-    /// A thread that panicked must not leave the block layer waiting: what it held is used as it is.
+    /// A thread that panicked must not leave the block layer waiting: what it held is used as it
+    /// is.
     fn core(&self) -> MutexGuard<'_, Core<R>> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -395,7 +401,8 @@ impl<R: Respond> Engine<R> {
         }
     }
 
-    /// The power fails: unstable writes are undone, everything in flight fails, and so does all that comes until [`Self::power_up`].
+    /// The power fails: unstable writes are undone, everything in flight fails, and so does all
+    /// that comes until [`Self::power_up`].
     ///
     /// # Errors
     /// When older contents can't be brought back (the store is full, or its spill file fails).

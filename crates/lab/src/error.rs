@@ -228,8 +228,8 @@ impl LabError {
         Self::Io { operation, path: path.as_ref().to_owned(), errno: error.into().0 }
     }
 
-    /// Whether this host lacks a privilege, a kernel feature, a program or memory that the lab needs, as opposed to a failure or a
-    /// wrong use (the command line's exit status 4).
+    /// Whether this host lacks a privilege, a kernel feature, a program or memory that the lab
+    /// needs, as opposed to a failure or a wrong use (the command line's exit status 4).
     #[must_use]
     pub fn is_missing_requirement(&self) -> bool {
         matches!(

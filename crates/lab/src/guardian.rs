@@ -1,12 +1,15 @@
-//! The guardian: starts a lab's server, waits for its end however it comes, and takes down what is left.
+//! The guardian: starts a lab's server, waits for its end however it comes, and takes down what is
+//! left.
 //!
 //! ```text
 //! up ─▶ guardian ─▶ server                  (parent and child: no server is ever without a guardian)
 //!          └─ wait ─▶ the server is gone ─▶ take the lab down
 //! ```
 //!
-//! When a server dies, however it dies, the kernel closes its `/dev/fuse` and fails everything that waits for it. What remains is a filesystem over a loop
-//! device over a dead file; the guardian takes these away in that order. It holds no file of the lab's open itself, and is not chosen when memory runs out.
+//! When a server dies, however it dies, the kernel closes its `/dev/fuse` and fails everything that
+//! waits for it. What remains is a filesystem over a loop device over a dead file; the guardian
+//! takes these away in that order. It holds no file of the lab's open itself, and is not chosen
+//! when memory runs out.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -24,7 +27,8 @@ const START: Duration = Duration::from_secs(10);
 /// Runs until the lab is gone.
 ///
 /// # Errors
-/// When the server can't be started (said in the state directory too), or the lab can't be taken down.
+/// When the server can't be started (said in the state directory too), or the lab can't be taken
+/// down.
 pub(crate) fn main(state: &Path) -> Result<(), LabError> {
     let state = StateDir::new(state);
     // A session of its own: the terminal's signals are not meant for it.

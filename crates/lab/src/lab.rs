@@ -4,8 +4,8 @@
 //! up:  check everything ─▶ claim the name ─▶ guardian ─▶ server ─▶ loop device ─▶ mkfs, mount ─▶ begin: the model's time counts
 //! ```
 //!
-//! Until the last step the device answers at once, so making a filesystem costs no modelled time. A step that fails takes down what the
-//! steps before it made.
+//! Until the last step the device answers at once, so making a filesystem costs no modelled time. A
+//! step that fails takes down what the steps before it made.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -41,17 +41,21 @@ pub struct UpOptions {
     pub size: Option<Bytes>,
     /// 512 or 4096: the smallest unit of its I/O, in bytes.
     pub block_size: u32,
-    /// The most memory that its contents may take; the smaller of its size and half of what is available if absent.
+    /// The most memory that its contents may take; the smaller of its size and half of what is
+    /// available if absent.
     pub memory: Option<Bytes>,
     /// What happens beyond that.
     pub overflow: Overflow,
-    /// A filesystem to make, and where to mount it (in the lab's own directory if no place is named).
+    /// A filesystem to make, and where to mount it (in the lab's own directory if no place is
+    /// named).
     pub mount: Option<(Filesystem, Option<PathBuf>)>,
-    /// The elevator that its queue begins with; the kernel's choice for a loop device (none) if absent.
+    /// The elevator that its queue begins with; the kernel's choice for a loop device (none) if
+    /// absent.
     pub scheduler: Option<String>,
     /// Seed of whatever is random in the model.
     pub seed: u64,
-    /// User and group ids to whom [`Lab::run`] gives the new filesystem; it stays the caller's if absent.
+    /// User and group ids to whom [`Lab::run`] gives the new filesystem; it stays the caller's if
+    /// absent.
     pub owner: Option<(u32, u32)>,
 }
 
@@ -139,7 +143,8 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// `program` with `args` in front must call [`crate::child()`] when it finds `--role ROLE --state DIR` behind them.
+    /// `program` with `args` in front must call [`crate::child()`] when it finds
+    /// `--role ROLE --state DIR` behind them.
     #[must_use]
     pub fn new(program: impl Into<PathBuf>, args: impl IntoIterator<Item = String>) -> Self {
         Self {
@@ -174,8 +179,8 @@ impl Lab {
     /// Brings a device up.
     ///
     /// # Errors
-    /// Everything that is wrong with the options or the host is found before anything is made; whatever fails later takes the rest down.
-    /// [`LabError::Interrupted`] if `stop` is raised.
+    /// Everything that is wrong with the options or the host is found before anything is made;
+    /// whatever fails later takes the rest down. [`LabError::Interrupted`] if `stop` is raised.
     pub fn up(&self, options: &UpOptions, stop: &AtomicBool) -> Result<LabInfo, LabError> {
         self.reap();
         Self::check_host()?;
@@ -198,7 +203,8 @@ impl Lab {
             Err(e) => {
                 // The first error is the one to be told.
                 let _ = teardown::take_down(&state, By::Caller);
-                // If somebody else took the lab down meanwhile, they may not have seen our last step.
+                // If somebody else took the lab down meanwhile, they may not have seen our last
+                // step.
                 let _ = teardown::free_devices(&state, &spec.file_name(), false);
                 self.reap();
                 Err(e)
@@ -263,13 +269,15 @@ impl Lab {
         })
     }
 
-    /// What the labs that are up may still take of the memory that is available now. One whose server does not answer takes no more.
+    /// What the labs that are up may still take of the memory that is available now. One whose
+    /// server does not answer takes no more.
     fn promised(&self) -> Result<Bytes, LabError> {
         let labs = state::all(&self.root)?;
         let left =
             labs.iter().map(|state| match control::ask(&state.name(), &state.control(), &Request::Stats) {
                 Ok(Answer::Stats(stats)) => {
-                    // What is kept for a power cut comes on top of the size; it is as small as the device's cache.
+                    // What is kept for a power cut comes on top of the size; it is as small as the
+                    // device's cache.
                     stats
                         .store
                         .memory_limit_bytes
@@ -376,7 +384,8 @@ impl Lab {
     /// Takes a lab down from whatever state it is in. Its contents are gone.
     ///
     /// # Errors
-    /// [`LabError::Unknown`]; [`LabError::Busy`] if a process uses the device and did not end when it got errors from it.
+    /// [`LabError::Unknown`]; [`LabError::Busy`] if a process uses the device and did not end when
+    /// it got errors from it.
     pub fn down(&self, name: &str) -> Result<(), LabError> {
         let state = self.find(name)?;
         let guardian = state.guardian();
@@ -399,8 +408,9 @@ impl Lab {
         Ok(names.into_iter().map(|name| (name.clone(), self.down(&name))).collect())
     }
 
-    /// Cuts a device's power: what it had acknowledged into a volatile cache and not been asked to flush is lost, everything in flight fails,
-    /// and so does all that comes until [`Self::powerup`].
+    /// Cuts a device's power: what it had acknowledged into a volatile cache and not been asked to
+    /// flush is lost, everything in flight fails, and so does all that comes until
+    /// [`Self::powerup`].
     ///
     /// # Errors
     /// [`LabError::Power`] if it has none.
@@ -418,11 +428,13 @@ impl Lab {
         }
     }
 
-    /// Gives a device its power back, as a machine that boots would find it: what was mounted is unmounted, the loop device is a new
-    /// one, and the filesystem that it was brought up with is mounted again.
+    /// Gives a device its power back, as a machine that boots would find it: what was mounted is
+    /// unmounted, the loop device is a new one, and the filesystem that it was brought up with is
+    /// mounted again.
     ///
     /// # Errors
-    /// [`LabError::Power`] if it has power; [`LabError::Busy`] if a process still uses the dead filesystem.
+    /// [`LabError::Power`] if it has power; [`LabError::Busy`] if a process still uses the dead
+    /// filesystem.
     pub fn powerup(&self, name: &str) -> Result<LabInfo, LabError> {
         if self.stats(name)?.power {
             return Err(LabError::Power { name: name.into(), state: "has power; 'powercut' takes it" });
@@ -437,8 +449,8 @@ impl Lab {
         Ok(info(&state))
     }
 
-    /// Writes what reaches the device as CSV: from the oldest request that is remembered, or from now on; only what there is, or on and on until
-    /// `stop` is raised or the lab goes.
+    /// Writes what reaches the device as CSV: from the oldest request that is remembered, or from
+    /// now on; only what there is, or on and on until `stop` is raised or the lab goes.
     ///
     /// # Errors
     /// [`LabError::Unknown`], [`LabError::NoAnswer`], or a failure to write to `out`.
@@ -469,11 +481,13 @@ impl Lab {
         out.flush().map_err(|e| LabError::io("write", "the recording", e))
     }
 
-    /// Brings a device up, runs a command in its filesystem and takes it down again, whatever the command does. The command finds the lab's name and
-    /// device in `FLOODWALL_LAB` and `FLOODWALL_LAB_DEVICE`.
+    /// Brings a device up, runs a command in its filesystem and takes it down again, whatever the
+    /// command does. The command finds the lab's name and device in `FLOODWALL_LAB` and
+    /// `FLOODWALL_LAB_DEVICE`.
     ///
     /// # Errors
-    /// As [`Self::up`] and [`Self::down`]; [`LabError::Command`]. If `stop` is raised the command is asked to end, and its status returned.
+    /// As [`Self::up`] and [`Self::down`]; [`LabError::Command`]. If `stop` is raised the command
+    /// is asked to end, and its status returned.
     pub fn run(
         &self,
         options: &UpOptions,
@@ -522,8 +536,8 @@ impl Lab {
     }
 }
 
-/// Gives a directory to a user. Its path has no symlinks, and none is followed: who owns a directory on the way may
-/// put one there.
+/// Gives a directory to a user. Its path has no symlinks, and none is followed: who owns a
+/// directory on the way may put one there.
 fn give(dir: &Path, (uid, gid): (u32, u32)) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = match rustix::fs::openat2(CWD, dir, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {

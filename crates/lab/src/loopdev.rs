@@ -5,11 +5,13 @@
 //!                                    LOOP_CLR_FD ─▶ LOOP_CTL_REMOVE
 //! ```
 //!
-//! Each lab gets a loop device that did not exist before, and it is removed afterwards: a loop device that was used keeps its elevator, its queue's settings and the
-//! limits of its backing device for whoever comes next.
+//! Each lab gets a loop device that did not exist before, and it is removed afterwards: a loop
+//! device that was used keeps its elevator, its queue's settings and the limits of its backing
+//! device for whoever comes next.
 //!
-//! Only loop devices whose backing file is the lab's are ever touched: the file's name holds a random token, and it is looked at in
-//! `/sys/block/loopN/loop/backing_file` before every step. Request codes and structures are those of `include/uapi/linux/loop.h`.
+//! Only loop devices whose backing file is the lab's are ever touched: the file's name holds a
+//! random token, and it is looked at in `/sys/block/loopN/loop/backing_file` before every step.
+//! Request codes and structures are those of `include/uapi/linux/loop.h`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -67,7 +69,8 @@ struct Config {
 /// A request to /dev/loop-control: its argument is a number, and so is what it returns.
 struct Control<const OPCODE: Opcode>(isize);
 
-// SAFETY: loop_control_ioctl takes the argument as a number and follows no pointer; the result is the return value alone.
+// SAFETY: loop_control_ioctl takes the argument as a number and follows no pointer; the result is
+// the return value alone.
 #[allow(unsafe_code, reason = "ioctl")]
 unsafe impl<const OPCODE: Opcode> Ioctl for Control<OPCODE> {
     type Output = u32;
@@ -92,7 +95,8 @@ fn control<const OPCODE: Opcode>(file: &File, argument: isize) -> rustix::io::Re
     unsafe { rustix::ioctl::ioctl(file, Control::<OPCODE>(argument)) }
 }
 
-/// A device that did not exist before. Where /dev does not follow the kernel (a container with nodes of its own), one that is free.
+/// A device that did not exist before. Where /dev does not follow the kernel (a container with
+/// nodes of its own), one that is free.
 fn new_device(file: &File) -> rustix::io::Result<LoopDevice> {
     let device = LoopDevice { number: add(|number| control::<LOOP_CTL_ADD>(file, number))? };
     if device.path().exists() {
@@ -102,14 +106,15 @@ fn new_device(file: &File) -> rustix::io::Result<LoopDevice> {
     Ok(LoopDevice { number: control::<LOOP_CTL_GET_FREE>(file, 0)? })
 }
 
-/// Adds a device under a number of the kernel's choice, or else under the first number that is not there. Linux 5.10
-/// chooses a device that is there and free, and refuses to add it: EEXIST (`loop_control_ioctl` of
-/// drivers/block/loop.c).
+/// Adds a device under a number of the kernel's choice, or else under the first number that is not
+/// there. Linux 5.10 chooses a device that is there and free, and refuses to add it: EEXIST
+/// (`loop_control_ioctl` of drivers/block/loop.c).
 fn add(request: impl Fn(isize) -> rustix::io::Result<u32>) -> rustix::io::Result<u32> {
     (-1..NUMBERS).map(request).find(|added| *added != Err(Errno::EXIST)).unwrap_or(Err(Errno::EXIST))
 }
 
-/// Removes a detached device, so that nobody inherits its settings. One that somebody has opened or attached meanwhile stays.
+/// Removes a detached device, so that nobody inherits its settings. One that somebody has opened or
+/// attached meanwhile stays.
 fn remove(device: &LoopDevice) {
     if let Ok(file) = OpenOptions::new().read(true).write(true).open(CONTROL) {
         let _ = control::<LOOP_CTL_REMOVE>(&file, device.number as isize);
@@ -134,8 +139,8 @@ fn configure(device: &File, file: &File, block_size: u32) -> rustix::io::Result<
         init: [0; 2],
     };
     let config = Config { fd: file.as_raw_fd() as u32, block_size, info, reserved: [0; 8] };
-    // SAFETY: LOOP_CONFIGURE reads a `struct loop_config`, whose layout `Config` has; the file stays open during the call and the kernel takes its own
-    // reference to it.
+    // SAFETY: LOOP_CONFIGURE reads a `struct loop_config`, whose layout `Config` has; the file
+    // stays open during the call and the kernel takes its own reference to it.
     unsafe { rustix::ioctl::ioctl(device, Setter::<LOOP_CONFIGURE, Config>::new(config)) }
 }
 
@@ -168,7 +173,8 @@ impl LoopDevice {
 
     /// Whether it stands on a file of this name.
     fn stands_on(&self, file_name: &str) -> bool {
-        // Not only below its mount point: once that is unmounted lazily, the kernel prints the path from the mount's own root.
+        // Not only below its mount point: once that is unmounted lazily, the kernel prints the path
+        // from the mount's own root.
         fs::read_to_string(self.sys("loop/backing_file"))
             .is_ok_and(|path| Path::new(path.trim_end()).file_name().is_some_and(|n| n == file_name))
     }
@@ -182,7 +188,8 @@ impl LoopDevice {
         self.set("queue/write_cache", if volatile_cache { "write back" } else { "write through" })
     }
 
-    /// Gives the queue its elevator, as the kernel does for a disk when it appears (block/elevator.c `elevator_set_default`); a loop device has none by itself.
+    /// Gives the queue its elevator, as the kernel does for a disk when it appears
+    /// (block/elevator.c `elevator_set_default`); a loop device has none by itself.
     ///
     /// # Errors
     /// [`LabError::Elevator`] if this kernel does not offer it.
@@ -247,7 +254,8 @@ pub(crate) fn attach(file: &Path, block_size: u32) -> Result<LoopDevice, LabErro
     Err(LabError::NoFreeLoop { errno: refused })
 }
 
-/// The loop devices that stand on a file of this name (more than one only if something went wrong half-way).
+/// The loop devices that stand on a file of this name (more than one only if something went wrong
+/// half-way).
 pub(crate) fn find(file_name: &str) -> Vec<LoopDevice> {
     let Ok(entries) = fs::read_dir(SYS_BLOCK) else { return Vec::new() };
     let mut found: Vec<_> = entries
@@ -260,10 +268,12 @@ pub(crate) fn find(file_name: &str) -> Vec<LoopDevice> {
     found
 }
 
-/// Takes a loop device off the lab's file and waits until it is off. Does nothing to a device that stands on anything else.
+/// Takes a loop device off the lab's file and waits until it is off. Does nothing to a device that
+/// stands on anything else.
 ///
 /// # Errors
-/// [`LabError::Busy`] if somebody still uses it when `patience` is over; the kernel then takes it off when they stop.
+/// [`LabError::Busy`] if somebody still uses it when `patience` is over; the kernel then takes it
+/// off when they stop.
 pub(crate) fn detach(device: &LoopDevice, file_name: &str, patience: Duration) -> Result<(), LabError> {
     let path = device.path();
     let ours = device.stands_on(file_name);
@@ -274,7 +284,8 @@ pub(crate) fn detach(device: &LoopDevice, file_name: &str, patience: Duration) -
             Err(errno) => return Err(LabError::io("detach", &path, errno)),
         }
     }
-    // The kernel clears it when the last opener closes: here that is `open`, unless somebody else has it.
+    // The kernel clears it when the last opener closes: here that is `open`, unless somebody else
+    // has it.
     let deadline = Instant::now() + patience;
     while device.stands_on(file_name) {
         if Instant::now() >= deadline {

@@ -1,8 +1,10 @@
 //! How long requests took by the model, and how late the lab answered them.
 //!
-//! *Service* is modelled: from a request's submission to the completion time that the model gave. *Lateness* is real: from a request's arrival to its
-//! submission, and from its modelled completion to the moment at which the answer was in the kernel's hands. A lab whose lateness is not small beside its service times measures the machine it
-//! runs on. Everything is counted in the buckets of [`floodwall_model::latency`], nanoseconds.
+//! *Service* is modelled: from a request's submission to the completion time that the model gave. *Lateness*
+//! is real: from a request's arrival to its submission, and from its modelled completion to the
+//! moment at which the answer was in the kernel's hands. A lab whose lateness is not small beside
+//! its service times measures the machine it runs on. Everything is counted in the buckets of
+//! [`floodwall_model::latency`], nanoseconds.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +49,8 @@ pub struct Timing {
     pub p99_us: Option<f64>,
     /// The longest, microseconds.
     pub max_us: Option<f64>,
-    /// `(bucket, count)` in the order of buckets, those of `floodwall_model::latency`; empty ones left out.
+    /// `(bucket, count)` in the order of buckets, those of `floodwall_model::latency`; empty ones
+    /// left out.
     pub buckets: Vec<(u32, u64)>,
 }
 
@@ -86,7 +89,8 @@ impl Timing {
     }
 }
 
-/// Histograms of one lab device since it came up. A copy is a snapshot, for whoever reads them at leisure.
+/// Histograms of one lab device since it came up. A copy is a snapshot, for whoever reads them at
+/// leisure.
 #[derive(Clone)]
 pub(crate) struct Meter {
     read: Histogram,
@@ -125,7 +129,8 @@ impl Meter {
     }
 }
 
-/// Whether p99 of lateness is at most a tenth of p50 of service; `None` when nothing was counted or the model takes no time at all.
+/// Whether p99 of lateness is at most a tenth of p50 of service; `None` when nothing was counted or
+/// the model takes no time at all.
 fn kept_up(lateness: &LatencyCounts, service: &LatencyCounts) -> Option<bool> {
     let (late, service) = (lateness.nearest_rank_ns(0.99)?, service.nearest_rank_ns(0.50)?);
     (service > 0).then_some(late as f64 <= service as f64 * 0.1)
@@ -144,7 +149,8 @@ pub struct Timings {
     pub other: Timing,
     /// How late answers were against the model.
     pub lateness: Timing,
-    /// Whether lateness (p99) stayed within a tenth of service (p50); absent when that can't be said.
+    /// Whether lateness (p99) stayed within a tenth of service (p50); absent when that can't be
+    /// said.
     pub kept_up: Option<bool>,
 }
 
@@ -157,8 +163,9 @@ impl Timings {
         Self { kept_up: kept_up(lateness, &all), read, write, flush, other, lateness: lateness.into() }
     }
 
-    /// What was counted since `earlier`, a snapshot of the same device: a run on a device that has been up for long is judged by itself. Means and
-    /// maxima are then those of buckets, at most 0.8 % above the exact ones.
+    /// What was counted since `earlier`, a snapshot of the same device: a run on a device that has
+    /// been up for long is judged by itself. Means and maxima are then those of buckets, at most
+    /// 0.8 % above the exact ones.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let service = [

@@ -1,6 +1,7 @@
 //! Mounts: finding them by device, making a filesystem, mounting, and unmounting what may be dead.
 //!
-//! Mounts are always looked up in `/proc/self/mountinfo` (proc_pid_mountinfo(5)), never by looking at a path: a path below a dead mount can block.
+//! Mounts are always looked up in `/proc/self/mountinfo` (proc_pid_mountinfo(5)), never by looking
+//! at a path: a path below a dead mount can block.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -52,7 +53,8 @@ impl Filesystem {
         }
     }
 
-    /// The smallest device that its mkfs takes (mkfs.xfs since xfsprogs 5.19; mkfs.btrfs with one device and its defaults; mke2fs with a journal of 1,024 blocks).
+    /// The smallest device that its mkfs takes (mkfs.xfs since xfsprogs 5.19; mkfs.btrfs with one
+    /// device and its defaults; mke2fs with a journal of 1,024 blocks).
     #[must_use]
     pub const fn least(self) -> Bytes {
         match self {
@@ -66,8 +68,9 @@ impl Filesystem {
         format!("mkfs.{}", self.name())
     }
 
-    /// Quiet, without asking; no discard of a device that is empty anyway, and nothing left for later (ext4 would initialise its tables in the
-    /// background, into the first minutes of whatever is measured).
+    /// Quiet, without asking; no discard of a device that is empty anyway, and nothing left for
+    /// later (ext4 would initialise its tables in the background, into the first minutes of
+    /// whatever is measured).
     const fn mkfs_arguments(self) -> &'static [&'static str] {
         match self {
             Self::Xfs => &["-q", "-f", "-K"],
@@ -179,7 +182,8 @@ fn unescape(field: &[u8]) -> PathBuf {
     OsString::from_vec(out).into()
 }
 
-/// The mounts of a block device, the last made first. btrfs is known by its source: its device number is anonymous.
+/// The mounts of a block device, the last made first. btrfs is known by its source: its device
+/// number is anonymous.
 pub(crate) fn of_device(device: &Path, dev: Option<&str>) -> Result<Vec<Mount>, LabError> {
     Ok(all()?.into_iter().rev().filter(|m| m.source == device || Some(m.dev.as_str()) == dev).collect())
 }
@@ -247,12 +251,14 @@ pub(crate) fn unmount(dir: &Path, force: Force) -> Result<(), LabError> {
     }
 }
 
-/// `FS_IOC_SHUTDOWN`, `_IOR('X', 125, __u32)`: understood by xfs, ext4, f2fs and btrfs from 6.19 on.
+/// `FS_IOC_SHUTDOWN`, `_IOR('X', 125, __u32)`: understood by xfs, ext4, f2fs and btrfs from 6.19
+/// on.
 const FS_IOC_SHUTDOWN: Opcode = rustix::ioctl::opcode::read::<u32>(b'X', 125);
 /// Without writing the log first.
 const NO_LOG_FLUSH: u32 = 2;
 
-/// Makes a filesystem fail every access from now on, so that nobody goes on writing into it, or waits for it. Says whether the filesystem could.
+/// Makes a filesystem fail every access from now on, so that nobody goes on writing into it, or
+/// waits for it. Says whether the filesystem could.
 #[allow(unsafe_code, reason = "ioctl")]
 pub(crate) fn shut_down(dir: &Path) -> bool {
     let Ok(root) = File::open(dir) else { return false };
@@ -260,9 +266,11 @@ pub(crate) fn shut_down(dir: &Path) -> bool {
     unsafe { rustix::ioctl::ioctl(&root, Setter::<FS_IOC_SHUTDOWN, u32>::new(NO_LOG_FLUSH)) }.is_ok()
 }
 
-/// Ends a FUSE connection from outside: everybody who waits for its server gets an error. `mount` is its mount.
+/// Ends a FUSE connection from outside: everybody who waits for its server gets an error. `mount`
+/// is its mount.
 pub(crate) fn abort_fuse(mount: &Mount) {
-    // The connection's name is the minor number of the mount's device (Documentation/filesystems/fuse.rst).
+    // The connection's name is the minor number of the mount's device
+    // (Documentation/filesystems/fuse.rst).
     let number = mount.dev.split_once(':').map_or("", |(_, minor)| minor);
     let control = Path::new("/sys/fs/fuse/connections").join(number).join("abort");
     let aborted =

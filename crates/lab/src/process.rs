@@ -1,4 +1,5 @@
-//! Processes: naming them so that a recycled number is not mistaken for them, ending them, making them fit to serve a block device.
+//! Processes: naming them so that a recycled number is not mistaken for them, ending them, making
+//! them fit to serve a block device.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -16,7 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::mounts::{self, Mount};
 
-/// A process: its number, and when it started (clock ticks since boot), which together are unique within a boot.
+/// A process: its number, and when it started (clock ticks since boot), which together are unique
+/// within a boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
@@ -32,7 +34,8 @@ impl Process {
     /// A process by its number, if it lives.
     fn of(pid: i32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The command's name is in parentheses and may hold anything; state is field 3, starttime field 22 (proc_pid_stat(5)).
+        // The command's name is in parentheses and may hold anything; state is field 3, starttime
+        // field 22 (proc_pid_stat(5)).
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         if matches!(fields.next()?, "Z" | "X") {
             return None;
@@ -75,9 +78,10 @@ impl Process {
     }
 }
 
-/// Makes this process fit to serve a block device: its memory stays in RAM, memory it asks for is not got by writing to a device that it serves
-/// itself (`PR_SET_IO_FLUSHER`), it is not chosen when memory runs out, and its sleeps end on time. What is not allowed here is left out: the lab then
-/// works less well under memory pressure, and everything else the same.
+/// Makes this process fit to serve a block device: its memory stays in RAM, memory it asks for is
+/// not got by writing to a device that it serves itself (`PR_SET_IO_FLUSHER`), it is not chosen
+/// when memory runs out, and its sleeps end on time. What is not allowed here is left out: the lab
+/// then works less well under memory pressure, and everything else the same.
 ///
 /// Threads that are started afterwards inherit all of it.
 pub(crate) fn fit_to_serve() {
@@ -87,8 +91,10 @@ pub(crate) fn fit_to_serve() {
     survive_memory_shortage();
 }
 
-/// Lets the calling thread, and those that it starts, run before all ordinary ones: hardware does not wait for its turn on a busy CPU. The lowest real-time
-/// priority is enough for that. Left out where it is not allowed (a CPU cgroup without real-time budget), with the highest ordinary priority instead.
+/// Lets the calling thread, and those that it starts, run before all ordinary ones: hardware does
+/// not wait for its turn on a busy CPU. The lowest real-time priority is enough for that. Left out
+/// where it is not allowed (a CPU cgroup without real-time budget), with the highest ordinary
+/// priority instead.
 #[allow(unsafe_code, reason = "sched_setscheduler(2), which rustix does not have")]
 pub(crate) fn run_first() {
     let lowest = libc::sched_param { sched_priority: 1 };
@@ -110,10 +116,12 @@ pub(crate) fn users_of_directory(dir: &Path) -> Vec<i32> {
     users(|target| target.starts_with(dir))
 }
 
-/// Processes that have a device node open, and one for every other mount namespace in which the device is mounted. `dev` is its `MAJOR:MINOR`.
+/// Processes that have a device node open, and one for every other mount namespace in which the
+/// device is mounted. `dev` is its `MAJOR:MINOR`.
 ///
-/// A namespace that was made while a filesystem was mounted (unshare(1), a container, a service with `PrivateMounts=`) has a mount of its own, which
-/// unmounting elsewhere does not touch and which keeps the device in use until the namespace's last process ends (mount_namespaces(7)).
+/// A namespace that was made while a filesystem was mounted (unshare(1), a container, a service
+/// with `PrivateMounts=`) has a mount of its own, which unmounting elsewhere does not touch and
+/// which keeps the device in use until the namespace's last process ends (mount_namespaces(7)).
 pub(crate) fn users_of_device(device: &Path, dev: Option<&str>) -> Vec<i32> {
     let mut pids = users(|target| target == device);
     pids.extend(elsewhere_mounted(|mount| mount.source == device || Some(mount.dev.as_str()) == dev));

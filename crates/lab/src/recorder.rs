@@ -1,10 +1,11 @@
 //! What reached the device: every request, in a ring that is always on.
 //!
-//! The ring holds the last [`CAPACITY`] requests in the order of their answers; a reader that falls behind is told how many it
-//! missed. As CSV a request is one line under [`HEADER`] and the comment [`About`].
-//! `queue_us + service_us` is the modelled latency, divided as for a single server: *service* began
-//! when the device had completed what it completed before, or on arrival if that was later; the rest is *queue*. For a device that works on several
-//! requests at once this says how it paced completions, not what each one cost.
+//! The ring holds the last [`CAPACITY`] requests in the order of their answers; a reader that falls
+//! behind is told how many it missed. As CSV a request is one line under [`HEADER`] and the comment
+//! [`About`]. `queue_us + service_us` is the modelled latency, divided as for a single server: *service*
+//! began when the device had completed what it completed before, or on arrival if that was later;
+//! the rest is *queue*. For a device that works on several requests at once this says how it paced
+//! completions, not what each one cost.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -25,7 +26,8 @@ pub(crate) struct About<'a> {
     pub(crate) name: &'a str,
     pub(crate) preset: &'a str,
     pub(crate) size_bytes: u64,
-    /// Unix time of the recording's time 0, by the clock as it was set when the recording was asked for.
+    /// Unix time of the recording's time 0, by the clock as it was set when the recording was asked
+    /// for.
     pub(crate) time_zero_unix_s: f64,
 }
 
@@ -115,7 +117,8 @@ impl Recorder {
         self.forgotten
     }
 
-    /// Up to `max` events from number `from` on, and how many between were lost because the ring is bounded.
+    /// Up to `max` events from number `from` on, and how many between were lost because the ring is
+    /// bounded.
     pub(crate) fn since(&self, from: u64, max: usize) -> (Vec<Event>, u64) {
         let missed = self.forgotten.saturating_sub(from);
         let skip = from.saturating_sub(self.forgotten) as usize;

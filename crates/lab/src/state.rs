@@ -14,8 +14,9 @@
 //!   going          somebody began to take it down: no part of it may start any more
 //! ```
 //!
-//! What can be looked up is not written down: the loop device is the one whose backing file has the token in its name, the mounts are those of that
-//! device. So a state that was left half-way is read like any other.
+//! What can be looked up is not written down: the loop device is the one whose backing file has the
+//! token in its name, the mounts are those of that device. So a state that was left half-way is
+//! read like any other.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -253,8 +254,9 @@ impl StateDir {
         if self.is_going() || !self.exists() { Err(LabError::Interrupted) } else { Ok(lock) }
     }
 
-    /// Keeps others from starting or taking down parts of the lab at the same time. Gives up waiting after `patience`: every step can be taken
-    /// twice, and whoever holds the lock may itself wait for this lab.
+    /// Keeps others from starting or taking down parts of the lab at the same time. Gives up
+    /// waiting after `patience`: every step can be taken twice, and whoever holds the lock may
+    /// itself wait for this lab.
     pub(crate) fn lock(&self, patience: Duration) -> Option<File> {
         let file =
             OpenOptions::new().write(true).create(true).truncate(false).open(self.path.join("lock")).ok()?;

@@ -5,9 +5,10 @@
 //! dead server:  shut filesystem down       ─▶ unmount ─▶ detach loop ─▶ unmount FUSE
 //! ```
 //!
-//! Every step looks at what is there, does nothing if nothing is, and may be taken by two processes at once. No step waits without end: what takes too long
-//! has its FUSE connection aborted, which makes the kernel fail whatever it waited for. Contents are in memory and go with the lab,
-//! so nothing is lost by force that would not be lost anyway.
+//! Every step looks at what is there, does nothing if nothing is, and may be taken by two processes
+//! at once. No step waits without end: what takes too long has its FUSE connection aborted, which
+//! makes the kernel fail whatever it waited for. Contents are in memory and go with the lab, so
+//! nothing is lost by force that would not be lost anyway.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -34,14 +35,18 @@ pub(crate) enum By<'a> {
 
 /// How long a caller waits for whoever starts a part of the lab, or takes it down already.
 const CALLER_WAITS: Duration = Duration::from_secs(10);
-/// How long a guardian does: a caller who unmounts may itself wait for the server that has just died.
+/// How long a guardian does: a caller who unmounts may itself wait for the server that has just
+/// died.
 const GUARDIAN_WAITS: Duration = Duration::from_secs(2);
-/// How long a live filesystem may stay busy before it is shut down. What a command leaves behind when it ends (a child that is just ending, an io_uring whose
-/// files the kernel closes a little later) is gone long before.
+/// How long a live filesystem may stay busy before it is shut down. What a command leaves behind
+/// when it ends (a child that is just ending, an io_uring whose files the kernel closes a little
+/// later) is gone long before.
 const SETTLE: Duration = Duration::from_secs(2);
-/// How long an unmount may take before the connection is aborted. At the speed of memory this writes tens of gigabytes.
+/// How long an unmount may take before the connection is aborted. At the speed of memory this
+/// writes tens of gigabytes.
 const UNMOUNT: Duration = Duration::from_secs(20);
-/// How long a loop device may stay busy: users of a filesystem that was shut down get errors at once and mostly end.
+/// How long a loop device may stay busy: users of a filesystem that was shut down get errors at
+/// once and mostly end.
 const DETACH: Duration = Duration::from_secs(8);
 /// How long each way of ending a process is given.
 const END: Duration = Duration::from_secs(2);
@@ -49,14 +54,16 @@ const END: Duration = Duration::from_secs(2);
 /// Takes a lab down and removes its state.
 ///
 /// # Errors
-/// [`LabError::Busy`] if a process still uses the device; everything that could be taken away has been then, and the state is kept for another try.
+/// [`LabError::Busy`] if a process still uses the device; everything that could be taken away has
+/// been then, and the state is kept for another try.
 pub(crate) fn take_down(state: &StateDir, by: By) -> Result<(), LabError> {
     if !state.exists() {
         return Ok(());
     }
     let _lock = match by {
         By::Caller => {
-            // Before waiting for the lock: a server that is still starting gives up when it gets it.
+            // Before waiting for the lock: a server that is still starting gives up when it gets
+            // it.
             state.mark_going();
             state.lock(CALLER_WAITS)
         }
@@ -103,7 +110,8 @@ fn abort(state: &StateDir) {
     }
 }
 
-/// Takes the loop devices off the lab's file, with what is mounted from them. `alive` says whether requests to them are still answered.
+/// Takes the loop devices off the lab's file, with what is mounted from them. `alive` says whether
+/// requests to them are still answered.
 ///
 /// # Errors
 /// [`LabError::Busy`] if a process still uses a device; it is unmounted nevertheless.
@@ -119,7 +127,8 @@ pub(crate) fn free_devices(state: &StateDir, file_name: &str, alive: bool) -> Re
     Ok(())
 }
 
-/// Unmounts whatever is mounted from a loop device. Busy filesystems are taken out of the tree; returns the processes that are in them.
+/// Unmounts whatever is mounted from a loop device. Busy filesystems are taken out of the tree;
+/// returns the processes that are in them.
 fn unmount_all(state: &StateDir, device: &LoopDevice, alive: bool) -> Result<Vec<i32>, LabError> {
     let mut holders = Vec::new();
     for mount in mounts::of_device(&device.path(), device.dev().as_deref())? {

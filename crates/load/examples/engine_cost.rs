@@ -1,4 +1,5 @@
-//! Operations per CPU second of the psync engine, on tmpfs where the device costs nothing: the engine's own price.
+//! Operations per CPU second of the psync engine, on tmpfs where the device costs nothing: the
+//! engine's own price.
 //!
 //! ```text
 //! cargo run --release -p floodwall-load --example engine_cost -- /dev/shm 5

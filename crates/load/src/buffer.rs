@@ -1,18 +1,20 @@
-//! What is written: buffers whose blocks are never alike, without making random bytes for each of them.
+//! What is written: buffers whose blocks are never alike, without making random bytes for each of
+//! them.
 //!
 //! ```text
 //! pool of random bytes:  |······················|   the next block is the next piece of the pool …
 //! block:                     |S···|S···|S···|       … with a stamp S in every 4 KiB that was never used before
 //! ```
 //!
-//! Deduplicating and compressing filesystems and drives must not profit: the stamp makes every 4 KiB unique, the pool makes it
-//! incompressible.
+//! Deduplicating and compressing filesystems and drives must not profit: the stamp makes every 4
+//! KiB unique, the pool makes it incompressible.
 
 use floodwall_model::scenario::Data;
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 
-/// Alignment of every buffer in memory: the largest that direct I/O asks for on common devices (`stx_dio_mem_align`).
+/// Alignment of every buffer in memory: the largest that direct I/O asks for on common devices
+/// (`stx_dio_mem_align`).
 pub(crate) const ALIGN: usize = 4096;
 /// Distance of the stamps: the block size of filesystems and of deduplication.
 const STAMP_EVERY: usize = 4096;
@@ -60,7 +62,8 @@ pub(crate) struct Blocks {
 impl Blocks {
     /// Blocks of `block` bytes from a pool that is at least `variety` bytes longer than one.
     pub(crate) fn new(block: usize, variety: usize, data: Data, rng: &mut Pcg64Mcg) -> Self {
-        // A block that is longer than the variety moves through it page by page, so that two in a row still differ throughout.
+        // A block that is longer than the variety moves through it page by page, so that two in a
+        // row still differ throughout.
         let step = if block < variety { block } else { STAMP_EVERY };
         let mut pool = AlignedBuf::zeroed(block + variety);
         match data {
@@ -106,7 +109,8 @@ impl Blocks {
     }
 }
 
-/// A permutation of the 64-bit numbers (the finaliser of SplitMix64): counters that look random and stay different.
+/// A permutation of the 64-bit numbers (the finaliser of SplitMix64): counters that look random and
+/// stay different.
 #[inline]
 fn mix(n: u64) -> u64 {
     let n = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -115,8 +119,8 @@ fn mix(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
-/// How much longer than a block each stream's pool is, in bytes: 16 MiB over all streams, but between 64 KiB (a window of common
-/// compressors is 32 to 128 KiB) and 1 MiB each.
+/// How much longer than a block each stream's pool is, in bytes: 16 MiB over all streams, but
+/// between 64 KiB (a window of common compressors is 32 to 128 KiB) and 1 MiB each.
 pub(crate) fn variety(streams: u32) -> usize {
     ((16 << 20) / streams.max(1) as usize).clamp(64 << 10, 1 << 20) / ALIGN * ALIGN
 }

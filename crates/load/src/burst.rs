@@ -20,8 +20,9 @@ const BLOCK: usize = 1 << 20;
 /// The data repeats itself, but for the stamps, after this much more than a block.
 const VARIETY: usize = 4 << 20;
 
-/// Writes `bytes` into a new file in `dir`, in buffered writes of 1 MiB, and takes the time from the first write to the return of the
-/// last. The file is then truncated and removed, so that most of it never reaches the device.
+/// Writes `bytes` into a new file in `dir`, in buffered writes of 1 MiB, and takes the time from
+/// the first write to the return of the last. The file is then truncated and removed, so that most
+/// of it never reaches the device.
 ///
 /// A raised `stop` flag ends it early; the totals then say how far it came.
 ///

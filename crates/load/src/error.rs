@@ -189,7 +189,8 @@ impl From<io::Error> for AnyError {
 /// What to do about an error of the filesystem or the device.
 fn advice(operation: &str, errno: Errno) -> &'static str {
     match errno {
-        // The kernel has one answer for both; making a file rarely takes the last block, but often the last inode.
+        // The kernel has one answer for both; making a file rarely takes the last block, but often
+        // the last inode.
         Errno::NOSPC if operation == CREATE || operation == MAKE_DIRECTORY => {
             "; the filesystem is out of inodes (df -i) or of space (df -h): free some, make size smaller, or use fewer and larger files"
         }

@@ -1,6 +1,8 @@
-//! Scratch files: made by writing, never by holes or fallocate, so that later writes find their blocks allocated and written.
+//! Scratch files: made by writing, never by holes or fallocate, so that later writes find their
+//! blocks allocated and written.
 //!
-//! Offsets and lengths are bytes. Every call is repeated when a signal interrupts it and continued when it did only a part.
+//! Offsets and lengths are bytes. Every call is repeated when a signal interrupts it and continued
+//! when it did only a part.
 
 use std::io::IoSlice;
 use std::num::NonZeroU64;
@@ -25,7 +27,8 @@ pub(crate) const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0
 const FILL_BLOCK: usize = 1 << 20;
 /// While a file is filled, its writeback is started in steps of this length …
 const FILL_STEP: u64 = 8 << 20;
-/// … and awaited this far behind: filling a file must not become a flood, and must end soon after it was told to.
+/// … and awaited this far behind: filling a file must not become a flood, and must end soon after
+/// it was told to.
 const FILL_BEHIND: u64 = 64 << 20;
 
 /// A file with the name that messages call it by.
@@ -131,8 +134,8 @@ impl NamedFile {
         retry(|| rfs::ftruncate(&self.fd, len)).map_err(|e| self.failed("truncate", e))
     }
 
-    /// Drops clean pages of a range from the page cache; `len` 0 means to the end. Whole pages around the range: the kernel keeps
-    /// pages that are only partly inside (mm/fadvise.c).
+    /// Drops clean pages of a range from the page cache; `len` 0 means to the end. Whole pages
+    /// around the range: the kernel keeps pages that are only partly inside (mm/fadvise.c).
     #[inline]
     pub(crate) fn evict(&self, offset: u64, len: u64) -> Result<(), LoadError> {
         let page = ALIGN as u64;
@@ -147,7 +150,8 @@ impl NamedFile {
         rfs::fadvise(&self.fd, 0, None, Advice::Random).map_err(|e| self.failed("advise", e))
     }
 
-    /// Writes `len` random bytes from the beginning, makes them stable and drops them from the page cache.
+    /// Writes `len` random bytes from the beginning, makes them stable and drops them from the page
+    /// cache.
     ///
     /// `progress` gets the bytes of each step.
     pub(crate) fn fill(
@@ -221,7 +225,8 @@ pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, 
     }
 }
 
-/// Makes the directory of one load in `dir` (mode 0700), named after the load as far as a file name can be.
+/// Makes the directory of one load in `dir` (mode 0700), named after the load as far as a file name
+/// can be.
 pub(crate) fn make_dir(dir: &Dir, name: &str) -> Result<Dir, LoadError> {
     let clean: String = name
         .chars()

@@ -16,7 +16,8 @@ use floodwall_model::latency::{BUCKETS, bucket_low_ns};
 
 /// Longest sleep without a look at the stop flag.
 const SLICE: Duration = Duration::from_millis(20);
-/// How much unused time a flood may catch up on. More would let a flood burst far above its rate after a stall.
+/// How much unused time a flood may catch up on. More would let a flood burst far above its rate
+/// after a stall.
 const CREDIT: Duration = Duration::from_millis(100);
 
 /// Sleeps until a moment, or until `stop` is raised, which is noticed within 20 ms. Never spins.
@@ -61,12 +62,13 @@ impl Tickets {
             .unwrap_or(Duration::from_secs(u64::from(u32::MAX)))
     }
 
-    /// How long the operations that fell due in the first `elapsed` and that nobody served had been waiting then: those never
-    /// taken, and those taken and given back.
+    /// How long the operations that fell due in the first `elapsed` and that nobody served had been
+    /// waiting then: those never taken, and those taken and given back.
     pub(crate) fn unserved(&self, elapsed: Duration, given_back: &[u64]) -> LatencyCounts {
         let taken = self.next.load(Ordering::Relaxed);
         let (elapsed_ns, period_ns) = (elapsed.as_nanos() as f64, 1e9 / self.rate_per_s);
-        // Operations from the first untaken one that are at least `age_ns` old; there may be too many to look at each.
+        // Operations from the first untaken one that are at least `age_ns` old; there may be too
+        // many to look at each.
         let as_old_as = |age_ns: u64| {
             let last = ((elapsed_ns - age_ns as f64) / period_ns).floor();
             if last < 0.0 { 0 } else { (last as u64 + 1).saturating_sub(taken) }

@@ -1,5 +1,5 @@
-//! What a directory's filesystem, the kernel and this process's limits refuse, found out on a small temporary file: a load that can't
-//! work is to be known before gigabytes are written for another.
+//! What a directory's filesystem, the kernel and this process's limits refuse, found out on a small
+//! temporary file: a load that can't work is to be known before gigabytes are written for another.
 //!
 //! ```text
 //! Probe::with(dir, …) ── makes dir/.probe ── direct_io, length, mapping, descriptors ── removes it
@@ -44,7 +44,8 @@ impl Probe<'_> {
 
     /// Refuses a block that direct I/O can't do here.
     ///
-    /// The kernel says what it needs since 6.1 (statx(2), `STATX_DIOALIGN`) for most filesystems; elsewhere it is tried.
+    /// The kernel says what it needs since 6.1 (statx(2), `STATX_DIOALIGN`) for most filesystems;
+    /// elsewhere it is tried.
     pub(crate) fn direct_io(&self, block: Bytes) -> Result<(), LoadError> {
         let path = || self.dir.path().to_owned();
         match self.direct_alignment()? {
@@ -54,7 +55,8 @@ impl Probe<'_> {
         }
     }
 
-    /// Refuses writes that drop their pages behind them (RWF_DONTCACHE) where the kernel or the filesystem has none.
+    /// Refuses writes that drop their pages behind them (RWF_DONTCACHE) where the kernel or the
+    /// filesystem has none.
     pub(crate) fn dont_cache(&self) -> Result<(), LoadError> {
         match self.file.write_in(WriteMode::DontCache, &[0; ALIGN], 0) {
             Err(LoadError::Io { errno: Errno::OPNOTSUPP | Errno::INVAL, .. }) => {
@@ -64,7 +66,8 @@ impl Probe<'_> {
         }
     }
 
-    /// Refuses files longer than the filesystem can have, or than this process may write (which would end it with SIGXFSZ).
+    /// Refuses files longer than the filesystem can have, or than this process may write (which
+    /// would end it with SIGXFSZ).
     pub(crate) fn length(&self, len: u64) -> Result<(), LoadError> {
         let too_long = || LoadError::io("make a file that long in", self.dir.path(), Errno::FBIG);
         if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < len) {
@@ -78,7 +81,8 @@ impl Probe<'_> {
         }
     }
 
-    /// Refuses shared mappings of this length where there are none, or no room for one in this process.
+    /// Refuses shared mappings of this length where there are none, or no room for one in this
+    /// process.
     pub(crate) fn mapping(&self, len: u64) -> Result<(), LoadError> {
         Mapping::new(&self.file, len).map(drop).map_err(|error| match error {
             LoadError::Io { errno, .. } => LoadError::io("map a file that long in", self.dir.path(), errno),
@@ -92,7 +96,8 @@ impl Probe<'_> {
         held.map(drop).map_err(|e| LoadError::io("keep that many files open in", self.dir.path(), e))
     }
 
-    /// What offsets and lengths of direct I/O on this file must be multiples of; `None` if it has none.
+    /// What offsets and lengths of direct I/O on this file must be multiples of; `None` if it has
+    /// none.
     fn direct_alignment(&self) -> Result<Option<u64>, LoadError> {
         let probe = &self.file;
         // Without this an empty file may answer for its directory's defaults only.

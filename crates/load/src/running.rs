@@ -7,8 +7,8 @@
 //!                                                                          Delta               Finished
 //! ```
 //!
-//! A thread that fails leaves its error behind and raises the flag for the others. Nothing is lost by dropping a [`Running`]: that stops
-//! it and waits for it too.
+//! A thread that fails leaves its error behind and raises the flag for the others. Nothing is lost
+//! by dropping a [`Running`]: that stops it and waits for it too.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,16 +31,17 @@ use crate::pace::Tickets;
 /// What a load did from the last sample to its end, and what can only be said at the end.
 #[derive(Clone, Debug, Default)]
 pub struct Finished {
-    /// Since the last sample. When the load was asked to stop right after that, these are the operations that were in flight then. An
-    /// open loop's unserved operations are in the latencies too, with how long they had been waiting: a lower bound, without
-    /// which a stall at the end would be hidden. They are not in `ops`.
+    /// Since the last sample. When the load was asked to stop right after that, these are the
+    /// operations that were in flight then. An open loop's unserved operations are in the latencies
+    /// too, with how long they had been waiting: a lower bound, without which a stall at the end
+    /// would be hidden. They are not in `ops`.
     pub last: Delta,
     /// Operations completed from start to end.
     pub total_ops: u64,
     /// Open loop: operations that fell due before the end and never got a turn.
     pub unserved_ops: u64,
-    /// CPU time of the threads from start to end, user and kernel, in microseconds; `None` for a command. What the
-    /// kernel does on behalf of io_uring in threads of its own is not in it.
+    /// CPU time of the threads from start to end, user and kernel, in microseconds; `None` for a
+    /// command. What the kernel does on behalf of io_uring in threads of its own is not in it.
     pub cpu_us: Option<u64>,
     /// How often a command ran to its end and was started again; `None` for anything else.
     pub command_runs: Option<u64>,
@@ -63,7 +64,8 @@ enum Inner {
 }
 
 impl Running {
-    /// What was completed since the last sample (or the start): operations, bytes and, for victims that are not commands, latencies.
+    /// What was completed since the last sample (or the start): operations, bytes and, for victims
+    /// that are not commands, latencies.
     pub fn sample(&mut self) -> Delta {
         let delta = match &mut self.inner {
             Inner::Threads(threads) => threads.sampler.sample(),
@@ -94,8 +96,8 @@ impl Running {
         }
     }
 
-    /// For a command, the kernel's number of the thread that starts it, again and again: whatever it does itself, it or a child of it was started by this
-    /// thread. `None` for anything else.
+    /// For a command, the kernel's number of the thread that starts it, again and again: whatever
+    /// it does itself, it or a child of it was started by this thread. `None` for anything else.
     #[must_use]
     pub fn command_thread(&self) -> Option<u32> {
         match &self.inner {
@@ -115,8 +117,8 @@ impl Running {
 
     /// Stops the load, waits until the last operation is done and returns what is left to say.
     ///
-    /// A thread in a system call can't be interrupted: an fsync behind a long queue is waited for. A command has 5 s after SIGTERM
-    /// before it gets SIGKILL.
+    /// A thread in a system call can't be interrupted: an fsync behind a long queue is waited for.
+    /// A command has 5 s after SIGTERM before it gets SIGKILL.
     #[must_use]
     pub fn finish(mut self) -> Finished {
         self.ask_to_stop();
@@ -169,7 +171,8 @@ pub(crate) struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Reports this thread ready and waits until all are. Returns when the load began, or `None` if it did not.
+    /// Reports this thread ready and waits until all are. Returns when the load began, or `None` if
+    /// it did not.
     pub(crate) fn arrive(&mut self) -> Option<Instant> {
         self.arrived = true;
         let mut gate = lock(&self.shared.gate);
@@ -237,11 +240,12 @@ struct Threads {
     open_loop: Option<OpenLoop>,
 }
 
-/// Starts a thread for each piece of work, named `fw-victim-0` and so on, and lets them begin together.
+/// Starts a thread for each piece of work, named `fw-victim-0` and so on, and lets them begin
+/// together.
 ///
 /// # Errors
-/// The first error of a thread's setup, or [`LoadError::Thread`]. No thread is left then. What fails later is
-/// [`Running::failure`].
+/// The first error of a thread's setup, or [`LoadError::Thread`]. No thread is left then. What
+/// fails later is [`Running::failure`].
 pub(crate) fn start(
     role: &str,
     work: Vec<(Recorder, Work)>,
@@ -295,7 +299,8 @@ pub(crate) fn start(
 
 /// One thread from begin to end.
 fn run(shared: &Shared, recorder: &Recorder, work: Work) {
-    // Paced operations must begin when they fall due, not up to 50 µs (the default slack) later. An older kernel is merely less exact.
+    // Paced operations must begin when they fall due, not up to 50 µs (the default slack) later. An
+    // older kernel is merely less exact.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let mut worker = Worker { shared, recorder, arrived: false, cpu_before: cpu_time() };
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&mut worker)))

@@ -83,8 +83,8 @@ impl User {
     /// directory is entered before that, as the caller.
     ///
     /// The caller's environment may hold secrets. The command gets `PATH`, `LANG`, `LC_*`, `TERM`,
-    /// `TZ` and `FLOODWALL_*` of it, and `HOME`, `USER`, `LOGNAME` and `SHELL` of the user. Variables
-    /// that were set on `command` before are dropped; those that are set later stay.
+    /// `TZ` and `FLOODWALL_*` of it, and `HOME`, `USER`, `LOGNAME` and `SHELL` of the user.
+    /// Variables that were set on `command` before are dropped; those that are set later stay.
     #[expect(unsafe_code, reason = "code between fork and exec")]
     pub fn runs(&self, command: &mut Command) {
         command.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_passed_on(name)));

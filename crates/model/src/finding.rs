@@ -1,4 +1,5 @@
-//! A finding: something about a machine's write path that somebody should know, with its evidence and a remedy.
+//! A finding: something about a machine's write path that somebody should know, with its evidence
+//! and a remedy.
 //!
 //! ```text
 //! Status + journal + other managers → checks (host) → Finding … → report (text, JSON)
@@ -14,7 +15,8 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Worth knowing: it costs something only under a load that not everybody has, or it keeps other findings from being made.
+    /// Worth knowing: it costs something only under a load that not everybody has, or it keeps
+    /// other findings from being made.
     Note,
     /// Costs time under a flood: victims wait longer than they need to.
     Warning,
@@ -45,7 +47,8 @@ pub struct Finding {
     pub subjects: Vec<String>,
     /// What it was concluded from, with the numbers; one sentence for each subject.
     pub evidence: Vec<String>,
-    /// What it costs the worst subject, in seconds; absent where time is not what it costs or the rate is not known.
+    /// What it costs the worst subject, in seconds; absent where time is not what it costs or the
+    /// rate is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_s: Option<f64>,
     /// How much data it is about, in bytes; absent where there is no such amount.

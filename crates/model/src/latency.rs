@@ -6,8 +6,9 @@
 //! ns > MAX_NS          counted in the last bucket; the exact maximum is kept beside
 //! ```
 //!
-//! The layout is that of an HdrHistogram with two significant digits (<http://hdrhistogram.org>), so converting to one loses nothing.
-//! It is fixed, so that counters can be allocated once, shared between threads and merged by addition.
+//! The layout is that of an HdrHistogram with two significant digits (<http://hdrhistogram.org>),
+//! so converting to one loses nothing. It is fixed, so that counters can be allocated once, shared
+//! between threads and merged by addition.
 
 /// Values below this have a bucket each.
 const LINEAR: u64 = 256;
@@ -68,7 +69,8 @@ pub struct LatencyCounts {
 impl LatencyCounts {
     /// From bucket counts in ascending order; zero counts are left out.
     ///
-    /// `max_ns` is the exact maximum; it is widened to the highest bucket's low end if a reader of live counters caught it too early.
+    /// `max_ns` is the exact maximum; it is widened to the highest bucket's low end if a reader of
+    /// live counters caught it too early.
     #[must_use]
     pub fn from_buckets(counts: impl IntoIterator<Item = (usize, u64)>, sum_ns: u64, max_ns: u64) -> Self {
         let mut out = Self { sum_ns, max_ns, ..Self::default() };
@@ -85,7 +87,8 @@ impl LatencyCounts {
                 n -= u64::from(part);
             }
         }
-        // Histograms are kept for a whole run, and growing by doubling leaves up to half of the memory unused.
+        // Histograms are kept for a whole run, and growing by doubling leaves up to half of the
+        // memory unused.
         out.buckets.shrink_to_fit();
         out
     }
@@ -144,10 +147,13 @@ impl LatencyCounts {
         (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
     }
 
-    /// The latency that at least this fraction of the operations did not exceed, in nanoseconds: nearest rank (Hyndman & Fan 1996, definition 1), upper
-    /// end of its bucket, never more than the largest latency seen. 1 and above is the exact maximum, 0 and below the smallest bucket in use.
+    /// The latency that at least this fraction of the operations did not exceed, in nanoseconds:
+    /// nearest rank (Hyndman & Fan 1996, definition 1), upper end of its bucket, never more than
+    /// the largest latency seen. 1 and above is the exact maximum, 0 and below the smallest bucket
+    /// in use.
     ///
-    /// `None` when nothing was counted, or for no number. Whether there are enough operations for a tail is for the caller to say.
+    /// `None` when nothing was counted, or for no number. Whether there are enough operations for a
+    /// tail is for the caller to say.
     #[must_use]
     pub fn nearest_rank_ns(&self, fraction: f64) -> Option<u64> {
         if self.is_empty() || fraction.is_nan() {
@@ -156,7 +162,8 @@ impl LatencyCounts {
         if fraction >= 1.0 {
             return Some(self.max_ns);
         }
-        // 0.99 has no exact binary form: without the small allowance p99 of 100 operations could take the 100th.
+        // 0.99 has no exact binary form: without the small allowance p99 of 100 operations could
+        // take the 100th.
         let rank = ((fraction * self.count as f64) * (1.0 - 1e-12)).ceil().max(1.0) as u64;
         let mut seen = 0;
         let bucket = self.buckets().find_map(|(bucket, n)| {

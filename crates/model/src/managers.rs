@@ -1,11 +1,13 @@
-//! Other hands on the same knobs: who else sets them, where that is written, and who has the last word. Plain data.
+//! Other hands on the same knobs: who else sets them, where that is written, and who has the last
+//! word. Plain data.
 //!
 //! ```text
 //! host (configuration files, /proc, /sys) → Managers { present, claims, unread } → apply, diff, findings
 //! ```
 //!
-//! A *claim* is one line of one file that sets one knob of the machine or of one device. Knobs are named as in a [`Setting`](crate::Setting)
-//! (`vm.dirty_ratio`, `scheduler`, `iosched.fifo_batch`, `bdi.max_bytes`); values are in the unit of the knob's kernel file.
+//! A *claim* is one line of one file that sets one knob of the machine or of one device. Knobs are
+//! named as in a [`Setting`](crate::Setting) (`vm.dirty_ratio`, `scheduler`, `iosched.fifo_batch`,
+//! `bdi.max_bytes`); values are in the unit of the knob's kernel file.
 
 use std::fmt;
 
@@ -25,7 +27,8 @@ pub struct Managers {
     pub unread: Vec<Missing>,
 }
 
-/// Kinds of managers, in the order in which they have their say at boot: of two that set one knob, the later one's value stays.
+/// Kinds of managers, in the order in which they have their say at boot: of two that set one knob,
+/// the later one's value stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -54,7 +57,8 @@ pub struct Manager {
     pub kind: Kind,
     /// For people: `TuneD, profile throughput-performance`.
     pub name: String,
-    /// Whether a process of it runs now; absent for what runs at moments of its own (sysctl, udev rules, TLP).
+    /// Whether a process of it runs now; absent for what runs at moments of its own (sysctl, udev
+    /// rules, TLP).
     pub running: Reading<bool>,
     /// Whether it has its say at the next boot.
     pub at_boot: Reading<bool>,
@@ -77,7 +81,8 @@ pub struct Claim {
     pub knob: String,
     /// Whose knob.
     pub place: Place,
-    /// What it sets, as the kernel's file takes it; `None` where a program or the machine's state decides.
+    /// What it sets, as the kernel's file takes it; `None` where a program or the machine's state
+    /// decides.
     pub value: Option<String>,
     /// The value as the file has it (`40%`, `$min_ratio`).
     pub written: String,
@@ -131,7 +136,8 @@ pub enum Standing {
     },
 }
 
-/// The two names of each dirty limit: writing one zeroes the other (mm/page-writeback.c), and the two names of a backing device's share.
+/// The two names of each dirty limit: writing one zeroes the other (mm/page-writeback.c), and the
+/// two names of a backing device's share.
 const CELLS: [(&str, &str); 6] = [
     ("vm.dirty_ratio", "vm.dirty_bytes"),
     ("vm.dirty_background_ratio", "vm.dirty_background_bytes"),
@@ -148,8 +154,8 @@ pub fn cell(knob: &str) -> &str {
 }
 
 impl Managers {
-    /// Claims about what a knob sets, by any of its names, on the machine or on a device: those that are or may be applied, the strongest
-    /// last. `device` is a whole disk's number.
+    /// Claims about what a knob sets, by any of its names, on the machine or on a device: those
+    /// that are or may be applied, the strongest last. `device` is a whole disk's number.
     pub fn about<'a>(&'a self, knob: &'a str, device: Option<DeviceId>) -> impl Iterator<Item = &'a Claim> {
         self.claims.iter().filter(move |claim| {
             cell(&claim.knob) == cell(knob) && claim.place.is(device) && claim.is_applied()

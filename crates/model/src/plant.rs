@@ -7,8 +7,9 @@
 //! write(knob) ◀─ one knob's new value ◀──────────────────────────┘
 //! ```
 //!
-//! The trait has no clock: whoever drives it waits (the host) or lets virtual time pass (the simulator) between two looks, and
-//! [`Observation::at`] says how much. What a sensor can't see is `None`, which is not zero. Sizes are bytes, latencies nanoseconds.
+//! The trait has no clock: whoever drives it waits (the host) or lets virtual time pass (the
+//! simulator) between two looks, and [`Observation::at`] says how much. What a sensor can't see is
+//! `None`, which is not zero. Sizes are bytes, latencies nanoseconds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,17 +33,18 @@ pub trait Plant {
     /// [`PlantError`] if the sensors are lost. One that sees less than it might leaves `None`.
     fn observe(&mut self) -> Result<Observation, PlantError>;
 
-    /// Writes one knob, as one would write its file; the kernel's own checks apply, and its own side effects (a byte limit zeroes its
-    /// ratio, a new elevator brings its own `nr_requests`).
+    /// Writes one knob, as one would write its file; the kernel's own checks apply, and its own
+    /// side effects (a byte limit zeroes its ratio, a new elevator brings its own `nr_requests`).
     ///
-    /// A change that needs the queue to run dry first is under way when this returns ([`DeviceObservation::changing`]), and in
-    /// force when that is over.
+    /// A change that needs the queue to run dry first is under way when this returns
+    /// ([`DeviceObservation::changing`]), and in force when that is over.
     ///
     /// # Errors
     /// [`PlantError`]: refused, or [`PlantError::Lost`] for now; nothing has changed.
     fn write(&mut self, write: &KnobWrite) -> Result<(), PlantError>;
 
-    /// Writes to a device's knobs that failed after [`Self::write`] had returned, since the last call: the value before is in force, as far as the kernel lets it.
+    /// Writes to a device's knobs that failed after [`Self::write`] had returned, since the last
+    /// call: the value before is in force, as far as the kernel lets it.
     fn failures(&mut self, device: DeviceId) -> Vec<(KnobWrite, PlantError)> {
         let _ = device;
         Vec::new()
@@ -54,7 +56,8 @@ pub trait Plant {
 pub struct Knobs {
     /// Those of the machine: `vm.dirty_*`.
     pub machine: Setting,
-    /// Those of each device: `scheduler`, `nr_requests`, `max_sectors_kb`, `wbt_lat_usec`, `bdi.*` …
+    /// Those of each device: `scheduler`, `nr_requests`, `max_sectors_kb`, `wbt_lat_usec`, `bdi.*`
+    /// …
     pub devices: BTreeMap<DeviceId, Setting>,
 }
 
@@ -92,7 +95,8 @@ pub enum PlantError {
         /// Why, and what to do about it.
         why: String,
     },
-    /// Sensors or knobs can't be read, or the journal without which nothing is written can't be used: nothing is wrong with a knob that was to be written.
+    /// Sensors or knobs can't be read, or the journal without which nothing is written can't be
+    /// used: nothing is wrong with a knob that was to be written.
     #[error("can't read {what}: {why}")]
     Lost {
         /// Which.
@@ -136,12 +140,14 @@ pub struct DeviceObservation {
     pub actors: Vec<Actor>,
 }
 
-/// A process (or a unit of them) as its device knows it. Who is a victim and who a flood is for the controller to say.
+/// A process (or a unit of them) as its device knows it. Who is a victim and who a flood is for the
+/// controller to say.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Actor {
     /// Its name: command and process, or unit.
     pub who: String,
-    /// Writes made stable since the last look: from the call that wrote to the return of the one that made it stable.
+    /// Writes made stable since the last look: from the call that wrote to the return of the one
+    /// that made it stable.
     pub commits: LatencyCounts,
     /// Reads that the device answered since the last look, and that somebody waited for.
     pub reads: LatencyCounts,

@@ -7,8 +7,8 @@
 //! JSON          ─▶ json      ─▶ the same value  what a command prints with --json
 //! ```
 //!
-//! Unsafe characters are written as escapes (`\u{1b}`), so that a name with such a character differs
-//! from the name without it.
+//! Unsafe characters are written as escapes (`\u{1b}`), so that a name with such a character
+//! differs from the name without it.
 
 use std::borrow::Cow;
 use std::fmt::Write;

@@ -1,4 +1,5 @@
-//! A thread's I/O priority (ioprio_set(2)) as text: `none`, `be/0` to `be/7`, `rt/0` to `rt/7`, `idle`.
+//! A thread's I/O priority (ioprio_set(2)) as text: `none`, `be/0` to `be/7`, `rt/0` to `rt/7`,
+//! `idle`.
 
 use std::fmt;
 use std::str::FromStr;

@@ -10,10 +10,12 @@ use crate::trial::{Interval, PhaseKind, Trial};
 pub trait Rig {
     /// Runs a scenario once under a setting and measures everything.
     ///
-    /// An empty setting means whatever is in force. `watch` is told what happens and may stop the run at any moment.
+    /// An empty setting means whatever is in force. `watch` is told what happens and may stop the
+    /// run at any moment.
     ///
     /// # Errors
-    /// [`RigError`]; what was measured until then is in [`RigError::partial`]. In either case the rig is as it was before.
+    /// [`RigError`]; what was measured until then is in [`RigError::partial`]. In either case the
+    /// rig is as it was before.
     fn run(
         &mut self,
         scenario: &Scenario,
@@ -31,7 +33,8 @@ pub trait Rig {
 
 /// What a rig tells while it runs. Every method has an empty default, so `()` watches nothing.
 pub trait Watch {
-    /// A step began (prefill, settle, warm-up, a phase's measured part …), expected to last this many seconds.
+    /// A step began (prefill, settle, warm-up, a phase's measured part …), expected to last this
+    /// many seconds.
     fn step(&mut self, _step: Step<'_>) {}
     /// Another second of the current step has passed.
     fn second(&mut self, _second: &Second<'_>) {}
@@ -54,7 +57,8 @@ pub struct Step<'a> {
     pub phase: Option<PhaseKind>,
     /// The round, counted from 1; 0 before the first.
     pub round: u32,
-    /// How long it should take, in seconds; 0 if nobody can tell beforehand (prefill, whose progress is [`Second::done`]).
+    /// How long it should take, in seconds; 0 if nobody can tell beforehand (prefill, whose
+    /// progress is [`Second::done`]).
     pub expected_s: f64,
 }
 

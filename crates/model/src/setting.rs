@@ -14,8 +14,9 @@ pub const VICTIMS_PRIORITY: &str = "victim.ioprio";
 /// The I/O priority of the threads that commit ext4's journals.
 pub const JOURNAL_PRIORITY: &str = "journal.ioprio";
 
-/// Knob name → value, in the order of the names. Global knobs are named like their sysctl (`vm.dirty_bytes`), a queue's like its
-/// file (`scheduler`, `nr_requests`); values are what the kernel's file reads.
+/// Knob name → value, in the order of the names. Global knobs are named like their sysctl
+/// (`vm.dirty_bytes`), a queue's like its file (`scheduler`, `nr_requests`); values are what the
+/// kernel's file reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Setting(pub BTreeMap<String, String>);
@@ -33,8 +34,9 @@ impl Setting {
         self.0.get(knob).map(String::as_str)
     }
 
-    /// Whether the writeback limits are those that every kernel since 2.6.32 boots with: `dirty_ratio` 20 and
-    /// `dirty_background_ratio` 10, no byte limits (mm/page-writeback.c). `None` if the setting does not name all four.
+    /// Whether the writeback limits are those that every kernel since 2.6.32 boots with:
+    /// `dirty_ratio` 20 and `dirty_background_ratio` 10, no byte limits (mm/page-writeback.c).
+    /// `None` if the setting does not name all four.
     #[must_use]
     pub fn has_default_dirty_limits(&self) -> Option<bool> {
         let wanted = [

@@ -4,8 +4,8 @@
 //! host (two observations, one window apart) → Status → report (text, JSON)
 //! ```
 //!
-//! Every number's name ends in its unit. A state that could not be read says why: "absent", "unreadable" and "zero" are three
-//! different values ([`Reading`]).
+//! Every number's name ends in its unit. A state that could not be read says why: "absent",
+//! "unreadable" and "zero" are three different values ([`Reading`]).
 
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -19,9 +19,11 @@ use crate::units::DeviceId;
 pub enum Reading<T> {
     /// What the kernel said; zero is a value.
     Value(T),
-    /// The kernel does not have it: an older version, a feature left out or switched off, a device without it.
+    /// The kernel does not have it: an older version, a feature left out or switched off, a device
+    /// without it.
     Absent(String),
-    /// It may exist, but could not be read or understood: no permission, an I/O error, an unknown format.
+    /// It may exist, but could not be read or understood: no permission, an I/O error, an unknown
+    /// format.
     Unreadable(String),
 }
 
@@ -78,7 +80,8 @@ impl<T> Reading<T> {
         }
     }
 
-    /// Tries something else where this has no value; keeps this one's reason if that has none either.
+    /// Tries something else where this has no value; keeps this one's reason if that has none
+    /// either.
     #[must_use]
     pub fn or_else(self, other: impl FnOnce() -> Self) -> Self {
         if self.value().is_some() {
@@ -128,7 +131,8 @@ pub struct Status {
     pub machine: Machine,
     /// Every backing device that holds a mounted filesystem, each once.
     pub devices: Vec<Device>,
-    /// Mounted filesystems whose dirty pages no device of the list holds (overlay, ZFS …), with the reason.
+    /// Mounted filesystems whose dirty pages no device of the list holds (overlay, ZFS …), with the
+    /// reason.
     pub elsewhere: Vec<Elsewhere>,
     /// Processes that serve block devices or filesystems of this machine.
     pub servers: Vec<Server>,
@@ -149,7 +153,8 @@ pub struct Machine {
     pub uptime_s: Reading<f64>,
     /// Hierarchy of control groups in use.
     pub cgroup: Reading<String>,
-    /// Controllers that are mounted as a hierarchy of version 1 (`memory`, `blkio` …); empty if none are.
+    /// Controllers that are mounted as a hierarchy of version 1 (`memory`, `blkio` …); empty if
+    /// none are.
     pub cgroup_v1_controllers: Vec<String>,
     /// Controllers that version 2 has here (cgroup.controllers of its mount).
     pub cgroup_v2_controllers: Reading<Vec<String>>,
@@ -157,13 +162,15 @@ pub struct Machine {
     pub page_bytes: u64,
     /// CPUs online.
     pub cpus: Reading<u64>,
-    /// CPUs that the kernel could have (/sys/devices/system/cpu/possible); its per-CPU counters are as many.
+    /// CPUs that the kernel could have (/sys/devices/system/cpu/possible); its per-CPU counters are
+    /// as many.
     pub possible_cpus: Reading<u64>,
     /// What tells that we are in a container; absent if nothing does.
     pub container: Reading<String>,
     /// Whether a hypervisor is below (the flag `hypervisor` of /proc/cpuinfo).
     pub virtualised: Reading<bool>,
-    /// Whether whoever read this runs under a real-time or deadline policy: the kernel shows such a reader higher limits than everybody else has.
+    /// Whether whoever read this runs under a real-time or deadline policy: the kernel shows such a
+    /// reader higher limits than everybody else has.
     pub reader_is_real_time: Reading<bool>,
     /// Usable RAM (/proc/meminfo `MemTotal`).
     pub ram_bytes: Reading<u64>,
@@ -183,9 +190,11 @@ pub struct Machine {
     pub dirty_knobs: DirtyKnobs,
     /// Age at which dirty data is written (`vm.dirty_expire_centisecs`), in milliseconds.
     pub dirty_expire_ms: Reading<u64>,
-    /// Interval of the flusher's periodic wakeups (`vm.dirty_writeback_centisecs`), in milliseconds; 0 switches them off.
+    /// Interval of the flusher's periodic wakeups (`vm.dirty_writeback_centisecs`), in
+    /// milliseconds; 0 switches them off.
     pub dirty_writeback_ms: Reading<u64>,
-    /// Share of the last 10 s in which some task waited for I/O (/proc/pressure/io `some avg10`), in percent.
+    /// Share of the last 10 s in which some task waited for I/O (/proc/pressure/io `some avg10`),
+    /// in percent.
     pub psi_io_some_avg10_percent: Reading<f64>,
     /// Share of the last 10 s in which every task waited for I/O (`full avg10`), in percent.
     pub psi_io_full_avg10_percent: Reading<f64>,
@@ -210,7 +219,8 @@ pub struct DirtyKnobs {
     pub writeback_centisecs: Reading<i64>,
 }
 
-/// A process that serves block devices or filesystems of this machine from userspace (FUSE, ublk, NBD).
+/// A process that serves block devices or filesystems of this machine from userspace (FUSE, ublk,
+/// NBD).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Server {
     /// Its number; absent or unreadable where the process can't be told.
@@ -219,15 +229,17 @@ pub struct Server {
     pub name: String,
     /// What it serves, and the loop devices that stand on that.
     pub serves: Vec<Served>,
-    /// Whether all its threads have set `PR_SET_IO_FLUSHER` (Linux 5.6); unreadable where it can't be told.
+    /// Whether all its threads have set `PR_SET_IO_FLUSHER` (Linux 5.6); unreadable where it can't
+    /// be told.
     pub io_flusher: Reading<bool>,
-    /// A file or device that it has open for writing through the page cache; absent if there is none.
+    /// A file or device that it has open for writing through the page cache; absent if there is
+    /// none.
     pub buffered: Reading<String>,
 }
 
 impl Server {
-    /// Whether a dirty limit may stop it while the machine waits for it: it may dirty pages, and it has not told the
-    /// kernel that it cleans other devices' pages.
+    /// Whether a dirty limit may stop it while the machine waits for it: it may dirty pages, and it
+    /// has not told the kernel that it cleans other devices' pages.
     #[must_use]
     pub fn may_hang(&self) -> bool {
         self.io_flusher != Reading::Value(true) && !matches!(self.buffered, Reading::Absent(_))
@@ -239,7 +251,8 @@ impl Server {
 pub struct Served {
     /// The kernel's name (`nbd0`, `loop1`), or where a FUSE filesystem is mounted.
     pub name: String,
-    /// How much its queue holds (`nr_requests` × `max_sectors_kb` × hardware queues); absent for a filesystem.
+    /// How much its queue holds (`nr_requests` × `max_sectors_kb` × hardware queues); absent for a
+    /// filesystem.
     pub queue_bytes: Reading<u64>,
     /// The backing device's name in /sys/class/bdi; absent for a block device.
     pub fuse_bdi: Reading<String>,
@@ -262,13 +275,15 @@ pub struct Swap {
     pub used_bytes: u64,
 }
 
-/// Of each pair of limits, one knob is in force: writing one zeroes the other (mm/page-writeback.c).
+/// Of each pair of limits, one knob is in force: writing one zeroes the other
+/// (mm/page-writeback.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitKnob {
     /// A byte limit, in bytes.
     Bytes(u64),
-    /// A share of the memory that could be dirtied (free pages and page cache, not RAM), in percent.
+    /// A share of the memory that could be dirtied (free pages and page cache, not RAM), in
+    /// percent.
     RatioPercent(u64),
 }
 
@@ -295,7 +310,8 @@ pub struct Device {
     pub bdi: Reading<String>,
     /// Filesystems on it, by mount point.
     pub mounts: Vec<MountedOn>,
-    /// The devices from this one down to those that drain, as `dm-0 → md0 → sda + sdb`; only this one's name if it drains itself.
+    /// The devices from this one down to those that drain, as `dm-0 → md0 → sda + sdb`; only this
+    /// one's name if it drains itself.
     pub path: String,
     /// Where the path could not be followed, and why.
     pub notes: Vec<String>,
@@ -338,7 +354,8 @@ pub struct Drain {
 pub enum DrainSource {
     /// Bytes written during the window by a device that was backlogged at both of its ends.
     Seen,
-    /// The kernel's running mean (debugfs `BdiWriteBandwidth`), which keeps its last value while the device idles.
+    /// The kernel's running mean (debugfs `BdiWriteBandwidth`), which keeps its last value while
+    /// the device idles.
     KernelEstimate,
     /// Nothing is known.
     Unknown,
@@ -384,7 +401,8 @@ pub struct Elsewhere {
 /// Limits of one backing device (/sys/class/bdi/ID).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceLimits {
-    /// Whether the device's own limit holds even while the machine is below its own; since kernel 6.2.
+    /// Whether the device's own limit holds even while the machine is below its own; since kernel
+    /// 6.2.
     pub strict_limit: Reading<bool>,
     /// Largest share of the hard limit, in percent.
     pub max_ratio_percent: Reading<f64>,
@@ -405,11 +423,14 @@ pub struct Queue {
     pub wbt_lat_us: Reading<u64>,
     /// `write back` (the device has a volatile cache) or `write through`, as the kernel believes.
     pub write_cache: Reading<String>,
-    /// What the device itself told of its cache when it was found (`cache_type` of a SCSI or SATA disk).
+    /// What the device itself told of its cache when it was found (`cache_type` of a SCSI or SATA
+    /// disk).
     pub device_cache: Reading<String>,
-    /// Requests that everything but synchronous reads may take (`iosched/async_depth` of mq-deadline).
+    /// Requests that everything but synchronous reads may take (`iosched/async_depth` of
+    /// mq-deadline).
     pub async_depth: Reading<u64>,
-    /// The same of every elevator (`queue/async_depth`), which in Linux 7 has taken the place of mq-deadline's own.
+    /// The same of every elevator (`queue/async_depth`), which in Linux 7 has taken the place of
+    /// mq-deadline's own.
     pub queue_async_depth: Reading<u64>,
     /// How long mq-deadline may pass a write over, in milliseconds (`iosched/write_expire`).
     pub write_expire_ms: Reading<u64>,
@@ -457,7 +478,8 @@ pub struct Writers {
     pub missing: Option<String>,
 }
 
-/// One process that wrote (/proc/PID/io; pages count when they are dirtied, not when they reach the device).
+/// One process that wrote (/proc/PID/io; pages count when they are dirtied, not when they reach the
+/// device).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Writer {
     /// Its number.
@@ -466,7 +488,8 @@ pub struct Writer {
     pub comm: Reading<String>,
     /// Bytes that it dirtied during the window (`write_bytes`), a second.
     pub dirtied_bytes_per_s: f64,
-    /// Dirty bytes that it took back during the window by truncating or deleting (`cancelled_write_bytes`), a second.
+    /// Dirty bytes that it took back during the window by truncating or deleting
+    /// (`cancelled_write_bytes`), a second.
     pub cancelled_bytes_per_s: f64,
 }
 

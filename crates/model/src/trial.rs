@@ -82,9 +82,11 @@ pub struct Phase {
     pub seconds: f64,
     /// How the phase reached its steady state.
     pub warmup: Warmup,
-    /// The measured part, in order, of about one second each (longer when old ones were merged to bound memory).
+    /// The measured part, in order, of about one second each (longer when old ones were merged to
+    /// bound memory).
     pub intervals: Vec<Interval>,
-    /// Operations that were in flight when the measured part ended: their latency counts, their completion does not.
+    /// Operations that were in flight when the measured part ended: their latency counts, their
+    /// completion does not.
     pub overrun: OpLatencies,
     /// Per victim, in the scenario's order.
     pub victims: Vec<LoadTotals>,
@@ -101,7 +103,8 @@ pub struct Phase {
 pub struct Warmup {
     /// How long it took, in seconds.
     pub seconds: f64,
-    /// Whether the stationarity test passed within the time allowed; `None` where no warm-up applies.
+    /// Whether the stationarity test passed within the time allowed; `None` where no warm-up
+    /// applies.
     pub steady: Option<bool>,
     /// What the test said, for people.
     pub verdict: String,
@@ -112,7 +115,8 @@ pub struct Warmup {
 /// Latencies by kind of operation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OpLatencies {
-    /// Write + sync of a committed write, from its intended start; an O_DSYNC write counts here and as a write.
+    /// Write + sync of a committed write, from its intended start; an O_DSYNC write counts here and
+    /// as a write.
     pub commit: LatencyCounts,
     /// The write call alone.
     pub write: LatencyCounts,
@@ -165,7 +169,8 @@ pub struct Interval {
     pub host: HostSample,
 }
 
-/// The host's counters over (or at the end of) one interval. `None` is unreadable or absent; the reasons are in the result's `missing`.
+/// The host's counters over (or at the end of) one interval. `None` is unreadable or absent; the
+/// reasons are in the result's `missing`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostSample {
     /// Dirty page cache at the end (/proc/meminfo `Dirty`).
@@ -222,7 +227,8 @@ pub struct LoadTotals {
     pub unserved_ops: u64,
     /// For a command: how often it ran to its end and was started again.
     pub command_runs: Option<u64>,
-    /// CPU time of its threads over warm-up and measured part together, in microseconds; `None` for commands.
+    /// CPU time of its threads over warm-up and measured part together, in microseconds; `None` for
+    /// commands.
     pub cpu_us: Option<u64>,
     /// Operations completed over warm-up and measured part together: what `cpu_us` was spent on.
     pub ops_with_warmup: u64,

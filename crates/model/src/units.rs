@@ -1,8 +1,9 @@
 //! Sizes, rates, durations and device numbers, parsed from and printed with their units.
 //!
-//! Powers of 1000 are written `kB MB GB TB`, powers of 1024 `KiB MiB GiB TiB` (IEC 80000-13). A single letter
-//! (`K M G T`) is a power of 1024, as in fio, sysbench and coreutils. A bare number is refused: half of the
-//! published `vm.dirty_bytes` recipes are off by a factor of 1,000 or 1,024 because somebody guessed.
+//! Powers of 1000 are written `kB MB GB TB`, powers of 1024 `KiB MiB GiB TiB` (IEC 80000-13). A
+//! single letter (`K M G T`) is a power of 1024, as in fio, sysbench and coreutils. A bare number
+//! is refused: half of the published `vm.dirty_bytes` recipes are off by a factor of 1,000 or 1,024
+//! because somebody guessed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -88,7 +89,8 @@ impl Bytes {
         Self(n * GIB)
     }
 
-    /// As it can be given to an option or written in a file: exact, one word, the shortest of its units (`560MiB`, `15MB`, `1567000001B`).
+    /// As it can be given to an option or written in a file: exact, one word, the shortest of its
+    /// units (`560MiB`, `15MB`, `1567000001B`).
     #[must_use]
     pub fn as_argument(self) -> String {
         let units = [
@@ -165,7 +167,8 @@ fn three_digits(value: f64) -> String {
 }
 
 impl fmt::Display for Bytes {
-    /// Exact where a unit divides the number (`64MiB`, `15MB`), else three digits of the binary unit (`1.46 GiB`).
+    /// Exact where a unit divides the number (`64MiB`, `15MB`), else three digits of the binary
+    /// unit (`1.46 GiB`).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let n = self.0;
         let iec = [("TiB", 1u64 << 40), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)];

@@ -1,6 +1,7 @@
 //! What looking costs: processor time per look at N loop devices, used and idle.
 //!
-//! `cargo run --release -p floodwall-plant --example cost -- 1000` (root; makes N loop devices over small sparse files and removes them again)
+//! `cargo run --release -p floodwall-plant --example cost -- 1000` (root; makes N loop devices over
+//! small sparse files and removes them again)
 
 #![allow(
     clippy::unwrap_used,

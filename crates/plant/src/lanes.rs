@@ -67,7 +67,8 @@ pub(crate) struct State {
     pub(crate) failures: Vec<(KnobWrite, PlantError)>,
     /// What is left of a look's patience.
     pub(crate) patience: Duration,
-    /// Everything is being put back until then: nothing new is tried again, nor what goes back after that.
+    /// Everything is being put back until then: nothing new is tried again, nor what goes back
+    /// after that.
     pub(crate) ends: Option<Instant>,
     /// Nothing more is written.
     pub(crate) closing: bool,
@@ -84,7 +85,8 @@ impl State {
         number.as_ref().and_then(|number| self.lane_of.get(number).copied()).flatten()
     }
 
-    /// What may have to be put back, by lane: what is held, and everything of a lane that has something to do.
+    /// What may have to be put back, by lane: what is held, and everything of a lane that has
+    /// something to do.
     pub(crate) fn to_put_back(&self) -> BTreeMap<Lane, BTreeSet<Number>> {
         let known =
             self.lane_of.iter().filter(|(_, lane)| self.lanes.get(lane).is_some_and(|its| its.running));

@@ -1,12 +1,14 @@
 //! How much is dirty: of the machine (/proc/vmstat) and of each unit (debugfs).
 //!
-//! A backing device's figures cost some 20 µs, so that of a thousand only those are read that something happened to, and [`IN_TURN`] of the others.
+//! A backing device's figures cost some 20 µs, so that of a thousand only those are read that
+//! something happened to, and [`IN_TURN`] of the others.
 
 use floodwall_host::{SysRoot, bdi};
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{Actor, DeviceObservation};
 
-/// Units that nothing happened to and that are read all the same, per look: a thousand come round in half a minute.
+/// Units that nothing happened to and that are read all the same, per look: a thousand come round
+/// in half a minute.
 const IN_TURN: usize = 8;
 
 /// The machine's figures, in bytes.

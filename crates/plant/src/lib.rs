@@ -1,4 +1,5 @@
-//! The host as a [`Plant`](floodwall_model::plant::Plant): what a controller sees of it, and its knobs through the journal.
+//! The host as a [`Plant`](floodwall_model::plant::Plant): what a controller sees of it, and its
+//! knobs through the journal.
 //!
 //! ```text
 //! probe (who waits, who floods, counters) ─┐
@@ -8,9 +9,12 @@
 //!                                                            knobs: hold (saved, fsynced) ─▶ intent ─▶ write ─▶ read back
 //! ```
 //!
-//! - [`units`]: devices as a controller is to know them: the one whose queue writes meet, with everything stacked on it.
-//! - [`HostPlant`]: sensors and knobs. Nothing in a look or a write waits for a device: a change that needs a queue to run dry is made by a thread of its own.
-//! - [`restore()`]: puts back what a process that steered has left behind; for its parent, or systemd's `ExecStopPost=`.
+//! - [`units`]: devices as a controller is to know them: the one whose queue writes meet, with
+//!   everything stacked on it.
+//! - [`HostPlant`]: sensors and knobs. Nothing in a look or a write waits for a device: a change
+//!   that needs a queue to run dry is made by a thread of its own.
+//! - [`restore()`]: puts back what a process that steered has left behind; for its parent, or
+//!   systemd's `ExecStopPost=`.
 //!
 //! Sizes are bytes, times as [`Duration`](std::time::Duration).
 

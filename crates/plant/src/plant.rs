@@ -113,17 +113,20 @@ pub struct HostPlant {
     recovered: Vec<String>,
     /// Used devices that are not steered.
     ignored: BTreeSet<DeviceId>,
-    /// Another disk under the number of one that has gone: left out of one look, so that a controller forgets the old one.
+    /// Another disk under the number of one that has gone: left out of one look, so that a
+    /// controller forgets the old one.
     just_gone: BTreeSet<DeviceId>,
     lost_events: u64,
     is_closed: bool,
 }
 
 impl HostPlant {
-    /// Opens sensors and journal. What a crash of an earlier one left is put back first; [`Self::recovered`] tells.
+    /// Opens sensors and journal. What a crash of an earlier one left is put back first;
+    /// [`Self::recovered`] tells.
     ///
     /// # Errors
-    /// [`HostPlantError`]; [`HostPlantError::is_missing_requirement`] and [`HostPlantError::is_wrong_use`] say of what kind.
+    /// [`HostPlantError`]; [`HostPlantError::is_missing_requirement`] and
+    /// [`HostPlantError::is_wrong_use`] say of what kind.
     pub fn open(options: &Options) -> Result<Self, HostPlantError> {
         let root = SysRoot::live()?;
         let kernel_files = || KernelFiles::new(&root).map_err(HostPlantError::Files);
@@ -176,7 +179,8 @@ impl HostPlant {
         Ok(plant)
     }
 
-    /// Waits, and takes in what happens meanwhile; ends early when `stop` is raised, at the latest after a tenth of a second.
+    /// Waits, and takes in what happens meanwhile; ends early when `stop` is raised, at the latest
+    /// after a tenth of a second.
     ///
     /// # Errors
     /// [`PlantError::Lost`] if the source is lost.
@@ -226,7 +230,8 @@ impl HostPlant {
         &self.recovered
     }
 
-    /// The knobs that hold something else than the administrator's value, with both; none in a dry run.
+    /// The knobs that hold something else than the administrator's value, with both; none in a dry
+    /// run.
     #[must_use]
     pub fn held(&self) -> Vec<HeldKnob> {
         match &self.hand {
@@ -243,8 +248,9 @@ impl HostPlant {
         }
     }
 
-    /// Puts everything back at once, all devices beside each other, and goes on: for a pause, or when sensors are lost. A controller that is not told keeps
-    /// thinking that its values are in force.
+    /// Puts everything back at once, all devices beside each other, and goes on: for a pause, or
+    /// when sensors are lost. A controller that is not told keeps thinking that its values are in
+    /// force.
     pub fn give_back(&mut self, patience: Duration) -> Closed {
         match &mut self.hand {
             Hand::Live(writer) => writer.give_back(patience),
@@ -255,8 +261,9 @@ impl HostPlant {
         }
     }
 
-    /// Puts everything back and ends. What a stuck device keeps from being put back stays open in the journal: whoever recovers it once this process is
-    /// gone tries again ([`crate::restore()`]).
+    /// Puts everything back and ends. What a stuck device keeps from being put back stays open in
+    /// the journal: whoever recovers it once this process is gone tries again
+    /// ([`crate::restore()`]).
     #[must_use = "it says what could not be put back"]
     pub fn close(mut self, patience: Duration) -> Closed {
         self.is_closed = true;
@@ -277,7 +284,8 @@ impl HostPlant {
         self.mounts_changed |= self.mounts.as_ref().is_some_and(mounts_changed);
         let age = snapshot.at.saturating_sub(self.refreshed);
         let used: BTreeSet<DeviceId> = snapshot.devices.iter().map(|device| device.id).collect();
-        // A disk that was there and is not any more, or one that was never seen, is worth a look at once.
+        // A disk that was there and is not any more, or one that was never seen, is worth a look at
+        // once.
         let gone = self.known.keys().filter_map(|id| self.units.get(*id)).any(|unit| {
             let mut queues = unit.queues.iter().filter_map(|device| device.number.parse().ok());
             queues.any(|id| !used.contains(&id))
@@ -316,7 +324,8 @@ impl HostPlant {
         for id in gone {
             let Some(known) = self.known.remove(&id) else { continue };
             if let Hand::Live(writer) = &self.hand {
-                // Devices that have been grouped anew are there still, and nobody knows any more what was written to them.
+                // Devices that have been grouped anew are there still, and nobody knows any more
+                // what was written to them.
                 writer.put_back(Some(id), &known.devices);
             }
             self.just_gone.insert(id);
@@ -448,7 +457,8 @@ impl Plant for HostPlant {
             let Some(known) = self.known.get_mut(&unit.id) else { continue };
             // Nobody cares what an idle device reads, and there may be a thousand.
             let may_differ = known.active || known.stale || held.contains(&unit.id);
-            // Up to 6.13 whoever reads a queue's file waits for the write that waits for the queue to run dry (`q->sysfs_lock`).
+            // Up to 6.13 whoever reads a queue's file waits for the write that waits for the queue
+            // to run dry (`q->sysfs_lock`).
             let can_be_read = !changing.contains(&unit.id);
             if known.knobs.is_none() || (may_differ && can_be_read) {
                 known.knobs = Some(read_knobs(unit, &self.files));
@@ -541,7 +551,8 @@ fn counters_of(unit: &Unit, counters: &HashMap<DeviceId, DeviceSample>) -> Devic
     samples.reduce(together).unwrap_or_default()
 }
 
-/// Two disks as one: amounts add; the busy time is that of the busier, so that it stays a share of the time.
+/// Two disks as one: amounts add; the busy time is that of the busier, so that it stays a share of
+/// the time.
 fn together(a: DeviceSample, b: DeviceSample) -> DeviceSample {
     DeviceSample {
         read_ops: a.read_ops + b.read_ops,

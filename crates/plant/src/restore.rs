@@ -1,4 +1,5 @@
-//! Putting back what a process that steered has left behind: for its parent, or systemd's `ExecStopPost=`.
+//! Putting back what a process that steered has left behind: for its parent, or systemd's
+//! `ExecStopPost=`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -23,7 +24,8 @@ pub struct Restored {
 }
 
 impl Restored {
-    /// Whether the machine is as its administrator has it: nobody steers, and nothing is left to be put back.
+    /// Whether the machine is as its administrator has it: nobody steers, and nothing is left to be
+    /// put back.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.steering.is_empty() && self.recovery.incomplete().is_none() && self.recovery.set_aside.is_empty()
@@ -49,11 +51,14 @@ impl Restored {
     }
 }
 
-/// Undoes what processes that are gone have left in a journal. One that steers still, one that has been killed and is inside a write, or somebody who holds the
-/// journal's lock, is waited for as long as `patience` lasts; 0 looks once. What has nothing to do with that write is put back before.
+/// Undoes what processes that are gone have left in a journal. One that steers still, one that has
+/// been killed and is inside a write, or somebody who holds the journal's lock, is waited for as
+/// long as `patience` lasts; 0 looks once. What has nothing to do with that write is put back
+/// before.
 ///
 /// # Errors
-/// [`HostPlantError::Journal`] if the journal can't be used, somebody else had its lock all the time, or somebody steers who can't be seen from here.
+/// [`HostPlantError::Journal`] if the journal can't be used, somebody else had its lock all the
+/// time, or somebody steers who can't be seen from here.
 pub fn restore(journal: &Path, patience: Duration) -> Result<Restored, HostPlantError> {
     let root = SysRoot::live()?;
     let files = KernelFiles::new(&root).map_err(HostPlantError::Files)?;
@@ -117,7 +122,8 @@ fn once(journal: &Path, files: &KernelFiles, all: &mut Restored) -> Result<State
     })
 }
 
-/// What one more attempt at some changes came to, in the place of the one before: what has been put back since stays told.
+/// What one more attempt at some changes came to, in the place of the one before: what has been put
+/// back since stays told.
 fn add(all: &mut Vec<Undone>, later: Vec<Undone>) {
     for mut undone in later {
         let Some(before) = all.iter_mut().find(|before| before.id == undone.id) else {

@@ -51,7 +51,8 @@ pub struct HeldKnob {
 pub struct Closed {
     /// Knobs that hold the administrator's value again, in words: `sda.nr_requests: 256 again`.
     pub restored: Vec<String>,
-    /// Knobs that somebody else has set meanwhile, or whose device is gone, in words: left as they are.
+    /// Knobs that somebody else has set meanwhile, or whose device is gone, in words: left as they
+    /// are.
     pub left_alone: Vec<String>,
     /// Knobs that could not be put back, and why: the next recovery tries again.
     pub failed: Vec<String>,

@@ -1,4 +1,5 @@
-//! Devices as a controller is to know them: the one whose queue writes meet, with everything stacked on it.
+//! Devices as a controller is to know them: the one whose queue writes meet, with everything
+//! stacked on it.
 //!
 //! ```text
 //! partitions ───────────────▶ their disk
@@ -9,7 +10,8 @@
 //! overlay, ZFS, tmpfs, FUSE ─▶ left out, with the reason
 //! ```
 //!
-//! A unit of several queues or several limits has the value that all of them have; one in which they differ is left out.
+//! A unit of several queues or several limits has the value that all of them have; one in which
+//! they differ is left out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -26,7 +28,8 @@ pub enum Which {
     /// All that have a queue or limits.
     #[default]
     All,
-    /// Those that these mean: a name (`sda`), a path below /dev, a number (`8:0`), or a directory on them.
+    /// Those that these mean: a name (`sda`), a path below /dev, a number (`8:0`), or a directory
+    /// on them.
     Named(Vec<String>),
 }
 
@@ -161,8 +164,9 @@ impl Units {
         Ok(self)
     }
 
-    /// Reads them again, of a machine whose devices come and go: names that mean nothing any more are [absent](Self::absent) and left out, and the others stay.
-    /// `None` if the machine's devices can't be read at all, which says nothing about what is there.
+    /// Reads them again, of a machine whose devices come and go: names that mean nothing any more
+    /// are [absent](Self::absent) and left out, and the others stay. `None` if the machine's
+    /// devices can't be read at all, which says nothing about what is there.
     #[must_use]
     pub fn read_again(root: &SysRoot, which: &Which) -> Option<Self> {
         let directories = ["/sys/block", "/sys/dev/block"];
@@ -247,7 +251,8 @@ fn unattributed(name: &str, mount: Option<&str>) -> Option<LeftOut> {
     Some(LeftOut { what, why })
 }
 
-/// Whole disks by number. Those that are in memory are left out, those without a medium or file are nothing.
+/// Whole disks by number. Those that are in memory are left out, those without a medium or file are
+/// nothing.
 fn disks(root: &SysRoot, left_out: &mut Vec<LeftOut>) -> BTreeMap<DeviceId, Disk> {
     let mut disks = BTreeMap::new();
     for (name, directory) in directories(root) {
@@ -306,7 +311,8 @@ fn unit(
     let name = disks.get(&id).map_or_else(|| id.to_string(), |disk| disk.name.clone());
     let has_limits = |id: &&DeviceId| root.exists(&bdi::directory(&id.to_string()));
     let find = |id: &DeviceId| Device::find(root, &id.to_string()).ok();
-    // Dirty pages are counted for the device that a filesystem is on, and for what is written to by itself: nothing is stacked on that.
+    // Dirty pages are counted for the device that a filesystem is on, and for what is written to by
+    // itself: nothing is stacked on that.
     let is_below =
         |id: &DeviceId| members.iter().any(|top| disks.get(top).is_some_and(|disk| disk.below.contains(id)));
     let is_mounted = |id: &DeviceId| layout.rows.iter().any(|row| row.queue_device == Some(*id));

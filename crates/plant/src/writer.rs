@@ -5,8 +5,10 @@
 //!   └ waits a moment for the end: most writes are over by then; the others are `changing`
 //! ```
 //!
-//! A queue that has to run dry, or somebody who holds the journal's lock for long, keeps one lane waiting; looks and other devices go on, back to what they were too. A
-//! lane's thread ends with its last job. A device may change lanes when units are grouped anew: whoever writes to it waits for whoever is at it still.
+//! A queue that has to run dry, or somebody who holds the journal's lock for long, keeps one lane
+//! waiting; looks and other devices go on, back to what they were too. A lane's thread ends with
+//! its last job. A device may change lanes when units are grouped anew: whoever writes to it waits
+//! for whoever is at it still.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -27,7 +29,8 @@ use crate::told::{Closed, Event, HeldKnob};
 
 /// How long [`Writer::write`] waits for a write to be over: a fifth of a controller's usual tick.
 const MOMENT: Duration = Duration::from_millis(50);
-/// … and how long all writes between two looks together: a hundred devices must not keep a controller from showing that it lives.
+/// … and how long all writes between two looks together: a hundred devices must not keep a
+/// controller from showing that it lives.
 const LOOK: Duration = Duration::from_millis(500);
 /// Between two attempts at the journal's lock, or at a file that says "busy".
 const NAP: Duration = Duration::from_millis(20);
@@ -67,7 +70,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Writer {
-    /// Begins a hold, once what a crash left has been undone. Who has the journal's lock is waited for as long as `patience` lasts.
+    /// Begins a hold, once what a crash left has been undone. Who has the journal's lock is waited
+    /// for as long as `patience` lasts.
     ///
     /// # Errors
     /// [`HoldError`].
@@ -135,7 +139,8 @@ impl Writer {
         }
     }
 
-    /// Writes a knob of a unit: all its cells or none. Returns when that is over, or after a moment.
+    /// Writes a knob of a unit: all its cells or none. Returns when that is over, or after a
+    /// moment.
     ///
     /// # Errors
     /// [`PlantError::Refused`]; what fails later is an [`Event::Failed`].
@@ -204,14 +209,16 @@ impl Writer {
         lock(&self.shared.state).tell(event);
     }
 
-    /// Puts everything back, all devices at once, and waits for that as long as `patience` lasts. What waits to be written is dropped.
+    /// Puts everything back, all devices at once, and waits for that as long as `patience` lasts.
+    /// What waits to be written is dropped.
     pub(crate) fn give_back(&self, patience: Duration) -> Closed {
         let end = Instant::now() + patience;
         let shared = &self.shared;
         lock(&shared.state).ends = Some(end);
         self.drop_jobs();
         let before = self.held();
-        // Each lane behind what is under way there, so that nothing is written after it was put back, and by itself: a queue that does not run dry keeps no other waiting.
+        // Each lane behind what is under way there, so that nothing is written after it was put
+        // back, and by itself: a queue that does not run dry keeps no other waiting.
         let lanes = {
             let mut state = lock(&shared.state);
             // Of an earlier call that ran out of time.
@@ -242,7 +249,8 @@ impl Writer {
         closed
     }
 
-    /// Puts everything back and ends the hold. What a stuck device keeps from being put back stays open in the journal.
+    /// Puts everything back and ends the hold. What a stuck device keeps from being put back stays
+    /// open in the journal.
     pub(crate) fn close(&self, patience: Duration) -> Closed {
         lock(&self.shared.state).closing = true;
         let end = Instant::now() + patience;
@@ -460,7 +468,8 @@ impl Shared {
             session.finish(hold, prepared.clone(), performed).map(drop)
         });
         if performed.is_some() && !prepared.is_back() {
-            // The journal can't be used any more: nothing may be in force that it does not know to the end.
+            // The journal can't be used any more: nothing may be in force that it does not know to
+            // the end.
             if let Err(error) = prepared.retract(&*self.files, &SystemClock) {
                 let (target, knob) = prepared.of();
                 let why = format!("it was to go back, because the journal can't be used: {error}");
@@ -470,7 +479,8 @@ impl Shared {
         finished
     }
 
-    /// Does something with the hold while the journal is locked. Without an `end` whoever has the lock is waited for until everything is closed.
+    /// Does something with the hold while the journal is locked. Without an `end` whoever has the
+    /// lock is waited for until everything is closed.
     fn locked<T>(
         &self,
         end: Option<Instant>,

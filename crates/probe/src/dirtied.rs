@@ -26,7 +26,8 @@ pub(crate) fn add(
     for (pid, bytes, own) in dirtied {
         let here = of.entry(pid).or_default();
         let known = || here.iter().map(|at| &processes[*at]).filter(|p| p.device.is_some());
-        // Where it was made to sleep it writes; else where all its open files are; else where it was seen at all.
+        // Where it was made to sleep it writes; else where all its open files are; else where it
+        // was seen at all.
         let slept = known().max_by_key(|p| p.throttled).filter(|p| !p.throttled.is_zero());
         let device = if own {
             let slept = slept.and_then(|p| p.device);

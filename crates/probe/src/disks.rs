@@ -1,5 +1,6 @@
-//! Whole disks that were ever used, and their counters: /proc/diskstats, read once a look; where it lists many and few are used, these are asked one by one, and the list is read
-//! now and then, and when somebody uses another.
+//! Whole disks that were ever used, and their counters: /proc/diskstats, read once a look; where it
+//! lists many and few are used, these are asked one by one, and the list is read now and then, and
+//! when somebody uses another.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -10,7 +11,8 @@ use floodwall_model::trial::DeviceSample;
 
 use crate::hash::Fast;
 
-/// With more than this many devices for each that was used, the used ones are asked by themselves: a line of the list takes a tenth of the time of a file.
+/// With more than this many devices for each that was used, the used ones are asked by themselves:
+/// a line of the list takes a tenth of the time of a file.
 const LISTED: usize = 20;
 /// Looks from one reading of the list to the next.
 const LOOKS: u32 = 16;
@@ -28,7 +30,8 @@ pub(crate) struct Disks {
 }
 
 impl Disks {
-    /// Counters since boot of those that were ever used. `seen`: whose requests were seen since the last look; `None` if requests are not seen.
+    /// Counters since boot of those that were ever used. `seen`: whose requests were seen since the
+    /// last look; `None` if requests are not seen.
     pub(crate) fn read(
         &mut self,
         root: &SysRoot,
@@ -62,7 +65,8 @@ impl Disks {
         all.into_iter().filter(|(id, sample)| self.names.contains_key(id) && was_used(sample)).collect()
     }
 
-    /// Finds out who is a whole disk. Devices without counters are left out: a thousand loop devices that were never used are not asked again and again.
+    /// Finds out who is a whole disk. Devices without counters are left out: a thousand loop
+    /// devices that were never used are not asked again and again.
     fn look(&mut self, root: &SysRoot, all: &BTreeMap<DeviceId, DeviceSample>) {
         for name in root.list("/sys/block").into_value().unwrap_or_default() {
             if let Some(id) = root.parse(&format!("/sys/block/{name}/dev")).into_value()

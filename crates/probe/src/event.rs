@@ -1,6 +1,7 @@
 //! What the kernel's tracepoints say, as plain data, whatever reads them.
 //!
-//! Times are nanoseconds of CLOCK_MONOTONIC; sizes are bytes; places on a device are sectors of 512 bytes.
+//! Times are nanoseconds of CLOCK_MONOTONIC; sizes are bytes; places on a device are sectors of 512
+//! bytes.
 
 use floodwall_model::DeviceId;
 
@@ -104,10 +105,12 @@ impl Class {
         }
     }
 
-    /// From the letters of a block event (block/blk-core.c `blk_fill_rwbs`): an `F` for a flush before, then the operation, then `F` for
-    /// forced unit access, `A` read-ahead, `S` sync, `M` metadata.
+    /// From the letters of a block event (block/blk-core.c `blk_fill_rwbs`): an `F` for a flush
+    /// before, then the operation, then `F` for forced unit access, `A` read-ahead, `S` sync, `M`
+    /// metadata.
     ///
-    /// `None` for an empty write that only asks for a flush: the flush itself has events of its own.
+    /// `None` for an empty write that only asks for a flush: the flush itself has events of its
+    /// own.
     #[must_use]
     pub fn from_rwbs(rwbs: &[u8]) -> Option<Self> {
         let (preflush, operation, flags) = match rwbs {
@@ -136,7 +139,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where a flush, which has no place, is taken to be. One is outstanding a device (block/blk-flush.c), or one a hardware queue.
+    /// Where a flush, which has no place, is taken to be. One is outstanding a device
+    /// (block/blk-flush.c), or one a hardware queue.
     pub const FLUSH: u64 = u64::MAX;
 }
 

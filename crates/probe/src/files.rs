@@ -1,6 +1,8 @@
-//! What processes have open, and what they are called: /proc/PID/fdinfo, /proc/PID/comm. Remembered for some windows.
+//! What processes have open, and what they are called: /proc/PID/fdinfo, /proc/PID/comm. Remembered
+//! for some windows.
 //!
-//! A path is never opened and no file's own attributes are asked for: those of a dead network filesystem would not come.
+//! A path is never opened and no file's own attributes are asked for: those of a dead network
+//! filesystem would not come.
 
 use std::collections::HashMap;
 
@@ -11,7 +13,8 @@ use floodwall_model::{DeviceId, Reading};
 use crate::hash::Fast;
 use crate::tally::{Files, OpenFile};
 
-/// Windows for which an answer is believed. Numbers of files and processes are used again, but seldom for another device within seconds.
+/// Windows for which an answer is believed. Numbers of files and processes are used again, but
+/// seldom for another device within seconds.
 const BELIEVED: u32 = 16;
 /// Answers remembered; some 64 bytes each.
 const REMEMBERED: usize = 4096;
@@ -19,7 +22,8 @@ const REMEMBERED: usize = 4096;
 const FILES_LOOKED_AT: usize = 64;
 /// Files looked at in one window; a look takes some 10 µs. What is not looked at is not known.
 const LOOKS: usize = 2048;
-/// open(2)'s flags, as /proc/PID/fdinfo prints them in octal; they are the same on all of Linux's architectures that we build for, save `O_DIRECT`.
+/// open(2)'s flags, as /proc/PID/fdinfo prints them in octal; they are the same on all of Linux's
+/// architectures that we build for, save `O_DIRECT`.
 const O_DSYNC: u32 = libc::O_DSYNC as u32;
 const O_DIRECT: u32 = libc::O_DIRECT as u32;
 const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
@@ -181,8 +185,9 @@ impl OpenFiles {
 
     /// The device below a mount of a process.
     ///
-    /// A container has a mount namespace, and so has a service that systemd protects, as the guard's does. The mounts of
-    /// each namespace have numbers that no other mount has (`mnt_alloc_id` of fs/namespace.c).
+    /// A container has a mount namespace, and so has a service that systemd protects, as the
+    /// guard's does. The mounts of each namespace have numbers that no other mount has
+    /// (`mnt_alloc_id` of fs/namespace.c).
     fn mounted(&mut self, pid: u32, mount: i32) -> Option<DeviceId> {
         if !self.mounts.contains_key(&mount) && self.mounts_read != Some(self.window) {
             self.mounts_read = Some(self.window);
@@ -198,7 +203,8 @@ impl OpenFiles {
         self.looks -= 1;
         let theirs = self.root.read(&format!("/proc/{pid}/mountinfo")).into_value()?;
         let Some(theirs) = mounts::parse(&theirs).into_iter().find(|theirs| theirs.id == mount) else {
-            // Pipes and sockets; and files that were opened elsewhere, which another process may list.
+            // Pipes and sockets; and files that were opened elsewhere, which another process may
+            // list.
             self.unlisted.insert((pid, mount), self.window);
             return None;
         };
@@ -208,8 +214,9 @@ impl OpenFiles {
     }
 }
 
-/// The device whose queue a filesystem's requests go through: its whole disk, or what is below, as long as there is one thing below. Devices of the
-/// device mapper and of md have no queue of their own.
+/// The device whose queue a filesystem's requests go through: its whole disk, or what is below, as
+/// long as there is one thing below. Devices of the device mapper and of md have no queue of their
+/// own.
 fn draining(root: &SysRoot, mount: &Mount) -> Option<DeviceId> {
     queue_below(root, *topology::backing(root, mount).devices.first()?)
 }

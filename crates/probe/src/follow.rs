@@ -1,10 +1,12 @@
-//! Whom a process belongs to: everything that a thread started, and everything that those started, however short they live. Pure.
+//! Whom a process belongs to: everything that a thread started, and everything that those started,
+//! however short they live. Pure.
 //!
 //! ```text
 //! follow(thread, tag) ─▶ Forked by it, or by one of its ─▶ tagged ─▶ Ended ─▶ forgotten a window later, for what is counted at its end
 //! ```
 //!
-//! Every number of a process is given by a fork that is seen, so that one that is given again is never taken for the one before.
+//! Every number of a process is given by a fork that is seen, so that one that is given again is
+//! never taken for the one before.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -14,7 +16,8 @@ use crate::event::Call;
 use crate::hash::Fast;
 use crate::histogram::Histogram;
 
-/// Threads and processes remembered; what is started beyond that is not followed. Some 10 bytes each.
+/// Threads and processes remembered; what is started beyond that is not followed. Some 10 bytes
+/// each.
 const REMEMBERED: usize = 65_536;
 
 /// What all that belongs to one who is followed did in one window.
@@ -22,7 +25,8 @@ const REMEMBERED: usize = 65_536;
 pub struct Followed {
     /// Synchronous calls and direct writes that returned, by kind, as the caller saw them.
     pub calls: BTreeMap<Call, LatencyCounts>,
-    /// Reads that a device answered, by device: programs are read too when they start, wherever they are.
+    /// Reads that a device answered, by device: programs are read too when they start, wherever
+    /// they are.
     pub reads: BTreeMap<DeviceId, LatencyCounts>,
 }
 
@@ -67,8 +71,8 @@ pub(crate) struct Lineage {
 }
 
 impl Lineage {
-    /// Follows what this thread starts from now on; threads and processes; not what it does itself, nor what other
-    /// threads of its process start.
+    /// Follows what this thread starts from now on; threads and processes; not what it does itself,
+    /// nor what other threads of its process start.
     pub(crate) fn follow(&mut self, thread: u32, tag: u32) {
         self.roots.insert(thread, tag);
     }
@@ -99,7 +103,8 @@ impl Lineage {
         }
     }
 
-    /// The window is over: those that ended before it did all they will ever do. (What is counted in the kernel has windows that begin and end a moment earlier.)
+    /// The window is over: those that ended before it did all they will ever do. (What is counted
+    /// in the kernel has windows that begin and end a moment earlier.)
     pub(crate) fn forget_ended(&mut self) {
         for tid in self.ended_before.drain() {
             self.tags.remove(&tid);

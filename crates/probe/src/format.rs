@@ -7,15 +7,17 @@
 //!         field:dev_t dev;        offset:8;       size:4; signed:0;
 //! ```
 //!
-//! Names, types, offsets and widths change from kernel to kernel (`bdi_dirty` became `wb_dirty`, `rwbs` grew from 8 to 10 bytes), so that nothing
-//! is known before the running kernel's file has been read. Offsets and sizes are bytes.
+//! Names, types, offsets and widths change from kernel to kernel (`bdi_dirty` became `wb_dirty`,
+//! `rwbs` grew from 8 to 10 bytes), so that nothing is known before the running kernel's file has
+//! been read. Offsets and sizes are bytes.
 
 /// One tracepoint as the running kernel lays it out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format {
     /// Its name, without its group.
     pub name: String,
-    /// Its number: what perf_event_open(2) takes as `config`, and the first two bytes of each record.
+    /// Its number: what perf_event_open(2) takes as `config`, and the first two bytes of each
+    /// record.
     pub id: u16,
     /// Its fields, in the order of the file, those common to all tracepoints first.
     pub fields: Vec<Field>,
@@ -101,7 +103,8 @@ impl Format {
     /// Where a text of fixed length lies.
     ///
     /// # Errors
-    /// [`FormatError::NoField`] if there is none of that name, or it is not an array of characters inside the record.
+    /// [`FormatError::NoField`] if there is none of that name, or it is not an array of characters
+    /// inside the record.
     pub fn text(&self, name: &'static str) -> Result<Text, FormatError> {
         self.field(name)
             .filter(|f| f.kind.starts_with("char[") && f.size > 0)
@@ -153,7 +156,8 @@ pub struct Number {
 }
 
 impl Number {
-    /// The number in a record; `None` if the record is too short. Unsigned numbers above `i64::MAX` wrap.
+    /// The number in a record; `None` if the record is too short. Unsigned numbers above `i64::MAX`
+    /// wrap.
     #[must_use]
     #[inline]
     pub fn read(&self, record: &[u8]) -> Option<i64> {

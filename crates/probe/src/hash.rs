@@ -1,5 +1,6 @@
-//! A hash for numbers that nobody chooses to harm us: the kernel's own. A few instructions instead of SipHash's hundred; tables are looked into for
-//! every event, of which there may be hundreds of thousands a second.
+//! A hash for numbers that nobody chooses to harm us: the kernel's own. A few instructions instead
+//! of SipHash's hundred; tables are looked into for every event, of which there may be hundreds of
+//! thousands a second.
 
 use std::hash::{BuildHasherDefault, Hasher};
 

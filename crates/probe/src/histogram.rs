@@ -1,6 +1,8 @@
-//! Latencies being counted: the sparse form of `model::latency`'s buckets, growing one operation at a time.
+//! Latencies being counted: the sparse form of `model::latency`'s buckets, growing one operation at
+//! a time.
 //!
-//! Dense counters would take 37 KB each, and there is one a process, device and kind of operation; real latencies fill a few hundred buckets.
+//! Dense counters would take 37 KB each, and there is one a process, device and kind of operation;
+//! real latencies fill a few hundred buckets.
 
 use floodwall_model::LatencyCounts;
 use floodwall_model::latency::bucket_of;

@@ -30,11 +30,13 @@ use crate::threads::Threads;
 use crate::tracepoints::{ALWAYS, FORKS, WRITES, Wanted};
 use crate::writers::Writers;
 
-/// A call that is under way longer than this is checked to be still there: its end may have been among lost events.
+/// A call that is under way longer than this is checked to be still there: its end may have been
+/// among lost events.
 const CHECKED_AFTER: Duration = Duration::from_secs(5);
 /// Calls checked in one window, in turn; each takes some 10 µs.
 const CHECKED: usize = 256;
-/// The inode number of the first namespace of processes (include/linux/proc_ns.h `PROC_PID_INIT_INO`).
+/// The inode number of the first namespace of processes (include/linux/proc_ns.h
+/// `PROC_PID_INIT_INO`).
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// A process that waits and dirties less between two looks is not asked which of its threads does.
 const MUCH: u64 = 256 << 10;
@@ -150,7 +152,8 @@ fn now_ns() -> u64 {
 }
 
 impl Probe {
-    /// Opens a source; without a wish the best that there is. What better ones could not do is among [`Self::blind`].
+    /// Opens a source; without a wish the best that there is. What better ones could not do is
+    /// among [`Self::blind`].
     ///
     /// # Errors
     /// [`ProbeError`] if the source that was wished for can't be used, or none can.
@@ -180,8 +183,8 @@ impl Probe {
         Ok(probe)
     }
 
-    /// Opens a source that can [follow](Self::follow), without a wish the best that there is. It has windows of its own ([`Self::followed`]) and no
-    /// snapshots.
+    /// Opens a source that can [follow](Self::follow), without a wish the best that there is. It
+    /// has windows of its own ([`Self::followed`]) and no snapshots.
     ///
     /// # Errors
     /// [`ProbeError`]: what keeps the last source that was tried from looking, or from seeing who starts whom.
@@ -265,7 +268,8 @@ impl Probe {
         &self.blind
     }
 
-    /// Waits, and takes in what happens meanwhile; ends early when `stop` is raised, at the latest after a tenth of a second.
+    /// Waits, and takes in what happens meanwhile; ends early when `stop` is raised, at the latest
+    /// after a tenth of a second.
     ///
     /// # Errors
     /// [`ProbeError`] if the source is lost.
@@ -336,8 +340,9 @@ impl Probe {
         Ok(snapshot)
     }
 
-    /// Follows what a thread of this process starts from now on, and what that starts: processes that were started since the probe was opened
-    /// are recognised too, as long as nobody has waited or looked since. Only what [`Self::open_following`] opened can.
+    /// Follows what a thread of this process starts from now on, and what that starts: processes
+    /// that were started since the probe was opened are recognised too, as long as nobody has
+    /// waited or looked since. Only what [`Self::open_following`] opened can.
     pub fn follow(&mut self, thread: u32, tag: u32) {
         self.tally.follow(thread, tag);
     }
@@ -366,7 +371,8 @@ impl Probe {
         self.disks.read(&self.root, seen.as_deref())
     }
 
-    /// From now on, of those who are followed, only operations count that are under way now. (Counted in the kernel, later ones do too.)
+    /// From now on, of those who are followed, only operations count that are under way now.
+    /// (Counted in the kernel, later ones do too.)
     pub fn follow_no_further(&mut self) {
         self.tally.follow_until(now_ns());
     }
@@ -491,7 +497,8 @@ impl Probe {
         }
     }
 
-    /// Follows processors, and threads that write synchronously. What can't be is not seen; the rest is.
+    /// Follows processors, and threads that write synchronously. What can't be is not seen; the
+    /// rest is.
     fn watch_writers(&mut self) {
         let window = self.windows;
         if let Some(perf) = self.source.perf()

@@ -1,6 +1,7 @@
 //! What was seen in one window, as plain data.
 //!
-//! What a source can't see is `None` or named in [`Blind`], which is not zero. Sizes are bytes, latencies nanoseconds.
+//! What a source can't see is `None` or named in [`Blind`], which is not zero. Sizes are bytes,
+//! latencies nanoseconds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -69,7 +70,8 @@ pub struct Snapshot {
     pub lost_events: u64,
     /// Operations that were counted for [`OTHERS`] because too many processes were active.
     pub folded_operations: u64,
-    /// Threads whose writes to `O_SYNC` and `O_DIRECT` files are not seen, because too many do such.
+    /// Threads whose writes to `O_SYNC` and `O_DIRECT` files are not seen, because too many do
+    /// such.
     pub unwatched_threads: u32,
     /// Time in which at least one task waited for I/O (PSI); `None` where the kernel does not say.
     pub pressure: Option<Duration>,
@@ -113,7 +115,8 @@ pub struct DeviceUse {
 pub struct Requests {
     /// Bytes of those that ended.
     pub bytes: u64,
-    /// From being made to being handed to the driver: plug, elevator, tags. May hold fewer than `device`: a request whose making was not seen counts there only.
+    /// From being made to being handed to the driver: plug, elevator, tags. May hold fewer than
+    /// `device`: a request whose making was not seen counts there only.
     pub queue: LatencyCounts,
     /// From the driver to completion.
     pub device: LatencyCounts,
@@ -140,9 +143,11 @@ pub struct ProcessUse {
     pub oldest: Duration,
     /// Time asleep because too much was dirty (`balance_dirty_pages`), summed over its threads.
     pub throttled: Duration,
-    /// Page cache that it dirtied; `None` where the kernel does not say. Shown once a process, for the device that it is believed to write to.
+    /// Page cache that it dirtied; `None` where the kernel does not say. Shown once a process, for
+    /// the device that it is believed to write to.
     pub dirtied_bytes: Option<u64>,
-    /// Of these, what threads dirtied that do nothing else while others of it wait; `None` where threads are not told apart.
+    /// Of these, what threads dirtied that do nothing else while others of it wait; `None` where
+    /// threads are not told apart.
     pub flooded_bytes: Option<u64>,
 }
 
@@ -189,7 +194,8 @@ impl ProcessUse {
 }
 
 impl Snapshot {
-    /// Who used a device or waits for it, as a plant's sensors name them, in the order of their process numbers.
+    /// Who used a device or waits for it, as a plant's sensors name them, in the order of their
+    /// process numbers.
     #[must_use]
     pub fn actors(&self, device: DeviceId) -> Vec<Actor> {
         self.processes.iter().filter(|p| p.device == Some(device)).flat_map(ProcessUse::actors).collect()

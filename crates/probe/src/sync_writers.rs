@@ -1,4 +1,5 @@
-//! Whose writes are worth watching: threads (or processes) that have files open with `O_SYNC` or `O_DIRECT`. Pure.
+//! Whose writes are worth watching: threads (or processes) that have files open with `O_SYNC` or
+//! `O_DIRECT`. Pure.
 //!
 //! ```text
 //! sent a synchronous request outside of a call ─▶ has such a file open? ─┬─ yes: watched, looked at again every WATCHED_FOR windows
@@ -21,7 +22,8 @@ pub(crate) struct SyncWriters {
 }
 
 impl SyncWriters {
-    /// Takes suspects in, process and thread, and looks at those again that were looked at long ago. Returns who is to be watched, ascending.
+    /// Takes suspects in, process and thread, and looks at those again that were looked at long
+    /// ago. Returns who is to be watched, ascending.
     pub(crate) fn watch(
         &mut self,
         window: u32,

@@ -8,7 +8,8 @@
 //! Forked, Ended         who is followed                       ─▶ calls and reads once more, by whom they belong to
 //! ```
 //!
-//! Memory is bounded whatever happens: beyond [`Limits`] processes are counted together, and what is under way is forgotten.
+//! Memory is bounded whatever happens: beyond [`Limits`] processes are counted together, and what
+//! is under way is forgotten.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -38,7 +39,8 @@ pub trait Files {
     /// What is behind a file descriptor; `None` if it is closed by now or may not be looked at.
     fn file(&mut self, pid: u32, fd: i32) -> Option<OpenFile>;
 
-    /// A process did something for the first time in this window: who wants its name should ask while it lives.
+    /// A process did something for the first time in this window: who wants its name should ask
+    /// while it lives.
     fn seen(&mut self, _pid: u32) {}
 }
 
@@ -140,7 +142,8 @@ impl Tally {
         Self { limits, ..Self::default() }
     }
 
-    /// Counts one event. Events come in the order of their times, save for some microseconds between processors.
+    /// Counts one event. Events come in the order of their times, save for some microseconds
+    /// between processors.
     pub fn count(&mut self, record: &Record, files: &mut dyn Files) {
         let Record { at_ns, pid, tid, event } = *record;
         match event {
@@ -299,7 +302,8 @@ impl Tally {
         self.uses.entry(key).or_default()
     }
 
-    /// Threads that may write to `O_SYNC` or `O_DIRECT` files: process and thread. Each is told once a call of this.
+    /// Threads that may write to `O_SYNC` or `O_DIRECT` files: process and thread. Each is told
+    /// once a call of this.
     pub fn take_writers(&mut self) -> Vec<(u32, u32)> {
         std::mem::take(&mut self.writers)
     }
@@ -316,13 +320,15 @@ impl Tally {
         self.calls.remove(&tid);
     }
 
-    /// Events were lost: of what is under way, ends may be missing. Requests are forgotten, and are counted again as they are issued.
+    /// Events were lost: of what is under way, ends may be missing. Requests are forgotten, and are
+    /// counted again as they are issued.
     pub fn events_lost(&mut self) {
         self.requests.clear();
     }
 
-    /// What the devices themselves say is outstanding: of requests that we know to be outstanding and that are more, the ends of the oldest were
-    /// lost. Devices that are not asked for are left alone.
+    /// What the devices themselves say is outstanding: of requests that we know to be outstanding
+    /// and that are more, the ends of the oldest were lost. Devices that are not asked for are left
+    /// alone.
     pub fn in_flight(&mut self, of: impl Fn(DeviceId) -> Option<u64>) {
         let mut outstanding: HashMap<DeviceId, Vec<(u64, Place)>, Fast> = HashMap::default();
         for (place, request) in &self.requests {

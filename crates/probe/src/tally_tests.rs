@@ -3,7 +3,8 @@ use super::*;
 const SDA: DeviceId = DeviceId { major: 8, minor: 0 };
 const SDB: DeviceId = DeviceId { major: 8, minor: 16 };
 
-/// Files by number: 3 is an ordinary one on sda, 4 one on sdb opened with `O_DSYNC`, 5 one with `O_DIRECT`; 9 is closed.
+/// Files by number: 3 is an ordinary one on sda, 4 one on sdb opened with `O_DSYNC`, 5 one with
+/// `O_DIRECT`; 9 is closed.
 struct Open;
 
 impl Files for Open {
@@ -125,7 +126,8 @@ fn writes_count_by_how_their_file_was_opened() {
     assert_eq!(process.device, Some(SDB));
     assert_eq!(process.calls.keys().copied().collect::<Vec<_>>(), [Call::SyncWrite, Call::DirectWrite]);
     assert_eq!(process.calls[&Call::SyncWrite], us(&[7]));
-    // A direct write reaches the device and is not stable; a write to the page cache waits for nothing.
+    // A direct write reaches the device and is not stable; a write to the page cache waits for
+    // nothing.
     assert_eq!((process.commits().count(), process.waiting), (1, 1));
 }
 

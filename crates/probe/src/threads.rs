@@ -1,8 +1,11 @@
-//! Which threads of a process flood while others of it wait: a database that loads a table beside its transactions, a benchmark with victims and floods of its own.
+//! Which threads of a process flood while others of it wait: a database that loads a table beside
+//! its transactions, a benchmark with victims and floods of its own.
 //!
-//! The same counter as a process's (`writers`), by thread (/proc/PID/task/TID/io), asked only where a process both waits and dirties much. The counter alone does not tell: a page of a large
-//! folio that is dirtied counts as the whole folio (mm/page-writeback.c `folio_account_dirtied`), so that who commits 4 KiB at a time may count 256 KiB for each. Who was seen inside
-//! a synchronous call lately does not flood.
+//! The same counter as a process's (`writers`), by thread (/proc/PID/task/TID/io), asked only where
+//! a process both waits and dirties much. The counter alone does not tell: a page of a large folio
+//! that is dirtied counts as the whole folio (mm/page-writeback.c `folio_account_dirtied`), so that
+//! who commits 4 KiB at a time may count 256 KiB for each. Who was seen inside a synchronous call
+//! lately does not flood.
 
 use std::collections::HashMap;
 
@@ -16,7 +19,8 @@ const FLOODS: u64 = 1 << 20;
 /// Processes that are asked at each look, and threads of each: what has more is taken as one.
 const PROCESSES: usize = 16;
 const THREADS: usize = 256;
-/// Looks for which a thread counts as one that commits, and a process stays told apart although those that wait get nothing done.
+/// Looks for which a thread counts as one that commits, and a process stays told apart although
+/// those that wait get nothing done.
 const REMEMBERED: u32 = 40;
 
 /// Remembers counters between looks.
@@ -54,8 +58,9 @@ impl Threads {
         self.known.get(&pid).is_some_and(|known| known.apart.is_some_and(lately))
     }
 
-    /// Bytes that threads of a process dirtied since they were last asked that do nothing else; `None` if they are not told apart from others. `inside`: its threads that are inside
-    /// a synchronous call now.
+    /// Bytes that threads of a process dirtied since they were last asked that do nothing else;
+    /// `None` if they are not told apart from others. `inside`: its threads that are inside a
+    /// synchronous call now.
     pub(crate) fn flooded(&mut self, root: &SysRoot, pid: u32, inside: &[u32]) -> Option<u64> {
         if self.asked >= PROCESSES {
             return None;

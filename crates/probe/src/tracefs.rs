@@ -1,4 +1,5 @@
-//! Where the kernel describes its tracepoints: tracefs. Only `format` files are read; nothing in it is written, so that other tracers are not disturbed.
+//! Where the kernel describes its tracepoints: tracefs. Only `format` files are read; nothing in it
+//! is written, so that other tracers are not disturbed.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,7 +20,8 @@ const MAX_FORMAT_BYTES: usize = 1 << 20;
 pub(crate) struct Tracefs(OwnedFd);
 
 impl Tracefs {
-    /// Finds a mounted one, or makes one that only we see: a mount that is attached to no directory.
+    /// Finds a mounted one, or makes one that only we see: a mount that is attached to no
+    /// directory.
     ///
     /// # Errors
     /// [`ProbeError::Tracefs`].

@@ -1,4 +1,5 @@
-//! Which tracepoints are used, and how their records become events. Pure: format files in, events out.
+//! Which tracepoints are used, and how their records become events. Pure: format files in, events
+//! out.
 //!
 //! | tracepoint | what it tells |
 //! |---|---|
@@ -22,7 +23,8 @@ use crate::hash::Fast;
 const SECTOR_BYTES: u64 = 512;
 /// The kernel's `dev_t`: minor numbers take 20 bits (include/linux/kdev_t.h).
 const MINOR_BITS: u32 = 20;
-/// `SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WAIT_AFTER`: without either, the call does not wait.
+/// `SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WAIT_AFTER`: without either, the call does not
+/// wait.
 const RANGE_WAITS: i64 = 1 | 4;
 /// `MS_SYNC`: without it, msync(2) does not wait.
 const MS_SYNC: i64 = 4;
@@ -89,7 +91,8 @@ pub const ALWAYS: &[Wanted] = &[
     wanted("writeback/balance_dirty_pages", Kind::Balanced),
 ];
 
-/// What programs in the kernel leave to perf events: it is rare, and its arguments differ from kernel to kernel.
+/// What programs in the kernel leave to perf events: it is rare, and its arguments differ from
+/// kernel to kernel.
 #[cfg(feature = "bpf")]
 pub const BESIDE_BPF: &[Wanted] = &[wanted("writeback/balance_dirty_pages", Kind::Balanced)];
 
@@ -97,8 +100,8 @@ pub const BESIDE_BPF: &[Wanted] = &[wanted("writeback/balance_dirty_pages", Kind
 pub const FORKS: &[Wanted] =
     &[wanted("sched/sched_process_fork", Kind::Forked), wanted("sched/sched_process_exit", Kind::Ended)];
 
-/// Those that are switched on while threads write to `O_SYNC` or `O_DIRECT` files: every write call of the machine passes them, so that their filter,
-/// not we, has to leave the rest out.
+/// Those that are switched on while threads write to `O_SYNC` or `O_DIRECT` files: every write call
+/// of the machine passes them, so that their filter, not we, has to leave the rest out.
 pub const WRITES: &[Wanted] = &[
     wanted("syscalls/sys_enter_write", Kind::EnterWrite),
     wanted("syscalls/sys_exit_write", Kind::ExitWrite),
@@ -176,7 +179,8 @@ impl Decoder {
         self.kinds.contains(&kind)
     }
 
-    /// The event that a record tells of. `None` if it tells nothing that is of use, or is not understood.
+    /// The event that a record tells of. `None` if it tells nothing that is of use, or is not
+    /// understood.
     #[must_use]
     #[inline]
     pub fn decode(&self, record: &[u8]) -> Option<Event> {
@@ -201,7 +205,8 @@ impl Decoder {
                 let number = device.read(record)? as u32;
                 let sector = match class {
                     Class::Flush => Place::FLUSH,
-                    // An empty write asks for a flush, which has events of its own; an empty request of another kind has no place.
+                    // An empty write asks for a flush, which has events of its own; an empty
+                    // request of another kind has no place.
                     _ if bytes == 0 => return None,
                     _ => sector.read(record)? as u64,
                 };

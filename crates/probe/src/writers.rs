@@ -25,15 +25,18 @@ use rustix::io::Errno;
 
 use crate::hash::Fast;
 
-/// Idle processes asked at each look. Asking takes some 5 µs, so this is 1.3 ms; with fewer processes everyone is asked each time.
+/// Idle processes asked at each look. Asking takes some 5 µs, so this is 1.3 ms; with fewer
+/// processes everyone is asked each time.
 const BUDGET: usize = 256;
-/// Processes asked that dirtied something when they were last asked; what the others dirty is counted when their turn comes.
+/// Processes asked that dirtied something when they were last asked; what the others dirty is
+/// counted when their turn comes.
 const ACTIVE: usize = 1024;
 /// New processes asked at each look: what forks faster is counted later, or, gone by then, never.
 const NEWCOMERS: usize = 1024;
 /// Processes remembered; more than the kernel's default `pid_max` allows.
 const REMEMBERED: usize = 32_768;
-/// Orphans whose new parent is asked for at each look; of the rest it is taken to be the first process.
+/// Orphans whose new parent is asked for at each look; of the rest it is taken to be the first
+/// process.
 const ORPHANS: usize = 256;
 /// `PF_KTHREAD` (include/linux/sched.h), in the ninth field of /proc/PID/stat.
 const KERNEL_THREAD: u64 = 0x0020_0000;

@@ -1,4 +1,5 @@
-//! Sentence, text, table, cards, chart, Markdown and JSON of one result say the same. Each is read as text and held against the trials' JSON.
+//! Sentence, text, table, cards, chart, Markdown and JSON of one result say the same. Each is read
+//! as text and held against the trials' JSON.
 
 use std::collections::BTreeMap;
 
@@ -240,7 +241,8 @@ fn assert_agreement(document: &Document) {
     }
 }
 
-/// A search over settings that are made of nothing: a default, what is recommended, and one that the race measured beside it.
+/// A search over settings that are made of nothing: a default, what is recommended, and one that
+/// the race measured beside it.
 fn search(default: &Made, best: &Made, other: &Made, finals: std::ops::Range<usize>) -> Document {
     let settings = [("default", None), ("bfq", Some("bfq")), ("kyber", Some("kyber"))];
     let (mut trials, mut contenders) = (Vec::new(), Vec::new());
@@ -324,7 +326,8 @@ fn a_comparison_says_the_same_everywhere() {
     assert_agreement(&crate::synthetic::contest(true));
 }
 
-/// What a search on a simulated array of 2010 stored, by a version whose table, cards and sentence disagreed.
+/// What a search on a simulated array of 2010 stored, by a version whose table, cards and sentence
+/// disagreed.
 #[test]
 fn a_result_that_an_older_version_judged_is_judged_anew_and_says_the_same_everywhere() {
     let mut document = Document::read(include_str!("../tests/data/search-bistable.json")).unwrap();

@@ -1,4 +1,5 @@
-//! Several settings as a person reads them: a table, what differs from the reference and how surely, and what a search recommends.
+//! Several settings as a person reads them: a table, what differs from the reference and how
+//! surely, and what a search recommends.
 //!
 //! At most [`crate::text::WIDTH`] columns, no colour.
 
@@ -18,7 +19,8 @@ use crate::view;
 
 /// Columns of a contender's name at most; longer ones have a line of their own.
 const NAME: usize = 16;
-/// Columns of the rate at least; like the others it widens so that a space stays before every figure.
+/// Columns of the rate at least; like the others it widens so that a space stays before every
+/// figure.
 const RATE: usize = 10;
 /// Columns of p99, and of the slowest operation.
 const TAIL: usize = 9;
@@ -68,7 +70,8 @@ pub fn text(document: &Document) -> String {
     out
 }
 
-/// The contenders that a table shows: all of a comparison; of a search the reference, the recommended one and the frontier.
+/// The contenders that a table shows: all of a comparison; of a search the reference, the
+/// recommended one and the frontier.
 fn rows(contest: &Contest) -> Vec<usize> {
     let Some(recommended) = &contest.recommended else { return (0..contest.contenders.len()).collect() };
     let mut rows = vec![0];

@@ -13,7 +13,8 @@
 //!                                      └─ SVG, PNG
 //! ```
 //!
-//! Pure: everything is built from values and returned as text; printing is the command line's business, and so is colour.
+//! Pure: everything is built from values and returned as text; printing is the command line's
+//! business, and so is colour.
 
 #[cfg(test)]
 mod agreement;

@@ -39,7 +39,8 @@ pub fn bench(document: &Document) -> String {
     out
 }
 
-/// A result of any kind: of several settings the answer first, then their table; of one as [`bench()`].
+/// A result of any kind: of several settings the answer first, then their table; of one as
+/// [`bench()`].
 #[must_use]
 pub fn report(study: &Study<'_>) -> String {
     let document = study.document;

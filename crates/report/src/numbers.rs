@@ -1,4 +1,5 @@
-//! How numbers are written for people: digits that mean something, thousands separated, units attached.
+//! How numbers are written for people: digits that mean something, thousands separated, units
+//! attached.
 
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use floodwall_stats::estimate::Estimate;
 /// Stands for what is not known or does not apply.
 pub(crate) const UNKNOWN: &str = "–";
 
-/// A number of things or things per second, to three digits: `1,508`, `14.2`, `0.98`, `0`. From 100 on without fraction.
+/// A number of things or things per second, to three digits: `1,508`, `14.2`, `0.98`, `0`. From 100
+/// on without fraction.
 pub(crate) fn count(value: f64) -> String {
     let decimals = if value >= 99.95 || value == value.round() {
         0
@@ -50,7 +52,8 @@ pub(crate) fn interval(e: &Estimate, shown: fn(f64) -> String) -> String {
     e.ends().map_or_else(|| NO_INTERVAL.into(), |(low, high)| format!("{} – {}", shown(low), shown(high)))
 }
 
-/// A share as percent without the sign: `98.4`, `45`, `4.2`, `0.07`, `0`. Near 100 a tenth still matters, at 45 it does not.
+/// A share as percent without the sign: `98.4`, `45`, `4.2`, `0.07`, `0`. Near 100 a tenth still
+/// matters, at 45 it does not.
 pub(crate) fn percent(share: f64) -> String {
     let value = 100.0 * share;
     let decimals = match value {

@@ -1,7 +1,8 @@
 //! Why a setting is not recommended although it lies above and to the right of the one that is.
 //!
-//! The recommended setting is shown by trials made after the choice, the others by those of the race: fewer, shorter, and the best of many by
-//! luck too. Victim and flood are also not all that counts: bursts and dead seconds do as well.
+//! The recommended setting is shown by trials made after the choice, the others by those of the
+//! race: fewer, shorter, and the best of many by luck too. Victim and flood are also not all that
+//! counts: bursts and dead seconds do as well.
 
 use floodwall_model::Trial;
 use floodwall_model::trial::PhaseKind;
@@ -25,7 +26,8 @@ pub(crate) fn passed_over(contest: &Contest, trials: &[Trial], open_loop: bool) 
     others.filter(|(_, c)| lies_beyond(c, best)).map(|(i, c)| (i, why(c))).collect()
 }
 
-/// Whether it lies above or to the right of the recommended setting, and nowhere below or to the left of it.
+/// Whether it lies above or to the right of the recommended setting, and nowhere below or to the
+/// left of it.
 fn lies_beyond(other: &Contender, best: &Contender) -> bool {
     let at = |c: &Contender| {
         let s = c.summary.as_ref()?;
@@ -80,7 +82,8 @@ fn reason(other: &Contender, best: &Contender, trials: &[Trial]) -> String {
     reasons.join("; ")
 }
 
-/// What the race's own trials say of the two; nothing if they say that the passed over one is better.
+/// What the race's own trials say of the two; nothing if they say that the passed over one is
+/// better.
 fn in_the_race(ours: &[Trial], theirs: &[Trial]) -> Option<String> {
     let rounds = |trials: &[Trial]| trials.iter().filter(|t| both(t).is_some()).count();
     let rounds = rounds(ours).min(rounds(theirs));

@@ -14,7 +14,8 @@ use crate::schema::contest::{Contender, Contest, Outcome, Recommended, pick};
 use crate::told;
 use crate::verdict::Words;
 
-/// The sentence of a search; `None` if the document is of none, or lacks what the sentence is of: then the stored one stands.
+/// The sentence of a search; `None` if the document is of none, or lacks what the sentence is of:
+/// then the stored one stands.
 pub(crate) fn sentence(document: &Document) -> Option<String> {
     let contest = document.contest.as_ref()?;
     let recommended = contest.recommended.as_ref()?;

@@ -1,4 +1,5 @@
-//! What it takes to run a stored result again: command lines, and the scenario as the file from which it can be run.
+//! What it takes to run a stored result again: command lines, and the scenario as the file from
+//! which it can be run.
 
 use std::fmt::Write;
 
@@ -25,8 +26,8 @@ const WITH_UNIT: &[(&str, &str, &str)] = &[
     ("settle_s", "settle", "s"),
 ];
 
-/// A stored scenario as a scenario file. `None` if the file would not be read as the same scenario: then the stored
-/// form is all there is.
+/// A stored scenario as a scenario file. `None` if the file would not be read as the same scenario:
+/// then the stored form is all there is.
 #[must_use]
 pub fn scenario_toml(stored: &Value) -> Option<String> {
     let object = stored.as_object()?;

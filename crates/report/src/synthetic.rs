@@ -1,4 +1,5 @@
-//! Made-up runs for tests: every number is chosen, so that what a table or a sentence should say can be worked out by hand.
+//! Made-up runs for tests: every number is chosen, so that what a table or a sentence should say
+//! can be worked out by hand.
 
 use floodwall_model::trial::{
     BurstTotals, DeviceSample, HostSample, Interval, LoadTotals, OpLatencies, Warmup,
@@ -29,7 +30,8 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// The 2010 disaster: 1,500 commits a second alone, a few dozen in three seconds of twelve beside the flood.
+    /// The 2010 disaster: 1,500 commits a second alone, a few dozen in three seconds of twelve
+    /// beside the flood.
     pub(crate) fn damage() -> Self {
         Self {
             scenario: scenario::builtin("copy-vs-database").unwrap().unwrap(),
@@ -260,7 +262,8 @@ pub(crate) fn run() -> Run {
     }
 }
 
-/// Three settings: the disaster of 2010, one that cures it, one that the kernel refused; with a recommendation or a mere comparison.
+/// Three settings: the disaster of 2010, one that cures it, one that the kernel refused; with a
+/// recommendation or a mere comparison.
 pub(crate) fn contest(searched: bool) -> Document {
     let cured = Made { beside: |_, s| (300 + s as u32 % 3, 12 * MS), rounds: 5, ..Made::damage() };
     let mut trials = Made { rounds: 5, ..Made::damage() }.trials();

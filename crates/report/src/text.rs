@@ -17,7 +17,8 @@ const LABEL: usize = 15;
 /// Columns of each phase.
 const CELL: usize = 16;
 
-/// Machine, table, figures, notes and the verdict, which comes last because that is where the eye is when a run ends.
+/// Machine, table, figures, notes and the verdict, which comes last because that is where the eye
+/// is when a run ends.
 #[must_use]
 pub fn bench(document: &Document) -> String {
     let view = View::of(document);

@@ -1,12 +1,14 @@
-//! A result second by second: what the kernel's write path was doing while victims and floods ran, on one time axis.
+//! A result second by second: what the kernel's write path was doing while victims and floods ran,
+//! on one time axis.
 //!
 //! ```text
 //! Document ─▶ one row per interval ─┬─ csv:  every column, raw units, empty where unknown
 //!                                   └─ text: the columns that tell a story, in human units
 //! ```
 //!
-//! An interval is one second, or several where old ones were merged to bound memory; everything that counts is given per second,
-//! so that rows of different length compare. Gauges (dirty, writeback, thresholds, in flight) are as they were at the row's end.
+//! An interval is one second, or several where old ones were merged to bound memory; everything
+//! that counts is given per second, so that rows of different length compare. Gauges (dirty,
+//! writeback, thresholds, in flight) are as they were at the row's end.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -119,7 +121,8 @@ fn rows(document: &Document) -> impl Iterator<Item = Row<'_>> {
     })
 }
 
-/// Every interval as one line of CSV (RFC 4180 without quoting: no field holds a comma), after a line of column names.
+/// Every interval as one line of CSV (RFC 4180 without quoting: no field holds a comma), after a
+/// line of column names.
 #[must_use]
 pub fn csv(document: &Document) -> String {
     let names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();

@@ -1,4 +1,5 @@
-//! A compared figure in words. Sentences, cards, tables, charts and Markdown take their words from here, so that they agree.
+//! A compared figure in words. Sentences, cards, tables, charts and Markdown take their words from
+//! here, so that they agree.
 
 use floodwall_model::units::Rate;
 use floodwall_stats::versus::{Compared, Figure, Verdict};
@@ -8,7 +9,8 @@ use crate::numbers::{UNKNOWN, count, duration_us, percent};
 /// From this ratio on rates and latencies are written as a multiple, below it in percent.
 const MULTIPLE_FROM: f64 = 1.5;
 
-/// What is shown of a comparison. A p99 that can't be compared is left out where the slowest operations are compared instead.
+/// What is shown of a comparison. A p99 that can't be compared is left out where the slowest
+/// operations are compared instead.
 pub(crate) fn shown(versus: &[Compared]) -> impl Iterator<Item = &Compared> {
     let slowest = versus.iter().any(|c| c.figure == Figure::VictimSlowestUs);
     versus.iter().filter(move |c| !(slowest && c.figure == Figure::VictimP99Us))
@@ -37,7 +39,8 @@ pub(crate) fn value(figure: Figure, value: Option<f64>) -> String {
     }
 }
 
-/// Contender over reference: `21×`, `88 %`; `None` where there is no ratio, and of dead seconds, which differ by points.
+/// Contender over reference: `21×`, `88 %`; `None` where there is no ratio, and of dead seconds,
+/// which differ by points.
 pub(crate) fn ratio(c: &Compared) -> Option<String> {
     let e = c.difference.filter(|_| c.figure != Figure::DeadShare)?;
     Some(if multiple(c.figure, e.value) {
@@ -52,7 +55,8 @@ fn multiple(figure: Figure, ratio: f64) -> bool {
     !price && ratio >= MULTIPLE_FROM
 }
 
-/// The interval of a difference, without unit: `18 – 25`, `86 – 90`; of dead seconds in points of the time.
+/// The interval of a difference, without unit: `18 – 25`, `86 – 90`; of dead seconds in points of
+/// the time.
 pub(crate) fn interval(c: &Compared) -> Option<String> {
     let e = c.difference?;
     let (low, high) = e.ends()?;
@@ -84,7 +88,8 @@ pub(crate) fn verdict(c: &Compared) -> &'static str {
     }
 }
 
-/// What a sentence adds, in brackets, to a figure that is neither surely better nor surely worse; nothing to one that is.
+/// What a sentence adds, in brackets, to a figure that is neither surely better nor surely worse;
+/// nothing to one that is.
 pub(crate) fn unsure(c: &Compared) -> String {
     let verdict = verdict(c);
     match c.verdict {
@@ -108,7 +113,8 @@ pub(crate) fn unsure(c: &Compared) -> String {
     }
 }
 
-/// A figure of a contender beside the reference's: `commits 21× (18 – 25)`, `p99 12 ms instead of 1.17 s (1.0 % (1.0 – 1.1))`.
+/// A figure of a contender beside the reference's: `commits 21× (18 – 25)`,
+/// `p99 12 ms instead of 1.17 s (1.0 % (1.0 – 1.1))`.
 pub(crate) fn phrase(c: &Compared, operations: &str) -> String {
     let name = name(c.figure, operations);
     let (now, before) = (value(c.figure, c.value), value(c.figure, c.reference));

@@ -5,10 +5,11 @@
 //! scenario ─▶ words ──┴─▶ "While one file was written beside it, commits fell from 1,508/s to 14/s (0.93 %): …"
 //! ```
 //!
-//! **Damage** is any of: the 95 % interval of `victim_kept` lies below 1 (and not all of it above [`HARMLESS_FROM`]); seconds in
-//! which the victim got under a tenth of its speed, more than alone; a p99 more than [`P99_FACTOR`] times that of the victim
-//! alone, which catches open-loop victims, whose rate is given and whose waiting is not. **Not conclusive** is an interval that
-//! holds 1 and also losses that would matter.
+//! **Damage** is any of: the 95 % interval of `victim_kept` lies below 1 (and not all of it above
+//! [`HARMLESS_FROM`]); seconds in which the victim got under a tenth of its speed, more than alone;
+//! a p99 more than [`P99_FACTOR`] times that of the victim alone, which catches open-loop victims,
+//! whose rate is given and whose waiting is not. **Not conclusive** is an interval that holds 1 and
+//! also losses that would matter.
 
 use floodwall_model::units::Rate;
 use floodwall_stats::figures::{PhaseFigures, Summary};
@@ -17,7 +18,8 @@ use serde_json::Value;
 use crate::numbers::{count, duration_us, percent, whole};
 use crate::schema::{Document, RunStatus};
 
-/// A victim that surely keeps this share of its speed is not damaged: rounds differ by as much on an idle machine.
+/// A victim that surely keeps this share of its speed is not damaged: rounds differ by as much on
+/// an idle machine.
 pub const HARMLESS_FROM: f64 = 0.95;
 /// A victim that keeps this share, without dead seconds and with a similar p99, is hardly damaged.
 pub const LITTLE_FROM: f64 = 0.90;
@@ -35,7 +37,8 @@ pub enum Outcome {
     Harmless,
     /// The measurement can't tell.
     Inconclusive,
-    /// Nothing was there to compare: only victims or only floods ran, or the run ended before both had.
+    /// Nothing was there to compare: only victims or only floods ran, or the run ended before both
+    /// had.
     NotCompared,
 }
 
@@ -123,7 +126,8 @@ fn p99_of(figures: &PhaseFigures) -> Option<f64> {
     figures.operation_us?.p99
 }
 
-/// How p99 went; the longest operation where there were too few for a p99; nothing where none was timed.
+/// How p99 went; the longest operation where there were too few for a p99; nothing where none was
+/// timed.
 fn p99_clause(alone: &PhaseFigures, both: &PhaseFigures) -> Option<String> {
     if let Some((a, b)) = p99_of(alone).zip(p99_of(both)) {
         return Some(format!("p99 went from {} to {}", duration_us(a), duration_us(b)));
@@ -210,7 +214,8 @@ fn text<'a>(load: &'a Value, key: &str) -> &'a str {
     load.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What a victim's operations are called; the same words as [`floodwall_model::scenario::VictimKind::operations`].
+/// What a victim's operations are called; the same words as
+/// [`floodwall_model::scenario::VictimKind::operations`].
 fn operations(victim: &Value) -> &'static str {
     match text(victim, "kind") {
         "commit" | "wal" => "commits",

@@ -1,4 +1,5 @@
-//! What a result shows people, as words and cells: the common part of [`crate::text`] and [`crate::markdown`].
+//! What a result shows people, as words and cells: the common part of [`crate::text`] and
+//! [`crate::markdown`].
 //!
 //! ```text
 //! Document ─▶ View { facts, table, figures, notes, verdict } ─▶ text | Markdown
@@ -125,7 +126,8 @@ fn device_text(device: &ResultDevice) -> String {
 
 /// The knobs that decide how writeback goes, in words; all of them are in the JSON.
 fn setting_text(setting: &Setting) -> String {
-    // Of each pair the kernel zeroes the one that is not in use; with both 0 the byte limit is what was written last.
+    // Of each pair the kernel zeroes the one that is not in use; with both 0 the byte limit is what
+    // was written last.
     let limit = |ratio: &str, bytes: &str| match (setting.get(ratio), setting.get(bytes)) {
         (Some(r), _) if r != "0" => Some(format!("{r} %")),
         (_, Some(b)) => Some(b.parse().map_or_else(|_| b.to_owned(), |n| Bytes(n).to_string())),
@@ -185,7 +187,8 @@ fn rows(document: &Document, phases: &[(&str, PhaseKind, &PhaseFigures)]) -> Vec
         row("longest stall", &|_, f| f.longest_stall_s.map(|s| format!("{} s", whole(s)))),
         row("flood", &|_, f| f.flood_bytes_per_s.map(|r| Rate(r).to_string())),
     ];
-    // A row in which no phase has anything (latencies of a command, a flood that did not run) says nothing.
+    // A row in which no phase has anything (latencies of a command, a flood that did not run) says
+    // nothing.
     rows.into_iter().filter(|(_, cells)| cells.iter().any(|c| c != UNKNOWN)).collect()
 }
 

@@ -1,11 +1,14 @@
-//! How many requests a second each elevator of the simulator takes in, hands out and sees completed, on one core.
+//! How many requests a second each elevator of the simulator takes in, hands out and sees
+//! completed, on one core.
 //!
 //! ```text
 //! cargo run --release -p floodwall-sim --example elevators [MILLION]
 //! ```
 //!
-//! Four processes read and write, half of it in sequence and half scattered, 128 requests wait and 8 are in the device all the time; a request takes 1 µs of
-//! virtual time. `merge` is offered every request first, as the block layer does. The figure counts merge, insert, dispatch and completion as one.
+//! Four processes read and write, half of it in sequence and half scattered, 128 requests wait and
+//! 8 are in the device all the time; a request takes 1 µs of virtual time. `merge` is offered every
+//! request first, as the block layer does. The figure counts merge, insert, dispatch and completion
+//! as one.
 
 // A program for people: it reads the clock and prints.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, clippy::disallowed_macros)]
@@ -22,7 +25,8 @@ use floodwall_sim::request::{Flags, IoRequest, NORMAL_LEVEL, PriorityClass, Proc
 const WAITING: usize = 128;
 const IN_DEVICE: usize = 8;
 
-/// The `n`-th request: scattered ones by a multiplicative sequence, sequential ones with gaps, so that none of them merge.
+/// The `n`-th request: scattered ones by a multiplicative sequence, sequential ones with gaps, so
+/// that none of them merge.
 fn request(n: u64, now: Nanos) -> IoRequest {
     let scattered = n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 36;
     let page = if n.is_multiple_of(2) { scattered } else { n * 3 };

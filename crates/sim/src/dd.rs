@@ -1,4 +1,5 @@
-//! `dd if=/dev/zero of=FILE bs=… count=… [conv=fdatasync]` on an otherwise idle machine: how fast a file is accepted, and how fast it is stable.
+//! `dd if=/dev/zero of=FILE bs=… count=… [conv=fdatasync]` on an otherwise idle machine: how fast a
+//! file is accepted, and how fast it is stable.
 
 use floodwall_device::Nanos;
 use floodwall_model::{Bytes, Setting, setting};

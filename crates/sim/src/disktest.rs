@@ -1,7 +1,8 @@
-//! `disktest` of the Linux Test Project, the tool of the report of 2007: threads that read or write blocks of a whole device with direct I/O for a time.
+//! `disktest` of the Linux Test Project, the tool of the report of 2007: threads that read or write
+//! blocks of a whole device with direct I/O for a time.
 //!
-//! Sequential threads share one cursor, so that together they go through the device once (`disktest -p L -K n`); random ones choose for themselves (`-p R`).
-//! Nothing is synced.
+//! Sequential threads share one cursor, so that together they go through the device once
+//! (`disktest -p L -K n`); random ones choose for themselves (`-p R`). Nothing is synced.
 
 use floodwall_device::Nanos;
 use floodwall_model::scenario::{Access, SyncMethod};
@@ -24,7 +25,8 @@ pub struct DiskTest {
     pub sequential: bool,
     /// Reads, or else writes.
     pub reads: bool,
-    /// How long transfers go on before they are counted: a write cache that is empty at the beginning hides the disks.
+    /// How long transfers go on before they are counted: a write cache that is empty at the
+    /// beginning hides the disks.
     pub warmup_s: u32,
     /// How long they are counted.
     pub seconds: u32,

@@ -1,4 +1,5 @@
-//! What stands between the block layer and a device: how many queues its driver has, which elevator they get, what becomes of a FLUSH.
+//! What stands between the block layer and a device: how many queues its driver has, which elevator
+//! they get, what becomes of a FLUSH.
 //!
 //! | driver | for | hardware queues | commands | FUA | a FLUSH |
 //! |---|---|---|---|---|---|
@@ -8,8 +9,9 @@
 //! | NVMe | faster flash drives, cloud volumes, `null` | one for each CPU | the device's, up to 128 | yes | among the others |
 //! | loop | a lab device ([`LoopDriver`](crate::block::LoopDriver)) | 1, without an elevator | 128 | no | holds back what comes later |
 //!
-//! The kernel gives mq-deadline to a device with one hardware queue and none to one with several (`elevator_set_default`, block/elevator.c of 5.0 and later);
-//! the loop driver asks for none (`BLK_MQ_F_NO_SCHED_BY_DEFAULT`).
+//! The kernel gives mq-deadline to a device with one hardware queue and none to one with several
+//! (`elevator_set_default`, block/elevator.c of 5.0 and later); the loop driver asks for none
+//! (`BLK_MQ_F_NO_SCHED_BY_DEFAULT`).
 
 use floodwall_device::DeviceSpec;
 use floodwall_device::spec::Medium;
@@ -17,7 +19,8 @@ use floodwall_device::spec::Medium;
 use crate::elevator::{self, ElevatorKind};
 use crate::kernel::Generation;
 
-/// Bytes per second of the fastest SATA link (6 Gbit/s, 8b/10b coded); a drive with a faster one is on PCI Express.
+/// Bytes per second of the fastest SATA link (6 Gbit/s, 8b/10b coded); a drive with a faster one is
+/// on PCI Express.
 const SATA_RATE: f64 = 600e6;
 /// Tags of native command queueing.
 const SATA_DEPTH: u32 = 32;
@@ -43,7 +46,8 @@ enum Kind {
 }
 
 impl Driver {
-    /// The driver of a device on a machine with so many CPUs; `lab`: the device is one of the lab's.
+    /// The driver of a device on a machine with so many CPUs; `lab`: the device is one of the
+    /// lab's.
     pub(crate) fn of(device: &DeviceSpec, lab: bool, cpus: u32) -> Self {
         let alone = device.array.is_none() && device.cache.is_none() && device.link.is_none();
         let kind = match &device.medium {
@@ -96,7 +100,8 @@ impl Driver {
         self.kind == Kind::Libata
     }
 
-    /// Whether the queue said that it rotates when writeback throttling was set up: a loop device is told what it stands for only later.
+    /// Whether the queue said that it rotates when writeback throttling was set up: a loop device
+    /// is told what it stands for only later.
     pub(crate) fn rotational_at_first(self, rotational: bool) -> bool {
         rotational && self.kind != Kind::Loop
     }
@@ -108,7 +113,8 @@ mod tests {
 
     use super::*;
 
-    /// The elevator that each preset gets on 6.18 with two CPUs, with its own driver and as a lab device.
+    /// The elevator that each preset gets on 6.18 with two CPUs, with its own driver and as a lab
+    /// device.
     #[test]
     fn elevators_are_the_kernels_defaults() {
         let multi = ["nvme-consumer", "nvme-datacenter", "cloud-gp3", "null"];

@@ -89,7 +89,8 @@ pub(crate) struct Explainer {
     pub(crate) operations: Vec<Explained>,
 }
 
-/// The operation at a percentile (0 to 100) of latency; the slowest at 100. `None` without operations.
+/// The operation at a percentile (0 to 100) of latency; the slowest at 100. `None` without
+/// operations.
 #[must_use]
 pub fn at_percentile(operations: &[Explained], percentile: f64) -> Option<Explained> {
     let mut sorted: Vec<&Explained> = operations.iter().collect();

@@ -13,10 +13,12 @@ pub struct UnknownKernel {
     pub release: String,
 }
 
-/// A generation of the write path. Kernels between two of them behave like the earlier one, except where a module says otherwise.
+/// A generation of the write path. Kernels between two of them behave like the earlier one, except
+/// where a module says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Generation {
-    /// Writers write out dirty pages themselves, `pdflush` beside them, limits are ratios of all RAM.
+    /// Writers write out dirty pages themselves, `pdflush` beside them, limits are ratios of all
+    /// RAM.
     K2_6_18,
     /// One flusher a device, limits shared by completions, writers still do I/O.
     K2_6_32,

@@ -19,8 +19,9 @@
 //! | `rig`, `phase`, `setup`, `settings` | a scenario under a setting as a [`Trial`](floodwall_model::Trial) |
 //! | `sweep` | grids and random samples of machines and settings, a run a cell |
 //!
-//! Times are [`floodwall_device::Nanos`], sizes bytes unless a name says pages (4 KiB), rates pages or bytes per second as the kernel keeps them.
-//! Pure: no file, no clock, no environment, no thread; what is random comes from a seed.
+//! Times are [`floodwall_device::Nanos`], sizes bytes unless a name says pages (4 KiB), rates pages
+//! or bytes per second as the kernel keeps them. Pure: no file, no clock, no environment, no
+//! thread; what is random comes from a seed.
 
 mod block;
 mod cost;

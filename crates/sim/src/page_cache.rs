@@ -59,7 +59,8 @@ pub(crate) struct Inode {
     pub(crate) device_offset: u64,
     /// Size in pages.
     pub(crate) pages: u64,
-    /// Pages below this have been on the device before: writing them changes no metadata but the times.
+    /// Pages below this have been on the device before: writing them changes no metadata but the
+    /// times.
     pub(crate) written: u64,
     /// When the first page that is dirty now became so.
     pub(crate) dirtied_when: Nanos,
@@ -182,7 +183,8 @@ impl PageCache {
         let added = inode.dirty.insert(begin, end);
         inode.pages = inode.pages.max(end);
         if first && added > 0 && inode.list == List::None {
-            // Until the flusher has been there it keeps its place, however often somebody has synced it.
+            // Until the flusher has been there it keeps its place, however often somebody has
+            // synced it.
             inode.dirtied_when = now;
         }
         if let Some(present) = &mut inode.present {
@@ -208,7 +210,8 @@ impl PageCache {
         self.writeback += started;
     }
 
-    /// Pages have arrived. Processes that waited for them and have no more to wait for are appended to `woken`.
+    /// Pages have arrived. Processes that waited for them and have no more to wait for are appended
+    /// to `woken`.
     pub(crate) fn end_writeback(
         &mut self,
         id: InodeId,
@@ -245,7 +248,8 @@ impl PageCache {
         ended
     }
 
-    /// A process waits until nothing of a range is under writeback, from the lowest page up (`filemap_fdatawait_range`). `false`: nothing is.
+    /// A process waits until nothing of a range is under writeback, from the lowest page up
+    /// (`filemap_fdatawait_range`). `false`: nothing is.
     pub(crate) fn wait_for(&mut self, id: InodeId, begin: u64, end: u64, process: ProcessIndex) -> bool {
         let inode = &mut self.inodes[id.0 as usize];
         match inode.writeback.first_from(begin).filter(|(b, _)| *b < end) {
@@ -257,7 +261,8 @@ impl PageCache {
         }
     }
 
-    /// A file is cut to nothing: what is dirty is forgotten, what is on its way arrives for nothing.
+    /// A file is cut to nothing: what is dirty is forgotten, what is on its way arrives for
+    /// nothing.
     pub(crate) fn truncate(&mut self, id: InodeId) {
         let inode = &mut self.inodes[id.0 as usize];
         self.wbs[inode.wb()].dirty -= inode.dirty.pages();

@@ -1,4 +1,5 @@
-//! One phase, as on a real host (crates/bench, phase.rs): start the loads, wait until they are steady, measure second by second, stop.
+//! One phase, as on a real host (crates/bench, phase.rs): start the loads, wait until they are
+//! steady, measure second by second, stop.
 //!
 //! ```text
 //! start ──▶ warm-up: look every 250 ms ──steady, or time is up──▶ measure: look every second ──▶ stop
@@ -28,9 +29,11 @@ const STEADY_WINDOW: usize = 8;
 const WARMUP_MIN: Nanos = Nanos::from_secs(1);
 /// A page cache that is still filling may stretch a warm-up to this many times its normal limit.
 const FILLING_PATIENCE: u64 = 4;
-/// The page cache is filling if the backlog grew by more than this share of the hard limit within a second.
+/// The page cache is filling if the backlog grew by more than this share of the hard limit within a
+/// second.
 const FILLING_SHARE: f64 = 0.01;
-/// Below this much dirty and under writeback there is no backlog, and the device's rate is not its drain rate.
+/// Below this much dirty and under writeback there is no backlog, and the device's rate is not its
+/// drain rate.
 const BACKLOG_BYTES: u64 = 16 << 20;
 /// Intervals kept of one phase, and bytes that they may take.
 const INTERVALS: usize = 400;
@@ -203,7 +206,8 @@ fn judge(
             "the floods have put {written} on the device, less than its cache may hold ({cache})"
         ));
     }
-    // Steady before and after the device passes from its cache to its medium, and two different things.
+    // Steady before and after the device passes from its cache to its medium, and two different
+    // things.
     let rate = written as f64 / elapsed.as_secs_f64().max(1e-9);
     if written < cache.0 && written as f64 + rate * run.timing.measure.as_secs_f64() >= cache.0 as f64 {
         let written = Bytes(written);

@@ -39,7 +39,8 @@ pub enum PriorityClass {
     Idle,
 }
 
-/// A read or write (or flush, discard) on its way to the device: a bio at first, a request once it is in an elevator.
+/// A read or write (or flush, discard) on its way to the device: a bio at first, a request once it
+/// is in an elevator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoRequest {
     /// Unique among the requests in flight, ascending.

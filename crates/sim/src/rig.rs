@@ -1,4 +1,5 @@
-//! The simulator as a [`Rig`]: a machine is built for each round, and its phases run one after the other as on a real host.
+//! The simulator as a [`Rig`]: a machine is built for each round, and its phases run one after the
+//! other as on a real host.
 //!
 //! ```text
 //! SimOptions (device, kernel, RAM, filesystem) + Setting ─▶ Machine ─▶ for each phase: discard the floods' backlog → drain → settle → run
@@ -55,7 +56,8 @@ pub struct SimOptions {
     pub ram: Bytes,
     /// CPUs.
     pub cpus: u32,
-    /// What the CPU's part of the work costs, in percent of what it costs on the lab's machine: 200 is a machine half as fast.
+    /// What the CPU's part of the work costs, in percent of what it costs on the lab's machine: 200
+    /// is a machine half as fast.
     pub cpu_percent: u32,
     /// Timer ticks per second; `None`: as kernels of the generation were mostly built.
     pub hz: Option<u32>,
@@ -63,13 +65,14 @@ pub struct SimOptions {
     pub fs: FsKind,
     /// Commands that the device takes at once; `None`: as many as its driver gives it, at most 128.
     pub queue_depth: Option<u32>,
-    /// Whether the device is one of the lab's: behind the loop driver and a FUSE file instead of a driver of its own.
+    /// Whether the device is one of the lab's: behind the loop driver and a FUSE file instead of a
+    /// driver of its own.
     pub lab: bool,
     /// Whether the kernel's bfq has group support (`CONFIG_BFQ_GROUP_IOSCHED`), and with it shares
     /// of the request slots by priority.
     pub bfq_groups: bool,
-    /// Queues and elevators, one for each member of a software RAID (a mirrored pair is one); 1: the device has one queue, as a RAID card or the lab's loop device
-    /// has.
+    /// Queues and elevators, one for each member of a software RAID (a mirrored pair is one); 1:
+    /// the device has one queue, as a RAID card or the lab's loop device has.
     pub member_queues: u32,
     /// Makes offsets repeatable.
     pub seed: u64,
@@ -172,7 +175,8 @@ impl SimRig {
         &self.options
     }
 
-    /// Checks a scenario and a setting, and returns the setting that will be in force: every knob as it would read back.
+    /// Checks a scenario and a setting, and returns the setting that will be in force: every knob
+    /// as it would read back.
     ///
     /// # Errors
     /// [`SimError`]: everything that [`Rig::run`] would refuse.
@@ -197,7 +201,8 @@ impl SimRig {
         Ok(fitted)
     }
 
-    /// Where the time of each operation went, phase by phase, if [`SimOptions::explain`] asked for it.
+    /// Where the time of each operation went, phase by phase, if [`SimOptions::explain`] asked for
+    /// it.
     #[must_use]
     pub fn explained(&self) -> &[ExplainedPhase] {
         &self.explained
@@ -311,9 +316,10 @@ impl SimRig {
         Ok((machine, in_force))
     }
 
-    /// Settles the sizes that a scenario leaves open, as a real run does: floods get one and a half times the hard dirty
-    /// limit, a burst at most an eighth of RAM. A flood is also twice as large as the device's caches: a smaller file
-    /// would be written over and over in a protected cache and never reach the medium.
+    /// Settles the sizes that a scenario leaves open, as a real run does: floods get one and a half
+    /// times the hard dirty limit, a burst at most an eighth of RAM. A flood is also twice as large
+    /// as the device's caches: a smaller file would be written over and over in a protected cache
+    /// and never reach the medium.
     fn fit(&self, scenario: &Scenario, machine: &Machine) -> Scenario {
         let mut fitted = scenario.clone();
         let limit = machine.throttle.thresholds(&machine.memory).dirty * PAGE_SIZE;

@@ -38,7 +38,8 @@ impl Sampler {
     }
 }
 
-/// What the device did between two readings of its counters; `ms` gives the milliseconds at the later time since the earlier.
+/// What the device did between two readings of its counters; `ms` gives the milliseconds at the
+/// later time since the earlier.
 pub(crate) fn device_since(
     machine: &Machine,
     before: &Counters,

@@ -1,11 +1,14 @@
-//! Full scans of tables through InnoDB, as in the comparison of 2009: several scans whose read-ahead is done by a few common threads.
+//! Full scans of tables through InnoDB, as in the comparison of 2009: several scans whose
+//! read-ahead is done by a few common threads.
 //!
 //! ```text
 //! scan ─▶ near the end of an extent: asks for the next one ─▶ the next free read thread: one pread(2) of the extent, past the page cache ─▶ scan goes on
 //! ```
 //!
-//! The elevator sees the read threads, not the scans: what one of them reads next belongs to another scan and lies elsewhere (storage/innobase, `buf_read_ahead_linear`,
-//! `os_aio_simulated_handle`). A scan wants the next extent as soon as it has this one, so all scans always wait in the threads' queue, in turn.
+//! The elevator sees the read threads, not the scans: what one of them reads next belongs to
+//! another scan and lies elsewhere (storage/innobase, `buf_read_ahead_linear`,
+//! `os_aio_simulated_handle`). A scan wants the next extent as soon as it has this one, so all
+//! scans always wait in the threads' queue, in turn.
 
 use floodwall_device::Nanos;
 use floodwall_model::scenario::{Access, SyncMethod};

@@ -1,6 +1,7 @@
 //! A scenario on a machine: its files laid out, its victims and floods as tasks.
 //!
-//! Files lie there as a real run finds them after it has written them in full, synced them and dropped them from the cache; writing them is not modelled.
+//! Files lie there as a real run finds them after it has written them in full, synced them and
+//! dropped them from the cache; writing them is not modelled.
 
 use floodwall_device::Nanos;
 use floodwall_model::scenario::{
@@ -197,7 +198,8 @@ fn place_flood(machine: &mut Machine, flood: &Flood, seed: u64) -> Result<Placed
 }
 
 impl Machine {
-    /// Throws away what a flood has made, so that the next phase begins with a clean page cache at once; its streams begin again.
+    /// Throws away what a flood has made, so that the next phase begins with a clean page cache at
+    /// once; its streams begin again.
     pub(crate) fn discard(&mut self, placed: &Placed) {
         for file in &placed.discarded {
             self.cache.truncate(*file);
@@ -209,7 +211,8 @@ impl Machine {
         }
     }
 
-    /// Runs until nothing is dirty, the device included, but at most for so long. Says whether it came to that.
+    /// Runs until nothing is dirty, the device included, but at most for so long. Says whether it
+    /// came to that.
     pub(crate) fn drain(&mut self, at_most: Nanos) -> bool {
         let end = self.now + at_most;
         let load = self.add_load(0, 1, Vec::new());

@@ -1,10 +1,13 @@
-//! How often the intervals hold the truth, on devices whose truth is known: through [`summarise`] and [`versus`], as results use them.
+//! How often the intervals hold the truth, on devices whose truth is known: through [`summarise`]
+//! and [`versus`], as results use them.
 //!
-//! **Bistable**: two states with exponential sojourns of seconds, whose rates differ 100 times and whose latencies do too; each
-//! second and each round has its own luck. **Lognormal**: one state; each second is lognormal, independent of all others.
+//! **Bistable**: two states with exponential sojourns of seconds, whose rates differ 100 times and
+//! whose latencies do too; each second and each round has its own luck. **Lognormal**: one state;
+//! each second is lognormal, independent of all others.
 //!
-//! The truth comes from a run of 2,000 rounds. Each level is tested at 2, 3, 5 and 10 rounds of 12 s, each with its phase alone in
-//! the same round. Of 200 experiments 95 % are 190, with a standard deviation of 3.1; the bound is three of them below: 181.
+//! The truth comes from a run of 2,000 rounds. Each level is tested at 2, 3, 5 and 10 rounds of 12
+//! s, each with its phase alone in the same round. Of 200 experiments 95 % are 190, with a standard
+//! deviation of 3.1; the bound is three of them below: 181.
 
 use floodwall_model::LatencyCounts;
 use floodwall_model::latency::bucket_of;
@@ -53,7 +56,8 @@ fn exponential(mean: f64, random: &mut Random) -> f64 {
     -mean * (1.0 - random.unit()).ln()
 }
 
-/// Operations of a second in the good state and in the bad, and by how much all of them were faster than usual.
+/// Operations of a second in the good state and in the bad, and by how much all of them were faster
+/// than usual.
 struct Second {
     ops: [f64; 2],
     luck: f64,
@@ -81,7 +85,8 @@ fn seconds(device: &Device, luck: f64, random: &mut Random) -> Vec<Second> {
     (0..device.phase_s).map(|_| second()).collect()
 }
 
-/// Latencies of so many operations, in 20 steps over a decade about what one of 8 threads waits at that rate.
+/// Latencies of so many operations, in 20 steps over a decade about what one of 8 threads waits at
+/// that rate.
 fn latencies(Second { ops, luck }: &Second, rates: [f64; 2]) -> LatencyCounts {
     let of = |state: usize| {
         let n = ops[state].round() as u64;
@@ -162,7 +167,8 @@ fn holds(estimate: Option<Estimate>, truth: f64) -> bool {
     low <= truth && truth <= high
 }
 
-/// `victim_kept` and `dead_seconds` of one setting; ratio of IOPS, ratio of p99 and difference of dead shares of two.
+/// `victim_kept` and `dead_seconds` of one setting; ratio of IOPS, ratio of p99 and difference of
+/// dead shares of two.
 fn covered(device: (&Device, &Truth), other: (&Device, &Truth), rounds: u32) -> [u32; 5] {
     let ((device, truth), (other, others)) = (device, other);
     let mut random = Random::seeded(u64::from(rounds));
@@ -201,7 +207,8 @@ fn intervals_of_lognormal_seconds_hold_the_truth_as_often_as_they_say() {
     check(&LOGNORMAL, &Device { rates: [ALONE / 2.0; 2], ..LOGNORMAL });
 }
 
-/// `bench --quick`: 3 rounds of 4 s, shorter than the bad state lasts. Whole rounds are in one state, and all may be in the same.
+/// `bench --quick`: 3 rounds of 4 s, shorter than the bad state lasts. Whole rounds are in one
+/// state, and all may be in the same.
 #[test]
 fn phases_shorter_than_a_state_hold_the_rate_less_often_as_documented() {
     let quick = Device { phase_s: 4, ..BISTABLE };

@@ -6,22 +6,26 @@
 //! residuals of blocks of seconds ─┘
 //! ```
 //!
-//! **Means, not medians.** A figure is a mean over all seconds of all rounds: what a user of a device with a good and a bad state
-//! gets. The median over rounds depends on how long a round is, and its interval takes six rounds to reach 95 % at all.
+//! **Means, not medians.** A figure is a mean over all seconds of all rounds: what a user of a
+//! device with a good and a bad state gets. The median over rounds depends on how long a round is,
+//! and its interval takes six rounds to reach 95 % at all.
 //!
-//! **t on log ratios.** The residual of a round is its share of all amounts less its share of all seconds (the ratio estimator:
-//! Cochran 1977, §6.4). Residuals of rounds in which both phases of a ratio ran are subtracted, so that what a round's phases
-//! share cancels; other ratios add their variances (Welch 1947). Student's t with rounds − 1 degrees of freedom makes the interval
-//! as wide as so few rounds ask for: 12.7 errors for 2 rounds, 4.3 for 3, 2.8 for 5. The scale is logarithmic, so that no end is
-//! below 0 and the interval of the inverse is the inverse interval.
+//! **t on log ratios.** The residual of a round is its share of all amounts less its share of all
+//! seconds (the ratio estimator: Cochran 1977, §6.4). Residuals of rounds in which both phases of a
+//! ratio ran are subtracted, so that what a round's phases share cancels; other ratios add their
+//! variances (Welch 1947). Student's t with rounds − 1 degrees of freedom makes the interval as
+//! wide as so few rounds ask for: 12.7 errors for 2 rounds, 4.3 for 3, 2.8 for 5. The scale is
+//! logarithmic, so that no end is below 0 and the interval of the inverse is the inverse interval.
 //!
-//! **Rounds that agree by chance.** Seconds vary too: the error is at least what blocks of neighbouring seconds within the rounds
-//! give. A block holds n^(1/3) seconds, at least 2 (Künsch 1989; Hall, Horowitz & Jing 1995), because stalls last.
+//! **Rounds that agree by chance.** Seconds vary too: the error is at least what blocks of
+//! neighbouring seconds within the rounds give. A block holds n^(1/3) seconds, at least 2 (Künsch
+//! 1989; Hall, Horowitz & Jing 1995), because stalls last.
 //!
 //! **One round has no interval**: it does not tell how much rounds differ.
 //!
-//! References: W. G. Cochran, Sampling Techniques, 3rd ed. (1977); B. L. Welch, Biometrika 34 (1947) 28; H. R. Künsch, Ann. Statist.
-//! 17 (1989) 1217; P. Hall, J. L. Horowitz & B.-Y. Jing, Biometrika 82 (1995) 561.
+//! References: W. G. Cochran, Sampling Techniques, 3rd ed. (1977); B. L. Welch, Biometrika 34
+//! (1947) 28; H. R. Künsch, Ann. Statist. 17 (1989) 1217; P. Hall, J. L. Horowitz & B.-Y. Jing,
+//! Biometrika 82 (1995) 561.
 
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +70,8 @@ impl TryFrom<Stored> for Estimate {
 }
 
 impl Estimate {
-    /// With an interval, or without one. An end that is not finite is no end. The interval holds the value.
+    /// With an interval, or without one. An end that is not finite is no end. The interval holds
+    /// the value.
     pub(crate) fn new(value: f64, ends: Option<(f64, f64)>, rounds: usize) -> Self {
         let ends = ends.filter(|(low, high)| low.is_finite() && high.is_finite());
         Self {
@@ -108,7 +113,8 @@ impl Round {
         rate(self.sums())
     }
 
-    /// Variance of the sum of amounts about this round's own rate, from blocks of neighbouring windows; 0 of a single block.
+    /// Variance of the sum of amounts about this round's own rate, from blocks of neighbouring
+    /// windows; 0 of a single block.
     fn variance_within(&self) -> f64 {
         let own = self.rate().unwrap_or(0.0);
         let residual =
@@ -230,7 +236,8 @@ impl Ratio {
     }
 }
 
-/// Variance of the logarithm of the ratio, and its degrees of freedom. Two rounds or more on each side.
+/// Variance of the logarithm of the ratio, and its degrees of freedom. Two rounds or more on each
+/// side.
 fn log_variance(numerator: &[Round], denominator: &[Round], pairing: Pairing) -> (f64, f64) {
     let sides = [numerator, denominator].map(|rounds| {
         let (amount, seconds) = total(rounds);
@@ -255,7 +262,8 @@ fn welch_freedom((a, rounds_a): (f64, usize), (b, rounds_b): (f64, usize)) -> f6
     if freedom.is_finite() { freedom } else { of_a + of_b }
 }
 
-/// Mean difference of two sets of values, its standard error and degrees of freedom; `None` of fewer than two on a side.
+/// Mean difference of two sets of values, its standard error and degrees of freedom; `None` of
+/// fewer than two on a side.
 pub(crate) fn mean_difference(x: &[f64], y: &[f64], pairing: Pairing) -> Option<(f64, f64, f64)> {
     if pairing == Pairing::Rounds && x.len() == y.len() {
         let differences: Vec<f64> = x.iter().zip(y).map(|(x, y)| x - y).collect();
@@ -281,8 +289,8 @@ pub fn mean_and_variance(values: &[f64]) -> Option<(f64, f64)> {
 /// Halvings of the logarithm of p: good to 0.4 %.
 const HALVINGS: u32 = 12;
 
-/// How likely a figure this far from `null` is by chance: the chance of a miss at which its interval just reaches `null`.
-/// `None` without an interval.
+/// How likely a figure this far from `null` is by chance: the chance of a miss at which its
+/// interval just reaches `null`. `None` without an interval.
 pub(crate) fn p_of(null: f64, ends: impl Fn(f64) -> Option<(f64, f64)>) -> Option<f64> {
     let holds = |miss: f64| ends(miss).map(|(low, high)| low <= null && null <= high);
     // Which side of the 95 % interval p is on must be exact; its value need not be.

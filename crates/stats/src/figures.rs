@@ -15,11 +15,11 @@
 //! | `burst_kept` | burst rate / burst rate of the reference |
 //! | `dead_seconds` | one-second windows of phase `both`, over all rounds, with less than 10 % of the victim's IOPS alone |
 //!
-//! Each rate is the mean over all seconds of all rounds ([`crate::estimate`]): stalls are what is being measured, and neither a
-//! median second nor a median round would see them.
+//! Each rate is the mean over all seconds of all rounds ([`crate::estimate`]): stalls are what is
+//! being measured, and neither a median second nor a median round would see them.
 //!
-//! A phase that was cut short (an interrupted run) counts only if there is no complete one of its kind.
-//! A figure that can't be computed is `None`, with the reason in [`Summary::unknown`].
+//! A phase that was cut short (an interrupted run) counts only if there is no complete one of its
+//! kind. A figure that can't be computed is `None`, with the reason in [`Summary::unknown`].
 
 use floodwall_model::LatencyCounts;
 use floodwall_model::trial::{Phase, PhaseKind, Trial};
@@ -32,8 +32,8 @@ use crate::stalls::{self, Window, windows};
 /// What flood and burst are compared with.
 #[derive(Clone, Copy, Debug)]
 pub enum Reference<'a> {
-    /// The setting in force: these same trials. `burst_kept` is then 1 by definition, and its interval tells how repeatable
-    /// bursts are.
+    /// The setting in force: these same trials. `burst_kept` is then 1 by definition, and its
+    /// interval tells how repeatable bursts are.
     InForce,
     /// A stored result, usually of the default setting, on the same rig and scenario.
     Baseline(&'a [Trial]),
@@ -52,7 +52,8 @@ pub struct Summary {
     pub flood_kept: Option<Estimate>,
     /// Share of the reference's burst rate at which a burst is accepted.
     pub burst_kept: Option<Estimate>,
-    /// One-second windows in which the victim got less than 10 % of its IOPS alone, over all rounds.
+    /// One-second windows in which the victim got less than 10 % of its IOPS alone, over all
+    /// rounds.
     pub dead_seconds: Option<Estimate>,
     /// One-second windows of phase `both`, over all rounds: what `dead_seconds` is out of.
     pub of_seconds: u64,
@@ -86,11 +87,13 @@ pub struct PhaseFigures {
     pub iops: Option<f64>,
     /// Bytes a second that the flood wrote, the mean over all rounds; `None` where no flood runs.
     pub flood_bytes_per_s: Option<f64>,
-    /// Latencies of all rounds' victim operations (commits and reads) together; `None` where none was timed.
+    /// Latencies of all rounds' victim operations (commits and reads) together; `None` where none
+    /// was timed.
     pub operation_us: Option<Percentiles>,
     /// Victim operations a second in the worst one-second window.
     pub worst_second_iops: Option<f64>,
-    /// Windows in which the victim got less than 10 % of its IOPS alone; `None` if it never ran alone.
+    /// Windows in which the victim got less than 10 % of its IOPS alone; `None` if it never ran
+    /// alone.
     pub dead_seconds: Option<u64>,
     /// The longest run of them, in seconds.
     pub longest_stall_s: Option<u64>,
@@ -152,14 +155,16 @@ pub(crate) fn rate_alone(trials: &[Trial]) -> Option<Ratio> {
     rate_of(&ops_rounds(&phases(trials, PhaseKind::Victim)))
 }
 
-/// The phases of a kind, one a round: complete ones, or if there is none, those that were cut short.
+/// The phases of a kind, one a round: complete ones, or if there is none, those that were cut
+/// short.
 fn phases(trials: &[Trial], kind: PhaseKind) -> Vec<&Phase> {
     let all = || trials.iter().flat_map(|t| &t.phases).filter(move |p| p.kind == kind);
     let complete: Vec<_> = all().filter(|p| p.cut_short.is_none()).collect();
     if complete.is_empty() { all().collect() } else { complete }
 }
 
-/// Rounds of these trials. Trials that only tell what is possible alone were made beside them, where there are others.
+/// Rounds of these trials. Trials that only tell what is possible alone were made beside them,
+/// where there are others.
 fn rounds(trials: &[Trial]) -> u32 {
     let is_own = |t: &&Trial| t.phases.iter().any(|p| !p.kind.is_alone());
     match trials.iter().filter(is_own).count() {
@@ -168,7 +173,8 @@ fn rounds(trials: &[Trial]) -> u32 {
     }
 }
 
-/// Paired only if every round has both, so that the i-th of one ran in the same round as the i-th of the other.
+/// Paired only if every round has both, so that the i-th of one ran in the same round as the i-th
+/// of the other.
 fn pairing(rounds: usize, a: &[&Phase], b: &[&Phase]) -> Pairing {
     if a.len() == rounds && b.len() == rounds { Pairing::Rounds } else { Pairing::Independent }
 }

@@ -1,7 +1,8 @@
 //! The frontier: the settings that no other beats on what the victim, the flood and bursts keep.
 //!
-//! Dead seconds are charged to the victim as whole seconds lost ([`Point::victim_value`]), so that a setting with a fine mean and long collapses
-//! is not taken for a good one: on a bistable device (a full controller cache) means alone reward exactly those.
+//! Dead seconds are charged to the victim as whole seconds lost ([`Point::victim_value`]), so that
+//! a setting with a fine mean and long collapses is not taken for a good one: on a bistable device
+//! (a full controller cache) means alone reward exactly those.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,14 +26,16 @@ impl Point {
         (self.victim_kept - self.dead_share).max(0.0)
     }
 
-    /// Whether it is nowhere worse than the other and somewhere better. One that lacks a figure that the other has can't beat it.
+    /// Whether it is nowhere worse than the other and somewhere better. One that lacks a figure
+    /// that the other has can't beat it.
     #[must_use]
     pub fn beats(&self, other: &Self) -> bool {
         let axes = [
             (Some(self.victim_value()), Some(other.victim_value())),
             (self.flood_kept, other.flood_kept),
             (self.burst_kept, other.burst_kept),
-            // Of two settings whose victims keep nothing that counts, fewer dead seconds are better.
+            // Of two settings whose victims keep nothing that counts, fewer dead seconds are
+            // better.
             (Some(1.0 - self.dead_share), Some(1.0 - other.dead_share)),
         ];
         let nowhere_worse = axes.iter().all(|(ours, theirs)| match (ours, theirs) {
@@ -52,7 +55,8 @@ impl Point {
     }
 }
 
-/// Indices of the points that no other beats, in their order. Points with a figure that is not a number are left out; equal points are all in.
+/// Indices of the points that no other beats, in their order. Points with a figure that is not a
+/// number are left out; equal points are all in.
 #[must_use]
 pub fn frontier(points: &[Point]) -> Vec<usize> {
     let finite = |i: &usize| points[*i].is_finite();
@@ -70,7 +74,8 @@ mod tests {
         Point { victim_kept, dead_share, flood_kept: Some(flood), burst_kept: Some(burst) }
     }
 
-    /// The settings of the lab's first experiments: none of the good ones beats the others everywhere.
+    /// The settings of the lab's first experiments: none of the good ones beats the others
+    /// everywhere.
     #[test]
     fn small_limits_short_queues_and_the_default_are_all_on_the_frontier() {
         let default = point(0.04, 0.97, 0.76, 1.0);

@@ -1,4 +1,5 @@
-//! Trials as a standard HdrHistogram interval log, which HistogramLogProcessor, HistogramLogAnalyzer and hdr-plot read.
+//! Trials as a standard HdrHistogram interval log, which HistogramLogProcessor,
+//! HistogramLogAnalyzer and hdr-plot read.
 //!
 //! ```text
 //! #[StartTime: …] #[BaseTime: …]          when the run began, seconds since the epoch
@@ -7,8 +8,9 @@
 //! Tag=write,…   Tag=sync,…   Tag=read,…    the other operations of the same interval
 //! ```
 //!
-//! Values inside the histograms are nanoseconds; the maximum column is in milliseconds, as that format's tools expect. Operations
-//! still in flight when a phase ended are counted in its last interval, so that the slowest ones are not lost.
+//! Values inside the histograms are nanoseconds; the maximum column is in milliseconds, as that
+//! format's tools expect. Operations still in flight when a phase ended are counted in its last
+//! interval, so that the slowest ones are not lost.
 
 use std::io;
 use std::time::{Duration, UNIX_EPOCH};
@@ -36,7 +38,8 @@ pub enum HlogError {
     StartTime(Duration),
 }
 
-/// Writes all phases of trials that ran one after the other. `started` is when the run began, since the Unix epoch.
+/// Writes all phases of trials that ran one after the other. `started` is when the run began, since
+/// the Unix epoch.
 ///
 /// # Errors
 /// [`HlogError`]; what was written until then stays written.

@@ -4,20 +4,24 @@
 //! push (one a second) ─▶ [1 1 1 1 1 1]  full ─▶ merge neighbours ─▶ [2 2 2] ─▶ [2 2 2 2 2 2]  full ─▶ [4 4 4] …
 //! ```
 //!
-//! Whenever the store is full it merges neighbours in pairs and from then on collects twice as many seconds in each interval,
-//! so that all intervals of a phase have the same length (the last may be shorter) and at most `limit` are kept.
+//! Whenever the store is full it merges neighbours in pairs and from then on collects twice as many
+//! seconds in each interval, so that all intervals of a phase have the same length (the last may be
+//! shorter) and at most `limit` are kept.
 //!
-//! Merging loses resolution in time and nothing else: latencies and bytes add exactly, the operations of each single second
-//! are kept (4 bytes a second), counters of the host add, and of its gauges the last value stays. A counter that was
-//! unreadable in either half is unreadable in the whole, because a partial sum would look like a small one.
+//! Merging loses resolution in time and nothing else: latencies and bytes add exactly, the
+//! operations of each single second are kept (4 bytes a second), counters of the host add, and of
+//! its gauges the last value stays. A counter that was unreadable in either half is unreadable in
+//! the whole, because a partial sum would look like a small one.
 //!
-//! Memory: a second of a slow device takes about 2 KiB, one of a busy victim up to about 15 KiB (three sparse histograms of some 600
-//! buckets each), and a merged interval more, because it has seen more latencies. A number of intervals alone is therefore no bound:
-//! the store also merges when what it holds exceeds a number of bytes.
+//! Memory: a second of a slow device takes about 2 KiB, one of a busy victim up to about 15 KiB
+//! (three sparse histograms of some 600 buckets each), and a merged interval more, because it has
+//! seen more latencies. A number of intervals alone is therefore no bound: the store also merges
+//! when what it holds exceeds a number of bytes.
 
 use floodwall_model::trial::{DeviceSample, HostSample, Interval};
 
-/// Down to this many intervals a store merges to save bytes: with fewer, nothing of a phase's course is left.
+/// Down to this many intervals a store merges to save bytes: with fewer, nothing of a phase's
+/// course is left.
 pub const FEWEST: usize = 2;
 
 /// Intervals of one phase, at most a given number of them and about a given number of bytes.
@@ -33,8 +37,8 @@ pub struct IntervalStore {
 }
 
 impl IntervalStore {
-    /// An empty store of at most `limit` intervals (fewer than two are taken as two) that merges as soon as more than [`FEWEST`] of them take
-    /// more than `max_bytes`.
+    /// An empty store of at most `limit` intervals (fewer than two are taken as two) that merges as
+    /// soon as more than [`FEWEST`] of them take more than `max_bytes`.
     #[must_use]
     pub fn new(limit: usize, max_bytes: usize) -> Self {
         Self { intervals: Vec::new(), limit: limit.max(2), max_bytes, stride: 1, in_last: 0 }
@@ -91,7 +95,8 @@ impl IntervalStore {
                 _ => halved.push(interval),
             }
         }
-        // Of an odd number the last pair has only its first half, and the next intervals complete it.
+        // Of an odd number the last pair has only its first half, and the next intervals complete
+        // it.
         self.in_last = if count % 2 == 1 { self.stride } else { 2 * self.stride };
         self.stride *= 2;
         self.intervals = halved;

@@ -1,4 +1,5 @@
-//! What measured numbers mean: percentiles, steady state, stalls, confidence intervals, the four figures.
+//! What measured numbers mean: percentiles, steady state, stalls, confidence intervals, the four
+//! figures.
 //!
 //! ```text
 //! recorder    live latency counters ─▶ LatencyCounts
@@ -16,8 +17,8 @@
 //! student     t distribution: p-values and quantiles
 //! ```
 //!
-//! Pure: no file, no clock, no environment, no unseeded random number. Which statistic is used for what, and why, is in
-//! docs/statistics.md.
+//! Pure: no file, no clock, no environment, no unseeded random number. Which statistic is used for
+//! what, and why, is in docs/statistics.md.
 
 #[cfg(test)]
 mod coverage;

@@ -7,14 +7,15 @@
 //!                                                        decode ◀──
 //! ```
 //!
-//! **Which percentile.** The nearest-rank definition (Hyndman & Fan 1996, definition 1): the smallest latency with at least
-//! p % of the operations at or below it. It is always a latency that happened (to within a bucket, 0.8 %), and it needs no
-//! interpolation between a fast and a stalled operation. The bucket's upper end is reported, as HdrHistogram does, but never
-//! more than the largest latency seen.
+//! **Which percentile.** The nearest-rank definition (Hyndman & Fan 1996, definition 1): the
+//! smallest latency with at least p % of the operations at or below it. It is always a latency that
+//! happened (to within a bucket, 0.8 %), and it needs no interpolation between a fast and a stalled
+//! operation. The bucket's upper end is reported, as HdrHistogram does, but never more than the
+//! largest latency seen.
 //!
-//! **When there is none.** With fewer than 1 / (1 − p) samples the nearest rank is the last one, so that the "percentile" is
-//! the maximum under another name: p99 takes 100 samples, p99.9 takes 1,000. Below that the answer is `None`, and [`Tail`] gives
-//! the slowest under its own name.
+//! **When there is none.** With fewer than 1 / (1 − p) samples the nearest rank is the last one, so
+//! that the "percentile" is the maximum under another name: p99 takes 100 samples, p99.9 takes
+//! 1,000. Below that the answer is `None`, and [`Tail`] gives the slowest under its own name.
 //!
 //! Units: nanoseconds inside, microseconds in [`Percentiles`].
 
@@ -26,7 +27,8 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
 
-/// Significant decimal digits of an HdrHistogram whose buckets are those of [`floodwall_model::latency`].
+/// Significant decimal digits of an HdrHistogram whose buckets are those of
+/// [`floodwall_model::latency`].
 const SIGNIFICANT_DIGITS: u8 = 2;
 
 /// Why a histogram could not be encoded or decoded.
@@ -56,7 +58,8 @@ pub enum CodecError {
     },
 }
 
-/// How many samples a percentile takes to be more than the maximum under another name: 1 / (1 − p), 1 at 0 and 100 %.
+/// How many samples a percentile takes to be more than the maximum under another name: 1 / (1 − p),
+/// 1 at 0 and 100 %.
 #[must_use]
 pub fn samples_needed(percent: f64) -> u64 {
     if percent <= 0.0 || percent >= 100.0 {
@@ -66,8 +69,9 @@ pub fn samples_needed(percent: f64) -> u64 {
     (100.0 / (100.0 - percent) * (1.0 - 1e-9)).ceil() as u64
 }
 
-/// The latency, in nanoseconds, that `percent` % of the operations did not exceed: nearest rank, upper end of its bucket, never
-/// more than the largest latency seen. `percent` is clamped to 0 … 100; 100 is the exact maximum.
+/// The latency, in nanoseconds, that `percent` % of the operations did not exceed: nearest rank,
+/// upper end of its bucket, never more than the largest latency seen. `percent` is clamped to 0 …
+/// 100; 100 is the exact maximum.
 ///
 /// `None` with fewer than [`samples_needed`] operations.
 #[must_use]
@@ -168,10 +172,12 @@ fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
-/// As an HdrHistogram with the same buckets: every count is taken over exactly; sum and exact maximum are not part of it.
+/// As an HdrHistogram with the same buckets: every count is taken over exactly; sum and exact
+/// maximum are not part of it.
 ///
 /// # Errors
-/// [`CodecError::Histogram`] if the library refuses, which it does only when a count exceeds its counters.
+/// [`CodecError::Histogram`] if the library refuses, which it does only when a count exceeds its
+/// counters.
 pub fn to_histogram(counts: &LatencyCounts) -> Result<Histogram<u64>, CodecError> {
     let mut histogram = Histogram::<u64>::new_with_bounds(1, MAX_NS, SIGNIFICANT_DIGITS)
         .map_err(|e| CodecError::Histogram(e.to_string()))?;
@@ -183,7 +189,8 @@ pub fn to_histogram(counts: &LatencyCounts) -> Result<Histogram<u64>, CodecError
 
 /// As HdrHistogram's V2 + DEFLATE form in base64, which every HdrHistogram library reads.
 ///
-/// The form keeps the counts and not the sum or the exact maximum: store those beside it ([`decode`] takes them back).
+/// The form keeps the counts and not the sum or the exact maximum: store those beside it
+/// ([`decode`] takes them back).
 ///
 /// # Errors
 /// [`CodecError`] if the library refuses.

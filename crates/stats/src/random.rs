@@ -13,7 +13,8 @@ impl Random {
         Self(Pcg64Mcg::seed_from_u64(seed))
     }
 
-    /// A whole number below `n`; 0 if `n` is 0. By multiplication (Lemire 2019) without rejection: the bias is below n / 2^64.
+    /// A whole number below `n`; 0 if `n` is 0. By multiplication (Lemire 2019) without rejection:
+    /// the bias is below n / 2^64.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.0.next_u64()) * n as u128) >> 64) as usize
     }

@@ -5,17 +5,20 @@
 //!                                   (atomics)                (last values seen)
 //! ```
 //!
-//! A [`Recorder`] belongs to one worker thread, which alone writes it, so a counter is a relaxed load and a store and not a locked
-//! instruction. A [`Sampler`] reads the recorders of a whole load and returns what was added since it read them last. Counters only
-//! grow; they wrap at 2^32 operations of one latency, which the difference of two samples survives as long as fewer than that fall
-//! into one interval.
+//! A [`Recorder`] belongs to one worker thread, which alone writes it, so a counter is a relaxed
+//! load and a store and not a locked instruction. A [`Sampler`] reads the recorders of a whole load
+//! and returns what was added since it read them last. Counters only grow; they wrap at 2^32
+//! operations of one latency, which the difference of two samples survives as long as fewer than
+//! that fall into one interval.
 //!
-//! **What a reader may see while the writer writes.** An operation's maximum and sum are stored before its count; a reader reads them
-//! in the opposite order. So a sample may hold an operation's time before it holds the operation, never the reverse, and the count
-//! always follows. Once the writer is quiescent everything is exact: the deltas add up to what was recorded.
+//! **What a reader may see while the writer writes.** An operation's maximum and sum are stored
+//! before its count; a reader reads them in the opposite order. So a sample may hold an operation's
+//! time before it holds the operation, never the reverse, and the count always follows. Once the
+//! writer is quiescent everything is exact: the deltas add up to what was recorded.
 //!
-//! Memory: [`BUCKETS`] × 4 bytes for each kind of operation that a worker needs, and as much again in the sampler: 37 KiB. A sample
-//! looks only at the range of buckets ever touched, typically a few hundred.
+//! Memory: [`BUCKETS`] × 4 bytes for each kind of operation that a worker needs, and as much again
+//! in the sampler: 37 KiB. A sample looks only at the range of buckets ever touched, typically a
+//! few hundred.
 //!
 //! Units: nanoseconds and bytes.
 
@@ -80,7 +83,8 @@ impl Counters {
             self.end.store(bucket as u32 + 1, Ordering::Relaxed);
         }
         if ns > self.max_ns.load(Ordering::Relaxed) {
-            // A reader may take the maximum between the load and this: fetch_max then puts ours into the new interval.
+            // A reader may take the maximum between the load and this: fetch_max then puts ours
+            // into the new interval.
             self.max_ns.fetch_max(ns, Ordering::Relaxed);
         }
         self.sum_ns.store(self.sum_ns.load(Ordering::Relaxed).wrapping_add(ns), Ordering::Relaxed);
@@ -93,7 +97,8 @@ impl Counters {
 
 /// The counters of one worker thread.
 ///
-/// Only one thread may record at a time; a second one loses counts, no more. Readers go through a [`Sampler`].
+/// Only one thread may record at a time; a second one loses counts, no more. Readers go through a
+/// [`Sampler`].
 #[derive(Debug)]
 // A cache line and its prefetched neighbour to itself: two workers must not fight over one.
 #[repr(align(128))]
@@ -115,7 +120,8 @@ impl Recorder {
         }
     }
 
-    /// Counts one operation and how long it took. A kind that was not asked for in [`Recorder::new`] is ignored.
+    /// Counts one operation and how long it took. A kind that was not asked for in
+    /// [`Recorder::new`] is ignored.
     #[inline]
     pub fn record(&self, op: Op, ns: u64) {
         if let Some(counters) = &self.kinds[op as usize] {
@@ -141,7 +147,8 @@ impl Recorder {
 /// What was added to a set of recorders between two samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Delta {
-    /// Whole operations completed: commits and reads, as many as `latencies` holds of them, and operations without latency.
+    /// Whole operations completed: commits and reads, as many as `latencies` holds of them, and
+    /// operations without latency.
     pub ops: u64,
     /// Bytes moved.
     pub bytes: u64,
@@ -174,18 +181,21 @@ struct Source {
     bytes: u64,
 }
 
-/// Reads recorders and returns what was added since the last time. Keep one: what it has returned it does not return again.
+/// Reads recorders and returns what was added since the last time. Keep one: what it has returned
+/// it does not return again.
 #[derive(Debug)]
 pub struct Sampler {
     sources: Vec<Source>,
     /// One kind's counts added up over all sources; all zero between samples.
     scratch: Box<[u64]>,
-    /// By kind: a sum and maximum seen in a sample in which nothing was counted, kept for the next, which has the count.
+    /// By kind: a sum and maximum seen in a sample in which nothing was counted, kept for the next,
+    /// which has the count.
     carried: [(u64, u64); 4],
 }
 
 impl Sampler {
-    /// A reader of these recorders that has seen nothing yet. Allocates all that sampling needs, bar the deltas themselves.
+    /// A reader of these recorders that has seen nothing yet. Allocates all that sampling needs,
+    /// bar the deltas themselves.
     #[must_use]
     pub fn new(recorders: impl IntoIterator<Item = Arc<Recorder>>) -> Self {
         let sources = recorders
@@ -244,7 +254,8 @@ impl Sampler {
                     *last = now;
                 }
             }
-            // Opposite to the writer's order, see the module's head. The fence goes with the release of each count.
+            // Opposite to the writer's order, see the module's head. The fence goes with the
+            // release of each count.
             fence(Ordering::Acquire);
             let sum = live.sum_ns.load(Ordering::Relaxed);
             sum_ns = sum_ns.wrapping_add(sum.wrapping_sub(seen.sum_ns));

@@ -4,22 +4,24 @@
 //! (part, whole) of each round ─▶ share, variance between rounds ─▶ effective number of independent pieces ─▶ exact binomial interval
 //! ```
 //!
-//! A share of 0 has no logarithm, and rounds that are all alike have no variance. The interval is that of Korn and Graubard (1998),
-//! made for rare things in few clusters: the exact binomial interval (Clopper & Pearson 1934) of as many independent pieces as
-//! would vary as much as the rounds do, less what so few rounds leave uncertain of that number (the squared ratio of the t
+//! A share of 0 has no logarithm, and rounds that are all alike have no variance. The interval is
+//! that of Korn and Graubard (1998), made for rare things in few clusters: the exact binomial
+//! interval (Clopper & Pearson 1934) of as many independent pieces as would vary as much as the
+//! rounds do, less what so few rounds leave uncertain of that number (the squared ratio of the t
 //! quantiles of pieces and of rounds).
 //!
-//! There are never more pieces than rounds hold stretches of [`STRETCH_S`] seconds: neighbouring seconds of a stall are one event.
-//! So 5 rounds of 12 s without a dead second leave up to 39 % possible, and 10 rounds of 20 s up to 11 %.
+//! There are never more pieces than rounds hold stretches of [`STRETCH_S`] seconds: neighbouring
+//! seconds of a stall are one event. So 5 rounds of 12 s without a dead second leave up to 39 %
+//! possible, and 10 rounds of 20 s up to 11 %.
 //!
-//! References: E. L. Korn & B. I. Graubard, Survey Methodology 24 (1998) 193; C. J. Clopper & E. S. Pearson, Biometrika 26 (1934) 404;
-//! G. Y. Zou & A. Donner, Stat. Med. 27 (2008) 1693.
+//! References: E. L. Korn & B. I. Graubard, Survey Methodology 24 (1998) 193; C. J. Clopper & E. S.
+//! Pearson, Biometrika 26 (1934) 404; G. Y. Zou & A. Donner, Stat. Med. 27 (2008) 1693.
 
 use crate::estimate::variance_of_sum;
 use crate::student::{beta_quantile, critical_t};
 
-/// Seconds that may all be in the same state: the kernel's flusher and ext4's journal wake up every 5 s, and devices empty their
-/// caches in between.
+/// Seconds that may all be in the same state: the kernel's flusher and ext4's journal wake up every
+/// 5 s, and devices empty their caches in between.
 pub(crate) const STRETCH_S: f64 = 5.0;
 
 /// Share `part` / `whole` over all rounds, each in seconds; `None` without any time.
@@ -32,7 +34,8 @@ fn sums(rounds: &[(f64, f64)]) -> (f64, f64) {
     rounds.iter().fold((0.0, 0.0), |sum, round| (sum.0 + round.0, sum.1 + round.1))
 }
 
-/// The ends of the interval of [`share`] that misses the truth with a chance of `miss`; `None` of one round.
+/// The ends of the interval of [`share`] that misses the truth with a chance of `miss`; `None` of
+/// one round.
 pub(crate) fn ends(rounds: &[(f64, f64)], miss: f64) -> Option<(f64, f64)> {
     let share = share(rounds).filter(|_| rounds.len() > 1)?;
     let whole = sums(rounds).1;
@@ -68,8 +71,9 @@ fn binomial(share: f64, pieces: f64, miss: f64) -> (f64, f64) {
     (low, high)
 }
 
-/// The interval of the difference of two figures from the figures and their own intervals, taken as independent (Zou & Donner 2008).
-/// Rounds that share their luck make it narrower than that, never wider.
+/// The interval of the difference of two figures from the figures and their own intervals, taken as
+/// independent (Zou & Donner 2008). Rounds that share their luck make it narrower than that, never
+/// wider.
 pub(crate) fn difference(a: f64, of_a: (f64, f64), b: f64, of_b: (f64, f64)) -> (f64, f64) {
     let low = ((a - of_a.0).powi(2) + (of_b.1 - b).powi(2)).sqrt();
     let high = ((of_a.1 - a).powi(2) + (b - of_b.0).powi(2)).sqrt();

@@ -4,12 +4,14 @@
 //! Phase ─ windows ─▶ [Window: about one second each] ─ assess(iops alone) ─▶ dead seconds, stalls, worst second
 //! ```
 //!
-//! A **dead second** is a one-second window in which the victim got less than 10 % of its IOPS alone. A mean hides them: a victim
-//! that runs at full speed for nine seconds and stands still for the tenth keeps 90 % of its IOPS and loses every client with a
-//! timeout under a second. A **stall** is a run of dead seconds without a break.
+//! A **dead second** is a one-second window in which the victim got less than 10 % of its IOPS
+//! alone. A mean hides them: a victim that runs at full speed for nine seconds and stands still for
+//! the tenth keeps 90 % of its IOPS and loses every client with a timeout under a second. A **stall**
+//! is a run of dead seconds without a break.
 //!
-//! Windows are as long as the intervals that were measured. One that came out longer, because the machine itself stood still
-//! and nobody took the sample, counts as the whole seconds that it lasted; a rest of less than half a second doesn't count.
+//! Windows are as long as the intervals that were measured. One that came out longer, because the
+//! machine itself stood still and nobody took the sample, counts as the whole seconds that it
+//! lasted; a rest of less than half a second doesn't count.
 
 use floodwall_model::trial::Phase;
 use serde::{Deserialize, Serialize};
@@ -60,8 +62,9 @@ pub(crate) fn dead(rounds: &[Vec<Window>], iops_alone: f64) -> Vec<(f64, f64)> {
     rounds.iter().map(sum).collect()
 }
 
-/// From the lowest to the highest end of an interval that depends on the rate alone, over all that this rate may be: the rate alone
-/// is measured too. One round of it has no interval; it is taken as known within a factor of 2.
+/// From the lowest to the highest end of an interval that depends on the rate alone, over all that
+/// this rate may be: the rate alone is measured too. One round of it has no interval; it is taken
+/// as known within a factor of 2.
 pub(crate) fn over_alone(
     alone: &Ratio,
     miss: f64,
@@ -72,12 +75,14 @@ pub(crate) fn over_alone(
     all.into_iter().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
-/// The ends of the interval of the share of dead seconds that misses the truth with a chance of `miss`; `None` of one round.
+/// The ends of the interval of the share of dead seconds that misses the truth with a chance of
+/// `miss`; `None` of one round.
 pub(crate) fn dead_ends(rounds: &[Vec<Window>], alone: &Ratio, miss: f64) -> Option<(f64, f64)> {
     over_alone(alone, miss, |iops| share::ends(&dead(rounds, iops), miss))
 }
 
-/// The windows of a phase, in order. An interval into which several seconds were merged gives that many windows.
+/// The windows of a phase, in order. An interval into which several seconds were merged gives that
+/// many windows.
 #[must_use]
 pub fn windows(phase: &Phase) -> Vec<Window> {
     let of_interval = |i: &floodwall_model::Interval| {

@@ -6,43 +6,51 @@
 //! ```
 //!
 //! A window is **steady** unless it shows a trend that is both *there* and *worth waiting for*:
-//! - *there*: the Mann-Kendall test (Mann 1945; Kendall 1975) finds it at the 5 % level, two-sided. The test compares ranks, so
-//!   a single stall or spike, or a device that jumps between two speeds, is no trend, whatever its size;
-//! - *worth waiting for*: the Theil-Sen slope (Sen 1968; the median of the slopes between all pairs) amounts to more than
-//!   [`DRIFT_TOLERANCE`] of the median over the window.
+//! - *there*: the Mann-Kendall test (Mann 1945; Kendall 1975) finds it at the 5 % level, two-sided.
+//!   The test compares ranks, so a single stall or spike, or a device that jumps between two
+//!   speeds, is no trend, whatever its size;
+//! - *worth waiting for*: the Theil-Sen slope (Sen 1968; the median of the slopes between all
+//!   pairs) amounts to more than [`DRIFT_TOLERANCE`] of the median over the window.
 //!
-//! Steady does not mean constant: a victim that alternates between 2,000 and 20 operations a second for as long as the flood
-//! lasts is in its steady state, and that state is what has to be measured.
+//! Steady does not mean constant: a victim that alternates between 2,000 and 20 operations a second
+//! for as long as the flood lasts is in its steady state, and that state is what has to be
+//! measured.
 //!
-//! **Small samples and ties.** Windows hold some ten values, often equal ones (zeros), where the usual normal approximation is
-//! poor. The distribution of Kendall's S under "no trend" is therefore computed exactly: over all orders of a multiset the
-//! number of inversions is counted by the Gaussian (q-)multinomial coefficient of its tie sizes (MacMahon 1916), and
-//! S = untied pairs − 2 × inversions. Above [`EXACT_UP_TO`] values the normal approximation with the variance corrected for
-//! ties and for continuity is used (Kendall 1975).
+//! **Small samples and ties.** Windows hold some ten values, often equal ones (zeros), where the
+//! usual normal approximation is poor. The distribution of Kendall's S under "no trend" is
+//! therefore computed exactly: over all orders of a multiset the number of inversions is counted by
+//! the Gaussian (q-)multinomial coefficient of its tie sizes (MacMahon 1916), and S = untied pairs
+//! − 2 × inversions. Above [`EXACT_UP_TO`] values the normal approximation with the variance
+//! corrected for ties and for continuity is used (Kendall 1975).
 //!
-//! Neighbouring samples, a quarter of a second apart, are correlated, which makes Mann-Kendall see trends too often; the second
-//! condition is what keeps that from prolonging a warm-up for nothing.
+//! Neighbouring samples, a quarter of a second apart, are correlated, which makes Mann-Kendall see
+//! trends too often; the second condition is what keeps that from prolonging a warm-up for nothing.
 //!
-//! References: H. B. Mann, Econometrica 13 (1945) 245; M. G. Kendall, Rank Correlation Methods, 4th ed. (1975); P. K. Sen,
-//! J. Am. Stat. Assoc. 63 (1968) 1379; P. A. MacMahon, Combinatory Analysis II (1916).
+//! References: H. B. Mann, Econometrica 13 (1945) 245; M. G. Kendall, Rank Correlation Methods, 4th
+//! ed. (1975); P. K. Sen, J. Am. Stat. Assoc. 63 (1968) 1379; P. A. MacMahon, Combinatory Analysis
+//! II (1916).
 
 /// Level of the Mann-Kendall test, two-sided.
 pub const SIGNIFICANCE: f64 = 0.05;
 
-/// A trend that changes the load by no more than this share of its median from the window's begin to its end does not matter:
-/// the mean over such a window is within half of it, 5 %, of where the load is going, which is less than rounds differ anyway.
+/// A trend that changes the load by no more than this share of its median from the window's begin
+/// to its end does not matter: the mean over such a window is within half of it, 5 %, of where the
+/// load is going, which is less than rounds differ anyway.
 pub const DRIFT_TOLERANCE: f64 = 0.10;
 
-/// Up to this many values the distribution of S is computed exactly. Beyond, the approximation's error is under 0.002.
+/// Up to this many values the distribution of S is computed exactly. Beyond, the approximation's
+/// error is under 0.002.
 pub const EXACT_UP_TO: usize = 40;
 
-/// The shortest window that can show a trend at the 5 % level at all: with 4 values in order, p = 2/4! = 0.083.
+/// The shortest window that can show a trend at the 5 % level at all: with 4 values in order, p =
+/// 2/4! = 0.083.
 pub const MIN_WINDOW: usize = 5;
 
 /// What the test says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// Whether the last window shows no trend that matters. Never true when the series is too short.
+    /// Whether the last window shows no trend that matters. Never true when the series is too
+    /// short.
     pub steady: bool,
     /// Whether there were fewer values than a window takes.
     pub too_short: bool,
@@ -50,8 +58,8 @@ pub struct Verdict {
     pub reason: String,
 }
 
-/// Judges the last `window` values of a series (operations or bytes a second, one value a tick, in order); a window under
-/// [`MIN_WINDOW`] is taken as [`MIN_WINDOW`].
+/// Judges the last `window` values of a series (operations or bytes a second, one value a tick, in
+/// order); a window under [`MIN_WINDOW`] is taken as [`MIN_WINDOW`].
 #[must_use]
 pub fn judge(series: &[f64], window: usize) -> Verdict {
     let window = window.max(MIN_WINDOW);
@@ -83,8 +91,8 @@ pub fn judge(series: &[f64], window: usize) -> Verdict {
     verdict(false, format!("still {direction} {amount} over the last {window} samples"))
 }
 
-/// Two-sided p-value of the Mann-Kendall test: how likely a trend at least as clear is when order means nothing. 1 for fewer
-/// than two values or when all are equal.
+/// Two-sided p-value of the Mann-Kendall test: how likely a trend at least as clear is when order
+/// means nothing. 1 for fewer than two values or when all are equal.
 #[must_use]
 pub fn trend_p_value(series: &[f64]) -> f64 {
     let s = kendall_s(series);
@@ -117,7 +125,8 @@ fn tie_sizes(series: &[f64]) -> Vec<usize> {
 
 /// P(|S| ≥ |s|) over all orders of a multiset with these tie sizes.
 fn exact_p_value(s: i64, ties: &[usize]) -> f64 {
-    // counts[k]: share of the orders with k inversions; a product of q-binomials, one for each group added to those before.
+    // counts[k]: share of the orders with k inversions; a product of q-binomials, one for each
+    // group added to those before.
     let mut shares = vec![1.0];
     let mut placed = 0;
     for &size in ties {
@@ -132,10 +141,11 @@ fn exact_p_value(s: i64, ties: &[usize]) -> f64 {
     shares.iter().enumerate().map(extreme).sum::<f64>().min(1.0)
 }
 
-/// Coefficients of the Gaussian binomial [n choose k]_q, divided by their sum: how the inversions between k equal and n − k
-/// other equal elements are distributed over their orders.
+/// Coefficients of the Gaussian binomial [n choose k]_q, divided by their sum: how the inversions
+/// between k equal and n − k other equal elements are distributed over their orders.
 fn q_binomial_shares(n: usize, k: usize) -> Vec<f64> {
-    // rows[j] is [m choose j]_q for the m reached so far: [m choose j] = [m-1 choose j-1] + q^j [m-1 choose j].
+    // rows[j] is [m choose j]_q for the m reached so far: [m choose j] = [m-1 choose j-1] + q^j
+    // [m-1 choose j].
     let mut rows: Vec<Vec<f64>> = vec![Vec::new(); k + 1];
     rows[0] = vec![1.0];
     for m in 1..=n {
@@ -165,7 +175,8 @@ fn convolve(a: &[f64], b: &[f64]) -> Vec<f64> {
     out
 }
 
-/// The normal approximation of [`exact_p_value`], with variance n(n−1)(2n+5)/18 less the same of each tie, and continuity correction.
+/// The normal approximation of [`exact_p_value`], with variance n(n−1)(2n+5)/18 less the same of
+/// each tie, and continuity correction.
 fn normal_p_value(s: i64, ties: &[usize]) -> f64 {
     let term = |n: usize| (n * (n - 1) * (2 * n + 5)) as f64 / 18.0;
     let variance = term(ties.iter().sum()) - ties.iter().map(|t| term(*t)).sum::<f64>();
@@ -185,7 +196,8 @@ fn erfc(x: f64) -> f64 {
     poly * (-x * x).exp()
 }
 
-/// The Theil-Sen slope: the median of the slopes between all pairs, in units per sample; 0 for fewer than two values.
+/// The Theil-Sen slope: the median of the slopes between all pairs, in units per sample; 0 for
+/// fewer than two values.
 #[must_use]
 pub fn theil_sen_slope(series: &[f64]) -> f64 {
     let slopes: Vec<f64> = pairs(series).map(|(d, a, b)| (b - a) / d as f64).collect();
@@ -240,7 +252,8 @@ mod tests {
 
     #[test]
     fn the_published_table_of_kendalls_s() {
-        // Kendall 1975, appendix table 1: P(S ≥ 6 | n = 4) = 0.042, P(S ≥ 8 | n = 5) = 0.042, P(S ≥ 15 | n = 6) = 0.0014.
+        // Kendall 1975, appendix table 1: P(S ≥ 6 | n = 4) = 0.042, P(S ≥ 8 | n = 5) = 0.042, P(S ≥
+        // 15 | n = 6) = 0.0014.
         for (s, n, one_sided) in [(6, 4, 0.042), (8, 5, 0.042), (15, 6, 0.0014)] {
             let p = exact_p_value(s, &vec![1; n]) / 2.0;
             assert!((p - one_sided).abs() < 5e-4, "{s} {n} {p}");

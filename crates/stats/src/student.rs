@@ -1,7 +1,8 @@
 //! Student's t distribution: how likely a difference between a few rounds is by chance.
 //!
-//! Two-sided p = I(ν / (ν + t²); ν/2, 1/2), the regularised incomplete beta function (Abramowitz & Stegun 1964, 26.7.1), by its continued
-//! fraction (ibid. 26.5.8) evaluated by Lentz' method (Thompson & Barnett 1986).
+//! Two-sided p = I(ν / (ν + t²); ν/2, 1/2), the regularised incomplete beta function (Abramowitz &
+//! Stegun 1964, 26.7.1), by its continued fraction (ibid. 26.5.8) evaluated by Lentz' method
+//! (Thompson & Barnett 1986).
 
 /// Terms of the continued fraction; it converges in a few dozen for every ν that rounds can have.
 const TERMS: u32 = 300;
@@ -10,7 +11,8 @@ const PRECISION: f64 = 1e-14;
 /// Stands for a denominator of zero in Lentz' method.
 const TINY: f64 = 1e-300;
 
-/// How likely a |t| at least this large is by chance, with `freedom` degrees of freedom (above 0). 1 for what is not a number.
+/// How likely a |t| at least this large is by chance, with `freedom` degrees of freedom (above 0).
+/// 1 for what is not a number.
 #[must_use]
 pub fn two_sided_p(t: f64, freedom: f64) -> f64 {
     if t.is_nan() || freedom.is_nan() || freedom <= 0.0 {
@@ -22,7 +24,8 @@ pub fn two_sided_p(t: f64, freedom: f64) -> f64 {
     incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5).clamp(0.0, 1.0)
 }
 
-/// The t whose two-sided p is `p` (0 to 1, exclusive): the half-width of an interval in standard errors.
+/// The t whose two-sided p is `p` (0 to 1, exclusive): the half-width of an interval in standard
+/// errors.
 #[must_use]
 pub fn critical_t(p: f64, freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
@@ -89,7 +92,8 @@ fn fraction(x: f64, a: f64, b: f64) -> f64 {
     value
 }
 
-/// ln Γ(x) for x > 0: Lanczos' approximation with g = 7 and nine terms (Godfrey's coefficients), good to 1e-15.
+/// ln Γ(x) for x > 0: Lanczos' approximation with g = 7 and nine terms (Godfrey's coefficients),
+/// good to 1e-15.
 fn ln_gamma(x: f64) -> f64 {
     const G: f64 = 7.0;
     const FIRST: f64 = 0.999_999_999_999_809_9;

@@ -5,17 +5,20 @@
 //!                         ─▶ every x whose share may be 1 % ─▶ interval
 //! ```
 //!
-//! A p99 of few rounds has no error of its own: on a device with two states it jumps from one to the other. The share of operations
-//! that are slower than x has one. It is a ratio of two sums over rounds, as in [`crate::estimate`], so x belongs to the interval if
-//! that share does not differ from 1 % by more than t × its error on a log scale (Woodruff 1952, by inverting the test; Francisco &
-//! Fuller 1991). The ratio of two p99 has the interval that follows from both (Zou & Donner 2008), as if they were independent.
+//! A p99 of few rounds has no error of its own: on a device with two states it jumps from one to
+//! the other. The share of operations that are slower than x has one. It is a ratio of two sums
+//! over rounds, as in [`crate::estimate`], so x belongs to the interval if that share does not
+//! differ from 1 % by more than t × its error on a log scale (Woodruff 1952, by inverting the test;
+//! Francisco & Fuller 1991). The ratio of two p99 has the interval that follows from both (Zou &
+//! Donner 2008), as if they were independent.
 //!
-//! Where rounds differ as wholes, one of them holds all of the slowest 1 %, and that share says nothing of the rounds to come. So the
-//! interval of a ratio also reaches over that of the typical round: t on the logarithms of the rounds' own p99, paired as in
-//! [`crate::estimate`]. It leaves "no difference" out only if both do.
+//! Where rounds differ as wholes, one of them holds all of the slowest 1 %, and that share says
+//! nothing of the rounds to come. So the interval of a ratio also reaches over that of the typical
+//! round: t on the logarithms of the rounds' own p99, paired as in [`crate::estimate`]. It leaves
+//! "no difference" out only if both do.
 //!
-//! References: R. S. Woodruff, J. Am. Stat. Assoc. 47 (1952) 635; C. A. Francisco & W. A. Fuller, Ann. Statist. 19 (1991) 454;
-//! G. Y. Zou & A. Donner, Stat. Med. 27 (2008) 1693.
+//! References: R. S. Woodruff, J. Am. Stat. Assoc. 47 (1952) 635; C. A. Francisco & W. A. Fuller,
+//! Ann. Statist. 19 (1991) 454; G. Y. Zou & A. Donner, Stat. Med. 27 (2008) 1693.
 
 use std::collections::BTreeMap;
 
@@ -30,13 +33,15 @@ use crate::student::critical_t;
 /// Share of the operations that are slower than the p99.
 const SLOWER: f64 = 0.01;
 
-/// The test of that share is made this much stricter than 5 %: few events hold the slowest 1 %, so its error is underestimated
-/// where there were fewer of them than usual. The test in `coverage` counts what that comes to.
+/// The test of that share is made this much stricter than 5 %: few events hold the slowest 1 %, so
+/// its error is underestimated where there were fewer of them than usual. The test in `coverage`
+/// counts what that comes to.
 const CAUTION: f64 = 0.1;
 
 /// Latencies of several rounds, side by side.
 pub(crate) struct Tails {
-    /// Logarithms of the rounds' own p99, in microseconds; of fewer than 100 operations of their slowest, which is no shorter.
+    /// Logarithms of the rounds' own p99, in microseconds; of fewer than 100 operations of their
+    /// slowest, which is no shorter.
     of_rounds: Vec<f64>,
     /// p99 of all operations, in microseconds.
     pub(crate) p99_us: f64,
@@ -46,7 +51,8 @@ pub(crate) struct Tails {
 /// A latency that occurred.
 struct Step {
     us: f64,
-    /// Of the operations that are slower: logarithm of their share over 1 %, and its standard error; `None` of the slowest.
+    /// Of the operations that are slower: logarithm of their share over 1 %, and its standard
+    /// error; `None` of the slowest.
     slower: Option<(f64, f64)>,
 }
 
@@ -84,7 +90,8 @@ impl Tails {
         Some(Self { of_rounds, p99_us: p99_us?, steps })
     }
 
-    /// The ends of the interval of [`Self::p99_us`] that misses the truth with a chance of `miss`; `None` of one round.
+    /// The ends of the interval of [`Self::p99_us`] that misses the truth with a chance of `miss`;
+    /// `None` of one round.
     fn ends(&self, miss: f64) -> Option<(f64, f64)> {
         let rounds = self.of_rounds.len();
         let t = critical_t(miss * CAUTION, rounds.checked_sub(1).filter(|freedom| *freedom > 0)? as f64);
@@ -98,7 +105,8 @@ impl Tails {
     }
 }
 
-/// The ends of the interval of the ratio of two p99 that misses the truth with a chance of `miss`; `None` with one round.
+/// The ends of the interval of the ratio of two p99 that misses the truth with a chance of `miss`;
+/// `None` with one round.
 pub(crate) fn ratio_ends(ours: &Tails, theirs: &Tails, pairing: Pairing, miss: f64) -> Option<(f64, f64)> {
     let log = |ends: (f64, f64)| (ends.0.ln(), ends.1.ln());
     let (x, y) = (log(ours.ends(miss)?), log(theirs.ends(miss)?));

@@ -1,18 +1,22 @@
-//! Settings side by side: how much better or worse than a reference, and whether the difference is real.
+//! Settings side by side: how much better or worse than a reference, and whether the difference is
+//! real.
 //!
 //! ```text
 //! trials of a contender ─┐ phase by phase: IOPS, p99, flood rate, burst rate, share of dead seconds, over all rounds
 //! trials of a reference ─┴─▶ ratio (dead seconds: difference) with its interval and its p ─ Holm over contenders ─▶ better | worse | noise
 //! ```
 //!
-//! **One test.** The interval is that of [`crate::estimate`] (dead seconds: `share`; p99: `tail`), paired where both ran
-//! in the same rounds. Its p is the chance of a miss at which the interval just reaches "no difference", so p ≤ 5 % says the same as a 95 %
-//! interval that leaves "no difference" out.
+//! **One test.** The interval is that of [`crate::estimate`] (dead seconds: `share`; p99: `tail`),
+//! paired where both ran in the same rounds. Its p is the chance of a miss at which the interval
+//! just reaches "no difference", so p ≤ 5 % says the same as a 95 % interval that leaves "no
+//! difference" out.
 //!
-//! **Several contenders** are several chances to be lucky: p-values of one figure are adjusted by Holm's method (S. Holm, Scand. J. Statist. 6
-//! (1979) 65), which bounds the chance of *any* false "real" among them by 5 %.
+//! **Several contenders** are several chances to be lucky: p-values of one figure are adjusted by
+//! Holm's method (S. Holm, Scand. J. Statist. 6 (1979) 65), which bounds the chance of *any* false
+//! "real" among them by 5 %.
 //!
-//! A victim beside a flood is compared in phase `both`; where there is no such phase, in phase `victim`; floods alike.
+//! A victim beside a flood is compared in phase `both`; where there is no such phase, in phase
+//! `victim`; floods alike.
 
 use floodwall_model::LatencyCounts;
 use floodwall_model::trial::{Phase, PhaseKind, Trial};
@@ -28,9 +32,11 @@ use crate::tail::{self, Tails};
 
 /// A difference is real if chance alone would give it, or any other of its family, this seldom.
 pub const SIGNIFICANT: f64 = MISS;
-/// Two rates or latencies are the same if the whole interval of their ratio lies this close to 1: rounds on an idle machine differ by as much.
+/// Two rates or latencies are the same if the whole interval of their ratio lies this close to 1:
+/// rounds on an idle machine differ by as much.
 pub const MARGIN: f64 = 0.05;
-/// Two shares of dead seconds are the same if the whole interval of their difference lies this close to 0: about a second a minute.
+/// Two shares of dead seconds are the same if the whole interval of their difference lies this
+/// close to 0: about a second a minute.
 pub const DEAD_MARGIN: f64 = 0.02;
 
 /// What is compared.
@@ -39,15 +45,18 @@ pub const DEAD_MARGIN: f64 = 0.02;
 pub enum Figure {
     /// Victim operations per second.
     VictimIops,
-    /// 99th percentile of the victim's operations, in microseconds; it takes 100 operations a round.
+    /// 99th percentile of the victim's operations, in microseconds; it takes 100 operations a
+    /// round.
     VictimP99Us,
-    /// The victim's slowest operation, in microseconds; compared where a round has too few operations for a p99.
+    /// The victim's slowest operation, in microseconds; compared where a round has too few
+    /// operations for a p99.
     VictimSlowestUs,
     /// Bytes per second that the floods wrote.
     FloodBytesPerS,
     /// Bytes per second at which a burst was accepted.
     BurstBytesPerS,
-    /// Share of one-second windows in which the victim got less than 10 % of its IOPS alone under the reference.
+    /// Share of one-second windows in which the victim got less than 10 % of its IOPS alone under
+    /// the reference.
     DeadShare,
 }
 
@@ -77,7 +86,8 @@ pub enum Verdict {
     Better,
     /// Worse than the reference: the interval leaves "no difference" out.
     Worse,
-    /// The same: all of the interval is within the margin around "no difference" ([`MARGIN`], [`DEAD_MARGIN`]).
+    /// The same: all of the interval is within the margin around "no difference" ([`MARGIN`],
+    /// [`DEAD_MARGIN`]).
     Same,
     /// It could not be told: the interval holds "no difference" and also differences that matter.
     #[serde(alias = "noise")]
@@ -97,7 +107,8 @@ pub struct Compared {
     pub reference: Option<f64>,
     /// Contender over reference with its 95 % interval; for dead seconds contender minus reference.
     pub difference: Option<Estimate>,
-    /// How likely such a difference is by chance, before Holm's adjustment; `None` without an interval.
+    /// How likely such a difference is by chance, before Holm's adjustment; `None` without an
+    /// interval.
     pub p: Option<f64>,
     /// After it.
     pub p_adjusted: Option<f64>,
@@ -121,7 +132,8 @@ impl Compared {
         self.difference.and_then(|e| e.ends()).is_some_and(|(low, high)| low > null || high < null)
     }
 
-    /// Whether all of the interval is so close to "no difference" that nothing that matters is left.
+    /// Whether all of the interval is so close to "no difference" that nothing that matters is
+    /// left.
     fn is_within_margin(&self) -> bool {
         let (low, high) = match self.figure {
             Figure::DeadShare => (-DEAD_MARGIN, DEAD_MARGIN),
@@ -132,7 +144,8 @@ impl Compared {
     }
 }
 
-/// Compares each contender with the reference; the same order, and of each contender every figure that both sides have or could have.
+/// Compares each contender with the reference; the same order, and of each contender every figure
+/// that both sides have or could have.
 #[must_use]
 pub fn versus(reference: &[Trial], contenders: &[&[Trial]]) -> Vec<Vec<Compared>> {
     let alone = rate_alone(reference).filter(|rate| rate.value > 0.0);
@@ -178,8 +191,8 @@ fn judge(compared: &mut Compared) {
     }
 }
 
-/// Trials that decided, and from those of the reference what victim and flood are alone: a search measures that once,
-/// before it.
+/// Trials that decided, and from those of the reference what victim and flood are alone: a search
+/// measures that once, before it.
 #[must_use]
 pub fn with_alone(deciding: &[Trial], reference: &[Trial]) -> Vec<Trial> {
     let alone = reference.iter().map(|t| Trial { phases: alone_in(t), ..t.clone() });
@@ -298,9 +311,11 @@ fn tails(a: &[&Phase], b: &[&Phase], pairing: Pairing) -> Result<Found, String> 
     Ok(Found { value, reference, difference, p, why: p.is_none().then(|| ONE_ROUND.into()) })
 }
 
-/// The slowest operations of both sides, where one of them has too few for a p99; `None` where both have one, or nothing was timed.
+/// The slowest operations of both sides, where one of them has too few for a p99; `None` where both
+/// have one, or nothing was timed.
 ///
-/// They are facts of these trials and are not judged: the slowest of more operations is slower, whatever the setting.
+/// They are facts of these trials and are not judged: the slowest of more operations is slower,
+/// whatever the setting.
 fn slowest(compared: Compared, ours: &[&Phase], theirs: &[&Phase]) -> Option<Compared> {
     let [ours, theirs] = [operations(ours), operations(theirs)];
     let (ours, theirs) = (Percentiles::of(&ours)?, Percentiles::of(&theirs)?);
@@ -349,7 +364,8 @@ fn phase_of(figure: Figure, reference: &[Trial], trials: &[Trial]) -> Option<Pha
     }
 }
 
-/// The phases of a kind with their round, in the order of rounds: complete ones, or if there is none, those that were cut short.
+/// The phases of a kind with their round, in the order of rounds: complete ones, or if there is
+/// none, those that were cut short.
 fn of_rounds(trials: &[Trial], kind: PhaseKind) -> Vec<(u32, &Phase)> {
     let all = || {
         trials.iter().flat_map(|t| t.phases.iter().map(|p| (t.round, p))).filter(move |(_, p)| p.kind == kind)
@@ -374,7 +390,8 @@ fn bursts(phases: &[&Phase]) -> Vec<Round> {
     phases.iter().filter_map(|p| p.burst).map(|b| Round::new([(b.bytes as f64, b.seconds)])).collect()
 }
 
-/// How likely a mean this far from zero is by chance (Student's t test); `None` of fewer than two values.
+/// How likely a mean this far from zero is by chance (Student's t test); `None` of fewer than two
+/// values.
 #[must_use]
 pub fn paired_p(differences: &[f64]) -> Option<f64> {
     let (mean, variance) = mean_and_variance(differences)?;

@@ -6,7 +6,8 @@
 //!    └ a contender whose trial fails is out, with its reason; the others go on
 //! ```
 //!
-//! Interleaved in random order, so that whatever changes while the contest runs (a device that fills up, a neighbour that wakes) hits all alike.
+//! Interleaved in random order, so that whatever changes while the contest runs (a device that
+//! fills up, a neighbour that wakes) hits all alike.
 
 use floodwall_model::{Rig, RigError, Scenario, Setting, Trial, Watch};
 
@@ -56,7 +57,8 @@ pub struct Contest {
     pub interrupted: bool,
 }
 
-/// Runs `scenario.timing.rounds` rounds of all contenders; the first is what the others are compared with. `tell` hears of each trial before it runs.
+/// Runs `scenario.timing.rounds` rounds of all contenders; the first is what the others are
+/// compared with. `tell` hears of each trial before it runs.
 pub fn contest(
     rig: &mut dyn Rig,
     scenario: &Scenario,
@@ -150,8 +152,8 @@ impl Contest {
         (others == 0).then(|| format!("every setting failed; the last one: {why}"))
     }
 
-    /// All trials as a result stores them; for each entrant the indices of its trials that count and of those that were
-    /// disturbed.
+    /// All trials as a result stores them; for each entrant the indices of its trials that count
+    /// and of those that were disturbed.
     #[must_use]
     pub fn trials(&self) -> (Vec<Trial>, Vec<[Vec<usize>; 2]>) {
         let mut all: Vec<Trial> = Vec::new();

@@ -10,7 +10,8 @@
 //! tuner      reference → race → winner against the default, afresh → recommendation
 //! ```
 //!
-//! Pure: the rig, the clock and the seed are parameters, so that the search that runs in the simulator is the search that runs on a host.
+//! Pure: the rig, the clock and the seed are parameters, so that the search that runs in the
+//! simulator is the search that runs on a host.
 
 pub mod contest;
 pub mod objective;

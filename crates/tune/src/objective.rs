@@ -1,10 +1,12 @@
-//! What a setting is worth: from trials to shares, from shares to one score by which candidates race.
+//! What a setting is worth: from trials to shares, from shares to one score by which candidates
+//! race.
 //!
 //! score = victim × flood × √burst × e^(−3 × dead share)          each a share kept, between 0.01 and 1
 //!
-//! It is a product, because factors matter: 20 times the commits for 12 % of the copy is a bargain, however small the shares. Bursts weigh half:
-//! a write cache is a convenience, a stalled database is not. A second in which the victim stands still costs the mean, and is
-//! charged besides, so that a setting can't buy a fine mean with collapses. All seconds dead cost a factor of 20.
+//! It is a product, because factors matter: 20 times the commits for 12 % of the copy is a bargain,
+//! however small the shares. Bursts weigh half: a write cache is a convenience, a stalled database
+//! is not. A second in which the victim stands still costs the mean, and is charged besides, so
+//! that a setting can't buy a fine mean with collapses. All seconds dead cost a factor of 20.
 //!
 //! The flood's share is of what lasts: bytes that only fill the page cache don't count.
 //!
@@ -14,8 +16,9 @@
 //! either has fewer than 100 operations, p90 stands for it, and below 10 there is no such factor.
 //! In a closed loop the share itself is a ratio of latencies, so nothing is added there.
 //!
-//! With a latency target the victim's factor is (target / p99)², at most 1: beyond the target nothing more is gained, so flood and bursts decide.
-//! Fewer than 100 operations have no p99. Their slowest stands in for it, since a p99 is never longer.
+//! With a latency target the victim's factor is (target / p99)², at most 1: beyond the target
+//! nothing more is gained, so flood and bursts decide. Fewer than 100 operations have no p99. Their
+//! slowest stands in for it, since a p99 is never longer.
 
 use floodwall_model::trial::{PhaseKind, Trial};
 use floodwall_model::{Interval, LatencyCounts, Phase, Scenario};
@@ -38,8 +41,8 @@ const LATENCY_WEIGHT: f64 = 0.5;
 const PERCENTS: [f64; 2] = [99.0, 90.0];
 /// Exponent of target over p99.
 const TARGET_WEIGHT: f64 = 2.0;
-/// A share of nothing has no logarithm; and whether a victim keeps a hundredth or a thousandth is chance: it stands still, which is charged as dead
-/// seconds.
+/// A share of nothing has no logarithm; and whether a victim keeps a hundredth or a thousandth is
+/// chance: it stands still, which is charged as dead seconds.
 const LEAST_SHARE: f64 = 1e-2;
 
 /// The rates and latencies that the rig reaches under the setting in force.
@@ -51,7 +54,8 @@ pub struct Reference {
     pub flood_bytes_per_s: f64,
     /// Bytes a second at which a burst is accepted; `None` without a burst.
     pub burst_bytes_per_s: Option<f64>,
-    /// Bytes a second at which the device drains: what reaches it in the better seconds of the flood alone.
+    /// Bytes a second at which the device drains: what reaches it in the better seconds of the
+    /// flood alone.
     pub drain_bytes_per_s: f64,
     /// Victims with a rate of their own (open loop), by their places in the scenario.
     pub rated: Vec<usize>,
@@ -103,7 +107,8 @@ impl Reference {
             iops_alone: iops_alone(trials).and_then(positive)?,
             flood_bytes_per_s: flood,
             burst_bytes_per_s: median(burst.collect()).and_then(positive),
-            // Without counters what the kernel lets the flood write is what it drains, once it throttles.
+            // Without counters what the kernel lets the flood write is what it drains, once it
+            // throttles.
             drain_bytes_per_s: upper_quartile(drained.collect()).unwrap_or(flood),
             rated,
             waits,
@@ -121,8 +126,9 @@ fn waits_of(phase: &Phase, victims: &[usize]) -> LatencyCounts {
     all
 }
 
-/// Bytes a second that a flood writes and the device takes: what is accepted, less what the backlog in RAM grows by meanwhile. In a short phase under a
-/// large limit nearly all that is accepted may only fill the page cache, which does not last.
+/// Bytes a second that a flood writes and the device takes: what is accepted, less what the backlog
+/// in RAM grows by meanwhile. In a short phase under a large limit nearly all that is accepted may
+/// only fill the page cache, which does not last.
 fn lasting_flood_bytes_per_s(phase: &Phase) -> f64 {
     let backlog = |i: &Interval| Some((i.host.dirty_bytes? + i.host.writeback_bytes?) as f64);
     let [first, rest @ ..] = phase.intervals.as_slice() else { return phase.flood_bytes_per_s() };
@@ -134,8 +140,8 @@ fn lasting_flood_bytes_per_s(phase: &Phase) -> f64 {
     ((accepted as f64 - grown.max(0.0)) / seconds.max(1e-9)).max(0.0)
 }
 
-/// Three quarters of the values are below it. Of a drain rate's seconds: a device that still had to empty its own cache, or paused, drains faster than
-/// its mean.
+/// Three quarters of the values are below it. Of a drain rate's seconds: a device that still had to
+/// empty its own cache, or paused, drains faster than its mean.
 fn upper_quartile(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() * 3 / 4).copied()
@@ -165,7 +171,8 @@ pub fn kept(trial: &Trial, reference: &Reference) -> Option<Kept> {
     })
 }
 
-/// Several trials of a setting as one: means of what was kept, each second weighing alike. `None` of none.
+/// Several trials of a setting as one: means of what was kept, each second weighing alike. `None`
+/// of none.
 ///
 /// Means, not means of logarithms: on a device with a good and a bad state the user gets the
 /// average, and the logarithm of a single short trial is mostly luck. The slowest is that of all; a
@@ -196,7 +203,8 @@ pub fn pooled(all: &[Kept]) -> Option<Kept> {
 }
 
 impl Kept {
-    /// The slow end of the victim's operations: p99, or the slowest of too few; `None` where none was timed.
+    /// The slow end of the victim's operations: p99, or the slowest of too few; `None` where none
+    /// was timed.
     #[must_use]
     pub fn tail(&self) -> Option<Tail> {
         self.slowest_us.map(|slowest| Tail::from(self.p99_us, slowest))
@@ -298,8 +306,8 @@ mod tests {
         assert!(objective.log_score(&Kept { p99_us: None, slowest_us: None, ..short.clone() }).is_finite());
     }
 
-    /// Figures of a victim of 200 operations a second on a virtual array, alone with a p99 of 4.4 ms:
-    /// share of its rate, of the flood's, p99 in milliseconds.
+    /// Figures of a victim of 200 operations a second on a virtual array, alone with a p99 of 4.4
+    /// ms: share of its rate, of the flood's, p99 in milliseconds.
     fn open_loop() -> [Kept; 5] {
         [
             rated(0.495, 1.0, 566.0),

@@ -6,15 +6,16 @@
 //! writes, reads    the device moved more than the loads and the backlog explain              ┘
 //! ```
 //!
-//! Within a phase pressure (PSI) says nothing, because the victims wait all the time. Between phases no victim runs, and
-//! the rig looks at pressure there.
+//! Within a phase pressure (PSI) says nothing, because the victims wait all the time. Between
+//! phases no victim runs, and the rig looks at pressure there.
 
 use floodwall_model::rig::{Second, Step};
 use floodwall_model::{Phase, Trial, Watch};
 
 /// More than this share of one CPU taken by the hypervisor disturbs a trial.
 const STEAL: f64 = 0.1;
-/// Bytes that a filesystem's journal and metadata may add: as a share of the data, and for each operation of a victim.
+/// Bytes that a filesystem's journal and metadata may add: as a share of the data, and for each
+/// operation of a victim.
 const OVERHEAD: f64 = 0.5;
 const OVERHEAD_AN_OPERATION: f64 = 64.0 * 1024.0;
 /// Less than this a second is not worth a word, in bytes.
@@ -46,7 +47,8 @@ fn foreign(phase: &Phase) -> Option<String> {
         flooded += interval.flood_bytes;
         ops += interval.victim_ops.iter().map(|n| u64::from(*n)).sum::<u64>();
     }
-    // Pages that were dirty before are written during the phase. The first look is a second into it.
+    // Pages that were dirty before are written during the phase. The first look is a second into
+    // it.
     let first = phase.intervals.first()?;
     let backlog = first.host.dirty_bytes.unwrap_or(0) + first.host.writeback_bytes.unwrap_or(0);
     let asked = (ours + flooded) as f64 * (1.0 + OVERHEAD) + ops as f64 * OVERHEAD_AN_OPERATION;
@@ -55,7 +57,8 @@ fn foreign(phase: &Phase) -> Option<String> {
         let excess = (moved as f64 - explained) / seconds;
         (excess > LEAST_PER_S).then_some(excess / 1e6)
     };
-    // Bytes of victims are reads or writes, and a copy's flood reads what it writes: each is allowed for both.
+    // Bytes of victims are reads or writes, and a copy's flood reads what it writes: each is
+    // allowed for both.
     beyond(written, asked + backlog as f64)
         .map(|mb| format!("something else wrote about {mb:.0} MB/s to the device"))
         .or_else(|| {
@@ -63,7 +66,8 @@ fn foreign(phase: &Phase) -> Option<String> {
         })
 }
 
-/// Hears whether a rig warns while it pauses before a phase: then another program uses the device or the page cache.
+/// Hears whether a rig warns while it pauses before a phase: then another program uses the device
+/// or the page cache.
 pub(crate) struct Listener<'a> {
     pub(crate) inner: &'a mut dyn Watch,
     pausing: bool,

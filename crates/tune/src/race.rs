@@ -4,11 +4,12 @@
 //! after each round: leader = best score ─▶ drop whoever is surely worse, and the worse two thirds ─▶ new candidates: what the model promises most of
 //! ```
 //!
-//! For the last part of its time hardly any new ones come: the best of all so far, also those that bad luck had dropped, run against each other in longer
-//! phases.
+//! For the last part of its time hardly any new ones come: the best of all so far, also those that
+//! bad luck had dropped, run against each other in longer phases.
 //!
-//! Successive halving (Karnin, Koren & Somekh 2013; thirds here) with the early elimination of an F-race (Birattari et al. 2002), where candidates may join late.
-//! Rounds are interleaved, so that all candidates of one have the same luck.
+//! Successive halving (Karnin, Koren & Somekh 2013; thirds here) with the early elimination of an
+//! F-race (Birattari et al. 2002), where candidates may join late. Rounds are interleaved, so that
+//! all candidates of one have the same luck.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +37,8 @@ const SHORTLIST: usize = 4;
 const BESIDE: usize = 1;
 /// Points whose promise is worked out.
 const LOOKED_AT: usize = 150;
-/// Spaces up to this size are looked through in full for promising points; larger ones around the leaders only.
+/// Spaces up to this size are looked through in full for promising points; larger ones around the
+/// leaders only.
 const WHOLE: usize = 20_000;
 
 /// A setting in the search and what became of it.
@@ -46,7 +48,8 @@ pub struct Candidate {
     pub name: String,
     /// Knobs and values; empty for the setting in force.
     pub setting: Setting,
-    /// Where in the space it lies; `None` of a setting that was named by hand and is no point of it.
+    /// Where in the space it lies; `None` of a setting that was named by hand and is no point of
+    /// it.
     pub point: Option<Point>,
     /// Trials of the search.
     pub trials: Vec<Trial>,
@@ -103,7 +106,8 @@ pub(crate) fn running(candidates: &[Candidate]) -> Vec<usize> {
     (0..candidates.len()).filter(|i| candidates[*i].is_running()).collect()
 }
 
-/// Standard deviation of a single trial's log score: what trials of one candidate differ by, over all candidates, and the prior.
+/// Standard deviation of a single trial's log score: what trials of one candidate differ by, over
+/// all candidates, and the prior.
 pub(crate) fn spread(candidates: &[Candidate]) -> f64 {
     let (mut squares, mut freedom) = (PRIOR_SPREAD * PRIOR_SPREAD * PRIOR_TRIALS, PRIOR_TRIALS);
     for candidate in candidates {
@@ -116,7 +120,8 @@ pub(crate) fn spread(candidates: &[Candidate]) -> f64 {
     (squares / freedom).sqrt()
 }
 
-/// Drops who is surely worse than the leader, and while there are others to come the worse two thirds.
+/// Drops who is surely worse than the leader, and while there are others to come the worse two
+/// thirds.
 pub(crate) fn drop_losers(candidates: &mut [Candidate], round: u32, halve: bool) {
     let spread = spread(candidates);
     let mut order: Vec<(usize, f64, f64)> = running(candidates)
@@ -134,7 +139,8 @@ pub(crate) fn drop_losers(candidates: &mut [Candidate], round: u32, halve: bool)
     }
 }
 
-/// Points to try next: those that the model promises most of, each chosen as if the ones before it had been just what is expected of them.
+/// Points to try next: those that the model promises most of, each chosen as if the ones before it
+/// had been just what is expected of them.
 pub(crate) fn fresh(space: &Space, candidates: &[Candidate], random: &mut Random) -> Vec<Point> {
     let room = FIELD.saturating_sub(running(candidates).len()).max(FRESH);
     promising(space, candidates, room, true, random)
@@ -162,8 +168,8 @@ fn promising(
     let untried = |points: Vec<Point>| {
         points.into_iter().filter(|p| possible(p) && !was_tried(candidates, p)).collect()
     };
-    // The expected score is quickly worked out, the promised one is not. So only the best by the first, and their
-    // neighbours, are looked at by the second.
+    // The expected score is quickly worked out, the promised one is not. So only the best by the
+    // first, and their neighbours, are looked at by the second.
     let mut looked_at = best_by(|p| model.expected(p), random.shuffled(untried(all)));
     looked_at.truncate(LOOKED_AT);
     looked_at.extend(untried(near));
@@ -180,7 +186,8 @@ fn promising(
     chosen
 }
 
-/// Levels (dimension, level) that the kernel refuses, as far as is known: two settings with them failed, and none with them ran.
+/// Levels (dimension, level) that the kernel refuses, as far as is known: two settings with them
+/// failed, and none with them ran.
 fn refused(candidates: &[Candidate]) -> BTreeSet<(usize, usize)> {
     let levels = |c: &Candidate| c.point.iter().flatten().copied().enumerate().collect::<Vec<_>>();
     let failed: Vec<(usize, usize)> =
@@ -195,8 +202,9 @@ fn was_tried(candidates: &[Candidate], point: &Point) -> bool {
     candidates.iter().any(|c| c.point.as_ref() == Some(point))
 }
 
-/// The best candidates of all run on, including those that bad luck had dropped; the others don't. Gives untried points
-/// that should be among them: the most promising one, and the one with the best expected score.
+/// The best candidates of all run on, including those that bad luck had dropped; the others don't.
+/// Gives untried points that should be among them: the most promising one, and the one with the
+/// best expected score.
 pub(crate) fn shortlist(
     space: &Space,
     candidates: &mut [Candidate],
@@ -229,7 +237,8 @@ fn best_by(value: impl Fn(&Point) -> f64, points: Vec<Point>) -> Vec<Point> {
     valued.into_iter().map(|(_, p)| p).collect()
 }
 
-/// How far the best candidate is ahead of the default, as a difference of log scores, and what single trials differ by; `None` before both have run.
+/// How far the best candidate is ahead of the default, as a difference of log scores, and what
+/// single trials differ by; `None` before both have run.
 pub(crate) fn advantage(space: &Space, candidates: &[Candidate]) -> Option<(f64, f64)> {
     let ranked = by_shrunken_score(&model(space, candidates), candidates);
     let (_, best) = ranked.first()?;
@@ -249,9 +258,10 @@ fn model<'a>(space: &'a Space, candidates: &[Candidate]) -> Surrogate<'a> {
     Surrogate::fit(space, &seen.collect::<Vec<_>>(), spread(candidates))
 }
 
-/// The candidates that have run, the best first, by the score that the model expects of them. A score counts in
-/// proportion to its trials (empirical Bayes; James & Stein 1961): one lucky trial is not preferred to many good ones,
-/// and the trials of a knob count for all candidates that set it.
+/// The candidates that have run, the best first, by the score that the model expects of them. A
+/// score counts in proportion to its trials (empirical Bayes; James & Stein 1961): one lucky trial
+/// is not preferred to many good ones, and the trials of a knob count for all candidates that set
+/// it.
 fn by_shrunken_score(model: &Surrogate<'_>, candidates: &[Candidate]) -> Vec<(usize, f64)> {
     let ran = candidates.iter().enumerate().filter(|(_, c)| c.failure.is_none());
     let mut ranked: Vec<(usize, f64)> = ran

@@ -5,12 +5,13 @@
 //!                                                                       └ starts: settings known to matter
 //! ```
 //!
-//! Level 0 of every dimension is "as it is": it names no knob, so point 0 is the setting in force. Limits are drain rate × delay, because a
-//! victim waits for a time. Both levers are there: limits bound what waits in RAM (of the machine,
-//! of the device, or of the flood's own control group, which is then paced too), queue geometry
-//! (elevator and its tunables, depth, request size, wbt) what stands in the device's queue ahead of
-//! a victim; the latter leaves the write cache alone. What excludes each other is one dimension: an
-//! elevator and its tunables, the limits of one or of another.
+//! Level 0 of every dimension is "as it is": it names no knob, so point 0 is the setting in force.
+//! Limits are drain rate × delay, because a victim waits for a time. Both levers are there: limits
+//! bound what waits in RAM (of the machine, of the device, or of the flood's own control group,
+//! which is then paced too), queue geometry (elevator and its tunables, depth, request size, wbt)
+//! what stands in the device's queue ahead of a victim; the latter leaves the write cache alone.
+//! What excludes each other is one dimension: an elevator and its tunables, the limits of one or of
+//! another.
 //!
 //! A search begins with what was good on that kind of device, and there with what freezes no queue
 //! (`space/known.rs`).
@@ -29,9 +30,11 @@ use crate::objective::Reference;
 
 /// Delays by which limits are tried, in seconds of the drain rate, before writers are made to wait.
 const DELAYS_S: [f64; 5] = [0.06, 0.125, 0.25, 0.5, 1.5];
-/// The background limit's share of the hard one: the flusher starts early enough that writers seldom meet the hard limit.
+/// The background limit's share of the hard one: the flusher starts early enough that writers
+/// seldom meet the hard limit.
 const BACKGROUND: f64 = 0.25;
-/// Two of the flusher's chunks (fs/fs-writeback.c `writeback_chunk_size`): below, every chunk stops all writers.
+/// Two of the flusher's chunks (fs/fs-writeback.c `writeback_chunk_size`): below, every chunk stops
+/// all writers.
 const LEAST_LIMIT: u64 = 8 << 20;
 /// Shares of the flood's rate alone at which a paced flood may write: below 1 the backlog waits in
 /// the flood's dirty pages and not in the device.
@@ -52,7 +55,8 @@ const DEPTHS: [u64; 4] = [8, 16, 32, 64];
 const DEVICE_DEPTHS: [u64; 3] = [1, 4, 8];
 /// Request sizes that are tried below the present one, in KiB.
 const REQUESTS_KIB: [u64; 3] = [128, 256, 512];
-/// Writeback throttling's targets: off, and the kernel's own for what does not seek and what does, in microseconds (block/blk-wbt.c).
+/// Writeback throttling's targets: off, and the kernel's own for what does not seek and what does,
+/// in microseconds (block/blk-wbt.c).
 const WBT_US: [u64; 3] = [0, 2_000, 75_000];
 
 /// The knobs of a host and a device. An absent or unknown knob gives no dimension.
@@ -76,7 +80,8 @@ pub struct Description {
     pub hard_limit_bytes: Option<u64>,
     /// Hard dirty limits below this are not tried: something on the machine would hang.
     pub least_hard_bytes: Option<u64>,
-    /// The prefix of a queue's knobs: nothing, or `sda.` for each of the disks below (a logical volume, an array).
+    /// The prefix of a queue's knobs: nothing, or `sda.` for each of the disks below (a logical
+    /// volume, an array).
     pub queues: Vec<String>,
     /// The elevator in use.
     pub scheduler: Option<String>,
@@ -88,7 +93,8 @@ pub struct Description {
     pub max_sectors_kb: Option<u64>,
     /// The present target in microseconds; `None` where there is no writeback throttling.
     pub wbt_lat_us: Option<u64>,
-    /// Whether the device can have a strict limit of its own in bytes (`bdi.strict_limit`, `bdi.max_bytes`; Linux 6.2).
+    /// Whether the device can have a strict limit of its own in bytes (`bdi.strict_limit`,
+    /// `bdi.max_bytes`; Linux 6.2).
     pub strict_limit: bool,
     /// Whether limits in bytes exist (`vm.dirty_bytes`; after 2.6.24).
     pub byte_limits: bool,
@@ -109,9 +115,9 @@ pub struct Description {
 }
 
 impl Description {
-    /// A machine with one queue, of which only the settings at boot are known: knobs as they read back, the elevators
-    /// on offer, RAM in bytes. Limits in bytes and writeback throttling are there if the setting names them. Strict
-    /// limits are not in a setting.
+    /// A machine with one queue, of which only the settings at boot are known: knobs as they read
+    /// back, the elevators on offer, RAM in bytes. Limits in bytes and writeback throttling are
+    /// there if the setting names them. Strict limits are not in a setting.
     #[must_use]
     pub fn of_machine(
         in_force: &Setting,
@@ -151,7 +157,8 @@ pub struct Level {
     pub place: Place,
 }
 
-/// A place among levels: octaves along an axis. Levels of different axes (elevators, kinds of limit) are only as alike as any two choices.
+/// A place among levels: octaves along an axis. Levels of different axes (elevators, kinds of
+/// limit) are only as alike as any two choices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
     /// Which axis.
@@ -179,7 +186,8 @@ pub type Point = Vec<usize>;
 pub struct Space {
     /// In a fixed order; none has a single level.
     pub dimensions: Vec<Dimension>,
-    /// Where a search begins: the setting in force, then settings known to matter, the most promising first.
+    /// Where a search begins: the setting in force, then settings known to matter, the most
+    /// promising first.
     pub starts: Vec<Point>,
 }
 
@@ -359,7 +367,8 @@ fn at(value: f64) -> Place {
     Place { axis: 0, octave: value.max(1e-9).log2() }
 }
 
-/// A target of writeback throttling in octaves of milliseconds: to be off is like a target that nothing misses.
+/// A target of writeback throttling in octaves of milliseconds: to be off is like a target that
+/// nothing misses.
 fn wbt_place(us: u64) -> Place {
     at(if us == 0 { 256.0 } else { us as f64 / 1e3 })
 }

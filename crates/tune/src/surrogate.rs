@@ -1,14 +1,16 @@
 //! Which untried settings look promising: kriging over the scores so far.
 //!
-//! log score ~ Gaussian process on the space (Krige 1951; Rasmussen & Williams 2006, algorithm 2.1) with the covariance
+//! log score ~ Gaussian process on the space (Krige 1951; Rasmussen & Williams 2006, algorithm 2.1)
+//! with the covariance
 //!
 //! ```text
 //! A · ( ½ · mean over dimensions of r + ½ · product over dimensions of r )        r: how alike two levels of a dimension are
 //! ```
 //!
-//! The mean carries what a knob does by itself to all settings that share it, the product what knobs do only together. Levels that differ by octaves are
-//! alike as e^(−octaves / 3); elevators, and limits of different kinds, by a half. The model is only a guide to where the next trials go; whether a
-//! setting is good is always measured.
+//! The mean carries what a knob does by itself to all settings that share it, the product what
+//! knobs do only together. Levels that differ by octaves are alike as e^(−octaves / 3); elevators,
+//! and limits of different kinds, by a half. The model is only a guide to where the next trials go;
+//! whether a setting is good is always measured.
 
 use crate::space::{Level, Point, Space};
 
@@ -68,7 +70,8 @@ impl<'a> Surrogate<'a> {
         model
     }
 
-    /// Counts a point as if it had just what is expected of it: of several that are chosen together the next one should lie elsewhere.
+    /// Counts a point as if it had just what is expected of it: of several that are chosen together
+    /// the next one should lie elsewhere.
     pub(crate) fn believe(&mut self, point: &Point) {
         let expected = self.expected(point);
         self.add(point.clone(), expected, self.amplitude * 1e-3);
@@ -80,7 +83,8 @@ impl<'a> Surrogate<'a> {
         self.base
     }
 
-    /// How much of its difference from the base a score of so many trials is believed, where nothing else is known.
+    /// How much of its difference from the base a score of so many trials is believed, where
+    /// nothing else is known.
     pub(crate) fn believed(&self, trials: f64, spread: f64) -> f64 {
         self.amplitude / (self.amplitude + spread * spread / trials.max(1.0))
     }

@@ -9,7 +9,8 @@ use floodwall_model::{
 use crate::random::Random;
 use crate::space::Description;
 
-/// A disk of a large machine under the settings that most kernels boot with; how fast it drains is still to be said.
+/// A disk of a large machine under the settings that most kernels boot with; how fast it drains is
+/// still to be said.
 pub(crate) fn disk() -> Description {
     Description {
         hard_limit_bytes: Some(4 << 30),
@@ -44,7 +45,8 @@ const FLOOD: f64 = 200e6;
 /// Bytes a second of a burst under the default.
 const BURST: f64 = 2e9;
 
-/// Rounds are off by `noise` (one standard deviation of the logarithm) as wholes, seconds by a tenth; dead seconds come in runs.
+/// Rounds are off by `noise` (one standard deviation of the logarithm) as wholes, seconds by a
+/// tenth; dead seconds come in runs.
 pub(crate) struct SurfaceRig {
     noise: f64,
     surface: Surface,
@@ -79,7 +81,8 @@ impl SurfaceRig {
         let mut dead = random.unit() < truth.dead;
         let mut intervals = Vec::new();
         for s in 0..seconds {
-            // A bistable device: in its bad state as often as the truth says, and for two seconds on average.
+            // A bistable device: in its bad state as often as the truth says, and for two seconds
+            // on average.
             if random.unit() < 0.5 {
                 dead = random.unit() < truth.dead;
             }

@@ -7,10 +7,12 @@
 //!             one look at the price: flood or bursts that can't be told yet get the rest of the time
 //! ```
 //!
-//! **The winner's curse.** Of many candidates the one that looks best was also lucky. So nothing that chose it counts for it: the recommendation rests
-//! on trials made after the choice, and on no others.
+//! **The winner's curse.** Of many candidates the one that looks best was also lucky. So nothing
+//! that chose it counts for it: the recommendation rests on trials made after the choice, and on no
+//! others.
 //!
-//! **Time.** Trials are as long as the budget allows; no trial is started that would not end in time, by what trials have taken so far.
+//! **Time.** Trials are as long as the budget allows; no trial is started that would not end in
+//! time, by what trials have taken so far.
 
 use std::collections::BTreeMap;
 
@@ -33,22 +35,27 @@ use verdict::{decide, recommend, rounds_to_show};
 const REFERENCE_SHARE: f64 = 0.15;
 /// Share of the time that is kept for the final, at most.
 const FINAL_SHARE: f64 = 0.35;
-/// Trials that a race should have at least; phases get shorter for it. Twice as many of half the length find less: in its first seconds, before it
-/// meets the dirty limit for good, a flood behaves differently.
+/// Trials that a race should have at least; phases get shorter for it. Twice as many of half the
+/// length find less: in its first seconds, before it meets the dirty limit for good, a flood
+/// behaves differently.
 const RACE_TRIALS: f64 = 14.0;
-/// Rounds of a final while nothing is known of how large the difference will be; phases get shorter for it.
+/// Rounds of a final while nothing is known of how large the difference will be; phases get shorter
+/// for it.
 const FINAL_ROUNDS: u32 = 6;
-/// With fewer hardly a difference parts, however large: of two rounds a t test asks for thirteen standard errors, of three for four.
+/// With fewer hardly a difference parts, however large: of two rounds a t test asks for thirteen
+/// standard errors, of three for four.
 const LEAST_FINAL_ROUNDS: u32 = 4;
 /// And at the most; what time is left beyond that is the race's.
 const MOST_FINAL_ROUNDS: u32 = 10;
 /// And at the most while the price, what flood and bursts lose, can't be told.
 const MOST_PRICE_ROUNDS: u32 = 30;
-/// Share of the final's rounds after which it is looked at once which price can't be told yet. One look, because every look is a chance to stop at luck.
+/// Share of the final's rounds after which it is looked at once which price can't be told yet. One
+/// look, because every look is a chance to stop at luck.
 const LOOK_AFTER: f64 = 0.75;
 /// Share of the race in which new candidates come; after it the best of all run against each other.
 const EXPLORE_SHARE: f64 = 0.6;
-/// How much longer their phases are: a device with a good and a bad state stays in either for seconds.
+/// How much longer their phases are: a device with a good and a bad state stays in either for
+/// seconds.
 const LONGER: f64 = 3.0;
 /// No phase is shorter: a stall would fill it.
 const SHORTEST_S: f64 = 4.0;
@@ -64,7 +71,8 @@ pub struct Options {
     pub objective: Objective,
     /// Decides orders.
     pub seed: u64,
-    /// Trials of an earlier, interrupted search on the same rig and scenario, with what each asked for.
+    /// Trials of an earlier, interrupted search on the same rig and scenario, with what each asked
+    /// for.
     pub earlier: Vec<Earlier>,
     /// Settings that race beside those of the space: a name, and what it sets.
     pub also: Vec<Contender>,
@@ -122,7 +130,8 @@ pub enum Recommendation {
     Winner,
     /// Nothing promised to be better than the default.
     Default,
-    /// It can't be told whether the winner is better; how long it would take to, if that can be told.
+    /// It can't be told whether the winner is better; how long it would take to, if that can be
+    /// told.
     Undecided {
         /// Seconds of trials; `None`: the difference is too small to be worth it.
         settle_s: Option<f64>,
@@ -168,7 +177,8 @@ pub struct Outcome {
     pub seconds: f64,
 }
 
-/// Searches. `space_of` makes the space once the drain rate is known; `tell` hears of each trial before it runs.
+/// Searches. `space_of` makes the space once the drain rate is known; `tell` hears of each trial
+/// before it runs.
 pub fn tune<'a>(
     rig: &'a mut dyn Rig,
     scenario: &'a Scenario,
@@ -251,7 +261,8 @@ impl Search<'_> {
             interrupted: false,
             seconds: 0.0,
         };
-        // Before anything can fail: whatever becomes of this search, what was measured earlier is in its outcome.
+        // Before anything can fail: whatever becomes of this search, what was measured earlier is
+        // in its outcome.
         self.remember(&mut outcome, &nothing);
         match self.stages(space_of, &mut outcome) {
             Ok(recommendation) => outcome.recommendation = recommendation,
@@ -367,7 +378,8 @@ impl Search<'_> {
     /// Finds what was tried before in the space, and makes candidates of its starts.
     fn take_over(&mut self, outcome: &mut Outcome, space: &Space, reference: &Reference) {
         for candidate in &mut outcome.candidates[1..] {
-            // A setting of another space (another drain rate gives other limits) runs on as one that was named by hand.
+            // A setting of another space (another drain rate gives other limits) runs on as one
+            // that was named by hand.
             candidate.point = space.find(&candidate.setting);
             let also = self.options.also.iter().find(|also| also.setting == candidate.setting);
             if let Some(also) = also {
@@ -395,7 +407,8 @@ impl Search<'_> {
         let left = self.options.seconds * (1.0 - FINAL_SHARE) - begin;
         let mut measure = self.measure_s(left, RACE_TRIALS);
         let mut trial_s = self.trial_s(measure);
-        // With little time the less promising starts don't run at all: each that does should run twice.
+        // With little time the less promising starts don't run at all: each that does should run
+        // twice.
         let affordable = ((left / trial_s / 2.0) as usize).max(3);
         let ran = |c: &Candidate| !c.trials.is_empty() || !c.disturbed.is_empty();
         let known = outcome.candidates.iter().rposition(ran).map_or(0, |last| last + 1);
@@ -436,7 +449,8 @@ impl Search<'_> {
         }
     }
 
-    /// Seconds that are kept for the final: enough rounds for the leader's advantage, as it looks now, to show.
+    /// Seconds that are kept for the final: enough rounds for the leader's advantage, as it looks
+    /// now, to show.
     fn reserve_s(&self, outcome: &Outcome, space: &Space, measure_s: f64) -> f64 {
         let rounds = race::advantage(space, &outcome.candidates)
             .map_or(FINAL_ROUNDS, |(gain, spread)| rounds_to_show(gain, spread));
@@ -487,7 +501,8 @@ impl Search<'_> {
         Ok(recommendation)
     }
 
-    /// The final's rounds after its look: of the phases whose price is not clear yet, else as before.
+    /// The final's rounds after its look: of the phases whose price is not clear yet, else as
+    /// before.
     fn rest(&self, last: &Final, so_far: Rest) -> Rest {
         let untold =
             |figure| last.compared.iter().any(|c| c.figure == figure && c.verdict == Verdict::Untold);
@@ -512,8 +527,9 @@ fn by_reason(left_out: Vec<(String, String)>) -> BTreeMap<String, Vec<String>> {
     all
 }
 
-/// The phases of a candidate. A burst that stays below the limits in force never meets the device. Under a setting that
-/// leaves these limits alone it is accepted as under the default, which the final checks.
+/// The phases of a candidate. A burst that stays below the limits in force never meets the device.
+/// Under a setting that leaves these limits alone it is accepted as under the default, which the
+/// final checks.
 fn racing_phases(setting: &floodwall_model::Setting) -> &'static [PhaseKind] {
     let is_limit = |knob: &String| {
         knob.starts_with("vm.dirty") || knob.contains("bdi.") || knob.ends_with("memory.high")

@@ -1,10 +1,12 @@
-//! The guard as a contender: an encounter in every cell, beside the default and the best fixed setting, all through the same script.
+//! The guard as a contender: an encounter in every cell, beside the default and the best fixed
+//! setting, all through the same script.
 //!
 //! ```text
 //! script ─▶ the guard, the default, finalists of everything known, each on the same 6 machines ─▶ data/guard/CELL.json ─▶ docs/league.md
 //! ```
 //!
-//! What a cell's file has is not run again while law, tuner, simulator and presets are what they were.
+//! What a cell's file has is not run again while law, tuner, simulator and presets are what they
+//! were.
 
 mod script;
 mod table;
@@ -46,7 +48,8 @@ pub(crate) struct GuardArgs {
     /// Only a part: the league's cells, those of drawn devices, all presets, or moving conditions
     #[arg(long, value_enum)]
     only: Option<Only>,
-    /// Seed of the drawn devices, in hexadecimal; the first 8 digits of the commit that last changed the law if not given
+    /// Seed of the drawn devices, in hexadecimal; the first 8 digits of the commit that last
+    /// changed the law if not given
     #[arg(long, value_name = "HEX", value_parser = seed)]
     seed: Option<u32>,
     /// Run cells again, although they are there
@@ -89,7 +92,8 @@ enum Only {
     Cells,
     /// The same victims on devices drawn at random
     Drawn,
-    /// Ten committing threads on every preset, without a search for the best fixed setting where there is no grid
+    /// Ten committing threads on every preset, without a search for the best fixed setting where
+    /// there is no grid
     Presets,
     /// Moving conditions
     Conditions,

@@ -64,7 +64,8 @@ fn stage(cell: &Cell, seed: u64, setting: &Setting, guarded: bool) -> anyhow::Re
     Stage::new(vec![part], setting, guarded)
 }
 
-/// A setting's or the guard's way through the script on the machine with this seed, and the guard's decisions.
+/// A setting's or the guard's way through the script on the machine with this seed, and the guard's
+/// decisions.
 pub(crate) fn run(
     cell: &Cell,
     seed: u64,
@@ -105,7 +106,8 @@ pub(crate) fn run(
     Ok((run, stage.decisions))
 }
 
-/// A burst ten seconds after a victim that was alone has gone; `None` if it is not accepted in time.
+/// A burst ten seconds after a victim that was alone has gone; `None` if it is not accepted in
+/// time.
 fn burst(
     cell: &Cell,
     seed: u64,

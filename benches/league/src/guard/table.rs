@@ -57,7 +57,8 @@ enum Verdict {
 }
 
 impl Share {
-    /// The mean of the machines' logarithms of guard over other, with Student's t over the machines.
+    /// The mean of the machines' logarithms of guard over other, with Student's t over the
+    /// machines.
     fn of_logs(logs: &[f64]) -> Self {
         let Mean { mean, error } = Mean::of(logs);
         let width = critical_t(MISSES, logs.len().saturating_sub(1) as f64) * error;

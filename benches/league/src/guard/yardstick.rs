@@ -1,12 +1,13 @@
-//! The best fixed setting of a cell: everything known of it, and what the guard held, through the guard's own script.
+//! The best fixed setting of a cell: everything known of it, and what the guard held, through the
+//! guard's own script.
 //!
 //! ```text
 //! recipes, presets, the grid's finalists, what searches found ─┐
 //! what the guard held at the end of each machine ──────────────┴─▶ 2 machines, to choose 4 ─▶ the guard's 6 machines ─▶ the best
 //! ```
 //!
-//! A drawn device has no grid: every 15th point gets a trial of 8 s there, and the best 12 of them go on; three
-//! searches of 10 minutes are run on it.
+//! A drawn device has no grid: every 15th point gets a trial of 8 s there, and the best 12 of them
+//! go on; three searches of 10 minutes are run on it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,7 +40,8 @@ pub(crate) const SEARCHES: u64 = 3;
 /// What is known of a cell's fixed settings.
 #[derive(Default)]
 pub(crate) struct Known {
-    /// Settings that went through the script on the choosing machines, with the mean of their scores' logarithms.
+    /// Settings that went through the script on the choosing machines, with the mean of their
+    /// scores' logarithms.
     pub(crate) scores: BTreeMap<String, f64>,
     /// The best of them, the best first.
     pub(crate) finalists: Vec<Setting>,
@@ -77,7 +79,8 @@ pub(crate) fn choose(
         tell(&format!("{i} of {} fixed settings", candidates.len()));
         let runs: anyhow::Result<Vec<Run>> =
             CHOOSING.iter().map(|seed| Ok(script::run(cell, *seed, setting, false, reference)?.0)).collect();
-        // The kernel may refuse what only makes sense together with something that the guard had changed before.
+        // The kernel may refuse what only makes sense together with something that the guard had
+        // changed before.
         let Ok(runs) = runs else { continue };
         let mean = runs.iter().map(|run| run.score).sum::<f64>() / runs.len() as f64;
         chosen.push((mean, setting.clone()));

@@ -1,5 +1,6 @@
-//! The guard's encounter with a victim and a flood on a disk of the lab: it changes the queue while both are there,
-//! puts everything back when the flood has gone, and is put back itself when it is killed.
+//! The guard's encounter with a victim and a flood on a disk of the lab: it changes the queue while
+//! both are there, puts everything back when the flood has gone, and is put back itself when it is
+//! killed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

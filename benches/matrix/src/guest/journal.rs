@@ -1,6 +1,6 @@
-//! A change of many knobs that is killed at many moments: after each, `floodwall rollback` finds the journal, and
-//! every file reads as before. Where the kernel has the files that they are written for, the tests of `crates/knobs`
-//! kill at every single write as well.
+//! A change of many knobs that is killed at many moments: after each, `floodwall rollback` finds
+//! the journal, and every file reads as before. Where the kernel has the files that they are
+//! written for, the tests of `crates/knobs` kill at every single write as well.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

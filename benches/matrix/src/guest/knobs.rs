@@ -1,5 +1,5 @@
-//! Every knob of the catalogue: read; where it exists, written through `floodwall apply`, read back from its file,
-//! and put back by `floodwall rollback`, after which every file reads as before.
+//! Every knob of the catalogue: read; where it exists, written through `floodwall apply`, read back
+//! from its file, and put back by `floodwall rollback`, after which every file reads as before.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -89,7 +89,8 @@ pub(crate) fn check() -> anyhow::Result<()> {
     checks::run(&line)
 }
 
-/// Gives all files below a directory to root: an ordinary user has made the disk, and they were that user's.
+/// Gives all files below a directory to root: an ordinary user has made the disk, and they were
+/// that user's.
 fn give_to_root(directory: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();

@@ -1,4 +1,5 @@
-//! Settings that are kept across a boot: written in the first, in force in the second, which is systemd's.
+//! Settings that are kept across a boot: written in the first, in force in the second, which is
+//! systemd's.
 
 use std::process::Command;
 

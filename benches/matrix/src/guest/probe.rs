@@ -1,5 +1,5 @@
-//! The probe through perf: every tracepoint that it wants is found or named, its format is understood, and what a
-//! process does is counted exactly.
+//! The probe through perf: every tracepoint that it wants is found or named, its format is
+//! understood, and what a process does is counted exactly.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

@@ -1,5 +1,5 @@
-//! `floodwall status` beside the kernel's files: what exists is read as it is, what does not exist is absent, and
-//! root finds nothing unreadable. Under every elevator that the disk's queue offers.
+//! `floodwall status` beside the kernel's files: what exists is read as it is, what does not exist
+//! is absent, and root finds nothing unreadable. Under every elevator that the disk's queue offers.
 
 use std::process::Command;
 

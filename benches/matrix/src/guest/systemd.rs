@@ -1,5 +1,6 @@
-//! The guard as a service of a real systemd, beside a victim and a flood on a lab disk. It is started, reloaded, hung,
-//! killed, upgraded and stopped. Then control groups: a weight of `apply`, through systemd.
+//! The guard as a service of a real systemd, beside a victim and a flood on a lab disk. It is
+//! started, reloaded, hung, killed, upgraded and stopped. Then control groups: a weight of `apply`,
+//! through systemd.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;

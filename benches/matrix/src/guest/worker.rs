@@ -14,7 +14,8 @@ const BLOCKS: u64 = 600;
 /// What is committed at once.
 const PAGE: [u8; 4096] = [7; 4096];
 
-/// `syncs FILE N` waits for a line and makes N fsyncs; `commit FILE` and `flood FILE` go on until they are killed.
+/// `syncs FILE N` waits for a line and makes N fsyncs; `commit FILE` and `flood FILE` go on until
+/// they are killed.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let [what, path, rest @ ..] = args else { anyhow::bail!("a worker needs its work and a file") };
     let file = std::fs::File::options().create(true).truncate(false).write(true).open(path)?;

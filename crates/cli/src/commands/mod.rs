@@ -18,14 +18,15 @@ use floodwall_host::SysRoot;
 
 use crate::exit::UsageError;
 
-/// Refuses a directory that holds no machine: read as one, it would look like one where all is well. One of proc and sys is enough, as a capture may be a part.
+/// Refuses a directory that holds no machine: read as one, it would look like one where all is
+/// well. One of proc and sys is enough, as a capture may be a part.
 ///
 /// # Errors
 /// [`UsageError`], with what to name instead.
 fn check_captured(root: &SysRoot) -> Result<(), UsageError> {
     let holds = |name: &str| match root.path().join(name).read_dir() {
         Ok(mut entries) => entries.next().is_some(),
-        // Who may not look must not say that there is nothing.
+        // Without permission to look, the directory may be there.
         Err(e) => !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
     };
     if root.is_live() || holds("proc") || holds("sys") {

@@ -6,7 +6,8 @@
 //! test ◀ JSON, NUL-terminated ── fd 4 ┘
 //! ```
 //!
-//! The protocol is that of <https://chromedevtools.github.io/devtools-protocol/>. A pipe needs neither a port nor a library.
+//! The protocol is that of <https://chromedevtools.github.io/devtools-protocol/>. A pipe needs
+//! neither a port nor a library.
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};

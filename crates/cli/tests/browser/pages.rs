@@ -1,4 +1,5 @@
-//! What a page must do: show everything, ask for nothing, sort, tell what is under the pointer, fit a phone, follow the theme.
+//! What a page must do: show everything, ask for nothing, sort, tell what is under the pointer, fit
+//! a phone, follow the theme.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -138,7 +139,8 @@ fn hovers() -> Result<(), String> {
             &format!("over the reference: '{said}'"),
             said.starts_with("default") && said.contains("victim keeps") && said.contains("flood keeps"),
         )?;
-        // The ring is where the mark is: the library's and the script's idea of a place are the same.
+        // The ring is where the mark is: the library's and the script's idea of a place are the
+        // same.
         let off = page.number(
             "(() => { const r = document.querySelector('#frontier-f .cursor').getBoundingClientRect(); const [x, y] = [r.left + r.width / 2, r.top + r.height / 2]; \
              return Math.min(...[...document.querySelectorAll('#frontier-f .wide circle')].map(c => { const b = c.getBoundingClientRect(); \
@@ -213,7 +215,8 @@ fn fits_a_phone() -> Result<(), String> {
 }
 
 fn themes() -> Result<(), String> {
-    // The ground of the page, and the colour of the first letters of a figure, as sums of red, green and blue.
+    // The ground of the page, and the colour of the first letters of a figure, as sums of red,
+    // green and blue.
     let light = "(c => c.match(/[\\d.]+/g).slice(0, 3).reduce((a, b) => a + Number(b), 0))";
     let ground = format!("{light}(getComputedStyle(document.body).backgroundColor)");
     let letters = format!("{light}(getComputedStyle(document.querySelector('.plot text')).fill)");

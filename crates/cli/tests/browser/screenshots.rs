@@ -1,4 +1,5 @@
-//! Pictures of a report for the documents: `cargo test --release -p floodwall --test browser -- screenshots DIR`.
+//! Pictures of a report for the documents: `cargo test --release -p floodwall --test browser --
+//! screenshots DIR`.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +32,8 @@ pub(crate) fn write(directory: &Path) -> Result<(), String> {
         let page = browser.open(&html, viewport)?;
         page.call("Emulation.setScrollbarsHidden", serde_json::json!({"hidden": true}))?;
         if viewport.width == screen.width {
-            // What is under the pointer belongs to the picture; the keyboard leaves the page where it is.
+            // What is under the pointer belongs to the picture; the keyboard leaves the page where
+            // it is.
             page.eval("document.querySelector('#frontier-f .plot').focus({preventScroll: true})")?;
             page.press("Home")?;
             page.eval("document.activeElement.style.outline = 'none'")?;

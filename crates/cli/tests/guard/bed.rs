@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
-/// A goal that nobody meets beside a flood. Without one a guard that begins in the middle of an encounter may take what victims wait for in a pause of the flood for what they always do.
+/// A goal that nobody meets beside a flood. Without one a guard that begins in the middle of an
+/// encounter may take what victims wait for in a pause of the flood for what they always do.
 pub(crate) const GOAL: [&str; 2] = ["--p99", "2ms"];
 pub(crate) const FLOODWALL: &str = env!("CARGO_BIN_EXE_floodwall");
-/// How long something that takes a moment may take on a busy machine, with a queue that has to run dry.
+/// How long something that takes a moment may take on a busy machine, with a queue that has to run
+/// dry.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a program printed on stdout.
@@ -72,7 +74,8 @@ impl Device {
         for part in ["queue", "queue/iosched", "bdi"] {
             let directory = Path::new("/sys/block").join(&self.name).join(part);
             for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-                // Other units of max_ratio and min_ratio: shares of limits that move with free memory.
+                // Other units of max_ratio and min_ratio: shares of limits that move with free
+                // memory.
                 if entry.file_name() == "max_bytes" || entry.file_name() == "min_bytes" {
                     continue;
                 }

@@ -1,4 +1,5 @@
-//! Every way in which a guard can end while it holds something: afterwards the administrator's settings are in force.
+//! Every way in which a guard can end while it holds something: afterwards the administrator's
+//! settings are in force.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! A victim that commits and a flood that writes, each a process of its own: the guard tells them apart by that.
+//! A victim that commits and a flood that writes, each a process of its own: the guard tells them
+//! apart by that.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -46,7 +47,8 @@ fn flood(path: &Path) {
             for _ in 0..PIECE.get() >> 20 {
                 file.write_all(&block).unwrap();
             }
-            // Writing it back begins at once, however much RAM there is to keep it in (mm/fadvise.c `generic_fadvise`): the device always has work.
+            // Writing it back begins at once, however much RAM there is to keep it in (mm/fadvise.c
+            // `generic_fadvise`): the device always has work.
             fadvise(&file, piece * PIECE.get(), Some(PIECE), Advice::DontNeed).unwrap();
         }
         drop(file);

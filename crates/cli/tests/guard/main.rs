@@ -1,5 +1,6 @@
-//! `floodwall guard` on the real kernel: a lab device, a victim and a flood that are real, and every way in which a daemon can end. And its metrics in a real Prometheus. What a
-//! machine lacks is reported as ignored, with the reason.
+//! `floodwall guard` on the real kernel: a lab device, a victim and a flood that are real, and
+//! every way in which a daemon can end. And its metrics in a real Prometheus. What a machine lacks
+//! is reported as ignored, with the reason.
 //!
 //! Each way to end is tried a few times; `FLOODWALL_GUARD_ENDS=100` has it tried a hundred times.
 //!

@@ -181,8 +181,8 @@ fn somebody_else() -> Result<(), String> {
     let own = fs::read_to_string(&file).map_err(|e| e.to_string())?;
     let in_force = || fs::read_to_string(&file).is_ok_and(|now| now != own);
     guard.until("it holds max_sectors_kb", || held().is_some() && in_force())?;
-    // The guard reads its write back a moment later. Another value there would pass for the kernel's answer, and the
-    // value before would come back. The next level comes after seconds.
+    // The guard reads its write back a moment later. Another value there would pass for the
+    // kernel's answer, and the value before would come back. The next level comes after seconds.
     std::thread::sleep(Duration::from_secs(1));
     fs::write(&file, "76").map_err(|e| e.to_string())?;
     // Noticed at the next change of it, at the latest at the end.
@@ -216,8 +216,8 @@ fn unit() -> Result<(), String> {
     if ours.is_empty() { Ok(()) } else { Err(ours.join("\n")) }
 }
 
-/// The unit's powers: the option of setpriv(1) that leaves no others. CAP_SYS_ADMIN, on the unit's second line, only
-/// where the kernel wants it.
+/// The unit's powers: the option of setpriv(1) that leaves no others. CAP_SYS_ADMIN, on the unit's
+/// second line, only where the kernel wants it.
 fn unit_powers() -> Result<String, String> {
     let unit = unit_text()?;
     let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();

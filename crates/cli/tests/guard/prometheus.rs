@@ -91,7 +91,8 @@ fn scrape() -> Result<(), String> {
     until("it protects", || {
         query("floodwall_guard_state{state=~\"protect|probe\"} == 1").is_ok_and(|found| !found.is_empty())
     })?;
-    // A metric that Prometheus took for another type, or dropped, is not there; those of a backlog come with it.
+    // A metric that Prometheus took for another type, or dropped, is not there; those of a backlog
+    // come with it.
     for family in [
         "drain_rate_bytes_per_second",
         "base_latency_seconds",

@@ -1,4 +1,5 @@
-//! A guest's caller: root or an ordinary user, with a directory for the guest's memory that is looked at afterwards.
+//! A guest's caller: root or an ordinary user, with a directory for the guest's memory that is
+//! looked at afterwards.
 
 use std::fs;
 use std::io::Write;
@@ -115,7 +116,8 @@ impl Bed {
         command
     }
 
-    /// `floodwall lab run` of a device that takes no time, with `options` and a script for the guest's shell.
+    /// `floodwall lab run` of a device that takes no time, with `options` and a script for the
+    /// guest's shell.
     pub(crate) fn guest(&self, options: &[&str], script: &str) -> Command {
         self.guest_after(&[], options, script)
     }
@@ -153,8 +155,8 @@ impl Bed {
         .collect()
     }
 
-    /// The one that is the kernel: the parent of all others. Its number may be the highest, once numbers have started
-    /// again.
+    /// The one that is the kernel: the parent of all others. Its number may be the highest, once
+    /// numbers have started again.
     pub(crate) fn kernel(&self) -> Result<i32, String> {
         let all = self.kernels();
         let parent = |id: &i32| {

@@ -1,4 +1,5 @@
-//! How guests end: interrupted, killed, hanging, in a panic, without a terminal; and that nothing is left then.
+//! How guests end: interrupted, killed, hanging, in a panic, without a terminal; and that nothing
+//! is left then.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -88,7 +89,8 @@ fn killed(who: Who) -> Result<(), String> {
     equal("the command went on as a process of the host", fs::exists(&file).map_err(text)?, false)
 }
 
-/// Between the kernel's end and theirs its processes are the host's. Landlock keeps them from its files.
+/// Between the kernel's end and theirs its processes are the host's. Landlock keeps them from its
+/// files.
 fn killed_kernel(who: Who) -> Result<(), String> {
     let bed = Bed::new(who)?;
     let (_dir, file) = file_of(&bed)?;

@@ -1,4 +1,5 @@
-//! `--kernel FILE` with a kernel's image, which QEMU boots: Debian's own, emulated where there is no KVM.
+//! `--kernel FILE` with a kernel's image, which QEMU boots: Debian's own, emulated where there is
+//! no KVM.
 
 use std::fs;
 use std::io::Read;

@@ -1,5 +1,6 @@
-//! `floodwall lab run --kernel` boots another kernel, for root and for an ordinary user.
-//! Needs linux.uml with its modules, or QEMU and an image; a test that lacks something is ignored with the reason.
+//! `floodwall lab run --kernel` boots another kernel, for root and for an ordinary user. Needs
+//! linux.uml with its modules, or QEMU and an image; a test that lacks something is ignored with
+//! the reason.
 
 mod bed;
 mod commands;

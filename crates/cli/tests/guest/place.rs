@@ -1,4 +1,5 @@
-//! Where a guest runs: the host's files, its memory, its kernel's modules, and machines that lack something.
+//! Where a guest runs: the host's files, its memory, its kernel's modules, and machines that lack
+//! something.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};

@@ -1,4 +1,5 @@
-//! The daemon as its users meet it, over a simulated machine that lives in real time: no privilege, no device, no kernel file.
+//! The daemon as its users meet it, over a simulated machine that lives in real time: no privilege,
+//! no device, no kernel file.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

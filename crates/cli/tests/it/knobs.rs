@@ -1,4 +1,5 @@
-//! `apply`, `diff`, `rollback`, `log`, `size`, `explain` on a captured machine: plain files, changed and put back.
+//! `apply`, `diff`, `rollback`, `log`, `size`, `explain` on a captured machine: plain files,
+//! changed and put back.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,4 +1,5 @@
-//! The binary as scripts meet it: exit statuses, messages, documents. Needs no privilege and no disk: everything runs on tmpfs.
+//! The binary as scripts meet it: exit statuses, messages, documents. Needs no privilege and no
+//! disk: everything runs on tmpfs.
 
 #![expect(clippy::unwrap_used, reason = "a test's own functions fail with it")]
 

@@ -13,7 +13,8 @@ use crate::{stderr, stdout};
 const SYSCTL: &str = "etc/sysctl.d/99-zz-floodwall.conf";
 const RULES: &str = "etc/udev/rules.d/99-zz-floodwall.rules";
 
-/// The captured machine with a udev and a serial number for its disk: captures leave serial numbers out.
+/// The captured machine with a udev and a serial number for its disk: captures leave serial numbers
+/// out.
 fn machine() -> Machine {
     let machine = Machine::new();
     fs::create_dir_all(machine.tree().join("usr/lib/udev/rules.d")).unwrap();

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::{floodwall, stderr, stdout, tmpfs};
 
-/// A directory with the result of a short simulated run in it, what that run printed, and a function that makes paths in it.
+/// A directory with the result of a short simulated run in it, what that run printed, and a
+/// function that makes paths in it.
 fn directory() -> (tempfile::TempDir, String, impl Fn(&str) -> String) {
     let dir = tmpfs();
     let path = dir.path().to_owned();

@@ -1,4 +1,5 @@
-//! `floodwall sim sweep`: the table does not depend on threads, shards or interruptions, and mistakes say what to do.
+//! `floodwall sim sweep`: the table does not depend on threads, shards or interruptions, and
+//! mistakes say what to do.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

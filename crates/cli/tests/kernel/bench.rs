@@ -1,4 +1,5 @@
-//! What `floodwall bench` promises of a real disk: figures, cleanliness, honesty about what went wrong.
+//! What `floodwall bench` promises of a real disk: figures, cleanliness, honesty about what went
+//! wrong.
 
 use std::fs;
 use std::io::Write;
@@ -32,7 +33,8 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "a disk that fails midway", needs: &["mkfs.ext4", "mount"], body: disk_fails },
 ];
 
-/// One round of phases of one second over small files: the path is what is tested, not the figures' quality.
+/// One round of phases of one second over small files: the path is what is tested, not the figures'
+/// quality.
 const SMALL: &[&str] = &["--rounds", "2", "--measure", "1s", "--size", "400MiB", "--json", "--scenario"];
 
 const SCENARIO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/bench.toml");
@@ -87,7 +89,8 @@ fn four_figures(fs_type: &str) -> Result<(), String> {
         check(low <= at && at <= high && low.is_some(), || format!("{figure}: {value}"))?;
     }
     check(json["trials"].as_array().is_some_and(|t| t.len() == 2), || "two rounds".into())?;
-    // The kernel's own counter is the witness: at least what the victims committed has reached the device.
+    // The kernel's own counter is the witness: at least what the victims committed has reached the
+    // device.
     for trial in json["trials"].as_array().into_iter().flatten() {
         for phase in trial["phases"].as_array().into_iter().flatten().filter(|p| p["name"] == "victim") {
             let committed = phase["victim"]["ops"].as_f64().unwrap_or(0.0) * 16384.0;
@@ -172,7 +175,8 @@ fn too_little_space() -> Result<(), String> {
     check(disk.names().is_empty(), || format!("left behind: {:?}", disk.names()))
 }
 
-/// Checks what a run that broke off midway leaves: exit 1, the cause, a partial result, a clean directory.
+/// Checks what a run that broke off midway leaves: exit 1, the cause, a partial result, a clean
+/// directory.
 fn broke_off(disk: &Disk, child: Child, out: &Path, causes: &[&str]) -> Result<(), String> {
     let output = child.wait_with_output().map_err(|e| e.to_string())?;
     check(output.status.code() == Some(1), || text(&output))?;
@@ -206,7 +210,8 @@ fn disk_fills_up() -> Result<(), String> {
 }
 
 fn disk_fails() -> Result<(), String> {
-    // The backing file's filesystem is smaller than the disk pretends to be: writes beyond it are I/O errors.
+    // The backing file's filesystem is smaller than the disk pretends to be: writes beyond it are
+    // I/O errors.
     let host = tempfile::tempdir().map_err(|e| e.to_string())?;
     let path = host.path().to_string_lossy().into_owned();
     run("mount", &["-t", "tmpfs", "-o", "size=120m", "none", &path])?;

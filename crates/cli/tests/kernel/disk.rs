@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A loop device over a sparse file, with a filesystem that is mounted. Dropping it undoes everything, in order.
+/// A loop device over a sparse file, with a filesystem that is mounted. Dropping it undoes
+/// everything, in order.
 pub(crate) struct Disk {
     /// Holds the backing file and the mount point.
     dir: tempfile::TempDir,

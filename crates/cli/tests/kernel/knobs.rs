@@ -1,4 +1,5 @@
-//! What `apply`, `diff`, `rollback` and `apply --for` do to a real kernel: the own knobs of a loop device and of a lab's, and no others.
+//! What `apply`, `diff`, `rollback` and `apply --for` do to a real kernel: the own knobs of a loop
+//! device and of a lab's, and no others.
 
 use std::fs;
 use std::path::PathBuf;
@@ -319,7 +320,8 @@ fn killed_apply(device: &Device) -> Result<(), String> {
 fn killed_without_timer(device: &Device) -> Result<(), String> {
     let before = device.knobs();
     let arguments = [&["apply", "--yes", "--device", device.name()], CHANGES.as_slice()].concat();
-    // Later and later, until it has ended before it is killed; the last one stands and is put back too.
+    // Later and later, until it has ended before it is killed; the last one stands and is put back
+    // too.
     for delay_ms in 0..600 {
         let mut apply = device
             .floodwall(&arguments)

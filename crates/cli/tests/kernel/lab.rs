@@ -1,4 +1,5 @@
-//! What `floodwall lab up` says on a machine that lacks something. A private mount namespace hides it; the machine itself is untouched.
+//! What `floodwall lab up` says on a machine that lacks something. A private mount namespace hides
+//! it; the machine itself is untouched.
 
 use std::process::Command;
 

@@ -1,8 +1,9 @@
-//! What `persist` does on a real machine: a device that goes and comes back has its settings again, and a disk that is full or read-only leaves what was
-//! there.
+//! What `persist` does on a real machine: a device that goes and comes back has its settings again,
+//! and a disk that is full or read-only leaves what was there.
 //!
-//! The hot-plug test writes the machine's own rules file and removes it again. It needs a udev that runs; without one it is reported as left out, and `make test`
-//! runs it in a namespace of its own (scripts/with-udev), where neither rules nor udev are the machine's.
+//! The hot-plug test writes the machine's own rules file and removes it again. It needs a udev that
+//! runs; without one it is reported as left out, and `make test` runs it in a namespace of its own
+//! (scripts/with-udev), where neither rules nor udev are the machine's.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -40,7 +41,8 @@ pub(crate) fn missing() -> Option<String> {
     kept.map(|path| format!("this machine keeps settings of its own in /{path}"))
 }
 
-/// The knobs that are kept, in an order that the kernel would not take, and what their files read then.
+/// The knobs that are kept, in an order that the kernel would not take, and what their files read
+/// then.
 const KEPT: [(&str, &str, &str); 6] = [
     ("iosched.fifo_batch=8", "queue/iosched/fifo_batch", "8"),
     ("bdi.strict_limit=1", "bdi/strict_limit", "1"),
@@ -58,8 +60,8 @@ const OTHERWISE: [(&str, &str); 4] = [
     ("bdi/max_ratio_fine", "1000000"),
 ];
 
-/// A lab that comes and goes. When dropped it removes the machine's rules file and leaves its loop devices as they were: the kernel keeps an elevator and
-/// shares for whoever has the number next.
+/// A lab that comes and goes. When dropped it removes the machine's rules file and leaves its loop
+/// devices as they were: the kernel keeps an elevator and shares for whoever has the number next.
 struct Plugged {
     name: String,
     nodes: Vec<String>,
@@ -131,7 +133,8 @@ fn settle() -> Result<(), String> {
 }
 
 fn hot_plug() -> Result<(), String> {
-    // Another one, which is there all the time and is to stay as it is; it holds the name `loopN` that would match by accident.
+    // Another one, which is there all the time and is to stay as it is; it holds the name `loopN`
+    // that would match by accident.
     let other = Device::lab("fw-other")?;
     let mut plugged = Plugged::new();
     let node = plugged.up()?;
@@ -146,7 +149,8 @@ fn hot_plug() -> Result<(), String> {
     settle()?;
     expect(!holds(&node).0, "persist has changed the kernel")?;
 
-    // Gone, and back under the same name: the file below it is another one, and so may be its number.
+    // Gone, and back under the same name: the file below it is another one, and so may be its
+    // number.
     plugged.down()?;
     let node = plugged.up()?;
     other.until("udev's writes", || holds(&node).0).map_err(|e| format!("{e}; {}", holds(&node).1))?;

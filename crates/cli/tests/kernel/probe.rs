@@ -1,4 +1,5 @@
-//! `floodwall probe` beside a device whose service times are known: those that the lab modelled. And what it says where something is missing.
+//! `floodwall probe` beside a device whose service times are known: those that the lab modelled.
+//! And what it says where something is missing.
 
 use std::process::{Command, Stdio};
 
@@ -115,7 +116,8 @@ fn service_times() -> Result<(), String> {
     let (made, mean_us) = (read["count"].as_u64().unwrap_or(0), read["mean_us"].as_f64().unwrap_or(0.0));
     let late_us = after["timings"]["lateness"]["mean_us"].as_f64().unwrap_or(0.0);
     let own_us = sum_us / seen.max(1) as f64;
-    // A completion that comes while the processor is idle may be missing in perf events; the loop driver's and FUSE's own way is less than a millisecond.
+    // A completion that comes while the processor is idle may be missing in perf events; the loop
+    // driver's and FUSE's own way is less than a millisecond.
     if seen > made || seen * 10 < made * 9 || fio < READS * 9 / 10 {
         return Err(format!("{seen} of {made} reads seen, {fio} of fio's {READS}"));
     }

@@ -1,4 +1,5 @@
-//! `floodwall size --device` on a real filesystem over a loop device: measured, interrupted, and nothing left behind.
+//! `floodwall size --device` on a real filesystem over a loop device: measured, interrupted, and
+//! nothing left behind.
 
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -117,7 +118,8 @@ fn interrupted() -> Result<(), String> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|e| e.to_string())?;
-    // Once it writes; if it is quicker than we are, there is nothing to interrupt and nothing to find.
+    // Once it writes; if it is quicker than we are, there is nothing to interrupt and nothing to
+    // find.
     for _ in 0..1000 {
         let ended = child.try_wait().map_err(|e| e.to_string())?.is_some();
         if ended || written(&disk) > 8 << 20 {

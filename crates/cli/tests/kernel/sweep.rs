@@ -1,4 +1,5 @@
-//! `floodwall sim sweep` on a disk that fills up: it stops with what is kept, and goes on once there is room.
+//! `floodwall sim sweep` on a disk that fills up: it stops with what is kept, and goes on once
+//! there is room.
 
 use std::fs;
 use std::path::{Path, PathBuf};

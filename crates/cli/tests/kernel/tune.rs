@@ -1,4 +1,5 @@
-//! What `floodwall compare` and `tune` promise of a real disk: settings in force during their trials, and the machine as before whatever ends the run.
+//! What `floodwall compare` and `tune` promise of a real disk: settings in force during their
+//! trials, and the machine as before whatever ends the run.
 
 use std::fs;
 use std::io::Write;
@@ -183,7 +184,8 @@ fn compared() -> Result<(), String> {
     check(figures == all, || contenders[1]["versus"].to_string())
 }
 
-/// A victim that is a command notes what ionice(1) says of itself and of the thread that commits its journal.
+/// A victim that is a command notes what ionice(1) says of itself and of the thread that commits
+/// its journal.
 fn priorities() -> Result<(), String> {
     let place = Place::new()?;
     let source = run("findmnt", &["-no", "SOURCE", &place.disk.path().to_string_lossy()])?;
@@ -302,7 +304,8 @@ fn tuned() -> Result<(), String> {
     place.is_as_before()?;
     check(json["recommended"]["why"].as_str().is_some_and(|w| !w.is_empty()), || text(&output))?;
     check(json["trials_run"].as_u64().is_some_and(|n| n >= 5), || json["trials_run"].to_string())?;
-    // The files are written before the time begins; the device is a file on whatever disk this machine has.
+    // The files are written before the time begins; the device is a file on whatever disk this
+    // machine has.
     check(seconds < 150.0, || format!("{seconds} s for --time 60s"))
 }
 

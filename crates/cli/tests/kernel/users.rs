@@ -1,4 +1,5 @@
-//! `--user NAME`: the commands of `bench` and `lab run` as another user, and everything of them gone afterwards.
+//! `--user NAME`: the commands of `bench` and `lab run` as another user, and everything of them
+//! gone afterwards.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};

@@ -29,7 +29,8 @@ pub(crate) const TESTS: &[Test] = &[
 
 const NEEDS: &[&str] = &["mkfs.ext4", "fio", "dd", "setpriv", "unshare"];
 
-/// Runs `program`, whose last argument is `floodwall`, as a bench of this command alone; the result and what was said beside it.
+/// Runs `program`, whose last argument is `floodwall`, as a bench of this command alone; the result
+/// and what was said beside it.
 fn bench(program: &[&str], command: &str, dir: &Path) -> Result<(Value, String), String> {
     let [first, rest @ ..] = program else { return Err("no program".into()) };
     let output = Command::new(first)
@@ -66,7 +67,8 @@ fn unseen(json: &Value) -> Vec<String> {
     named.map(|m| format!("{}: {}", m["what"], m["why"])).collect()
 }
 
-/// Whether operations of this kind, one at a time, fill the three measured seconds as the clock has it.
+/// Whether operations of this kind, one at a time, fill the three measured seconds as the clock has
+/// it.
 fn fill_the_time(victim: &Value, kind: &str) -> Result<(), String> {
     let (ops, mean_us) = (number(victim, "/ops")?, number(victim, &format!("/{kind}/mean"))?);
     let busy_s = ops * mean_us / 1e6;
@@ -125,7 +127,8 @@ fn fsyncs() -> Result<(), String> {
 }
 
 fn dsyncs() -> Result<(), String> {
-    // Before such writes are known and watched a moment of the warm-up passes, so that fio's count is another.
+    // Before such writes are known and watched a moment of the warm-up passes, so that fio's count
+    // is another.
     let disk = Disk::make("ext4", 512)?;
     let (json, said) = bench(
         &[FLOODWALL],
@@ -146,7 +149,8 @@ fn short_lived() -> Result<(), String> {
     let made: f64 =
         fs::read_to_string(&count).ok().and_then(|n| n.trim().parse().ok()).ok_or("nothing was counted")?;
     let seen = number(victim(&json)?, "/ops_with_warmup")?;
-    // The last one may have been stopped before it was counted; programs are in the page cache, but a directory may be read.
+    // The last one may have been stopped before it was counted; programs are in the page cache, but
+    // a directory may be read.
     if (seen - made).abs() > 3.0 {
         return Err(format!("{seen} syncs seen, {made} made; {said}{:?}", unseen(&json)));
     }

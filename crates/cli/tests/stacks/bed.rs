@@ -7,7 +7,8 @@ use std::process::{Command, Output, Stdio};
 const GUEST: [&str; 2] = ["linux.uml", "modprobe"];
 /// The memory of a guest: contents of several lab devices, and page cache for a flood.
 const RAM: &str = "2GiB";
-/// What the device below the script's working directory may take of it: the scripts make devices of their own.
+/// What the device below the script's working directory may take of it: the scripts make devices of
+/// their own.
 const CONTENTS: &str = "64MiB";
 
 /// Why a test can't run here.
@@ -15,8 +16,8 @@ pub(crate) fn lacks(needs: &[&str]) -> Option<String> {
     floodwall_testing::lacks(&GUEST).or_else(|| floodwall_testing::lacks(needs))
 }
 
-/// Runs a shell script as root in a guest, on a filesystem on a lab device that takes no time. The script ends at the
-/// first command that fails, and finds `floodwall` in its PATH.
+/// Runs a shell script as root in a guest, on a filesystem on a lab device that takes no time. The
+/// script ends at the first command that fails, and finds `floodwall` in its PATH.
 pub(crate) fn try_in_guest(script: &str) -> Output {
     run("uml".as_ref(), script)
 }

@@ -1,11 +1,12 @@
-//! What only a guest has ('lab run --kernel uml'): device stacks, network filesystems and power cuts on a real kernel.
+//! What only a guest has ('lab run --kernel uml'): device stacks, network filesystems and power
+//! cuts on a real kernel.
 //!
 //! ```text
 //! test ─▶ bed::Guest ─▶ floodwall lab run --kernel uml -- sh -eu -c SCRIPT ─▶ what the script printed
 //! ```
 //!
-//! No test needs root: the script is root in its guest. What the machine lacks (the user-mode kernel, a tool) is
-//! reported as ignored, with the reason.
+//! No test needs root: the script is root in its guest. What the machine lacks (the user-mode
+//! kernel, a tool) is reported as ignored, with the reason.
 
 #![allow(
     clippy::panic,

@@ -4,8 +4,8 @@
 //! fio writes, acknowledged ─▶ its list of them (outside the device) ─▶ powercut ─▶ powerup ─▶ fio reads each again
 //! ```
 //!
-//! With `O_DSYNC` every acknowledged write must be there. Without it the device's volatile cache loses some, and fio
-//! must say so: that shows that the test can fail.
+//! With `O_DSYNC` every acknowledged write must be there. Without it the device's volatile cache
+//! loses some, and fio must say so: that shows that the test can fail.
 
 use crate::Test;
 use crate::bed::in_guest;
@@ -28,8 +28,9 @@ pub(crate) const TESTS: &[Test] = &[
     },
 ];
 
-/// Writes, cuts the power beside a flood, and reads back. `$1` is the value of fio's `sync`. The power is cut once the
-/// field `$2` of the device's counters (/sys/block/DEVICE/stat) has grown by `$3`.
+/// Writes, cuts the power beside a flood, and reads back. `$1` is the value of fio's `sync`. The
+/// power is cut once the field `$2` of the device's counters (/sys/block/DEVICE/stat) has grown by
+/// `$3`.
 const CUT: &str = r#"
 cut() {
     name=disk-$1-${try:-0}; at=/run/$name; own=/tmp/$name

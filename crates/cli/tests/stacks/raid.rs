@@ -1,5 +1,5 @@
-//! Software RAID and the device mapper over lab devices: what Floodwall says of a stack, held against the kernel's own
-//! files.
+//! Software RAID and the device mapper over lab devices: what Floodwall says of a stack, held
+//! against the kernel's own files.
 
 use serde_json::Value;
 
@@ -29,9 +29,9 @@ pub(crate) const TESTS: &[Test] = &[
     },
 ];
 
-/// Shell functions. `up NAME…` makes lab devices of `$size`. `dev NAME` prints a device. `raid N LEVEL DEVICE…` makes
-/// /dev/mdN. `map NAME TABLE` makes a device of the device mapper. `put DEVICE DIR` makes an ext4 and mounts it.
-/// `part NAME` begins a part of the output.
+/// Shell functions. `up NAME…` makes lab devices of `$size`. `dev NAME` prints a device.
+/// `raid N LEVEL DEVICE…` makes /dev/mdN. `map NAME TABLE` makes a device of the device mapper.
+/// `put DEVICE DIR` makes an ext4 and mounts it. `part NAME` begins a part of the output.
 const STACKS: &str = r#"
 cd /
 size=512MiB
@@ -108,7 +108,8 @@ fn status_knows_a_raid_and_its_members_as_the_kernel_does() {
 
 fn a_flood_on_a_raid_is_put_down_to_its_devices() {
     let said = stacks(
-        // One dd has to write for longer than a window: a process that ends within one is seen only while it lives.
+        // One dd has to write for longer than a window: a process that ends within one is seen only
+        // while it lives.
         r#"
         size=4GiB; up a b c d e f
         raid 1 1 $(dev a) $(dev b)
@@ -134,7 +135,8 @@ fn a_flood_on_a_raid_is_put_down_to_its_devices() {
         assert!(wrote(device(&status, idle)) < flood / 20.0, "{idle} beside a flood on {name}");
         let members = array["leaves"].as_array().unwrap();
         let below: f64 = members.iter().map(wrote).sum();
-        // Each byte is on two members; what is on the way at either end of the window bends the sum.
+        // Each byte is on two members; what is on the way at either end of the window bends the
+        // sum.
         assert!((below / flood / copies - 1.0).abs() < 0.25, "{name}: {flood} B/s, below it {below} B/s");
         let share = below / members.len() as f64;
         for member in members {

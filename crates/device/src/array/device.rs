@@ -21,7 +21,8 @@ impl Device for Array {
                 return;
             }
             if self.soonest.0 <= now {
-                // All that are due, in their order. One that is due again at once waits for the others.
+                // All that are due, in their order. One that is due again at once waits for the
+                // others.
                 let mut next = Some(self.soonest.1);
                 while let Some(i) = next {
                     self.advance_member(i, now);

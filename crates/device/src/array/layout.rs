@@ -1,8 +1,9 @@
 //! Where a byte of an array lies on its members.
 //!
-//! Addresses are dealt in chunks. RAID 0 and 10: chunk `c` is on data column `c mod n`, row `c div n`; a RAID 10 column is a pair of neighbouring
-//! members (md's `near=2`). RAID 5 and 6: row `r` keeps its parity on member `(N − 1 − r) mod N`, the second parity on the next member, data on those
-//! after it (md's left-symmetric layout).
+//! Addresses are dealt in chunks. RAID 0 and 10: chunk `c` is on data column `c mod n`, row
+//! `c div n`; a RAID 10 column is a pair of neighbouring members (md's `near=2`). RAID 5 and 6: row
+//! `r` keeps its parity on member `(N − 1 − r) mod N`, the second parity on the next member, data
+//! on those after it (md's left-symmetric layout).
 
 /// How members are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +99,8 @@ impl Layout {
         }
     }
 
-    /// Appends the parts of a range, those that are contiguous on a column joined, in the order of their first byte.
+    /// Appends the parts of a range, those that are contiguous on a column joined, in the order of
+    /// their first byte.
     pub(crate) fn parts(&self, offset: u64, len: u64, parts: &mut Vec<Part>) {
         if self.level == Level::Raid1 {
             return parts.push(Part { column: 0, offset, len });

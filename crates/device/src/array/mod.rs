@@ -5,12 +5,16 @@
 //!               └─ RAID 5/6 write: one task a row ─▶ reads ─▶ data and parity writes (`parity.rs`)
 //! ```
 //!
-//! - Mirrored writes go to every live copy and are done with the last; reads go to one copy: the one that the read continues, else an idle one, else the one
-//!   whose last transfer was nearest (rotating members) or with the fewest requests (others), as md's `read_balance` chooses.
-//! - A failed member gets nothing. Mirrors serve its reads; RAID 5 and 6 read the same range of all other live members instead, as many as data columns.
-//! - A read that a member answers with an error is tried again in the same two ways. A write that some copies refused has succeeded if one has not.
-//!   (md would then drop the member; here it stays.)
-//! - Parts have no cost of their own: md's work is microseconds against milliseconds. A RAID card's cost is the [controller](crate::controller)'s.
+//! - Mirrored writes go to every live copy and are done with the last; reads go to one copy: the
+//!   one that the read continues, else an idle one, else the one whose last transfer was nearest
+//!   (rotating members) or with the fewest requests (others), as md's `read_balance` chooses.
+//! - A failed member gets nothing. Mirrors serve its reads; RAID 5 and 6 read the same range of all
+//!   other live members instead, as many as data columns.
+//! - A read that a member answers with an error is tried again in the same two ways. A write that
+//!   some copies refused has succeeded if one has not. (md would then drop the member; here it
+//!   stays.)
+//! - Parts have no cost of their own: md's work is microseconds against milliseconds. A RAID card's
+//!   cost is the [controller](crate::controller)'s.
 
 mod device;
 mod layout;
@@ -117,7 +121,8 @@ pub struct Array {
 }
 
 impl Array {
-    /// `failed` numbers the members that are missing. The counts must suit the level: the specification checks that.
+    /// `failed` numbers the members that are missing. The counts must suit the level: the
+    /// specification checks that.
     #[must_use]
     pub fn new(p: ArrayParams, members: Vec<Box<dyn Device>>, failed: &[usize]) -> Self {
         let layout = Layout { level: p.level, members: members.len(), chunk: p.chunk };
@@ -249,7 +254,8 @@ impl Array {
         }
     }
 
-    /// Reads the same range of as many other live members as there are data columns. Without them the read fails.
+    /// Reads the same range of as many other live members as there are data columns. Without them
+    /// the read fails.
     fn reconstruct(&mut self, now: Nanos, owner: Owner, lost: usize, request: Request) {
         let need = self.layout.data_columns();
         let others: Vec<usize> = (0..self.members.len())
@@ -388,7 +394,8 @@ impl Array {
         }
     }
 
-    /// Losses of the first live copy of each column, in the array's addresses: a resync copies from it.
+    /// Losses of the first live copy of each column, in the array's addresses: a resync copies from
+    /// it.
     fn translate(&self, losses: &[LostWrites]) -> LostWrites {
         let mut extents = Vec::new();
         for (member, lost) in losses.iter().enumerate() {

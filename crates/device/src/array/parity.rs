@@ -2,13 +2,16 @@
 //!
 //! For each row that a write touches, with `d` data and `p` parity chunks:
 //! - full row: `d + p` writes and no read;
-//! - part of a row: either *read-modify-write* (read the old data and the old parity: `touched + p` reads) or *reconstruct-write* (read the data that the
-//!   write leaves alone: `d − touched` reads), whichever reads less; then the touched data and the parity are written. Parity is touched over the range of
-//!   the chunk from the first byte written in any column to the last.
+//! - part of a row: either *read-modify-write* (read the old data and the old parity: `touched + p`
+//!   reads) or *reconstruct-write* (read the data that the write leaves alone: `d − touched`
+//!   reads), whichever reads less; then the touched data and the parity are written. Parity is
+//!   touched over the range of the chunk from the first byte written in any column to the last.
 //!
-//! A row is worked on by one write at a time (md's stripe lock); others wait in order. A write never stands for more than its own bytes: md also merges neighbouring
-//! requests in its stripe cache, which here is the job of whatever cache stands above. With a missing member its chunk is neither read nor written; the data that it
-//! held is made up from the others (read-modify-write if the missing chunk is not touched, else reconstruct-write).
+//! A row is worked on by one write at a time (md's stripe lock); others wait in order. A write
+//! never stands for more than its own bytes: md also merges neighbouring requests in its stripe
+//! cache, which here is the job of whatever cache stands above. With a missing member its chunk is
+//! neither read nor written; the data that it held is made up from the others (read-modify-write if
+//! the missing chunk is not touched, else reconstruct-write).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -113,7 +116,8 @@ impl Array {
         (reads.into_iter().filter(|p| alive(p.member)).collect(), writes)
     }
 
-    /// Something of a row is done, or it may begin: reads first, then writes, then the next in line.
+    /// Something of a row is done, or it may begin: reads first, then writes, then the next in
+    /// line.
     pub(super) fn task_step(&mut self, now: Nanos, slot: usize) {
         let Some(task) = self.tasks.get_mut(slot) else { return };
         task.remaining = task.remaining.saturating_sub(1);

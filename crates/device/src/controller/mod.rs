@@ -1,4 +1,5 @@
-//! A controller's write cache in front of any device: a RAID card with a battery, or a file server's memory.
+//! A controller's write cache in front of any device: a RAID card with a battery, or a file
+//! server's memory.
 //!
 //! ```text
 //! write ─ command ─ link ─ latency ─▶ admission (first come, first served) ─▶ dirty ─▶ done
@@ -7,18 +8,24 @@
 //! read  ─ command ─ latency ─▶ all dirty? ─ yes ─▶ link ─▶ done;  no ─▶ backing device ─▶ link ─▶ done
 //! ```
 //!
-//! - A write takes `len × copies` bytes of the link and of the cache (`copies = 2`: software RAID above the card writes everything twice), rewrites of dirty ranges
-//!   none of the cache.
-//!   It is done once it is in. When the cache is full it waits, in the order of arrival, for the destage to free space. This queue is where a small
-//!   synchronous write stands behind a flood: with `q` bytes before it and a destage rate `r` it waits `q / r`, and it is this that makes loaded
+//! - A write takes `len × copies` bytes of the link and of the cache (`copies = 2`: software RAID
+//!   above the card writes everything twice), rewrites of dirty ranges none of the cache. It is
+//!   done once it is in. When the cache is full it waits, in the order of arrival, for the destage
+//!   to free space. This queue is where a small synchronous write stands behind a flood: with `q`
+//!   bytes before it and a destage rate `r` it waits `q / r`, and it is this that makes loaded
 //!   arrays bistable: a cache with room answers in microseconds, a full one in `q / r`.
-//! - Destage goes over the offsets in one direction (an elevator, "C-SCAN"), joins neighbours up to `destage_max`, and keeps at most `destage_depth` writes
-//!   with the backing device. It runs while the cache is above `high` (until below `low`), while somebody waits for space or stability, and when no
-//!   command has come for `idle`. `backing_rate` bounds what passes between cache and disks, `copies` counted.
-//! - *Protected* (battery or flash behind it): FLUSH costs nothing and a power cut takes nothing. *Volatile*: FLUSH waits until everything acknowledged
-//!   before is on the backing device, then flushes that. *Write-through*: every write is done when it is on the backing device. A battery that
-//!   fails (`battery_until`) turns protected into write-through; what is dirty at that moment is at risk until it is destaged.
-//! - Reads of ranges that are dirty in full are hits. There is no cache of clean data: in the scenarios here the host's memory is larger than the card's.
+//! - Destage goes over the offsets in one direction (an elevator, "C-SCAN"), joins neighbours up to
+//!   `destage_max`, and keeps at most `destage_depth` writes with the backing device. It runs while
+//!   the cache is above `high` (until below `low`), while somebody waits for space or stability,
+//!   and when no command has come for `idle`. `backing_rate` bounds what passes between cache and
+//!   disks, `copies` counted.
+//! - *Protected* (battery or flash behind it): FLUSH costs nothing and a power cut takes nothing. *Volatile*:
+//!   FLUSH waits until everything acknowledged before is on the backing device, then flushes that. *Write-through*:
+//!   every write is done when it is on the backing device. A battery that fails (`battery_until`)
+//!   turns protected into write-through; what is dirty at that moment is at risk until it is
+//!   destaged.
+//! - Reads of ranges that are dirty in full are hits. There is no cache of clean data: in the
+//!   scenarios here the host's memory is larger than the card's.
 
 mod device;
 
@@ -127,7 +134,8 @@ pub struct Controller {
     draining: bool,
     destaging: u32,
     waiting: VecDeque<Request>,
-    /// Bytes that the first of `waiting` needs at least, as far as that is known: nothing is inserted before it, so what it needs does not become less.
+    /// Bytes that the first of `waiting` needs at least, as far as that is known: nothing is
+    /// inserted before it, so what it needs does not become less.
     refused: u64,
     forced: VecDeque<Forced>,
     flushes: VecDeque<(u64, u64)>,
@@ -234,7 +242,8 @@ impl Controller {
         self.pump(now);
     }
 
-    /// Lets writers in, in order, while there is space. One larger than the whole cache gets it to itself.
+    /// Lets writers in, in order, while there is space. One larger than the whole cache gets it to
+    /// itself.
     fn admit(&mut self, now: Nanos) {
         while let Some(w) = self.waiting.front() {
             let room = match self.cache.bytes() {
@@ -328,7 +337,8 @@ impl Controller {
             }
             self.pipe.send(now, run.len * u64::from(self.p.copies));
             self.destaging += 1;
-            // Where it must be stable and the backing device has a cache of its own, write through that.
+            // Where it must be stable and the backing device has a cache of its own, write through
+            // that.
             let fua = self.backing_volatile && self.mode != CacheMode::Volatile;
             let request = Request {
                 id: 0,
@@ -431,7 +441,8 @@ mod tests {
     fn nobody_gets_into_a_cache_that_one_large_write_overfills() {
         let mut cache = small();
         cache.submit(Nanos(0), Request::write(1, 0, 100 << 10));
-        // A rewrite that takes no space, at the end of what is destaged last: 36 KiB must leave first, in three pieces.
+        // A rewrite that takes no space, at the end of what is destaged last: 36 KiB must leave
+        // first, in three pieces.
         cache.submit(Nanos(0), Request::write(2, 99 << 10, 1 << 10));
         let mut out = Vec::new();
         cache.advance(Nanos::from_secs(20), &mut out);

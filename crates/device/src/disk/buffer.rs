@@ -1,7 +1,7 @@
 //! A drive's read buffer: a few segments, the newest growing while the head reads ahead.
 //!
-//! After a read the head stays on its track and goes on reading until another command needs it or the segment is full. Bytes read ahead are known by
-//! time alone: `from + rate × (now − since)`.
+//! After a read the head stays on its track and goes on reading until another command needs it or
+//! the segment is full. Bytes read ahead are known by time alone: `from + rate × (now − since)`.
 
 use super::geometry::{Geometry, Place};
 use crate::time::Nanos;
@@ -43,7 +43,8 @@ pub(super) struct Buffer {
     capacity: u64,
 }
 
-/// How far in front of the head a read may begin and still wait for it: less than a track, which would cost a turn.
+/// How far in front of the head a read may begin and still wait for it: less than a track, which
+/// would cost a turn.
 const RIDE_BYTES: u64 = 256 << 10;
 
 impl Buffer {
@@ -100,7 +101,8 @@ impl Buffer {
         self.ahead = Some(Ahead { since: now, from: end, place: geometry.place(end), limit });
     }
 
-    /// The host has read up to `end` from the buffer: there is space to read further, if the head has not stopped yet.
+    /// The host has read up to `end` from the buffer: there is space to read further, if the head
+    /// has not stopped yet.
     pub(super) fn extend(&mut self, geometry: &Geometry, now: Nanos, end: u64) {
         let front = self.front(geometry, now);
         let limit = (end + self.read_ahead).min(self.capacity);

@@ -1,16 +1,22 @@
-//! Where a byte lies on a disk: zones, tracks, angles, and how long the arm takes between cylinders.
+//! Where a byte lies on a disk: zones, tracks, angles, and how long the arm takes between
+//! cylinders.
 //!
-//! Zones (zoned bit recording). The sustained rate falls linearly from the outermost zone to the innermost; [`ZONES`] zones of equally many cylinders.
-//! A track of a zone with sustained rate `r` holds `r × (revolution + head switch)` bytes: what a datasheet calls sustained is a long transfer that
-//! switches heads once a track. Addresses fill a cylinder track by track, then the next cylinder inwards.
+//! Zones (zoned bit recording). The sustained rate falls linearly from the outermost zone to the
+//! innermost; [`ZONES`] zones of equally many cylinders. A track of a zone with sustained rate `r`
+//! holds `r × (revolution + head switch)` bytes: what a datasheet calls sustained is a long
+//! transfer that switches heads once a track. Addresses fill a cylinder track by track, then the
+//! next cylinder inwards.
 //!
-//! Skew. Track `k` begins at angle `k × switch / revolution` (in turns), so that a transfer going on to the next track finds its first sector
-//! just arriving: sequential streams lose no revolutions.
+//! Skew. Track `k` begins at angle `k × switch / revolution` (in turns), so that a transfer going
+//! on to the next track finds its first sector just arriving: sequential streams lose no
+//! revolutions.
 //!
-//! Seek curve (Ruemmler and Wilkes, "An introduction to disk drive modeling", IEEE Computer 1994: square root for short seeks, linear for long ones).
-//! For a distance `x` as a fraction of the full stroke: `t(x) = track_to_track + a·√x + b·x`, with `a` and `b` such that `t(1)` is the full-stroke
-//! time and the mean over independent random pairs (`E√x = 8/15`, `Ex = 1/3`) is the average seek time: `a = 5·(A − F/3)`, `b = F − a`, where
-//! `A` and `F` are the average and full-stroke times less the track-to-track time.
+//! Seek curve (Ruemmler and Wilkes, "An introduction to disk drive modeling", IEEE Computer 1994:
+//! square root for short seeks, linear for long ones). For a distance `x` as a fraction of the full
+//! stroke: `t(x) = track_to_track + a·√x + b·x`, with `a` and `b` such that `t(1)` is the
+//! full-stroke time and the mean over independent random pairs (`E√x = 8/15`, `Ex = 1/3`) is the
+//! average seek time: `a = 5·(A − F/3)`, `b = F − a`, where `A` and `F` are the average and
+//! full-stroke times less the track-to-track time.
 
 use crate::time::{Nanos, float, whole};
 
@@ -40,7 +46,8 @@ pub struct Mechanics {
     pub average_seek: Nanos,
     /// Seek from the outermost cylinder to the innermost.
     pub full_stroke: Nanos,
-    /// Added to a seek before a write: the head must be nearer the middle of the track than for a read.
+    /// Added to a seek before a write: the head must be nearer the middle of the track than for a
+    /// read.
     pub write_settle: Nanos,
 }
 
@@ -86,7 +93,8 @@ impl Parked {
 pub(crate) struct Geometry {
     m: Mechanics,
     zones: Vec<Zone>,
-    /// The zone of the first byte of each of [`INDEX`] equal parts of the disk, of `2^index_shift` bytes each.
+    /// The zone of the first byte of each of [`INDEX`] equal parts of the disk, of `2^index_shift`
+    /// bytes each.
     index: Vec<u8>,
     index_shift: u32,
     heads: u64,
@@ -96,7 +104,8 @@ pub(crate) struct Geometry {
     linear_ns: f64,
 }
 
-/// The curve's factors `a` and `b`, in nanoseconds; `None` if no rising curve has these three times.
+/// The curve's factors `a` and `b`, in nanoseconds; `None` if no rising curve has these three
+/// times.
 pub(crate) fn seek_factors(m: &Mechanics) -> Option<(f64, f64)> {
     let average = m.average_seek.0 as f64 - m.track_to_track.0 as f64;
     let full = m.full_stroke.0 as f64 - m.track_to_track.0 as f64;
@@ -107,7 +116,8 @@ pub(crate) fn seek_factors(m: &Mechanics) -> Option<(f64, f64)> {
 }
 
 impl Geometry {
-    /// The times must fit a curve ([`seek_factors`]); if they do not, seeks are linear between the shortest and the longest.
+    /// The times must fit a curve ([`seek_factors`]); if they do not, seeks are linear between the
+    /// shortest and the longest.
     pub(crate) fn new(m: Mechanics) -> Self {
         let turn_s = (m.revolution + m.head_switch).as_secs_f64();
         let track_bytes: Vec<u64> = (0..ZONES)
@@ -177,7 +187,8 @@ impl Geometry {
         let place = self.place(offset);
         let along = float(place.within) / float(place.track_bytes);
         let turns = along + float(place.track) * self.skew;
-        // As `fract`, which is a call of the C library on x86-64 before SSE 4.1; turns are far below 2^63.
+        // As `fract`, which is a call of the C library on x86-64 before SSE 4.1; turns are far
+        // below 2^63.
         let angle = turns - turns as i64 as f64;
         Spot { place, cylinder: place.track / self.heads, angle }
     }
@@ -224,7 +235,8 @@ impl Geometry {
         self.position_within(now, parked, to, write, Nanos::MAX)
     }
 
-    /// The same, if it is below `limit`; else something that is not: the way of the arm alone may settle that.
+    /// The same, if it is below `limit`; else something that is not: the way of the arm alone may
+    /// settle that.
     pub(crate) fn position_within(
         &self,
         now: Nanos,
@@ -266,7 +278,8 @@ impl Geometry {
         if wait + MISS_NS >= revolution { Nanos::ZERO } else { Nanos(wait) }
     }
 
-    /// Shortest time for anything that needs the arm or the disk to turn: none, if the head happens to be there.
+    /// Shortest time for anything that needs the arm or the disk to turn: none, if the head happens
+    /// to be there.
     pub(crate) fn mechanics(&self) -> &Mechanics {
         &self.m
     }
@@ -328,7 +341,8 @@ mod tests {
         let track = g.zones[0].track_bytes;
         for k in 0..50 {
             let here = g.locate(k * track);
-            // The moment at which the last sector of track k has passed is an angle equal to the track's first.
+            // The moment at which the last sector of track k has passed is an angle equal to the
+            // track's first.
             let turn = 8_333_333_u64;
             let now = Nanos((k + 3) * turn + (here.angle * turn as f64) as u64);
             let wait = g.position(now, g.parked_on(here.place.track), &g.locate((k + 1) * track), true);

@@ -1,4 +1,5 @@
-//! A disk: zones, seeks, rotation, read-ahead, native command queueing, a volatile write cache, optionally shingled tracks.
+//! A disk: zones, seeks, rotation, read-ahead, native command queueing, a volatile write cache,
+//! optionally shingled tracks.
 //!
 //! ```text
 //! submit ─ command overhead ─ link ─▶ arrive ─┬─ read in the buffer ─────────────▶ link ─▶ done
@@ -8,16 +9,21 @@
 //!                                                          └─ dirty ranges┘
 //! ```
 //!
-//! The head does one thing at a time: `service = seek + rotation + transfer` (`geometry.rs`). When it is free it takes, of the queue's first
-//! `queue_depth` commands and of the dirty ranges near it, the one that it can reach soonest (shortest positioning time first: Seltzer, Chen and
-//! Ousterhout, "Disk scheduling revisited", 1990; Jacobson and Wilkes, HPL-CSP-91-7, 1991), unless something has waited longer than `age_limit`.
-//! Dirty ranges take part when there is nothing else to do, when the cache is more than half full, when a writer waits for space and when a FLUSH or a FUA
-//! write waits for them. Mean of a random read at depth 1: `command + average seek + half a turn + transfer`.
+//! The head does one thing at a time: `service = seek + rotation + transfer` (`geometry.rs`). When
+//! it is free it takes, of the queue's first `queue_depth` commands and of the dirty ranges near
+//! it, the one that it can reach soonest (shortest positioning time first: Seltzer, Chen and
+//! Ousterhout, "Disk scheduling revisited", 1990; Jacobson and Wilkes, HPL-CSP-91-7, 1991), unless
+//! something has waited longer than `age_limit`. Dirty ranges take part when there is nothing else
+//! to do, when the cache is more than half full, when a writer waits for space and when a FLUSH or
+//! a FUA write waits for them. Mean of a random read at depth 1:
+//! `command + average seek + half a turn + transfer`.
 //!
-//! A FLUSH is complete when every range that became dirty before it is on the platter. As long as one waits, only the ranges that it covers are written back:
-//! what is written meanwhile stands behind it, or a stream that never ends would keep it waiting for ever. A FUA write goes through the cache and
-//! is complete when no byte of its range is dirty. Writers that find the cache full wait in the order in which they came. A
-//! command, a FLUSH or a FUA write that has waited longer than `age_limit` comes before everything younger.
+//! A FLUSH is complete when every range that became dirty before it is on the platter. As long as
+//! one waits, only the ranges that it covers are written back: what is written meanwhile stands
+//! behind it, or a stream that never ends would keep it waiting for ever. A FUA write goes through
+//! the cache and is complete when no byte of its range is dirty. Writers that find the cache full
+//! wait in the order in which they came. A command, a FLUSH or a FUA write that has waited longer
+//! than `age_limit` comes before everything younger.
 
 pub(crate) mod geometry;
 
@@ -117,7 +123,8 @@ enum Overdue {
 /// What the head could do next.
 #[derive(Clone, Copy)]
 enum Choice {
-    /// A command, by its place in the queue, and where a read would find its data, if that is known.
+    /// A command, by its place in the queue, and where a read would find its data, if that is
+    /// known.
     Queue(usize, Option<Hit>),
     /// The dirty range that begins there.
     Dirty(u64),
@@ -133,7 +140,8 @@ struct Counts {
     seek_bytes: u64,
 }
 
-/// A command that was begun when it was handed over, before it arrives, and how things stood before: see [`Disk::begin`].
+/// A command that was begun when it was handed over, before it arrives, and how things stood
+/// before: see [`Disk::begin`].
 struct Begun {
     at: Nanos,
     request: Request,
@@ -218,16 +226,19 @@ impl Disk {
         }
     }
 
-    /// Whether a command is a write that goes to the platters: nothing comes of its arrival while the head is at work.
+    /// Whether a command is a write that goes to the platters: nothing comes of its arrival while
+    /// the head is at work.
     fn goes_through(&self, request: &Request) -> bool {
         request.op.is_write() && request.len > self.p.write_cache
     }
 
-    /// Begins a command that will arrive at `at`, later than now, if it is certain that the head will then be free for it; says whether it did.
+    /// Begins a command that will arrive at `at`, later than now, if it is certain that the head
+    /// will then be free for it; says whether it did.
     ///
-    /// That saves an event. It is certain if nothing is under way and nothing can arrive before: later commands arrive later, except that a command without data
-    /// overtakes a write that is still on the link. Then the write is taken back ([`Self::take_back`]), which is why it is begun only while the
-    /// read buffer, which it would invalidate, is empty.
+    /// That saves an event. It is certain if nothing is under way and nothing can arrive before:
+    /// later commands arrive later, except that a command without data overtakes a write that is
+    /// still on the link. Then the write is taken back ([`Self::take_back`]), which is why it is
+    /// begun only while the read buffer, which it would invalidate, is empty.
     fn begin(&mut self, now: Nanos, at: Nanos, request: Request) -> bool {
         let waits = self.work.is_some() || self.arrivals.due() < Nanos::MAX || !self.queue.is_empty();
         if waits || at <= now || request.len == 0 || !self.has_nothing_to_write() || self.shingle.is_some() {
@@ -301,7 +312,8 @@ impl Disk {
     fn enqueue(&mut self, now: Nanos, request: Request, hit: Hit) {
         let queued = Queued { spot: self.geometry.locate(request.offset), request, arrived: now };
         if self.work.is_none() && self.queue.is_empty() && self.has_nothing_to_write() {
-            // Nothing to choose from: the head is free, and whatever else there was would have been begun.
+            // Nothing to choose from: the head is free, and whatever else there was would have been
+            // begun.
             self.start_request(now, &queued, hit);
         } else if self.backlog.is_empty() && self.queue.len() < self.p.queue_depth as usize {
             self.queue.push(queued);
@@ -405,7 +417,8 @@ impl Disk {
         self.work = Some((end, Work::Read { id: r.id, offset: r.offset, len: r.len, arrived: q.arrived }));
     }
 
-    /// Moves the head to a range and over it; returns when that is done. `spot` is where the range begins, if that is known.
+    /// Moves the head to a range and over it; returns when that is done. `spot` is where the range
+    /// begins, if that is known.
     fn head_time(&mut self, now: Nanos, offset: u64, len: u64, write: bool, spot: Option<&Spot>) -> Nanos {
         self.stop_reading_ahead(now);
         let spot = spot.copied().unwrap_or_else(|| self.geometry.locate(offset));
@@ -421,7 +434,8 @@ impl Disk {
         now + took
     }
 
-    /// Writes a range wherever this drive puts it. `spot` is where the range begins, if that is known.
+    /// Writes a range wherever this drive puts it. `spot` is where the range begins, if that is
+    /// known.
     fn write_time(&mut self, now: Nanos, offset: u64, len: u64, spot: Option<&Spot>) -> Nanos {
         self.counts.write_bytes += len;
         let route = self.shingle.as_mut().map_or(Route::Home, |s| s.route(offset, len));

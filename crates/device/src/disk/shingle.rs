@@ -1,14 +1,20 @@
-//! Drive-managed shingled recording: a media cache at the outer edge and bands that can only be rewritten whole.
+//! Drive-managed shingled recording: a media cache at the outer edge and bands that can only be
+//! rewritten whole.
 //!
-//! After Aghayev and Desnoyers, "Skylight: a window on shingled disk operation" (FAST 2015), who measured Seagate's first
-//! 5 and 8 TB drives: bands of 15 to 40 MiB, a persistent cache of about 25 GB at the outer diameter that is written as a log, a bounded map of what is
-//! in it, and cleaning that moves band by band after 1.1 s without a command, or at once when log or map is full.
+//! After Aghayev and Desnoyers, "Skylight: a window on shingled disk operation" (FAST 2015), who
+//! measured Seagate's first 5 and 8 TB drives: bands of 15 to 40 MiB, a persistent cache of about
+//! 25 GB at the outer diameter that is written as a log, a bounded map of what is in it, and
+//! cleaning that moves band by band after 1.1 s without a command, or at once when log or map is
+//! full.
 //!
-//! - A write that goes on where the previous one in its band ended, from the band's first byte on, goes home directly.
-//! - Any other write is appended to the log (one map entry each). Full log or map: the band with most in it is cleaned first, and the write waits.
+//! - A write that goes on where the previous one in its band ended, from the band's first byte on,
+//!   goes home directly.
+//! - Any other write is appended to the log (one map entry each). Full log or map: the band with
+//!   most in it is cleaned first, and the write waits.
 //! - Cleaning a band costs `2 × (positioning + band / rate)`.
 //!
-//! Reads of data still in the log are priced as if it were at home (an approximation: the log is at the outer edge).
+//! Reads of data still in the log are priced as if it were at home (an approximation: the log is at
+//! the outer edge).
 
 use std::collections::BTreeMap;
 

@@ -8,17 +8,22 @@
 //! read  ─ command ─▶ the dies that hold its pages ─▶ link ─▶ done
 //! ```
 //!
-//! - A program occupies one die for `program` (`slc_program` in the SLC area) and covers `program_unit` bytes: all planes of the die. Steady write rate
-//!   without garbage collection: `dies × program_unit / program`.
-//! - A read occupies its die for `read` per page group. Reads overtake waiting programs, but not the one under way: they wait for its end, or for
-//!   `suspend` if the drive can suspend programs. This is the read that stands behind a write. A program is suspended a few times and then goes on to its
-//!   end, or reads without end would keep a FLUSH waiting for ever.
+//! - A program occupies one die for `program` (`slc_program` in the SLC area) and covers
+//!   `program_unit` bytes: all planes of the die. Steady write rate without garbage collection:
+//!   `dies × program_unit / program`.
+//! - A read occupies its die for `read` per page group. Reads overtake waiting programs, but not
+//!   the one under way: they wait for its end, or for `suspend` if the drive can suspend programs.
+//!   This is the read that stands behind a write. A program is suspended a few times and then goes
+//!   on to its end, or reads without end would keep a FLUSH waiting for ever.
 //! - Pages lie on dies by address (`page mod dies`); programs go to whichever die is free.
-//! - The SLC area takes `slc_size` bytes and is emptied while the drive is idle, at the slow program rate.
-//! - Garbage collection and utilisation: `wear.rs`. Its work is done in bursts of `gc_burst` on one die.
+//! - The SLC area takes `slc_size` bytes and is emptied while the drive is idle, at the slow
+//!   program rate.
+//! - Garbage collection and utilisation: `wear.rs`. Its work is done in bursts of `gc_burst` on one
+//!   die.
 //! - Firmware pauses: every `stall_every` bytes written, nothing is accepted for `stall`.
-//! - The buffer is volatile unless the drive has power-loss protection. It is written out in order, so what is stable is always a prefix of what was
-//!   accepted (the drive's mapping journal is in order); a FLUSH waits until the prefix reaches what was accepted before it.
+//! - The buffer is volatile unless the drive has power-loss protection. It is written out in order,
+//!   so what is stable is always a prefix of what was accepted (the drive's mapping journal is in
+//!   order); a FLUSH waits until the prefix reaches what was accepted before it.
 
 mod device;
 mod wear;
@@ -100,8 +105,9 @@ struct Program {
     suspended: u32,
 }
 
-/// How often a program is suspended at most. Chips bound it; data sheets keep the number to themselves. At this one a program takes some 10 ms longer than by itself
-/// at worst, and a read meets one that may not be suspended again only beside a hundred others.
+/// How often a program is suspended at most. Chips bound it; data sheets keep the number to
+/// themselves. At this one a program takes some 10 ms longer than by itself at worst, and a read
+/// meets one that may not be suspended again only beside a hundred others.
 const SUSPENSIONS_MAX: u32 = 32;
 
 #[derive(Default)]
@@ -246,7 +252,8 @@ impl Flash {
         self.dispatch(now);
     }
 
-    /// Takes writes into the buffer, in order, while there is space. One larger than the buffer gets it to itself.
+    /// Takes writes into the buffer, in order, while there is space. One larger than the buffer
+    /// gets it to itself.
     fn admit(&mut self, now: Nanos) {
         while let Some(w) = self.waiting.front().copied() {
             // Zeroes are unmapped pages: a mapping entry, no program.

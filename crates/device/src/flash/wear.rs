@@ -1,20 +1,25 @@
 //! Free blocks: how much of what a flash drive writes is copies.
 //!
-//! Utilisation is kept per [`CELL`] of address space (how many of its 4 KiB pages hold data), two bytes a cell: 2 MB for a terabyte. A write of `k` pages
-//! into a cell with `m` of 256 taken is expected to map `k × (1 − m/256)` new ones.
+//! Utilisation is kept per [`CELL`] of address space (how many of its 4 KiB pages hold data), two
+//! bytes a cell: 2 MB for a terabyte. A write of `k` pages into a cell with `m` of 256 taken is
+//! expected to map `k × (1 − m/256)` new ones.
 //!
-//! Write amplification. With live data `L` and raw flash `R`, `ρ = (R − L) / L`. For uniformly random writes `WA = (1 + ρ) / (2ρ)`
-//! (Agarwal and Marrow, "A closed-form expression for write amplification in NAND flash", GLOBECOM 2010), never below 1. Sequential writes cause none. Between, with
-//! `r` the recent share of bytes that were written at random, `WA = 1 + (WA_random − 1) × r`.
+//! Write amplification. With live data `L` and raw flash `R`, `ρ = (R − L) / L`. For uniformly
+//! random writes `WA = (1 + ρ) / (2ρ)` (Agarwal and Marrow, "A closed-form expression for write
+//! amplification in NAND flash", GLOBECOM 2010), never below 1. Sequential writes cause none.
+//! Between, with `r` the recent share of bytes that were written at random,
+//! `WA = 1 + (WA_random − 1) × r`.
 //!
-//! Erased space falls with every program. Below the low mark each program must first win back what it takes: `WA − 1` copies (read and program) and
-//! `WA / block` erasures. Above it, that work waits for idle time, which wins space back up to the high mark.
+//! Erased space falls with every program. Below the low mark each program must first win back what
+//! it takes: `WA − 1` copies (read and program) and `WA / block` erasures. Above it, that work
+//! waits for idle time, which wins space back up to the high mark.
 
 /// Address space per utilisation counter.
 const CELL: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 const PAGES: u64 = CELL / PAGE;
-/// Bytes over which the share of random writes is averaged: about what the mapping firmware of a drive looks back on.
+/// Bytes over which the share of random writes is averaged: about what the mapping firmware of a
+/// drive looks back on.
 const MEMORY: f64 = 64e6;
 /// Ends of recent write streams that count as sequential: SSDs tell 8 to 16 streams apart.
 const STREAMS: usize = 8;
@@ -37,8 +42,9 @@ pub(super) struct Wear {
 }
 
 impl Wear {
-    /// `filled` is the share of the drive that holds data at first, `spare` the flash beyond its capacity as a share of it. A `worn` drive starts with no
-    /// more erased space than its low mark.
+    /// `filled` is the share of the drive that holds data at first, `spare` the flash beyond its
+    /// capacity as a share of it. A `worn` drive starts with no more erased space than its low
+    /// mark.
     pub(super) fn new(capacity: u64, spare: f64, filled: f64, worn: bool) -> Self {
         let cells = usize::try_from(capacity.div_ceil(CELL)).unwrap_or(usize::MAX);
         let each = (filled * PAGES as f64).round() as u16;
@@ -89,7 +95,8 @@ impl Wear {
         }
     }
 
-    /// Bytes that flash writes for each byte that the host writes, if the write must win back its space.
+    /// Bytes that flash writes for each byte that the host writes, if the write must win back its
+    /// space.
     pub(super) fn amplification(&self) -> f64 {
         let live = (self.used_pages * PAGE) as f64;
         let rho = ((self.raw - live) / live.max(1.0)).max(RHO_MIN);

@@ -16,8 +16,9 @@ use crate::flash::FlashParams;
 use crate::link::LinkParams;
 use crate::time::Nanos;
 
-/// A command may be passed over for this long when a file does not say. Well above the 0.6 s that a full queue of 32 takes in order of arrival:
-/// with less, a busy disk would fall back to that order and stay there.
+/// A command may be passed over for this long when a file does not say. Well above the 0.6 s that a
+/// full queue of 32 takes in order of arrival: with less, a busy disk would fall back to that order
+/// and stay there.
 const AGE_LIMIT: Nanos = Nanos::from_secs(2);
 /// Members of an array, at most: as many as md takes with its first superblock format.
 const MEMBERS_MAX: usize = 27;

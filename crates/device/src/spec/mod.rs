@@ -9,7 +9,8 @@
 //! [[fault]]    kind = "slow" | "stall" | "errors" | "battery", member = N for one member of the array
 //! ```
 //!
-//! Every size, rate and time carries its unit, in quotes. The presets are the examples: copy one and change it.
+//! Every size, rate and time carries its unit, in quotes. The presets are the examples: copy one
+//! and change it.
 
 mod check;
 mod raw;
@@ -188,8 +189,9 @@ impl DeviceSpec {
     /// Reads a device file.
     ///
     /// # Errors
-    /// [`SpecError::Syntax`] with the line for malformed TOML, unknown keys (with the nearest known key) and values without or with wrong units;
-    /// [`SpecError::Invalid`] for devices that can't be.
+    /// [`SpecError::Syntax`] with the line for malformed TOML, unknown keys (with the nearest known
+    /// key) and values without or with wrong units; [`SpecError::Invalid`] for devices that can't
+    /// be.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
         let raw: raw::RawSpec = toml::from_str(text).map_err(|e| syntax_error(text, &e))?;
         raw.check()
@@ -225,7 +227,8 @@ impl DeviceSpec {
         matches!(self.medium, Medium::Disk(_))
     }
 
-    /// Whether it will report a write cache that a FLUSH is needed for. A device that a `battery` fault hits reports one from then on.
+    /// Whether it will report a write cache that a FLUSH is needed for. A device that a `battery`
+    /// fault hits reports one from then on.
     #[must_use]
     pub fn volatile_cache(&self) -> bool {
         match &self.cache {
@@ -234,7 +237,8 @@ impl DeviceSpec {
         }
     }
 
-    /// Builds the device. Its mechanics are always those of the whole: fewer bytes mean its beginning (on disks the outer tracks).
+    /// Builds the device. Its mechanics are always those of the whole: fewer bytes mean its
+    /// beginning (on disks the outer tracks).
     ///
     /// The same specification, capacity and seed give the same completions for the same requests.
     ///

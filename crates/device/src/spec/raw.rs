@@ -1,4 +1,5 @@
-//! A device file as written. Every key is here; what each means is documented at the parameters that it becomes.
+//! A device file as written. Every key is here; what each means is documented at the parameters
+//! that it becomes.
 
 use floodwall_model::{Bytes, Rate};
 use serde::Deserialize;

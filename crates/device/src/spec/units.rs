@@ -1,4 +1,5 @@
-//! Values of a device file, each written with its unit: `"512MiB"`, `"8.5ms"`, `"7200rpm"`, `"125MB/s"`, `"3000/s"`.
+//! Values of a device file, each written with its unit: `"512MiB"`, `"8.5ms"`, `"7200rpm"`,
+//! `"125MB/s"`, `"3000/s"`.
 
 use std::fmt;
 use std::marker::PhantomData;

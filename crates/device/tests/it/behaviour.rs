@@ -11,7 +11,8 @@ fn with_fault(preset: &str, extra: &str) -> Box<dyn Device + Send> {
     spec.build(spec.capacity().0, 1).unwrap()
 }
 
-/// Ten threads of 16 KiB commits, beside 128 flood requests of 1 MiB at any moment from `from` on: commits in each second.
+/// Ten threads of 16 KiB commits, beside 128 flood requests of 1 MiB at any moment from `from` on:
+/// commits in each second.
 fn commits_beside_a_flood(seconds: u64, from: u64, to: u64) -> Vec<u64> {
     let mut device = full("raid10-bbwc-2010");
     let mut dice = Dice::new(5);
@@ -210,7 +211,8 @@ fn reads_of_a_drive_wait_behind_its_programs() {
 fn a_flush_of_a_drive_waits_for_the_last_program_that_it_covers() {
     let mut device = full("sata-ssd");
     let mut out: Vec<Completion> = Vec::new();
-    // A program unit each, on two dies; a program takes 1 ms. The second begins 0.9 ms after the first.
+    // A program unit each, on two dies; a program takes 1 ms. The second begins 0.9 ms after the
+    // first.
     device.submit(Nanos::ZERO, Request::write(1, 0, 64 * KIB));
     device.advance(Nanos::from_micros(900), &mut out);
     device.submit(Nanos::from_micros(900), Request::write(2, MIB, 64 * KIB));

@@ -1,4 +1,5 @@
-//! What the presets must show in virtual time: published idle figures and what datasheets imply, within 10 %.
+//! What the presets must show in virtual time: published idle figures and what datasheets imply,
+//! within 10 %.
 
 use floodwall_device::Op;
 
@@ -14,8 +15,9 @@ fn within(measured: f64, expected: f64, tolerance: f64, what: &str) {
     );
 }
 
-/// A commit as xfs does it: the data, and in every eighth commit the log, one after the other: the time stamp of the file, which is all that
-/// overwriting changes, advances only with the kernel's tick. The log is written round and round.
+/// A commit as xfs does it: the data, and in every eighth commit the log, one after the other: the
+/// time stamp of the file, which is all that overwriting changes, advances only with the kernel's
+/// tick. The log is written round and round.
 fn commits(block: u64, file: u64, seed: u64) -> impl FnMut(usize, usize) -> Option<(Op, u64, u64)> {
     let mut dice = Dice::new(seed);
     let log_at = file + GIB;
@@ -167,8 +169,9 @@ fn cheap_flash_is_a_hundred_times_slower_at_random_writes() {
     }
 }
 
-/// docs/devices.md has these rates. The published rate is that of the published file. A larger share of a smaller file
-/// is in the cache at a time, so that the cache's sweeps over the disks are shorter and denser.
+/// docs/devices.md has these rates. The published rate is that of the published file. A larger
+/// share of a smaller file is in the cache at a time, so that the cache's sweeps over the disks are
+/// shorter and denser.
 #[test]
 fn raid10_bbwc_2010_commits_faster_into_a_smaller_file() {
     let rate = |file| {

@@ -18,8 +18,8 @@ const LOADS: [Load; 4] = [
     ("random reads", 128, |_, dice| (Op::Read, dice.below(6 * 1024 * 1024) * 4 * KIB, 4 * KIB)),
 ];
 
-/// How long a FLUSH takes that comes 300 ms after scattered small writes and the beginning of a load; `goes_on`: whether the load then goes on.
-/// `None`: longer than `limit`.
+/// How long a FLUSH takes that comes 300 ms after scattered small writes and the beginning of a
+/// load; `goes_on`: whether the load then goes on. `None`: longer than `limit`.
 fn flush_time(device: &mut dyn Device, load: Load, goes_on: bool, limit: Nanos) -> Option<Nanos> {
     let (_, depth, next) = load;
     let mut dice = Dice::new(21);
@@ -82,8 +82,9 @@ fn a_flush_beside_a_load_without_end_takes_little_longer_than_when_the_load_ends
             let build = || spec.build(spec.capacity().0.min(64 * GIB), 5).unwrap();
             let limit = Nanos::from_secs(600);
             let alone = flush_time(build().as_mut(), load, false, limit).unwrap();
-            // What may go first: whatever is older than it, and for two seconds what lies on the way; behind a controller for so long at each of the scattered ranges,
-            // which its disks take a few at a time.
+            // What may go first: whatever is older than it, and for two seconds what lies on the
+            // way; behind a controller for so long at each of the scattered ranges, which its disks
+            // take a few at a time.
             let passed_over = if spec.cache.is_some() && load.0 == "random reads" { 64 } else { 2 };
             let most = Nanos(2 * alone.0) + Nanos::from_secs(2 * passed_over);
             if flush_time(build().as_mut(), load, true, most).is_none() {

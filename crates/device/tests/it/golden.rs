@@ -1,7 +1,8 @@
 //! Traces that may only change on purpose: a faster model must still say the same.
 //!
-//! Every preset and some devices of its own, each under three kinds of load; the hash covers completions, what power cuts took, and counters. The ten-disk array
-//! is a copy of its preset at one time, so that calibrating the preset does not move it.
+//! Every preset and some devices of its own, each under three kinds of load; the hash covers
+//! completions, what power cuts took, and counters. The ten-disk array is a copy of its preset at
+//! one time, so that calibrating the preset does not move it.
 
 use floodwall_device::{Completion, Device, DeviceSpec, Nanos, Op, Request, preset_names, preset_text};
 
@@ -109,7 +110,8 @@ impl Hash {
     }
 }
 
-/// Everything there is, at times of its own, over a small and a large part of the device, with power cuts.
+/// Everything there is, at times of its own, over a small and a large part of the device, with
+/// power cuts.
 fn mixture(device: &mut dyn Device, hash: &mut Hash) {
     let mut dice = Dice::new(11);
     let mut out = Vec::new();

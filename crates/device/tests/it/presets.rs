@@ -149,7 +149,8 @@ fn a_device_can_not_be_larger_than_it_is() {
     }
 }
 
-/// FNV-1a over the completions of a fixed stream of requests to the first 2 GiB of a device that exposes `bytes`.
+/// FNV-1a over the completions of a fixed stream of requests to the first 2 GiB of a device that
+/// exposes `bytes`.
 fn fingerprint(name: &str, bytes: u64) -> u64 {
     let mut device = DeviceSpec::preset(name).unwrap().build(bytes, 42).unwrap();
     let mut dice = Dice::new(99);
@@ -186,7 +187,8 @@ fn traces_are_the_known_ones() {
     assert_eq!(found, GOLDEN);
 }
 
-/// A lab's `--size` exposes the device's beginning: zones, seeks and caches are those of the whole device.
+/// A lab's `--size` exposes the device's beginning: zones, seeks and caches are those of the whole
+/// device.
 #[test]
 fn the_exposed_size_changes_no_completion() {
     for (name, golden) in GOLDEN {

@@ -12,7 +12,8 @@ const BLOCK: u64 = 4096;
 /// Streams touch this many blocks: few enough for rewrites, enough for several chunks and rows.
 const BLOCKS: u64 = 2048;
 
-/// A request as generated: gap since the last one in microseconds, what, first block, number of blocks.
+/// A request as generated: gap since the last one in microseconds, what, first block, number of
+/// blocks.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     gap_us: u64,
@@ -180,7 +181,8 @@ impl<'a> Harness<'a> {
             assert!(c.at.0 + 1 >= least.0, "{name}: {r:?} took less than {least:?}: {c:?}");
             self.bytes[usize::from(r.op == Op::Read)] += r.len;
         }
-        // A protected cache makes FLUSH and FUA free. What it holds when its battery fails is at risk until it is destaged.
+        // A protected cache makes FLUSH and FUA free. What it holds when its battery fails is at
+        // risk until it is destaged.
         let is_lasting = name != BATTERY_FAILS || f.submitted >= BATTERY;
         match r.op {
             Op::Write { .. } | Op::WriteZeroes => {

@@ -1,8 +1,10 @@
-//! Closed loops over a device, in virtual time: each thread submits its next request when the last one is done.
+//! Closed loops over a device, in virtual time: each thread submits its next request when the last
+//! one is done.
 
 use floodwall_device::{Completion, Device, DeviceSpec, Nanos, Op, Request};
 
-/// A small generator of its own (xorshift64*), so that tests don't share the models' random numbers.
+/// A small generator of its own (xorshift64*), so that tests don't share the models' random
+/// numbers.
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -44,8 +46,8 @@ impl Measured {
     }
 }
 
-/// `threads` threads, each asking `next(thread, step)` for its next request: `None` ends an operation of several requests.
-/// Warms up for `warmup` seconds and measures for `seconds`.
+/// `threads` threads, each asking `next(thread, step)` for its next request: `None` ends an
+/// operation of several requests. Warms up for `warmup` seconds and measures for `seconds`.
 pub(crate) fn closed_loop(
     device: &mut dyn Device,
     threads: usize,

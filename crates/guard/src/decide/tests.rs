@@ -10,7 +10,8 @@ fn offers() -> Offers {
 
 const WHOLE: Whole = Whole { wait_s: Some(0.005), drain: Some(1e8), goal_s: None };
 
-/// A disk of 100 MB/s with both sides there; the victims' share of what they have alone, and the flood's.
+/// A disk of 100 MB/s with both sides there; the victims' share of what they have alone, and the
+/// flood's.
 fn estimate(victims: f64, flood: f64) -> Estimate {
     let ended = 100.0 * victims;
     Estimate {

@@ -2,7 +2,8 @@
 
 use crate::{Run, State, options, part, s, with};
 
-/// The victim from the first second on, the copy from the sixth, both for a minute, and the copy alone at the end.
+/// The victim from the first second on, the copy from the sixth, both for a minute, and the copy
+/// alone at the end.
 fn encounter(device: &str, guarded: bool) -> Run {
     let mut run = Run::new(vec![part(options(device))], guarded);
     run.start(1, "db");
@@ -12,7 +13,8 @@ fn encounter(device: &str, guarded: bool) -> Run {
     run
 }
 
-/// One encounter on a device, with and without the guard. `share`: what the flood has to keep at least of what it would take.
+/// One encounter on a device, with and without the guard. `share`: what the flood has to keep at
+/// least of what it would take.
 fn protects_and_gives_back(device: &str, share: f64) {
     let (mut with, without) = (encounter(device, true), encounter(device, false));
     let protected = with.entered(State::Protect, 6).unwrap();

@@ -4,7 +4,8 @@
 //! managers::read over a tree that remembers ─ paths ─▶ links | directories | files, of which the lines about knobs
 //! ```
 //!
-//! Whatever the managers look at is stored, so nothing is forgotten when they learn to look at more; what a file holds beside knobs is not.
+//! Whatever the managers look at is stored, so nothing is forgotten when they learn to look at
+//! more; what a file holds beside knobs is not.
 
 use std::collections::BTreeSet;
 
@@ -98,7 +99,8 @@ impl Collector<'_> {
         }
     }
 
-    /// A mains adapter; batteries' names may hold their owner's addresses, and nothing is asked of them.
+    /// A mains adapter; batteries' names may hold their owner's addresses, and nothing is asked of
+    /// them.
     fn supply(&mut self, name: &str) {
         for file in ["type", "online"] {
             let path = format!("{SUPPLIES}{name}/{file}");

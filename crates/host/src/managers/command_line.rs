@@ -1,6 +1,7 @@
 //! `elevator=` on the kernel's command line.
 //!
-//! It chose the scheduler of legacy single-queue devices. Linux 5.0 removed those, and with them its effect; it is still on many command lines.
+//! It chose the scheduler of legacy single-queue devices. Linux 5.0 removed those, and with them
+//! its effect; it is still on many command lines.
 
 use floodwall_model::Reading;
 use floodwall_model::managers::{Kind, Manager, Place, Standing};

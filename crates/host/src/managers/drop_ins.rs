@@ -1,5 +1,6 @@
-//! Drop-in directories as systemd and procps read them (sysctl.d(5), tmpfiles.d(5), udev(7)): files of all directories in the order of their
-//! names, and of two of one name that of the earlier directory.
+//! Drop-in directories as systemd and procps read them (sysctl.d(5), tmpfiles.d(5), udev(7)): files
+//! of all directories in the order of their names, and of two of one name that of the earlier
+//! directory.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +19,8 @@ pub(super) struct DropIn {
     pub(super) masked_by: Option<String>,
 }
 
-/// The files with an ending in directories of falling precedence: those that are read in the order in which they are, each followed by
-/// those that it masks.
+/// The files with an ending in directories of falling precedence: those that are read in the order
+/// in which they are, each followed by those that it masks.
 pub(super) fn list(found: &mut Found<'_>, directories: &[&str], ending: &str) -> Vec<DropIn> {
     let mut by_name: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for directory in directories {
@@ -61,7 +62,8 @@ pub(super) fn is_null(found: &Found<'_>, path: &str) -> bool {
     found.root.link_target(path).value().is_some_and(|target| target == "/dev/null")
 }
 
-/// How to get rid of a file: one that a package owns is masked, one of the administrator's is edited.
+/// How to get rid of a file: one that a package owns is masked, one of the administrator's is
+/// edited.
 pub(super) fn how_to_settle(path: &str, line: u32, mask_in: &str, then: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or(path);
     let vendors = path.starts_with("/usr/") || path.starts_with("/lib/");

@@ -1,12 +1,13 @@
-//! Shell patterns as udev, TuneD, systemd and fnmatch(3) use them: `*`, `?`, `[a-z]`, `[!a-z]`, and a backslash that takes the next character
-//! literally.
+//! Shell patterns as udev, TuneD, systemd and fnmatch(3) use them: `*`, `?`, `[a-z]`, `[!a-z]`, and
+//! a backslash that takes the next character literally.
 
 /// Whether a whole text fits a pattern.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let text: Vec<char> = text.chars().collect();
     let (mut p, mut t) = (0, 0);
-    // Where the last star is, and how much of the text it has swallowed: going back to an earlier star never helps.
+    // Where the last star is, and how much of the text it has swallowed: going back to an earlier
+    // star never helps.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
         match one(&pattern[p..], text[t]) {

@@ -1,7 +1,9 @@
 //! laptop-mode-tools: the dirty limits, the flusher's times, and read-ahead.
 //!
-//! /etc/laptop-mode/laptop-mode.conf has a set of values for laptop mode and one for without; both are written, each when the machine goes into
-//! its mode (usr/share/laptop-mode-tools/modules/laptop-mode). Whether laptop mode is on follows from the power supply.
+//! /etc/laptop-mode/laptop-mode.conf has a set of values for laptop mode and one for without; both
+//! are written, each when the machine goes into its mode
+//! (usr/share/laptop-mode-tools/modules/laptop-mode). Whether laptop mode is on follows from the
+//! power supply.
 
 use floodwall_model::Reading;
 use floodwall_model::managers::{Kind, Manager, Place, Standing};

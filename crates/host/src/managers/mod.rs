@@ -1,4 +1,5 @@
-//! Other hands on the same knobs: who else sets them, from their own configuration files, and who has the last word.
+//! Other hands on the same knobs: who else sets them, from their own configuration files, and who
+//! has the last word.
 //!
 //! ```text
 //! command_line  elevator=                        ┐
@@ -14,8 +15,9 @@
 //! floodwalls    another floodwall that changes settings now, or a guard that runs
 //! ```
 //!
-//! Everything is read through [`SysRoot`], so it runs on a captured tree; nothing is started or asked over a bus. What a program decides at run
-//! time (a script, `RUN+=`, a TuneD function) is a claim without a value. Sizes are in the unit of the knob's kernel file.
+//! Everything is read through [`SysRoot`], so it runs on a captured tree; nothing is started or
+//! asked over a bus. What a program decides at run time (a script, `RUN+=`, a TuneD function) is a
+//! claim without a value. Sizes are in the unit of the knob's kernel file.
 
 mod command_line;
 mod drop_ins;
@@ -75,7 +77,8 @@ pub fn read(root: &SysRoot) -> Managers {
 struct Disk {
     name: String,
     id: DeviceId,
-    /// Its path below /sys (`/devices/pci0000:00/…/block/sda`), as udev's DEVPATH has it; `None` where /sys does not tell.
+    /// Its path below /sys (`/devices/pci0000:00/…/block/sda`), as udev's DEVPATH has it; `None`
+    /// where /sys does not tell.
     path: Option<String>,
 }
 
@@ -128,7 +131,8 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Notes a claim. `standing` is what its own manager makes of it; who wins among managers is settled at the end.
+    /// Notes a claim. `standing` is what its own manager makes of it; who wins among managers is
+    /// settled at the end.
     fn claim(&mut self, source: &Source<'_>, place: Place, wanted: Wanted<'_>, standing: Standing) {
         let in_force = match (&place, &wanted.value) {
             (Place::Matching(_), _) => Reading::Absent("no such device is here".to_owned()),

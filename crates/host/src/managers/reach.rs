@@ -1,4 +1,5 @@
-//! From a kernel file's path, a udev attribute or a sysctl's name to the knob, and what the knob holds now.
+//! From a kernel file's path, a udev attribute or a sysctl's name to the knob, and what the knob
+//! holds now.
 //!
 //! ```text
 //! "vm.dirty_ratio", "vm/dirty_ratio", /proc/sys/vm/dirty_ratio     → vm.dirty_ratio, the machine
@@ -27,7 +28,8 @@ const QUEUE: [&str; 8] = [
 /// Knobs of a backing device, by file name. Its read_ahead_kb is the queue's.
 const BDI: [&str; 7] =
     ["max_bytes", "max_ratio", "max_ratio_fine", "min_bytes", "min_ratio", "min_ratio_fine", "strict_limit"];
-/// What `bdi/max_ratio_fine` reads where nothing is limited (mm/page-writeback.c `BDI_RATIO_SCALE` × 100 %).
+/// What `bdi/max_ratio_fine` reads where nothing is limited (mm/page-writeback.c `BDI_RATIO_SCALE`
+/// × 100 %).
 const UNLIMITED_PPM: u64 = 1_000_000;
 
 /// Whether other managers are looked for that set this knob.
@@ -56,7 +58,8 @@ pub(super) fn of_attribute(attribute: &str) -> Option<String> {
     }
 }
 
-/// The knob of a sysctl. If its first separator is a dot, dots and slashes change places (sysctl.d(5)).
+/// The knob of a sysctl. If its first separator is a dot, dots and slashes change places
+/// (sysctl.d(5)).
 pub(super) fn of_sysctl(key: &str) -> Option<&'static str> {
     sysctl_knobs().find(|(_, path)| *path == sysctl_path(key)).map(|(knob, _)| knob)
 }
@@ -152,7 +155,8 @@ fn now(root: &SysRoot, knob: &str, disk: Option<DeviceId>) -> Reading<String> {
 pub(super) fn holds(root: &SysRoot, knob: &str, disk: Option<DeviceId>, value: &str) -> Reading<bool> {
     let reading = now(root, knob, disk).map(|now| same(knob, &now, value));
     match (knob, disk, &reading) {
-        // It is kept as a share of a limit that moves with free memory: another number may be the same share.
+        // It is kept as a share of a limit that moves with free memory: another number may be the
+        // same share.
         ("bdi.max_bytes", Some(id), Reading::Value(false)) => {
             let directory = bdi::directory(&id.to_string());
             match root.parse::<u64>(&format!("{directory}/max_ratio_fine")) {
@@ -170,7 +174,8 @@ pub(super) fn holds(root: &SysRoot, knob: &str, disk: Option<DeviceId>, value: &
 fn same(knob: &str, now: &str, value: &str) -> bool {
     let numbers = (now.parse::<i64>(), value.trim().parse::<i64>());
     match (knob, numbers) {
-        // The kernel takes the legacy elevator's name for its successor's (block/mq-deadline.c, `elevator_alias`).
+        // The kernel takes the legacy elevator's name for its successor's (block/mq-deadline.c,
+        // `elevator_alias`).
         ("scheduler", _) if value == "deadline" => now == "mq-deadline" || now == "deadline",
         (_, (Ok(a), Ok(b))) => a == b,
         _ => now == value.trim(),

@@ -1,7 +1,9 @@
-//! What of a manager's configuration is stored with a captured tree: the lines that are read here, at their places, and nothing else.
+//! What of a manager's configuration is stored with a captured tree: the lines that are read here,
+//! at their places, and nothing else.
 //!
-//! A line that says nothing of a knob becomes an empty one, so that what is found keeps its line number. Serial numbers, UUIDs and addresses by which a
-//! udev rule knows a disk are left out: whether such a rule fits can't be told of a captured tree, and so it is reported.
+//! A line that says nothing of a knob becomes an empty one, so that what is found keeps its line
+//! number. Serial numbers, UUIDs and addresses by which a udev rule knows a disk are left out:
+//! whether such a rule fits can't be told of a captured tree, and so it is reported.
 
 use super::udev::{self, is_private};
 use super::{OURS, laptop_mode, reach, sysctl, tlp, tmpfiles, tuned};
@@ -36,7 +38,8 @@ pub(crate) fn redacted(path: &str, text: &str, kernel_name: &dyn Fn(&str) -> Opt
     text.trim_end().to_owned() + if text.trim_end().is_empty() { "" } else { "\n" }
 }
 
-/// The lines that are kept, and empty ones in place of the others. Whether a file is ours is told by its first line.
+/// The lines that are kept, and empty ones in place of the others. Whether a file is ours is told
+/// by its first line.
 pub(super) fn lines(text: &str, keep: impl Fn(&str) -> Option<String>) -> String {
     let first = |at: usize, line: &str| at == 0 && OURS.iter().any(|(mark, _)| line.starts_with(mark));
     let line = |(at, line): (usize, &str)| {
@@ -46,7 +49,8 @@ pub(super) fn lines(text: &str, keep: impl Fn(&str) -> Option<String>) -> String
     text.lines().enumerate().map(line).collect()
 }
 
-/// An assignment to one of these variables; disks of /dev/disk/by-id, whose names hold serial numbers, by the kernel's names.
+/// An assignment to one of these variables; disks of /dev/disk/by-id, whose names hold serial
+/// numbers, by the kernel's names.
 fn assignment(
     line: &str,
     variables: &[&str],

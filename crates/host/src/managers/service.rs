@@ -4,7 +4,8 @@ use floodwall_model::Reading;
 
 use crate::root::SysRoot;
 
-/// Where an administrator's choice of units is kept, as links in `*.wants` directories (systemctl(1), `enable`).
+/// Where an administrator's choice of units is kept, as links in `*.wants` directories
+/// (systemctl(1), `enable`).
 const UNITS: &str = "/etc/systemd/system";
 
 /// Whether systemd starts a unit at boot.
@@ -26,7 +27,8 @@ pub(super) fn at_boot(root: &SysRoot, unit: &str) -> Reading<bool> {
     }
 }
 
-/// Whether the process of a PID file runs: its number exists and belongs to a program of one of these names.
+/// Whether the process of a PID file runs: its number exists and belongs to a program of one of
+/// these names.
 pub(super) fn runs(root: &SysRoot, pid_file: &str, names: &[&str]) -> Reading<bool> {
     match root.parse::<u32>(pid_file) {
         Reading::Value(pid) => match root.read_line(&format!("/proc/{pid}/comm")) {
@@ -39,7 +41,8 @@ pub(super) fn runs(root: &SysRoot, pid_file: &str, names: &[&str]) -> Reading<bo
     }
 }
 
-/// Whether the machine runs on mains (/sys/class/power_supply); absent where nothing tells, as on most servers.
+/// Whether the machine runs on mains (/sys/class/power_supply); absent where nothing tells, as on
+/// most servers.
 pub(super) fn on_mains(root: &SysRoot) -> Reading<bool> {
     let directory = "/sys/class/power_supply";
     let supplies = root.list(directory).into_value().unwrap_or_default();

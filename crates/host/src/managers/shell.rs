@@ -1,6 +1,7 @@
 //! Configuration files that are fragments of shell: `NAME=value`, `NAME="value"`, `NAME+=" more"`.
 //!
-//! Only assignments are understood; a value that a shell would have to work out (`$x`, backquotes) is kept as it stands.
+//! Only assignments are understood; a value that a shell would have to work out (`$x`, backquotes)
+//! is kept as it stands.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,8 @@ pub(super) struct Variable {
     pub(super) line: u32,
 }
 
-/// The variables of one or more files; a later file's assignment replaces or extends an earlier one's.
+/// The variables of one or more files; a later file's assignment replaces or extends an earlier
+/// one's.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Variables(BTreeMap<String, Variable>);
 

@@ -8,7 +8,8 @@ struct Shipped {
     below: &'static str,
     /// The file's name.
     name: &'static str,
-    /// `ID` of /etc/os-release, where others (an administrator who follows a wiki) use the same name.
+    /// `ID` of /etc/os-release, where others (an administrator who follows a wiki) use the same
+    /// name.
     distribution: &'static str,
     /// Who ships it.
     by: &'static str,
@@ -80,7 +81,8 @@ pub(super) fn by(path: &str, distribution: &str) -> Option<&'static str> {
 /// Knobs that a program sets which udev rules are known to run; empty for any other program.
 pub(super) fn knobs_of_program(name: &str) -> &'static [&'static str] {
     match name {
-        // Manjaro's and its copies: 16 MiB, 50 %, strict. The share that is written last is the one that stays.
+        // Manjaro's and its copies: 16 MiB, 50 %, strict. The share that is written last is the one
+        // that stays.
         "udev-usb-sync" => &["bdi.max_bytes", "bdi.max_ratio", "bdi.strict_limit"],
         "usb-dirty-pages-udev" => &["bdi.max_bytes", "bdi.strict_limit"],
         "cachyos-kyber-tune" => &["iosched.read_lat_nsec", "iosched.write_lat_nsec"],

@@ -1,8 +1,10 @@
 //! sysctl.d files and /etc/sysctl.conf, by the precedence of sysctl.d(5) and sysctl(8).
 //!
-//! Files of all directories are read in the order of their names; of two of one name the earlier directory's counts. What a later line sets
-//! replaces what an earlier one set, whether by the same name or by the other name of the same limit: they are written in that order.
-//! /etc/sysctl.conf is read last by procps' `sysctl --system`; systemd-sysctl reads it only where a link in sysctl.d points to it.
+//! Files of all directories are read in the order of their names; of two of one name the earlier
+//! directory's counts. What a later line sets replaces what an earlier one set, whether by the same
+//! name or by the other name of the same limit: they are written in that order. /etc/sysctl.conf is
+//! read last by procps' `sysctl --system`; systemd-sysctl reads it only where a link in sysctl.d
+//! points to it.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +59,8 @@ pub(super) fn read(found: &mut Found<'_>) {
     }
 }
 
-/// The claims of all lines: those of patterns first, which leave out what is set or excluded by its name.
+/// The claims of all lines: those of patterns first, which leave out what is set or excluded by its
+/// name.
 fn claim(found: &mut Found<'_>, lines: Vec<(String, Standing, Line)>) {
     let named: BTreeSet<&'static str> = lines
         .iter()
@@ -90,7 +93,8 @@ fn claim(found: &mut Found<'_>, lines: Vec<(String, Standing, Line)>) {
     }
 }
 
-/// The kernel refuses a byte limit of zero, and takes a ratio of zero in byte mode for no change: neither sets anything.
+/// The kernel refuses a byte limit of zero, and takes a ratio of zero in byte mode for no change:
+/// neither sets anything.
 fn standing_of(knob: &str, value: &str, standing: &Standing) -> Standing {
     let is_limit = knob.ends_with("_bytes") || knob.ends_with("_ratio");
     if is_limit && value.trim() == "0" && *standing == Standing::Wins {

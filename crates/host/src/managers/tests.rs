@@ -22,7 +22,8 @@ fn disk(name: &str, number: &str, rotational: &str, scheduler: &str) -> Vec<(Str
     files
 }
 
-/// A machine with a rotating sda, an SSD sdb and the limits that every kernel boots with, and these files.
+/// A machine with a rotating sda, an SSD sdb and the limits that every kernel boots with, and these
+/// files.
 fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, SysRoot) {
     let mut all = disk("sda", "8:0", "1", "none [mq-deadline] bfq");
     all.extend(disk("sdb", "8:16", "0", "none mq-deadline [bfq]"));

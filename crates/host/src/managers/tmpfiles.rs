@@ -1,7 +1,8 @@
-//! tmpfiles.d lines that write to files of /sys and /proc/sys: `w /sys/block/sda/queue/scheduler - - - - bfq` (tmpfiles.d(5)).
+//! tmpfiles.d lines that write to files of /sys and /proc/sys:
+//! `w /sys/block/sda/queue/scheduler - - - - bfq` (tmpfiles.d(5)).
 //!
-//! Unlike elsewhere, of several lines for one path the *first* counts, in the order of the files' names; lines with patterns are applied after
-//! those without.
+//! Unlike elsewhere, of several lines for one path the *first* counts, in the order of the files'
+//! names; lines with patterns are applied after those without.
 
 use floodwall_model::Reading;
 use floodwall_model::managers::{Kind, Manager, Standing};

@@ -10,9 +10,9 @@
 //! device that it writes to fall below the error of that device's counters (mm/page-writeback.c
 //! `balance_dirty_pages`, `wb_stat_error`; since Linux 3.3). The flusher brings the latter about as
 //! long as more than the background limit is dirty and not yet under writeback
-//! (`wb_over_bg_thresh`). It rests at the background limit. So the server is stuck if the pages that
-//! wait for it, which count as under writeback, are at least *hard − background*. What can wait for
-//! it:
+//! (`wb_over_bg_thresh`). It rests at the background limit. So the server is stuck if the pages
+//! that wait for it, which count as under writeback, are at least *hard − background*. What can
+//! wait for it:
 //!
 //! - what the served queue holds: `nr_requests` × `max_sectors_kb` for each hardware queue;
 //! - what the flusher has marked and the queue has not taken yet: at most a chunk, which is an
@@ -43,8 +43,8 @@ pub struct FuseLimits {
     pub share: f64,
 }
 
-/// A FUSE filesystem's limits now. Kernels before 6.2 do not show that they are strict, and offer no
-/// way to change it.
+/// A FUSE filesystem's limits now. Kernels before 6.2 do not show that they are strict, and offer
+/// no way to change it.
 #[must_use]
 pub fn fuse_limits(served: &Served) -> FuseLimits {
     FuseLimits {
@@ -109,8 +109,8 @@ impl Exposure {
         gap(hard, background) as f64 <= self.waiting_bytes(hard)
     }
 
-    /// The least hard limit, in whole MiB, under which no server can hang if the background limit is
-    /// a quarter of it; `None` if there is none.
+    /// The least hard limit, in whole MiB, under which no server can hang if the background limit
+    /// is a quarter of it; `None` if there is none.
     #[must_use]
     pub fn least_hard_bytes(&self) -> Option<u64> {
         let rest = 1.0 - BACKGROUND - self.share - if self.queue_bytes > 0 { 1.0 / DIRTY_SCOPE } else { 0.0 };
@@ -139,8 +139,8 @@ mod tests {
 
     #[test]
     fn the_limits_that_hung_and_those_that_did_not() {
-        // Seen on 6.18: a loop device of 128 requests of 1280 KiB on a FUSE file, its server without
-        // the flag.
+        // Seen on 6.18: a loop device of 128 requests of 1280 KiB on a FUSE file, its server
+        // without the flag.
         let seen = queue(160 << 20);
         for (hard, background, hung) in
             [(15_000_000, 7_500_000, true), (64 << 20, 32 << 20, true), (512 << 20, 128 << 20, false)]

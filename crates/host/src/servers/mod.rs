@@ -1,5 +1,5 @@
-//! Userspace block servers: which processes serve this machine's block devices and FUSE filesystems,
-//! and whether a dirty limit can stop them.
+//! Userspace block servers: which processes serve this machine's block devices and FUSE
+//! filesystems, and whether a dirty limit can stop them.
 //!
 //! ```text
 //! FUSE mounts, ublkbN, nbdN ─ loop devices on their files ─▶ what is served

@@ -6,8 +6,8 @@
 //!                    →  markdown (docs/knobs.md)
 //! ```
 //!
-//! A *knob* is what a person names (`vm.dirty_bytes`, `bdi.max_bytes`). A [cell](crate::cell::Cell) is what the kernel keeps: `vm.dirty_bytes` and
-//! `vm.dirty_ratio` are two names of one cell.
+//! A *knob* is what a person names (`vm.dirty_bytes`, `bdi.max_bytes`). A [cell](crate::cell::Cell)
+//! is what the kernel keeps: `vm.dirty_bytes` and `vm.dirty_ratio` are two names of one cell.
 
 mod markdown;
 mod table;
@@ -100,14 +100,16 @@ impl Unit {
 pub struct Reset {
     /// Its name; `iosched.*` stands for every tunable of the elevator.
     pub knob: &'static str,
-    /// Whether a plan that does not name it puts it back at once. Otherwise the kernel's new value stands until the plan is undone.
+    /// Whether a plan that does not name it puts it back at once. Otherwise the kernel's new value
+    /// stands until the plan is undone.
     pub keep: bool,
 }
 
 /// One knob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Knob {
-    /// As in settings and results: a sysctl's name, or the file's with `iosched.` or `bdi.` before it.
+    /// As in settings and results: a sysctl's name, or the file's with `iosched.` or `bdi.` before
+    /// it.
     pub name: &'static str,
     /// The owner of its state.
     pub scope: Scope,
@@ -121,7 +123,8 @@ pub struct Knob {
     pub default: &'static str,
     /// Its requirements, for people. The program looks for the file instead.
     pub needs: &'static str,
-    /// Why the kernel may keep another value than the one written without an error; `None` where it keeps it exactly.
+    /// Why the kernel may keep another value than the one written without an error; `None` where it
+    /// keeps it exactly.
     pub adjusts: Option<&'static str>,
     /// What else the kernel changes when this is written.
     pub resets: &'static [Reset],

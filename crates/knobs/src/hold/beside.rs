@@ -1,4 +1,5 @@
-//! What changes along with a cell that a hold writes: told apart from what others have set before, and brought back after.
+//! What changes along with a cell that a hold writes: told apart from what others have set before,
+//! and brought back after.
 
 use floodwall_model::Reading;
 
@@ -17,12 +18,12 @@ const SCHEDULER: &str = "scheduler";
 pub(super) type Lent = Vec<(usize, Option<u64>)>;
 
 impl Session<'_> {
-    /// Prepares a write of an entry that resets other cells. A cell that is not held is saved anew if it has changed. A
-    /// held cell whose value is not ours any more is given up. An elevator is not switched if that would take another
-    /// owner's tunables away.
+    /// Prepares a write of an entry that resets other cells. A cell that is not held is saved anew
+    /// if it has changed. A held cell whose value is not ours any more is given up. An elevator is
+    /// not switched if that would take another owner's tunables away.
     ///
-    /// Other owners' cells that have to be brought back afterwards are lent to us until then: after a crash in between the
-    /// recovery brings them back.
+    /// Other owners' cells that have to be brought back afterwards are lent to us until then: after
+    /// a crash in between the recovery brings them back.
     pub(super) fn settle_beside(
         &self,
         hold: &mut Hold,
@@ -66,8 +67,9 @@ impl Session<'_> {
         Ok(lent)
     }
 
-    /// The cells that depend on an entry, with their states after a write of it. On the way back these are the saved
-    /// states, as far as the cells are ours; else their present states, where the catalogue says that they are kept.
+    /// The cells that depend on an entry, with their states after a write of it. On the way back
+    /// these are the saved states, as far as the cells are ours; else their present states, where
+    /// the catalogue says that they are kept.
     pub(super) fn beside(&self, hold: &Hold, entry: &Entry, back: bool, lent: &Lent) -> Vec<(usize, State)> {
         let entries = hold.transaction.entries.iter().enumerate();
         let kept =

@@ -1,4 +1,5 @@
-//! A hold: the transaction of a process that lives on and steers, writing the same knobs again and again.
+//! A hold: the transaction of a process that lives on and steers, writing the same knobs again and
+//! again.
 //!
 //! ```text
 //! hold      ─▶ begin (fsynced)                                       once
@@ -9,17 +10,25 @@
 //! close     ─▶ what is still ours is put back ─▶ closed
 //! ```
 //!
-//! - The journal's lock is held while something is prepared or finished, for a moment, and not in between: a write of `nr_requests` waits until the queue
-//!   has run dry. Other processes can change and roll back settings meanwhile.
-//! - Without the journal nothing new is written, and what is held is put back all the same: a full disk must not keep wrong values in force. What it had no room
-//!   for is remembered, and appended when there is.
-//! - Nothing is fsynced for a write: what comes after `save` matters within this boot alone, and a killed process's appends stay in the page cache.
-//! - A hold whose process lives ([`owner`](crate::owner)) is left alone by recovery; one whose process is gone is undone, before all other transactions: a hold
-//!   is always on top, because whoever changes one of its cells takes it over. Of one whose process has been killed and is still inside a write, everything
-//!   is put back but what has to do with that write. Beside one whose process can't be seen from here nothing is changed at all.
-//! - *Taking over*: a change that is applied to a held cell, or rolled back below one, first notes what the cell reads as its own, then has the hold yield, then
-//!   writes. What it will put back is what the hold had saved. At each of these points a crash leaves somebody who puts the right value back.
-//! - A cell that does not read what the hold wrote belongs to somebody else: it is given up, and neither written nor put back.
+//! - The journal's lock is held while something is prepared or finished, for a moment, and not in
+//!   between: a write of `nr_requests` waits until the queue has run dry. Other processes can
+//!   change and roll back settings meanwhile.
+//! - Without the journal nothing new is written, and what is held is put back all the same: a full
+//!   disk must not keep wrong values in force. What it had no room for is remembered, and appended
+//!   when there is.
+//! - Nothing is fsynced for a write: what comes after `save` matters within this boot alone, and a
+//!   killed process's appends stay in the page cache.
+//! - A hold whose process lives ([`owner`](crate::owner)) is left alone by recovery; one whose
+//!   process is gone is undone, before all other transactions: a hold is always on top, because
+//!   whoever changes one of its cells takes it over. Of one whose process has been killed and is
+//!   still inside a write, everything is put back but what has to do with that write. Beside one
+//!   whose process can't be seen from here nothing is changed at all.
+//! - *Taking over*: a change that is applied to a held cell, or rolled back below one, first notes
+//!   what the cell reads as its own, then has the hold yield, then writes. What it will put back is
+//!   what the hold had saved. At each of these points a crash leaves somebody who puts the right
+//!   value back.
+//! - A cell that does not read what the hold wrote belongs to somebody else: it is given up, and
+//!   neither written nor put back.
 //! - The file is written anew when it has grown ([`COMPACT_BYTES`]); with it goes what is over.
 
 mod beside;
@@ -38,7 +47,8 @@ use crate::target::Target;
 
 use beside::Lent;
 
-/// A hold's file is written anew when it is larger than this and nothing is held, in bytes: some hundred writes.
+/// A hold's file is written anew when it is larger than this and nothing is held, in bytes: some
+/// hundred writes.
 pub const COMPACT_BYTES: u64 = 128 << 10;
 /// … and when it is larger than this whatever is held: some thousand writes.
 const COMPACT_AT_ONCE_BYTES: u64 = 1 << 20;
@@ -77,7 +87,8 @@ pub enum HoldError {
         /// The fault.
         why: String,
     },
-    /// Recovery tells by its start time whether a process lives; one that does not know its own would be taken for gone.
+    /// Recovery tells by its start time whether a process lives; one that does not know its own
+    /// would be taken for gone.
     #[error("can't read when this process started, in /proc/self/stat; mount /proc")]
     NoStartTime,
     /// Somebody has put back what the hold held, and closed it.
@@ -190,7 +201,8 @@ impl Hold {
         self.transaction.begin.id
     }
 
-    /// The cells that hold something else than they did, by the last look at the journal, those that change along with others included.
+    /// The cells that hold something else than they did, by the last look at the journal, those
+    /// that change along with others included.
     #[must_use]
     pub fn held(&self) -> Vec<HeldCell> {
         held(&self.transaction)
@@ -210,8 +222,8 @@ impl Hold {
         self.transaction.entries.get(index)
     }
 
-    /// The entry that saves a cell. The tunable of an elevator that we have switched to goes with it: there is nothing to
-    /// put back.
+    /// The entry that saves a cell. The tunable of an elevator that we have switched to goes with
+    /// it: there is nothing to put back.
     fn saved(&self, knob: &Knob, target: &Target, now: State) -> SavedEntry {
         let ours = matches!(knob.scope, Scope::Elevator(_)) && self.holds_elevator(target);
         let (knob, target) = (knob.name.to_owned(), target.clone());
@@ -241,7 +253,8 @@ pub fn held(transaction: &Transaction) -> Vec<HeldCell> {
         .collect()
 }
 
-/// A write that has been announced in the journal. It has to be [finished](crate::Session::finish), whatever came of it.
+/// A write that has been announced in the journal. It has to be [finished](crate::Session::finish),
+/// whatever came of it.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Prepared {
@@ -270,7 +283,8 @@ impl Prepared {
         self.way.iter().try_for_each(|state| write(files, clock, &self.entry, state))
     }
 
-    /// Writes back what was there before, for when the journal can't be continued: [`crate::Session::finish`] does it otherwise.
+    /// Writes back what was there before, for when the journal can't be continued:
+    /// [`crate::Session::finish`] does it otherwise.
     ///
     /// # Errors
     /// [`StepError::Write`].
@@ -308,8 +322,8 @@ pub struct Written {
     pub adjusted: Option<String>,
 }
 
-/// The state that a cell would have without any hold: the saved state of the hold whose value it has, else its present
-/// state.
+/// The state that a cell would have without any hold: the saved state of the hold whose value it
+/// has, else its present state.
 #[must_use]
 pub fn beneath<'a>(steering: &'a [Transaction], entry: &Entry, found: &'a State) -> &'a State {
     let saved = |hold: &'a Transaction| {

@@ -23,8 +23,8 @@ impl Session<'_> {
     /// Begins a hold. Nothing is saved yet, and what a crash left is undone first.
     ///
     /// # Errors
-    /// [`HoldError::Steered`] if another process has one, [`HoldError::Ending`], [`HoldError::Unrecovered`], [`HoldError::Journal`],
-    /// [`HoldError::NoStartTime`].
+    /// [`HoldError::Steered`] if another process has one, [`HoldError::Ending`],
+    /// [`HoldError::Unrecovered`], [`HoldError::Journal`], [`HoldError::NoStartTime`].
     pub fn hold(&self, why: &str) -> Result<(Hold, Recovery), HoldError> {
         if self.who.pid_start_ticks == 0 {
             return Err(HoldError::NoStartTime);
@@ -45,8 +45,8 @@ impl Session<'_> {
         Ok((Hold { name, transaction, length, owed: Vec::new() }, recovery))
     }
 
-    /// Saves cells that may be written later, and the cells that the kernel changes beside them. Absent cells are left
-    /// out; cells that are saved already stay as they are.
+    /// Saves cells that may be written later, and the cells that the kernel changes beside them.
+    /// Absent cells are left out; cells that are saved already stay as they are.
     ///
     /// # Errors
     /// [`HoldError::Journal`], [`HoldError::Closed`].
@@ -93,8 +93,8 @@ impl Session<'_> {
         self.append(hold, Record::Save { cells }, mode, true)
     }
 
-    /// Announces a write; `None` if the cell holds the value already. A cell that has not been saved is
-    /// saved first, which waits for the journal's disk.
+    /// Announces a write; `None` if the cell holds the value already. A cell that has not been
+    /// saved is saved first, which waits for the journal's disk.
     ///
     /// # Errors
     /// [`HoldError`]; nothing was written.
@@ -126,7 +126,8 @@ impl Session<'_> {
         self.announce(hold, index, now, to, journal)
     }
 
-    /// Announces that a cell is put back to what was saved; `None` if it holds that. A journal that can't be continued keeps nothing from being put back.
+    /// Announces that a cell is put back to what was saved; `None` if it holds that. A journal that
+    /// can't be continued keeps nothing from being put back.
     ///
     /// # Errors
     /// [`HoldError`]; nothing was written.
@@ -139,7 +140,8 @@ impl Session<'_> {
         }
     }
 
-    /// The held cells of some targets in an order in which they can be put back. Those of others are not even read: somebody may be inside a write to their queue.
+    /// The held cells of some targets in an order in which they can be put back. Those of others
+    /// are not even read: somebody may be inside a write to their queue.
     #[must_use]
     pub fn order_back(&self, hold: &Hold, of: impl Fn(&Target) -> bool) -> Vec<usize> {
         let old = |cell: &HeldCell| Some((cell.index, cell.saved.clone()?));
@@ -149,11 +151,12 @@ impl Session<'_> {
         order(&hold.transaction.entries, &wanted, self.files).iter().map(Step::entry).collect()
     }
 
-    /// Reads back a write that was prepared, and what changes along with it; puts the value before back if the kernel did not take the new one.
+    /// Reads back a write that was prepared, and what changes along with it; puts the value before
+    /// back if the kernel did not take the new one.
     ///
     /// # Errors
-    /// [`HoldError::Step`] or [`HoldError::Journal`]: the value before is in force again. A way back
-    /// does not fail for the journal. [`HoldError::Closed`]: the saved value is in force.
+    /// [`HoldError::Step`] or [`HoldError::Journal`]: the value before is in force again. A way
+    /// back does not fail for the journal. [`HoldError::Closed`]: the saved value is in force.
     /// [`HoldError::NotBack`] around any of these: the kernel refused that value too.
     pub fn finish(
         &self,
@@ -171,7 +174,8 @@ impl Session<'_> {
         let journal = if back && !is_closed { Ok(()) } else { journal };
         let mut outcome = read_back(&mut run, index, &entry, &to, performed, journal);
         if let Err(cause) = outcome {
-            // The value before has to come back, with the journal or without: a closed hold puts nothing back.
+            // The value before has to come back, with the journal or without: a closed hold puts
+            // nothing back.
             run.mode = Mode::Undo;
             let goal = entry.old.as_ref().filter(|_| is_closed).unwrap_or(&before);
             outcome = Err(match run.bring(index, goal) {
@@ -201,7 +205,8 @@ impl Session<'_> {
         outcome
     }
 
-    /// One write from its announcement to its end, with the journal's lock held all the while. `None` if the cell holds the value already.
+    /// One write from its announcement to its end, with the journal's lock held all the while.
+    /// `None` if the cell holds the value already.
     ///
     /// # Errors
     /// [`HoldError`]; nothing has changed.
@@ -211,8 +216,8 @@ impl Session<'_> {
         self.finish(hold, prepared, performed).map(Some)
     }
 
-    /// Puts back the cells that are still ours and closes the hold. The next recovery tries the failed ones again, once this
-    /// process is gone.
+    /// Puts back the cells that are still ours and closes the hold. The next recovery tries the
+    /// failed ones again, once this process is gone.
     pub fn close(&self, hold: &mut Hold) -> Undone {
         // The saved states are known here, even if the journal can't be read.
         let _ = self.refresh(hold);
@@ -222,7 +227,8 @@ impl Session<'_> {
         undone
     }
 
-    /// Learns what others have noted in the hold since the last time, and notes what it had no room for.
+    /// Learns what others have noted in the hold since the last time, and notes what it had no room
+    /// for.
     fn refresh(&self, hold: &mut Hold) -> Result<(), HoldError> {
         let read = self.read_again(hold);
         let closed = || HoldError::Closed { id: hold.id() };
@@ -242,7 +248,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The same before a write. A fault of the journal matters only once it is known which way the write goes.
+    /// The same before a write. A fault of the journal matters only once it is known which way the
+    /// write goes.
     fn refresh_to_write(&self, hold: &mut Hold) -> Result<Result<(), HoldError>, HoldError> {
         match self.refresh(hold) {
             Err(closed @ HoldError::Closed { .. }) => Err(closed),
@@ -274,8 +281,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// A cell's state, once it is certain that we may write it. A cell that another program has set while it was held is
-    /// given up. A cell that changed while it was not held is saved anew.
+    /// A cell's state, once it is certain that we may write it. A cell that another program has set
+    /// while it was held is given up. A cell that changed while it was not held is saved anew.
     fn settle(&self, hold: &mut Hold, index: usize) -> Result<State, HoldError> {
         let Some(entry) = hold.entry(index).cloned() else {
             return Err(HoldError::Gone { label: String::new(), why: "it was never saved".to_owned() });
@@ -348,7 +355,8 @@ impl Session<'_> {
         self.append(hold, record, mode, false)
     }
 
-    /// Appends a record, behind those that are owed. In [`Mode::Undo`] one that there is no room for is remembered.
+    /// Appends a record, behind those that are owed. In [`Mode::Undo`] one that there is no room
+    /// for is remembered.
     fn append(&self, hold: &mut Hold, record: Record, mode: Mode, synced: bool) -> Result<(), JournalError> {
         let line = record.line();
         let owed = append_owed(self.store, &hold.name, &mut hold.owed);

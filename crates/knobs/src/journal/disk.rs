@@ -1,7 +1,8 @@
 //! Journals in a directory: `/var/lib/floodwall/journal` unless told otherwise.
 //!
-//! The directory is walked to from `/` one name at a time, without following links, and refused if other users could
-//! change its entries: a user who can write a journal can have root write any knob.
+//! The directory is walked to from `/` one name at a time, without following links, and refused if
+//! other users could change its entries: a user who can write a journal can have root write any
+//! knob.
 
 use std::ffi::OsStr;
 use std::io;
@@ -14,7 +15,8 @@ use rustix::io::Errno;
 
 use super::store::{JournalError, Store};
 
-/// A transaction takes a few KiB; a lowered limit some more; a hold of a thousand devices some MiB. Anything larger is not ours.
+/// A transaction takes a few KiB; a lowered limit some more; a hold of a thousand devices some MiB.
+/// Anything larger is not ours.
 const MAX_FILE_BYTES: u64 = 32 << 20;
 const LOCK: &str = "lock";
 
@@ -28,7 +30,8 @@ pub struct DiskStore {
 }
 
 impl DiskStore {
-    /// Opens a directory to change things, making it if needed, and takes its lock. `holder` names us to whom we keep out.
+    /// Opens a directory to change things, making it if needed, and takes its lock. `holder` names
+    /// us to whom we keep out.
     ///
     /// # Errors
     /// [`JournalError::Held`] if another process has it; the others if it can't be used.
@@ -116,7 +119,8 @@ impl DiskStore {
         rustix::fs::fsync(&self.directory).map_err(|e| self.failed("sync", "", e))
     }
 
-    /// Appends all or nothing: the part of a record that found room on a full disk would spoil the next one.
+    /// Appends all or nothing: the part of a record that found room on a full disk would spoil the
+    /// next one.
     fn append_whole(&self, name: &str, bytes: &[u8], synced: bool) -> Result<(), JournalError> {
         let file = self.open_file(name, OFlags::WRONLY | OFlags::APPEND)?;
         let before = rustix::fs::fstat(&file).map_err(|e| self.failed("look at", name, e))?.st_size;
@@ -277,8 +281,8 @@ fn open_directory(parent: BorrowedFd<'_>, name: &OsStr, last: bool) -> rustix::i
     rustix::fs::openat(parent, name, flags, Mode::empty())
 }
 
-/// Other users must not be able to put another directory in our place: only the owner may write, or, above the last
-/// one, the sticky bit keeps names apart (/tmp).
+/// Other users must not be able to put another directory in our place: only the owner may write,
+/// or, above the last one, the sticky bit keeps names apart (/tmp).
 fn check_directory(directory: BorrowedFd<'_>, path: &Path, last: bool) -> Result<(), JournalError> {
     let stat = rustix::fs::fstat(directory).map_err(|e| JournalError::Io {
         what: "look at",

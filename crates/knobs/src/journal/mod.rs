@@ -1,4 +1,5 @@
-//! The journal: what was changed, from what to what, by whom, when and why; complete before the first kernel write.
+//! The journal: what was changed, from what to what, by whom, when and why; complete before the
+//! first kernel write.
 //!
 //! ```text
 //! /var/lib/floodwall/journal/
@@ -17,7 +18,8 @@
 //! undo  →  intent, done …  →  closed {how}
 //! ```
 //!
-//! A *hold* is a transaction of a process that steers: it lives on and writes its knobs again and again ([`crate::hold`]).
+//! A *hold* is a transaction of a process that steers: it lives on and writes its knobs again and
+//! again ([`crate::hold`]).
 //!
 //! ```text
 //! begin {…, steers}                                           as above, without entries
@@ -27,11 +29,12 @@
 //! undo  →  …  →  closed                                       as above
 //! ```
 //!
-//! The newest [`CLOSED_KEPT`] closed journals are kept, for `floodwall log`; older ones are removed when a session begins. An open one is never
-//! removed.
+//! The newest [`CLOSED_KEPT`] closed journals are kept, for `floodwall log`; older ones are removed
+//! when a session begins. An open one is never removed.
 //!
-//! Only `begin` is fsynced: what comes after matters within the same boot alone, and a killed process's writes stay in the page cache.
-//! A value found later is *ours* if the journal's last reading, or a write that was under way, explains it.
+//! Only `begin` is fsynced: what comes after matters within the same boot alone, and a killed
+//! process's writes stay in the page cache. A value found later is *ours* if the journal's last
+//! reading, or a write that was under way, explains it.
 
 mod disk;
 mod prune;

@@ -16,13 +16,15 @@ pub struct Begin {
     pub format: String,
     /// Counts up; also the file's name.
     pub id: u64,
-    /// /proc/sys/kernel/random/boot_id: a later boot has forgotten the values, so there is nothing to undo.
+    /// /proc/sys/kernel/random/boot_id: a later boot has forgotten the values, so there is nothing
+    /// to undo.
     pub boot_id: String,
     /// The process.
     pub pid: u32,
     /// When it started, in clock ticks since boot: process numbers are used again.
     pub pid_start_ticks: u64,
-    /// The number of the PID namespace in which a process that steers has its number; none in a change that is no hold, and before it was noted.
+    /// The number of the PID namespace in which a process that steers has its number; none in a
+    /// change that is no hold, and before it was noted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid_namespace: Option<u64>,
     /// Its user.
@@ -33,10 +35,12 @@ pub struct Begin {
     pub at_unix_s: u64,
     /// What for, in somebody's words.
     pub why: String,
-    /// When it is to be put back by itself, in seconds since 1970; none if it stands until somebody does.
+    /// When it is to be put back by itself, in seconds since 1970; none if it stands until somebody
+    /// does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at_unix_s: Option<u64>,
-    /// Whether it is a hold: the process lives on and writes its knobs again and again, until it closes the hold or ends.
+    /// Whether it is a hold: the process lives on and writes its knobs again and again, until it
+    /// closes the hold or ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub steers: bool,
     /// What changes, and what changes with it.
@@ -57,7 +61,8 @@ pub struct SavedEntry {
     pub new: Option<State>,
 }
 
-/// A cell that is saved after the beginning, and its place among the entries: the next one, or that of the same cell, saved anew.
+/// A cell that is saved after the beginning, and its place among the entries: the next one, or that
+/// of the same cell, saved anew.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedAt {
@@ -110,8 +115,9 @@ pub enum Record {
         /// What all entries read.
         readings: Vec<Reading>,
     },
-    /// The states that these are put back to from here on. In a hold they may be written later (fsynced). In an undoing
-    /// another program has set them, and the writes of the undoing reset them.
+    /// The states that these are put back to from here on. In a hold they may be written later
+    /// (fsynced). In an undoing another program has set them, and the writes of the undoing reset
+    /// them.
     Save {
         /// The cells and what they hold.
         cells: Vec<SavedAt>,
@@ -120,7 +126,8 @@ pub enum Record {
     Yield {
         /// Which entry.
         entry: usize,
-        /// The change that took it over, with what it is to be put back to; none if it was changed past Floodwall.
+        /// The change that took it over, with what it is to be put back to; none if it was changed
+        /// past Floodwall.
         to_change: Option<u64>,
     },
     /// Being undone from here on.
@@ -137,7 +144,8 @@ pub enum Record {
     },
 }
 
-/// A line is `{"sum":"0123456789abcdef","record":…}`: JSON to other programs, and to us a checksum and its text.
+/// A line is `{"sum":"0123456789abcdef","record":…}`: JSON to other programs, and to us a checksum
+/// and its text.
 const BEFORE_SUM: &str = "{\"sum\":\"";
 const BEFORE_RECORD: &str = "\",\"record\":";
 
@@ -162,7 +170,8 @@ impl Record {
     }
 }
 
-/// FNV-1a, 64 bits: against accidents, not against an attacker, whom the directory's permissions keep out.
+/// FNV-1a, 64 bits: against accidents, not against an attacker, whom the directory's permissions
+/// keep out.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     bytes
         .iter()

@@ -17,7 +17,8 @@ pub trait Store {
     /// [`JournalError`]; [`JournalError::Foreign`] for a file that is not a plain one of ours.
     fn read(&self, name: &str) -> Result<Vec<u8>, JournalError>;
 
-    /// Writes a file that does not count yet, and makes it durable. A leftover of the same name is replaced.
+    /// Writes a file that does not count yet, and makes it durable. A leftover of the same name is
+    /// replaced.
     ///
     /// # Errors
     /// [`JournalError`].

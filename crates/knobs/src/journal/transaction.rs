@@ -1,4 +1,5 @@
-//! What a journal's records come to: how far a transaction got, and whose a value is that is found later.
+//! What a journal's records come to: how far a transaction got, and whose a value is that is found
+//! later.
 
 use super::record::{Begin, Closing, FORMAT, Reading, Record, SavedAt, SavedEntry};
 use crate::catalogue::find;
@@ -40,7 +41,8 @@ impl Transaction {
         Self { begin, entries, records: Vec::new(), traces }
     }
 
-    /// Reads a journal, and how many of its bytes are whole lines. A last line without its end was cut short by a crash and does not count.
+    /// Reads a journal, and how many of its bytes are whole lines. A last line without its end was
+    /// cut short by a crash and does not count.
     ///
     /// # Errors
     /// Why the journal is not to be believed.
@@ -150,7 +152,8 @@ impl Transaction {
         phase
     }
 
-    /// Whether a value found in an entry is ours: the last one read back, or one that a write under way explains.
+    /// Whether a value found in an entry is ours: the last one read back, or one that a write under
+    /// way explains.
     #[must_use]
     pub fn owns(&self, index: usize, found: &State) -> bool {
         let (Some(entry), Some(trace)) = (self.entries.get(index), self.traces.get(index)) else {
@@ -166,7 +169,8 @@ impl Transaction {
         self.traces.get(index).is_some_and(Trace::is_under_way)
     }
 
-    /// Whether an entry holds something else than it did, by our doing, as far as the journal knows.
+    /// Whether an entry holds something else than it did, by our doing, as far as the journal
+    /// knows.
     #[must_use]
     pub fn holds(&self, index: usize) -> bool {
         let (Some(entry), Some(trace)) = (self.entries.get(index), self.traces.get(index)) else {
@@ -231,8 +235,9 @@ impl Transaction {
         }
     }
 
-    /// The records of a hold that say the same without what is over: its begin, what is saved, what was read last, what was given up. Entries that are not to be
-    /// `kept` are left out, so that those behind them move up.
+    /// The records of a hold that say the same without what is over: its begin, what is saved, what
+    /// was read last, what was given up. Entries that are not to be `kept` are left out, so that
+    /// those behind them move up.
     #[must_use]
     pub fn compacted(&self, kept: impl Fn(&Entry) -> bool) -> Vec<Record> {
         let mut all = Self::new(self.begin.clone(), Vec::new());
@@ -267,7 +272,8 @@ struct Trace {
     last: Option<State>,
     /// Written since, or about to be.
     under_way: Vec<State>,
-    /// A write under way whose outcome can't be foreseen: the kernel adjusts it, or resets this entry beside another one.
+    /// A write under way whose outcome can't be foreseen: the kernel adjusts it, or resets this
+    /// entry beside another one.
     unforeseeable: bool,
     touched: bool,
     yielded: Option<Option<u64>>,
@@ -290,7 +296,8 @@ impl From<&Entry> for SavedEntry {
     }
 }
 
-/// Takes an entry for true only as far as the catalogue does: the knob exists, its file is the one that the knob has, its values are one line.
+/// Takes an entry for true only as far as the catalogue does: the knob exists, its file is the one
+/// that the knob has, its values are one line.
 fn believe(saved: &SavedEntry) -> Result<Entry, String> {
     let knob = find(&saved.knob).ok_or_else(|| format!("there is no knob '{}'", saved.knob))?;
     if !saved.target.is_well_formed() || !saved.target.suits(knob.scope) {

@@ -1,4 +1,5 @@
-//! What is applied now, from the journal: what `floodwall persist` keeps when it is given no settings.
+//! What is applied now, from the journal: what `floodwall persist` keeps when it is given no
+//! settings.
 
 use floodwall_model::Reading;
 
@@ -22,7 +23,8 @@ pub struct Applied {
 
 /// What our changes of this boot have set and nobody has changed since.
 ///
-/// Left out, and told: changes for a time, values that somebody else has changed, devices that are gone.
+/// Left out, and told: changes for a time, values that somebody else has changed, devices that are
+/// gone.
 ///
 /// # Errors
 /// [`JournalError`] if the journal can't be read.
@@ -67,7 +69,8 @@ pub fn applied(store: &dyn Store, files: &dyn Files, boot_id: &str) -> Result<Ap
     Ok(found)
 }
 
-/// What was asked for, by the file that it was written to: `bdi.max_bytes` is kept as the share that was worked out.
+/// What was asked for, by the file that it was written to: `bdi.max_bytes` is kept as the share
+/// that was worked out.
 fn change_of(entry: &Entry, new: &State) -> Option<Change> {
     let (_, file) = new.path.rsplit_once('/')?;
     let knob = knobs().find(|knob| {

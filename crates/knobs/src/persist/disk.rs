@@ -166,7 +166,8 @@ impl Etc {
         Ok(told)
     }
 
-    /// Removes what a crash has left; the lock is ours. Nobody reads such a file, so that one which can't be removed hinders nobody either.
+    /// Removes what a crash has left; the lock is ours. Nobody reads such a file, so that one which
+    /// can't be removed hinders nobody either.
     fn clear_temporary(&self, kept: &Kept) {
         let of_files = kept.files().map(|(path, _)| split(path).0.to_owned());
         // A kill may come before the drop-in is there.

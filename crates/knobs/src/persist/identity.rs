@@ -1,4 +1,5 @@
-//! What a disk is known by after a boot: never its name, which is given in the order in which disks are found.
+//! What a disk is known by after a boot: never its name, which is given in the order in which disks
+//! are found.
 //!
 //! ```text
 //! device ─▶ candidates, best first (sysfs, udev's database in /run/udev/data) ─▶ the first that no other disk here has ─▶ a match in a udev rule
@@ -11,8 +12,8 @@
 //! | md array | the array's UUID |
 //! | any other disk | serial number, WWN, the kernel's own identifiers of these, partition table, filesystem, at last its port |
 //!
-//! A partition table's or filesystem's UUID goes with its contents, and a port belongs to whatever is plugged into it: both are used where there is
-//! nothing better, and said.
+//! A partition table's or filesystem's UUID goes with its contents, and a port belongs to whatever
+//! is plugged into it: both are used where there is nothing better, and said.
 
 use std::fmt;
 
@@ -139,7 +140,8 @@ enum Source {
 pub struct Identity {
     /// What is compared.
     pub key: Key,
-    /// With what: a pattern of udev(7), in which `*`, `?` and `[` are escaped unless they are meant.
+    /// With what: a pattern of udev(7), in which `*`, `?` and `[` are escaped unless they are
+    /// meant.
     pub pattern: String,
 }
 
@@ -204,8 +206,8 @@ pub(crate) fn candidates(root: &SysRoot, number: &str) -> Vec<Identity> {
                 Source::File(file) => root.read_line(&format!("{directory}/{file}")).into_value()?,
                 Source::Property(name) => database.get(name)?.to_owned(),
             };
-            // Without a serial number udev makes do with the model (ata_id, usb_id), which every disk of that model has. Virtio and MMC have no bus
-            // and no short form.
+            // Without a serial number udev makes do with the model (ata_id, usb_id), which every
+            // disk of that model has. Virtio and MMC have no bus and no short form.
             let is_model = key == Key::Serial
                 && database.get("ID_BUS").is_some()
                 && database.get("ID_SERIAL_SHORT").is_none_or(str::is_empty);
@@ -266,7 +268,8 @@ impl Kind {
 
 /// A value as a pattern; `None` if a rule can't hold it.
 fn pattern(key: Key, value: &str) -> Option<String> {
-    // `|` separates alternatives, `\` and `"` mean something to some versions of udev and nothing to others.
+    // `|` separates alternatives, `\` and `"` mean something to some versions of udev and nothing
+    // to others.
     let unfit = |c: char| c.is_control() || matches!(c, '"' | '\\' | '|');
     if value.is_empty() || value.len() > 400 || value.contains(unfit) || value.ends_with(" (deleted)") {
         return None;
@@ -283,11 +286,13 @@ fn pattern(key: Key, value: &str) -> Option<String> {
     Some(literal(value))
 }
 
-/// A lab's file is `NAME.TOKEN.floodwall-lab`, the token another one each time that the lab comes up.
+/// A lab's file is `NAME.TOKEN.floodwall-lab`, the token another one each time that the lab comes
+/// up.
 const LAB_FILE: &str = ".floodwall-lab";
 const LAB_SEPARATOR: char = '.';
 
-/// What a disk is to be known by, and who else will be taken for it: the paths of one multipath device have one identity.
+/// What a disk is to be known by, and who else will be taken for it: the paths of one multipath
+/// device have one identity.
 ///
 /// # Errors
 /// [`NoIdentity`], with what to do.

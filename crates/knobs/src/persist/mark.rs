@@ -1,4 +1,5 @@
-//! How a file is known to be ours and untouched: a marker and a checksum of what follows in its first lines.
+//! How a file is known to be ours and untouched: a marker and a checksum of what follows in its
+//! first lines.
 //!
 //! ```text
 //! # Written by floodwall persist …                     marker

@@ -7,7 +7,8 @@
 //! identity: what a disk is known by        sysctl, rules, units: the formats, there and back        mark: whose a file is
 //! ```
 //!
-//! Each setting is kept once, in the file that carries it out: what is read back is what a boot does.
+//! Each setting is kept once, in the file that carries it out: what is read back is what a boot
+//! does.
 
 mod applied;
 mod disk;
@@ -342,9 +343,10 @@ impl Kept {
         self.files().find(|(other, _)| *other == path).map_or(&FileState::Absent, |(_, state)| state)
     }
 
-    /// What our files will set a knob to at the next boot or when its disk appears; `None` if they do not speak of it. Any name of what the kernel
-    /// keeps once finds it: asked for `vm.dirty_ratio`, the answer may be in `vm.dirty_bytes`. Whether another file has the last word is another
-    /// question.
+    /// What our files will set a knob to at the next boot or when its disk appears; `None` if they
+    /// do not speak of it. Any name of what the kernel keeps once finds it: asked for
+    /// `vm.dirty_ratio`, the answer may be in `vm.dirty_bytes`. Whether another file has the last
+    /// word is another question.
     #[must_use]
     pub fn value_of(&self, root: &SysRoot, knob: &Knob, target: &Target) -> Option<&Value> {
         match target {
@@ -354,8 +356,8 @@ impl Kept {
         }
     }
 
-    /// What our files will set a disk's knobs to whenever it appears; of two for one knob the later one counts. Costs nothing where no disk's settings
-    /// are kept.
+    /// What our files will set a disk's knobs to whenever it appears; of two for one knob the later
+    /// one counts. Costs nothing where no disk's settings are kept.
     #[must_use]
     pub fn of_device(&self, root: &SysRoot, device: &Device) -> Vec<&Value> {
         if self.settings.disks.is_empty() {

@@ -5,15 +5,20 @@
 //! ENV{.FLOODWALL}=="1", ATTR{queue/scheduler}="mq-deadline"      one line a write, in the order that the kernel needs
 //! ```
 //!
-//! - **Events.** A disk is set when it is added (at boot too: the events are repeated once the system's rules are there) and when the kernel says
-//!   that it changed (a loop device got its file, an array was started, a mapping was loaded). Changes that somebody made up (`udevadm trigger`, the
-//!   one that udev itself makes when a writer closes the disk) are left alone, or they would undo `floodwall apply` at random moments.
-//! - **A match is positive.** A comparison with a file that is not there fails, `!=` too (udev-rules.c `token_match_attr`): "if not this disk, skip"
-//!   would set every disk that lacks the file.
-//! - **bdi.** Events of the subsystem bdi come with a number and no identity. The disk's own directory has a link to it: `ATTR{bdi/…}`.
-//! - **Order.** An elevator before what it resets and before wbt, shares before the strict limit, as in a plan.
-//! - **Busy.** Linux 6.18 may answer a write to nr_requests with EBUSY while a disk of the same adapter changes its elevator, which at boot is likely:
-//!   that one is compared and written again.
+//! - **Events.** A disk is set when it is added (at boot too: the events are repeated once the
+//!   system's rules are there) and when the kernel says that it changed (a loop device got its
+//!   file, an array was started, a mapping was loaded). Changes that somebody made up
+//!   (`udevadm trigger`, the one that udev itself makes when a writer closes the disk) are left
+//!   alone, or they would undo `floodwall apply` at random moments.
+//! - **A match is positive.** A comparison with a file that is not there fails, `!=` too
+//!   (udev-rules.c `token_match_attr`): "if not this disk, skip" would set every disk that lacks
+//!   the file.
+//! - **bdi.** Events of the subsystem bdi come with a number and no identity. The disk's own
+//!   directory has a link to it: `ATTR{bdi/…}`.
+//! - **Order.** An elevator before what it resets and before wbt, shares before the strict limit,
+//!   as in a plan.
+//! - **Busy.** Linux 6.18 may answer a write to nr_requests with EBUSY while a disk of the same
+//!   adapter changes its elevator, which at boot is likely: that one is compared and written again.
 
 use floodwall_host::SysRoot;
 
@@ -75,7 +80,8 @@ fn block(number: usize, disk: &Disk) -> String {
 /// The writes that lead to a value whatever was there before.
 fn writes(value: &Value) -> Vec<String> {
     match (value.knob.name, value.value.parse::<i64>()) {
-        // A target that is written again does not switch throttling on where an elevator has switched it off.
+        // A target that is written again does not switch throttling on where an elevator has
+        // switched it off.
         ("wbt_lat_usec", Ok(us)) if us > 0 => vec![(us + 1).to_string(), value.value.clone()],
         _ => vec![value.value.clone()],
     }

@@ -1,4 +1,5 @@
-//! From changes to what a file can keep: identities for devices, shares for sizes, refusals with what to use instead.
+//! From changes to what a file can keep: identities for devices, shares for sizes, refusals with
+//! what to use instead.
 
 use std::path::PathBuf;
 

@@ -1,11 +1,13 @@
 //! The sysctl.d(5) file: the machine's knobs.
 //!
-//! systemd-sysctl and `sysctl --system` read the files of all directories in the order of their names, whatever the directory: ours sorts behind
-//! `99-sysctl.conf` and what distributions ship. Within it the background limit comes before the hard limit: coming from the kernel's defaults
+//! systemd-sysctl and `sysctl --system` read the files of all directories in the order of their
+//! names, whatever the directory: ours sorts behind `99-sysctl.conf` and what distributions ship.
+//! Within it the background limit comes before the hard limit: coming from the kernel's defaults
 //! both usually fall.
 //!
-//! A pair in percent has one trap that a file can't avoid: systemd-sysctl keeps one line a name, so a ratio can't be written twice, as kernels up to 6.14
-//! would like where an earlier file sets bytes (their polling interval then stays that of the old bytes until the next change).
+//! A pair in percent has one trap that a file can't avoid: systemd-sysctl keeps one line a name, so
+//! a ratio can't be written twice, as kernels up to 6.14 would like where an earlier file sets
+//! bytes (their polling interval then stays that of the old bytes until the next change).
 
 use super::Value;
 use crate::catalogue::{Scope, knobs};

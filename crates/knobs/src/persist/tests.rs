@@ -137,7 +137,8 @@ fn what_is_read_back_is_what_was_written() {
 fn a_second_time_merges_and_shows_what_differs() {
     let machine = Machine::new();
     let before = machine.keep(ALL);
-    // The other name of the limit takes its place; another elevator takes the old one's tunable away.
+    // The other name of the limit takes its place; another elevator takes the old one's tunable
+    // away.
     let after = machine.keep(&["vm.dirty_ratio=5", "sda.iosched.slice_idle_us=0", "sda.scheduler=bfq"]);
     insta::assert_snapshot!(before.difference(&after).join("\n"), @r"
     sda.iosched.fifo_batch: iosched.fifo_batch 8 -> not kept
@@ -308,7 +309,8 @@ fn one_at_a_time() {
 #[test]
 fn a_leftover_of_a_crash_is_in_nobodys_way() {
     let machine = Machine::new();
-    // Where nothing is written this time too: a kill between the two renames leaves the second file's.
+    // Where nothing is written this time too: a kill between the two renames leaves the second
+    // file's.
     let leftovers = [
         "/etc/sysctl.d/.floodwall.new",
         "/etc/udev/rules.d/.floodwall.new",

@@ -8,7 +8,8 @@ use rustix::io::Errno;
 
 use super::{FILE, LONGEST, Priorities, Priority, Thread, decode, encode};
 
-/// Threads that start while others are set inherit the old value; each pass finds those of the pass before.
+/// Threads that start while others are set inherit the old value; each pass finds those of the pass
+/// before.
 const MOST_PASSES: u32 = 100;
 /// Groups below a group are looked for this deep.
 const DEEPEST: u32 = 16;
@@ -117,8 +118,8 @@ pub(crate) fn read(root: &SysRoot, path: &str) -> rustix::io::Result<String> {
 /// Brings the threads behind a path to what a text says, those that start meanwhile included.
 ///
 /// # Errors
-/// EINVAL for a text that says nothing of priorities; ENOENT if there are no threads; EPERM; EAGAIN if threads start
-/// faster than they can be set.
+/// EINVAL for a text that says nothing of priorities; ENOENT if there are no threads; EPERM; EAGAIN
+/// if threads start faster than they can be set.
 pub(crate) fn write(root: &SysRoot, path: &str, text: &str) -> rustix::io::Result<()> {
     let source = Source::parse(path).ok_or(Errno::NOENT)?;
     let wanted: Priorities = text.parse().map_err(|_| Errno::INVAL)?;
@@ -159,11 +160,12 @@ pub(crate) fn may_write(root: &SysRoot, path: &str) -> rustix::io::Result<()> {
     set(tid, get(tid)?)
 }
 
-/// Runs `start` at an I/O priority, such as `be/0`: the threads and processes that it starts inherit it. The calling
-/// thread has its own again afterwards.
+/// Runs `start` at an I/O priority, such as `be/0`: the threads and processes that it starts
+/// inherit it. The calling thread has its own again afterwards.
 ///
 /// # Errors
-/// EINVAL for a text that is no priority; EPERM for `rt` without CAP_SYS_NICE. Then nothing was started.
+/// EINVAL for a text that is no priority; EPERM for `rt` without CAP_SYS_NICE. Then nothing was
+/// started.
 pub fn start_at<T>(priority: &str, start: impl FnOnce() -> T) -> rustix::io::Result<T> {
     /// The calling thread's number in ioprio_set(2).
     const SELF: u32 = 0;

@@ -6,7 +6,8 @@
 //! ioprio_set(2) of each thread ◀─ the same text
 //! ```
 //!
-//! No kernel file holds them. [`live`] gives them paths, so that a plan, a journal and an undoing treat them like a file:
+//! No kernel file holds them. [`live`] gives them paths, so that a plan, a journal and an undoing
+//! treat them like a file:
 //!
 //! | path | threads |
 //! |---|---|
@@ -14,9 +15,9 @@
 //! | `/sys/fs/cgroup/GROUP/ioprio` | of all processes in the group and in the groups below it |
 //! | `/sys/dev/block/MAJ:MIN/journal/ioprio` | that commit the journals of the ext4 filesystems on the disk |
 //!
-//! A new thread inherits the priority of the thread that made it (block/blk-ioc.c `__copy_io`), so threads come and go
-//! without a change of the value. A thread that started with another priority is listed in the value. The common priority
-//! stays.
+//! A new thread inherits the priority of the thread that made it (block/blk-ioc.c `__copy_io`), so
+//! threads come and go without a change of the value. A thread that started with another priority
+//! is listed in the value. The common priority stays.
 
 pub(crate) mod live;
 
@@ -31,7 +32,8 @@ pub(crate) const FILE: &str = "ioprio";
 /// Longest value in bytes that is saved; some two thousand threads that differ from the others.
 pub(crate) const LONGEST: usize = 64 << 10;
 
-/// Bits of the level and of newer kernels' hints, below the class (include/uapi/linux/ioprio.h `IOPRIO_CLASS_SHIFT`).
+/// Bits of the level and of newer kernels' hints, below the class (include/uapi/linux/ioprio.h
+/// `IOPRIO_CLASS_SHIFT`).
 const CLASS_SHIFT: u32 = 13;
 /// The bits of the level; 0 is served first (`IOPRIO_LEVEL_MASK`).
 const LEVEL_MASK: u32 = 7;
@@ -78,7 +80,8 @@ pub(crate) struct Priorities {
 }
 
 impl Priorities {
-    /// The priorities of threads; `None` without threads. On a tie the first thread's priority is the common one.
+    /// The priorities of threads; `None` without threads. On a tie the first thread's priority is
+    /// the common one.
     pub(crate) fn of(threads: &[(Thread, Priority)]) -> Option<Self> {
         let mut counts: BTreeMap<Priority, usize> = BTreeMap::new();
         for (_, priority) in threads {
@@ -105,8 +108,8 @@ impl Priorities {
         is_one(&self.common) || self.others.values().any(is_one)
     }
 
-    /// The priorities that lead back from `now` to `self`, for each thread that has a priority of ours. The others keep
-    /// theirs: another program has set it, or they started with it.
+    /// The priorities that lead back from `now` to `self`, for each thread that has a priority of
+    /// ours. The others keep theirs: another program has set it, or they started with it.
     pub(crate) fn back(&self, now: &Self, is_ours: impl Fn(&Priority) -> bool) -> Self {
         if !is_ours(&now.common) && now.common != self.common {
             // Another program has set most of the threads.

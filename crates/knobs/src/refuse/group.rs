@@ -10,13 +10,16 @@ use crate::refuse::hard_limit;
 use crate::systemd::{self, Limit, Origin};
 use crate::target::Target;
 
-/// What must fit below a group's dirty limit: with less, writers stop for each of the flusher's chunks.
+/// What must fit below a group's dirty limit: with less, writers stop for each of the flusher's
+/// chunks.
 const LEAST_LIMIT_BYTES: u64 = 2 * FLUSHER_CHUNK_BYTES;
-/// The share of a group's page cache that may be dirty where it can't be read: `vm.dirty_ratio` as the kernel boots.
+/// The share of a group's page cache that may be dirty where it can't be read: `vm.dirty_ratio` as
+/// the kernel boots.
 const DEFAULT_SHARE: f64 = 0.2;
 
-/// Room for page cache that `memory.high` must leave. A group's dirty limit is the same share of that room as the
-/// machine's hard limit is of its memory (mm/page-writeback.c `domain_dirty_limits`).
+/// Room for page cache that `memory.high` must leave. A group's dirty limit is the same share of
+/// that room as the machine's hard limit is of its memory (mm/page-writeback.c
+/// `domain_dirty_limits`).
 fn least_room_bytes(entries: &[Entry], files: &dyn Files) -> u64 {
     let memory = Memory::read(files);
     let share = hard_limit(entries, files).and_then(|limit| memory.share(&limit)).unwrap_or(DEFAULT_SHARE);
@@ -89,8 +92,9 @@ fn too_low(entry: &Entry, entries: &[Entry], files: &dyn Files) -> Option<String
     })
 }
 
-/// Memory of a group that can't be reclaimed by writing it back and dropping it: all but page cache, in bytes. Shared
-/// memory counts as page cache in the kernel's `file`, and can only be swapped.
+/// Memory of a group that can't be reclaimed by writing it back and dropping it: all but page
+/// cache, in bytes. Shared memory counts as page cache in the kernel's `file`, and can only be
+/// swapped.
 fn used_besides_cache(files: &dyn Files, directory: &str) -> Reading<u64> {
     let current = read_number(files, &format!("{directory}/memory.current"));
     let path = format!("{directory}/memory.stat");
@@ -145,7 +149,8 @@ fn tighter(knob: &str, limit: &str, wanted: &str) -> Option<String> {
     }
 }
 
-/// Why a limit of a group does not reach buffered writes here; `None` if it does, as far as files tell.
+/// Why a limit of a group does not reach buffered writes here; `None` if it does, as far as files
+/// tell.
 pub(super) fn misses_writeback(entry: &Entry, files: &dyn Files) -> Option<String> {
     let line = Line::parse(&entry.new.as_ref()?.value);
     if entry.knob.name != "io.max" || line.value("wbps").is_none_or(|rate| rate == "max") {
@@ -173,7 +178,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A group of 300 MiB, of which 200 MiB are page cache and 20 MiB of that shared memory: 120 MiB can't be dropped.
+    /// A group of 300 MiB, of which 200 MiB are page cache and 20 MiB of that shared memory: 120
+    /// MiB can't be dropped.
     fn groups() -> Tree {
         let mut tree = machine();
         let mut put =

@@ -55,7 +55,8 @@ mod tests {
     use crate::testing::{machine, root_of};
     use crate::{Change, KernelFiles, plan};
 
-    /// The notes of changes, the first of a process's priority, on a machine whose disk has these elevators.
+    /// The notes of changes, the first of a process's priority, on a machine whose disk has these
+    /// elevators.
     fn notes(elevators: &str, more: &[&str]) -> Vec<String> {
         let mut tree = machine();
         let mut put = |path: &str, text: &str| tree.insert(path.to_owned(), format!("{text}\n"));

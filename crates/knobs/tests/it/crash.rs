@@ -1,4 +1,5 @@
-//! Killed at any write, journal writes included, once or repeatedly: always back to the original values.
+//! Killed at any write, journal writes included, once or repeatedly: always back to the original
+//! values.
 
 use std::cell::Cell;
 
@@ -89,7 +90,8 @@ struct Tally {
     killed_undoing: Cell<u32>,
 }
 
-/// One case: apply is killed before its write number `kills[0]`, then two processes that undo before theirs.
+/// One case: apply is killed before its write number `kills[0]`, then two processes that undo
+/// before theirs.
 fn survives(
     before: usize,
     dirty_pages: u64,

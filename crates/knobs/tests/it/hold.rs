@@ -1,4 +1,5 @@
-//! Holds: written again and again, taken over by others, given back; and what is left of them when their process is gone.
+//! Holds: written again and again, taken over by others, given back; and what is left of them when
+//! their process is gone.
 
 use floodwall_knobs::catalogue::find;
 use floodwall_knobs::journal::{Closing, Phase, Record, Store, Transaction};

@@ -1,4 +1,5 @@
-//! A process that steers, an administrator beside it, and a kill at any write of either: always back to the original values.
+//! A process that steers, an administrator beside it, and a kill at any write of either: always
+//! back to the original values.
 
 use std::cell::Cell;
 

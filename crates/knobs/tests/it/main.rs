@@ -1,4 +1,5 @@
-//! Changing settings against a kernel in memory that has the real one's traps and can be killed at any write.
+//! Changing settings against a kernel in memory that has the real one's traps and can be killed at
+//! any write.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! Whose holds are: processes that have been killed and are still inside a write, and processes that can't be seen from here.
+//! Whose holds are: processes that have been killed and are still inside a write, and processes
+//! that can't be seen from here.
 
 use floodwall_knobs::journal::{Begin, JournalError, Store, Transaction};
 use floodwall_knobs::owner::{Life, life};

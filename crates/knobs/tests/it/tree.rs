@@ -105,7 +105,8 @@ fn a_captured_tree_is_changed_and_put_back() {
     let (_, undone) = session.rollback(0).unwrap();
     assert!(undone[0].is_complete() && undone[0].closed, "{undone:?}");
     let mut after = contents(&tree);
-    // Where there was no line there is one that says the same; parameters that the kernel chooses are its own.
+    // Where there was no line there is one that says the same; parameters that the kernel chooses
+    // are its own.
     assert_eq!(after.remove(Path::new("sys/fs/cgroup/a.slice/io.latency")).unwrap(), "8:0 target=0\n");
     assert!(
         after.remove(Path::new("sys/fs/cgroup/io.cost.qos")).unwrap().starts_with("8:0 enable=1 ctrl=auto")

@@ -67,7 +67,8 @@ fn max_bytes() -> Result<(), String> {
     let original = disk.all();
     apply(&disk, &["bdi.max_bytes=100MiB", "bdi.strict_limit=1"])?.map_err(|e| e.to_string())?;
     let share: u64 = disk.get("bdi/max_ratio_fine").parse().map_err(|_| "no share".to_owned())?;
-    // The kernel's own conversion back: the threshold moves with free memory, by far less than a tenth in this time.
+    // The kernel's own conversion back: the threshold moves with free memory, by far less than a
+    // tenth in this time.
     let bytes: u64 = disk.get("bdi/max_bytes").parse().map_err(|_| "no bytes".to_owned())?;
     expect(share > 0 && bytes.abs_diff(100 << 20) < 10 << 20, true)?;
     rollback(&disk)?;

@@ -1,4 +1,5 @@
-//! The process that is killed: applies or rolls back, and before each write says so and waits to be told to go on.
+//! The process that is killed: applies or rolls back, and before each write says so and waits to be
+//! told to go on.
 
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -132,7 +133,8 @@ const STEERED: [&str; 16] = [
     "nr_requests=4",
 ];
 
-/// Steers until its writes are through and ends, or holds them until its stdin is closed. The journal's lock is held for one step at a time.
+/// Steers until its writes are through and ends, or holds them until its stdin is closed. The
+/// journal's lock is held for one step at a time.
 fn steer(gate: &Gate, journal: &Path, root: &SysRoot, device: &Device, waits: bool) -> Result<(), String> {
     let files = GatedFiles(gate, KernelFiles::new(root).map_err(|e| e.to_string())?);
     let who = Who::this_process(&files);
@@ -170,7 +172,8 @@ fn steer(gate: &Gate, journal: &Path, root: &SysRoot, device: &Device, waits: bo
     if undone.closed { Ok(()) } else { Err(undone.to_string()) }
 }
 
-/// `JOURNAL DEVICE STOP_BEFORE (rollback | steer | hold | CHANGE…)`; a STOP_BEFORE of `never` goes through.
+/// `JOURNAL DEVICE STOP_BEFORE (rollback | steer | hold | CHANGE…)`; a STOP_BEFORE of `never` goes
+/// through.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let [journal, device, stop_before, what @ ..] = arguments else { return Err("usage".to_owned()) };
     let gate = Gate { stop_before: stop_before.parse().unwrap_or(u64::MAX), ..Gate::default() };

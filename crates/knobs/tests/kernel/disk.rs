@@ -1,4 +1,5 @@
-//! A loop device over a sparse file, with every knob of its own; gone, with its knobs as they were, when dropped.
+//! A loop device over a sparse file, with every knob of its own; gone, with its knobs as they were,
+//! when dropped.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,7 +36,8 @@ pub(crate) struct Disk {
     node: String,
     /// The backing file and the journal are in here.
     directory: tempfile::TempDir,
-    /// As the kernel gave it to us: a loop device keeps its queue's settings from one file to the next.
+    /// As the kernel gave it to us: a loop device keeps its queue's settings from one file to the
+    /// next.
     found: Vec<(PathBuf, String)>,
 }
 
@@ -50,7 +52,8 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Detaches the file and attaches it again: another disk to the kernel, under the same number if nobody else is quicker.
+    /// Detaches the file and attaches it again: another disk to the kernel, under the same number
+    /// if nobody else is quicker.
     pub(crate) fn attach_again(&mut self) -> Result<(), String> {
         losetup(&["--detach", &self.node])?;
         self.node = attach(self.directory.path())?;
@@ -66,7 +69,8 @@ impl Disk {
         self.directory.path().canonicalize().unwrap().join("journal")
     }
 
-    /// A setting by the name that its knob has here: Linux 7 has mq-deadline's async_depth in the queue.
+    /// A setting by the name that its knob has here: Linux 7 has mq-deadline's async_depth in the
+    /// queue.
     pub(crate) fn spelled<'a>(&self, setting: &'a str) -> &'a str {
         match setting.strip_prefix("iosched.") {
             Some(queues)
@@ -86,7 +90,8 @@ impl Disk {
         format!("/sys/class/bdi/{}", self.device.number).into()
     }
 
-    /// Writes one of the device's knobs by hand, as an administrator would: `queue/nr_requests`, `bdi/strict_limit`.
+    /// Writes one of the device's knobs by hand, as an administrator would: `queue/nr_requests`,
+    /// `bdi/strict_limit`.
     pub(crate) fn set(&self, knob: &str, value: &str) -> Result<(), String> {
         let (place, file) = knob.split_once('/').unwrap();
         let path = if place == "bdi" { self.bdi() } else { self.queue() }.join(file);

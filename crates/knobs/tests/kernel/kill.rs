@@ -22,7 +22,8 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
 /// The least number of kills that these tests come to together.
 pub(crate) const LEAST: u64 = 540;
 
-/// Processes that were killed while they changed a knob or were about to, after each of which every knob was as before.
+/// Processes that were killed while they changed a knob or were about to, after each of which every
+/// knob was as before.
 static SURVIVED: AtomicU64 = AtomicU64::new(0);
 
 /// How many kills have been survived by now.
@@ -241,7 +242,8 @@ fn killed_at_any_moment() -> Result<(), String> {
     Ok(())
 }
 
-/// Threads of this process have priorities of their own; a plan gives them one, along with queue knobs.
+/// Threads of this process have priorities of their own; a plan gives them one, along with queue
+/// knobs.
 fn killed_with_priorities() -> Result<(), String> {
     let disk = disk()?;
     let threads = Threads::start(200);

@@ -1,10 +1,13 @@
-//! Changing settings on the real kernel: the queue of a loop device that the test makes itself, killed with SIGKILL at every write.
+//! Changing settings on the real kernel: the queue of a loop device that the test makes itself,
+//! killed with SIGKILL at every write.
 //!
-//! The binary is also what is killed: behind `knobs-child` it applies or rolls back, and stops before each write until it is told to go on.
-//! Only the loop device's own knobs are ever written. Needs root; without it those tests are reported as ignored, with the reason.
+//! The binary is also what is killed: behind `knobs-child` it applies or rolls back, and stops
+//! before each write until it is told to go on. Only the loop device's own knobs are ever written.
+//! Needs root; without it those tests are reported as ignored, with the reason.
 //!
-//! With `kill-points [N]` alone it runs N random plans on a captured tree (10,000 unless told otherwise) and all the kills on the real kernel, and
-//! prints the figures: `cargo test --release -p floodwall-knobs --test kernel -- kill-points`.
+//! With `kill-points [N]` alone it runs N random plans on a captured tree (10,000 unless told
+//! otherwise) and all the kills on the real kernel, and prints the figures: `cargo test --release -p
+//! floodwall-knobs --test kernel -- kill-points`.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,7 +32,8 @@ pub(crate) const CHILD: &str = "knobs-child";
 
 /// The argument that asks for the figures.
 const FIGURES: &str = "kill-points";
-/// Random plans for the figures, and in an ordinary run: the tests of the crate run 10,000 more on a kernel in memory.
+/// Random plans for the figures, and in an ordinary run: the tests of the crate run 10,000 more on
+/// a kernel in memory.
 const PLANS: u32 = 10_000;
 const SOME_PLANS: u32 = 500;
 

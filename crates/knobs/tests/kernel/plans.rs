@@ -1,8 +1,9 @@
-//! Random plans on a captured tree, cut short at random writes: the journal on disk and the tree's files go through the shipped code, and every
-//! knob is read afterwards.
+//! Random plans on a captured tree, cut short at random writes: the journal on disk and the tree's
+//! files go through the shipped code, and every knob is read afterwards.
 //!
-//! A case: random values before → a random plan, killed before some write → its undoing, killed before some write → undone. A process that is
-//! killed writes nothing more; here each of its writes fails from then on.
+//! A case: random values before → a random plan, killed before some write → its undoing, killed
+//! before some write → undone. A process that is killed writes nothing more; here each of its
+//! writes fails from then on.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -274,7 +275,8 @@ impl Machine {
         paths.map(|path| (path.clone(), text(&path))).collect()
     }
 
-    /// A process: it acts, and is killed before write number `fuse` if it comes to that. Says whether it was.
+    /// A process: it acts, and is killed before write number `fuse` if it comes to that. Says
+    /// whether it was.
     fn process(&self, fuse: Option<u64>, act: impl FnOnce(&Session<'_>)) -> Result<bool, String> {
         let fuse = Fuse(Cell::new(fuse));
         let journal = self.directory.path().canonicalize().map_err(|e| e.to_string())?.join("journal");

@@ -1,4 +1,5 @@
-//! A process that steers and an administrator beside it, on the real kernel; and what a new boot finds.
+//! A process that steers and an administrator beside it, on the real kernel; and what a new boot
+//! finds.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

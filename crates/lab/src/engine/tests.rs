@@ -31,7 +31,8 @@ impl Respond for Client {
     }
 }
 
-/// Acknowledges writes into a volatile cache that only a flush empties, and holds back everything while `stuck` bytes are asked for.
+/// Acknowledges writes into a volatile cache that only a flush empties, and holds back everything
+/// while `stuck` bytes are asked for.
 struct WriteBack {
     due: Vec<Completion>,
     cached: Vec<Request>,

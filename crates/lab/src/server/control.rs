@@ -1,4 +1,5 @@
-//! The server's side of the control socket: one thread a caller, none of them in the way of a request.
+//! The server's side of the control socket: one thread a caller, none of them in the way of a
+//! request.
 
 use std::io::{self, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -1,16 +1,19 @@
-//! The file that the loop device stands on: one root directory with one file, as large as the device.
+//! The file that the loop device stands on: one root directory with one file, as large as the
+//! device.
 //!
 //! ```text
 //! FUSE_READ, FUSE_WRITE  ─▶ Read, Write            FUSE_FSYNC ─▶ Flush
 //! FUSE_FALLOCATE punch hole ─▶ Discard, zero range ─▶ WriteZeroes
 //! ```
 //!
-//! The loop device does direct I/O on the file, so nothing of it is cached a second time and FUSE's strict dirty limit does not apply. The kernel turns
-//! `REQ_OP_WRITE_ZEROES` that may unmap into a punched hole, so a Discard here reads as zeros afterwards. FUA never arrives: the loop device does not
-//! offer it, and the block layer sends a FLUSH after the write instead.
+//! The loop device does direct I/O on the file, so nothing of it is cached a second time and FUSE's
+//! strict dirty limit does not apply. The kernel turns `REQ_OP_WRITE_ZEROES` that may unmap into a
+//! punched hole, so a Discard here reads as zeros afterwards. FUA never arrives: the loop device
+//! does not offer it, and the block layer sends a FLUSH after the write instead.
 //!
-//! FUSE takes the inode's lock for an fsync and a fallocate, exclusively: while one is in the device, writes wait outside. SATA disks
-//! behave alike (FLUSH CACHE is not queued); NVMe drives would not.
+//! FUSE takes the inode's lock for an fsync and a fallocate, exclusively: while one is in the
+//! device, writes wait outside. SATA disks behave alike (FLUSH CACHE is not queued); NVMe drives
+//! would not.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -29,7 +32,8 @@ use crate::engine::{Engine, Failure, Respond};
 
 /// Largest request: what a loop device's requests are cut into anyway.
 const MAX_WRITE: u32 = 1 << 20;
-/// Requests that the kernel hands over at once; its default of 12 would cap the device's queue depth.
+/// Requests that the kernel hands over at once; its default of 12 would cap the device's queue
+/// depth.
 const MAX_BACKGROUND: u16 = 512;
 /// The file never changes but through us, so the kernel need not ask again.
 const FOREVER: Duration = Duration::from_secs(1 << 30);

@@ -5,11 +5,13 @@
 //! caller ─▶ control socket ─▶ control threads ─▶ Engine
 //! ```
 //!
-//! It ends when its file is unmounted. If it is killed, the kernel closes `/dev/fuse` with it, which fails everything that waits for it, and the
-//! [guardian](crate::guardian) takes down what stands on it.
+//! It ends when its file is unmounted. If it is killed, the kernel closes `/dev/fuse` with it,
+//! which fails everything that waits for it, and the [guardian](crate::guardian) takes down what
+//! stands on it.
 //!
-//! **It never touches its own device.** It reads and writes its state directory, its socket, and a spill file that was opened before the device existed; what a
-//! caller wants recorded goes to the caller, who writes it where it likes.
+//! **It never touches its own device.** It reads and writes its state directory, its socket, and a
+//! spill file that was opened before the device existed; what a caller wants recorded goes to the
+//! caller, who writes it where it likes.
 
 mod control;
 mod fuse;
@@ -30,8 +32,8 @@ use crate::store::{Beyond, Store};
 use control::Control;
 use fuse::{DiskFile, Reply};
 
-/// Threads that read requests. One copies a large request while the other takes the next: on two cores a fifth to a half faster than one thread, and a third
-/// gains nothing.
+/// Threads that read requests. One copies a large request while the other takes the next: on two
+/// cores a fifth to a half faster than one thread, and a third gains nothing.
 const READERS: usize = 2;
 
 /// How long the server waits for its guardian to have started it.

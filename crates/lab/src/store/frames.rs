@@ -16,7 +16,8 @@ use super::StoreError;
 
 /// Size of a page and of a frame.
 pub(crate) const PAGE: usize = 4096;
-/// Frames in a block: 2 MiB, so that memory is asked for and given back in pieces that the kernel likes.
+/// Frames in a block: 2 MiB, so that memory is asked for and given back in pieces that the kernel
+/// likes.
 const BLOCK_FRAMES: u32 = 512;
 /// Marks a frame in the spill file.
 const SPILLED: u32 = 1 << 31;
@@ -154,7 +155,8 @@ impl Frames {
     /// Puts a page into a new frame, in memory if there is room, else in the spill file.
     ///
     /// # Errors
-    /// [`StoreError::Full`] without room and spill file; [`StoreError::Spill`] if that can't be written.
+    /// [`StoreError::Full`] without room and spill file; [`StoreError::Spill`] if that can't be
+    /// written.
     pub(crate) fn store(&mut self, page: &[u8]) -> Result<Frame, StoreError> {
         if let Some(frame) = self.take_memory() {
             let (block, slot) = frame.place();
@@ -208,7 +210,8 @@ impl Frames {
         self.run(frame, 1)
     }
 
-    /// The contents of `pages` frames that follow each other in memory, beginning with this one; `None` unless all are in one block.
+    /// The contents of `pages` frames that follow each other in memory, beginning with this one;
+    /// `None` unless all are in one block.
     pub(crate) fn run(&self, first: Frame, pages: usize) -> Option<&[u8]> {
         if first.is_hole() || first.is_spilled() {
             return None;
@@ -235,7 +238,8 @@ impl Frames {
         let Some(block) = &mut self.blocks[number] else { return false };
         block.put_back(slot);
         self.in_memory -= 1;
-        // One block is kept while empty, so that a page rewritten at a boundary does not map and unmap 2 MiB each time.
+        // One block is kept while empty, so that a page rewritten at a boundary does not map and
+        // unmap 2 MiB each time.
         let others = self.partial.len() - usize::from(self.partial.contains(&number));
         if block.used == 0 && others > 0 {
             self.blocks[number] = None;

@@ -6,13 +6,16 @@
 //! the frame it replaces ─▶ free, or kept in the undo log while a power cut could still take the write
 //! ```
 //!
-//! Pages that hold only zeros are not stored, whether they were never written, written as zeros or discarded. The memory limit counts
-//! the frames of contents and undo log; the map itself adds 2 KiB for every 2 MiB of the device that holds anything.
+//! Pages that hold only zeros are not stored, whether they were never written, written as zeros or
+//! discarded. The memory limit counts the frames of contents and undo log; the map itself adds 2
+//! KiB for every 2 MiB of the device that holds anything.
 //!
-//! **Undo log.** A write that a volatile cache holds may be lost with the power, and then the page must show what it held before. A
-//! write with a version keeps the frame it replaces, without copying it. [`Store::forget_below`] drops what has become stable,
-//! [`Store::roll_back`] undoes what was lost. When memory is used up the oldest entries are dropped first: these writes then survive a power cut
-//! that a real device might have lost them in, which is harmless to whoever relies on fsync, and is counted.
+//! **Undo log.** A write that a volatile cache holds may be lost with the power, and then the page
+//! must show what it held before. A write with a version keeps the frame it replaces, without
+//! copying it. [`Store::forget_below`] drops what has become stable, [`Store::roll_back`] undoes
+//! what was lost. When memory is used up the oldest entries are dropped first: these writes then
+//! survive a power cut that a real device might have lost them in, which is harmless to whoever
+//! relies on fsync, and is counted.
 
 mod frames;
 mod undo;
@@ -94,7 +97,8 @@ impl Store {
         std::mem::replace(&mut leaf[(page % LEAF_PAGES as u64) as usize], frame)
     }
 
-    /// Writes `data`. With a version, what it replaces is kept until [`Self::forget_below`] a higher one.
+    /// Writes `data`. With a version, what it replaces is kept until [`Self::forget_below`] a
+    /// higher one.
     ///
     /// # Errors
     /// When a page finds no room; the pages before it are written then.
@@ -188,7 +192,8 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets whole pages; they read as zeros. Nothing is kept: a device owes nobody what was discarded.
+    /// Forgets whole pages; they read as zeros. Nothing is kept: a device owes nobody what was
+    /// discarded.
     ///
     /// # Errors
     /// Zeroing the pages at both ends that are covered in part can fail as a write can.
@@ -215,7 +220,8 @@ impl Store {
         Ok(())
     }
 
-    /// The contents of a range without copying them, where they happen to lie in one piece of memory (or are all zeros).
+    /// The contents of a range without copying them, where they happen to lie in one piece of
+    /// memory (or are all zeros).
     pub(crate) fn slice(&self, offset: u64, len: usize) -> Option<&[u8]> {
         if len == 0 {
             return Some(&[]);
@@ -243,7 +249,8 @@ impl Store {
         self.undo.forget_below(version, &mut self.frames);
     }
 
-    /// Undoes the writes that a power cut took, sector by sector, and forgets the rest. Returns how many bytes changed back.
+    /// Undoes the writes that a power cut took, sector by sector, and forgets the rest. Returns how
+    /// many bytes changed back.
     ///
     /// # Errors
     /// When a page that comes back in part finds no room, or the spill file can't be read.
@@ -293,7 +300,8 @@ fn sectors(at: usize, len: usize) -> u8 {
     (((1u16 << end) - 1) & !((1u16 << first) - 1)) as u8
 }
 
-/// Whether all bytes are zero. Looks at 64 bytes at a time, which compiles to vector instructions, and stops at the first that are not.
+/// Whether all bytes are zero. Looks at 64 bytes at a time, which compiles to vector instructions,
+/// and stops at the first that are not.
 fn is_zero(bytes: &[u8]) -> bool {
     let (blocks, rest) = bytes.as_chunks::<64>();
     blocks.iter().all(|b| b.iter().fold(0, |acc, x| acc | x) == 0) && rest.iter().all(|b| *b == 0)

@@ -139,7 +139,8 @@ proptest! {
                     for s in o..o + l { model[s as usize].1.push((version, 0)); }
                 }
                 Step::Discard(o, l) => {
-                    // Everything becomes stable first: what a discard leaves behind after a power cut is undefined.
+                    // Everything becomes stable first: what a discard leaves behind after a power
+                    // cut is undefined.
                     store.forget_below(version);
                     for m in &mut model {
                         if let Some((_, b)) = m.1.last() { *m = (*b, Vec::new()); }
@@ -161,7 +162,8 @@ proptest! {
                 prop_assert!(all[s * 512..][..512].iter().all(|b| *b == expected), "sector {s}");
             }
         }
-        // Everything from a version on is lost in the upper half of the device, nothing in the lower.
+        // Everything from a version on is lost in the upper half of the device, nothing in the
+        // lower.
         let since = version.saturating_sub(since_back);
         let half = sectors as u64 / 2;
         store.roll_back(&Gone::new([(base + half * 512, half * 512, since)], BTreeSet::new())).unwrap();

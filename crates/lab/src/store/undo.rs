@@ -1,6 +1,7 @@
 //! What pages held before writes that a power cut could still take.
 //!
-//! Entries are in the order of versions, because a store is written in that order. Undoing goes from the newest to the oldest.
+//! Entries are in the order of versions, because a store is written in that order. Undoing goes
+//! from the newest to the oldest.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -83,7 +84,8 @@ pub(crate) struct Gone {
 }
 
 impl Gone {
-    /// `lost` are ranges in bytes with the first version that is lost. A sector that is lost in part is lost: devices write sectors whole.
+    /// `lost` are ranges in bytes with the first version that is lost. A sector that is lost in
+    /// part is lost: devices write sectors whole.
     pub(crate) fn new(lost: impl IntoIterator<Item = (u64, u64, u64)>, in_flight: BTreeSet<u64>) -> Self {
         let mut pages = Vec::new();
         for (offset, len, since) in lost {

@@ -1,4 +1,5 @@
-//! A server that is killed under full load: the machine must be clean within ten seconds, every time.
+//! A server that is killed under full load: the machine must be clean within ten seconds, every
+//! time.
 
 use std::fs::File;
 use std::thread;
@@ -39,7 +40,8 @@ fn killed() -> Result<(), String> {
         for (name, arguments) in LOADS {
             let file = up.mounts[0].join(name);
             File::create(&file).map_err(said("create"))?;
-            // Again and again, until it fails. Never into a file that is not there: a load must not go on below the mount point.
+            // Again and again, until it fails. Never into a file that is not there: a load must not
+            // go on below the mount point.
             let script =
                 format!("while dd of={} {arguments} conv=notrunc,nocreat; do :; done", file.display());
             loads.push(Load::start("sh", &["-c", &script])?);

@@ -1,8 +1,9 @@
-//! The lab on the real kernel: FUSE, loop devices, filesystems, kills and power cuts. Needs root; what a machine lacks is reported as ignored, with the
-//! reason.
+//! The lab on the real kernel: FUSE, loop devices, filesystems, kills and power cuts. Needs root;
+//! what a machine lacks is reported as ignored, with the reason.
 //!
-//! The binary is also what the labs under test run: behind `lab-child` it is their server or guardian. A test that hangs is ended by a watchdog, which
-//! fails every request to the labs' devices first (`scripts/lab-rescue`), so that nothing stays stuck in the kernel.
+//! The binary is also what the labs under test run: behind `lab-child` it is their server or
+//! guardian. A test that hangs is ended by a watchdog, which fails every request to the labs'
+//! devices first (`scripts/lab-rescue`), so that nothing stays stuck in the kernel.
 
 #![allow(
     clippy::unwrap_used,
@@ -53,7 +54,8 @@ fn main() {
     floodwall_testing::run_alone(tests.collect())
 }
 
-/// A test, the programs that it needs besides root, FUSE and loop devices, and after how many seconds it hangs.
+/// A test, the programs that it needs besides root, FUSE and loop devices, and after how many
+/// seconds it hangs.
 #[derive(Clone, Copy)]
 pub(crate) struct Test {
     name: &'static str,

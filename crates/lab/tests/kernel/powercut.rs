@@ -97,7 +97,8 @@ fn cut(preset: &str, filesystem: Filesystem, check: &[&str]) -> Result<(), Strin
     rig.wait_clean()
 }
 
-/// Writes files and notes those whose fsync, and their directory's, came back; ends with the first error.
+/// Writes files and notes those whose fsync, and their directory's, came back; ends with the first
+/// error.
 fn write_files(
     dir: &Path,
     round: usize,

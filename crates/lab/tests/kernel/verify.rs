@@ -29,7 +29,8 @@ fn verified() -> Result<(), String> {
         let up = rig.lab.up(&options, &GO_ON).map_err(said("up"))?;
         let device = up.device.ok_or("no device")?;
         let smallest = format!("--bsrange={block_size}-128k");
-        // Two jobs that share nothing, deep queues, odd sizes, trims between, and each block read back soon after it was written and again at the end.
+        // Two jobs that share nothing, deep queues, odd sizes, trims between, and each block read
+        // back soon after it was written and again at the end.
         let text = run(
             "timeout",
             &[

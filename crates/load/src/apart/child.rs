@@ -14,7 +14,8 @@ use crate::running::Running;
 /// How often the counters are written.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// Floods as the first line of `input` orders, until `input` ends. Says on `output` when it has begun, and how it ended.
+/// Floods as the first line of `input` orders, until `input` ends. Says on `output` when it has
+/// begun, and how it ended.
 ///
 /// # Errors
 /// Neither an order nor a listener: nothing was written then.

@@ -1,4 +1,5 @@
-//! Floods in a process of their own, so that they can have a control group and a priority of their own.
+//! Floods in a process of their own, so that they can have a control group and a priority of their
+//! own.
 //!
 //! ```text
 //! this process                                   floodwall, hidden command
@@ -8,12 +9,12 @@
 //!   end of the pipe ───────────────────────────▶   threads end ──▶ how it ended (a line)
 //! ```
 //!
-//! The counters are in a file in memory (memfd_create(2)) whose page this process has filled: a process that is throttled by
-//! its group's memory limit can still write them without allocating. The pipe also ends when this process dies, and the
-//! flood with it.
+//! The counters are in a file in memory (memfd_create(2)) whose page this process has filled: a
+//! process that is throttled by its group's memory limit can still write them without allocating.
+//! The pipe also ends when this process dies, and the flood with it.
 //!
-//! Files are reached through descriptors that the child has inherited, never by a path: whatever `/proc` shows, a number
-//! is this process's own.
+//! Files are reached through descriptors that the child has inherited, never by a path: whatever
+//! `/proc` shows, a number is this process's own.
 
 mod child;
 
@@ -41,7 +42,8 @@ pub use child::serve;
 pub struct Apart {
     /// The program and its arguments; it calls [`serve`].
     pub command: Vec<PathBuf>,
-    /// `cgroup.procs` of the group that they are put into, open for writing; none if they stay in the caller's.
+    /// `cgroup.procs` of the group that they are put into, open for writing; none if they stay in
+    /// the caller's.
     pub group: Option<Arc<File>>,
 }
 
@@ -134,7 +136,8 @@ fn inherit(command: &mut Command, descriptors: Vec<RawFd>) {
         }
         Ok(())
     };
-    // SAFETY: the closure makes system calls on open descriptors, allocates nothing and takes no lock.
+    // SAFETY: the closure makes system calls on open descriptors, allocates nothing and takes no
+    // lock.
     unsafe {
         command.pre_exec(keep);
     }

@@ -1,8 +1,8 @@
 //! The processes of a command's group, and the I/O that the kernel has counted for them.
 //!
-//! `/proc/PID/io` counts a process with those of its children that it has waited for (kernel/exit.c adds a reaped child's counters to its
-//! parent's), so the sum over a group goes on growing while processes come and go. What an orphan takes along is kept by
-//! [`Meter`].
+//! `/proc/PID/io` counts a process with those of its children that it has waited for (kernel/exit.c
+//! adds a reaped child's counters to its parent's), so the sum over a group goes on growing while
+//! processes come and go. What an orphan takes along is kept by [`Meter`].
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -92,7 +92,8 @@ pub(super) fn members(proc_root: &Path, group: Pid) -> io::Result<Vec<Member>> {
     Ok(found)
 }
 
-/// From `/proc/PID/stat`: `pid (comm) state ppid pgrp …`. The name may hold anything, spaces and parentheses included.
+/// From `/proc/PID/stat`: `pid (comm) state ppid pgrp …`. The name may hold anything, spaces and
+/// parentheses included.
 fn state_and_group(stat: &str) -> Option<(char, i32)> {
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
@@ -102,10 +103,11 @@ fn state_and_group(stat: &str) -> Option<(char, i32)> {
 
 /// The counters of a group's processes together.
 ///
-/// While a child is being reaped its counters are seen twice or not at all, so the group is read again until no process came or went.
+/// While a child is being reaped its counters are seen twice or not at all, so the group is read
+/// again until no process came or went.
 ///
-/// The counters of a process that is ending are refused to anybody but root (since it has no memory that would say whose it is); they are `known` from before, and its
-/// parent's once it is reaped.
+/// The counters of a process that is ending are refused to anybody but root (since it has no memory
+/// that would say whose it is); they are `known` from before, and its parent's once it is reaped.
 pub(super) fn read_io(proc_root: &Path, group: Pid, known: &mut BTreeMap<i32, Io>) -> Result<Io, Unreadable> {
     let unreadable = |path: &Path, e: &io::Error| Unreadable {
         path: path.to_owned(),
@@ -144,7 +146,8 @@ pub(super) fn read_io(proc_root: &Path, group: Pid, known: &mut BTreeMap<i32, Io
     Ok(sum)
 }
 
-/// Whether a process is on its way out, or gone: `PF_EXITING` (include/linux/sched.h) of the flags in /proc/PID/stat.
+/// Whether a process is on its way out, or gone: `PF_EXITING` (include/linux/sched.h) of the flags
+/// in /proc/PID/stat.
 fn is_ending(proc_root: &Path, pid: i32) -> bool {
     const EXITING: u64 = 4;
     let stat = fs::read(proc_root.join(pid.to_string()).join("stat"));
@@ -159,7 +162,8 @@ fn flags(stat: &str) -> Option<u64> {
 /// Adds up a group's counters over its life and over the groups of later runs; never goes back.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
-    /// Of earlier runs, and of processes that were gone without having been waited for in the group.
+    /// Of earlier runs, and of processes that were gone without having been waited for in the
+    /// group.
     kept: Io,
     live: Io,
     /// By process of the group that runs.

@@ -7,8 +7,9 @@
 //! guardian:          a shell that waits on a pipe; if floodwall dies, the pipe closes and the guardian kills the group
 //! ```
 //!
-//! Operations are its read and write system calls. Bytes are those that they moved, into or out of the page cache: read and written for a
-//! victim, written for a flood. What leaves the group (`setsid`) can be neither counted nor ended.
+//! Operations are its read and write system calls. Bytes are those that they moved, into or out of
+//! the page cache: read and written for a victim, written for a flood. What leaves the group
+//! (`setsid`) can be neither counted nor ended.
 
 mod group;
 
@@ -40,15 +41,18 @@ use group::{Io, Meter, members, read_io};
 
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long processes are waited for after SIGKILL. They end when the I/O is done that they wait for in the kernel.
+/// How long processes are waited for after SIGKILL. They end when the I/O is done that they wait
+/// for in the kernel.
 const SURVIVAL: Duration = Duration::from_secs(300);
 /// How often an ending group is looked at.
 const POLL: Duration = Duration::from_millis(10);
 /// How much of a command's output is searched for its last line, in bytes.
 const TAIL: u64 = 4096;
-/// The directory of commands that run as another user. No load's directory has this name: those have no dot.
+/// The directory of commands that run as another user. No load's directory has this name: those
+/// have no dot.
 const COMMANDS: &str = ".commands";
-/// Remembers the last group that it was told; kills it when its input ends without an empty line, that is when floodwall has died.
+/// Remembers the last group that it was told; kills it when its input ends without an empty line,
+/// that is when floodwall has died.
 const GUARDIAN: &str =
     r#"group=; while read -r line; do group=$line; done; [ -z "$group" ] || kill -s KILL -- "-$group""#;
 
@@ -71,7 +75,8 @@ pub(crate) struct CommandLoad {
     role: Role,
 }
 
-/// A file that a command writes to. It stays open, so that a command can't put another in its place.
+/// A file that a command writes to. It stays open, so that a command can't put another in its
+/// place.
 #[derive(Debug)]
 struct Output {
     path: PathBuf,
@@ -97,8 +102,8 @@ impl Output {
 }
 
 impl CommandLoad {
-    /// A command that runs in `dir`, as the caller. Of another user the commands run in a directory of that user in
-    /// `dir`. `own` is a directory for its output.
+    /// A command that runs in `dir`, as the caller. Of another user the commands run in a directory
+    /// of that user in `dir`. `own` is a directory for its output.
     pub(crate) fn new(
         command: &str,
         dir: &Dir,
@@ -171,7 +176,8 @@ impl CommandLoad {
     }
 }
 
-/// The directory in `dir` in which a user's commands run, and that belongs to that user. It is made for the first.
+/// The directory in `dir` in which a user's commands run, and that belongs to that user. It is made
+/// for the first.
 fn directory_of(user: &User, dir: &Dir) -> Result<Dir, LoadError> {
     let failed = |e| LoadError::io(MAKE_DIRECTORY, dir.path().join(COMMANDS), e);
     let own = match dir.make_dir(COMMANDS) {
@@ -188,7 +194,8 @@ fn directory_of(user: &User, dir: &Dir) -> Result<Dir, LoadError> {
 /// Makes a command begin in an open directory, whatever has become of its path.
 #[expect(unsafe_code, reason = "code between fork and exec")]
 fn enter(command: &mut Command, dir: Arc<Dir>) {
-    // SAFETY: the closure makes one system call on an open descriptor, allocates nothing and takes no lock.
+    // SAFETY: the closure makes one system call on an open descriptor, allocates nothing and takes
+    // no lock.
     unsafe {
         command.pre_exec(move || rustix::process::fchdir(&*dir).map_err(std::io::Error::from));
     }
@@ -197,15 +204,16 @@ fn enter(command: &mut Command, dir: Arc<Dir>) {
 /// Makes a command begin in a control group, by its `cgroup.procs`.
 #[expect(unsafe_code, reason = "code between fork and exec")]
 fn join(command: &mut Command, cgroup: Arc<File>) {
-    // SAFETY: the closure makes one system call on an open descriptor, allocates nothing and takes no lock.
+    // SAFETY: the closure makes one system call on an open descriptor, allocates nothing and takes
+    // no lock.
     unsafe {
         // 0 is the process that writes (kernel/cgroup/cgroup.c cgroup_procs_write_start).
         command.pre_exec(move || rustix::io::write(&*cgroup, b"0").map(drop).map_err(std::io::Error::from));
     }
 }
 
-/// Makes a command begin in a session of its own, and so in a group of its own. It has no terminal: another user's command
-/// must not type into the caller's (TIOCSTI).
+/// Makes a command begin in a session of its own, and so in a group of its own. It has no terminal:
+/// another user's command must not type into the caller's (TIOCSTI).
 #[expect(unsafe_code, reason = "code between fork and exec")]
 fn leave_session(command: &mut Command) {
     // SAFETY: the closure makes one system call, allocates nothing and takes no lock.
@@ -214,8 +222,9 @@ fn leave_session(command: &mut Command) {
     }
 }
 
-/// The shell tells the guardian its group before it becomes the command, so that there is no moment in which nobody would end it; and it
-/// gets SIGKILL itself when the thread that started it ends, which it does not outlive unless floodwall dies.
+/// The shell tells the guardian its group before it becomes the command, so that there is no moment
+/// in which nobody would end it; and it gets SIGKILL itself when the thread that started it ends,
+/// which it does not outlive unless floodwall dies.
 #[expect(unsafe_code, reason = "code between fork and exec")]
 fn die_with_floodwall(command: &mut Command, guardian: OwnedFd) {
     let tell_and_tie = move || {
@@ -232,7 +241,8 @@ fn die_with_floodwall(command: &mut Command, guardian: OwnedFd) {
         let _ = rustix::io::write(&guardian, &line[begin..]);
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(std::io::Error::from)
     };
-    // SAFETY: the closure makes three system calls on its own stack and an open descriptor, allocates nothing and takes no lock.
+    // SAFETY: the closure makes three system calls on its own stack and an open descriptor,
+    // allocates nothing and takes no lock.
     unsafe {
         command.pre_exec(tell_and_tie);
     }
@@ -294,7 +304,8 @@ pub(crate) fn start(
 /// The process group of the current run.
 #[derive(Debug, Default)]
 struct Group {
-    /// Its number, as long as its leader has not been waited for: till then the kernel does not use the number again.
+    /// Its number, as long as its leader has not been waited for: till then the kernel does not use
+    /// the number again.
     pid: Option<Pid>,
     meter: Meter,
 }
@@ -391,7 +402,8 @@ impl Shared {
         status
     }
 
-    /// Reads the group's counters. A group that can't be counted is a failure: its zeros would look like a stalled victim.
+    /// Reads the group's counters. A group that can't be counted is a failure: its zeros would look
+    /// like a stalled victim.
     fn observe(&self, group: &mut Group) {
         let Some(pid) = group.pid else { return };
         match read_io(&self.proc_root, pid, &mut group.meter.known) {

@@ -3,8 +3,8 @@
 //! A directory is entered through its descriptor. No symlink is followed, and no other mount is
 //! entered. The owner of a directory can move other directories into it, with files of other users
 //! in them. So in another user's directory, also in one at the top, only directories of that same
-//! user are entered: root removes nothing there that this user could not remove. In the caller's own
-//! directories anybody's are entered.
+//! user are entered: root removes nothing there that this user could not remove. In the caller's
+//! own directories anybody's are entered.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;

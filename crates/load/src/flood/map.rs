@@ -33,10 +33,11 @@ impl<'f> Mapping<'f> {
 
     /// Copies a block into the mapping, which dirties its pages.
     ///
-    /// A page that can't be read or allocated raises SIGBUS when it is touched. The file is fully written, so on most filesystems that
-    /// takes a failing device; where a rewrite allocates (btrfs) it takes a full disk too. So the pages are made present and writable first
-    /// by madvise(2), which returns an error instead. (A page that is written back and write-protected again between the two calls is
-    /// faulted in by the copy; its block is reserved by then.)
+    /// A page that can't be read or allocated raises SIGBUS when it is touched. The file is fully
+    /// written, so on most filesystems that takes a failing device; where a rewrite allocates
+    /// (btrfs) it takes a full disk too. So the pages are made present and writable first by
+    /// madvise(2), which returns an error instead. (A page that is written back and write-protected
+    /// again between the two calls is faulted in by the copy; its block is reserved by then.)
     pub(crate) fn write(&mut self, block: &[u8], offset: u64) -> Result<(), LoadError> {
         let offset = offset as usize;
         let end = offset.checked_add(block.len()).filter(|end| *end <= self.len);
@@ -44,8 +45,8 @@ impl<'f> Mapping<'f> {
         if self.populate {
             let from = offset / ALIGN * ALIGN;
             loop {
-                // SAFETY: the range lies in the mapping (its end is rounded up to the page by the kernel), and the advice
-                // changes no content.
+                // SAFETY: the range lies in the mapping (its end is rounded up to the page by the
+                // kernel), and the advice changes no content.
                 let result =
                     unsafe { madvise(self.base.add(from).cast(), end - from, Advice::LinuxPopulateWrite) };
                 match result {
@@ -61,8 +62,9 @@ impl<'f> Mapping<'f> {
                 }
             }
         }
-        // SAFETY: `offset..end` lies in the mapping, which is writable and lives as long as `self`; `block` is memory of ours and can't overlap
-        // it. No reference into the mapping is ever made, so another process that changes the file breaks no rule of ours.
+        // SAFETY: `offset..end` lies in the mapping, which is writable and lives as long as `self`;
+        // `block` is memory of ours and can't overlap it. No reference into the mapping is ever
+        // made, so another process that changes the file breaks no rule of ours.
         unsafe { ptr::copy_nonoverlapping(block.as_ptr(), self.base.add(offset), block.len()) };
         Ok(())
     }

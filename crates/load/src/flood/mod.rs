@@ -1,5 +1,5 @@
-//! Floods: writes that fill the device's queue, buffered unless `mode` says otherwise. Nobody waits for them, so no latency
-//! is recorded.
+//! Floods: writes that fill the device's queue, buffered unless `mode` says otherwise. Nobody waits
+//! for them, so no latency is recorded.
 //!
 //! | kind | files of a stream | goes round by |
 //! |---|---|---|
@@ -9,7 +9,8 @@
 //! | mmap | one, written beforehand, mapped shared | starting at its first page again |
 //! | copy | a source, written beforehand, and a destination, half the share each | seeking to 0 in both |
 //!
-//! An operation is one write call, or one block dirtied in a mapping. Bytes are what the kernel has accepted.
+//! An operation is one write call, or one block dirtied in a mapping. Bytes are what the kernel has
+//! accepted.
 
 mod map;
 pub(crate) mod order;
@@ -74,8 +75,8 @@ enum Target {
     Directory { dir: Dir, file: u64 },
 }
 
-/// Bytes of scratch space that a flood takes at the most: its size. `None` for a command, which knows it alone, and for a flood whose size is
-/// not settled.
+/// Bytes of scratch space that a flood takes at the most: its size. `None` for a command, which
+/// knows it alone, and for a flood whose size is not settled.
 #[must_use]
 pub fn flood_bytes(flood: &Flood) -> Option<u64> {
     match flood.kind {
@@ -84,8 +85,9 @@ pub fn flood_bytes(flood: &Flood) -> Option<u64> {
     }
 }
 
-/// Refuses, before anything is written, a flood that can't work in `dir`: one without a size, or whose files are too small for a block, too
-/// long, too many to keep open, or impossible to map. Makes a small temporary file.
+/// Refuses, before anything is written, a flood that can't work in `dir`: one without a size, or
+/// whose files are too small for a block, too long, too many to keep open, or impossible to map.
+/// Makes a small temporary file.
 ///
 /// What other loads take is not counted, nor is free space. A command is not tried.
 ///
@@ -151,14 +153,17 @@ impl Share {
     }
 }
 
-/// Makes a flood's directory below `dir` and those of its files that have to exist beforehand: the source of a `copy`, and the
-/// files of `random` and `mmap` at their full length, written with random data, synced and dropped from the page cache.
+/// Makes a flood's directory below `dir` and those of its files that have to exist beforehand: the
+/// source of a `copy`, and the files of `random` and `mmap` at their full length, written with
+/// random data, synced and dropped from the page cache.
 ///
-/// A command runs as `user`, or as the caller if there is none. `progress` gets the bytes of each step.
+/// A command runs as `user`, or as the caller if there is none. `progress` gets the bytes of each
+/// step.
 ///
 /// # Errors
-/// Those of [`check_flood`], before anything is written; [`LoadError::Io`]; [`LoadError::Interrupted`] once `stop` is raised. What was made
-/// stays until the caller removes `dir`.
+/// Those of [`check_flood`], before anything is written; [`LoadError::Io`];
+/// [`LoadError::Interrupted`] once `stop` is raised. What was made stays until the caller removes
+/// `dir`.
 pub fn prepare_flood(
     dir: &Dir,
     flood: &Flood,
@@ -246,7 +251,8 @@ impl PreparedFlood {
     /// `proc_root` is `/proc`, or what stands in for it; only commands are looked up there.
     ///
     /// # Errors
-    /// [`LoadError::Thread`], [`LoadError::Io`]; for a command [`LoadError::Spawn`] and [`LoadError::NoAccounting`].
+    /// [`LoadError::Thread`], [`LoadError::Io`]; for a command [`LoadError::Spawn`] and
+    /// [`LoadError::NoAccounting`].
     pub fn start(&self, seed: u64, proc_root: &Path) -> Result<Running, LoadError> {
         let flood = &self.flood;
         match &self.inner {
@@ -270,12 +276,13 @@ impl PreparedFlood {
         }
     }
 
-    /// Throws the flood's backlog away between two phases: what can be is cut off or removed, so that its dirty pages vanish without
-    /// ever being written. It must not be running.
+    /// Throws the flood's backlog away between two phases: what can be is cut off or removed, so
+    /// that its dirty pages vanish without ever being written. It must not be running.
     ///
-    /// Files that were written beforehand stay as they are, dirty pages and all: to write those takes as long as the backlog is deep, and
-    /// fsync(2) can't be interrupted. So does what a command wrote. Whoever wants no backlog waits for it after this, with
-    /// a stop in view, for instance with syncfs(2) in a thread of its own.
+    /// Files that were written beforehand stay as they are, dirty pages and all: to write those
+    /// takes as long as the backlog is deep, and fsync(2) can't be interrupted. So does what a
+    /// command wrote. Whoever wants no backlog waits for it after this, with a stop in view, for
+    /// instance with syncfs(2) in a thread of its own.
     ///
     /// # Errors
     /// [`LoadError::Io`], [`LoadError::Remove`].

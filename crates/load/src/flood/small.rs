@@ -18,7 +18,8 @@ pub(super) fn footprint(len: u64) -> u64 {
     len.max(1).next_multiple_of(FS_BLOCK)
 }
 
-/// Writes small files one after the other; when the space is used up it starts again with the first.
+/// Writes small files one after the other; when the space is used up it starts again with the
+/// first.
 pub(super) struct SmallFiles<'a> {
     dir: &'a Dir,
     /// Bytes of each file.
@@ -55,7 +56,8 @@ impl<'a> SmallFiles<'a> {
         self.open.as_ref().map_or(self.len, |(_, done)| self.len - done)
     }
 
-    /// Writes the next piece, of at most `piece` bytes, and returns its length. Opens and closes files as needed.
+    /// Writes the next piece, of at most `piece` bytes, and returns its length. Opens and closes
+    /// files as needed.
     pub(super) fn write(&mut self, piece: u64, blocks: &mut Blocks) -> Result<u64, LoadError> {
         let (file, done) = match self.open.take() {
             Some(open) => open,

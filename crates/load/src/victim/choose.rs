@@ -26,7 +26,8 @@ pub(super) struct Target {
 
 /// How a victim goes through its blocks.
 enum Way {
-    /// Uniformly at random over all blocks of all files, with replacement, like sysbench's rndwr; this share of them reads.
+    /// Uniformly at random over all blocks of all files, with replacement, like sysbench's rndwr;
+    /// this share of them reads.
     Random { read_percent: u64 },
     /// In order through `begin..end` of all blocks of all files, over and over.
     Sequential { next: u64, begin: u64, end: u64 },
@@ -92,7 +93,8 @@ impl<'a> Chooser<'a> {
                     0 => false,
                     percent => (u64::from(self.rng.next_u32()) * 100) >> 32 < percent,
                 };
-                // Multiply and shift instead of a remainder: fast, and biased by less than 2^-40 here.
+                // Multiply and shift instead of a remainder: fast, and biased by less than 2^-40
+                // here.
                 ((u128::from(self.rng.next_u64()) * u128::from(self.total)) >> 64, is_read)
             }
             Way::Sequential { next, begin, end } => {
@@ -160,7 +162,8 @@ impl<'a> Schedule<'a> {
         Turn::Since(due)
     }
 
-    /// Waits for the next operation's turn. `None`: the load was told to stop. `Some(None)`: its latency counts from its first call.
+    /// Waits for the next operation's turn. `None`: the load was told to stop. `Some(None)`: its
+    /// latency counts from its first call.
     #[inline]
     pub(super) fn wait_for_turn(&mut self, worker: &Worker<'_>) -> Option<Option<Instant>> {
         if worker.stopping() {
@@ -272,7 +275,8 @@ mod tests {
                 reads += u32::from(target.is_read);
             }
         }
-        // 1,000 expected in each of 48 cells: chi-squared with 47 degrees of freedom is under 82.7 in 999 of 1,000 cases.
+        // 1,000 expected in each of 48 cells: chi-squared with 47 degrees of freedom is under 82.7
+        // in 999 of 1,000 cases.
         let chi_squared: f64 = seen.iter().map(|n| (f64::from(*n) - 1000.0).powi(2) / 1000.0).sum();
         assert!(chi_squared < 82.7, "{chi_squared}");
         assert!((11_500..12_500).contains(&reads), "{reads} of 48,000");

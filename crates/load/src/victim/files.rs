@@ -13,8 +13,8 @@ use crate::error::LoadError;
 use crate::file::{NamedFile, sync_dir};
 use crate::probe::Probe;
 
-/// The files of one victim. One descriptor a file, whatever the number of threads, as in sysbench: fsync on a shared file is the
-/// published case.
+/// The files of one victim. One descriptor a file, whatever the number of threads, as in sysbench:
+/// fsync on a shared file is the published case.
 #[derive(Debug)]
 pub(super) struct Files {
     /// Where they are.
@@ -63,7 +63,8 @@ pub(super) fn check(dir: &Dir, victim: &Victim) -> Result<(), LoadError> {
 /// How many files a victim has open while it runs.
 fn descriptors(victim: &Victim) -> u64 {
     let (files, threads) = (u64::from(victim.files), u64::from(victim.threads));
-    // A scan's threads have their own, and share some where their regions meet in the middle of a file.
+    // A scan's threads have their own, and share some where their regions meet in the middle of a
+    // file.
     let own = match victim.kind {
         VictimKind::Scan { .. } if files.is_multiple_of(threads.max(1)) => files,
         VictimKind::Scan { .. } => files + threads - 1,
@@ -120,7 +121,8 @@ pub(super) fn access(kind: &VictimKind) -> Option<Access> {
     }
 }
 
-/// How its files are opened. A mixed victim with direct access writes directly too: it has one descriptor, as databases do.
+/// How its files are opened. A mixed victim with direct access writes directly too: it has one
+/// descriptor, as databases do.
 fn open_flags(kind: &VictimKind) -> OFlags {
     let mut flags = if kind.writes() { OFlags::RDWR } else { OFlags::RDONLY };
     if kind.is_direct() {
@@ -138,8 +140,8 @@ fn open_flags(kind: &VictimKind) -> OFlags {
 pub(super) struct Log {
     slots: u64,
     next: AtomicU64,
-    /// A growing log is cut to nothing at the beginning of each lap. The lock holds the lap; who appends holds it shared, so that nobody
-    /// cuts off a record that is being written.
+    /// A growing log is cut to nothing at the beginning of each lap. The lock holds the lap; who
+    /// appends holds it shared, so that nobody cuts off a record that is being written.
     lap: Option<RwLock<u64>>,
 }
 

@@ -12,8 +12,9 @@
 //! | read, scan | read | read |
 //! | mixed | one or the other | as above |
 //!
-//! Threads share the files and their descriptors; offsets are uniform over the blocks of all files. But each scanning thread has a region
-//! of its own, and thread *i* of a `wal` appends to log *i* modulo the number of files.
+//! Threads share the files and their descriptors; offsets are uniform over the blocks of all files.
+//! But each scanning thread has a region of its own, and thread *i* of a `wal` appends to log *i*
+//! modulo the number of files.
 //!
 //! Latency counts from the intended begin: from when the operation fell due in an open
 //! loop, from its first system call in a closed one.
@@ -63,13 +64,15 @@ pub fn victim_bytes(victim: &Victim) -> u64 {
     }
 }
 
-/// Refuses, before anything is written, a victim that can't work in `dir`: one whose files are too small for a block, too long or too many
-/// to keep open, whose block direct I/O can't do, or for which there is no io_uring. Makes a small temporary file.
+/// Refuses, before anything is written, a victim that can't work in `dir`: one whose files are too
+/// small for a block, too long or too many to keep open, whose block direct I/O can't do, or for
+/// which there is no io_uring. Makes a small temporary file.
 ///
 /// What other loads take is not counted, nor is free space. A command is not tried.
 ///
 /// # Errors
-/// [`LoadError::TooSmall`], [`LoadError::Misaligned`], [`LoadError::NoDirect`], [`LoadError::NoUring`], [`LoadError::Io`].
+/// [`LoadError::TooSmall`], [`LoadError::Misaligned`], [`LoadError::NoDirect`],
+/// [`LoadError::NoUring`], [`LoadError::Io`].
 pub fn check_victim(dir: &Dir, victim: &Victim) -> Result<(), LoadError> {
     if let VictimKind::Command { .. } = victim.kind {
         return Ok(());
@@ -80,13 +83,17 @@ pub fn check_victim(dir: &Dir, victim: &Victim) -> Result<(), LoadError> {
     files::check(dir, victim)
 }
 
-/// Makes a victim's files in a directory of its own below `dir`: written with random data from begin to end, synced, and dropped from
-/// the page cache. (The log of a growing `wal` victim begins empty.)
+/// Makes a victim's files in a directory of its own below `dir`: written with random data from
+/// begin to end, synced, and dropped from the page cache. (The log of a growing `wal` victim begins
+/// empty.)
 ///
-/// A command runs as `user`, or as the caller if there is none. `progress` gets the bytes of each step, which add up to [`victim_bytes`] or, for a growing log, to nothing.
+/// A command runs as `user`, or as the caller if there is none. `progress` gets the bytes of each
+/// step, which add up to [`victim_bytes`] or, for a growing log, to nothing.
 ///
 /// # Errors
-/// Those of [`check_victim`], before anything is written; [`LoadError::Io`]; [`LoadError::Interrupted`] once `stop` is raised. What was made stays until the caller removes `dir`.
+/// Those of [`check_victim`], before anything is written; [`LoadError::Io`];
+/// [`LoadError::Interrupted`] once `stop` is raised. What was made stays until the caller removes
+/// `dir`.
 pub fn prepare_victim(
     dir: &Dir,
     victim: &Victim,
@@ -132,8 +139,8 @@ impl PreparedVictim {
     /// `proc_root` is `/proc`, or what stands in for it; only commands are looked up there.
     ///
     /// # Errors
-    /// [`LoadError::Thread`], [`LoadError::NoUring`], [`LoadError::Io`]; for a command [`LoadError::Spawn`] and
-    /// [`LoadError::NoAccounting`].
+    /// [`LoadError::Thread`], [`LoadError::NoUring`], [`LoadError::Io`]; for a command
+    /// [`LoadError::Spawn`] and [`LoadError::NoAccounting`].
     pub fn start(&self, seed: u64, proc_root: &Path) -> Result<Running, LoadError> {
         let files = match &self.inner {
             Inner::Files(files) => files,

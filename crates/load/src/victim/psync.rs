@@ -1,7 +1,8 @@
 //! The default engine: pread and pwrite, then fsync or one of its kin, one operation per thread.
 //!
-//! The loop allocates nothing, takes no lock (but for a growing log's, see [`super::files::Log`]) and reads the clock three times a
-//! commit (four times in an open loop). `examples/engine_cost.rs` measures it against fio.
+//! The loop allocates nothing, takes no lock (but for a growing log's, see [`super::files::Log`])
+//! and reads the clock three times a commit (four times in an open loop). `examples/engine_cost.rs`
+//! measures it against fio.
 
 use std::time::Instant;
 
@@ -19,8 +20,9 @@ use crate::sys::RangeSync;
 
 /// How often a scan drops what it has read: behind it, so that read-ahead still works in front.
 const SCAN_WINDOW: u64 = 1 << 20;
-/// How much longer than a block each thread's pool of random bytes is. Small enough to stay in the CPU's own cache: a
-/// commit must not pay for a memory access that the victim it stands for does not make.
+/// How much longer than a block each thread's pool of random bytes is. Small enough to stay in the
+/// CPU's own cache: a commit must not pay for a memory access that the victim it stands for does
+/// not make.
 const VARIETY: usize = 64 << 10;
 /// Keeps a thread's data generator apart from its offset generator, which has the thread's number.
 const DATA_PURPOSE: u64 = 1 << 32;
@@ -82,8 +84,9 @@ pub(super) fn blocks(job: &Job, variety: usize, supply: u64) -> Blocks {
     Blocks::new(len, variety, Data::Random, &mut rng(job.seed, purpose))
 }
 
-/// Files of a scanning thread's own, from the first: the kernel's read-ahead state belongs to a descriptor, and scans that share one
-/// would look random to it. `None` for all others, which share the victim's.
+/// Files of a scanning thread's own, from the first: the kernel's read-ahead state belongs to a
+/// descriptor, and scans that share one would look random to it. `None` for all others, which share
+/// the victim's.
 pub(super) fn own_files(
     job: &Job,
     chooser: &Chooser<'_>,
@@ -115,20 +118,22 @@ pub(super) fn make_stable(
     }
 }
 
-/// Drops from the page cache what was read or committed, outside the timed part. A committed block is clean, and would serve the next
-/// read of it from memory.
+/// Drops from the page cache what was read or committed, outside the timed part. A committed block
+/// is clean, and would serve the next read of it from memory.
 pub(super) enum Eviction {
     /// Whatever is cached stays cached, or nothing ever is.
     Never,
     /// Each block after it was read or committed.
     Block {
-        /// Before it is read as well. A committed block may stay: the kernel keeps a page that another thread's fsync of the same file has
-        /// just gathered up to write or to wait for (mm/truncate.c, mapping_evict_folio).
+        /// Before it is read as well. A committed block may stay: the kernel keeps a page that
+        /// another thread's fsync of the same file has just gathered up to write or to wait for
+        /// (mm/truncate.c, mapping_evict_folio).
         before_reads: bool,
     },
-    /// All that lies behind, each time that the scan has passed a multiple of [`SCAN_WINDOW`]. Read-ahead fills the cache with folios of
-    /// up to 2 MiB and more, and the kernel keeps a folio that is only partly inside the range (mm/truncate.c): dropping just the last
-    /// window would drop nothing.
+    /// All that lies behind, each time that the scan has passed a multiple of [`SCAN_WINDOW`].
+    /// Read-ahead fills the cache with folios of up to 2 MiB and more, and the kernel keeps a folio
+    /// that is only partly inside the range (mm/truncate.c): dropping just the last window would
+    /// drop nothing.
     Behind {
         /// Where the thread's region begins: in this file …
         first_file: usize,

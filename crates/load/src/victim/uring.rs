@@ -1,12 +1,14 @@
-//! The io_uring engine: `depth` operations outstanding in each thread, a write linked to its sync (IOSQE_IO_LINK).
+//! The io_uring engine: `depth` operations outstanding in each thread, a write linked to its sync
+//! (IOSQE_IO_LINK).
 //!
 //! ```text
 //! slot: free ─ choose, push ─▶ write in flight ─ completion ─▶ sync in flight ─ completion ─▶ free
 //!                              read in flight ─────────────── completion ─────────────────▶ free
 //! ```
 //!
-//! Times are taken when a completion is reaped: write from push to the write's completion, sync from there to the sync's. What a ring
-//! does not finish by itself (a short or interrupted transfer) is finished with plain calls.
+//! Times are taken when a completion is reaped: write from push to the write's completion, sync
+//! from there to the sync's. What a ring does not finish by itself (a short or interrupted
+//! transfer) is finished with plain calls.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};

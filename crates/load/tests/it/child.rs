@@ -1,4 +1,5 @@
-//! Runs of a load in a process of its own, whose `/proc/PID/io` is then the kernel's count of what the load did.
+//! Runs of a load in a process of its own, whose `/proc/PID/io` is then the kernel's count of what
+//! the load did.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -40,7 +41,8 @@ fn own_io() -> [u64; 5] {
     std::array::from_fn(|_| values.next().unwrap())
 }
 
-/// Brings a file into the page cache in single pages: those of read-ahead hang together, and can't be dropped by ones.
+/// Brings a file into the page cache in single pages: those of read-ahead hang together, and can't
+/// be dropped by ones.
 fn read_by_pages(path: &Path) {
     let file = File::open(path).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();

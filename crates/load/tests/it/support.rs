@@ -76,7 +76,8 @@ pub(crate) fn flood(dir: &Path, spec: &str) -> PreparedFlood {
     prepare_flood(dir, &flood, 7, &mut |_| {}, &AtomicBool::new(false)).unwrap()
 }
 
-/// Samples until `done` says so of everything sampled so far, then stops. What was done is returned whole.
+/// Samples until `done` says so of everything sampled so far, then stops. What was done is returned
+/// whole.
 pub(crate) fn run_until(mut running: Running, done: impl Fn(&Delta) -> bool) -> (Delta, Finished) {
     let begin = Instant::now();
     let mut total = Delta::default();
@@ -187,21 +188,23 @@ pub(crate) fn alive_in_group(group: i32) -> Vec<i32> {
     found
 }
 
-/// Pages of a file in the page cache, and how many of them are dirty or under writeback (cachestat(2), kernel 6.5); `None` where the
-/// call is missing.
+/// Pages of a file in the page cache, and how many of them are dirty or under writeback
+/// (cachestat(2), kernel 6.5); `None` where the call is missing.
 pub(crate) fn cached_and_dirty(path: &Path) -> Option<(u64, u64)> {
     let file = File::open(path).unwrap();
     const SYS_CACHESTAT: i64 = 451;
     let range = [0u64, 0];
     // struct cachestat: cache, dirty, writeback, evicted, recently evicted.
     let mut stat = [0u64; 5];
-    // SAFETY: the kernel reads two and writes five 64-bit numbers, as the structures of cachestat(2) have them.
+    // SAFETY: the kernel reads two and writes five 64-bit numbers, as the structures of
+    // cachestat(2) have them.
     let result =
         unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0) };
     (result == 0).then_some((stat[0], stat[1] + stat[2]))
 }
 
-/// Whether the kernel tells what is cached, and this directory's filesystem has a device to write it to.
+/// Whether the kernel tells what is cached, and this directory's filesystem has a device to write
+/// it to.
 fn cache_can_be_told(dir: &Path) -> bool {
     let probe = dir.join("probe");
     let file = File::create_new(&probe).unwrap();

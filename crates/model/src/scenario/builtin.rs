@@ -13,7 +13,8 @@ const BUILTIN: &[(&str, &str)] = &[
     ("oltp-vs-copies", include_str!("builtin/oltp-vs-copies.toml")),
 ];
 
-/// Behind the name of a scenario: its victims in an open loop, as programs are that do not take all that a disk gives.
+/// Behind the name of a scenario: its victims in an open loop, as programs are that do not take all
+/// that a disk gives.
 const OPEN: &str = "-open";
 
 /// All of them, each by its name: those above, then their twins.
@@ -33,7 +34,8 @@ pub fn builtin_text(name: &str) -> Option<&'static str> {
     ALL.iter().find(|(n, _)| *n == name).map(|(_, text)| text.as_str())
 }
 
-/// The same scenario with victims at a third of what they do alone. A text begins with its name and its description.
+/// The same scenario with victims at a third of what they do alone. A text begins with its name and
+/// its description.
 fn open_loop(text: &str) -> String {
     let line = |(i, line): (usize, &str)| match (i, line.strip_suffix('"')) {
         (0, Some(name)) => format!("{name}{OPEN}\"\n"),

@@ -1,4 +1,5 @@
-//! Victims and floods as they are written (one flat table, whatever the kind), and the checks that make them what can be run.
+//! Victims and floods as they are written (one flat table, whatever the kind), and the checks that
+//! make them what can be run.
 
 use std::time::Duration;
 
@@ -135,7 +136,8 @@ enum RawData {
     Compressible,
 }
 
-/// A victim's rate: operations a second, written `500/s` or 500, or a share of what it does alone, written `33%`.
+/// A victim's rate: operations a second, written `500/s` or 500, or a share of what it does alone,
+/// written `33%`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum VictimRate {
     PerSecond(f64),

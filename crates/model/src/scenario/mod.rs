@@ -47,8 +47,8 @@ pub struct Scenario {
     pub burst: Option<Bytes>,
     /// Rounds and durations.
     pub timing: Timing,
-    /// The phases to run, for whoever needs only some of them (a search measures what is alone once, not under every setting); empty: all that
-    /// make sense ([`Scenario::phase_kinds`]).
+    /// The phases to run, for whoever needs only some of them (a search measures what is alone
+    /// once, not under every setting); empty: all that make sense ([`Scenario::phase_kinds`]).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseKind>,
 }
@@ -67,12 +67,14 @@ pub struct Timing {
     /// Pause after each phase in which the device's own cache can drain.
     #[serde(serialize_with = "seconds", rename = "settle_s")]
     pub settle: Duration,
-    /// What the device may hold in its own write cache: a flood has written this much before it is measured.
+    /// What the device may hold in its own write cache: a flood has written this much before it is
+    /// measured.
     #[serde(rename = "device_cache_bytes")]
     pub device_cache: Bytes,
 }
 
-/// The most rounds: each keeps its own histograms, and beyond some tens the interval of a figure hardly narrows any more.
+/// The most rounds: each keeps its own histograms, and beyond some tens the interval of a figure
+/// hardly narrows any more.
 pub const MAX_ROUNDS: u32 = 100;
 
 impl Timing {
@@ -122,12 +124,13 @@ pub struct Victim {
     pub engine: Engine,
     /// Operations each thread keeps outstanding; 1 unless the engine is io_uring.
     pub depth: u32,
-    /// Operations a second over all threads that fall due whether or not earlier ones are done (open loop);
-    /// `None`: each thread starts the next when one is done (closed loop).
+    /// Operations a second over all threads that fall due whether or not earlier ones are done
+    /// (open loop); `None`: each thread starts the next when one is done (closed loop).
     #[serde(rename = "rate_per_s")]
     pub rate: Option<f64>,
-    /// In place of `rate`: how much of what it does alone in a closed loop falls due, in percent, above 0 and up to 100.
-    /// [`settle_rates`] measures that and makes a rate of it; no rig runs a percentage.
+    /// In place of `rate`: how much of what it does alone in a closed loop falls due, in percent,
+    /// above 0 and up to 100. [`settle_rates`] measures that and makes a rate of it; no rig runs a
+    /// percentage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_percent: Option<f64>,
 }
@@ -147,7 +150,8 @@ pub enum VictimKind {
     Wal {
         /// How a write is made stable.
         sync: SyncMethod,
-        /// Whether the log's blocks are written beforehand, so that only data has to be made stable.
+        /// Whether the log's blocks are written beforehand, so that only data has to be made
+        /// stable.
         preallocated: bool,
     },
     /// Reads random blocks.
@@ -184,7 +188,8 @@ pub enum SyncMethod {
     Fsync,
     /// fdatasync(2) after each write.
     Fdatasync,
-    /// sync_file_range(2) with both waits after each write: data only, no journal, no device cache flush.
+    /// sync_file_range(2) with both waits after each write: data only, no journal, no device cache
+    /// flush.
     SyncFileRange,
     /// The file is open with O_DSYNC.
     ODsync,
@@ -206,7 +211,8 @@ impl SyncMethod {
 pub enum Access {
     /// O_DIRECT: the cache is passed by.
     Direct,
-    /// Buffered, and the block is dropped from the cache (POSIX_FADV_DONTNEED) outside the timed part.
+    /// Buffered, and the block is dropped from the cache (POSIX_FADV_DONTNEED) outside the timed
+    /// part.
     Evict,
     /// Buffered, and whatever is cached stays cached.
     Cached,
@@ -235,7 +241,8 @@ pub struct Flood {
     /// Bytes of each write.
     #[serde(rename = "block_bytes")]
     pub block: Bytes,
-    /// Space within which it goes round and round; `None`: as much as passes the kernel's dirty limit, if that much is free.
+    /// Space within which it goes round and round; `None`: as much as passes the kernel's dirty
+    /// limit, if that much is free.
     #[serde(rename = "size_bytes")]
     pub size: Option<Bytes>,
     /// Bytes a second over all streams; `None`: as fast as the kernel accepts them.
@@ -255,8 +262,8 @@ pub enum WriteMode {
     #[default]
     #[serde(rename = "buffered")]
     Buffered,
-    /// The same, started to be written back at once and dropped behind (`RWF_DONTCACHE`, Linux 6.14). Pages that are in the
-    /// cache already stay there.
+    /// The same, started to be written back at once and dropped behind (`RWF_DONTCACHE`, Linux
+    /// 6.14). Pages that are in the cache already stay there.
     #[serde(rename = "dontcache")]
     DontCache,
     /// Past the page cache (`O_DIRECT`).
@@ -265,7 +272,8 @@ pub enum WriteMode {
     /// Each write waits until it is stable (`O_DSYNC`).
     #[serde(rename = "dsync")]
     Dsync,
-    /// After each block its writeback is started, and that of the block before is waited for (sync_file_range(2)).
+    /// After each block its writeback is started, and that of the block before is waited for
+    /// (sync_file_range(2)).
     #[serde(rename = "sync_file_range")]
     SyncFileRange,
 }
@@ -315,7 +323,8 @@ pub enum FloodKind {
     },
 }
 
-/// What is written. Compressing and deduplicating filesystems and drives make zeros cheap, so random is the default.
+/// What is written. Compressing and deduplicating filesystems and drives make zeros cheap, so
+/// random is the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Data {
@@ -401,7 +410,8 @@ impl FloodKind {
 }
 
 impl Scenario {
-    /// The phases of each round: those that make sense for who is there, and of them those in [`Scenario::phases`] unless that is empty.
+    /// The phases of each round: those that make sense for who is there, and of them those in
+    /// [`Scenario::phases`] unless that is empty.
     #[must_use]
     pub fn phase_kinds(&self) -> Vec<PhaseKind> {
         let (victims, floods) = (!self.victims.is_empty(), !self.floods.is_empty());
@@ -415,7 +425,8 @@ impl Scenario {
         possible.into_iter().filter_map(|(kind, can)| can.then_some(kind)).filter(wanted).collect()
     }
 
-    /// Seconds that the measured parts, warm-ups and pauses take at the most, over all rounds; prefill and drain come on top.
+    /// Seconds that the measured parts, warm-ups and pauses take at the most, over all rounds;
+    /// prefill and drain come on top.
     #[must_use]
     pub fn planned_seconds(&self) -> f64 {
         let t = &self.timing;

@@ -18,7 +18,8 @@ pub enum Pace {
 const QUICK_VICTIM: Bytes = Bytes::mib(256);
 
 impl Pace {
-    /// Replaces a scenario's rounds and durations. A quick run also shrinks large victim files, and says so.
+    /// Replaces a scenario's rounds and durations. A quick run also shrinks large victim files, and
+    /// says so.
     ///
     /// Returns what was changed beyond the timing, for the user.
     pub fn apply(self, scenario: &mut Scenario) -> Vec<String> {

@@ -33,8 +33,9 @@ pub enum ScenarioError {
 /// Reads a scenario file.
 ///
 /// # Errors
-/// [`ScenarioError::Syntax`] with the line for malformed TOML, unknown keys (with the nearest known key) and values that are not
-/// what the key takes; [`ScenarioError::Invalid`] for combinations that can't be run.
+/// [`ScenarioError::Syntax`] with the line for malformed TOML, unknown keys (with the nearest known
+/// key) and values that are not what the key takes; [`ScenarioError::Invalid`] for combinations
+/// that can't be run.
 pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
     let raw: RawScenario = toml::from_str(text).map_err(|e| syntax_error(text, &e))?;
     raw.check()
@@ -118,7 +119,8 @@ pub(super) const DEFAULT_ROUNDS: u32 = 5;
 const DEFAULT_MEASURE: Duration = Duration::from_secs(12);
 const DEFAULT_WARMUP_MAX: Duration = Duration::from_secs(6);
 const DEFAULT_SETTLE: Duration = Duration::from_secs(2);
-/// Past the write caches of most controllers (512 MiB to 2 GiB protected) and drives (64 to 256 MiB).
+/// Past the write caches of most controllers (512 MiB to 2 GiB protected) and drives (64 to 256
+/// MiB).
 const DEFAULT_DEVICE_CACHE: Bytes = Bytes::gib(1);
 
 /// Tells victims and floods of one name apart: the second `commit` becomes `commit-2`, and so on.

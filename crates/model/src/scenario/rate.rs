@@ -18,7 +18,8 @@ pub fn unsettled_rate(scenario: &Scenario) -> Option<String> {
 /// Runs the victims of a scenario alone in a closed loop, if the rate of any is a percentage
 /// ([`super::Victim::rate_percent`]), and makes operations a second of it.
 ///
-/// Victims with a rate in operations a second have it meanwhile. Returns a line for people for each rate that was settled.
+/// Victims with a rate in operations a second have it meanwhile. Returns a line for people for each
+/// rate that was settled.
 ///
 /// # Errors
 /// [`RigError`] of the trial, or because a victim did nothing alone. The scenario is as it was.

@@ -27,7 +27,8 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Every knob of a device that can be put back by a write; an elevator first, because it resets what follows.
+/// Every knob of a device that can be put back by a write; an elevator first, because it resets
+/// what follows.
 pub(crate) fn knobs(id: DeviceId) -> BTreeMap<PathBuf, String> {
     let mut paths = Vec::new();
     for (directory, names) in [

@@ -70,7 +70,8 @@ fn written(device: &Device) -> u64 {
 
 fn protects() -> Result<(), String> {
     let device = Device::up("hdd-7200", 1_024)?;
-    // The flusher begins with the first tens of MiB, whatever RAM the machine has: a flood need not be larger than the disk.
+    // The flusher begins with the first tens of MiB, whatever RAM the machine has: a flood need not
+    // be larger than the disk.
     fs::write(format!("/sys/class/bdi/{}/max_ratio_fine", device.id), "20000").map_err(said("max_ratio"))?;
     let original = knobs(device.id);
     let options = Options {
@@ -91,7 +92,8 @@ fn protects() -> Result<(), String> {
     steer(&mut guard, &mut plant, Duration::from_secs(10), |_| false)?;
     let guarded = window.end(&device, &committer);
 
-    // The flood goes on until its backlog is on the disk. Under an elevator that prefers commits that may take minutes.
+    // The flood goes on until its backlog is on the disk. Under an elevator that prefers commits
+    // that may take minutes.
     drop(flood);
     let ended = Instant::now();
     steer(&mut guard, &mut plant, Duration::from_secs(240), |plant| plant.held().is_empty())?;

@@ -1,7 +1,9 @@
-//! The host as a plant, on the real kernel: loop devices and a lab of the test's own, processes that commit and flood, kills.
+//! The host as a plant, on the real kernel: loop devices and a lab of the test's own, processes
+//! that commit and flood, kills.
 //!
-//! The binary is also what the tests run: a part of a lab, a process that works, a process that steers and is killed. Only devices that the tests made are
-//! ever written to. Needs root; what a machine lacks is reported as ignored, with the reason.
+//! The binary is also what the tests run: a part of a lab, a process that works, a process that
+//! steers and is killed. Only devices that the tests made are ever written to. Needs root; what a
+//! machine lacks is reported as ignored, with the reason.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! What a plant sees, against what the processes themselves, the kernel's counters and its files say.
+//! What a plant sees, against what the processes themselves, the kernel's counters and its files
+//! say.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};

@@ -237,8 +237,8 @@ fn locked() -> Result<(), String> {
     ensure(closed.is_complete() && disk.knobs() == original, || format!("{closed:?}"))
 }
 
-/// Takes the journal's lock while the plant does not want it. On a busy machine the plant's first save takes seconds.
-/// A lock that is being taken has no holder's name yet.
+/// Takes the journal's lock while the plant does not want it. On a busy machine the plant's first
+/// save takes seconds. A lock that is being taken has no holder's name yet.
 fn lock_while_it_rests(plant: &mut HostPlant, disk: &Disk) -> Result<DiskStore, String> {
     for _ in 0..20 {
         look(plant, disk, Duration::from_secs(1))?;

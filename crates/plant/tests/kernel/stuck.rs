@@ -1,4 +1,5 @@
-//! A process that steers is killed while it waits for a queue that does not run dry: a loop device whose file is on a filesystem that is frozen.
+//! A process that steers is killed while it waits for a queue that does not run dry: a loop device
+//! whose file is on a filesystem that is frozen.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,8 +26,8 @@ pub(crate) const STUCK: &str = "plant-stuck";
 /// How long the kernel may take for what it does at once.
 const SOON: Duration = Duration::from_secs(20);
 
-/// `JOURNAL DEVICE STUCK_DEVICE`: writes knobs of both and says so; when it is told to, writes the one that gets stuck, and says so; when its stdin is closed,
-/// puts everything back.
+/// `JOURNAL DEVICE STUCK_DEVICE`: writes knobs of both and says so; when it is told to, writes the
+/// one that gets stuck, and says so; when its stdin is closed, puts everything back.
 pub(crate) fn steer(arguments: &[String]) -> Result<(), String> {
     let [journal, device, hanging] = arguments else { return Err("usage".to_owned()) };
     let options = Options {
@@ -64,7 +65,8 @@ pub(crate) fn steer(arguments: &[String]) -> Result<(), String> {
 struct Inner {
     node: String,
     name: String,
-    /// As the kernel gave it to us: a loop device keeps its queue's settings from one file to the next.
+    /// As the kernel gave it to us: a loop device keeps its queue's settings from one file to the
+    /// next.
     found: Vec<(&'static str, String)>,
 }
 
@@ -180,8 +182,8 @@ fn states(pid: u32) -> Vec<char> {
     threads.iter().filter_map(state).collect()
 }
 
-/// A process that is stuck in a write to one device, and holds knobs of it and of another one. In the order in which they are dropped: nothing ends while the
-/// filesystem is frozen.
+/// A process that is stuck in a write to one device, and holds knobs of it and of another one. In
+/// the order in which they are dropped: nothing ends while the filesystem is frozen.
 struct Scene {
     frozen: Frozen,
     process: Process,

@@ -14,8 +14,9 @@ pub(crate) const WORKER: &str = "plant-worker";
 /// What a flood writes at once.
 const BLOCK: usize = 1 << 20;
 
-/// `commit FILE`, or `flood FILE MIB [MS]`: a file of so many MiB, over and over, so many milliseconds after each; `both FILE MIB MS FILE` floods the first in a thread of its own and commits to the second. Says how much it
-/// has done, ten times a second.
+/// `commit FILE`, or `flood FILE MIB [MS]`: a file of so many MiB, over and over, so many
+/// milliseconds after each; `both FILE MIB MS FILE` floods the first in a thread of its own and
+/// commits to the second. Says how much it has done, ten times a second.
 pub(crate) fn run(arguments: &[String]) {
     if let [both, flood @ .., commit] = arguments
         && both == "both"

@@ -39,7 +39,8 @@ fn middle_ns(bucket: usize) -> u64 {
     (low << UNIT_SHIFT) + (width << UNIT_SHIFT) / 2
 }
 
-/// A histogram of the kernel, in the finer buckets of `model::latency`: each of its buckets where its middle lies. Sum and maximum are exact.
+/// A histogram of the kernel, in the finer buckets of `model::latency`: each of its buckets where
+/// its middle lies. Sum and maximum are exact.
 pub(super) fn histogram(bytes: &[u8]) -> Option<LatencyCounts> {
     let (sum_ns, max_ns) = (u64_at(bytes, 0)?, u64_at(bytes, 8)?);
     let counts = bytes.get(16..HISTOGRAM)?.chunks_exact(4).map(|c| u32_at(c, 0).unwrap_or(0));

@@ -1,10 +1,12 @@
-//! Counting in the kernel: programs on classic and raw tracepoints, histograms in maps, read once a window.
+//! Counting in the kernel: programs on classic and raw tracepoints, histograms in maps, read once a
+//! window.
 //!
 //! ```text
 //! probe.bpf.c (CO-RE) ─ clang, when built with the feature `bpf` ─▶ object in this program ─ loaded, attached ─▶ maps ─▶ Counted
 //! ```
 //!
-//! Two sets of counters take turns, so that what is read does not change meanwhile. Programs and maps are gone when we are.
+//! Two sets of counters take turns, so that what is read does not change meanwhile. Programs and
+//! maps are gone when we are.
 
 mod layout;
 
@@ -136,7 +138,8 @@ impl Bpf {
         Ok((bpf, blind))
     }
 
-    /// Sees writes of these processes to `O_SYNC` and `O_DIRECT` files from now on, and of no others.
+    /// Sees writes of these processes to `O_SYNC` and `O_DIRECT` files from now on, and of no
+    /// others.
     ///
     /// # Errors
     /// [`ProbeError::Bpf`].

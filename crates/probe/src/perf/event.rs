@@ -11,16 +11,19 @@ use perf_event_open_sys::bindings::{
 };
 use perf_event_open_sys::{ioctls, perf_event_open};
 
-/// What is asked of the kernel; tests answer themselves. Errors are the kernel's; `ENODEV`: the processor is offline.
+/// What is asked of the kernel; tests answer themselves. Errors are the kernel's; `ENODEV`: the
+/// processor is offline.
 pub(super) trait Events: std::fmt::Debug + Send {
-    /// Opens a tracepoint on one processor, for all processes, switched off. `watermark`: after so many unread bytes a poll(2) wakes.
+    /// Opens a tracepoint on one processor, for all processes, switched off. `watermark`: after so
+    /// many unread bytes a poll(2) wakes.
     fn open(&self, tracepoint: u16, processor: u32, watermark: u32) -> io::Result<OwnedFd>;
     /// Switches an event on.
     fn enable(&self, event: &OwnedFd) -> io::Result<()>;
     /// Sends an event's records into another's ring.
     fn send_to(&self, event: &OwnedFd, leader: i32) -> io::Result<()>;
-    /// Lets through only what an expression over the record's fields holds for (Documentation/trace/events.rst, "Event filtering"). The filter
-    /// belongs to this event, not to the tracepoint.
+    /// Lets through only what an expression over the record's fields holds for
+    /// (Documentation/trace/events.rst, "Event filtering"). The filter belongs to this event, not
+    /// to the tracepoint.
     fn filter(&self, event: &OwnedFd, expression: &str) -> io::Result<()>;
 }
 

@@ -1,11 +1,13 @@
-//! Events through perf_event_open(2): one event a tracepoint and processor, all of a processor in one ring.
+//! Events through perf_event_open(2): one event a tracepoint and processor, all of a processor in
+//! one ring.
 //!
 //! ```text
 //! tracefs format ─▶ Decoder                             switched off again when the descriptors close,
 //! perf events ─▶ ring a processor ─▶ merged by time ─▶ Record   even if we are killed
 //! ```
 //!
-//! Nothing global is written: filters belong to our events, and other tracers' events are their own.
+//! Nothing global is written: filters belong to our events, and other tracers' events are their
+//! own.
 
 mod event;
 mod ring;
@@ -30,10 +32,12 @@ use ring::{Raw, Ring};
 
 /// Memory of all rings together. A record takes some 100 bytes, so this is 80,000 events.
 const RINGS_BYTES: usize = 8 << 20;
-/// One ring's size: enough for 5 ms of 100,000 events a second, and no more than is filled in the time in which we are scheduled again.
+/// One ring's size: enough for 5 ms of 100,000 events a second, and no more than is filled in the
+/// time in which we are scheduled again.
 const RING_BYTES: std::ops::RangeInclusive<usize> = (64 << 10)..=(1 << 20);
-/// At most so many threads' writes are watched: the filter's text takes up to 25 bytes of a thread and may be a page long (kernel/events/core.c
-/// `perf_event_set_filter`), and is walked for every write call of the machine.
+/// At most so many threads' writes are watched: the filter's text takes up to 25 bytes of a thread
+/// and may be a page long (kernel/events/core.c `perf_event_set_filter`), and is walked for every
+/// write call of the machine.
 const MAX_WATCHED: usize = 128;
 
 /// One processor's events.
@@ -87,7 +91,8 @@ pub(crate) struct Drained {
 }
 
 impl Perf {
-    /// Opens those of these tracepoints that the kernel has, all the time and while writes are watched, and says what the others would have told.
+    /// Opens those of these tracepoints that the kernel has, all the time and while writes are
+    /// watched, and says what the others would have told.
     ///
     /// # Errors
     /// [`ProbeError`].
@@ -184,7 +189,8 @@ impl Perf {
         followed.and(seen)
     }
 
-    /// Sees write calls of these threads from now on, and of no others; of too many, of the first. A processor that went offline is no longer looked at.
+    /// Sees write calls of these threads from now on, and of no others; of too many, of the first.
+    /// A processor that went offline is no longer looked at.
     ///
     /// # Errors
     /// [`ProbeError::PerfEvent`]; nobody's writes are seen then.
@@ -241,14 +247,15 @@ impl Perf {
         }
     }
 
-    /// Hands over what happened up to `until_ns`, in the order of time; what is younger stays for the next look, because an older event of another
-    /// processor could still be on its way.
+    /// Hands over what happened up to `until_ns`, in the order of time; what is younger stays for
+    /// the next look, because an older event of another processor could still be on its way.
     pub(crate) fn drain(&mut self, until_ns: u64, each: &mut dyn FnMut(&Record)) -> Drained {
         let Self { decoder, processors, scratch, .. } = self;
         let mut drained = Drained::default();
         let mut cursors: Vec<_> = processors.iter().map(|p| p.ring.cursor()).collect();
         loop {
-            // The ring with the oldest record, and how far it may be read before another's turn comes.
+            // The ring with the oldest record, and how far it may be read before another's turn
+            // comes.
             let (mut first, mut oldest, mut second) = (usize::MAX, u64::MAX, until_ns);
             for (at, cursor) in cursors.iter().enumerate() {
                 if cursor.next_ns < oldest {
@@ -334,7 +341,8 @@ fn ranges(text: &str) -> Vec<u32> {
         .collect()
 }
 
-/// An event takes a descriptor on each processor; most shells allow 1024. What can't be raised is met when an event is opened.
+/// An event takes a descriptor on each processor; most shells allow 1024. What can't be raised is
+/// met when an event is opened.
 fn room_for_descriptors(events: usize) {
     let needed = events as u64 + 256;
     let limit = getrlimit(Resource::Nofile);

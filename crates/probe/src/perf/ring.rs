@@ -1,4 +1,5 @@
-//! One processor's ring buffer of events, shared with the kernel (perf_event_open(2), "MMAP layout").
+//! One processor's ring buffer of events, shared with the kernel (perf_event_open(2), "MMAP
+//! layout").
 #![allow(unsafe_code, reason = "memory that the kernel writes while we read")]
 
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,7 +12,8 @@ use crate::error::ProbeError;
 
 /// Bytes of a record's header: `struct perf_event_header`.
 const HEADER: u64 = 8;
-/// Where a sample's raw data begin, as our events are opened: header, process and thread (`PERF_SAMPLE_TID`), time (`PERF_SAMPLE_TIME`), length.
+/// Where a sample's raw data begin, as our events are opened: header, process and thread
+/// (`PERF_SAMPLE_TID`), time (`PERF_SAMPLE_TIME`), length.
 const RAW: u64 = HEADER + 8 + 8 + 4;
 
 /// A mapped ring and the event that it belongs to.
@@ -25,7 +27,8 @@ pub(super) struct Ring {
     size: u64,
 }
 
-// SAFETY: the mapping belongs to this value alone, and the kernel does not care which of our threads reads it.
+// SAFETY: the mapping belongs to this value alone, and the kernel does not care which of our
+// threads reads it.
 unsafe impl Send for Ring {}
 
 /// A record that was read.
@@ -69,7 +72,8 @@ impl Ring {
     }
 
     fn counter(&self, field: *mut u64) -> &AtomicU64 {
-        // SAFETY: aligned, inside the mapping, and the kernel reads and writes it as one word (tools/include/linux/ring_buffer.h).
+        // SAFETY: aligned, inside the mapping, and the kernel reads and writes it as one word
+        // (tools/include/linux/ring_buffer.h).
         unsafe { AtomicU64::from_ptr(field) }
     }
 
@@ -87,8 +91,8 @@ impl Ring {
     /// The aligned word at a position that only ever grows.
     fn word(&self, position: u64) -> u64 {
         let at = (position & (self.size - 1)) as usize;
-        // SAFETY: below the size, and aligned: records are multiples of 8 bytes long (kernel/events/ring_buffer.c). Between tail and head the
-        // kernel does not write.
+        // SAFETY: below the size, and aligned: records are multiples of 8 bytes long
+        // (kernel/events/ring_buffer.c). Between tail and head the kernel does not write.
         unsafe { self.data.add(at).cast::<u64>().read() }
     }
 
@@ -118,7 +122,8 @@ impl Drop for Ring {
     }
 }
 
-/// Reads one ring up to where it was filled when the reading began. Dropping it gives what was read back to the kernel.
+/// Reads one ring up to where it was filled when the reading began. Dropping it gives what was read
+/// back to the kernel.
 pub(super) struct Cursor<'a> {
     ring: &'a Ring,
     tail: u64,
@@ -128,7 +133,8 @@ pub(super) struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// `(type, size)` of the next record; `None` at the end, or where what is there can't be a record.
+    /// `(type, size)` of the next record; `None` at the end, or where what is there can't be a
+    /// record.
     fn header(&self) -> Option<(u32, u64)> {
         if self.head.wrapping_sub(self.tail) < HEADER {
             return None;

@@ -69,7 +69,8 @@ fn lost(all: &[Snapshot]) -> u64 {
     all.iter().map(|s| s.lost_events).sum()
 }
 
-/// Whether two views of the same operations agree: the caller's includes the way into the kernel, and whatever ran between its clock and the call.
+/// Whether two views of the same operations agree: the caller's includes the way into the kernel,
+/// and whatever ran between its clock and the call.
 fn agree(what: &str, seen: &LatencyCounts, own: &LatencyCounts) -> Result<(), String> {
     ensure(seen.count() == own.count(), || format!("{what}: {} seen, {} made", seen.count(), own.count()))?;
     let (seen_ns, own_ns) = (seen.mean_ns().unwrap_or(0.0), own.mean_ns().unwrap_or(0.0));

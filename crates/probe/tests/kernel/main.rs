@@ -1,5 +1,6 @@
-//! The probe on the real kernel, against what others measured of the same: a worker's own clock, /proc/PID/io, /proc/diskstats. Needs root; what a machine lacks
-//! is reported as ignored, with the reason.
+//! The probe on the real kernel, against what others measured of the same: a worker's own clock,
+//! /proc/PID/io, /proc/diskstats. Needs root; what a machine lacks is reported as ignored, with the
+//! reason.
 //!
 //! The binary is also the worker: behind `probe-worker` it does I/O and prints what it saw.
 

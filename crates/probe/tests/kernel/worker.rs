@@ -105,7 +105,8 @@ fn command(what: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// A worker at work. What it prints is read all along: a pipe may hold as little as a page, and who waits for its end would wait for ever.
+/// A worker at work. What it prints is read all along: a pipe may hold as little as a page, and who
+/// waits for its end would wait for ever.
 pub(crate) struct Worker(Child, Option<JoinHandle<std::io::Result<String>>>);
 
 impl Worker {

@@ -29,7 +29,8 @@ impl Axis {
         Self { low, high, log: false, marks }
     }
 
-    /// Whole decades around `low` and `high`, both above 0; a mark each, fewer if there are more than `marks`.
+    /// Whole decades around `low` and `high`, both above 0; a mark each, fewer if there are more
+    /// than `marks`.
     pub(super) fn decades(low: f64, high: f64, marks: usize) -> Self {
         let positive = |v: f64, or: f64| if v.is_finite() && v > 0.0 { v } else { or };
         let (low, high) = (positive(low, 1.0), positive(high, 10.0));

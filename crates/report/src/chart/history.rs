@@ -1,4 +1,5 @@
-//! What happened second by second under a setting: latency, operations, flood, and what waits in RAM, on one time axis.
+//! What happened second by second under a setting: latency, operations, flood, and what waits in
+//! RAM, on one time axis.
 
 use floodwall_model::trial::PhaseKind;
 use floodwall_model::units::{Rate, human_duration};

@@ -4,8 +4,9 @@
 //! study (numbers) ─▶ frontier | history | percentiles | effects ─▶ Chart { wide sheet, narrow sheet, hover } ─▶ html | SVG | PNG
 //! ```
 //!
-//! Each chart is drawn twice, for a screen and for a phone, because letters that shrink with a picture can't be read. What is shown under the pointer is
-//! data, not drawing (`Hover`): places are fractions of the plotting area, so one set serves both.
+//! Each chart is drawn twice, for a screen and for a phone, because letters that shrink with a
+//! picture can't be read. What is shown under the pointer is data, not drawing (`Hover`): places
+//! are fractions of the plotting area, so one set serves both.
 
 mod axis;
 pub(crate) mod effects;
@@ -25,7 +26,8 @@ use frame::{LETTER, px, text_width};
 
 /// Width of a chart on a screen, in pixels.
 pub(crate) const WIDE: i32 = 980;
-/// Width of a chart on a phone, in pixels: the narrowest phones in use have 320, less the page's margins.
+/// Width of a chart on a phone, in pixels: the narrowest phones in use have 320, less the page's
+/// margins.
 pub(crate) const NARROW: i32 = 344;
 
 /// Why a chart could not be drawn.

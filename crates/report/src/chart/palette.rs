@@ -1,6 +1,8 @@
-//! Colours: Okabe and Ito's, which colour-blind readers can tell apart ("Color Universal Design", 2008), and greys.
+//! Colours: Okabe and Ito's, which colour-blind readers can tell apart ("Color Universal Design",
+//! 2008), and greys.
 //!
-//! html/style.css maps each to one that is seen as well on a dark ground; a test holds the two together.
+//! html/style.css maps each to one that is seen as well on a dark ground; a test holds the two
+//! together.
 
 use floodwall_model::trial::PhaseKind;
 use plotters::style::RGBColor;

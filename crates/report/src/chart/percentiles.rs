@@ -75,7 +75,8 @@ pub(crate) fn percentiles(study: &Study<'_>) -> Result<Option<Chart>, ChartError
     }))
 }
 
-/// The victim alone under the reference, then the leading settings beside the flood; without a flood each setting alone.
+/// The victim alone under the reference, then the leading settings beside the flood; without a
+/// flood each setting alone.
 fn lines(study: &Study<'_>) -> Vec<Line> {
     let mut lines = Vec::new();
     let leading = study.leading(MOST);

@@ -72,7 +72,8 @@ pub(super) fn hero(out: &mut String, study: &Study<'_>, prefix: &str) {
     out.push_str("</header>\n");
 }
 
-/// The sentence, and the setting that it is about; where the sentence holds the setting in brackets it stands beside instead of in it.
+/// The sentence, and the setting that it is about; where the sentence holds the setting in brackets
+/// it stands beside instead of in it.
 fn lead(study: &Study<'_>) -> (String, Setting) {
     let sentence = study.sentence();
     let recommended = study.document.contest.as_ref().and_then(|c| c.recommended.as_ref());

@@ -1,4 +1,5 @@
-//! A report as one HTML file: no network, no other file, light and dark, for a screen and a phone, with mouse, finger and keyboard.
+//! A report as one HTML file: no network, no other file, light and dark, for a screen and a phone,
+//! with mouse, finger and keyboard.
 //!
 //! ```text
 //! Study ─▶ page ─┬─ hero      the sentence and the large numbers
@@ -8,7 +9,8 @@
 //! style.css, script.js ─▶ inside
 //! ```
 //!
-//! Without its script the page still shows everything but what is under the pointer. A content security policy in it forbids it to load anything.
+//! Without its script the page still shows everything but what is under the pointer. A content
+//! security policy in it forbids it to load anything.
 
 mod facts;
 mod figures;

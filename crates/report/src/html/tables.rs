@@ -1,4 +1,5 @@
-//! Tables: settings, phases, trials. Every column sorts, by mouse and keyboard; numbers sort as numbers.
+//! Tables: settings, phases, trials. Every column sorts, by mouse and keyboard; numbers sort as
+//! numbers.
 
 use std::fmt::Write;
 
@@ -204,7 +205,8 @@ fn setting(study: &Study<'_>, subject: &Subject, scored: bool) -> Vec<Cell> {
     cells
 }
 
-/// Of a comparison, what differs and whether that is real; of a search, of the setting that was decided on.
+/// Of a comparison, what differs and whether that is real; of a search, of the setting that was
+/// decided on.
 fn differences(out: &mut String, study: &Study<'_>) {
     let Some(contest) = &study.document.contest else { return };
     let said: Vec<String> = contest

@@ -1,14 +1,17 @@
-//! What a result of several settings has besides its trials: who contended, what the comparison says, the frontier, the recommendation.
+//! What a result of several settings has besides its trials: who contended, what the comparison
+//! says, the frontier, the recommendation.
 //!
-//! All trials of a contest are in the result's `trials`; each contender names its own by their indices. The first contender is the reference.
+//! All trials of a contest are in the result's `trials`; each contender names its own by their
+//! indices. The first contender is the reference.
 //!
 //! ```text
 //! trials that count ─┬─ summarise ─▶ summary ─▶ frontier, passed_over ─┐
 //!                    └─ versus ────▶ versus ───────────────────────────┴─ Document::judge ─▶ sentence, table, cards, charts, JSON, Markdown
 //! ```
 //!
-//! [`Document::judge`] is the only place where figures and verdicts are made: when a command ends, and when a stored result is shown.
-//! **Which trials count.** Of a setting that a search measured afresh after its choice only those trials; of any other setting all.
+//! [`Document::judge`] is the only place where figures and verdicts are made: when a command ends,
+//! and when a stored result is shown. **Which trials count.** Of a setting that a search measured
+//! afresh after its choice only those trials; of any other setting all.
 
 use floodwall_model::{Scenario, Setting, Trial};
 use floodwall_stats::figures::{Reference, Summary, summarise};
@@ -41,7 +44,8 @@ pub struct Contender {
     pub setting: Setting,
     /// Its trials, by their indices in the result.
     pub trials: Vec<usize>,
-    /// Those of them that decided a search's recommendation: measured afresh once the candidate was chosen.
+    /// Those of them that decided a search's recommendation: measured afresh once the candidate was
+    /// chosen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub final_trials: Vec<usize>,
     /// Trials that others disturbed, or that ended early; they don't count.
@@ -53,16 +57,19 @@ pub struct Contender {
     /// After which round of a search it was dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_after_round: Option<u32>,
-    /// By which a search raced it: the product of what is kept, dead seconds charged; the default's is what it is compared with.
+    /// By which a search raced it: the product of what is kept, dead seconds charged; the default's
+    /// is what it is compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
     /// The four figures against the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Summary>,
-    /// Figure by figure against the reference, and which differences are real; empty for the reference itself.
+    /// Figure by figure against the reference, and which differences are real; empty for the
+    /// reference itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub versus: Vec<Compared>,
-    /// Why it is not recommended although victim and flood keep more under it than under the recommended setting.
+    /// Why it is not recommended although victim and flood keep more under it than under the
+    /// recommended setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passed_over: Option<String>,
 }
@@ -172,7 +179,8 @@ impl Contest {
         (!contender.trials.is_empty()).then(|| summarise(&own, against))
     }
 
-    /// A contender's trials that count; with what victim and flood are alone under the reference, where that was measured once.
+    /// A contender's trials that count; with what victim and flood are alone under the reference,
+    /// where that was measured once.
     pub(super) fn counted(&self, i: usize, trials: &[Trial]) -> Vec<Trial> {
         let Some(contender) = self.contenders.get(i) else { return Vec::new() };
         let own = pick(trials, contender.deciding());
@@ -227,7 +235,8 @@ impl Document {
         Ok(document)
     }
 
-    /// Makes every figure, verdict and sentence from the trials anew, by this version's statistics. What a search recommended stays.
+    /// Makes every figure, verdict and sentence from the trials anew, by this version's statistics.
+    /// What a search recommended stays.
     pub fn judge(&mut self) {
         let victims = self.scenario["victims"].as_array();
         let open_loop = victims.is_some_and(|all| all.iter().any(|victim| victim["rate_per_s"].is_number()));

@@ -1,4 +1,5 @@
-//! The result document: everything that a run measured, as one JSON text with the schema's name in it.
+//! The result document: everything that a run measured, as one JSON text with the schema's name in
+//! it.
 //!
 //! ```text
 //! Run (who, where, when) ┐
@@ -7,9 +8,10 @@
 //!                                            .summary   =   recomputed from the raw data  =   .summary
 //! ```
 //!
-//! The raw interval histograms are in the document, so that every figure can be computed again; docs/result-schema.md says how.
-//! Field names of the top levels are relied on by scripts and don't change under this schema name; new fields may come at any
-//! time, and a reader ignores those that it does not know. Every number's name ends in its unit.
+//! The raw interval histograms are in the document, so that every figure can be computed again;
+//! docs/result-schema.md says how. Field names of the top levels are relied on by scripts and don't
+//! change under this schema name; new fields may come at any time, and a reader ignores those that
+//! it does not know. Every number's name ends in its unit.
 
 pub mod contest;
 mod salvage;
@@ -84,7 +86,8 @@ pub struct Run {
     /// How long it took, preparation included, in seconds.
     #[serde(default)]
     pub seconds: f64,
-    /// From the start of the program to its first block written, in milliseconds; `None` if nothing was written.
+    /// From the start of the program to its first block written, in milliseconds; `None` if nothing
+    /// was written.
     #[serde(default)]
     pub first_operation_ms: Option<f64>,
     /// The machine.
@@ -224,8 +227,8 @@ impl Document {
         Ok(Self { run, scenario, trials, baseline, summary, contest: None })
     }
 
-    /// The figures, computed from the raw data again: equal to [`Document::summary`] unless that was written by a version of the
-    /// program that defined them differently.
+    /// The figures, computed from the raw data again: equal to [`Document::summary`] unless that
+    /// was written by a version of the program that defined them differently.
     #[must_use]
     pub fn recomputed_summary(&self) -> Summary {
         summary_of(&self.summarised_trials(), self.baseline.as_ref())
@@ -237,10 +240,12 @@ impl Document {
         self.trials.first().map(|t| t.setting.clone()).unwrap_or_default()
     }
 
-    /// Writes it as JSON, indented, with a newline at the end, in the memory that one interval takes.
+    /// Writes it as JSON, indented, with a newline at the end, in the memory that one interval
+    /// takes.
     ///
     /// # Errors
-    /// [`SchemaError::Io`] if `out` fails; [`SchemaError::Write`] if a histogram can't be encoded. What was written until then is cut JSON.
+    /// [`SchemaError::Io`] if `out` fails; [`SchemaError::Write`] if a histogram can't be encoded.
+    /// What was written until then is cut JSON.
     pub fn write_json(&self, out: &mut (impl io::Write + ?Sized)) -> Result<(), SchemaError> {
         wire::write(self, out)
     }
@@ -255,7 +260,8 @@ impl Document {
         String::from_utf8(json).map_err(|e| SchemaError::Write(e.to_string()))
     }
 
-    /// Reads what [`Document::write_json`] wrote. Fields that this version does not know are ignored.
+    /// Reads what [`Document::write_json`] wrote. Fields that this version does not know are
+    /// ignored.
     ///
     /// # Errors
     /// [`SchemaError`] for anything that is not a result of schema [`SCHEMA`].
@@ -263,7 +269,8 @@ impl Document {
         wire::read(json)
     }
 
-    /// In what a stored result differs from this one such that comparing with it means little: one phrase each, for a warning.
+    /// In what a stored result differs from this one such that comparing with it means little: one
+    /// phrase each, for a warning.
     #[must_use]
     pub fn differences(&self, stored: &Self) -> Vec<String> {
         let device = |d: &Self| {

@@ -4,9 +4,10 @@
 //! text ─ NaN, Infinity ─▶ null ─ cut end ─▶ closed ─▶ JSON ─ part by part ─▶ Document + one line for each part that is lost
 //! ```
 //!
-//! Programs that know no null write NaN, disks fill up while a result is written, people edit. A part that can't be read costs that part only: an interval, a
-//! histogram, a figure. Figures that were lost are computed again from the raw data where that is whole. A trial is never taken out: the indices of the others
-//! would change.
+//! Programs that know no null write NaN, disks fill up while a result is written, people edit. A
+//! part that can't be read costs that part only: an interval, a histogram, a figure. Figures that
+//! were lost are computed again from the raw data where that is whole. A trial is never taken out:
+//! the indices of the others would change.
 
 use floodwall_model::Setting;
 use floodwall_model::trial::HostSample;
@@ -73,7 +74,8 @@ fn salvage(text: &str) -> Result<Repaired, SchemaError> {
     Ok(Repaired { document, repairs: fix.repairs })
 }
 
-/// With `null` in place of NaN and infinities, and how many there were. What stands in quotes stays.
+/// With `null` in place of NaN and infinities, and how many there were. What stands in quotes
+/// stays.
 fn without_nan(text: &str) -> (String, usize) {
     let mut out = String::with_capacity(text.len());
     let (mut rest, mut quoted, mut found) = (text, false, 0);

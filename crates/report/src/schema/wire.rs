@@ -5,11 +5,11 @@
 //! Document ◀─ read:  decode histograms, drop derived values ─ ResultDoc ◀ serde ── JSON
 //! ```
 //!
-//! Writing takes the memory of one interval: lists are [`Each`], which turns an element into its JSON shape when it is due. Reading makes
-//! the same types with plain vectors.
+//! Writing takes the memory of one interval: lists are [`Each`], which turns an element into its
+//! JSON shape when it is due. Reading makes the same types with plain vectors.
 //!
-//! Derived values (rates, percentiles, dead seconds) are written for those who read the JSON and are not read back: they follow
-//! from the raw data beside them.
+//! Derived values (rates, percentiles, dead seconds) are written for those who read the JSON and
+//! are not read back: they follow from the raw data beside them.
 
 use std::io::{self, BufWriter, Write};
 
@@ -219,7 +219,8 @@ pub(super) struct LoadDoc {
     histograms: Histograms,
 }
 
-/// Histograms by kind of operation: V2 base64, and what that form does not keep. Left out when nothing was counted.
+/// Histograms by kind of operation: V2 base64, and what that form does not keep. Left out when
+/// nothing was counted.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Histograms {

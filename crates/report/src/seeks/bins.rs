@@ -1,14 +1,15 @@
 //! Rates and times over slices of equal length, for the lower panels.
 //!
-//! What asks for the device (requests, seeks) counts where it arrived; what the device did (bytes, queue and service times) counts where
-//! it was completed.
+//! What asks for the device (requests, seeks) counts where it arrived; what the device did (bytes,
+//! queue and service times) counts where it was completed.
 
 use super::recording::{Operation, Recording};
 use super::span::Span;
 
 /// Requests in a slice, on average: percentiles of fewer say little.
 const REQUESTS: usize = 20;
-/// The fewest and the most slices of a picture: enough to see when something changes, not more than lines can show.
+/// The fewest and the most slices of a picture: enough to see when something changes, not more than
+/// lines can show.
 const FEWEST: usize = 10;
 const MOST: usize = 120;
 
@@ -104,7 +105,8 @@ fn times(queue: &mut [f64], service: &mut [f64]) -> Option<Times> {
     })
 }
 
-/// The smallest value that so many percent do not exceed (nearest rank); of less than a hundred, p99 is the largest.
+/// The smallest value that so many percent do not exceed (nearest rank); of less than a hundred,
+/// p99 is the largest.
 fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
     sorted.get((sorted.len() * percent).div_ceil(100).saturating_sub(1)).copied()
 }

@@ -11,8 +11,9 @@
 //! time axis
 //! ```
 //!
-//! Colours are Okabe and Ito's, which colour-blind readers can tell apart; rare things differ in shape too, percentiles in line width. The picture
-//! brings its own white ground, so a dark viewer shows it as a light one does. Lengths are pixels of the picture's own size.
+//! Colours are Okabe and Ito's, which colour-blind readers can tell apart; rare things differ in
+//! shape too, percentiles in line width. The picture brings its own white ground, so a dark viewer
+//! shows it as a light one does. Lengths are pixels of the picture's own size.
 
 use std::time::Duration;
 
@@ -68,11 +69,13 @@ const MESH: RGBColor = RGBColor(0xD8, 0xD8, 0xD8);
 /// Strength of a phase's tint, and of its warm-up's.
 const TINT: f64 = 0.16;
 const WARMUP_TINT: f64 = 0.06;
-/// Height of a letter, and about how wide one is: the library does not know fonts, and neither does an SVG.
+/// Height of a letter, and about how wide one is: the library does not know fonts, and neither does
+/// an SVG.
 const LETTER: i32 = 12;
 const LETTER_WIDTH: f64 = 6.6;
 
-/// Side of a mark, of its cell's: so much that a dense area is dense, so little that what is drawn last leaves the rest to be seen.
+/// Side of a mark, of its cell's: so much that a dense area is dense, so little that what is drawn
+/// last leaves the rest to be seen.
 const MARK_SHARE: f64 = 0.6;
 /// The shortest side of a mark, in pixels: smaller ones are hard to see.
 const SMALLEST_MARK: i32 = 3;
@@ -135,7 +138,8 @@ pub(super) fn sheet(recording: &Recording, span: &Span, most: usize) -> Result<S
     Ok(sheet)
 }
 
-/// The axis of offsets: what is shown, and a little room above and below so that no mark lies on the edge.
+/// The axis of offsets: what is shown, and a little room above and below so that no mark lies on
+/// the edge.
 fn offsets(recording: &Recording, span: &Span) -> (u64, u64) {
     let has_place = |r: &&Request| r.operation != Operation::Flush && span.contains(r.time_us);
     let shown = || recording.requests.iter().filter(has_place);

@@ -1,9 +1,12 @@
-//! Which requests become marks: as many as a file and an eye can take, none that would be seen alone left out.
+//! Which requests become marks: as many as a file and an eye can take, none that would be seen
+//! alone left out.
 //!
-//! The panel is divided into square cells. Requests of one class in one cell become one mark, the denser the more it stands for, at the
-//! place of any one of them: at the first's, marks would stand in columns that are not in the data. Cells begin at one pixel, where nothing
-//! is lost that could be seen, and grow until there are few enough marks. The first and last request of every class, and the lowest and
-//! highest, always keep marks of their own, so a picture's outline is exact.
+//! The panel is divided into square cells. Requests of one class in one cell become one mark, the
+//! denser the more it stands for, at the place of any one of them: at the first's, marks would
+//! stand in columns that are not in the data. Cells begin at one pixel, where nothing is lost that
+//! could be seen, and grow until there are few enough marks. The first and last request of every
+//! class, and the lowest and highest, always keep marks of their own, so a picture's outline is
+//! exact.
 
 use std::ops::RangeInclusive;
 
@@ -76,7 +79,8 @@ pub(super) struct Frame<'a> {
 }
 
 impl Marks {
-    /// Marks for the requests that arrived in the frame's time; at most `most` of them, or so few as one cell gives.
+    /// Marks for the requests that arrived in the frame's time; at most `most` of them, or so few
+    /// as one cell gives.
     pub(super) fn new(requests: &[Request], frame: &Frame<'_>, most: usize) -> Self {
         let shown: Vec<&Request> = requests.iter().filter(|r| frame.span.contains(r.time_us)).collect();
         let mut counts = [0; Class::ALL.len()];
@@ -173,7 +177,8 @@ impl<'a> Grid<'a> {
     }
 }
 
-/// Orders numbers as if at random, and always alike: multiplication by 2^32 over the golden ratio (Knuth, TAOCP 3, 6.4).
+/// Orders numbers as if at random, and always alike: multiplication by 2^32 over the golden ratio
+/// (Knuth, TAOCP 3, 6.4).
 fn scattered(number: u32) -> u32 {
     number.wrapping_mul(0x9E37_79B9)
 }

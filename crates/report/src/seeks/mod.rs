@@ -1,4 +1,5 @@
-//! A picture of what reached a lab's device: offset over time, and below it seeks, throughput, queue and service time.
+//! A picture of what reached a lab's device: offset over time, and below it seeks, throughput,
+//! queue and service time.
 //!
 //! ```text
 //! CSV ─▶ Recording ─┐                 ┌▶ marks (thinned) ─┐
@@ -6,8 +7,9 @@
 //! result Document ──┘                 └▶ bins (rates) ────┘
 //! ```
 //!
-//! Streams are slanted lines, random I/O is a cloud, a seek is a jump between them: why a disk is slow can be seen at once. The idea is
-//! that of C. Mason's seekwatcher. The same recording, result and view always give the same text.
+//! Streams are slanted lines, random I/O is a cloud, a seek is a jump between them: why a disk is
+//! slow can be seen at once. The idea is that of C. Mason's seekwatcher. The same recording, result
+//! and view always give the same text.
 
 mod bins;
 mod draw;
@@ -23,7 +25,8 @@ pub(crate) use span::utc;
 use crate::schema::Document;
 use crate::sheet::Sheet;
 
-/// Marks of a picture unless told otherwise: at most 105 bytes each, so that a picture stays under 2 MB.
+/// Marks of a picture unless told otherwise: at most 105 bytes each, so that a picture stays under
+/// 2 MB.
 pub const MARKS: usize = 18_000;
 
 /// What a picture shows.
@@ -82,10 +85,12 @@ pub enum SeeksError {
     Draw(String),
 }
 
-/// Draws a recording. With a result, phases are shaded and named, and the axis counts from the run's start.
+/// Draws a recording. With a result, phases are shaded and named, and the axis counts from the
+/// run's start.
 ///
 /// # Errors
-/// [`SeeksError`] if the result and the recording don't belong together, or the view is not in them.
+/// [`SeeksError`] if the result and the recording don't belong together, or the view is not in
+/// them.
 pub fn picture(recording: &Recording, result: Option<&Document>, view: &View) -> Result<Sheet, SeeksError> {
     if result.is_none() && (view.phase.is_some() || view.round.is_some()) {
         return Err(SeeksError::NoResult);

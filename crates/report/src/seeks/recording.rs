@@ -7,9 +7,10 @@
 //! 1.000,8192,4096,write,0,2,3.000,5.500,0.250,ok                                                a request
 //! ```
 //!
-//! Lines are in the order of the answers; here they are put into the order of arrival. Columns may be in any order, and columns that are
-//! not known are passed over. Everything else that is not as it should be is an error with its line, because a picture of misread data
-//! shows nothing. Only a last line without its end is left out and told: that is what an interrupted recording leaves.
+//! Lines are in the order of the answers; here they are put into the order of arrival. Columns may
+//! be in any order, and columns that are not known are passed over. Everything else that is not as
+//! it should be is an error with its line, because a picture of misread data shows nothing. Only a
+//! last line without its end is left out and told: that is what an interrupted recording leaves.
 
 use serde::Deserialize;
 

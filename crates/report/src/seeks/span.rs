@@ -98,7 +98,8 @@ impl Span {
         (time_us - self.zero_us) / 1e6
     }
 
-    /// Cuts to the wanted phase with its warm-up: of the wanted round, or of the first that was recorded.
+    /// Cuts to the wanted phase with its warm-up: of the wanted round, or of the first that was
+    /// recorded.
     fn cut_to(
         &mut self,
         kind: PhaseKind,
@@ -179,9 +180,11 @@ fn not_covered(span: &Span, zero_unix_s: f64, what: &str, bands: &[Band]) -> See
     }
 }
 
-/// `2026-11-21 02:40:10 UTC`. Days to civil date as in H. Hinnant, "chrono-Compatible Low-Level Date Algorithms".
+/// `2026-11-21 02:40:10 UTC`. Days to civil date as in H. Hinnant, "chrono-Compatible Low-Level
+/// Date Algorithms".
 pub(crate) fn utc(unix_s: f64) -> String {
-    // A float that is out of range becomes the nearest integer; a year of a million is still printed.
+    // A float that is out of range becomes the nearest integer; a year of a million is still
+    // printed.
     let seconds = (unix_s.floor() as i64).clamp(-1 << 44, 1 << 44);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let shifted = days + 719_468;

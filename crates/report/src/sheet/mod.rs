@@ -1,11 +1,13 @@
-//! A sheet: what the charting library draws, kept as shapes, so that one drawing becomes an SVG and a PNG.
+//! A sheet: what the charting library draws, kept as shapes, so that one drawing becomes an SVG and
+//! a PNG.
 //!
 //! ```text
 //! chart ─ plotters ─▶ Backend ─▶ Sheet { shapes } ─┬─ svg ─▶ text
 //!                                                  └─ png ─▶ bytes (feature `png`)
 //! ```
 //!
-//! A chart's coordinates are half pixels (`UNIT`): the library's are whole numbers, and a curve on whole pixels has visible steps.
+//! A chart's coordinates are half pixels (`UNIT`): the library's are whole numbers, and a curve on
+//! whole pixels has visible steps.
 
 #[cfg(feature = "png")]
 pub mod png;

@@ -5,8 +5,8 @@
 //! letters ─ a font's outlines ────────────────────────────────────────────────────────┴─▶ PNG
 //! ```
 //!
-//! One sheet unit is one pixel, so a chart's PNG has twice the pixels of its own size and is sharp on every screen. Which font there is differs from machine to
-//! machine: it is a parameter.
+//! One sheet unit is one pixel, so a chart's PNG has twice the pixels of its own size and is sharp
+//! on every screen. Which font there is differs from machine to machine: it is a parameter.
 
 use ab_glyph::{Font as _, FontVec, PxScale, ScaleFont as _, point};
 use plotters::backend::DrawingBackend;
@@ -17,7 +17,8 @@ use super::{Align, Ink, Shape, Sheet};
 
 /// Pixels of the bitmap for each pixel of the PNG, across and down.
 const SMOOTH: i32 = 2;
-/// Ascent and capital height of common fonts, as shares of the size: where a line of text hangs, and where its middle is.
+/// Ascent and capital height of common fonts, as shares of the size: where a line of text hangs,
+/// and where its middle is.
 const ASCENT: f32 = 0.8;
 const MIDDLE: f32 = 0.35;
 const DESCENT: f32 = 0.25;

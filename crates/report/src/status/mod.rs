@@ -5,7 +5,8 @@
 //!         └─ json: {"schema": "floodwall/status/1", …}, every number's name ends in its unit
 //! ```
 //!
-//! A value that could not be read is shown as `?` with the number of a note beneath that gives the reason; zero is shown as zero.
+//! A value that could not be read is shown as `?` with the number of a note beneath that gives the
+//! reason; zero is shown as zero.
 
 mod findings;
 mod notes;

@@ -14,7 +14,8 @@ use super::findings::findings;
 use super::notes::Notes;
 use super::table::{Align, Column, paragraph, table};
 
-/// Whoever waits for everything that is dirty (an fsync of a large file, sync, a full journal) waits longer than people notice.
+/// Whoever waits for everything that is dirty (an fsync of a large file, sync, a full journal)
+/// waits longer than people notice.
 const SLOW_DRAIN_S: f64 = 1.0;
 /// … and longer than most programs' timeouts leave room for.
 const VERY_SLOW_DRAIN_S: f64 = 10.0;

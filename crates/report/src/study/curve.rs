@@ -1,7 +1,8 @@
 //! Latency by percentile.
 //!
-//! The axis is the number of nines: −log₁₀(1 − p), so that 90, 99 and 99.9 % are as far from each other. A percentile is drawn only as far as there are
-//! operations for it (1 / (1 − p) of them); the longest operation ends the curve.
+//! The axis is the number of nines: −log₁₀(1 − p), so that 90, 99 and 99.9 % are as far from each
+//! other. A percentile is drawn only as far as there are operations for it (1 / (1 − p) of them);
+//! the longest operation ends the curve.
 
 use floodwall_model::LatencyCounts;
 use floodwall_stats::quantiles::percentile_ns;

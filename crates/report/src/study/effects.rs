@@ -1,7 +1,9 @@
 //! What each knob's values gave: every setting that has a value, side by side.
 //!
-//! Settings differ in several knobs at once, so a value's settings are shown one by one and their median beside them; settings that changed this knob alone
-//! are told apart, because only they say what it does by itself. Knobs that always change together (a limit and its background limit) are one.
+//! Settings differ in several knobs at once, so a value's settings are shown one by one and their
+//! median beside them; settings that changed this knob alone are told apart, because only they say
+//! what it does by itself. Knobs that always change together (a limit and its background limit) are
+//! one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +37,8 @@ pub(crate) struct Trait {
     pub(crate) flood: Option<f64>,
 }
 
-/// Of every knob that the result's settings differ in, the strongest first. Empty with fewer than two settings that have figures.
+/// Of every knob that the result's settings differ in, the strongest first. Empty with fewer than
+/// two settings that have figures.
 pub(crate) fn effects(study: &Study<'_>) -> Vec<Effect> {
     let placed: Vec<_> = study.subjects.iter().filter(|s| s.spot().is_some()).collect();
     if placed.len() < 2 {
@@ -87,7 +90,8 @@ fn spread(effect: &Effect) -> f64 {
     (high - low).max(0.0)
 }
 
-/// Knobs that some setting names, those together that are named by the same settings and whose values go with each other.
+/// Knobs that some setting names, those together that are named by the same settings and whose
+/// values go with each other.
 fn groups<'a>(settings: impl Iterator<Item = &'a Setting>) -> Vec<Vec<String>> {
     let settings: Vec<&Setting> = settings.collect();
     let mut groups: Vec<Vec<String>> = Vec::new();

@@ -1,7 +1,9 @@
-//! What happened second by second under a setting: its trials one after another, without what lay between them.
+//! What happened second by second under a setting: its trials one after another, without what lay
+//! between them.
 //!
-//! A long run has more seconds than a picture has columns: neighbours within a phase are joined. Histograms add, rates are means, gauges are the last; that
-//! is what one longer interval would have said.
+//! A long run has more seconds than a picture has columns: neighbours within a phase are joined.
+//! Histograms add, rates are means, gauges are the last; that is what one longer interval would
+//! have said.
 
 use floodwall_model::Trial;
 use floodwall_model::trial::{Interval, OpLatencies, PhaseKind};

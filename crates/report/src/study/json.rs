@@ -1,6 +1,8 @@
-//! The numbers behind the figures, as one JSON document: `{"schema": "floodwall/report/1", "results": […]}`.
+//! The numbers behind the figures, as one JSON document:
+//! `{"schema": "floodwall/report/1", "results": […]}`.
 //!
-//! What the result itself holds (trials, intervals, histograms) stays there; this is what was computed from it.
+//! What the result itself holds (trials, intervals, histograms) stays there; this is what was
+//! computed from it.
 
 use serde_json::{Value, json};
 

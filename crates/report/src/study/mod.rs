@@ -7,7 +7,8 @@
 //!                    └─ effects    what each knob's values gave
 //! ```
 //!
-//! A result of one setting has one subject. Everything follows from the document: nothing is read, no clock is asked.
+//! A result of one setting has one subject. Everything follows from the document: nothing is read,
+//! no clock is asked.
 
 mod curve;
 mod effects;
@@ -113,7 +114,8 @@ impl<'a> Study<'a> {
         recommended.is_some_and(|r| r.outcome == Outcome::Recommended)
     }
 
-    /// The subjects that charts with little room show: reference, answer, frontier, then the others in their order.
+    /// The subjects that charts with little room show: reference, answer, frontier, then the others
+    /// in their order.
     pub(crate) fn leading(&self, most: usize) -> Vec<&Subject> {
         let mut order: Vec<&Subject> = self.subjects.iter().filter(|s| !s.trials.is_empty()).collect();
         order.sort_by_key(|s| s.role);
@@ -138,7 +140,8 @@ impl<'a> Study<'a> {
         all
     }
 
-    /// The victim's operations a second alone under the reference; a second with under a tenth of it is dead.
+    /// The victim's operations a second alone under the reference; a second with under a tenth of
+    /// it is dead.
     pub(crate) fn alone_iops(&self) -> Option<f64> {
         let summary = self.reference()?.summary.as_ref()?;
         summary.victim.as_ref()?.iops

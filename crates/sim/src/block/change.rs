@@ -4,10 +4,13 @@
 //! write ─▶ frozen: who comes now waits outside ─▶ what is inside runs dry ─▶ changed ─▶ all who wait outside come in
 //! ```
 //!
-//! Since blk-mq a new elevator, `nr_requests`, a limit such as `max_sectors_kb` and wbt's target are changed in a frozen queue (`blk_mq_freeze_queue`: nobody enters, and
-//! `q_usage_counter` falls to zero, so that those who sleep inside for a slot or at the gate are served first). Earlier kernels freeze for nothing: `nr_requests` and
-//! limits are in force at once; a new elevator waits until the old one's requests are gone while new ones pass it by (`elevator_switch`, 2.6), which is taken as a freeze
-//! here. A bio that was made before `max_sectors_kb` became smaller keeps its length.
+//! Since blk-mq a new elevator, `nr_requests`, a limit such as `max_sectors_kb` and wbt's target
+//! are changed in a frozen queue (`blk_mq_freeze_queue`: nobody enters, and `q_usage_counter` falls
+//! to zero, so that those who sleep inside for a slot or at the gate are served first). Earlier
+//! kernels freeze for nothing: `nr_requests` and limits are in force at once; a new elevator waits
+//! until the old one's requests are gone while new ones pass it by (`elevator_switch`, 2.6), which
+//! is taken as a freeze here. A bio that was made before `max_sectors_kb` became smaller keeps its
+//! length.
 
 use floodwall_device::Nanos;
 
@@ -87,7 +90,8 @@ impl BlockLayer {
         coming.map_or(self.elevator(), |(elevator, ..)| elevator.as_ref())
     }
 
-    /// Begins a change; it is made as soon as nothing is inside. One at a time: a second before that is merged into the first, the later value counts.
+    /// Begins a change; it is made as soon as nothing is inside. One at a time: a second before
+    /// that is merged into the first, the later value counts.
     pub(crate) fn change(&mut self, now: Nanos, change: Change) {
         let pending = self.freezer.change.get_or_insert_default();
         if change.elevator.is_some() {

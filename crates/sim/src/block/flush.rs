@@ -7,11 +7,12 @@
 //! FUA, device has it not   write ─▶ FLUSH
 //! ```
 //!
-//! One FLUSH is in the device at a time; those who ask meanwhile share the next. The next does not start while writes of such sequences are on their way,
-//! so that they can share it too, for at most 5 s (`FLUSH_PENDING_TIMEOUT`). All of it passes the elevator by.
+//! One FLUSH is in the device at a time; those who ask meanwhile share the next. The next does not
+//! start while writes of such sequences are on their way, so that they can share it too, for at
+//! most 5 s (`FLUSH_PENDING_TIMEOUT`). All of it passes the elevator by.
 //!
-//! Before 2.6.37 a barrier did more: everything that the elevator had was sent and waited for first, and what came later waited behind
-//! (block/blk-barrier.c, `QUEUE_ORDERED_DRAIN_FLUSH`).
+//! Before 2.6.37 a barrier did more: everything that the elevator had was sent and waited for
+//! first, and what came later waited behind (block/blk-barrier.c, `QUEUE_ORDERED_DRAIN_FLUSH`).
 
 use std::collections::VecDeque;
 
@@ -151,7 +152,8 @@ impl BlockLayer {
         self.bypass.push_back(slot);
     }
 
-    /// Starts the next FLUSH, or the next barrier, if it is time (`blk_kick_flush`, `blk_do_ordered`).
+    /// Starts the next FLUSH, or the next barrier, if it is time (`blk_kick_flush`,
+    /// `blk_do_ordered`).
     pub(super) fn flush_kick(&mut self, now: Nanos, out: &mut Vec<Done>) {
         if !self.flush.barriers.is_empty() && !self.flush.barrier_runs {
             let drained = self.elevator.is_empty() && self.bypass.is_empty() && self.in_flight == 0;

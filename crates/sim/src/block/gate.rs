@@ -1,7 +1,9 @@
-//! The wbt gate: who may make another write request, and who waits for that (block/blk-rq-qos.c `rq_qos_wait` around [`Wbt`]).
+//! The wbt gate: who may make another write request, and who waits for that (block/blk-rq-qos.c
+//! `rq_qos_wait` around [`Wbt`]).
 //!
-//! Who waits is let in in the order of arrival, up to the first that may not; who comes while others wait goes behind them. A process that is through and then
-//! finds no request slot keeps its pass.
+//! Who waits is let in in the order of arrival, up to the first that may not; who comes while
+//! others wait goes behind them. A process that is through and then finds no request slot keeps its
+//! pass.
 
 use std::collections::VecDeque;
 
@@ -61,7 +63,8 @@ impl Gate {
         self.passes[process.0 as usize].is_some()
     }
 
-    /// A process wants to make a request. If it may not, it is remembered. `woken`: it waited and was named.
+    /// A process wants to make a request. If it may not, it is remembered. `woken`: it waited and
+    /// was named.
     pub(super) fn ask(
         &mut self,
         now: Nanos,

@@ -1,13 +1,15 @@
-//! A lab device's way to its model: the kernel's loop driver over a FUSE file (drivers/block/loop.c and fs/fuse/file.c of 6.18).
+//! A lab device's way to its model: the kernel's loop driver over a FUSE file (drivers/block/loop.c
+//! and fs/fuse/file.c of 6.18).
 //!
 //! ```text
 //! request ─▶ the driver's worker, in order ─▶ in pieces of at most 1 MiB ─▶ device
 //!              └─ FLUSH, discard, write zeroes: it waits for the answer before it looks at the next request
 //! ```
 //!
-//! A loop device with direct I/O has one worker. Reads and writes it starts and leaves alone (`lo_rw_aio`); in `vfs_fsync` and `vfs_fallocate` it sits until they
-//! are answered, so what comes after a FLUSH stands behind it, while what was sent before goes on in the device. FUSE cuts what it is given into requests of
-//! `max_write` bytes (`fuse_direct_io`).
+//! A loop device with direct I/O has one worker. Reads and writes it starts and leaves alone
+//! (`lo_rw_aio`); in `vfs_fsync` and `vfs_fallocate` it sits until they are answered, so what comes
+//! after a FLUSH stands behind it, while what was sent before goes on in the device. FUSE cuts what
+//! it is given into requests of `max_write` bytes (`fuse_direct_io`).
 
 use std::collections::VecDeque;
 

@@ -6,8 +6,10 @@
 //! PREFLUSH, FUA ─▶ flush.rs ─────────────────────────────▶ past the elevator ┘
 //! ```
 //!
-//! `submit` answers at once: taken, or wait (no slot, gate shut). A process that has to wait is remembered here and named in [`BlockLayer::woken`] when it
-//! is worth trying again. Sources: block/blk-mq.c `blk_mq_submit_bio`, block/blk-core.c `blk_add_rq_to_plug`, `__make_request` (2.6.x).
+//! `submit` answers at once: taken, or wait (no slot, gate shut). A process that has to wait is
+//! remembered here and named in [`BlockLayer::woken`] when it is worth trying again. Sources:
+//! block/blk-mq.c `blk_mq_submit_bio`, block/blk-core.c `blk_add_rq_to_plug`, `__make_request`
+//! (2.6.x).
 
 mod bio;
 mod change;
@@ -43,11 +45,13 @@ use change::Freezer;
 use flush::{FlushQueue, Stage};
 use queues::Queues;
 
-/// Requests that a plug collects before it is flushed (`BLK_MAX_REQUEST_COUNT`, one hardware queue).
+/// Requests that a plug collects before it is flushed (`BLK_MAX_REQUEST_COUNT`, one hardware
+/// queue).
 const PLUG_REQUESTS: usize = 32;
 /// … or until the last of them has this many bytes (`BLK_PLUG_FLUSH_SIZE`).
 const PLUG_BYTES: u64 = 128 << 10;
-/// A request's id is its number in the high bits and its slot in these low ones: ascending, and found without a search.
+/// A request's id is its number in the high bits and its slot in these low ones: ascending, and
+/// found without a search.
 const SLOT_BITS: u32 = 22;
 
 /// A bio in a chain.
@@ -112,7 +116,8 @@ pub(crate) struct QueueParams {
     pub(crate) stripes: Stripes,
     /// Whether the device can force a single write to the medium.
     pub(crate) fua: bool,
-    /// Whether FLUSH can't be queued with other commands (SATA): the queue runs dry before it, and nothing is sent until it is done (`ata_std_qc_defer`).
+    /// Whether FLUSH can't be queued with other commands (SATA): the queue runs dry before it, and
+    /// nothing is sent until it is done (`ata_std_qc_defer`).
     pub(crate) flush_alone: bool,
 }
 
@@ -226,7 +231,8 @@ impl BlockLayer {
         self.max_bytes
     }
 
-    /// Whether the device loses what it has acknowledged when the power fails, so that flushes mean something.
+    /// Whether the device loses what it has acknowledged when the power fails, so that flushes mean
+    /// something.
     pub(crate) fn volatile(&self) -> bool {
         self.flush.volatile()
     }
@@ -342,7 +348,8 @@ impl BlockLayer {
         self.thaw(now);
     }
 
-    /// Reads and writes have slots of their own in 2.6.18, synchronous and asynchronous requests later; 6.x counts them together.
+    /// Reads and writes have slots of their own in 2.6.18, synchronous and asynchronous requests
+    /// later; 6.x counts them together.
     fn class_of(&self, io: &IoRequest) -> u8 {
         let sync = match self.generation {
             Generation::K2_6_18 => io.is_read(),
@@ -412,7 +419,8 @@ impl BlockLayer {
         true
     }
 
-    /// Looks at the request that was plugged last (`blk_attempt_plug_merge`); at its end only, where streams grow.
+    /// Looks at the request that was plugged last (`blk_attempt_plug_merge`); at its end only,
+    /// where streams grow.
     fn merge_into_plug(&mut self, process: ProcessIndex, bio: &IoRequest) -> Option<u32> {
         let slot = *self.plugs[process.0 as usize].last()?;
         let io = &mut self.requests.get_mut(slot).io;
@@ -459,7 +467,8 @@ impl BlockLayer {
 
     fn add_to_plug(&mut self, now: Nanos, process: ProcessIndex, slot: u32) {
         if self.generation != Generation::K6 && self.generation != Generation::K3_2 {
-            // The queue's own plug (until 4 requests or 3 ms) is left out: what waits for a request unplugs at once, and a flusher fills it in no time.
+            // The queue's own plug (until 4 requests or 3 ms) is left out: what waits for a request
+            // unplugs at once, and a flusher fills it in no time.
             self.insert(now, slot);
             return self.dispatch(now);
         }

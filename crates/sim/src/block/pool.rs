@@ -1,9 +1,12 @@
 //! Request slots: how many requests may exist, and who waits for one.
 //!
-//! - up to 3.2 (`get_request`, block/ll_rw_blk.c and blk-core.c): `nr_requests` for each of two classes (2.6.18: reads and writes; later: synchronous and asynchronous).
-//!   A class is *congested* from 7/8 of them on until it falls below 13/16. When it is *full*, only *batchers* (a process that has just slept, for
-//!   32 requests or 20 ms) get more, up to one and a half times as many; the others sleep, first come, first woken.
-//! - 6.x (`blk_mq_get_tag`): one pool of `nr_requests` tags; an elevator may keep some requests to a part of them.
+//! - up to 3.2 (`get_request`, block/ll_rw_blk.c and blk-core.c): `nr_requests` for each of two
+//!   classes (2.6.18: reads and writes; later: synchronous and asynchronous). A class is *congested*
+//!   from 7/8 of them on until it falls below 13/16. When it is *full*, only *batchers* (a process
+//!   that has just slept, for 32 requests or 20 ms) get more, up to one and a half times as many;
+//!   the others sleep, first come, first woken.
+//! - 6.x (`blk_mq_get_tag`): one pool of `nr_requests` tags; an elevator may keep some requests to
+//!   a part of them.
 
 use std::collections::VecDeque;
 
@@ -92,8 +95,9 @@ impl RequestPool {
         self.classes[class].congested
     }
 
-    /// Takes a slot. `limit`: how many of all slots a request of this kind may use (6.x). If there is none the process is queued, and has to try again
-    /// when it is woken (`woken`: this is that attempt).
+    /// Takes a slot. `limit`: how many of all slots a request of this kind may use (6.x). If there
+    /// is none the process is queued, and has to try again when it is woken (`woken`: this is that
+    /// attempt).
     pub(crate) fn take(
         &mut self,
         now: Nanos,
@@ -144,14 +148,16 @@ impl RequestPool {
         true
     }
 
-    /// Gives a slot back. Appends who may try again to `woken` and says whether the class has just left congestion.
+    /// Gives a slot back. Appends who may try again to `woken` and says whether the class has just
+    /// left congestion.
     pub(crate) fn give_back(&mut self, class: usize, woken: &mut Vec<ProcessIndex>) -> bool {
         let size = self.size;
         let one_pool = self.one_pool;
         let c = &mut self.classes[class];
         c.used = c.used.saturating_sub(1);
         if one_pool {
-            // Reads and writes wait apart only so that one that an elevator keeps short does not stand before the others.
+            // Reads and writes wait apart only so that one that an elevator keeps short does not
+            // stand before the others.
             woken.extend(self.classes.iter_mut().filter_map(|c| c.waiting.pop_front()));
             return false;
         }

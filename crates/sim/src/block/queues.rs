@@ -4,8 +4,10 @@
 //! bio ─▶ queue by its chunk ─▶ that queue's gate ─▶ one of that queue's slots
 //! ```
 //!
-//! md has neither slots nor wbt of its own: what it sends to a member is counted in that member's queue, so that one member that is slow or asked for more than its share takes
-//! nothing from the others. Which member's elevator gets a request is [`Striped`](super::Striped)'s business and follows the same chunks.
+//! md has neither slots nor wbt of its own: what it sends to a member is counted in that member's
+//! queue, so that one member that is slow or asked for more than its share takes nothing from the
+//! others. Which member's elevator gets a request is [`Striped`](super::Striped)'s business and
+//! follows the same chunks.
 
 use floodwall_device::Nanos;
 
@@ -95,7 +97,8 @@ impl Queues {
         each
     }
 
-    /// Whether a class of requests is congested in any of them: what md says of itself (`raid0_congested`, `raid10_congested`).
+    /// Whether a class of requests is congested in any of them: what md says of itself
+    /// (`raid0_congested`, `raid10_congested`).
     pub(super) fn congested(&self, class: usize) -> bool {
         self.members.iter().any(|queue| queue.pool.congested(class))
     }
@@ -142,8 +145,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// However requests fall on the members: of each, no more slots are taken than it has and no more writes are through its gate than its own limit, whatever the
-        /// others do; and who is refused by one member finds the others open.
+        /// However requests fall on the members: of each, no more slots are taken than it has and
+        /// no more writes are through its gate than its own limit, whatever the others do; and who
+        /// is refused by one member finds the others open.
         #[test]
         fn slots_and_gates_are_capped_for_each_member(
             members in 1u32..7,

@@ -1,12 +1,15 @@
-//! Software RAID: every member has a queue and an elevator of its own, and none knows of the others.
+//! Software RAID: every member has a queue and an elevator of its own, and none knows of the
+//! others.
 //!
 //! ```text
 //! request ─▶ member by its chunk ─▶ that member's elevator ─▶ at most `depth` of each in the device
 //! ```
 //!
-//! This matters where the members share something behind their queues, a controller's cache: an elevator that holds writes back while one of *its* reads or synchronous
-//! writes is under way does nothing against those of the other members that fill the cache. A mirrored pair counts as one member here, because both
-//! halves get the same requests. Slots and wbt are each member's own, too ([`Queues`](super::queues::Queues)).
+//! This matters where the members share something behind their queues, a controller's cache: an
+//! elevator that holds writes back while one of *its* reads or synchronous writes is under way does
+//! nothing against those of the other members that fill the cache. A mirrored pair counts as one
+//! member here, because both halves get the same requests. Slots and wbt are each member's own, too
+//! ([`Queues`](super::queues::Queues)).
 
 use floodwall_device::Nanos;
 

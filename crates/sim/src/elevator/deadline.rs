@@ -1,4 +1,5 @@
-//! deadline: requests by sector in batches of one direction, none of them late for ever (`block/deadline-iosched.c`, 2.6.18 to 3.2).
+//! deadline: requests by sector in batches of one direction, none of them late for ever
+//! (`block/deadline-iosched.c`, 2.6.18 to 3.2).
 //!
 //! ```text
 //! insert ─▶ by sector and by age, one pair of queues for reads, one for writes
@@ -9,7 +10,8 @@
 //!
 //! The variants differ in three things (`deadline_dispatch_requests`):
 //!
-//! * 2.6.18 ends a batch at a next request that does not touch the last one (`batching += fifo_batch`); 2.6.32 batches whatever comes next in order.
+//! * 2.6.18 ends a batch at a next request that does not touch the last one
+//!   (`batching += fifo_batch`); 2.6.32 batches whatever comes next in order.
 //! * 2.6.18 starts over at the lowest sector, 2.6.32 at the oldest request.
 //! * 2.6.18 clears `batching` only when it starts over; 2.6.32 whenever a direction was chosen.
 //!
@@ -66,7 +68,8 @@ pub struct Deadline {
     tunables: DeadlineTunables,
     /// Behaves as in 2.6.18.
     old: bool,
-    /// The next request by sector in each direction; at most one direction has one, the one that is being served.
+    /// The next request by sector in each direction; at most one direction has one, the one that is
+    /// being served.
     next: [Option<Handle>; 2],
     /// Requests since the batch began.
     batching: u32,
@@ -230,7 +233,8 @@ mod tests {
 
     #[test]
     fn a_batch_of_16_then_the_other_direction_after_two_read_turns() {
-        // 2.6.32: 40 reads and 20 writes, all within their deadlines. Reads are chosen twice (starved 0, 1), then writes (starved 2 >= 2).
+        // 2.6.32: 40 reads and 20 writes, all within their deadlines. Reads are chosen twice
+        // (starved 0, 1), then writes (starved 2 >= 2).
         let mut elevator = deadline(false);
         for n in 0..40 {
             elevator.insert(Nanos::ZERO, read(n, n * 10, 1));
@@ -265,7 +269,8 @@ mod tests {
         // Past the deadline of all of them (500 ms + the tick that makes it "after").
         let late = Nanos::from_millis(501);
         let order = drain_at(&mut elevator, late);
-        // 15 more of the batch in sector order (1..=15), then the oldest that is left, 16, and on from there.
+        // 15 more of the batch in sector order (1..=15), then the oldest that is left, 16, and on
+        // from there.
         assert_eq!(order, (1..20).chain([50]).collect::<Vec<_>>());
         // At exactly 500 ms nothing has expired: `time_after` is strict.
         let mut elevator = deadline(true);
@@ -278,7 +283,8 @@ mod tests {
 
     #[test]
     fn in_2_6_18_a_gap_ends_the_batch() {
-        // Reads 0 and 1 touch, 2 does not; a write waits. starved: 0 (read 0), the batch goes on (1), gap: 1 (read 2), gap: 2 >= 2 (write).
+        // Reads 0 and 1 touch, 2 does not; a write waits. starved: 0 (read 0), the batch goes on
+        // (1), gap: 1 (read 2), gap: 2 >= 2 (write).
         let mut elevator = deadline(true);
         for (id, page) in [(0, 0), (1, 1), (2, 10), (3, 20)] {
             elevator.insert(Nanos::ZERO, read(id, page, 1));

@@ -1,7 +1,8 @@
 //! What the idling elevators remember of a process: how long it thinks, how far it seeks.
 //!
-//! Both are decaying means in fixed point (256 is one sample, 7/8 of the past is kept), the same in `as-iosched.c` (`as_update_thinktime`,
-//! `as_update_seekdist`) and in `cfq-iosched.c` (`cfq_update_io_thinktime`, `cfq_update_io_seektime`), 2.6.18 and 2.6.32.
+//! Both are decaying means in fixed point (256 is one sample, 7/8 of the past is kept), the same in
+//! `as-iosched.c` (`as_update_thinktime`, `as_update_seekdist`) and in `cfq-iosched.c`
+//! (`cfq_update_io_thinktime`, `cfq_update_io_seektime`), 2.6.18 and 2.6.32.
 
 /// Mean time between the completion of a request and the next one of the same process, in jiffies.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,7 +22,8 @@ impl ThinkTime {
     }
 }
 
-/// Mean distance between the end of a request and the start of the next one of the same process, in sectors of 512 bytes.
+/// Mean distance between the end of a request and the start of the next one of the same process, in
+/// sectors of 512 bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SeekDistance {
     /// Weight of what has been seen: 0 at first, 255 at most.
@@ -32,7 +34,8 @@ pub(super) struct SeekDistance {
 }
 
 impl SeekDistance {
-    /// Takes a distance in; a single long one (page-in, metadata) counts for no more than four times the mean and a bit.
+    /// Takes a distance in; a single long one (page-in, metadata) counts for no more than four
+    /// times the mean and a bit.
     pub(super) fn update(&mut self, sectors: u64) {
         let slack = if self.samples <= 60 { 2 * 1024 * 1024 } else { 2 * 1024 * 64 };
         let sectors = sectors.min(self.mean * 4 + slack);
@@ -47,8 +50,9 @@ pub(super) const fn sample_valid(samples: u64) -> bool {
     samples > 80
 }
 
-/// Which of two positions a head at `last` should visit first (`as_choose_req`, `cfq_choose_req`), all in bytes: the nearer one ahead, where going back
-/// costs `penalty` times as much and is only thought of up to `back_max`; of two that are further behind, the one furthest behind.
+/// Which of two positions a head at `last` should visit first (`as_choose_req`, `cfq_choose_req`),
+/// all in bytes: the nearer one ahead, where going back costs `penalty` times as much and is only
+/// thought of up to `back_max`; of two that are further behind, the one furthest behind.
 pub(super) const fn first_is_better(last: u64, back_max: u64, penalty: u64, first: u64, second: u64) -> bool {
     match (cost(last, back_max, penalty, first), cost(last, back_max, penalty, second)) {
         (Some(a), Some(b)) if a == b => first >= second,
@@ -78,7 +82,8 @@ mod tests {
     fn means_follow_the_kernels_fixed_point() {
         let mut think = ThinkTime::default();
         think.update(8);
-        // samples 32, total 256, mean (256 + 128) / 32 = 12: the first sample overshoots, as in the kernel.
+        // samples 32, total 256, mean (256 + 128) / 32 = 12: the first sample overshoots, as in the
+        // kernel.
         assert_eq!((think.samples, think.mean), (32, 12));
         for _ in 0..60 {
             think.update(8);

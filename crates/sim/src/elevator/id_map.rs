@@ -1,7 +1,8 @@
 //! A small map from numbers to values, deterministic and without an allocation per entry.
 //!
-//! Open addressing with linear probing over a power of two; removal shifts followers back, so that no tombstones pile up. Elevators keep in it what they must
-//! remember about requests in the device (by request) and about processes (by process). Never iterated.
+//! Open addressing with linear probing over a power of two; removal shifts followers back, so that
+//! no tombstones pile up. Elevators keep in it what they must remember about requests in the device
+//! (by request) and about processes (by process). Never iterated.
 
 /// A map from `u64` to `V`.
 #[derive(Clone, Debug)]

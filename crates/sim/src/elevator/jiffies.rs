@@ -2,7 +2,8 @@
 
 use floodwall_device::Nanos;
 
-/// How long before the simulation the machine was booted, in seconds: everything that compares with "never" has long expired by then.
+/// How long before the simulation the machine was booted, in seconds: everything that compares with
+/// "never" has long expired by then.
 const UPTIME_S: u64 = 300;
 
 /// Converts virtual time to ticks and back. A tick is `1 s / HZ`.

@@ -98,17 +98,20 @@ pub struct QueueFacts {
     pub cpus: u32,
     /// Whether the device says that it rotates (`queue/rotational`).
     pub rotational: bool,
-    /// Whether it said so when its queue was made: the default target of writeback throttling is settled then.
+    /// Whether it said so when its queue was made: the default target of writeback throttling is
+    /// settled then.
     pub rotated_at_first: bool,
     /// Whether bfq was built with `CONFIG_BFQ_GROUP_IOSCHED`. Without it `bfqq_request_over_limit`
     /// holds nobody to a share of the request slots.
     pub bfq_groups: bool,
-    /// What the queue gets unless told otherwise: [`default_for`] its hardware queues, or what its driver asks for.
+    /// What the queue gets unless told otherwise: [`default_for`] its hardware queues, or what its
+    /// driver asks for.
     pub default_elevator: ElevatorKind,
 }
 
 impl QueueFacts {
-    /// Of a kernel as it was mostly built (1000 ticks a second up to 2.6.32, 250 later), on a rotating device with one hardware queue and 4 CPUs.
+    /// Of a kernel as it was mostly built (1000 ticks a second up to 2.6.32, 250 later), on a
+    /// rotating device with one hardware queue and 4 CPUs.
     #[must_use]
     pub const fn new(generation: Generation) -> Self {
         let (release, hz) = match generation {
@@ -152,9 +155,11 @@ fn names(kinds: &[ElevatorKind]) -> String {
     kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ")
 }
 
-/// The elevators that a generation offers, as `queue/scheduler` lists them with everything built in.
+/// The elevators that a generation offers, as `queue/scheduler` lists them with everything built
+/// in.
 ///
-/// anticipatory went in 2.6.33, the single-queue elevators in 5.0; mq-deadline came in 4.11, kyber and bfq in 4.12.
+/// anticipatory went in 2.6.33, the single-queue elevators in 5.0; mq-deadline came in 4.11, kyber
+/// and bfq in 4.12.
 #[must_use]
 pub const fn offered(generation: Generation) -> &'static [ElevatorKind] {
     match generation {
@@ -168,8 +173,8 @@ pub const fn offered(generation: Generation) -> &'static [ElevatorKind] {
     }
 }
 
-/// The elevator that a device gets unless told otherwise: CFQ by Kconfig up to 3.2 (RHEL 5 too), then mq-deadline for one hardware queue and none for more
-/// (`elevator_set_default`).
+/// The elevator that a device gets unless told otherwise: CFQ by Kconfig up to 3.2 (RHEL 5 too),
+/// then mq-deadline for one hardware queue and none for more (`elevator_set_default`).
 #[must_use]
 pub const fn default_for(generation: Generation, hardware_queues: u32) -> ElevatorKind {
     match generation {
@@ -181,11 +186,12 @@ pub const fn default_for(generation: Generation, hardware_queues: u32) -> Elevat
 
 /// Makes an elevator as the kernel had it, with its default tunables.
 ///
-/// `deadline` on 6.x is mq-deadline, which answers to that name. CFQ of 3.2 is that of 2.6.32 with a quantum of 8: its service trees by kind of workload and
-/// its groups are not modelled.
+/// `deadline` on 6.x is mq-deadline, which answers to that name. CFQ of 3.2 is that of 2.6.32 with
+/// a quantum of 8: its service trees by kind of workload and its groups are not modelled.
 ///
 /// # Errors
-/// [`BuildError`] if the generation did not have it, or if the tick does not divide a second into whole milliseconds.
+/// [`BuildError`] if the generation did not have it, or if the tick does not divide a second into
+/// whole milliseconds.
 pub fn build(kind: ElevatorKind, facts: &QueueFacts) -> Result<Box<dyn Elevator>, BuildError> {
     let QueueFacts { generation, release, hz, cpus, rotational, bfq_groups, .. } = *facts;
     if hz == 0 || 1000 % hz != 0 {

@@ -1,4 +1,5 @@
-//! kyber: as many requests of a kind in the device as its latency allows (`block/kyber-iosched.c`, 6.18).
+//! kyber: as many requests of a kind in the device as its latency allows (`block/kyber-iosched.c`,
+//! 6.18).
 //!
 //! ```text
 //! insert ─▶ queue of the CPU and the domain (read, write, discard, other)
@@ -6,12 +7,14 @@
 //! timer (100 ms after the first completion): latencies by domain, in eighths of twice the target ─▶ tokens of each domain
 //! ```
 //!
-//! A domain whose latency is bad is throttled less, one whose latency is good is throttled more as soon as the device is congested (p90 of the latency in the
-//! device above target in any domain): `depth = depth * (p99 bucket + 1) / 4`, between 1 and the domain's maximum. Times in nanoseconds.
-//! I/O priorities mean nothing to it.
+//! A domain whose latency is bad is throttled less, one whose latency is good is throttled more as
+//! soon as the device is congested (p90 of the latency in the device above target in any domain):
+//! `depth = depth * (p99 bucket + 1) / 4`, between 1 and the domain's maximum. Times in
+//! nanoseconds. I/O priorities mean nothing to it.
 //!
-//! Like the kernel's, one timeout serves both percentiles of a domain: while there are fewer than 500 samples a second, p90 takes it each time and p99 is
-//! not calculated before 500 samples have come together.
+//! Like the kernel's, one timeout serves both percentiles of a domain: while there are fewer than
+//! 500 samples a second, p90 takes it each time and p99 is not calculated before 500 samples have
+//! come together.
 
 use std::collections::VecDeque;
 
@@ -52,7 +55,8 @@ const DOMAINS: usize = 4;
 /// Domains whose latency is measured: all but `OTHER`.
 const MEASURED: usize = 3;
 
-/// Most tokens of a domain (`kyber_depth`): even fast devices are busy with a fraction of their tags.
+/// Most tokens of a domain (`kyber_depth`): even fast devices are busy with a fraction of their
+/// tags.
 const MAX_DEPTH: [u32; DOMAINS] = [256, 128, 64, 16];
 /// Requests in a row from a domain (`kyber_batch_size`).
 const BATCH: [u32; DOMAINS] = [16, 8, 1, 1];
@@ -99,7 +103,8 @@ pub struct Kyber {
 }
 
 impl Kyber {
-    /// `release`: the kernel's (major, minor). `hz`: ticks a second. `cpus`: number of software queues.
+    /// `release`: the kernel's (major, minor). `hz`: ticks a second. `cpus`: number of software
+    /// queues.
     #[must_use]
     pub fn new(release: (u16, u16), hz: u32, cpus: u32, tunables: KyberTunables) -> Self {
         Self {
@@ -209,7 +214,8 @@ impl Kyber {
         }
         for (domain, most) in MAX_DEPTH.into_iter().enumerate().take(MEASURED) {
             let mut p99 = self.percentile(domain, TOTAL, 99, jiffies);
-            // Domains need not have enough samples at the same time: a p99 is kept for the next congestion, and acted on once.
+            // Domains need not have enough samples at the same time: a p99 is kept for the next
+            // congestion, and acted on once.
             if congested {
                 p99 = p99.or(self.kept_p99[domain]);
                 self.kept_p99[domain] = None;
@@ -370,7 +376,8 @@ mod tests {
         elevator.insert(Nanos::ZERO, write(2, 100, 1));
         let Dispatch::Request(first) = elevator.dispatch(Nanos::ZERO, 0) else { panic!() };
         assert_eq!(elevator.dispatch(Nanos::ZERO, 1), Dispatch::Wait);
-        // Request 2 was taken out of its software queue together with 1: it is past merging, a newcomer is not.
+        // Request 2 was taken out of its software queue together with 1: it is past merging, a
+        // newcomer is not.
         assert_eq!(merged(&mut elevator, &write(3, 101, 1)), None);
         elevator.insert(Nanos::ZERO, write(4, 200, 1));
         assert_eq!(merged(&mut elevator, &write(5, 201, 1)), Some(4));
@@ -401,7 +408,8 @@ mod tests {
     #[test]
     fn slow_reads_take_tokens_from_writes() {
         let mut elevator = kyber();
-        // The first completions set the timer; then 600 writes in the first bucket and 600 reads in the sixth (2.5 to 3 ms) are counted.
+        // The first completions set the timer; then 600 writes in the first bucket and 600 reads in
+        // the sixth (2.5 to 3 ms) are counted.
         let now = serve(&mut elevator, Nanos::ZERO, 50, Nanos::from_millis(1), |id| write(id, id, 1));
         assert_eq!(elevator.depths(), [256, 128, 64, 16]);
         elevator.buckets[WRITE][TOTAL][0] = 600;
@@ -424,7 +432,8 @@ mod tests {
             serve(&mut elevator, now, 1, Nanos::from_millis(3), |id| read(id, id, 1));
             depths.push(elevator.depths()[WRITE]);
         }
-        // The first timer, at 100 ms, sets the time: one second later all of a few reads being slow is congestion, and the writes pay for it.
+        // The first timer, at 100 ms, sets the time: one second later all of a few reads being slow
+        // is congestion, and the writes pay for it.
         assert_eq!(depths.iter().position(|&depth| depth == 32), Some(11), "{depths:?}");
     }
 

@@ -5,8 +5,9 @@
 //!          └ yes: the request it joined grows
 //! ```
 //!
-//! An elevator only knows requests; who waits for which bio is the block layer's business, and so are plugs, request slots and the depth of the
-//! device. Flushes bypass every elevator: they are handed out before anything else (`blk_mq_insert_request`, 6.18; drained barriers before 2.6.37).
+//! An elevator only knows requests; who waits for which bio is the block layer's business, and so
+//! are plugs, request slots and the depth of the device. Flushes bypass every elevator: they are
+//! handed out before anything else (`blk_mq_insert_request`, 6.18; drained barriers before 2.6.37).
 //!
 //! | file | algorithm | kernels |
 //! |---|---|---|
@@ -19,8 +20,9 @@
 //! | `kyber` | as many requests of a kind in the device as its latency allows | 6.x |
 //! | `bfq` | budgets of sectors for each process | 6.x |
 //!
-//! Shared parts: `pool` (requests, queues by age, the merge hash), `sorted` (queues by position, merging), `jiffies`, `id_map`, `history` (think times and
-//! seek distances), `tunable`. [`build`] makes one of them; [`offered`] says which kernel had which.
+//! Shared parts: `pool` (requests, queues by age, the merge hash), `sorted` (queues by position,
+//! merging), `jiffies`, `id_map`, `history` (think times and seek distances), `tunable`. [`build`]
+//! makes one of them; [`offered`] says which kernel had which.
 
 mod anticipatory;
 mod bfq;
@@ -62,8 +64,8 @@ pub use tunable::TunableError;
 pub enum Dispatch {
     /// Send this one to the device.
     Request(IoRequest),
-    /// Requests wait, and the elevator holds them back until this moment at the latest (idling, expiring slices), or until something is inserted or completed.
-    /// Always in the future.
+    /// Requests wait, and the elevator holds them back until this moment at the latest (idling,
+    /// expiring slices), or until something is inserted or completed. Always in the future.
     Hold(Nanos),
     /// Requests wait, and nothing will be sent before something is completed.
     Wait,
@@ -82,14 +84,16 @@ pub struct Merge {
 
 /// The order in which requests reach the device.
 ///
-/// `now` never goes back from one call to the next. Calling [`Elevator::dispatch`] more often than necessary changes nothing.
+/// `now` never goes back from one call to the next. Calling [`Elevator::dispatch`] more often than
+/// necessary changes nothing.
 pub trait Elevator {
     /// As `queue/scheduler` spells it.
     fn name(&self) -> &'static str;
 
     /// Joins a bio to a waiting request that it touches, if that request stays within `max_bytes`.
     ///
-    /// A request that was put together in a plug is offered here too before it is inserted, as `blk_mq_sched_try_insert_merge` does.
+    /// A request that was put together in a plug is offered here too before it is inserted, as
+    /// `blk_mq_sched_try_insert_merge` does.
     fn merge(&mut self, now: Nanos, bio: &IoRequest, max_bytes: u64) -> Option<Merge>;
 
     /// Takes a request in.
@@ -112,7 +116,8 @@ pub trait Elevator {
         let _ = nr_requests;
     }
 
-    /// How many of `nr_requests` slots a request like this one may use (`limit_depth`, `async_depth`).
+    /// How many of `nr_requests` slots a request like this one may use (`limit_depth`,
+    /// `async_depth`).
     fn depth_limit(&self, request: &IoRequest, nr_requests: u32) -> u32 {
         let _ = request;
         nr_requests
@@ -126,11 +131,12 @@ pub trait Elevator {
         self.len() == 0
     }
 
-    /// Sets a tunable of `queue/iosched/` by its name (with or without `iosched/` before it) to a value as one would write it into the file.
+    /// Sets a tunable of `queue/iosched/` by its name (with or without `iosched/` before it) to a
+    /// value as one would write it into the file.
     ///
     /// # Errors
-    /// [`TunableError`] for a name that this elevator does not have, for what is no number, and for a number outside the kernel's range (the kernel
-    /// itself would clamp it without a word).
+    /// [`TunableError`] for a name that this elevator does not have, for what is no number, and for
+    /// a number outside the kernel's range (the kernel itself would clamp it without a word).
     fn set(&mut self, name: &str, value: &str) -> Result<(), TunableError>;
 
     /// The tunables of `queue/iosched/` and what reading them would show.

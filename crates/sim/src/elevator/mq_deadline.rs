@@ -139,7 +139,8 @@ impl MqDeadline {
         None
     }
 
-    /// The best request of a class that came no later than `latest_start` (`__dd_dispatch_request`), jiffies.
+    /// The best request of a class that came no later than `latest_start`
+    /// (`__dd_dispatch_request`), jiffies.
     fn choose_in(&mut self, class: usize, latest_start: u64, now: u64) -> Option<Handle> {
         let next = self.next(class, self.last_direction);
         let in_batch = next.filter(|_| self.batching < self.tunables.fifo_batch);

@@ -1,12 +1,14 @@
-//! none: no elevator at all. A software queue for each CPU, straight to the device (`block/blk-mq.c`, 6.x).
+//! none: no elevator at all. A software queue for each CPU, straight to the device
+//! (`block/blk-mq.c`, 6.x).
 //!
 //! ```text
 //! bio ─▶ one of the eight youngest requests of its CPU (`blk_bio_list_merge`) ─▶ tail of its CPU's queue ─▶ CPUs in turn, a request each ─▶ device
 //! ```
 //!
-//! Requests stand in software queues only while the device has no room; then `blk_mq_do_dispatch_ctx` takes one from each queue in turn. Which CPU a process
-//! runs on is not modelled beyond `process mod cpus`. Neighbouring requests are not joined when a gap closes: that needs an elevator.
-//! I/O priorities mean nothing here.
+//! Requests stand in software queues only while the device has no room; then
+//! `blk_mq_do_dispatch_ctx` takes one from each queue in turn. Which CPU a process runs on is not
+//! modelled beyond `process mod cpus`. Neighbouring requests are not joined when a gap closes: that
+//! needs an elevator. I/O priorities mean nothing here.
 
 use std::collections::VecDeque;
 

@@ -4,8 +4,9 @@
 //! bio ─▶ the request last merged or inserted, at either end ─▶ (from 2.6.19 on) any request that ends where the bio starts ─▶ tail of the queue
 //! ```
 //!
-//! noop itself only keeps the queue; merging is the elevator core's. In 2.6.18 the core knew no more than `q->last_merge`, since each elevator had its own
-//! hash and noop had none; 2.6.19 moved the hash into the core (`elv_rqhash_find`), which gave noop back merges with any request.
+//! noop itself only keeps the queue; merging is the elevator core's. In 2.6.18 the core knew no
+//! more than `q->last_merge`, since each elevator had its own hash and noop had none; 2.6.19 moved
+//! the hash into the core (`elv_rqhash_find`), which gave noop back merges with any request.
 
 use std::collections::VecDeque;
 
@@ -42,7 +43,8 @@ impl Noop {
         }
     }
 
-    /// `elv_latter_request` is the neighbour in the queue: it is absorbed if the gap to it is closed now.
+    /// `elv_latter_request` is the neighbour in the queue: it is absorbed if the gap to it is
+    /// closed now.
     fn grow_back(&mut self, handle: Handle, bio: &IoRequest, max_bytes: u64) -> Merge {
         self.ends.remove(&mut self.pool, handle);
         self.pool.grow_back(handle, bio.len, bio.queued);

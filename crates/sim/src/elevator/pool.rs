@@ -1,4 +1,5 @@
-//! Waiting requests, queues of them by age, and the hash by which a bio finds the request that ends where it starts.
+//! Waiting requests, queues of them by age, and the hash by which a bio finds the request that ends
+//! where it starts.
 //!
 //! ```text
 //! Pool      requests in a slab, named by Handle; slots are used again, so nothing is allocated per request
@@ -169,7 +170,8 @@ impl Fifo {
         self.len -= 1;
     }
 
-    /// Moves `handle` right before `older_one` in the same queue (`list_move`, when a younger request takes an older one in).
+    /// Moves `handle` right before `older_one` in the same queue (`list_move`, when a younger
+    /// request takes an older one in).
     pub(super) fn move_before(&mut self, pool: &mut Pool, handle: Handle, older_one: Handle) {
         self.unlink(pool, handle);
         let before = pool.entries[older_one.0 as usize].older;

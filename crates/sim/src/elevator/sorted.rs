@@ -1,10 +1,12 @@
-//! Queues of requests by position and by age, and merging into them: what deadline, mq-deadline, anticipatory, CFQ and BFQ have in common.
+//! Queues of requests by position and by age, and merging into them: what deadline, mq-deadline,
+//! anticipatory, CFQ and BFQ have in common.
 //!
 //! ```text
 //! bio ─▶ last merged? ─▶ ends where it starts? (back) ─▶ starts where it ends? (front) ─▶ grow ─▶ does the neighbour touch now? absorb it
 //! ```
 //!
-//! `elv_merge`, `attempt_merge` (block/elevator.c, block/blk-merge.c). Positions and sizes in bytes.
+//! `elv_merge`, `attempt_merge` (block/elevator.c, block/blk-merge.c). Positions and sizes in
+//! bytes.
 
 use std::collections::VecDeque;
 
@@ -16,8 +18,10 @@ use crate::request::IoRequest;
 /// One queue: the same requests by first byte and by age.
 #[derive(Clone, Debug)]
 struct Queue {
-    /// First byte and request, ascending; equal ones in the order in which they came (as `elv_rb_add` does since 2.6.37; before it sent the elder one off
-    /// at once). A ring, because requests leave mostly from the low end and join mostly at the high one, and a queue holds at most a few hundred.
+    /// First byte and request, ascending; equal ones in the order in which they came (as
+    /// `elv_rb_add` does since 2.6.37; before it sent the elder one off at once). A ring, because
+    /// requests leave mostly from the low end and join mostly at the high one, and a queue holds at
+    /// most a few hundred.
     by_position: VecDeque<(u64, Handle)>,
     by_age: Fifo,
 }
@@ -144,8 +148,9 @@ impl SortedQueues {
         at.checked_sub(1).and_then(|at| by_position.get(at)).map(|&(_, handle)| handle)
     }
 
-    /// The request after `handle` that suits a head at `head` best: the next by position, or from the start again, or the one before (`as_find_next_rq`,
-    /// `cfq_find_next_rq`, `bfq_find_next_rq`).
+    /// The request after `handle` that suits a head at `head` best: the next by position, or from
+    /// the start again, or the one before (`as_find_next_rq`, `cfq_find_next_rq`,
+    /// `bfq_find_next_rq`).
     pub(super) fn next_for_head(&self, handle: Handle, head: u64, reach: Reach) -> Option<Handle> {
         let queue = self.pool.entry(handle).queue;
         let next = self.next(handle).or_else(|| self.first(queue).filter(|&first| first != handle));
@@ -197,8 +202,9 @@ impl SortedQueues {
         }
     }
 
-    /// Joins a bio to a request that it touches and that `may_join` accepts. `leaving` is told of every request that is about to leave its place, while it
-    /// is still there, so that whoever points to it can point elsewhere.
+    /// Joins a bio to a request that it touches and that `may_join` accepts. `leaving` is told of
+    /// every request that is about to leave its place, while it is still there, so that whoever
+    /// points to it can point elsewhere.
     pub(super) fn merge(
         &mut self,
         bio: &IoRequest,
@@ -252,7 +258,8 @@ impl SortedQueues {
         Merge { into, absorbed }
     }
 
-    /// A front merge; if the request before it touches now, that one takes it in (`attempt_front_merge`).
+    /// A front merge; if the request before it touches now, that one takes it in
+    /// (`attempt_front_merge`).
     fn grow_front(
         &mut self,
         handle: Handle,
@@ -280,7 +287,8 @@ impl SortedQueues {
             && into.len.saturating_add(next.len) <= rules.max_bytes
     }
 
-    /// `next` becomes the end of `into`, which takes its place by age if that is the better one. Returns the number of what is gone.
+    /// `next` becomes the end of `into`, which takes its place by age if that is the better one.
+    /// Returns the number of what is gone.
     fn absorb(&mut self, into: Handle, next: Handle, mut leaving: impl FnMut(&Self, Handle, Leaving)) -> u64 {
         leaving(self, next, Leaving::Absorbed);
         let &Entry { request: gone, stamp, queue, .. } = self.pool.entry(next);

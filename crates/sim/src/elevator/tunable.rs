@@ -1,7 +1,8 @@
 //! Tunables of `queue/iosched/`: names, ranges, setting by text.
 //!
-//! Each elevator has a struct of them (made by the macro `tunables!`): a field each, with its unit in its name, its name in sysfs and the range the kernel
-//! keeps it in. Durations are milliseconds, as in sysfs; the elevators round them up to jiffies, as the kernel does.
+//! Each elevator has a struct of them (made by the macro `tunables!`): a field each, with its unit
+//! in its name, its name in sysfs and the range the kernel keeps it in. Durations are milliseconds,
+//! as in sysfs; the elevators round them up to jiffies, as the kernel does.
 
 use thiserror::Error;
 
@@ -80,7 +81,8 @@ pub(super) fn parse(
     Ok(number)
 }
 
-/// Makes a struct of tunables with `set` (by sysfs name and text) and `list` (sysfs names and what reading them shows).
+/// Makes a struct of tunables with `set` (by sysfs name and text) and `list` (sysfs names and what
+/// reading them shows).
 macro_rules! tunables {
     (
         $(#[$struct_doc:meta])*
@@ -101,7 +103,8 @@ macro_rules! tunables {
             /// Sets a tunable by its name in sysfs.
             ///
             /// # Errors
-            /// [`TunableError`](super::TunableError) for an unknown name, for what is no whole number, for a number outside the kernel's range.
+            /// [`TunableError`](super::TunableError) for an unknown name, for what is no whole
+            /// number, for a number outside the kernel's range.
             pub fn set(&mut self, name: &str, value: &str) -> Result<(), super::TunableError> {
                 match super::tunable::bare_name(name) {
                     $( $name => {

@@ -4,9 +4,11 @@
 //! join ─▶ running ── forced, or every few seconds ──▶ [ordered data] ─▶ blocks, wait ─▶ record (PREFLUSH, FUA), wait ─▶ committed
 //! ```
 //!
-//! - jbd, jbd2: one commit at a time; who comes meanwhile joins the next. ext3 with `data=ordered` writes and waits for the dirty data of *all* files first
-//!   (`journal_submit_data_buffers`): whoever fsyncs pays for the flood.
-//! - xfs: a commit is one record in the log, and eight in-core logs can be on their way at once; a commit counts when all before it are written.
+//! - jbd, jbd2: one commit at a time; who comes meanwhile joins the next. ext3 with `data=ordered`
+//!   writes and waits for the dirty data of *all* files first (`journal_submit_data_buffers`):
+//!   whoever fsyncs pays for the flood.
+//! - xfs: a commit is one record in the log, and eight in-core logs can be on their way at once; a
+//!   commit counts when all before it are written.
 //! - btrfs: the log tree's blocks, then the superblock.
 
 use std::collections::VecDeque;
@@ -140,7 +142,8 @@ impl Journal {
         self.bytes
     }
 
-    /// What journal writes say of themselves: exempt from wbt where they are synchronous and idle (xfs always; jbd2 since 6.8).
+    /// What journal writes say of themselves: exempt from wbt where they are synchronous and idle
+    /// (xfs always; jbd2 since 6.8).
     fn flags(&self) -> Flags {
         match self.generation {
             Generation::K6 | Generation::K3_2 => {
@@ -154,15 +157,16 @@ impl Journal {
         }
     }
 
-    /// Whether records carry PREFLUSH and FUA: always, but for ext3, whose barriers are off by default.
+    /// Whether records carry PREFLUSH and FUA: always, but for ext3, whose barriers are off by
+    /// default.
     fn has_barriers(&self) -> bool {
         !matches!(self.kind, FsKind::Ext3 | FsKind::Ext3Writeback)
     }
 }
 
 impl Machine {
-    /// A file's metadata changes and joins the running commit. `data`: reading the data back depends on it (size, blocks). `blocks`: metadata blocks beside the
-    /// inode's.
+    /// A file's metadata changes and joins the running commit. `data`: reading the data back
+    /// depends on it (size, blocks). `blocks`: metadata blocks beside the inode's.
     pub(crate) fn join_commit(&mut self, id: InodeId, data: bool, blocks: u64) {
         let j = &mut self.fs.journal;
         let inode = self.cache.inode_mut(id);
@@ -177,8 +181,9 @@ impl Machine {
         j.dirty = true;
     }
 
-    /// Makes sure that a commit is or will be stable. `None`: it is. Otherwise the process sleeps until it is, and is told whether the commit began only now, so that its
-    /// flush covers all that was complete before.
+    /// Makes sure that a commit is or will be stable. `None`: it is. Otherwise the process sleeps
+    /// until it is, and is told whether the commit began only now, so that its flush covers all
+    /// that was complete before.
     pub(crate) fn force_commit(&mut self, process: ProcessIndex, commit: u64) -> Option<bool> {
         if commit <= self.fs.journal.committed {
             return None;
@@ -216,14 +221,16 @@ impl Machine {
         }
     }
 
-    /// xfs: sends the running commit off if somebody waits for it and an in-core log is free (`xlog_state_release_iclog`, `xlog_sync`).
+    /// xfs: sends the running commit off if somebody waits for it and an in-core log is free
+    /// (`xlog_state_release_iclog`, `xlog_sync`).
     fn write_records(&mut self) {
         let j = &mut self.fs.journal;
         if j.requested < j.running || !j.dirty || j.records.len() >= RECORDS {
             return;
         }
         let commit = j.running;
-        // A log item of an inode's core takes some 200 bytes, so ten of them share a block; the record has a header.
+        // A log item of an inode's core takes some 200 bytes, so ten of them share a block; the
+        // record has a header.
         let bytes = BLOCK * (1 + j.blocks / 10);
         (j.running, j.dirty, j.blocks) = (commit + 1, false, 0);
         j.records.push_back(Record { commit, written: false });
@@ -266,7 +273,8 @@ impl Machine {
         self.fs.journal.waiters = waiters;
     }
 
-    /// The journal's thread goes on (`journal_commit_transaction`, `jbd2_journal_commit_transaction`; `btrfs_sync_log`).
+    /// The journal's thread goes on (`journal_commit_transaction`,
+    /// `jbd2_journal_commit_transaction`; `btrfs_sync_log`).
     pub(crate) fn journal_step(&mut self) {
         let process = self.fs.journal.process;
         loop {

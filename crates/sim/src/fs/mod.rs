@@ -14,8 +14,9 @@
 //! | raw | none | – | – |
 //! | nfs | COMMIT | – | no |
 //!
-//! Sources: fs/xfs/xfs_file.c `xfs_file_fsync`, fs/xfs/xfs_log.c; fs/ext4/fsync.c, fs/jbd2/commit.c; fs/ext3/fsync.c, fs/jbd/commit.c (2.6.18, 2.6.32);
-//! fs/btrfs/tree-log.c; fs/nfs/write.c.
+//! Sources: fs/xfs/xfs_file.c `xfs_file_fsync`, fs/xfs/xfs_log.c; fs/ext4/fsync.c,
+//! fs/jbd2/commit.c; fs/ext3/fsync.c, fs/jbd/commit.c (2.6.18, 2.6.32); fs/btrfs/tree-log.c;
+//! fs/nfs/write.c.
 
 mod journal;
 mod nfs;
@@ -104,7 +105,8 @@ impl FsKind {
         }
     }
 
-    /// What the tick of a file's times is: ext3 keeps whole seconds, the others what the kernel's coarse clock shows.
+    /// What the tick of a file's times is: ext3 keeps whole seconds, the others what the kernel's
+    /// coarse clock shows.
     fn time_granule(self, hz: u32) -> Nanos {
         match self {
             Self::Ext3 | Self::Ext3Writeback => Nanos::from_secs(1),
@@ -121,7 +123,8 @@ impl FsKind {
         }
     }
 
-    /// Places where directories start: xfs' allocation groups, ext's groups of a directory, else nothing.
+    /// Places where directories start: xfs' allocation groups, ext's groups of a directory, else
+    /// nothing.
     fn areas(self) -> u64 {
         match self {
             // mkfs.xfs: 4 on a single disk, 16 and more on arrays.
@@ -167,12 +170,14 @@ impl Filesystem {
         }
     }
 
-    /// Whether fsync ends with the device's cache flushed: not with ext3's barriers off, its default; over NFS that is the COMMIT's business.
+    /// Whether fsync ends with the device's cache flushed: not with ext3's barriers off, its
+    /// default; over NFS that is the COMMIT's business.
     fn flushes(&self) -> bool {
         !matches!(self.kind, FsKind::Ext3 | FsKind::Ext3Writeback | FsKind::Nfs { .. })
     }
 
-    /// Whether the data that an fsync submits is marked as waited for: not by xfs before 2.6.33 (`xfs_submit_ioend_bio`).
+    /// Whether the data that an fsync submits is marked as waited for: not by xfs before 2.6.33
+    /// (`xfs_submit_ioend_bio`).
     fn syncs_say_so(&self, generation: Generation) -> bool {
         generation > Generation::K2_6_32 || self.kind != FsKind::Xfs
     }
@@ -209,7 +214,8 @@ impl Machine {
         self.arm_commit();
     }
 
-    /// Makes a file. `written`: its pages have been written before, so that only data is overwritten.
+    /// Makes a file. `written`: its pages have been written before, so that only data is
+    /// overwritten.
     pub(crate) fn create_file(
         &mut self,
         directory: usize,
@@ -248,7 +254,8 @@ impl Machine {
         }
     }
 
-    /// Pages of a file are on the device: new extents become visible (`xfs_setfilesize`, `ext4_end_io`).
+    /// Pages of a file are on the device: new extents become visible (`xfs_setfilesize`,
+    /// `ext4_end_io`).
     pub(crate) fn fs_after_write(&mut self, id: InodeId, begin: u64, end: u64, grew: bool) {
         let _ = begin;
         match self.fs.kind {

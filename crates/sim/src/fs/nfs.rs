@@ -4,10 +4,13 @@
 //! dirty ─▶ WRITE (UNSTABLE, at most wsize) ─▶ answered ─▶ more than half of the file's pages, or all WRITEs of the file: COMMIT ─▶ clean
 //! ```
 //!
-//! There is no elevator and no wbt: bios are RPCs, and the device behind them is a link with a server. Until the COMMIT pages count as under writeback, as since
-//! 5.8 (before they counted as unstable: apart, but against the same limits). Server `sync`: COMMIT is a flush of all that the server holds in memory; `async`: it is
-//! answered at once. A flusher asks for a COMMIT after each of its visits, if that would make more than half of the file's pages under way clean
-//! (`nfs_commit_unstable_pages`); one at a time. More pages on their way than `nfs_congestion_kb` stop flushers until a quarter of them has been answered.
+//! There is no elevator and no wbt: bios are RPCs, and the device behind them is a link with a
+//! server. Until the COMMIT pages count as under writeback, as since 5.8 (before they counted as
+//! unstable: apart, but against the same limits). Server `sync`: COMMIT is a flush of all that the
+//! server holds in memory; `async`: it is answered at once. A flusher asks for a COMMIT after each
+//! of its visits, if that would make more than half of the file's pages under way clean
+//! (`nfs_commit_unstable_pages`); one at a time. More pages on their way than `nfs_congestion_kb`
+//! stop flushers until a quarter of them has been answered.
 
 use floodwall_device::Op;
 
@@ -18,7 +21,8 @@ use crate::machine::Machine;
 use crate::page_cache::InodeId;
 use crate::request::Flags;
 
-/// Longest WRITE: what client and server settle on by default with enough memory (`NFS_MAX_FILE_IO_SIZE`).
+/// Longest WRITE: what client and server settle on by default with enough memory
+/// (`NFS_MAX_FILE_IO_SIZE`).
 pub(crate) const WSIZE: u64 = 1 << 20;
 /// RPCs that may be under way: TCP has no practical limit (`tcp_max_slot_table_entries` is 65536).
 pub(crate) const SLOTS: u32 = 4_096;

@@ -5,7 +5,8 @@
 //!  (also pages that others have dirtied in the same file)
 //! ```
 //!
-//! `vfs_fsync_range`, mm/filemap.c `file_write_and_wait_range`; `sync_file_range(2)` ends after the second step.
+//! `vfs_fsync_range`, mm/filemap.c `file_write_and_wait_range`; `sync_file_range(2)` ends after the
+//! second step.
 
 use floodwall_device::{Nanos, Op};
 
@@ -95,7 +96,8 @@ impl SyncJob {
 }
 
 impl Machine {
-    /// Submits dirty pages of a range, a batch of them, for somebody who waits. Returns where to go on.
+    /// Submits dirty pages of a range, a batch of them, for somebody who waits. Returns where to go
+    /// on.
     pub(crate) fn submit_batch(
         &mut self,
         process: ProcessIndex,
@@ -134,7 +136,8 @@ impl Machine {
                     }
                 }
                 Stage::Waited => {
-                    // What was under writeback and dirty again goes out now, unless somebody else has sent it meanwhile: then that is waited for.
+                    // What was under writeback and dirty again goes out now, unless somebody else
+                    // has sent it meanwhile: then that is waited for.
                     let inode = self.cache.inode(job.inode);
                     let (begin, end) = job.own;
                     job.stage = match job.skipped {

@@ -1,6 +1,8 @@
-//! A device's share of the dirty limits: `/sys/class/bdi/*/{min,max}_{ratio,ratio_fine,bytes}` and `strict_limit`.
+//! A device's share of the dirty limits: `/sys/class/bdi/*/{min,max}_{ratio,ratio_fine,bytes}` and
+//! `strict_limit`.
 //!
-//! Whatever was written, the kernel keeps a share in parts per million, so a size drifts with the limit that it is a share of.
+//! Whatever was written, the kernel keeps a share in parts per million, so a size drifts with the
+//! limit that it is a share of.
 
 use floodwall_model::Setting;
 
@@ -29,7 +31,8 @@ pub struct BdiLimits {
     pub min_ppm: u32,
     /// Largest share of the hard limit, in parts per million.
     pub max_ppm: u32,
-    /// Whether the largest share holds even while the machine as a whole has few dirty pages (`BDI_CAP_STRICTLIMIT`).
+    /// Whether the largest share holds even while the machine as a whole has few dirty pages
+    /// (`BDI_CAP_STRICTLIMIT`).
     pub strict: bool,
 }
 
@@ -53,8 +56,8 @@ pub struct BdiContext {
 }
 
 impl BdiLimits {
-    /// The defaults, changed by what a setting says of `bdi.*`; its other knobs are not looked at. Maximum before minimum; a share given
-    /// twice (percent and size) is taken from the finer name.
+    /// The defaults, changed by what a setting says of `bdi.*`; its other knobs are not looked at.
+    /// Maximum before minimum; a share given twice (percent and size) is taken from the finer name.
     ///
     /// # Errors
     /// [`KnobError`] if the generation did not have a knob, or would not take its value.
@@ -118,7 +121,8 @@ fn share(
     Ok(ppm)
 }
 
-/// `bdi_check_pages_limit` and `bdi_ratio_from_pages`: floored to pages, then to parts per million; small sizes become 0 without an error.
+/// `bdi_check_pages_limit` and `bdi_ratio_from_pages`: floored to pages, then to parts per million;
+/// small sizes become 0 without an error.
 fn share_of_bytes(knob: &'static str, bytes: u64, context: &BdiContext) -> Result<u32, KnobError> {
     let pages = bytes / PAGE_SIZE;
     let most = context.thresholds.dirty.min(context.dirtyable);
@@ -143,8 +147,9 @@ mod tests {
         BdiLimits::from_setting(&[(name.to_owned(), value.to_owned())].into_iter().collect(), &context())
     }
 
-    /// What a kernel 6.18 answered, written and read back. The limit was 1,191,286 pages when the files were written and had fallen by a few
-    /// when they were read: 1,191,267 pages are the only limit that explains the first answer, 1,191,268 the only one that explains the second.
+    /// What a kernel 6.18 answered, written and read back. The limit was 1,191,286 pages when the
+    /// files were written and had fallen by a few when they were read: 1,191,267 pages are the only
+    /// limit that explains the first answer, 1,191,268 the only one that explains the second.
     #[test]
     fn sizes_become_shares_and_read_back_as_on_a_live_kernel() {
         for (written, ppm, limit_when_read, read) in [
@@ -166,7 +171,8 @@ mod tests {
     fn a_size_drifts_with_the_limit() {
         let limits = limits("bdi.max_bytes", "104857600").unwrap();
         let fallen = Thresholds { dirty: 1_191_286 / 2, background: 1 };
-        // Half the limit, half the size: 595,643 pages * 4096 B = 2,439,753,728 B; * 21,489 ppm = 52,427,867.8.
+        // Half the limit, half the size: 595,643 pages * 4096 B = 2,439,753,728 B; * 21,489 ppm =
+        // 52,427,867.8.
         assert_eq!(limits.max_bytes(fallen), 52_427_867);
     }
 

@@ -1,18 +1,21 @@
-//! What flushers make of the limits: how much of a file at a time, when periodically, what counts as old.
+//! What flushers make of the limits: how much of a file at a time, when periodically, what counts
+//! as old.
 
 use floodwall_device::Nanos;
 
 use super::DirtyKnobs;
 use crate::kernel::Generation;
 
-/// Pages that a flusher writes of one file at least before it turns to the next: 4 MiB (`MAX_WRITEBACK_PAGES` up to 3.1,
-/// `MIN_WRITEBACK_PAGES` since).
+/// Pages that a flusher writes of one file at least before it turns to the next: 4 MiB
+/// (`MAX_WRITEBACK_PAGES` up to 3.1, `MIN_WRITEBACK_PAGES` since).
 pub const MIN_CHUNK_PAGES: u64 = 1024;
 
 /// How many pages of one file are written at once (`writeback_chunk_size`, fs/fs-writeback.c).
 ///
-/// Up to 2.6.32 always 1024. Since 3.2 half a second of the device's bandwidth (pages/s), but not more than an eighth of the hard limit in
-/// force, rounded down to and never below 1024. `nr_pages`: how many the flusher is to write at all (a very large number for background writeback).
+/// Up to 2.6.32 always 1024. Since 3.2 half a second of the device's bandwidth (pages/s), but not
+/// more than an eighth of the hard limit in force, rounded down to and never below 1024.
+/// `nr_pages`: how many the flusher is to write at all (a very large number for background
+/// writeback).
 #[must_use]
 pub fn chunk_pages(generation: Generation, avg_bandwidth: u64, dirty_limit: u64, nr_pages: u64) -> u64 {
     match generation {
@@ -24,7 +27,8 @@ pub fn chunk_pages(generation: Generation, avg_bandwidth: u64, dirty_limit: u64,
     }
 }
 
-/// Files first dirtied at this moment or before it are old; `None` while nothing can be (`queue_io`, `older_than_this`).
+/// Files first dirtied at this moment or before it are old; `None` while nothing can be
+/// (`queue_io`, `older_than_this`).
 #[must_use]
 pub fn old_since(now: Nanos, knobs: &DirtyKnobs) -> Option<Nanos> {
     now.0.checked_sub(knobs.expire_interval().0).map(Nanos)
@@ -59,7 +63,8 @@ impl Periodic {
     }
 }
 
-/// 2.6.18: when the next pass of `wb_kupdate` starts, after one from `started` to `ended`; `None` while periodic writeback is off.
+/// 2.6.18: when the next pass of `wb_kupdate` starts, after one from `started` to `ended`; `None`
+/// while periodic writeback is off.
 #[must_use]
 pub fn next_kupdate(started: Nanos, ended: Nanos, knobs: &DirtyKnobs) -> Option<Nanos> {
     let interval = knobs.writeback_interval()?;
@@ -78,7 +83,8 @@ mod tests {
         assert_eq!(chunk_pages(Generation::K6, 48_828, 1_000_000, u64::MAX), 24_576);
         // A limit of 100,000 pages: 12,500 + 1024 = 13 * 1024 + 212.
         assert_eq!(chunk_pages(Generation::K6, 48_828, 100_000, u64::MAX), 13_312);
-        // A limit of 15 MB: 3663 / 8 = 457 pages; 1024 all the same, more than a quarter of the limit.
+        // A limit of 15 MB: 3663 / 8 = 457 pages; 1024 all the same, more than a quarter of the
+        // limit.
         assert_eq!(chunk_pages(Generation::K6, 48_828, 3_663, u64::MAX), 1_024);
         // The initial estimate, 100 MB/s: 25,600 pages/s, so 12,800 + 1024 = 13 * 1024 + 512.
         assert_eq!(chunk_pages(Generation::K3_2, 25_600, 1_000_000, u64::MAX), 13_312);

@@ -73,7 +73,8 @@ pub enum KnobError {
     },
 }
 
-/// One limit: a share of dirtyable memory or a fixed size. The kernel keeps both and zeroes the one that is not in force.
+/// One limit: a share of dirtyable memory or a fixed size. The kernel keeps both and zeroes the one
+/// that is not in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// Percent of dirtyable memory, 0 to 100.
@@ -111,7 +112,8 @@ impl DirtyKnobs {
         }
     }
 
-    /// The defaults, changed by what a setting says of `vm.dirty_*`; its other knobs are not looked at.
+    /// The defaults, changed by what a setting says of `vm.dirty_*`; its other knobs are not looked
+    /// at.
     ///
     /// A setting may name both halves of a pair, as the kernel's files read: then one of them is 0.
     ///
@@ -181,7 +183,8 @@ pub(super) fn number(
     }
 }
 
-/// Largest byte limit: as many pages as fit 32 bits (`dirty_bytes_handler`, 6.12; older kernels do not check and go wrong).
+/// Largest byte limit: as many pages as fit 32 bits (`dirty_bytes_handler`, 6.12; older kernels do
+/// not check and go wrong).
 const MAX_BYTES: u64 = u32::MAX as u64 * PAGE_SIZE;
 
 fn pair(
@@ -209,7 +212,8 @@ fn pair(
 }
 
 fn centisecs(setting: &Setting, knob: &'static str) -> Result<Option<u32>, KnobError> {
-    // The kernel takes negative writeback intervals (proc_dointvec on an unsigned number); nobody means that.
+    // The kernel takes negative writeback intervals (proc_dointvec on an unsigned number); nobody
+    // means that.
     Ok(number(setting, knob, (0, i128::from(i32::MAX)))?.map(|n| n as u32))
 }
 

@@ -5,11 +5,13 @@ use crate::kernel::Generation;
 /// The machine's memory, in pages. Highmem is not modelled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// All that the page cache could have had when the kernel started (`nr_free_pagecache_pages`): constant.
+    /// All that the page cache could have had when the kernel started (`nr_free_pagecache_pages`):
+    /// constant.
     pub total: u64,
     /// Free now (`NR_FREE_PAGES`).
     pub free: u64,
-    /// What the kernel keeps free for itself (`totalreserve_pages`: watermarks and lowmem reserves).
+    /// What the kernel keeps free for itself (`totalreserve_pages`: watermarks and lowmem
+    /// reserves).
     pub reserve: u64,
     /// Page cache on the LRU lists (`NR_ACTIVE_FILE` + `NR_INACTIVE_FILE`).
     pub file: u64,
@@ -25,8 +27,8 @@ impl Memory {
     /// Pages that the dirty ratios are ratios of; never 0 since 2.6.24.
     ///
     /// - 2.6.18: all of it, whatever is in use (`get_dirty_limits`: `total_pages`);
-    /// - 2.6.32, 3.2: free and reclaimable, which includes anonymous memory while it could be swapped out (`determine_dirtyable_memory`,
-    ///   `global_reclaimable_pages`);
+    /// - 2.6.32, 3.2: free and reclaimable, which includes anonymous memory while it could be
+    ///   swapped out (`determine_dirtyable_memory`, `global_reclaimable_pages`);
     /// - 6.x: free above the reserve, and page cache (`global_dirtyable_memory`).
     #[must_use]
     pub const fn dirtyable(&self, generation: Generation) -> u64 {
@@ -40,7 +42,8 @@ impl Memory {
         }
     }
 
-    /// Percentage of all memory that no process has mapped, the cap of 2.6.18 (`unmapped_ratio`, 0 to 100).
+    /// Percentage of all memory that no process has mapped, the cap of 2.6.18 (`unmapped_ratio`, 0
+    /// to 100).
     #[must_use]
     pub fn unmapped_percent(&self) -> u64 {
         let mapped = ((self.mapped + self.anon) * 100).checked_div(self.total).unwrap_or(0);

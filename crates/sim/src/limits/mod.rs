@@ -1,11 +1,13 @@
-//! The limits of dirty memory: the knobs, what they are a share of, what follows from them. Pure arithmetic, by generation.
+//! The limits of dirty memory: the knobs, what they are a share of, what follows from them. Pure
+//! arithmetic, by generation.
 //!
 //! ```text
 //! knobs + memory ─▶ thresholds (dirty, background) ─▶ freerun, setpoint ─▶ throttle
 //! bdi: a device's share of them          flush: what a flusher makes of them          nfs: the client's own limit
 //! ```
 //!
-//! Counts are pages of 4 KiB unless a name says otherwise; shares of a device are parts per million (ppm).
+//! Counts are pages of 4 KiB unless a name says otherwise; shares of a device are parts per million
+//! (ppm).
 
 mod bdi;
 pub mod flush;

@@ -1,13 +1,15 @@
 //! The NFS client's own limit on pages under writeback, beside the dirty limits (fs/nfs/write.c).
 //!
-//! Pages count from the WRITE until the server has answered it. Above the limit the client stops sending until a quarter of it has been answered.
+//! Pages count from the WRITE until the server has answered it. Above the limit the client stops
+//! sending until a quarter of it has been answered.
 
 use super::PAGE_SIZE;
 
 /// Largest default, in KiB (`nfs_init_writepagecache`).
 const MAX_DEFAULT_KIB: u64 = 256 * 1024;
 
-/// What `fs.nfs.nfs_congestion_kb` is by default on a machine of so many pages of RAM: 16 × √pages, in KiB, at most 256 MiB.
+/// What `fs.nfs.nfs_congestion_kb` is by default on a machine of so many pages of RAM: 16 × √pages,
+/// in KiB, at most 256 MiB.
 #[must_use]
 pub const fn default_congestion_kib(ram_pages: u64) -> u64 {
     let kib = 16 * ram_pages.isqrt() * (PAGE_SIZE / 1024);
@@ -37,7 +39,8 @@ impl Congestion {
         }
     }
 
-    /// Pages have left writeback, and there are so many now (`nfs_end_page_writeback`). Says whether those who wait for it go on.
+    /// Pages have left writeback, and there are so many now (`nfs_end_page_writeback`). Says
+    /// whether those who wait for it go on.
     pub const fn answered(&mut self, in_writeback: u64) -> bool {
         let over = self.congested && in_writeback < self.off_below;
         if over {
@@ -46,7 +49,8 @@ impl Congestion {
         over
     }
 
-    /// Whether a flusher has to wait before it sends more (`nfs_writepages` for `WB_SYNC_NONE`); fsync does not.
+    /// Whether a flusher has to wait before it sends more (`nfs_writepages` for `WB_SYNC_NONE`);
+    /// fsync does not.
     #[must_use]
     pub const fn congested(&self) -> bool {
         self.congested
@@ -65,7 +69,8 @@ mod tests {
 
     #[test]
     fn the_default_grows_with_the_root_of_memory() {
-        // As the comment in fs/nfs/write.c has it: 64 MB of RAM give 8192 kB, 1 GB 32768 kB, 16 GB 131072 kB; and 256 MB at most.
+        // As the comment in fs/nfs/write.c has it: 64 MB of RAM give 8192 kB, 1 GB 32768 kB, 16 GB
+        // 131072 kB; and 256 MB at most.
         for (mib, kib) in
             [(64, 8_192), (128, 11_584), (256, 16_384), (512, 23_168), (1_024, 32_768), (16_384, 131_072)]
         {

@@ -1,4 +1,5 @@
-//! The two thresholds that follow from the knobs and from memory, in each generation's own arithmetic.
+//! The two thresholds that follow from the knobs and from memory, in each generation's own
+//! arithmetic.
 
 use super::knobs::{DirtyKnobs, Limit};
 use super::{Memory, PAGE_SIZE};
@@ -20,7 +21,8 @@ impl Thresholds {
         u64::midpoint(self.dirty, self.background)
     }
 
-    /// Where writers balance if the hard limit in force is `limit` pages (3.2 and later; `limit` is at least `dirty`, see `dirty_limit`).
+    /// Where writers balance if the hard limit in force is `limit` pages (3.2 and later; `limit` is
+    /// at least `dirty`, see `dirty_limit`).
     #[must_use]
     pub const fn setpoint(self, limit: u64) -> u64 {
         u64::midpoint(self.freerun(), limit)
@@ -37,10 +39,11 @@ impl Thresholds {
     }
 }
 
-/// The machine's thresholds (`get_dirty_limits`; 3.2 `global_dirty_limits`; 6.x `domain_dirty_limits`).
+/// The machine's thresholds (`get_dirty_limits`; 3.2 `global_dirty_limits`; 6.x
+/// `domain_dirty_limits`).
 ///
-/// `boosted`: for a real-time task (or, up to 5.7, a local NFS server). `dirty_limit`: the hard limit in force, 6.x only; other generations
-/// do not look at it.
+/// `boosted`: for a real-time task (or, up to 5.7, a local NFS server). `dirty_limit`: the hard
+/// limit in force, 6.x only; other generations do not look at it.
 #[must_use]
 pub fn global(
     generation: Generation,
@@ -81,8 +84,9 @@ pub fn global(
     }
 }
 
-/// A memory cgroup's thresholds: ratios as they are, sizes turned into ratios of what the machine has (`domain_dirty_limits`, 4.2 and later).
-/// `available`: pages that it may use for page cache; `global_available`: dirtyable memory of the machine.
+/// A memory cgroup's thresholds: ratios as they are, sizes turned into ratios of what the machine
+/// has (`domain_dirty_limits`, 4.2 and later). `available`: pages that it may use for page cache;
+/// `global_available`: dirtyable memory of the machine.
 #[must_use]
 pub fn memcg(
     knobs: &DirtyKnobs,
@@ -106,7 +110,8 @@ const fn per_page_ratio(percent: u8) -> u64 {
     percent as u64 * PAGE_SIZE / 100
 }
 
-/// The end of `domain_dirty_limits`: the boost comes before the order is restored, and limits fit 32 bits.
+/// The end of `domain_dirty_limits`: the boost comes before the order is restored, and limits fit
+/// 32 bits.
 fn domain(dirty: u64, background: u64, boosted: bool, dirty_limit: u64) -> Thresholds {
     let mut thresholds = Thresholds { dirty, background };
     if boosted {
@@ -125,8 +130,8 @@ fn percent_or_bytes(limit: Limit, available: u64) -> u64 {
     }
 }
 
-/// 2.6.18: ratios of all memory, the hard one at most half of what is not mapped, and at least 5 %. It knew no sizes; one is taken as the
-/// ratio that comes closest from below.
+/// 2.6.18: ratios of all memory, the hard one at most half of what is not mapped, and at least 5 %.
+/// It knew no sizes; one is taken as the ratio that comes closest from below.
 fn ratios_of_all_memory(knobs: &DirtyKnobs, memory: &Memory) -> Thresholds {
     let total = memory.total;
     let percent = |limit| match limit {

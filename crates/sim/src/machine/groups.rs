@@ -24,9 +24,10 @@
 //! under writeback: clean ones are reclaimed at once whenever room is wanted, which costs nothing
 //! here. So no group is above its limit, and no process sleeps for that
 //! (`mem_cgroup_handle_over_high`): a writer leaves `balance_dirty_pages` only when the group has
-//! fewer dirty pages than its dirty limit, which is at most `memory.high`. Left out besides are anonymous and kernel memory, reading
-//! again what was reclaimed, flushers that reclaim wakes (`wakeup_flusher_threads`), limits of
-//! ancestors, and files that another group takes over (`inode_switch_wbs`).
+//! fewer dirty pages than its dirty limit, which is at most `memory.high`. Left out besides are
+//! anonymous and kernel memory, reading again what was reclaimed, flushers that reclaim wakes
+//! (`wakeup_flusher_threads`), limits of ancestors, and files that another group takes over
+//! (`inode_switch_wbs`).
 
 use std::collections::VecDeque;
 

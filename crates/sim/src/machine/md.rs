@@ -1,13 +1,17 @@
-//! Software RAID of 2.6.32: one thread submits all writes of the array (drivers/md/raid10.c, raid1.c).
+//! Software RAID of 2.6.32: one thread submits all writes of the array (drivers/md/raid10.c,
+//! raid1.c).
 //!
 //! ```text
 //! write ─▶ pending list, without an end ── somebody waits for it: at once; else when the array's plug is pulled ──▶ raid10d ─▶ slot ─▶ a member's elevator
 //! read ───────────────────────────────────────────────────────────────────────────────────────────────────────▶ slot ─▶ a member's elevator
 //! ```
 //!
-//! Whoever writes never sleeps for a slot, so everything that a flusher turns out stands in the list at once, however long that is (3.2 puts an end to it:
-//! `max_queued_requests`). The thread goes through the list in order and sleeps for the slots of each member: a commit stands behind all that came before it, whatever
-//! the elevators would do. They see one process, and of a write only whether somebody waits for it: that no other will follow (`REQ_NOIDLE`) is lost in the clone.
+//! Whoever writes never sleeps for a slot, so everything that a flusher turns out stands in the
+//! list at once, however long that is (3.2 puts an end to it: `max_queued_requests`). The thread
+//! goes through the list in order and sleeps for the slots of each member: a commit stands behind
+//! all that came before it, whatever the elevators would do. They see one process, and of a write
+//! only whether somebody waits for it: that no other will follow (`REQ_NOIDLE`) is lost in the
+//! clone.
 
 use std::collections::VecDeque;
 
@@ -155,7 +159,8 @@ mod tests {
         send(&mut machine, process, Op::Read, 1 << 40, WAITED_FOR);
         assert_eq!(machine.block.outstanding(), 1, "the read");
         send(&mut machine, process, Op::Write { fua: false }, 5 << 40, WAITED_FOR);
-        // The list is longer than there are slots: the thread sleeps, and the write that came last has not even asked.
+        // The list is longer than there are slots: the thread sleeps, and the write that came last
+        // has not even asked.
         assert!((128..1_000).contains(&machine.block.outstanding()), "{}", machine.block.outstanding());
         machine.run_until(Nanos::from_secs(5));
         assert_eq!((machine.block.outstanding(), machine.processes[process.0 as usize].outstanding), (0, 0));

@@ -5,8 +5,9 @@
 //!        the next moment: a timer, or the block layer ─▶ what is done wakes processes
 //! ```
 //!
-//! A process is a workload's thread, the flusher or the journal's thread. Each is a small state machine: [`Machine::step`] lets it go on until it has to
-//! wait for time, for I/O, for a request slot or for the wbt gate. Nothing recurses: who is woken goes into a queue, in order.
+//! A process is a workload's thread, the flusher or the journal's thread. Each is a small state
+//! machine: [`Machine::step`] lets it go on until it has to wait for time, for I/O, for a request
+//! slot or for the wbt gate. Nothing recurses: who is woken goes into a queue, in order.
 
 mod groups;
 mod md;
@@ -43,8 +44,8 @@ const fn share(pages: u64, thousandths: u64) -> u64 {
     pages * thousandths / 1000
 }
 
-/// The machine's memory while little else runs: on a 6.18 machine of 24 GiB 94.7 % of RAM were dirtyable, i.e. 98.5 % known to the page allocator, less 2.6 %
-/// in use and 1.2 % reserve.
+/// The machine's memory while little else runs: on a 6.18 machine of 24 GiB 94.7 % of RAM were
+/// dirtyable, i.e. 98.5 % known to the page allocator, less 2.6 % in use and 1.2 % reserve.
 #[must_use]
 pub(crate) fn memory_of(ram_pages: u64) -> Memory {
     let total = share(ram_pages, 985);
@@ -120,7 +121,8 @@ pub(crate) struct Machine {
     /// The groups' `io.max`, where any is set.
     kthrotld: Option<Kthrotld>,
     woken: Vec<ProcessIndex>,
-    /// What victims were told is stable: first byte on the device, length, when it was written into the page cache, when it was said.
+    /// What victims were told is stable: first byte on the device, length, when it was written into
+    /// the page cache, when it was said.
     #[cfg(test)]
     pub(crate) served: Option<Vec<(u64, u64, Nanos, Nanos)>>,
 }
@@ -200,7 +202,8 @@ impl Machine {
         [self.events.next(), self.block.next_event()].into_iter().flatten().min()
     }
 
-    /// Everything that can happen now, and then the next thing that takes time. `false`: nothing happens up to `until`.
+    /// Everything that can happen now, and then the next thing that takes time. `false`: nothing
+    /// happens up to `until`.
     pub(crate) fn advance(&mut self, until: Nanos) -> bool {
         self.settle();
         let (timer, io) = (self.events.next(), self.block.next_event());

@@ -10,7 +10,8 @@ use crate::machine::{Machine, ProcessIndex};
 use crate::page_cache::InodeId;
 use crate::throttle::{Dirtier, Seen, WbCounts};
 
-/// How long after an inode's last page left writeback the bandwidth is looked at again (`BANDWIDTH_INTERVAL`).
+/// How long after an inode's last page left writeback the bandwidth is looked at again
+/// (`BANDWIDTH_INTERVAL`).
 const BANDWIDTH_DELAY: Nanos = Nanos::from_millis(200);
 
 impl Machine {
@@ -61,7 +62,8 @@ impl Machine {
         self.throttle.dirtied(who, counted)
     }
 
-    /// A process waits until nothing of a range is under writeback, and pulls the plug of an array (`sync_page`). `false`: nothing is.
+    /// A process waits until nothing of a range is under writeback, and pulls the plug of an array
+    /// (`sync_page`). `false`: nothing is.
     pub(crate) fn wait_for_pages(
         &mut self,
         inode: InodeId,

@@ -94,7 +94,8 @@ impl Machine {
         self.at(at.max(self.now), Event::Wake { process: process.0, token });
     }
 
-    /// A process sleeps until a queue leaves congestion, but not longer than to a moment (`blk_congestion_wait`).
+    /// A process sleeps until a queue leaves congestion, but not longer than to a moment
+    /// (`blk_congestion_wait`).
     pub(crate) fn wait_for_congestion(&mut self, process: ProcessIndex, at: Nanos) {
         self.sleep_until(process, at);
         let token = self.processes[process.0 as usize].token;
@@ -108,7 +109,8 @@ impl Machine {
         p.fifo.push_back(bio);
     }
 
-    /// Submits what a process has made. `false`: it sleeps for a slot or at the gate, and is stepped again when it may go on.
+    /// Submits what a process has made. `false`: it sleeps for a slot or at the gate, and is
+    /// stepped again when it may go on.
     pub(crate) fn pump(&mut self, process: ProcessIndex) -> bool {
         let now = self.now;
         let md = self.through_md(process);

@@ -19,7 +19,8 @@ use crate::request::{IoRequest, PriorityClass};
 use crate::rig::{SimOptions, SimRig};
 use crate::setup::Loads;
 
-/// What a device was asked for: operation, first byte, length, when it was submitted and when it was done.
+/// What a device was asked for: operation, first byte, length, when it was submitted and when it
+/// was done.
 type Log = Arc<Mutex<Vec<(Request, Nanos, Option<Nanos>)>>>;
 
 /// Writes down what passes.
@@ -250,7 +251,8 @@ fn a_shorter_device_queue_leaves_the_slots_alone() {
     assert_eq!(most(&[("device.queue_depth", "4")]), (4, 64));
 }
 
-/// Whether a block that was written into the page cache at `written` was on stable storage at `end`.
+/// Whether a block that was written into the page cache at `written` was on stable storage at
+/// `end`.
 fn stable(
     log: &[(Request, Nanos, Option<Nanos>)],
     volatile: bool,
@@ -335,8 +337,9 @@ proptest! {
         let flood = format!("seq,streams={streams},size=4GiB");
         let (mut machine, ..) = running(options, &setting, &scenario(&[], &[&flood]));
         machine.run_until(Nanos::from_secs(6));
-        // Each CPU may be 1/32 of the limit late (ratelimit_pages), each task one check interval; a writer of 2.6 is let go once it has written its share, so
-        // that it is held to the limit only on average.
+        // Each CPU may be 1/32 of the limit late (ratelimit_pages), each task one check interval; a
+        // writer of 2.6 is let go once it has written its share, so that it is held to the limit
+        // only on average.
         let pages = megabytes << 8;
         let slack = pages / 16 + 64 * u64::from(streams) + if kernel == Generation::K2_6_32 { pages / 4 + 3_072 } else { 0 };
         prop_assert!(machine.cache.most <= pages + slack, "{} of {pages}", machine.cache.most);
@@ -382,7 +385,8 @@ fn writers_share_the_device_equally() {
     assert!(bytes.iter().all(|b| (b / mean - 1.0).abs() < 0.1), "{bytes:?}");
 }
 
-/// Every kernel with every filesystem, and with every elevator, that it had: everything ends, nothing is lost.
+/// Every kernel with every filesystem, and with every elevator, that it had: everything ends,
+/// nothing is lost.
 #[test]
 fn every_kernel_filesystem_and_elevator_comes_to_an_end() {
     for generation in [Generation::K2_6_18, Generation::K2_6_32, Generation::K3_2, Generation::K6] {
@@ -458,7 +462,8 @@ fn a_log_record_of_xfs_is_charged_to_the_group_of_whoever_forces_it() {
     assert!((490..=510).contains(&commits), "{commits}");
 }
 
-/// xfs of 2.6.32 writes a cluster for each page that it is asked for: a writer that has to write 1,536 pages writes all there are, and they count as one.
+/// xfs of 2.6.32 writes a cluster for each page that it is asked for: a writer that has to write
+/// 1,536 pages writes all there are, and they count as one.
 #[test]
 fn a_chunk_of_xfs_in_2_6_32_is_a_cluster() {
     use crate::writeback::{Pass, Progress, Why};

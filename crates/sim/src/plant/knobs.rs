@@ -1,4 +1,5 @@
-//! A plant's knobs: read as their files read, written with the kernel's own checks and side effects.
+//! A plant's knobs: read as their files read, written with the kernel's own checks and side
+//! effects.
 //!
 //! | knob | what a write does besides |
 //! |---|---|
@@ -115,7 +116,8 @@ fn index(plant: &SimPlant, id: DeviceId) -> Result<usize, PlantError> {
     plant.devices.iter().position(|d| d.id == id).ok_or(PlantError::NoDevice(id))
 }
 
-/// A ratio that reads 0 because its bytes are in force, written as 0 again, changes nothing (`dirty_ratio_handler`); the background's does.
+/// A ratio that reads 0 because its bytes are in force, written as 0 again, changes nothing
+/// (`dirty_ratio_handler`); the background's does.
 fn write_dirty(plant: &mut SimPlant, write: &KnobWrite, only: &Setting) -> Result<(), SimError> {
     settings::check_names(only, plant.generation)?;
     let given = DirtyKnobs::from_setting(plant.generation, only)?;
@@ -190,7 +192,8 @@ fn write_queue(plant: &mut SimPlant, i: usize, write: &KnobWrite, only: &Setting
             setting.0.retain(|knob, _| knob != "nr_requests" && !knob.starts_with("iosched."));
         }
         "nr_requests" => {
-            // The elevator that is there decides how many there may be; one that waits for the queue to run dry was written before.
+            // The elevator that is there decides how many there may be; one that waits for the
+            // queue to run dry was written before.
             setting.0.insert("scheduler".into(), block.coming_elevator().name().into());
             if let Ok(n) = value.parse::<u32>() {
                 value = n.max(LEAST_REQUESTS).to_string();

@@ -1,4 +1,5 @@
-//! The simulator as a [`Plant`]: a machine with one device or several that lives on while somebody looks at it and turns its knobs.
+//! The simulator as a [`Plant`]: a machine with one device or several that lives on while somebody
+//! looks at it and turns its knobs.
 //!
 //! ```text
 //! script: loads start and stop, bursts ─┐
@@ -8,8 +9,9 @@
 //! observe() ◀─ meters, counters, levels          write() ─▶ the kernel's checks ─▶ knobs of the throttle, the queue, wbt
 //! ```
 //!
-//! In how many steps a stretch of time passes makes no difference: looking changes nothing, and what is scheduled happens at its moment whatever the steps are. A device that becomes
-//! slow or stalls for a while is a fault of its [`DeviceSpec`](floodwall_device::DeviceSpec).
+//! In how many steps a stretch of time passes makes no difference: looking changes nothing, and
+//! what is scheduled happens at its moment whatever the steps are. A device that becomes slow or
+//! stalls for a while is a fault of its [`DeviceSpec`](floodwall_device::DeviceSpec).
 
 mod knobs;
 mod sense;
@@ -45,9 +47,11 @@ const NO_GROUPS: &str = "a plant's loads are in one control group; leave it out"
 /// One device of a plant with what uses it.
 #[derive(Clone, Debug)]
 pub struct PlantDevice {
-    /// The device, its filesystem and its queue; kernel, RAM, CPUs and ticks have to be the same for all devices of a plant.
+    /// The device, its filesystem and its queue; kernel, RAM, CPUs and ticks have to be the same
+    /// for all devices of a plant.
     pub options: SimOptions,
-    /// Its victims and floods, by their names; nothing else of the scenario counts. None runs before it is started.
+    /// Its victims and floods, by their names; nothing else of the scenario counts. None runs
+    /// before it is started.
     pub scenario: Scenario,
 }
 
@@ -112,7 +116,8 @@ pub struct SimPlant {
 }
 
 impl SimPlant {
-    /// A machine under a setting, with nothing running. The devices get the numbers 8:0, 8:16 and so on.
+    /// A machine under a setting, with nothing running. The devices get the numbers 8:0, 8:16 and
+    /// so on.
     ///
     /// # Errors
     /// [`SimError`]: whatever a [`SimRig`] would refuse, devices that can't be of one machine, and two loads of one name.
@@ -192,7 +197,8 @@ impl SimPlant {
         Duration::from_nanos(self.now.0)
     }
 
-    /// Lets something happen later, or now if its moment has passed. What is scheduled for one moment happens in the order in which it was scheduled.
+    /// Lets something happen later, or now if its moment has passed. What is scheduled for one
+    /// moment happens in the order in which it was scheduled.
     ///
     /// # Errors
     /// [`SimError::Scenario`] if there is no such load or device.

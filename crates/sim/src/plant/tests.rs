@@ -1,4 +1,5 @@
-//! A plant is the machine that the rig runs, however often somebody looks; its knobs act as the kernel's do.
+//! A plant is the machine that the rig runs, however often somebody looks; its knobs act as the
+//! kernel's do.
 
 use floodwall_device::spec::{Fault, FaultKind};
 use floodwall_device::{DeviceSpec, fault::Disturbance};
@@ -48,7 +49,8 @@ fn start(plant: &mut SimPlant, names: &[&str]) {
     }
 }
 
-/// Everything that decides how a machine goes on, except what meters have counted since somebody looked.
+/// Everything that decides how a machine goes on, except what meters have counted since somebody
+/// looked.
 fn state_of(machine: &Machine) -> String {
     let counters = machine.block.counters(machine.now);
     let cache = (machine.cache.dirty, machine.cache.writeback, machine.cache.dirtied, machine.cache.written);
@@ -68,7 +70,8 @@ fn state(plant: &mut SimPlant) -> String {
     plant.machines.iter().map(state_of).chain([throttle, format!("{knobs:?}")]).collect::<Vec<_>>().join("\n")
 }
 
-/// Two devices of very different speed, loads that come and go, a burst, a device that is slow for a while, knobs that are turned.
+/// Two devices of very different speed, loads that come and go, a burst, a device that is slow for
+/// a while, knobs that are turned.
 fn eventful(steps: &[u64]) -> (String, u64) {
     let parts = vec![
         part(
@@ -177,7 +180,8 @@ fn a_lower_limit_holds_from_the_moment_it_is_written() {
     assert_eq!(plant.knobs().unwrap().machine.get("vm.dirty_ratio"), Some("0"));
 }
 
-/// A queue under load, with what it is asked to become, and whether it does so without losing or overtaking anything.
+/// A queue under load, with what it is asked to become, and whether it does so without losing or
+/// overtaking anything.
 #[test]
 fn a_queue_runs_dry_before_it_changes() {
     let victims = ["commit,threads=4,size=64MiB,name=db"];
@@ -314,7 +318,8 @@ fn old_kernels_change_the_number_of_requests_at_once() {
         plant.advance(ms(6_000));
         set(&mut plant, Some(disk(0)), "nr_requests", "16").unwrap();
         assert!(!plant.observe().unwrap().devices[0].changing, "{generation}");
-        // What is in the queue is served; then there are 16, or one and a half times as many for a batcher.
+        // What is in the queue is served; then there are 16, or one and a half times as many for a
+        // batcher.
         plant.advance(ms(4_000));
         for _ in 0..200 {
             plant.advance(ms(5));

@@ -34,7 +34,8 @@ pub struct KnobAxis {
     pub values: Vec<Option<String>>,
 }
 
-/// All axes; none is empty. Their order here is that of the cells' numbers: the last varies fastest.
+/// All axes; none is empty. Their order here is that of the cells' numbers: the last varies
+/// fastest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axes {
     /// Devices.

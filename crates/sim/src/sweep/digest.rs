@@ -1,7 +1,7 @@
 //! Digests that are the same on every machine: of what a run depends on, and of a journal's lines.
 //!
-//! FNV-1a (Fowler, Noll & Vo; draft-eastlake-fnv). Not against forgery: against mixing up. Of a million runs, two share a 128-bit key with a probability of
-//! about 10⁻²⁷.
+//! FNV-1a (Fowler, Noll & Vo; draft-eastlake-fnv). Not against forgery: against mixing up. Of a
+//! million runs, two share a 128-bit key with a probability of about 10⁻²⁷.
 
 use std::fmt;
 use std::str::FromStr;

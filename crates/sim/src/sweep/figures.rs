@@ -1,7 +1,8 @@
 //! What a run gives, and the line of a journal that keeps it.
 //!
-//! A line is fields between tabs: the run's key, the figures in the order of the columns (`-` where there is none), why the run could not be, what else
-//! there is to know. Numbers are printed with as many digits as bring back the same number.
+//! A line is fields between tabs: the run's key, the figures in the order of the columns (`-` where
+//! there is none), why the run could not be, what else there is to know. Numbers are printed with
+//! as many digits as bring back the same number.
 
 use std::fmt::Write as _;
 

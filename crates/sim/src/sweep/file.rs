@@ -11,7 +11,8 @@
 //! scheduler = ["none", "bfq"]
 //! ```
 //!
-//! The text is walked as a tree with positions instead of being deserialised, because every value's error has to name its line.
+//! The text is walked as a tree with positions instead of being deserialised, because every value's
+//! error has to name its line.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -337,7 +338,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The keys of a table and of those in it, as dotted names: `vm.dirty_bytes = …` is a table in a table to TOML.
+    /// The keys of a table and of those in it, as dotted names: `vm.dirty_bytes = …` is a table in
+    /// a table to TOML.
     fn flat<'a, 'i>(
         &self,
         table: &'a DeTable<'i>,
@@ -403,7 +405,8 @@ impl Reader<'_> {
         Ok(Item { text, span: node.span() })
     }
 
-    /// The values of a range, both ends among them: sizes or whole numbers, by equal factors unless it says `scale = "linear"`.
+    /// The values of a range, both ends among them: sizes or whole numbers, by equal factors unless
+    /// it says `scale = "linear"`.
     fn range(&self, table: &DeTable<'_>, span: Range<usize>) -> Found<Vec<Item>> {
         self.known(table, &["from", "to", "steps", "scale"])?;
         let (Some(from), Some(to)) = (table.get("from"), table.get("to")) else {

@@ -1,11 +1,12 @@
-//! What the names in a sweep's file stand for. The presets and built-in scenarios are known here; files and the kernel's own ranges are whoever reads the
-//! file's to know.
+//! What the names in a sweep's file stand for. The presets and built-in scenarios are known here;
+//! files and the kernel's own ranges are whoever reads the file's to know.
 
 use floodwall_device::DeviceSpec;
 use floodwall_model::scenario::{self, Scenario};
 use floodwall_model::toml_text;
 
-/// Looks names up. Every error is a sentence for the author of the file: what is wrong and what to write; the line is added to it.
+/// Looks names up. Every error is a sentence for the author of the file: what is wrong and what to
+/// write; the line is added to it.
 pub trait Library {
     /// A device by the name of a preset or the path of a device file.
     ///

@@ -1,4 +1,5 @@
-//! Sweeps: a grid, or a random sample of one, over machines and settings, one simulated cell after the other.
+//! Sweeps: a grid, or a random sample of one, over machines and settings, one simulated cell after
+//! the other.
 //!
 //! ```text
 //! FILE.toml ─ file::parse ─▶ Sweep ─┬─ Shard ─▶ the cells of one job of an array
@@ -15,8 +16,9 @@
 //! | default run | a group's machine under the default setting: what floods and bursts of the group are compared with |
 //! | key | a digest of everything that a run's result depends on: runs with one key are one run |
 //!
-//! Each run is a function of its cell alone. Neither the number of threads nor that of shards can change a result, so whoever runs them may do so in any
-//! order; rows are ordered by the cell's number. Units are in the names of the columns.
+//! Each run is a function of its cell alone. Neither the number of threads nor that of shards can
+//! change a result, so whoever runs them may do so in any order; rows are ordered by the cell's
+//! number. Units are in the names of the columns.
 
 mod axes;
 mod digest;

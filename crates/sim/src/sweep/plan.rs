@@ -18,7 +18,8 @@ use super::shard::Shard;
 use crate::error::SimError;
 use crate::rig::{SimOptions, SimRig};
 
-/// More cells than this are refused: at a hundred a second they would take three hours a core, and their table a gigabyte of memory.
+/// More cells than this are refused: at a hundred a second they would take three hours a core, and
+/// their table a gigabyte of memory.
 const MOST_CELLS: u64 = 1_000_000;
 
 /// Which cells of the grid are wanted.
@@ -148,7 +149,8 @@ impl Sweep {
         shard.deal(&all)
     }
 
-    /// What has to be run for cells: themselves and their groups' default runs, each key once, a group's default before its cells.
+    /// What has to be run for cells: themselves and their groups' default runs, each key once, a
+    /// group's default before its cells.
     #[must_use]
     pub fn runs(&self, cells: &[u64]) -> Vec<Run> {
         let mut known = HashSet::new();
@@ -168,7 +170,8 @@ impl Sweep {
         runs
     }
 
-    /// The key of the default run that a cell's floods and bursts are compared with; `None` if the sweep wants none.
+    /// The key of the default run that a cell's floods and bursts are compared with; `None` if the
+    /// sweep wants none.
     #[must_use]
     pub fn default_of(&self, cell: u64) -> Option<Key> {
         self.baseline.then(|| self.key(Which::Default(cell / self.group)))
@@ -181,7 +184,8 @@ impl Sweep {
         Key::of(&format!("{};setting={}", place.identity, self.setting(which)))
     }
 
-    /// A digest of everything that the table depends on: the program (`build`: its version and whatever else tells builds apart), the axes, what the names in them stand for, which cells.
+    /// A digest of everything that the table depends on: the program (`build`: its version and
+    /// whatever else tells builds apart), the axes, what the names in them stand for, which cells.
     #[must_use]
     pub fn fingerprint(&self, build: &str) -> Key {
         // The name is not in it: it changes nothing.
@@ -196,7 +200,8 @@ impl Sweep {
 
     /// Runs one: all rounds of its scenario. `None` if `watch` asked for the end.
     ///
-    /// What can't be (a setting that the kernel did not have, a machine too small) is a result with the reason, not a failure.
+    /// What can't be (a setting that the kernel did not have, a machine too small) is a result with
+    /// the reason, not a failure.
     #[must_use]
     pub fn run(&self, which: Which, watch: &mut dyn Watch) -> Option<Figures> {
         let place = self.place(self.group_of(which));

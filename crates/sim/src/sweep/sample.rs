@@ -1,4 +1,5 @@
-//! A random sample of a grid, without replacement: the same seed draws the same cells on every machine.
+//! A random sample of a grid, without replacement: the same seed draws the same cells on every
+//! machine.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,8 @@ use rand_pcg::Pcg64Mcg;
 
 /// `count` different numbers below `below`, ascending; all of them if there are no more.
 ///
-/// Floyd's algorithm (Bentley & Floyd 1987): every subset of that size is as likely as any other, and the grid is never listed.
+/// Floyd's algorithm (Bentley & Floyd 1987): every subset of that size is as likely as any other,
+/// and the grid is never listed.
 pub(crate) fn draw(below: u64, count: u64, seed: u64) -> Vec<u64> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut chosen = BTreeSet::new();

@@ -1,14 +1,17 @@
 //! Which cells one job of an array does.
 //!
-//! Whole groups are dealt out in turn where there are enough of them (four for each shard), so that a group's default run happens once; else
-//! cells are, so that no shard stays idle. Dealing in turn rather than in blocks, because neighbours have the same device and cost the same.
+//! Whole groups are dealt out in turn where there are enough of them (four for each shard), so that
+//! a group's default run happens once; else cells are, so that no shard stays idle. Dealing in turn
+//! rather than in blocks, because neighbours have the same device and cost the same.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// From so many groups a shard on, dealing out whole groups leaves no shard with more than a quarter above its fair share.
+/// From so many groups a shard on, dealing out whole groups leaves no shard with more than a
+/// quarter above its fair share.
 pub(crate) const GROUPS_A_SHARD: u64 = 4;
-/// More than the arrays of cluster schedulers take (Slurm's `MaxArraySize` is 1,001 unless raised, 4,000,001 at most).
+/// More than the arrays of cluster schedulers take (Slurm's `MaxArraySize` is 1,001 unless raised,
+/// 4,000,001 at most).
 const MOST: u64 = 4_000_001;
 
 /// One of so many parts of a sweep.

@@ -1,6 +1,7 @@
 //! The table: what its columns are called and hold, and the row of a cell.
 //!
-//! Columns and their kinds follow from the sweep alone, not from what its cells gave, so that the parts of a sweep have the same columns.
+//! Columns and their kinds follow from the sweep alone, not from what its cells gave, so that the
+//! parts of a sweep have the same columns.
 
 use super::axes::KnobAxis;
 use super::figures::{Figures, NAMES};
@@ -59,7 +60,8 @@ const MACHINE: [(&str, ColumnKind); 14] = [
 const KEPT: [&str; 2] = ["flood_kept", "burst_kept"];
 
 impl Sweep {
-    /// The columns of its table: every axis, every figure, why a cell can't be (`error`), what else there is to know (`note`).
+    /// The columns of its table: every axis, every figure, why a cell can't be (`error`), what else
+    /// there is to know (`note`).
     #[must_use]
     pub fn columns(&self) -> Vec<Column> {
         let column = |name: &str, kind| Column { name: name.to_owned(), kind };
@@ -75,7 +77,8 @@ impl Sweep {
         columns
     }
 
-    /// A cell's row, a field for each of [`Sweep::columns`]. `default` is its group's default run, if there was one.
+    /// A cell's row, a field for each of [`Sweep::columns`]. `default` is its group's default run,
+    /// if there was one.
     #[must_use]
     pub fn row(&self, cell: u64, figures: &Figures, default: Option<&Figures>) -> Vec<Option<Value>> {
         let integer = |n: u64| Some(Value::Integer(i64::try_from(n).unwrap_or(i64::MAX)));

@@ -1,4 +1,5 @@
-//! A library for tests: presets and built-in scenarios, `tiny` (a second of everything), and a handful of knobs.
+//! A library for tests: presets and built-in scenarios, `tiny` (a second of everything), and a
+//! handful of knobs.
 
 use floodwall_device::DeviceSpec;
 use floodwall_model::scenario::{self, Scenario};

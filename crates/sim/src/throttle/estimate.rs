@@ -1,4 +1,5 @@
-//! What is estimated every 200 ms: a device's bandwidth, the rate at which each of its writers may dirty, and the hard limit in force.
+//! What is estimated every 200 ms: a device's bandwidth, the rate at which each of its writers may
+//! dirty, and the hard limit in force.
 //!
 //! ```text
 //! pages written ─▶ write_bandwidth (3 s) ─▶ avg_write_bandwidth (smoother) ─┐
@@ -46,10 +47,11 @@ impl Estimate {
         }
     }
 
-    /// Follows the bandwidth (`wb_update_write_bandwidth`). `written` in all; `elapsed` ticks since the last update, at least 1.
+    /// Follows the bandwidth (`wb_update_write_bandwidth`). `written` in all; `elapsed` ticks since
+    /// the last update, at least 1.
     ///
-    /// An average over 2^n ≥ 3 s in which the time since the last update counts in proportion; a second stage follows only what goes on
-    /// moving the same way, which takes out spikes.
+    /// An average over 2^n ≥ 3 s in which the time since the last update counts in proportion; a
+    /// second stage follows only what goes on moving the same way, which takes out spikes.
     pub fn update_bandwidth(&mut self, hz: u64, elapsed: u64, written: u64) {
         let period = (3 * hz).next_power_of_two();
         let (old, mut avg) = (self.write_bandwidth, self.avg_write_bandwidth);
@@ -71,10 +73,12 @@ impl Estimate {
         self.avg_write_bandwidth = avg.max(1);
     }
 
-    /// Moves the rate limit towards what would make all writers together dirty as fast as the device writes (`wb_update_dirty_ratelimit`).
-    /// Returns what the tracepoint `bdi_dirty_ratelimit` shows besides: (dirty_rate, task_ratelimit).
+    /// Moves the rate limit towards what would make all writers together dirty as fast as the
+    /// device writes (`wb_update_dirty_ratelimit`). Returns what the tracepoint
+    /// `bdi_dirty_ratelimit` shows besides: (dirty_rate, task_ratelimit).
     ///
-    /// `ratio`: the position ratio, 1,024 = 1.0; `dirtied` in all; `elapsed` ticks since the last update.
+    /// `ratio`: the position ratio, 1,024 = 1.0; `dirtied` in all; `elapsed` ticks since the last
+    /// update.
     pub fn update_ratelimit(
         &mut self,
         rules: &RateRules,
@@ -86,7 +90,8 @@ impl Estimate {
         let write_bw = self.avg_write_bandwidth;
         let rate = self.dirty_ratelimit;
         let dirty_rate = dirtied.wrapping_sub(self.dirtied_stamp) * rules.hz / elapsed;
-        // What each writer was allowed in the last 200 ms; one more helps to get away from tiny values.
+        // What each writer was allowed in the last 200 ms; one more helps to get away from tiny
+        // values.
         let task_rate = (rate.wrapping_mul(ratio) >> SHIFT) + 1;
         // N writers at task_rate were measured as dirty_rate, so write_bw / N is:
         let mut balanced = task_rate.wrapping_mul(write_bw) / (dirty_rate | 1);
@@ -98,7 +103,8 @@ impl Estimate {
         } else {
             (control.dirty, control.thresholds.setpoint(control.limit))
         };
-        // Only a step that also brings the dirty pages nearer to the setpoint, and not a larger one than all three agree on.
+        // Only a step that also brings the dirty pages nearer to the setpoint, and not a larger one
+        // than all three agree on.
         let step = if dirty < setpoint {
             self.balanced_dirty_ratelimit.min(balanced).min(task_rate).saturating_sub(rate)
         } else {
@@ -119,12 +125,14 @@ pub struct RateRules {
     pub hz: u64,
     /// The device has a strict limit: its own position decides on the direction.
     pub strict: bool,
-    /// The balanced rate is at most the bandwidth, and shifts beyond a word's width give 0 (3.2 did neither).
+    /// The balanced rate is at most the bandwidth, and shifts beyond a word's width give 0 (3.2 did
+    /// neither).
     pub capped: bool,
 }
 
 impl RateRules {
-    /// The nearer the goal, the smaller the step: full rate matching is impossible, the goal itself fluctuates.
+    /// The nearer the goal, the smaller the step: full rate matching is impossible, the goal itself
+    /// fluctuates.
     fn damped(&self, rate: u64, step: u64) -> u64 {
         let shift = rate / (2 * step + 1);
         // Before 3.11 a shift of 64 and more was undefined; x86 takes it modulo 64.
@@ -133,8 +141,8 @@ impl RateRules {
     }
 }
 
-/// The hard limit in force: it follows the threshold up at once and down slowly, so that pages that were allowed stay below it
-/// (`update_dirty_limit`).
+/// The hard limit in force: it follows the threshold up at once and down slowly, so that pages that
+/// were allowed stay below it (`update_dirty_limit`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirtyLimit {
     /// Pages.
@@ -172,7 +180,8 @@ mod tests {
     #[test]
     fn bandwidth_is_averaged_over_4_seconds() {
         let mut e = Estimate::new(0);
-        // 3 * 250 = 750, the next power of two is 1,024 ticks. 2,000 pages in 50 ticks: (2,000 * 250 + 25,600 * 974) >> 10 = 24,838.
+        // 3 * 250 = 750, the next power of two is 1,024 ticks. 2,000 pages in 50 ticks: (2,000 *
+        // 250 + 25,600 * 974) >> 10 = 24,838.
         e.update_bandwidth(HZ, 50, 2_000);
         assert_eq!(e.write_bandwidth, 24_838);
         // The average only moves when two steps go the same way.
@@ -214,11 +223,13 @@ mod tests {
         let thresholds = Thresholds { dirty: 200_000, background: 100_000 };
         let control = Control { thresholds, limit: 200_000, dirty: 190_000, ..Control::default() };
         let mut e = Estimate { avg_write_bandwidth: 10_000, ..Estimate::new(0) };
-        // Above the setpoint, ratio 0.5, 4,000 pages in 50 ticks = 20,000/s. task = 12,801; balanced = 12,801 * 10,000 / 20,001 = 6,400.
-        // step: 25,600 - max(25,600 (previous), 6,400, 12,801) = 0: the first time only remembers.
+        // Above the setpoint, ratio 0.5, 4,000 pages in 50 ticks = 20,000/s. task = 12,801;
+        // balanced = 12,801 * 10,000 / 20,001 = 6,400. step: 25,600 - max(25,600 (previous), 6,400,
+        // 12,801) = 0: the first time only remembers.
         let shown = e.update_ratelimit(&rules(true), &control, 512, 4_000, 50);
         assert_eq!((shown, e.dirty_ratelimit, e.balanced_dirty_ratelimit), ((20_000, 12_801), 25_600, 6_400));
-        // Again: step = 25,600 - 12,801 = 12,799; shift = 25,600 / 25,599 = 1; (12,799 >> 1) = 6,399, / 8 rounded up = 800.
+        // Again: step = 25,600 - 12,801 = 12,799; shift = 25,600 / 25,599 = 1; (12,799 >> 1) =
+        // 6,399, / 8 rounded up = 800.
         e.dirtied_stamp = 4_000;
         e.update_ratelimit(&rules(true), &control, 512, 8_000, 50);
         assert_eq!(e.dirty_ratelimit, 24_800);

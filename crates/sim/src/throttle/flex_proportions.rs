@@ -1,7 +1,9 @@
-//! Shares of recent events with periods of time: lib/flex_proportions.c (3.6 and later), as writeback uses it (`wb_domain_writeout_add`).
+//! Shares of recent events with periods of time: lib/flex_proportions.c (3.6 and later), as
+//! writeback uses it (`wb_domain_writeout_add`).
 //!
-//! Every device counts its completions, a domain counts all. Every three seconds all counts are halved, so a share is an average over the last
-//! seconds, the newest counting most. A device without completions falls to nothing in about a minute.
+//! Every device counts its completions, a domain counts all. Every three seconds all counts are
+//! halved, so a share is an average over the last seconds, the newest counting most. A device
+//! without completions falls to nothing in about a minute.
 
 use super::jiffies::Clock;
 
@@ -17,7 +19,8 @@ pub struct Global {
     /// Never below 1 while there is something to age, so that shares have a denominator.
     events: u64,
     period: u64,
-    /// The tick at which the current period ends; `None` while nothing has happened for so long that nothing is left to be aged.
+    /// The tick at which the current period ends; `None` while nothing has happened for so long
+    /// that nothing is left to be aged.
     ends: Option<u64>,
 }
 
@@ -35,13 +38,15 @@ pub struct Local {
 }
 
 impl Global {
-    /// Ends the periods that are over at tick `now` (`writeout_period`, whose timer this stands for).
+    /// Ends the periods that are over at tick `now` (`writeout_period`, whose timer this stands
+    /// for).
     pub fn advance(&mut self, clock: Clock, now: u64) {
         let length = PERIOD_S * clock.hz();
         while let Some(ends) = self.ends
             && now >= ends
         {
-            // fprop_new_period: without events nothing is aged, and the timer stops until the next one.
+            // fprop_new_period: without events nothing is aged, and the timer stops until the next
+            // one.
             if self.events <= 1 {
                 self.ends = None;
             } else {
@@ -52,8 +57,8 @@ impl Global {
         }
     }
 
-    /// Counts `n` events of `local` as long as its share stays at or below `max_frac` of 1,024 (`__fprop_add_percpu_max`). Call
-    /// [`Global::advance`] first.
+    /// Counts `n` events of `local` as long as its share stays at or below `max_frac` of 1,024
+    /// (`__fprop_add_percpu_max`). Call [`Global::advance`] first.
     pub fn add(&mut self, local: &mut Local, max_frac: u64, n: u64, clock: Clock, now: u64) {
         local.reflect(self);
         let n = if max_frac < FRAC_BASE { self.addable(local, max_frac, n) } else { n };
@@ -77,7 +82,8 @@ impl Global {
         }
     }
 
-    /// A device's share as numerator and denominator, at most 1 (`fprop_fraction_percpu`). Call [`Global::advance`] first.
+    /// A device's share as numerator and denominator, at most 1 (`fprop_fraction_percpu`). Call
+    /// [`Global::advance`] first.
     #[must_use]
     pub fn fraction(&self, local: &Local) -> (u64, u64) {
         let numerator = local.at(self.period);
@@ -147,7 +153,8 @@ mod tests {
         all.advance(clock(), 5 * PERIOD);
         assert_eq!((all.events, all.period), (step_by_step.events, step_by_step.period));
         assert_eq!(all.fraction(&a), (31_250, 31_250));
-        // 2^20 > 1,000,001: after 19 halvings one event is left, and the 20th period ends the aging.
+        // 2^20 > 1,000,001: after 19 halvings one event is left, and the 20th period ends the
+        // aging.
         all.advance(clock(), 1_000 * PERIOD);
         assert_eq!((all.events, all.ends), (1, None));
     }
@@ -156,7 +163,8 @@ mod tests {
     fn a_share_stops_at_its_maximum() {
         let (mut all, mut a, mut b) = (Global::default(), Local::default(), Local::default());
         all.add(&mut b, FRAC_BASE, 900, clock(), 0);
-        // 10 % of 1024 is 102 (floored as the kernel does): a/(901 + a) <= 102/1024 gives a <= 99.7, and the last one is rounded up.
+        // 10 % of 1024 is 102 (floored as the kernel does): a/(901 + a) <= 102/1024 gives a <=
+        // 99.7, and the last one is rounded up.
         all.add(&mut a, 102, 1_000, clock(), 0);
         assert_eq!(all.fraction(&a), (100, 1_001));
         all.add(&mut a, 102, 1_000, clock(), 0);

@@ -11,9 +11,10 @@
 //! device:  completed()
 //! ```
 //!
-//! A [`Throttle`] keeps what the kernel keeps (bandwidth estimates, rate limits, shares, per-task counters) and nothing else: the counters of
-//! pages belong to the page cache, which shows them as [`Seen`]. It has no event queue: a ruling says until when to wait. Counts are pages of
-//! 4 KiB, rates pages per second, times [`Nanos`] outside and jiffies inside.
+//! A [`Throttle`] keeps what the kernel keeps (bandwidth estimates, rate limits, shares, per-task
+//! counters) and nothing else: the counters of pages belong to the page cache, which shows them as
+//! [`Seen`]. It has no event queue: a ruling says until when to wait. Counts are pages of 4 KiB,
+//! rates pages per second, times [`Nanos`] outside and jiffies inside.
 
 pub mod estimate;
 pub mod flex_proportions;
@@ -49,7 +50,8 @@ pub fn new(
     }
 }
 
-/// By how many pages a device's counters may be off (`bdi_stat_error`, `wb_stat_error`): a batch of 8 (1 + log2 CPUs) pages for every CPU.
+/// By how many pages a device's counters may be off (`bdi_stat_error`, `wb_stat_error`): a batch of
+/// 8 (1 + log2 CPUs) pages for every CPU.
 #[must_use]
 pub const fn stat_error(possible_cpus: u32) -> u64 {
     let cpus = if possible_cpus == 0 { 1 } else { possible_cpus };
@@ -64,7 +66,8 @@ pub struct TaskId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BdiId(pub u32);
 
-/// Names a writeback context (`struct bdi_writeback`): a device, or since 4.2 a device and a memory cgroup.
+/// Names a writeback context (`struct bdi_writeback`): a device, or since 4.2 a device and a memory
+/// cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WbId(pub u32);
 
@@ -99,14 +102,16 @@ pub struct Machine {
 pub struct TaskTraits {
     /// Real-time or deadline scheduled: limits are a quarter higher (`rt_task`).
     pub real_time: bool,
-    /// nfsd that serves its own machine, or a loop device's worker (`PF_LESS_THROTTLE`, since 5.8 `PF_LOCAL_THROTTLE`).
+    /// nfsd that serves its own machine, or a loop device's worker (`PF_LESS_THROTTLE`, since 5.8
+    /// `PF_LOCAL_THROTTLE`).
     pub local: bool,
 }
 
 /// One writeback context's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WbCounts {
-    /// Dirty pages, not yet under writeback (`WB_RECLAIMABLE`; with NFS's unstable pages up to 5.7).
+    /// Dirty pages, not yet under writeback (`WB_RECLAIMABLE`; with NFS's unstable pages up to
+    /// 5.7).
     pub reclaimable: u64,
     /// Pages under writeback (`WB_WRITEBACK`; with NFS's unstable pages since 5.8).
     pub writeback: u64,
@@ -131,7 +136,8 @@ impl WbCounts {
 pub struct MemcgCounts {
     /// Its file pages.
     pub file: u64,
-    /// How many pages more it may have: the least of `min(memory.max, memory.high) - usage` over it and its ancestors.
+    /// How many pages more it may have: the least of `min(memory.max, memory.high) - usage` over it
+    /// and its ancestors.
     pub headroom: u64,
     /// Its dirty pages.
     pub dirty: u64,
@@ -157,7 +163,8 @@ pub struct Seen {
 /// What a writer has to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Carry on; the next look is due after this many pages, or earlier if others dirty on the same CPU.
+    /// Carry on; the next look is due after this many pages, or earlier if others dirty on the same
+    /// CPU.
     Go {
         /// Pages until the next look, at least 1.
         next_check_pages: u64,
@@ -167,13 +174,14 @@ pub enum Verdict {
         /// When the timer wakes it.
         until: Nanos,
     },
-    /// Submit this many dirty pages of this device for writing, blocking for request slots like any submitter, then call
-    /// [`Throttle::resume`] with how many were found.
+    /// Submit this many dirty pages of this device for writing, blocking for request slots like any
+    /// submitter, then call [`Throttle::resume`] with how many were found.
     WriteOut {
         /// Pages.
         pages: u64,
     },
-    /// Sleep until a write queue leaves congestion, but not longer than this (`blk_congestion_wait`), then call [`Throttle::resume`].
+    /// Sleep until a write queue leaves congestion, but not longer than this
+    /// (`blk_congestion_wait`), then call [`Throttle::resume`].
     CongestionWait {
         /// When the timer wakes it.
         until: Nanos,
@@ -185,15 +193,18 @@ pub enum Verdict {
 pub struct Ruling {
     /// What the writer has to do.
     pub verdict: Verdict,
-    /// Background writeback of this device is to start (`wb_start_background_writeback`, `pdflush_operation(background_writeout)`).
+    /// Background writeback of this device is to start (`wb_start_background_writeback`,
+    /// `pdflush_operation(background_writeout)`).
     pub start_background: bool,
 }
 
 /// A generation's throttling: the state of all tasks, devices and cgroups, and the rules.
 ///
-/// Ids come from `add_*` and are valid only for the throttle that gave them; others panic, like any index out of range.
+/// Ids come from `add_*` and are valid only for the throttle that gave them; others panic, like any
+/// index out of range.
 pub trait Throttle: fmt::Debug + Send {
-    /// Sets the global knobs. What a write to the sysctl does besides (`writeback_set_ratelimit`) happens, too.
+    /// Sets the global knobs. What a write to the sysctl does besides (`writeback_set_ratelimit`)
+    /// happens, too.
     fn set_knobs(&mut self, knobs: DirtyKnobs, memory: &Memory);
 
     /// The limits in force, as a task without privileges sees them.
@@ -214,16 +225,19 @@ pub trait Throttle: fmt::Debug + Send {
     /// Adds a task.
     fn add_task(&mut self, traits: TaskTraits) -> TaskId;
 
-    /// How many pages may be dirtied before [`Throttle::dirtied`] would ask for a look; at least 1. So that extents need not be split into pages.
+    /// How many pages may be dirtied before [`Throttle::dirtied`] would ask for a look; at least 1.
+    /// So that extents need not be split into pages.
     fn until_check(&self, who: Dirtier) -> u64;
 
-    /// Counts pages that were just dirtied and says whether [`Throttle::balance`] has to be called now (`balance_dirty_pages_ratelimited`).
+    /// Counts pages that were just dirtied and says whether [`Throttle::balance`] has to be called
+    /// now (`balance_dirty_pages_ratelimited`).
     fn dirtied(&mut self, who: Dirtier, pages: u64) -> bool;
 
     /// Looks at the counters and decides (`balance_dirty_pages`, from its beginning).
     fn balance(&mut self, who: Dirtier, now: Nanos, seen: &Seen) -> Ruling;
 
-    /// Goes on with `balance_dirty_pages` where its verdict left it. `wrote`: pages found and submitted for a [`Verdict::WriteOut`], else 0.
+    /// Goes on with `balance_dirty_pages` where its verdict left it. `wrote`: pages found and
+    /// submitted for a [`Verdict::WriteOut`], else 0.
     fn resume(&mut self, who: Dirtier, now: Nanos, wrote: u64, seen: &Seen) -> Ruling;
 
     /// Counts pages whose writeback is complete (`__wb_writeout_add`); shares follow from them.
@@ -232,7 +246,8 @@ pub trait Throttle: fmt::Debug + Send {
     /// Whether background writeback goes on (`wb_over_bg_thresh` and its ancestors).
     fn over_background(&mut self, wb: WbId, now: Nanos, seen: &Seen) -> bool;
 
-    /// How many pages of one inode a flusher writes at once (`writeback_chunk_size`, `MAX_WRITEBACK_PAGES`), of `nr_pages` that it is to write at all.
+    /// How many pages of one inode a flusher writes at once (`writeback_chunk_size`,
+    /// `MAX_WRITEBACK_PAGES`), of `nr_pages` that it is to write at all.
     fn chunk_pages(&self, wb: WbId, nr_pages: u64) -> u64;
 
     /// Somebody is about to submit an inode's dirty pages (`do_writepages`).
@@ -241,13 +256,16 @@ pub trait Throttle: fmt::Debug + Send {
     /// An inode's dirty pages, or a chunk of them, have been submitted.
     fn writepages_end(&mut self, wb: WbId, now: Nanos, seen: &Seen);
 
-    /// 200 ms have passed since an inode's last page left writeback, and this was not called since (`wb_inode_writeback_end`, 5.15 and later).
+    /// 200 ms have passed since an inode's last page left writeback, and this was not called since
+    /// (`wb_inode_writeback_end`, 5.15 and later).
     fn writeback_settled(&mut self, wb: WbId, now: Nanos, seen: &Seen);
 
-    /// The smoothed estimate of how fast a device drains, in pages per second; `None` before 3.2, which did not estimate it.
+    /// The smoothed estimate of how fast a device drains, in pages per second; `None` before 3.2,
+    /// which did not estimate it.
     fn bandwidth_pages_per_s(&self, wb: WbId) -> Option<u64>;
 
-    /// Whether a writer to this device was put to sleep within the last second (`wb_recent_wait`, which wbt asks).
+    /// Whether a writer to this device was put to sleep within the last second (`wb_recent_wait`,
+    /// which wbt asks).
     fn slept_recently(&self, bdi: BdiId, now: Nanos) -> bool;
 }
 

@@ -1,7 +1,9 @@
-//! Decisions in a loop: writers as fast as memory, a throttle, a flusher and devices that drain at a fixed rate, in steps of a tick.
+//! Decisions in a loop: writers as fast as memory, a throttle, a flusher and devices that drain at
+//! a fixed rate, in steps of a tick.
 //!
-//! The plant is as small as it can be, so that what comes out is the throttle's doing. Its figures are compared with what the algorithms
-//! promise: one writer at the drain rate and the setpoint, N writers a N-th each, never more dirty than the limit plus one look.
+//! The plant is as small as it can be, so that what comes out is the throttle's doing. Its figures
+//! are compared with what the algorithms promise: one writer at the drain rate and the setpoint, N
+//! writers a N-th each, never more dirty than the limit plus one look.
 
 use super::*;
 use crate::limits::Limit;
@@ -14,7 +16,8 @@ const MEMORY_SPEED: u64 = 2_000;
 const QUEUE: u64 = 2048;
 const MACHINE: Machine = Machine { hz: 250, cpus: 4, possible_cpus: 4 };
 
-/// 1,000,000 pages dirtyable in every generation, near enough: limit 200,000, background 100,000, freerun 150,000, setpoint 175,000.
+/// 1,000,000 pages dirtyable in every generation, near enough: limit 200,000, background 100,000,
+/// freerun 150,000, setpoint 175,000.
 const MEMORY: Memory =
     Memory { total: 1_000_000, free: 999_999, reserve: 0, file: 0, anon: 0, mapped: 0, swap_free: false };
 
@@ -46,7 +49,8 @@ struct Plant {
     writers: Vec<Writer>,
     wbs: Vec<Context>,
     headroom: u64,
-    /// Most pages over the hard limit, and the most that the writers had dirtied since they last looked.
+    /// Most pages over the hard limit, and the most that the writers had dirtied since they last
+    /// looked.
     worst_excess: u64,
 }
 
@@ -115,7 +119,8 @@ impl Plant {
         self.throttle.completed(context.id, self.now, done);
     }
 
-    /// Submits chunk after chunk, as fast as the request queue takes them, while there is more than the background threshold.
+    /// Submits chunk after chunk, as fast as the request queue takes them, while there is more than
+    /// the background threshold.
     fn flush(&mut self, wb: usize) {
         let (id, seen) = (self.wbs[wb].id, self.seen(wb));
         if !seen.wb.flushing {
@@ -201,7 +206,8 @@ impl Plant {
         }
     }
 
-    /// Pages per second of each writer, and the mean of dirty pages (sampled every second), over so many seconds.
+    /// Pages per second of each writer, and the mean of dirty pages (sampled every second), over so
+    /// many seconds.
     fn measure(&mut self, seconds: u64) -> (Vec<u64>, u64) {
         let before: Vec<u64> = self.writers.iter().map(|w| w.dirtied).collect();
         let mut sum = 0;
@@ -239,7 +245,8 @@ fn one_writer_gets_the_drain_rate_at_the_setpoint() {
             plant.run(60 + 1_500_000 / drain);
             let (rates, dirty) = plant.measure(30);
             near(rates[0], drain, 3);
-            // Half-way between freerun (150,000) and limit (200,000); 10 % of it is 35 % of that stretch either way.
+            // Half-way between freerun (150,000) and limit (200,000); 10 % of it is 35 % of that
+            // stretch either way.
             near(dirty, 175_000, 8);
             assert_eq!(plant.worst_excess, 0, "{generation} at {drain}");
         }
@@ -272,7 +279,8 @@ fn no_generation_exceeds_its_limit_by_more_than_a_look() {
     ] {
         let mut plant = plant(generation, 10_000, 16);
         plant.run(90);
-        // Every CPU dirties at most ratelimit_pages (1,024 at most in the old ones, limit / 32 / CPUs in the new) before somebody looks.
+        // Every CPU dirties at most ratelimit_pages (1,024 at most in the old ones, limit / 32 /
+        // CPUs in the new) before somebody looks.
         let look =
             if generation <= Generation::K2_6_32 { 1_024 } else { limit / 32 / u64::from(MACHINE.cpus) };
         assert!(plant.worst_excess <= look * u64::from(MACHINE.cpus), "{generation}: {}", plant.worst_excess);
@@ -387,7 +395,8 @@ fn a_cgroup_is_held_to_its_share_of_its_own_memory() {
     plant.run(60);
     let (rates, dirty) = plant.measure(30);
     near(rates[0] + rates[1], 25_000, 5);
-    // 20 % and 10 % of 100,000 pages: limit 20,000, setpoint 17,500; the machine's freerun is far away.
+    // 20 % and 10 % of 100,000 pages: limit 20,000, setpoint 17,500; the machine's freerun is far
+    // away.
     assert!((14_000..=20_500).contains(&dirty), "{dirty}");
 }
 
@@ -397,7 +406,8 @@ fn background_writeback_starts_and_ends_at_its_threshold() {
         let mut plant = plant(generation, 50_000, 1);
         // The device's share is known: 3.2 counts it up from nothing, over several times the limit.
         plant.throttle.completed(WbId(0), Nanos::ZERO, 10_000_000);
-        // A burst of 0.24 s: 120,000 pages, above the background threshold of 100,000 and below everybody's freerun.
+        // A burst of 0.24 s: 120,000 pages, above the background threshold of 100,000 and below
+        // everybody's freerun.
         while plant.writers[0].dirtied < 120_000 {
             plant.now += STEP;
             plant.write(0);
@@ -406,7 +416,8 @@ fn background_writeback_starts_and_ends_at_its_threshold() {
         plant.writers.clear();
         plant.run(20);
         assert!(!plant.wbs[0].counts.flushing, "{generation}");
-        // It ends with the chunk that takes it below; there are no more writers, and nothing is left under writeback.
+        // It ends with the chunk that takes it below; there are no more writers, and nothing is
+        // left under writeback.
         let chunk = plant.throttle.chunk_pages(WbId(0), u64::MAX);
         assert!((100_000 - chunk..=100_000).contains(&plant.dirty()), "{generation}: {}", plant.dirty());
     }

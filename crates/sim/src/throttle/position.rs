@@ -1,4 +1,5 @@
-//! The position ratio: by how much writers are sped up or slowed down because of where the dirty pages are (`wb_position_ratio`).
+//! The position ratio: by how much writers are sped up or slowed down because of where the dirty
+//! pages are (`wb_position_ratio`).
 //!
 //! ```text
 //! 2.0 ─────╮                       × device's line: 1.0 at its own setpoint, falling to 1/4
@@ -18,7 +19,8 @@ pub const SHIFT: u32 = 10;
 /// 1.0.
 pub const ONE: u64 = 1 << SHIFT;
 
-/// What the ratio is computed from: one domain (the machine, or a memory cgroup) and one device in it (`struct dirty_throttle_control`).
+/// What the ratio is computed from: one domain (the machine, or a memory cgroup) and one device in
+/// it (`struct dirty_throttle_control`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Control {
     /// The domain's thresholds.
@@ -35,7 +37,8 @@ pub struct Control {
     pub wb_dirty: u64,
 }
 
-/// 1 + ((setpoint - dirty) / (limit - setpoint))³, from 0 to 2 (`pos_ratio_polynom`; since 3.12, before it was part of `bdi_position_ratio`).
+/// 1 + ((setpoint - dirty) / (limit - setpoint))³, from 0 to 2 (`pos_ratio_polynom`; since 3.12,
+/// before it was part of `bdi_position_ratio`).
 #[must_use]
 pub fn polynomial(setpoint: u64, dirty: u64, limit: u64) -> u64 {
     let divisor = (limit.wrapping_sub(setpoint) | 1) as i64;
@@ -73,8 +76,9 @@ fn strict_ratio(control: &Control) -> u64 {
     polynomial(setpoint, control.wb_dirty, control.wb_thresh)
 }
 
-/// The ratio of 3.2 (`bdi_position_ratio`): no clamp of the curve (it can exceed 2 a little below freerun), the device's share is raised here to
-/// an eighth of what is left below the limit, and divisors are kept from 0 by adding 1.
+/// The ratio of 3.2 (`bdi_position_ratio`): no clamp of the curve (it can exceed 2 a little below
+/// freerun), the device's share is raised here to an eighth of what is left below the limit, and
+/// divisors are kept from 0 by adding 1.
 #[must_use]
 pub fn ratio_3_2(control: &Control, avg_bandwidth: u64) -> u64 {
     if control.dirty >= control.limit {
@@ -143,24 +147,28 @@ mod tests {
 
     #[test]
     fn the_curve_is_2_at_freerun_1_at_the_setpoint_and_0_at_the_limit() {
-        // The divisor is 25,001 (made odd), so freerun is 1,023/1,024 of the way: 1,023² >> 10 = 1,022; 1,022 * 1,023 >> 10 = 1,021.
+        // The divisor is 25,001 (made odd), so freerun is 1,023/1,024 of the way: 1,023² >> 10 =
+        // 1,022; 1,022 * 1,023 >> 10 = 1,021.
         assert_eq!(polynomial(175_000, 150_000, 200_000), 2_045);
         assert_eq!(polynomial(175_000, 175_000, 200_000), 1_024);
         // Shifts round down: 1,023² >> 10 = 1,022; 1,022 * -1,023 >> 10 = -1,022; 1,024 - 1,022 = 2.
         assert_eq!(polynomial(175_000, 199_999, 200_000), 2);
         assert_eq!(polynomial(175_000, 10, 200_000), 2_048);
         assert_eq!(polynomial(175_000, 300_000, 200_000), 0);
-        // Half way between setpoint and limit: 1 - 1/8. x = -12,500 * 1024 / 25,001 = -511; 511² >> 10 = 255; 255 * -511 >> 10 = -128.
+        // Half way between setpoint and limit: 1 - 1/8. x = -12,500 * 1024 / 25,001 = -511; 511² >>
+        // 10 = 255; 255 * -511 >> 10 = -128.
         assert_eq!(polynomial(175_000, 187_500, 200_000), 896);
     }
 
     #[test]
     fn one_device_at_the_setpoint_has_ratio_1() {
-        // share of all: x = (200,000 << 16) / 200,001 = 65,535; wb_setpoint = 175,000 * 65,535 >> 16 = 174,997;
-        // span = (0 + 8 * 25,600) * 65,535 >> 16 = 204,796; zero at 379,793; (379,793 - 175,000) / 204,797 * 1,024 = 1,023.
+        // share of all: x = (200,000 << 16) / 200,001 = 65,535; wb_setpoint = 175,000 * 65,535 >>
+        // 16 = 174,997; span = (0 + 8 * 25,600) * 65,535 >> 16 = 204,796; zero at 379,793; (379,793 -
+        // 175,000) / 204,797 * 1,024 = 1,023.
         assert_eq!(ratio(&alone(175_000), 25_600, false), 1_023);
         assert_eq!(ratio(&alone(200_000), 25_600, false), 0);
-        // At freerun 2,045 from the curve, times (379,793 - 150,000) / 204,797 from the device's line.
+        // At freerun 2,045 from the curve, times (379,793 - 150,000) / 204,797 from the device's
+        // line.
         assert_eq!(ratio(&alone(150_000), 25_600, false), 2_294);
     }
 
@@ -168,13 +176,13 @@ mod tests {
     fn a_device_above_its_share_is_slowed_to_a_quarter_and_one_that_runs_dry_is_sped_up_eightfold() {
         let at =
             |wb_thresh, wb_dirty| ratio(&Control { wb_thresh, wb_dirty, ..alone(175_000) }, 25_600, false);
-        // Share 10 %: x = 6,553; wb_setpoint 175,000 * x >> 16 = 17,498, span (180,000 + 204,800) * x >> 16 = 38,476, zero at 55,974; beyond
-        // 3/4 of the span it stays a quarter.
+        // Share 10 %: x = 6,553; wb_setpoint 175,000 * x >> 16 = 17,498, span (180,000 + 204,800) *
+        // x >> 16 = 38,476, zero at 55,974; beyond 3/4 of the span it stays a quarter.
         assert_eq!(at(20_000, 60_000), 256);
         assert_eq!(at(20_000, 48_000), 256);
         assert_eq!(at(20_000, 17_498), 1_023);
-        // Reserve below 10,000. At 5,000: 1,024 * 50,974 / 38,477 = 1,356, twice. At 1,250: 1,024 * 54,724 / 38,477 = 1,456, eight times; one
-        // page more, 1,456 * 10,000 / 1,251.
+        // Reserve below 10,000. At 5,000: 1,024 * 50,974 / 38,477 = 1,356, twice. At 1,250: 1,024 *
+        // 54,724 / 38,477 = 1,456, eight times; one page more, 1,456 * 10,000 / 1,251.
         assert_eq!(at(20_000, 5_000), 2_712);
         assert_eq!(at(20_000, 1_250), 11_648);
         assert_eq!(at(20_000, 1_251), 11_638);
@@ -193,7 +201,8 @@ mod tests {
         assert_eq!(at(2_000), 0);
         // (1,500 - 1,000) * 1,024 / 501 = 1,021; 1,021² >> 10 = 1,018; 1,018 * 1,021 >> 10 = 1,015.
         assert_eq!(at(1_000), 2_039);
-        // Neither a device without a share nor one with a share too small for a setpoint gets anything.
+        // Neither a device without a share nor one with a share too small for a setpoint gets
+        // anything.
         let nothing = Control { wb_thresh: 0, wb_bg_thresh: 0, wb_dirty: 0, ..alone(0) };
         assert_eq!(ratio(&nothing, 25_600, true), 0);
         assert_eq!(ratio(&Control { wb_thresh: 1, ..nothing }, 25_600, true), 0);
@@ -205,7 +214,8 @@ mod tests {
 
     #[test]
     fn the_curve_of_3_2_divides_by_one_more() {
-        // limit - setpoint + 1 = 25,001: as above at the setpoint; share is already above an eighth of what is left.
+        // limit - setpoint + 1 = 25,001: as above at the setpoint; share is already above an eighth
+        // of what is left.
         assert_eq!(ratio_3_2(&alone(175_000), 25_600), 1_023);
         assert_eq!(ratio_3_2(&alone(200_000), 25_600), 0);
         // A device without a share gets (200,000 - 175,000) / 8 = 3,125 pages of one.
@@ -214,14 +224,16 @@ mod tests {
     }
 
     proptest! {
-        /// More dirty pages never make writers faster, on the machine's curve or on a strict device's.
+        /// More dirty pages never make writers faster, on the machine's curve or on a strict
+        /// device's.
         #[test]
         fn the_curve_falls(setpoint in 1u64..1 << 32, above in 1u64..1 << 32, dirty in 0u64..1 << 33, more in 0u64..1 << 20) {
             let limit = setpoint + above;
             prop_assert!(polynomial(setpoint, dirty, limit) >= polynomial(setpoint, dirty + more, limit));
         }
 
-        /// The fixed-point curve is the real one but for what truncation takes: 1/1024 of x, three times that of x³, 1/1024 for each shift; and the odd divisor.
+        /// The fixed-point curve is the real one but for what truncation takes: 1/1024 of x, three
+        /// times that of x³, 1/1024 for each shift; and the odd divisor.
         #[test]
         fn the_curve_is_the_cubic(thresh in 4_000u64..1 << 30, share in 1u64..99, at in 0u64..=1000) {
             let t = Thresholds { dirty: thresh, background: thresh * share / 100 };

@@ -1,7 +1,9 @@
-//! Shares of recent events with periods of events: lib/proportions.c (2.6.24 to 3.6), as writeback uses it for devices and for tasks.
+//! Shares of recent events with periods of events: lib/proportions.c (2.6.24 to 3.6), as writeback
+//! uses it for devices and for tasks.
 //!
-//! A period is over when so many pages have been counted as half a power of two around the hard limit; then every count is halved. Time plays no part:
-//! a machine that does nothing keeps its shares.
+//! A period is over when so many pages have been counted as half a power of two around the hard
+//! limit; then every count is halved. Time plays no part: a machine that does nothing keeps its
+//! shares.
 
 /// 1.0 of a `max_frac` (`PROP_FRAC_BASE`).
 pub const FRAC_BASE: u64 = 1 << 10;
@@ -44,12 +46,14 @@ impl Global {
         1 << (self.shift - 1)
     }
 
-    /// Counts `n` events of `local`, while its share is not above `max_frac` of 1,024 (`__prop_inc_percpu_max`, `__prop_inc_single`).
+    /// Counts `n` events of `local`, while its share is not above `max_frac` of 1,024
+    /// (`__prop_inc_percpu_max`, `__prop_inc_single`).
     pub fn add(&mut self, local: &mut Local, max_frac: u64, n: u64) {
         let mut left = n;
         while left > 0 {
             local.normalise(self);
-            // A share and a period can only change when the global count passes into the next period, so whole stretches are counted at once.
+            // A share and a period can only change when the global count passes into the next
+            // period, so whole stretches are counted at once.
             let mut step = left.min(self.period() - self.events % self.period());
             if max_frac < FRAC_BASE {
                 if local.events > (self.denominator() * max_frac) >> 10 {

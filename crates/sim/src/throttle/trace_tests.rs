@@ -1,11 +1,13 @@
-//! The arithmetic against a running kernel: what Linux 6.18 wrote to its tracepoints, computed again, exactly.
+//! The arithmetic against a running kernel: what Linux 6.18 wrote to its tracepoints, computed
+//! again, exactly.
 //!
-//! tests/data/writeback-6.18.csv says how it was recorded. A row of `balance_dirty_pages` shows inputs and outputs of one look, a row of
-//! `bdi_dirty_ratelimit` those of one update of the rate limit (just before the look that made it), in the order in which the kernel came by.
-//! What a trace does not show, so that rows that need it are left out and counted:
+//! tests/data/writeback-6.18.csv says how it was recorded. A row of `balance_dirty_pages` shows
+//! inputs and outputs of one look, a row of `bdi_dirty_ratelimit` those of one update of the rate
+//! limit (just before the look that made it), in the order in which the kernel came by. What a
+//! trace does not show, so that rows that need it are left out and counted:
 //!
-//! - the average bandwidth in use: the next update shows it, unless something else has moved it meanwhile without a trace (a flusher, or the work that
-//!   follows 200 ms after writeback);
+//! - the average bandwidth in use: the next update shows it, unless something else has moved it
+//!   meanwhile without a trace (a flusher, or the work that follows 200 ms after writeback);
 //! - looks below freerun, which leave no trace but change the task's interval;
 //! - the device's share, where the run does not fix it: `wb_setpoint` shows it rounded.
 
@@ -68,8 +70,9 @@ struct Row {
     event: Event,
 }
 
-/// The columns: run, us, pid, event, limit, dirty, wb_setpoint, wb_dirty, dirty_ratelimit, task_ratelimit, dirtied, dirtied_pause, pause, period,
-/// think, write_bw, awrite_bw, dirty_rate, balanced_dirty_ratelimit.
+/// The columns: run, us, pid, event, limit, dirty, wb_setpoint, wb_dirty, dirty_ratelimit,
+/// task_ratelimit, dirtied, dirtied_pause, pause, period, think, write_bw, awrite_bw, dirty_rate,
+/// balanced_dirty_ratelimit.
 fn parse(line: &str) -> Row {
     let cells: Vec<&str> = line.split(',').collect();
     let signed = |i: usize| cells[i].parse::<i64>().unwrap_or_else(|_| panic!("cell {i} of '{line}'"));
@@ -128,8 +131,9 @@ fn look(row: &Row) -> Option<Look> {
     if let Event::Look(look) = row.event { Some(look) } else { None }
 }
 
-/// Updates less than this far apart have none in between: a writer updates when more than 50 ticks (200 ms) have passed since whatever update was
-/// the last, so 51 ticks (204 ms) and however long it takes until the next writer comes by.
+/// Updates less than this far apart have none in between: a writer updates when more than 50 ticks
+/// (200 ms) have passed since whatever update was the last, so 51 ticks (204 ms) and however long
+/// it takes until the next writer comes by.
 const NEXT_UPDATE_US: u64 = 209_000;
 
 /// The updates before and after a row, if nothing can have moved the bandwidth in between.
@@ -173,7 +177,8 @@ fn the_position_ratio_gives_the_kernels_task_ratelimit() {
         match row.run {
             // The bandwidth plays no part.
             Run::Strict => strict.count(Some(allowed(&seen, row.run, [1, 1])[0] == seen.task_rate)),
-            // The look that made an update went by the bandwidth before it, later ones by the one after.
+            // The look that made an update went by the bandwidth before it, later ones by the one
+            // after.
             Run::HalfShare => half.count(around(&rows, i).map(|(before, after)| {
                 allowed(&seen, row.run, [before.avg_bandwidth, after.avg_bandwidth]).contains(&seen.task_rate)
             })),
@@ -306,7 +311,8 @@ fn the_bandwidth_is_smoothed_as_the_kernels() {
             avg_write_bandwidth: before.avg_bandwidth,
             ..Estimate::new(0)
         };
-        // Over a whole period of 1,024 ticks the old value counts nothing, so this many pages give the new one.
+        // Over a whole period of 1,024 ticks the old value counts nothing, so this many pages give
+        // the new one.
         estimate.update_bandwidth(HZ, 1024, (after.bandwidth << 10).div_ceil(HZ));
         assert_eq!(estimate.write_bandwidth, after.bandwidth, "row {i}, run {:?}", row.run);
         tally.count(Some(estimate.avg_write_bandwidth == after.avg_bandwidth));
@@ -327,8 +333,8 @@ fn sleeps_end_a_tick_late_and_never_early() {
     }
     late.sort_unstable();
     assert!(late[0] >= 0, "{} us early", -late[0]);
-    // A task that is woken at a tick dirties its pages in less than a tick and looks again just after it, so from look to look it is the pause
-    // and one tick, as jiffies::Clock has it.
+    // A task that is woken at a tick dirties its pages in less than a tick and looks again just
+    // after it, so from look to look it is the pause and one tick, as jiffies::Clock has it.
     let median = late[late.len() / 2];
     assert!((3_500..4_500).contains(&median), "{median} us");
     let clock = super::jiffies::Clock::new(HZ as u32, true);

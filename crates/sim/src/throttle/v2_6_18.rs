@@ -8,8 +8,8 @@
 //!   start pdflush, if dirty > background
 //! ```
 //!
-//! One limit for the machine, nothing per device or task: whoever happens to look pays. Source: mm/page-writeback.c `balance_dirty_pages`,
-//! `background_writeout` of 2.6.18.
+//! One limit for the machine, nothing per device or task: whoever happens to look pays. Source:
+//! mm/page-writeback.c `balance_dirty_pages`, `background_writeout` of 2.6.18.
 
 use floodwall_device::Nanos;
 
@@ -59,7 +59,8 @@ impl Pushing {
         }
     }
 
-    /// Pages that a writer has to write before it may go on (`sync_writeback_pages`): 6 MiB on most machines.
+    /// Pages that a writer has to write before it may go on (`sync_writeback_pages`): 6 MiB on most
+    /// machines.
     const fn write_chunk(&self) -> u64 {
         self.ratelimit_pages + self.ratelimit_pages / 2
     }

@@ -8,8 +8,9 @@
 //!   start the device's flusher, if dirty > background
 //! ```
 //!
-//! A device's limit is its share of recent completions, cut to what is left of the machine's limit, less up to an eighth for whoever
-//! dirties most. Source: mm/page-writeback.c `balance_dirty_pages`, `get_dirty_limits` of 2.6.32 (2.6.24 to 2.6.31 differ in the waits).
+//! A device's limit is its share of recent completions, cut to what is left of the machine's limit,
+//! less up to an eighth for whoever dirties most. Source: mm/page-writeback.c
+//! `balance_dirty_pages`, `get_dirty_limits` of 2.6.32 (2.6.24 to 2.6.31 differ in the waits).
 
 use floodwall_device::Nanos;
 
@@ -153,8 +154,8 @@ pub(super) const fn percent(ppm: u32) -> u64 {
     ppm as u64 / (PPM / 100)
 }
 
-/// A device's share of the hard limit in percent arithmetic (`get_dirty_limits` up to 2.6.36, `bdi_dirty_limit` of 3.2). `min_sum`: all
-/// devices' minimum shares in percent.
+/// A device's share of the hard limit in percent arithmetic (`get_dirty_limits` up to 2.6.36,
+/// `bdi_dirty_limit` of 3.2). `min_sum`: all devices' minimum shares in percent.
 pub(super) fn bdi_share(
     dirty: u64,
     min_sum: u64,
@@ -165,7 +166,8 @@ pub(super) fn bdi_share(
     (share + dirty * percent(limits.min_ppm) / 100).min(dirty * percent(limits.max_ppm) / 100)
 }
 
-/// Pages that a period of the shares follows (`calc_period_shift`): the hard limit without its floor.
+/// Pages that a period of the shares follows (`calc_period_shift`): the hard limit without its
+/// floor.
 pub(super) fn period_pages(knobs: &DirtyKnobs, memory: &Memory) -> u64 {
     match knobs.dirty {
         limits::Limit::Ratio(ratio) => u64::from(ratio) * memory.dirtyable(Generation::K2_6_32) / 100,
@@ -324,7 +326,8 @@ mod tests {
         assert!((14_700..15_300).contains(&of_a) && (4_700..5_300).contains(&of_b), "{of_a} {of_b}");
         // Only 2,000 pages are left and the device has 1,000 of its own: 3,000.
         assert_eq!(limit(&t, b, &seen(1_000, 0, 17_000)), 3_000);
-        // A task that has dirtied all of late gets an eighth less: its share is 100,000 of 32,768 counted, so nearly 1.
+        // A task that has dirtied all of late gets an eighth less: its share is 100,000 of 32,768
+        // counted, so nearly 1.
         t.dirtied(a, 1_000_000);
         let less = limit(&t, a, &idle);
         assert!((of_a * 7 / 8..of_a * 15 / 16).contains(&less), "{less} of {of_a}");
@@ -345,7 +348,8 @@ mod tests {
         let (mut t, a, _) = machine();
         let go = t.balance(a, Nanos::ZERO, &seen(14_999, 0, 0));
         assert_eq!(go, Ruling { verdict: Verdict::Go { next_check_pages: 1024 }, start_background: true });
-        // At it, a device that has completed nothing has no share; it is then over its limit with whatever it has.
+        // At it, a device that has completed nothing has no share; it is then over its limit with
+        // whatever it has.
         assert!(matches!(
             t.balance(a, Nanos::ZERO, &seen(15_000, 0, 0)).verdict,
             Verdict::WriteOut { pages: 1536 }

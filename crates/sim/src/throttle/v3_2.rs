@@ -1,4 +1,5 @@
-//! Linux 3.2: nobody writes for others any more; writers sleep, for as long as it takes the device to write what they dirtied.
+//! Linux 3.2: nobody writes for others any more; writers sleep, for as long as it takes the device
+//! to write what they dirtied.
 //!
 //! ```text
 //! every nr_dirtied_pause pages of a task (8 while the device is over its share; ratelimit_pages a CPU):
@@ -8,7 +9,8 @@
 //!   sleep pages / rate, at most max_pause; rate 0: sleep and look again
 //! ```
 //!
-//! Source: mm/page-writeback.c `balance_dirty_pages` of 3.2. Shares are still counted per event (`proportions`), nothing is per cgroup.
+//! Source: mm/page-writeback.c `balance_dirty_pages` of 3.2. Shares are still counted per event
+//! (`proportions`), nothing is per cgroup.
 
 #[cfg(test)]
 mod tests;
@@ -190,7 +192,8 @@ impl Pausing {
         }
     }
 
-    /// `__bdi_update_bandwidth`: not within 200 ms of the last time, and not over a gap of more than a second in which this caller did nothing.
+    /// `__bdi_update_bandwidth`: not within 200 ms of the last time, and not over a gap of more
+    /// than a second in which this caller did nothing.
     fn update_bandwidth(&mut self, wb: WbId, now: u64, control: Option<&Control>, start: u64, seen: &Seen) {
         let hz = self.clock.hz();
         let interval = pause::bandwidth_interval(hz);
@@ -226,7 +229,8 @@ impl Ruling {
 impl Throttle for Pausing {
     fn set_knobs(&mut self, knobs: DirtyKnobs, memory: &Memory) {
         if knobs.dirty != self.knobs.dirty {
-            // dirty_ratio_handler recomputes before it zeroes dirty_bytes, so that leaving bytes for a ratio still goes by the bytes.
+            // dirty_ratio_handler recomputes before it zeroes dirty_bytes, so that leaving bytes
+            // for a ratio still goes by the bytes.
             let leaves_bytes = matches!((self.knobs.dirty, knobs.dirty), (Limit::Bytes(_), Limit::Ratio(_)));
             let in_force = if leaves_bytes { self.knobs } else { knobs };
             self.set_ratelimit(&in_force, memory);
@@ -319,7 +323,8 @@ impl Throttle for Pausing {
     fn writepages_begin(&mut self, wb: WbId, now: Nanos, _: &Seen) {
         let (now, pause) = (self.clock.jiffies(now), pause::longest(self.clock.hz()));
         let run = &mut self.bdis[wb.0 as usize].run;
-        // A flusher that has submitted nothing for a while has started anew (`wb_start` of wb_writeback).
+        // A flusher that has submitted nothing for a while has started anew (`wb_start` of
+        // wb_writeback).
         *run = Some(match *run {
             Some((start, last)) if now <= last + pause => (start, now),
             _ => (now, now),

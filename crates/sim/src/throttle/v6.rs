@@ -1,4 +1,5 @@
-//! Linux 6.x: as 3.2, with time owed and paid back, shares over time, strict limits and memory cgroups.
+//! Linux 6.x: as 3.2, with time owed and paid back, shares over time, strict limits and memory
+//! cgroups.
 //!
 //! ```text
 //! every nr_dirtied_pause pages of a task (8 while the device is over its share; ratelimit_pages a CPU):
@@ -58,7 +59,8 @@ struct Task {
     traits: TaskTraits,
     nr_dirtied: u64,
     nr_dirtied_pause: u64,
-    /// From when on time counts against the next pause (`dirty_paused_when`); `None` until the first look.
+    /// From when on time counts against the next pause (`dirty_paused_when`); `None` until the
+    /// first look.
     paused_when: Option<u64>,
     visit: Visit,
 }
@@ -78,7 +80,8 @@ struct Bdi {
     limits: BdiLimits,
     /// When a writer was last put to sleep (`last_bdp_sleep`).
     last_sleep: Option<u64>,
-    /// Sum of `avg_write_bandwidth` over the contexts that have dirty files (`tot_write_bandwidth`).
+    /// Sum of `avg_write_bandwidth` over the contexts that have dirty files
+    /// (`tot_write_bandwidth`).
     bandwidth: u64,
 }
 
@@ -134,7 +137,8 @@ impl Balancing {
         if self.wbs[who.wb.0 as usize].dirty_exceeded { pause.min(POLL_WHEN_EXCEEDED) } else { pause }
     }
 
-    /// Periods of the shares that are over end, and what is known of a context is brought up to date.
+    /// Periods of the shares that are over end, and what is known of a context is brought up to
+    /// date.
     fn advance(&mut self, wb: WbId, now: u64, seen: &Seen) {
         let wb = &mut self.wbs[wb.0 as usize];
         self.global.completions.advance(self.clock, now);
@@ -272,7 +276,8 @@ impl Balancing {
         if let Some(period) = (hz * pages_dirtied).checked_div(task_rate) {
             let pause = period as i64 - task.paused_when.map_or(0, |when| now as i64 - when as i64);
             if pause < pace.min_pause as i64 {
-                // Too short to sleep: owed, unless the task did something else for a second or has hardly dirtied anything.
+                // Too short to sleep: owed, unless the task did something else for a second or has
+                // hardly dirtied anything.
                 if pause < -(hz as i64) {
                     task.paused_when = Some(now);
                     task.nr_dirtied = 0;
@@ -286,7 +291,8 @@ impl Balancing {
             }
             sleep = pause as u64;
             if sleep > max_pause {
-                // The rate has dropped; what can not be slept now is owed, but not more than once again as much.
+                // The rate has dropped; what can not be slept now is owed, but not more than once
+                // again as much.
                 paused_from = now + (sleep - max_pause).min(max_pause);
                 sleep = max_pause;
             }
@@ -299,7 +305,8 @@ impl Balancing {
         Verdict::Sleep { until: self.clock.timer(at, sleep) }
     }
 
-    /// `__wb_update_bandwidth`. `parts`: from a writer, who also moves the rate limit and the hard limit in force.
+    /// `__wb_update_bandwidth`. `parts`: from a writer, who also moves the rate limit and the hard
+    /// limit in force.
     fn update_bandwidth(
         &mut self,
         wb: WbId,

@@ -1,5 +1,5 @@
-//! How many writes may be in flight: the depth that scales, and the limits that follow from it (block/blk-rq-qos.c `rq_depth_*`,
-//! block/blk-wbt.c `calc_wb_limits`).
+//! How many writes may be in flight: the depth that scales, and the limits that follow from it
+//! (block/blk-rq-qos.c `rq_depth_*`, block/blk-wbt.c `calc_wb_limits`).
 
 /// Writes in flight while nothing is known (`RWB_DEF_DEPTH`).
 const DEFAULT_DEPTH: u32 = 16;
@@ -17,7 +17,8 @@ pub struct Depth {
 /// Writes in flight, by kind. All 0 while there is no target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Writes that somebody waits for, and all while a writer has just been throttled (`max_depth`).
+    /// Writes that somebody waits for, and all while a writer has just been throttled
+    /// (`max_depth`).
     pub max: u32,
     /// Other writes (`wb_normal`).
     pub normal: u32,
@@ -58,7 +59,8 @@ impl Depth {
         *self = Self::new(self.queue_depth);
     }
 
-    /// One step towards more in flight; `false` if it had all there is already (`rq_depth_scale_up`).
+    /// One step towards more in flight; `false` if it had all there is already
+    /// (`rq_depth_scale_up`).
     pub fn scale_up(&mut self) -> bool {
         if self.scaled_max {
             return false;
@@ -68,7 +70,8 @@ impl Depth {
         true
     }
 
-    /// One step towards less in flight, `hard` from a boost straight to step 0; `false` if one write is left (`rq_depth_scale_down`).
+    /// One step towards less in flight, `hard` from a boost straight to step 0; `false` if one
+    /// write is left (`rq_depth_scale_down`).
     pub fn scale_down(&mut self, hard: bool) -> bool {
         if self.max == 1 {
             return false;

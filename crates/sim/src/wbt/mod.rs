@@ -1,4 +1,5 @@
-//! Writeback throttling (wbt): how many writes may be in flight so that reads stay fast (block/blk-wbt.c of 6.x).
+//! Writeback throttling (wbt): how many writes may be in flight so that reads stay fast
+//! (block/blk-wbt.c of 6.x).
 //!
 //! ```text
 //! write ─▶ may_start? ─ no ─▶ waits, in order of arrival ◀──────────────┐
@@ -8,8 +9,9 @@
 //!                         good, or only writes: twice the depth ────────┘
 //! ```
 //!
-//! Pure: it has neither queue nor clock. The block layer keeps who waits and calls [`Wbt::timer`] at [`Wbt::next_timer`]. Times are [`Nanos`]; whatever
-//! the kernel counts in jiffies is counted in jiffies.
+//! Pure: it has neither queue nor clock. The block layer keeps who waits and calls [`Wbt::timer`]
+//! at [`Wbt::next_timer`]. Times are [`Nanos`]; whatever the kernel counts in jiffies is counted in
+//! jiffies.
 
 mod depth;
 
@@ -76,7 +78,8 @@ pub struct Wbt {
     /// Tick at which a read was last completed.
     last_completion: u64,
     in_flight: [u32; 2],
-    /// The read that is watched in case that it takes very long, and when it was sent to the device.
+    /// The read that is watched in case that it takes very long, and when it was sent to the
+    /// device.
     watched: Option<(u64, Nanos)>,
     reads: Samples,
     writes: u32,
@@ -99,9 +102,11 @@ enum Window {
 }
 
 impl Wbt {
-    /// On by default, with the default target: 75 ms for rotating disks, else 2 ms (`wbt_init`, `wbt_default_latency_nsec`).
+    /// On by default, with the default target: 75 ms for rotating disks, else 2 ms (`wbt_init`,
+    /// `wbt_default_latency_nsec`).
     ///
-    /// `queue_depth`: what the device takes at once if the driver says so (SCSI), else `nr_requests`.
+    /// `queue_depth`: what the device takes at once if the driver says so (SCSI), else
+    /// `nr_requests`.
     #[must_use]
     pub fn new(hz: u32, queue_depth: u32, rotational: bool, write_cache: bool) -> Self {
         let default_target = Nanos::from_millis(if rotational { 75 } else { 2 });
@@ -150,8 +155,9 @@ impl Wbt {
         self.depth.step()
     }
 
-    /// A write to `queue/wbt_lat_usec`: `None` (-1) is the default, 0 switches it off. The target that it has already is ignored, even while it is
-    /// off (`queue_wb_lat_store`). Says whether all who wait may try again.
+    /// A write to `queue/wbt_lat_usec`: `None` (-1) is the default, 0 switches it off. The target
+    /// that it has already is ignored, even while it is off (`queue_wb_lat_store`). Says whether
+    /// all who wait may try again.
     pub fn set_latency_us(&mut self, us: Option<u64>) -> bool {
         let target = us.map_or(self.default_target, Nanos::from_micros);
         if target == self.target {
@@ -163,7 +169,8 @@ impl Wbt {
         true
     }
 
-    /// bfq or iocost has come: a default gives way, an administrator's setting does not (`wbt_disable_default`).
+    /// bfq or iocost has come: a default gives way, an administrator's setting does not
+    /// (`wbt_disable_default`).
     pub fn disable_default(&mut self) {
         if self.state == State::OnDefault {
             self.timer = None;
@@ -189,8 +196,8 @@ impl Wbt {
         self.limits = self.depth.limits(self.target > Nanos::ZERO);
     }
 
-    /// What becomes of a request (`bio_to_wbt_flags`): every write is counted, unless it is sync *and* idle (O_DIRECT, journals), and so is a
-    /// discard. fsync's data is sync only, so it is counted.
+    /// What becomes of a request (`bio_to_wbt_flags`): every write is counted, unless it is sync *and*
+    /// idle (O_DIRECT, journals), and so is a discard. fsync's data is sync only, so it is counted.
     #[must_use]
     pub fn track(&self, request: &IoRequest) -> Track {
         if !self.enabled() {
@@ -205,8 +212,8 @@ impl Wbt {
         }
     }
 
-    /// Whether a request may go on to take a request slot (`wbt_wait`); if so it counts as in flight. Only the first in its lane may ask:
-    /// if others wait, a newcomer waits behind them.
+    /// Whether a request may go on to take a request slot (`wbt_wait`); if so it counts as in
+    /// flight. Only the first in its lane may ask: if others wait, a newcomer waits behind them.
     ///
     /// `slept_recently`: a writer to this device was throttled within the last second.
     pub fn may_start(&mut self, now: Nanos, request: &IoRequest, track: Track, slept_recently: bool) -> bool {
@@ -256,8 +263,9 @@ impl Wbt {
         }
     }
 
-    /// A request is done: `in_device` after it was sent to the device. Says whether those who wait in its lane may now try
-    /// [`Wbt::may_start`], in order of arrival until the first that may not.
+    /// A request is done: `in_device` after it was sent to the device. Says whether those who wait
+    /// in its lane may now try [`Wbt::may_start`], in order of arrival until the first that may
+    /// not.
     pub fn completed(
         &mut self,
         now: Nanos,
@@ -277,7 +285,8 @@ impl Wbt {
         self.released(now, request.id, track, slept_recently)
     }
 
-    /// A request has gone without having been done, because it was merged into another. As for [`Wbt::completed`].
+    /// A request has gone without having been done, because it was merged into another. As for
+    /// [`Wbt::completed`].
     pub fn released(&mut self, now: Nanos, id: u64, track: Track, slept_recently: bool) -> bool {
         if self.watched.is_some_and(|(watched, _)| watched == id) {
             self.watched = None;
@@ -300,7 +309,8 @@ impl Wbt {
         *in_flight = in_flight.saturating_sub(1);
         let limit = match lane {
             Lane::Discard => self.limits.background,
-            // A device with a write cache takes writes faster than it can write them: let it run dry first.
+            // A device with a write cache takes writes faster than it can write them: let it run
+            // dry first.
             Lane::Write if self.write_cache && !slept_recently => 0,
             Lane::Write => self.limits.normal,
         };
@@ -314,7 +324,8 @@ impl Wbt {
         self.timer
     }
 
-    /// A window is over (`wb_timer_fn`). Says whether those who wait, in either lane, may now try [`Wbt::may_start`].
+    /// A window is over (`wb_timer_fn`). Says whether those who wait, in either lane, may now try
+    /// [`Wbt::may_start`].
     pub fn timer(&mut self, now: Nanos, slept_recently: bool) -> bool {
         let in_flight: u32 = self.in_flight.iter().sum();
         let window = self.judge(now, in_flight, slept_recently);

@@ -29,7 +29,8 @@ const PLAIN: Flags = Flags { background: false, ..BACKGROUND };
 const SYNC: Flags = Flags { sync: true, ..PLAIN };
 const DIRECT: Flags = Flags { idle: true, ..SYNC };
 
-/// An SSD without a volatile cache and a queue of 256: limits 16, 8, 4. Far enough from the beginning that no read is recent.
+/// An SSD without a volatile cache and a queue of 256: limits 16, 8, 4. Far enough from the
+/// beginning that no read is recent.
 fn ssd() -> (Wbt, Nanos) {
     (Wbt::new(250, 256, false, false), Nanos::from_secs(10))
 }
@@ -139,8 +140,8 @@ fn slow_reads_halve_the_depth_and_shorten_the_window() {
         depths.push(wbt.limits().max);
     }
     assert_eq!(depths, [8, 4, 2, 1, 1]);
-    // 1,600 ms / ⌊√(256 (step + 1))⌋ = 100, 72.7, 59.3, 50 (and, kept at step 4, 45.7), in whole ticks of 4 ms plus the one that timers are
-    // late: 25 + 1, 18 + 1, 14 + 1, 12 + 1, 11 + 1.
+    // 1,600 ms / ⌊√(256 (step + 1))⌋ = 100, 72.7, 59.3, 50 (and, kept at step 4, 45.7), in whole
+    // ticks of 4 ms plus the one that timers are late: 25 + 1, 18 + 1, 14 + 1, 12 + 1, 11 + 1.
     assert_eq!(windows, [104, 76, 60, 52, 48]);
 }
 

@@ -6,13 +6,16 @@ use rand_pcg::Pcg64Mcg;
 /// How a victim goes through its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// Uniformly at random over all blocks of all files, with replacement; this share of them reads.
+    /// Uniformly at random over all blocks of all files, with replacement; this share of them
+    /// reads.
     Random { read_percent: u64 },
     /// In order through `begin..end` of all blocks of all files, over and over.
     Sequential { next: u64, begin: u64, end: u64 },
-    /// In order through all blocks, with a cursor that all threads share (disktest); reads or writes.
+    /// In order through all blocks, with a cursor that all threads share (disktest); reads or
+    /// writes.
     Shared { reads: bool },
-    /// Reads of so many streams in turn, each in order through its part of all blocks; threads share the turn and the streams' cursors.
+    /// Reads of so many streams in turn, each in order through its part of all blocks; threads
+    /// share the turn and the streams' cursors.
     Streams { count: u64 },
     /// The next record of a file's log.
     Append { file: usize },
@@ -102,7 +105,8 @@ mod tests {
             seen[target.file * 16 + target.slot as usize] += 1;
             reads += u32::from(target.is_read);
         }
-        // 1,000 expected in each of 48 cells: chi-squared with 47 degrees of freedom is under 82.7 in 999 of 1,000 cases.
+        // 1,000 expected in each of 48 cells: chi-squared with 47 degrees of freedom is under 82.7
+        // in 999 of 1,000 cases.
         let chi_squared: f64 = seen.iter().map(|n| (f64::from(*n) - 1000.0).powi(2) / 1000.0).sum();
         assert!(chi_squared < 82.7, "{chi_squared}");
         assert!((11_500..12_500).contains(&reads), "{reads}");

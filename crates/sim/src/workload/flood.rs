@@ -1,4 +1,5 @@
-//! Floods: buffered writes as fast as they are accepted, as many pages at a time as the throttle lets through before it looks again.
+//! Floods: buffered writes as fast as they are accepted, as many pages at a time as the throttle
+//! lets through before it looks again.
 
 use floodwall_device::Nanos;
 use rand_core::Rng;
@@ -11,7 +12,8 @@ use crate::kernel::Generation;
 use crate::machine::Machine;
 use crate::page_cache::InodeId;
 
-/// The most bytes that are dirtied in one step of the model while nobody is throttled: some 2 ms of a core.
+/// The most bytes that are dirtied in one step of the model while nobody is throttled: some 2 ms of
+/// a core.
 const STEP: u64 = 4 << 20;
 /// Length of each write of a burst.
 const BURST_BLOCK: u64 = 1 << 20;

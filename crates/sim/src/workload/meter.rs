@@ -1,4 +1,5 @@
-//! What a load has done since it was last asked: operations, bytes, latencies in the buckets that all results share.
+//! What a load has done since it was last asked: operations, bytes, latencies in the buckets that
+//! all results share.
 
 use floodwall_device::Nanos;
 use floodwall_model::LatencyCounts;

@@ -7,8 +7,9 @@
 //!                                          └▶ victims: Sync ─▶ done, counted ─▶ Next
 //! ```
 //!
-//! A write of one block and a run of many are the same to the machine: a flood dirties as many pages at once as the throttle lets it before it wants to look
-//! again, so that the cost of `dd bs=1k` does not depend on `bs`.
+//! A write of one block and a run of many are the same to the machine: a flood dirties as many
+//! pages at once as the throttle lets it before it wants to look again, so that the cost of
+//! `dd bs=1k` does not depend on `bs`.
 
 mod choose;
 mod flood;
@@ -146,7 +147,8 @@ pub(crate) struct Task {
     /// CPU time in all.
     pub(crate) cpu_total: Nanos,
     pub(crate) read_ahead: ReadAhead,
-    /// Time that the current operation slept in `balance_dirty_pages`, and since when it sleeps there.
+    /// Time that the current operation slept in `balance_dirty_pages`, and since when it sleeps
+    /// there.
     pub(crate) throttled: Nanos,
     pub(crate) throttled_since: Nanos,
     /// Whether an operation is under way.
@@ -254,7 +256,8 @@ impl Machine {
         }
     }
 
-    /// Tells a load's tasks to begin nothing more. Those that wait for their next operation stop at once.
+    /// Tells a load's tasks to begin nothing more. Those that wait for their next operation stop at
+    /// once.
     pub(crate) fn stop_load(&mut self, load: usize) {
         self.loads[load].running = false;
         for i in 0..self.tasks.len() {

@@ -1,12 +1,15 @@
-//! When the next operation may begin: the open loop and the rate limit of the loads on a real host, in virtual time.
+//! When the next operation may begin: the open loop and the rate limit of the loads on a real host,
+//! in virtual time.
 
 use floodwall_device::Nanos;
 use floodwall_model::LatencyCounts;
 
-/// How much unused time a flood may catch up on; more would let it burst far above its rate after a stall.
+/// How much unused time a flood may catch up on; more would let it burst far above its rate after a
+/// stall.
 const CREDIT: Nanos = Nanos::from_millis(100);
 
-/// The operations of an open loop: number `n` falls due at `n / rate`, whether or not earlier ones are done.
+/// The operations of an open loop: number `n` falls due at `n / rate`, whether or not earlier ones
+/// are done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tickets {
     period_ns: f64,
@@ -23,7 +26,8 @@ impl Tickets {
         self.next = 0;
     }
 
-    /// When the next operation that nobody serves yet falls due, after the begin; the caller serves it.
+    /// When the next operation that nobody serves yet falls due, after the begin; the caller serves
+    /// it.
     pub(crate) fn take(&mut self) -> Nanos {
         self.next += 1;
         self.due(self.next - 1)
@@ -33,7 +37,8 @@ impl Tickets {
         Nanos((ticket as f64 * self.period_ns) as u64)
     }
 
-    /// How long the operations that fell due in the first `elapsed` and were not taken had been waiting then.
+    /// How long the operations that fell due in the first `elapsed` and were not taken had been
+    /// waiting then.
     pub(crate) fn unserved(&self, elapsed: Nanos) -> LatencyCounts {
         let last = (elapsed.0 as f64 / self.period_ns) as u64;
         LatencyCounts::from_values((self.next..=last).map(|n| elapsed.since(self.due(n)).0).take(10_000_000))

@@ -6,8 +6,9 @@
 //!      └ no ─▶ read a window: grows from 4 pages to `read_ahead_kb` while reads go on in order; just the pages asked for when they do not
 //! ```
 //!
-//! mm/readahead.c `ondemand_readahead` (2.6.24 to 6.18; 2.6.18's older algorithm reads the same windows in order). Pages are never pushed out while a phase
-//! lasts: a file that would not fit into memory is read as if nothing of it stayed.
+//! mm/readahead.c `ondemand_readahead` (2.6.24 to 6.18; 2.6.18's older algorithm reads the same
+//! windows in order). Pages are never pushed out while a phase lasts: a file that would not fit
+//! into memory is read as if nothing of it stayed.
 
 use floodwall_device::{Nanos, Op};
 use floodwall_model::scenario::Access;
@@ -140,7 +141,8 @@ impl Machine {
         self.pages_there(t, inode, end)
     }
 
-    /// A victim that drops its blocks has told the kernel that it reads at random (POSIX_FADV_RANDOM), unless it scans.
+    /// A victim that drops its blocks has told the kernel that it reads at random
+    /// (POSIX_FADV_RANDOM), unless it scans.
     fn reads_ahead(&self, t: usize) -> bool {
         match &self.tasks[t].program {
             Program::Victim(p) => {
@@ -237,7 +239,8 @@ mod tests {
     #[test]
     fn windows_grow_while_reads_go_on_in_order() {
         let mut ra = ReadAhead::default();
-        // 4 pages at a time, at most 32: 8, then 16, then 32, each read when the one before it begins.
+        // 4 pages at a time, at most 32: 8, then 16, then 32, each read when the one before it
+        // begins.
         assert_eq!(ra.missed(0, 4, 32), (0, 8));
         assert_eq!(ra.marker(4, 32), Some((8, 24)));
         assert_eq!(ra.marker(5, 32), None);

@@ -1,4 +1,5 @@
-//! Victims: one operation after the other, each waited for (crates/load, victim/psync.rs, is the same on a real host).
+//! Victims: one operation after the other, each waited for (crates/load, victim/psync.rs, is the
+//! same on a real host).
 //!
 //! ```text
 //! commit   write ─▶ fsync (or one of its kin)         read   pread, past the page cache or through it
@@ -67,7 +68,8 @@ impl Machine {
         }
     }
 
-    /// A write past the page cache: synchronous, and more of the kind may follow (`REQ_SYNC | REQ_IDLE`).
+    /// A write past the page cache: synchronous, and more of the kind may follow
+    /// (`REQ_SYNC | REQ_IDLE`).
     fn direct_write(&mut self, t: usize, block: u64, sync: SyncMethod) -> bool {
         let _ = sync;
         let task = &mut self.tasks[t];
@@ -111,7 +113,8 @@ impl Machine {
         self.victim_written(t)
     }
 
-    /// The write call returns; then comes the sync, if it is a call of its own or part of the write.
+    /// The write call returns; then comes the sync, if it is a call of its own or part of the
+    /// write.
     pub(super) fn victim_written(&mut self, t: usize) -> bool {
         let now = self.now;
         let Program::Victim(program) = &self.tasks[t].program else { return false };

@@ -1,4 +1,5 @@
-//! The flusher: which files are written when nobody asked (fs/fs-writeback.c; up to 2.6.31 mm/pdflush.c).
+//! The flusher: which files are written when nobody asked (fs/fs-writeback.c; up to 2.6.31
+//! mm/pdflush.c).
 //!
 //! ```text
 //! first dirty page ─▶ b_dirty ── old enough, or background ──▶ b_io ── a chunk each ──▶ clean: off the lists
@@ -10,8 +11,9 @@
 //! of its own (`cgwb_create`). A file belongs to the group that dirtied it first. A flusher that
 //! waits holds up no other group's.
 //!
-//! Work in the order of `wb_do_writeback`: old data every `dirty_writeback_centisecs`, then background while over the background limit. A writer of 2.6 that
-//! has to write for itself goes over the same lists ([`Pass`]).
+//! Work in the order of `wb_do_writeback`: old data every `dirty_writeback_centisecs`, then
+//! background while over the background limit. A writer of 2.6 that has to write for itself goes
+//! over the same lists ([`Pass`]).
 
 mod pass;
 
@@ -168,7 +170,8 @@ impl Machine {
                         self.wbs[wb].flusher.next_kupdate = next;
                     }
                     if pass.why == Why::Background && pass.written == 0 {
-                        // Too much is dirty, and none of it can be written now: until somebody asks again or the timer goes off (`wb_workfn`).
+                        // Too much is dirty, and none of it can be written now: until somebody asks
+                        // again or the timer goes off (`wb_workfn`).
                         self.wbs[wb].flusher.idle = true;
                         return self.arm_flusher(wb);
                     }
@@ -194,7 +197,8 @@ impl Machine {
         if due && let Some(older_than) = flush::old_since(self.now, &self.knobs) {
             return Some(Pass::new(wb, Why::Periodic, self.cache.dirty, Some(older_than)));
         }
-        // pdflush and the first flushers have to be asked; since 2.6.37 they look for themselves (`wb_check_background_flush`).
+        // pdflush and the first flushers have to be asked; since 2.6.37 they look for themselves
+        // (`wb_check_background_flush`).
         let asked = std::mem::take(&mut self.wbs[wb].flusher.background);
         if self.generation <= Generation::K2_6_32 && !asked {
             return None;

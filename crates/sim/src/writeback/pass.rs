@@ -1,6 +1,7 @@
 //! One process's way through the dirty files: a chunk of each, in turn.
 //!
-//! `wb_writeback` → `writeback_sb_inodes` → `do_writepages` of 3.2 to 6.18; `writeback_inodes` → `sync_sb_inodes` of 2.6.
+//! `wb_writeback` → `writeback_sb_inodes` → `do_writepages` of 3.2 to 6.18; `writeback_inodes` →
+//! `sync_sb_inodes` of 2.6.
 
 use floodwall_device::{Nanos, Op};
 
@@ -14,7 +15,8 @@ use crate::request::Flags;
 
 /// Bios made before they are submitted: a plug's worth.
 const BATCH: usize = 32;
-/// Pages that a chunk of xfs of 2.6.32 comes to at most, for each that it should have: four times as many in the first cluster, then two with each call.
+/// Pages that a chunk of xfs of 2.6.32 comes to at most, for each that it should have: four times
+/// as many in the first cluster, then two with each call.
 const CLUSTERED: u64 = 6;
 
 /// Why pages are written.
@@ -102,8 +104,9 @@ impl Machine {
         }
     }
 
-    /// pdflush works with `nonblocking`: it leaves a congested queue alone. Writers and the flushers of later kernels sleep for their slots; an NFS
-    /// client that has too much under way lets nobody send more.
+    /// pdflush works with `nonblocking`: it leaves a congested queue alone. Writers and the
+    /// flushers of later kernels sleep for their slots; an NFS client that has too much under way
+    /// lets nobody send more.
     fn avoids_congestion(&self, pass: &Pass) -> bool {
         let pdflush = self.generation == Generation::K2_6_18
             && pass.why != Why::Throttled
@@ -155,20 +158,23 @@ impl Machine {
         }
     }
 
-    /// Whether going once through the files is all: for a writer of 2.6.32 that writes for itself, and for its flusher if no file's chunk was used up
-    /// (`wb_writeback`: "didn't write everything and we don't have more IO, bail").
+    /// Whether going once through the files is all: for a writer of 2.6.32 that writes for itself,
+    /// and for its flusher if no file's chunk was used up (`wb_writeback`: "didn't write everything
+    /// and we don't have more IO, bail").
     fn one_sweep(&self, pass: &Pass) -> bool {
         self.generation == Generation::K2_6_32
             && (pass.why == Why::Throttled || self.wbs[pass.wb].flusher.nothing_more())
     }
 
-    /// Whether a chunk counts neighbouring pages as one: xfs from 2.6.31 to 2.6.35 quadrupled what was left of a chunk at each call of `writepage`, and then wrote
-    /// all dirty neighbours of the page, while `write_cache_pages` counted the calls.
+    /// Whether a chunk counts neighbouring pages as one: xfs from 2.6.31 to 2.6.35 quadrupled what
+    /// was left of a chunk at each call of `writepage`, and then wrote all dirty neighbours of the
+    /// page, while `write_cache_pages` counted the calls.
     fn clusters(&self) -> bool {
         self.generation == Generation::K2_6_32 && self.fs.kind == FsKind::Xfs
     }
 
-    /// Turns dirty pages of the chunk into bios, a batch of them, and says what CPU time that took: none if there were none.
+    /// Turns dirty pages of the chunk into bios, a batch of them, and says what CPU time that took:
+    /// none if there were none.
     fn make_bios(&mut self, process: ProcessIndex, mut visit: Visit, pass: &mut Pass) -> (Visit, Nanos) {
         let flags = self.writeback_flags(pass.why);
         let mut cpu = Nanos::ZERO;
@@ -191,7 +197,8 @@ impl Machine {
         (visit, cpu)
     }
 
-    /// Puts pages of a file, as many as one request takes, under writeback and hands their bio to a process. Returns the page after the last.
+    /// Puts pages of a file, as many as one request takes, under writeback and hands their bio to a
+    /// process. Returns the page after the last.
     pub(crate) fn submit_pages(
         &mut self,
         process: ProcessIndex,
@@ -201,7 +208,8 @@ impl Machine {
         flags: Flags,
     ) -> u64 {
         let most = (self.block.max_bytes() >> PAGE_SHIFT).max(1);
-        // Requests of a stream end where multiples of the longest request do, so that it goes on in whole ones.
+        // Requests of a stream end where multiples of the longest request do, so that it goes on in
+        // whole ones.
         let end = end.min((begin / most + 1) * most);
         let offset = self.fs_place(id, begin, end);
         self.cache.start_writeback(id, begin, end);

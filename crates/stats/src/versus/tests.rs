@@ -100,7 +100,8 @@ fn equal_settings_that_vary_can_not_be_told_and_identical_ones_are_the_same() {
     assert!(compared.iter().all(|c| c.verdict == Verdict::Untold), "{compared:?}");
     let same = &versus(&reference, &[&reference])[0];
     assert_eq!(verdict(same, Figure::FloodBytesPerS), Verdict::Same);
-    // The p99 of a round may be another round's maximum, and few seconds can't tell that none is dead.
+    // The p99 of a round may be another round's maximum, and few seconds can't tell that none is
+    // dead.
     assert!(same.iter().all(|c| matches!(c.verdict, Verdict::Same | Verdict::Untold)), "{same:?}");
 }
 

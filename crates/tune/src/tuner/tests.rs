@@ -35,7 +35,8 @@ fn description(reference: &Reference) -> Description {
     Description { drain_bytes_per_s: reference.drain_bytes_per_s, ..disk() }
 }
 
-/// Settings as numbers: limit in seconds of 200 MB/s (20 without one), depth, request size in KiB, elevator, wbt off.
+/// Settings as numbers: limit in seconds of 200 MB/s (20 without one), depth, request size in KiB,
+/// elevator, wbt off.
 struct Knobs {
     limit_s: f64,
     depth: f64,
@@ -228,7 +229,8 @@ fn it_comes_within_5_percent_of_the_best_grid_point_with_a_fifth_of_its_trials()
             );
             shares.push((true_score(surface(&recommended(&outcome))) - best).exp());
         }
-        // The usual search gets there; one in some ends at a neighbour of the best point, a step of one knob away.
+        // The usual search gets there; one in some ends at a neighbour of the best point, a step of
+        // one knob away.
         let middle = floodwall_stats::estimate::median(shares.clone()).unwrap();
         let mean = shares.iter().sum::<f64>() / shares.len() as f64;
         assert!(middle >= 0.95 && mean >= 0.9, "{name}: {shares:?}");
@@ -548,7 +550,8 @@ fn what_would_settle_it_is_said() {
     assert_eq!(rounds_to_settle(&[0.001, -0.5, 0.5, 0.002]), None);
 }
 
-/// A fast victim at half the flood; bursts differ by nothing, and vary too much for the final's first rounds to tell.
+/// A fast victim at half the flood; bursts differ by nothing, and vary too much for the final's
+/// first rounds to tell.
 fn unsure_of_bursts(setting: &Setting) -> Truth {
     let better = setting.get("scheduler") == Some("bfq");
     Truth {
@@ -559,7 +562,8 @@ fn unsure_of_bursts(setting: &Setting) -> Truth {
     }
 }
 
-/// Of a final: trials of the winner with victim and flood, those of a burst alone, and the verdict on bursts.
+/// Of a final: trials of the winner with victim and flood, those of a burst alone, and the verdict
+/// on bursts.
 fn price_rounds(outcome: &Outcome) -> (usize, usize, Verdict) {
     let winner = &outcome.candidates[outcome.winner.unwrap()];
     let alone = |t: &&Trial| t.phases.iter().all(|p| p.kind == PhaseKind::Burst);

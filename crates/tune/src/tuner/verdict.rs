@@ -21,8 +21,9 @@ pub(super) fn rounds_to_show(gain: f64, spread: f64) -> u32 {
         .unwrap_or(FINAL_ROUNDS)
 }
 
-/// Compares winner and default by their final trials alone; also gives the difference of the log scores, round by round, as jackknife pseudo-values
-/// (Tukey 1958): n × the difference of all rounds − (n − 1) × that without this one. Their mean is the difference, their spread its error.
+/// Compares winner and default by their final trials alone; also gives the difference of the log
+/// scores, round by round, as jackknife pseudo-values (Tukey 1958): n × the difference of all
+/// rounds − (n − 1) × that without this one. Their mean is the difference, their spread its error.
 pub(super) fn decide(
     outcome: &Outcome,
     winner: usize,
@@ -66,7 +67,8 @@ pub(super) fn recommend(last: &Final, differences: &[f64], round_s: f64) -> Reco
     Recommendation::Undecided { settle_s: rounds_to_settle(differences).map(|rounds| rounds * round_s) }
 }
 
-/// Rounds after which a difference like this one would part from none: t · s / √n below it. `None` if it is on the wrong side or too small.
+/// Rounds after which a difference like this one would part from none: t · s / √n below it. `None`
+/// if it is on the wrong side or too small.
 pub(super) fn rounds_to_settle(differences: &[f64]) -> Option<f64> {
     let (mean, variance) = mean_and_variance(differences)?;
     if mean <= 0.0 {

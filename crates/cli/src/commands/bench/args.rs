@@ -19,8 +19,9 @@ use crate::progress::Show;
 
 /// Measure the damage: synchronous I/O alone, a flood alone, both together.
 ///
-/// Writes only below a scratch directory that it makes in DIR and removes at the end. Phases are run in several interleaved rounds; every
-/// figure of two rounds or more comes with a 95 % interval.
+/// Writes only below a scratch directory that it makes in DIR and removes at the end. Phases are
+/// run in several interleaved rounds; every figure of two rounds or more comes with a 95 %
+/// interval.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   floodwall bench --quick /var/lib/postgresql
@@ -44,7 +45,8 @@ pub(crate) struct BenchArgs {
     #[command(flatten)]
     pub(crate) loads: ScenarioArgs,
 
-    /// A stored result of the default setting on this device: flood_kept and burst_kept are taken against it.
+    /// A stored result of the default setting on this device: flood_kept and burst_kept are taken
+    /// against it.
     #[arg(long, value_name = "RESULT.json")]
     pub(crate) baseline: Option<PathBuf>,
     /// Print the result as one JSON document.
@@ -59,7 +61,8 @@ pub(crate) struct BenchArgs {
     /// Write the latencies as an HdrHistogram interval log.
     #[arg(long, value_name = "FILE")]
     pub(crate) hlog: Option<PathBuf>,
-    /// Write one line of CSV per second: operations, rates, dirty, writeback, limits, device, pressure.
+    /// Write one line of CSV per second: operations, rates, dirty, writeback, limits, device,
+    /// pressure.
     #[arg(long, value_name = "FILE.csv")]
     pub(crate) timeline: Option<PathBuf>,
     /// What to show on stderr while it runs.
@@ -81,8 +84,8 @@ pub(crate) struct BenchArgs {
 #[derive(Args, Clone, Debug)]
 #[command(group(ArgGroup::new("pace").args(["quick", "thorough"])))]
 pub(crate) struct ScenarioArgs {
-    /// About one minute: 3 rounds of 4 s phases. Intervals are wide, and hold less often than 95 % (about 90 %) on a device that keeps
-    /// a state for longer than 4 s.
+    /// About one minute: 3 rounds of 4 s phases. Intervals are wide, and hold less often than 95 %
+    /// (about 90 %) on a device that keeps a state for longer than 4 s.
     #[arg(long)]
     quick: bool,
     /// About twenty minutes: 10 rounds of 20 s phases.
@@ -94,18 +97,21 @@ pub(crate) struct ScenarioArgs {
     /// A victim of your own instead of the scenario's; may be repeated; `none` for none.
     #[arg(long, value_name = "KIND[,KEY=VALUE…]")]
     victim: Vec<String>,
-    /// A shell command as victim: its own process group, ended with the phase. Runs as the caller, or as --user.
+    /// A shell command as victim: its own process group, ended with the phase. Runs as the caller,
+    /// or as --user.
     #[arg(long, value_name = "COMMAND")]
     victim_cmd: Vec<String>,
     /// A flood of your own instead of the scenario's; may be repeated; `none` for none.
     #[arg(long, value_name = "KIND[,KEY=VALUE…]")]
     flood: Vec<String>,
-    /// A shell command as flood: its own process group, ended with the phase. Runs as the caller, or as --user.
+    /// A shell command as flood: its own process group, ended with the phase. Runs as the caller,
+    /// or as --user.
     #[arg(long, value_name = "COMMAND")]
     flood_cmd: Vec<String>,
-    /// Run the scenario's commands as this user, in a directory of its own, without a terminal. Of the environment
-    /// they get PATH, LANG, LC_*, TERM, TZ and FLOODWALL_*, and HOME, USER, LOGNAME and SHELL of that user. Without
-    /// this option they run as the caller: under sudo as root. Needs root.
+    /// Run the scenario's commands as this user, in a directory of its own, without a terminal. Of
+    /// the environment they get PATH, LANG, LC_*, TERM, TZ and FLOODWALL_*, and HOME, USER, LOGNAME
+    /// and SHELL of that user. Without this option they run as the caller: under sudo as root.
+    /// Needs root.
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
     /// Number of rounds.
@@ -126,7 +132,8 @@ pub(crate) struct ScenarioArgs {
     /// Measure on filesystems without writeback of their own (tmpfs, overlay …) too.
     #[arg(long)]
     pub(crate) force: bool,
-    /// Keep victims and floods in one control group. By default each has its own, as root on cgroup v2.
+    /// Keep victims and floods in one control group. By default each has its own, on cgroup v2, as
+    /// root or in a scope that systemd delegates.
     #[arg(long)]
     pub(crate) same_group: bool,
 }

@@ -22,7 +22,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) first_operation: Option<Duration>,
 }
 
-/// Puts a result's description together. What the host did not tell goes to `missing`, with its reason.
+/// Puts a result's description together. What the host did not tell goes to `missing`, with its
+/// reason.
 pub(crate) fn run_facts(facts: Facts<'_>) -> Run {
     let mut missing = facts.missing;
     let host = facts.host;

@@ -1,4 +1,5 @@
-//! `floodwall bench`: arguments → scenario → host rig → rounds → document → the formats that were asked for.
+//! `floodwall bench`: arguments → scenario → host rig → rounds → document → the formats that were
+//! asked for.
 
 mod args;
 pub(crate) mod document;
@@ -110,7 +111,7 @@ pub(crate) const FLOOD_COMMAND: &str = "flood-process";
 /// Floods as its input orders, until that ends ([`floodwall_load::apart`]).
 ///
 /// # Errors
-/// Nobody has given an order.
+/// No order came.
 pub(crate) fn flood() -> anyhow::Result<Exit> {
     let input = BufReader::new(io::stdin());
     floodwall_load::apart::serve(input, io::stdout()).context("a flood's process is started by bench")?;
@@ -209,8 +210,8 @@ pub(crate) fn leftover_warning(left: &Leftover, dir: &Path) -> String {
     )
 }
 
-/// Gives out everything that was asked for. Stdout comes first and one failure does not stop the rest: a measurement must not be lost for a full
-/// disk somewhere else.
+/// Gives out everything that was asked for. Stdout comes first and one failure does not stop the
+/// rest: a measurement must not be lost for a full disk somewhere else.
 fn write_outputs(args: &BenchArgs, document: &Document) -> Vec<anyhow::Error> {
     let mut errors = Vec::new();
     let mut attempt = |result: anyhow::Result<()>| errors.extend(result.err());

@@ -19,7 +19,7 @@ use floodwall_tune::contest::Contender;
 use super::files;
 use crate::exit::UsageError;
 
-/// What is in force, by name.
+/// The name of the setting in force.
 pub(crate) const DEFAULT: &str = "default";
 
 /// Values that `--each` tries where a device does not list them, as people write them.
@@ -41,7 +41,7 @@ pub(crate) type Contenders = (Vec<Contender>, Vec<String>);
 /// All contenders, the reference first: the first `--set`, or of `--each` alone the value in force.
 ///
 /// # Errors
-/// [`UsageError`]: what is wrong, or that there are fewer than two.
+/// [`UsageError`]: a setting is wrong, or there are fewer than two.
 pub(crate) fn contenders(
     root: &SysRoot,
     device: Option<&Device>,
@@ -53,7 +53,7 @@ pub(crate) fn contenders(
     for knob in each {
         let mut of_knob = each_of(root, device, knob)?;
         if all.is_empty() {
-            // What is in force is what the others are compared with.
+            // The setting in force comes first: the others are compared with it.
             let name = catalogue::find(knob).map_or(knob.as_str(), |k| k.name);
             of_knob.sort_by_key(|c| in_force.get(name) != c.setting.get(name));
         }
@@ -72,7 +72,7 @@ pub(crate) fn contenders(
 /// Every `--set`, in their order.
 ///
 /// # Errors
-/// [`UsageError`]: what is wrong with one of them.
+/// [`UsageError`]: one of them is wrong.
 pub(crate) fn named(root: &SysRoot, device: Option<&Device>, sets: &[String]) -> anyhow::Result<Contenders> {
     let (mut all, mut warnings) = (Vec::new(), Vec::new());
     for text in sets {
@@ -180,7 +180,8 @@ fn setting(
     Ok(setting)
 }
 
-/// Adds a change under the name that a result gives it: a knob's own, with its device only where that is another one.
+/// Adds a change under the name that a result gives it: a knob's own, with its device only where
+/// that is another one.
 fn add(setting: &mut Setting, device: Option<&Device>, change: Change) -> anyhow::Result<()> {
     let key = match &change.target {
         Target::Device(target) if Some(target) == device => change.knob.name.to_owned(),
@@ -366,7 +367,8 @@ mod tests {
         let sda = Device::find(&root, "sda").unwrap();
         let path = dir.path().join("both.toml");
         let read = |more: &str| {
-            // 10,000 pages are 40 MB: the device's limit is above the machine's unless that is raised too.
+            // 10,000 pages are 40 MB: the device's limit is above the machine's unless that is
+            // raised too.
             let both = "\"bdi.max_bytes\" = \"256MiB\"\n\"vm.dirty_bytes\" = \"512MiB\"\n";
             std::fs::write(&path, format!("[settings]\n{both}{more}")).unwrap();
             named(&root, Some(&sda), &[format!("both={}", path.display())]).unwrap()

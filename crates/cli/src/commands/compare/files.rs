@@ -48,12 +48,14 @@ pub(super) fn read(root: &SysRoot, device: Option<&Device>, path: &str) -> anyho
     }
     let files = KernelFiles::new(root)?;
     let all: Vec<Change> = known.iter().map(|(_, change)| change.clone()).collect();
-    // Some are only possible together: a device's limit above the machine's, which the file raises as well.
+    // Some are only possible together: a device's limit above the machine's, which the file raises
+    // as well.
     if impossible(&all, &files).is_none() {
         known.clear();
         usable.changes = all.clone();
     }
-    // Else knob by knob, beside what others rest on: an elevator's tunables are only there together with it, a device's limit is below the machine's.
+    // Else knob by knob, beside what others rest on: an elevator's tunables are only there together
+    // with it, a device's limit is below the machine's.
     let ground: Vec<Change> = all
         .into_iter()
         .filter(|c| c.knob.name == "scheduler" || c.knob.name.starts_with("vm.dirty_"))

@@ -27,7 +27,8 @@ pub(crate) struct WhereArgs {
     /// Directory on the device to measure.
     #[arg(default_value = ".", value_name = "DIR")]
     pub(crate) dir: PathBuf,
-    /// Try limits also where they could hang a process that serves a block device of this machine (FW045).
+    /// Try limits also where they could hang a process that serves a block device of this machine
+    /// (FW045).
     #[arg(long)]
     pub(crate) allow_userspace_servers: bool,
     /// Where journals are kept.
@@ -51,10 +52,11 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Opens the directory, its device, the journal; settles the scenario's sizes. Nothing is written yet, but that what a killed run left is put back.
+    /// Opens the directory, its device, the journal; settles the scenario's sizes. Nothing is
+    /// written yet, but that what a killed run left is put back.
     ///
     /// # Errors
-    /// What is wrong, before the first byte is written.
+    /// Every fault that can be known before the first byte is written.
     pub(crate) fn open(
         place: &WhereArgs,
         loads: &ScenarioArgs,
@@ -98,7 +100,8 @@ impl Host {
         self.warnings.push(warning);
     }
 
-    /// Removes every file, lets go of device and journal, and says what a result says of the run. `failure` is why it ended early.
+    /// Removes every file, lets go of device and journal, and says what a result says of the run.
+    /// `failure` is why it ended early.
     pub(crate) fn close(
         self,
         command: &str,
@@ -137,7 +140,8 @@ pub(crate) fn plain(error: SettingError) -> anyhow::Error {
     }
 }
 
-/// Why a run that was stopped or failed ended, as an error; a signal explains whatever else went wrong at the same time.
+/// Why a run that was stopped or failed ended, as an error; a signal explains whatever else went
+/// wrong at the same time.
 pub(crate) fn failure(stopped: Option<String>, stop: &AtomicBool) -> Option<anyhow::Error> {
     stopped.map(|why| {
         if stop.load(Ordering::Relaxed) { BenchError::Interrupted.into() } else { anyhow::anyhow!(why) }

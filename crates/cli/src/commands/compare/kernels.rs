@@ -1,4 +1,5 @@
-//! `floodwall compare --kernel A --kernel B`: a guest for every trial. Guests differ in their kernel alone.
+//! `floodwall compare --kernel A --kernel B`: a guest for every trial. Guests differ in their
+//! kernel alone.
 //!
 //! ```text
 //! round × kernel, in random order ─▶ guest: floodwall lab run PRESET -- floodwall bench --out RESULT .
@@ -44,8 +45,8 @@ const POLL: Duration = Duration::from_millis(50);
 /// The kernels, and the device before which each of them is put.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct KernelArgs {
-    /// A kernel to compare, as in 'lab run --kernel': uml, a user-mode kernel's file, or an image; twice or more. Every
-    /// trial boots a guest. Needs no root and no DIR.
+    /// A kernel to compare, as in 'lab run --kernel': uml, a user-mode kernel's file, or an image;
+    /// twice or more. Every trial boots a guest. Needs no root and no DIR.
     #[arg(long, value_name = "[NAME=]KERNEL", requires = "device",
           conflicts_with_all = ["set", "each", "dir", "journal", "force", "allow_userspace_servers"])]
     pub(super) kernel: Vec<String>,
@@ -79,9 +80,11 @@ pub(super) struct Guests {
     seed: u64,
     origin: Instant,
     started_at: Duration,
-    /// Of the first trial: the guest's description of the run, and the scenario with its sizes settled.
+    /// Of the first trial: the guest's description of the run, and the scenario with its sizes
+    /// settled.
     first: Option<(Run, Value)>,
-    /// Warnings of each kernel's guests, without numbers: those of the next trials differ in nothing else.
+    /// Warnings of each kernel's guests, without numbers: those of the next trials differ in
+    /// nothing else.
     warned: BTreeSet<(String, String)>,
     /// The exit status that the last failure of a guest stands for.
     failed: Option<Exit>,
@@ -144,7 +147,8 @@ impl Guests {
         Ok((rig, contenders))
     }
 
-    /// What a result says of the run, and the scenario as the guests have settled it; `None` before the first trial.
+    /// What a result says of the run, and the scenario as the guests have settled it; `None` before
+    /// the first trial.
     pub(super) fn close(self, failure: Option<&anyhow::Error>) -> Option<(Run, Value)> {
         let (mut run, scenario) = self.first?;
         run.command = "compare".into();
@@ -260,7 +264,8 @@ impl Rig for Guests {
     ) -> Result<Trial, RigError> {
         let kernel = setting.get(KERNEL).unwrap_or_default();
         let expected_s = scenario.planned_seconds() / f64::from(scenario.timing.rounds.max(1));
-        // Round 0: what a guest warns of is no disturbance by others, which a pause between phases would show.
+        // Round 0: what a guest warns of is no disturbance by others, which a pause between phases
+        // would show.
         watch.step(Step { what: "measuring in a guest", phase: None, round: 0, expected_s });
         let trial = self.trial(scenario, kernel, round, watch);
         trial.map_err(|e| RigError {
@@ -291,7 +296,8 @@ fn with_rounds(mut scenario: Value, rounds: u32) -> Value {
     scenario
 }
 
-/// Runs a guest, and reports progress every second. Gives its command's status, and what was noted of the guest.
+/// Runs a guest, and reports progress every second. Gives its command's status, and what was noted
+/// of the guest.
 fn run(
     guest: &Guest,
     order: &floodwall_guest::Order,

@@ -1,5 +1,5 @@
-//! `floodwall compare`: arguments → contenders → interleaved rounds on this host, or in guests of several kernels →
-//! what differs, and how surely.
+//! `floodwall compare`: arguments → contenders → interleaved rounds on this host, or in guests of
+//! several kernels → what differs, and how surely.
 
 pub(crate) mod contenders;
 mod files;
@@ -31,9 +31,10 @@ use kernels::{Guests, KernelArgs};
 
 /// Compare settings side by side: interleaved rounds, and what differs how surely.
 ///
-/// Every round measures every setting once, in random order; each is put in force through the journal for its trial and taken back after it. Needs
-/// root. The first setting is what the others are compared with. With --kernel, kernels are compared instead: each trial boots one, in front of a virtual
-/// device, without root.
+/// Every round measures every setting once, in random order; each is put in force through the
+/// journal for its trial and taken back after it. Needs root. The first setting is what the others
+/// are compared with. With --kernel, kernels are compared instead: each trial boots one, in front
+/// of a virtual device, without root.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   floodwall compare --set default --set 'scheduler=none,vm.dirty_bytes=15MB' --set preset:cachyos /srv
@@ -57,7 +58,8 @@ pub(crate) struct CompareArgs {
     each: Vec<String>,
     #[command(flatten)]
     kernels: KernelArgs,
-    /// Measure victims and floods alone under the first setting only: a third of the time for the others.
+    /// Measure victims and floods alone under the first setting only: a third of the time for the
+    /// others.
     #[arg(long, conflicts_with = "kernel")]
     alone_once: bool,
     #[command(flatten)]
@@ -241,7 +243,7 @@ pub(crate) fn write(json: bool, out: Option<&PathBuf>, document: &Document) -> V
     printed.err().into_iter().chain(stored.err()).collect()
 }
 
-/// One progress display for whoever runs the trials and whoever announces them.
+/// One progress display for the code that runs trials and the code that announces them.
 #[derive(Clone)]
 pub(crate) struct Shared(pub(crate) Rc<RefCell<Progress>>);
 

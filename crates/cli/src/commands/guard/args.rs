@@ -8,11 +8,14 @@ use floodwall_model::units::parse_duration;
 /// Longest time for which somebody may tell the guard to pause: longer is for ever.
 const LONGEST_PAUSE: Duration = Duration::from_secs(365 * 86_400);
 
-/// Stay on and steer: full write caching while nobody waits, a short queue and low limits while somebody does
+/// Stay on and steer: full write caching while nobody waits, a short queue and low limits while
+/// somebody does
 ///
-/// Watches who waits for which disk and who floods it. Where the two meet, the device's queue is made short and, if that is not enough, its dirty limit low, as far as
-/// those who wait need it; when either is gone everything is put back. Nothing is written while nothing floods or nobody waits. Ends with Ctrl-C or SIGTERM, and puts
-/// everything back; a small process beside it does that when it dies or hangs. SIGHUP reads the configuration again.
+/// Watches who waits for which disk and who floods it. Where the two meet, the device's queue is
+/// made short and, if that is not enough, its dirty limit low, as far as those who wait need it;
+/// when either is gone everything is put back. Nothing is written while nothing floods or nobody
+/// waits. Ends with Ctrl-C or SIGTERM, and puts everything back; a small process beside it does
+/// that when it dies or hangs. SIGHUP reads the configuration again.
 #[derive(clap::Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:
@@ -88,7 +91,8 @@ pub(super) struct RunArgs {
     /// Read this configuration; without it /etc/floodwall/guard.toml, if it is there
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
-    /// How long 99 of 100 synchronous operations may take; without it four times what they take while nothing floods
+    /// How long 99 of 100 synchronous operations may take; without it four times what they take
+    /// while nothing floods
     #[arg(long, value_name = "TIME")]
     pub(super) p99: Option<String>,
     /// Steer only this device (sda, /dev/nvme0n1, 8:0); may be repeated
@@ -106,13 +110,15 @@ pub(super) struct RunArgs {
     /// Serve OpenMetrics here: 127.0.0.1:9750 or unix:/run/floodwall/metrics.sock; off without it
     #[arg(long, value_name = "LISTEN")]
     pub(super) metrics: Option<String>,
-    /// Where status, history, pause and resume reach it [default: /run/floodwall/guard.sock; with --sim one of your own]
+    /// Where status, history, pause and resume reach it [default: /run/floodwall/guard.sock; with --sim
+    /// one of your own]
     #[arg(long, value_name = "PATH")]
     pub(super) socket: Option<String>,
     /// How many decisions are kept for floodwall guard history [default: 1000]
     #[arg(long, value_name = "N")]
     pub(super) history: Option<i64>,
-    /// Guard a simulated machine with this device instead, in real time; this machine is not touched
+    /// Guard a simulated machine with this device instead, in real time; this machine is not
+    /// touched
     #[arg(long, value_name = "PRESET", conflicts_with_all = ["devices", "exclude", "source"])]
     pub(super) sim: Option<String>,
     /// Where journals are kept

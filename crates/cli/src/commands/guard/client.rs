@@ -16,7 +16,8 @@ use super::{RunArgs, serve, text};
 use crate::exit::Exit;
 use crate::output;
 
-/// Where the guard is: where the user says, where its configuration says, where it usually is; if nothing is there, where this user's simulated one is.
+/// Where the guard is: where the user says, where its configuration says, where it usually is; if
+/// nothing is there, where this user's simulated one is.
 fn socket(reach: &Reach) -> PathBuf {
     if let Some(path) = &reach.socket {
         return path.clone();

@@ -72,7 +72,8 @@ pub(super) struct Settings {
     pub(super) journal: PathBuf,
 }
 
-/// As the file is written. Values are looked at afterwards, so that what is wrong with one can be said of its line.
+/// As the file is written. Values are looked at afterwards, so that what is wrong with one can be
+/// said of its line.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -417,7 +418,8 @@ mod tests {
     fn the_example_in_packaging_is_the_default_with_every_key() {
         let text = include_str!("../../../../../packaging/guard.toml");
         assert_eq!(parse(text).unwrap(), parse("").unwrap());
-        // Each key is there, commented out with its default or an example, and can be taken as it stands.
+        // Each key is there, commented out with its default or an example, and can be taken as it
+        // stands.
         let keys = ["p99", "devices", "exclude", "dry_run", "source", "metrics", "socket", "history"];
         for key in keys {
             let line = text

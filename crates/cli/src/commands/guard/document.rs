@@ -1,4 +1,5 @@
-//! What a running guard tells about itself: the documents of its socket and of `--json`. Every number's name ends in its unit; what is not known is absent.
+//! What a running guard tells about itself: the documents of its socket and of `--json`. Every
+//! number's name ends in its unit; what is not known is absent.
 
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +44,8 @@ pub(super) struct Status {
 pub(super) struct Paused {
     /// Until it resumes by itself; absent: not by itself.
     pub(super) left_s: Option<f64>,
-    /// Knobs that are not yet as the administrator has them: `sda.nr_requests 8 (yours: 64)`. Empty: everything is put back.
+    /// Knobs that are not yet as the administrator has them: `sda.nr_requests 8 (yours: 64)`.
+    /// Empty: everything is put back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) held: Vec<String>,
 }
@@ -106,7 +108,8 @@ pub(super) struct Device {
     /// `free`, `watch`, `protect`, `probe` or `recover`, and for how long.
     pub(super) state: String,
     pub(super) since_s: f64,
-    /// How far the queue is shortened (halvings of requests and of their size) and the limit lowered; 0: as the administrator has them.
+    /// How far the queue is shortened (halvings of requests and of their size) and the limit
+    /// lowered; 0: as the administrator has them.
     pub(super) queue_level: u32,
     pub(super) limit_level: u32,
     /// How far the levers are pulled, in words; absent if they are not.

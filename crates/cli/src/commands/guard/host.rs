@@ -1,4 +1,5 @@
-//! This host as a machine: the plant of `floodwall_plant`, less what is excluded, with what it has to tell.
+//! This host as a machine: the plant of `floodwall_plant`, less what is excluded, with what it has
+//! to tell.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
@@ -15,11 +16,13 @@ use super::log::Priority;
 use super::machine::{Left, Machine};
 use crate::exit::MissingError;
 
-/// How long putting everything back may take at the end: a queue changes its length only when it has run dry. What takes longer stays open in the journal; the worker then ends with
-/// an error, upon which its parent tries again.
+/// How long putting everything back may take at the end: a queue changes its length only when it
+/// has run dry. What takes longer stays open in the journal; the worker then ends with an error,
+/// upon which its parent tries again.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// How long a pause's answer waits for what is being put back: most queues take milliseconds, and the worker has to give signs of life.
+/// How long a pause's answer waits for what is being put back: most queues take milliseconds, and
+/// the worker has to give signs of life.
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// See the [module](self).

@@ -1,5 +1,6 @@
-//! A plant between the law and the machine that keeps the books: what knobs had, what they have been given, who was seen. In a dry run nothing passes through to the machine:
-//! the law goes on as if it had.
+//! A plant between the law and the machine that keeps the books: what knobs had, what they have
+//! been given, who was seen. In a dry run nothing passes through to the machine: the law goes on as
+//! if it had.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -175,7 +176,8 @@ impl Plant for Ledger {
         for (device, setting) in all {
             for (knob, value) in &setting.0 {
                 let key = (device, knob.clone());
-                // While something of a device is ours, an elevator for example, what else it reads may have come with that.
+                // While something of a device is ours, an elevator for example, what else it reads
+                // may have come with that.
                 if steered.contains(&device) {
                     self.own.entry(key).or_insert_with(|| value.clone());
                 } else {

@@ -1,6 +1,8 @@
-//! The guard's log: one line an event on stderr, with its time, or with its priority alone where systemd's journal reads it.
+//! The guard's log: one line an event on stderr, with its time, or with its priority alone where
+//! systemd's journal reads it.
 //!
-//! A thread of its own writes: a terminal that was stopped with Ctrl-S, or a journal that does not read, must not stop the guard. What nobody takes is counted.
+//! A thread of its own writes: a terminal that was stopped with Ctrl-S, or a journal that does not
+//! read, must not stop the guard. What nobody takes is counted.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -97,7 +99,8 @@ fn format(priority: Priority, text: &str, since_epoch: Option<Duration>) -> Stri
     }
 }
 
-/// Whether stderr is systemd's journal: JOURNAL_STREAM names its device and inode (systemd.exec(5)).
+/// Whether stderr is systemd's journal: JOURNAL_STREAM names its device and inode
+/// (systemd.exec(5)).
 fn is_journal() -> bool {
     let Ok(named) = std::env::var("JOURNAL_STREAM") else { return false };
     let Ok(stat) = rustix::fs::fstat(io::stderr().as_fd()) else { return false };

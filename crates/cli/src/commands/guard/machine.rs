@@ -64,7 +64,8 @@ pub(super) struct Left {
     pub(super) failed: Vec<String>,
 }
 
-/// Seconds of each part of a simulated machine's life: quiet, the database alone, the database beside the copy, the copy alone.
+/// Seconds of each part of a simulated machine's life: quiet, the database alone, the database
+/// beside the copy, the copy alone.
 const LIFE: [(u64, &str, bool); 4] =
     [(2, "db", true), (10, "copy", true), (50, "db", false), (60, "copy", false)];
 /// After so long it begins again.

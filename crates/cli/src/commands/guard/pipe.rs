@@ -93,7 +93,8 @@ impl Signs {
         Ok(Self(stdout))
     }
 
-    /// A pipe that is full loses the message: a line is written whole or not at all (PIPE_BUF, pipe(7)).
+    /// A pipe that is full loses the message: a line is written whole or not at all (PIPE_BUF,
+    /// pipe(7)).
     pub(super) fn give(&self, sign: &Sign) -> Given {
         let Ok(line) = line(sign) else { return Given::Lost };
         match rustix::io::write(self.0.as_fd(), &line) {

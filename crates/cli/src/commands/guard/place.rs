@@ -1,4 +1,5 @@
-//! The guard's place in the file system: its directory, the lock that makes it the only one, its sockets.
+//! The guard's place in the file system: its directory, the lock that makes it the only one, its
+//! sockets.
 //!
 //! ```text
 //! /run/floodwall/            0755, ours
@@ -27,7 +28,8 @@ const LOCK_MODE: u32 = 0o600;
 const MODE: u32 = 0o660;
 /// Connections that wait to be accepted.
 const WAITING: i32 = 32;
-/// Others may not write in the directory of a socket, unless it is one where each may only remove his own (`/tmp`).
+/// Others may not write in the directory of a socket, unless it is one where each may only remove
+/// his own (`/tmp`).
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
@@ -106,7 +108,8 @@ impl Lock {
         named.is_ok_and(|named| self.file.metadata().is_ok_and(|ours| file(ours) == named))
     }
 
-    /// The process that has it, if somebody has, as far as the kernel's list tells. To try the lock would be in the way of a guard that starts.
+    /// The process that has it, if somebody has, as far as the kernel's list tells. To try the lock
+    /// would be in the way of a guard that starts.
     pub(super) fn holder(path: &Path) -> Option<u32> {
         let meta = fs::metadata(path).ok()?;
         let locks = fs::read_to_string("/proc/locks").ok()?;
@@ -122,8 +125,9 @@ impl Drop for Lock {
     }
 }
 
-/// Who holds a flock(2) on a file by what /proc/locks says (proc_locks(5)): `1: FLOCK ADVISORY WRITE 4711 00:19:1234 0 EOF`, the device in hexadecimal; a line
-/// with `->` tells who waits.
+/// Who holds a flock(2) on a file by what /proc/locks says (proc_locks(5)):
+/// `1: FLOCK ADVISORY WRITE 4711 00:19:1234 0 EOF`, the device in hexadecimal; a line with `->`
+/// tells who waits.
 fn holder_in(locks: &str, device: (u32, u32), inode: u64) -> Option<u32> {
     let file = format!("{:02x}:{:02x}:{inode}", device.0, device.1);
     locks.lines().find_map(|line| {
@@ -201,7 +205,8 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Listens at a path: for the owner and the group of this process. A socket that nobody serves any more is replaced; anything else is not touched.
+    /// Listens at a path: for the owner and the group of this process. A socket that nobody serves
+    /// any more is replaced; anything else is not touched.
     ///
     /// # Errors
     /// What is there instead, and what to do about it.
@@ -231,7 +236,8 @@ impl Drop for Socket {
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let mode = Mode::from_raw_mode(MODE);
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    // What the file's mode begins with (unix_bind in net/unix/af_unix.c), less the umask: from its first moment nobody else may connect.
+    // What the file's mode begins with (unix_bind in net/unix/af_unix.c), less the umask: from its
+    // first moment nobody else may connect.
     rustix::fs::fchmod(&socket, mode)?;
     net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     rustix::fs::chmod(path, mode)?;

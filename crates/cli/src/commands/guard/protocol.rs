@@ -1,4 +1,5 @@
-//! The language of the guard's socket: one JSON document a line, each with the version that it is written in.
+//! The language of the guard's socket: one JSON document a line, each with the version that it is
+//! written in.
 //!
 //! ```text
 //! ▶ {"version":1,"do":"status"}                      ◀ {"version":1,"status":{…}}

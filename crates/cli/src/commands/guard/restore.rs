@@ -1,4 +1,5 @@
-//! `floodwall guard restore`: puts back what a guard that was killed has left behind. Run by its parent, by systemd (`ExecStopPost=`), or by hand.
+//! `floodwall guard restore`: puts back what a guard that was killed has left behind. Run by its
+//! parent, by systemd (`ExecStopPost=`), or by hand.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +9,8 @@ use super::log::{Log, Priority};
 use crate::exit::Exit;
 use crate::output;
 
-/// How long a process that was killed and is still at a write is waited for: the queue of a slow disk takes its time to run dry.
+/// How long a process that was killed and is still at a write is waited for: the queue of a slow
+/// disk takes its time to run dry.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The same where somebody asks who may have forgotten that a guard runs.
 const BY_HAND: Duration = Duration::from_secs(1);

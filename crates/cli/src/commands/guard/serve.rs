@@ -1,4 +1,5 @@
-//! Whoever asks the guard something: over its socket, or Prometheus over HTTP. Nobody who asks can hold the guard up.
+//! Whoever asks the guard something: over its socket, or Prometheus over HTTP. Nobody who asks can
+//! hold the guard up.
 //!
 //! ```text
 //! connection ─▶ thread (16 at most; a request in 10 s or goodbye) ─ Ask ─▶ the guard's loop, once a tick
@@ -161,7 +162,8 @@ fn converse<S: Timed>(stream: &mut S, answer: impl Fn(&[u8]) -> Reply) {
     }
 }
 
-/// Reads until something is there, within the time that one may take; `None` at the end. Too much is [`io::ErrorKind::InvalidData`].
+/// Reads until something is there, within the time that one may take; `None` at the end. Too much
+/// is [`io::ErrorKind::InvalidData`].
 fn read_until<S: Timed>(
     stream: &mut S,
     most: usize,

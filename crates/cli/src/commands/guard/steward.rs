@@ -1,4 +1,5 @@
-//! The guard at work: one law over one machine, what it did and why, and what it answers. Everything but time and processes, which are given.
+//! The guard at work: one law over one machine, what it did and why, and what it answers.
+//! Everything but time and processes, which are given.
 //!
 //! ```text
 //! tick ─▶ Guard::tick over the Ledger ─▶ Report ─┬▶ entries: history, log
@@ -25,10 +26,12 @@ use super::pipe::Pause;
 use super::protocol::{Reply, Request};
 use super::serve::{Answer, Question};
 
-/// A goal that victims have not met for so long is one that can't be met: every lever has been tried by then.
+/// A goal that victims have not met for so long is one that can't be met: every lever has been
+/// tried by then.
 const UNMET: Duration = Duration::from_secs(30);
 
-/// Entries of the history in one answer: 16 may ask at a time, and what they are told is held in memory. The log has all.
+/// Entries of the history in one answer: 16 may ask at a time, and what they are told is held in
+/// memory. The log has all.
 const MOST_TOLD: usize = 1000;
 
 /// A moment, by both clocks: the one that never jumps for durations, the other for people.
@@ -147,7 +150,8 @@ impl Steward {
         }
         let before = Instant::now();
         if self.paused.is_some() {
-            // What happens meanwhile is not to be taken for what happens in the first tick after it.
+            // What happens meanwhile is not to be taken for what happens in the first tick after
+            // it.
             self.ledger.observe()?;
             if self.ledger.holds_any() {
                 // The kernel did not take it back at once.
@@ -181,7 +185,8 @@ impl Steward {
         Ok(())
     }
 
-    /// Ends it. The machine is closed; what is to be logged, and how many knobs could not be put back, also of machines that were closed before.
+    /// Ends it. The machine is closed; what is to be logged, and how many knobs could not be put
+    /// back, also of machines that were closed before.
     pub(super) fn close(mut self, now: Now) -> (Vec<(Priority, String)>, usize) {
         self.close_machine(now);
         (self.said, self.not_put_back)
@@ -206,8 +211,9 @@ impl Steward {
         self.pause_changed = false;
     }
 
-    /// Puts everything back and does nothing, for a time or until it is told to resume. `parent` is told before the first knob is written: should the worker die
-    /// at it, the next one is paused, too.
+    /// Puts everything back and does nothing, for a time or until it is told to resume. `parent` is
+    /// told before the first knob is written: should the worker die at it, the next one is paused,
+    /// too.
     ///
     /// # Errors
     /// [`PlantError::Lost`] if the knobs can't be read.
@@ -233,7 +239,8 @@ impl Steward {
         self.ledger.observe().map(drop)
     }
 
-    /// Other settings from the next tick on; what is taken at the start only is kept. Whether the machine has to be opened anew for them.
+    /// Other settings from the next tick on; what is taken at the start only is kept. Whether the
+    /// machine has to be opened anew for them.
     ///
     /// # Errors
     /// [`PlantError::Lost`] if the knobs can't be read.
@@ -256,7 +263,8 @@ impl Steward {
         Ok(opens_anew)
     }
 
-    /// Has nothing to steer from now on, until another machine is opened. Everything was put back before.
+    /// Has nothing to steer from now on, until another machine is opened. Everything was put back
+    /// before.
     pub(super) fn close_machine(&mut self, now: Now) {
         let old = std::mem::replace(&mut self.ledger, Ledger::new(Box::new(Gone), true));
         let left = old.into_machine().close();

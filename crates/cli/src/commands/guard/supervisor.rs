@@ -1,4 +1,5 @@
-//! The small process beside the guard: starts the worker, listens for its beats, and when it dies or hangs puts back what it held and starts another.
+//! The small process beside the guard: starts the worker, listens for its beats, and when it dies
+//! or hangs puts back what it held and starts another.
 //!
 //! ```text
 //!            start                    dead, or 5 s without a beat: SIGKILL
@@ -8,7 +9,8 @@
 //!                      ▼ Stop; put back by itself ─▶ end
 //! ```
 //!
-//! It knows nothing of devices. What is put back is in the journal, and a process of its own does it (`floodwall guard restore`), so that nothing can hold this one up.
+//! It knows nothing of devices. What is put back is in the journal, and a process of its own does
+//! it (`floodwall guard restore`), so that nothing can hold this one up.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -36,11 +38,13 @@ use crate::output;
 const HANG: Duration = Duration::from_secs(5);
 /// How long the first look may take: on a busy machine with many processes and tracepoints to open.
 const START: Duration = Duration::from_secs(60);
-/// How long putting everything back may take when it is told to stop: a queue changes its length only when it has run dry, and a slow disk's takes its time.
+/// How long putting everything back may take when it is told to stop: a queue changes its length
+/// only when it has run dry, and a slow disk's takes its time.
 const STOP: Duration = Duration::from_secs(60);
 /// Between two looks at a process that is to end.
 const NAP: Duration = Duration::from_millis(50);
-/// From one sign of life to systemd to the next is at most this, and at most half of what it asks for.
+/// From one sign of life to systemd to the next is at most this, and at most half of what it asks
+/// for.
 const PING: Duration = Duration::from_secs(2);
 /// The first pause after a death; each next is twice as long.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -97,7 +101,8 @@ struct Supervisor<'a> {
     stuck: Vec<Child>,
 }
 
-/// This very program, also when a package's upgrade has put another into its place: that would have no path any more (proc_pid_exe(5)), and parent and worker must speak the same.
+/// This very program, also when a package's upgrade has put another into its place: that would have
+/// no path any more (proc_pid_exe(5)), and parent and worker must speak the same.
 fn this_program() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("floodwall");
@@ -339,7 +344,8 @@ impl<'a> Supervisor<'a> {
         if self.stopping { End::Stopped(status) } else { End::Hung }
     }
 
-    /// A process' end, with an ear for signals; none if it has not ended by then: one that waits in the kernel ends when the kernel lets it, which may be never.
+    /// A process' end, with an ear for signals; none if it has not ended by then: one that waits in
+    /// the kernel ends when the kernel lets it, which may be never.
     fn wait_for(&mut self, child: &mut Child, patience: Duration) -> Option<ExitStatus> {
         let begin = Instant::now();
         loop {
@@ -358,8 +364,9 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// A worker that was killed and did not end is waited for later, so that it does not stay in the list of processes when it has. Its threads that wait in the
-    /// kernel keep its socket open, too, which the next worker would take for another guard's.
+    /// A worker that was killed and did not end is waited for later, so that it does not stay in
+    /// the list of processes when it has. Its threads that wait in the kernel keep its socket open,
+    /// too, which the next worker would take for another guard's.
     fn keep_stuck(&mut self, mut worker: Worker) {
         if let Ok(None) = worker.child.try_wait() {
             if worker.ready {
@@ -422,7 +429,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Puts back what a dead worker has left behind; says how that went, and whether nothing is left.
+    /// Puts back what a dead worker has left behind; says how that went, and whether nothing is
+    /// left.
     fn restore(&mut self) -> (String, bool) {
         // A dry run may have been none before its configuration was read again.
         if self.settings.sim.is_some() {

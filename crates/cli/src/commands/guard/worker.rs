@@ -1,4 +1,5 @@
-//! The process that steers. Started by the supervisor, told everything over stdin, heard over stdout; ends with its parent.
+//! The process that steers. Started by the supervisor, told everything over stdin, heard over
+//! stdout; ends with its parent.
 //!
 //! ```text
 //! stdin ─▶ Begin ─▶ machine, socket, metrics ─▶ Ready ─▶ ┌ wait a tick ─ orders, questions ─ Steward::tick ─ log ─ Beat ┐
@@ -33,8 +34,9 @@ use crate::exit::Exit;
 pub(crate) const COMMAND: &str = "guard-worker";
 /// The law wants four looks a second.
 const TICK: Duration = Duration::from_millis(250);
-/// While nobody waits and nobody floods anywhere half as many will do: most of a look's cost is asking every process what it has written. Two looks are still less than the
-/// second within which who waits is to be protected.
+/// While nobody waits and nobody floods anywhere half as many will do: most of a look's cost is
+/// asking every process what it has written. Two looks are still less than the second within which
+/// who waits is to be protected.
 const IDLE_TICK: Duration = Duration::from_millis(500);
 /// Questions that are answered between two looks; who asks more waits for the next.
 const MOST_ANSWERS: usize = 16;
@@ -60,9 +62,11 @@ fn open_machine(settings: &Settings) -> anyhow::Result<Box<dyn Machine>> {
 /// # Errors
 /// What keeps it from steering; [`Exit::of`] turns it into the status that its parent sees.
 pub(crate) fn run() -> anyhow::Result<Exit> {
-    // The kernel has taken the name of the link in /proc by which it was started; only a nicer one is lost.
+    // The kernel has taken the name of the link in /proc by which it was started; only a nicer one
+    // is lost.
     let _ = rustix::thread::set_name(c"floodwall");
-    // It must not outlive its parent; SIGTERM, so that it puts everything back itself. A parent that died before this line is noticed by the end of stdin.
+    // It must not outlive its parent; SIGTERM, so that it puts everything back itself. A parent
+    // that died before this line is noticed by the end of stdin.
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
         .context("can't follow the parent process")?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -75,7 +79,8 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
     let Ok(Order::Begin(begin)) = orders.recv() else {
         anyhow::bail!("this is a part of floodwall guard; run that");
     };
-    // What was needed once must not have to be read from a flooded disk again. Where that is not allowed it works all the same, most of the time.
+    // What was needed once must not have to be read from a flooded disk again. Where that is not
+    // allowed it works all the same, most of the time.
     let _ = rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT);
     let log = Log::open();
     let ended = work(*begin, &orders, &stop, &log);
@@ -213,7 +218,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Takes other settings; `false` if the old ones are still in force because the new ones can't be.
+    /// Takes other settings; `false` if the old ones are still in force because the new ones can't
+    /// be.
     fn configure(&mut self, new: Settings) -> anyhow::Result<bool> {
         let old = self.steward.settings().clone();
         if !self.steward.configure(now(), new)? {

@@ -10,9 +10,9 @@ use floodwall_model::{Bytes, PhaseKind};
 
 /// Virtual devices: a slow disk, an array, a worn SSD, a cloud volume behind the real kernel.
 ///
-/// The page cache, the flusher, the elevator and the filesystem are the kernel's own; only the time that the device takes comes from a
-/// model. Contents live in memory and go with the device. Needs root, FUSE and loop devices; 'lab run --kernel uml'
-/// needs none of them.
+/// The page cache, the flusher, the elevator and the filesystem are the kernel's own; only the time
+/// that the device takes comes from a model. Contents live in memory and go with the device. Needs
+/// root, FUSE and loop devices; 'lab run --kernel uml' needs none of them.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   floodwall lab list
@@ -50,7 +50,8 @@ pub(crate) enum LabCommand {
         #[arg(long)]
         json: bool,
     },
-    /// What a device counts: queue, cache, bytes, service times, and how late the lab was against its model
+    /// What a device counts: queue, cache, bytes, service times, and how late the lab was against
+    /// its model
     Stats {
         /// The device's name
         name: String,
@@ -64,10 +65,10 @@ pub(crate) enum LabCommand {
     Run {
         #[command(flatten)]
         up: UpArgs,
-        /// Run the command as this user, who gets the device's filesystem. Of the environment it gets PATH, LANG,
-        /// LC_*, TERM, TZ and FLOODWALL_*, and HOME, USER, LOGNAME and SHELL of that user. It keeps this terminal and
-        /// may be able to type into it: run only what you trust. Without this option the command runs as root, as this
-        /// program does
+        /// Run the command as this user, who gets the device's filesystem. Of the environment it
+        /// gets PATH, LANG, LC_*, TERM, TZ and FLOODWALL_*, and HOME, USER, LOGNAME and SHELL of
+        /// that user. It keeps this terminal and may be able to type into it: run only what you
+        /// trust. Without this option the command runs as root, as this program does
         #[arg(long, value_name = "USER")]
         user: Option<String>,
         #[command(flatten)]
@@ -86,7 +87,8 @@ pub(crate) enum LabCommand {
         /// The device's name
         name: String,
     },
-    /// Write what reached the device as CSV: time, operation, offset, size, flags, queue and service time
+    /// Write what reached the device as CSV: time, operation, offset, size, flags, queue and
+    /// service time
     Record {
         /// The device's name
         name: String,
@@ -107,9 +109,10 @@ pub(crate) enum LabCommand {
 /// Which kernel the device is behind.
 #[derive(Args, Debug)]
 pub(crate) struct KernelArgs {
-    /// Run everything in a kernel of its own, without root: uml (user-mode Linux, Debian's package user-mode-linux),
-    /// a user-mode kernel's file, or an image that QEMU boots, such as /boot/vmlinuz. The command is root there and
-    /// sees this machine's files. Its writes stay in the guest's memory and go with it
+    /// Run everything in a kernel of its own, without root: uml (user-mode Linux, Debian's package
+    /// user-mode-linux), a user-mode kernel's file, or an image that QEMU boots, such as
+    /// /boot/vmlinuz. The command is root there and sees this machine's files. Its writes stay in
+    /// the guest's memory and go with it
     #[arg(long, value_name = "KERNEL")]
     pub(crate) kernel: Option<OsString>,
     /// The guest's memory; half of what is free if absent
@@ -228,7 +231,8 @@ pub(crate) struct UpArgs {
     /// No filesystem, also for `lab run`
     #[arg(long, conflicts_with_all = ["fs", "mount"])]
     pub(crate) raw: bool,
-    /// Begin with this elevator, such as the mq-deadline that the kernel gives a disk with one queue; a loop device has none by itself
+    /// Begin with this elevator, such as the mq-deadline that the kernel gives a disk with one
+    /// queue; a loop device has none by itself
     #[arg(long, value_name = "NAME")]
     pub(crate) scheduler: Option<String>,
     /// 512 or 4096

@@ -1,4 +1,5 @@
-//! `floodwall lab run --kernel`: the same command line once more, as root inside a kernel of its own.
+//! `floodwall lab run --kernel`: the same command line once more, as root inside a kernel of its
+//! own.
 //!
 //! ```text
 //! host   floodwall lab run hdd-7200 --kernel uml --ram 4GiB -- CMD
@@ -49,7 +50,8 @@ pub(super) fn run(kernel: &OsStr, args: &KernelArgs) -> anyhow::Result<Exit> {
     Ok(status_of(status))
 }
 
-/// What a guest is to run: this program with `args`, which may write to the directories `writable` of the host.
+/// What a guest is to run: this program with `args`, which may write to the directories `writable`
+/// of the host.
 ///
 /// # Errors
 /// [`GuestError::NoModules`]; no current directory; a path that is no UTF-8.
@@ -97,7 +99,8 @@ pub(crate) fn process(args: &GuestProcess) -> anyhow::Result<Exit> {
     }
 }
 
-/// The guest of a kernel: `uml`, a user-mode kernel's file, or an image, which is emulated. Nothing is booted yet.
+/// The guest of a kernel: `uml`, a user-mode kernel's file, or an image, which is emulated. Nothing
+/// is booted yet.
 ///
 /// # Errors
 /// [`GuestError`] if it can't be had here; [`UsageError`] inside a guest.
@@ -136,7 +139,8 @@ pub(crate) fn guest(kernel: &OsStr, ram: Option<Bytes>, io: CommandIo) -> anyhow
     })
 }
 
-/// A command line of `lab run` as the guest gets it: marked, so that it does not start a guest again.
+/// A command line of `lab run` as the guest gets it: marked, so that it does not start a guest
+/// again.
 pub(crate) fn in_guest(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.collect();
     let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());

@@ -101,7 +101,8 @@ impl Measured {
         Some(Self { lab, before })
     }
 
-    /// What to know of the figures, if this machine was too slow for the device's model during the run.
+    /// What to know of the figures, if this machine was too slow for the device's model during the
+    /// run.
     pub(crate) fn warning(&self) -> Option<String> {
         let now = self.lab.stats(&self.before.name).ok()?;
         text::late(&now.name, &now.timings.since(&self.before.timings))
@@ -182,7 +183,7 @@ fn bring_up(lab: &Lab, args: &UpArgs, json: bool) -> anyhow::Result<Exit> {
 
 fn list(lab: &Lab, json: bool) -> anyhow::Result<Exit> {
     let labs = match lab.list() {
-        // The presets are there for everybody.
+        // Every user may see the presets.
         Err(e @ LabError::Private { .. }) => Err(e),
         labs => Ok(labs?),
     };
@@ -196,7 +197,7 @@ fn list(lab: &Lab, json: bool) -> anyhow::Result<Exit> {
             .iter()
             .map(|(name, model, description)| json!({"name": name, "model": model, "description": description}))
             .collect();
-        // Not an empty list: who can't see them does not know that there are none.
+        // Not an empty list: a user who can't see devices must not be told that there are none.
         output::json(&to_json(&json!({ "presets": presets, "devices": labs.ok() }))?)?;
     } else {
         output::result(&text::list(&presets, &labs))?;
@@ -259,8 +260,9 @@ fn run_in(lab: &Lab, args: &UpArgs, user: Option<&str>, command: &[String]) -> a
     Ok(status_of(ran.status))
 }
 
-/// `PATH` with this program's directory at its end: what `lab run` runs is often this program again, and root's PATH seldom has the places where users
-/// install it. Absent if the directory is there already, or can't be.
+/// `PATH` with this program's directory at its end: what `lab run` runs is often this program
+/// again, and root's PATH seldom has the places where users install it. Absent if the directory is
+/// there already, or can't be.
 fn path_with_this_program() -> Option<OsString> {
     let here = std::env::current_exe().ok()?.parent()?.to_owned();
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -272,7 +274,8 @@ fn path_with_this_program() -> Option<OsString> {
     std::env::join_paths(dirs).ok()
 }
 
-/// A command's exit status as our own; a command that a signal ended has 128 and the signal's number, as in a shell.
+/// A command's exit status as our own; a command that a signal ended has 128 and the signal's
+/// number, as in a shell.
 fn status_of(status: ExitStatus) -> Exit {
     let signal = status.signal().map(|signal| 128 + signal);
     status.code().or(signal).and_then(|code| u8::try_from(code).ok()).map_or(Exit::Failed, Exit::Of)
@@ -300,7 +303,8 @@ fn record(lab: &Lab, name: &str, out: Option<&Path>, from_start: bool, follow: b
     Ok(Exit::Done)
 }
 
-/// Raises `stop` when the reader of stdout is gone. An idle device has nothing to write, so nobody would notice.
+/// Raises `stop` when the reader of stdout is gone. An idle device has nothing to write, so no
+/// write would fail.
 fn stop_when_nobody_reads(stop: Arc<AtomicBool>) {
     std::thread::spawn(move || {
         let stdout = std::io::stdout();

@@ -1,4 +1,5 @@
-//! A window of the probe, for programs. The names are relied on by scripts; every number's name ends in its unit.
+//! A window of the probe, for programs. The names are relied on by scripts; every number's name
+//! ends in its unit.
 
 use floodwall_model::LatencyCounts;
 use floodwall_model::latency::bucket_low_ns;
@@ -56,7 +57,8 @@ fn process(process: &ProcessUse) -> Value {
     })
 }
 
-/// Count, mean, percentiles, and the raw histogram as `[lower end in ns, count]`, from which every figure can be computed again.
+/// Count, mean, percentiles, and the raw histogram as `[lower end in ns, count]`, from which every
+/// figure can be computed again.
 fn latency(counts: &LatencyCounts) -> Value {
     let us = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e3);
     json!({

@@ -1,4 +1,4 @@
-//! `floodwall probe`: who waits for which disk and who floods it, live.
+//! `floodwall probe`: processes that wait for a disk or flood it, live.
 //!
 //! ```text
 //! probe::Probe ─ wait an interval ─▶ Snapshot ─▶ text | json ─▶ stdout       again and again until interrupted
@@ -20,19 +20,22 @@ use floodwall_probe::{Probe, Snapshot, SourceKind, device};
 use crate::exit::{Exit, MissingError, UsageError};
 use crate::{output, signals};
 
-/// A shorter interval holds too few operations to make a percentile of; a longer one nobody watches.
+/// A shorter interval holds too few operations for a percentile; a longer one is not watched live.
 const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
 /// Clears the screen and goes home (ECMA-48 ED and CUP).
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
 /// Watch who waits for which disk, and who floods it
 ///
-/// Per process: how long fsync, fdatasync, msync, sync and synchronous writes took as the caller saw it, reads that went to the disk, page cache dirtied and
-/// time asleep because too much was dirty. Per device: requests by kind, their time in the queue and in the device. As root this comes from the kernel's
-/// tracepoints, else from counters in /proc, which know less: what can't be seen is said first. Nothing is changed, and other tracers are not disturbed.
+/// Per process: how long fsync, fdatasync, msync, sync and synchronous writes took as the caller
+/// saw it, reads that went to the disk, page cache dirtied and time asleep because too much was
+/// dirty. Per device: requests by kind, their time in the queue and in the device. As root this
+/// comes from the kernel's tracepoints, else from counters in /proc, which know less: what can't be
+/// seen is said first. Nothing is changed, and other tracers are not disturbed.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ProbeArgs {
-    /// Show only these devices (sda, /dev/nvme0n1, 8:0) and who uses them; all that are used if none is named
+    /// Show only these devices (sda, /dev/nvme0n1, 8:0) and who uses them; all that are used if
+    /// none is named
     #[arg(value_name = "DEVICE")]
     devices: Vec<String>,
     /// Print JSON, one document a line
@@ -131,7 +134,8 @@ pub(crate) fn run(args: &ProbeArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Who waited for which disk and who dirtied page cache, as tables with an empty line before each; nothing if nobody did.
+/// Processes that waited for a disk or dirtied page cache, as tables with an empty line before
+/// each.
 pub(crate) fn who(snapshot: &Snapshot) -> Vec<String> {
     text::who(snapshot)
 }

@@ -37,7 +37,7 @@ pub(super) fn page(snapshot: &Snapshot) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Those that wait and those that write, each with an empty line before the table; nothing if nobody does.
+/// Processes that wait and processes that write, each with an empty line before the table.
 pub(super) fn who(snapshot: &Snapshot) -> Vec<String> {
     let names = names(snapshot);
     let parts = [waits(snapshot, &names), floods(snapshot, &names)].into_iter().filter(|part| part.len() > 1);

@@ -11,7 +11,8 @@ use floodwall_report::sheet::png::Fonts;
 use super::fonts;
 use crate::output;
 
-/// Writes every figure of every result into the directories that were named; they are made if they are not there.
+/// Writes every figure of every result into the directories that were named; they are made if they
+/// are not there.
 ///
 /// # Errors
 /// If a directory or file can't be written, or there is no font for PNGs.
@@ -46,7 +47,8 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Every figure with a name for its file and a title. A file stands alone: charts carry their title and legend.
+/// Every figure with a name for its file and a title. A file stands alone: charts carry their title
+/// and legend.
 fn sheets(study: &Study<'_>, figures: &Figures) -> Vec<(String, String, Sheet)> {
     let charts = figures.charts.iter().map(|c| (c.file_name(study), c.title.clone(), c.standing_alone()));
     let seeks =

@@ -24,7 +24,8 @@ const DEPTH: usize = 4;
 /// The font for letters and the one for bold letters.
 ///
 /// # Errors
-/// [`UsageError`] if the named file is no font; [`MissingError`] if none is named and the system has none that is known.
+/// [`UsageError`] if the named file is no font; [`MissingError`] if none is named and the system
+/// has none that is known.
 pub(super) fn find(named: Option<&Path>) -> anyhow::Result<(Font, Font)> {
     if let Some(path) = named {
         return Ok((read(path)?, read(path)?));

@@ -1,4 +1,5 @@
-//! `floodwall report`: stored results → one HTML page, Markdown, JSON, or a file a figure. Needs no privilege, and not the machine that was measured.
+//! `floodwall report`: stored results → one HTML page, Markdown, JSON, or a file a figure. Needs no
+//! privilege, and not the machine that was measured.
 
 mod files;
 mod fonts;
@@ -20,7 +21,8 @@ use crate::exit::{Exit, UsageError};
 use crate::input;
 use crate::output::{self, notice};
 
-/// Marks of the seek picture inside a page: enough to see streams and seeks, and under half a megabyte.
+/// Marks of the seek picture inside a page: enough to see streams and seeks, and under half a
+/// megabyte.
 const PAGE_MARKS: usize = 5_000;
 
 /// Says in a page's head who made it.
@@ -30,8 +32,9 @@ const HEAD_BYTES: u64 = 4096;
 
 /// Show stored results: one HTML page with charts and tables, or Markdown, JSON, SVG, PNG.
 ///
-/// The page is one file that loads nothing, for any browser, light and dark, on a screen and on a phone. Takes results of bench, compare, tune and sim; the
-/// machine that was measured is not needed. Without an option the result is printed as the command that measured it did.
+/// The page is one file that loads nothing, for any browser, light and dark, on a screen and on a
+/// phone. Takes results of bench, compare, tune and sim; the machine that was measured is not
+/// needed. Without an option the result is printed as the command that measured it did.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   floodwall report tune.json --out tune.html
@@ -94,7 +97,7 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     let seeks = recording.as_ref().map(|r| seeks(r, &stored)).transpose()?.unwrap_or_default();
     let mut results: Vec<(Study<'_>, Figures)> = Vec::new();
     for (i, result) in stored.iter().enumerate() {
-        // A report is for others: where the file is on this machine is none of their business.
+        // A report is for other people: it has the file's name without this machine's directories.
         let name = result.path.file_name().unwrap_or(result.path.as_os_str()).to_string_lossy();
         let study = Study::of(&result.document, name, result.repairs.clone());
         let seeks = seeks.iter().find(|(of, _)| *of == i).map(|(_, sheet)| sheet.clone());
@@ -110,7 +113,7 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// What can be seen to be wrong before anything is read.
+/// Refuses wrong arguments before anything is read.
 fn check(args: &ReportArgs) -> anyhow::Result<()> {
     let Some(out) = &args.out else { return Ok(()) };
     output::check_writable(out)?;
@@ -128,7 +131,8 @@ fn check(args: &ReportArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Refuses a file that is no page of ours; one that is not there, holds nothing or is no file (`/dev/stdout`) is nobody's.
+/// Refuses a file that is no page of ours. An absent or empty file and one that is no regular file
+/// (`/dev/stdout`) will do.
 fn check_ours(path: &Path) -> anyhow::Result<()> {
     if !path.is_file() {
         return Ok(());
@@ -167,12 +171,13 @@ fn print(args: &ReportArgs, results: &[(Study<'_>, Figures)]) -> anyhow::Result<
 fn read(path: &Path) -> anyhow::Result<Stored> {
     let json = input::result(path)
         .map_err(|e| UsageError(format!("can't read the result '{}': {e}", path.display())))?;
-    // What is no UTF-8 was written by no version of this program; the rest of it can still be read.
+    // No version of this program writes invalid UTF-8; the rest can still be read.
     let json = String::from_utf8_lossy(&json);
     let Repaired { mut document, repairs } =
         Document::read_damaged(&json).map_err(|e| UsageError(format!("'{}': {e}", path.display())))?;
     if repairs.is_empty() {
-        // An older version may have judged otherwise; what a damaged result has lost can't be judged again.
+        // An older version may have judged otherwise; what a damaged result has lost can't be
+        // judged again.
         document.judge();
     }
     Ok(Stored { path: path.to_owned(), document, repairs })

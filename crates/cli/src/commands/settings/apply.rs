@@ -1,4 +1,5 @@
-//! `floodwall apply`: shows the difference, asks, and changes settings so that they can be put back.
+//! `floodwall apply`: shows the difference, asks, and changes settings so that they can be put
+//! back.
 //!
 //! ```text
 //! parse ─▶ plan ─▶ recover what a crash left, plan again ─▶ show, say who will fight it, ask ─▶ [timer] ─▶ the same plan again? ─▶ Session::apply_until
@@ -23,8 +24,10 @@ const TIMES: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Durat
 
 /// Change settings so that they can be put back
 ///
-/// Shows the difference first, with who else sets the same knobs and how to settle that, and asks. Old and new values are in a journal on disk before the first write; every write is read back; a failure
-/// midway puts back what was done. `floodwall rollback` puts everything back, after a crash too.
+/// Shows the difference first, with who else sets the same knobs and how to settle that, and asks.
+/// Old and new values are in a journal on disk before the first write; every write is read back; a
+/// failure midway puts back what was done. `floodwall rollback` puts everything back, after a crash
+/// too.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall apply vm.dirty_bytes=64MiB vm.dirty_background_bytes=16MiB
@@ -62,7 +65,8 @@ pub(super) struct Terms {
     /// Print the exact writes and make none
     #[arg(long)]
     dry_run: bool,
-    /// Set limits also where they could hang a process that serves a block device of this machine (FW045).
+    /// Set limits also where they could hang a process that serves a block device of this machine
+    /// (FW045).
     #[arg(long)]
     pub(super) allow_userspace_servers: bool,
 }
@@ -154,7 +158,8 @@ fn rehearse(place: &Place, changes: &[Change], time: Option<Duration>) -> anyhow
     Ok(Exit::Done)
 }
 
-/// Puts back what a crash left, so that the difference is shown against what will be there. Says whether there was anything.
+/// Puts back what a crash left, so that the difference is shown against what will be there. Says
+/// whether there was anything.
 fn recover(place: &Place) -> anyhow::Result<bool> {
     if place.read_journal()?.is_none() {
         return Ok(false);

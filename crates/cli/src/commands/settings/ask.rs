@@ -9,7 +9,7 @@ use crate::exit::UsageError;
 /// Asks `question`; only `y` and `yes` are a yes.
 ///
 /// # Errors
-/// [`UsageError`] if there is nobody to ask.
+/// [`UsageError`] without a terminal to ask at.
 pub(super) fn confirm(question: &str) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() {
         return Err(UsageError("nobody can be asked without a terminal: give --yes".to_owned()).into());

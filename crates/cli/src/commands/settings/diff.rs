@@ -1,4 +1,5 @@
-//! `floodwall diff`: what is different now from a file, a preset, the kernel's defaults, or from before our changes.
+//! `floodwall diff`: what is different now from a file, a preset, the kernel's defaults, or from
+//! before our changes.
 
 use std::fmt::Write;
 
@@ -20,8 +21,8 @@ use crate::output::{self, notice};
 
 /// Show how settings differ from a file, a preset, the kernel's defaults, or from before
 ///
-/// Nothing is changed. Lines read `KNOB: now -> wanted`; against the journal, `KNOB: before -> now`. Below them: who else sets the same knobs, and
-/// how to settle that.
+/// Nothing is changed. Lines read `KNOB: now -> wanted`; against the journal,
+/// `KNOB: before -> now`. Below them: who else sets the same knobs, and how to settle that.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall diff                        what floodwall has changed and not put back
@@ -92,7 +93,7 @@ fn wanted(plan: &Plan) -> Vec<Value> {
     plan.entries.iter().filter(changed).map(one).collect()
 }
 
-/// The defaults that are the same on every machine, of what is there.
+/// The defaults of this machine's knobs that are the same on every machine.
 fn defaults(place: &Place, device: Option<&Device>) -> Vec<Change> {
     let mut cells = Vec::new();
     let mut changes = Vec::new();

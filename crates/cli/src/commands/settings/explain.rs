@@ -77,7 +77,8 @@ fn explain_finding(id: &str) -> anyhow::Result<String> {
 }
 
 fn explain_knob(name: &str) -> anyhow::Result<String> {
-    // Settings and remedies write it behind a device: `sda.nr_requests`, `backup.service:sda.io.max`.
+    // Settings and remedies write it behind a device: `sda.nr_requests`,
+    // `backup.service:sda.io.max`.
     let behind_device = name.match_indices(['.', ':']).filter_map(|(at, _)| name.get(at + 1..));
     let knob = std::iter::once(name).chain(behind_device).find_map(find).ok_or_else(|| {
         if presets::find(name).is_some() {

@@ -11,7 +11,7 @@ use super::{PlaceArgs, sources};
 use crate::exit::{Exit, UsageError};
 use crate::output;
 
-/// Whose format.
+/// The program that reads the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
     /// sysctl.d: the machine's knobs
@@ -40,7 +40,8 @@ impl From<Format> for export::Format {
 
 /// Print settings as a sysctl.d file, udev rules, a TuneD profile, tmpfiles.d lines or a drop-in
 ///
-/// Nothing is changed. A setting that the format can't say is refused, and so is a file that floodwall export has not written.
+/// Nothing is changed. A setting that the format can't say is refused, and so is a file that
+/// floodwall export has not written.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall export --format sysctl preset:2016-bandwidth-delay
@@ -84,7 +85,7 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Refuses a file that somebody else has written; one that is not there, or holds nothing, is nobody's.
+/// Refuses a file that floodwall has not written. An absent or empty file will do.
 fn check_ours(path: &Path) -> anyhow::Result<()> {
     let file = match File::open(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),

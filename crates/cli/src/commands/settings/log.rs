@@ -101,7 +101,8 @@ fn paragraph(logged: &Logged, boot: &str, files: &dyn Files) -> String {
     told
 }
 
-/// What a process that steers holds now, without what comes and goes with an elevator that it has switched.
+/// What a process that steers holds now, without what comes and goes with an elevator that it has
+/// switched.
 fn held(transaction: &Transaction) -> Vec<HeldCell> {
     let mut held = hold::held(transaction);
     held.retain(|cell| cell.saved.is_some() && cell.now.is_some() && cell.saved != cell.now);

@@ -1,4 +1,5 @@
-//! Drain rates for `floodwall size --device`: which directory stands for a device, and a line a second while it is measured.
+//! Drain rates for `floodwall size --device`: which directory stands for a device, and a line a
+//! second while it is measured.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,7 +63,8 @@ impl Measured {
 /// Measures devices, one after another: `sda`, or a directory on the device.
 ///
 /// # Errors
-/// [`UsageError`] for what is no device with a filesystem that can be written; what the measurement says.
+/// [`UsageError`] for what is no device with a filesystem that can be written; what the measurement
+/// says.
 pub(super) fn measure(place: &Place, names: &[String], bytes: Bytes) -> anyhow::Result<Vec<Measured>> {
     if names.is_empty() {
         return Ok(Vec::new());
@@ -117,7 +119,8 @@ fn without_force(error: BenchError) -> anyhow::Error {
     }
 }
 
-/// The device whose limits a directory's writes come under, as settings name it: its disk, or the filesystem's own backing device.
+/// The device whose limits a directory's writes come under, as settings name it: its disk, or the
+/// filesystem's own backing device.
 fn name_of(place: &Place, location: &Location) -> String {
     let disk = location.queue_device.filter(|_| location.queue_devices.len() == 1);
     let bdi = || location.bdi.value().cloned().unwrap_or_else(|| location.mount.device.to_string());

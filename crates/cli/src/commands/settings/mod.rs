@@ -1,4 +1,5 @@
-//! Commands about settings: `apply`, `diff`, `rollback`, `log`, `size`, `export`, `persist`, `unpersist`, `explain`.
+//! Commands about settings: `apply`, `diff`, `rollback`, `log`, `size`, `export`, `persist`,
+//! `unpersist`, `explain`.
 //!
 //! ```text
 //! sources (SETTING, FILE.toml, preset:NAME) ─▶ knobs::Change ─▶ knobs::plan ─▶ the difference
@@ -39,7 +40,7 @@ use crate::exit::UsageError;
 
 /// Where journals are, below the root.
 pub(crate) const JOURNAL: &str = "var/lib/floodwall/journal";
-/// How long somebody else who is changing settings is waited for: most changes take less.
+/// How long we wait for another process that changes settings: most changes take less.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two attempts at the journal's lock.
 const NAP: Duration = Duration::from_millis(50);
@@ -69,7 +70,8 @@ impl PlaceArgs {
         let root = SysRoot::new(&directory).map_err(|e| UsageError(e.to_string()))?;
         let files =
             KernelFiles::new(&root).with_context(|| format!("can't open '{}'", directory.display()))?;
-        // A captured tree's journal is its own: the machine's would take its changes for those of another boot.
+        // A captured tree's journal is its own: the machine's would take its changes for those of
+        // another boot.
         let journal = self.journal.clone().unwrap_or_else(|| directory.join(JOURNAL));
         Ok(Place { root, files, journal })
     }
@@ -87,7 +89,7 @@ impl Place {
         name.map(find).transpose()
     }
 
-    /// The journal with its lock. Who has it is waited for a moment.
+    /// The journal with its lock. Another holder is waited for a moment.
     fn lock(&self) -> anyhow::Result<DiskStore> {
         let holder = who()?.describe();
         let end = Instant::now() + PATIENCE;
@@ -99,7 +101,7 @@ impl Place {
         }
     }
 
-    /// The journal to read, without its lock; `None` if there is none.
+    /// The journal to read, without its lock; `None` without a journal.
     fn read_journal(&self) -> anyhow::Result<Option<DiskStore>> {
         usable(DiskStore::open_to_read(&self.journal))
     }
@@ -113,7 +115,7 @@ impl Place {
         PlaceClock { live: self.root.is_live(), stop }
     }
 
-    /// Where it is, for a process of its own.
+    /// Its root directory, for another process.
     fn directory(&self) -> &Path {
         self.root.path()
     }

@@ -1,4 +1,4 @@
-//! Who else sets what is about to be changed, and what to do about it.
+//! Other managers that set the same knobs, and what to do about them.
 //!
 //! ```text
 //! host::managers (their files), knobs::rivals (who has the last word on what the plan changes) ─▶ lines under the difference | JSON
@@ -27,7 +27,8 @@ impl Others {
         Self(found)
     }
 
-    /// Lines under a difference: for each change that somebody will fight, who, when, and how to settle it.
+    /// Lines under a difference: for each change that somebody will fight, who, when, and how to
+    /// settle it.
     pub(super) fn lines(&self, plan: &Plan) -> String {
         let mut text = String::new();
         for Rival { setting, claim } in rivals(plan, &self.0) {

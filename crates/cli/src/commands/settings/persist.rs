@@ -23,19 +23,20 @@ use crate::output::{self, notice};
 
 /// Keep settings across boots
 ///
-/// Writes a sysctl.d file for the machine's knobs, udev rules for disks', and a drop-in for each unit
-/// of systemd's whose limits or priority are kept. Disks are known by what they are and not by their
-/// names: also a disk that is unplugged and comes back gets its settings again. Without settings it
-/// keeps what floodwall has applied and nobody has changed since. What is kept
-/// already stays unless it is named again. Nothing is changed in the kernel, and no file of somebody else is touched; floodwall unpersist removes
-/// exactly what this has written.
+/// Writes a sysctl.d file for the machine's knobs, udev rules for disks', and a drop-in for each
+/// unit of systemd's whose limits or priority are kept. Disks are known by what they are and not by
+/// their names: also a disk that is unplugged and comes back gets its settings again. Without
+/// settings it keeps what floodwall has applied and nobody has changed since. What is kept already
+/// stays unless it is named again. Nothing is changed in the kernel, and no file of somebody else
+/// is touched; floodwall unpersist removes exactly what this has written.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall apply limits.toml; floodwall persist      what is applied now
   floodwall persist vm.dirty_bytes=64MiB vm.dirty_background_bytes=16MiB
   floodwall persist --device sda scheduler=bfq --dry-run")]
 pub(crate) struct PersistArgs {
-    /// KNOB=VALUE, FILE.toml, preset:NAME, or - for a file on stdin; nothing for what is applied now
+    /// KNOB=VALUE, FILE.toml, preset:NAME, or - for a file on stdin; nothing for what is applied
+    /// now
     #[arg(value_name = "SETTING")]
     settings: Vec<String>,
     /// The device of knobs that name none, such as sda
@@ -50,7 +51,8 @@ pub(crate) struct PersistArgs {
     /// Print the exact files and write none
     #[arg(long)]
     dry_run: bool,
-    /// Keep limits also where they could hang a process that serves a block device of this machine (FW045).
+    /// Keep limits also where they could hang a process that serves a block device of this machine
+    /// (FW045).
     #[arg(long)]
     allow_userspace_servers: bool,
     #[command(flatten)]
@@ -130,7 +132,7 @@ fn asked(place: &Place, args: &PersistArgs) -> anyhow::Result<Vec<Change>> {
     Ok(applied.changes)
 }
 
-/// Refuses before anything is shown or asked. Files that stay as they are may be anybody's.
+/// Refuses before anything is shown or asked. Files that stay as they are may have any owner.
 fn refuse_foreign(
     place: &Place,
     kept: &Kept,
@@ -178,7 +180,7 @@ pub(super) fn as_root(error: PersistError) -> anyhow::Error {
 /// Where udevadm may be; the environment's PATH is not asked.
 const UDEVADM: [&str; 3] = ["/usr/bin/udevadm", "/bin/udevadm", "/sbin/udevadm"];
 
-/// Has a udev that runs read changed rules now: by itself it looks for them with an event, and not
+/// Has a running udev read changed rules now: by itself it looks for them with an event, and not
 /// within three seconds of its last look. systemd is not asked: it would put changed drop-ins in
 /// force at once.
 pub(super) fn reload(place: &Place, written: &[Written]) {
@@ -209,8 +211,8 @@ pub(super) fn reload(place: &Place, written: &[Written]) {
     }
 }
 
-/// Who else sets what our files set: who has the last word over them, and whom they overrule. Asked once the files are there, so that the answer is about
-/// what a boot will find.
+/// Other managers that set the same knobs as our files: those that overrule them, and those that
+/// they overrule. Asked once the files are there, so that the answer is true of the next boot.
 fn others(place: &Place) -> Vec<String> {
     let claims = managers::read(&place.root).claims;
     let ours = |source: &str| {

@@ -9,8 +9,9 @@ use crate::output;
 
 /// Put back what apply has changed
 ///
-/// Newest change first. What somebody else has changed since is left as it is, and said. After a crash this is the command to run: it puts back a
-/// change that was cut short too. A change from before the last boot is only closed: the boot has undone it.
+/// Newest change first. What somebody else has changed since is left as it is, and said. After a
+/// crash this is the command to run: it puts back a change that was cut short too. A change from
+/// before the last boot is only closed: the boot has undone it.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall rollback           everything

@@ -25,9 +25,11 @@ use crate::output;
 
 /// Work out dirty limits from how fast data drains and how long one may wait for it
 ///
-/// The background limit is what drains in --delay, the hard limit what drains in --hard-delay. Prints sysctl lines with what the kernel makes of them
-/// and what its defaults would cost on this machine. Nothing is changed unless --apply is given. --device measures how fast a device drains: a scratch
-/// file on it, up to --sample bytes for up to ten seconds, never the raw device; it is removed again.
+/// The background limit is what drains in --delay, the hard limit what drains in --hard-delay.
+/// Prints sysctl lines with what the kernel makes of them and what its defaults would cost on this
+/// machine. Nothing is changed unless --apply is given. --device measures how fast a device drains:
+/// a scratch file on it, up to --sample bytes for up to ten seconds, never the raw device; it is
+/// removed again.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall size --link 1Gbit/s
@@ -44,7 +46,8 @@ pub(crate) struct SizeArgs {
     /// A device's drain rate, such as 66MB/s or sda=66MB/s; may be repeated
     #[arg(long, value_name = "[NAME=]RATE", value_parser = rate)]
     rate: Vec<Drain>,
-    /// A device whose drain rate is measured: a disk's name such as sda, or a directory on it; may be repeated
+    /// A device whose drain rate is measured: a disk's name such as sda, or a directory on it; may
+    /// be repeated
     #[arg(long, value_name = "DEV|DIR")]
     device: Vec<String>,
     /// How much is written at the most to measure a device

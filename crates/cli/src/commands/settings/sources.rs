@@ -1,4 +1,5 @@
-//! What settings a user asks for: `KNOB=VALUE`, `preset:NAME`, `FILE.toml`, or `-` for such a file on stdin.
+//! What settings a user asks for: `KNOB=VALUE`, `preset:NAME`, `FILE.toml`, or `-` for such a file
+//! on stdin.
 //!
 //! ```toml
 //! why = "nightly backup"        # remembered in the journal

@@ -20,7 +20,8 @@ pub(crate) fn moment(unix_s: u64) -> String {
     )
 }
 
-/// The Gregorian date of a day since 1970-01-01. Eras of 400 years begin on 1 March, so that a leap day is the last of its year.
+/// The Gregorian date of a day since 1970-01-01. Eras of 400 years begin on 1 March, so that a leap
+/// day is the last of its year.
 fn civil(day: u64) -> (u64, u64, u64) {
     // Days from 0000-03-01 to 1970-01-01.
     let day = day + 719_468;

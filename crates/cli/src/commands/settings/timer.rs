@@ -1,4 +1,5 @@
-//! What ends a change that was applied `--for` a time: a process of its own, which the terminal's end does not reach.
+//! What ends a change that was applied `--for` a time: a process of its own, which the terminal's
+//! end does not reach.
 //!
 //! ```text
 //! apply ─ spawns ─▶ timer: own session, SIGHUP and SIGINT ignored ─ "ready" ─▶ apply changes settings ─ ends or dies
@@ -8,7 +9,8 @@
 //!                                           └─ somebody has put it back: nothing is left to do
 //! ```
 //!
-//! If this process is killed, the journal still knows the deadline: the next command that changes something puts the change back then.
+//! If this process is killed, the journal still knows the deadline: the next command that changes
+//! something puts the change back then.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -116,7 +118,8 @@ pub(crate) fn run(args: &TimerArgs) -> anyhow::Result<Exit> {
     })
 }
 
-/// The change that the process made, if it made one. Read without the journal's lock, which others may have.
+/// The change that the process made, if it made one. Read without the journal's lock, which others
+/// may have.
 fn find(place: &Place, args: &TimerArgs) -> anyhow::Result<Option<Transaction>> {
     let Some(store) = place.read_journal()? else { return Ok(None) };
     let boot = boot_id(&place.files);
@@ -135,8 +138,8 @@ fn is_over(place: &Place, id: u64) -> bool {
     }
 }
 
-/// Waits for the deadline or the flag; `false` if the change is over before. The wall clock is looked at once: whoever sets it does not move the
-/// deadline.
+/// Waits for the deadline or the flag; `false` if the change is over before. The wall clock is
+/// looked at once: whoever sets it does not move the deadline.
 fn wait(transaction: &Transaction, stop: &AtomicBool, is_over: impl Fn() -> bool) -> anyhow::Result<bool> {
     let at = transaction.begin.expires_at_unix_s.context("the change has no deadline")?;
     let end = since_boot() + Duration::from_secs(at.saturating_sub(SystemClock.now_unix_s()));
@@ -157,7 +160,8 @@ fn since_boot() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
-/// Does something with the journal's lock, however long somebody else has it. Says whether it was done completely.
+/// Does something with the journal's lock, however long somebody else has it. Says whether it was
+/// done completely.
 fn unhurried(
     place: &Place,
     act: impl Fn(&floodwall_knobs::Session<'_>) -> Result<bool, JournalError>,

@@ -9,8 +9,9 @@ use crate::output::{self, notice};
 
 /// Keep no settings across boots any more
 ///
-/// Removes the files that floodwall persist has written. One that was changed by hand since is left, and said; status 1. Nothing is changed in the kernel:
-/// what the files have set stays until the next boot.
+/// Removes the files that floodwall persist has written. One that was changed by hand since is
+/// left, and said; status 1. Nothing is changed in the kernel: what the files have set stays until
+/// the next boot.
 #[derive(clap::Args, Debug)]
 pub(crate) struct UnpersistArgs {
     /// Do not ask

@@ -19,8 +19,8 @@ use crate::exit::UsageError;
 
 /// The same scenarios without hardware: kernel and device both modelled, in virtual time.
 ///
-/// The write path of an old or a new kernel over a modelled device, a thousand times faster than real time. The same command prints the same
-/// bytes on any machine.
+/// The write path of an old or a new kernel over a modelled device, a thousand times faster than
+/// real time. The same command prints the same bytes on any machine.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   floodwall sim --device raid10-bbwc-2010 --scenario copy-vs-database-2010 --kernel 2.6.32 --ram 6GiB
@@ -56,13 +56,15 @@ pub(crate) struct SimArgs {
     /// CPUs.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
     cpus: u32,
-    /// Timer ticks a second: 100, 250 or 1000; as kernels of that release were mostly built if not given.
+    /// Timer ticks a second: 100, 250 or 1000; as kernels of that release were mostly built if not
+    /// given.
     #[arg(long, value_name = "N")]
     hz: Option<u32>,
     /// Commands that the device takes at once; as many as it can use, at most 128, if not given.
     #[arg(long, value_name = "N")]
     queue_depth: Option<u32>,
-    /// Queues with an elevator each, for a software RAID whose members have their own; a mirrored pair counts as one.
+    /// Queues with an elevator each, for a software RAID whose members have their own; a mirrored
+    /// pair counts as one.
     #[arg(long, value_name = "N", default_value_t = 1)]
     member_queues: u32,
     /// How much of the device is used; all of it if not given.
@@ -128,7 +130,8 @@ struct Kernel {
 }
 
 impl Kernel {
-    /// Whether another minor release is modelled; a point release of the same one is no other kernel.
+    /// Whether another minor release is modelled; a point release of the same one is no other
+    /// kernel.
     fn is_another(&self) -> bool {
         let modelled = self.generation.to_string();
         let rest = self.asked.strip_prefix(&modelled);

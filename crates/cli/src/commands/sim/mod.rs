@@ -1,6 +1,8 @@
-//! `floodwall sim`: arguments → machine, setting, scenario → simulated rig → rounds → document → the formats that were asked for.
+//! `floodwall sim`: arguments → machine, setting, scenario → simulated rig → rounds → document →
+//! the formats that were asked for.
 //!
-//! Nothing in the result depends on when or where it was made: times are virtual, so that the same command gives the same bytes.
+//! Nothing in the result depends on when or where it was made: times are virtual, so that the same
+//! command gives the same bytes.
 
 mod args;
 

@@ -8,10 +8,11 @@ use std::thread;
 use clap::{Args, Subcommand};
 use floodwall_sim::sweep::Shard;
 
-/// Many simulated cells into one Parquet file: a grid, or a random sample of one, over machines, scenarios and settings.
+/// Many simulated cells into one Parquet file: a grid, or a random sample of one, over machines,
+/// scenarios and settings.
 ///
-/// Runs on all cores. What is done is kept in a journal beside the output, so that the same command goes on after an interruption; the table does not
-/// depend on the number of threads or shards.
+/// Runs on all cores. What is done is kept in a journal beside the output, so that the same command
+/// goes on after an interruption; the table does not depend on the number of threads or shards.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:

@@ -1,6 +1,7 @@
 //! Which build of floodwall this is, so that results of two builds are never mixed in one table.
 //!
-//! A version does not tell: between two releases the model changes, and a build for another processor or C library may round a logarithm differently.
+//! A version does not tell: between two releases the model changes, and a build for another
+//! processor or C library may round a logarithm differently.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -23,7 +24,8 @@ pub(super) fn identity() -> anyhow::Result<String> {
     Ok(format!("{}+{digest:016x}", super::VERSION))
 }
 
-/// FNV-1a over words of 64 bits instead of bytes: each step is a bijection, so that one changed word always changes it.
+/// FNV-1a over words of 64 bits instead of bytes: each step is a bijection, so that one changed
+/// word always changes it.
 fn digest(path: &Path) -> io::Result<u64> {
     let mut file = File::open(path)?;
     let mut digest = BASIS;

@@ -1,7 +1,7 @@
 //! `--dry-run`: how much a sweep is, and about how long it takes.
 //!
-//! The estimate times a few runs, spread over all of them, for a few seconds. Virtual seconds are no measure: a fast drive does a thousand times the
-//! operations of a slow one in each.
+//! The estimate times a few runs, spread over all of them, for a few seconds. Virtual seconds are
+//! no measure: a fast drive does a thousand times the operations of a slow one in each.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;

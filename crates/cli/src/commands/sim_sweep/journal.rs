@@ -1,7 +1,8 @@
 //! What a sweep has done so far, on disk: append-only, synced, locked while somebody writes.
 //!
-//! The first line says which sweep and shard it is of; each other line is a checksum, a tab, and a run's line ([`Figures::to_line`]). A line that a crash
-//! tore fails its checksum: it is passed over, and its run is done again.
+//! The first line says which sweep and shard it is of; each other line is a checksum, a tab, and a
+//! run's line ([`Figures::to_line`]). A line that a crash tore fails its checksum: it is passed
+//! over, and its run is done again.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -41,7 +42,8 @@ impl Journal {
     /// Opens the journal of a sweep, or begins one, and reads what it has.
     ///
     /// # Errors
-    /// [`UsageError`] if it is of another sweep or somebody else writes it; what the disk says otherwise.
+    /// [`UsageError`] if it is of another sweep or somebody else writes it; what the disk says
+    /// otherwise.
     pub(super) fn open(path: &Path, facts: &Facts) -> anyhow::Result<(Self, HashMap<Key, Figures>)> {
         let fail = || format!("can't open the journal '{}'", path.display());
         let mut file = OpenOptions::new()
@@ -139,7 +141,8 @@ impl Journal {
                 Ok(())
             }
             Err(e) => {
-                // Shrinking needs no space; should it fail all the same, the checksum tells the torn line.
+                // Shrinking needs no space; should it fail all the same, the checksum tells the
+                // torn line.
                 let _ = self.file.set_len(self.length);
                 Err(e)
             }
@@ -157,7 +160,8 @@ fn read_line(line: &[u8]) -> Option<(Key, Figures)> {
     Figures::from_line(line).ok()
 }
 
-/// Makes a new file's name as durable as its content. Where directories can't be synced the name is written in time all the same.
+/// Makes a new file's name as durable as its content. Where directories can't be synced the name is
+/// written in time all the same.
 fn sync_directory(path: &Path) {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let _ = File::open(parent).and_then(|directory| directory.sync_all());

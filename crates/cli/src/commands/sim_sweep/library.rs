@@ -1,4 +1,5 @@
-//! What the names in a sweep's file stand for: presets and built-in scenarios, files beside the sweep's, and the knobs of the kernel.
+//! What the names in a sweep's file stand for: presets and built-in scenarios, files beside the
+//! sweep's, and the knobs of the kernel.
 
 use std::path::{Path, PathBuf};
 

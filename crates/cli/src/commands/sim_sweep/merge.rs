@@ -14,7 +14,8 @@ use crate::output;
 /// Runs the command.
 ///
 /// # Errors
-/// [`UsageError`] if the parts are not those of one sweep, or not all of them; what the disk says otherwise.
+/// [`UsageError`] if the parts are not those of one sweep, or not all of them; what the disk says
+/// otherwise.
 pub(super) fn run(args: &MergeArgs) -> anyhow::Result<Exit> {
     output::check_writable(&args.out)?;
     let mut parts = Vec::new();

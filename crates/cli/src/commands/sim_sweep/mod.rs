@@ -1,12 +1,13 @@
-//! `floodwall sim sweep`: a grid or a sample of machines and settings, simulated on all cores, into one Parquet file.
+//! `floodwall sim sweep`: a grid or a sample of machines and settings, simulated on all cores, into
+//! one Parquet file.
 //!
 //! ```text
 //! FILE.toml ─▶ Sweep ─▶ shard's cells ─▶ runs ─┬─ kept in OUT.journal already
 //!                                              └─ workers ─▶ OUT.journal (fsynced) ─▶ rows ─▶ OUT
 //! ```
 //!
-//! Whatever ends it (a signal, a full disk, a lost machine) loses no run that the journal has; the same command goes on from there. The journal is removed
-//! once the table is on disk.
+//! Whatever ends it (a signal, a full disk, a lost machine) loses no run that the journal has; the
+//! same command goes on from there. The journal is removed once the table is on disk.
 
 mod args;
 mod build;

@@ -1,6 +1,8 @@
-//! A sweep's table as a Parquet file: what is swept in its metadata, columns that may all be empty, compressed with Snappy.
+//! A sweep's table as a Parquet file: what is swept in its metadata, columns that may all be empty,
+//! compressed with Snappy.
 //!
-//! The same rows give the same bytes: nothing of when, where, or by how many threads they were made is in the file.
+//! The same rows give the same bytes: nothing of when, where, or by how many threads they were made
+//! is in the file.
 
 use std::fs::File;
 use std::path::Path;

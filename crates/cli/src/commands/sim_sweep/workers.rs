@@ -1,7 +1,8 @@
 //! Runs on threads, results one batch after the other to whoever keeps them, progress on stderr.
 //!
-//! A worker takes the next run that nobody has taken. Results are handed over in the order in which they end; while one batch is being synced the next
-//! gathers, so that a slow disk makes batches larger and not the sweep slower.
+//! A worker takes the next run that nobody has taken. Results are handed over in the order in which
+//! they end; while one batch is being synced the next gathers, so that a slow disk makes batches
+//! larger and not the sweep slower.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -33,7 +34,8 @@ impl Watch for Flags<'_> {
     }
 }
 
-/// Does all runs on `jobs` threads and hands the results to `keep`, until `stop` is raised or `keep` fails.
+/// Does all runs on `jobs` threads and hands the results to `keep`, until `stop` is raised or
+/// `keep` fails.
 ///
 /// # Errors
 /// What `keep` says; runs under way are then given up.

@@ -1,4 +1,5 @@
-//! `floodwall tune`: arguments → rig (this host, or a simulated machine) → search → recommendation, frontier, every trial kept.
+//! `floodwall tune`: arguments → rig (this host, or a simulated machine) → search → recommendation,
+//! frontier, every trial kept.
 
 mod resume;
 mod space;
@@ -73,7 +74,8 @@ pub(crate) struct TuneArgs {
     /// With --apply: keep it across boots too.
     #[arg(long, requires = "apply", conflicts_with = "sim")]
     persist: bool,
-    /// Print the recommended setting for another program; a simulated machine's disks have no names that one could know.
+    /// Print the recommended setting for another program; a simulated machine's disks have no names
+    /// that one could know.
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "sim"])]
     export: Option<settings::export::Format>,
     /// A setting that races beside those that are tried anyway; may be repeated.
@@ -394,7 +396,8 @@ fn finish(
     }
 }
 
-/// Applies and then persists: what can't be put in force now must not be put in force by the next boot either.
+/// Applies and then persists: what can't be put in force now must not be put in force by the next
+/// boot either.
 fn applied(
     apply: impl FnOnce() -> anyhow::Result<Exit>,
     persist: Option<impl FnOnce() -> anyhow::Result<Exit>>,
@@ -415,7 +418,8 @@ fn is_same_file(one: Option<&Path>, other: Option<&Path>) -> bool {
     real(one).is_some_and(|one| Some(one) == real(other))
 }
 
-/// Command lines of the commands that do something with settings, so that there is one way to do each.
+/// Command lines of the commands that do something with settings, so that there is one way to do
+/// each.
 #[derive(Parser)]
 struct ApplyOnly {
     #[command(flatten)]

@@ -5,8 +5,8 @@
 //!                                                                           └ yes ─▶ its trials, without those that say nothing
 //! ```
 //!
-//! A trial counts for a setting by what it was compared with. Under other knobs, on another disk or beside another flood it would be compared with
-//! something else, and nobody could tell afterwards.
+//! A trial counts for a setting by what it was compared with. Under other knobs, on another disk or
+//! beside another flood it would be compared with something else, and nobody could tell afterwards.
 
 use std::path::Path;
 use std::time::Duration;
@@ -44,7 +44,8 @@ pub(super) fn earlier(stored: &Document) -> anyhow::Result<Vec<Earlier>> {
             let counted: Vec<usize> = c.trials.iter().copied().filter(|i| !c.disturbed.contains(i)).collect();
             let (trials, mute): (Vec<Trial>, Vec<Trial>) =
                 pick(&stored.trials, &counted).into_iter().partition(says_something);
-            // What does not count is kept all the same: the new result may take the old one's place.
+            // What does not count is kept all the same: the new result may take the old one's
+            // place.
             let disturbed = [pick(&stored.trials, &c.disturbed), mute].concat();
             Earlier { name: c.name.clone(), setting: c.setting.clone(), trials, disturbed }
         })
@@ -58,7 +59,8 @@ pub(super) fn earlier(stored: &Document) -> anyhow::Result<Vec<Earlier>> {
     Ok(all)
 }
 
-/// Refuses to put a result where one with more trials is: whatever went wrong, what was measured is not lost.
+/// Refuses to put a result where one with more trials is: whatever went wrong, what was measured is
+/// not lost.
 pub(super) fn keeps_all(stored: &Document, new: &Document) -> anyhow::Result<()> {
     let (before, now) = (stored.trials.len(), new.trials.len());
     if now < before {

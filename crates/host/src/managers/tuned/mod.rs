@@ -5,8 +5,9 @@
 //!   [vm] [sysctl] [disk] [sysfs] → claims
 //! ```
 //!
-//! TuneD sets its values when it starts and when the profile changes, and puts the earlier ones back when it stops. After the `[sysctl]` units it
-//! applies /run/sysctl.d, /etc/sysctl.d and /etc/sysctl.conf over them, unless `reapply_sysctl` is off in tuned-main.conf
+//! TuneD sets its values when it starts and when the profile changes, and puts the earlier ones
+//! back when it stops. After the `[sysctl]` units it applies /run/sysctl.d, /etc/sysctl.d and
+//! /etc/sysctl.conf over them, unless `reapply_sysctl` is off in tuned-main.conf
 //! (tuned/plugins/plugin_sysctl.py `_apply_system_sysctl`).
 
 mod profile;
@@ -192,7 +193,8 @@ impl Claims<'_> {
         }
     }
 
-    /// A value with `>` or `<` before it is only set if it is larger or smaller than what is there; one with `${…}` is worked out by TuneD.
+    /// A value with `>` or `<` before it is only set if it is larger or smaller than what is there;
+    /// one with `${…}` is worked out by TuneD.
     fn claim(
         &self,
         found: &mut Found<'_>,

@@ -1,7 +1,8 @@
 //! TuneD profiles: found, included, merged.
 //!
-//! A profile is a file of sections, its *units*; `include=` in `[main]` loads others before it. A unit of the same name in a later profile
-//! changes single options, or drops the earlier unit with `replace=1` (tuned/profiles/loader.py, merger.py, locator.py).
+//! A profile is a file of sections, its *units*; `include=` in `[main]` loads others before it. A
+//! unit of the same name in a later profile changes single options, or drops the earlier unit with
+//! `replace=1` (tuned/profiles/loader.py, merger.py, locator.py).
 
 use super::super::Found;
 
@@ -106,7 +107,8 @@ fn merge(loaded: Vec<Vec<Unit>>) -> Vec<Unit> {
     units
 }
 
-/// Puts the `[variables]` into the values; what TuneD would have to work out (`${f:…}`) stays as it is.
+/// Puts the `[variables]` into the values; what TuneD would have to work out (`${f:…}`) stays as it
+/// is.
 fn expand(units: &mut [Unit]) {
     let variables: Vec<(String, String)> = units
         .iter()

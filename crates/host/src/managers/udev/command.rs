@@ -1,4 +1,5 @@
-//! Knobs that a rule's `RUN+=` sets: `echo VALUE > FILE`, `sysctl -w NAME=VALUE`, and programs that are known to set some.
+//! Knobs that a rule's `RUN+=` sets: `echo VALUE > FILE`, `sysctl -w NAME=VALUE`, and programs that
+//! are known to set some.
 
 use super::super::reach::{self, Owner};
 use super::super::shipped;

@@ -1,7 +1,9 @@
-//! A disk as udev sees it: names, properties, attributes, parents; and whether a rule's matches hold for it.
+//! A disk as udev sees it: names, properties, attributes, parents; and whether a rule's matches
+//! hold for it.
 //!
-//! Properties are those of the kernel's uevent and those that udev has stored (/run/udev/data/bMAJ:MIN). What neither tells, and what udev would run
-//! a program for, is answered with "maybe".
+//! Properties are those of the kernel's uevent and those that udev has stored
+//! (/run/udev/data/bMAJ:MIN). What neither tells, and what udev would run a program for, is
+//! answered with "maybe".
 
 use std::collections::HashMap;
 
@@ -90,7 +92,8 @@ impl<'a> Device<'a> {
         Self { root, disk, directory, properties, has_database: database.is_some(), links }
     }
 
-    /// Whether a value with substitutions is about this device: `%k`, `$kernel`, `$name`, or its own name.
+    /// Whether a value with substitutions is about this device: `%k`, `$kernel`, `$name`, or its
+    /// own name.
     pub(super) fn is_called(&self, name: &str) -> bool {
         matches!(name, "%k" | "$kernel" | "$name" | "%D" | "$devnode") || name == self.disk.name
     }
@@ -174,7 +177,8 @@ impl<'a> Device<'a> {
         truth
     }
 
-    /// An attribute's file; one that is not there fits nothing, not even `!=`. A captured tree does not hold every attribute.
+    /// An attribute's file; one that is not there fits nothing, not even `!=`. A captured tree does
+    /// not hold every attribute.
     fn attribute(&self, token: &Token, directory: &str, attribute: &str) -> Truth {
         if attribute.contains(['$', '%', '[']) {
             return self.unknown(token);

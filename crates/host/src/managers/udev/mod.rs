@@ -5,8 +5,9 @@
 //!                                                              GOTO, LABEL and ENV are followed within a file
 //! ```
 //!
-//! Rules are applied when a device appears and at each of its "change" events, so they come back without a reboot. Of several rules for one
-//! attribute the last one's value stays. A rule that asks what can't be known here (a program's result) is one that *may* apply.
+//! Rules are applied when a device appears and at each of its "change" events, so they come back
+//! without a reboot. Of several rules for one attribute the last one's value stays. A rule that
+//! asks what can't be known here (a program's result) is one that *may* apply.
 
 mod command;
 mod device;
@@ -31,7 +32,8 @@ pub(super) const DIRECTORIES: [&str; 5] = [
 ];
 /// A file without any of these sets none of our knobs.
 const SIGNS: [&str; 3] = ["queue/", "bdi/", "dirty_"];
-/// The events at which rules are applied: a device appears (or is there at boot), and something about it changes.
+/// The events at which rules are applied: a device appears (or is there at boot), and something
+/// about it changes.
 const ACTIONS: [&str; 2] = ["add", "change"];
 const WHEN: &str = "when the device appears and at each of its change events";
 
@@ -83,7 +85,8 @@ struct Setting {
     written: String,
 }
 
-/// What of a file is stored with a captured tree: rules that set knobs, those that decide whether they are reached, each on its first line.
+/// What of a file is stored with a captured tree: rules that set knobs, those that decide whether
+/// they are reached, each on its first line.
 pub(super) fn kept(text: &str) -> String {
     let mut kept: Vec<(u32, String)> = Vec::new();
     if SIGNS.iter().chain(&shipped::PROGRAMS).any(|sign| text.contains(sign)) {

@@ -87,7 +87,8 @@ impl Rule {
 }
 
 impl Rule {
-    /// The rule with the assignments that are wanted, without what identifies a disk; `None` if it has none of them.
+    /// The rule with the assignments that are wanted, without what identifies a disk; `None` if it
+    /// has none of them.
     pub(super) fn kept(&self, wanted: impl Fn(&Token) -> bool) -> Option<String> {
         if !self.assignments().any(&wanted) {
             return None;

@@ -1,4 +1,5 @@
-//! A backing device's share of the dirty limits: /sys/class/bdi/MAJ:MIN. NFS mounts have one too (0:NN).
+//! A backing device's share of the dirty limits: /sys/class/bdi/MAJ:MIN. NFS mounts have one too
+//! (0:NN).
 
 use super::BLANK;
 use crate::catalogue::{Knob, Scope, Unit};

@@ -1,4 +1,5 @@
-//! Tunables of mq-deadline, kyber and bfq: /sys/block/NAME/queue/iosched. They come and go with their elevator.
+//! Tunables of mq-deadline, kyber and bfq: /sys/block/NAME/queue/iosched. They come and go with
+//! their elevator.
 
 use super::BLANK;
 use crate::catalogue::{Knob, Reset, Scope, Unit};
@@ -6,7 +7,8 @@ use crate::catalogue::{Knob, Reset, Scope, Unit};
 const MQ_DEADLINE: Scope = Scope::Elevator(&["mq-deadline"]);
 const KYBER: Scope = Scope::Elevator(&["kyber"]);
 const BFQ: Scope = Scope::Elevator(&["bfq"]);
-/// Times are kept in ticks of the kernel's clock and read back rounded (124 for 125 ms at 250 ticks a second).
+/// Times are kept in ticks of the kernel's clock and read back rounded (124 for 125 ms at 250 ticks
+/// a second).
 const TICKS: Option<&str> = Some("rounded to ticks of the kernel's clock");
 /// No elevator takes more from these files than an `int`.
 const INT: i64 = i32::MAX as i64;

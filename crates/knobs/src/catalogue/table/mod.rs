@@ -1,4 +1,5 @@
-//! The table itself, one file a scope. Sources were read in Linux 2.6.18 to 6.18; "seen" marks what a 6.18 kernel was seen to do.
+//! The table itself, one file a scope. Sources were read in Linux 2.6.18 to 6.18; "seen" marks what
+//! a 6.18 kernel was seen to do.
 
 mod bdi;
 mod cgroup;
@@ -10,7 +11,8 @@ mod scsi;
 
 use super::{Knob, Scope, Unit};
 
-/// What an entry that says nothing is filled with; each part of the table says what its entries share.
+/// What an entry that says nothing is filled with; each part of the table says what its entries
+/// share.
 const BLANK: Knob = Knob {
     name: "",
     scope: Scope::Global,

@@ -47,7 +47,8 @@ pub(crate) struct Kernel {
     pub(crate) scales_twice: Cell<bool>,
     pub(crate) slept: Cell<u32>,
     pub(crate) cancelled: Cell<bool>,
-    /// Directories of which every read and write would hang: a queue that somebody is about to change.
+    /// Directories of which every read and write would hang: a queue that somebody is about to
+    /// change.
     pub(crate) stuck: RefCell<Vec<String>>,
     /// Files that can't be read or followed, with this error.
     pub(crate) unreadable: RefCell<BTreeMap<String, Errno>>,
@@ -309,7 +310,8 @@ impl Kernel {
                 }
                 if self.number(&path(name)) != value {
                     let was_bytes = self.vm("dirty_bytes") != "0";
-                    // dirty_ratio_handler up to 6.14: the rate limit is worked out while the old bytes are still there.
+                    // dirty_ratio_handler up to 6.14: the rate limit is worked out while the old
+                    // bytes are still there.
                     self.ratelimit_from.set(if was_bytes || bytes { "dirty_bytes" } else { "dirty_ratio" });
                     self.put(&path(name), &value.to_string());
                     self.put(&path(if bytes { "dirty_ratio" } else { "dirty_bytes" }), "0");

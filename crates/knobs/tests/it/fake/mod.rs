@@ -1,7 +1,9 @@
-//! A kernel and a journal directory in memory. Each write is a point at which the process can be killed.
+//! A kernel and a journal directory in memory. Each write is a point at which the process can be
+//! killed.
 //!
-//! What the kernel does beside storing a value is modelled after mm/page-writeback.c, block/blk-sysfs.c, block/blk-wbt.c and
-//! block/bfq-iosched.c, and after what a 6.18 kernel was seen to do.
+//! What the kernel does beside storing a value is modelled after mm/page-writeback.c,
+//! block/blk-sysfs.c, block/blk-wbt.c and block/bfq-iosched.c, and after what a 6.18 kernel was
+//! seen to do.
 
 mod kernel;
 mod store;

@@ -45,7 +45,8 @@ impl World {
         }
     }
 
-    /// Makes a process be there, in a state (`S`, `Z` …) and with so many threads; none: it is gone.
+    /// Makes a process be there, in a state (`S`, `Z` …) and with so many threads; none: it is
+    /// gone.
     pub(crate) fn process(&self, pid: u32, state: char, threads: u32) {
         self.kernel.remove(&format!("/proc/{pid}/"));
         if threads > 0 {
@@ -66,7 +67,8 @@ impl World {
         self.kernel.put(&format!("/proc/{pid}/task/{thread}/status"), &status);
     }
 
-    /// A process is killed, and one thread beside its leader is still inside a system call about a file.
+    /// A process is killed, and one thread beside its leader is still inside a system call about a
+    /// file.
     pub(crate) fn killed_inside(&self, pid: u32, file: &str) {
         self.process(pid, 'Z', 1);
         self.thread(pid, pid + 1, 'D', true);

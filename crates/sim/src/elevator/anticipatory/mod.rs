@@ -1,5 +1,6 @@
-//! anticipatory: batches of synchronous and of asynchronous requests, and a short wait for the next read of the process that was just served
-//! (`block/as-iosched.c`, 2.6.18 and 2.6.32; removed in 2.6.33).
+//! anticipatory: batches of synchronous and of asynchronous requests, and a short wait for the next
+//! read of the process that was just served (`block/as-iosched.c`, 2.6.18 and 2.6.32; removed in
+//! 2.6.33).
 //!
 //! ```text
 //! insert ─▶ by sector and by age, synchronous (reads, O_DIRECT writes) and asynchronous apart
@@ -14,12 +15,16 @@
 //! OFF ─ no better request ─▶ WAIT_REQ (the last read is in the device) ─ it completes ─▶ WAIT_NEXT (timer) ─ good request or timeout ─▶ FINISHED ─ any dispatch ─▶ OFF
 //! ```
 //!
-//! 2.6.32 differs in the unit in which a close request's distance grows (jiffies, not ms), in starting write batches with the oldest request, and in
-//! timing a batch from when the old one has left the device. In 2.6.18 that was missing: a read batch that expires with reads in the device hands over to a
-//! write batch that has expired already, so writes wait until the device runs empty of reads. In 2.6.32 it has another effect: the time at which a write
-//! batch should have ended is gone when its length is judged, so every batch that was used up seems to have taken no time, and the next is twice as long.
+//! 2.6.32 differs in the unit in which a close request's distance grows (jiffies, not ms), in
+//! starting write batches with the oldest request, and in timing a batch from when the old one has
+//! left the device. In 2.6.18 that was missing: a read batch that expires with reads in the device
+//! hands over to a write batch that has expired already, so writes wait until the device runs empty
+//! of reads. In 2.6.32 it has another effect: the time at which a write batch should have ended is
+//! gone when its length is judged, so every batch that was used up seems to have taken no time, and
+//! the next is twice as long.
 //!
-//! Left out: `as_may_queue` (which lets the anticipated process past the slot limit) and the exchange of contexts between merged requests.
+//! Left out: `as_may_queue` (which lets the anticipated process past the slot limit) and the
+//! exchange of contexts between merged requests.
 
 #[cfg(test)]
 mod tests;
@@ -50,7 +55,8 @@ tunables! {
         antic_expire_ms: u32 = "antic_expire" in [0, i32::MAX];
         /// How long a batch of reads lasts while writes wait, ms.
         read_batch_expire_ms: u32 = "read_batch_expire" in [0, i32::MAX];
-        /// How long a batch of writes should last, ms; the number of requests in it is steered there.
+        /// How long a batch of writes should last, ms; the number of requests in it is steered
+        /// there.
         write_batch_expire_ms: u32 = "write_batch_expire" in [0, i32::MAX];
     }
 }
@@ -75,7 +81,8 @@ const ASYNC: usize = 0;
 const SYNC: usize = 1;
 
 const SECTOR: u64 = 512;
-/// How far the head goes back for a request (`MAXBACK`, 1 Mi sectors), and what that costs (`BACK_PENALTY`).
+/// How far the head goes back for a request (`MAXBACK`, 1 Mi sectors), and what that costs
+/// (`BACK_PENALTY`).
 const REACH: Reach = Reach { back_max: 1024 * 1024 * SECTOR, penalty: 2 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -300,7 +307,8 @@ impl Anticipatory {
         now > self.batch_expires || (self.batch_class == ASYNC && self.write_batch_left == 0)
     }
 
-    /// Whether the oldest request is late (`as_fifo_expired`). Looked at once in an expire interval only, or many late requests would make a storm of seeks.
+    /// Whether the oldest request is late (`as_fifo_expired`). Looked at once in an expire interval
+    /// only, or many late requests would make a storm of seeks.
     fn fifo_expired(&mut self, class: usize, now: u64) -> bool {
         if now - self.last_fifo_check[class] < self.fifo_expire(class) {
             return false;
@@ -332,7 +340,8 @@ impl Anticipatory {
         request
     }
 
-    /// Steers the length of write batches (`update_write_batch`), when the first read after one completes.
+    /// Steers the length of write batches (`update_write_batch`), when the first read after one
+    /// completes.
     fn update_write_batch(&mut self, now: u64) {
         let target = self.batch_expire(ASYNC);
         let took = (now + target).saturating_sub(self.batch_expires);
@@ -370,8 +379,9 @@ impl Elevator for Anticipatory {
     }
 
     fn merge(&mut self, _now: Nanos, bio: &IoRequest, max_bytes: u64) -> Option<Merge> {
-        // `as_merge` takes the data direction (read 0, write 1) for the class (asynchronous 0, synchronous 1) when it looks for a request to merge to the
-        // front of: it finds synchronous writes only.
+        // `as_merge` takes the data direction (read 0, write 1) for the class (asynchronous 0,
+        // synchronous 1) when it looks for a request to merge to the front of: it finds synchronous
+        // writes only.
         let rules = Rules { max_bytes, front: Some(direction_of(bio) as u32), same_class: false };
         let Self { queues, next, last_end, contexts, context_list, .. } = self;
         queues.merge(

@@ -1,4 +1,5 @@
-//! Waiting for the next request of a process: whether it pays, for how long, and what is remembered of processes for that.
+//! Waiting for the next request of a process: whether it pays, for how long, and what is remembered
+//! of processes for that.
 
 use super::super::pool::Handle;
 use super::{Anticipation, Anticipatory, SECTOR, is_sync};
@@ -75,7 +76,8 @@ impl Anticipatory {
         context.think.mean > antic_expire
     }
 
-    /// Whether a synchronous request is as good as one of the process that is waited for (`as_close_req`): the longer the wait, the farther it may be.
+    /// Whether a synchronous request is as good as one of the process that is waited for
+    /// (`as_close_req`): the longer the wait, the farther it may be.
     fn is_close(&self, context: usize, candidate: &IoRequest, now: u64) -> bool {
         if !is_sync(candidate) {
             return false;

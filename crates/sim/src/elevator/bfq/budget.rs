@@ -6,13 +6,15 @@ use crate::request::IoRequest;
 
 /// Greatest budget before the device's rate is known, sectors (`bfq_default_max_budget`).
 pub(super) const DEFAULT_MAX_BUDGET: i64 = 16 * 1024;
-/// Budgets given before estimates are believed, as the decaying count has it (`bfq_stats_min_budgets`).
+/// Budgets given before estimates are believed, as the decaying count has it
+/// (`bfq_stats_min_budgets`).
 const ENOUGH_BUDGETS: u64 = 194;
 /// What a sector of an asynchronous request costs (`bfq_async_charge_factor`).
 const ASYNC_CHARGE: i64 = 3;
 /// Within this much of the last request, another one is in sequence, sectors (`BFQQ_SEEK_THR`).
 pub(super) const SEEK_SECTORS: u64 = 8 * 100;
-/// On a device that does not rotate, only smaller requests than this can seek, sectors (`BFQQ_SECT_THR_NONROT`).
+/// On a device that does not rotate, only smaller requests than this can seek, sectors
+/// (`BFQQ_SECT_THR_NONROT`).
 pub(super) const SMALL_SECTORS: u64 = 2 * 32;
 /// Below this a time counts as none, ns (`BFQ_MIN_TT`).
 pub(super) const SHORT_NS: u64 = 2 * MS;
@@ -23,7 +25,8 @@ const RATE_MIN_SAMPLES: u64 = 32;
 const RATE_MIN_INTERVAL_NS: u64 = 300 * MS;
 const RATE_INTERVAL_NS: u64 = 1000 * MS;
 
-/// Estimates how fast the device is at its best, from the requests sent to it (`bfq_update_peak_rate`).
+/// Estimates how fast the device is at its best, from the requests sent to it
+/// (`bfq_update_peak_rate`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeakRate {
     /// Sectors per µs, `<< 16`.
@@ -138,8 +141,8 @@ impl Bfq {
         }
     }
 
-    /// The budget with which a queue comes back; true if it goes on with what was left, and may push the served queue aside for it
-    /// (`bfq_bfqq_update_budg_for_activation`).
+    /// The budget with which a queue comes back; true if it goes on with what was left, and may
+    /// push the served queue aside for it (`bfq_bfqq_update_budg_for_activation`).
     pub(super) fn budget_for_activation(&mut self, at: u32, in_time: bool) -> bool {
         let queue = self.queues[at as usize];
         let charge = queue.next.map_or(0, |next| self.charge(at, next));
@@ -179,7 +182,8 @@ impl Bfq {
         (!queue.idling || queue.budget_left() >= queue.entity.budget / 3) && jiffies >= queue.budget_timeout
     }
 
-    /// Ends the turn of the queue in service (`bfq_bfqq_expire`). `idled`: the time spent idling does not count.
+    /// Ends the turn of the queue in service (`bfq_bfqq_expire`). `idled`: the time spent idling
+    /// does not count.
     pub(super) fn expire(&mut self, at: u32, idled: bool, reason: Reason, now: Now) {
         let (slow, took_ms) = self.is_slow(at, idled, now.ns);
         let queue = &self.queues[at as usize];
@@ -300,7 +304,8 @@ impl Bfq {
         self.rate.last = now_ns;
     }
 
-    /// A request that took so long that the device was certainly not at its best ends the observation (`bfq_completed_request`).
+    /// A request that took so long that the device was certainly not at its best ends the
+    /// observation (`bfq_completed_request`).
     pub(super) fn rate_on_completion(&mut self, now_ns: u64) {
         let since_us = now_ns.saturating_sub(self.rate.last_completion) / 1000;
         if since_us > SHORT_NS / 1000
@@ -311,7 +316,8 @@ impl Bfq {
         self.rate.last_completion = now_ns;
     }
 
-    /// Takes what was observed into the estimate, if it was enough, and starts again (`bfq_update_rate_reset`).
+    /// Takes what was observed into the estimate, if it was enough, and starts again
+    /// (`bfq_update_rate_reset`).
     fn conclude_rate(&mut self, first: Option<u64>, now_ns: u64) {
         let seen = self.rate;
         if seen.samples >= RATE_MIN_SAMPLES && seen.interval >= RATE_MIN_INTERVAL_NS {

@@ -1,4 +1,5 @@
-//! What is remembered of a queue, whether the device should wait for it, and what may be served meanwhile.
+//! What is remembered of a queue, whether the device should wait for it, and what may be served
+//! meanwhile.
 
 use super::super::history::sample_valid;
 use super::budget::{SEEK_SECTORS, SHORT_NS, SMALL_SECTORS};
@@ -9,7 +10,8 @@ use crate::request::{IoRequest, PriorityClass};
 const SMALL_WAITED_SECTORS: u64 = 32;
 /// A raised queue is waited for at least this long, ns.
 const RAISED_IDLE_NS: u64 = 20 * MS;
-/// With no more than this waiting and in the device nothing can be said about its queue (`BFQ_HW_QUEUE_THRESHOLD`).
+/// With no more than this waiting and in the device nothing can be said about its queue
+/// (`BFQ_HW_QUEUE_THRESHOLD`).
 const QUEUEING_DEPTH: u32 = 3;
 /// A request that comes later than this after a completion was not woken by it, ns
 /// (`bfq_check_waker`).
@@ -43,7 +45,8 @@ impl Bfq {
         far && (self.rotational || request.len / SECTOR < SMALL_SECTORS)
     }
 
-    /// Whether a queue is busy for four fifths of the time, over the last 200 ms or so (`bfq_update_io_intensity`).
+    /// Whether a queue is busy for four fifths of the time, over the last 200 ms or so
+    /// (`bfq_update_io_intensity`).
     pub(super) fn update_io_intensity(&mut self, at: u32, now_ns: u64) {
         let queue = &mut self.queues[at as usize];
         let total = now_ns - queue.io_start;
@@ -61,7 +64,8 @@ impl Bfq {
         }
     }
 
-    /// Whether shares differ, so that a queue could lose its own if others were served while it is empty (`bfq_asymmetric_scenario`).
+    /// Whether shares differ, so that a queue could lose its own if others were served while it is
+    /// empty (`bfq_asymmetric_scenario`).
     pub(super) fn asymmetric(&self, at: Option<u32>) -> bool {
         let lightest = self.weights.iter().map(|&(weight, _)| weight).min();
         let own = at.and_then(|at| self.queues[at as usize].counted_weight);
@@ -121,8 +125,10 @@ impl Bfq {
         }
     }
 
-    /// Whether the device does more if it waits for this queue (`idling_boosts_thr_without_issues`): a disk that takes one request at a time always; any
-    /// disk, and any device that takes one at a time, for a queue that reads in sequence; and never while a raised queue is busy.
+    /// Whether the device does more if it waits for this queue
+    /// (`idling_boosts_thr_without_issues`): a disk that takes one request at a time always; any
+    /// disk, and any device that takes one at a time, for a queue that reads in sequence; and never
+    /// while a raised queue is busy.
     fn idling_helps(&self, at: u32) -> bool {
         let queue = &self.queues[at as usize];
         let queueing = self.device_queues.unwrap_or(true);
@@ -177,7 +183,8 @@ impl Bfq {
         self.idle_timer = Some(now.ns + wait);
     }
 
-    /// The request that was waited for is here (`bfq_rq_enqueued`). A small one alone might still grow: then the timer runs on until somebody asks for it.
+    /// The request that was waited for is here (`bfq_rq_enqueued`). A small one alone might still
+    /// grow: then the timer runs on until somebody asks for it.
     pub(super) fn stop_idling(&mut self, at: u32, request: &IoRequest, now: Now) {
         let queue = &self.queues[at as usize];
         let small = queue.waiting == 1 && request.len / SECTOR < SMALL_WAITED_SECTORS;
@@ -278,7 +285,8 @@ impl Bfq {
         !self.rotational && sectors >= SMALL_SECTORS && self.in_driver >= 1
     }
 
-    /// Judges from time to time whether the device takes several requests at once (`bfq_update_hw_tag`).
+    /// Judges from time to time whether the device takes several requests at once
+    /// (`bfq_update_hw_tag`).
     pub(super) fn update_device_queues(&mut self) {
         self.depth_peak = self.depth_peak.max(self.in_driver);
         if self.device_queues == Some(true) || self.in_driver + self.requests.len() as u32 <= QUEUEING_DEPTH {
@@ -316,7 +324,8 @@ impl Bfq {
         self.last_completed = self.last_completed.filter(|&last| last != at);
     }
 
-    /// Whether a queue has more requests in all than its weight's share of the slots (`bfqq_request_over_limit`).
+    /// Whether a queue has more requests in all than its weight's share of the slots
+    /// (`bfqq_request_over_limit`).
     pub(super) fn over_limit(&self, request: &IoRequest, limit: u32) -> bool {
         let Some(at) = self.find_queue(request) else { return false };
         let queue = &self.queues[at as usize];

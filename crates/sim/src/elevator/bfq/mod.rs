@@ -1,4 +1,5 @@
-//! BFQ: each process has a budget of sectors, and weights decide who spends his next (`block/bfq-iosched.c`, `block/bfq-wf2q.c`, 6.x).
+//! BFQ: each process has a budget of sectors, and weights decide who spends his next
+//! (`block/bfq-iosched.c`, `block/bfq-wf2q.c`, 6.x).
 //!
 //! ```text
 //! insert ─▶ synchronous: the process's queue; asynchronous: one queue for each priority class and level
@@ -17,8 +18,9 @@
 //! | `idle` | what is remembered of a queue, whether and how long to idle, injection |
 //! | `raise` | weight raising of interactive and soft real-time queues, bursts |
 //!
-//! Units: service and budgets in sectors of 512 bytes, virtual time in sectors `<< 22` by weight, moments in jiffies where the kernel has them and in
-//! nanoseconds elsewhere, rates in sectors per µs `<< 16`.
+//! Units: service and budgets in sectors of 512 bytes, virtual time in sectors `<< 22` by weight,
+//! moments in jiffies where the kernel has them and in nanoseconds elsewhere, rates in sectors per
+//! µs `<< 16`.
 //!
 //! Levels are weights ([`weight_of`]). With `CONFIG_BFQ_GROUP_IOSCHED` weights also share out the
 //! request slots (`bfqq_request_over_limit`). A kernel without it holds nobody to a share: a flood
@@ -128,7 +130,8 @@ struct Queue {
     budget_timeout: u64,
     /// The device idles for it.
     idling: bool,
-    /// It ran empty before its budget was used up: if it comes back at once, it goes on with the rest.
+    /// It ran empty before its budget was used up: if it comes back at once, it goes on with the
+    /// rest.
     expects_more: bool,
     /// Its oldest request has been looked at in this turn.
     fifo_checked: bool,
@@ -220,7 +223,8 @@ pub struct Bfq {
     budget_start: u64,
     /// Greatest budget, sectors.
     max_budget: i64,
-    /// How many budgets have been given, as a decaying count: the estimates are believed from 194 on.
+    /// How many budgets have been given, as a decaying count: the estimates are believed from 194
+    /// on.
     budgets_assigned: u64,
     rate: PeakRate,
     burst: Burst,

@@ -1,4 +1,5 @@
-//! Weight raising (`low_latency`): a queue that comes back after a long pause, or that behaves like a player, weighs thirty times as much for a while.
+//! Weight raising (`low_latency`): a queue that comes back after a long pause, or that behaves like
+//! a player, weighs thirty times as much for a while.
 //!
 //! ```text
 //! idle for 2 s ─▶ interactive: × 30 until 3 to 25 s have passed (the slower the device, the longer) or 120,000 sectors have been served
@@ -13,16 +14,19 @@ use super::{Bfq, NORMAL_WEIGHT, Now};
 const FACTOR: u64 = 30;
 /// `BFQ_SOFTRT_WEIGHT_FACTOR`.
 const SOFT_REAL_TIME_FACTOR: u64 = 100;
-/// Service that ends interactive raising, sectors (`max_service_from_wr`): what the largest program needs to start.
+/// Service that ends interactive raising, sectors (`max_service_from_wr`): what the largest program
+/// needs to start.
 const MAX_SERVICE: i64 = 120_000;
 /// More than this is no player, sectors per second (`bfq_wr_max_softrt_rate`).
 const MAX_SOFT_REAL_TIME_RATE: i64 = 7000;
 /// How long the reference device took to start a large program, ms (`ref_wr_duration`).
 const REFERENCE_MS: [u64; 2] = [2500, 7000];
-/// Queues in a burst from which on it is a large one (`bfq_large_burst_thresh`), and how close they follow one another, ms.
+/// Queues in a burst from which on it is a large one (`bfq_large_burst_thresh`), and how close they
+/// follow one another, ms.
 const LARGE_BURST: u32 = 8;
 const BURST_INTERVAL_MS: u64 = 180;
-/// Pause after which a queue counts as interactive (`bfq_wr_min_idle_time`) and after which an asynchronous one is raised, ms.
+/// Pause after which a queue counts as interactive (`bfq_wr_min_idle_time`) and after which an
+/// asynchronous one is raised, ms.
 const MIN_IDLE_MS: u64 = 2000;
 const MIN_ASYNC_IDLE_MS: u64 = 500;
 const SOFT_REAL_TIME_MS: u64 = 300;
@@ -161,7 +165,8 @@ impl Bfq {
         queue.entity.weight_changed |= queue.raise.factor != before;
     }
 
-    /// A busy queue of writes to which nothing came for half a second is raised by the next one (`bfq_add_request`).
+    /// A busy queue of writes to which nothing came for half a second is raised by the next one
+    /// (`bfq_add_request`).
     pub(super) fn raise_busy_writer(&mut self, at: u32, sync: bool, now: Now) {
         let pause = self.clock.ticks(MIN_ASYNC_IDLE_MS);
         let raise = &self.queues[at as usize].raise;
@@ -250,7 +255,8 @@ impl Bfq {
         }
     }
 
-    /// The time in which a player's queue was not served does not count (`__bfq_set_in_service_queue`).
+    /// The time in which a player's queue was not served does not count
+    /// (`__bfq_set_in_service_queue`).
     pub(super) fn prolong_soft_real_time(&mut self, at: u32, jiffies: u64) {
         let queue = &mut self.queues[at as usize];
         let raise = &mut queue.raise;
@@ -291,7 +297,8 @@ impl Bfq {
         }
     }
 
-    /// A next batch that comes no sooner makes a rate that a player would have (`bfq_bfqq_softrt_next_start`).
+    /// A next batch that comes no sooner makes a rate that a player would have
+    /// (`bfq_bfqq_softrt_next_start`).
     fn set_next_start(&mut self, at: u32, jiffies: u64) {
         let idle = self.clock.ticks(u64::from(self.tunables.slice_idle_us) / 1000);
         let raise = &mut self.queues[at as usize].raise;

@@ -1,8 +1,11 @@
-//! B-WF2Q+ (`block/bfq-wf2q.c`): queues by virtual finish time, served in that order as far as their virtual start has come.
+//! B-WF2Q+ (`block/bfq-wf2q.c`): queues by virtual finish time, served in that order as far as
+//! their virtual start has come.
 //!
-//! A queue with weight `w` that gets `s` sectors of service ages by `s / w` in virtual time; the virtual time of a class passes by `s / W`, `W` being the sum of
-//! weights. One that runs empty stays in the idle tree until virtual time has passed its finish, so that nobody gains by coming and going. There are as many
-//! queues as processes: sorted vectors stand for the kernel's trees, with the same order.
+//! A queue with weight `w` that gets `s` sectors of service ages by `s / w` in virtual time; the
+//! virtual time of a class passes by `s / W`, `W` being the sum of weights. One that runs empty
+//! stays in the idle tree until virtual time has passed its finish, so that nobody gains by coming
+//! and going. There are as many queues as processes: sorted vectors stand for the kernel's trees,
+//! with the same order.
 
 use super::{Bfq, CLASSES, Now};
 
@@ -167,7 +170,8 @@ impl Bfq {
         self.enter(at, Tree::Active);
     }
 
-    /// An idle queue comes back (`__bfq_activate_entity`). `expects_more`: it goes on where it stopped.
+    /// An idle queue comes back (`__bfq_activate_entity`). `expects_more`: it goes on where it
+    /// stopped.
     fn activate(&mut self, at: u32, expects_more: bool) {
         let vtime = self.tree_of(at).vtime;
         let entity = self.queues[at as usize].entity;
@@ -231,7 +235,8 @@ impl Bfq {
         }
     }
 
-    /// A queue gets service: it ages when its turn ends, virtual time passes at once (`bfq_bfqq_served`).
+    /// A queue gets service: it ages when its turn ends, virtual time passes at once
+    /// (`bfq_bfqq_served`).
     pub(super) fn serve(&mut self, at: u32, sectors: i64) {
         let queue = &mut self.queues[at as usize];
         queue.raise.served(sectors);
@@ -259,7 +264,8 @@ impl Bfq {
         self.next_in_service = self.look_up_next(expiration, now);
     }
 
-    /// The first eligible queue of the highest class; the idle class has a turn every 200 ms (`bfq_lookup_next_entity`).
+    /// The first eligible queue of the highest class; the idle class has a turn every 200 ms
+    /// (`bfq_lookup_next_entity`).
     fn look_up_next(&mut self, expiration: bool, now: Now) -> Option<u32> {
         let mut first_class = 0;
         if now.jiffies > self.idle_class_served + self.clock.hz() / 5 {

@@ -110,12 +110,14 @@ fn a_process_that_comes_back_at_once_goes_on_with_the_rest_of_its_budget() {
         let first = request_of(elevator.dispatch(ms(0), 0));
         elevator.completed(ms(1), &first);
         assert_eq!(elevator.dispatch(ms(1), 0), Dispatch::Hold(ms(9)));
-        // Too idle: the next budget is four minima less than the first one; what is left of that one is as much.
+        // Too idle: the next budget is four minima less than the first one; what is left of that
+        // one is as much.
         assert_eq!(dispatched(&mut elevator, ms(9)), Some(100));
         assert!(queue_of(&elevator, 1).expects_more);
         elevator.insert(ms(back_ms), from(1, read(2, 256, 256)));
         assert_eq!(queue_of(&elevator, 1).entity.budget, 10_922 - 2048);
-        // The other one reads in sequence and is worth waiting for: only a process that goes on pushes it aside.
+        // The other one reads in sequence and is worth waiting for: only a process that goes on
+        // pushes it aside.
         assert_eq!(dispatched(&mut elevator, ms(back_ms)), Some(if at_once { 2 } else { 101 }));
     }
 }
@@ -146,7 +148,8 @@ type Process = (u32, (PriorityClass, u8), bool);
 
 const BE: (PriorityClass, u8) = (PriorityClass::BestEffort, NORMAL_LEVEL);
 
-/// Serves requests of 64 KiB, one at a time, 1 ms each, for `seconds`; each process always has four waiting. Returns the bytes of each process.
+/// Serves requests of 64 KiB, one at a time, 1 ms each, for `seconds`; each process always has four
+/// waiting. Returns the bytes of each process.
 fn shares(elevator: &mut Bfq, processes: &[Process], seconds: u64) -> Vec<u64> {
     let mut id = 0;
     let mut next = vec![0_u64; processes.len()];
@@ -287,7 +290,8 @@ fn the_device_waits_for_a_reader_that_it_would_be_slower_without() {
         let first = request_of(elevator.dispatch(ms(0), 0));
         elevator.completed(ms(4), &first);
         elevator.insert(ms(4), from(9, write(2, 5000, 1)));
-        // Among equals a reader in sequence is worth waiting for on a disk; on flash that queues by itself it is not, and the newcomer pushes in.
+        // Among equals a reader in sequence is worth waiting for on a disk; on flash that queues by
+        // itself it is not, and the newcomer pushes in.
         let hold = elevator.dispatch(ms(4), 0);
         assert_eq!(hold == Dispatch::Hold(ms(12)), waits, "rotational {rotational}: {hold:?}");
     }

@@ -38,7 +38,8 @@ impl Bfq {
         }
     }
 
-    /// An idle queue has a request again (`bfq_bfqq_handle_idle_busy_switch`). Returns whether it counts as interactive.
+    /// An idle queue has a request again (`bfq_bfqq_handle_idle_busy_switch`). Returns whether it
+    /// counts as interactive.
     fn becomes_busy(&mut self, at: u32, now: Now) -> bool {
         let in_time = now.ns <= self.queues[at as usize].last_end + 3 * self.slice_idle_ns();
         let merits = self.merits(at, now);
@@ -106,7 +107,8 @@ impl Bfq {
         request
     }
 
-    /// The request to follow: the oldest if it is late (looked at once in a turn), else what suits the head (`bfq_find_next_rq`).
+    /// The request to follow: the oldest if it is late (looked at once in a turn), else what suits
+    /// the head (`bfq_find_next_rq`).
     fn next_after(&mut self, at: u32, last: Handle, now_ns: u64) -> Option<Handle> {
         let queue = &mut self.queues[at as usize];
         if !queue.fifo_checked {

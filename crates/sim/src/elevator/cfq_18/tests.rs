@@ -40,7 +40,8 @@ fn a_reader_keeps_the_device_for_its_slice_quantum_by_quantum() {
     }
     elevator.insert(ms(0), from(2, read(100, 5000, 1)));
     let first = all_now(&mut elevator, ms(0));
-    // A call takes four, the next call what is left; process 2 does not get in while process 1 has requests in the device.
+    // A call takes four, the next call what is left; process 2 does not get in while process 1 has
+    // requests in the device.
     assert_eq!(ids(&first), [0, 1, 2, 3, 4, 5]);
     assert_eq!(elevator.dispatch(ms(0), 6), Dispatch::Wait);
     for request in &first {
@@ -121,7 +122,8 @@ fn writes_lose_their_turn_after_16_requests_but_a_reader_waits_for_that() {
     for _ in 1..17 {
         sent.push(request_of(elevator.dispatch(ms(0), sent.len() as u32)));
     }
-    // Four calls of four, then the reader's queue: no preemption, although the read came after the first write.
+    // Four calls of four, then the reader's queue: no preemption, although the read came after the
+    // first write.
     assert_eq!(ids(&sent[..16]), (100..116).collect::<Vec<_>>());
     assert_eq!(sent[16].id, 1);
 }
@@ -158,7 +160,8 @@ fn a_request_that_comes_of_age_within_the_slice_is_served_then() {
     }
     assert_eq!(dispatched(&mut elevator, ms(5)), Some(2));
     assert_eq!(dispatched(&mut elevator, ms(11)), Some(1));
-    // Once in a slice: the others are late as well by now. What follows was chosen before the late one had moved the head: ahead of request 2.
+    // Once in a slice: the others are late as well by now. What follows was chosen before the late
+    // one had moved the head: ahead of request 2.
     assert_eq!(dispatched(&mut elevator, ms(20)), Some(3));
 }
 

@@ -64,7 +64,8 @@ impl Cfq18 {
         self.last_end + self.clock.hz() / 10
     }
 
-    /// Moves the next level that has queues to `current` (`cfq_get_next_prio_level`): 0; 0, 1; 0, 1, 2; and so on.
+    /// Moves the next level that has queues to `current` (`cfq_get_next_prio_level`): 0; 0, 1; 0,
+    /// 1, 2; and so on.
     fn next_level(&mut self) {
         let mut wrapped = false;
         let found = loop {
@@ -212,7 +213,8 @@ impl Cfq18 {
         }
     }
 
-    /// Puts a queue where its next turn comes (`cfq_resort_rr_list`): in front if it was pushed aside, else by when it was last served.
+    /// Puts a queue where its next turn comes (`cfq_resort_rr_list`): in front if it was pushed
+    /// aside, else by when it was last served.
     pub(super) fn enter_list(&mut self, at: u32, preempted: bool) {
         self.leave_list(at);
         let queue = self.queues[at as usize];

@@ -1,4 +1,5 @@
-//! Queues of processes that read interleaved parts of the same area: found by position, merged into one, and split again when that one seeks.
+//! Queues of processes that read interleaved parts of the same area: found by position, merged into
+//! one, and split again when that one seeks.
 
 use super::super::history::sample_valid;
 use super::{Cfq32, SECTOR, SEEKY_SECTORS};
@@ -12,7 +13,8 @@ impl Cfq32 {
         self.last_position.abs_diff(offset) / SECTOR <= distance
     }
 
-    /// Another synchronous queue whose next request is close to where the last one ended (`cfq_close_cooperator`).
+    /// Another synchronous queue whose next request is close to where the last one ended
+    /// (`cfq_close_cooperator`).
     pub(super) fn close_cooperator(&self, at: u32) -> Option<u32> {
         let queue = &self.queues[at as usize];
         if !queue.sync || queue.seeks() {
@@ -33,7 +35,8 @@ impl Cfq32 {
         (close && other.sync && !other.seeks()).then_some(nearest)
     }
 
-    /// Decides which of two queues will take in the other, the one with fewer processes (`cfq_setup_merge`). It happens when its process next submits something.
+    /// Decides which of two queues will take in the other, the one with fewer processes
+    /// (`cfq_setup_merge`). It happens when its process next submits something.
     pub(super) fn plan_merge(&mut self, at: u32, other: u32) {
         if self.queues[at as usize].heir.is_some() || self.queues[other as usize].processes == 0 {
             return;
@@ -58,7 +61,8 @@ impl Cfq32 {
         }
     }
 
-    /// The queue for a process's next synchronous request: its own, one it shares, or a new one if sharing does not pay any more (`cfq_set_request`).
+    /// The queue for a process's next synchronous request: its own, one it shares, or a new one if
+    /// sharing does not pay any more (`cfq_set_request`).
     pub(super) fn process_queue(&mut self, request: &IoRequest, context: usize, now: u64) -> u32 {
         let class = request.class;
         let Some(at) = self.context_list[context].queue.filter(|&at| self.queues[at as usize].class == class)
@@ -88,7 +92,8 @@ impl Cfq32 {
         heir
     }
 
-    /// A process is gone, and its place in its queue and in those that it was to be merged into (`cfq_exit_cfqq`).
+    /// A process is gone, and its place in its queue and in those that it was to be merged into
+    /// (`cfq_exit_cfqq`).
     pub(super) fn exit(&mut self, process: ProcessId, now: u64) {
         let context = self.context(process, now);
         self.context_list[context].exited = true;

@@ -19,7 +19,8 @@ impl Cfq32 {
         if self.active == Some(at) {
             let queue = &mut self.queues[at as usize];
             if queue.idling {
-                // A small request alone might still grow: the wait goes on, but the queue will be served before its turn ends.
+                // A small request alone might still grow: the wait goes on, but the queue will be
+                // served before its turn ends.
                 if request.len > PAGE || self.tree.len() > 1 {
                     self.idle_timer = None;
                 }
@@ -134,7 +135,8 @@ impl Cfq32 {
         queue.slice_new = true;
     }
 
-    /// Judges from time to time whether the device takes several requests at once (`cfq_update_hw_tag`).
+    /// Judges from time to time whether the device takes several requests at once
+    /// (`cfq_update_hw_tag`).
     pub(super) fn update_device_queues(&mut self) {
         let in_driver = self.in_driver[0] + self.in_driver[1];
         self.depth_peak = self.depth_peak.max(in_driver);

@@ -1,4 +1,5 @@
-//! CFQ of 2.6.32: a time slice for each process and one queue for background writes, served by a tree of due times (`block/cfq-iosched.c`, 2.6.32.71).
+//! CFQ of 2.6.32: a time slice for each process and one queue for background writes, served by a
+//! tree of due times (`block/cfq-iosched.c`, 2.6.32.71).
 //!
 //! ```text
 //! insert ─▶ synchronous (reads, WRITE_SYNC, O_DIRECT): the process's queue; the rest: the asynchronous queue of the priority class
@@ -8,11 +9,13 @@
 //!           4 in the device beside others, 16 alone; asynchronous: one for each 100 ms since the last synchronous completion (low_latency)
 //! ```
 //!
-//! A synchronous request pushes an asynchronous queue aside, metadata one that has none. Queues of processes that work close together share one queue from then
-//! on, until it seeks for a second (`cooperate`).
+//! A synchronous request pushes an asynchronous queue aside, metadata one that has none. Queues of
+//! processes that work close together share one queue from then on, until it seeks for a second
+//! (`cooperate`).
 //!
-//! The nearest queue is found by distance; the kernel looks at two neighbours in a
-//! tree, in an order that depends on the tree's shape. Left out: `cfq_may_queue` and the boost for holders of file-system locks.
+//! The nearest queue is found by distance; the kernel looks at two neighbours in a tree, in an
+//! order that depends on the tree's shape. Left out: `cfq_may_queue` and the boost for holders of
+//! file-system locks.
 
 mod cooperate;
 mod idle;
@@ -50,11 +53,13 @@ tunables! {
         slice_sync_ms: u32 = "slice_sync" in [1, u32::MAX];
         /// Slice of an asynchronous queue at level 4, ms.
         slice_async_ms: u32 = "slice_async" in [1, u32::MAX];
-        /// Beside others, an asynchronous slice ends after `2 * (this + this * (7 - level))` requests.
+        /// Beside others, an asynchronous slice ends after `2 * (this + this * (7 - level))`
+        /// requests.
         slice_async_rq: u32 = "slice_async_rq" in [1, u32::MAX];
         /// How long a synchronous queue keeps its turn without a request, ms; 0: not at all.
         slice_idle_ms: u32 = "slice_idle" in [0, u32::MAX];
-        /// 1: asynchronous requests reach the device slowly after synchronous ones, and seeking processes are idled for.
+        /// 1: asynchronous requests reach the device slowly after synchronous ones, and seeking
+        /// processes are idled for.
         low_latency: u32 = "low_latency" in [0, 1];
     }
 }
@@ -93,7 +98,8 @@ const PAGE: u64 = 4096;
 
 const ASYNC: usize = 0;
 
-/// The requests of a process (or of some that work close together), or the asynchronous ones (`struct cfq_queue`).
+/// The requests of a process (or of some that work close together), or the asynchronous ones
+/// (`struct cfq_queue`).
 #[derive(Clone, Copy, Debug)]
 struct Queue {
     class: PriorityClass,
@@ -172,7 +178,8 @@ pub struct Cfq32 {
     queues: Vec<Queue>,
     /// Asynchronous queues by priority ([`IoRequest::priority`]).
     writers: [Option<u32>; PRIORITIES],
-    /// Queues with requests, in the order of their turns (`service_tree`). A vector: there are as many as processes.
+    /// Queues with requests, in the order of their turns (`service_tree`). A vector: there are as
+    /// many as processes.
     tree: Vec<u32>,
     active: Option<u32>,
     /// For whom the active queue would idle.
@@ -323,7 +330,8 @@ const fn is_last(request: &IoRequest) -> bool {
     !request.is_read() && request.flags.sync && !request.flags.idle
 }
 
-/// Which of two requests of a queue comes first (`cfq_choose_req`): metadata, then what suits the head.
+/// Which of two requests of a queue comes first (`cfq_choose_req`): metadata, then what suits the
+/// head.
 fn better(
     requests: &SortedQueues,
     a: Option<Handle>,
@@ -351,7 +359,8 @@ impl Elevator for Cfq32 {
         "cfq"
     }
 
-    /// Only within the bio's own queue, and no synchronous bio into an asynchronous request (`cfq_allow_merge`).
+    /// Only within the bio's own queue, and no synchronous bio into an asynchronous request
+    /// (`cfq_allow_merge`).
     fn merge(&mut self, _now: Nanos, bio: &IoRequest, max_bytes: u64) -> Option<Merge> {
         let own = self.find_queue(bio)?;
         let reach = self.reach();

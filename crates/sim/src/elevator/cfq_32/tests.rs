@@ -107,7 +107,8 @@ fn four_in_the_device_beside_others_and_sixteen_alone() {
 
 #[test]
 fn the_tree_puts_a_short_slice_behind_a_long_one() {
-    // Keys with two queues: jiffies + (2 - 1) * (180 - slice), slice 100 for a reader and 40 for writes: 80 and 140 ticks.
+    // Keys with two queues: jiffies + (2 - 1) * (180 - slice), slice 100 for a reader and 40 for
+    // writes: 80 and 140 ticks.
     let mut elevator = cfq();
     elevator.insert(ms(0), from(9, write(1, 0, 1)));
     elevator.insert(ms(0), from(1, read(2, 100, 1)));
@@ -125,7 +126,8 @@ fn what_is_left_of_a_slice_counts_next_time() {
     elevator.insert(ms(0), from(2, read(2, 90_000, 1)));
     let first = request_of(elevator.dispatch(ms(0), 0));
     elevator.insert(ms(1), from(1, read(3, 500, 1)));
-    // The slice runs from the first completion: 10 to 110. Metadata of process 2 pushes it aside at 20, with 90 ms left.
+    // The slice runs from the first completion: 10 to 110. Metadata of process 2 pushes it aside at
+    // 20, with 90 ms left.
     elevator.completed(ms(10), &first);
     let mut meta = from(2, read(4, 91_000, 1));
     meta.flags.meta = true;
@@ -172,7 +174,8 @@ fn merging_stays_within_a_queue() {
 #[test]
 fn processes_that_read_interleaved_parts_come_to_share_a_queue() {
     let mut elevator = cfq();
-    // Processes 1 and 2 read every other page of the same stretch; each asks for its next one when its last one is done and the device is at work again.
+    // Processes 1 and 2 read every other page of the same stretch; each asks for its next one when
+    // its last one is done and the device is at work again.
     for process in [1_u32, 2] {
         elevator.insert(ms(0), from(process, read(process.into(), u64::from(process), 1)));
     }
@@ -203,7 +206,8 @@ fn no_idling_on_a_device_that_neither_rotates_nor_serves_one_at_a_time() {
 
 #[test]
 fn a_process_seeks_by_all_its_requests_and_is_then_waited_for_briefly() {
-    // A thread that writes a log in order, each write waited for, and between them blocks all over the disk that are not: raid10d.
+    // A thread that writes a log in order, each write waited for, and between them blocks all over
+    // the disk that are not: raid10d.
     let mut elevator = cfq();
     let direct = |id, sector| {
         let mut request = sync(write(id, sector, 1));

@@ -49,7 +49,8 @@ fn below_freerun_the_next_look_is_the_root_of_the_room_away() {
 #[test]
 fn a_pause_is_pages_over_rate_and_what_it_comes_to_decides_on_the_next_stretch() {
     // At the setpoint the rate is 25,600 pages/s less a little, the longest pause 20 ms (5 ticks).
-    // 1,000 pages would be 9 ticks: 5, and next time 25,600 * 2 / 250 = 204, but not less than a quarter: 250, made odd.
+    // 1,000 pages would be 9 ticks: 5, and next time 25,600 * 2 / 250 = 204, but not less than a
+    // quarter: 250, made odd.
     let (mut t, who) = machine();
     assert_eq!(look(&mut t, who, 1_000, 175_000), Verdict::Sleep { until: ticks(5) });
     assert_eq!(t.resume(who, ticks(5), 0, &seen(175_000)).verdict, Verdict::Go { next_check_pages: 251 });
@@ -69,8 +70,9 @@ fn at_the_limit_tasks_wait_until_it_is_kept_or_their_device_has_next_to_nothing(
     let (mut t, who) = machine();
     assert_eq!(look(&mut t, who, 32, 200_000), Verdict::Sleep { until: ticks(5) });
     assert_eq!(t.resume(who, ticks(5), 0, &seen(200_000)).verdict, Verdict::Sleep { until: ticks(10) });
-    // Below freerun again: it leaves; its last pause was the longest, so 204 or 7/8 of the 32, 28, made odd. But what it last found of the
-    // device, that it was over its share (a little less than all), stands.
+    // Below freerun again: it leaves; its last pause was the longest, so 204 or 7/8 of the 32, 28,
+    // made odd. But what it last found of the device, that it was over its share (a little less
+    // than all), stands.
     assert_eq!(t.resume(who, ticks(10), 0, &seen(100_000)).verdict, Verdict::Go { next_check_pages: 8 });
     assert_eq!(t.tasks[0].nr_dirtied_pause, 29);
     // Counters may be off by 2 * 8 * 2 pages.
@@ -119,12 +121,14 @@ fn estimates_are_updated_after_200_ms_but_not_over_a_pause_of_a_second() {
         }
         (t.bdis[0].estimate.write_bandwidth, t.bdis[0].estimate.stamp == 250_000)
     };
-    // A writer waits for more than 50 ticks, a flusher for 50. (2,000 * 250 + 25,600 * (1,024 - 51)) >> 10, and the same with 50.
+    // A writer waits for more than 50 ticks, a flusher for 50. (2,000 * 250 + 25,600 * (1,024 -
+    // 51)) >> 10, and the same with 50.
     assert_eq!(at(50, false, 0), (25_600, false));
     assert_eq!(at(51, false, 0), (24_813, true));
     assert_eq!(at(49, true, 0), (25_600, false));
     assert_eq!(at(50, true, 0), (24_838, true));
-    // Up to a second in any case; after more, only if this run of the flusher began before the last update.
+    // Up to a second in any case; after more, only if this run of the flusher began before the last
+    // update.
     assert_eq!(at(250, false, 0), (19_838, true));
     assert_eq!(at(251, false, 0), (25_600, true));
     assert_eq!(at(251, true, 250), (25_600, true));

@@ -1,4 +1,5 @@
-//! A domain (the machine, or a memory cgroup) and a device's share of its limits. Pages, parts per million.
+//! A domain (the machine, or a memory cgroup) and a device's share of its limits. Pages, parts per
+//! million.
 
 use super::super::MemcgCounts;
 use super::super::estimate::DirtyLimit;
@@ -24,7 +25,8 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// A context gets of its device's minimum and maximum what it has of its bandwidth (`wb_min_max_ratio`).
+    /// A context gets of its device's minimum and maximum what it has of its bandwidth
+    /// (`wb_min_max_ratio`).
     pub(super) fn of(limits: BdiLimits, min_ppm_sum: u64, bandwidth: u64, bdi_bandwidth: u64) -> Self {
         let (mut min_ppm, mut max_ppm) = (u64::from(limits.min_ppm), u64::from(limits.max_ppm));
         if bandwidth < bdi_bandwidth {
@@ -36,8 +38,9 @@ impl Share {
         Self { min_ppm, max_ppm, min_ppm_sum, strict: limits.strict }
     }
 
-    /// The context's share of a threshold (`__wb_calc_thresh`, 6.14): by completions, plus its minimum; a device that has been idle gets an
-    /// eighth of what is left (a hundredth under a strict limit); at most its maximum.
+    /// The context's share of a threshold (`__wb_calc_thresh`, 6.14): by completions, plus its
+    /// minimum; a device that has been idle gets an eighth of what is left (a hundredth under a
+    /// strict limit); at most its maximum.
     pub(super) fn thresh(&self, thresh: u64, dirty: u64, (numerator, denominator): (u64, u64)) -> u64 {
         let mut share = thresh * (PPM - self.min_ppm_sum.min(PPM)) / PPM * numerator / denominator;
         share += thresh * self.min_ppm / PPM;
@@ -48,8 +51,8 @@ impl Share {
     }
 }
 
-/// How many pages a cgroup's ratios are ratios of: its file pages, and what it may still have, as long as the machine has clean pages
-/// (`mdtc_calc_avail`).
+/// How many pages a cgroup's ratios are ratios of: its file pages, and what it may still have, as
+/// long as the machine has clean pages (`mdtc_calc_avail`).
 pub(super) fn memcg_available(counts: &MemcgCounts, dirty: u64, memory: &Memory, global_dirty: u64) -> u64 {
     let clean = counts.file.saturating_sub(dirty);
     let global_clean = memory.dirtyable(Generation::K6).saturating_sub(global_dirty);

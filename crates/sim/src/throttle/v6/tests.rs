@@ -5,7 +5,8 @@ use super::*;
 use crate::limits::Limit;
 
 const MACHINE: Machine = Machine { hz: 250, cpus: 2, possible_cpus: 2 };
-/// 1,000,000 pages dirtyable. In 1/4096: 20 % are 819, 10 % are 409, so limit 199,951, background 99,853, freerun 149,902, setpoint 174,926.
+/// 1,000,000 pages dirtyable. In 1/4096: 20 % are 819, 10 % are 409, so limit 199,951, background
+/// 99,853, freerun 149,902, setpoint 174,926.
 const MEMORY: Memory =
     Memory { total: 0, free: 999_999, reserve: 0, file: 0, anon: 0, mapped: 0, swap_free: false };
 /// Long after the start, at tick 250,000.
@@ -89,8 +90,9 @@ fn a_cpu_looks_after_ratelimit_pages_whoever_dirtied_them() {
 fn a_pause_is_pages_over_rate() {
     let mut r = rig();
     r.t.tasks[0].paused_when = Some(250_000);
-    // At the setpoint: x = (199,951 << 16)/199,951|1 = 65,536; wb_setpoint = 174,926; ratio = 1,024 * (span)/(span|1) with span = 8 * 25,600 =
-    // 204,800: 1,023. Rate 25,600 * 1,023 >> 10 = 25,575. 1,000 pages: 250,000 / 25,575 = 9 ticks.
+    // At the setpoint: x = (199,951 << 16)/199,951|1 = 65,536; wb_setpoint = 174,926; ratio = 1,024 *
+    // (span)/(span|1) with span = 8 * 25,600 = 204,800: 1,023. Rate 25,600 * 1,023 >> 10 = 25,575.
+    // 1,000 pages: 250,000 / 25,575 = 9 ticks.
     let Verdict::Sleep { until } = r.look(NOW, 1_000, 174_926) else { panic!("no sleep") };
     // Timers are a tick late.
     assert_eq!(until, ticks(10));
@@ -141,7 +143,8 @@ fn a_task_that_did_something_else_for_a_second_starts_afresh() {
 fn a_pause_is_at_most_200_ms_and_what_is_cut_off_is_owed() {
     let mut r = rig();
     r.t.tasks[0].paused_when = Some(250_000);
-    // 6,000 pages: 1,500,000 / 25,575 = 58 ticks, 8 over 50: they count as if they had begun 8 ticks later.
+    // 6,000 pages: 1,500,000 / 25,575 = 58 ticks, 8 over 50: they count as if they had begun 8
+    // ticks later.
     assert_eq!(r.look(NOW, 6_000, 174_926), Verdict::Sleep { until: ticks(51) });
     r.t.resume(r.who, ticks(51), 0, &seen(174_926));
     assert_eq!(r.paused_when(), Some(250_058));
@@ -160,7 +163,8 @@ fn at_the_limit_tasks_wait_until_it_is_kept_or_their_device_has_next_to_nothing(
     assert_eq!(again, Verdict::Sleep { until: ticks(102) });
     // Below it the look is repeated with the same 32 pages, whose time has long passed.
     assert!(matches!(r.t.resume(r.who, ticks(102), 0, &seen(174_926)).verdict, Verdict::Go { .. }));
-    // A device with no more pages than its counters may be off (2 CPUs: 2 * 8 * 2 = 32) lets its writers go after one sleep.
+    // A device with no more pages than its counters may be off (2 CPUs: 2 * 8 * 2 = 32) lets its
+    // writers go after one sleep.
     let mut r = rig();
     let mut small = seen(199_951);
     small.wb.reclaimable = 32;
@@ -233,7 +237,8 @@ fn estimates_are_updated_when_more_than_200_ms_have_passed() {
     assert_eq!((r.t.wbs[0].estimate.stamp, r.t.wbs[0].estimate.dirty_ratelimit), (250_102, rate));
     r.t.writeback_settled(r.who.wb, ticks(103), &counts);
     assert_eq!(r.t.wbs[0].estimate.stamp, 250_103);
-    // After a second of nothing at all the gap does not count; while pages are under writeback it does.
+    // After a second of nothing at all the gap does not count; while pages are under writeback it
+    // does.
     let mut busy = counts;
     busy.wb.writeback = 1;
     r.t.writepages_begin(r.who.wb, ticks(500), &busy);
@@ -261,7 +266,8 @@ fn a_change_of_the_hard_limit_is_in_force_at_once() {
 
 #[test]
 fn privileged_tasks() {
-    // Real time: a quarter and a 32nd more: 199,951 + 49,987 + 6,248 = 256,186 and 99,853 + 24,963 + 6,248 = 131,064: freerun 193,625.
+    // Real time: a quarter and a 32nd more: 199,951 + 49,987 + 6,248 = 256,186 and 99,853 + 24,963 +
+    // 6,248 = 131,064: freerun 193,625.
     let real_time = TaskTraits { real_time: true, local: false };
     let mut r = with(BdiLimits::default(), real_time);
     assert!(matches!(r.look(NOW, 32, 193_625), Verdict::Go { .. }));
@@ -279,8 +285,9 @@ fn privileged_tasks() {
 fn under_a_strict_limit_only_the_device_counts() {
     let strict = BdiLimits { max_ppm: 10_000, strict: true, ..BdiLimits::default() };
     let mut r = with(strict, TaskTraits::default());
-    // Completions count up to 10/1024, less than 1 %; a hundredth of what is left is more: (199,951 - 1,487) / 100 = 1,984. Background
-    // 1,984 * 99,853 / 199,951 = 990; freerun 1,487; room 497: 2^(8/2) = 16.
+    // Completions count up to 10/1024, less than 1 %; a hundredth of what is left is more: (199,951 -
+    // 1,487) / 100 = 1,984. Background 1,984 * 99,853 / 199,951 = 990; freerun 1,487; room 497:
+    // 2^(8/2) = 16.
     assert_eq!(r.look(NOW, 32, 1_487), Verdict::Go { next_check_pages: 16 });
     assert!(matches!(r.look(NOW, 1_000, 1_600), Verdict::Sleep { .. }));
     assert_eq!(r.t.interval(r.who), 16);
