@@ -13,6 +13,16 @@ pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
 
 /// Adds the nearest known name to serde's "unknown field `x`, expected one of `a`, `b`".
 fn explain(message: &str) -> String {
+    let mistyped = message.strip_prefix("invalid type: ").and_then(|rest| rest.split_once(", expected "));
+    if let Some((found, expected)) = mistyped {
+        let expected = match expected {
+            "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number",
+            "f32" | "f64" => "a number",
+            "a boolean" => "true or false",
+            other => other,
+        };
+        return format!("{} is not {expected}", found.replace('`', "'"));
+    }
     let mut quoted = message.split('`').skip(1).step_by(2);
     if !message.starts_with("unknown ") {
         return message.replace('`', "'").replace('\n', " ");
@@ -55,5 +65,7 @@ mod tests {
             "unknown key 'xyzzy'; known here: threads, block"
         );
         assert_eq!(explain("invalid `x`\nthere"), "invalid 'x' there");
+        let mistyped = explain(r#"invalid type: string "ten", expected u32"#);
+        assert_eq!(mistyped, r#"string "ten" is not a whole number"#);
     }
 }

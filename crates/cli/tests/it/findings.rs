@@ -105,6 +105,7 @@ fn explain_prints_pages_and_answers_mistyped_identifiers() {
         "{}",
         stderr(&wrong)
     );
+    assert!(stderr(&floodwall(&["explain", "18"])).contains("did you mean FW018?"));
     let wrong = floodwall(&["explain", "FWxx"]);
     assert!(stderr(&wrong).ends_with(&format!("FW001 to {last}; floodwall explain lists all\n")));
 }

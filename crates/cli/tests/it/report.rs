@@ -134,7 +134,7 @@ fn what_is_no_result_is_refused() {
     for (text, said) in [
         ("{}", "not a floodwall result"),
         ("{\"schema\": \"a/2\"}", "its schema is"),
-        ("hello", "was changed or cut"),
+        ("hello", "not a floodwall result"),
     ] {
         fs::write(of("bad.json"), text).unwrap();
         let message = refused(&["report", &of("bad.json"), "--out", &html]);
@@ -150,6 +150,9 @@ fn what_is_no_result_is_refused() {
         assert!(message.contains("was not written by floodwall report"), "{message}");
         assert_eq!(fs::read_to_string(of(name)).unwrap(), text);
     }
+    let message = refused(&["report", &result, "--out", &of("page.pdf")]);
+    assert!(message.contains("an HTML page") && message.contains("page.html"), "{message}");
+    assert!(!Path::new(&of("page.pdf")).exists());
     refused(&["report", &result, "--json", "--markdown"]);
     refused(&["report", &result, "--font", &of("f.ttf")]);
     fs::write(of("f.ttf"), "no font").unwrap();

@@ -281,6 +281,10 @@ pub(super) fn read(json: &str) -> Result<Document, SchemaError> {
     struct Named {
         schema: Option<Value>,
     }
+    // An empty file was cut.
+    if json.trim_start().chars().next().is_some_and(|first| first != '{') {
+        return Err(SchemaError::NotAResult);
+    }
     let named: Named = serde_json::from_str(json).map_err(SchemaError::Json)?;
     match named.schema {
         None => return Err(SchemaError::NotAResult),

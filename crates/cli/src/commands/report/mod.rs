@@ -120,7 +120,7 @@ fn check(args: &ReportArgs) -> anyhow::Result<()> {
     let is_out =
         |input: &PathBuf| out.canonicalize().is_ok_and(|out| input.canonicalize().is_ok_and(|i| i == out));
     match args.results.iter().chain(&args.seeks).find(|input| is_out(input)) {
-        None => check_ours(out),
+        None => check_ours(out).and_then(|()| check_name(out)),
         Some(input) => {
             let why = format!(
                 "'{}' would be overwritten by its report; name another file for --out",
@@ -128,6 +128,19 @@ fn check(args: &ReportArgs) -> anyhow::Result<()> {
             );
             Err(UsageError(why).into())
         }
+    }
+}
+
+/// Refuses a name that promises another format than HTML.
+fn check_name(path: &Path) -> anyhow::Result<()> {
+    match path.extension().map(|extension| extension.to_string_lossy().to_lowercase()) {
+        Some(extension) if !matches!(extension.as_str(), "html" | "htm") => Err(UsageError(format!(
+            "'{}': --out writes an HTML page; name it {}, or use --svg DIR or --png DIR for pictures",
+            path.display(),
+            path.with_extension("html").display()
+        ))
+        .into()),
+        _ => Ok(()),
     }
 }
 

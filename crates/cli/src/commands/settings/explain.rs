@@ -54,9 +54,12 @@ fn list() -> String {
     text
 }
 
-/// Whether a name is meant to be a finding's: no knob begins so.
+/// Whether a name is meant to be a finding's, such as `FW018` or `18`: no knob begins so.
 fn is_finding(name: &str) -> bool {
     let mut letters = name.chars();
+    if !name.is_empty() && name.chars().all(|c| c.is_ascii_digit()) {
+        return true;
+    }
     let begins = matches!((letters.next(), letters.next()), (Some('f' | 'F'), Some('w' | 'W')));
     begins && letters.all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
 }
