@@ -1,5 +1,4 @@
-//! Backing devices: their limits (/sys/class/bdi/NAME) and what is dirty for them (debugfs, root
-//! only).
+//! Backing devices: their limits (/sys/class/bdi/NAME) and their dirty data (debugfs, root only).
 
 use floodwall_model::Reading;
 use floodwall_model::status::DeviceLimits;

@@ -52,7 +52,7 @@ pub struct BlockDevice {
     pub id: DeviceId,
     /// The kernel's name (`sda1`, `dm-0`).
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Vendor and model; absent for virtual devices.
     pub model: Reading<String>,
@@ -97,7 +97,7 @@ fn read_kind(root: &SysRoot, dir: &str) -> Kind {
         let name = root.read_line(&format!("{dir}/dm/name")).into_value();
         let uuid = root.read_line(&format!("{dir}/dm/uuid")).into_value();
         // The prefix names the maker (`LVM-`, `CRYPT-LUKS2-`, `mpath-`); the rest identifies the
-        // volume and is nobody's business.
+        // volume and stays private.
         let subsystem = uuid.and_then(|u| u.split_once('-').map(|(prefix, _)| prefix.to_owned()));
         return Kind::DeviceMapper { name, subsystem };
     }

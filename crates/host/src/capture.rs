@@ -24,11 +24,11 @@ use crate::servers;
 pub struct Entry {
     /// Absolute, as on the machine.
     pub path: String,
-    /// What is there.
+    /// Its content.
     pub content: Content,
 }
 
-/// What is at a path.
+/// The content of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// A file with this text.
@@ -228,7 +228,7 @@ impl Collector<'_> {
     fn block_devices(&mut self) {
         for number in self.names("/sys/dev/block") {
             let link = format!("/sys/dev/block/{number}");
-            // Loop and zram devices that nobody has set up.
+            // Loop and zram devices that are not set up.
             if self.root.parse::<u64>(&format!("{link}/size")) == Reading::Value(0) {
                 continue;
             }

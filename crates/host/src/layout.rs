@@ -41,11 +41,11 @@ pub struct Row {
     pub id: DeviceId,
     /// The kernel's name, or the source given to mount.
     pub name: String,
-    /// What it is, for people.
+    /// Its kind, for people.
     pub kind: String,
     /// Its name in /sys/class/bdi.
     pub bdi: Reading<String>,
-    /// What is mounted on it.
+    /// Its mounts.
     pub mounts: Vec<MountedOn>,
     /// The disk whose queue its writes meet first, if there is exactly one.
     pub queue_device: Option<DeviceId>,

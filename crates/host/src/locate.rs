@@ -70,12 +70,12 @@ pub struct Location {
     pub without_writeback: Option<&'static str>,
     /// Whether nothing can be written.
     pub read_only: bool,
-    /// What could not be followed, and why.
+    /// The devices that could not be followed, and why.
     pub notes: Vec<String>,
 }
 
 impl Location {
-    /// Whether the filesystem's dirty pages are written back to a device or server of its own.
+    /// Whether the filesystem's dirty pages are written back to its device or server.
     #[must_use]
     pub fn has_own_writeback(&self) -> bool {
         self.without_writeback.is_none()

@@ -47,7 +47,7 @@ pub fn read_container(root: &SysRoot, mounts: &[Mount]) -> Reading<String> {
 }
 
 /// Whether this thread runs under a real-time or deadline policy: such a reader is shown higher
-/// thresholds than everybody else has (mm/page-writeback.c `domain_dirty_limits`).
+/// thresholds than other tasks have (mm/page-writeback.c `domain_dirty_limits`).
 #[must_use]
 pub fn read_is_real_time(root: &SysRoot) -> Reading<bool> {
     let path = "/proc/thread-self/stat";

@@ -1,4 +1,4 @@
-//! Who writes: /proc/PID/io of every process that we may look at.
+//! Writers: /proc/PID/io of every process that we may look at.
 //!
 //! `write_bytes` counts a page when it is dirtied (mm/page-writeback.c `folio_account_dirtied`), so
 //! the difference of two readings names the floods, not the flusher that writes for them. Other
@@ -70,7 +70,7 @@ fn counters(pid: u32, text: &[u8]) -> Option<Counters> {
     Some(Counters { pid, written, cancelled })
 }
 
-/// Who dirtied most between two readings that lie `window_s` seconds apart.
+/// The processes that dirtied most between two readings that lie `window_s` seconds apart.
 ///
 /// A process that is not in the first reading, or whose counters fell since, began meanwhile: all
 /// that it wrote counts. One that ended meanwhile is not seen: its parent inherits its counters,

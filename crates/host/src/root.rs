@@ -53,7 +53,7 @@ pub struct SysRoot {
     page_bytes: u64,
     /// A debugfs of our own, looked for when the first file of it is wanted.
     debugfs: Arc<OnceLock<Option<OwnedFd>>>,
-    /// What has been found, if anybody wants to know.
+    /// The paths that were found, if a caller wants to know.
     seen: Option<Arc<Mutex<BTreeSet<String>>>>,
 }
 

@@ -113,7 +113,7 @@ fn together(a: DeviceSample, b: DeviceSample) -> DeviceSample {
     }
 }
 
-/// The value, or a note of why there is none.
+/// The value, or a note with the reason why it is missing.
 fn known<T>(missing: &mut Vec<Missing>, what: &str, reading: Reading<T>) -> Option<T> {
     if let Some(why) = reading.why() {
         missing.push(Missing { what: what.to_owned(), why });

@@ -146,7 +146,7 @@ impl<'a> Window<'a> {
             .fold(none, |sum, id| sum.and_then(|sum| self.disk_rate(*id).map(|rate| sum + rate)))
     }
 
-    /// Who dirtied most.
+    /// The processes that dirtied most.
     fn writers(&self, root: &SysRoot) -> Writers {
         let (before, after) = (&self.before.processes, &self.after.processes);
         let writers = process::writers(root, before, after, self.seconds.unwrap_or(1.0));
@@ -295,7 +295,7 @@ fn device(root: &SysRoot, row: &Row, window: &Window<'_>, machine: &Machine) -> 
     }
 }
 
-/// A queue of which nothing can be said, for one reason.
+/// A queue without any value, for one reason.
 fn no_queue(why: &str) -> Queue {
     let absent = || why.to_owned();
     Queue {

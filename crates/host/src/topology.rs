@@ -23,7 +23,7 @@ pub struct Backing {
     /// The block devices that the filesystem was made on (partitions included). Empty for network
     /// filesystems.
     pub devices: Vec<DeviceId>,
-    /// Why there are none, if there are none.
+    /// The reason, if there are none.
     pub why_none: Option<String>,
     /// Name in /sys/class/bdi: the whole disk's number, `btrfs-1`, or `0:NN`.
     pub bdi: Reading<String>,
@@ -88,7 +88,7 @@ pub struct Stack {
     pub leaves: Vec<DeviceId>,
     /// Which is directly below which.
     pub below: Vec<(DeviceId, DeviceId)>,
-    /// What could not be followed, and why.
+    /// The devices that could not be followed, and why.
     pub notes: Vec<String>,
 }
 

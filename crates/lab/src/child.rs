@@ -1,5 +1,5 @@
-//! How a lab's processes are started: the program runs itself again, with arguments of its own that
-//! come before `--role ROLE --state DIR`.
+//! The start of a lab's processes: the program runs itself again, with the arguments that lead to
+//! its lab, and then `--role ROLE --state DIR`.
 
 use std::path::Path;
 use std::process::Command;

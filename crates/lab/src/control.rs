@@ -1,4 +1,4 @@
-//! What is said over a lab's control socket: one request and one answer, each a line of JSON.
+//! A lab's control socket: one request and one answer, each a line of JSON.
 //!
 //! ```text
 //! caller ─▶ {"request":"stats"}           ─▶ server
@@ -26,7 +26,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
 pub(crate) enum Request {
-    /// Is anybody there?
+    /// Whether the server answers.
     Ping,
     /// Make answers follow the model.
     Begin,
@@ -95,7 +95,7 @@ pub struct StoreStats {
     pub memory_limit_bytes: u64,
     /// Bytes in the spill file.
     pub spilled_bytes: u64,
-    /// Of `memory_bytes` and `spilled_bytes`, what is kept for a power cut.
+    /// The part of `memory_bytes` and `spilled_bytes` that is kept for a power cut.
     pub undo_bytes: u64,
     /// Old pages given up for want of memory: these writes would survive a power cut.
     pub undo_dropped_pages: u64,
@@ -104,7 +104,7 @@ pub struct StoreStats {
 /// Asks the server of a lab.
 ///
 /// # Errors
-/// [`LabError::NoAnswer`] if there is none, or none in time; [`LabError::Server`] with its message.
+/// [`LabError::NoAnswer`] without an answer in time; [`LabError::Server`] with its message.
 pub(crate) fn ask(name: &str, socket: &Path, request: &Request) -> Result<Answer, LabError> {
     converse(name, socket, request).map(|(answer, _)| answer)
 }
@@ -137,7 +137,7 @@ pub(crate) fn send<T: Serialize>(stream: &mut impl Write, what: &T) -> std::io::
 /// Longest line that is read.
 const LINE_BYTES: u64 = 4 << 20;
 
-/// Reads one line of JSON; `None` if there is none that can be understood.
+/// Reads one line of JSON; `None` without one that can be understood.
 pub(crate) fn receive<T: for<'de> Deserialize<'de>>(stream: &mut impl BufRead) -> Option<T> {
     let mut line = String::new();
     stream.take(LINE_BYTES).read_line(&mut line).ok()?;

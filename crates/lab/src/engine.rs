@@ -7,8 +7,8 @@
 //!
 //! *Lateness* is all that the lab adds: from a request's arrival until the model heard of it, and
 //! from its modelled completion until its answer was in the kernel's hands. Virtual time is the
-//! monotonic clock since the engine was made. Whoever advances the model answers what came out, so
-//! a device without delay costs no thread switch.
+//! monotonic clock since the engine was made. The thread that advances the model sends the answers,
+//! so a device without delay costs no thread switch.
 //!
 //! **Data is stored on submission**, not on completion: it goes from the request's buffer straight
 //! into the store, and overlapping writes end in the order in which they were submitted because the
@@ -106,7 +106,8 @@ struct Core<R> {
     pending: HashMap<u64, Pending<R>>,
     /// Ids order writes and are their versions.
     next_id: u64,
-    /// Versions of writes that the store has and nobody was told of; kept for volatile caches only.
+    /// Versions of writes that are in the store and not acknowledged; kept for volatile caches
+    /// only.
     unacknowledged: BTreeSet<u64>,
     /// Whether old contents were ever kept (a cache can become volatile when its battery fails).
     keeps: bool,
@@ -349,7 +350,8 @@ impl<R: Respond> Engine<R> {
         self.store.write().unwrap_or_else(PoisonError::into_inner).forget_below(stable_below);
     }
 
-    /// The timing thread: answers what completes when nobody submits. Returns after [`Self::stop`].
+    /// The timing thread: answers requests that complete while no request arrives. Returns after
+    /// [`Self::stop`].
     pub(crate) fn run_timer(&self) {
         let mut core = self.core();
         while !core.stopping {
@@ -380,7 +382,8 @@ impl<R: Respond> Engine<R> {
         self.wake.notify_all();
     }
 
-    /// Changes the pace. What is in the model when it is taken out of the way is answered at once.
+    /// Changes the pace. Requests in the model when it is taken out of the way are answered at
+    /// once.
     pub(crate) fn set_pace(&self, pace: Pace) {
         let (mut done, mut rest) = (Vec::new(), Vec::new());
         {
@@ -414,7 +417,7 @@ impl<R: Respond> Engine<R> {
             self.collect(&mut core, &mut done);
             let now = self.now();
             let lost = core.device.powercut(now);
-            // Whatever completed in the moment between is handed out still.
+            // Requests that completed in the moment between are still answered.
             self.collect(&mut core, &mut done);
             let lost = lost.extents.iter().map(|e| (e.offset, e.len, e.since));
             let gone = Gone::new(lost, std::mem::take(&mut core.unacknowledged));

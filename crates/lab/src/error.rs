@@ -1,4 +1,4 @@
-//! What can go wrong with a lab, and what to do about it.
+//! Failures of a lab, each with a remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -49,9 +49,9 @@ pub enum LabError {
     /// An elevator that this kernel has not.
     #[error("this kernel has no elevator '{name}' for a loop device; it offers {offered}")]
     Elevator {
-        /// What was asked for.
+        /// The wanted name.
         name: String,
-        /// What there is.
+        /// The names that exist.
         offered: String,
     },
     /// The program that makes the filesystem is not there.
@@ -101,7 +101,7 @@ pub enum LabError {
     MountPoint {
         /// The directory.
         dir: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// The fault and the remedy.
         why: &'static str,
     },
     /// More memory was asked for than is free.
@@ -113,13 +113,13 @@ pub enum LabError {
         asked: Bytes,
         /// `MemAvailable` without what other labs may still take.
         available: Bytes,
-        /// What other labs may still take.
+        /// The bytes that other labs may still take.
         promised: Bytes,
     },
     /// The size can't be a device's.
     #[error("{} B can't be the size of a lab device: use a multiple of {} B", size.0, block.0)]
     Size {
-        /// What was asked for.
+        /// The wanted size.
         size: Bytes,
         /// The block size.
         block: Bytes,
@@ -127,7 +127,7 @@ pub enum LabError {
     /// The block size can't be a device's.
     #[error("blocks of {block} B are not supported; use 512 or 4096")]
     BlockSize {
-        /// What was asked for, bytes.
+        /// The wanted block size, in bytes.
         block: u32,
     },
     /// The filesystem does not fit.
@@ -174,7 +174,7 @@ pub enum LabError {
     Power {
         /// Which lab.
         name: String,
-        /// What it is and what to do.
+        /// The state and the remedy.
         state: &'static str,
     },
     /// The server of a lab does not answer.
@@ -194,7 +194,7 @@ pub enum LabError {
     /// A command to be run on a lab could not be started.
     #[error("can't run '{command}': {error}{}", if error.kind() == io::ErrorKind::NotFound { "; name it in full if it is not in PATH" } else { "" })]
     Command {
-        /// What was to be run.
+        /// The command.
         command: String,
         /// Why not.
         error: io::Error,
@@ -202,7 +202,7 @@ pub enum LabError {
     /// A system call failed.
     #[error("can't {operation} {path}: {errno}")]
     Io {
-        /// What was tried, as a verb.
+        /// The operation, as a verb.
         operation: &'static str,
         /// On what.
         path: PathBuf,
@@ -214,7 +214,7 @@ pub enum LabError {
     State {
         /// Which file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
     /// The caller's stop flag was raised.

@@ -1,5 +1,5 @@
-//! The guardian: starts a lab's server, waits for its end however it comes, and takes down what is
-//! left.
+//! The guardian: starts a lab's server, waits for its end however it comes, and takes down the
+//! rest.
 //!
 //! ```text
 //! up ─▶ guardian ─▶ server                  (parent and child: no server is ever without a guardian)
@@ -21,7 +21,7 @@ use crate::process;
 use crate::state::{Spec, StateDir};
 use crate::teardown::{self, By};
 
-/// How long a guardian waits for a lock that nobody should hold yet.
+/// How long a guardian waits for a lock that should be free.
 const START: Duration = Duration::from_secs(10);
 
 /// Runs until the lab is gone.
@@ -31,7 +31,7 @@ const START: Duration = Duration::from_secs(10);
 /// down.
 pub(crate) fn main(state: &Path) -> Result<(), LabError> {
     let state = StateDir::new(state);
-    // A session of its own: the terminal's signals are not meant for it.
+    // Another session: the terminal's signals are not meant for it.
     let _ = rustix::process::setsid();
     process::survive_memory_shortage();
     let spec = state.spec()?;

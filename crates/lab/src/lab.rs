@@ -88,7 +88,7 @@ pub enum LabState {
     Starting,
     /// After a power cut.
     NoPower,
-    /// Neither up nor gone; the text says what is missing. `down` takes away what there is.
+    /// Neither up nor gone; the text names the missing part. `down` takes away the rest.
     HalfMade(String),
 }
 
@@ -179,8 +179,8 @@ impl Lab {
     /// Brings a device up.
     ///
     /// # Errors
-    /// Everything that is wrong with the options or the host is found before anything is made;
-    /// whatever fails later takes the rest down. [`LabError::Interrupted`] if `stop` is raised.
+    /// All faults of the options and the host are found before anything is made; a later failure
+    /// takes the lab down. [`LabError::Interrupted`] if `stop` is raised.
     pub fn up(&self, options: &UpOptions, stop: &AtomicBool) -> Result<LabInfo, LabError> {
         self.reap();
         Self::check_host()?;
@@ -203,7 +203,7 @@ impl Lab {
             Err(e) => {
                 // The first error is the one to be told.
                 let _ = teardown::take_down(&state, By::Caller);
-                // If somebody else took the lab down meanwhile, they may not have seen our last
+                // Another process that took the lab down meanwhile may not have seen our last
                 // step.
                 let _ = teardown::free_devices(&state, &spec.file_name(), false);
                 self.reap();
@@ -276,8 +276,8 @@ impl Lab {
         let left =
             labs.iter().map(|state| match control::ask(&state.name(), &state.control(), &Request::Stats) {
                 Ok(Answer::Stats(stats)) => {
-                    // What is kept for a power cut comes on top of the size; it is as small as the
-                    // device's cache.
+                    // The pages kept for a power cut come on top of the size; they are as few as
+                    // the device's cache has.
                     stats
                         .store
                         .memory_limit_bytes
@@ -408,9 +408,8 @@ impl Lab {
         Ok(names.into_iter().map(|name| (name.clone(), self.down(&name))).collect())
     }
 
-    /// Cuts a device's power: what it had acknowledged into a volatile cache and not been asked to
-    /// flush is lost, everything in flight fails, and so does all that comes until
-    /// [`Self::powerup`].
+    /// Cuts a device's power. Acknowledged data in a volatile cache that were not flushed are lost,
+    /// requests in flight fail, and so do all requests until [`Self::powerup`].
     ///
     /// # Errors
     /// [`LabError::Power`] if it has none.
@@ -428,7 +427,7 @@ impl Lab {
         }
     }
 
-    /// Gives a device its power back, as a machine that boots would find it: what was mounted is
+    /// Gives a device its power back, as a machine that boots would find it: its filesystem is
     /// unmounted, the loop device is a new one, and the filesystem that it was brought up with is
     /// mounted again.
     ///
@@ -449,7 +448,7 @@ impl Lab {
         Ok(info(&state))
     }
 
-    /// Writes what reaches the device as CSV: from the oldest request that is remembered, or from
+    /// Writes the device's requests as CSV: from the oldest request that is remembered, or from
     /// now on; only what there is, or on and on until `stop` is raised or the lab goes.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 //!
 //! Each lab gets a loop device that did not exist before, and it is removed afterwards: a loop
 //! device that was used keeps its elevator, its queue's settings and the limits of its backing
-//! device for whoever comes next.
+//! device for the next user.
 //!
 //! Only loop devices whose backing file is the lab's are ever touched: the file's name holds a
 //! random token, and it is looked at in `/sys/block/loopN/loop/backing_file` before every step.
@@ -96,7 +96,7 @@ fn control<const OPCODE: Opcode>(file: &File, argument: isize) -> rustix::io::Re
 }
 
 /// A device that did not exist before. Where /dev does not follow the kernel (a container with
-/// nodes of its own), one that is free.
+/// other nodes), one that is free.
 fn new_device(file: &File) -> rustix::io::Result<LoopDevice> {
     let device = LoopDevice { number: add(|number| control::<LOOP_CTL_ADD>(file, number))? };
     if device.path().exists() {
@@ -113,8 +113,8 @@ fn add(request: impl Fn(isize) -> rustix::io::Result<u32>) -> rustix::io::Result
     (-1..NUMBERS).map(request).find(|added| *added != Err(Errno::EXIST)).unwrap_or(Err(Errno::EXIST))
 }
 
-/// Removes a detached device, so that nobody inherits its settings. One that somebody has opened or
-/// attached meanwhile stays.
+/// Removes a detached device, so that the next user does not inherit its settings. A device that is
+/// open or attached by then stays.
 fn remove(device: &LoopDevice) {
     if let Ok(file) = OpenOptions::new().read(true).write(true).open(CONTROL) {
         let _ = control::<LOOP_CTL_REMOVE>(&file, device.number as isize);
@@ -216,7 +216,7 @@ pub(crate) fn check() -> Result<(), LabError> {
     if Path::new(CONTROL).exists() { Ok(()) } else { Err(LabError::NoLoop { path: CONTROL.into() }) }
 }
 
-/// How often somebody else may take the free device before us.
+/// How often another process may take the free device before us.
 const TRIES: u32 = 32;
 
 /// Puts a loop device onto a lab's file.
@@ -284,7 +284,7 @@ pub(crate) fn detach(device: &LoopDevice, file_name: &str, patience: Duration) -
             Err(errno) => return Err(LabError::io("detach", &path, errno)),
         }
     }
-    // The kernel clears it when the last opener closes: here that is `open`, unless somebody else
+    // The kernel clears it when the last opener closes: here that is `open`, unless another process
     // has it.
     let deadline = Instant::now() + patience;
     while device.stands_on(file_name) {

@@ -163,7 +163,7 @@ impl Timings {
         Self { kept_up: kept_up(lateness, &all), read, write, flush, other, lateness: lateness.into() }
     }
 
-    /// What was counted since `earlier`, a snapshot of the same device: a run on a device that has
+    /// The counts since `earlier`, a snapshot of the same device: a run on a device that has
     /// been up for long is judged by itself. Means and maxima are then those of buckets, at most
     /// 0.8 % above the exact ones.
     #[must_use]

@@ -70,7 +70,7 @@ impl Filesystem {
 
     /// Quiet, without asking; no discard of a device that is empty anyway, and nothing left for
     /// later (ext4 would initialise its tables in the background, into the first minutes of
-    /// whatever is measured).
+    /// a measurement).
     const fn mkfs_arguments(self) -> &'static [&'static str] {
         match self {
             Self::Xfs => &["-q", "-f", "-K"],
@@ -111,7 +111,7 @@ impl Filesystem {
         }
         let said = String::from_utf8_lossy(&output.stderr);
         let mut lines = said.lines().map(str::trim).filter(|l| !l.is_empty());
-        // mkfs.xfs explains its options after what is wrong, the others begin with their version.
+        // mkfs.xfs explains its options after the error, the others begin with their version.
         let telling = if self == Self::Xfs { lines.next() } else { lines.next_back() };
         let said = telling.map_or_else(|| output.status.to_string(), str::to_owned);
         Err(LabError::MkfsFailed { program: self.mkfs(), device: device.into(), said })
@@ -188,7 +188,7 @@ pub(crate) fn of_device(device: &Path, dev: Option<&str>) -> Result<Vec<Mount>, 
     Ok(all()?.into_iter().rev().filter(|m| m.source == device || Some(m.dev.as_str()) == dev).collect())
 }
 
-/// What is mounted on a directory, if anything (the last made).
+/// The last mount on a directory, if there is one.
 pub(crate) fn on(dir: &Path) -> Result<Option<Mount>, LabError> {
     Ok(all()?.into_iter().rfind(|m| m.dir == dir))
 }
@@ -257,7 +257,7 @@ const FS_IOC_SHUTDOWN: Opcode = rustix::ioctl::opcode::read::<u32>(b'X', 125);
 /// Without writing the log first.
 const NO_LOG_FLUSH: u32 = 2;
 
-/// Makes a filesystem fail every access from now on, so that nobody goes on writing into it, or
+/// Makes a filesystem fail every access from now on, so that no process goes on writing into it, or
 /// waits for it. Says whether the filesystem could.
 #[allow(unsafe_code, reason = "ioctl")]
 pub(crate) fn shut_down(dir: &Path) -> bool {
@@ -266,8 +266,8 @@ pub(crate) fn shut_down(dir: &Path) -> bool {
     unsafe { rustix::ioctl::ioctl(&root, Setter::<FS_IOC_SHUTDOWN, u32>::new(NO_LOG_FLUSH)) }.is_ok()
 }
 
-/// Ends a FUSE connection from outside: everybody who waits for its server gets an error. `mount`
-/// is its mount.
+/// Ends a FUSE connection from outside: every process that waits for its server gets an error.
+/// `mount` is its mount.
 pub(crate) fn abort_fuse(mount: &Mount) {
     // The connection's name is the minor number of the mount's device
     // (Documentation/filesystems/fuse.rst).

@@ -54,7 +54,7 @@ impl Process {
         self.is_alive().then_some(fd)
     }
 
-    /// Sends a signal to it, and to nobody else.
+    /// Sends a signal to it, and to no other process.
     pub(crate) fn signal(self, signal: Signal) {
         if let Some(fd) = self.open() {
             // It may be gone meanwhile; that is as good.
@@ -80,8 +80,8 @@ impl Process {
 
 /// Makes this process fit to serve a block device: its memory stays in RAM, memory it asks for is
 /// not got by writing to a device that it serves itself (`PR_SET_IO_FLUSHER`), it is not chosen
-/// when memory runs out, and its sleeps end on time. What is not allowed here is left out: the lab
-/// then works less well under memory pressure, and everything else the same.
+/// when memory runs out, and its sleeps end on time. A step that is not allowed here is left out:
+/// the lab then works less well under memory pressure, and everything else the same.
 ///
 /// Threads that are started afterwards inherit all of it.
 pub(crate) fn fit_to_serve() {
@@ -120,7 +120,7 @@ pub(crate) fn users_of_directory(dir: &Path) -> Vec<i32> {
 /// device is mounted. `dev` is its `MAJOR:MINOR`.
 ///
 /// A namespace that was made while a filesystem was mounted (unshare(1), a container, a service
-/// with `PrivateMounts=`) has a mount of its own, which unmounting elsewhere does not touch and
+/// with `PrivateMounts=`) has another mount, which unmounting elsewhere does not touch and
 /// which keeps the device in use until the namespace's last process ends (mount_namespaces(7)).
 pub(crate) fn users_of_device(device: &Path, dev: Option<&str>) -> Vec<i32> {
     let mut pids = users(|target| target == device);

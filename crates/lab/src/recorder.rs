@@ -20,7 +20,7 @@ pub(crate) const CAPACITY: usize = 1 << 18;
 pub(crate) const HEADER: &str =
     "time_us,offset_bytes,size_bytes,operation,fua,depth,queue_us,service_us,lateness_us,result\n";
 
-/// Whose recording it is: a comment of JSON under the heading.
+/// The recorded device: a comment of JSON under the heading.
 #[derive(Serialize)]
 pub(crate) struct About<'a> {
     pub(crate) name: &'a str,

@@ -14,9 +14,9 @@
 //!   going          somebody began to take it down: no part of it may start any more
 //! ```
 //!
-//! What can be looked up is not written down: the loop device is the one whose backing file has the
-//! token in its name, the mounts are those of that device. So a state that was left half-way is
-//! read like any other.
+//! Facts that can be looked up are not written down: the loop device is the one whose backing file
+//! has the token in its name, the mounts are those of that device. So a state that was left
+//! half-way is read like any other.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -121,7 +121,7 @@ impl StateDir {
         self.path.join("mnt")
     }
 
-    /// Claims the name. Whoever makes the directory has it.
+    /// Claims the name. The process that makes the directory has it.
     ///
     /// # Errors
     /// [`LabError::NameTaken`], or what the kernel answers.
@@ -235,7 +235,7 @@ impl StateDir {
         OpenOptions::new().append(true).create(true).open(&path).map_err(|e| LabError::io("open", path, e))
     }
 
-    /// Says that the lab is to go. What has not started by then will not.
+    /// Marks the lab as going. Parts that have not started by then will not.
     pub(crate) fn mark_going(&self) {
         // A directory that was never finished, or is gone, has nothing that could start.
         let _ = self.write("going", &());
@@ -255,8 +255,8 @@ impl StateDir {
     }
 
     /// Keeps others from starting or taking down parts of the lab at the same time. Gives up
-    /// waiting after `patience`: every step can be taken twice, and whoever holds the lock may
-    /// itself wait for this lab.
+    /// waiting after `patience`: every step can be taken twice, and the holder of the lock may
+    /// wait for this lab.
     pub(crate) fn lock(&self, patience: Duration) -> Option<File> {
         let file =
             OpenOptions::new().write(true).create(true).truncate(false).open(self.path.join("lock")).ok()?;

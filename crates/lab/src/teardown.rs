@@ -5,9 +5,9 @@
 //! dead server:  shut filesystem down       ─▶ unmount ─▶ detach loop ─▶ unmount FUSE
 //! ```
 //!
-//! Every step looks at what is there, does nothing if nothing is, and may be taken by two processes
-//! at once. No step waits without end: what takes too long has its FUSE connection aborted, which
-//! makes the kernel fail whatever it waited for. Contents are in memory and go with the lab, so
+//! Every step does nothing if its part is gone, and may be taken by two processes at once. No step
+//! waits without end: after a time the FUSE connection is aborted, which makes the kernel fail the
+//! requests that the step waits for. Contents are in memory and go with the lab, so
 //! nothing is lost by force that would not be lost anyway.
 
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use crate::mounts::{self, Force, Mount};
 use crate::server::SUBTYPE;
 use crate::state::StateDir;
 
-/// Whose wish it is.
+/// The process that asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By<'a> {
     /// A caller's; the server may be alive.

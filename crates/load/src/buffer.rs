@@ -1,4 +1,4 @@
-//! What is written: buffers whose blocks are never alike, without making random bytes for each of
+//! Data to write: buffers whose blocks are never alike, without making random bytes for each of
 //! them.
 //!
 //! ```text
@@ -125,7 +125,7 @@ pub(crate) fn variety(streams: u32) -> usize {
     ((16 << 20) / streams.max(1) as usize).clamp(64 << 10, 1 << 20) / ALIGN * ALIGN
 }
 
-/// A generator of its own for each purpose, from one seed.
+/// One generator for each purpose, from one seed.
 pub(crate) fn rng(seed: u64, purpose: u64) -> Pcg64Mcg {
     // The state must be odd in its lowest bits to be on the long cycle; `new` sees to that.
     Pcg64Mcg::new(

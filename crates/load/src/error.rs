@@ -1,4 +1,4 @@
-//! What can go wrong in a load, and what to do about it.
+//! Failures of a load, each with a remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub enum LoadError {
     /// A system call on a file failed.
     #[error("can't {operation} {path}: {errno}{}", advice(operation, *.errno))]
     Io {
-        /// What was tried, as a verb: `write`, `fsync`, …
+        /// The operation, as a verb: `write`, `fsync`, …
         operation: &'static str,
         /// On which file.
         path: PathBuf,
@@ -86,9 +86,9 @@ pub enum LoadError {
     TooSmall {
         /// Which victim or flood.
         name: String,
-        /// What it may use.
+        /// The space that it may use.
         space: Bytes,
-        /// What has to fit.
+        /// The things that have to fit.
         what: String,
     },
     /// A flood without a size reached this crate.
@@ -150,7 +150,7 @@ pub enum LoadError {
         /// The kernel's answer.
         errno: Errno,
     },
-    /// A flood in a process of its own failed.
+    /// A flood in a separate process failed.
     #[error("a flood's process: {what}")]
     Apart {
         /// What the process said of it, or how it ended.

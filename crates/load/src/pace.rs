@@ -48,7 +48,7 @@ impl Tickets {
         Self { rate_per_s, next: AtomicU64::new(0) }
     }
 
-    /// The next operation that nobody serves yet.
+    /// The next operation that no thread serves yet.
     #[inline]
     pub(crate) fn take(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
@@ -62,8 +62,8 @@ impl Tickets {
             .unwrap_or(Duration::from_secs(u64::from(u32::MAX)))
     }
 
-    /// How long the operations that fell due in the first `elapsed` and that nobody served had been
-    /// waiting then: those never taken, and those taken and given back.
+    /// How long the operations that fell due in the first `elapsed` and that no thread served had
+    /// been waiting then: those never taken, and those taken and given back.
     pub(crate) fn unserved(&self, elapsed: Duration, given_back: &[u64]) -> LatencyCounts {
         let taken = self.next.load(Ordering::Relaxed);
         let (elapsed_ns, period_ns) = (elapsed.as_nanos() as f64, 1e9 / self.rate_per_s);
@@ -181,7 +181,7 @@ mod tests {
                 now += idle_ns;
                 let due = limit.reserve(bytes, Duration::from_nanos(now)).as_nanos() as u64;
                 now = now.max(due);
-                // What was admitted before this block fits into the time before it.
+                // The bytes admitted before this block fit into the time before it.
                 prop_assert!(admitted <= rate * now as f64 / 1e9 + 1.0, "{} in {} ns", admitted, now);
                 admitted += bytes as f64;
             }

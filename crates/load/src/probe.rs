@@ -1,4 +1,4 @@
-//! What a directory's filesystem, the kernel and this process's limits refuse, found out on a small
+//! Refusals by a directory's filesystem, the kernel and this process's limits, found on a small
 //! temporary file: a load that can't work is to be known before gigabytes are written for another.
 //!
 //! ```text

@@ -41,7 +41,7 @@ pub struct Finished {
     /// Open loop: operations that fell due before the end and never got a turn.
     pub unserved_ops: u64,
     /// CPU time of the threads from start to end, user and kernel, in microseconds; `None` for a
-    /// command. What the kernel does on behalf of io_uring in threads of its own is not in it.
+    /// command. The time of the kernel's own io_uring threads is not in it.
     pub cpu_us: Option<u64>,
     /// How often a command ran to its end and was started again; `None` for anything else.
     pub command_runs: Option<u64>,
@@ -64,7 +64,7 @@ enum Inner {
 }
 
 impl Running {
-    /// What was completed since the last sample (or the start): operations, bytes and, for victims
+    /// The completed part since the last sample (or the start): operations, bytes and, for victims
     /// that are not commands, latencies.
     pub fn sample(&mut self) -> Delta {
         let delta = match &mut self.inner {
@@ -96,8 +96,8 @@ impl Running {
         }
     }
 
-    /// For a command, the kernel's number of the thread that starts it, again and again: whatever
-    /// it does itself, it or a child of it was started by this thread. `None` for anything else.
+    /// For a command, the kernel's number of the thread that starts it, again and again: the
+    /// command or a child of it was started by this thread. `None` for anything else.
     #[must_use]
     pub fn command_thread(&self) -> Option<u32> {
         match &self.inner {
@@ -380,7 +380,7 @@ fn by_kind(waiting: &LatencyCounts, read_percent: u32) -> OpLatencies {
     let reads = split.iter().map(|(_, reads, _)| reads).sum::<u64>();
     let (total, sum) = (waiting.count().max(1), waiting.sum_ns());
     let read_sum = (u128::from(sum) * u128::from(reads) / u128::from(total)) as u64;
-    // Who waited longest is one of the greater part.
+    // The longest wait belongs to the larger kind.
     let (read_max, commit_max) = if share > 50 { (waiting.max_ns(), 0) } else { (0, waiting.max_ns()) };
     OpLatencies {
         read: LatencyCounts::from_buckets(split.iter().map(|s| (s.0, s.1)), read_sum, read_max),

@@ -24,9 +24,9 @@ pub enum UserError {
     /// The user database does not answer.
     #[error("can't look up user '{name}': {errno}; see /etc/nsswitch.conf")]
     Lookup {
-        /// Who was looked up.
+        /// The name that was looked up.
         name: String,
-        /// What the lookup failed with.
+        /// The lookup's error.
         errno: Errno,
     },
     /// The caller can't become another user.

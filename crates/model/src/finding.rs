@@ -15,7 +15,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Worth knowing: it costs something only under a load that not everybody has, or it keeps
+    /// Worth knowing: it costs something only under certain loads, or it keeps
     /// other findings from being made.
     Note,
     /// Costs time under a flood: victims wait longer than they need to.
@@ -41,14 +41,14 @@ pub struct Finding {
     pub id: &'static str,
     /// How much it matters here.
     pub severity: Severity,
-    /// What is wrong, in a few words; always the same for an identifier.
+    /// The fault, in a few words; always the same for an identifier.
     pub title: &'static str,
     /// Devices, mount points or knobs that it was found for; empty for the machine as a whole.
     pub subjects: Vec<String>,
-    /// What it was concluded from, with the numbers; one sentence for each subject.
+    /// The facts that it was concluded from, with the numbers; one sentence for each subject.
     pub evidence: Vec<String>,
-    /// What it costs the worst subject, in seconds; absent where time is not what it costs or the
-    /// rate is not known.
+    /// The cost for the worst subject, in seconds; absent where the cost is no time or the rate is
+    /// not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_s: Option<f64>,
     /// How much data it is about, in bytes; absent where there is no such amount.

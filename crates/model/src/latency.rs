@@ -19,7 +19,7 @@ const OCTAVES: usize = 34;
 
 /// How many buckets there are.
 pub const BUCKETS: usize = LINEAR as usize + PER_OCTAVE * OCTAVES;
-/// The largest latency that has a bucket of its own: 2^42 − 1 ns, about 73 minutes.
+/// The largest latency that has its own bucket: 2^42 − 1 ns, about 73 minutes.
 pub const MAX_NS: u64 = (LINEAR << OCTAVES) - 1;
 
 /// The bucket in which a latency is counted.
@@ -170,7 +170,7 @@ impl LatencyCounts {
             seen += n;
             (seen >= rank).then_some(bucket)
         });
-        // The last bucket also holds what is beyond the range; of that only the maximum is known.
+        // The last bucket also holds latencies beyond the range; of that only the maximum is known.
         let high = bucket.filter(|b| b + 1 < BUCKETS).map_or(self.max_ns, bucket_high_ns);
         Some(high.min(self.max_ns))
     }

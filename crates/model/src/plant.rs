@@ -90,7 +90,7 @@ pub enum PlantError {
     /// A knob was not written.
     #[error("can't set {write}: {why}")]
     Refused {
-        /// What was tried.
+        /// The write that was tried.
         write: KnobWrite,
         /// Why, and what to do about it.
         why: String,
@@ -136,12 +136,12 @@ pub struct DeviceObservation {
     pub writeback_bytes: Option<u64>,
     /// A write to one of its knobs waits for the queue to run dry.
     pub changing: bool,
-    /// Who used it since the last look, or waits for it now, in a fixed order.
+    /// Its users since the last look, and those that wait for it now, in a fixed order.
     pub actors: Vec<Actor>,
 }
 
-/// A process (or a unit of them) as its device knows it. Who is a victim and who a flood is for the
-/// controller to say.
+/// A process (or a unit of them) as its device knows it. The controller decides
+/// which is a victim and which a flood.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Actor {
     /// Its name: command and process, or unit.

@@ -12,12 +12,12 @@ pub const LAST_LEVEL: u8 = 7;
 /// A thread's I/O priority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// None of its own: the kernel derives it from the nice value (`be/4` at nice 0).
+    /// Not set: the kernel derives it from the nice value (`be/4` at nice 0).
     #[default]
     None,
     /// Before all others. The level, 0 to 7.
     RealTime(u8),
-    /// The class of everybody. The level, 0 to 7.
+    /// The usual class. The level, 0 to 7.
     BestEffort(u8),
     /// After all others.
     Idle,

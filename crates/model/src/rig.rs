@@ -57,7 +57,7 @@ pub struct Step<'a> {
     pub phase: Option<PhaseKind>,
     /// The round, counted from 1; 0 before the first.
     pub round: u32,
-    /// How long it should take, in seconds; 0 if nobody can tell beforehand (prefill, whose
+    /// How long it should take, in seconds; 0 if it can't be told beforehand (prefill, whose
     /// progress is [`Second::done`]).
     pub expected_s: f64,
 }
@@ -69,7 +69,7 @@ pub struct Second<'a> {
     pub elapsed_s: f64,
     /// How far the current step is, from 0 to 1, where that is known (prefill).
     pub done: Option<f64>,
-    /// What was measured in this second.
+    /// The figures of this second.
     pub interval: Option<&'a Interval>,
     /// Drain rate seen so far, in bytes per second, while backlogged.
     pub drain_bytes_per_s: Option<f64>,
@@ -81,7 +81,7 @@ pub struct Second<'a> {
 pub struct RigError {
     /// Why.
     pub source: Box<dyn Error + Send + Sync>,
-    /// What was measured until then.
+    /// The phases until then.
     pub partial: Option<Box<Trial>>,
     /// Whether the user or the system asked for the stop (a signal), as opposed to a failure.
     pub interrupted: bool,

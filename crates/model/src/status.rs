@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::finding::Finding;
 use crate::units::DeviceId;
 
-/// A value read from the kernel, or why there is none.
+/// A value read from the kernel, or the reason why it is missing.
 ///
 /// Serialises as the value itself, as `{"absent": why}` or as `{"unreadable": why}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,11 +136,11 @@ pub struct Status {
     pub elsewhere: Vec<Elsewhere>,
     /// Processes that serve block devices or filesystems of this machine.
     pub servers: Vec<Server>,
-    /// Who wrote most during the window.
+    /// The processes that wrote most during the window.
     pub writers: Writers,
     /// What root would add, as parts of a sentence; empty if nothing was refused.
     pub root_would_add: Vec<String>,
-    /// What was found to be wrong, the worst first; empty until somebody has looked.
+    /// The faults, the worst first; empty until the checks have run.
     pub findings: Vec<Finding>,
 }
 
@@ -169,8 +169,8 @@ pub struct Machine {
     pub container: Reading<String>,
     /// Whether a hypervisor is below (the flag `hypervisor` of /proc/cpuinfo).
     pub virtualised: Reading<bool>,
-    /// Whether whoever read this runs under a real-time or deadline policy: the kernel shows such a
-    /// reader higher limits than everybody else has.
+    /// Whether the reader ran under a real-time or deadline policy: the kernel shows such a reader
+    /// higher limits than other tasks have.
     pub reader_is_real_time: Reading<bool>,
     /// Usable RAM (/proc/meminfo `MemTotal`).
     pub ram_bytes: Reading<u64>,
@@ -227,7 +227,7 @@ pub struct Server {
     pub pid: Reading<u32>,
     /// Its name (/proc/PID/comm), as the process chose it.
     pub name: String,
-    /// What it serves, and the loop devices that stand on that.
+    /// The things that it serves, and the loop devices on top of them.
     pub serves: Vec<Served>,
     /// Whether all its threads have set `PR_SET_IO_FLUSHER` (Linux 5.6); unreadable where it can't
     /// be told.
@@ -394,7 +394,7 @@ pub struct Elsewhere {
     pub mountpoint: String,
     /// Its type.
     pub filesystem: String,
-    /// Why it has no row of its own.
+    /// The reason why it has no row.
     pub why: String,
 }
 
@@ -465,7 +465,7 @@ pub struct Leaf {
     pub queue: Queue,
 }
 
-/// Who wrote during the window.
+/// The writers of the window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Writers {
     /// The processes that dirtied most, largest first.

@@ -58,7 +58,7 @@ impl PhaseKind {
         matches!(self, Self::Victim | Self::Both)
     }
 
-    /// Whether it tells what is possible: victims or floods without the others.
+    /// Whether it measures victims or floods without the others.
     #[must_use]
     pub fn is_alone(self) -> bool {
         matches!(self, Self::Victim | Self::Flood)

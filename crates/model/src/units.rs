@@ -49,7 +49,7 @@ pub enum UnitError {
     /// A number without its unit.
     #[error("'{text}' needs a unit: {text}B is {as_bytes}, {text}MiB is {as_mib}")]
     Bare {
-        /// What was given.
+        /// The given text.
         text: String,
         /// The first reading it might have meant.
         as_bytes: Bytes,

@@ -1,4 +1,4 @@
-//! What is to be written, lane by lane, and what became of it.
+//! Writes, lane by lane, and their outcomes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ use crate::told::{Event, HeldKnob};
 /// Events that are kept until somebody asks for them.
 const EVENTS: usize = 1_000;
 
-/// Whose lane: a unit's, or the machine's.
+/// The lane of a unit, or of the machine.
 pub(crate) type Lane = Option<DeviceId>;
-/// Whose knob: a device's, by its number as knobs has it, or the machine's.
+/// The owner of a knob: a device, by its number as knobs has it, or the machine.
 pub(crate) type Number = Option<String>;
 
 pub(crate) fn number(target: &Target) -> Number {
@@ -31,10 +31,10 @@ pub(crate) enum Job {
         changes: Vec<Change>,
         ticket: u64,
     },
-    /// Put back what is held of these devices.
+    /// Put back the held knobs of these devices.
     Back {
         of: Vec<Number>,
-        /// Whoever has everything put back asks for what failed; else it is an event.
+        /// The caller that has everything put back asks for the failures; else each is an event.
         asked: bool,
     },
 }
@@ -63,9 +63,9 @@ pub(crate) struct State {
     pub(crate) failed: Vec<String>,
     pub(crate) held: Vec<HeldKnob>,
     pub(crate) events: VecDeque<Event>,
-    /// Writes that failed when nobody waited for them any more, and have not been asked for.
+    /// Writes that failed when no caller waited for them any more, and have not been asked for.
     pub(crate) failures: Vec<(KnobWrite, PlantError)>,
-    /// What is left of a look's patience.
+    /// The rest of a look's patience.
     pub(crate) patience: Duration,
     /// Everything is being put back until then: nothing new is tried again, nor what goes back
     /// after that.
@@ -85,7 +85,7 @@ impl State {
         number.as_ref().and_then(|number| self.lane_of.get(number).copied()).flatten()
     }
 
-    /// What may have to be put back, by lane: what is held, and everything of a lane that has
+    /// The knobs that may have to be put back, by lane: the held ones, and all of a lane that has
     /// something to do.
     pub(crate) fn to_put_back(&self) -> BTreeMap<Lane, BTreeSet<Number>> {
         let known =
@@ -104,13 +104,13 @@ impl State {
         self.lanes.values().all(|lane| !lane.running && lane.jobs.is_empty())
     }
 
-    /// Ends a write: for whoever waits, else as an event.
+    /// Ends a write: for the caller that waits, else as an event.
     pub(crate) fn end(&mut self, ticket: u64, write: KnobWrite, outcome: Result<(), PlantError>) {
         match (self.awaited.get_mut(&ticket), outcome) {
             (Some(place), outcome) => *place = Some(outcome),
             (None, Err(error)) => {
                 self.tell(Event::Failed(error.clone()));
-                // Who has everything put back is not told what was dropped for it.
+                // The caller that has everything put back is not told of writes dropped for it.
                 if self.ends.is_none() && self.failures.len() < EVENTS {
                     self.failures.push((write, error));
                 }

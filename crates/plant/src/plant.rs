@@ -31,7 +31,7 @@ use crate::told::{Closed, Event, HeldKnob};
 use crate::units::{LeftOut, Unit, Units, Which};
 use crate::writer::Writer;
 
-/// How long somebody else who is changing settings is waited for when the plant is opened.
+/// How long the plant waits at its opening for another process that changes settings.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a plant that is dropped without being closed tries to put things back.
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
@@ -40,7 +40,7 @@ const REFRESH: Duration = Duration::from_secs(60);
 /// … and no more often than this because of mounts: containers mount all the time.
 const REFRESH_AT_MOST: Duration = Duration::from_secs(5);
 
-/// Where the kernel tells what is dirty for each backing device.
+/// The kernel's counters of dirty data for each backing device.
 const DEBUGFS: &str = "/sys/kernel/debug/bdi";
 
 /// What is to be steered, and how.

@@ -1,11 +1,11 @@
-//! What other managers' configuration says of our knobs, for a captured tree.
+//! Other managers' configuration of our knobs, for a captured tree.
 //!
 //! ```text
 //! managers::read over a tree that remembers ─ paths ─▶ links | directories | files, of which the lines about knobs
 //! ```
 //!
-//! Whatever the managers look at is stored, so nothing is forgotten when they learn to look at
-//! more; what a file holds beside knobs is not.
+//! All files that the managers look at are stored, so none is forgotten when they learn to look at
+//! more. The contents of a file besides knobs are not stored.
 
 use std::collections::BTreeSet;
 

@@ -45,7 +45,7 @@ pub(super) fn flushes_dropped(facts: Facts<'_>) -> Option<Found> {
     found.remedied_by(commands.join(" && "))
 }
 
-/// Parts of the models under which controllers with a cache of their own present their volumes.
+/// Parts of the models under which controllers with a cache present their volumes.
 const CONTROLLERS: [(&str, &str); 9] = [
     ("PERC", "perccli64 /c0/bbu show"),
     ("MegaRAID", "storcli64 /c0/bbu show"),

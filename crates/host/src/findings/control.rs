@@ -1,5 +1,5 @@
-//! What the machine can't be held to or be seen by: control groups, pressure, debugfs; and swap,
-//! which waits with everybody else.
+//! Missing control and sight: control groups, pressure, debugfs; and swap, which waits with all
+//! other I/O.
 
 use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
@@ -51,7 +51,7 @@ pub(super) fn no_cgroup_writeback(facts: Facts<'_>) -> Option<Found> {
     Some(Found::here(Severity::Note, evidence, remedy))
 }
 
-/// FW035: the kernel does not tell who waits.
+/// FW035: the kernel does not tell whether tasks wait.
 pub(super) fn no_pressure(facts: Facts<'_>) -> Option<Found> {
     let machine = &facts.status.machine;
     let Reading::Absent(why) = &machine.psi_io_some_avg10_percent else { return None };
@@ -61,7 +61,7 @@ pub(super) fn no_pressure(facts: Facts<'_>) -> Option<Found> {
     Some(Found::here(Severity::Note, format!("{why}, on {release}"), remedy))
 }
 
-/// FW036: what is dirty for each device, and how fast it drains, can't be seen.
+/// FW036: the dirty data of each device, and its drain rate, can't be seen.
 pub(super) fn no_debugfs(facts: Facts<'_>) -> Option<Found> {
     let unseen = |reading: &Reading<u64>| match reading {
         Reading::Absent(why) if why.contains("debugfs") => Some(why.clone()),

@@ -1,4 +1,4 @@
-//! What keeps the kernel from telling those who wait from a flood: one control group for both.
+//! One control group for victims and a flood: the kernel can't tell them apart.
 
 use floodwall_model::finding::Severity;
 use floodwall_model::status::Device;
@@ -8,11 +8,11 @@ use super::control::charges_buffered_writes;
 use super::view::{prefix, rate, speed, time, writable};
 use super::{Facts, Found};
 
-/// Who dirties at this share of the drain rate or more is a flood.
+/// A process that dirties at this share of the drain rate or more is a flood.
 const FLOOD_SHARE: f64 = 0.25;
-/// Who waits for this share of the window or more has a reason to complain.
+/// A process that waits for this share of the window or more is a victim.
 const WAITING_SHARE: f64 = 0.1;
-/// What the remedy leaves the flood of the drain rate.
+/// The share of the drain rate that the remedy leaves to the flood.
 const PACED_SHARE: f64 = 0.75;
 
 /// One process that used a disk during the window, as a probe saw it.
@@ -32,7 +32,7 @@ pub struct DiskUser {
     pub group: Reading<String>,
 }
 
-/// FW046: somebody waits for a disk, and the flood runs in the same control group.
+/// FW046: a process waits for a disk, and the flood runs in the same control group.
 pub(super) fn flood_among_victims(facts: Facts<'_>) -> Option<Found> {
     if !charges_buffered_writes(&facts.status.machine) {
         return None;
@@ -67,7 +67,7 @@ pub(super) fn flood_among_victims(facts: Facts<'_>) -> Option<Found> {
     found.remedied_by(remedy.unwrap_or_default())
 }
 
-/// The commands that give a flood a unit of its own, with limits.
+/// The commands that give a flood another unit, with limits.
 fn unit_for(device: &Device, disk: DeviceId, rate: f64) -> String {
     // A stacked device has no `io.max` that reaches its disks.
     let io_max = if device.id == disk && !device.leaves.is_empty() {

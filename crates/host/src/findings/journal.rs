@@ -1,8 +1,7 @@
-//! What Floodwall itself has left behind: interrupted and overdue changes, journals that can't be
-//! believed, values that somebody else has changed.
+//! Floodwall's own remains: interrupted and overdue changes, journals that can't be believed,
+//! values that other programs have changed.
 //!
-//! The journal is read by whoever asks for findings, because this crate knows nothing of its
-//! format.
+//! The caller reads the journal, because this crate knows nothing of its format.
 
 use floodwall_model::finding::Severity;
 use floodwall_model::{DeviceId, Reading};
@@ -56,13 +55,13 @@ pub struct KnobFacts {
     pub label: String,
     /// Its name alone.
     pub knob: String,
-    /// Whose it is; `None` for the machine's.
+    /// Its device; `None` for the machine's.
     pub device: Option<DeviceId>,
-    /// What was set.
+    /// The value that was set.
     pub value: String,
-    /// What it reads now.
+    /// Its present value.
     pub found: Reading<String>,
-    /// Whether that is still what was set; absent or unreadable where that can't be told.
+    /// Whether that is still the value that was set; absent or unreadable where that can't be told.
     pub is_ours: Reading<bool>,
 }
 
@@ -114,7 +113,7 @@ pub(super) fn unbelievable(facts: Facts<'_>) -> Option<Found> {
     found.remedied_by("floodwall log && floodwall rollback")
 }
 
-/// FW043: a value that Floodwall has set and somebody else has changed.
+/// FW043: a value that Floodwall has set and another program has changed.
 pub(super) fn changed_by_others(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
     let standing = facts.journal.changes.iter().filter(|change| change.state == ChangeState::Standing);

@@ -168,7 +168,7 @@ pub(super) fn divides_by_zero(facts: Facts<'_>) -> Option<Found> {
 pub(super) fn small_background(facts: Facts<'_>) -> Option<Found> {
     let hard = hard_limit(facts.status)?;
     let background = background_limit(facts.status)?;
-    // Where the hard limit itself is so small, that is what is wrong.
+    // A hard limit as small as that is the fault itself.
     if background >= FLUSHER_CHUNK_BYTES || hard < 2 * FLUSHER_CHUNK_BYTES {
         return None;
     }

@@ -1,5 +1,5 @@
-//! What is wrong with a machine's write path: one check for each thing that can be, each a pure
-//! function of what was read.
+//! Faults of a machine's write path: one check for each possible fault, each a pure function of the
+//! facts that were read.
 //!
 //! ```text
 //! Status ────────┐
@@ -49,7 +49,7 @@ pub struct Facts<'a> {
     pub status: &'a Status,
     /// What Floodwall itself has changed here.
     pub journal: &'a JournalFacts,
-    /// Who else sets the same knobs.
+    /// Other programs that set the same knobs.
     pub managers: &'a Managers,
     /// The processes that used disks during the window; empty without a probe.
     pub disk_users: &'a [DiskUser],
@@ -104,7 +104,7 @@ struct About {
     /// `None` for the machine as a whole.
     subject: Option<String>,
     evidence: String,
-    /// What it costs, in seconds or bytes, to tell what is worse of two: the worst is named first.
+    /// Its cost, in seconds or bytes: the worst subject is named first.
     weight: f64,
 }
 

@@ -85,7 +85,7 @@ pub(super) fn deep(facts: Facts<'_>) -> Option<Found> {
     found.remedied_by(apply(&settings))
 }
 
-/// FW019: bfq and writeback throttling, of which one is not what it looks like.
+/// FW019: bfq and a target of writeback throttling: the target is not in force, or it defeats bfq.
 pub(super) fn bfq_and_wbt(facts: Facts<'_>) -> Option<Found> {
     let old = kernel::version(&facts.status.machine)? < (6, 5);
     let mut found = Found::nothing();

@@ -39,7 +39,7 @@ pub(super) fn apply(settings: &[String]) -> String {
     format!("floodwall apply {}", settings.join(" "))
 }
 
-/// Settings that give a device a limit of its own, of at least two chunks; `None` where this kernel
+/// Settings that give a device its own limit, of at least two chunks; `None` where this kernel
 /// can't, or the machine's limit leaves no room.
 pub(super) fn own_share(status: &Status, device: &Device, hard: u64, wanted: u64) -> Option<String> {
     let bytes = wanted.max(LEAST_BYTES);

@@ -28,7 +28,7 @@ pub(super) fn shared_with_fast(facts: Facts<'_>) -> Option<Found> {
     for (device, rate) in known {
         let limit = own_limit(device, hard);
         let seconds = limit as f64 / rate;
-        // Its own limit is in force, or it could not hold anybody up for long.
+        // Its own limit is in force, or it could not hold any process up for long.
         if top / rate < MUCH_SLOWER || limit < hard || seconds <= LONG_DRAIN_S {
             continue;
         }

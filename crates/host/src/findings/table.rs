@@ -16,7 +16,7 @@ use super::{
 pub struct Check {
     /// `FW001` …
     pub id: &'static str,
-    /// What is wrong when it finds something, in a few words.
+    /// The fault that it finds, in a few words.
     pub title: &'static str,
     /// The worst that it reports.
     pub worst: Severity,
@@ -95,7 +95,7 @@ pub static CHECKS: &[Check] = &[
     ),
     check!("FW032", Note, filesystem::cached_twice, "a loop device's data is cached twice"),
     check!("FW033", Note, filesystem::long_commit, "a journal is committed seldom"),
-    // What can't be held or seen.
+    // Missing control and sight.
     check!("FW034", Note, control::no_cgroup_writeback, "control groups can't hold buffered writes"),
     check!("FW035", Note, control::no_pressure, "pressure stall information is off"),
     check!("FW036", Note, control::no_debugfs, "drain rates can't be seen"),

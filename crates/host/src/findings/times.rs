@@ -1,4 +1,4 @@
-//! What waits now, and for how long data may wait before anybody looks at it.
+//! The backlog now, and the time that data may wait before the flusher looks at them.
 
 use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
@@ -9,13 +9,13 @@ use super::remedy::size_and_apply;
 use super::view::{background_limit, rate, rate_source, size, speed, time};
 use super::{Facts, Found};
 
-/// More than this to drain now is more than somebody who waits for an fsync will take for normal.
+/// A longer time to drain is not normal for a program that waits for an fsync.
 const LONG_BACKLOG_S: f64 = 10.0;
 /// Data that may stay in memory alone for longer than this survives no ordinary power cut; the
 /// kernel's own times come to 35 s.
 const LONG_AGE_S: f64 = 120.0;
 
-/// FW007: nobody looks for old dirty data.
+/// FW007: the flusher does not look for old dirty data.
 pub(super) fn no_periodic_writeback(facts: Facts<'_>) -> Option<Found> {
     let interval = *facts.status.machine.dirty_knobs.writeback_centisecs.value()?;
     let background = background_limit(facts.status);
@@ -54,7 +54,7 @@ pub(super) fn long_age(facts: Facts<'_>) -> Option<Found> {
     Some(found)
 }
 
-/// FW012: what is dirty now takes long to drain, or does not drain at all.
+/// FW012: the backlog takes long to drain, or does not drain at all.
 pub(super) fn backlog(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
     let (mut slow, mut stuck): (Vec<&Device>, Vec<&Device>) = (Vec::new(), Vec::new());

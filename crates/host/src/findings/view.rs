@@ -1,4 +1,5 @@
-//! What several checks ask of a status, and how they say it. What they advise is in `remedy`.
+//! Questions of several checks to a status, and the words of their answers. Their advice is in
+//! `remedy`.
 
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub(super) struct Disk<'a> {
 }
 
 /// Every real disk once: those below stacked devices, and those that hold a filesystem themselves.
-/// What has neither driver nor model (loop, dm, md whose members are not known) is no disk.
+/// A device without driver and model (loop, dm, md whose members are not known) is no disk.
 pub(super) fn disks(status: &Status) -> Vec<Disk<'_>> {
     let mut all: Vec<Disk<'_>> = Vec::new();
     for owner in &status.devices {

@@ -53,14 +53,14 @@ pub fn fuse_limits(served: &Served) -> FuseLimits {
     }
 }
 
-/// What can wait for servers that a dirty limit may stop.
+/// The data that can wait for servers that a dirty limit may stop.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exposure {
     /// What the served queues hold, in bytes.
     pub queue_bytes: u64,
     /// The served filesystems' share of the hard limit, 0 to 1.
     pub share: f64,
-    /// What has no bound, and why.
+    /// The part without a bound, and why.
     pub boundless: Option<String>,
 }
 

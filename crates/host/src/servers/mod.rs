@@ -30,7 +30,7 @@ use crate::topology;
 
 pub use exposure::{Exposure, FuseLimits, fuse_limits, gap};
 
-/// What somebody serves.
+/// The things that a process serves.
 struct Unit {
     way: Way,
     serves: Vec<Served>,
@@ -78,7 +78,7 @@ pub fn read(root: &SysRoot) -> Vec<Server> {
     known.chain(not_known).collect()
 }
 
-/// Who serves what, and what is wrong with it:
+/// A server, the devices that it serves, and its fault:
 /// `loop0 and /fuse: served by pid 70 (serve), which has … open …`.
 #[must_use]
 pub fn describe(server: &Server) -> String {

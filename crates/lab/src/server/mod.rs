@@ -10,8 +10,8 @@
 //! stands on it.
 //!
 //! **It never touches its own device.** It reads and writes its state directory, its socket, and a
-//! spill file that was opened before the device existed; what a caller wants recorded goes to the
-//! caller, who writes it where it likes.
+//! spill file that was opened before the device existed; recordings go to the
+//! caller, which writes them where it likes.
 
 mod control;
 mod fuse;
@@ -45,7 +45,8 @@ pub(crate) const SUBTYPE: &str = "floodwall-lab";
 /// Serves the lab of a state directory until it is unmounted.
 ///
 /// # Errors
-/// What keeps it from starting. That is left in the state directory too, for whoever waits for it.
+/// The reason why it can't start. It is left in the state directory too, for the process that
+/// waits.
 pub(crate) fn main(state: &Path) -> Result<(), LabError> {
     let state = StateDir::new(state);
     serve(&state).inspect_err(|e| state.leave_error(e))
@@ -100,7 +101,7 @@ fn store(spec: &Spec) -> Result<Store, LabError> {
     Ok(Store::new(spec.memory.0, beyond))
 }
 
-/// A file without a name, which nobody has to remove.
+/// A file without a name, which goes with its last descriptor.
 fn spill_file(dir: &Path) -> Result<std::fs::File, LabError> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;

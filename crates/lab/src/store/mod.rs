@@ -192,8 +192,7 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets whole pages; they read as zeros. Nothing is kept: a device owes nobody what was
-    /// discarded.
+    /// Forgets whole pages; they read as zeros. Nothing is kept: discarded data are lost.
     ///
     /// # Errors
     /// Zeroing the pages at both ends that are covered in part can fail as a write can.

@@ -58,7 +58,7 @@ fn count(mut running: Running, counters: &File, is_over: impl Fn() -> bool) -> (
         let delta = running.sample();
         total.ops += delta.ops;
         total.bytes += delta.bytes;
-        // What can't be written now is written with the next.
+        // Counters that can't be written now are written with the next.
         let _ = total.write(counters);
         failed.store(running.failure().is_some(), Ordering::Relaxed);
     }

@@ -1,5 +1,4 @@
-//! Floods in a process of their own, so that they can have a control group and a priority of their
-//! own.
+//! Floods in separate processes, so that they can have another control group and priority.
 //!
 //! ```text
 //! this process                                   floodwall, hidden command
@@ -37,7 +36,7 @@ use crate::running::{Delta, Finished, lock};
 
 pub use child::serve;
 
-/// How floods are started in a process of their own.
+/// The start of floods in separate processes.
 #[derive(Clone, Debug)]
 pub struct Apart {
     /// The program and its arguments; it calls [`serve`].
@@ -101,7 +100,7 @@ struct Said {
     cpu_us: Option<u64>,
 }
 
-/// A flood that runs in a process of its own. Dropping it ends it and waits for it.
+/// A flood that runs in a separate process. Dropping it ends it and waits for it.
 #[derive(Debug)]
 pub(crate) struct FloodProcess {
     child: Child,
@@ -200,7 +199,7 @@ impl FloodProcess {
         }
     }
 
-    /// The next line that it says; `None` if there is none.
+    /// The next line of its output; `None` without one.
     fn listen(&self) -> Option<Said> {
         let mut line = String::new();
         lock(&self.output).read_line(&mut line).ok()?;

@@ -173,7 +173,7 @@ pub(super) struct Meter {
 impl Meter {
     /// The group's counters now.
     pub(super) fn observe(&mut self, now: Io) {
-        // What is missing left with an orphan that somebody outside the group waited for.
+        // The missing part left with an orphan that a process outside the group waited for.
         self.kept = self.kept.plus(self.live.since(now));
         self.live = now;
     }

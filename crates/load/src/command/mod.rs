@@ -212,7 +212,7 @@ fn join(command: &mut Command, cgroup: Arc<File>) {
     }
 }
 
-/// Makes a command begin in a session of its own, and so in a group of its own. It has no terminal:
+/// Makes a command begin in another session, and so in another group. It has no terminal:
 /// another user's command must not type into the caller's (TIOCSTI).
 #[expect(unsafe_code, reason = "code between fork and exec")]
 fn leave_session(command: &mut Command) {
@@ -222,8 +222,8 @@ fn leave_session(command: &mut Command) {
     }
 }
 
-/// The shell tells the guardian its group before it becomes the command, so that there is no moment
-/// in which nobody would end it; and it gets SIGKILL itself when the thread that started it ends,
+/// The shell tells the guardian its group before it becomes the command, so that there is always
+/// a process that would end it; and it gets SIGKILL itself when the thread that started it ends,
 /// which it does not outlive unless floodwall dies.
 #[expect(unsafe_code, reason = "code between fork and exec")]
 fn die_with_floodwall(command: &mut Command, guardian: OwnedFd) {
@@ -381,7 +381,7 @@ impl Shared {
         lock(&self.group).pid = Some(pid);
         started();
         if self.stop.load(Ordering::Relaxed) {
-            // Whoever asked did not know the group yet.
+            // The caller did not know the group yet.
             let _ = kill_process_group(pid, Signal::TERM);
         }
         // The shell stays a zombie, whose counters can be read and whose number is not used again.
@@ -418,7 +418,7 @@ impl Shared {
         }
     }
 
-    /// Ends what is left of a group whose leader has ended: SIGTERM, time, SIGKILL, more time.
+    /// Ends the rest of a group whose leader has ended: SIGTERM, time, SIGKILL, more time.
     fn end_group(&self, pid: Pid) -> Result<(), LoadError> {
         let mut pause = Duration::from_micros(100);
         for (signal, patience) in [(Signal::TERM, GRACE), (Signal::KILL, SURVIVAL)] {
@@ -505,7 +505,7 @@ pub(crate) struct CommandRun {
     shared: Arc<Shared>,
     supervisor: Option<JoinHandle<()>>,
     begin: Instant,
-    /// What was returned so far.
+    /// The counts that were returned so far.
     sampled: Io,
 }
 

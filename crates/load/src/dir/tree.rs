@@ -73,7 +73,7 @@ struct Level<'a> {
 }
 
 impl Dir {
-    /// Removes everything in it but `kept`. What can't be removed does not keep the rest from it.
+    /// Removes everything in it but `kept`, also after an entry that can't be removed.
     ///
     /// # Errors
     /// The first [`TreeError`].

@@ -1,5 +1,5 @@
-//! Floods: writes that fill the device's queue, buffered unless `mode` says otherwise. Nobody waits
-//! for them, so no latency is recorded.
+//! Floods: writes that fill the device's queue, buffered unless `mode` says otherwise. No program
+//! waits for them, so no latency is recorded.
 //!
 //! | kind | files of a stream | goes round by |
 //! |---|---|---|
@@ -59,7 +59,7 @@ struct Place {
     block: u64,
     /// How it writes.
     mode: WriteMode,
-    /// What it writes to: a file, or the directory of its small files.
+    /// Its target: a file, or the directory of its small files.
     target: Target,
 }
 
@@ -89,7 +89,7 @@ pub fn flood_bytes(flood: &Flood) -> Option<u64> {
 /// whose files are too small for a block, too long, too many to keep open, or impossible to map.
 /// Makes a small temporary file.
 ///
-/// What other loads take is not counted, nor is free space. A command is not tried.
+/// The needs of other loads are not counted, nor is free space. A command is not tried.
 ///
 /// # Errors
 /// [`LoadError::NoSize`], [`LoadError::TooSmall`], [`LoadError::Io`].
@@ -157,7 +157,7 @@ impl Share {
 /// source of a `copy`, and the files of `random` and `mmap` at their full length, written with
 /// random data, synced and dropped from the page cache.
 ///
-/// A command runs as `user`, or as the caller if there is none. `progress` gets the bytes of each
+/// A command runs as `user`, or as the caller without one. `progress` gets the bytes of each
 /// step.
 ///
 /// # Errors
@@ -263,7 +263,7 @@ impl PreparedFlood {
         }
     }
 
-    /// The same in a process of its own, or in the control group that `apart` names.
+    /// The same in a separate process, or in the control group that `apart` names.
     ///
     /// # Errors
     /// Those of [`Self::start`], and [`LoadError::Apart`].

@@ -140,8 +140,8 @@ fn open_flags(kind: &VictimKind) -> OFlags {
 pub(super) struct Log {
     slots: u64,
     next: AtomicU64,
-    /// A growing log is cut to nothing at the beginning of each lap. The lock holds the lap; who
-    /// appends holds it shared, so that nobody cuts off a record that is being written.
+    /// A growing log is cut to nothing at the beginning of each lap. The lock holds the lap. A
+    /// thread that appends holds it shared, so that no record is cut off while it is written.
     lap: Option<RwLock<u64>>,
 }
 

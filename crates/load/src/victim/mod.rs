@@ -13,7 +13,7 @@
 //! | mixed | one or the other | as above |
 //!
 //! Threads share the files and their descriptors; offsets are uniform over the blocks of all files.
-//! But each scanning thread has a region of its own, and thread *i* of a `wal` appends to log *i*
+//! But each scanning thread has another region, and thread *i* of a `wal` appends to log *i*
 //! modulo the number of files.
 //!
 //! Latency counts from the intended begin: from when the operation fell due in an open
@@ -68,7 +68,7 @@ pub fn victim_bytes(victim: &Victim) -> u64 {
 /// small for a block, too long or too many to keep open, whose block direct I/O can't do, or for
 /// which there is no io_uring. Makes a small temporary file.
 ///
-/// What other loads take is not counted, nor is free space. A command is not tried.
+/// The needs of other loads are not counted, nor is free space. A command is not tried.
 ///
 /// # Errors
 /// [`LoadError::TooSmall`], [`LoadError::Misaligned`], [`LoadError::NoDirect`],
@@ -83,11 +83,11 @@ pub fn check_victim(dir: &Dir, victim: &Victim) -> Result<(), LoadError> {
     files::check(dir, victim)
 }
 
-/// Makes a victim's files in a directory of its own below `dir`: written with random data from
+/// Makes a victim's files in its directory below `dir`: written with random data from
 /// begin to end, synced, and dropped from the page cache. (The log of a growing `wal` victim begins
 /// empty.)
 ///
-/// A command runs as `user`, or as the caller if there is none. `progress` gets the bytes of each
+/// A command runs as `user`, or as the caller without one. `progress` gets the bytes of each
 /// step, which add up to [`victim_bytes`] or, for a growing log, to nothing.
 ///
 /// # Errors

@@ -119,9 +119,9 @@ fn sync_entry(sync: SyncMethod, fd: Fd, offset: u64, len: u32) -> Option<Entry> 
 
 /// The memory of one operation at a time.
 pub(super) struct Buffers {
-    /// What it writes.
+    /// The blocks that it writes.
     pub(super) blocks: Blocks,
-    /// What it reads into.
+    /// The buffer that it reads into.
     pub(super) read: AlignedBuf,
 }
 
@@ -237,7 +237,8 @@ impl<R: Ring> Drop for Flight<R> {
     fn drop(&mut self) {
         while self.pending > 0 {
             if self.wait(None).is_err() {
-                // The kernel may still use the memory, and nobody will hear when it no longer does.
+                // The kernel may still use the memory, and no completion will tell when it has
+                // ended.
                 mem::forget(mem::take(&mut self.slots));
                 return;
             }

@@ -91,7 +91,7 @@ pub(super) fn run(job: &Job, worker: &mut Worker<'_>) -> Result<(), LoadError> {
     let Some(begin) = worker.arrive() else { return Ok(()) };
     let mut schedule = Schedule::new(job, begin);
     let result = queue.work(worker, &mut schedule);
-    // What is in flight counts.
+    // Operations in flight count.
     let drained = queue.drain(worker.recorder);
     schedule.close(worker);
     result.and(drained)
@@ -100,7 +100,7 @@ pub(super) fn run(job: &Job, worker: &mut Worker<'_>) -> Result<(), LoadError> {
 /// A thread's ring and what is in it.
 struct Queue<'a> {
     job: &'a Job,
-    /// Files of its own from the first, for a scan.
+    /// Its files from the first, for a scan.
     own: Option<(usize, Vec<NamedFile>)>,
     sync: SyncMethod,
     eviction: Eviction,

@@ -46,7 +46,7 @@ fn open_loop(text: &str) -> String {
     text.lines().enumerate().map(line).collect()
 }
 
-/// A built-in scenario; `None` if there is none of that name.
+/// A built-in scenario; `None` for an unknown name.
 ///
 /// # Errors
 /// Never for the texts that ship: a test reads them all.

@@ -38,9 +38,9 @@ pub struct Scenario {
     /// Where it comes from, if it was published.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Who waits. May be empty: then only floods run.
+    /// The loads that wait. May be empty: then only floods run.
     pub victims: Vec<Victim>,
-    /// Who floods. May be empty: then only victims run.
+    /// The loads that flood. May be empty: then only victims run.
     pub floods: Vec<Flood>,
     /// Bytes of the burst; `None` leaves the phase out.
     #[serde(rename = "burst_bytes")]
@@ -248,7 +248,7 @@ pub struct Flood {
     /// Bytes a second over all streams; `None`: as fast as the kernel accepts them.
     #[serde(rename = "rate_bytes_per_s")]
     pub rate: Option<Rate>,
-    /// What is written.
+    /// The data to write.
     pub data: Data,
     /// How; only `seq`, `random` and `copy` have a choice.
     #[serde(default, skip_serializing_if = "WriteMode::is_buffered")]
@@ -323,7 +323,7 @@ pub enum FloodKind {
     },
 }
 
-/// What is written. Compressing and deduplicating filesystems and drives make zeros cheap, so
+/// The data to write. Compressing and deduplicating filesystems and drives make zeros cheap, so
 /// random is the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -17,7 +17,7 @@ pub enum ScenarioError {
     Syntax {
         /// Counted from 1.
         line: usize,
-        /// What is wrong there.
+        /// The fault.
         message: String,
     },
     /// The text is well formed, and what it asks for makes no sense.
@@ -25,7 +25,7 @@ pub enum ScenarioError {
     Invalid {
         /// Which victim, flood or table.
         place: String,
-        /// What is wrong and what to write.
+        /// The fault, and a correct value.
         message: String,
     },
 }
