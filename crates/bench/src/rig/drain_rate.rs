@@ -33,6 +33,9 @@ const PRIMED_BYTES: u64 = 80 << 20;
 const TICK: Duration = Duration::from_millis(50);
 /// The beginning that does not count: a device's own cache is faster than its medium.
 const LEFT_OUT: u32 = 3;
+/// The tail lasts this part of the measurement at least. A slower device has a full backlog only at
+/// the end, and what it completes in a moment is no rate: all of the measurement counts then.
+const LEAST_TAIL: u32 = 3;
 /// A second half slower than this share of the first says that a cache has filled up meanwhile; the
 /// second half is taken then.
 const SLOWED: f64 = 0.7;
@@ -174,10 +177,10 @@ impl HostRig {
 /// The rate of the tail. `None` if nothing was completed.
 fn rate(samples: &[Sample]) -> Option<DrainRate> {
     let last = samples.last()?;
-    let counts = |sample: &&Sample| sample.accepted >= PRIMED_BYTES && sample.at >= last.at / LEFT_OUT;
-    let tail: Vec<Sample> = samples.iter().filter(counts).copied().collect();
-    // A device that took nearly everything at once, or one so slow that there is no tail yet.
-    let tail = if tail.len() < 3 { samples.to_vec() } else { tail };
+    let counts = |sample: &Sample| sample.accepted >= PRIMED_BYTES && sample.at >= last.at / LEFT_OUT;
+    let begin = samples.iter().position(counts).unwrap_or(0);
+    let long = last.at - samples[begin].at >= last.at / LEAST_TAIL;
+    let tail = if long { &samples[begin..] } else { samples };
     let (first, middle) = (tail.first()?, tail.get(tail.len() / 2)?);
     let mut notes = Vec::new();
     let whole = between(first, last)?;
@@ -274,6 +277,24 @@ mod tests {
         };
         let measured = rate(&[sample(5000, 45), sample(10_000, 90), sample(10_050, 90)]).unwrap();
         assert!((measured.bytes_per_s / (45e6 / 5.05) - 1.0).abs() < 1e-9, "{measured:?}");
+    }
+
+    #[test]
+    fn a_device_so_slow_that_its_backlog_is_full_only_at_the_end_has_a_rate() {
+        let sample = |ms: u64, completed: u64| Sample {
+            at: Duration::from_millis(ms),
+            accepted: completed + (72 << 20),
+            completed: Some(completed),
+        };
+        // 800 kB a second; at the end three samples with a full backlog, and nothing completed.
+        let mut samples: Vec<Sample> = (0..=10).map(|s| sample(s * 1000, s * 800_000)).collect();
+        samples.extend(
+            [10_060, 10_120, 10_180]
+                .map(|ms| Sample { accepted: PRIMED_BYTES + ms, ..sample(ms, 8_000_000) }),
+        );
+        let measured = rate(&samples).unwrap();
+        assert!((measured.bytes_per_s / (8e6 / 10.18) - 1.0).abs() < 1e-9, "{measured:?}");
+        assert!((measured.seconds - 10.18).abs() < 1e-9 && measured.notes.is_empty(), "{measured:?}");
     }
 
     #[test]
