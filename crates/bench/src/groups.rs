@@ -14,9 +14,9 @@
 //! makes, fills and discards their files.
 //!
 //! The controllers `io` and `memory` are switched on for the groups where they were off. At the end
-//! they are switched off again if no other group is left that could use them, and this process goes
-//! back to where it was. A killed bench leaves empty groups, which the next one removes. It leaves
-//! the controllers on, which limits no process.
+//! they are switched off again unless another group has come to use them, and this process goes back
+//! to where it was. A killed bench leaves empty groups, whose name tells the controllers that it
+//! switched on: the next bench removes the groups and switches the controllers off.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use floodwall_host::SysRoot;
+use floodwall_host::task::read_group;
 use floodwall_model::setting::{FLOOD, VICTIM};
 use rustix::fs::{Access, access};
 
@@ -34,6 +35,18 @@ const MOUNT: &str = "/sys/fs/cgroup";
 const PREFIX: &str = "floodwall.";
 /// What the groups are for.
 const CONTROLLERS: [&str; 2] = ["io", "memory"];
+/// A controller's limits and weights (Documentation/admin-guide/cgroup-v2.rst).
+const LIMITS: [&str; 9] = [
+    "io.max",
+    "io.weight",
+    "io.bfq.weight",
+    "io.latency",
+    "memory.min",
+    "memory.low",
+    "memory.high",
+    "memory.max",
+    "memory.swap.max",
+];
 /// A group is busy until its last process has ended in the kernel.
 const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
@@ -41,7 +54,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The groups, with this process in that of the victims. Dropping them puts everything back.
 #[derive(Debug)]
 pub struct Groups {
-    /// `floodwall.PID.NAMESPACE`.
+    /// `floodwall.PID.NAMESPACE`, and the controllers that are to be switched off: `.io.memory`.
     name: String,
     /// The hierarchy's root, as this process sees it.
     mount: PathBuf,
@@ -49,8 +62,6 @@ pub struct Groups {
     parent: PathBuf,
     /// Where this process was.
     before: PathBuf,
-    /// Controllers that were switched on in the parent for this.
-    enabled: Vec<&'static str>,
     /// The groups that were made, the outermost first.
     made: Vec<PathBuf>,
     /// `cgroup.procs` of the floods' group.
@@ -68,9 +79,11 @@ impl Groups {
         if !mount.join("cgroup.controllers").exists() {
             return Err(format!("{MOUNT} is not cgroup v2 (cgroup.controllers is missing)"));
         }
-        let own = read(&root.path().join("proc/self/cgroup")).map_err(|e| e.to_string())?;
-        let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-        let before = mount.join(own);
+        let own = read_group(root, "self");
+        let Some(group) = own.value() else {
+            return Err(format!("/proc/self/cgroup: {}", own.reason().unwrap_or_default()));
+        };
+        let before = mount.join(group.trim_start_matches('/'));
         let may_divide = |group: &Path| {
             let needed = [group.to_owned(), group.join("cgroup.procs"), group.join("cgroup.subtree_control")];
             needed.iter().all(|path| access(path, Access::WRITE_OK).is_ok())
@@ -80,10 +93,12 @@ impl Groups {
         } else if may_divide(&before) {
             before.clone()
         } else {
-            return Err(format!(
-                "this process may make no control group in {MOUNT}; where systemd delegates io to users, \
-                 'systemd-run --user --scope -p Delegate=yes floodwall …' lets it"
-            ));
+            let instead = if rustix::process::geteuid().is_root() {
+                "a container needs a control group that it may write"
+            } else {
+                "where systemd delegates io to users, 'systemd-run --user --scope -p Delegate=yes floodwall …' lets it"
+            };
+            return Err(format!("this process may make no control group in {MOUNT}; {instead}"));
         };
         let controllers = read(&parent.join("cgroup.controllers")).unwrap_or_default();
         let missing = CONTROLLERS.iter().find(|name| !controllers.split_whitespace().any(|c| c == **name));
@@ -93,12 +108,18 @@ impl Groups {
         }
         let namespace = pid_namespace();
         remove_stale(&parent, &namespace);
+        let switched = read(&parent.join("cgroup.subtree_control")).unwrap_or_default();
+        // One that another bench has switched on goes off with the last of them.
+        let benches = names(&parent).into_iter().filter(|name| name.starts_with(PREFIX));
+        let benches: Vec<String> = benches.collect();
+        let is_anothers = |name: &str| benches.iter().any(|bench| bench.split('.').any(|part| part == name));
+        let is_on = |name: &str| switched.split_whitespace().any(|on| on == name) && !is_anothers(name);
+        let off = CONTROLLERS.iter().filter(|name| !is_on(name)).map(|name| format!(".{name}"));
         let mut groups = Self {
-            name: format!("{PREFIX}{}.{namespace}", std::process::id()),
+            name: format!("{PREFIX}{}.{namespace}{}", std::process::id(), off.collect::<String>()),
             mount,
             parent,
             before,
-            enabled: Vec::new(),
             made: Vec::new(),
             flood: None,
         };
@@ -115,16 +136,10 @@ impl Groups {
         }
         // Before the controllers: a group that has processes can't pass them on, except the root.
         enter(&top.join(VICTIM)).map_err(failed("enter the victims' control group".to_owned()))?;
-        let switched = read(&self.parent.join("cgroup.subtree_control")).unwrap_or_default();
         for group in [&self.parent, &top] {
             for name in CONTROLLERS {
-                if *group == top || !switched.split_whitespace().any(|on| on == name) {
-                    let what = format!("switch the controller '{name}' on in {}", group.display());
-                    switch(group, '+', name).map_err(failed(what))?;
-                    if *group != top {
-                        self.enabled.push(name);
-                    }
-                }
+                let what = format!("switch the controller '{name}' on in {}", group.display());
+                switch(group, '+', name).map_err(failed(what))?;
             }
         }
         let flood = floodwall_load::apart::open_group(&top.join(FLOOD));
@@ -168,12 +183,10 @@ impl Drop for Groups {
     fn drop(&mut self) {
         // A group that passes controllers on takes no process back, except the root.
         let top = self.top();
-        if !has_groups_besides(&self.parent, &self.name) {
-            for name in &self.enabled {
-                let _ = switch(&top, '-', name);
-                let _ = switch(&self.parent, '-', name);
-            }
+        for name in CONTROLLERS {
+            let _ = switch(&top, '-', name);
         }
+        switch_off(&self.parent, &self.name);
         // Where this process was may be gone: systemd removes an empty scope.
         if enter(&self.before).is_err() {
             let _ = enter(&self.mount);
@@ -201,10 +214,32 @@ fn pid_namespace() -> String {
     if number.is_empty() { "0".to_owned() } else { number }
 }
 
-/// Whether there is another group in this one, which may use a controller.
-fn has_groups_besides(parent: &Path, own: &str) -> bool {
-    let mut entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    entries.any(|entry| entry.file_name() != own && entry.path().join("cgroup.procs").exists())
+/// Switches the controllers off that the name of a bench's group has, unless another group of this
+/// parent uses them.
+fn switch_off(parent: &Path, name: &str) {
+    for controller in CONTROLLERS.iter().filter(|controller| name.split('.').any(|part| part == **controller))
+    {
+        if !names(parent).iter().any(|other| other != name && uses(&parent.join(other), controller)) {
+            let _ = switch(parent, '-', controller);
+        }
+    }
+}
+
+/// The names in a group's directory: files and groups.
+fn names(group: &Path) -> Vec<String> {
+    let entries = fs::read_dir(group).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// Whether a group passes a controller on, or has a limit or a weight of it.
+fn uses(group: &Path, controller: &str) -> bool {
+    let passed_on = read(&group.join("cgroup.subtree_control")).unwrap_or_default();
+    let unset = |file: &&str| {
+        let text = read(&group.join(file)).unwrap_or_default();
+        matches!(text.trim(), "" | "0" | "max" | "100" | "default 100")
+    };
+    let limits = LIMITS.iter().filter(|file| file.split('.').next() == Some(controller));
+    passed_on.split_whitespace().any(|name| name == controller) || !limits.clone().all(unset)
 }
 
 fn read(path: &Path) -> io::Result<String> {
@@ -236,16 +271,49 @@ fn remove(group: &Path) {
 
 /// Removes groups of benches that were killed: their process is gone, or this one has its number.
 fn remove_stale(parent: &Path, namespace: &str) {
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let its = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('.'));
-        let Some((pid, of)) = its else { continue };
+    for name in names(parent) {
+        let Some((pid, of)) = name.strip_prefix(PREFIX).and_then(|its| its.split_once('.')) else { continue };
+        let path = parent.join(&name);
         // The numbers of another namespace say nothing here.
         let is_gone = |pid: u32| pid == std::process::id() || !Path::new(&format!("/proc/{pid}")).exists();
-        if of == namespace && pid.parse().is_ok_and(is_gone) {
-            for group in [entry.path().join(FLOOD), entry.path().join(VICTIM), entry.path()] {
+        if of.split('.').next() == Some(namespace) && pid.parse().is_ok_and(is_gone) {
+            for group in [path.join(FLOOD), path.join(VICTIM), path] {
                 let _ = fs::remove_dir(group);
             }
+            switch_off(parent, &name);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files in place of the kernel's: a write of `-io` replaces a file's text.
+    fn switched_off(sibling: &[(&str, &str)]) -> bool {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        put("cgroup.subtree_control", "io memory\n");
+        for (file, text) in [("io.max", ""), ("io.weight", "default 100\n"), ("memory.low", "0\n")] {
+            put(&format!("a.slice/{file}"), text);
+        }
+        for (file, text) in sibling {
+            put(&format!("a.slice/{file}"), text);
+        }
+        switch_off(dir.path(), "floodwall.7.4026.io");
+        fs::read_to_string(dir.path().join("cgroup.subtree_control")).unwrap().starts_with("-io")
+    }
+
+    #[test]
+    fn a_controller_is_switched_off_unless_another_group_uses_it() {
+        assert!(switched_off(&[]));
+        assert!(switched_off(&[("memory.high", "5000000\n"), ("cgroup.subtree_control", "memory\n")]));
+        assert!(!switched_off(&[("io.max", "8:0 rbps=max wbps=5000000 riops=max wiops=max\n")]));
+        assert!(!switched_off(&[("io.weight", "default 50\n")]));
+        assert!(!switched_off(&[("cgroup.subtree_control", "memory io\n")]));
     }
 }

@@ -186,13 +186,17 @@ fn killed(_: Who) -> Result<(), String> {
     let bed = Bed::new(Who::Caller)?;
     let groups = "ls /sys/fs/cgroup | grep -c '^floodwall[.]'";
     let script = format!(
-        "{SCENARIO}floodwall bench {BRIEF} > /dev/null 2>&1 & killed=$!
-         for try in $(seq 500); do [ $({groups}) = 0 ] || break; sleep 0.1; done
-         kill -KILL $killed; wait $killed; {groups}
+        "{SCENARIO}echo '-io -memory' > /sys/fs/cgroup/cgroup.subtree_control
+         floodwall bench {BRIEF} > /dev/null 2>&1 & killed=$!
+         controllers() {{ echo controllers: $(cat /sys/fs/cgroup/cgroup.subtree_control); }}
+         for try in $(seq 500); do [ \"$(controllers)\" = 'controllers: cpu io memory pids' ] && break; sleep 0.1; done
+         kill -KILL $killed; wait $killed; {groups}; controllers
          floodwall bench --clean . > /dev/null
-         floodwall bench {BRIEF} > /dev/null; {groups} || true"
+         floodwall bench {BRIEF} > /dev/null; {groups} || true; controllers"
     );
-    equal("groups after the kill and after the next", bed.prints(&[], &script)?.as_str(), "1\n0\n")
+    let after_the_kill = "1\ncontrollers: cpu io memory pids\n";
+    let after_the_next = "0\ncontrollers: cpu pids\n";
+    equal("groups", bed.prints(&[], &script)?, format!("{after_the_kill}{after_the_next}"))
 }
 
 /// A filesystem's name as `stat -f` has it, and a file that comes back from the device.
