@@ -305,10 +305,9 @@ impl Cell {
         }
     }
 
-    /// The rest of a limit on which the kernel's file and systemd do not agree. A
-    /// `systemctl revert` or a kill between two writes leaves one. It is the kernel's value. Where
-    /// the kernel has no such file, it is the value that systemd has set at run time. `None` for
-    /// every other cell.
+    /// The value left when the kernel's file and systemd disagree, as after a `systemctl revert` or
+    /// a kill between two writes. It is the kernel's value. Where the kernel has no such file, it is
+    /// the value that systemd has set at run time. `None` for every other cell.
     pub(crate) fn rest(&self, files: &dyn Files) -> Option<State> {
         let Self::Property { group, limit } = self else { return None };
         let (Self::Plain(path) | Self::Keyed { path, .. }) = &**limit else { return None };
@@ -321,6 +320,27 @@ impl Cell {
             _ => return None,
         };
         Some(State { path, value })
+    }
+
+    /// A device's limit in a drop-in that a change has made, read without the kernel's file: the
+    /// drop-in outlives the device, and would limit the next one of its name. `Some(None)` if
+    /// systemd knows the drop-in and not the device; `None` if there is no such drop-in, or it has
+    /// another device.
+    pub(crate) fn left_behind(&self, old: &State, files: &dyn Files) -> Option<Option<State>> {
+        let Self::Property { group, limit } = self else { return None };
+        let Self::Keyed { path, key, unset } = &**limit else { return None };
+        let (_, file) = path.rsplit_once('/')?;
+        let path = Origin::RunTime.path(group, file);
+        let view = files.read(&path).ok()?;
+        let (origin, lines) = systemd::split(&view);
+        if origin != Origin::RunTime
+            || !is_of(Origin::UnitFiles, old)
+            || systemd::has_another_device(files, &path, key)
+        {
+            return None;
+        }
+        let is_there = lines.lines().any(|line| Line::parse(line).key == *key);
+        Some(is_there.then(|| line_of(&path, lines, key, unset)))
     }
 
     /// Whether threads of a cell whose common priority is not ours still have one that is.

@@ -309,6 +309,7 @@ mod tests {
         let mut put = |path: &str, text: &str| tree.insert(path.to_owned(), format!("{text}\n"));
         put("/proc/4711/stat", "4711 (postgres) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 815 0");
         put("/sys/fs/cgroup/cgroup.procs", "");
+        put("/sys/fs/cgroup/cgroup.controllers", "io memory");
         put("/sys/fs/cgroup/system.slice/cgroup.procs", "");
         put("/sys/fs/cgroup/system.slice/pg.service/cgroup.procs", "4711");
         put("/sys/fs/cgroup/user.slice/cgroup.procs", "");
@@ -339,6 +340,19 @@ mod tests {
         insta::assert_snapshot!(label("pid:4711.ioprio=be/8"), @"ioprio: 'be/8' is not an I/O priority; give none, be/0 to be/7 (0 goes first), rt/0 to rt/7 or idle");
         insta::assert_snapshot!(label("unit:mysql:ioprio=be/0"), @"no unit has the control group 'mysql.service'; systemctl status lists units");
         insta::assert_snapshot!(label("unit:twice.scope:ioprio=be/0"), @"several control groups are called 'twice.scope': system.slice/twice.scope, user.slice/twice.scope; give the path of one");
+    }
+
+    #[test]
+    fn a_unit_of_version_1_is_refused_with_what_to_use_instead() {
+        let mut tree = machine();
+        for hierarchy in ["memory", "systemd"] {
+            for group in ["", "/system.slice", "/system.slice/pg.service"] {
+                tree.insert(format!("/sys/fs/cgroup/{hierarchy}{group}/cgroup.procs"), "\n".to_owned());
+            }
+        }
+        let (_dir, root) = root_of(&tree);
+        let refused = Change::parse(&root, None, "unit:pg:memory.high=1GiB").unwrap_err().to_string();
+        insta::assert_snapshot!(refused, @"the control groups of this machine are of version 1 (/sys/fs/cgroup/cgroup.controllers is missing), and settings of 'pg.service' need version 2: name its processes (pid:4711:ioprio=be/0), or see floodwall explain FW034");
     }
 
     #[test]

@@ -33,6 +33,12 @@ pub enum TargetError {
     /// No such unit.
     #[error("no unit has the control group '{0}'; systemctl status lists units")]
     NoUnit(String),
+    /// The machine's control groups are of version 1.
+    #[error(
+        "the control groups of this machine are of version 1 ({CGROUPS}/cgroup.controllers is missing), and \
+         settings of '{0}' need version 2: name its processes (pid:4711:ioprio=be/0), or see floodwall explain FW034"
+    )]
+    NoVersion2(String),
     /// Several control groups of one name.
     #[error("several control groups are called '{name}': {groups}; give the path of one")]
     SeveralUnits {
@@ -226,12 +232,17 @@ impl Target {
     /// A control group by the name of its unit, such as `backup.service`, wherever it is.
     ///
     /// # Errors
-    /// [`TargetError::NoUnit`]; [`TargetError::SeveralUnits`], as of users' managers.
+    /// [`TargetError::NoUnit`]; [`TargetError::SeveralUnits`], as of users' managers;
+    /// [`TargetError::NoVersion2`].
     pub fn unit(root: &SysRoot, name: &str, device: Option<Device>) -> Result<Self, TargetError> {
         let full = if name.contains('.') { name.to_owned() } else { format!("{name}.service") };
         let mut found = Vec::new();
         groups_called(root, CGROUPS, &full, DEEPEST_GROUP, &mut found);
         match found.as_slice() {
+            // Version 1 has a unit once in each hierarchy.
+            [] | [_, _, ..] if !root.exists(&format!("{CGROUPS}/cgroup.controllers")) => {
+                Err(TargetError::NoVersion2(full))
+            }
             [] => Err(TargetError::NoUnit(full)),
             [path] => Self::group(path, device),
             several => {

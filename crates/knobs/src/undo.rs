@@ -170,8 +170,8 @@ impl Run<'_> {
             .enumerate()
             .filter_map(|(index, verdict)| Some((index, self.goal(index, verdict, &verdicts, &entries)?)))
             .collect();
-        // What is not ours and is reset by what is put back: whoever has to go on with this brings
-        // it back too.
+        // Another program's values that this undoing resets. They are noted in the journal, so that
+        // a later undoing brings them back too.
         let kept =
             wanted.iter().filter(|(index, _)| matches!(verdicts.get(*index), Some(Verdict::Keep { .. })));
         let cells: Vec<SavedAt> = kept
@@ -221,7 +221,13 @@ impl Run<'_> {
 
     fn judge(&self, index: usize, entry: &Entry, entries: &[Entry]) -> Verdict {
         if let Err(why) = entry.target.check(self.files) {
-            return Verdict::Over(Fate::Vanished { why });
+            let left = entry.old.as_ref().and_then(|old| entry.cell.left_behind(old, self.files));
+            return match left {
+                Some(left) if left.as_ref().is_none_or(|limit| self.transaction.owns(index, limit)) => {
+                    Verdict::Restore { changed: true }
+                }
+                _ => Verdict::Over(Fate::Vanished { why }),
+            };
         }
         let Some(old) = &entry.old else {
             // The tunable of an elevator that came with the change goes with it.

@@ -1,6 +1,6 @@
 //! I/O priorities: where nothing honours them.
 
-use floodwall_host::queue::chosen;
+use floodwall_host::queue::{chosen, heeds_priority};
 use floodwall_model::setting::JOURNAL_PRIORITY;
 
 use crate::files::{Files, read_line};
@@ -10,9 +10,6 @@ use crate::target::Target;
 /// Why a priority changes nothing here, as a note; `None` if a disk has the elevator that honours
 /// it, or will have.
 ///
-/// Only bfq puts a commit before a flood by priority. mq-deadline orders by class, but its commits
-/// wait for the same tags as the flood (block/mq-deadline.c `dd_limit_depth`); kyber and none know
-/// no classes.
 pub(super) fn is_ignored(entry: &Entry, entries: &[Entry], files: &dyn Files) -> Option<String> {
     if !matches!(entry.knob.name, "ioprio" | JOURNAL_PRIORITY) {
         return None;
@@ -36,7 +33,7 @@ pub(super) fn is_ignored(entry: &Entry, entries: &[Entry], files: &dyn Files) ->
     };
     let elevators: Vec<String> = disks.iter().filter_map(elevator).collect();
     // Nothing known is no reason to say anything.
-    if elevators.is_empty() || elevators.iter().any(|name| name == "bfq") {
+    if elevators.is_empty() || elevators.iter().any(|name| heeds_priority(name)) {
         return None;
     }
     let whose = match &entry.target {
@@ -45,7 +42,8 @@ pub(super) fn is_ignored(entry: &Entry, entries: &[Entry], files: &dyn Files) ->
     };
     Some(format!(
         "{}: {whose}, and only bfq puts commits before a flood by priority (mq-deadline lets both wait for the same \
-         tags, kyber and none ignore it); set a disk's scheduler=bfq along with it",
+         tags, kyber and none ignore it); measure both together first (floodwall compare DIR --set \
+         scheduler=bfq,victim.ioprio=be/0): a bfq without group support made a database slower",
         entry.label()
     ))
 }
@@ -72,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_priority_that_no_elevator_honours_is_told() {
-        insta::assert_snapshot!(notes("[mq-deadline] bfq none", &[]).join("\n"), @"pid:4711.ioprio: no disk here has bfq, and only bfq puts commits before a flood by priority (mq-deadline lets both wait for the same tags, kyber and none ignore it); set a disk's scheduler=bfq along with it");
+        insta::assert_snapshot!(notes("[mq-deadline] bfq none", &[]).join("\n"), @"pid:4711.ioprio: no disk here has bfq, and only bfq puts commits before a flood by priority (mq-deadline lets both wait for the same tags, kyber and none ignore it); measure both together first (floodwall compare DIR --set scheduler=bfq,victim.ioprio=be/0): a bfq without group support made a database slower");
         assert!(notes("mq-deadline [bfq] none", &[]).is_empty());
         let both = notes("[mq-deadline] bfq none", &["sda.scheduler=bfq"]);
         assert!(both.iter().all(|note| !note.contains("only bfq")), "{both:?}");

@@ -151,12 +151,15 @@ pub(crate) fn may_write() -> rustix::io::Result<()> {
 }
 
 /// Removes the drop-ins of a limit, and has systemd read the unit's files again. A drop-in in which
-/// another device than `number` has a limit stays: somebody has set that since.
+/// another device than `number` has a limit stays: another program has set that since. If the
+/// device is gone, its path has no number any more, and no path without a number keeps a drop-in.
 fn give_back(root: &SysRoot, limit: &Limit<'_>, number: &str) -> rustix::io::Result<()> {
+    let is_gone = !root.exists(&format!("/sys/dev/block/{number}"));
+    let number_of = |path: &str| number_of(root, path).or_else(|| is_gone.then(|| number.to_owned()));
     for (directory, files) in limit.drop_ins() {
         for file in files {
             let text = root.read(&file).into_value().unwrap_or_default();
-            if limits_another(&text, number, |path| number_of(root, path)) {
+            if limits_another(&text, number, number_of) {
                 continue;
             }
             match rustix::fs::unlink(&file) {

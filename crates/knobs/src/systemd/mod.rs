@@ -386,7 +386,7 @@ pub(crate) fn refusal(files: &dyn Files, limit: &Limit<'_>, value: &str) -> Opti
     })
 }
 
-/// Another device of which a view has a line.
+/// Another device that a view lists.
 fn another_device(view: &str, key: &str) -> Option<String> {
     let keys = split(view).1.lines().map(|line| Line::parse(line).key);
     keys.into_iter().find(|other| !other.is_empty() && other != key)

@@ -107,6 +107,34 @@ fn a_unit_that_is_gone_has_nothing_to_be_put_back() {
 }
 
 #[test]
+fn the_limit_of_a_device_that_is_gone_is_taken_back() {
+    let world = World::new();
+    let view = Kernel::at_run_time("io.max");
+    world.apply(&["b:io.max=wbps=5MB"]).unwrap();
+    // The kernel has no line any more, and systemd knows no number for the device's path.
+    world.kernel.remove("/sys/dev/block/8:0");
+    world.kernel.put(&format!("/sys/fs/cgroup/{GROUP}/io.max"), "");
+    world.kernel.put(&view, "# set at run time: IOWriteBandwidthMax\n");
+    let (_, undone) = world.session().rollback(0).unwrap();
+    assert!(undone[0].closed, "{undone:?}");
+    assert!(world.kernel.get(&view).starts_with("# set by the unit's files"), "{}", world.kernel.get(&view));
+}
+
+#[test]
+fn the_limit_of_a_device_that_is_gone_stays_beside_another_ones() {
+    let world = World::new();
+    let view = Kernel::at_run_time("io.max");
+    world.apply(&["b:io.max=wbps=5MB"]).unwrap();
+    world.kernel.remove("/sys/dev/block/8:0");
+    world
+        .kernel
+        .put(&view, "# set at run time: IOWriteBandwidthMax\n8:16 rbps=max wbps=7 riops=max wiops=max\n");
+    let (_, undone) = world.session().rollback(0).unwrap();
+    assert!(matches!(undone[0].entries[0].1, Fate::Vanished { .. }), "{undone:?}");
+    assert!(world.kernel.get(&view).contains("8:16"));
+}
+
+#[test]
 fn a_systemd_that_does_not_answer_leaves_the_change_open() {
     let world = World::new();
     let path = Kernel::at_run_time("memory.high");
