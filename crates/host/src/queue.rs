@@ -69,6 +69,14 @@ pub fn read_scheduler(root: &SysRoot, disk: DeviceId) -> Reading<String> {
     })
 }
 
+/// Whether an elevator puts commits before a flood by priority. mq-deadline orders by class, but
+/// its commits wait for the same tags as the flood (block/mq-deadline.c `dd_limit_depth`); kyber
+/// and none know no classes.
+#[must_use]
+pub fn heeds_priority(elevator: &str) -> bool {
+    matches!(elevator, "bfq" | "cfq")
+}
+
 /// Whether the kernel's bfq divides requests among control groups and priorities
 /// (CONFIG_BFQ_GROUP_IOSCHED): then it has `bfq_pd_alloc` (block/bfq-cgroup.c), which is called
 /// through a pointer only and so never inlined. Absent where bfq is not loaded.

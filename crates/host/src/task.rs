@@ -6,6 +6,8 @@
 //! the child's page faults to the parent's `cminflt`, and every process has some. A thread's own
 //! counters (/proc/PID/task/TID/io) inherit nothing.
 
+use std::fmt::Display;
+
 use floodwall_model::Reading;
 
 use crate::root::{SysRoot, not_understood};
@@ -42,9 +44,9 @@ pub fn read_thread_stat(root: &SysRoot, pid: u32, tid: &str) -> Reading<Stat> {
 }
 
 /// A process's control group of version 2, such as `/system.slice/cron.service` (cgroups(7),
-/// /proc/PID/cgroup).
-pub fn read_group(root: &SysRoot, pid: u32) -> Reading<String> {
-    let path = format!("/proc/{pid}/cgroup");
+/// /proc/PID/cgroup). The process is a number or `self`.
+pub fn read_group(root: &SysRoot, process: impl Display) -> Reading<String> {
+    let path = format!("/proc/{process}/cgroup");
     root.read(&path).and_then(|text| match text.lines().find_map(|line| line.strip_prefix("0::")) {
         Some(group) => Reading::Value(group.to_owned()),
         None => Reading::Absent("no control groups of version 2".to_owned()),

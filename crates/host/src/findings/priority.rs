@@ -5,15 +5,15 @@ use floodwall_model::finding::Severity;
 use floodwall_model::setting::JOURNAL_PRIORITY;
 
 use super::journal::ChangeState;
-use super::remedy::apply;
 use super::view::{Disk, disks, writable};
 use super::{Facts, Found};
+use crate::queue::heeds_priority;
 
 /// FW047: a priority is in force, and no disk that it could count for heeds it.
 pub(super) fn unheeded(facts: Facts<'_>) -> Option<Found> {
     let disks: Vec<Disk<'_>> = disks(facts.status).into_iter().filter(|disk| writable(disk.owner)).collect();
     let mut found = Found::nothing();
-    let mut switched: Vec<String> = Vec::new();
+    let mut least = None;
     let standing = facts.journal.changes.iter().filter(|change| change.state == ChangeState::Standing);
     let knobs = standing.flat_map(|change| change.knobs.iter().map(move |knob| (change.id, knob)));
     for (change, knob) in knobs.filter(|(_, knob)| knob.is_ours == Reading::Value(true)) {
@@ -22,7 +22,7 @@ pub(super) fn unheeded(facts: Facts<'_>) -> Option<Found> {
         }
         let concerns = |disk: &&Disk<'_>| knob.device.is_none_or(|id| disk.owner.id == id);
         let concerned: Vec<&Disk<'_>> = disks.iter().filter(concerns).collect();
-        if concerned.is_empty() || concerned.iter().any(|disk| heeds(disk.scheduler())) {
+        if concerned.is_empty() || concerned.iter().any(|disk| disk.scheduler().is_none_or(heeds_priority)) {
             continue;
         }
         let elevators: Vec<String> = concerned
@@ -31,18 +31,10 @@ pub(super) fn unheeded(facts: Facts<'_>) -> Option<Found> {
             .collect();
         let evidence = format!("{}={} (change {change}): {}", knob.label, knob.value, elevators.join(", "));
         found.add(Severity::Note, &knob.label, evidence);
-        switched.extend(concerned.iter().map(|disk| format!("{}.scheduler=bfq", disk.name)));
+        least = Some(least.map_or(change, |least: u64| least.min(change)));
     }
-    switched.sort_unstable();
-    switched.dedup();
-    found.remedied_by(apply(&switched))
-}
-
-/// Whether an elevator puts commits before a flood by priority. mq-deadline orders by class, but
-/// its commits wait for the same tags as the flood (block/mq-deadline.c `dd_limit_depth`). An
-/// elevator that could not be read may.
-fn heeds(elevator: Option<&str>) -> bool {
-    elevator.is_none_or(|name| matches!(name, "bfq" | "cfq"))
+    let undo = |change: u64| format!("floodwall rollback --to {}", change.saturating_sub(1));
+    found.remedied_by(least.map(undo).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -80,7 +72,7 @@ mod tests {
     fn fw047_is_a_priority_that_no_elevator_heeds() {
         let one = found(&machine("mq-deadline", "be/0"), "FW047").unwrap();
         insta::assert_snapshot!(one.evidence[0], @"pid:4711.ioprio=be/0 (change 3): sda has mq-deadline");
-        insta::assert_snapshot!(one.remedy, @"floodwall apply sda.scheduler=bfq");
+        insta::assert_snapshot!(one.remedy, @"floodwall rollback --to 2");
         assert!(found(&machine("none", "idle"), "FW047").is_some());
         for (elevator, priority) in [("bfq", "be/0"), ("cfq", "idle"), ("none", "none")] {
             assert_eq!(found(&machine(elevator, priority), "FW047"), None, "{elevator} {priority}");
