@@ -10,8 +10,8 @@
 //! bound what waits in RAM (of the machine, of the device, or of the flood's own control group,
 //! which is then paced too), queue geometry (elevator and its tunables, depth, request size, wbt)
 //! what stands in the device's queue ahead of a victim; the latter leaves the write cache alone.
-//! What excludes each other is one dimension: an elevator and its tunables, the limits of one or of
-//! another.
+//! Mutually exclusive choices form one dimension: elevators with their tunables; limits of the
+//! machine, of the device, of the flood's group.
 //!
 //! A search begins with what was good on that kind of device, and there with what freezes no queue
 //! (`space/known.rs`).
@@ -38,7 +38,7 @@ const BACKGROUND: f64 = 0.25;
 const LEAST_LIMIT: u64 = 8 << 20;
 /// Shares of the flood's rate alone at which a paced flood may write: below 1 the backlog waits in
 /// the flood's dirty pages and not in the device.
-const PACES: [f64; 3] = [0.7, 0.87, 0.95];
+const PACES: [f64; 3] = [0.5, 0.75, 0.87];
 /// `memory.high` of a paced flood at least.
 const PACED_MEMORY: u64 = 128 << 20;
 /// How long the dirty pages of a paced flood last at its rate, in seconds: `io.max` lets a tenth of

@@ -111,8 +111,8 @@ fn a_paced_flood_has_a_share_of_its_own_rate_and_dirty_pages_of_its_own() {
     let memory = level(&Space::of(&tight), "paced 0.87 (174 MB/s)").unwrap().knobs[1].1.clone();
     assert_eq!(memory, (1_659u64 << 20).to_string());
     // A fast device: a tenth of a second of 2 GB/s is a fifth of 1 GB.
-    let fast = Description { flood_bytes_per_s: 2e9 / 0.7, ..everything() };
-    let memory = level(&Space::of(&fast), "paced 0.7 (2.00 GB/s)").unwrap().knobs[1].1.clone();
+    let fast = Description { flood_bytes_per_s: 2e9 / 0.75, ..everything() };
+    let memory = level(&Space::of(&fast), "paced 0.75 (2.00 GB/s)").unwrap().knobs[1].1.clone();
     assert_eq!(memory, (954u64 << 20).to_string());
     let alone = Space::of(&Description { paced: false, ..everything() });
     assert!(level(&alone, "paced 0.87 (174 MB/s)").is_none());
@@ -154,7 +154,8 @@ fn a_search_begins_with_what_is_known_for_the_device_and_freezes_no_queue() {
     let order = [
         "default",
         // Known to be good on a disk: without a freeze, and with one.
-        "paced 0.87 (174 MB/s)",
+        "paced 0.5 (100 MB/s)",
+        "paced 0.75 (150 MB/s)",
         "bfq: victims be/0 + wbt off",
         "bfq + 8 requests + 128 KiB + wbt off",
         "16 requests + 128 KiB + wbt off",
@@ -165,23 +166,24 @@ fn a_search_begins_with_what_is_known_for_the_device_and_freezes_no_queue() {
         "bfq",
         // The others: without, and with.
         "limit 0.25 s (60 MiB)",
-        "paced 0.95 (190 MB/s)",
+        "paced 0.87 (174 MB/s)",
         "device queue 4",
         "limit 0.06 s (14 MiB)",
         "limit 1.5 s (358 MiB)",
         "strict 0.25 s (60 MiB)",
         "mq-deadline: async_depth",
-        "bfq + 128 KiB",
     ];
     assert_eq!(disk[..order.len()], order);
     // Under bfq a priority touches no queue.
     let in_use = Description { scheduler: Some("bfq".into()), wbt_lat_us: None, ..everything() };
-    assert_eq!(names(&Space::of(&in_use))[2], "bfq: victims be/0");
-    // An SSD is not a disk: nothing is known of a paced flood there, and that is tried after
-    // what is.
+    assert_eq!(names(&Space::of(&in_use))[3], "bfq: victims be/0");
+    // An SSD is not a disk: a priority is good on disks alone.
     let ssd = names(&Space::of(&Description { kind: Some(Kind::SolidState), ..everything() }));
-    assert_eq!(ssd[1], "bfq + 8 requests + 128 KiB + wbt off");
-    assert!(ssd.contains(&"paced 0.87 (174 MB/s)".to_owned()));
+    assert_eq!(
+        ssd[1..4],
+        ["paced 0.5 (100 MB/s)", "paced 0.75 (150 MB/s)", "bfq + 8 requests + 128 KiB + wbt off"]
+    );
+    assert!(ssd.iter().position(|name| name.starts_with("bfq: victims")) > Some(4));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What this host and device, or a simulated one, have to choose from.
 
 use floodwall_bench::HostRig;
+use floodwall_host::mounts::charges_writeback;
 use floodwall_host::servers::{self, Exposure, fuse_limits};
 use floodwall_host::{SysRoot, memory, queue};
 use floodwall_knobs::OVERRIDE;
@@ -10,10 +11,6 @@ use floodwall_sim::kernel::Generation;
 use floodwall_sim::{FsKind, SimOptions};
 use floodwall_tune::objective::Reference;
 use floodwall_tune::space::{Description, Kind};
-
-/// Filesystems whose writeback the kernel charges to the control group that dirtied the pages
-/// (`SB_I_CGROUPWB` in their superblock).
-const CGROUP_WRITEBACK: [&str; 5] = ["ext2", "ext4", "xfs", "btrfs", "f2fs"];
 
 /// The limits that userspace block servers allow.
 pub(super) struct Least {
@@ -84,7 +81,7 @@ impl Offers {
             queues,
             is_array: location.leaves.len() > 1,
             groups,
-            paced: queue_device.is_some() && groups && CGROUP_WRITEBACK.contains(&filesystem),
+            paced: queue_device.is_some() && groups && charges_writeback(filesystem),
             ext4_journal: filesystem == "ext4",
             reads: reads(scenario),
         }
