@@ -15,7 +15,11 @@ use crate::data::{Measured, Row, Run};
 const NEAR: f64 = 0.05;
 /// … unless its p99 is more than this many times the shortest of them.
 const SLOWER: f64 = 2.0;
+/// A family under which the victim keeps less than this does not protect it.
+const ENOUGH: f64 = 0.9;
 const NONE: &str = "–";
+/// What the bench warns of when a lab device was slower than its model.
+const LATE: &str = "did not keep up";
 
 /// A place's section, and what it was measured with.
 pub(crate) fn section(cells: &[(Cell, Measured)]) -> (String, Origin) {
@@ -40,7 +44,9 @@ pub(crate) fn section(cells: &[(Cell, Measured)]) -> (String, Origin) {
                 "![What families give and cost on {device}](img/frontier-{place}-{device}.svg)\n"
             );
         }
-        table(&mut out, &of);
+        let (measured, simulated): (Vec<_>, Vec<_>) = of.iter().partition(|(_, data)| data.lab.is_some());
+        table(&mut out, &measured);
+        simulated_alone(&mut out, &simulated);
         reasons(&mut out, &of);
     }
     let runs = cells.iter().flat_map(|(_, data)| data.lab.iter().chain(&data.sim));
@@ -49,12 +55,17 @@ pub(crate) fn section(cells: &[(Cell, Measured)]) -> (String, Origin) {
 
 /// Which family is best where.
 fn best(out: &mut String, cells: &[(Cell, Measured)]) {
-    if cells.iter().all(|(_, data)| data.lab.is_none()) {
-        out.push_str("Nothing is measured behind this kernel yet; the tables are the simulator's.\n");
+    let measured = cells.iter().filter(|(_, data)| data.lab.is_some()).count();
+    let _ = writeln!(
+        out,
+        "Measured behind this kernel: {measured} of {} cells. The others are simulated.",
+        cells.len()
+    );
+    if measured == 0 {
         return;
     }
-    out.push_str("| device | victim | best family | victim keeps | p99 | dead | flood keeps | default: victim, p99 |\n");
-    out.push_str("|---|---|---|---|---|---|---|---|\n");
+    out.push_str("\n| device | victim | best family | victim keeps | p99 | dead | flood keeps | default: victim, p99 | late |\n");
+    out.push_str("|---|---|---|---|---|---|---|---|---|\n");
     for (cell, data) in cells {
         let Some(run) = &data.lab else { continue };
         let (Some(best), Some(default)) = (winner(run), run.rows.first().and_then(|r| r.summary.as_ref()))
@@ -64,17 +75,30 @@ fn best(out: &mut String, cells: &[(Cell, Measured)]) {
         let Some(s) = &best.summary else { continue };
         let _ = writeln!(
             out,
-            "| {} | {} | **{}** | {} | {} | {} | {} | {}, {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {}, {} | {} |",
             cell.device,
             cell.victim(),
-            best.family,
+            verdict(&best.family, s.victim_kept.as_ref(), default.victim_kept.as_ref()),
             share(s.victim_kept.as_ref()),
             tail(s.both.as_ref()),
             dead(s),
             share(s.flood_kept.as_ref()),
             share(default.victim_kept.as_ref()),
             tail(default.both.as_ref()),
+            if run.warnings.iter().any(|warning| warning.contains(LATE)) { "yes" } else { "no" },
         );
+    }
+}
+
+/// The best family, with what has to be said of it. It is bold if the victim keeps enough under it,
+/// and more than under the default.
+fn verdict(family: &str, kept: Option<&Estimate>, by_default: Option<&Estimate>) -> String {
+    let ends = |e: Option<&Estimate>| e.and_then(Estimate::ends);
+    let told = ends(kept).zip(ends(by_default)).is_some_and(|((low, _), (_, high))| low > high);
+    match kept {
+        _ if !told => format!("{family} (not told from the default)"),
+        Some(kept) if kept.value < ENOUGH => format!("none protects it; nearest: {family}"),
+        _ => format!("**{family}**"),
     }
 }
 
@@ -95,6 +119,9 @@ fn winner(run: &Run) -> Option<&Row> {
 }
 
 fn table(out: &mut String, cells: &[&(Cell, Measured)]) {
+    if cells.is_empty() {
+        return;
+    }
     out.push_str("| victim | family | per second | victim keeps | p99 | slowest | dead | flood keeps | simulated: victim | p99 | flood |\n");
     out.push_str("|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (cell, data) in cells {
@@ -129,10 +156,38 @@ fn table(out: &mut String, cells: &[&(Cell, Measured)]) {
     }
 }
 
+/// Cells that no kernel has been measured with, folded away.
+fn simulated_alone(out: &mut String, cells: &[&(Cell, Measured)]) {
+    if cells.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n<details><summary>Simulated alone: {} victims</summary>\n", cells.len());
+    out.push_str("| victim | family | victim keeps | p99 | flood keeps |\n|---|---|---|---|---|\n");
+    for (cell, data) in cells {
+        for row in data.sim.iter().flat_map(|run| &run.rows) {
+            let summary = row.summary.as_ref();
+            let _ = writeln!(
+                out,
+                "| {} | {} | {} | {} | {} |",
+                cell.victim(),
+                row.family,
+                share(summary.and_then(|s| s.victim_kept.as_ref())),
+                tail(summary.and_then(|s| s.both.as_ref())),
+                share(summary.and_then(|s| s.flood_kept.as_ref())),
+            );
+        }
+    }
+    out.push_str("\n</details>\n");
+}
+
 /// Why families have no figures, each reason once.
 fn reasons(out: &mut String, cells: &[&(Cell, Measured)]) {
     let mut told = Vec::new();
-    for (_, data) in cells {
+    for (cell, data) in cells {
+        for warning in data.lab.iter().flat_map(|run| &run.warnings) {
+            let _ = write!(out, "\n- *{}* behind the real kernel: {warning}", cell.victim());
+            told.push(warning.clone());
+        }
         for (side, run) in [("behind the real kernel", &data.lab), ("in the simulator", &data.sim)] {
             for row in run.iter().flat_map(|run| &run.rows) {
                 let Some(why) = &row.failure else { continue };
@@ -207,6 +262,16 @@ mod tests {
             longest_stall_s: None,
         });
         Row { family: family.into(), setting: Default::default(), summary: Some(summary), failure: None }
+    }
+
+    #[test]
+    fn a_family_is_best_if_it_is_told_from_the_default_and_protects_the_victim() {
+        let kept = |value, low, high| Estimate { value, low: Some(low), high: Some(high), rounds: 3 };
+        let said = |best: Estimate| verdict("a", Some(&best), Some(&kept(0.3, 0.1, 0.5)));
+        assert_eq!(said(kept(0.99, 0.97, 1.0)), "**a**");
+        assert_eq!(said(kept(0.7, 0.6, 0.8)), "none protects it; nearest: a");
+        assert_eq!(said(kept(0.99, 0.4, 1.6)), "a (not told from the default)");
+        assert_eq!(verdict("a", None, None), "a (not told from the default)");
     }
 
     fn chosen(rows: Vec<Row>) -> String {
