@@ -333,8 +333,9 @@ pub(crate) fn limit_time(level: u32, estimate: &Estimate) -> Option<Duration> {
 pub(crate) struct Ramp(Option<f64>);
 
 impl Ramp {
-    /// One tick. Up at once; down at half of the drain rate and never below what is there: the
-    /// kernel stops everybody who writes to a device that is above its limit, victims too.
+    /// One tick. The limit rises at once. It falls at half of the drain rate, and never below the
+    /// device's backlog: the kernel stops all writers of a device that is above its limit, victims
+    /// too.
     pub(crate) fn tick(&mut self, level: u32, estimate: &Estimate, hard_limit: Option<u64>) {
         let (Some(drain), Some(hard), true) = (estimate.drain_bytes_per_s, hard_limit, level > 0) else {
             self.0 = None;

@@ -51,14 +51,14 @@ impl Restored {
     }
 }
 
-/// Undoes what processes that are gone have left in a journal. One that steers still, one that has
-/// been killed and is inside a write, or somebody who holds the journal's lock, is waited for as
-/// long as `patience` lasts; 0 looks once. What has nothing to do with that write is put back
+/// Undoes what processes that are gone have left in a journal. It waits, as long as `patience`
+/// lasts, for a process that still steers, for a killed one that is inside a write, and for the
+/// holder of the journal's lock; 0 looks once. Knobs that the write does not concern are put back
 /// before.
 ///
 /// # Errors
-/// [`HostPlantError::Journal`] if the journal can't be used, somebody else had its lock all the
-/// time, or somebody steers who can't be seen from here.
+/// [`HostPlantError::Journal`] if the journal can't be used, another process had its lock all the
+/// time, or the process that steers can't be seen from here.
 pub fn restore(journal: &Path, patience: Duration) -> Result<Restored, HostPlantError> {
     let root = SysRoot::live()?;
     let files = KernelFiles::new(&root).map_err(HostPlantError::Files)?;

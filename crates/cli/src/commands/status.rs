@@ -82,9 +82,7 @@ trait Clock {
     /// Seconds since 1970.
     fn now_unix_s(&self) -> u64;
     /// The processes that used disks in the last wait; `None` without a probe.
-    fn seen(&self) -> Option<Snapshot> {
-        None
-    }
+    fn seen(&self) -> Option<Snapshot>;
 }
 
 /// The machine's clock; a raised flag ends its waits.

@@ -14,8 +14,8 @@
 //! are (`bio_issue_as_root_blkg`). Of xfs, whose log is mostly written by the process that syncs,
 //! the kernel would charge those bytes to that process's group.
 //!
-//! Whoever submits a bio that has to wait goes on at once: a flusher puts all it finds into the
-//! group's queue, where it counts as under writeback. One worker of the device submits what the
+//! A throttled bio does not block its submitter: a flusher puts all it finds into the group's
+//! queue, where it counts as under writeback. One worker of the device submits what the
 //! limits of all its groups let through and sleeps for request slots as any submitter does
 //! (`blk_throtl_dispatch_work_fn`).
 //!

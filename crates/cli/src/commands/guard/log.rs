@@ -2,7 +2,7 @@
 //! systemd's journal reads it.
 //!
 //! A thread of its own writes: a terminal that was stopped with Ctrl-S, or a journal that does not
-//! read, must not stop the guard. What nobody takes is counted.
+//! read, must not stop the guard. Lines that find no room are counted.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;

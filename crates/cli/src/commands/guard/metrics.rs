@@ -1,5 +1,5 @@
-//! A guard's status in the OpenMetrics text format (OpenMetrics 1.0, "Text format"). What is not
-//! known has no sample; zero is a measurement.
+//! A guard's status in the OpenMetrics text format (OpenMetrics 1.0, "Text format"). An
+//! unknown value has no sample; zero is a measurement.
 
 use std::fmt::Write;
 

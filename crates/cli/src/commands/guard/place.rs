@@ -125,9 +125,9 @@ impl Drop for Lock {
     }
 }
 
-/// Who holds a flock(2) on a file by what /proc/locks says (proc_locks(5)):
-/// `1: FLOCK ADVISORY WRITE 4711 00:19:1234 0 EOF`, the device in hexadecimal; a line with `->`
-/// tells who waits.
+/// The process that holds a flock(2) on a file, from the text of /proc/locks (proc_locks(5)):
+/// `1: FLOCK ADVISORY WRITE 4711 00:19:1234 0 EOF`. The device is in hexadecimal. A line with `->`
+/// is of a process that waits.
 fn holder_in(locks: &str, device: (u32, u32), inode: u64) -> Option<u32> {
     let file = format!("{:02x}:{:02x}:{inode}", device.0, device.1);
     locks.lines().find_map(|line| {

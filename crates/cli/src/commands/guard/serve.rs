@@ -1,5 +1,4 @@
-//! Whoever asks the guard something: over its socket, or Prometheus over HTTP. Nobody who asks can
-//! hold the guard up.
+//! Clients of the guard: its socket's, and Prometheus over HTTP. No client can hold the guard up.
 //!
 //! ```text
 //! connection ─▶ thread (16 at most; a request in 10 s or goodbye) ─ Ask ─▶ the guard's loop, once a tick

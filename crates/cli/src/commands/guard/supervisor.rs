@@ -9,8 +9,8 @@
 //!                      ▼ Stop; put back by itself ─▶ end
 //! ```
 //!
-//! It knows nothing of devices. What is put back is in the journal, and a process of its own does
-//! it (`floodwall guard restore`), so that nothing can hold this one up.
+//! It knows nothing of devices. The journal has the values to put back, and another process writes
+//! them (`floodwall guard restore`), so that no write can hold this one up.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;

@@ -20,6 +20,13 @@ struct Fake<'a> {
     seen: Option<Snapshot>,
 }
 
+impl<'a> Fake<'a> {
+    /// A machine whose files stay as they are, and no probe.
+    fn new(tree: &'a Path, waits: u32) -> Self {
+        Self { now: Cell::default(), waits_left: Cell::new(waits), tree, later: None, seen: None }
+    }
+}
+
 impl Clock for Fake<'_> {
     fn now(&self) -> Duration {
         self.now.get()
@@ -56,13 +63,7 @@ fn parsed(args: &[&str]) -> StatusArgs {
 /// What an empty tree shows.
 fn shown(args: &[&str], waits: u32, terminal: bool) -> String {
     let dir = tempfile::tempdir().unwrap();
-    let clock = Fake {
-        now: Cell::default(),
-        waits_left: Cell::new(waits),
-        tree: dir.path(),
-        later: None,
-        seen: None,
-    };
+    let clock = Fake::new(dir.path(), waits);
     let screen = Screen { terminal, style: Style::default(), is_root: false };
     output(args, &clock, screen)
 }
@@ -73,7 +74,7 @@ fn machine(name: &str, args: &[&str], is_root: bool) -> String {
     let dir = tempfile::tempdir().unwrap();
     copy(&fixture, dir.path(), &|path| path.ends_with("later"));
     let later = Some(fixture.join("later"));
-    let clock = Fake { now: Cell::default(), waits_left: Cell::new(1), tree: dir.path(), later, seen: None };
+    let clock = Fake { later, ..Fake::new(dir.path(), 1) };
     output(args, &clock, Screen { terminal: false, style: Style::default(), is_root })
 }
 
@@ -156,8 +157,7 @@ fn the_mark_alone_is_coloured_and_only_when_asked() {
         dir.path(),
         &|_| false,
     );
-    let clock =
-        |later| Fake { now: Cell::default(), waits_left: Cell::new(1), tree: dir.path(), later, seen: None };
+    let clock = |later| Fake { later, ..Fake::new(dir.path(), 1) };
     let style = Style { color: true, ..Style::default() };
     let coloured = output(&[], &clock(None), Screen { terminal: true, style, is_root: true });
     // Much waits, and at the kernel's estimate for long.
@@ -215,13 +215,8 @@ fn a_flood_in_the_group_of_who_waits_is_found() {
         devices: Vec::new(),
         processes: vec![postgres, rsync],
     };
-    let clock = Fake {
-        now: Cell::default(),
-        waits_left: Cell::new(2),
-        tree: dir.path(),
-        later: Some(fixture.join("later")),
-        seen: Some(seen),
-    };
+    let later = Some(fixture.join("later"));
+    let clock = Fake { later, seen: Some(seen), ..Fake::new(dir.path(), 2) };
     let screen = Screen { terminal: false, style: Style::default(), is_root: true };
     let document: serde_json::Value = serde_json::from_str(&output(&["--json"], &clock, screen)).unwrap();
     let findings = document["findings"].as_array().unwrap();
