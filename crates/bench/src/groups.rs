@@ -295,7 +295,7 @@ mod tests {
         let put = |path: &str, text: &str| {
             let path = dir.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
+            File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
         };
         put("cgroup.subtree_control", "io memory\n");
         for (file, text) in [("io.max", ""), ("io.weight", "default 100\n"), ("memory.low", "0\n")] {
