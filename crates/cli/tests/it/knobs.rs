@@ -371,6 +371,24 @@ fn wrong_usage_is_told_with_a_remedy() {
 }
 
 #[test]
+fn real_time_needs_an_end() {
+    let machine = Machine::new();
+    let put = |path: &str, text: &str| {
+        let path = machine.tree().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    put("proc/4711/stat", "4711 (postgres) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 815 0\n");
+    put("proc/4711/ioprio", "none\n");
+    for command in ["apply --yes", "apply --dry-run", "persist --yes"] {
+        let said = machine.refused(&format!("{command} pid:4711.ioprio=rt/0"), 2);
+        assert!(said.contains("pid:4711.ioprio=rt/0: real time") && said.contains("--for 10m"), "{said}");
+    }
+    let shown = machine.done("apply --dry-run --for 10m pid:4711.ioprio=rt/0");
+    assert!(shown.contains("rt/0"), "{shown}");
+}
+
+#[test]
 fn a_rehearsal_tells_what_the_kernel_will_make_of_it_and_that_it_ends() {
     let machine = Machine::new();
     let note = "note: vda.nr_requests: the kernel will keep another value: numbers below 4 become 4\n";

@@ -14,7 +14,7 @@ use floodwall_model::units::{human_duration, parse_duration};
 
 use super::others::Others;
 use super::timer::Timer;
-use super::{Place, PlaceArgs, ask, sources, text};
+use super::{Place, PlaceArgs, ask, refuse_endless_real_time, sources, text};
 use crate::exit::Exit;
 use crate::output::{self, notice};
 use crate::signals;
@@ -104,6 +104,9 @@ pub(crate) fn run(args: &ApplyArgs) -> anyhow::Result<Exit> {
 /// # Errors
 /// What could not be done; [`Exit::of`] turns it into a status.
 pub(super) fn make(place: &Place, changes: &[Change], why: &str, terms: &Terms) -> anyhow::Result<Exit> {
+    if terms.time.is_none() {
+        refuse_endless_real_time(changes)?;
+    }
     if terms.dry_run {
         return rehearse(place, changes, terms.time);
     }

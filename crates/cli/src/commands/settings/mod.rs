@@ -34,7 +34,7 @@ use anyhow::Context;
 use floodwall_host::SysRoot;
 use floodwall_knobs::journal::{DiskStore, JournalError, Store};
 use floodwall_knobs::session::boot_id;
-use floodwall_knobs::{Clock, Device, KernelFiles, Session, SystemClock, Who};
+use floodwall_knobs::{Change, Clock, Device, KernelFiles, Session, SystemClock, Who};
 
 use crate::exit::UsageError;
 
@@ -44,6 +44,22 @@ pub(crate) const JOURNAL: &str = "var/lib/floodwall/journal";
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two attempts at the journal's lock.
 const NAP: Duration = Duration::from_millis(50);
+
+/// Refuses a priority in real time that has no end: bfq serves it before everything else, and
+/// writeback may get nothing until the dirty limit stops all writers.
+///
+/// # Errors
+/// [`UsageError`] with what to use instead.
+fn refuse_endless_real_time(changes: &[Change]) -> Result<(), UsageError> {
+    match changes.iter().find(|change| change.value.starts_with("rt/")) {
+        Some(change) => Err(UsageError(format!(
+            "{}: real time goes before everything else and can starve writeback until all writers stop: \
+             use be/0, or floodwall apply --for 10m, which puts it back",
+            change.label()
+        ))),
+        None => Ok(()),
+    }
+}
 
 /// Which machine, and where its journal is.
 #[derive(clap::Args, Clone, Debug)]

@@ -17,7 +17,7 @@ use floodwall_knobs::persist::{self, Etc, FileState, Kept, PersistError, Persist
 use floodwall_knobs::session::boot_id;
 use floodwall_model::managers::{Standing, cell};
 
-use super::{Place, PlaceArgs, ask, sources};
+use super::{Place, PlaceArgs, ask, refuse_endless_real_time, sources};
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
 
@@ -66,6 +66,7 @@ pub(crate) struct PersistArgs {
 pub(crate) fn run(args: &PersistArgs) -> anyhow::Result<Exit> {
     let place = args.place.open()?.allow_userspace_servers(args.allow_userspace_servers);
     let changes = asked(&place, args)?;
+    refuse_endless_real_time(&changes)?;
     let kept = persist::read(&place.root);
     let base = if args.replace { Persisted::default() } else { kept.settings.clone() };
     let settled = persist::settle(&place.root, &place.files, &base, &changes)?;
