@@ -338,7 +338,7 @@ mod tests {
         insta::assert_snapshot!(label("ioprio=be/0"), @"ioprio does not belong to ''; write pid:NUMBER.ioprio=… or unit:NAME:ioprio=…, such as unit:postgresql.service:ioprio=be/0");
         insta::assert_snapshot!(label(":ioprio=be/0"), @"ioprio does not belong to ':'; the root group has every process: name the group of those who wait");
         insta::assert_snapshot!(label("pid:4711.ioprio=be/8"), @"ioprio: 'be/8' is not an I/O priority; give none, be/0 to be/7 (0 goes first), rt/0 to rt/7 or idle");
-        insta::assert_snapshot!(label("unit:mysql:ioprio=be/0"), @"no unit has the control group 'mysql.service'; systemctl status lists units");
+        insta::assert_snapshot!(label("unit:mysql:ioprio=be/0"), @"no unit with the control group 'mysql.service' runs (a stopped one has none); systemctl status lists units");
         insta::assert_snapshot!(label("unit:twice.scope:ioprio=be/0"), @"several control groups are called 'twice.scope': system.slice/twice.scope, user.slice/twice.scope; give the path of one");
     }
 
@@ -352,7 +352,7 @@ mod tests {
         }
         let (_dir, root) = root_of(&tree);
         let refused = Change::parse(&root, None, "unit:pg:memory.high=1GiB").unwrap_err().to_string();
-        insta::assert_snapshot!(refused, @"the control groups of this machine are of version 1 (/sys/fs/cgroup/cgroup.controllers is missing), and settings of 'pg.service' need version 2: name its processes (pid:4711:ioprio=be/0), or see floodwall explain FW034");
+        insta::assert_snapshot!(refused, @"the control groups of this machine are of version 1 (/sys/fs/cgroup/cgroup.controllers is missing), and settings of 'pg.service' need version 2: name its processes (pid:4711.ioprio=be/0), or see floodwall explain FW034");
     }
 
     #[test]

@@ -31,12 +31,14 @@ pub enum TargetError {
     #[error("no process has the number {0}; ps lists them")]
     NoProcess(String),
     /// No such unit.
-    #[error("no unit has the control group '{0}'; systemctl status lists units")]
+    #[error(
+        "no unit with the control group '{0}' runs (a stopped one has none); systemctl status lists units"
+    )]
     NoUnit(String),
     /// The machine's control groups are of version 1.
     #[error(
         "the control groups of this machine are of version 1 ({CGROUPS}/cgroup.controllers is missing), and \
-         settings of '{0}' need version 2: name its processes (pid:4711:ioprio=be/0), or see floodwall explain FW034"
+         settings of '{0}' need version 2: name its processes (pid:4711.ioprio=be/0), or see floodwall explain FW034"
     )]
     NoVersion2(String),
     /// Several control groups of one name.
