@@ -1,5 +1,7 @@
 //! Control groups: what would starve a group, and which limit of a group above counts more.
 
+use floodwall_host::mounts::{self, charges_writeback};
+use floodwall_model::printable::printable;
 use floodwall_model::{Bytes, Reading};
 
 use crate::cell::{Cell, Line, has_device_lines};
@@ -149,21 +151,49 @@ fn tighter(knob: &str, limit: &str, wanted: &str) -> Option<String> {
     }
 }
 
-/// Why a limit of a group does not reach buffered writes here; `None` if it does, as far as files
+/// Why a limit of a group does not reach buffered writes here; empty if it does, as far as files
 /// tell.
-pub(super) fn misses_writeback(entry: &Entry, files: &dyn Files) -> Option<String> {
-    let line = Line::parse(&entry.new.as_ref()?.value);
-    if entry.knob.name != "io.max" || line.value("wbps").is_none_or(|rate| rate == "max") {
-        return None;
+pub(super) fn misses_writeback(entry: &Entry, files: &dyn Files) -> Vec<String> {
+    let line = entry.new.as_ref().map(|new| Line::parse(&new.value));
+    let rate = line.as_ref().and_then(|line| line.value("wbps"));
+    if entry.knob.name != "io.max" || rate.is_none_or(|rate| rate == "max") {
+        return Vec::new();
     }
     let high = read_line(files, &format!("{}/memory.high", directory(entry)));
-    match high {
+    let no_memory = match high {
         Reading::Value(_) => None,
-        _ => Some(format!(
-            "{}: the group has no memory controller, so the kernel charges its buffered writes to the root group; enable memory in cgroup.subtree_control above it",
-            entry.label()
-        )),
-    }
+        _ => Some(
+            "the group has no memory controller, so the kernel charges its buffered writes to the root group; enable memory in cgroup.subtree_control above it"
+                .to_owned(),
+        ),
+    };
+    no_memory
+        .into_iter()
+        .chain(uncharged(entry, files))
+        .map(|why| format!("{}: {why}", entry.label()))
+        .collect()
+}
+
+/// Filesystems of an entry's disk whose writeback no control group is charged for.
+fn uncharged(entry: &Entry, files: &dyn Files) -> Option<String> {
+    let device = entry.target.device()?;
+    let disk = format!("/sys/dev/block/{}", device.number);
+    let partitions = files.list(&disk).into_iter().filter(|name| name.starts_with(&device.name));
+    let numbers = partitions.filter_map(|name| read_line(files, &format!("{disk}/{name}/dev")).into_value());
+    let numbers: Vec<String> = numbers.chain([device.number.clone()]).collect();
+    let mounts = mounts::parse(&files.read(mounts::MOUNTINFO).ok()?);
+    let found = mounts.iter().filter(|mount| {
+        !mount.read_only && numbers.contains(&mount.device.to_string()) && !charges_writeback(&mount.fs_type)
+    });
+    let named: Vec<String> = found
+        .map(|mount| format!("{} on {}", mount.fs_type, printable(&mount.mountpoint.to_string_lossy())))
+        .collect();
+    (!named.is_empty()).then(|| {
+        format!(
+            "the kernel charges no control group for writeback of {}: the limit does not hold what is written there through the page cache",
+            named.join(", ")
+        )
+    })
 }
 
 fn directory(entry: &Entry) -> String {
@@ -254,6 +284,18 @@ mod tests {
         c.slice:sda.io.max: the group has no memory controller, so the kernel charges its buffered writes to the root group; enable memory in cgroup.subtree_control above it
         ");
         assert!(!planned(&tree, "c.slice:sda.io.max=rbps=5MB").contains("controller"));
+    }
+
+    #[test]
+    fn a_filesystem_that_charges_no_group_is_named() {
+        let mut tree = groups();
+        tree.insert("/sys/devices/sda/sda1/dev".into(), "8:1\n".into());
+        let mountinfo = "29 1 8:1 / /boot/efi rw - vfat /dev/sda1 rw\n30 1 8:0 / / rw - xfs /dev/sda rw\n\
+                         31 1 8:16 / /mnt rw - vfat /dev/sdb rw\n32 1 8:1 / /ro ro - vfat /dev/sda1 ro\n";
+        tree.insert("/proc/self/mountinfo".into(), mountinfo.into());
+        let told = planned(&tree, "a.slice/b.service:sda.io.max=wbps=5MB");
+        insta::assert_snapshot!(told.lines().last().unwrap_or_default(), @"a.slice/b.service:sda.io.max: the kernel charges no control group for writeback of vfat on /boot/efi: the limit does not hold what is written there through the page cache");
+        assert!(!planned(&tree, "a.slice/b.service:sda.io.max=rbps=5MB").contains("vfat"));
     }
 
     #[test]
