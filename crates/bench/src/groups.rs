@@ -29,6 +29,8 @@ use floodwall_host::task::read_group;
 use floodwall_model::setting::{FLOOD, VICTIM};
 use rustix::fs::{Access, access};
 
+use crate::BenchError;
+
 /// Where cgroup v2 is mounted by convention.
 const MOUNT: &str = "/sys/fs/cgroup";
 /// Before the number of the process that made a group.
@@ -159,14 +161,12 @@ impl Groups {
     }
 
     /// Does something in the floods' group: what is dirtied then is charged to it.
-    pub(crate) fn as_flood<T>(&self, act: impl FnOnce() -> T) -> T {
+    fn as_flood<T>(&self, act: impl FnOnce() -> T) -> io::Result<T> {
         let top = self.top();
-        // A move between two groups of ours can't be refused; if it were, this is charged to the
-        // victims as without groups.
-        let _ = enter(&top.join(FLOOD));
+        enter(&top.join(FLOOD))?;
         let done = act();
-        let _ = enter(&top.join(VICTIM));
-        done
+        enter(&top.join(VICTIM))?;
+        Ok(done)
     }
 
     /// The path of a group below the mount, by the name that settings give it; `None` if it is not
@@ -199,10 +199,13 @@ impl Drop for Groups {
 }
 
 /// Does something in the floods' group, if there is one.
-pub(crate) fn as_flood<T>(groups: &Result<Groups, String>, act: impl FnOnce() -> T) -> T {
+///
+/// # Errors
+/// [`BenchError::Groups`]: this process is not in the victims' group now.
+pub(crate) fn as_flood<T>(groups: &Result<Groups, String>, act: impl FnOnce() -> T) -> Result<T, BenchError> {
     match groups {
-        Ok(groups) => groups.as_flood(act),
-        Err(_) => act(),
+        Ok(groups) => groups.as_flood(act).map_err(BenchError::Groups),
+        Err(_) => Ok(act()),
     }
 }
 

@@ -102,6 +102,12 @@ pub enum BenchError {
         /// Why.
         source: std::io::Error,
     },
+    /// This process can't go from the victims' group to the floods' or back: its writes would count
+    /// as another's.
+    #[error(
+        "can't move between the bench's own control groups: {0}; did somebody remove them? --same-group measures without"
+    )]
+    Groups(std::io::Error),
     /// A phase broke off; the message says why.
     #[error("{0}")]
     CutShort(String),
@@ -352,7 +358,7 @@ impl HostRig {
         for (i, flood) in scenario.floods.iter().enumerate() {
             let seed = self.options.seed.wrapping_add(1_000 + i as u64);
             let prepare = || floodwall_load::prepare_flood(dir, flood, user, seed, &mut progress, stop);
-            floods.push(groups::as_flood(&self.groups, prepare)?);
+            floods.push(groups::as_flood(&self.groups, prepare)??);
         }
         self.first_operation = first;
         self.sights = Sights::new(scenario, &self.root, &self.location);
@@ -463,7 +469,7 @@ fn clear_backlog(
     round: u32,
     watch: &mut dyn Watch,
 ) -> Result<(), BenchError> {
-    groups::as_flood(groups, || floods.iter().try_for_each(PreparedFlood::discard))?;
+    groups::as_flood(groups, || floods.iter().try_for_each(PreparedFlood::discard))??;
     drain::drain(directory, sampler, &options.stop, options.origin, round, watch)
 }
 

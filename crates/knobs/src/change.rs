@@ -312,6 +312,8 @@ mod tests {
         put("/sys/fs/cgroup/cgroup.controllers", "io memory");
         put("/sys/fs/cgroup/system.slice/cgroup.procs", "");
         put("/sys/fs/cgroup/system.slice/pg.service/cgroup.procs", "4711");
+        put("/sys/fs/cgroup/system.slice/redis@7.service/cgroup.procs", "");
+        put("/sys/fs/cgroup/system.slice/redis@8.service/cgroup.procs", "");
         put("/sys/fs/cgroup/user.slice/cgroup.procs", "");
         put("/sys/fs/cgroup/user.slice/twice.scope/cgroup.procs", "");
         put("/sys/fs/cgroup/system.slice/twice.scope/cgroup.procs", "");
@@ -339,6 +341,8 @@ mod tests {
         insta::assert_snapshot!(label(":ioprio=be/0"), @"ioprio does not belong to ':'; the root group has every process: name the group of those who wait");
         insta::assert_snapshot!(label("pid:4711.ioprio=be/8"), @"ioprio: 'be/8' is not an I/O priority; give none, be/0 to be/7 (0 goes first), rt/0 to rt/7 or idle");
         insta::assert_snapshot!(label("unit:mysql:ioprio=be/0"), @"no unit with the control group 'mysql.service' runs (a stopped one has none); systemctl status lists units");
+        // An empty wrapper of several instances, as Debian's postgresql.service.
+        insta::assert_snapshot!(label("unit:redis:ioprio=be/0"), @"no unit with the control group 'redis.service' runs (a stopped one has none); these of its name do: redis@7.service, redis@8.service");
         insta::assert_snapshot!(label("unit:twice.scope:ioprio=be/0"), @"several control groups are called 'twice.scope': system.slice/twice.scope, user.slice/twice.scope; give the path of one");
     }
 

@@ -81,6 +81,7 @@ pub(crate) fn missing<T>(path: &str, error: Errno) -> Reading<T> {
         Errno::NOENT | Errno::NOTDIR | Errno::NODEV | Errno::NXIO => {
             Reading::Absent(format!("{path} does not exist"))
         }
+        Errno::ACCESS | Errno::PERM => Reading::Unreadable(format!("{path}: permission denied; run as root")),
         other => Reading::Unreadable(format!("{path}: {}", io::Error::from(other))),
     }
 }

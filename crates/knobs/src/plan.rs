@@ -183,7 +183,7 @@ pub enum PlanError {
         needs: &'static str,
     },
     /// It may be there but can't be read, so it could not be put back.
-    #[error("{label} can't be read, so it could not be put back ({why}); run as root")]
+    #[error("{label} can't be read, so it could not be put back ({why})")]
     Unreadable {
         /// The knob.
         label: String,

@@ -31,10 +31,13 @@ pub enum TargetError {
     #[error("no process has the number {0}; ps lists them")]
     NoProcess(String),
     /// No such unit.
-    #[error(
-        "no unit with the control group '{0}' runs (a stopped one has none); systemctl status lists units"
-    )]
-    NoUnit(String),
+    #[error("no unit with the control group '{name}' runs (a stopped one has none); {instead}")]
+    NoUnit {
+        /// What was given.
+        name: String,
+        /// Where to look, or which units may be meant.
+        instead: String,
+    },
     /// The machine's control groups are of version 1.
     #[error(
         "the control groups of this machine are of version 1 ({CGROUPS}/cgroup.controllers is missing), and \
@@ -238,14 +241,33 @@ impl Target {
     /// [`TargetError::NoVersion2`].
     pub fn unit(root: &SysRoot, name: &str, device: Option<Device>) -> Result<Self, TargetError> {
         let full = if name.contains('.') { name.to_owned() } else { format!("{name}.service") };
-        let mut found = Vec::new();
-        groups_called(root, CGROUPS, &full, DEEPEST_GROUP, &mut found);
+        let called = |is_it: &dyn Fn(&str) -> bool| {
+            let mut found = Vec::new();
+            groups_called(root, CGROUPS, is_it, DEEPEST_GROUP, &mut found);
+            found
+        };
+        let found = called(&|name| name == full);
         match found.as_slice() {
             // Version 1 has a unit once in each hierarchy.
             [] | [_, _, ..] if !root.exists(&format!("{CGROUPS}/cgroup.controllers")) => {
                 Err(TargetError::NoVersion2(full))
             }
-            [] => Err(TargetError::NoUnit(full)),
+            [] => {
+                // The processes of postgresql.service run in postgresql@15-main.service on Debian.
+                let (stem, kind) = full.rsplit_once('.').unwrap_or((&full, ""));
+                let is_instance = |name: &str| {
+                    name.strip_prefix(stem).is_some_and(|rest| rest.starts_with('@') && rest.ends_with(kind))
+                };
+                let instances = called(&is_instance);
+                let names = instances.iter().map(|path| path.rsplit('/').next().unwrap_or(path));
+                let names: Vec<&str> = names.collect();
+                let instead = if names.is_empty() {
+                    "systemctl status lists units".to_owned()
+                } else {
+                    format!("these of its name do: {}", names.join(", "))
+                };
+                Err(TargetError::NoUnit { name: full, instead })
+            }
             [path] => Self::group(path, device),
             several => {
                 let below =
@@ -381,16 +403,22 @@ impl Target {
 }
 
 /// The directories of this name, up to `deep` levels below one.
-fn groups_called(root: &SysRoot, directory: &str, name: &str, deep: u32, found: &mut Vec<String>) {
+fn groups_called(
+    root: &SysRoot,
+    directory: &str,
+    is_it: &dyn Fn(&str) -> bool,
+    deep: u32,
+    found: &mut Vec<String>,
+) {
     for entry in root.list(directory).into_value().unwrap_or_default() {
         let path = format!("{directory}/{entry}");
         if !root.exists(&format!("{path}/cgroup.procs")) {
             continue;
         }
-        if entry == name {
+        if is_it(&entry) {
             found.push(path);
         } else if deep > 0 {
-            groups_called(root, &path, name, deep - 1, found);
+            groups_called(root, &path, is_it, deep - 1, found);
         }
     }
 }

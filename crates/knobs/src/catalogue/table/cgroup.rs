@@ -25,6 +25,7 @@ pub(super) const KNOBS: &[Knob] = &[
         quirks: &[
             "The root group has none.",
             "It counts all memory of the group.",
+            "For a paced flood: what its processes use besides page cache, and three seconds of its io.max. A fifth of that may be dirty (vm.dirty_ratio), so its backlog is written in less than a second.",
             "A value below the group's memory besides page cache plus room for its dirty pages (40 MiB at a dirty_ratio of 20) is refused.",
             "The dirty limit of its own needs the io controller too, and a filesystem with cgroup writeback (ext2, ext4, btrfs, f2fs, xfs).",
             "io.max without memory.high lets a flood fill the machine's dirty limit. Every writer is then throttled.",
