@@ -24,7 +24,7 @@ use crate::limits::Memory;
 use crate::order::order;
 use crate::refuse;
 use crate::systemd::Limit;
-use crate::target::{Device, Target};
+use crate::target::{CGROUPS, Device, Target};
 
 /// A cell that a plan changes, or that changes with one that it does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,6 +182,16 @@ pub enum PlanError {
         /// The requirement.
         needs: &'static str,
     },
+    /// There is no such control group.
+    #[error(
+        "{label}: there is no control group {CGROUPS}/{group}; systemd-cgls shows those that there are, mkdir makes one"
+    )]
+    NoGroup {
+        /// The knob.
+        label: String,
+        /// The group's path below the mount.
+        group: String,
+    },
     /// It may be there but can't be read, so it could not be put back.
     #[error("{label} can't be read, so it could not be put back ({why})")]
     Unreadable {
@@ -313,6 +323,11 @@ fn entry_of(
             None
         }
         Reading::Absent(why) => {
+            if let Target::Group { path, .. } = &change.target
+                && files.list(&format!("{CGROUPS}/{path}")).is_empty()
+            {
+                return Err(PlanError::NoGroup { label, group: path.clone() });
+            }
             return Err(PlanError::NotThere { label, why, needs: change.knob.needs });
         }
         // systemd does not answer, or has not been asked: no privilege is missing.

@@ -154,7 +154,7 @@ pub(crate) fn notes(entries: &[Entry], files: &dyn Files, memory: &Memory) -> Ve
     for entry in entries.iter().filter(|entry| entry.new.is_some()) {
         device_notes(entry, entries, files, &mut notes);
         notes.extend(group::tighter_above(entry, files));
-        notes.extend(group::misses_writeback(entry, files));
+        notes.extend(group::misses_writeback(entry, entries, files));
         notes.extend(priority::is_ignored(entry, entries, files));
     }
     let share = |entry: &&Entry| entry.new.is_none();

@@ -279,10 +279,16 @@ fn key_value(
     wrong: impl Fn() -> ValueError,
 ) -> Result<String, ValueError> {
     let count = || value.parse::<u64>().map(|n| n.to_string()).map_err(|_| wrong());
+    // The kernel refuses less than 2 a second (block/blk-throttle.c tg_set_limit).
+    let is_rate = |n: &u64| *n >= 2;
     match key {
         "rbps" | "wbps" if value == "max" => Ok("max".to_owned()),
-        "rbps" | "wbps" if form == Form::Person => size(knob, value).map(|bytes| bytes.to_string()),
+        "rbps" | "wbps" if form == Form::Person => {
+            let bytes = size(knob, value.strip_suffix("/s").unwrap_or(value))?;
+            Some(bytes).filter(is_rate).map(|bytes| bytes.to_string()).ok_or_else(wrong)
+        }
         "riops" | "wiops" if value == "max" => Ok("max".to_owned()),
+        "riops" | "wiops" if value.parse().is_ok_and(|n| !is_rate(&n)) => Err(wrong()),
         "target" | "rlat" | "wlat" if value.parse::<u64>().is_err() => {
             duration(knob, value, 1_000).map(|us| us.to_string())
         }
@@ -348,6 +354,7 @@ mod tests {
             ("bdi.strict_limit", "on", "1"),
             ("scheduler", "mq-deadline", "mq-deadline"),
             ("io.max", "wbps=50MB riops=max", "wbps=50000000 riops=max"),
+            ("io.max", "wbps=50MB/s", "wbps=50000000"),
             ("io.latency", "target=25ms", "target=25000"),
             ("io.cost.qos", "enable=on,rpct=95.00,rlat=5000", "enable=1 rpct=95.00 rlat=5000"),
         ] {
@@ -358,6 +365,9 @@ mod tests {
     #[test]
     fn a_bare_number_of_bytes_is_refused_with_its_two_readings() {
         insta::assert_snapshot!(refusal("vm.dirty_bytes", "15"), @"vm.dirty_bytes: '15' needs a unit: 15B is 15 B, 15MiB is 15 MiB");
+        for none in ["wbps=0B", "wbps=1B", "riops=0", "wiops=1"] {
+            assert!(refusal("io.max", none).contains("io.max"), "{none}");
+        }
         insta::assert_snapshot!(refusal("io.max", "wbps=5"), @"io.max: '5' needs a unit: 5B is 5 B, 5MiB is 5 MiB");
         let stored = check(find("vm.dirty_bytes").unwrap(), "15000000", Form::Kernel);
         assert_eq!(stored, Ok("15000000".to_owned()));

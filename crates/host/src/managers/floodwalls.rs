@@ -22,6 +22,10 @@ pub fn floodwalls(root: &SysRoot, own_pid: Option<u32>) -> Vec<Manager> {
     let others = processes(root).into_iter().filter(|pid| Some(*pid) != own_pid);
     let manager = |pid: u32| {
         let command = root.read(&format!("/proc/{pid}/cmdline")).into_value()?;
+        // A process that has ended and that its parent has not waited for yet.
+        if command.is_empty() {
+            return None;
+        }
         let words: Vec<&str> = command.split('\0').collect();
         let is_guard = words.get(1) == Some(&"guard") && !words.iter().any(|word| HARMLESS.contains(word));
         // A guard's worker takes the lock for each of its writes; its parent is named.

@@ -153,14 +153,22 @@ fn tighter(knob: &str, limit: &str, wanted: &str) -> Option<String> {
 
 /// Why a limit of a group does not reach buffered writes here; empty if it does, as far as files
 /// tell.
-pub(super) fn misses_writeback(entry: &Entry, files: &dyn Files) -> Vec<String> {
+pub(super) fn misses_writeback(entry: &Entry, entries: &[Entry], files: &dyn Files) -> Vec<String> {
     let line = entry.new.as_ref().map(|new| Line::parse(&new.value));
     let rate = line.as_ref().and_then(|line| line.value("wbps"));
     if entry.knob.name != "io.max" || rate.is_none_or(|rate| rate == "max") {
         return Vec::new();
     }
     let high = read_line(files, &format!("{}/memory.high", directory(entry)));
+    let group = group_of(entry);
+    let is_high = |other: &&Entry| other.knob.name == "memory.high" && group_of(other) == group;
+    let planned = entries.iter().find(is_high).and_then(|other| other.new.clone());
+    let high = planned.map_or(high, |new| Reading::Value(new.value));
     let no_memory = match high {
+        Reading::Value(high) if high == "max" => Some(format!(
+            "without {group}:memory.high its writes fill the whole machine's dirty limit, where every writer is \
+             slowed down; set that too ({group}:memory.high=256MiB; floodwall explain memory.high has a size)"
+        )),
         Reading::Value(_) => None,
         _ => Some(
             "the group has no memory controller, so the kernel charges its buffered writes to the root group; enable memory in cgroup.subtree_control above it"
@@ -194,6 +202,14 @@ fn uncharged(entry: &Entry, files: &dyn Files) -> Option<String> {
             named.join(", ")
         )
     })
+}
+
+/// The path of an entry's group; empty if it has none.
+fn group_of(entry: &Entry) -> &str {
+    match &entry.target {
+        Target::Group { path, .. } => path,
+        _ => "",
+    }
 }
 
 fn directory(entry: &Entry) -> String {
@@ -248,6 +264,25 @@ mod tests {
     }
 
     #[test]
+    fn a_paced_group_wants_a_dirty_limit_of_its_own() {
+        let tree = groups();
+        let (pace, high) = ("a.slice/b.service:sda.io.max=wbps=5MB", "a.slice/b.service:memory.high=1GiB");
+        assert!(planned(&tree, pace).contains("set that too"));
+        let (_dir, root) = root_of(&tree);
+        let changes = [pace, high].map(|text| Change::parse(&root, None, text).unwrap());
+        let both = plan(&changes, &KernelFiles::new(&root).unwrap()).unwrap();
+        assert!(both.notes.iter().all(|note| !note.contains("set that too")), "{:?}", both.notes);
+    }
+
+    #[test]
+    fn a_group_that_is_not_there_is_named() {
+        let tree = groups();
+        insta::assert_snapshot!(planned(&tree, "nosuch:memory.high=1GiB"), @"nosuch:memory.high: there is no control group /sys/fs/cgroup/nosuch; systemd-cgls shows those that there are, mkdir makes one");
+        // The group is there, and the file is not.
+        assert!(planned(&tree, "a.slice/b.service:io.weight=50").contains("is not there"));
+    }
+
+    #[test]
     fn the_root_group_has_no_limits() {
         let tree = groups();
         insta::assert_snapshot!(planned(&tree, ":memory.high=1GiB"), @"memory.high does not belong to ':'; the root group has none: name the group whose processes flood");
@@ -266,6 +301,7 @@ mod tests {
         insta::assert_snapshot!(planned(&tree, "a.slice/b.service:sda.io.max=wbps=5MB"), @r"
         a.slice/b.service:sda.io.max: 8:0 rbps=max wbps=max riops=max wiops=max -> 8:0 rbps=max wbps=5000000 riops=max wiops=max
         a.slice/b.service:sda.io.max: a.slice above it has a tighter limit, wbps=1000000, which applies
+        a.slice/b.service:sda.io.max: without a.slice/b.service:memory.high its writes fill the whole machine's dirty limit, where every writer is slowed down; set that too (a.slice/b.service:memory.high=256MiB; floodwall explain memory.high has a size)
         ");
         insta::assert_snapshot!(planned(&tree, "a.slice/b.service:memory.high=1GiB"), @r"
         a.slice/b.service:memory.high: max -> 1073741824
