@@ -76,6 +76,8 @@ fn order(knob: &str) -> u32 {
     match knob {
         ELEVATOR => 0,
         REQUESTS => 1,
+        // A group's dirty limit before its rate: else its writes fill the machine's.
+        knob if knob.ends_with(":memory.high") => 1,
         knob if knob.starts_with("iosched.") => 3,
         "bdi.strict_limit" => 4,
         _ => 2,

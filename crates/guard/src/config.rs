@@ -118,6 +118,29 @@ pub const LIMIT_TRIAL: Duration = Duration::from_secs(15);
 /// Time from one step back to the next once nobody needs protection.
 pub const RECOVER_STEP: Duration = Duration::from_millis(500);
 
+/// A paced flood begins with this share of the drain rate: what a device's cache takes at first is
+/// more than it drains.
+pub const FIRST_SHARE: f64 = 0.5;
+/// It never has less than this share, so that it ends one day.
+pub const LEAST_SHARE: f64 = 0.1;
+/// So much more is tried, and so much less is given when victims wait beyond their goal: the gains
+/// of TCP BBR's ProbeBW.
+pub const PACE_UP: f64 = 1.25;
+/// See [`PACE_UP`].
+pub const PACE_DOWN: f64 = 0.75;
+/// How long more is tried before it is kept.
+pub const PROBE: Duration = Duration::from_secs(2);
+/// How long after a rate that was too much the next is tried …
+pub const PROBE_WAIT: Duration = Duration::from_secs(8);
+/// … and, twice as long after each try that failed, at most.
+pub const MOST_PROBE_WAIT: Duration = Duration::from_secs(128);
+/// `memory.high` of a paced flood, as time to drain it. A fifth of it may be dirty
+/// (`vm.dirty_ratio`): the flood's backlog drains in little more than half a second.
+pub const DOMAIN: Duration = Duration::from_secs(3);
+/// The least of it: room for two of the flusher's chunks below its dirty limit, and as much for the
+/// program.
+pub const LEAST_DOMAIN: u64 = 64 << 20;
+
 /// A limit begins so many times above what is there: writers settle at about seven eighths of a
 /// limit.
 pub const ABOVE_BACKLOG: f64 = 1.1;

@@ -26,6 +26,7 @@ use crate::config::{
 };
 use crate::estimate::Estimate;
 use crate::levers::{Level, Offers, Step};
+use crate::pace::Pace;
 
 /// What is being done about a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +38,9 @@ pub enum State {
     Watch,
     /// The levers are pulled as was best so far.
     Protect,
+    /// The flood is held to a rate by its own control group; queue and limits are the
+    /// administrator's.
+    Pace,
     /// A step aside is tried.
     Probe,
     /// Back to the administrator's settings, step by step.
@@ -49,6 +53,7 @@ impl fmt::Display for State {
             Self::Free => "free",
             Self::Watch => "watch",
             Self::Protect => "protect",
+            Self::Pace => "pace",
             Self::Probe => "probe",
             Self::Recover => "recover",
         })
@@ -61,6 +66,10 @@ pub(crate) struct Machine {
     pub(crate) state: State,
     /// What is wanted now.
     pub(crate) level: Level,
+    /// At what rate the flood is paced, in the state of that name.
+    pub(crate) pace: Option<Pace>,
+    /// The group that was paced last, with its share of the drain rate at the end, and when.
+    paced: Option<(String, f64, Duration)>,
     /// The best known of this encounter.
     best: Level,
     /// Where encounters of a kind (readers wait or not) have ended, and when: there the next one
@@ -130,7 +139,7 @@ impl Machine {
         now: Duration,
         e: &Estimate,
         whole: &Whole,
-        offers: &Offers,
+        offers: &Offers<'_>,
         in_force: bool,
     ) -> Option<Move> {
         let both = e.victims && e.floods;
@@ -140,11 +149,24 @@ impl Machine {
         match self.state {
             State::Free if both => {
                 let met = self.enter(now, State::Watch, "victims and floods have met".into());
-                self.threat(e).map_or(met, |why| self.begin(now, e, offers, why))
+                self.threat(e).map_or(met, |why| self.meet(now, e, offers, why))
             }
             State::Free => None,
             State::Watch if !both => self.enter(now, State::Free, gone(e)),
-            State::Watch => self.threat(e).and_then(|why| self.begin(now, e, offers, why)),
+            State::Watch => self.threat(e).and_then(|why| self.meet(now, e, offers, why)),
+            State::Pace if !both => {
+                self.end_pace(now, e);
+                self.enter(now, State::Recover, gone(e))
+            }
+            State::Pace if self.pace.as_ref().map(Pace::group) != offers.group => {
+                self.end_pace(now, e);
+                self.meet(now, e, offers, "the flood is in another control group".into())
+            }
+            State::Pace => {
+                let why = self.pace.as_mut()?.tick(now, e)?;
+                self.stepped = now;
+                because(why)
+            }
             State::Protect | State::Probe if !both => {
                 if self.state == State::Probe && self.step.is_none() {
                     // Not seen to its end.
@@ -187,7 +209,25 @@ impl Machine {
             .then(|| format!("{} MiB wait to be written", backlog >> 20))
     }
 
-    fn begin(&mut self, now: Duration, e: &Estimate, offers: &Offers, why: String) -> Option<Move> {
+    /// Victims are threatened: the flood is paced if it has a group of its own, else what both
+    /// share is made short.
+    fn meet(&mut self, now: Duration, e: &Estimate, offers: &Offers<'_>, why: String) -> Option<Move> {
+        let Some(group) = offers.group else { return self.begin(now, e, offers, why) };
+        let last = self.paced.as_ref().filter(|(of, _, then)| of == group && now - *then < FORGET);
+        let pace = Pace::begin(now, group, last.map(|(_, share, _)| *share), e);
+        // Its drain rate is known a look or two after it has begun.
+        let rate = pace.as_ref()?.rate();
+        (self.pace, self.level, self.stepped) = (pace, Level::default(), now);
+        self.enter(now, State::Pace, format!("{why}: {group} may write {:.1} MB/s", rate / 1e6))
+    }
+
+    fn end_pace(&mut self, now: Duration, e: &Estimate) {
+        if let (Some(pace), Some(drain)) = (self.pace.take(), e.most_drain_bytes_per_s) {
+            self.paced = Some((pace.group().to_owned(), pace.rate() / drain.max(1.0), now));
+        }
+    }
+
+    fn begin(&mut self, now: Duration, e: &Estimate, offers: &Offers<'_>, why: String) -> Option<Move> {
         let kind = usize::from(e.readers > 0);
         let is_recent = |then: Duration| now - then < FORGET;
         let is_to_be_had = |level: &Level| offers.has_elevator(level.elevator);
@@ -223,7 +263,7 @@ impl Machine {
     }
 
     /// Goes to a level; what happens there counts once it has settled.
-    fn go(&mut self, now: Duration, level: Level, offers: &Offers) {
+    fn go(&mut self, now: Duration, level: Level, offers: &Offers<'_>) {
         let (was, is) = (self.level.is_bfq(offers), level.is_bfq(offers));
         self.settle = if is && !was { SETTLE_BFQ } else { SETTLE };
         (self.level, self.stepped) = (level, now);
@@ -235,7 +275,7 @@ impl Machine {
         self.tallies.entry(level).or_default()
     }
 
-    fn protect(&mut self, now: Duration, e: &Estimate, whole: &Whole, offers: &Offers) -> Option<Move> {
+    fn protect(&mut self, now: Duration, e: &Estimate, whole: &Whole, offers: &Offers<'_>) -> Option<Move> {
         if now - self.stepped < self.settle {
             return None;
         }
@@ -289,7 +329,7 @@ impl Machine {
 
     /// One of the levels with which an unknown device is met: on to the next, or to the best of
     /// all.
-    fn open(&mut self, now: Duration, e: &Estimate, whole: &Whole, offers: &Offers) -> Option<Move> {
+    fn open(&mut self, now: Duration, e: &Estimate, whole: &Whole, offers: &Offers<'_>) -> Option<Move> {
         let level = self.level;
         let is_refused = !offers.has_elevator(level.elevator);
         let watched = self.watch(now, e, whole);
@@ -348,7 +388,7 @@ impl Machine {
         now: Duration,
         e: &Estimate,
         whole: &Whole,
-        offers: &Offers,
+        offers: &Offers<'_>,
         in_force: bool,
     ) -> Option<Move> {
         if self.level.elevator != self.best.elevator && !offers.has_elevator(self.level.elevator) {
@@ -398,7 +438,7 @@ impl Machine {
     }
 
     /// Back to the best level.
-    fn back(&mut self, now: Duration, offers: &Offers, why: String) -> Option<Move> {
+    fn back(&mut self, now: Duration, offers: &Offers<'_>, why: String) -> Option<Move> {
         self.step = None;
         self.go(now, self.best, offers);
         let mut why = format!("{why}: back");
@@ -417,9 +457,9 @@ impl Machine {
         format!("nothing else is better: no other try for {:.0?}", self.patience)
     }
 
-    fn recover(&mut self, now: Duration, e: &Estimate, offers: &Offers, both: bool) -> Option<Move> {
+    fn recover(&mut self, now: Duration, e: &Estimate, offers: &Offers<'_>, both: bool) -> Option<Move> {
         if both && let Some(why) = self.threat(e) {
-            return self.begin(now, e, offers, why);
+            return self.meet(now, e, offers, why);
         }
         if now - self.stepped < RECOVER_STEP {
             return None;

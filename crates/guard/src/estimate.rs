@@ -11,15 +11,16 @@
 //! The base is not the smallest median, as a network's would be: a controller's empty cache answers
 //! in a tenth of the time that it can keep up, and no setting gives that back.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use floodwall_model::LatencyCounts;
 use floodwall_model::plant::{Actor, DeviceObservation};
 
 use crate::config::{
-    BACKLOG, BASE_MULTIPLE, BASE_WINDOW, Config, DRAIN_WINDOW, FLOOD_COMMIT, FLOOD_RATE, LATENCY_WINDOW,
-    LEAST_GOAL, LEAST_OPERATIONS, LONGEST_TICK, MOST_DRAIN_WINDOW, MOST_SLOWER, PRESENCE, UNKNOWN_GOAL,
+    BACKLOG, BASE_MULTIPLE, BASE_WINDOW, Config, DRAIN_WINDOW, FLOOD_COMMIT, FLOOD_RATE, HARMED,
+    LATENCY_WINDOW, LEAST_GOAL, LEAST_OPERATIONS, LONGEST_TICK, MOST_DRAIN_WINDOW, MOST_SLOWER, PRESENCE,
+    UNKNOWN_GOAL,
 };
 use crate::filter::{Typical, Windowed};
 
@@ -45,6 +46,12 @@ pub(crate) struct Estimator {
     victim_seen: Option<Duration>,
     flood_seen: Option<Duration>,
     was_backlogged: bool,
+    /// Victims waited beyond their goal at the last look.
+    was_harmed: bool,
+    /// Control groups in which victims were seen, and when.
+    victims_groups: BTreeMap<Option<String>, Duration>,
+    /// The one group of the floods that were seen last.
+    floods_group: Option<String>,
     /// Victims were seen without a flood.
     seen_alone: bool,
 }
@@ -55,6 +62,8 @@ pub(crate) enum Pulled {
     Nothing,
     /// Or not in force yet.
     Somehow,
+    /// The flood is held to a rate by its own group.
+    Paced,
     /// The queue is as short as it gets, which has to do for a base where victims were never seen
     /// alone.
     Shortest,
@@ -121,6 +130,9 @@ impl Estimator {
             victim_seen: None,
             flood_seen: None,
             was_backlogged: false,
+            was_harmed: false,
+            victims_groups: BTreeMap::new(),
+            floods_group: None,
             seen_alone: false,
         }
     }
@@ -152,8 +164,12 @@ impl Estimator {
         // could have been. One in which nothing arrived tells that it was stuck.
         if believed && backlogged && self.was_backlogged {
             let rate = seen.counters.written_bytes as f64 / tick.as_secs_f64();
-            self.drain.add(tick, rate);
-            self.most_drain.add(tick, rate);
+            // Below its pace a flood says nothing of the device, unless that is the bottleneck.
+            let says = pulled != Pulled::Paced || self.was_harmed || self.drain.get() < Some(rate);
+            if says {
+                self.drain.add(tick, rate);
+                self.most_drain.add(tick, rate);
+            }
         }
         self.was_backlogged = backlogged;
 
@@ -165,6 +181,7 @@ impl Estimator {
         if victims().next().is_some() {
             self.victim_seen = Some(at);
         }
+        self.tell_groups(at, tick, &seen.actors);
         let mut latencies = LatencyCounts::default();
         let (mut oldest, mut readers) = (Duration::ZERO, 0);
         let (mut waited, mut under_way, mut own_bytes) = (Duration::ZERO, Duration::ZERO, 0);
@@ -208,6 +225,7 @@ impl Estimator {
         let base = self.base.get().map(|ns| ns * self.slower);
         let goal = self.goal(config);
         let (pressure, operations) = self.pressure(config, goal, oldest);
+        self.was_harmed = pressure.is_some_and(|pressure| pressure > HARMED);
         let queued =
             seen.counters.in_flight as f64 * mean(seen.counters.written_bytes, seen.counters.write_ops);
         Estimate {
@@ -230,6 +248,26 @@ impl Estimator {
             backlog_bytes,
             queue_delay: drain.map(|rate| Duration::from_secs_f64((queued / rate.max(1.0)).min(1e6))),
             tick: if believed { tick } else { Duration::ZERO },
+        }
+    }
+
+    /// The control group that all floods are in and no victim is; `None` if there is none, or it
+    /// has no name.
+    pub(crate) fn floods_group(&self) -> Option<&str> {
+        self.floods_group.as_deref()
+    }
+
+    fn tell_groups(&mut self, at: Duration, tick: Duration, actors: &[Actor]) {
+        for victim in actors.iter().filter(|actor| is_victim(actor, tick)) {
+            self.victims_groups.insert(victim.group.clone(), at);
+        }
+        self.victims_groups.retain(|_, seen| at - *seen < PRESENCE);
+        let mut floods = actors.iter().filter(|actor| is_flood(actor, tick)).map(|flood| &flood.group);
+        if let Some(first) = floods.next() {
+            self.floods_group = first.clone().filter(|_| floods.all(|group| group == first));
+        }
+        if self.victims_groups.contains_key(&self.floods_group) {
+            self.floods_group = None;
         }
     }
 
@@ -372,6 +410,24 @@ mod tests {
         let flooded = bench.tick(25 << 20, 500, vec![victim(800, 5), flood()]);
         assert_eq!(flooded.base, quiet.base, "a flooded latency is no base");
         assert!(flooded.pressure.unwrap() > 30.0 && flooded.floods && flooded.victims);
+    }
+
+    #[test]
+    fn floods_can_be_paced_in_a_group_that_no_victim_is_in() {
+        let group = |name: &str, actor: Actor| Actor { group: Some(name.to_owned()), ..actor };
+        let told = |looks: Vec<Vec<Actor>>| {
+            let mut bench = Bench::new();
+            looks.into_iter().for_each(|actors| drop(bench.tick(0, 100, actors)));
+            bench.estimator.floods_group().map(str::to_owned)
+        };
+        let (db, copy) = (|| group("db", victim(5, 4)), || group("copy", flood()));
+        assert_eq!(told(vec![vec![db(), copy()]]).as_deref(), Some("copy"));
+        // The flood is held back for a look or two.
+        assert_eq!(told(vec![vec![db(), copy()], vec![db()]]).as_deref(), Some("copy"));
+        assert_eq!(told(vec![vec![db(), copy(), group("other", flood())]]), None);
+        assert_eq!(told(vec![vec![db(), flood()]]), None, "its group is not known");
+        // Also a victim that has not waited for a moment.
+        assert_eq!(told(vec![vec![group("copy", victim(5, 4))], vec![copy()]]), None);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use std::time::Duration;
 use crate::act::Held;
 use crate::config::{ABOVE_BACKLOG, FIRST_LIMIT, LEAST_LIMIT, LIMIT_TRIAL, RAMP};
 use crate::estimate::Estimate;
+use crate::pace::io_max;
 
 /// Elevators by their level, from 1 on; what a device does not have is refused once and not tried
 /// again.
@@ -97,7 +98,9 @@ fn elevator_level(name: &str) -> u8 {
 
 /// Which levers a device has.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Offers {
+pub(crate) struct Offers<'a> {
+    /// The control group of the floods alone, if its writes can be paced.
+    pub(crate) group: Option<&'a str>,
     /// Elevators besides the administrator's, by their level.
     elevators: [bool; ELEVATORS.len()],
     depth: bool,
@@ -110,14 +113,16 @@ pub(crate) struct Offers {
     own: u8,
 }
 
-impl Offers {
-    pub(crate) fn of(held: &Held, hard_limit: Option<u64>) -> Self {
+impl<'a> Offers<'a> {
+    /// `floods_group`: the control group that all floods are in, and no victim.
+    pub(crate) fn of(held: &Held, hard_limit: Option<u64>, floods_group: Option<&'a str>) -> Self {
         let own = held.own().get("scheduler").unwrap_or_default();
         let number = |knob: &str| held.own().get(knob).and_then(|text| text.trim().parse::<u32>().ok());
         let above = |ours: &[u32], own: Option<u32>| {
             ours.iter().filter(|n| own.is_some_and(|own| **n >= own)).count() as u8
         };
         Self {
+            group: floods_group.filter(|group| held.has(&io_max(group))),
             elevators: ELEVATORS.map(|name| name != own && held.has_elevator(name)),
             depth: held.has("nr_requests"),
             size: held.has("max_sectors_kb"),
@@ -205,7 +210,7 @@ impl Step {
     }
 
     /// The level that is this step away; `None` if there is none.
-    pub(crate) fn from(self, level: Level, e: &Estimate, offers: &Offers) -> Option<Level> {
+    pub(crate) fn from(self, level: Level, e: &Estimate, offers: &Offers<'_>) -> Option<Level> {
         match self {
             Self::Shallower if offers.depth && level.depth.max(offers.above.0) < SHALLOWEST => {
                 // The administrator's depth is left for the deepest of ours that is below it.
@@ -260,7 +265,7 @@ impl Level {
     }
 
     /// Whether the elevator is bfq.
-    pub(crate) fn is_bfq(self, offers: &Offers) -> bool {
+    pub(crate) fn is_bfq(self, offers: &Offers<'_>) -> bool {
         elevator_name(self.elevator).or(elevator_name(offers.own)) == Some("bfq")
     }
 
@@ -278,7 +283,7 @@ impl Level {
     }
 
     /// The first level of an encounter: what stands in the queue takes half of the goal.
-    pub(crate) fn first(estimate: &Estimate, offers: &Offers) -> Self {
+    pub(crate) fn first(estimate: &Estimate, offers: &Offers<'_>) -> Self {
         let queue = |(depth, size): (u8, u8)| Self {
             depth: if offers.depth && depth > offers.above.0 { depth } else { 0 },
             size: if offers.size && size > offers.above.1 { size } else { 0 },
@@ -404,7 +409,7 @@ mod tests {
 
     use super::*;
 
-    fn offers() -> Offers {
+    fn offers() -> Offers<'static> {
         Offers { depth: true, size: true, ..Offers::default() }
     }
 
@@ -506,7 +511,7 @@ mod tests {
     #[test]
     fn steps_lead_only_where_there_is_something() {
         let e = estimate(1e8, 20);
-        let offers = Offers::of(&held(), Some(1 << 30));
+        let offers = Offers::of(&held(), Some(1 << 30), None);
         let from =
             |level: Level| Step::all(true).filter_map(|s| s.from(level, &e, &offers)).collect::<Vec<_>>();
         let all = from(Level { depth: 3, size: 3, ..Level::default() });
@@ -522,7 +527,7 @@ mod tests {
         // A queue that is short already is not made longer on the way back.
         let mut short = own();
         short.0.insert("nr_requests".into(), "20".into());
-        let offers_of_short = Offers::of(&Held::new(short), None);
+        let offers_of_short = Offers::of(&Held::new(short), None, None);
         let step = |step: Step, depth| {
             step.from(Level { depth, ..Level::default() }, &e, &offers_of_short).map(|l| l.depth)
         };
@@ -532,7 +537,7 @@ mod tests {
         assert_eq!(Step::Limit.from(Level::default(), &full, &offers), None);
         let mut own = own();
         own.0.insert("scheduler".into(), "mq-deadline".into());
-        let offers = Offers::of(&Held::new(own), None);
+        let offers = Offers::of(&Held::new(own), None, None);
         assert_eq!(Step::Elevator(2).from(Level::default(), &e, &offers), None, "it is the administrator's");
         assert_eq!(Step::Elevator(1).from(Level::default(), &e, &offers).map(|l| l.elevator), Some(1));
     }

@@ -21,7 +21,9 @@
 //!   before a victim in the device takes half of its goal (the administrator's p99, or four times
 //!   their own median while nothing floods). That leaves the write cache alone and needs no backlog
 //!   drained.
-//! - From there it climbs: a step aside (a shorter or longer queue, another elevator, no writeback
+//! - A flood in a control group of its own is paced, and nothing else is touched: it writes at the
+//!   highest rate at which victims keep their goal, with a dirty limit of its own.
+//! - Else it climbs from there: a step aside (a shorter or longer queue, another elevator, no writeback
 //!   throttling, a strict limit) is tried for a few seconds and kept if what victims and flood
 //!   have, multiplied, is more than before. A round that finds nothing makes the next wait three
 //!   times longer, up to an hour.
@@ -40,6 +42,7 @@ mod decide;
 mod estimate;
 mod filter;
 mod levers;
+mod pace;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -58,6 +61,7 @@ use config::GONE;
 use decide::Machine;
 use estimate::{Estimator, Pulled};
 use levers::{Offers, Ramp};
+use pace::Pace;
 
 /// One decision: what changed about a device, and why.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,6 +105,8 @@ pub struct Status {
     pub estimate: Estimate,
     /// How long it takes to drain what the limit lets wait, if there is one.
     pub limit_time: Option<Duration>,
+    /// Bytes a second that a paced flood may write; `None` if none is paced.
+    pub pace_bytes_per_s: Option<f64>,
 }
 
 struct Device {
@@ -175,6 +181,7 @@ impl Guard {
             level: d.machine.level,
             estimate: d.last,
             limit_time: levers::limit_time(d.machine.level.limit, &d.last),
+            pace_bytes_per_s: d.machine.pace.as_ref().map(Pace::rate),
         })
     }
 
@@ -236,9 +243,9 @@ impl Device {
         report: &mut Report,
     ) -> Result<(), PlantError> {
         (self.seen, self.absent) = (seen.at, false);
-        let offers = Offers::of(&self.held, seen.hard_limit_bytes);
         let in_force = !look.changing && self.ramp.is_at_target(self.machine.level.limit, &self.last);
         let pulled = match self.machine.level {
+            _ if self.machine.pace.is_some() => Pulled::Paced,
             level if level.is_free() && !look.changing && !self.held.holds() => Pulled::Nothing,
             level if level.has_shortest_queue() && in_force && !self.machine.is_unsettled(seen.at) => {
                 Pulled::Shortest
@@ -253,6 +260,8 @@ impl Device {
             goal_s: config.goal.map(|goal| goal.as_secs_f64()),
         };
         let (from, before) = (self.machine.state, self.machine.level);
+        let offers = Offers::of(&self.held, seen.hard_limit_bytes, self.estimator.floods_group());
+        let changed = self.machine.pace.as_ref().map(Pace::changed);
         if let Some(step) = self.machine.tick(seen.at, &estimate, &whole, &offers, in_force) {
             let (to, level) = (self.machine.state, self.machine.level);
             if let Some(times) = step.slower {
@@ -260,7 +269,8 @@ impl Device {
             }
             report.decisions.push(Decision { at: seen.at, device: look.id, from, to, level, why: step.why });
         }
-        if self.machine.level != before || self.machine.is_unsettled(seen.at) {
+        let is_repaced = self.machine.pace.as_ref().map(Pace::changed) != changed;
+        if self.machine.level != before || is_repaced || self.machine.is_unsettled(seen.at) {
             self.estimator.begin_anew();
         }
         self.ramp.tick(self.machine.level.limit, &estimate, seen.hard_limit_bytes);
@@ -268,7 +278,8 @@ impl Device {
         if look.changing {
             return Ok(());
         }
-        let wanted = levers::wanted(self.machine.level, self.ramp, &self.held, seen.hard_limit_bytes);
+        let mut wanted = levers::wanted(self.machine.level, self.ramp, &self.held, seen.hard_limit_bytes);
+        wanted.extend(self.machine.pace.iter().flat_map(|pace| pace.knobs(self.held.own())));
         self.held.act(plant, look.id, seen.at, &wanted, report)
     }
 }

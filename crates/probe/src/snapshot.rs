@@ -178,6 +178,7 @@ impl ProcessUse {
         let flooded = self.flooded_bytes.unwrap_or(0).min(dirtied);
         let waits = Actor {
             who: self.who(),
+            group: None,
             commits: self.commits(),
             reads: self.reads.clone(),
             waiting: self.waiting,

@@ -21,6 +21,9 @@ pub(crate) const NAMES: [&str; 2] = [VICTIM, FLOOD];
 /// The knobs of each.
 const IO_MAX: &str = "io.max";
 const MEMORY_HIGH: &str = "memory.high";
+/// Why a machine has no such group.
+const NOT_MADE: &str =
+    "this machine has no control groups; name one of their knobs in the setting that it boots with";
 /// The least `memory.high`: a page on every architecture.
 const LEAST_HIGH: u64 = 65_536;
 /// The keys of `io.max` in the order in which the kernel prints them (`tg_prfill_limit`).
@@ -101,17 +104,38 @@ fn limits(setting: &Setting, group: &str) -> Result<GroupLimits, SimError> {
     Ok(limits)
 }
 
+/// The group of a knob, by its place in [`NAMES`], and its limits with another value of that knob.
+///
+/// # Errors
+/// [`SimError::Value`]; [`SimError::NoGroup`] if the knob is none of these groups'.
+pub(crate) fn changed(
+    groups: &[GroupLimits],
+    knob: &str,
+    only: &Setting,
+) -> Result<(usize, GroupLimits), SimError> {
+    let none = || SimError::NoGroup { knob: knob.into(), why: NOT_MADE };
+    let (name, file) = split(knob).ok_or_else(none)?;
+    let place = NAMES.iter().position(|group| *group == name).ok_or_else(none)?;
+    let (before, given) = (*groups.get(place).ok_or_else(none)?, limits(only, name)?);
+    let after = match file {
+        IO_MAX => GroupLimits { io: given.io, ..before },
+        _ => GroupLimits { high_pages: given.high_pages, ..before },
+    };
+    Ok((place, after))
+}
+
+/// Every knob of the groups as its file reads.
+pub(crate) fn read(groups: &[GroupLimits]) -> Vec<(String, String)> {
+    let read = |(group, limits): (&&str, &GroupLimits)| {
+        let high = limits.high_pages.map_or("max".to_owned(), |pages| (pages * PAGE_SIZE).to_string());
+        [(format!("{group}:{IO_MAX}"), limits.io.to_string()), (format!("{group}:{MEMORY_HIGH}"), high)]
+    };
+    NAMES.iter().zip(groups).flat_map(read).collect()
+}
+
 /// What reading the knobs back would show that a setting names.
 pub(crate) fn in_force(groups: &[GroupLimits], setting: &Setting, in_force: &mut Setting) {
-    for (group, limits) in NAMES.iter().zip(groups) {
-        let high = limits.high_pages.map_or("max".to_owned(), |pages| (pages * PAGE_SIZE).to_string());
-        for (knob, value) in [(IO_MAX, limits.io.to_string()), (MEMORY_HIGH, high)] {
-            let name = format!("{group}:{knob}");
-            if setting.get(&name).is_some() {
-                in_force.0.insert(name, value);
-            }
-        }
-    }
+    in_force.0.extend(read(groups).into_iter().filter(|(name, _)| setting.get(name).is_some()));
 }
 
 impl Rates {

@@ -3,9 +3,9 @@ use crate::act::Held;
 
 const TICK: Duration = Duration::from_millis(250);
 
-fn offers() -> Offers {
+fn offers() -> Offers<'static> {
     let own = [("scheduler", "mq-deadline"), ("nr_requests", "256"), ("max_sectors_kb", "4096")];
-    Offers::of(&Held::new(own.map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect()), None)
+    Offers::of(&Held::new(own.map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect()), None, None)
 }
 
 const WHOLE: Whole = Whole { wait_s: Some(0.005), drain: Some(1e8), goal_s: None };

@@ -5,6 +5,7 @@
 mod encounter;
 mod manners;
 mod moving;
+mod paced;
 
 use std::time::Duration;
 
@@ -132,7 +133,11 @@ struct Run {
 
 impl Run {
     fn new(parts: Vec<PlantDevice>, guarded: bool) -> Self {
-        let plant = SimPlant::new(parts, &Setting::default()).unwrap();
+        Self::under(&Setting::default(), parts, guarded)
+    }
+
+    fn under(setting: &Setting, parts: Vec<PlantDevice>, guarded: bool) -> Self {
+        let plant = SimPlant::new(parts, setting).unwrap();
         Self {
             tap: Tap {
                 plant,

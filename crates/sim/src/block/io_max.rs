@@ -95,6 +95,21 @@ impl IoMax {
         Self { clock, groups: rates.map(group).collect() }
     }
 
+    /// Changes a group's rates: what it was charged is forgotten, and what waits is looked at anew
+    /// (`tg_conf_updated`; what a slice has left over is not carried on). Returns when the timer is
+    /// to go off.
+    pub(crate) fn change(&mut self, now: Nanos, group: usize, rates: Rates) -> Option<Nanos> {
+        let at = Tick { clock: self.clock, now: self.clock.jiffies(now) };
+        let group = &mut self.groups[group];
+        for (i, way) in group.ways.iter_mut().enumerate() {
+            (way.bytes_per_s, way.operations_per_s) = (rates.bytes[i], rates.operations[i]);
+            (way.bytes, way.operations) = (0, 0);
+            way.slice = (at.now, at.now + slice_ticks(self.clock));
+        }
+        group.set_due(at);
+        self.timer(now)
+    }
+
     /// A group, by its number, submits a bio (`__blk_throtl_bio`).
     pub(crate) fn submit(&mut self, now: Nanos, group: usize, bio: &Bio) -> Passage {
         let at = Tick { clock: self.clock, now: self.clock.jiffies(now) };

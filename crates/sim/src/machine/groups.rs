@@ -49,21 +49,11 @@ pub(crate) struct Wb {
     pub(crate) flusher: Flusher,
     /// Whether [`Event::Bandwidth`] is on its way.
     pub(crate) bandwidth_due: bool,
-    /// Its memory control group; `None`: the root group, which has no limits of its own.
-    memcg: Option<Memcg>,
-}
-
-/// A memory control group.
-#[derive(Clone, Copy, Debug)]
-struct Memcg {
-    /// `memory.high` in pages; `None`: `max`.
-    high: Option<u64>,
 }
 
 impl Wb {
-    pub(super) fn new(id: WbId, flusher: ProcessIndex, limits: Option<&GroupLimits>) -> Self {
-        let memcg = limits.map(|limits| Memcg { high: limits.high_pages });
-        Self { id, flusher: Flusher::new(flusher), bandwidth_due: false, memcg }
+    pub(super) fn new(id: WbId, flusher: ProcessIndex) -> Self {
+        Self { id, flusher: Flusher::new(flusher), bandwidth_due: false }
     }
 }
 
@@ -80,20 +70,40 @@ pub(crate) struct Kthrotld {
 
 impl Machine {
     /// Makes the control groups, each with a writeback context and a flusher (`cgwb_create`).
-    pub(super) fn add_groups(&mut self, bdi: BdiId, groups: &[GroupLimits], hz: u32) {
-        for limits in groups {
+    pub(super) fn add_groups(&mut self, bdi: BdiId, groups: Vec<GroupLimits>) {
+        for _ in &groups {
             let memcg = self.throttle.add_memcg();
             let id = self.throttle.add_wb(bdi, Some(memcg));
             let process = self.add_process(Role::Flusher(self.wbs.len() as u32));
-            self.wbs.push(Wb::new(id, process, Some(limits)));
+            self.wbs.push(Wb::new(id, process));
             self.cache.wbs.push(WbPages::default());
         }
-        if groups.iter().any(|limits| !limits.io.is_unlimited()) {
-            let process = self.add_process(Role::Kthrotld);
-            // The root group has no limit.
-            let rates = std::iter::once(Default::default()).chain(groups.iter().map(|limits| limits.io));
-            let limits = IoMax::new(Clock::new(hz, true), rates);
-            self.kthrotld = Some(Kthrotld { process, limits, ready: VecDeque::new(), timer: 0 });
+        self.groups = groups;
+        if self.groups.iter().any(|limits| !limits.io.is_unlimited()) {
+            self.begin_throttling();
+        }
+    }
+
+    /// A disk's first `io.max` (`blk_throtl_init`).
+    fn begin_throttling(&mut self) {
+        let process = self.add_process(Role::Kthrotld);
+        // The root group has no limit.
+        let rates = std::iter::once(Default::default()).chain(self.groups.iter().map(|limits| limits.io));
+        let limits = IoMax::new(Clock::new(self.hz, true), rates);
+        self.kthrotld = Some(Kthrotld { process, limits, ready: VecDeque::new(), timer: 0 });
+    }
+
+    /// Gives a group, counted without the root group, other limits.
+    pub(crate) fn limit_group(&mut self, group: usize, limits: GroupLimits) {
+        self.groups[group] = limits;
+        let Some(kthrotld) = &mut self.kthrotld else {
+            if !limits.io.is_unlimited() {
+                self.begin_throttling();
+            }
+            return;
+        };
+        if let Some(at) = kthrotld.limits.change(self.now, group + 1, limits.io) {
+            self.arm_io_max(at);
         }
     }
 
@@ -108,10 +118,11 @@ impl Machine {
 
     /// A context's memory control group as the dirty limits see it (`mem_cgroup_wb_stats`).
     pub(super) fn memcg_counts(&self, wb: usize) -> Option<MemcgCounts> {
-        let memcg = self.wbs[wb].memcg?;
+        // The root group has no limits of its own.
+        let limits = self.groups.get(wb.checked_sub(1)?)?;
         let WbPages { dirty, writeback, .. } = self.cache.wbs[wb];
         let file = dirty + writeback;
-        let headroom = memcg.high.map_or(u64::MAX, |high| high.saturating_sub(file));
+        let headroom = limits.high_pages.map_or(u64::MAX, |high| high.saturating_sub(file));
         Some(MemcgCounts { file, headroom, dirty, writeback })
     }
 

@@ -90,6 +90,8 @@ pub(crate) struct MachineParams {
 pub(crate) struct Machine {
     pub(crate) now: Nanos,
     pub(crate) generation: Generation,
+    /// Timer ticks a second.
+    hz: u32,
     pub(crate) cpus: u32,
     pub(crate) memory: Memory,
     pub(crate) knobs: DirtyKnobs,
@@ -97,6 +99,8 @@ pub(crate) struct Machine {
     pub(crate) throttle: Box<dyn Throttle>,
     /// Writeback contexts: the root group's, then one for each control group.
     pub(crate) wbs: Vec<Wb>,
+    /// The control groups' limits, in the order of [`crate::groups::NAMES`]; none without groups.
+    pub(crate) groups: Vec<GroupLimits>,
     pub(crate) block: BlockLayer,
     pub(crate) fs: Filesystem,
     pub(crate) nfs: NfsClient,
@@ -139,12 +143,14 @@ impl Machine {
         let mut machine = Self {
             now: Nanos::ZERO,
             generation: p.generation,
+            hz: p.hz,
             cpus: p.cpus,
             memory,
             knobs: p.knobs,
             cache: PageCache::default(),
             throttle,
-            wbs: vec![Wb::new(wb, ProcessIndex(0), None)],
+            wbs: vec![Wb::new(wb, ProcessIndex(0))],
+            groups: Vec::new(),
             block,
             fs: Filesystem::new(p.fs, p.generation, p.hz, capacity, ProcessIndex(1)),
             nfs: NfsClient::new(p.ram_pages),
@@ -172,7 +178,7 @@ impl Machine {
         if p.software_raid && p.generation == Generation::K2_6_32 {
             machine.add_md(p.hz);
         }
-        machine.add_groups(bdi, &p.groups, p.hz);
+        machine.add_groups(bdi, p.groups);
         machine.fs_start();
         machine
     }

@@ -6,6 +6,7 @@
 //! | `vm.dirty_*` | of each pair the other half becomes 0; a hard limit is in force at once (6.x) |
 //! | `scheduler` | freezes the queue; `nr_requests` and `iosched.*` are the new elevator's own; bfq switches wbt off |
 //! | `nr_requests`, `max_sectors_kb`, `wbt_lat_usec` | freeze the queue (6.x) |
+//! | `GROUP:io.max`, `GROUP:memory.high` | nothing: the first `io.max` of a disk freezes no queue here |
 //! | `bdi.max_bytes`, `bdi.min_bytes` | kept as a share of the hard limit of this moment |
 
 use floodwall_device::Nanos;
@@ -75,6 +76,9 @@ pub(super) fn read(plant: &SimPlant) -> Knobs {
             if let Some(us) = machine.block.wbt_latency_us() {
                 put("wbt_lat_usec", us.to_string());
             }
+        }
+        for (knob, value) in groups::read(&machine.groups) {
+            put(&knob, value);
         }
         let limits = &device.limits;
         if generation >= Generation::K2_6_32 {
@@ -165,7 +169,9 @@ fn write_bdi(plant: &mut SimPlant, i: usize, write: &KnobWrite, only: &Setting) 
 fn write_queue(plant: &mut SimPlant, i: usize, write: &KnobWrite, only: &Setting) -> Result<(), SimError> {
     settings::check_names(only, plant.generation)?;
     if groups::first_knob(only).is_some() {
-        return Err(SimError::NoGroup { knob: write.knob.clone(), why: super::NO_GROUPS });
+        let (group, limits) = groups::changed(&plant.machines[i].groups, &write.knob, only)?;
+        plant.with(i, |m| m.limit_group(group, limits));
+        return Ok(());
     }
     let device = &plant.devices[i];
     if let (FsKind::Nfs { .. }, Some(knob)) = (device.options.fs, settings::queue_knob(only)) {

@@ -41,8 +41,8 @@ use crate::workload::{Program, seeded};
 const SD_MAJOR: u32 = 8;
 const SD_MINORS: u32 = 16;
 
-/// Why a plant takes no knobs of groups.
-const NO_GROUPS: &str = "a plant's loads are in one control group; leave it out";
+/// Why a plant of several devices takes no knobs of groups.
+const NO_GROUPS: &str = "the loads of several devices are in one control group; leave it out";
 
 /// One device of a plant with what uses it.
 #[derive(Clone, Debug)]
@@ -117,12 +117,16 @@ pub struct SimPlant {
 
 impl SimPlant {
     /// A machine under a setting, with nothing running. The devices get the numbers 8:0, 8:16 and
-    /// so on.
+    /// so on. Victims and floods have control groups if the setting names one of their knobs
+    /// (`flood:memory.high=max`).
     ///
     /// # Errors
     /// [`SimError`]: whatever a [`SimRig`] would refuse, devices that can't be of one machine, and two loads of one name.
     pub fn new(parts: Vec<PlantDevice>, setting: &Setting) -> Result<Self, SimError> {
         check(&parts)?;
+        if let (Some(knob), true) = (groups::first_knob(setting), parts.len() > 1) {
+            return Err(SimError::NoGroup { knob: knob.into(), why: NO_GROUPS });
+        }
         let generation = parts[0].options.generation;
         let mut plant = Self {
             generation,
@@ -141,9 +145,6 @@ impl SimPlant {
 
     fn add(&mut self, i: usize, part: PlantDevice, setting: &Setting) -> Result<(), SimError> {
         setup::check(&part.scenario)?;
-        if let Some(knob) = groups::first_knob(setting) {
-            return Err(SimError::NoGroup { knob: knob.into(), why: NO_GROUPS });
-        }
         let rig = SimRig::new(part.options.clone());
         let (machine, _) = rig.build(setting, i as u64)?;
         let scenario = rig.fit_to(&part.scenario, &machine)?;

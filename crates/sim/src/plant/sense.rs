@@ -2,6 +2,7 @@
 
 use floodwall_device::Nanos;
 use floodwall_model::plant::{Actor, DeviceObservation, Observation};
+use floodwall_model::setting::{FLOOD, VICTIM};
 
 use super::{Device, SimPlant};
 use crate::machine::Machine;
@@ -45,10 +46,14 @@ fn device(
     // Whole milliseconds of the clock, so that many short steps add up to one long one.
     let ms = |now: Nanos, then: Nanos| now.0 / 1_000_000 - then.0 / 1_000_000;
     let counters = device_since(machine, &before, &counters, ms);
-    let victims = device.loads.victims.iter().map(|p| victim(p, machine)).collect::<Vec<_>>();
+    let group = |name: &str| (!machine.groups.is_empty()).then(|| name.to_owned());
+    let (of_victims, of_floods) = (group(VICTIM), group(FLOOD));
+    let victims = device.loads.victims.iter();
+    let victims = victims.map(|p| Actor { group: of_victims.clone(), ..victim(p, machine) });
+    let victims: Vec<Actor> = victims.collect();
     let mut floods: Vec<Actor> = Vec::new();
     for placed in &device.loads.floods {
-        floods.push(flood(&placed.name, placed.load, machine));
+        floods.push(Actor { group: of_floods.clone(), ..flood(&placed.name, placed.load, machine) });
     }
     floods.extend(bursts.map(|load| flood("burst", load, machine)));
     let did = |a: &Actor| a.waiting > 0 || a.dirtied_bytes > 0 || a.operations() > 0;
@@ -69,6 +74,7 @@ fn victim(placed: &Placed, machine: &mut Machine) -> Actor {
     let busy = || machine.tasks.iter().filter(|t| t.load == placed.load && t.busy);
     Actor {
         who: placed.name.clone(),
+        group: None,
         dirtied_bytes: latencies.commit.count() * block,
         commits: latencies.commit,
         reads: latencies.read,

@@ -462,14 +462,46 @@ fn a_flusher_that_can_write_nothing_of_what_is_too_much_sleeps() {
 }
 
 #[test]
-fn a_plant_has_no_control_groups() {
-    let parts = || vec![part(options("hdd-7200"), &[], &["seq,size=1GiB,name=copy"])];
-    let named = setting(&[("flood:io.max", "wbps=1000000")]);
-    let why = SimPlant::new(parts(), &named).err().unwrap().to_string();
-    assert!(why.contains("flood:io.max is not possible here"), "{why}");
+fn control_groups_are_those_that_it_boots_with() {
+    let parts = || vec![part(options("hdd-7200"), &[], &["seq,size=4GiB,name=copy"])];
+    let named = setting(&[("flood:memory.high", "max")]);
+    let two =
+        || parts().into_iter().chain(vec![part(options("hdd-7200"), &[], &["seq,size=1GiB,name=other"])]);
+    let why = SimPlant::new(two().collect(), &named).err().unwrap().to_string();
+    assert!(why.contains("flood:memory.high is not possible here"), "{why}");
     let mut plant = SimPlant::new(parts(), &Setting::default()).unwrap();
     for device in [None, Some(disk(0))] {
         let refused = set(&mut plant, device, "flood:memory.high", "67108864");
         assert!(matches!(refused, Err(PlantError::Refused { .. })), "{refused:?}");
     }
+    assert_eq!(plant.knobs().unwrap().devices[&disk(0)].get("flood:io.max"), None);
+}
+
+#[test]
+fn a_group_is_held_to_its_rate_and_let_go() {
+    let parts = vec![part(options("hdd-7200"), &[], &["seq,size=8GiB,name=copy"])];
+    let mut plant = SimPlant::new(parts, &setting(&[("flood:memory.high", "max")])).unwrap();
+    start(&mut plant, &["copy"]);
+    let written = |plant: &mut SimPlant, seconds: u64| {
+        plant.observe().unwrap();
+        plant.advance(ms(1000 * seconds));
+        let seen = plant.observe().unwrap();
+        assert_eq!(seen.devices[0].actors[0].group.as_deref(), Some("flood"));
+        seen.devices[0].counters.written_bytes as f64 / seconds as f64
+    };
+    plant.advance(ms(5000));
+    let free = written(&mut plant, 5);
+    assert!(free > 60e6, "{free}");
+    let line = "rbps=max wbps=20000000 riops=max wiops=max";
+    for (knob, value) in [("flood:memory.high", "268435456"), ("flood:io.max", line)] {
+        set(&mut plant, Some(disk(0)), knob, value).unwrap();
+        assert_eq!(plant.knobs().unwrap().devices[&disk(0)].get(knob), Some(value));
+    }
+    // What was in the queue ends first.
+    plant.advance(ms(2000));
+    let held = written(&mut plant, 10);
+    assert!((19e6..21e6).contains(&held), "{held}");
+    set(&mut plant, Some(disk(0)), "flood:io.max", "wbps=max").unwrap();
+    let again = written(&mut plant, 5);
+    assert!(again > 60e6, "{again}");
 }

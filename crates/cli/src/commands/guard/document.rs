@@ -105,7 +105,7 @@ pub(super) struct Device {
     /// Its name, such as `sda`, and its number.
     pub(super) name: String,
     pub(super) id: String,
-    /// `free`, `watch`, `protect`, `probe` or `recover`, and for how long.
+    /// `free`, `watch`, `pace`, `protect`, `probe` or `recover`, and for how long.
     pub(super) state: String,
     pub(super) since_s: f64,
     /// How far the queue is shortened (halvings of requests and of their size) and the limit

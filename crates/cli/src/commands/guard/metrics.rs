@@ -7,7 +7,7 @@ use super::document::{Device, Status, TICK_BUCKETS_S};
 
 /// Before every name.
 const PREFIX: &str = "floodwall_guard_";
-const STATES: [&str; 5] = ["free", "watch", "protect", "probe", "recover"];
+const STATES: [&str; 6] = ["free", "watch", "pace", "protect", "probe", "recover"];
 
 /// One metric of every device.
 struct Family {

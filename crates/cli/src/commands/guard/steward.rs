@@ -14,7 +14,7 @@ use floodwall_guard::config::HARMED;
 use floodwall_guard::{Guard, Level, Report, State};
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{Plant, PlantError};
-use floodwall_model::units::human_duration;
+use floodwall_model::units::{Rate, human_duration};
 
 use super::config::Settings;
 use super::document::{Counts, Device, Entry, LeftAlone, Paused, SCHEMA, Status};
@@ -83,6 +83,11 @@ pub(super) struct Steward {
     said: Vec<(Priority, String)>,
     /// Knobs that machines could not put back when they were closed.
     not_put_back: usize,
+}
+
+/// The pace of a flood in words; `None` if it is not paced.
+fn paced(rate: Option<f64>) -> Option<String> {
+    rate.map(|rate| format!("flood at {}", Rate(rate)))
 }
 
 /// In words, if there is anything to say.
@@ -378,7 +383,7 @@ impl Steward {
         for status in self.guard.status() {
             let record = self.records.entry(status.device).or_default();
             record.since.get_or_insert(now.instant);
-            let protects = matches!(status.state, State::Protect | State::Probe);
+            let protects = matches!(status.state, State::Protect | State::Probe | State::Pace);
             let harmed = protects && status.estimate.pressure.is_some_and(|p| p > HARMED);
             if !protects {
                 record.unmet_said = false;
@@ -459,7 +464,7 @@ impl Steward {
                 since_s: since.as_secs_f64(),
                 queue_level: status.level.queue(),
                 limit_level: status.level.limit,
-                levers: levers(status.level),
+                levers: paced(status.pace_bytes_per_s).or(levers(status.level)),
                 goal_us: e.goal.as_secs_f64() * 1e6,
                 goal_is_given: e.goal_is_given,
                 goal_unmet: unmet,

@@ -1,0 +1,197 @@
+//! Pacing a flood in a control group of its own: it writes at a share of the rate at which the
+//! device drains, with a dirty limit of its own, and nothing that others share is touched.
+//!
+//! ```text
+//! rate ─── begin: half of the drain rate
+//!   │  victims within their goal for a while ─▶ × 1.25 for two seconds: still within? kept, and on; else back, and wait longer
+//!   │  victims beyond their goal ─▶ × 0.75 at once
+//!   └─ never below a tenth of the drain rate, so that the flood ends one day, nor above all of it
+//! ```
+//!
+//! The gains are those of TCP BBR's probing for bandwidth (Cardwell et al., 2016: 1.25 and 0.75). As
+//! there, the drain rate is a windowed maximum. It is not lowered by what the guard lets through:
+//! while a flood is paced, a sample counts only if it is higher, or if victims wait beyond their
+//! goal, which is when the device is the bottleneck (see [`crate::estimate`]).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use floodwall_model::Setting;
+
+use crate::config::{
+    DOMAIN, FIRST_SHARE, HARMED, LEAST_DOMAIN, LEAST_SHARE, MOST_PROBE_WAIT, PACE_DOWN, PACE_UP, PROBE,
+    PROBE_WAIT, SETTLE,
+};
+use crate::estimate::Estimate;
+
+/// The pace of one group's flood on one device.
+#[derive(Clone, Debug)]
+pub(crate) struct Pace {
+    group: String,
+    /// Bytes a second that it may write.
+    rate: f64,
+    /// The rate from which more is tried, and since when.
+    probing: Option<(f64, Duration)>,
+    /// When more is tried next, and how long after a try that failed.
+    next: Duration,
+    wait: Duration,
+    /// When the rate was last changed.
+    changed: Duration,
+    /// Bytes of `memory.high`.
+    high: u64,
+}
+
+impl Pace {
+    /// `share`: of the drain rate, with which the last encounter ended, if that is known.
+    ///
+    /// `None` while the drain rate is not known.
+    pub(crate) fn begin(now: Duration, group: &str, share: Option<f64>, e: &Estimate) -> Option<Self> {
+        let drain = e.most_drain_bytes_per_s?;
+        // Whole pages of every architecture, as the kernel reads it back.
+        let high = (drain * DOMAIN.as_secs_f64()) as u64 >> 16 << 16;
+        Some(Self {
+            group: group.to_owned(),
+            rate: drain * share.unwrap_or(FIRST_SHARE),
+            probing: None,
+            next: now + PROBE,
+            wait: PROBE_WAIT,
+            changed: now,
+            high: high.max(LEAST_DOMAIN),
+        })
+    }
+
+    pub(crate) fn group(&self) -> &str {
+        &self.group
+    }
+
+    /// Bytes a second that the flood may write.
+    pub(crate) fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// When the rate was last changed: what ended before has waited behind another flood.
+    pub(crate) fn changed(&self) -> Duration {
+        self.changed
+    }
+
+    /// One tick. Why the rate has changed, if it has.
+    pub(crate) fn tick(&mut self, now: Duration, e: &Estimate) -> Option<String> {
+        let drain = e.most_drain_bytes_per_s?;
+        let floor = LEAST_SHARE * drain;
+        if now - self.changed < SETTLE {
+            return None;
+        }
+        let before = self.rate;
+        let pressure = e.pressure?;
+        if pressure > HARMED {
+            let held = self.probing.take();
+            self.wait = held.map_or(PROBE_WAIT, |_| (self.wait * 2).min(MOST_PROBE_WAIT));
+            self.next = now + self.wait;
+            self.rate = held.map_or(self.rate * PACE_DOWN, |(rate, _)| rate).max(floor);
+        } else if let Some((_, since)) = self.probing {
+            if now - since < PROBE {
+                return None;
+            }
+            // It does no harm: on from here.
+            (self.probing, self.wait, self.next) = (None, PROBE_WAIT, now);
+        }
+        if pressure <= HARMED && now >= self.next && self.rate < drain {
+            self.probing = Some((self.rate, now));
+            self.rate = (self.rate * PACE_UP).min(drain);
+        }
+        if self.rate == before {
+            return None;
+        }
+        self.changed = now;
+        let (to, of) = (self.rate / 1e6, 100.0 * self.rate / drain);
+        Some(format!(
+            "victims wait {pressure:.1} × the goal of {:.1?}: the flood may write {to:.1} MB/s, {of:.0} % of the drain rate",
+            e.goal
+        ))
+    }
+
+    /// What is to be in force: knobs with their values. Never more than the administrator allows.
+    pub(crate) fn knobs(&self, own: &Setting) -> BTreeMap<String, String> {
+        let (io_max, high) = (io_max(&self.group), format!("{}:memory.high", self.group));
+        let mut knobs = BTreeMap::new();
+        if let Some(line) = own.get(&io_max) {
+            let wbps = |pair: &str| {
+                let most = pair.strip_prefix("wbps=")?.parse().unwrap_or(u64::MAX);
+                Some(format!("wbps={}", most.min(self.rate as u64)))
+            };
+            let pairs = line.split(' ').map(|pair| wbps(pair).unwrap_or_else(|| pair.to_owned()));
+            knobs.insert(io_max, pairs.collect::<Vec<_>>().join(" "));
+        }
+        if let Some(own) = own.get(&high) {
+            let most = own.parse().unwrap_or(u64::MAX);
+            knobs.insert(high, self.high.min(most).to_string());
+        }
+        knobs
+    }
+}
+
+/// The knob that holds a group to its pace.
+pub(crate) fn io_max(group: &str) -> String {
+    format!("{group}:io.max")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Duration = Duration::from_millis(250);
+
+    fn estimate(pressure: f64) -> Estimate {
+        Estimate {
+            drain_bytes_per_s: Some(100e6),
+            most_drain_bytes_per_s: Some(100e6),
+            pressure: Some(pressure),
+            ..Estimate::default()
+        }
+    }
+
+    /// The pace after so long of a pressure that follows from its rate.
+    fn after(seconds: u64, pressure: impl Fn(f64) -> f64) -> Pace {
+        let mut now = Duration::ZERO;
+        let mut pace = Pace::begin(now, "flood", None, &estimate(0.5)).unwrap();
+        while now < Duration::from_secs(seconds) {
+            now += TICK;
+            pace.tick(now, &estimate(pressure(pace.rate)));
+        }
+        pace
+    }
+
+    #[test]
+    fn it_finds_the_rate_that_victims_bear_and_keeps_to_it() {
+        for bearable in [20e6, 60e6, 90e6] {
+            let mut most = 0.0f64;
+            for seconds in 30..60 {
+                let rate = after(seconds, |rate| if rate > bearable { 2.0 } else { 0.5 }).rate;
+                most = most.max(rate);
+                assert!(rate >= 0.6 * bearable, "{rate} after {seconds} s of {bearable}");
+            }
+            assert!(most <= PACE_UP * bearable, "{most} of {bearable}");
+        }
+    }
+
+    #[test]
+    fn the_flood_keeps_a_tenth_and_never_more_than_all() {
+        assert_eq!(after(60, |_| 5.0).rate, 10e6);
+        assert_eq!(after(60, |_| 0.1).rate, 100e6);
+    }
+
+    #[test]
+    fn the_administrators_other_limits_stay() {
+        let pace = after(1, |_| 0.5);
+        let own = |line: &str, high: &str| {
+            let pairs = [("flood:io.max", line), ("flood:memory.high", high)];
+            pace.knobs(&pairs.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect())
+        };
+        let free = own("rbps=5 wbps=max riops=max wiops=7", "max");
+        assert_eq!(free["flood:io.max"], "rbps=5 wbps=50000000 riops=max wiops=7");
+        assert_eq!(free["flood:memory.high"], (300_000_000u64 >> 16 << 16).to_string());
+        let tight = own("rbps=max wbps=9000000 riops=max wiops=max", "67108864");
+        assert_eq!(tight["flood:io.max"], "rbps=max wbps=9000000 riops=max wiops=max");
+        assert_eq!(tight["flood:memory.high"], "67108864");
+    }
+}

@@ -1,0 +1,88 @@
+//! A flood in a control group of its own.
+
+use floodwall_model::Setting;
+
+use crate::{Run, State, options, s, with};
+
+const COPY: &str = "seq,size=32GiB,name=copy";
+
+/// A machine whose victims and floods have control groups without limits.
+fn grouped() -> Setting {
+    [("flood:memory.high".to_owned(), "max".to_owned())].into_iter().collect()
+}
+
+/// Ten threads that commit, in all so many times a second.
+fn database(rate: &str) -> String {
+    format!("commit,threads=10,block=16KiB,size=1GiB,name=db{rate}")
+}
+
+/// The database from the first second on, the copy from the eleventh, both for two minutes.
+fn encounter(device: &str, victim: &str, guarded: bool) -> Run {
+    let mut run = Run::under(&grouped(), vec![with(options(device), &[victim], &[COPY])], guarded);
+    run.start(1, "db");
+    run.start(11, "copy");
+    run.stop(131, "db");
+    run.until(146);
+    run
+}
+
+/// A third of what the device gives a database alone.
+fn third(device: &str) -> String {
+    let mut run = Run::new(vec![with(options(device), &[&database("")], &[COPY])], false);
+    run.start(1, "db");
+    run.until(11);
+    database(&format!(",rate={:.0}", run.iops(3, 11) / 3.0))
+}
+
+#[test]
+fn a_victim_at_a_third_keeps_its_rate_and_nothing_shared_is_touched() {
+    for device in ["raid10-bbwc-2010", "hdd-7200", "sata-ssd-worn", "nvme-consumer", "cloud-gp3"] {
+        let victim = third(device);
+        let (mut run, without) = (encounter(device, &victim, true), encounter(device, &victim, false));
+        let alone = run.iops(3, 11);
+        let (kept, lost) = (run.iops(41, 131) / alone, without.iops(41, 131) / alone);
+        assert!(kept >= 0.98 && lost < 0.5, "{device}: {kept:.2} kept, {lost:.2} without");
+        let dead = run.seconds[13..131].iter().filter(|s| (s.ops as f64) < 0.1 * alone).count();
+        assert!(dead <= 1, "{device}: {dead} dead seconds");
+        assert!(run.writes.iter().all(|(_, write)| write.knob.starts_with("flood:")), "{:?}", run.writes);
+        let paced = run.entered(State::Pace, 11).unwrap();
+        assert!(paced <= s(12), "{device}: paced at {paced:?}");
+        let free = run.entered(State::Free, 131).unwrap();
+        assert!(free <= s(136), "{device}: free at {free:?}");
+        let fresh = with(options(device), &[&victim], &[COPY]);
+        assert_eq!(run.knobs(), Run::under(&grouped(), vec![fresh], false).knobs());
+    }
+}
+
+#[test]
+fn a_flood_is_not_starved() {
+    for device in ["hdd-7200", "nvme-consumer", "cloud-gp3"] {
+        for victim in [database(""), third(device)] {
+            let (run, without) = (encounter(device, &victim, true), encounter(device, &victim, false));
+            let share = run.flooded(41, 131) / without.flooded(41, 131);
+            assert!(share >= 0.1, "{device} {victim}: {share:.2} of what it would have");
+        }
+    }
+}
+
+#[test]
+fn the_next_encounter_begins_where_the_last_one_ended() {
+    let victim = third("cloud-gp3");
+    let parts = with(options("cloud-gp3"), &[&victim], &[COPY]);
+    let mut run = Run::under(&grouped(), vec![parts], true);
+    run.start(1, "db");
+    run.start(11, "copy");
+    run.stop(71, "db");
+    run.start(91, "db");
+    run.until(96);
+    let rates = |to: u64| {
+        let of = |(at, write): &(std::time::Duration, floodwall_model::plant::KnobWrite)| {
+            let wbps = write.value.split("wbps=").nth(1)?.split(' ').next()?.parse::<f64>().ok()?;
+            (*at < s(to)).then_some(wbps)
+        };
+        run.writes.iter().filter_map(of).collect::<Vec<f64>>()
+    };
+    let (before, all) = (rates(71), rates(96));
+    let (last, next) = (before[before.len() - 1], all[before.len()]);
+    assert!((next / last - 1.0).abs() < 0.3, "{last} before, {next} after");
+}
