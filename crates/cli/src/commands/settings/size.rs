@@ -216,6 +216,13 @@ fn sysctl(drains: &[Drain], delays: Delays, sizing: &Sizing, measured: &[Measure
     for line in measured.iter().flat_map(Measured::lines) {
         let _ = writeln!(text, "# {line}");
     }
+    for one in measured {
+        let half = Rate(one.drain.bytes_per_s as f64 / 2.0).to_string().replace(' ', "");
+        let _ = writeln!(
+            text,
+            "# a backup in a unit of its own at half of that: unit:NAME:DISK.io.max=wbps={half}; floodwall explain io.max"
+        );
+    }
     let _ = writeln!(text, "vm.dirty_background_bytes = {}", sizing.background_bytes);
     let _ = writeln!(text, "vm.dirty_bytes = {}", sizing.hard_bytes);
     for share in &sizing.shares {

@@ -42,6 +42,8 @@ pub(super) const KNOBS: &[Knob] = &[
         quirks: &[
             "Buffered writes count only on filesystems with cgroup writeback (ext2, ext4, btrfs, f2fs, xfs).",
             "The root group has none.",
+            "Without memory.high a flood fills the machine's dirty limit. Every writer is then slowed down.",
+            "Processes that no unit holds (cron, a container) need a group first: mkdir /sys/fs/cgroup/backup; a shell that writes its own number to cgroup.procs there starts them in it.",
             "For a unit that systemd manages it is IOReadBandwidthMax= and its like, set with systemctl set-property --runtime: for one device of the unit, and not for a stacked device on one disk (LVM, LUKS).",
         ],
         source: "block/blk-throttle.c tg_set_limit",
