@@ -209,8 +209,8 @@ impl Machine {
             .then(|| format!("{} MiB wait to be written", backlog >> 20))
     }
 
-    /// Victims are threatened: the flood is paced if it has a group of its own, else what both
-    /// share is made short.
+    /// Protection begins: the flood is paced if its group holds no victim, else the queue is made
+    /// short.
     fn meet(&mut self, now: Duration, e: &Estimate, offers: &Offers<'_>, why: String) -> Option<Move> {
         let Some(group) = offers.group else { return self.begin(now, e, offers, why) };
         let last = self.paced.as_ref().filter(|(of, _, then)| of == group && now - *then < FORGET);

@@ -251,8 +251,7 @@ impl Estimator {
         }
     }
 
-    /// The control group that all floods are in and no victim is; `None` if there is none, or it
-    /// has no name.
+    /// The control group that holds all floods and no victim, if one does.
     pub(crate) fn floods_group(&self) -> Option<&str> {
         self.floods_group.as_deref()
     }

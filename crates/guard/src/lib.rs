@@ -21,8 +21,8 @@
 //!   before a victim in the device takes half of its goal (the administrator's p99, or four times
 //!   their own median while nothing floods). That leaves the write cache alone and needs no backlog
 //!   drained.
-//! - A flood in a control group of its own is paced, and nothing else is touched: it writes at the
-//!   highest rate at which victims keep their goal, with a dirty limit of its own.
+//! - A flood whose control group holds no victim is paced: it writes at the highest rate at which
+//!   victims keep their goal. Nothing else is touched.
 //! - Else it climbs from there: a step aside (a shorter or longer queue, another elevator, no writeback
 //!   throttling, a strict limit) is tried for a few seconds and kept if what victims and flood
 //!   have, multiplied, is more than before. A round that finds nothing makes the next wait three

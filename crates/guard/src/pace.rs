@@ -1,17 +1,19 @@
-//! Pacing a flood in a control group of its own: it writes at a share of the rate at which the
-//! device drains, with a dirty limit of its own, and nothing that others share is touched.
+//! Pacing of a flood whose control group holds no victim. The flood writes at a share of the rate at
+//! which the device drains. Its group has a separate dirty limit. Nothing that others share is
+//! touched.
 //!
 //! ```text
 //! rate ─── begin: half of the drain rate
-//!   │  victims within their goal for a while ─▶ × 1.25 for two seconds: still within? kept, and on; else back, and wait longer
-//!   │  victims beyond their goal ─▶ × 0.75 at once
-//!   └─ never below a tenth of the drain rate, so that the flood ends one day, nor above all of it
+//!   │  victims keep their goal ─▶ × 1.25 for two seconds ─┬─ still: kept, and on
+//!   │                                                     └─ not: back, and wait longer
+//!   │  victims miss their goal ─▶ × 0.75 at once
+//!   └─ between a tenth of the drain rate and all of it
 //! ```
 //!
 //! The gains are those of TCP BBR's probing for bandwidth (Cardwell et al., 2016: 1.25 and 0.75). As
-//! there, the drain rate is a windowed maximum. It is not lowered by what the guard lets through:
-//! while a flood is paced, a sample counts only if it is higher, or if victims wait beyond their
-//! goal, which is when the device is the bottleneck (see [`crate::estimate`]).
+//! there, the drain rate is a windowed maximum. The pace does not lower it: while a flood is paced, a
+//! sample counts only if it is higher, or if victims miss their goal. Then the device is the
+//! bottleneck (see [`crate::estimate`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -110,7 +112,7 @@ impl Pace {
         ))
     }
 
-    /// What is to be in force: knobs with their values. Never more than the administrator allows.
+    /// The wanted knobs with their values. Never more than the administrator allows.
     pub(crate) fn knobs(&self, own: &Setting) -> BTreeMap<String, String> {
         let (io_max, high) = (io_max(&self.group), format!("{}:memory.high", self.group));
         let mut knobs = BTreeMap::new();

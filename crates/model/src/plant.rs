@@ -146,9 +146,8 @@ pub struct DeviceObservation {
 pub struct Actor {
     /// Its name: command and process, or unit.
     pub who: String,
-    /// The control group of its own limits, as names of knobs have it before the colon
-    /// (`system.slice/backup.service:io.max`); `None` if there are no such groups or it is not
-    /// known.
+    /// Its control group, as a knob's name has it before the colon
+    /// (`system.slice/backup.service:io.max`); `None` if it is not known.
     pub group: Option<String>,
     /// Writes made stable since the last look: from the call that wrote to the return of the one
     /// that made it stable.

@@ -107,7 +107,7 @@ fn limits(setting: &Setting, group: &str) -> Result<GroupLimits, SimError> {
 /// The group of a knob, by its place in [`NAMES`], and its limits with another value of that knob.
 ///
 /// # Errors
-/// [`SimError::Value`]; [`SimError::NoGroup`] if the knob is none of these groups'.
+/// [`SimError::Value`]; [`SimError::NoGroup`] if the machine has no such group.
 pub(crate) fn changed(
     groups: &[GroupLimits],
     knob: &str,

@@ -1,4 +1,4 @@
-//! A flood in a control group of its own.
+//! A flood whose control group holds no victim.
 
 use floodwall_model::Setting;
 

@@ -497,7 +497,7 @@ fn a_group_is_held_to_its_rate_and_let_go() {
         set(&mut plant, Some(disk(0)), knob, value).unwrap();
         assert_eq!(plant.knobs().unwrap().devices[&disk(0)].get(knob), Some(value));
     }
-    // What was in the queue ends first.
+    // The queue from before ends first.
     plant.advance(ms(2000));
     let held = written(&mut plant, 10);
     assert!((19e6..21e6).contains(&held), "{held}");

@@ -86,7 +86,7 @@ fn paragraph(logged: &Logged, boot: &str, files: &dyn Files) -> String {
         Some(at) if state == "stands" => format!(" until {}", text::moment(at)),
         _ => String::new(),
     };
-    // A value that somebody else has set since was left.
+    // A value that another program has set since was left.
     let state = if state == "put back" { "put back where it was as it had been left" } else { state };
     let mut told = format!("change {}, {}, {state}{until}\n", begin.id, text::moment(begin.at_unix_s));
     let _ = writeln!(told, "  why: {}", printable(&begin.why));
