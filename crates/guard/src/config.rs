@@ -123,6 +123,9 @@ pub const RECOVER_STEP: Duration = Duration::from_millis(500);
 pub const FIRST_SHARE: f64 = 0.5;
 /// It never has less than this share, so that it ends one day.
 pub const LEAST_SHARE: f64 = 0.1;
+/// If victims miss their goal for so long beside this share, the pace alone is not enough: a device's
+/// cache may be full of what the flood wrote before.
+pub const LEAST_TRIAL: Duration = Duration::from_secs(8);
 /// So much more is tried, and so much less is given when victims wait beyond their goal: the gains
 /// of TCP BBR's ProbeBW.
 pub const PACE_UP: f64 = 1.25;

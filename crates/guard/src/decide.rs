@@ -162,6 +162,10 @@ impl Machine {
                 self.end_pace(now, e);
                 self.meet(now, e, offers, "the flood is in another control group".into())
             }
+            State::Pace if self.pace.as_ref().is_some_and(|pace| pace.is_not_enough(now)) => {
+                (self.pace, self.paced) = (None, None);
+                self.begin(now, e, offers, "victims miss their goal beside the least pace, too".into())
+            }
             State::Pace => {
                 let why = self.pace.as_mut()?.tick(now, e)?;
                 self.stepped = now;

@@ -416,7 +416,9 @@ mod tests {
         let group = |name: &str, actor: Actor| Actor { group: Some(name.to_owned()), ..actor };
         let told = |looks: Vec<Vec<Actor>>| {
             let mut bench = Bench::new();
-            looks.into_iter().for_each(|actors| drop(bench.tick(0, 100, actors)));
+            for actors in looks {
+                bench.tick(0, 100, actors);
+            }
             bench.estimator.floods_group().map(str::to_owned)
         };
         let (db, copy) = (|| group("db", victim(5, 4)), || group("copy", flood()));

@@ -22,7 +22,7 @@
 //!   their own median while nothing floods). That leaves the write cache alone and needs no backlog
 //!   drained.
 //! - A flood whose control group holds no victim is paced: it writes at the highest rate at which
-//!   victims keep their goal. Nothing else is touched.
+//!   victims keep their goal. The queue is made short only if the least pace is not enough.
 //! - Else it climbs from there: a step aside (a shorter or longer queue, another elevator, no writeback
 //!   throttling, a strict limit) is tried for a few seconds and kept if what victims and flood
 //!   have, multiplied, is more than before. A round that finds nothing makes the next wait three

@@ -21,8 +21,8 @@ use std::time::Duration;
 use floodwall_model::Setting;
 
 use crate::config::{
-    DOMAIN, FIRST_SHARE, HARMED, LEAST_DOMAIN, LEAST_SHARE, MOST_PROBE_WAIT, PACE_DOWN, PACE_UP, PROBE,
-    PROBE_WAIT, SETTLE,
+    DOMAIN, FIRST_SHARE, HARMED, LEAST_DOMAIN, LEAST_SHARE, LEAST_TRIAL, MOST_PROBE_WAIT, PACE_DOWN, PACE_UP,
+    PROBE, PROBE_WAIT, SETTLE,
 };
 use crate::estimate::Estimate;
 
@@ -39,6 +39,8 @@ pub(crate) struct Pace {
     wait: Duration,
     /// When the rate was last changed.
     changed: Duration,
+    /// Since when victims miss their goal although the flood has the least.
+    missed: Option<Duration>,
     /// Bytes of `memory.high`.
     high: u64,
 }
@@ -58,6 +60,7 @@ impl Pace {
             next: now + PROBE,
             wait: PROBE_WAIT,
             changed: now,
+            missed: None,
             high: high.max(LEAST_DOMAIN),
         })
     }
@@ -76,6 +79,11 @@ impl Pace {
         self.changed
     }
 
+    /// Whether victims miss their goal beside the least pace, too: it takes more than a pace.
+    pub(crate) fn is_not_enough(&self, now: Duration) -> bool {
+        self.missed.is_some_and(|since| now - since >= LEAST_TRIAL)
+    }
+
     /// One tick. Why the rate has changed, if it has.
     pub(crate) fn tick(&mut self, now: Duration, e: &Estimate) -> Option<String> {
         let drain = e.most_drain_bytes_per_s?;
@@ -85,6 +93,8 @@ impl Pace {
         }
         let before = self.rate;
         let pressure = e.pressure?;
+        let is_least = self.rate <= floor && pressure > HARMED;
+        self.missed = is_least.then(|| self.missed.unwrap_or(now));
         if pressure > HARMED {
             let held = self.probing.take();
             self.wait = held.map_or(PROBE_WAIT, |_| (self.wait * 2).min(MOST_PROBE_WAIT));
@@ -180,6 +190,15 @@ mod tests {
     fn the_flood_keeps_a_tenth_and_never_more_than_all() {
         assert_eq!(after(60, |_| 5.0).rate, 10e6);
         assert_eq!(after(60, |_| 0.1).rate, 100e6);
+    }
+
+    #[test]
+    fn a_pace_that_is_not_enough_is_told() {
+        let soon = LEAST_TRIAL + Duration::from_secs(8);
+        assert!(after(soon.as_secs(), |_| 5.0).is_not_enough(soon));
+        // Nor is it while the pace is above the least, or victims are fine.
+        assert!(!after(4, |_| 5.0).is_not_enough(Duration::from_secs(4)));
+        assert!(!after(soon.as_secs(), |rate| if rate > 20e6 { 2.0 } else { 0.5 }).is_not_enough(soon));
     }
 
     #[test]
