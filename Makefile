@@ -20,7 +20,7 @@ SIZE ?=
 .PHONY: all demo test fmt clippy doc unit bench lab-2010 lab-record lab-victims reproduce league frontier matrix audit install-build install-test install-peers sanitize clean
 
 all:
-	$(CARGO) build --release --locked
+	$(CARGO) build --release --locked -p floodwall
 
 demo: install-build
 	@./scripts/need --optional mkfs.xfs:xfsprogs
