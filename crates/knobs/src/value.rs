@@ -281,14 +281,19 @@ fn key_value(
     let count = || value.parse::<u64>().map(|n| n.to_string()).map_err(|_| wrong());
     // The kernel refuses less than 2 a second (block/blk-throttle.c tg_set_limit).
     let is_rate = |n: &u64| *n >= 2;
+    let too_slow = || ValueError::OutOfRange {
+        knob: knob.name,
+        text: format!("{key}={value}"),
+        range: "at least 2 a second, or max for no limit".to_owned(),
+    };
     match key {
         "rbps" | "wbps" if value == "max" => Ok("max".to_owned()),
         "rbps" | "wbps" if form == Form::Person => {
             let bytes = size(knob, value.strip_suffix("/s").unwrap_or(value))?;
-            Some(bytes).filter(is_rate).map(|bytes| bytes.to_string()).ok_or_else(wrong)
+            Some(bytes).filter(is_rate).map(|bytes| bytes.to_string()).ok_or_else(too_slow)
         }
         "riops" | "wiops" if value == "max" => Ok("max".to_owned()),
-        "riops" | "wiops" if value.parse().is_ok_and(|n| !is_rate(&n)) => Err(wrong()),
+        "riops" | "wiops" if value.parse().is_ok_and(|n| !is_rate(&n)) => Err(too_slow()),
         "target" | "rlat" | "wlat" if value.parse::<u64>().is_err() => {
             duration(knob, value, 1_000).map(|us| us.to_string())
         }
@@ -365,12 +370,19 @@ mod tests {
     #[test]
     fn a_bare_number_of_bytes_is_refused_with_its_two_readings() {
         insta::assert_snapshot!(refusal("vm.dirty_bytes", "15"), @"vm.dirty_bytes: '15' needs a unit: 15B is 15 B, 15MiB is 15 MiB");
-        for none in ["wbps=0B", "wbps=1B", "riops=0", "wiops=1"] {
-            assert!(refusal("io.max", none).contains("io.max"), "{none}");
-        }
         insta::assert_snapshot!(refusal("io.max", "wbps=5"), @"io.max: '5' needs a unit: 5B is 5 B, 5MiB is 5 MiB");
         let stored = check(find("vm.dirty_bytes").unwrap(), "15000000", Form::Kernel);
         assert_eq!(stored, Ok("15000000".to_owned()));
+    }
+
+    #[test]
+    fn a_rate_that_the_kernel_refuses_is_refused_with_the_least() {
+        for rate in ["wbps=0B", "wbps=1B", "riops=0", "wiops=1"] {
+            let expected =
+                format!("io.max: {rate} is out of range; give at least 2 a second, or max for no limit");
+            assert_eq!(refusal("io.max", rate), expected);
+        }
+        assert_eq!(person("io.max", "wbps=2B wiops=2"), Ok("wbps=2 wiops=2".to_owned()));
     }
 
     #[test]

@@ -85,7 +85,7 @@ fn the_groups_of_victims_and_floods_take_what_people_write_and_read_back_as_the_
     assert_eq!(setting["flood:memory.high"], "67108864");
     for (set, kernel, part) in [
         ("flood:io.max=wbps=20", "6.18", "needs a unit"),
-        ("flood:io.max=wbps=0B", "6.18", "flood:io.max can't be 'wbps=0'"),
+        ("flood:io.max=wbps=0B", "6.18", "wbps=0B is out of range; give at least 2 a second"),
         ("flood:io.max=bps=20MB", "6.18", "'bps=20MB' is not understood"),
         ("flood:io.weight=100", "6.18", "the model does not have flood:io.weight"),
         ("flood:io.maxx=wbps=20MB", "6.18", "there is no knob 'flood:io.maxx'"),
