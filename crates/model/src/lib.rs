@@ -5,6 +5,7 @@
 //! latency    the log-linear buckets in which every latency is counted
 //! scenario   victims + floods + sizes + durations, from TOML, a command line or the built-in list
 //! setting    a set of knob values
+//! calendar   moments as dates
 //! finding    something about a machine that somebody should know, with evidence and remedy
 //! managers   other hands on the same knobs: who sets what, and who has the last word
 //! printable  names and messages made safe for a terminal
@@ -19,6 +20,7 @@
 //! Pure: no file, no clock, no environment. Times are nanoseconds (`_ns`), seconds (`_s`) or
 //! [`std::time::Duration`]; sizes are bytes.
 
+pub mod calendar;
 pub mod finding;
 pub mod latency;
 pub mod managers;

@@ -12,9 +12,8 @@ use std::sync::mpsc::{self, SyncSender};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use floodwall_model::calendar::moment;
 use floodwall_model::printable::printable;
-
-use crate::commands::settings::moment;
 
 /// Lines that wait for a reader.
 const WAITING: usize = 1024;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use floodwall_model::calendar::moment;
 use floodwall_model::printable::printable;
 use floodwall_model::units::human_duration;
 use floodwall_model::{Bytes, Rate};
 use floodwall_report::status::table::{Align, Column, table};
 
 use super::document::{Device, Entry, Status};
-use crate::commands::settings::moment;
 
 /// Names of a kind that are shown; a screen has no more.
 const NAMES: usize = 6;

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use floodwall_knobs::journal::{Phase, Store, Transaction};
 use floodwall_knobs::session::{is_alive, log};
 use floodwall_knobs::{ApplyError, Change, Plan, plan};
+use floodwall_model::calendar::moment;
 use floodwall_model::units::{human_duration, parse_duration};
 
 use super::others::Others;
@@ -207,7 +208,7 @@ fn change(
         (Some(time), Some(at)) => format!(
             "put back by itself after {}, at {}; floodwall rollback --to {below} does it now",
             human_duration(time),
-            text::moment(at)
+            moment(at)
         ),
         _ => format!("floodwall rollback --to {below} puts it back"),
     };

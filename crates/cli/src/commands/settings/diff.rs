@@ -11,6 +11,7 @@ use floodwall_knobs::session::{boot_id, log};
 use floodwall_knobs::value::{Form, check};
 use floodwall_knobs::{Change, Device, Entry, Plan, Target, plan};
 use floodwall_model::Reading;
+use floodwall_model::calendar::moment;
 use serde_json::{Value, json};
 
 use super::others::Others;
@@ -178,7 +179,7 @@ fn now(place: &Place, transaction: &Transaction, index: usize, entry: &Entry) ->
 
 fn paragraph(place: &Place, transaction: &Transaction) -> String {
     let begin = &transaction.begin;
-    let mut told = format!("change {}, {}: {}\n", begin.id, text::moment(begin.at_unix_s), begin.why);
+    let mut told = format!("change {}, {}: {}\n", begin.id, moment(begin.at_unix_s), begin.why);
     for (index, entry) in transaction.entries.iter().enumerate() {
         let label = entry.label();
         let before = entry.old.as_ref().map_or("(not there)".to_owned(), |state| short(&label, state));

@@ -6,10 +6,11 @@ use floodwall_knobs::journal::{Closing, Phase, Transaction};
 use floodwall_knobs::plan::short;
 use floodwall_knobs::session::{Logged, boot_id, is_alive, kept_aside, log};
 use floodwall_knobs::{Files, HeldCell, hold};
+use floodwall_model::calendar::moment;
 use floodwall_model::printable::printable;
 use serde_json::{Value, json};
 
-use super::{PlaceArgs, text};
+use super::PlaceArgs;
 use crate::exit::Exit;
 use crate::output;
 
@@ -83,12 +84,12 @@ fn paragraph(logged: &Logged, boot: &str, files: &dyn Files) -> String {
     let begin = &transaction.begin;
     let state = state(transaction, boot, files);
     let until = match begin.expires_at_unix_s {
-        Some(at) if state == "stands" => format!(" until {}", text::moment(at)),
+        Some(at) if state == "stands" => format!(" until {}", moment(at)),
         _ => String::new(),
     };
     // A value that another program has set since was left.
     let state = if state == "put back" { "put back where it was as it had been left" } else { state };
-    let mut told = format!("change {}, {}, {state}{until}\n", begin.id, text::moment(begin.at_unix_s));
+    let mut told = format!("change {}, {}, {state}{until}\n", begin.id, moment(begin.at_unix_s));
     let _ = writeln!(told, "  why: {}", printable(&begin.why));
     let _ = writeln!(told, "  by: user {}, {}", begin.uid, printable(&begin.command));
     for entry in transaction.entries.iter().filter(|entry| entry.new.is_some()) {

@@ -23,8 +23,6 @@ mod text;
 pub(crate) mod timer;
 pub(crate) mod unpersist;
 
-pub(crate) use text::moment;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
