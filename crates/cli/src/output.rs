@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use floodwall_model::printable;
+use floodwall_model::{message, printable};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
@@ -63,17 +63,9 @@ pub(crate) fn notice(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", printable::lines(line));
 }
 
-/// An error with its causes in one line; a cause that the message before it quotes already is not
-/// said twice.
+/// An error with its causes in one line.
 pub(crate) fn message(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |mut line, cause| {
-        if !line.contains(&cause) {
-            let separator = if line.is_empty() { "" } else { ": " };
-            line.push_str(separator);
-            line.push_str(&cause);
-        }
-        line
-    })
+    message::line(error.as_ref())
 }
 
 /// Whether stderr is a terminal on which a progress bar may move.

@@ -8,6 +8,7 @@
 //! calendar   moments as dates
 //! finding    something about a machine that somebody should know, with evidence and remedy
 //! managers   other hands on the same knobs: who sets what, and who has the last word
+//! message    what people are told of an error
 //! printable  names and messages made safe for a terminal
 //! status     a machine's write path at one moment; readings that say why they are missing
 //! toml_text  what the author of a TOML file is told
@@ -24,6 +25,7 @@ pub mod calendar;
 pub mod finding;
 pub mod latency;
 pub mod managers;
+pub mod message;
 pub mod plant;
 pub mod printable;
 pub mod priority;
