@@ -58,7 +58,7 @@ pub(crate) struct MissingError(pub(crate) String);
 impl Exit {
     /// The status that an error stands for.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
-        if error.is::<MissingError>() {
+        if error.is::<MissingError>() || error.is::<floodwall_daemon::MissingError>() {
             return Self::Missing;
         }
         if let Some(lab) = error.downcast_ref::<LabError>() {
@@ -116,6 +116,7 @@ impl Exit {
             _ => {}
         }
         let wrong_usage = error.is::<UsageError>()
+            || error.is::<floodwall_daemon::UsageError>()
             || error.is::<ScenarioError>()
             || error.is::<SpaceError>()
             || matches!(error.downcast_ref(), Some(ScratchError::List { .. }));

@@ -1,9 +1,12 @@
 //! The command line of `floodwall guard`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use floodwall_daemon::Flags;
 use floodwall_model::units::parse_duration;
+
+use crate::commands::settings::JOURNAL;
 
 /// Longest time for which somebody may tell the guard to pause: longer is for ever.
 const LONGEST_PAUSE: Duration = Duration::from_secs(365 * 86_400);
@@ -86,7 +89,7 @@ pub(super) struct Reach {
 }
 
 /// What a guard is started with; each goes before what the configuration file says.
-#[derive(clap::Args, Clone, Debug, Default)]
+#[derive(clap::Args, Debug)]
 pub(super) struct RunArgs {
     /// Read this configuration; without it /etc/floodwall/guard.toml, if it is there
     #[arg(long, value_name = "FILE")]
@@ -124,6 +127,30 @@ pub(super) struct RunArgs {
     /// Where journals are kept
     #[arg(long, value_name = "DIR", hide = true)]
     pub(super) journal: Option<PathBuf>,
+}
+
+/// Where changes are remembered, if nobody says so.
+pub(super) fn journal(named: Option<&Path>) -> PathBuf {
+    named.map_or_else(|| Path::new("/").join(JOURNAL), Path::to_owned)
+}
+
+impl RunArgs {
+    /// As the guard takes them.
+    pub(super) fn flags(&self) -> Flags {
+        Flags {
+            config: self.config.clone(),
+            p99: self.p99.clone(),
+            devices: self.devices.clone(),
+            exclude: self.exclude.clone(),
+            dry_run: self.dry_run,
+            source: self.source.clone(),
+            metrics: self.metrics.clone(),
+            socket: self.socket.clone(),
+            history: self.history,
+            sim: self.sim.clone(),
+            journal: journal(self.journal.as_deref()),
+        }
+    }
 }
 
 fn pause(text: &str) -> Result<Duration, String> {

@@ -1,36 +1,20 @@
-//! `floodwall guard`: the daemon, and those who ask it.
+//! `floodwall guard`: runs the daemon, and asks one that runs.
 //!
 //! ```text
-//! args, config ─▶ supervisor ─ pipe ─▶ worker ─▶ steward ─▶ guard::Guard over ledger over machine (host | sim)
-//!                    │  ▲                 │         ▲
-//!                    │  └ beats           │         └ serve ◀─ socket (protocol) ◀─ client: status, history, pause, resume
-//!                    │                    │                ◀─ HTTP (metrics)   ◀─ Prometheus
-//!                    └ restore, when the worker dies or hangs
+//! args ─▶ Flags ─▶ daemon: supervisor, worker
+//!      └▶ client ─▶ daemon: socket ─▶ text
 //! ```
 
 mod args;
 mod client;
-mod config;
-mod document;
-mod host;
-mod ledger;
-mod log;
-mod machine;
-mod metrics;
-mod notify;
-mod pipe;
-mod place;
-mod protocol;
 mod restore;
-mod serve;
-mod steward;
-mod supervisor;
 mod text;
-mod worker;
 
 pub(crate) use args::GuardArgs;
-use args::{GuardCommand, RunArgs};
-pub(crate) use worker::{COMMAND as WORKER_COMMAND, run as work};
+use args::GuardCommand;
+use floodwall_daemon::supervisor::{self, End};
+use floodwall_daemon::worker;
+pub(crate) use floodwall_daemon::worker::COMMAND as WORKER_COMMAND;
 
 use crate::exit::Exit;
 
@@ -40,11 +24,33 @@ use crate::exit::Exit;
 /// What could not be done; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &GuardArgs) -> anyhow::Result<Exit> {
     match &args.command {
-        None => supervisor::run(&args.run),
+        None => Ok(match supervisor::run(&args.run.flags())? {
+            End::Done => Exit::Done,
+            End::Failed => Exit::Failed,
+            End::NotBegun(status) => of_worker(status),
+        }),
         Some(GuardCommand::Status { reach, json }) => client::status(reach, *json),
         Some(GuardCommand::History { reach, last, json }) => client::history(reach, *last, *json),
         Some(GuardCommand::Pause { reach, time }) => client::pause(reach, *time),
         Some(GuardCommand::Resume { reach }) => client::resume(reach),
         Some(GuardCommand::Restore { by_parent, journal }) => restore::run(journal.as_deref(), *by_parent),
+    }
+}
+
+/// Runs as the daemon's worker.
+///
+/// # Errors
+/// What keeps it from steering; its parent finds it in the status ([`of_worker`]).
+pub(crate) fn work() -> anyhow::Result<Exit> {
+    worker::run()?;
+    Ok(Exit::Done)
+}
+
+/// What the status of a worker that could not begin means: its parent ends with the same.
+fn of_worker(status: Option<i32>) -> Exit {
+    match status {
+        Some(2) => Exit::Usage,
+        Some(4) => Exit::Missing,
+        _ => Exit::Failed,
     }
 }

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
+use floodwall_daemon::document::{Device, Entry, Status};
 use floodwall_model::calendar::moment;
 use floodwall_model::printable::printable;
 use floodwall_model::units::human_duration;
 use floodwall_model::{Bytes, Rate};
 use floodwall_report::status::table::{Align, Column, table};
-
-use super::document::{Device, Entry, Status};
 
 /// Names of a kind that are shown; a screen has no more.
 const NAMES: usize = 6;
@@ -217,7 +216,8 @@ fn tail(status: &Status) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::document::{Counts, HeldKnob, LeftAlone, LeftOut, Paused};
+    use floodwall_daemon::document::{Counts, HeldKnob, LeftAlone, LeftOut, Paused};
+
     use super::*;
 
     fn document() -> Status {

@@ -10,11 +10,11 @@ use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_plant::{Event, HostPlant, Options, Which};
 
-use super::config::Settings;
-use super::document::LeftOut;
-use super::log::Priority;
-use super::machine::{Left, Machine};
-use crate::exit::MissingError;
+use crate::config::Settings;
+use crate::document::LeftOut;
+use crate::error::MissingError;
+use crate::log::Priority;
+use crate::machine::{Left, Machine};
 
 /// How long putting everything back may take at the end: a queue changes its length only when it
 /// has run dry. What takes longer stays open in the journal; the worker then ends with an error,
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(45);
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// See the [module](self).
-pub(super) struct HostMachine {
+pub(crate) struct HostMachine {
     plant: HostPlant,
     exclude: Vec<String>,
     /// Their numbers, as far as they are there.
@@ -40,7 +40,7 @@ impl HostMachine {
     ///
     /// # Errors
     /// What is missing, and what works without it; a device that is none.
-    pub(super) fn open(settings: &Settings) -> anyhow::Result<Self> {
+    pub(crate) fn open(settings: &Settings) -> anyhow::Result<Self> {
         let devices =
             if settings.devices.is_empty() { Which::All } else { Which::Named(settings.devices.clone()) };
         let options = Options {

@@ -18,8 +18,8 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use super::config::DIRECTORY;
-use crate::exit::{MissingError, UsageError};
+use crate::config::DIRECTORY;
+use crate::error::{MissingError, UsageError};
 
 const LOCK: &str = "guard.lock";
 /// Of the lock: who can open it, even to read, can lock it and so keep the guard from starting.
@@ -35,13 +35,13 @@ const STICKY: u32 = 0o1000;
 
 /// Held while a guard runs; its name goes with it.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(crate) struct Lock {
     file: File,
     path: PathBuf,
 }
 
 /// Where the lock of a guard is: one a machine, and one a simulated machine's socket.
-pub(super) fn lock_path(directory: &Path, simulated: Option<&Path>) -> PathBuf {
+pub(crate) fn lock_path(directory: &Path, simulated: Option<&Path>) -> PathBuf {
     match simulated {
         Some(socket) => socket.with_extension("lock"),
         None => directory.join(LOCK),
@@ -53,7 +53,7 @@ impl Lock {
     ///
     /// # Errors
     /// With the holder's process number if another guard runs.
-    pub(super) fn take(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn take(path: &Path) -> anyhow::Result<Self> {
         prepare_directory(path)?;
         loop {
             let lock = Self::take_file(path)?;
@@ -110,7 +110,7 @@ impl Lock {
 
     /// The process that has it, if somebody has, as far as the kernel's list tells. To try the lock
     /// would be in the way of a guard that starts.
-    pub(super) fn holder(path: &Path) -> Option<u32> {
+    pub(crate) fn holder(path: &Path) -> Option<u32> {
         let meta = fs::metadata(path).ok()?;
         let locks = fs::read_to_string("/proc/locks").ok()?;
         holder_in(&locks, (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev())), meta.ino())
@@ -149,7 +149,7 @@ fn directory_of(path: &Path) -> &Path {
 ///
 /// # Errors
 /// [`UsageError`] with what to do.
-pub(super) fn check_directory(path: &Path) -> anyhow::Result<()> {
+pub(crate) fn check_directory(path: &Path) -> anyhow::Result<()> {
     let directory = directory_of(path);
     if directory == Path::new(DIRECTORY) || directory.is_dir() {
         return Ok(());
@@ -198,8 +198,8 @@ fn prepare_directory(path: &Path) -> anyhow::Result<()> {
 }
 
 /// A listening Unix socket; its name goes with it.
-pub(super) struct Socket {
-    pub(super) listener: UnixListener,
+pub(crate) struct Socket {
+    pub(crate) listener: UnixListener,
     path: PathBuf,
     inode: u64,
 }
@@ -210,7 +210,7 @@ impl Socket {
     ///
     /// # Errors
     /// What is there instead, and what to do about it.
-    pub(super) fn bind(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn bind(path: &Path) -> anyhow::Result<Self> {
         prepare_directory(path)?;
         clear(path)?;
         let fail = || format!("can't listen at '{}'", path.display());
@@ -269,6 +269,7 @@ fn clear(path: &Path) -> anyhow::Result<()> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test's own files")]
 mod tests {
     use super::*;
 

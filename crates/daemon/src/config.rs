@@ -24,14 +24,12 @@ use floodwall_probe::SourceKind;
 use serde::{Deserialize, Serialize};
 use toml::{Spanned, Value};
 
-use super::args::RunArgs;
-use crate::commands::settings::JOURNAL;
-use crate::exit::UsageError;
+use crate::error::UsageError;
 
 /// The configuration that is read where none is named.
-pub(super) const FILE: &str = "/etc/floodwall/guard.toml";
+pub(crate) const FILE: &str = "/etc/floodwall/guard.toml";
 /// Everything of a running guard: its lock and its socket.
-pub(super) const DIRECTORY: &str = "/run/floodwall";
+pub(crate) const DIRECTORY: &str = "/run/floodwall";
 const SOCKET: &str = "/run/floodwall/guard.sock";
 /// Longer is nobody's goal for one operation, and more than every device needs without a guard.
 const MOST_GOAL: Duration = Duration::from_secs(60);
@@ -41,9 +39,36 @@ const MOST_HISTORY: usize = 100_000;
 /// Bytes that a Unix socket's path may have (`sun_path`, unix(7), without the final zero).
 const LONGEST_SOCKET: usize = 107;
 
+/// What a guard is started with; each goes before what the configuration file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// Read this configuration; without it the usual one, if it is there.
+    pub config: Option<PathBuf>,
+    /// How long 99 of 100 synchronous operations may take.
+    pub p99: Option<String>,
+    /// Steer only these; empty: all.
+    pub devices: Vec<String>,
+    /// Leave these alone.
+    pub exclude: Vec<String>,
+    /// Decide and log, but write nothing.
+    pub dry_run: bool,
+    /// Where to look: `auto`, `bpf` or `perf`.
+    pub source: Option<String>,
+    /// Where metrics are served.
+    pub metrics: Option<String>,
+    /// Where the guard can be asked.
+    pub socket: Option<String>,
+    /// How many decisions are kept.
+    pub history: Option<i64>,
+    /// The preset of a simulated machine.
+    pub sim: Option<String>,
+    /// Where journals are kept.
+    pub journal: PathBuf,
+}
+
 /// Where metrics are served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Listen {
+pub(crate) enum Listen {
     /// A port on loopback.
     Tcp(SocketAddr),
     /// A Unix socket.
@@ -52,24 +77,24 @@ pub(super) enum Listen {
 
 /// Everything that a guard is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Settings {
+pub(crate) struct Settings {
     /// The file that was read, if there was one.
-    pub(super) file: Option<PathBuf>,
-    pub(super) p99: Option<Duration>,
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) p99: Option<Duration>,
     /// Only these; empty: all.
-    pub(super) devices: Vec<String>,
+    pub(crate) devices: Vec<String>,
     /// Not these.
-    pub(super) exclude: Vec<String>,
-    pub(super) dry_run: bool,
+    pub(crate) exclude: Vec<String>,
+    pub(crate) dry_run: bool,
     /// As [`SourceKind`] names it; `None`: the best that there is.
-    pub(super) source: Option<String>,
-    pub(super) metrics: Option<Listen>,
-    pub(super) socket: PathBuf,
-    pub(super) history: usize,
+    pub(crate) source: Option<String>,
+    pub(crate) metrics: Option<Listen>,
+    pub(crate) socket: PathBuf,
+    pub(crate) history: usize,
     /// The preset of a simulated machine.
-    pub(super) sim: Option<String>,
+    pub(crate) sim: Option<String>,
     /// Where what is written is remembered.
-    pub(super) journal: PathBuf,
+    pub(crate) journal: PathBuf,
 }
 
 /// As the file is written. Values are looked at afterwards, so that what is wrong with one can be
@@ -194,19 +219,14 @@ fn history(number: i64) -> Result<usize, String> {
 }
 
 /// Where a guard's socket is if nobody says so.
-pub(super) fn default_socket() -> PathBuf {
+pub(crate) fn default_socket() -> PathBuf {
     PathBuf::from(SOCKET)
 }
 
 /// Where a simulated machine's is: nobody needs root for that.
-pub(super) fn simulated_socket() -> PathBuf {
+pub(crate) fn simulated_socket() -> PathBuf {
     let directory = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
     directory.join(format!("floodwall-guard-{}.sock", rustix::process::geteuid().as_raw()))
-}
-
-/// Where changes are remembered if nobody says so.
-pub(super) fn default_journal() -> PathBuf {
-    Path::new("/").join(JOURNAL)
 }
 
 impl Settings {
@@ -214,7 +234,7 @@ impl Settings {
     ///
     /// # Errors
     /// [`UsageError`] with the file's line or the flag, and what to do.
-    pub(super) fn read(args: &RunArgs) -> Result<Self, UsageError> {
+    pub(crate) fn read(args: &Flags) -> Result<Self, UsageError> {
         let path = args.config.clone().unwrap_or_else(|| PathBuf::from(FILE));
         match fs::read_to_string(&path) {
             Ok(text) => Self::parse(args, Some(&path), &text),
@@ -226,7 +246,7 @@ impl Settings {
     }
 
     /// The same from a file's text.
-    fn parse(args: &RunArgs, path: Option<&Path>, text_of_file: &str) -> Result<Self, UsageError> {
+    fn parse(args: &Flags, path: Option<&Path>, text_of_file: &str) -> Result<Self, UsageError> {
         let at = Text { path: path.unwrap_or(Path::new(FILE)), text: text_of_file };
         let file: File = toml::from_str(text_of_file).map_err(|e| {
             let (_, why) = toml_text::place_and_message(text_of_file, &e);
@@ -281,7 +301,7 @@ impl Settings {
                 .or(history_of_file)
                 .unwrap_or(HISTORY),
             sim: args.sim.clone(),
-            journal: args.journal.clone().unwrap_or_else(default_journal),
+            journal: args.journal.clone(),
         };
         if let Some(both) = settings.devices.iter().find(|d| settings.exclude.contains(d)) {
             let why = format!(
@@ -305,19 +325,19 @@ impl Settings {
     }
 
     /// The source that is wished for.
-    pub(super) fn source_kind(&self) -> Option<SourceKind> {
+    pub(crate) fn source_kind(&self) -> Option<SourceKind> {
         [SourceKind::Bpf, SourceKind::Perf]
             .into_iter()
             .find(|kind| self.source.as_deref() == Some(kind.name()))
     }
 
     /// What the law is told.
-    pub(super) fn law(&self) -> floodwall_guard::Config {
+    pub(crate) fn law(&self) -> floodwall_guard::Config {
         floodwall_guard::Config { goal: self.p99 }
     }
 
     /// Keeps what can't change while the guard runs, and names what was to.
-    pub(super) fn keep_fixed(&mut self, old: &Self) -> Vec<&'static str> {
+    pub(crate) fn keep_fixed(&mut self, old: &Self) -> Vec<&'static str> {
         let mut kept = Vec::new();
         let mut keep = |name, differs: bool| {
             if differs {
@@ -339,10 +359,10 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Settings, String> {
-        with(RunArgs::default(), text)
+        with(Flags::default(), text)
     }
 
-    fn with(args: RunArgs, text: &str) -> Result<Settings, String> {
+    fn with(args: Flags, text: &str) -> Result<Settings, String> {
         Settings::parse(&args, Some(Path::new("/g.toml")), text).map_err(|e| e.to_string())
     }
 
@@ -354,11 +374,11 @@ mod tests {
         assert_eq!(settings.devices, ["sda"]);
         assert_eq!(settings.metrics, Some(Listen::Tcp("127.0.0.1:9750".parse().unwrap())));
         assert_eq!((settings.history, settings.socket), (5, PathBuf::from(SOCKET)));
-        let args = RunArgs {
+        let args = Flags {
             p99: Some("5ms".into()),
             devices: vec!["sdb".into()],
             metrics: Some("unix:/run/m.sock".into()),
-            ..RunArgs::default()
+            ..Flags::default()
         };
         let settings = with(args, file).unwrap();
         assert_eq!(settings.p99, Some(Duration::from_millis(5)));
@@ -401,7 +421,7 @@ mod tests {
         }
         let long = format!("socket = \"/{}\"\n", "x".repeat(200));
         assert!(parse(&long).unwrap_err().contains("too long for a socket"));
-        let args = RunArgs { p99: Some("1ms".into()), ..RunArgs::default() };
+        let args = Flags { p99: Some("1ms".into()), ..Flags::default() };
         assert!(with(args, "").unwrap_err().starts_with("--p99 = 1ms is less"));
     }
 
@@ -409,14 +429,14 @@ mod tests {
     fn only_the_usual_file_may_be_absent() {
         let dir = tempfile::tempdir().unwrap();
         let missing = dir.path().join("guard.toml");
-        let args = RunArgs { config: Some(missing.clone()), ..RunArgs::default() };
+        let args = Flags { config: Some(missing.clone()), ..Flags::default() };
         let said = Settings::read(&args).unwrap_err().to_string();
         assert!(said.starts_with(&format!("can't read '{}': ", missing.display())), "{said}");
     }
 
     #[test]
     fn the_example_in_packaging_is_the_default_with_every_key() {
-        let text = include_str!("../../../../../packaging/guard.toml");
+        let text = include_str!("../../../packaging/guard.toml");
         assert_eq!(parse(text).unwrap(), parse("").unwrap());
         // Each key is there, commented out with its default or an example, and can be taken as it
         // stands.

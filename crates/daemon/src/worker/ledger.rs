@@ -9,8 +9,8 @@ use floodwall_guard::{is_flood, is_victim};
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 
-use super::document::HeldKnob;
-use super::machine::Machine;
+use crate::document::HeldKnob;
+use crate::machine::Machine;
 
 /// For so long somebody who was seen is named; as long as the law counts him as present.
 const PRESENCE: Duration = floodwall_guard::config::PRESENCE;
@@ -27,7 +27,7 @@ struct Seen {
 }
 
 /// See the [module](self).
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     machine: Box<dyn Machine>,
     pretends: bool,
     own: BTreeMap<Knob, String>,
@@ -42,7 +42,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn new(machine: Box<dyn Machine>, pretends: bool) -> Self {
+    pub(crate) fn new(machine: Box<dyn Machine>, pretends: bool) -> Self {
         Self {
             machine,
             pretends,
@@ -56,21 +56,21 @@ impl Ledger {
         }
     }
 
-    pub(super) fn machine(&mut self) -> &mut dyn Machine {
+    pub(crate) fn machine(&mut self) -> &mut dyn Machine {
         self.machine.as_mut()
     }
 
-    pub(super) fn into_machine(self) -> Box<dyn Machine> {
+    pub(crate) fn into_machine(self) -> Box<dyn Machine> {
         self.machine
     }
 
     /// A device's name.
-    pub(super) fn name(&self, id: DeviceId) -> String {
+    pub(crate) fn name(&self, id: DeviceId) -> String {
         self.machine.name(id)
     }
 
     /// Whether nothing passes through.
-    pub(super) fn pretends(&self) -> bool {
+    pub(crate) fn pretends(&self) -> bool {
         self.pretends
     }
 
@@ -86,7 +86,7 @@ impl Ledger {
     }
 
     /// Knobs of a device that are not as the administrator has them.
-    pub(super) fn held(&self, device: DeviceId) -> Vec<HeldKnob> {
+    pub(crate) fn held(&self, device: DeviceId) -> Vec<HeldKnob> {
         let of = |((id, _), _): &(&Knob, &String)| *id == Some(device);
         self.held
             .iter()
@@ -100,17 +100,17 @@ impl Ledger {
     }
 
     /// Whether any knob is not as the administrator has it.
-    pub(super) fn holds_any(&self) -> bool {
+    pub(crate) fn holds_any(&self) -> bool {
         !self.held.is_empty()
     }
 
     /// A knob is no longer ours.
-    pub(super) fn lose(&mut self, write: &KnobWrite) {
+    pub(crate) fn lose(&mut self, write: &KnobWrite) {
         self.held.remove(&(write.device, write.knob.clone()));
     }
 
     /// Who waited and who flooded within the last seconds.
-    pub(super) fn who(&self, device: DeviceId) -> (Vec<String>, Vec<String>) {
+    pub(crate) fn who(&self, device: DeviceId) -> (Vec<String>, Vec<String>) {
         let names = |of: &BTreeMap<String, Duration>| of.keys().cloned().collect();
         self.seen
             .get(&device)
@@ -161,7 +161,7 @@ impl Ledger {
     }
 
     /// What was written since the last call, as `nr_requests 64 → 8`, by device.
-    pub(super) fn take_written(&mut self) -> Vec<(Option<DeviceId>, String)> {
+    pub(crate) fn take_written(&mut self) -> Vec<(Option<DeviceId>, String)> {
         std::mem::take(&mut self.written)
     }
 }
@@ -229,7 +229,7 @@ impl Plant for Ledger {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use std::sync::atomic::AtomicBool;
     use std::sync::{Arc, Mutex};
 
@@ -237,32 +237,32 @@ pub(super) mod tests {
     use floodwall_model::trial::DeviceSample;
     use floodwall_model::{LatencyCounts, Setting};
 
-    use super::super::document::LeftOut;
-    use super::super::machine::Left;
     use super::*;
+    use crate::document::LeftOut;
+    use crate::machine::Left;
 
-    pub(in super::super) const DISK: DeviceId = DeviceId { major: 8, minor: 0 };
+    pub(crate) const DISK: DeviceId = DeviceId { major: 8, minor: 0 };
 
     /// A machine that somebody else looks into: knobs, what is seen next, whether sensors are lost.
     #[derive(Default)]
-    pub(in super::super) struct Inside {
-        pub(in super::super) knobs: Knobs,
-        pub(in super::super) writes: Vec<KnobWrite>,
-        pub(in super::super) at: Duration,
-        pub(in super::super) actors: Vec<Actor>,
-        pub(in super::super) devices: Vec<DeviceId>,
+    pub(crate) struct Inside {
+        pub(crate) knobs: Knobs,
+        pub(crate) writes: Vec<KnobWrite>,
+        pub(crate) at: Duration,
+        pub(crate) actors: Vec<Actor>,
+        pub(crate) devices: Vec<DeviceId>,
         /// Nothing is dirty.
-        pub(in super::super) clean: bool,
+        pub(crate) clean: bool,
         /// Can't be put back.
-        pub(in super::super) stuck: Vec<String>,
+        pub(crate) stuck: Vec<String>,
     }
 
     #[derive(Clone, Default)]
-    pub(in super::super) struct Fake(pub(in super::super) Arc<Mutex<Inside>>);
+    pub(crate) struct Fake(pub(crate) Arc<Mutex<Inside>>);
 
     impl Fake {
         /// One disk with the knobs of a queue.
-        pub(in super::super) fn disk() -> Self {
+        pub(crate) fn disk() -> Self {
             let fake = Self::default();
             {
                 let mut inside = fake.0.lock().unwrap();
@@ -335,12 +335,12 @@ pub(super) mod tests {
         }
     }
 
-    pub(in super::super) fn victim() -> Actor {
+    pub(crate) fn victim() -> Actor {
         let commits = LatencyCounts::from_values(vec![900_000_000; 20]);
         Actor { who: "postgres (41)".into(), commits, waiting: 3, ..Actor::default() }
     }
 
-    pub(in super::super) fn flood() -> Actor {
+    pub(crate) fn flood() -> Actor {
         Actor { who: "cp (42)".into(), dirtied_bytes: 100 << 20, ..Actor::default() }
     }
 

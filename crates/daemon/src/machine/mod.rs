@@ -1,5 +1,7 @@
 //! What a guard steers: this host, or a simulated machine that lives in real time.
 
+pub(crate) mod host;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,12 +12,12 @@ use floodwall_model::{Bytes, DeviceId, Setting};
 use floodwall_sim::plant::Happening;
 use floodwall_sim::{PlantDevice, SimOptions, SimPlant};
 
-use super::document::LeftOut;
-use super::log::Priority;
-use crate::exit::UsageError;
+use crate::document::LeftOut;
+use crate::error::UsageError;
+use crate::log::Priority;
 
 /// A plant with a clock.
-pub(super) trait Machine: Plant {
+pub(crate) trait Machine: Plant {
     /// Waits, and takes in what happens meanwhile; ends early when `stop` is raised.
     fn wait(&mut self, time: Duration, stop: &AtomicBool) -> Result<(), PlantError>;
 
@@ -57,11 +59,11 @@ pub(super) trait Machine: Plant {
 
 /// What is not as the administrator had it when a machine was closed, in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Left {
+pub(crate) struct Left {
     /// Somebody else's by now, or on a device that is gone: rightly so.
-    pub(super) alone: Vec<String>,
+    pub(crate) alone: Vec<String>,
     /// Could not be put back: whoever recovers the journal tries again.
-    pub(super) failed: Vec<String>,
+    pub(crate) failed: Vec<String>,
 }
 
 /// Seconds of each part of a simulated machine's life: quiet, the database alone, the database
@@ -78,7 +80,7 @@ const RAM_GIB: u64 = 8;
 const LONGEST_STEP: Duration = Duration::from_secs(1);
 
 /// A simulated machine: ten threads that commit, and a copy, come and go.
-pub(super) struct SimMachine {
+pub(crate) struct SimMachine {
     plant: SimPlant,
     last: Instant,
 }
@@ -88,7 +90,7 @@ impl SimMachine {
     ///
     /// # Errors
     /// [`UsageError`] if there is no such preset.
-    pub(super) fn new(preset: &str) -> anyhow::Result<Self> {
+    pub(crate) fn new(preset: &str) -> anyhow::Result<Self> {
         if !preset_names().any(|name| name == preset) {
             let names: Vec<&str> = preset_names().collect();
             let why = format!("--sim: there is no device '{preset}'; there are {}", names.join(", "));
@@ -164,7 +166,7 @@ impl Machine for SimMachine {
 }
 
 /// No machine: between two.
-pub(super) struct Gone;
+pub(crate) struct Gone;
 
 impl Gone {
     fn error() -> PlantError {

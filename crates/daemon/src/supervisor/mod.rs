@@ -12,7 +12,9 @@
 //! It knows nothing of devices. The journal has the values to put back, and another process writes
 //! them (`floodwall guard restore`), so that no write can hold this one up.
 
-use std::io::{BufRead, BufReader, Write};
+mod notify;
+
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -24,15 +26,12 @@ use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::args::RunArgs;
-use super::config::{DIRECTORY, Listen, Settings};
-use super::log::{Log, Priority};
-use super::notify::Notifier;
-use super::pipe::{self, Begin, Order, Pause, Sign};
-use super::place::{self, Lock};
-use super::worker;
-use crate::exit::Exit;
-use crate::output;
+use crate::config::{DIRECTORY, Flags, Listen, Settings};
+use crate::log::{Log, Priority};
+use crate::pipe::{self, Begin, Order, Pause, Sign};
+use crate::place::{self, Lock};
+use crate::supervisor::notify::Notifier;
+use crate::{restore, worker};
 
 /// A worker that gives no sign for so long hangs: it gives one a second.
 const HANG: Duration = Duration::from_secs(5);
@@ -52,6 +51,18 @@ const PAUSE: Duration = Duration::from_secs(1);
 const MOST_DEATHS: usize = 5;
 /// … within this time are too many.
 const DEATHS_WITHIN: Duration = Duration::from_secs(600);
+
+/// How a guard ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It was told to stop, and everything is put back.
+    Done,
+    /// It can't go on, or not everything is put back. The log says why.
+    Failed,
+    /// Its first worker could not begin and has said why: the exit status of [`worker::run`]'s
+    /// program, unless a signal ended it.
+    NotBegun(Option<i32>),
+}
 
 /// What the supervisor waits for.
 enum Event {
@@ -74,7 +85,7 @@ struct Worker {
 }
 
 /// How a worker ended.
-enum End {
+enum WorkerEnd {
     /// By itself or by somebody else's hand.
     Died(ExitStatus),
     /// It hung, and was killed.
@@ -84,7 +95,7 @@ enum End {
 }
 
 struct Supervisor<'a> {
-    args: &'a RunArgs,
+    args: &'a Flags,
     settings: Settings,
     /// Sent, and not yet taken.
     offered: Option<Settings>,
@@ -113,7 +124,7 @@ fn this_program() -> Command {
 ///
 /// # Errors
 /// Another guard, or no way to start a process.
-pub(super) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
+pub fn run(args: &Flags) -> anyhow::Result<End> {
     let settings = Settings::read(args)?;
     place::check_directory(&settings.socket)?;
     if let Some(Listen::Unix(metrics)) = &settings.metrics {
@@ -133,16 +144,16 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     });
     let log = Log::open();
     let mut supervisor = Supervisor::new(args, settings, log.clone(), (sender, events));
-    let exit = supervisor.supervise();
+    let end = supervisor.supervise();
     supervisor.notifier.stopping();
     log.flush();
-    exit
+    end
 }
 
 impl<'a> Supervisor<'a> {
     /// One that has not started anything yet.
     fn new(
-        args: &'a RunArgs,
+        args: &'a Flags,
         settings: Settings,
         log: Log,
         (sender, events): (Sender<Event>, Receiver<Event>),
@@ -159,12 +170,12 @@ impl<'a> Supervisor<'a> {
             restarts: 0,
             pause: None,
             stopping: false,
-            on_terminal: output::stderr_is_terminal(),
+            on_terminal: io::stderr().is_terminal(),
             stuck: Vec::new(),
         }
     }
 
-    fn supervise(&mut self) -> anyhow::Result<Exit> {
+    fn supervise(&mut self) -> anyhow::Result<End> {
         let mut deaths: Vec<Instant> = Vec::new();
         let mut was_ready = false;
         loop {
@@ -174,35 +185,31 @@ impl<'a> Supervisor<'a> {
             let end = self.watch(&mut worker);
             was_ready |= worker.ready;
             let clean = match &end {
-                End::Stopped(Some(status)) | End::Died(status) => status.success(),
-                End::Stopped(None) | End::Hung => false,
+                WorkerEnd::Stopped(Some(status)) | WorkerEnd::Died(status) => status.success(),
+                WorkerEnd::Stopped(None) | WorkerEnd::Hung => false,
             };
             if clean {
-                return Ok(Exit::Done);
+                return Ok(End::Done);
             }
             self.keep_stuck(worker);
             let (restored, is_back) = self.restore();
             match end {
-                End::Stopped(status) => {
+                WorkerEnd::Stopped(status) => {
                     let how = status.map_or_else(|| "killed".to_owned(), |status| status.to_string());
                     self.log.say(
                         Priority::Warning,
                         &format!("the worker ended badly when it was told to stop ({how}){restored}"),
                     );
-                    return Ok(Exit::Failed);
+                    return Ok(End::Failed);
                 }
                 // What it lacks it will lack the next time, too; it has said what.
-                End::Died(status) if !was_ready => {
-                    return Ok(match status.code() {
-                        Some(2) => Exit::Usage,
-                        Some(4) => Exit::Missing,
-                        _ => Exit::Failed,
-                    });
+                WorkerEnd::Died(status) if !was_ready => {
+                    return Ok(End::NotBegun(status.code()));
                 }
-                End::Died(status) => {
+                WorkerEnd::Died(status) => {
                     self.log.say(Priority::Error, &format!("the worker died ({status}){restored}"))
                 }
-                End::Hung => self.log.say(
+                WorkerEnd::Hung => self.log.say(
                     Priority::Error,
                     &format!("the worker gave no sign for {} s and was killed{restored}", HANG.as_secs()),
                 ),
@@ -215,14 +222,14 @@ impl<'a> Supervisor<'a> {
                     Priority::Error,
                     &format!("given up after {MOST_DEATHS} deaths within {minutes} minutes; look above for why, and start it again"),
                 );
-                return Ok(Exit::Failed);
+                return Ok(End::Failed);
             }
             let pause = PAUSE * (1 << (deaths.len() - 1));
             self.log.say(Priority::Notice, &format!("starting it again in {} s", pause.as_secs()));
             self.notifier.status("the worker died; starting it again");
             self.rest(pause);
             if self.stopping {
-                return Ok(if is_back { Exit::Done } else { Exit::Failed });
+                return Ok(if is_back { End::Done } else { End::Failed });
             }
             self.restarts += 1;
         }
@@ -293,12 +300,16 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Until it ends.
-    fn watch(&mut self, worker: &mut Worker) -> End {
+    fn watch(&mut self, worker: &mut Worker) -> WorkerEnd {
         let mut stopped: Option<Instant> = None;
         let mut gone = false;
         loop {
             if gone && let Ok(Some(status)) = worker.child.try_wait() {
-                return if self.stopping { End::Stopped(Some(status)) } else { End::Died(status) };
+                return if self.stopping {
+                    WorkerEnd::Stopped(Some(status))
+                } else {
+                    WorkerEnd::Died(status)
+                };
             }
             if self.stopping && stopped.is_none() {
                 self.notifier.stopping();
@@ -332,7 +343,7 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Ends a worker that hangs.
-    fn kill(&mut self, worker: &mut Worker) -> End {
+    fn kill(&mut self, worker: &mut Worker) -> WorkerEnd {
         worker.signal(Signal::KILL);
         let status = self.wait_for(&mut worker.child, HANG);
         if status.is_none() {
@@ -341,7 +352,7 @@ impl<'a> Supervisor<'a> {
                 "the worker was killed and still waits in the kernel; what it held is put back without waiting for its end",
             );
         }
-        if self.stopping { End::Stopped(status) } else { End::Hung }
+        if self.stopping { WorkerEnd::Stopped(status) } else { WorkerEnd::Hung }
     }
 
     /// A process' end, with an ear for signals; none if it has not ended by then: one that waits in
@@ -403,7 +414,7 @@ impl<'a> Supervisor<'a> {
     /// Reads the configuration again. A wrong one changes nothing.
     fn reload(&mut self, worker: Option<&mut Worker>) {
         // A terminal that is gone says the same as one that wants its configuration read.
-        if self.on_terminal && !output::stderr_is_terminal() {
+        if self.on_terminal && !io::stderr().is_terminal() {
             self.stopping = true;
             return;
         }
@@ -437,7 +448,7 @@ impl<'a> Supervisor<'a> {
             return (String::new(), true);
         }
         let spawned = this_program()
-            .args(["guard", "restore", "--by-parent", "--journal"])
+            .args(restore::COMMAND)
             .arg(&self.settings.journal)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -508,7 +519,7 @@ mod tests {
 
     #[test]
     fn a_process_that_does_not_end_is_not_waited_for_and_forgotten_once_it_has() {
-        let args = RunArgs { sim: Some("hdd-7200".into()), ..RunArgs::default() };
+        let args = Flags { sim: Some("hdd-7200".into()), ..Flags::default() };
         let (sender, events) = mpsc::channel();
         let settings = Settings::read(&args).unwrap();
         let mut supervisor = Supervisor::new(&args, settings, Log::open(), (sender, events));

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How much a line matters; the numbers are syslog's (sd-daemon(3)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Priority {
+pub(crate) enum Priority {
     Error = 3,
     Warning = 4,
     Notice = 5,
@@ -37,7 +37,7 @@ enum Message {
 
 /// See the [module](self).
 #[derive(Clone)]
-pub(super) struct Log {
+pub(crate) struct Log {
     sender: SyncSender<Message>,
     lost: Arc<AtomicU64>,
     journal: bool,
@@ -45,7 +45,7 @@ pub(super) struct Log {
 
 impl Log {
     /// To stderr.
-    pub(super) fn open() -> Self {
+    pub(crate) fn open() -> Self {
         let (sender, receiver) = mpsc::sync_channel(WAITING);
         thread::spawn(move || {
             for message in receiver {
@@ -60,7 +60,7 @@ impl Log {
     }
 
     /// Writes a line, some time soon.
-    pub(super) fn say(&self, priority: Priority, text: &str) {
+    pub(crate) fn say(&self, priority: Priority, text: &str) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
             let told =
@@ -75,7 +75,7 @@ impl Log {
     }
 
     /// Waits until all is written, but not for a reader that is gone.
-    pub(super) fn flush(&self) {
+    pub(crate) fn flush(&self) {
         let (done, written) = mpsc::sync_channel(1);
         if self.sender.try_send(Message::Flush(done)).is_ok() {
             let _ = written.recv_timeout(PATIENCE);

@@ -5,7 +5,7 @@
 //!                                                               ◀─ Answer ┘
 //! ```
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::config::Listen;
-use super::place::Socket;
-use super::protocol::{self, MAX_REQUEST, Reply, Request};
+use crate::config::Listen;
+use crate::place::Socket;
+use crate::socket::protocol::{self, MAX_REQUEST, Reply, Request};
 
 /// Connections at a time.
 const MOST_CLIENTS: usize = 16;
 /// How long one may take for a request, and for taking in an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the guard may take for an answer; it looks for questions four times a second.
-const ANSWER: Duration = Duration::from_secs(5);
+pub(crate) const ANSWER: Duration = Duration::from_secs(5);
 /// Bytes of an HTTP request's head; Prometheus' has 300.
 const MAX_HEAD: usize = 8192;
 /// They only copy text.
@@ -33,17 +33,17 @@ const STACK: usize = 256 << 10;
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// A question to the guard's loop.
-pub(super) struct Ask {
-    pub(super) what: Question,
-    pub(super) answer: SyncSender<Answer>,
+pub(crate) struct Ask {
+    pub(crate) what: Question,
+    pub(crate) answer: SyncSender<Answer>,
 }
 
-pub(super) enum Question {
+pub(crate) enum Question {
     Request(Request),
     Metrics,
 }
 
-pub(super) enum Answer {
+pub(crate) enum Answer {
     Reply(Reply),
     Text(String),
 }
@@ -121,7 +121,7 @@ fn accept<S: Timed>(
 }
 
 /// Serves the guard's own language. The socket's name lives as long as what is returned.
-pub(super) fn serve_socket(socket: &Socket, asks: Sender<Ask>) -> anyhow::Result<()> {
+pub(crate) fn serve_socket(socket: &Socket, asks: Sender<Ask>) -> anyhow::Result<()> {
     let listener = socket.listener.try_clone().context("can't copy the socket")?;
     let full = protocol::line(&Reply::Error(format!("{MOST_CLIENTS} others are asking; try again")))?;
     let us = rustix::process::geteuid();
@@ -215,7 +215,7 @@ fn ask(what: Question, asks: &Sender<Ask>) -> Option<Answer> {
 ///
 /// # Errors
 /// If the port or path can't be had.
-pub(super) fn serve_metrics(listen: &Listen, asks: Sender<Ask>) -> anyhow::Result<Option<Socket>> {
+pub(crate) fn serve_metrics(listen: &Listen, asks: Sender<Ask>) -> anyhow::Result<Option<Socket>> {
     let full = http("503 Service Unavailable", "text/plain", "too many are asking; try again\n");
     match listen {
         Listen::Tcp(address) => {
@@ -289,24 +289,11 @@ fn http(status: &str, kind: &str, body: &str) -> String {
     )
 }
 
-/// Asks a running guard.
-///
-/// # Errors
-/// [`io::Error`] if it can't be reached; the text says what is wrong with its answer.
-pub(super) fn request(stream: &UnixStream, request: Request) -> anyhow::Result<Reply> {
-    let patience = Some(ANSWER * 2);
-    stream.set_read_timeout(patience).and_then(|()| stream.set_write_timeout(patience))?;
-    (&mut &*stream).write_all(protocol::line(&request)?.as_bytes())?;
-    let mut line = Vec::new();
-    BufReader::new(stream).read_until(b'\n', &mut line)?;
-    if line.is_empty() {
-        anyhow::bail!("it closed the connection without an answer");
-    }
-    protocol::reply(&line).map_err(anyhow::Error::msg)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+
+    use super::super::client::exchange;
     use super::*;
 
     /// A guard that knows nothing, on a socket.
@@ -362,7 +349,7 @@ mod tests {
         // Those that say nothing hold their own seats only.
         let silent: Vec<_> = (0..MOST_CLIENTS - 1).map(|_| UnixStream::connect(&path).unwrap()).collect();
         let stream = UnixStream::connect(&path).unwrap();
-        assert!(matches!(request(&stream, Request::Status).unwrap(), Reply::Status(_)));
+        assert!(matches!(exchange(&stream, Request::Status).unwrap(), Reply::Status(_)));
         let surplus = UnixStream::connect(&path).unwrap();
         let mut line = String::new();
         BufReader::new(&surplus).read_line(&mut line).unwrap();

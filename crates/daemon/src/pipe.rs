@@ -13,24 +13,24 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::config::Settings;
+use crate::config::Settings;
 
 /// What the worker begins with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Begin {
-    pub(super) settings: Settings,
+pub(crate) struct Begin {
+    pub(crate) settings: Settings,
     /// How long ago the guard was started.
-    pub(super) age: Duration,
-    pub(super) parent_pid: u32,
+    pub(crate) age: Duration,
+    pub(crate) parent_pid: u32,
     /// Workers before this one.
-    pub(super) restarts: u32,
+    pub(crate) restarts: u32,
     /// `None`: not paused; `Some(None)`: until somebody resumes it.
-    pub(super) paused: Pause,
+    pub(crate) paused: Pause,
 }
 
 /// A pause that outlives a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Pause {
+pub(crate) enum Pause {
     /// It works.
     #[default]
     None,
@@ -42,7 +42,7 @@ pub(super) enum Pause {
 
 /// To the worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(crate) enum Order {
     Begin(Box<Begin>),
     Settings(Box<Settings>),
     Stop,
@@ -50,7 +50,7 @@ pub(super) enum Order {
 
 /// From the worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Sign {
+pub(crate) enum Sign {
     /// The first look was taken; it can be asked.
     Ready,
     /// It lives.
@@ -67,7 +67,7 @@ pub(super) enum Sign {
 
 /// What became of a sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Given {
+pub(crate) enum Given {
     Sent,
     /// There was no room for it.
     Lost,
@@ -76,17 +76,17 @@ pub(super) enum Given {
 }
 
 /// A message as a line.
-pub(super) fn line<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
+pub(crate) fn line<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     Ok(line)
 }
 
 /// The worker's way to its parent. Never waits: a parent that was stopped must not stop the worker.
-pub(super) struct Signs(io::Stdout);
+pub(crate) struct Signs(io::Stdout);
 
 impl Signs {
-    pub(super) fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         let stdout = io::stdout();
         let flags = rustix::fs::fcntl_getfl(stdout.as_fd())?;
         rustix::fs::fcntl_setfl(stdout.as_fd(), flags | OFlags::NONBLOCK)?;
@@ -95,7 +95,7 @@ impl Signs {
 
     /// A pipe that is full loses the message: a line is written whole or not at all (PIPE_BUF,
     /// pipe(7)).
-    pub(super) fn give(&self, sign: &Sign) -> Given {
+    pub(crate) fn give(&self, sign: &Sign) -> Given {
         let Ok(line) = line(sign) else { return Given::Lost };
         match rustix::io::write(self.0.as_fd(), &line) {
             Ok(_) => Given::Sent,

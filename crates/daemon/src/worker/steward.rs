@@ -16,15 +16,15 @@ use floodwall_model::DeviceId;
 use floodwall_model::plant::{Plant, PlantError};
 use floodwall_model::units::{Rate, human_duration};
 
-use super::config::Settings;
-use super::document::{Counts, Device, Entry, LeftAlone, Paused, SCHEMA, Status};
-use super::ledger::Ledger;
-use super::log::Priority;
-use super::machine::{Gone, Machine};
-use super::metrics;
-use super::pipe::Pause;
-use super::protocol::{Reply, Request};
-use super::serve::{Answer, Question};
+use crate::config::Settings;
+use crate::document::{Counts, Device, Entry, LeftAlone, Paused, SCHEMA, Status};
+use crate::log::Priority;
+use crate::machine::{Gone, Machine};
+use crate::metrics;
+use crate::pipe::Pause;
+use crate::socket::protocol::{Reply, Request};
+use crate::socket::serve::{Answer, Question};
+use crate::worker::ledger::Ledger;
 
 /// A goal that victims have not met for so long is one that can't be met: every lever has been
 /// tried by then.
@@ -36,17 +36,17 @@ const MOST_TOLD: usize = 1000;
 
 /// A moment, by both clocks: the one that never jumps for durations, the other for people.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Now {
-    pub(super) instant: Instant,
-    pub(super) unix_s: f64,
+pub(crate) struct Now {
+    pub(crate) instant: Instant,
+    pub(crate) unix_s: f64,
 }
 
 /// What does not change while a worker lives.
 #[derive(Clone, Debug)]
-pub(super) struct Origin {
-    pub(super) started: Instant,
-    pub(super) parent_pid: u32,
-    pub(super) restarts: u32,
+pub(crate) struct Origin {
+    pub(crate) started: Instant,
+    pub(crate) parent_pid: u32,
+    pub(crate) restarts: u32,
 }
 
 /// When a pause ends by itself.
@@ -68,7 +68,7 @@ struct Record {
 }
 
 /// See the [module](self).
-pub(super) struct Steward {
+pub(crate) struct Steward {
     guard: Guard,
     ledger: Ledger,
     settings: Settings,
@@ -96,7 +96,7 @@ fn levers(level: Level) -> Option<String> {
 }
 
 impl Steward {
-    pub(super) fn new(machine: Box<dyn Machine>, settings: Settings, origin: Origin) -> Self {
+    pub(crate) fn new(machine: Box<dyn Machine>, settings: Settings, origin: Origin) -> Self {
         Self {
             guard: Guard::new(settings.law()),
             ledger: Ledger::new(machine, settings.dry_run),
@@ -113,21 +113,21 @@ impl Steward {
         }
     }
 
-    pub(super) fn machine(&mut self) -> &mut dyn Machine {
+    pub(crate) fn machine(&mut self) -> &mut dyn Machine {
         self.ledger.machine()
     }
 
-    pub(super) fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
 
     /// What is to be logged since the last call.
-    pub(super) fn take_said(&mut self) -> Vec<(Priority, String)> {
+    pub(crate) fn take_said(&mut self) -> Vec<(Priority, String)> {
         std::mem::take(&mut self.said)
     }
 
     /// What the guard itself has to say.
-    pub(super) fn say(&mut self, now: Now, priority: Priority, why: impl Into<String>) {
+    pub(crate) fn say(&mut self, now: Now, priority: Priority, why: impl Into<String>) {
         self.keep(priority, Entry { at_unix_s: now.unix_s, why: why.into(), ..Entry::default() });
     }
 
@@ -147,7 +147,7 @@ impl Steward {
     ///
     /// # Errors
     /// [`PlantError::Lost`] if the sensors are lost.
-    pub(super) fn tick(&mut self, now: Now) -> Result<(), PlantError> {
+    pub(crate) fn tick(&mut self, now: Now) -> Result<(), PlantError> {
         if let Some(Until(Some(until))) = self.paused
             && now.instant >= until
         {
@@ -180,7 +180,7 @@ impl Steward {
     ///
     /// # Errors
     /// [`PlantError::Lost`] if the knobs can't be read.
-    pub(super) fn release(&mut self, now: Now, why: &str) -> Result<(), PlantError> {
+    pub(crate) fn release(&mut self, now: Now, why: &str) -> Result<(), PlantError> {
         let report = self.guard.release(&mut self.ledger)?;
         self.note(now, report, why);
         for record in self.records.values_mut() {
@@ -192,13 +192,13 @@ impl Steward {
 
     /// Ends it. The machine is closed; what is to be logged, and how many knobs could not be put
     /// back, also of machines that were closed before.
-    pub(super) fn close(mut self, now: Now) -> (Vec<(Priority, String)>, usize) {
+    pub(crate) fn close(mut self, now: Now) -> (Vec<(Priority, String)>, usize) {
         self.close_machine(now);
         (self.said, self.not_put_back)
     }
 
     /// Its pause.
-    pub(super) fn pause_left(&self, now: Now) -> Pause {
+    pub(crate) fn pause_left(&self, now: Now) -> Pause {
         match self.paused {
             None => Pause::None,
             Some(Until(None)) => Pause::Endless,
@@ -207,12 +207,12 @@ impl Steward {
     }
 
     /// Whether it was paused or resumed and the parent may not know.
-    pub(super) fn pause_changed(&self) -> bool {
+    pub(crate) fn pause_changed(&self) -> bool {
         self.pause_changed
     }
 
     /// The parent knows.
-    pub(super) fn pause_is_told(&mut self) {
+    pub(crate) fn pause_is_told(&mut self) {
         self.pause_changed = false;
     }
 
@@ -222,7 +222,7 @@ impl Steward {
     ///
     /// # Errors
     /// [`PlantError::Lost`] if the knobs can't be read.
-    pub(super) fn pause(
+    pub(crate) fn pause(
         &mut self,
         now: Now,
         time: Option<Duration>,
@@ -249,7 +249,7 @@ impl Steward {
     ///
     /// # Errors
     /// [`PlantError::Lost`] if the knobs can't be read.
-    pub(super) fn configure(&mut self, now: Now, mut new: Settings) -> Result<bool, PlantError> {
+    pub(crate) fn configure(&mut self, now: Now, mut new: Settings) -> Result<bool, PlantError> {
         let kept = new.keep_fixed(&self.settings);
         // A machine is opened for a dry run or for writing; it can't become the other.
         let opened_for = |s: &Settings| (s.devices.clone(), s.exclude.clone(), s.dry_run);
@@ -270,7 +270,7 @@ impl Steward {
 
     /// Has nothing to steer from now on, until another machine is opened. Everything was put back
     /// before.
-    pub(super) fn close_machine(&mut self, now: Now) {
+    pub(crate) fn close_machine(&mut self, now: Now) {
         let old = std::mem::replace(&mut self.ledger, Ledger::new(Box::new(Gone), true));
         let left = old.into_machine().close();
         for why in left.alone {
@@ -283,19 +283,19 @@ impl Steward {
     }
 
     /// Goes on over another machine; what was learnt of the old one is forgotten.
-    pub(super) fn open_machine(&mut self, machine: Box<dyn Machine>) {
+    pub(crate) fn open_machine(&mut self, machine: Box<dyn Machine>) {
         self.ledger = Ledger::new(machine, self.settings.dry_run);
         self.guard = Guard::new(self.settings.law());
         self.records.clear();
     }
 
     /// Whether nobody waits for any device and nobody floods one.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.guard.status().all(|s| s.state == State::Free && !s.estimate.victims && !s.estimate.floods)
     }
 
     /// In a few words.
-    pub(super) fn line(&self, now: Now) -> String {
+    pub(crate) fn line(&self, now: Now) -> String {
         match self.pause_left(now) {
             Pause::None => {}
             Pause::Endless => return "paused".into(),
@@ -413,7 +413,7 @@ impl Steward {
     ///
     /// # Errors
     /// [`PlantError::Lost`] if a pause could not put everything back.
-    pub(super) fn answer(
+    pub(crate) fn answer(
         &mut self,
         now: Now,
         question: Question,

@@ -7,6 +7,9 @@
 //! SIGTERM, SIGINT, Stop, the parent's death ─▶ everything put back ─▶ end
 //! ```
 
+mod ledger;
+mod steward;
+
 use std::io::{self, BufRead};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,23 +18,23 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
+use floodwall_model::message;
 use floodwall_model::plant::PlantError;
 use rustix::mm::MlockAllFlags;
 use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::config::Settings;
-use super::host::HostMachine;
-use super::log::{Log, Priority};
-use super::machine::{Machine, SimMachine};
-use super::pipe::{Begin, Given, Order, Pause, Sign, Signs};
-use super::place::Socket;
-use super::serve::{self, Ask};
-use super::steward::{Now, Origin, Steward};
-use crate::exit::Exit;
+use crate::config::Settings;
+use crate::log::{Log, Priority};
+use crate::machine::host::HostMachine;
+use crate::machine::{Machine, SimMachine};
+use crate::pipe::{Begin, Given, Order, Pause, Sign, Signs};
+use crate::place::Socket;
+use crate::socket::serve::{self, Ask};
+use crate::worker::steward::{Now, Origin, Steward};
 
 /// The hidden command under which the program runs itself again.
-pub(crate) const COMMAND: &str = "guard-worker";
+pub const COMMAND: &str = "guard-worker";
 /// The law wants four looks a second.
 const TICK: Duration = Duration::from_millis(250);
 /// While nobody waits and nobody floods anywhere half as many will do: most of a look's cost is
@@ -60,8 +63,9 @@ fn open_machine(settings: &Settings) -> anyhow::Result<Box<dyn Machine>> {
 /// Runs as the worker.
 ///
 /// # Errors
-/// What keeps it from steering; [`Exit::of`] turns it into the status that its parent sees.
-pub(crate) fn run() -> anyhow::Result<Exit> {
+/// What keeps it from steering. The program's exit status says it to the parent
+/// ([`End::NotBegun`](crate::supervisor::End::NotBegun)).
+pub fn run() -> anyhow::Result<()> {
     // The kernel has taken the name of the link in /proc by which it was started; only a nicer one
     // is lost.
     let _ = rustix::thread::set_name(c"floodwall");
@@ -120,7 +124,7 @@ struct Worker<'a> {
     _metrics: Option<Socket>,
 }
 
-fn work(begin: Begin, orders: &Receiver<Order>, stop: &AtomicBool, log: &Log) -> anyhow::Result<Exit> {
+fn work(begin: Begin, orders: &Receiver<Order>, stop: &AtomicBool, log: &Log) -> anyhow::Result<()> {
     let Begin { settings, age, parent_pid, restarts, paused } = begin;
     let signs = Signs::open().context("can't speak to the parent process")?;
     let socket = Socket::bind(&settings.socket)?;
@@ -139,7 +143,7 @@ fn work(begin: Begin, orders: &Receiver<Order>, stop: &AtomicBool, log: &Log) ->
     match worker.go(paused) {
         Ok(()) => {
             worker.end("stopped")?;
-            Ok(Exit::Done)
+            Ok(())
         }
         Err(e) => {
             worker.signs.give(&Sign::Ending);
@@ -232,7 +236,7 @@ impl Worker<'_> {
                 self.steward.open_machine(machine);
                 return Ok(true);
             }
-            Err(e) => crate::output::message(&e),
+            Err(e) => message::line(e.as_ref()),
         };
         self.steward.configure(now(), old)?;
         self.steward.open_machine(open_machine(self.steward.settings())?);

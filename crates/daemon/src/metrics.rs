@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::document::{Device, Status, TICK_BUCKETS_S};
+use crate::document::{Device, Status, TICK_BUCKETS_S};
 
 /// Before every name.
 const PREFIX: &str = "floodwall_guard_";
@@ -77,13 +77,13 @@ const FAMILIES: [Family; 15] = [
 
 /// The names that samples have, without labels.
 #[cfg(test)]
-pub(super) fn sample_names(exposition: &str) -> std::collections::BTreeSet<String> {
+pub(crate) fn sample_names(exposition: &str) -> std::collections::BTreeSet<String> {
     let samples = exposition.lines().filter(|l| !l.starts_with('#'));
     samples.filter_map(|l| l.split(['{', ' ']).next()).map(str::to_owned).collect()
 }
 
 /// The whole exposition.
-pub(super) fn exposition(status: &Status) -> String {
+pub(crate) fn exposition(status: &Status) -> String {
     let mut out = String::new();
     let labels = format!("{{version=\"{}\",source=\"{}\"}}", escape(&status.version), escape(&status.source));
     head(&mut out, "", "info", "", "Which guard this is");
@@ -184,8 +184,8 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    use super::super::document::{Paused, Ticks};
     use super::*;
+    use crate::document::{Paused, Ticks};
 
     fn status() -> Status {
         let known = Device {

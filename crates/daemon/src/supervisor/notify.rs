@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use sd_notify::NotifyState;
 
 /// See the [module](self).
-pub(super) struct Notifier {
+pub(crate) struct Notifier {
     /// Half of the time within which systemd wants to hear something.
     ping: Option<Duration>,
     last_ping: Option<Instant>,
@@ -13,7 +13,7 @@ pub(super) struct Notifier {
 }
 
 impl Notifier {
-    pub(super) fn open() -> Self {
+    pub(crate) fn open() -> Self {
         Self { ping: sd_notify::watchdog_enabled().map(|time| time / 2), last_ping: None, stopping: false }
     }
 
@@ -22,11 +22,11 @@ impl Notifier {
         let _ = sd_notify::notify(states);
     }
 
-    pub(super) fn ready(&self) {
+    pub(crate) fn ready(&self) {
         Self::tell(&[NotifyState::Ready]);
     }
 
-    pub(super) fn reloading(&self) {
+    pub(crate) fn reloading(&self) {
         let now = NotifyState::monotonic_usec_now();
         match now {
             Ok(now) => Self::tell(&[NotifyState::Reloading, now]),
@@ -34,19 +34,19 @@ impl Notifier {
         }
     }
 
-    pub(super) fn status(&self, text: &str) {
+    pub(crate) fn status(&self, text: &str) {
         Self::tell(&[NotifyState::Status(text)]);
     }
 
     /// Once.
-    pub(super) fn stopping(&mut self) {
+    pub(crate) fn stopping(&mut self) {
         if !std::mem::replace(&mut self.stopping, true) {
             Self::tell(&[NotifyState::Stopping]);
         }
     }
 
     /// Sign of life, as often as it is wanted. Called at least every two seconds.
-    pub(super) fn alive(&mut self) {
+    pub(crate) fn alive(&mut self) {
         let Some(ping) = self.ping else { return };
         if self.last_ping.is_none_or(|last| last.elapsed() >= ping / 2) {
             self.last_ping = Some(Instant::now());

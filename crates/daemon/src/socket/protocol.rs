@@ -14,17 +14,17 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::document::{Entry, Paused, Status};
+use crate::document::{Entry, Paused, Status};
 
 /// Of this language.
 const VERSION: u64 = 1;
 /// Bytes of a request; none needs a tenth.
-pub(super) const MAX_REQUEST: usize = 4096;
+pub(crate) const MAX_REQUEST: usize = 4096;
 
 /// What somebody asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
-pub(super) enum Request {
+pub enum Request {
     /// How it stands.
     Status,
     /// What it did, oldest first.
@@ -45,7 +45,7 @@ pub(super) enum Request {
 
 impl Request {
     /// Whether it changes what the guard does.
-    pub(super) fn commands(self) -> bool {
+    pub(crate) fn commands(self) -> bool {
         matches!(self, Self::Pause { .. } | Self::Resume)
     }
 }
@@ -53,11 +53,19 @@ impl Request {
 /// What it is answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Reply {
+pub enum Reply {
+    /// How it stands.
     Status(Box<Status>),
+    /// What it did, oldest first.
     History(Vec<Entry>),
+    /// It is paused.
     Paused(Paused),
-    Resumed { was_paused: bool },
+    /// It goes on.
+    Resumed {
+        /// It was paused before.
+        was_paused: bool,
+    },
+    /// What is wrong with the request.
     Error(String),
 }
 
@@ -69,7 +77,7 @@ struct Line<T> {
 }
 
 /// A document as a line.
-pub(super) fn line<T: Serialize>(body: &T) -> Result<String, serde_json::Error> {
+pub(crate) fn line<T: Serialize>(body: &T) -> Result<String, serde_json::Error> {
     serde_json::to_string(&Line { version: VERSION, body }).map(|text| text + "\n")
 }
 
@@ -77,7 +85,7 @@ pub(super) fn line<T: Serialize>(body: &T) -> Result<String, serde_json::Error> 
 ///
 /// # Errors
 /// What is wrong with it, for whoever sent it.
-pub(super) fn request(line: &[u8]) -> Result<Request, String> {
+pub(crate) fn request(line: &[u8]) -> Result<Request, String> {
     let value = versioned(line)?;
     let request = serde_json::from_value(value)
         .map_err(|e| format!("not understood: {e}; ask for status, history, pause or resume"))?;
@@ -93,7 +101,7 @@ pub(super) fn request(line: &[u8]) -> Result<Request, String> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn reply(line: &[u8]) -> Result<Reply, String> {
+pub(crate) fn reply(line: &[u8]) -> Result<Reply, String> {
     let mut value = versioned(line)?;
     if let Some(object) = value.as_object_mut() {
         object.remove("version");

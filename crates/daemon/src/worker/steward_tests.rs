@@ -1,8 +1,8 @@
 //! The steward over a machine that somebody else looks into.
 
-use super::super::args::RunArgs;
-use super::super::ledger::tests::{DISK, Fake, flood, victim};
 use super::*;
+use crate::config::Flags;
+use crate::worker::ledger::tests::{DISK, Fake, flood, victim};
 
 struct Bench {
     fake: Fake,
@@ -11,7 +11,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(args: &RunArgs) -> Self {
+    fn new(args: &Flags) -> Self {
         let fake = Fake::disk();
         let settings = Settings { file: None, ..Settings::read(args).unwrap() };
         let now = Now { instant: Instant::now(), unix_s: 1e9 };
@@ -60,7 +60,7 @@ impl Bench {
 
 #[test]
 fn an_encounter_is_told_with_what_was_written_and_why() {
-    let mut bench = Bench::new(&RunArgs::default());
+    let mut bench = Bench::new(&Flags::default());
     bench.ticks(4);
     assert_eq!(bench.status().devices[0].state, "free");
     bench.meet();
@@ -83,7 +83,7 @@ fn an_encounter_is_told_with_what_was_written_and_why() {
 
 #[test]
 fn a_pause_puts_everything_back_and_ends_by_itself() {
-    let mut bench = Bench::new(&RunArgs::default());
+    let mut bench = Bench::new(&Flags::default());
     bench.ticks(2);
     bench.meet();
     bench.ticks(8);
@@ -111,7 +111,7 @@ fn a_pause_puts_everything_back_and_ends_by_itself() {
 
 #[test]
 fn a_dry_run_decides_the_same_and_writes_nothing() {
-    let mut bench = Bench::new(&RunArgs { dry_run: true, ..RunArgs::default() });
+    let mut bench = Bench::new(&Flags { dry_run: true, ..Flags::default() });
     bench.ticks(2);
     bench.meet();
     bench.ticks(200);
@@ -127,7 +127,7 @@ fn a_dry_run_decides_the_same_and_writes_nothing() {
 
 #[test]
 fn another_configuration_is_in_force_at_once_and_a_dry_run_begins_with_nothing_held() {
-    let mut bench = Bench::new(&RunArgs::default());
+    let mut bench = Bench::new(&Flags::default());
     bench.ticks(2);
     bench.meet();
     bench.ticks(8);
@@ -156,7 +156,7 @@ fn another_configuration_is_in_force_at_once_and_a_dry_run_begins_with_nothing_h
 
 #[test]
 fn a_goal_that_can_not_be_met_is_said_once() {
-    let mut bench = Bench::new(&RunArgs { p99: Some("2ms".into()), ..RunArgs::default() });
+    let mut bench = Bench::new(&Flags { p99: Some("2ms".into()), ..Flags::default() });
     bench.meet();
     bench.ticks(100);
     assert!(!bench.log().contains("can't be met"));
@@ -170,7 +170,7 @@ fn a_goal_that_can_not_be_met_is_said_once() {
 
 #[test]
 fn the_history_is_as_long_as_it_was_told() {
-    let mut bench = Bench::new(&RunArgs { history: Some(3), ..RunArgs::default() });
+    let mut bench = Bench::new(&Flags { history: Some(3), ..Flags::default() });
     for n in 0..10 {
         bench.steward.say(bench.now, Priority::Info, format!("{n}"));
     }
@@ -180,7 +180,7 @@ fn the_history_is_as_long_as_it_was_told() {
 
 #[test]
 fn it_is_idle_while_nobody_waits_and_nobody_floods() {
-    let mut bench = Bench::new(&RunArgs::default());
+    let mut bench = Bench::new(&Flags::default());
     bench.fake.0.lock().unwrap().clean = true;
     bench.ticks(4);
     assert!(bench.steward.is_idle());
@@ -196,12 +196,12 @@ fn it_is_idle_while_nobody_waits_and_nobody_floods() {
 
 #[test]
 fn what_could_not_be_put_back_is_counted_to_the_end() {
-    let bench = Bench::new(&RunArgs::default());
+    let bench = Bench::new(&Flags::default());
     let (said, not_put_back) = bench.steward.close(bench.now);
     assert_eq!(not_put_back, 0, "somebody else's value is no failure");
     assert_eq!(said, [(Priority::Warning, "left as it is: sdb.nr_requests".to_owned())]);
 
-    let mut bench = Bench::new(&RunArgs::default());
+    let mut bench = Bench::new(&Flags::default());
     bench.fake.0.lock().unwrap().stuck = vec!["sda.nr_requests: busy".into()];
     bench.steward.close_machine(bench.now);
     bench.steward.open_machine(Box::new(Fake::disk()));
@@ -215,7 +215,7 @@ fn what_could_not_be_put_back_is_counted_to_the_end() {
 
 #[test]
 fn an_answer_has_a_thousand_entries_at_most() {
-    let mut bench = Bench::new(&RunArgs { history: Some(5000), ..RunArgs::default() });
+    let mut bench = Bench::new(&Flags { history: Some(5000), ..Flags::default() });
     for n in 0..3000 {
         bench.steward.say(bench.now, Priority::Info, format!("{n}"));
     }
@@ -230,7 +230,7 @@ fn an_answer_has_a_thousand_entries_at_most() {
 
 #[test]
 fn the_parent_knows_of_a_pause_before_it_begins_and_what_is_still_held_is_answered() {
-    let mut bench = Bench::new(&RunArgs::default());
+    let mut bench = Bench::new(&Flags::default());
     bench.ticks(2);
     bench.meet();
     bench.ticks(8);

@@ -1,0 +1,27 @@
+//! Putting back what a worker that was killed has left behind: a process of its own, started by
+//! the supervisor, so that no write can hold that up.
+
+use std::path::Path;
+use std::time::Duration;
+
+use floodwall_plant::HostPlantError;
+
+use crate::log::{Log, Priority};
+
+/// The command under which the program runs itself for this; a journal's directory follows.
+pub const COMMAND: [&str; 4] = ["guard", "restore", "--by-parent", "--journal"];
+/// How long a process that was killed and is still at a write is waited for: the queue of a slow
+/// disk takes its time to run dry.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Puts everything back, tells the log, and says whether nothing is left.
+///
+/// # Errors
+/// A journal that can't be used.
+pub fn for_parent(journal: &Path) -> Result<bool, HostPlantError> {
+    let restored = floodwall_plant::restore(journal, PATIENCE)?;
+    let log = Log::open();
+    restored.lines().iter().for_each(|line| log.say(Priority::Notice, line));
+    log.flush();
+    Ok(restored.is_complete())
+}

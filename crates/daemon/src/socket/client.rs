@@ -1,0 +1,79 @@
+//! The asker's side: finds a running guard's socket, sends a request, takes the reply.
+
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+use super::protocol::{self, Reply, Request};
+use super::serve::ANSWER;
+use crate::config::{DIRECTORY, FILE, Flags, Settings, default_socket, simulated_socket};
+use crate::place::{self, Lock};
+
+/// Where the guard is: where the user says, where its configuration says, where it usually is; if
+/// nothing is there, where this user's simulated one is.
+fn socket(named: Option<&Path>) -> PathBuf {
+    if let Some(path) = named {
+        return path.to_owned();
+    }
+    let usual = if Path::new(FILE).exists() {
+        // A configuration that can't be read is the guard's to complain about.
+        Settings::read(&Flags::default()).map_or_else(|_| default_socket(), |settings| settings.socket)
+    } else {
+        default_socket()
+    };
+    let simulated = simulated_socket();
+    if !usual.exists() && simulated.exists() { simulated } else { usual }
+}
+
+/// Asks the running guard, at the socket that is named or where it usually is.
+///
+/// # Errors
+/// No guard, one that may not be asked or gives no answer, or what it objects to.
+pub fn ask(named: Option<&Path>, request: Request) -> anyhow::Result<Reply> {
+    let path = socket(named);
+    let name = path.display();
+    let stream = match UnixStream::connect(&path) {
+        Ok(stream) => stream,
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+            let own = named.map(|socket| place::lock_path(DIRECTORY.as_ref(), Some(socket)));
+            let locks = [Some(place::lock_path(DIRECTORY.as_ref(), None)), own];
+            match locks.into_iter().flatten().find_map(|lock| Lock::holder(&lock)) {
+                Some(pid) => bail!(
+                    "the guard (process {pid}) does not listen at '{name}'; it may be starting, or have another socket: name that with --socket"
+                ),
+                None => {
+                    bail!("no guard runs here (nobody listens at '{name}'); start one with floodwall guard")
+                }
+            }
+        }
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+            bail!("may not ask the guard at '{name}'; run this as root or in the socket's group")
+        }
+        Err(e) => return Err(e).with_context(|| format!("can't ask the guard at '{name}'")),
+    };
+    match exchange(&stream, request) {
+        Ok(Reply::Error(why)) => bail!("the guard says: {why}"),
+        Ok(reply) => Ok(reply),
+        Err(e) => Err(e).with_context(|| {
+            format!("the guard at '{name}' gave no answer; one that hangs is started again within seconds, ask again")
+        }),
+    }
+}
+
+/// One request and its reply.
+///
+/// # Errors
+/// That it can't be reached; the text says what is wrong with its answer.
+pub(crate) fn exchange(stream: &UnixStream, request: Request) -> anyhow::Result<Reply> {
+    let patience = Some(ANSWER * 2);
+    stream.set_read_timeout(patience).and_then(|()| stream.set_write_timeout(patience))?;
+    (&mut &*stream).write_all(protocol::line(&request)?.as_bytes())?;
+    let mut line = Vec::new();
+    BufReader::new(stream).read_until(b'\n', &mut line)?;
+    if line.is_empty() {
+        anyhow::bail!("it closed the connection without an answer");
+    }
+    protocol::reply(&line).map_err(anyhow::Error::msg)
+}

@@ -1,0 +1,8 @@
+//! The socket where a running guard can be asked: its language, the guard's side and the asker's.
+
+pub(crate) mod client;
+pub(crate) mod protocol;
+pub(crate) mod serve;
+
+pub use client::ask;
+pub use protocol::{Reply, Request};
