@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use floodwall_bench::BenchError;
 use floodwall_bench::scratch::ScratchError;
 use floodwall_bench::space::SpaceError;
+use floodwall_daemon::DaemonError;
 use floodwall_guest::GuestError;
 use floodwall_knobs::journal::JournalError;
 use floodwall_knobs::persist::PersistError;
@@ -12,7 +13,6 @@ use floodwall_knobs::{ApplyError, PlanError};
 use floodwall_lab::LabError;
 use floodwall_load::{LoadError, UserError};
 use floodwall_model::scenario::ScenarioError;
-use floodwall_plant::HostPlantError;
 use floodwall_probe::ProbeError;
 
 /// How a command ended.
@@ -58,7 +58,7 @@ pub(crate) struct MissingError(pub(crate) String);
 impl Exit {
     /// The status that an error stands for.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
-        if error.is::<MissingError>() || error.is::<floodwall_daemon::MissingError>() {
+        if error.is::<MissingError>() {
             return Self::Missing;
         }
         if let Some(lab) = error.downcast_ref::<LabError>() {
@@ -78,8 +78,8 @@ impl Exit {
         if error.downcast_ref().is_some_and(ProbeError::is_missing_requirement) {
             return Self::Missing;
         }
-        if let Some(plant) = error.downcast_ref::<HostPlantError>() {
-            return match plant {
+        if let Some(daemon) = error.downcast_ref::<DaemonError>() {
+            return match daemon {
                 e if e.is_missing_requirement() => Self::Missing,
                 e if e.is_wrong_use() => Self::Usage,
                 _ => Self::Failed,
@@ -116,7 +116,6 @@ impl Exit {
             _ => {}
         }
         let wrong_usage = error.is::<UsageError>()
-            || error.is::<floodwall_daemon::UsageError>()
             || error.is::<ScenarioError>()
             || error.is::<SpaceError>()
             || matches!(error.downcast_ref(), Some(ScratchError::List { .. }));
@@ -186,6 +185,9 @@ mod tests {
         assert_eq!(of(UserError::Unknown(String::new()).into()), Exit::Usage);
         assert_eq!(of(UserError::NotRoot(String::new()).into()), Exit::Missing);
         assert_eq!(of(BenchError::Interrupted.into()), Exit::Failed);
+        assert_eq!(of(DaemonError::Missing(String::new()).into()), Exit::Missing);
+        assert_eq!(of(DaemonError::Usage(String::new()).into()), Exit::Usage);
+        assert_eq!(of(DaemonError::Failed(String::new()).into()), Exit::Failed);
         assert_eq!(of(anyhow::anyhow!("anything else")), Exit::Failed);
     }
 }

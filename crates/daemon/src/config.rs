@@ -24,7 +24,7 @@ use floodwall_probe::SourceKind;
 use serde::{Deserialize, Serialize};
 use toml::{Spanned, Value};
 
-use crate::error::UsageError;
+use crate::error::DaemonError;
 
 /// The configuration that is read where none is named.
 pub(crate) const FILE: &str = "/etc/floodwall/guard.toml";
@@ -119,9 +119,9 @@ struct Text<'a> {
 }
 
 impl Text<'_> {
-    fn wrong(&self, offset: usize, why: &str) -> UsageError {
+    fn wrong(&self, offset: usize, why: &str) -> DaemonError {
         let line = self.text.bytes().take(offset).filter(|b| *b == b'\n').count() + 1;
-        UsageError(format!("'{}', line {line}: {why}", self.path.display()))
+        DaemonError::Usage(format!("'{}', line {line}: {why}", self.path.display()))
     }
 
     /// A value, made something of.
@@ -129,7 +129,7 @@ impl Text<'_> {
         &self,
         value: Option<&Spanned<Value>>,
         make: impl FnOnce(&Value) -> Result<T, String>,
-    ) -> Result<Option<T>, UsageError> {
+    ) -> Result<Option<T>, DaemonError> {
         let made =
             value.map(|value| make(value.get_ref()).map_err(|why| self.wrong(value.span().start, &why)));
         made.transpose()
@@ -233,20 +233,21 @@ impl Settings {
     /// What the file says, with the flags before it.
     ///
     /// # Errors
-    /// [`UsageError`] with the file's line or the flag, and what to do.
-    pub(crate) fn read(args: &Flags) -> Result<Self, UsageError> {
+    /// [`DaemonError::Usage`] with the file's line or the flag, and what to do.
+    pub(crate) fn read(args: &Flags) -> Result<Self, DaemonError> {
         let path = args.config.clone().unwrap_or_else(|| PathBuf::from(FILE));
         match fs::read_to_string(&path) {
             Ok(text) => Self::parse(args, Some(&path), &text),
             Err(e) if e.kind() == ErrorKind::NotFound && args.config.is_none() => Self::parse(args, None, ""),
-            Err(e) => {
-                Err(UsageError(format!("can't read '{}': {e}; name another with --config", path.display())))
-            }
+            Err(e) => Err(DaemonError::Usage(format!(
+                "can't read '{}': {e}; name another with --config",
+                path.display()
+            ))),
         }
     }
 
     /// The same from a file's text.
-    fn parse(args: &Flags, path: Option<&Path>, text_of_file: &str) -> Result<Self, UsageError> {
+    fn parse(args: &Flags, path: Option<&Path>, text_of_file: &str) -> Result<Self, DaemonError> {
         let at = Text { path: path.unwrap_or(Path::new(FILE)), text: text_of_file };
         let file: File = toml::from_str(text_of_file).map_err(|e| {
             let (_, why) = toml_text::place_and_message(text_of_file, &e);
@@ -271,7 +272,7 @@ impl Settings {
             )
         })?;
 
-        let flag = |why: String| UsageError(format!("--{why}"));
+        let flag = |why: String| DaemonError::Usage(format!("--{why}"));
         check_names(&args.devices, "device").map_err(flag)?;
         check_names(&args.exclude, "exclude").map_err(flag)?;
         let chosen = |flags: &[String], file: Option<Vec<String>>| {
@@ -312,14 +313,16 @@ impl Settings {
                 .as_ref()
                 .or(file.devices.as_ref())
                 .filter(|_| args.devices.is_empty() && args.exclude.is_empty());
-            return Err(place.map_or_else(|| UsageError(why.clone()), |v| at.wrong(v.span().start, &why)));
+            return Err(
+                place.map_or_else(|| DaemonError::Usage(why.clone()), |v| at.wrong(v.span().start, &why))
+            );
         }
         if settings.metrics == Some(Listen::Unix(settings.socket.clone())) {
             let why = "metrics and socket are one path; give each its own";
             return Err(file
                 .metrics
                 .as_ref()
-                .map_or_else(|| UsageError(why.into()), |v| at.wrong(v.span().start, why)));
+                .map_or_else(|| DaemonError::Usage(why.into()), |v| at.wrong(v.span().start, why)));
         }
         Ok(settings)
     }

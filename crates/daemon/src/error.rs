@@ -1,11 +1,92 @@
-//! What keeps a guard from starting, by what is to be done about it.
+//! What keeps a guard from running, or from being asked.
 
-/// The user asked for something that can't be.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct UsageError(pub String);
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
 
-/// What the machine lacks for what was asked for.
+use floodwall_device::SpecError;
+use floodwall_model::plant::PlantError;
+use floodwall_model::scenario::ScenarioError;
+use floodwall_plant::HostPlantError;
+use floodwall_sim::SimError;
+
+/// Why a guard does not run, or can't be asked.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct MissingError(pub String);
+pub enum DaemonError {
+    /// A flag or the configuration asks for something that can't be.
+    #[error("{0}")]
+    Usage(String),
+    /// A privilege or a kernel feature is missing.
+    #[error("{0}")]
+    Missing(String),
+    /// Something is in the way, such as another guard.
+    #[error("{0}")]
+    Failed(String),
+    /// A system call failed.
+    #[error("{what}")]
+    Io {
+        /// What could not be done.
+        what: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A guard that runs gave no answer that is understood.
+    #[error(
+        "the guard at '{}' gave no answer; one that hangs is started again within seconds, ask again",
+        .socket.display()
+    )]
+    NoAnswer {
+        /// Where it was asked.
+        socket: PathBuf,
+        /// What came instead.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// This machine can't be steered, or not be put back.
+    #[error(transparent)]
+    Host(#[from] HostPlantError),
+    /// The machine's sensors or knobs are lost.
+    #[error(transparent)]
+    Plant(#[from] PlantError),
+    /// A simulated machine's device.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// A simulated machine's victims and floods.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// A simulated machine.
+    #[error(transparent)]
+    Sim(#[from] SimError),
+}
+
+impl DaemonError {
+    /// Whether a privilege or a kernel feature is missing.
+    #[must_use]
+    pub fn is_missing_requirement(&self) -> bool {
+        match self {
+            Self::Missing(_) => true,
+            Self::Host(error) => error.is_missing_requirement(),
+            _ => false,
+        }
+    }
+
+    /// Whether something was asked for that can't be.
+    #[must_use]
+    pub fn is_wrong_use(&self) -> bool {
+        match self {
+            Self::Usage(_) | Self::Scenario(_) => true,
+            Self::Host(error) => error.is_wrong_use(),
+            _ => false,
+        }
+    }
+}
+
+/// Says what was being done when a system call failed.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, DaemonError>;
+}
+
+impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, DaemonError> {
+        self.map_err(|source| DaemonError::Io { what: what(), source: source.into() })
+    }
+}

@@ -30,4 +30,4 @@ pub mod supervisor;
 pub mod worker;
 
 pub use config::Flags;
-pub use error::{MissingError, UsageError};
+pub use error::DaemonError;

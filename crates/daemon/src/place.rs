@@ -13,13 +13,12 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt}
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::config::DIRECTORY;
-use crate::error::{MissingError, UsageError};
+use crate::error::{DaemonError, Doing};
 
 const LOCK: &str = "guard.lock";
 /// Of the lock: who can open it, even to read, can lock it and so keep the guard from starting.
@@ -53,7 +52,7 @@ impl Lock {
     ///
     /// # Errors
     /// With the holder's process number if another guard runs.
-    pub(crate) fn take(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn take(path: &Path) -> Result<Self, DaemonError> {
         prepare_directory(path)?;
         loop {
             let lock = Self::take_file(path)?;
@@ -65,7 +64,7 @@ impl Lock {
         }
     }
 
-    fn take_file(path: &Path) -> anyhow::Result<Self> {
+    fn take_file(path: &Path) -> Result<Self, DaemonError> {
         let fail = || format!("can't lock '{}'", path.display());
         let mut file = OpenOptions::new()
             .read(true)
@@ -78,12 +77,12 @@ impl Lock {
             .map_err(|e| match e.kind() {
                 ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
                     let without = "run as root; floodwall guard --sim hdd-7200 works without";
-                    anyhow::Error::from(MissingError(format!("{}: {e}; {without}", fail())))
+                    DaemonError::Missing(format!("{}: {e}; {without}", fail()))
                 }
-                _ => anyhow::Error::from(e).context(fail()),
+                _ => DaemonError::Io { what: fail(), source: e },
             })?;
         // An earlier version's could be opened, and so locked, by everybody.
-        rustix::fs::fchmod(&file, Mode::from_raw_mode(LOCK_MODE)).with_context(fail)?;
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(LOCK_MODE)).doing(fail)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
@@ -91,14 +90,14 @@ impl Lock {
                 let _ = file.read_to_string(&mut holder);
                 let holder = holder.trim();
                 let process = if holder.is_empty() { String::new() } else { format!(" (process {holder})") };
-                bail!(
+                return Err(DaemonError::Failed(format!(
                     "another guard{process} runs here; ask it with floodwall guard status, or stop it first"
-                );
+                )));
             }
-            Err(e) => return Err(e).with_context(fail),
+            Err(e) => return Err(e).doing(fail),
         }
         // For whom we keep out.
-        file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).with_context(fail)?;
+        file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).doing(fail)?;
         Ok(Self { file, path: path.to_owned() })
     }
 
@@ -148,8 +147,8 @@ fn directory_of(path: &Path) -> &Path {
 /// is needed.
 ///
 /// # Errors
-/// [`UsageError`] with what to do.
-pub(crate) fn check_directory(path: &Path) -> anyhow::Result<()> {
+/// [`DaemonError::Usage`] with what to do.
+pub(crate) fn check_directory(path: &Path) -> Result<(), DaemonError> {
     let directory = directory_of(path);
     if directory == Path::new(DIRECTORY) || directory.is_dir() {
         return Ok(());
@@ -158,12 +157,12 @@ pub(crate) fn check_directory(path: &Path) -> anyhow::Result<()> {
     let why = format!(
         "there is no directory '{directory}' for '{path}'; make it first, or name a socket elsewhere"
     );
-    Err(UsageError(why).into())
+    Err(DaemonError::Usage(why))
 }
 
 /// Makes our own directory if it is not there, and refuses one in which others could put something
 /// else into the path's place.
-fn prepare_directory(path: &Path) -> anyhow::Result<()> {
+fn prepare_directory(path: &Path) -> Result<(), DaemonError> {
     check_directory(path)?;
     let directory = directory_of(path);
     let made = if directory == Path::new(DIRECTORY) {
@@ -179,20 +178,20 @@ fn prepare_directory(path: &Path) -> anyhow::Result<()> {
                 "can't make '{}': {e}; run as root, or name a --socket elsewhere",
                 directory.display()
             );
-            return Err(MissingError(why).into());
+            return Err(DaemonError::Missing(why));
         }
-        Err(e) => return Err(e).with_context(|| format!("can't make '{}'", directory.display())),
+        Err(e) => return Err(e).doing(|| format!("can't make '{}'", directory.display())),
     }
-    let meta = fs::metadata(directory).with_context(|| format!("can't look at '{}'", directory.display()))?;
+    let meta = fs::metadata(directory).doing(|| format!("can't look at '{}'", directory.display()))?;
     let us = rustix::process::geteuid().as_raw();
     let others_may = meta.mode() & OTHERS_WRITE != 0 && meta.mode() & STICKY == 0;
     if meta.uid() != us && meta.uid() != 0 || others_may {
-        bail!(
+        return Err(DaemonError::Failed(format!(
             "'{}' belongs to user {} and has mode {:o}: others could put something else into it; remove it, or name a socket elsewhere",
             directory.display(),
             meta.uid(),
             meta.mode() & 0o7777
-        );
+        )));
     }
     Ok(())
 }
@@ -210,17 +209,17 @@ impl Socket {
     ///
     /// # Errors
     /// What is there instead, and what to do about it.
-    pub(crate) fn bind(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn bind(path: &Path) -> Result<Self, DaemonError> {
         prepare_directory(path)?;
         clear(path)?;
         let fail = || format!("can't listen at '{}'", path.display());
         let listener = listen(path).map_err(|e| match e.kind() {
-            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => anyhow::Error::from(MissingError(
-                format!("{}: {e}; run as root, or name another socket", fail()),
-            )),
-            _ => anyhow::Error::from(e).context(fail()),
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                DaemonError::Missing(format!("{}: {e}; run as root, or name another socket", fail()))
+            }
+            _ => DaemonError::Io { what: fail(), source: e },
         })?;
-        let inode = fs::symlink_metadata(path).with_context(fail)?.ino();
+        let inode = fs::symlink_metadata(path).doing(fail)?.ino();
         Ok(Self { listener, path: path.to_owned(), inode })
     }
 }
@@ -246,26 +245,35 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// Removes a stale socket of ours.
-fn clear(path: &Path) -> anyhow::Result<()> {
+fn clear(path: &Path) -> Result<(), DaemonError> {
     let name = path.display();
     let meta = match fs::symlink_metadata(path) {
         Ok(meta) => meta,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(e).with_context(|| format!("can't look at '{name}'")),
+        Err(e) => return Err(e).doing(|| format!("can't look at '{name}'")),
     };
     if !meta.file_type().is_socket() {
-        bail!("'{name}' is there and is no socket; remove it, or name another");
+        return Err(DaemonError::Failed(format!(
+            "'{name}' is there and is no socket; remove it, or name another"
+        )));
     }
     let us = rustix::process::geteuid().as_raw();
     if meta.uid() != us {
-        bail!("'{name}' is a socket of user {}, not ours; have it removed, or name another", meta.uid());
+        return Err(DaemonError::Failed(format!(
+            "'{name}' is a socket of user {}, not ours; have it removed, or name another",
+            meta.uid()
+        )));
     }
     match UnixStream::connect(path) {
-        Ok(_) => bail!("somebody serves '{name}' already; stop that first, or name another"),
+        Ok(_) => {
+            return Err(DaemonError::Failed(format!(
+                "somebody serves '{name}' already; stop that first, or name another"
+            )));
+        }
         Err(e) if e.kind() == ErrorKind::ConnectionRefused => {}
-        Err(e) => return Err(e).with_context(|| format!("can't tell whether somebody serves '{name}'")),
+        Err(e) => return Err(e).doing(|| format!("can't tell whether somebody serves '{name}'")),
     }
-    fs::remove_file(path).with_context(|| format!("can't replace '{name}'"))
+    fs::remove_file(path).doing(|| format!("can't replace '{name}'"))
 }
 
 #[cfg(test)]
@@ -314,7 +322,7 @@ mod tests {
         for error in errors {
             let said = error.to_string();
             assert!(said.contains(&format!("there is no directory '{}'", missing.display())), "{said}");
-            assert!(error.is::<UsageError>());
+            assert!(error.is_wrong_use());
         }
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         check_directory(&Path::new(DIRECTORY).join("guard.sock")).unwrap();

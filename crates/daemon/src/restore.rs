@@ -1,11 +1,13 @@
-//! Putting back what a worker that was killed has left behind: a process of its own, started by
-//! the supervisor, so that no write can hold that up.
+//! Putting back what a worker that was killed has left behind: in a process of its own, so that no
+//! write can hold the supervisor up. Started by the supervisor, by systemd (`ExecStopPost=`), or by
+//! hand.
 
 use std::path::Path;
 use std::time::Duration;
 
-use floodwall_plant::HostPlantError;
+use floodwall_plant::Restored;
 
+use crate::error::DaemonError;
 use crate::log::{Log, Priority};
 
 /// The command under which the program runs itself for this; a journal's directory follows.
@@ -14,11 +16,22 @@ pub const COMMAND: [&str; 4] = ["guard", "restore", "--by-parent", "--journal"];
 /// disk takes its time to run dry.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The same where somebody asks who may have forgotten that a guard runs.
+const BY_HAND: Duration = Duration::from_secs(1);
+
+/// Puts everything back, and says what came of it.
+///
+/// # Errors
+/// A journal that can't be used.
+pub fn by_hand(journal: &Path) -> Result<Restored, DaemonError> {
+    Ok(floodwall_plant::restore(journal, BY_HAND)?)
+}
+
 /// Puts everything back, tells the log, and says whether nothing is left.
 ///
 /// # Errors
 /// A journal that can't be used.
-pub fn for_parent(journal: &Path) -> Result<bool, HostPlantError> {
+pub fn for_parent(journal: &Path) -> Result<bool, DaemonError> {
     let restored = floodwall_plant::restore(journal, PATIENCE)?;
     let log = Log::open();
     restored.lines().iter().for_each(|line| log.say(Priority::Notice, line));

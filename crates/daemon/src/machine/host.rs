@@ -12,7 +12,7 @@ use floodwall_plant::{Event, HostPlant, Options, Which};
 
 use crate::config::Settings;
 use crate::document::LeftOut;
-use crate::error::MissingError;
+use crate::error::DaemonError;
 use crate::log::Priority;
 use crate::machine::{Left, Machine};
 
@@ -40,7 +40,7 @@ impl HostMachine {
     ///
     /// # Errors
     /// What is missing, and what works without it; a device that is none.
-    pub(crate) fn open(settings: &Settings) -> anyhow::Result<Self> {
+    pub(crate) fn open(settings: &Settings) -> Result<Self, DaemonError> {
         let devices =
             if settings.devices.is_empty() { Which::All } else { Which::Named(settings.devices.clone()) };
         let options = Options {
@@ -52,7 +52,7 @@ impl HostMachine {
         let plant = HostPlant::open(&options).map_err(|e| {
             if e.is_missing_requirement() {
                 let without = "floodwall guard --sim hdd-7200 works without root, and floodwall status shows what there is";
-                anyhow::Error::from(MissingError(format!("can't guard this machine: {e}; {without}")))
+                DaemonError::Missing(format!("can't guard this machine: {e}; {without}"))
             } else {
                 e.into()
             }
@@ -65,7 +65,7 @@ impl HostMachine {
                 "can't see who waits on this machine, so there is nothing to steer by: {}; floodwall guard --sim hdd-7200, status and apply work without",
                 why.join("; ")
             );
-            return Err(MissingError(why).into());
+            return Err(DaemonError::Missing(why));
         }
         let recovered = plant.recovered().to_vec();
         let mut machine =

@@ -13,7 +13,7 @@ use floodwall_sim::plant::Happening;
 use floodwall_sim::{PlantDevice, SimOptions, SimPlant};
 
 use crate::document::LeftOut;
-use crate::error::UsageError;
+use crate::error::DaemonError;
 use crate::log::Priority;
 
 /// A plant with a clock.
@@ -89,18 +89,18 @@ impl SimMachine {
     /// A machine with one device.
     ///
     /// # Errors
-    /// [`UsageError`] if there is no such preset.
-    pub(crate) fn new(preset: &str) -> anyhow::Result<Self> {
+    /// [`DaemonError::Usage`] if there is no such preset.
+    pub(crate) fn new(preset: &str) -> Result<Self, DaemonError> {
         if !preset_names().any(|name| name == preset) {
             let names: Vec<&str> = preset_names().collect();
             let why = format!("--sim: there is no device '{preset}'; there are {}", names.join(", "));
-            return Err(UsageError(why).into());
+            return Err(DaemonError::Usage(why));
         }
         let spec = DeviceSpec::preset(preset)?;
         let options = SimOptions { ram: Bytes::gib(RAM_GIB), ..SimOptions::new(spec) };
         let mut life = scenario::builtin("copy-vs-database")
             .transpose()?
-            .ok_or_else(|| anyhow::anyhow!("the built-in scenario copy-vs-database is gone"))?;
+            .ok_or_else(|| DaemonError::Failed("the built-in scenario copy-vs-database is gone".into()))?;
         life.victims = vec![parse_victim("commit,threads=10,block=16KiB,size=1GiB,name=db")?];
         life.floods = vec![parse_flood("seq,size=16GiB,name=copy")?];
         let mut plant = SimPlant::new(vec![PlantDevice { options, scenario: life }], &Setting::default())?;

@@ -1,14 +1,14 @@
 //! The asker's side: finds a running guard's socket, sends a request, takes the reply.
 
+use std::error::Error;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
-
 use super::protocol::{self, Reply, Request};
 use super::serve::ANSWER;
 use crate::config::{DIRECTORY, FILE, Flags, Settings, default_socket, simulated_socket};
+use crate::error::{DaemonError, Doing};
 use crate::place::{self, Lock};
 
 /// Where the guard is: where the user says, where its configuration says, where it usually is; if
@@ -31,49 +31,51 @@ fn socket(named: Option<&Path>) -> PathBuf {
 ///
 /// # Errors
 /// No guard, one that may not be asked or gives no answer, or what it objects to.
-pub fn ask(named: Option<&Path>, request: Request) -> anyhow::Result<Reply> {
+pub fn ask(named: Option<&Path>, request: Request) -> Result<Reply, DaemonError> {
     let path = socket(named);
+    let stream = connect(&path, named)?;
+    match exchange(&stream, request) {
+        Ok(Reply::Error(why)) => Err(DaemonError::Failed(format!("the guard says: {why}"))),
+        Ok(reply) => Ok(reply),
+        Err(source) => Err(DaemonError::NoAnswer { socket: path, source }),
+    }
+}
+
+fn connect(path: &Path, named: Option<&Path>) -> Result<UnixStream, DaemonError> {
     let name = path.display();
-    let stream = match UnixStream::connect(&path) {
-        Ok(stream) => stream,
+    let why = match UnixStream::connect(path) {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
             let own = named.map(|socket| place::lock_path(DIRECTORY.as_ref(), Some(socket)));
             let locks = [Some(place::lock_path(DIRECTORY.as_ref(), None)), own];
             match locks.into_iter().flatten().find_map(|lock| Lock::holder(&lock)) {
-                Some(pid) => bail!(
+                Some(pid) => format!(
                     "the guard (process {pid}) does not listen at '{name}'; it may be starting, or have another socket: name that with --socket"
                 ),
                 None => {
-                    bail!("no guard runs here (nobody listens at '{name}'); start one with floodwall guard")
+                    format!("no guard runs here (nobody listens at '{name}'); start one with floodwall guard")
                 }
             }
         }
         Err(e) if e.kind() == ErrorKind::PermissionDenied => {
-            bail!("may not ask the guard at '{name}'; run this as root or in the socket's group")
+            format!("may not ask the guard at '{name}'; run this as root or in the socket's group")
         }
-        Err(e) => return Err(e).with_context(|| format!("can't ask the guard at '{name}'")),
+        other => return other.doing(|| format!("can't ask the guard at '{name}'")),
     };
-    match exchange(&stream, request) {
-        Ok(Reply::Error(why)) => bail!("the guard says: {why}"),
-        Ok(reply) => Ok(reply),
-        Err(e) => Err(e).with_context(|| {
-            format!("the guard at '{name}' gave no answer; one that hangs is started again within seconds, ask again")
-        }),
-    }
+    Err(DaemonError::Failed(why))
 }
 
 /// One request and its reply.
 ///
 /// # Errors
 /// That it can't be reached; the text says what is wrong with its answer.
-pub(crate) fn exchange(stream: &UnixStream, request: Request) -> anyhow::Result<Reply> {
+pub(super) fn exchange(stream: &UnixStream, request: Request) -> Result<Reply, Box<dyn Error + Send + Sync>> {
     let patience = Some(ANSWER * 2);
     stream.set_read_timeout(patience).and_then(|()| stream.set_write_timeout(patience))?;
     (&mut &*stream).write_all(protocol::line(&request)?.as_bytes())?;
     let mut line = Vec::new();
     BufReader::new(stream).read_until(b'\n', &mut line)?;
     if line.is_empty() {
-        anyhow::bail!("it closed the connection without an answer");
+        return Err("it closed the connection without an answer".into());
     }
-    protocol::reply(&line).map_err(anyhow::Error::msg)
+    Ok(protocol::reply(&line)?)
 }

@@ -14,9 +14,8 @@ use std::sync::mpsc::{self, Sender, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-
 use crate::config::Listen;
+use crate::error::{DaemonError, Doing};
 use crate::place::Socket;
 use crate::socket::protocol::{self, MAX_REQUEST, Reply, Request};
 
@@ -121,9 +120,10 @@ fn accept<S: Timed>(
 }
 
 /// Serves the guard's own language. The socket's name lives as long as what is returned.
-pub(crate) fn serve_socket(socket: &Socket, asks: Sender<Ask>) -> anyhow::Result<()> {
-    let listener = socket.listener.try_clone().context("can't copy the socket")?;
-    let full = protocol::line(&Reply::Error(format!("{MOST_CLIENTS} others are asking; try again")))?;
+pub(crate) fn serve_socket(socket: &Socket, asks: Sender<Ask>) -> Result<(), DaemonError> {
+    let listener = socket.listener.try_clone().doing(|| "can't copy the socket".into())?;
+    let full = protocol::line(&Reply::Error(format!("{MOST_CLIENTS} others are asking; try again")))
+        .doing(|| "can't write a reply".into())?;
     let us = rustix::process::geteuid();
     accept(
         move || listener.accept().map(|(stream, _)| stream),
@@ -215,12 +215,12 @@ fn ask(what: Question, asks: &Sender<Ask>) -> Option<Answer> {
 ///
 /// # Errors
 /// If the port or path can't be had.
-pub(crate) fn serve_metrics(listen: &Listen, asks: Sender<Ask>) -> anyhow::Result<Option<Socket>> {
+pub(crate) fn serve_metrics(listen: &Listen, asks: Sender<Ask>) -> Result<Option<Socket>, DaemonError> {
     let full = http("503 Service Unavailable", "text/plain", "too many are asking; try again\n");
     match listen {
         Listen::Tcp(address) => {
             let fail = || format!("can't serve metrics on {address}; name another port with metrics");
-            let listener = TcpListener::bind(address).with_context(fail)?;
+            let listener = TcpListener::bind(address).doing(fail)?;
             accept(
                 move || listener.accept().map(|(stream, _)| stream),
                 full,
@@ -230,7 +230,7 @@ pub(crate) fn serve_metrics(listen: &Listen, asks: Sender<Ask>) -> anyhow::Resul
         }
         Listen::Unix(path) => {
             let socket = Socket::bind(path)?;
-            let listener = socket.listener.try_clone().context("can't copy the socket")?;
+            let listener = socket.listener.try_clone().doing(|| "can't copy the socket".into())?;
             accept(
                 move || listener.accept().map(|(stream, _)| stream),
                 full,

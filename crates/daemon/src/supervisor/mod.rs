@@ -21,12 +21,12 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::config::{DIRECTORY, Flags, Listen, Settings};
+use crate::error::{DaemonError, Doing};
 use crate::log::{Log, Priority};
 use crate::pipe::{self, Begin, Order, Pause, Sign};
 use crate::place::{self, Lock};
@@ -124,7 +124,7 @@ fn this_program() -> Command {
 ///
 /// # Errors
 /// Another guard, or no way to start a process.
-pub fn run(args: &Flags) -> anyhow::Result<End> {
+pub fn run(args: &Flags) -> Result<End, DaemonError> {
     let settings = Settings::read(args)?;
     place::check_directory(&settings.socket)?;
     if let Some(Listen::Unix(metrics)) = &settings.metrics {
@@ -133,7 +133,8 @@ pub fn run(args: &Flags) -> anyhow::Result<End> {
     let simulated = settings.sim.is_some().then_some(settings.socket.as_path());
     let _lock = Lock::take(&place::lock_path(DIRECTORY.as_ref(), simulated))?;
     let (sender, events) = mpsc::channel();
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("can't install signal handlers")?;
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP]).doing(|| "can't install signal handlers".into())?;
     let to_us = sender.clone();
     thread::spawn(move || {
         for signal in &mut signals {
@@ -175,7 +176,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn supervise(&mut self) -> anyhow::Result<End> {
+    fn supervise(&mut self) -> Result<End, DaemonError> {
         let mut deaths: Vec<Instant> = Vec::new();
         let mut was_ready = false;
         loop {
@@ -252,7 +253,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn start(&mut self) -> anyhow::Result<Worker> {
+    fn start(&mut self) -> Result<Worker, DaemonError> {
         self.stuck.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         let mut child = this_program()
             .arg(worker::COMMAND)
@@ -265,7 +266,7 @@ impl<'a> Supervisor<'a> {
             // A terminal's Ctrl-C is for us.
             .process_group(0)
             .spawn()
-            .context("can't start the worker")?;
+            .doing(|| "can't start the worker".into())?;
         if let Some(out) = child.stdout.take() {
             let (sender, pid) = (self.sender.clone(), child.id());
             thread::spawn(move || {

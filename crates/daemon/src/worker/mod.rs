@@ -17,7 +17,6 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::Context;
 use floodwall_model::message;
 use floodwall_model::plant::PlantError;
 use rustix::mm::MlockAllFlags;
@@ -25,6 +24,7 @@ use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::config::Settings;
+use crate::error::{DaemonError, Doing};
 use crate::log::{Log, Priority};
 use crate::machine::host::HostMachine;
 use crate::machine::{Machine, SimMachine};
@@ -53,7 +53,7 @@ fn now() -> Now {
     Now { instant: Instant::now(), unix_s: unix.as_secs_f64() }
 }
 
-fn open_machine(settings: &Settings) -> anyhow::Result<Box<dyn Machine>> {
+fn open_machine(settings: &Settings) -> Result<Box<dyn Machine>, DaemonError> {
     Ok(match &settings.sim {
         Some(preset) => Box::new(SimMachine::new(preset)?),
         None => Box::new(HostMachine::open(settings)?),
@@ -65,23 +65,24 @@ fn open_machine(settings: &Settings) -> anyhow::Result<Box<dyn Machine>> {
 /// # Errors
 /// What keeps it from steering. The program's exit status says it to the parent
 /// ([`End::NotBegun`](crate::supervisor::End::NotBegun)).
-pub fn run() -> anyhow::Result<()> {
+pub fn run() -> Result<(), DaemonError> {
     // The kernel has taken the name of the link in /proc by which it was started; only a nicer one
     // is lost.
     let _ = rustix::thread::set_name(c"floodwall");
     // It must not outlive its parent; SIGTERM, so that it puts everything back itself. A parent
     // that died before this line is noticed by the end of stdin.
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
-        .context("can't follow the parent process")?;
+        .doing(|| "can't follow the parent process".into())?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("can't install signal handlers")?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .doing(|| "can't install signal handlers".into())?;
     }
     // Its parent's to know.
-    signal_hook::flag::register(SIGHUP, Arc::default()).context("can't install signal handlers")?;
+    signal_hook::flag::register(SIGHUP, Arc::default()).doing(|| "can't install signal handlers".into())?;
     let orders = listen(Arc::clone(&stop));
     let Ok(Order::Begin(begin)) = orders.recv() else {
-        anyhow::bail!("this is a part of floodwall guard; run that");
+        return Err(DaemonError::Failed("this is a part of floodwall guard; run that".into()));
     };
     // What was needed once must not have to be read from a flooded disk again. Where that is not
     // allowed it works all the same, most of the time.
@@ -124,9 +125,9 @@ struct Worker<'a> {
     _metrics: Option<Socket>,
 }
 
-fn work(begin: Begin, orders: &Receiver<Order>, stop: &AtomicBool, log: &Log) -> anyhow::Result<()> {
+fn work(begin: Begin, orders: &Receiver<Order>, stop: &AtomicBool, log: &Log) -> Result<(), DaemonError> {
     let Begin { settings, age, parent_pid, restarts, paused } = begin;
-    let signs = Signs::open().context("can't speak to the parent process")?;
+    let signs = Signs::open().doing(|| "can't speak to the parent process".into())?;
     let socket = Socket::bind(&settings.socket)?;
     let machine = open_machine(&settings)?;
     let (sender, asks) = mpsc::channel();
@@ -177,7 +178,7 @@ impl Worker<'_> {
         }
     }
 
-    fn go(&mut self, paused: Pause) -> anyhow::Result<()> {
+    fn go(&mut self, paused: Pause) -> Result<(), DaemonError> {
         match paused {
             Pause::None => {}
             // Its parent has told it.
@@ -212,7 +213,7 @@ impl Worker<'_> {
     }
 
     /// The parent's orders.
-    fn obey(&mut self) -> anyhow::Result<()> {
+    fn obey(&mut self) -> Result<(), DaemonError> {
         while let Ok(order) = self.orders.try_recv() {
             if let Order::Settings(new) = order {
                 let taken = self.configure(*new)?;
@@ -224,7 +225,7 @@ impl Worker<'_> {
 
     /// Takes other settings; `false` if the old ones are still in force because the new ones can't
     /// be.
-    fn configure(&mut self, new: Settings) -> anyhow::Result<bool> {
+    fn configure(&mut self, new: Settings) -> Result<bool, DaemonError> {
         let old = self.steward.settings().clone();
         if !self.steward.configure(now(), new)? {
             return Ok(true);
@@ -236,7 +237,7 @@ impl Worker<'_> {
                 self.steward.open_machine(machine);
                 return Ok(true);
             }
-            Err(e) => message::line(e.as_ref()),
+            Err(e) => message::line(&e),
         };
         self.steward.configure(now(), old)?;
         self.steward.open_machine(open_machine(self.steward.settings())?);
@@ -268,7 +269,7 @@ impl Worker<'_> {
     }
 
     /// Puts everything back. What can't be is an error, so that the parent tries it, too.
-    fn end(mut self, why: &str) -> anyhow::Result<()> {
+    fn end(mut self, why: &str) -> Result<(), DaemonError> {
         let released = self.steward.release(now(), why);
         self.tell();
         let (said, not_put_back) = self.steward.close(now());
@@ -277,7 +278,9 @@ impl Worker<'_> {
         }
         released?;
         if not_put_back > 0 {
-            anyhow::bail!("{not_put_back} settings could not be put back; the parent process tries again");
+            let why =
+                format!("{not_put_back} settings could not be put back; the parent process tries again");
+            return Err(DaemonError::Failed(why));
         }
         Ok(())
     }

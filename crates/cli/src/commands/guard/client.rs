@@ -11,7 +11,7 @@ use crate::exit::Exit;
 use crate::output;
 
 fn ask(reach: &Reach, request: Request) -> anyhow::Result<Reply> {
-    socket::ask(reach.socket.as_deref(), request)
+    Ok(socket::ask(reach.socket.as_deref(), request)?)
 }
 
 fn unexpected() -> anyhow::Error {

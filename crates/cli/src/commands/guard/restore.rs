@@ -2,17 +2,12 @@
 //! parent, by systemd (`ExecStopPost=`), or by hand.
 
 use std::path::Path;
-use std::time::Duration;
 
 use floodwall_daemon::restore;
 
 use super::args;
 use crate::exit::Exit;
 use crate::output;
-
-/// How long a killed process that is still at a write is waited for where somebody asks who may
-/// have forgotten that a guard runs.
-const BY_HAND: Duration = Duration::from_secs(1);
 
 /// Runs the command.
 ///
@@ -25,7 +20,7 @@ pub(super) fn run(journal: Option<&Path>, by_parent: bool) -> anyhow::Result<Exi
 }
 
 fn by_hand(journal: &Path) -> anyhow::Result<bool> {
-    let restored = floodwall_plant::restore(journal, BY_HAND)?;
+    let restored = restore::by_hand(journal)?;
     let lines = restored.lines();
     if lines.is_empty() {
         output::result("nothing to put back\n")?;
