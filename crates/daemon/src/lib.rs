@@ -2,7 +2,7 @@
 //! ask it.
 //!
 //! ```text
-//! Flags, config ─▶ supervisor ─ pipe ─▶ worker ─▶ steward ─▶ guard::Guard over ledger over machine (host | sim)
+//! Flags, config ─▶ supervisor ─ pipe ─▶ worker ─▶ controller ─▶ guard::Guard over audit over machine (host | sim)
 //!                    │  ▲                 │         ▲
 //!                    │  └ beats           │         └ socket: serve ◀─ protocol ◀─ client
 //!                    │                    │                ◀─ HTTP (metrics) ◀─ Prometheus

@@ -2,13 +2,13 @@
 //! stdout; ends with its parent.
 //!
 //! ```text
-//! stdin ─▶ Begin ─▶ machine, socket, metrics ─▶ Ready ─▶ ┌ wait a tick ─ orders, questions ─ Steward::tick ─ log ─ Beat ┐
+//! stdin ─▶ Begin ─▶ machine, socket, metrics ─▶ Ready ─▶ ┌ wait a tick ─ orders, questions ─ Controller::tick ─ log ─ Beat ┐
 //!                                                        └────────────────────◀ ─────────────────────────────────────────┘
 //! SIGTERM, SIGINT, Stop, the parent's death ─▶ everything put back ─▶ end
 //! ```
 
-mod ledger;
-mod steward;
+mod audit;
+mod controller;
 
 use std::io::{self, BufRead};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::machine::{Machine, SimMachine};
 use crate::pipe::{Begin, Given, Order, Pause, Sign, Signs};
 use crate::place::Socket;
 use crate::socket::serve::{self, Ask};
-use crate::worker::steward::{Now, Origin, Steward};
+use crate::worker::controller::{Controller, Now, Origin};
 
 /// The hidden command under which the program runs itself again.
 pub const COMMAND: &str = "guard-worker";
@@ -115,7 +115,7 @@ fn listen(stop: Arc<AtomicBool>) -> Receiver<Order> {
 
 /// Everything that lives as long as the worker.
 struct Worker<'a> {
-    steward: Steward,
+    controller: Controller,
     signs: Signs,
     orders: &'a Receiver<Order>,
     asks: Receiver<Ask>,
@@ -138,8 +138,9 @@ fn work(begin: Begin, orders: &Receiver<Order>, stop: &AtomicBool, log: &Log) ->
     };
     let started = Instant::now();
     let origin = Origin { started: started.checked_sub(age).unwrap_or(started), parent_pid, restarts };
-    let steward = Steward::new(machine, settings, origin);
-    let mut worker = Worker { steward, signs, orders, asks, stop, log, _socket: socket, _metrics: metrics };
+    let controller = Controller::new(machine, settings, origin);
+    let mut worker =
+        Worker { controller, signs, orders, asks, stop, log, _socket: socket, _metrics: metrics };
     worker.introduce();
     match worker.go(paused) {
         Ok(()) => {
@@ -156,7 +157,7 @@ fn work(begin: Begin, orders: &Receiver<Order>, stop: &AtomicBool, log: &Log) ->
 
 impl Worker<'_> {
     fn introduce(&mut self) {
-        let machine = self.steward.machine();
+        let machine = self.controller.machine();
         let mut lines: Vec<(Priority, String)> = Vec::new();
         lines.push((Priority::Notice, format!("looking through {}", machine.source())));
         lines.extend(machine.blind().into_iter().map(|blind| (Priority::Info, format!("can't see {blind}"))));
@@ -164,16 +165,16 @@ impl Worker<'_> {
         lines.extend(
             left_out.into_iter().map(|l| (Priority::Info, format!("{} is left out: {}", l.name, l.why))),
         );
-        if self.steward.settings().dry_run {
+        if self.controller.settings().dry_run {
             lines.push((Priority::Notice, "a dry run: nothing is written".into()));
         }
         for (priority, line) in lines {
-            self.steward.say(now(), priority, line);
+            self.controller.say(now(), priority, line);
         }
     }
 
     fn tell(&mut self) {
-        for (priority, line) in self.steward.take_said() {
+        for (priority, line) in self.controller.take_said() {
             self.log.say(priority, &line);
         }
     }
@@ -182,18 +183,18 @@ impl Worker<'_> {
         match paused {
             Pause::None => {}
             // Its parent has told it.
-            Pause::Endless => self.steward.pause(now(), None, &mut |_| ())?,
-            Pause::For(time) => self.steward.pause(now(), Some(time), &mut |_| ())?,
+            Pause::Endless => self.controller.pause(now(), None, &mut |_| ())?,
+            Pause::For(time) => self.controller.pause(now(), Some(time), &mut |_| ())?,
         }
-        self.steward.tick(now())?;
+        self.controller.tick(now())?;
         self.tell();
         self.signs.give(&Sign::Ready);
         let (mut beat, mut status) = (Instant::now(), Instant::now());
         while !self.stop.load(Ordering::Relaxed) {
-            let tick = if self.steward.is_idle() { IDLE_TICK } else { TICK };
-            self.steward.machine().wait(tick, self.stop)?;
+            let tick = if self.controller.is_idle() { IDLE_TICK } else { TICK };
+            self.controller.machine().wait(tick, self.stop)?;
             self.obey()?;
-            self.steward.tick(now())?;
+            self.controller.tick(now())?;
             self.answer()?;
             self.tell();
             self.tell_pause();
@@ -205,7 +206,7 @@ impl Worker<'_> {
             }
             if status.elapsed() >= STATUS {
                 status = Instant::now();
-                let line = self.steward.line(now());
+                let line = self.controller.line(now());
                 self.signs.give(&Sign::Status(line));
             }
         }
@@ -226,22 +227,22 @@ impl Worker<'_> {
     /// Takes other settings; `false` if the old ones are still in force because the new ones can't
     /// be.
     fn configure(&mut self, new: Settings) -> Result<bool, DaemonError> {
-        let old = self.steward.settings().clone();
-        if !self.steward.configure(now(), new)? {
+        let old = self.controller.settings().clone();
+        if !self.controller.configure(now(), new)? {
             return Ok(true);
         }
         // Two at once would be in each other's way.
-        self.steward.close_machine(now());
-        let why = match open_machine(self.steward.settings()) {
+        self.controller.close_machine(now());
+        let why = match open_machine(self.controller.settings()) {
             Ok(machine) => {
-                self.steward.open_machine(machine);
+                self.controller.open_machine(machine);
                 return Ok(true);
             }
             Err(e) => message::line(&e),
         };
-        self.steward.configure(now(), old)?;
-        self.steward.open_machine(open_machine(self.steward.settings())?);
-        self.steward.say(now(), Priority::Error, format!("{why}; the old configuration stays in force"));
+        self.controller.configure(now(), old)?;
+        self.controller.open_machine(open_machine(self.controller.settings())?);
+        self.controller.say(now(), Priority::Error, format!("{why}; the old configuration stays in force"));
         Ok(false)
     }
 
@@ -251,7 +252,7 @@ impl Worker<'_> {
                 // One that is lost is sent again after the tick.
                 self.signs.give(&Sign::Paused(pause));
             };
-            let given = self.steward.answer(now(), what, &mut parent)?;
+            let given = self.controller.answer(now(), what, &mut parent)?;
             // Who asked may be gone.
             let _ = answer.try_send(given);
         }
@@ -260,19 +261,19 @@ impl Worker<'_> {
 
     /// A pause outlives this process. Tried until the parent has it.
     fn tell_pause(&mut self) {
-        if self.steward.pause_changed() {
-            let pause = self.steward.pause_left(now());
+        if self.controller.pause_changed() {
+            let pause = self.controller.pause_left(now());
             if self.signs.give(&Sign::Paused(pause)) != Given::Lost {
-                self.steward.pause_is_told();
+                self.controller.pause_is_told();
             }
         }
     }
 
     /// Puts everything back. What can't be is an error, so that the parent tries it, too.
     fn end(mut self, why: &str) -> Result<(), DaemonError> {
-        let released = self.steward.release(now(), why);
+        let released = self.controller.release(now(), why);
         self.tell();
-        let (said, not_put_back) = self.steward.close(now());
+        let (said, not_put_back) = self.controller.close(now());
         for (priority, line) in said {
             self.log.say(priority, &line);
         }

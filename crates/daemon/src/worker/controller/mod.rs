@@ -2,7 +2,7 @@
 //! Everything but time and processes, which are given.
 //!
 //! ```text
-//! tick ─▶ Guard::tick over the Ledger ─▶ Report ─┬▶ entries: history, log
+//! tick ─▶ Guard::tick over the AuditedPlant ─▶ Report ─┬▶ entries: history, log
 //!                                                └▶ counts, goals that can't be met
 //! Question ─▶ Answer                 pause, resume, another configuration
 //! ```
@@ -24,7 +24,7 @@ use crate::metrics;
 use crate::pipe::Pause;
 use crate::socket::protocol::{Reply, Request};
 use crate::socket::serve::{Answer, Question};
-use crate::worker::ledger::Ledger;
+use crate::worker::audit::AuditedPlant;
 
 /// A goal that victims have not met for so long is one that can't be met: every lever has been
 /// tried by then.
@@ -68,9 +68,9 @@ struct Record {
 }
 
 /// See the [module](self).
-pub(crate) struct Steward {
+pub(crate) struct Controller {
     guard: Guard,
-    ledger: Ledger,
+    plant: AuditedPlant,
     settings: Settings,
     origin: Origin,
     paused: Option<Until>,
@@ -95,11 +95,11 @@ fn levers(level: Level) -> Option<String> {
     (!level.is_free()).then(|| level.to_string())
 }
 
-impl Steward {
+impl Controller {
     pub(crate) fn new(machine: Box<dyn Machine>, settings: Settings, origin: Origin) -> Self {
         Self {
             guard: Guard::new(settings.law()),
-            ledger: Ledger::new(machine, settings.dry_run),
+            plant: AuditedPlant::new(machine, settings.dry_run),
             settings,
             origin,
             paused: None,
@@ -114,7 +114,7 @@ impl Steward {
     }
 
     pub(crate) fn machine(&mut self) -> &mut dyn Machine {
-        self.ledger.machine()
+        self.plant.machine()
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -157,20 +157,20 @@ impl Steward {
         if self.paused.is_some() {
             // What happens meanwhile is not to be taken for what happens in the first tick after
             // it.
-            self.ledger.observe()?;
-            if self.ledger.holds_any() {
+            self.plant.observe()?;
+            if self.plant.holds_any() {
                 // The kernel did not take it back at once.
-                let report = self.guard.release(&mut self.ledger)?;
+                let report = self.guard.release(&mut self.plant)?;
                 self.note(now, report, "paused");
             }
         } else {
-            let report = self.guard.tick(&mut self.ledger)?;
+            let report = self.guard.tick(&mut self.plant)?;
             self.note(now, report, "the levers follow");
             self.watch_goals(now);
         }
         self.counts.ticks.add(before.elapsed().as_secs_f64());
-        self.counts.lost_events = self.ledger.machine().lost_events();
-        for (priority, news) in self.ledger.machine().news() {
+        self.counts.lost_events = self.plant.machine().lost_events();
+        for (priority, news) in self.plant.machine().news() {
             self.say(now, priority, news);
         }
         Ok(())
@@ -181,7 +181,7 @@ impl Steward {
     /// # Errors
     /// [`PlantError::Lost`] if the knobs can't be read.
     pub(crate) fn release(&mut self, now: Now, why: &str) -> Result<(), PlantError> {
-        let report = self.guard.release(&mut self.ledger)?;
+        let report = self.guard.release(&mut self.plant)?;
         self.note(now, report, why);
         for record in self.records.values_mut() {
             (record.state, record.since) = (State::Free, Some(now.instant));
@@ -241,7 +241,7 @@ impl Steward {
         self.paused = None;
         self.pause_changed = true;
         self.say(now, Priority::Notice, format!("resumed: {why}"));
-        self.ledger.observe().map(drop)
+        self.plant.observe().map(drop)
     }
 
     /// Other settings from the next tick on; what is taken at the start only is kept. Whether the
@@ -271,7 +271,7 @@ impl Steward {
     /// Has nothing to steer from now on, until another machine is opened. Everything was put back
     /// before.
     pub(crate) fn close_machine(&mut self, now: Now) {
-        let old = std::mem::replace(&mut self.ledger, Ledger::new(Box::new(Gone), true));
+        let old = std::mem::replace(&mut self.plant, AuditedPlant::new(Box::new(Gone), true));
         let left = old.into_machine().close();
         for why in left.alone {
             self.say(now, Priority::Warning, format!("left as it is: {why}"));
@@ -284,7 +284,7 @@ impl Steward {
 
     /// Goes on over another machine; what was learnt of the old one is forgotten.
     pub(crate) fn open_machine(&mut self, machine: Box<dyn Machine>) {
-        self.ledger = Ledger::new(machine, self.settings.dry_run);
+        self.plant = AuditedPlant::new(machine, self.settings.dry_run);
         self.guard = Guard::new(self.settings.law());
         self.records.clear();
     }
@@ -305,7 +305,7 @@ impl Steward {
             .guard
             .status()
             .filter(|s| s.state != State::Free)
-            .map(|s| format!("{} {}", self.ledger.name(s.device), s.state))
+            .map(|s| format!("{} {}", self.plant.name(s.device), s.state))
             .collect();
         let all = self.guard.status().count();
         match busy.len() {
@@ -317,10 +317,10 @@ impl Steward {
     /// Into the history and the log.
     fn note(&mut self, now: Now, report: Report, otherwise: &str) {
         let mut writes: BTreeMap<Option<DeviceId>, Vec<String>> = BTreeMap::new();
-        for (device, text) in self.ledger.take_written() {
+        for (device, text) in self.plant.take_written() {
             writes.entry(device).or_default().push(text);
         }
-        let pretended = self.ledger.pretends();
+        let pretended = self.plant.pretends();
         for decision in report.decisions {
             let id = decision.device;
             let written = writes.remove(&Some(id)).unwrap_or_default();
@@ -328,7 +328,7 @@ impl Steward {
             self.counts.knob_writes += written.len() as u64;
             let entry = Entry {
                 at_unix_s: now.unix_s,
-                device: Some(self.ledger.name(id)),
+                device: Some(self.plant.name(id)),
                 from: Some(decision.from.to_string()),
                 to: Some(decision.to.to_string()),
                 levers: levers(decision.level),
@@ -354,7 +354,7 @@ impl Steward {
             });
             let entry = Entry {
                 at_unix_s: now.unix_s,
-                device: id.map(|id| self.ledger.name(id)),
+                device: id.map(|id| self.plant.name(id)),
                 from: state.clone(),
                 to: state,
                 writes: written,
@@ -367,8 +367,8 @@ impl Steward {
         for error in report.left_alone {
             let mut left = LeftAlone { why: error.to_string(), ..LeftAlone::default() };
             if let PlantError::Refused { write, why } = &error {
-                self.ledger.lose(write);
-                left.device = write.device.map(|id| self.ledger.name(id));
+                self.plant.lose(write);
+                left.device = write.device.map(|id| self.plant.name(id));
                 left.knob = Some(write.knob.clone());
                 left.why.clone_from(why);
             }
@@ -403,7 +403,7 @@ impl Steward {
             self.records.retain(|id, _| there.contains(id));
         }
         for (id, goal) in unmet {
-            let name = self.ledger.name(id);
+            let name = self.plant.name(id);
             let goal = human_duration(goal);
             self.say(now, Priority::Warning, format!("{name}: the goal of {goal} can't be met with any lever; the best that there is stays in force"));
         }
@@ -432,7 +432,7 @@ impl Steward {
             }
             Request::Pause { seconds } => {
                 self.pause(now, seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()), parent)?;
-                let held = self.ledger.machine().still_held();
+                let held = self.plant.machine().still_held();
                 if !held.is_empty() {
                     self.say(now, Priority::Warning, format!("still held: {}", held.join(", ")));
                 }
@@ -452,13 +452,13 @@ impl Steward {
         let mut devices = Vec::new();
         for status in self.guard.status() {
             let id = status.device;
-            let (victims, floods) = self.ledger.who(id);
+            let (victims, floods) = self.plant.who(id);
             let e = status.estimate;
             let record = self.records.get(&id);
             let since = record.and_then(|r| r.since).map_or(Duration::ZERO, |since| now.instant - since);
             let unmet = record.and_then(|r| r.harmed).is_some_and(|since| now.instant - since >= UNMET);
             devices.push(Device {
-                name: self.ledger.name(id),
+                name: self.plant.name(id),
                 id: id.to_string(),
                 state: status.state.to_string(),
                 since_s: since.as_secs_f64(),
@@ -475,7 +475,7 @@ impl Steward {
                 queue_delay_us: e.queue_delay.map(|d| d.as_secs_f64() * 1e6),
                 victims,
                 floods,
-                held: self.ledger.held(id),
+                held: self.plant.held(id),
                 decisions: record.map_or(0, |r| r.decisions),
                 knob_writes: record.map_or(0, |r| r.knob_writes),
                 last: record.and_then(|r| r.last.clone()),
@@ -486,7 +486,7 @@ impl Steward {
             Pause::Endless => Some(None),
             Pause::For(left) => Some(Some(left.as_secs_f64())),
         };
-        let machine = self.ledger.machine();
+        let machine = self.plant.machine();
         let paused = paused.map(|left_s| Paused { left_s, held: machine.held() });
         Status {
             schema: SCHEMA.to_owned(),
@@ -510,5 +510,4 @@ impl Steward {
 }
 
 #[cfg(test)]
-#[path = "steward_tests.rs"]
 mod tests;

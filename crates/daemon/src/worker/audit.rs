@@ -1,6 +1,6 @@
-//! A plant between the law and the machine that keeps the books: what knobs had, what they have
-//! been given, who was seen. In a dry run nothing passes through to the machine: the law goes on as
-//! if it had.
+//! A plant between the law and the machine that keeps an audit log: the values that knobs had and
+//! were given, and the processes that were seen. In a dry run nothing passes through to the machine:
+//! the law goes on as if it had.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,7 +27,7 @@ struct Seen {
 }
 
 /// See the [module](self).
-pub(crate) struct Ledger {
+pub(crate) struct AuditedPlant {
     machine: Box<dyn Machine>,
     pretends: bool,
     own: BTreeMap<Knob, String>,
@@ -41,7 +41,7 @@ pub(crate) struct Ledger {
     written: Vec<(Option<DeviceId>, String)>,
 }
 
-impl Ledger {
+impl AuditedPlant {
     pub(crate) fn new(machine: Box<dyn Machine>, pretends: bool) -> Self {
         Self {
             machine,
@@ -166,7 +166,7 @@ impl Ledger {
     }
 }
 
-impl Plant for Ledger {
+impl Plant for AuditedPlant {
     fn knobs(&mut self) -> Result<Knobs, PlantError> {
         self.learn_failures();
         let mut knobs = self.machine.knobs()?;
@@ -351,30 +351,30 @@ pub(crate) mod tests {
     #[test]
     fn what_is_held_is_known_with_what_it_gets_back() {
         let fake = Fake::disk();
-        let mut ledger = Ledger::new(Box::new(fake.clone()), false);
-        ledger.knobs().unwrap();
-        ledger.write(&set("nr_requests", "8")).unwrap();
-        ledger.write(&set("nr_requests", "4")).unwrap();
+        let mut plant = AuditedPlant::new(Box::new(fake.clone()), false);
+        plant.knobs().unwrap();
+        plant.write(&set("nr_requests", "8")).unwrap();
+        plant.write(&set("nr_requests", "4")).unwrap();
         let held = |value: &str| HeldKnob {
             knob: "nr_requests".into(),
             value: value.into(),
             own: Some("64".into()),
         };
-        assert_eq!(ledger.held(DISK), [held("4")]);
-        ledger.knobs().unwrap();
-        assert_eq!(ledger.held(DISK), [held("4")], "what we wrote is not the administrator's");
-        ledger.write(&set("nr_requests", "64")).unwrap();
-        assert_eq!(ledger.held(DISK), []);
-        ledger.write(&set("nr_requests", "64")).unwrap();
-        let said: Vec<String> = ledger.take_written().into_iter().map(|(_, text)| text).collect();
+        assert_eq!(plant.held(DISK), [held("4")]);
+        plant.knobs().unwrap();
+        assert_eq!(plant.held(DISK), [held("4")], "what we wrote is not the administrator's");
+        plant.write(&set("nr_requests", "64")).unwrap();
+        assert_eq!(plant.held(DISK), []);
+        plant.write(&set("nr_requests", "64")).unwrap();
+        let said: Vec<String> = plant.take_written().into_iter().map(|(_, text)| text).collect();
         assert_eq!(
             said,
             ["nr_requests 64 → 8", "nr_requests 8 → 4", "nr_requests 4 → 64", "nr_requests 64 again"]
         );
-        assert_eq!(ledger.take_written(), []);
-        ledger.write(&set("nr_requests", "8")).unwrap();
-        ledger.lose(&set("nr_requests", "8"));
-        assert_eq!(ledger.held(DISK), []);
+        assert_eq!(plant.take_written(), []);
+        plant.write(&set("nr_requests", "8")).unwrap();
+        plant.lose(&set("nr_requests", "8"));
+        assert_eq!(plant.held(DISK), []);
     }
 
     #[test]
@@ -386,51 +386,51 @@ pub(crate) mod tests {
         };
         put("iosched.async_depth", "256");
         put("scheduler", "mq-deadline");
-        let mut ledger = Ledger::new(Box::new(fake.clone()), false);
-        ledger.knobs().unwrap();
-        ledger.write(&set("scheduler", "bfq")).unwrap();
+        let mut plant = AuditedPlant::new(Box::new(fake.clone()), false);
+        plant.knobs().unwrap();
+        plant.write(&set("scheduler", "bfq")).unwrap();
         put("iosched.async_depth", "4");
-        ledger.knobs().unwrap();
+        plant.knobs().unwrap();
         for (knob, value) in [("scheduler", "mq-deadline"), ("iosched.async_depth", "256")] {
-            ledger.write(&set(knob, value)).unwrap();
+            plant.write(&set(knob, value)).unwrap();
         }
-        assert_eq!(ledger.held(DISK), []);
-        assert_eq!(ledger.take_written().last().unwrap().1, "iosched.async_depth 256 again");
+        assert_eq!(plant.held(DISK), []);
+        assert_eq!(plant.take_written().last().unwrap().1, "iosched.async_depth 256 again");
     }
 
     #[test]
     fn a_dry_run_writes_nothing_and_reads_what_it_would_have_written() {
         let fake = Fake::disk();
-        let mut ledger = Ledger::new(Box::new(fake.clone()), true);
-        ledger.knobs().unwrap();
-        ledger.write(&set("nr_requests", "8")).unwrap();
-        assert_eq!(ledger.knobs().unwrap().devices[&DISK].get("nr_requests"), Some("8"));
+        let mut plant = AuditedPlant::new(Box::new(fake.clone()), true);
+        plant.knobs().unwrap();
+        plant.write(&set("nr_requests", "8")).unwrap();
+        assert_eq!(plant.knobs().unwrap().devices[&DISK].get("nr_requests"), Some("8"));
         assert_eq!(fake.0.lock().unwrap().knobs.devices[&DISK].get("nr_requests"), Some("64"));
         assert_eq!(fake.0.lock().unwrap().writes, []);
-        assert_eq!(ledger.held(DISK).len(), 1);
+        assert_eq!(plant.held(DISK).len(), 1);
     }
 
     #[test]
     fn who_was_seen_is_named_for_a_while_and_a_device_that_is_gone_is_forgotten() {
         let fake = Fake::disk();
-        let mut ledger = Ledger::new(Box::new(fake.clone()), false);
+        let mut plant = AuditedPlant::new(Box::new(fake.clone()), false);
         fake.0.lock().unwrap().actors = vec![victim(), flood()];
         for _ in 0..2 {
-            ledger.observe().unwrap();
+            plant.observe().unwrap();
         }
         let both = (vec!["postgres (41)".to_owned()], vec!["cp (42)".to_owned()]);
-        assert_eq!(ledger.who(DISK), both);
+        assert_eq!(plant.who(DISK), both);
         fake.0.lock().unwrap().actors.clear();
-        ledger.observe().unwrap();
-        assert_eq!(ledger.who(DISK), both);
+        plant.observe().unwrap();
+        assert_eq!(plant.who(DISK), both);
         for _ in 0..12 {
-            ledger.observe().unwrap();
+            plant.observe().unwrap();
         }
-        assert_eq!(ledger.who(DISK), (vec![], vec![]));
-        ledger.knobs().unwrap();
-        ledger.write(&set("nr_requests", "8")).unwrap();
+        assert_eq!(plant.who(DISK), (vec![], vec![]));
+        plant.knobs().unwrap();
+        plant.write(&set("nr_requests", "8")).unwrap();
         fake.0.lock().unwrap().devices.clear();
-        ledger.observe().unwrap();
-        assert_eq!(ledger.held(DISK), []);
+        plant.observe().unwrap();
+        assert_eq!(plant.held(DISK), []);
     }
 }

@@ -1,12 +1,12 @@
-//! The steward over a machine that somebody else looks into.
+//! The controller over a machine that somebody else looks into.
 
 use super::*;
 use crate::config::Flags;
-use crate::worker::ledger::tests::{DISK, Fake, flood, victim};
+use crate::worker::audit::tests::{DISK, Fake, flood, victim};
 
 struct Bench {
     fake: Fake,
-    steward: Steward,
+    controller: Controller,
     now: Now,
 }
 
@@ -16,14 +16,14 @@ impl Bench {
         let settings = Settings { file: None, ..Settings::read(args).unwrap() };
         let now = Now { instant: Instant::now(), unix_s: 1e9 };
         let origin = Origin { started: now.instant, parent_pid: 7, restarts: 2 };
-        Self { steward: Steward::new(Box::new(fake.clone()), settings, origin), fake, now }
+        Self { controller: Controller::new(Box::new(fake.clone()), settings, origin), fake, now }
     }
 
     fn ticks(&mut self, n: u32) {
         for _ in 0..n {
             self.now.instant += Duration::from_millis(250);
             self.now.unix_s += 0.25;
-            self.steward.tick(self.now).unwrap();
+            self.controller.tick(self.now).unwrap();
         }
     }
 
@@ -40,7 +40,7 @@ impl Bench {
     }
 
     fn ask(&mut self, request: Request) -> Reply {
-        match self.steward.answer(self.now, Question::Request(request), &mut |_| ()).unwrap() {
+        match self.controller.answer(self.now, Question::Request(request), &mut |_| ()).unwrap() {
             Answer::Reply(reply) => reply,
             Answer::Text(_) => panic!(),
         }
@@ -54,7 +54,7 @@ impl Bench {
     }
 
     fn log(&mut self) -> String {
-        self.steward.take_said().into_iter().map(|(_, line)| line + "\n").collect()
+        self.controller.take_said().into_iter().map(|(_, line)| line + "\n").collect()
     }
 }
 
@@ -132,26 +132,29 @@ fn another_configuration_is_in_force_at_once_and_a_dry_run_begins_with_nothing_h
     bench.meet();
     bench.ticks(8);
     assert_ne!(bench.knob("nr_requests"), "64");
-    let dry =
-        Settings { p99: Some(Duration::from_millis(9)), dry_run: true, ..bench.steward.settings().clone() };
-    assert!(bench.steward.configure(bench.now, dry).unwrap(), "a machine that writes is opened anew");
-    bench.steward.close_machine(bench.now);
+    let dry = Settings {
+        p99: Some(Duration::from_millis(9)),
+        dry_run: true,
+        ..bench.controller.settings().clone()
+    };
+    assert!(bench.controller.configure(bench.now, dry).unwrap(), "a machine that writes is opened anew");
+    bench.controller.close_machine(bench.now);
     assert_eq!(bench.knob("nr_requests"), "64");
-    bench.steward.open_machine(Box::new(bench.fake.clone()));
+    bench.controller.open_machine(Box::new(bench.fake.clone()));
     bench.ticks(8);
     assert_eq!(bench.knob("nr_requests"), "64");
     let status = bench.status();
     assert_eq!((status.dry_run, status.devices[0].goal_us), (true, 9000.0));
-    let wet = Settings { dry_run: false, ..bench.steward.settings().clone() };
-    assert!(bench.steward.configure(bench.now, wet).unwrap(), "and one that does not, too");
-    bench.steward.close_machine(bench.now);
-    bench.steward.open_machine(Box::new(bench.fake.clone()));
+    let wet = Settings { dry_run: false, ..bench.controller.settings().clone() };
+    assert!(bench.controller.configure(bench.now, wet).unwrap(), "and one that does not, too");
+    bench.controller.close_machine(bench.now);
+    bench.controller.open_machine(Box::new(bench.fake.clone()));
     bench.ticks(8);
     assert_ne!(bench.knob("nr_requests"), "64");
-    let goal = Settings { p99: Some(Duration::from_millis(8)), ..bench.steward.settings().clone() };
-    assert!(!bench.steward.configure(bench.now, goal).unwrap());
-    let other = Settings { devices: vec!["sdb".into()], ..bench.steward.settings().clone() };
-    assert!(bench.steward.configure(bench.now, other).unwrap());
+    let goal = Settings { p99: Some(Duration::from_millis(8)), ..bench.controller.settings().clone() };
+    assert!(!bench.controller.configure(bench.now, goal).unwrap());
+    let other = Settings { devices: vec!["sdb".into()], ..bench.controller.settings().clone() };
+    assert!(bench.controller.configure(bench.now, other).unwrap());
 }
 
 #[test]
@@ -172,7 +175,7 @@ fn a_goal_that_can_not_be_met_is_said_once() {
 fn the_history_is_as_long_as_it_was_told() {
     let mut bench = Bench::new(&Flags { history: Some(3), ..Flags::default() });
     for n in 0..10 {
-        bench.steward.say(bench.now, Priority::Info, format!("{n}"));
+        bench.controller.say(bench.now, Priority::Info, format!("{n}"));
     }
     let Reply::History(history) = bench.ask(Request::History { last: None }) else { panic!() };
     assert_eq!(history.iter().map(|e| e.why.as_str()).collect::<Vec<_>>(), ["7", "8", "9"]);
@@ -183,29 +186,29 @@ fn it_is_idle_while_nobody_waits_and_nobody_floods() {
     let mut bench = Bench::new(&Flags::default());
     bench.fake.0.lock().unwrap().clean = true;
     bench.ticks(4);
-    assert!(bench.steward.is_idle());
+    assert!(bench.controller.is_idle());
     for actor in [victim(), flood()] {
         bench.fake.0.lock().unwrap().actors = vec![actor];
         bench.ticks(2);
-        assert!(!bench.steward.is_idle());
+        assert!(!bench.controller.is_idle());
         bench.part();
         bench.ticks(20);
-        assert!(bench.steward.is_idle());
+        assert!(bench.controller.is_idle());
     }
 }
 
 #[test]
 fn what_could_not_be_put_back_is_counted_to_the_end() {
     let bench = Bench::new(&Flags::default());
-    let (said, not_put_back) = bench.steward.close(bench.now);
+    let (said, not_put_back) = bench.controller.close(bench.now);
     assert_eq!(not_put_back, 0, "somebody else's value is no failure");
     assert_eq!(said, [(Priority::Warning, "left as it is: sdb.nr_requests".to_owned())]);
 
     let mut bench = Bench::new(&Flags::default());
     bench.fake.0.lock().unwrap().stuck = vec!["sda.nr_requests: busy".into()];
-    bench.steward.close_machine(bench.now);
-    bench.steward.open_machine(Box::new(Fake::disk()));
-    let (said, not_put_back) = bench.steward.close(bench.now);
+    bench.controller.close_machine(bench.now);
+    bench.controller.open_machine(Box::new(Fake::disk()));
+    let (said, not_put_back) = bench.controller.close(bench.now);
     assert_eq!(not_put_back, 1, "of the machine before");
     assert!(
         said.contains(&(Priority::Error, "could not be put back: sda.nr_requests: busy".into())),
@@ -217,7 +220,7 @@ fn what_could_not_be_put_back_is_counted_to_the_end() {
 fn an_answer_has_a_thousand_entries_at_most() {
     let mut bench = Bench::new(&Flags { history: Some(5000), ..Flags::default() });
     for n in 0..3000 {
-        bench.steward.say(bench.now, Priority::Info, format!("{n}"));
+        bench.controller.say(bench.now, Priority::Info, format!("{n}"));
     }
     for last in [None, Some(2000)] {
         let Reply::History(history) = bench.ask(Request::History { last }) else { panic!() };
@@ -242,7 +245,9 @@ fn the_parent_knows_of_a_pause_before_it_begins_and_what_is_still_held_is_answer
         told = Some((pause, in_force));
     };
     let pause = Question::Request(Request::Pause { seconds: None });
-    let Answer::Reply(reply) = bench.steward.answer(bench.now, pause, &mut parent).unwrap() else { panic!() };
+    let Answer::Reply(reply) = bench.controller.answer(bench.now, pause, &mut parent).unwrap() else {
+        panic!()
+    };
     let (pause, in_force) = told.unwrap();
     assert_eq!(pause, Pause::Endless);
     assert_ne!(in_force, "64", "told before anything was written");
@@ -251,7 +256,7 @@ fn the_parent_knows_of_a_pause_before_it_begins_and_what_is_still_held_is_answer
     assert_eq!(reply, Reply::Paused(Paused { left_s: None, held: held.clone() }));
     assert!(bench.log().contains("still held: sda.nr_requests 8 (yours: 64)"));
     assert_eq!(bench.status().paused, Some(Paused { left_s: None, held }));
-    assert!(bench.steward.pause_changed());
-    bench.steward.pause_is_told();
-    assert!(!bench.steward.pause_changed());
+    assert!(bench.controller.pause_changed());
+    bench.controller.pause_is_told();
+    assert!(!bench.controller.pause_changed());
 }
