@@ -12,26 +12,27 @@
 //! It knows nothing of devices. The journal has the values to put back, and another process writes
 //! them (`floodwall guard restore`), so that no write can hold this one up.
 
+mod child;
 mod notify;
+mod restore;
 
-use std::io::{self, BufRead, BufReader, IsTerminal, Write};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::io::{self, IsTerminal};
+use std::process::Child;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use self::child::{Worker, WorkerEnd};
+use self::notify::Notifier;
 use crate::config::{DIRECTORY, Flags, Listen, Settings};
 use crate::error::{DaemonError, Doing};
 use crate::log::{Log, Priority};
-use crate::pipe::{self, Begin, Order, Pause, Sign};
+use crate::pipe::{Order, Pause, Sign};
 use crate::place::{self, Lock};
-use crate::supervisor::notify::Notifier;
-use crate::{restore, worker};
 
 /// A worker that gives no sign for so long hangs: it gives one a second.
 const HANG: Duration = Duration::from_secs(5);
@@ -59,7 +60,7 @@ pub enum End {
     Done,
     /// It can't go on, or not everything is put back. The log says why.
     Failed,
-    /// Its first worker could not begin and has said why: the exit status of [`worker::run`]'s
+    /// Its first worker could not begin and has said why: the exit status of [`crate::worker::run`]'s
     /// program, unless a signal ended it.
     NotBegun(Option<i32>),
 }
@@ -71,27 +72,6 @@ enum Event {
     Sign(u32, Sign),
     /// Its stdout is closed.
     Gone(u32),
-}
-
-/// A running worker.
-struct Worker {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    /// Of the last sign, or of the start.
-    heard: Instant,
-    ready: bool,
-    /// It ends by itself.
-    ending: bool,
-}
-
-/// How a worker ended.
-enum WorkerEnd {
-    /// By itself or by somebody else's hand.
-    Died(ExitStatus),
-    /// It hung, and was killed.
-    Hung,
-    /// We told it to stop; no status: it was killed then, and the kernel does not let it go.
-    Stopped(Option<ExitStatus>),
 }
 
 struct Supervisor<'a> {
@@ -110,14 +90,6 @@ struct Supervisor<'a> {
     on_terminal: bool,
     /// Workers that were killed and had not ended.
     stuck: Vec<Child>,
-}
-
-/// This very program, also when a package's upgrade has put another into its place: that would have
-/// no path any more (proc_pid_exe(5)), and parent and worker must speak the same.
-fn this_program() -> Command {
-    let mut command = Command::new("/proc/self/exe");
-    command.arg0("floodwall");
-    command
 }
 
 /// Runs a guard until it is told to stop.
@@ -253,53 +225,6 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn start(&mut self) -> Result<Worker, DaemonError> {
-        self.stuck.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
-        let mut child = this_program()
-            .arg(worker::COMMAND)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            // systemd's are ours.
-            .env_remove("NOTIFY_SOCKET")
-            .env_remove("WATCHDOG_USEC")
-            .env_remove("WATCHDOG_PID")
-            // A terminal's Ctrl-C is for us.
-            .process_group(0)
-            .spawn()
-            .doing(|| "can't start the worker".into())?;
-        if let Some(out) = child.stdout.take() {
-            let (sender, pid) = (self.sender.clone(), child.id());
-            thread::spawn(move || {
-                for line in BufReader::new(out).lines() {
-                    let Ok(line) = line else { break };
-                    if let Ok(sign) = serde_json::from_str(&line) {
-                        let _ = sender.send(Event::Sign(pid, sign));
-                    }
-                }
-                let _ = sender.send(Event::Gone(pid));
-            });
-        }
-        let stdin = child.stdin.take();
-        let mut worker = Worker { child, stdin, heard: Instant::now(), ready: false, ending: false };
-        let paused = match self.pause {
-            None => Pause::None,
-            Some((Pause::For(time), since)) => match time.checked_sub(since.elapsed()) {
-                Some(left) if !left.is_zero() => Pause::For(left),
-                _ => Pause::None,
-            },
-            Some((pause, _)) => pause,
-        };
-        let begin = Begin {
-            settings: self.settings.clone(),
-            age: self.started.elapsed(),
-            parent_pid: std::process::id(),
-            restarts: self.restarts,
-            paused,
-        };
-        worker.order(&Order::Begin(Box::new(begin)));
-        Ok(worker)
-    }
-
     /// Until it ends.
     fn watch(&mut self, worker: &mut Worker) -> WorkerEnd {
         let mut stopped: Option<Instant> = None;
@@ -340,51 +265,6 @@ impl<'a> Supervisor<'a> {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => gone = true,
             }
-        }
-    }
-
-    /// Ends a worker that hangs.
-    fn kill(&mut self, worker: &mut Worker) -> WorkerEnd {
-        worker.signal(Signal::KILL);
-        let status = self.wait_for(&mut worker.child, HANG);
-        if status.is_none() {
-            self.log.say(
-                Priority::Warning,
-                "the worker was killed and still waits in the kernel; what it held is put back without waiting for its end",
-            );
-        }
-        if self.stopping { WorkerEnd::Stopped(status) } else { WorkerEnd::Hung }
-    }
-
-    /// A process' end, with an ear for signals; none if it has not ended by then: one that waits in
-    /// the kernel ends when the kernel lets it, which may be never.
-    fn wait_for(&mut self, child: &mut Child, patience: Duration) -> Option<ExitStatus> {
-        let begin = Instant::now();
-        loop {
-            if let Ok(Some(status)) = child.try_wait() {
-                return Some(status);
-            }
-            if begin.elapsed() >= patience {
-                return None;
-            }
-            self.notifier.alive();
-            match self.events.recv_timeout(NAP) {
-                Ok(Event::Signal(SIGINT | SIGTERM)) => self.stopping = true,
-                Err(RecvTimeoutError::Disconnected) => thread::sleep(NAP),
-                _ => {}
-            }
-        }
-    }
-
-    /// A worker that was killed and did not end is waited for later, so that it does not stay in
-    /// the list of processes when it has. Its threads that wait in the kernel keep its socket open,
-    /// too, which the next worker would take for another guard's.
-    fn keep_stuck(&mut self, mut worker: Worker) {
-        if let Ok(None) = worker.child.try_wait() {
-            if worker.ready {
-                let _ = std::fs::remove_file(&self.settings.socket);
-            }
-            self.stuck.push(worker.child);
         }
     }
 
@@ -439,103 +319,5 @@ impl<'a> Supervisor<'a> {
                 self.notifier.ready();
             }
         }
-    }
-
-    /// Puts back what a dead worker has left behind; says how that went, and whether nothing is
-    /// left.
-    fn restore(&mut self) -> (String, bool) {
-        // A dry run may have been none before its configuration was read again.
-        if self.settings.sim.is_some() {
-            return (String::new(), true);
-        }
-        let spawned = this_program()
-            .args(restore::COMMAND)
-            .arg(&self.settings.journal)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .env_remove("NOTIFY_SOCKET")
-            .process_group(0)
-            .spawn();
-        let mut child = match spawned {
-            Ok(child) => child,
-            Err(e) => {
-                let why = format!(
-                    "; can't start the process that puts back what it held: {e}; run floodwall rollback"
-                );
-                return (why, false);
-            }
-        };
-        let begin = Instant::now();
-        let mut said = Instant::now();
-        loop {
-            match child.try_wait() {
-                Ok(Some(status)) if status.success() => {
-                    let ms = begin.elapsed().as_millis();
-                    return (format!("; what it held is put back, {ms} ms later"), true);
-                }
-                Ok(Some(status)) => {
-                    let why =
-                        format!("; what it held could not be put back ({status}); run floodwall rollback");
-                    return (why, false);
-                }
-                Ok(None) => {}
-                Err(e) => {
-                    return (format!("; can't tell whether what it held is put back: {e}"), false);
-                }
-            }
-            if said.elapsed() >= HANG {
-                said = Instant::now();
-                self.log.say(
-                    Priority::Warning,
-                    "still putting back what the worker held: a queue has to run dry",
-                );
-            }
-            self.notifier.alive();
-            match self.events.recv_timeout(NAP) {
-                Ok(Event::Signal(SIGINT | SIGTERM)) => self.stopping = true,
-                Err(RecvTimeoutError::Disconnected) => thread::sleep(NAP),
-                _ => {}
-            }
-        }
-    }
-}
-
-impl Worker {
-    /// Tells it something; one that is gone is noticed elsewhere.
-    fn order(&mut self, order: &Order) {
-        if let (Some(stdin), Ok(line)) = (&mut self.stdin, pipe::line(order)) {
-            let _ = stdin.write_all(&line);
-        }
-    }
-
-    /// Until it was waited for its number is nobody else's.
-    fn signal(&self, signal: Signal) {
-        let _ = rustix::process::kill_process(Pid::from_child(&self.child), signal);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_that_does_not_end_is_not_waited_for_and_forgotten_once_it_has() {
-        let args = Flags { sim: Some("hdd-7200".into()), ..Flags::default() };
-        let (sender, events) = mpsc::channel();
-        let settings = Settings::read(&args).unwrap();
-        let mut supervisor = Supervisor::new(&args, settings, Log::open(), (sender, events));
-        // In the place of one that the kernel does not let go: it was sent no signal.
-        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
-        assert_eq!(supervisor.wait_for(&mut child, Duration::from_millis(10)), None);
-        let mut worker = Worker { child, stdin: None, heard: Instant::now(), ready: false, ending: false };
-        assert_eq!(worker.child.try_wait().unwrap(), None);
-        supervisor.keep_stuck(worker);
-        assert_eq!(supervisor.stuck.len(), 1);
-        let mut child = supervisor.stuck.remove(0);
-        child.kill().unwrap();
-        assert!(supervisor.wait_for(&mut child, Duration::from_secs(60)).is_some());
-        worker = Worker { child, stdin: None, heard: Instant::now(), ready: false, ending: false };
-        supervisor.keep_stuck(worker);
-        assert!(supervisor.stuck.is_empty());
     }
 }

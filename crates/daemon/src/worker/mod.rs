@@ -9,6 +9,8 @@
 
 mod audit;
 mod controller;
+#[cfg(test)]
+mod fake;
 
 use std::io::{self, BufRead};
 use std::sync::Arc;
@@ -26,8 +28,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::config::Settings;
 use crate::error::{DaemonError, Doing};
 use crate::log::{Log, Priority};
-use crate::machine::host::HostMachine;
-use crate::machine::{Machine, SimMachine};
+use crate::machine::{HostMachine, Machine, SimMachine};
 use crate::pipe::{Begin, Given, Order, Pause, Sign, Signs};
 use crate::place::Socket;
 use crate::socket::serve::{self, Ask};

@@ -2,22 +2,23 @@
 //! Everything but time and processes, which are given.
 //!
 //! ```text
-//! tick ─▶ Guard::tick over the AuditedPlant ─▶ Report ─┬▶ entries: history, log
-//!                                                └▶ counts, goals that can't be met
-//! Question ─▶ Answer                 pause, resume, another configuration
+//! tick ─▶ Guard::tick over the AuditedPlant ─▶ Report ─▶ history: entries, log, counts, goals that can't be met
+//! Question ─▶ Answer: status, history, pause, resume     Settings ─▶ another configuration
 //! ```
+
+mod history;
+mod status;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use floodwall_guard::config::HARMED;
-use floodwall_guard::{Guard, Level, Report, State};
+use floodwall_guard::{Guard, Level, State};
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{Plant, PlantError};
-use floodwall_model::units::{Rate, human_duration};
+use floodwall_model::units::human_duration;
 
 use crate::config::Settings;
-use crate::document::{Counts, Device, Entry, LeftAlone, Paused, SCHEMA, Status};
+use crate::document::{Counts, Entry, LeftAlone, Paused};
 use crate::log::Priority;
 use crate::machine::{Gone, Machine};
 use crate::metrics;
@@ -83,11 +84,6 @@ pub(crate) struct Controller {
     said: Vec<(Priority, String)>,
     /// Knobs that machines could not put back when they were closed.
     not_put_back: usize,
-}
-
-/// The pace of a flood in words; `None` if it is not paced.
-fn paced(rate: Option<f64>) -> Option<String> {
-    rate.map(|rate| format!("flood at {}", Rate(rate)))
 }
 
 /// In words, if there is anything to say.
@@ -294,121 +290,6 @@ impl Controller {
         self.guard.status().all(|s| s.state == State::Free && !s.estimate.victims && !s.estimate.floods)
     }
 
-    /// In a few words.
-    pub(crate) fn line(&self, now: Now) -> String {
-        match self.pause_left(now) {
-            Pause::None => {}
-            Pause::Endless => return "paused".into(),
-            Pause::For(left) => return format!("paused for {} more", human_duration(left)),
-        }
-        let busy: Vec<String> = self
-            .guard
-            .status()
-            .filter(|s| s.state != State::Free)
-            .map(|s| format!("{} {}", self.plant.name(s.device), s.state))
-            .collect();
-        let all = self.guard.status().count();
-        match busy.len() {
-            0 => format!("{all} devices, all free"),
-            _ => format!("{all} devices; {}", busy.join(", ")),
-        }
-    }
-
-    /// Into the history and the log.
-    fn note(&mut self, now: Now, report: Report, otherwise: &str) {
-        let mut writes: BTreeMap<Option<DeviceId>, Vec<String>> = BTreeMap::new();
-        for (device, text) in self.plant.take_written() {
-            writes.entry(device).or_default().push(text);
-        }
-        let pretended = self.plant.pretends();
-        for decision in report.decisions {
-            let id = decision.device;
-            let written = writes.remove(&Some(id)).unwrap_or_default();
-            self.counts.decisions += 1;
-            self.counts.knob_writes += written.len() as u64;
-            let entry = Entry {
-                at_unix_s: now.unix_s,
-                device: Some(self.plant.name(id)),
-                from: Some(decision.from.to_string()),
-                to: Some(decision.to.to_string()),
-                levers: levers(decision.level),
-                writes: written,
-                pretended,
-                why: decision.why,
-            };
-            let record = self.records.entry(id).or_default();
-            record.decisions += 1;
-            record.knob_writes += entry.writes.len() as u64;
-            if decision.from != decision.to || record.since.is_none() {
-                (record.state, record.since) = (decision.to, Some(now.instant));
-            }
-            record.last = Some(entry.clone());
-            self.keep(Priority::Notice, entry);
-        }
-        for (id, written) in writes {
-            self.counts.knob_writes += written.len() as u64;
-            let state = id.map(|id| {
-                let record = self.records.entry(id).or_default();
-                record.knob_writes += written.len() as u64;
-                record.state.to_string()
-            });
-            let entry = Entry {
-                at_unix_s: now.unix_s,
-                device: id.map(|id| self.plant.name(id)),
-                from: state.clone(),
-                to: state,
-                writes: written,
-                pretended,
-                why: otherwise.to_owned(),
-                ..Entry::default()
-            };
-            self.keep(Priority::Info, entry);
-        }
-        for error in report.left_alone {
-            let mut left = LeftAlone { why: error.to_string(), ..LeftAlone::default() };
-            if let PlantError::Refused { write, why } = &error {
-                self.plant.lose(write);
-                left.device = write.device.map(|id| self.plant.name(id));
-                left.knob = Some(write.knob.clone());
-                left.why.clone_from(why);
-            }
-            self.say(now, Priority::Warning, format!("{error}: left alone from now on"));
-            self.left_alone.push(left);
-        }
-    }
-
-    /// Goals that can't be met are said once an encounter.
-    fn watch_goals(&mut self, now: Now) {
-        let mut unmet = Vec::new();
-        for status in self.guard.status() {
-            let record = self.records.entry(status.device).or_default();
-            record.since.get_or_insert(now.instant);
-            let protects = matches!(status.state, State::Protect | State::Probe | State::Pace);
-            let harmed = protects && status.estimate.pressure.is_some_and(|p| p > HARMED);
-            if !protects {
-                record.unmet_said = false;
-            }
-            if !harmed {
-                record.harmed = None;
-                continue;
-            }
-            let since = *record.harmed.get_or_insert(now.instant);
-            if now.instant - since >= UNMET && !record.unmet_said {
-                record.unmet_said = true;
-                unmet.push((status.device, status.estimate.goal));
-            }
-        }
-        let there: Vec<DeviceId> = self.guard.status().map(|s| s.device).collect();
-        if there.len() < self.records.len() {
-            self.records.retain(|id, _| there.contains(id));
-        }
-        for (id, goal) in unmet {
-            let name = self.plant.name(id);
-            let goal = human_duration(goal);
-            self.say(now, Priority::Warning, format!("{name}: the goal of {goal} can't be met with any lever; the best that there is stays in force"));
-        }
-    }
-
     /// An answer, at most a tick after the question. `parent` is told of a pause before it begins.
     ///
     /// # Errors
@@ -446,66 +327,6 @@ impl Controller {
                 Reply::Resumed { was_paused }
             }
         }))
-    }
-
-    fn status(&mut self, now: Now) -> Status {
-        let mut devices = Vec::new();
-        for status in self.guard.status() {
-            let id = status.device;
-            let (victims, floods) = self.plant.who(id);
-            let e = status.estimate;
-            let record = self.records.get(&id);
-            let since = record.and_then(|r| r.since).map_or(Duration::ZERO, |since| now.instant - since);
-            let unmet = record.and_then(|r| r.harmed).is_some_and(|since| now.instant - since >= UNMET);
-            devices.push(Device {
-                name: self.plant.name(id),
-                id: id.to_string(),
-                state: status.state.to_string(),
-                since_s: since.as_secs_f64(),
-                queue_level: status.level.queue(),
-                limit_level: status.level.limit,
-                levers: paced(status.pace_bytes_per_s).or(levers(status.level)),
-                goal_us: e.goal.as_secs_f64() * 1e6,
-                goal_is_given: e.goal_is_given,
-                goal_unmet: unmet,
-                pressure: e.pressure,
-                base_us: e.base.map(|d| d.as_secs_f64() * 1e6),
-                drain_bytes_per_s: e.drain_bytes_per_s,
-                backlog_bytes: e.backlog_bytes,
-                queue_delay_us: e.queue_delay.map(|d| d.as_secs_f64() * 1e6),
-                victims,
-                floods,
-                held: self.plant.held(id),
-                decisions: record.map_or(0, |r| r.decisions),
-                knob_writes: record.map_or(0, |r| r.knob_writes),
-                last: record.and_then(|r| r.last.clone()),
-            });
-        }
-        let paused = match self.pause_left(now) {
-            Pause::None => None,
-            Pause::Endless => Some(None),
-            Pause::For(left) => Some(Some(left.as_secs_f64())),
-        };
-        let machine = self.plant.machine();
-        let paused = paused.map(|left_s| Paused { left_s, held: machine.held() });
-        Status {
-            schema: SCHEMA.to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: std::process::id(),
-            parent_pid: self.origin.parent_pid,
-            uptime_s: (now.instant - self.origin.started).as_secs_f64(),
-            restarts: self.origin.restarts,
-            config: self.settings.file.as_ref().map(|f| f.display().to_string()),
-            dry_run: self.settings.dry_run,
-            p99_us: self.settings.p99.map(|d| d.as_secs_f64() * 1e6),
-            source: machine.source().to_owned(),
-            blind: machine.blind(),
-            left_out: machine.left_out(),
-            paused,
-            devices,
-            left_alone: self.left_alone.clone(),
-            counts: self.counts.clone(),
-        }
     }
 }
 

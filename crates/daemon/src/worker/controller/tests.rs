@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::config::Flags;
-use crate::worker::audit::tests::{DISK, Fake, flood, victim};
+use crate::document::Status;
+use crate::worker::fake::{DISK, Fake, flood, victim};
 
 struct Bench {
     fake: Fake,

@@ -1,0 +1,98 @@
+//! How a guard stands: for those who ask, and in a few words for `systemctl status`.
+
+use std::time::Duration;
+
+use floodwall_guard::State;
+use floodwall_model::units::{Rate, human_duration};
+
+use super::{Controller, Now, UNMET, levers};
+use crate::document::{Device, Paused, SCHEMA, Status};
+use crate::pipe::Pause;
+
+/// The pace of a flood in words; `None` if it is not paced.
+fn paced(rate: Option<f64>) -> Option<String> {
+    rate.map(|rate| format!("flood at {}", Rate(rate)))
+}
+
+impl Controller {
+    /// In a few words.
+    pub(crate) fn line(&self, now: Now) -> String {
+        match self.pause_left(now) {
+            Pause::None => {}
+            Pause::Endless => return "paused".into(),
+            Pause::For(left) => return format!("paused for {} more", human_duration(left)),
+        }
+        let busy: Vec<String> = self
+            .guard
+            .status()
+            .filter(|s| s.state != State::Free)
+            .map(|s| format!("{} {}", self.plant.name(s.device), s.state))
+            .collect();
+        let all = self.guard.status().count();
+        match busy.len() {
+            0 => format!("{all} devices, all free"),
+            _ => format!("{all} devices; {}", busy.join(", ")),
+        }
+    }
+
+    /// The whole document.
+    pub(super) fn status(&mut self, now: Now) -> Status {
+        let mut devices = Vec::new();
+        for status in self.guard.status() {
+            let id = status.device;
+            let (victims, floods) = self.plant.who(id);
+            let e = status.estimate;
+            let record = self.records.get(&id);
+            let since = record.and_then(|r| r.since).map_or(Duration::ZERO, |since| now.instant - since);
+            let unmet = record.and_then(|r| r.harmed).is_some_and(|since| now.instant - since >= UNMET);
+            devices.push(Device {
+                name: self.plant.name(id),
+                id: id.to_string(),
+                state: status.state.to_string(),
+                since_s: since.as_secs_f64(),
+                queue_level: status.level.queue(),
+                limit_level: status.level.limit,
+                levers: paced(status.pace_bytes_per_s).or(levers(status.level)),
+                goal_us: e.goal.as_secs_f64() * 1e6,
+                goal_is_given: e.goal_is_given,
+                goal_unmet: unmet,
+                pressure: e.pressure,
+                base_us: e.base.map(|d| d.as_secs_f64() * 1e6),
+                drain_bytes_per_s: e.drain_bytes_per_s,
+                backlog_bytes: e.backlog_bytes,
+                queue_delay_us: e.queue_delay.map(|d| d.as_secs_f64() * 1e6),
+                victims,
+                floods,
+                held: self.plant.held(id),
+                decisions: record.map_or(0, |r| r.decisions),
+                knob_writes: record.map_or(0, |r| r.knob_writes),
+                last: record.and_then(|r| r.last.clone()),
+            });
+        }
+        let paused = match self.pause_left(now) {
+            Pause::None => None,
+            Pause::Endless => Some(None),
+            Pause::For(left) => Some(Some(left.as_secs_f64())),
+        };
+        let machine = self.plant.machine();
+        let paused = paused.map(|left_s| Paused { left_s, held: machine.held() });
+        Status {
+            schema: SCHEMA.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            parent_pid: self.origin.parent_pid,
+            uptime_s: (now.instant - self.origin.started).as_secs_f64(),
+            restarts: self.origin.restarts,
+            config: self.settings.file.as_ref().map(|f| f.display().to_string()),
+            dry_run: self.settings.dry_run,
+            p99_us: self.settings.p99.map(|d| d.as_secs_f64() * 1e6),
+            source: machine.source().to_owned(),
+            blind: machine.blind(),
+            left_out: machine.left_out(),
+            paused,
+            devices,
+            left_alone: self.left_alone.clone(),
+            counts: self.counts.clone(),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! A machine for tests that somebody else looks into.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use floodwall_model::plant::{Actor, DeviceObservation, KnobWrite, Knobs, Observation, Plant, PlantError};
+use floodwall_model::trial::DeviceSample;
+use floodwall_model::{DeviceId, LatencyCounts, Setting};
+
+use crate::document::LeftOut;
+use crate::machine::{Left, Machine};
+
+pub(crate) const DISK: DeviceId = DeviceId { major: 8, minor: 0 };
+
+/// A machine that somebody else looks into: knobs, what is seen next, whether sensors are lost.
+#[derive(Default)]
+pub(crate) struct Inside {
+    pub(crate) knobs: Knobs,
+    pub(crate) writes: Vec<KnobWrite>,
+    pub(crate) at: Duration,
+    pub(crate) actors: Vec<Actor>,
+    pub(crate) devices: Vec<DeviceId>,
+    /// Nothing is dirty.
+    pub(crate) clean: bool,
+    /// Can't be put back.
+    pub(crate) stuck: Vec<String>,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Fake(pub(crate) Arc<Mutex<Inside>>);
+
+impl Fake {
+    /// One disk with the knobs of a queue.
+    pub(crate) fn disk() -> Self {
+        let fake = Self::default();
+        {
+            let mut inside = fake.0.lock().unwrap();
+            inside.devices.push(DISK);
+            let knobs = [("nr_requests", "64"), ("max_sectors_kb", "1280")];
+            let own: Setting = knobs.map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect();
+            inside.knobs.devices.insert(DISK, own);
+        }
+        fake
+    }
+}
+
+impl Plant for Fake {
+    fn knobs(&mut self) -> Result<Knobs, PlantError> {
+        Ok(self.0.lock().unwrap().knobs.clone())
+    }
+
+    fn observe(&mut self) -> Result<Observation, PlantError> {
+        let mut inside = self.0.lock().unwrap();
+        inside.at += Duration::from_millis(250);
+        let device = |id: &DeviceId| DeviceObservation {
+            id: *id,
+            counters: DeviceSample::default(),
+            dirty_bytes: Some(if inside.clean { 0 } else { 512 << 20 }),
+            writeback_bytes: Some(0),
+            changing: false,
+            actors: inside.actors.clone(),
+        };
+        Ok(Observation {
+            at: inside.at,
+            devices: inside.devices.iter().map(device).collect(),
+            ..Observation::default()
+        })
+    }
+
+    fn write(&mut self, write: &KnobWrite) -> Result<(), PlantError> {
+        let mut inside = self.0.lock().unwrap();
+        inside.writes.push(write.clone());
+        if let Some(setting) = write.device.and_then(|id| inside.knobs.devices.get_mut(&id)) {
+            setting.0.insert(write.knob.clone(), write.value.clone());
+        }
+        Ok(())
+    }
+}
+
+impl Machine for Fake {
+    fn wait(&mut self, _: Duration, _: &AtomicBool) -> Result<(), PlantError> {
+        Ok(())
+    }
+    fn name(&self, _: DeviceId) -> String {
+        "sda".into()
+    }
+    fn source(&self) -> &'static str {
+        "fake"
+    }
+    fn blind(&self) -> Vec<String> {
+        Vec::new()
+    }
+    fn left_out(&self) -> Vec<LeftOut> {
+        Vec::new()
+    }
+    fn lost_events(&self) -> u64 {
+        7
+    }
+    fn held(&self) -> Vec<String> {
+        self.0.lock().unwrap().stuck.clone()
+    }
+    fn close(self: Box<Self>) -> Left {
+        Left { alone: vec!["sdb.nr_requests".into()], failed: self.0.lock().unwrap().stuck.clone() }
+    }
+}
+
+pub(crate) fn victim() -> Actor {
+    let commits = LatencyCounts::from_values(vec![900_000_000; 20]);
+    Actor { who: "postgres (41)".into(), commits, waiting: 3, ..Actor::default() }
+}
+
+pub(crate) fn flood() -> Actor {
+    Actor { who: "cp (42)".into(), dirtied_bytes: 100 << 20, ..Actor::default() }
+}
