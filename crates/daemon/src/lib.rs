@@ -1,29 +1,45 @@
-//! The guard as a service: a worker that steers, the process that watches over it, and those who
-//! ask it.
+//! The guard as a service: a worker that steers, the supervisor that watches over it, and those
+//! who ask it.
 //!
 //! ```text
-//! Flags, config ─▶ supervisor ─ pipe ─▶ worker ─▶ controller ─▶ guard::Guard over audit over machine (host | sim)
-//!                    │  ▲                 │         ▲
-//!                    │  └ beats           │         └ socket: serve ◀─ protocol ◀─ client
-//!                    │                    │                ◀─ HTTP (metrics) ◀─ Prometheus
-//!                    └ restore, when the worker dies or hangs
+//! Flags ─▶ config ─▶ supervisor ─ pipe ─▶ worker: controller ─▶ guard::Guard ─▶ audit ─▶ machine
+//!                     │  ▲                  │        ▲                         (host | sim)
+//!                     │  └──── beats ───────┘        ├ question ◀─ socket ◀─ client: status …
+//!                     └ restore, when the worker     └ question ◀─ metrics ◀─ Prometheus
+//!                       dies or hangs
+//!
+//! config       flags and the configuration file
+//! lock         one guard a machine; directory: where lock and sockets are
+//! supervisor   starts the worker, kills it when it hangs, starts another; tells systemd
+//! pipe         what supervisor and worker say to each other
+//! worker       the loop; controller: decisions, history, pauses; audit: what knobs had, were given
+//! machine      what is steered: this host, or a simulated machine
+//! restore      puts back what a dead worker has left behind
+//! socket       protocol, the guard's side (listener, serve) and the asker's (client)
+//! metrics      OpenMetrics, over HTTP
+//! connection   clients of socket and metrics, bounded in number and time; question: what they ask
+//! document     what a guard says of itself: status and history
+//! log          stderr, or systemd's journal
 //! ```
 //!
-//! The supervisor starts the worker and the restore by running this very program again: as
-//! [`worker::COMMAND`] it has to call [`worker::run`], as [`restore::COMMAND`] and a journal's
-//! directory [`restore::for_parent`].
+//! The supervisor runs this very program again: as [`worker::COMMAND`] it has to call
+//! [`worker::run`], and as [`restore::COMMAND`] with a journal's directory
+//! [`restore::for_parent`].
 //!
-//! Nothing is printed: what happens goes to the log on stderr, stdout is the worker's pipe to its
-//! parent. Durations in documents are seconds (`_s`) or microseconds (`_us`), sizes bytes.
+//! Nothing is printed: the log goes to stderr, and stdout is the worker's pipe to its supervisor.
+//! Durations in documents are seconds (`_s`) or microseconds (`_us`), sizes bytes.
 
 mod config;
+mod connection;
+mod directory;
 pub mod document;
 mod error;
+mod lock;
 mod log;
 mod machine;
 mod metrics;
 mod pipe;
-mod place;
+mod question;
 pub mod restore;
 pub mod socket;
 pub mod supervisor;

@@ -6,10 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use super::protocol::{self, Reply, Request};
-use super::serve::ANSWER;
 use crate::config::{DIRECTORY, FILE, Flags, Settings, default_socket, simulated_socket};
 use crate::error::{DaemonError, Doing};
-use crate::place::{self, Lock};
+use crate::lock::{self, Lock};
+use crate::question::ANSWER;
 
 /// Where the guard is: where the user says, where its configuration says, where it usually is; if
 /// nothing is there, where this user's simulated one is.
@@ -45,8 +45,8 @@ fn connect(path: &Path, named: Option<&Path>) -> Result<UnixStream, DaemonError>
     let name = path.display();
     let why = match UnixStream::connect(path) {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
-            let own = named.map(|socket| place::lock_path(DIRECTORY.as_ref(), Some(socket)));
-            let locks = [Some(place::lock_path(DIRECTORY.as_ref(), None)), own];
+            let own = named.map(|socket| lock::path(DIRECTORY.as_ref(), Some(socket)));
+            let locks = [Some(lock::path(DIRECTORY.as_ref(), None)), own];
             match locks.into_iter().flatten().find_map(|lock| Lock::holder(&lock)) {
                 Some(pid) => format!(
                     "the guard (process {pid}) does not listen at '{name}'; it may be starting, or have another socket: name that with --socket"

@@ -1,6 +1,7 @@
 //! The socket where a running guard can be asked: its language, the guard's side and the asker's.
 
 pub(crate) mod client;
+pub(crate) mod listener;
 pub(crate) mod protocol;
 pub(crate) mod serve;
 

@@ -29,10 +29,11 @@ use signal_hook::iterator::Signals;
 use self::child::{Worker, WorkerEnd};
 use self::notify::Notifier;
 use crate::config::{DIRECTORY, Flags, Listen, Settings};
+use crate::directory;
 use crate::error::{DaemonError, Doing};
+use crate::lock::{self, Lock};
 use crate::log::{Log, Priority};
 use crate::pipe::{Order, Pause, Sign};
-use crate::place::{self, Lock};
 
 /// A worker that gives no sign for so long hangs: it gives one a second.
 const HANG: Duration = Duration::from_secs(5);
@@ -60,8 +61,8 @@ pub enum End {
     Done,
     /// It can't go on, or not everything is put back. The log says why.
     Failed,
-    /// Its first worker could not begin and has said why: the exit status of [`crate::worker::run`]'s
-    /// program, unless a signal ended it.
+    /// Its first worker could not begin and has said why: the exit status of the program that called
+    /// [`crate::worker::run`], unless a signal ended it.
     NotBegun(Option<i32>),
 }
 
@@ -98,12 +99,12 @@ struct Supervisor<'a> {
 /// Another guard, or no way to start a process.
 pub fn run(args: &Flags) -> Result<End, DaemonError> {
     let settings = Settings::read(args)?;
-    place::check_directory(&settings.socket)?;
+    directory::check(&settings.socket)?;
     if let Some(Listen::Unix(metrics)) = &settings.metrics {
-        place::check_directory(metrics)?;
+        directory::check(metrics)?;
     }
     let simulated = settings.sim.is_some().then_some(settings.socket.as_path());
-    let _lock = Lock::take(&place::lock_path(DIRECTORY.as_ref(), simulated))?;
+    let _lock = Lock::take(&lock::path(DIRECTORY.as_ref(), simulated))?;
     let (sender, events) = mpsc::channel();
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).doing(|| "can't install signal handlers".into())?;

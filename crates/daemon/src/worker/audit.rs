@@ -1,6 +1,6 @@
 //! A plant between the law and the machine that keeps an audit log: the values that knobs had and
-//! were given, and the processes that were seen. In a dry run nothing passes through to the machine:
-//! the law goes on as if it had.
+//! were given, and the processes that were seen. In a dry run nothing passes through to the
+//! machine: the law goes on as if it had.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -29,9 +29,11 @@ use crate::config::Settings;
 use crate::error::{DaemonError, Doing};
 use crate::log::{Log, Priority};
 use crate::machine::{HostMachine, Machine, SimMachine};
+use crate::metrics;
 use crate::pipe::{Begin, Given, Order, Pause, Sign, Signs};
-use crate::place::Socket;
-use crate::socket::serve::{self, Ask};
+use crate::question::Ask;
+use crate::socket::listener::Socket;
+use crate::socket::serve;
 use crate::worker::controller::{Controller, Now, Origin};
 
 /// The hidden command under which the program runs itself again.
@@ -132,9 +134,9 @@ fn work(begin: Begin, orders: &Receiver<Order>, stop: &AtomicBool, log: &Log) ->
     let socket = Socket::bind(&settings.socket)?;
     let machine = open_machine(&settings)?;
     let (sender, asks) = mpsc::channel();
-    serve::serve_socket(&socket, sender.clone())?;
+    serve::serve(&socket, sender.clone())?;
     let metrics = match &settings.metrics {
-        Some(listen) => serve::serve_metrics(listen, sender)?,
+        Some(listen) => metrics::http::serve(listen, sender)?,
         None => None,
     };
     let started = Instant::now();

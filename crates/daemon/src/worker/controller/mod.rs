@@ -2,7 +2,7 @@
 //! Everything but time and processes, which are given.
 //!
 //! ```text
-//! tick ─▶ Guard::tick over the AuditedPlant ─▶ Report ─▶ history: entries, log, counts, goals that can't be met
+//! tick ─▶ Guard::tick over the AuditedPlant ─▶ Report ─▶ history: entries, log, counts, unmet goals
 //! Question ─▶ Answer: status, history, pause, resume     Settings ─▶ another configuration
 //! ```
 
@@ -23,8 +23,8 @@ use crate::log::Priority;
 use crate::machine::{Gone, Machine};
 use crate::metrics;
 use crate::pipe::Pause;
+use crate::question::{Answer, Question};
 use crate::socket::protocol::{Reply, Request};
-use crate::socket::serve::{Answer, Question};
 use crate::worker::audit::AuditedPlant;
 
 /// A goal that victims have not met for so long is one that can't be met: every lever has been

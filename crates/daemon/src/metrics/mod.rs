@@ -1,6 +1,8 @@
 //! A guard's status in the OpenMetrics text format (OpenMetrics 1.0, "Text format"). An
 //! unknown value has no sample; zero is a measurement.
 
+pub(crate) mod http;
+
 use std::fmt::Write;
 
 use crate::document::{Device, Status, TICK_BUCKETS_S};
