@@ -4,7 +4,7 @@
 //! ```text
 //! main ─▶ args ─▶ commands/bench   ─▶ bench::HostRig ─▶ stats ─▶ report
 //!               ├ commands/status  ─▶ host           ─▶ report
-//!               ├ commands/guard   ─▶ guard ⇄ plant
+//!               ├ commands/guard   ─▶ daemon ─▶ guard ⇄ plant
 //!               └ commands/settings ─▶ knobs
 //! ```
 
