@@ -9,7 +9,7 @@ use crate::catalogue::{Knob, knobs};
 use crate::cell::{Cell, State};
 use crate::change::Change;
 use crate::hang;
-use crate::journal::{JournalError, Phase, Record, SavedAt, Transaction};
+use crate::journal::{JournalError, Phase, Reading as Found, Record, SavedAt, Transaction};
 use crate::limits::Memory;
 use crate::order::order;
 use crate::plan::{Entry, PlanError, Step, short};
@@ -293,7 +293,15 @@ impl Session<'_> {
         }
         let now = match entry.cell.read(self.files) {
             Reading::Value(now) => now,
-            Reading::Absent(why) => return Err(HoldError::Gone { label, why }),
+            Reading::Absent(why) => {
+                if matches!(entry.target, Target::Group { .. }) && hold.transaction.holds(index) {
+                    // Its limits went with it. A unit that starts again has a group of the same
+                    // path and no limit of ours.
+                    let readings = vec![Found { entry: index, state: None }];
+                    self.note(hold, Record::Done { readings }, Mode::Undo)?;
+                }
+                return Err(HoldError::Gone { label, why });
+            }
             Reading::Unreadable(why) => {
                 return Err(PlanError::Unreadable { label, why }.into());
             }
@@ -395,7 +403,11 @@ impl Session<'_> {
             return Ok(());
         }
         // Devices that have gone since; while a write is under way every entry keeps its place.
-        let is_there = |entry: &Entry| entry.target.check(self.files).is_ok();
+        let is_there = |entry: &Entry| {
+            let group_has_gone = matches!(entry.target, Target::Group { .. })
+                && matches!(entry.cell.read(self.files), Reading::Absent(_));
+            entry.target.check(self.files).is_ok() && !group_has_gone
+        };
         let records = hold.transaction.compacted(|entry| !calm || is_there(entry));
         let text: String = records.iter().map(Record::line).collect();
         let length = text.len() as u64;

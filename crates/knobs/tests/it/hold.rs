@@ -7,7 +7,7 @@ use floodwall_knobs::session::{is_alive, log};
 use floodwall_knobs::{ApplyError, Device, Fate, Files, Hold, HoldError, Session, StepError, Target};
 use rustix::io::Errno;
 
-use crate::fake::{World, change, sda};
+use crate::fake::{GROUP, World, change, sda};
 
 /// The process that steers.
 const GUARD: u32 = 8;
@@ -480,4 +480,36 @@ fn a_process_that_does_not_know_when_it_started_does_not_steer() {
     session.who.pid_start_ticks = 0;
     assert!(matches!(session.hold("a guard"), Err(HoldError::NoStartTime)));
     assert!(world.store.files.borrow().is_empty());
+}
+
+#[test]
+fn the_limits_of_a_control_group_that_has_gone_are_not_held_any_more() {
+    let (world, mut hold) = steered();
+    let original = world.kernel.all();
+    let group = format!("/sys/fs/cgroup/{GROUP}");
+    let target = Target::group(GROUP, None).unwrap();
+    let limit = |value: &str| floodwall_knobs::Change {
+        knob: find("memory.high").unwrap(),
+        target: target.clone(),
+        value: value.to_owned(),
+    };
+    guard(&world).write(&mut hold, &limit("200000000")).unwrap();
+    assert_eq!(hold.held().len(), 1);
+    let files: Vec<(String, String)> = original
+        .iter()
+        .filter(|(path, _)| path.starts_with(&group))
+        .map(|(p, v)| (p.clone(), v.clone()))
+        .collect();
+    world.kernel.remove(&group);
+    let back = guard(&world).write(&mut hold, &limit("1000000000"));
+    assert!(matches!(back, Err(HoldError::Gone { .. })), "{back:?}");
+    assert!(hold.held().is_empty());
+    // The unit runs again, with the limit that its files say.
+    for (path, value) in files {
+        world.kernel.put(&path, &value);
+    }
+    guard(&world).write(&mut hold, &limit("300000000")).unwrap();
+    assert_eq!(world.kernel.get(&format!("{group}/memory.high")), "300000000");
+    assert!(guard(&world).close(&mut hold).is_complete());
+    assert_eq!(world.kernel.all(), original);
 }

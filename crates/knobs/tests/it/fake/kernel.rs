@@ -478,6 +478,8 @@ impl Files for Kernel {
             self.write_bdi(name, number()?)?;
         } else if path.starts_with("/run/systemd/") {
             self.write_unit(path, value);
+        } else if path == format!("/sys/fs/cgroup/{GROUP}/memory.high") {
+            self.put(path, value);
         } else {
             return Err(Errno::ACCESS);
         }
