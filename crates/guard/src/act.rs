@@ -47,6 +47,8 @@ pub(crate) struct Held {
     late: BTreeMap<String, u32>,
     /// Elevators that this kernel or device does not have.
     unknown: BTreeSet<String>,
+    /// Control groups whose limits have been read in this encounter.
+    groups: BTreeSet<String>,
 }
 
 /// A knob that was written.
@@ -64,6 +66,11 @@ struct Change {
     value: String,
     /// Back to the administrator's.
     back: bool,
+}
+
+/// Whether a knob is a limit of a control group: `GROUP:io.max`.
+fn is_limit(knob: &str) -> bool {
+    knob.contains(':')
 }
 
 fn follows_elevator(knob: &str) -> bool {
@@ -110,6 +117,7 @@ impl Held {
             later: BTreeMap::new(),
             late: BTreeMap::new(),
             unknown: BTreeSet::new(),
+            groups: BTreeSet::new(),
         }
     }
 
@@ -143,6 +151,45 @@ impl Held {
     /// where it would overwrite somebody else's number of requests.
     pub(crate) fn has_elevator(&self, name: &str) -> bool {
         self.has(ELEVATOR) && !self.unknown.contains(name) && !self.would_overwrite()
+    }
+
+    /// Reads the limits of a control group, once an encounter. A unit that starts again has a new
+    /// group of the same path, and an administrator may have set other limits.
+    ///
+    /// # Errors
+    /// [`PlantError::Lost`] if the plant's knobs can't be read.
+    pub(crate) fn meet_group<P: Plant + ?Sized>(
+        &mut self,
+        plant: &mut P,
+        device: DeviceId,
+        group: &str,
+    ) -> Result<(), PlantError> {
+        if self.groups.contains(group) {
+            return Ok(());
+        }
+        let Some(reads) = plant.knobs()?.devices.remove(&device) else { return Ok(()) };
+        let its = |knob: &str| knob.rsplit_once(':').is_some_and(|(of, _)| of == group);
+        self.own.0.retain(|knob, _| !its(knob) || self.written.contains_key(knob));
+        for (knob, value) in reads.0 {
+            if its(&knob) && !self.written.contains_key(&knob) {
+                self.own.0.insert(knob, value);
+            }
+        }
+        self.groups.insert(group.to_owned());
+        Ok(())
+    }
+
+    /// Forgets the control groups of an encounter that is over, once their limits are back.
+    pub(crate) fn forget_groups(&mut self) {
+        if self.groups.is_empty() || self.written.keys().any(|knob| is_limit(knob)) {
+            return;
+        }
+        self.groups.clear();
+        self.own.0.retain(|knob, _| !is_limit(knob));
+        self.left_alone.retain(|knob| !is_limit(knob));
+        self.theirs.retain(|knob| !is_limit(knob));
+        self.later.retain(|knob, _| !is_limit(knob));
+        self.late.retain(|knob, _| !is_limit(knob));
     }
 
     /// The device was gone and is there again, and reads this. What still reads as it was left is
@@ -256,6 +303,12 @@ impl Held {
             if !back && self.would_overwrite() {
                 return;
             }
+        }
+        if is_limit(&knob) && reads.get(&knob).is_none() {
+            // The group has gone, and its limits with it.
+            self.written.remove(&knob);
+            self.own.0.remove(&knob);
+            return;
         }
         if let Some(why) = self.somebody_elses(&knob, reads) {
             self.leave_to_them(write, reads, why, report);

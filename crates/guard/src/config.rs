@@ -126,6 +126,9 @@ pub const LEAST_SHARE: f64 = 0.1;
 /// If victims miss their goal for so long beside this share, the pace alone is not enough: a device's
 /// cache may be full of what the flood wrote before.
 pub const LEAST_TRIAL: Duration = Duration::from_secs(8);
+/// The drain rate of a backlogged device is known after two looks. If it stays unknown for so long,
+/// there is no rate to pace by, and the queue is made short.
+pub const NO_RATE: Duration = Duration::from_secs(2);
 /// So much more is tried, and so much less is given when victims wait beyond their goal: the gains
 /// of TCP BBR's ProbeBW.
 pub const PACE_UP: f64 = 1.25;

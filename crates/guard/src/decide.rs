@@ -21,8 +21,9 @@ use std::time::Duration;
 use crate::climb::{Tally, Whole};
 use crate::config::{
     BACKLOG, BETTER, CHANGED, CLEARLY_WORSE, DEAD_S, ENOUGH_OPERATIONS, FIRST_REST, FORGET, GOOD, HARMED,
-    HOPELESS_SLOTS, LAST_SLOTS, MOST_PATIENCE, MOST_S, NOT_IN_FORCE, OPENING_S, PATIENCE, PATIENCE_GROWTH,
-    RECOVER_STEP, REST, REST_SLOTS, SETTLE, SETTLE_BFQ, STUCK, THREAT, TRY_S, UNBEARABLE, UNKNOWN_THREAT,
+    HOPELESS_SLOTS, LAST_SLOTS, MOST_PATIENCE, MOST_S, NO_RATE, NOT_IN_FORCE, OPENING_S, PATIENCE,
+    PATIENCE_GROWTH, RECOVER_STEP, REST, REST_SLOTS, SETTLE, SETTLE_BFQ, STUCK, THREAT, TRY_S, UNBEARABLE,
+    UNKNOWN_THREAT,
 };
 use crate::estimate::Estimate;
 use crate::levers::{Level, Offers, Step};
@@ -70,6 +71,8 @@ pub(crate) struct Machine {
     pub(crate) pace: Option<Pace>,
     /// The group that was paced last, with its share of the drain rate at the end, and when.
     paced: Option<(String, f64, Duration)>,
+    /// Since when a flood could be paced, but for a drain rate.
+    unpaced: Option<Duration>,
     /// The best known of this encounter.
     best: Level,
     /// Where encounters of a kind (readers wait or not) have ended, and when: there the next one
@@ -152,7 +155,10 @@ impl Machine {
                 self.threat(e).map_or(met, |why| self.meet(now, e, offers, why))
             }
             State::Free => None,
-            State::Watch if !both => self.enter(now, State::Free, gone(e)),
+            State::Watch if !both => {
+                self.unpaced = None;
+                self.enter(now, State::Free, gone(e))
+            }
             State::Watch => self.threat(e).and_then(|why| self.meet(now, e, offers, why)),
             State::Pace if !both => {
                 self.end_pace(now, e);
@@ -160,7 +166,11 @@ impl Machine {
             }
             State::Pace if self.pace.as_ref().map(Pace::group) != offers.group => {
                 self.end_pace(now, e);
-                self.meet(now, e, offers, "the flood is in another control group".into())
+                let why = "the flood's control group has no pace any more";
+                match self.threat(e) {
+                    Some(threat) => self.meet(now, e, offers, format!("{why}; {threat}")),
+                    None => self.enter(now, State::Watch, why.into()),
+                }
             }
             State::Pace if self.pace.as_ref().is_some_and(|pace| pace.is_not_enough(now)) => {
                 (self.pace, self.paced) = (None, None);
@@ -218,9 +228,12 @@ impl Machine {
     fn meet(&mut self, now: Duration, e: &Estimate, offers: &Offers<'_>, why: String) -> Option<Move> {
         let Some(group) = offers.group else { return self.begin(now, e, offers, why) };
         let last = self.paced.as_ref().filter(|(of, _, then)| of == group && now - *then < FORGET);
-        let pace = Pace::begin(now, group, last.map(|(_, share, _)| *share), e);
-        // Its drain rate is known a look or two after it has begun.
-        let rate = pace.as_ref()?.rate();
+        let Some(pace) = Pace::begin(now, group, last.map(|(_, share, _)| *share), e) else {
+            let since = *self.unpaced.get_or_insert(now);
+            return (now - since >= NO_RATE).then(|| self.begin(now, e, offers, why)).flatten();
+        };
+        self.unpaced = None;
+        let (rate, pace) = (pace.rate(), Some(pace));
         (self.pace, self.level, self.stepped) = (pace, Level::default(), now);
         self.enter(now, State::Pace, format!("{why}: {group} may write {:.1} MB/s", rate / 1e6))
     }

@@ -265,7 +265,13 @@ impl Estimator {
         if let Some(first) = floods.next() {
             self.floods_group = first.clone().filter(|_| floods.all(|group| group == first));
         }
-        if self.victims_groups.contains_key(&self.floods_group) {
+        let is_in = |group: &Option<String>, flood: &str| {
+            let below = group.as_deref().and_then(|group| group.strip_prefix(flood));
+            below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || flood.is_empty())
+        };
+        // A limit of a group holds the groups below it, too.
+        if self.floods_group.as_ref().is_some_and(|flood| self.victims_groups.keys().any(|g| is_in(g, flood)))
+        {
             self.floods_group = None;
         }
     }
@@ -427,6 +433,9 @@ mod tests {
         assert_eq!(told(vec![vec![db(), copy()], vec![db()]]).as_deref(), Some("copy"));
         assert_eq!(told(vec![vec![db(), copy(), group("other", flood())]]), None);
         assert_eq!(told(vec![vec![db(), flood()]]), None, "its group is not known");
+        assert_eq!(told(vec![vec![group("copy/db", victim(5, 4)), copy()]]), None, "below the flood");
+        let beside = group("copydb", victim(5, 4));
+        assert_eq!(told(vec![vec![beside, copy()]]).as_deref(), Some("copy"));
         // Also a victim that has not waited for a moment.
         assert_eq!(told(vec![vec![group("copy", victim(5, 4))], vec![copy()]]), None);
     }

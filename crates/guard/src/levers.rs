@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::act::Held;
 use crate::config::{ABOVE_BACKLOG, FIRST_LIMIT, LEAST_LIMIT, LIMIT_TRIAL, RAMP};
 use crate::estimate::Estimate;
-use crate::pace::io_max;
+use crate::pace::limits;
 
 /// Elevators by their level, from 1 on; what a device does not have is refused once and not tried
 /// again.
@@ -122,7 +122,7 @@ impl<'a> Offers<'a> {
             ours.iter().filter(|n| own.is_some_and(|own| **n >= own)).count() as u8
         };
         Self {
-            group: floods_group.filter(|group| held.has(&io_max(group))),
+            group: floods_group.filter(|group| limits(group).iter().all(|limit| held.has(limit))),
             elevators: ELEVATORS.map(|name| name != own && held.has_elevator(name)),
             depth: held.has("nr_requests"),
             size: held.has("max_sectors_kb"),

@@ -260,6 +260,13 @@ impl Device {
             goal_s: config.goal.map(|goal| goal.as_secs_f64()),
         };
         let (from, before) = (self.machine.state, self.machine.level);
+        match self.estimator.floods_group().map(str::to_owned) {
+            Some(group) if estimate.victims && estimate.floods => {
+                self.held.meet_group(plant, look.id, &group)?;
+            }
+            _ if !(estimate.victims && estimate.floods) => self.held.forget_groups(),
+            _ => {}
+        }
         let offers = Offers::of(&self.held, seen.hard_limit_bytes, self.estimator.floods_group());
         let changed = self.machine.pace.as_ref().map(Pace::changed);
         if let Some(step) = self.machine.tick(seen.at, &estimate, &whole, &offers, in_force) {

@@ -124,7 +124,7 @@ impl Pace {
 
     /// The wanted knobs with their values. Never more than the administrator allows.
     pub(crate) fn knobs(&self, own: &Setting) -> BTreeMap<String, String> {
-        let (io_max, high) = (io_max(&self.group), format!("{}:memory.high", self.group));
+        let [io_max, high] = limits(&self.group);
         let mut knobs = BTreeMap::new();
         if let Some(line) = own.get(&io_max) {
             let wbps = |pair: &str| {
@@ -142,9 +142,10 @@ impl Pace {
     }
 }
 
-/// The knob that holds a group to its pace.
-pub(crate) fn io_max(group: &str) -> String {
-    format!("{group}:io.max")
+/// The knobs that hold a group to its pace. Both are needed: a group without a dirty limit of its
+/// own fills the machine's, where victims wait too.
+pub(crate) fn limits(group: &str) -> [String; 2] {
+    [format!("{group}:io.max"), format!("{group}:memory.high")]
 }
 
 #[cfg(test)]

@@ -13,13 +13,30 @@ use crate::told::{Event, HeldKnob};
 /// Events that are kept until somebody asks for them.
 const EVENTS: usize = 1_000;
 
-/// The lane of a unit, or of the machine.
-pub(crate) type Lane = Option<DeviceId>;
-/// The owner of a knob: a device, by its number as knobs has it, or the machine.
-pub(crate) type Number = Option<String>;
+/// A row of writes, each after the one before it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lane {
+    /// The knobs of a unit, or of the machine.
+    Unit(Option<DeviceId>),
+    /// One limit of a control group. A write of `memory.high` returns once the group's memory is
+    /// reclaimed (mm/memcontrol.c `memory_high_write`), and keeps no other write waiting.
+    Limit(Owner),
+}
 
-pub(crate) fn number(target: &Target) -> Number {
-    target.device().map(|device| device.number.clone())
+/// The owner of a knob: a device, by its number as knobs has it; a control group's limit, by the
+/// path of its file below the mount, with a slash before it; or the machine.
+pub(crate) type Owner = Option<String>;
+
+pub(crate) fn owner(knob: &Knob, target: &Target) -> Owner {
+    match target {
+        Target::Group { path, .. } => Some(format!("/{path}/{}", knob.name)),
+        other => other.device().map(|device| device.number.clone()),
+    }
+}
+
+/// Whether an owner is a limit of a control group.
+pub(crate) fn is_limit(owner: &Owner) -> bool {
+    owner.as_ref().is_some_and(|owner| owner.starts_with('/'))
 }
 
 /// What a lane's thread is to do.
@@ -31,9 +48,9 @@ pub(crate) enum Job {
         changes: Vec<Change>,
         ticket: u64,
     },
-    /// Put back the held knobs of these devices.
+    /// Put back the held knobs of these owners.
     Back {
-        of: Vec<Number>,
+        of: Vec<Owner>,
         /// The caller that has everything put back asks for the failures; else each is an event.
         asked: bool,
     },
@@ -53,9 +70,9 @@ pub(crate) struct Queue {
 pub(crate) struct State {
     pub(crate) lanes: BTreeMap<Lane, Queue>,
     /// Which lane a device's knobs belong to, by the device's number as knobs has it.
-    pub(crate) lane_of: HashMap<String, Lane>,
-    /// Devices that a lane is at: from what it reads before a write to what it reads after.
-    pub(crate) taken: BTreeSet<Number>,
+    pub(crate) unit_of: HashMap<String, DeviceId>,
+    /// Owners that a lane is at: from what it reads before a write to what it reads after.
+    pub(crate) taken: BTreeSet<Owner>,
     pub(crate) tickets: u64,
     /// Writes that somebody waits for, and how they ended.
     pub(crate) awaited: BTreeMap<u64, Option<Result<(), PlantError>>>,
@@ -81,21 +98,23 @@ impl State {
         }
     }
 
-    pub(crate) fn lane(&self, number: &Number) -> Lane {
-        number.as_ref().and_then(|number| self.lane_of.get(number).copied()).flatten()
+    pub(crate) fn lane(&self, owner: &Owner) -> Lane {
+        if is_limit(owner) {
+            return Lane::Limit(owner.clone());
+        }
+        Lane::Unit(owner.as_ref().and_then(|number| self.unit_of.get(number).copied()))
     }
 
     /// The knobs that may have to be put back, by lane: the held ones, and all of a lane that has
     /// something to do.
-    pub(crate) fn to_put_back(&self) -> BTreeMap<Lane, BTreeSet<Number>> {
-        let known =
-            self.lane_of.iter().filter(|(_, lane)| self.lanes.get(lane).is_some_and(|its| its.running));
-        let held = self.held.iter().map(|held| &held.device);
-        let mut all: BTreeMap<Lane, BTreeSet<Number>> = BTreeMap::new();
-        for number in
-            known.map(|(number, _)| Some(number.clone())).chain(held.cloned()).chain(self.taken.clone())
-        {
-            all.entry(self.lane(&number)).or_default().insert(number);
+    pub(crate) fn to_put_back(&self) -> BTreeMap<Lane, BTreeSet<Owner>> {
+        let is_running =
+            |unit: &DeviceId| self.lanes.get(&Lane::Unit(Some(*unit))).is_some_and(|its| its.running);
+        let known = self.unit_of.iter().filter(|(_, unit)| is_running(unit));
+        let held = self.held.iter().map(|held| held.owner.clone());
+        let mut all: BTreeMap<Lane, BTreeSet<Owner>> = BTreeMap::new();
+        for owner in known.map(|(number, _)| Some(number.clone())).chain(held).chain(self.taken.clone()) {
+            all.entry(self.lane(&owner)).or_default().insert(owner);
         }
         all
     }

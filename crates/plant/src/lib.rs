@@ -4,7 +4,7 @@
 //! ```text
 //! probe (who waits, who floods, counters) ─┐
 //! /proc/vmstat (dirty, limits) ────────────┼─▶ HostPlant::observe ─▶ controller ─▶ HostPlant::write
-//! debugfs bdi (dirty of each device) ──────┘                                          │ a lane for each device
+//! debugfs bdi (dirty of each device) ──────┘                                          │ a lane for each device and each group's limit
 //! /sys/block, mounts ─▶ units: which queue, which bdi belongs to which device         ▼
 //!                                                            knobs: hold (saved, fsynced) ─▶ intent ─▶ write ─▶ read back
 //! ```
@@ -20,10 +20,13 @@
 
 mod cells;
 mod error;
+mod groups;
 mod lanes;
 mod levels;
 mod plant;
 mod restore;
+#[cfg(test)]
+mod testing;
 mod told;
 pub mod units;
 mod writer;

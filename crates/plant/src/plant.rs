@@ -26,6 +26,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::cells::{ahead, read_knobs};
 use crate::error::HostPlantError;
+use crate::groups::{Dirtied, Groups};
 use crate::levels::{Flood, Level, Machine, Turn, flooded, put_down};
 use crate::told::{Closed, Event, HeldKnob};
 use crate::units::{LeftOut, Unit, Units, Which};
@@ -103,6 +104,7 @@ pub struct HostPlant {
     which: Which,
     units: Units,
     known: BTreeMap<DeviceId, Known>,
+    groups: Groups,
     hand: Hand,
     mounts: Option<File>,
     /// When devices and mounts were read, by the probe's clock.
@@ -155,6 +157,7 @@ impl HostPlant {
             blind.push(Blind { what: "dirty pages by device".to_owned(), why: why.to_owned() });
         }
         let mut plant = Self {
+            groups: Groups::new(&root),
             root,
             files,
             probe,
@@ -308,13 +311,13 @@ impl HostPlant {
 
     /// Forgets what has gone, or is another disk under its number.
     fn units_changed(&mut self) {
-        let mut lanes = HashMap::new();
+        let mut unit_of = HashMap::new();
         for unit in &self.units.units {
             let devices = unit.queues.iter().chain(&unit.limits);
-            lanes.extend(devices.map(|device| (device.number.clone(), Some(unit.id))));
+            unit_of.extend(devices.map(|device| (device.number.clone(), unit.id)));
         }
         if let Hand::Live(writer) = &self.hand {
-            writer.set_lanes(lanes);
+            writer.set_units(unit_of);
         }
         let is_there = |id: &DeviceId, known: &Known| {
             self.units.get(*id).is_some_and(|unit| devices_of(unit) == known.devices)
@@ -323,10 +326,12 @@ impl HostPlant {
         let gone: Vec<DeviceId> = all.filter(|(id, known)| !is_there(id, known)).map(|(id, _)| *id).collect();
         for id in gone {
             let Some(known) = self.known.remove(&id) else { continue };
+            let limits = self.groups.unit_gone(id);
             if let Hand::Live(writer) = &self.hand {
                 // Devices that have been grouped anew are there still, and nobody knows any more
                 // what was written to them.
-                writer.put_back(Some(id), &known.devices);
+                writer.put_back(id, &known.devices);
+                writer.put_back_limits(&limits);
             }
             self.just_gone.insert(id);
             self.tell(Event::Gone { id, name: known.name });
@@ -338,11 +343,23 @@ impl HostPlant {
         let machine = Machine::read(&self.root, &mut self.buffer);
         let mut actors: HashMap<usize, Vec<Actor>> = HashMap::new();
         let mut elsewhere = 0;
+        let mut dirtied = Dirtied::default();
         for process in &snapshot.processes {
-            match process.device.and_then(|device| self.units.of(device)) {
-                Some(unit) => actors.entry(unit).or_default().extend(process.actors()),
-                None => elsewhere += process.actors().map(|actor| flooded(&actor)).sum::<u64>(),
+            let unit = process.device.and_then(|device| Some((device, self.units.of(device)?)));
+            let Some((device, index)) = unit else {
+                elsewhere += process.actors().map(|actor| flooded(&actor)).sum::<u64>();
+                continue;
+            };
+            let group = self.groups.of(&self.root, process.pid, snapshot.at);
+            if let (Some(group), Some(unit)) = (&group, self.units.units.get(index)) {
+                dirtied.add(group, unit.id, device, process.dirtied_bytes.unwrap_or(0));
             }
+            let its = process.actors().map(|actor| Actor { group: group.clone(), ..actor });
+            actors.entry(index).or_default().extend(its);
+        }
+        let left = self.groups.look(&self.root, snapshot.at, dirtied);
+        if let Hand::Live(writer) = &self.hand {
+            writer.put_back_limits(&left);
         }
         let counters: HashMap<DeviceId, DeviceSample> =
             snapshot.devices.iter().map(|device| (device.id, device.counters.unwrap_or_default())).collect();
@@ -387,7 +404,7 @@ impl HostPlant {
                 dirty_bytes: known.level.map(|level| level.dirty),
                 writeback_bytes: known.level.map(|level| level.writeback),
                 changing: match &self.hand {
-                    Hand::Live(writer) => writer.is_changing(Some(unit.id)),
+                    Hand::Live(writer) => writer.is_changing(unit.id),
                     Hand::Dry(_) => false,
                 },
                 actors,
@@ -397,7 +414,7 @@ impl HostPlant {
                 && let Hand::Live(writer) = &self.hand
             {
                 // Now, while nothing floods, and not when the first write is due.
-                writer.save(Some(unit.id), ahead(unit));
+                writer.save(unit.id, ahead(unit));
             }
         }
         come.into_iter().for_each(|event| self.tell(event));
@@ -415,6 +432,13 @@ impl HostPlant {
     /// The changes of all cells that one write is about.
     fn changes(&self, write: &KnobWrite) -> Result<Vec<Change>, PlantError> {
         let refused = |why: String| PlantError::Refused { write: write.clone(), why };
+        if let Some((group, _)) = write.knob.rsplit_once(':') {
+            let limit = write.device.and_then(|unit| self.groups.limit(unit, &write.knob));
+            let gone = || refused(format!("{group} does not write to this device any more"));
+            let (knob, target) = limit.ok_or_else(gone)?;
+            let value = check(knob, &write.value, Form::Kernel).map_err(|e| refused(e.to_string()))?;
+            return Ok(vec![Change { knob, target, value }]);
+        }
         let knob = find(&write.knob).ok_or_else(|| refused("there is no such knob".to_owned()))?;
         let value = check(knob, &write.value, Form::Kernel).map_err(|e| refused(e.to_string()))?;
         let targets: Vec<Target> = match (write.device, knob.scope) {
@@ -450,7 +474,7 @@ impl Plant for HostPlant {
             return Err(PlantError::Lost { what: "/proc/sys/vm".to_owned(), why });
         }
         let (held, changing) = match &self.hand {
-            Hand::Live(writer) => (writer.lanes_held(), writer.lanes_changing()),
+            Hand::Live(writer) => (writer.units_held(), writer.units_changing()),
             Hand::Dry(_) => (BTreeSet::new(), BTreeSet::new()),
         };
         for unit in &self.units.units {
@@ -464,7 +488,9 @@ impl Plant for HostPlant {
                 known.knobs = Some(read_knobs(unit, &self.files));
                 known.stale = false;
             }
-            all.devices.insert(unit.id, known.knobs.clone().unwrap_or_default());
+            let mut knobs = known.knobs.clone().unwrap_or_default();
+            self.groups.read_knobs(unit.id, &self.files, &mut knobs);
+            all.devices.insert(unit.id, knobs);
         }
         if let Hand::Dry(written) = &self.hand {
             for ((device, knob), value) in written {
@@ -495,7 +521,8 @@ impl Plant for HostPlant {
         match &mut self.hand {
             Hand::Live(writer) => {
                 writer.write(write.clone(), changes)?;
-                if let Some(known) = write.device.and_then(|id| self.known.get_mut(&id)) {
+                let of_queue = write.device.filter(|_| !write.knob.contains(':'));
+                if let Some(known) = of_queue.and_then(|id| self.known.get_mut(&id)) {
                     known.stale = true;
                     if let Some(knobs) = &mut known.knobs {
                         knobs.0.insert(write.knob.clone(), write.value.clone());

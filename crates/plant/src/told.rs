@@ -5,6 +5,8 @@ use floodwall_knobs::plan::short;
 use floodwall_model::DeviceId;
 use floodwall_model::plant::PlantError;
 
+use crate::lanes::owner;
+
 /// Something that a controller's owner should know.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
@@ -38,8 +40,9 @@ pub enum Event {
 pub struct HeldKnob {
     /// As people write it: `sda.nr_requests`.
     pub label: String,
-    /// Its device's number; none for a knob of the machine.
-    pub device: Option<String>,
+    /// Its device's number, or `/GROUP/io.max` for a control group's limit; none for a knob of the
+    /// machine.
+    pub owner: Option<String>,
     /// What it is put back to.
     pub own: String,
     /// What it was found to hold after the last write.
@@ -71,7 +74,7 @@ impl From<&HeldCell> for HeldKnob {
         let shown = |state: &Option<floodwall_knobs::cell::State>| {
             state.as_ref().map_or_else(|| "not there".to_owned(), |state| short(&cell.label, state))
         };
-        let device = cell.target.device().map(|device| device.number.clone());
-        Self { label: cell.label.clone(), device, own: shown(&cell.saved), now: shown(&cell.now) }
+        let owner = owner(cell.knob, &cell.target);
+        Self { label: cell.label.clone(), owner, own: shown(&cell.saved), now: shown(&cell.now) }
     }
 }

@@ -24,7 +24,7 @@ use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, PlantError};
 use rustix::io::Errno;
 
-use crate::lanes::{Job, Lane, Number, State, number};
+use crate::lanes::{Job, Lane, Owner, State, is_limit, owner};
 use crate::told::{Closed, Event, HeldKnob};
 
 /// How long [`Writer::write`] waits for a write to be over: a fifth of a controller's usual tick.
@@ -47,15 +47,15 @@ struct Shared {
     changed: Condvar,
 }
 
-/// A device that one lane is at.
+/// An owner that one lane is at.
 struct Taken<'a> {
     shared: &'a Shared,
-    number: Number,
+    owner: Owner,
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        lock(&self.shared.state).taken.remove(&self.number);
+        lock(&self.shared.state).taken.remove(&self.owner);
         self.shared.changed.notify_all();
     }
 }
@@ -115,14 +115,14 @@ impl Writer {
         Ok((Self { shared: Arc::new(shared) }, recovery))
     }
 
-    /// Which lane each device's knobs belong to.
-    pub(crate) fn set_lanes(&self, lane_of: HashMap<String, Lane>) {
-        lock(&self.shared.state).lane_of = lane_of;
+    /// Which unit each device's knobs belong to.
+    pub(crate) fn set_units(&self, unit_of: HashMap<String, DeviceId>) {
+        lock(&self.shared.state).unit_of = unit_of;
     }
 
-    /// Saves what cells hold, some time soon.
-    pub(crate) fn save(&self, lane: Lane, cells: Vec<(&'static Knob, Target)>) {
-        self.start(lane, Job::Save(cells));
+    /// Saves what cells of a unit hold, some time soon.
+    pub(crate) fn save(&self, unit: DeviceId, cells: Vec<(&'static Knob, Target)>) {
+        self.start(Lane::Unit(Some(unit)), Job::Save(cells));
     }
 
     /// The writes until the next look may take their time anew.
@@ -130,12 +130,21 @@ impl Writer {
         lock(&self.shared.state).patience = LOOK;
     }
 
-    /// Puts back, some time soon, what is held of some devices, behind what a lane has to do still.
-    pub(crate) fn put_back(&self, lane: Lane, devices: &[Device]) {
-        let of = |held: &&HeldKnob| devices.iter().any(|device| Some(&device.number) == held.device.as_ref());
-        if self.is_changing(lane) || self.held().iter().any(|held| of(&held)) {
+    /// Puts back, some time soon, what is held of some devices of a unit, behind what its lane has
+    /// to do still.
+    pub(crate) fn put_back(&self, unit: DeviceId, devices: &[Device]) {
+        let of = |held: &&HeldKnob| devices.iter().any(|device| Some(&device.number) == held.owner.as_ref());
+        if self.is_changing(unit) || self.held().iter().any(|held| of(&held)) {
             let of = devices.iter().map(|device| Some(device.number.clone())).collect();
-            self.start(lane, Job::Back { of, asked: false });
+            self.start(Lane::Unit(Some(unit)), Job::Back { of, asked: false });
+        }
+    }
+
+    /// Puts back, some time soon, what is held of these owners.
+    pub(crate) fn put_back_limits(&self, owners: &[Owner]) {
+        for owner in owners {
+            let lane = Lane::Limit(owner.clone());
+            self.start(lane, Job::Back { of: vec![owner.clone()], asked: false });
         }
     }
 
@@ -156,7 +165,13 @@ impl Writer {
             state.awaited.insert(ticket, None);
             ticket
         };
-        self.start(write.device, Job::Write { write, changes, ticket });
+        let lane = match changes.first() {
+            Some(Change { knob, target: target @ Target::Group { .. }, .. }) => {
+                Lane::Limit(owner(knob, target))
+            }
+            _ => Lane::Unit(write.device),
+        };
+        self.start(lane, Job::Write { write, changes, ticket });
         let (begun, state) = (Instant::now(), lock(&shared.state));
         let patience = state.patience.min(MOMENT);
         let (mut state, _) = shared
@@ -169,15 +184,17 @@ impl Writer {
         state.awaited.remove(&ticket).flatten().unwrap_or(Ok(()))
     }
 
-    /// Whether a write waits or is under way.
-    pub(crate) fn is_changing(&self, lane: Lane) -> bool {
-        lock(&self.shared.state).lanes.get(&lane).is_some_and(|lane| lane.writes > 0)
+    /// Whether a write of a unit's knob waits or is under way.
+    pub(crate) fn is_changing(&self, unit: DeviceId) -> bool {
+        let state = lock(&self.shared.state);
+        state.lanes.get(&Lane::Unit(Some(unit))).is_some_and(|lane| lane.writes > 0)
     }
 
     /// Units for which a write waits or is under way.
-    pub(crate) fn lanes_changing(&self) -> BTreeSet<DeviceId> {
+    pub(crate) fn units_changing(&self) -> BTreeSet<DeviceId> {
         let state = lock(&self.shared.state);
-        state.lanes.iter().filter(|(_, lane)| lane.writes > 0).filter_map(|(lane, _)| *lane).collect()
+        let changing = state.lanes.iter().filter(|(_, lane)| lane.writes > 0);
+        changing.filter_map(|(lane, _)| if let Lane::Unit(unit) = lane { *unit } else { None }).collect()
     }
 
     /// Writes to a unit that failed when nobody waited for them any more, since the last call.
@@ -195,10 +212,9 @@ impl Writer {
     }
 
     /// Units of which something is held.
-    pub(crate) fn lanes_held(&self) -> BTreeSet<DeviceId> {
+    pub(crate) fn units_held(&self) -> BTreeSet<DeviceId> {
         let state = lock(&self.shared.state);
-        let numbers = state.held.iter().filter_map(|held| state.lane_of.get(held.device.as_ref()?).copied());
-        numbers.flatten().collect()
+        state.held.iter().filter_map(|held| state.unit_of.get(held.owner.as_ref()?).copied()).collect()
     }
 
     pub(crate) fn take_events(&self) -> Vec<Event> {
@@ -303,30 +319,30 @@ impl Writer {
     /// Gives a lane a job, and a thread if it has none.
     fn start(&self, lane: Lane, job: Job) {
         let mut state = lock(&self.shared.state);
-        let queue = state.lanes.entry(lane).or_default();
+        let queue = state.lanes.entry(lane.clone()).or_default();
         queue.writes += u32::from(matches!(job, Job::Write { .. }));
         queue.jobs.push_back(job);
         if std::mem::replace(&mut queue.running, true) {
             return;
         }
         drop(state);
-        let shared = Arc::clone(&self.shared);
+        let (shared, its) = (Arc::clone(&self.shared), lane.clone());
         let spawned =
-            std::thread::Builder::new().name("floodwall-write".to_owned()).spawn(move || shared.work(lane));
+            std::thread::Builder::new().name("floodwall-write".to_owned()).spawn(move || shared.work(&its));
         if spawned.is_err() {
             // No thread to be had: better late than never.
-            self.shared.work(lane);
+            self.shared.work(&lane);
         }
     }
 }
 
 impl Shared {
     /// Does a lane's jobs until there are none.
-    fn work(&self, lane: Lane) {
+    fn work(&self, lane: &Lane) {
         loop {
             let job = {
                 let mut state = lock(&self.state);
-                let Some(queue) = state.lanes.get_mut(&lane) else { return };
+                let Some(queue) = state.lanes.get_mut(lane) else { return };
                 match queue.jobs.pop_front() {
                     Some(job) => job,
                     None => {
@@ -345,14 +361,14 @@ impl Shared {
                 Job::Write { write, changes, ticket } => {
                     let outcome = self.write(&changes).map_err(|error| refused(write.clone(), &error));
                     let mut state = lock(&self.state);
-                    if let Some(queue) = state.lanes.get_mut(&lane) {
+                    if let Some(queue) = state.lanes.get_mut(lane) {
                         queue.writes = queue.writes.saturating_sub(1);
                     }
                     state.end(ticket, write, outcome);
                     drop(state);
                     self.changed.notify_all();
                 }
-                Job::Back { of, asked } => of.iter().for_each(|number| self.back_of(number, asked)),
+                Job::Back { of, asked } => of.iter().for_each(|owner| self.back_of(owner, asked)),
             }
         }
     }
@@ -363,7 +379,7 @@ impl Shared {
     fn write(&self, changes: &[Change]) -> Result<(), HoldError> {
         let mut done: Vec<Change> = Vec::new();
         for change in changes {
-            let taken = self.take(number(&change.target));
+            let taken = self.take(owner(change.knob, &change.target));
             let prepared = self.locked(None, |session, hold| session.prepare(hold, change));
             let outcome = match prepared {
                 Ok(None) => continue,
@@ -390,33 +406,32 @@ impl Shared {
     /// Writes what a queue held before. One that is gone, or that somebody else has set meanwhile,
     /// needs nothing.
     fn roll_back(&self, before: &Change) {
-        let number = number(&before.target);
-        let _taken = self.take(number.clone());
+        let owner = owner(before.knob, &before.target);
+        let _taken = self.take(owner.clone());
         let prepared = self.locked(None, |session, hold| session.prepare(hold, before));
         match prepared.and_then(|prepared| prepared.map_or(Ok(()), |prepared| self.carry_out(prepared))) {
             Ok(()) | Err(HoldError::Gone { .. } | HoldError::Theirs { .. }) => {}
             Err(error) => {
                 let why = format!("it was to go back, because another queue of its unit refused: {error}");
-                self.tell_failed(&number, before.knob.name, &before.value, why);
+                self.tell_failed(&owner, before.knob.name, &before.value, why);
             }
         }
     }
 
     /// Says that a queue holds another value than it should, when nobody waits for the answer.
-    fn tell_failed(&self, device: &Number, knob: &str, value: &str, why: String) {
-        let device = device.as_ref().and_then(|number| number.parse().ok());
-        let write = KnobWrite { device, knob: knob.to_owned(), value: value.to_owned() };
+    fn tell_failed(&self, owner: &Owner, knob: &str, value: &str, why: String) {
+        let write = write_of(owner, knob, value.to_owned());
         lock(&self.state).tell(Event::Failed(PlantError::Refused { write, why }));
     }
 
-    /// Puts back what is held of a device.
-    fn back_of(&self, device: &Number, asked: bool) {
+    /// Puts back what is held of an owner.
+    fn back_of(&self, its: &Owner, asked: bool) {
         let end = lock(&self.state).ends;
-        let _taken = self.take(device.clone());
+        let _taken = self.take(its.clone());
         let order = self.locked(end, |session, hold| {
             let held = hold.held();
             let cell = |index: usize| held.iter().find(|cell| cell.index == index).cloned();
-            let order = session.order_back(hold, |target| number(target) == *device);
+            let order = session.order_back(hold, |knob, target| owner(knob, target) == *its);
             Ok(order.into_iter().filter_map(cell).collect::<Vec<_>>())
         });
         let order = match order {
@@ -433,10 +448,11 @@ impl Shared {
         for cell in order {
             let Err(error) = self.back(cell.index, end) else { continue };
             let mut state = lock(&self.state);
-            if !asked {
-                let device = device.as_ref().and_then(|number| number.parse().ok());
+            if matches!(error, HoldError::Gone { .. }) && is_limit(its) {
+                // Its limits went with the group.
+            } else if !asked {
                 let value = cell.saved.as_ref().map_or_else(String::new, |saved| saved.value.clone());
-                let write = KnobWrite { device, knob: cell.knob.name.to_owned(), value };
+                let write = write_of(its, cell.knob.name, value);
                 state.tell(Event::Failed(refused(write, &error)));
             } else if !matches!(error, HoldError::Theirs { .. } | HoldError::Gone { .. }) {
                 state.failed.push(format!("{}: {error}", cell.label));
@@ -473,7 +489,7 @@ impl Shared {
             if let Err(error) = prepared.retract(&*self.files, &SystemClock) {
                 let (target, knob) = prepared.of();
                 let why = format!("it was to go back, because the journal can't be used: {error}");
-                self.tell_failed(&number(target), knob.name, &prepared.before().value, why);
+                self.tell_failed(&owner(knob, target), knob.name, &prepared.before().value, why);
             }
         }
         finished
@@ -507,6 +523,8 @@ impl Shared {
                         }
                     }
                     let held = hold.held().iter().map(HeldKnob::from).collect();
+                    // In this order: another lane of this process is never told of its own lock.
+                    drop(store);
                     drop(hold);
                     lock(&self.state).held = held;
                     return outcome;
@@ -529,13 +547,13 @@ impl Shared {
         }
     }
 
-    /// Waits until no other lane is at a device, and keeps it from being written to by others.
-    fn take(&self, number: Number) -> Taken<'_> {
+    /// Waits until no other lane is at an owner, and keeps others from writing to it.
+    fn take(&self, owner: Owner) -> Taken<'_> {
         let state = lock(&self.state);
-        let is_taken = |state: &mut State| state.taken.contains(&number);
+        let is_taken = |state: &mut State| state.taken.contains(&owner);
         let mut state = self.changed.wait_while(state, is_taken).unwrap_or_else(PoisonError::into_inner);
-        state.taken.insert(number.clone());
-        Taken { shared: self, number }
+        state.taken.insert(owner.clone());
+        Taken { shared: self, owner }
     }
 
     /// Waits until no lane has anything to do.
@@ -552,9 +570,23 @@ impl Shared {
     }
 }
 
+/// A write to the knob of an owner, as a controller names it.
+fn write_of(owner: &Owner, knob: &str, value: String) -> KnobWrite {
+    let limit = owner.as_ref().filter(|_| is_limit(owner)).and_then(|path| path.rsplit_once('/'));
+    match limit {
+        Some((group, _)) => {
+            KnobWrite { device: None, knob: format!("{}:{knob}", group.trim_start_matches('/')), value }
+        }
+        None => {
+            let device = owner.as_ref().and_then(|number| number.parse().ok());
+            KnobWrite { device, knob: knob.to_owned(), value }
+        }
+    }
+}
+
 fn refused(write: KnobWrite, error: &HoldError) -> PlantError {
     match (error.root(), write.device) {
-        (HoldError::Gone { .. }, Some(device)) => PlantError::NoDevice(device),
+        (HoldError::Gone { .. }, Some(device)) if !write.knob.contains(':') => PlantError::NoDevice(device),
         (HoldError::Journal(_) | HoldError::Closed { .. } | HoldError::Step(StepError::Journal(_)), _) => {
             PlantError::Lost { what: "the journal".to_owned(), why: format!("{write} was not set: {error}") }
         }

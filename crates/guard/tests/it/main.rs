@@ -67,6 +67,8 @@ struct Tap {
     blind: bool,
     /// The device is not there.
     hidden: bool,
+    /// The flood's unit has ended: its control group has no limits any more.
+    unit_ended: bool,
     /// Writes of such a value to this knob are refused, and how many were.
     refuse: Option<(&'static str, Which)>,
     /// Whether that shows only after the write was taken, and which were.
@@ -82,6 +84,9 @@ impl Plant for Tap {
         let mut knobs = self.plant.knobs()?;
         if self.hidden {
             knobs.devices.clear();
+        }
+        if self.unit_ended {
+            knobs.devices.values_mut().for_each(|own| own.0.retain(|knob, _| !knob.contains(':')));
         }
         Ok(knobs)
     }
@@ -144,6 +149,7 @@ impl Run {
                 seen: Observation::default(),
                 blind: false,
                 hidden: false,
+                unit_ended: false,
                 refuse: None,
                 late: false,
                 failures: Vec::new(),

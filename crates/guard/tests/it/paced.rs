@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use floodwall_model::Setting;
-use floodwall_model::plant::KnobWrite;
+use floodwall_model::plant::{KnobWrite, Plant};
 
 use crate::{Run, State, options, s, with};
 
@@ -103,4 +103,34 @@ fn the_next_encounter_begins_where_the_last_one_ended() {
     let (before, all) = (rates(71), rates(96));
     let (last, next) = (before[before.len() - 1], all[before.len()]);
     assert!((next / last - 1.0).abs() < 0.3, "{last} before, {next} after");
+}
+
+#[test]
+fn a_unit_that_ends_while_it_is_paced_is_paced_when_it_runs_again() {
+    let victim = third("cloud-gp3");
+    let parts = with(options("cloud-gp3"), &[&victim], &[COPY]);
+    let mut run = Run::under(&grouped(), vec![parts], true);
+    run.start(1, "db");
+    run.start(11, "copy");
+    run.stop(31, "copy");
+    run.start(51, "copy");
+    run.until(31);
+    assert!(run.entered(State::Pace, 11).is_some());
+    // Its group has gone, and its limits with it.
+    run.tap.unit_ended = true;
+    run.until(41);
+    assert!(run.entered(State::Free, 31).is_some());
+    let device = run.knobs().devices.keys().next().copied();
+    for (knob, value) in [("io.max", "wbps=max"), ("memory.high", "max")] {
+        let write = KnobWrite { device, knob: format!("flood:{knob}"), value: value.to_owned() };
+        run.tap.plant.write(&write).unwrap();
+    }
+    assert!(run.left_alone.is_empty(), "{:?}", run.left_alone);
+    let writes = run.writes.len();
+    let is_limit = |write: &KnobWrite| write.knob.contains(':');
+    assert!(run.writes.iter().all(|(at, write)| *at <= s(31) || !is_limit(write)), "{:?}", run.writes);
+    run.tap.unit_ended = false;
+    run.until(61);
+    assert!(run.writes.len() > writes && run.left_alone.is_empty(), "{:?}", run.left_alone);
+    assert!(run.entered(State::Pace, 51).unwrap() <= s(54));
 }

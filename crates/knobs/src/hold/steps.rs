@@ -140,14 +140,14 @@ impl Session<'_> {
         }
     }
 
-    /// The held cells of some targets in an order in which they can be put back. Those of others
-    /// are not even read: somebody may be inside a write to their queue.
+    /// The held cells of some knobs and targets in an order in which they can be put back. The
+    /// others are not even read: a write to their queue may be under way.
     #[must_use]
-    pub fn order_back(&self, hold: &Hold, of: impl Fn(&Target) -> bool) -> Vec<usize> {
+    pub fn order_back(&self, hold: &Hold, of: impl Fn(&Knob, &Target) -> bool) -> Vec<usize> {
         let old = |cell: &HeldCell| Some((cell.index, cell.saved.clone()?));
         let held = hold.held();
         let wanted: Vec<(usize, State)> =
-            held.iter().filter(|cell| of(&cell.target)).filter_map(old).collect();
+            held.iter().filter(|cell| of(cell.knob, &cell.target)).filter_map(old).collect();
         order(&hold.transaction.entries, &wanted, self.files).iter().map(Step::entry).collect()
     }
 

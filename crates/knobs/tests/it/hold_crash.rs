@@ -113,7 +113,7 @@ impl Case<'_> {
                 }
             }
             (Deed::Back(nth), Some(hold)) => {
-                let order = session.order_back(hold, |_| true);
+                let order = session.order_back(hold, |_, _| true);
                 if let Some(index) = order.get(nth % order.len().max(1))
                     && let Ok(Some(prepared)) = session.prepare_back(hold, *index)
                 {

@@ -9,6 +9,7 @@ use floodwall_knobs::KernelFiles;
 use floodwall_knobs::catalogue::find;
 
 use super::*;
+use crate::testing::put;
 
 /// A file, and what is done to writes of it.
 #[derive(Default)]
@@ -126,11 +127,7 @@ impl Scene {
                 ("queue/nr_requests", "256"),
                 ("queue/nomerges", "0"),
             ] {
-                let path = tree.join(format!("sys/dev/block/{number}/{file}"));
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap()).unwrap();
-                std::io::Write::write_all(&mut file, format!("{value}\n").as_bytes()).unwrap();
-                file.persist(path).unwrap();
+                put(&tree, &format!("sys/dev/block/{number}/{file}"), value);
             }
         }
         let files = Arc::new(KernelFiles::new(&SysRoot::new(&tree).unwrap()).unwrap());
@@ -139,7 +136,7 @@ impl Scene {
             Who { pid: 7, pid_start_ticks: 7, pid_namespace: None, uid: 0, command: "a test".to_owned() };
         let journal = directory.path().canonicalize().unwrap().join("journal");
         let (writer, _) = Writer::open(files.clone(), journal, who, "a test", Duration::ZERO).unwrap();
-        writer.set_lanes([SDA, SDB].map(|number| (number.to_owned(), Some(id(number)))).into());
+        writer.set_units([SDA, SDB].map(|number| (number.to_owned(), id(number))).into());
         Self { directory, files, writer }
     }
 
@@ -192,7 +189,7 @@ fn a_busy_file_keeps_its_lane_alone_waiting() {
     until("the other one's write", || scene.get(SDB, "nr_requests") == "16");
     // More often than one write tries by itself.
     until("many attempts", || scene.files.rules().busy[&file] < u32::MAX - 60);
-    assert!(scene.writer.is_changing(Some(id(SDA))));
+    assert!(scene.writer.is_changing(id(SDA)));
     assert_eq!(scene.get(SDA, "nr_requests"), "256");
     scene.files.rules().busy.clear();
     scene.settle();
@@ -306,13 +303,13 @@ fn devices_that_are_grouped_anew_get_back_what_they_had() {
     scene.write(SDA, "nr_requests", "8").unwrap();
     scene.inside(&file);
     // From here on it belongs to the other one's unit.
-    scene.writer.set_lanes([SDA, SDB].map(|number| (number.to_owned(), Some(id(SDB)))).into());
-    scene.writer.put_back(Some(id(SDA)), &[device(SDA)]);
+    scene.writer.set_units([SDA, SDB].map(|number| (number.to_owned(), id(SDB))).into());
+    scene.writer.put_back(id(SDA), &[device(SDA)]);
     scene.files.let_go(&file, None);
     scene.settle();
     assert_eq!((scene.get(SDA, "nr_requests").as_str(), scene.get(SDA, "nomerges").as_str()), ("256", "0"));
     assert_eq!(scene.get(SDB, "nr_requests"), "16", "nobody's business");
-    assert_eq!(scene.writer.lanes_held(), [id(SDB)].into());
+    assert_eq!(scene.writer.units_held(), [id(SDB)].into());
 }
 
 #[test]
@@ -322,7 +319,7 @@ fn two_lanes_are_never_inside_a_write_to_one_device() {
     scene.files.stick(&file);
     scene.write(SDA, "nr_requests", "8").unwrap();
     scene.inside(&file);
-    scene.writer.set_lanes([SDA, SDB].map(|number| (number.to_owned(), Some(id(SDB)))).into());
+    scene.writer.set_units([SDA, SDB].map(|number| (number.to_owned(), id(SDB))).into());
     let (done, waits) = mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(|| done.send(scene.write_as(SDB, SDA, "nr_requests", "4")).unwrap());
@@ -335,4 +332,49 @@ fn two_lanes_are_never_inside_a_write_to_one_device() {
     assert_eq!((scene.files.rules().inside[&file], scene.get(SDA, "nr_requests").as_str()), ((0, 1), "4"));
     assert!(scene.writer.close(LONG).is_complete());
     assert_eq!(scene.get(SDA, "nr_requests"), "256");
+}
+
+#[test]
+fn a_limit_that_reclaims_memory_keeps_no_other_waiting_and_goes_with_its_group() {
+    let scene = Scene::new();
+    let tree = scene.directory.path().join("tree");
+    let group = "sys/fs/cgroup/backup.service";
+    let unlimited = "8:0 rbps=max wbps=max riops=max wiops=max";
+    put(&tree, &format!("{group}/io.max"), unlimited);
+    put(&tree, &format!("{group}/memory.high"), "max");
+    put(&tree, &format!("{group}/memory.current"), "4096");
+    put(&tree, &format!("{group}/memory.stat"), "file 0\nshmem 0");
+    let write = |knob: &str, value: &str| {
+        let write = KnobWrite {
+            device: Some(id(SDA)),
+            knob: format!("backup.service:{knob}"),
+            value: value.to_owned(),
+        };
+        let of_device = (knob == "io.max").then(|| device(SDA));
+        let target = Target::group("backup.service", of_device).unwrap();
+        scene.writer.write(write, vec![Change { knob: find(knob).unwrap(), target, value: value.to_owned() }])
+    };
+    let reads = |file: &str| fs::read_to_string(tree.join(group).join(file)).unwrap().trim().to_owned();
+    let high = format!("/{group}/memory.high");
+    scene.files.stick(&high);
+    write("memory.high", "268435456").unwrap();
+    scene.inside(&high);
+    write("io.max", "wbps=50000000").unwrap();
+    assert_eq!(reads("io.max"), "8:0 rbps=max wbps=50000000 riops=max wiops=max");
+    assert!(!scene.writer.is_changing(id(SDA)), "the queue is not being changed");
+    scene.files.let_go(&high, None);
+    scene.settle();
+    let held = scene.writer.held();
+    let owners = held.iter().map(|held| held.owner.clone().unwrap()).collect::<Vec<_>>();
+    assert_eq!(owners, ["/backup.service/memory.high", "/backup.service/io.max"]);
+    assert!(scene.writer.units_held().is_empty());
+    assert!(scene.writer.give_back(LONG).is_complete());
+    assert_eq!((reads("io.max").as_str(), reads("memory.high").as_str()), (unlimited, "max"));
+
+    write("io.max", "wbps=60000000").unwrap();
+    fs::remove_dir_all(tree.join(group)).unwrap();
+    scene.writer.put_back_limits(&[Some("/backup.service/io.max".to_owned())]);
+    scene.settle();
+    assert_eq!((scene.writer.held(), scene.writer.take_events()), (vec![], vec![]));
+    assert!(scene.writer.close(LONG).is_complete());
 }

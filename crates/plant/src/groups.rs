@@ -1,0 +1,273 @@
+//! Control groups whose flood a controller may pace.
+//!
+//! ```text
+//! /proc/PID/cgroup ─▶ the group of each process that waits or writes
+//! what it dirtied, and where ─▶ the unit of a group, and the device that holds the filesystem
+//! /sys/fs/cgroup/GROUP/{io.max,memory.high} ─▶ GROUP:io.max, GROUP:memory.high among the unit's knobs
+//! ```
+//!
+//! `io.max` counts a filesystem's writes at the device that holds it: of a filesystem on LVM at the
+//! logical volume (block/blk-throttle.c `__blk_throtl_bio`).
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use floodwall_host::{SysRoot, task};
+use floodwall_knobs::catalogue::{Knob, find};
+use floodwall_knobs::cell::Cell;
+use floodwall_knobs::{Device, Files, Target};
+use floodwall_model::{DeviceId, Reading, Setting};
+
+use crate::lanes::{Owner, owner};
+
+/// A process's group is read again after this: a process may be moved.
+const REREAD: Duration = Duration::from_secs(1);
+/// A process, or a group without writes, is forgotten after this.
+const FORGET: Duration = Duration::from_secs(60);
+/// Bytes that a group dirties between two looks before its limits are read: a program that writes
+/// less is no flood.
+const LEAST: u64 = 1 << 20;
+/// The limits that pace a flood. The first has a line for each device.
+const LIMITS: [&str; 2] = ["io.max", "memory.high"];
+
+/// A process's group when it was last read.
+struct Member {
+    group: Option<String>,
+    read: Duration,
+    seen: Duration,
+}
+
+/// Where a group's writes go.
+struct Home {
+    unit: DeviceId,
+    device: Device,
+    dirtied: Duration,
+}
+
+/// The groups of processes, and those that dirty much.
+pub(crate) struct Groups {
+    /// The controller's group, which is never paced.
+    own: Option<String>,
+    members: HashMap<u32, Member>,
+    homes: BTreeMap<String, Home>,
+}
+
+/// What a group dirtied on a unit between two looks.
+#[derive(Default)]
+pub(crate) struct Dirtied(BTreeMap<String, BTreeMap<DeviceId, (u64, DeviceId)>>);
+
+impl Dirtied {
+    /// `on`: the device that holds the filesystem.
+    pub(crate) fn add(&mut self, group: &str, unit: DeviceId, on: DeviceId, bytes: u64) {
+        let (sum, device) = self.0.entry(group.to_owned()).or_default().entry(unit).or_insert((0, on));
+        *sum += bytes;
+        *device = on;
+    }
+}
+
+/// A group's path below its mount, as knobs has it.
+fn below_mount(group: &str) -> String {
+    group.trim_matches('/').to_owned()
+}
+
+impl Groups {
+    pub(crate) fn new(root: &SysRoot) -> Self {
+        let own = task::read_group(root, "self").into_value().map(|group| below_mount(&group));
+        Self { own, members: HashMap::new(), homes: BTreeMap::new() }
+    }
+
+    /// The group of a process; empty for the root group. A process that has ended keeps the last
+    /// one that was read.
+    pub(crate) fn of(&mut self, root: &SysRoot, pid: u32, at: Duration) -> Option<String> {
+        let member = self.members.entry(pid).or_insert(Member { group: None, read: at, seen: at });
+        if member.group.is_none() || at.saturating_sub(member.read) >= REREAD {
+            member.read = at;
+            if let Reading::Value(group) = task::read_group(root, pid) {
+                member.group = Some(below_mount(&group));
+            }
+        }
+        member.seen = at;
+        member.group.clone()
+    }
+
+    /// Takes in what groups dirtied since the last look. A group belongs to the unit where it
+    /// dirties most. Returns the limits of those that have moved to another unit, or that dirty
+    /// nothing any more.
+    pub(crate) fn look(&mut self, root: &SysRoot, at: Duration, dirtied: Dirtied) -> Vec<Owner> {
+        let mut left = Vec::new();
+        for (group, by_unit) in dirtied.0 {
+            let most = by_unit.into_iter().max_by_key(|(_, (bytes, _))| *bytes);
+            let Some((unit, (bytes, on))) = most else { continue };
+            if bytes < LEAST || group.is_empty() || self.own.as_ref() == Some(&group) {
+                continue;
+            }
+            match self.homes.get_mut(&group) {
+                Some(home) if home.unit == unit => home.dirtied = at,
+                other => {
+                    let Ok(device) = Device::find(root, &on.to_string()) else { continue };
+                    if let Some(home) = other {
+                        left.extend(limits(&group, &home.device).map(|(knob, target)| owner(knob, &target)));
+                    }
+                    self.homes.insert(group, Home { unit, device, dirtied: at });
+                }
+            }
+        }
+        self.members.retain(|_, member| at.saturating_sub(member.seen) < FORGET);
+        self.homes.retain(|group, home| {
+            let stays = at.saturating_sub(home.dirtied) < FORGET;
+            if !stays {
+                left.extend(limits(group, &home.device).map(|(knob, target)| owner(knob, &target)));
+            }
+            stays
+        });
+        left
+    }
+
+    /// Forgets the groups of a unit that has gone. Returns their limits.
+    pub(crate) fn unit_gone(&mut self, unit: DeviceId) -> Vec<Owner> {
+        let mut left = Vec::new();
+        self.homes.retain(|group, home| {
+            if home.unit == unit {
+                left.extend(limits(group, &home.device).map(|(knob, target)| owner(knob, &target)));
+            }
+            home.unit != unit
+        });
+        left
+    }
+
+    /// Adds the limits of a unit's groups to its knobs: `GROUP:io.max` without the device's number
+    /// before it. A limit that is absent is left out.
+    pub(crate) fn read_knobs(&self, unit: DeviceId, files: &dyn Files, knobs: &mut Setting) {
+        for (group, home) in self.homes.iter().filter(|(_, home)| home.unit == unit) {
+            for (knob, target) in limits(group, &home.device) {
+                let Reading::Value(state) = Cell::of(knob, &target, files).read(files) else { continue };
+                let line = match target.device() {
+                    Some(device) => state.value.trim_start_matches(&device.number).trim(),
+                    None => state.value.as_str(),
+                };
+                knobs.0.insert(format!("{group}:{}", knob.name), line.to_owned());
+            }
+        }
+    }
+
+    /// The knob and the target of a name that [`Self::read_knobs`] gave. `None` if the unit has no
+    /// such group.
+    pub(crate) fn limit(&self, unit: DeviceId, name: &str) -> Option<(&'static Knob, Target)> {
+        let (group, knob) = name.rsplit_once(':')?;
+        let home = self.homes.get(group).filter(|home| home.unit == unit)?;
+        limits(group, &home.device).find(|(its, _)| its.name == knob)
+    }
+}
+
+/// The limits of a group on a device.
+fn limits(group: &str, device: &Device) -> impl Iterator<Item = (&'static Knob, Target)> {
+    LIMITS.iter().filter_map(move |name| {
+        let of_device = (*name == LIMITS[0]).then(|| device.clone());
+        Some((find(name)?, Target::group(group, of_device).ok()?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use floodwall_knobs::KernelFiles;
+
+    use super::*;
+    use crate::testing::put;
+
+    const SDA: DeviceId = DeviceId { major: 8, minor: 0 };
+    const SDB: DeviceId = DeviceId { major: 8, minor: 16 };
+    const MIB: u64 = 1 << 20;
+
+    fn machine() -> (tempfile::TempDir, SysRoot) {
+        let directory = tempfile::tempdir().unwrap();
+        let put = |path: &str, line: &str| put(directory.path(), path, line);
+        put("proc/self/cgroup", "0::/system.slice/floodwall.service");
+        put("proc/7/cgroup", "4:memory:/a\n0::/system.slice/backup.service");
+        put("proc/8/cgroup", "0::/");
+        put("proc/9/cgroup", "0::/system.slice/floodwall.service");
+        for (number, name) in [("8:0", "sda"), ("8:16", "sdb")] {
+            put(&format!("sys/dev/block/{number}/dev"), number);
+            put(&format!("sys/dev/block/{number}/diskseq"), "1");
+            put(&format!("sys/dev/block/{number}/uevent"), &format!("DEVNAME={name}"));
+        }
+        for group in ["backup.service", "floodwall.service"] {
+            put(
+                &format!("sys/fs/cgroup/system.slice/{group}/io.max"),
+                "8:0 rbps=max wbps=5000000 riops=max wiops=7",
+            );
+            put(&format!("sys/fs/cgroup/system.slice/{group}/memory.high"), "max");
+        }
+        let root = SysRoot::new(directory.path()).unwrap();
+        (directory, root)
+    }
+
+    /// A look in which each of these processes has dirtied so many MiB on a device.
+    fn look(groups: &mut Groups, root: &SysRoot, at: u64, writes: &[(u32, DeviceId, u64)]) -> Vec<Owner> {
+        let at = Duration::from_secs(at);
+        let mut dirtied = Dirtied::default();
+        for (pid, unit, mib) in writes {
+            let group = groups.of(root, *pid, at).unwrap();
+            dirtied.add(&group, *unit, *unit, mib * MIB);
+        }
+        groups.look(root, at, dirtied)
+    }
+
+    fn knobs(groups: &Groups, root: &SysRoot, unit: DeviceId) -> Vec<(String, String)> {
+        let mut knobs = Setting::default();
+        groups.read_knobs(unit, &KernelFiles::new(root).unwrap(), &mut knobs);
+        knobs.0.into_iter().collect()
+    }
+
+    #[test]
+    fn the_limits_of_a_group_that_dirties_much_are_knobs_of_its_device() {
+        let (_directory, root) = machine();
+        let mut groups = Groups::new(&root);
+        look(&mut groups, &root, 1, &[(7, SDA, 20), (8, SDA, 90), (9, SDA, 90)]);
+        let text =
+            |knob: &str, value: &str| (format!("system.slice/backup.service:{knob}"), value.to_owned());
+        assert_eq!(
+            knobs(&groups, &root, SDA),
+            [text("io.max", "rbps=max wbps=5000000 riops=max wiops=7"), text("memory.high", "max")],
+            "neither the root group nor the controller's"
+        );
+        assert!(knobs(&groups, &root, SDB).is_empty());
+        let (knob, target) = groups.limit(SDA, "system.slice/backup.service:io.max").unwrap();
+        assert_eq!(target.path(knob), "/sys/fs/cgroup/system.slice/backup.service/io.max");
+        assert_eq!(target.device().unwrap().number, "8:0");
+        let (_, target) = groups.limit(SDA, "system.slice/backup.service:memory.high").unwrap();
+        assert_eq!(target.device(), None);
+        assert!(groups.limit(SDB, "system.slice/backup.service:io.max").is_none());
+        assert!(groups.limit(SDA, "system.slice/backup.service:io.weight").is_none());
+    }
+
+    #[test]
+    fn a_group_belongs_to_one_device_at_a_time_and_is_forgotten() {
+        let (_directory, root) = machine();
+        let mut groups = Groups::new(&root);
+        let limits =
+            ["io.max", "memory.high"].map(|knob| Some(format!("/system.slice/backup.service/{knob}")));
+        assert!(look(&mut groups, &root, 1, &[(7, SDA, 20), (7, SDB, 2)]).is_empty());
+        assert!(look(&mut groups, &root, 2, &[(7, SDA, 20), (7, SDB, 2)]).is_empty());
+        assert_eq!(look(&mut groups, &root, 3, &[(7, SDB, 20)]), limits, "it writes elsewhere now");
+        assert!(knobs(&groups, &root, SDA).is_empty());
+        assert!(look(&mut groups, &root, 62, &[]).is_empty());
+        assert_eq!(look(&mut groups, &root, 63, &[]), limits);
+        assert!(knobs(&groups, &root, SDB).is_empty());
+        look(&mut groups, &root, 64, &[(7, SDA, 20)]);
+        assert_eq!(groups.unit_gone(SDA), limits);
+    }
+
+    #[test]
+    fn a_process_that_has_ended_keeps_its_group() {
+        let (directory, root) = machine();
+        let mut groups = Groups::new(&root);
+        let mut of = |pid, at| groups.of(&root, pid, Duration::from_secs(at));
+        assert_eq!(of(7, 1).as_deref(), Some("system.slice/backup.service"));
+        assert_eq!(of(8, 1).as_deref(), Some(""));
+        assert_eq!(of(5, 1), None);
+        fs::remove_dir_all(directory.path().join("proc/7")).unwrap();
+        assert_eq!(of(7, 3).as_deref(), Some("system.slice/backup.service"));
+    }
+}
