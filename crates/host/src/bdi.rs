@@ -62,6 +62,14 @@ pub struct BdiStats {
     pub bandwidth_bytes_per_s: Reading<u64>,
 }
 
+/// Whether [`read_stats`] counts what control groups dirtied. Before 6.10 it counts the root group's
+/// pages alone, where each group with the memory controller has its own writeback
+/// (mm/backing-dev.c `bdi_debug_stats_show`). The file `wb_stats` came with that change.
+#[must_use]
+pub fn counts_groups(root: &SysRoot, bdi: &str) -> bool {
+    root.exists(&format!("{DEBUGFS}/bdi/{bdi}/wb_stats"))
+}
+
 /// Reads /sys/kernel/debug/bdi/NAME/stats.
 #[must_use]
 pub fn read_stats(root: &SysRoot, bdi: &str) -> BdiStats {

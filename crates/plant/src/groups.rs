@@ -4,6 +4,7 @@
 //! /proc/PID/cgroup ─▶ the group of each process that waits or writes
 //! what it dirtied, and where ─▶ the unit of a group, and the device that holds the filesystem
 //! /sys/fs/cgroup/GROUP/{io.max,memory.high} ─▶ GROUP:io.max, GROUP:memory.high among the unit's knobs
+//! /sys/fs/cgroup/GROUP/memory.stat ─▶ its part of the unit's backlog, where debugfs leaves it out
 //! ```
 //!
 //! `io.max` counts a filesystem's writes at the device that holds it: of a filesystem on LVM at the
@@ -150,6 +151,26 @@ impl Groups {
         }
     }
 
+    /// What a unit's groups have dirtied and what of it is being written back, in bytes. A group's
+    /// file counts the groups below it, too (mm/memcontrol.c `memory_stat_format`).
+    pub(crate) fn backlog(&self, root: &SysRoot, unit: DeviceId) -> (u64, u64) {
+        let its = || self.homes.iter().filter(|(_, home)| home.unit == unit).map(|(group, _)| group);
+        let is_below = |group: &String| {
+            its().any(|other| group.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with('/')))
+        };
+        let mut sum = (0, 0);
+        for group in its().filter(|group| !is_below(group)) {
+            let stat = root.read(&format!("/sys/fs/cgroup/{group}/memory.stat"));
+            let field = |name: &str| {
+                let mut pairs = stat.value()?.lines().filter_map(|line| line.split_once(' '));
+                pairs.find(|(key, _)| *key == name)?.1.parse::<u64>().ok()
+            };
+            sum.0 += field("file_dirty").unwrap_or(0);
+            sum.1 += field("file_writeback").unwrap_or(0);
+        }
+        sum
+    }
+
     /// The knob and the target of a name that [`Self::read_knobs`] gave. `None` if the unit has no
     /// such group.
     pub(crate) fn limit(&self, unit: DeviceId, name: &str) -> Option<(&'static Knob, Target)> {
@@ -257,6 +278,21 @@ mod tests {
         assert!(knobs(&groups, &root, SDB).is_empty());
         look(&mut groups, &root, 64, &[(7, SDA, 20)]);
         assert_eq!(groups.unit_gone(SDA), limits);
+    }
+
+    #[test]
+    fn the_backlog_of_groups_counts_each_page_once() {
+        let (directory, root) = machine();
+        let mut groups = Groups::new(&root);
+        put(directory.path(), "proc/5/cgroup", "0::/system.slice/backup.service/worker");
+        look(&mut groups, &root, 1, &[(7, SDA, 20), (5, SDA, 20)]);
+        assert_eq!(groups.backlog(&root, SDA), (0, 0), "no memory controller");
+        let group = "sys/fs/cgroup/system.slice/backup.service";
+        let stat = |dirty: u64| format!("file 90\nfile_dirty {dirty}\nfile_writeback 7\n");
+        put(directory.path(), &format!("{group}/memory.stat"), &stat(50));
+        put(directory.path(), &format!("{group}/worker/memory.stat"), &stat(40));
+        assert_eq!(groups.backlog(&root, SDA), (50, 7));
+        assert_eq!(groups.backlog(&root, SDB), (0, 0));
     }
 
     #[test]

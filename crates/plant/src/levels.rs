@@ -115,6 +115,11 @@ impl Level {
         Some(sum)
     }
 
+    /// With what control groups have dirtied and what of that is being written back.
+    pub(crate) fn with_groups(self, (dirty, writeback): (u64, u64)) -> Self {
+        Self { dirty: self.dirty + dirty, writeback: self.writeback + writeback, ..self }
+    }
+
     pub(crate) fn is_clean(&self) -> bool {
         self.dirty == 0 && self.writeback == 0
     }

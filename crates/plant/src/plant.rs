@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use floodwall_host::SysRoot;
 use floodwall_host::memory::DIRTY_KNOBS;
+use floodwall_host::{SysRoot, bdi};
 use floodwall_knobs::catalogue::{Scope, find};
 use floodwall_knobs::value::{Form, check};
 use floodwall_knobs::{Change, Device, KernelFiles, Target, Who};
@@ -350,7 +350,8 @@ impl HostPlant {
                 elsewhere += process.actors().map(|actor| flooded(&actor)).sum::<u64>();
                 continue;
             };
-            let group = self.groups.of(&self.root, process.pid, snapshot.at);
+            let is_known = !self.probe.has_own_numbers();
+            let group = is_known.then(|| self.groups.of(&self.root, process.pid, snapshot.at)).flatten();
             if let (Some(group), Some(unit)) = (&group, self.units.units.get(index)) {
                 dirtied.add(group, unit.id, device, process.dirtied_bytes.unwrap_or(0));
             }
@@ -390,6 +391,11 @@ impl HostPlant {
                 || unit.queues.is_empty()
             {
                 known.level = Level::read(&self.root, unit.limits.iter().map(|device| &device.number));
+                let leaves_out = |device: &Device| !bdi::counts_groups(&self.root, &device.number);
+                if unit.limits.iter().any(leaves_out) {
+                    let groups = self.groups.backlog(&self.root, unit.id);
+                    known.level = known.level.map(|level| level.with_groups(groups));
+                }
             }
             if unit.queues.is_empty()
                 && let (Some(before), Some(now)) = (before, known.level)

@@ -204,7 +204,7 @@ impl Probe {
         Err(failure)
     }
 
-    fn with(root: SysRoot, source: Source, mut blind: Vec<Blind>) -> Result<Self, ProbeError> {
+    fn with(root: SysRoot, mut source: Source, mut blind: Vec<Blind>) -> Result<Self, ProbeError> {
         if !root.exists("/proc/diskstats") {
             return Err(ProbeError::Proc { path: "/proc/diskstats", why: "it is not there".into() });
         }
@@ -215,12 +215,13 @@ impl Probe {
             blind.push(Blind::new(SYNC_WRITES, why));
         }
         let now = now_ns();
+        let asked_when_issued = source.perf().is_some_and(|perf| !perf.sees_all_queued());
         Ok(Self {
             files: OpenFiles::new(root.clone()),
             root,
             source,
             blind,
-            tally: Tally::new(Limits::default()),
+            tally: Tally::new(Limits::default()).asked_when_issued(asked_when_issued),
             writers: Writers::default(),
             threads: Threads::default(),
             origin_ns: now,
@@ -249,6 +250,13 @@ impl Probe {
             }
         }
         Source::Proc
+    }
+
+    /// Whether processes have other numbers here than those that the kernel tells, as in a container.
+    /// Then /proc/PID is another process.
+    #[must_use]
+    pub fn has_own_numbers(&self) -> bool {
+        self.own_numbers
     }
 
     /// Where sight comes from.

@@ -117,6 +117,8 @@ pub struct Tally {
     followed: BTreeMap<u32, FollowTally>,
     /// What begins later does not count for those who are followed.
     until_ns: Option<u64>,
+    /// See [`Self::asked_when_issued`].
+    asked_when_issued: bool,
 }
 
 /// What was counted in one window.
@@ -140,6 +142,13 @@ impl Tally {
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self { limits, ..Self::default() }
+    }
+
+    /// A request that goes to the device without having been queued belongs to the thread that sends
+    /// it ([`crate::tracepoints::Kind::Inserted`]).
+    #[must_use]
+    pub fn asked_when_issued(self, asked_when_issued: bool) -> Self {
+        Self { asked_when_issued, ..self }
     }
 
     /// Counts one event. Events come in the order of their times, save for some microseconds
@@ -166,6 +175,9 @@ impl Tally {
             }
             Event::Queued { place, class, bytes } => self.queued(record, place, class, bytes),
             Event::Issued { place, class, bytes } => {
+                if self.asked_when_issued && !self.requests.contains_key(&place) {
+                    self.queued(record, place, class, bytes);
+                }
                 let room = self.requests.len() < self.limits.requests;
                 match self.requests.entry(place) {
                     Entry::Occupied(mut known) => {

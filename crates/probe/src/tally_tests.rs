@@ -226,6 +226,24 @@ fn threads_that_write_synchronously_by_themselves_are_told_once() {
 }
 
 #[test]
+fn a_request_that_is_sent_at_once_belongs_to_its_sender_where_queueing_is_not_told() {
+    let events = [
+        (0, 101, issued(8, Class::SyncWrite, 4096)),
+        (1, 102, queued(16, Class::SyncWrite)),
+        (2, 7, issued(16, Class::SyncWrite, 4096)),
+        (3, 103, issued(24, Class::Read, 4096)),
+        (250, 0, done(24)),
+    ];
+    let seen = |mut tally: Tally| {
+        feed(&mut tally, &events);
+        let reads = tally.take(0, &mut Open).processes.iter().map(|p| p.reads.count()).sum::<u64>();
+        (tally.take_writers(), reads)
+    };
+    assert_eq!(seen(Tally::default().asked_when_issued(true)), (vec![(100, 101), (100, 102)], 1));
+    assert_eq!(seen(Tally::default()), (vec![(100, 102)], 0));
+}
+
+#[test]
 fn ten_thousand_processes_take_no_more_than_the_limit_and_lose_no_operation() {
     let limits = Limits { uses: 50, calls: 20, requests: 30 };
     let mut tally = Tally::new(limits);

@@ -42,6 +42,9 @@ pub enum Kind {
     ExitWrite,
     /// A request is made.
     Queued,
+    /// The same before 6.5, and only where an elevator takes it. Under `none` most requests go to
+    /// the device at once (block/blk-mq.c `blk_mq_try_issue_directly`).
+    Inserted,
     /// It goes to the device.
     Issued,
     /// It is done.
@@ -69,7 +72,7 @@ const fn wanted(path: &'static str, kind: Kind) -> Wanted {
     Wanted { path, kind }
 }
 
-/// Those that run all the time. Of [`Kind::Queued`] the first that the kernel has.
+/// Those that run all the time. [`Kind::Inserted`] stands in for [`Kind::Queued`].
 pub const ALWAYS: &[Wanted] = &[
     wanted("syscalls/sys_enter_fsync", Kind::Enter(Call::Fsync)),
     wanted("syscalls/sys_exit_fsync", Kind::Exit(Call::Fsync)),
@@ -84,7 +87,7 @@ pub const ALWAYS: &[Wanted] = &[
     wanted("syscalls/sys_enter_sync", Kind::Enter(Call::Sync)),
     wanted("syscalls/sys_exit_sync", Kind::Exit(Call::Sync)),
     wanted("block/block_io_start", Kind::Queued),
-    wanted("block/block_rq_insert", Kind::Queued),
+    wanted("block/block_rq_insert", Kind::Inserted),
     wanted("block/block_rq_issue", Kind::Issued),
     wanted("block/block_rq_complete", Kind::Done),
     wanted("block/block_rq_merge", Kind::Merged),
@@ -163,7 +166,7 @@ impl Decoder {
             Kind::Exit(call) => Layout::Exit { call, result: format.number("ret")? },
             Kind::EnterWrite => Layout::EnterWrite { fd: format.number("fd")? },
             Kind::ExitWrite => Layout::ExitWrite { result: format.number("ret")? },
-            Kind::Queued | Kind::Issued | Kind::Done | Kind::Merged => request(kind)?,
+            Kind::Queued | Kind::Inserted | Kind::Issued | Kind::Done | Kind::Merged => request(kind)?,
             Kind::Balanced => Layout::Balanced { bdi: format.text("bdi")?, pause: format.number("pause")? },
             Kind::Forked => Layout::Forked { child: format.number("child_pid")? },
             Kind::Ended => Layout::Ended,
@@ -214,7 +217,7 @@ impl Decoder {
                     DeviceId { major: number >> MINOR_BITS, minor: number & ((1 << MINOR_BITS) - 1) };
                 let place = Place { device, sector };
                 Some(match kind {
-                    Kind::Queued => Event::Queued { place, class, bytes },
+                    Kind::Queued | Kind::Inserted => Event::Queued { place, class, bytes },
                     Kind::Issued => Event::Issued { place, class, bytes },
                     Kind::Merged => Event::Merged { place },
                     _ => Event::Done { place },

@@ -194,6 +194,11 @@ impl Perf {
     ///
     /// # Errors
     /// [`ProbeError::PerfEvent`]; nobody's writes are seen then.
+    /// Whether every request is seen when it is made, in the thread that asks for it.
+    pub(crate) fn sees_all_queued(&self) -> bool {
+        self.decoder.knows(Kind::Queued)
+    }
+
     pub(crate) fn watch_writes(&mut self, threads: &[u32]) -> Result<(), ProbeError> {
         let threads = &threads[..threads.len().min(MAX_WATCHED)];
         if threads == self.watched {
@@ -295,7 +300,7 @@ fn learn(
     let mut known = Vec::new();
     for Wanted { path, kind } in wanted {
         // An older kernel's substitute for one that is there.
-        if *kind == Kind::Queued && known.contains(kind) {
+        if *kind == Kind::Inserted && known.contains(&Kind::Queued) {
             continue;
         }
         let text = tracefs.format(path).map_err(|source| ProbeError::Tracefs {
