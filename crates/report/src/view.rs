@@ -40,9 +40,9 @@ pub(crate) struct FigureLine {
     pub(crate) name: &'static str,
     /// Its value, with unit.
     pub(crate) value: String,
-    /// Its 95 % interval, without unit; empty if there is none.
+    /// Its 95 % interval, without unit; empty without an interval.
     pub(crate) interval: String,
-    /// What it is of, or why it is not known.
+    /// The meaning of the figure, or the reason why it is unknown.
     pub(crate) meaning: String,
 }
 

@@ -17,7 +17,7 @@ use crate::view::{self, View};
 struct Tile {
     value: String,
     what: String,
-    /// What it was, or its interval.
+    /// The value before, or the interval.
     beside: String,
     /// `better`, `worse`, or neither.
     class: &'static str,

@@ -24,9 +24,9 @@ use super::{Document, ResultDevice, ResultFilesystem, ResultHost, Run, SCHEMA, S
 /// A result that was read although it is damaged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repaired {
-    /// What could be read, and what follows from it.
+    /// The readable part, and all that follows from it.
     pub document: Document,
-    /// What could not, and what became of it: one line each. Empty if nothing is damaged.
+    /// One line for each damaged part and its treatment. Empty if nothing is damaged.
     pub repairs: Vec<String>,
 }
 
@@ -149,7 +149,8 @@ impl Fix {
         self.repairs.push(text.into());
     }
 
-    /// Takes out every field of an object that, alone beside `base`, is none of the type's.
+    /// Removes each field of an object that does not parse as the type's when put alone beside
+    /// `base`.
     fn fields<T: DeserializeOwned>(&mut self, object: &mut Map<String, Value>, base: &Value, place: &str) {
         object.retain(|key, value| {
             let mut alone = base.clone();
@@ -257,7 +258,7 @@ impl Fix {
         }
     }
 
-    /// Takes out indices of what is not there.
+    /// Removes indices that point outside the list.
     fn indices(&mut self, list: Option<&mut Value>, there: usize, place: &str) {
         let Some(Value::Array(list)) = list else { return };
         let all = list.len();

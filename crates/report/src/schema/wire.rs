@@ -295,7 +295,7 @@ pub(super) fn read(json: &str) -> Result<Document, SchemaError> {
     document(serde_json::from_str(json).map_err(SchemaError::Json)?)
 }
 
-/// What was read, with its histograms decoded and its indices checked.
+/// The document as read, with its histograms decoded and its indices checked.
 pub(super) fn document(doc: ResultDoc<TrialsRead>) -> Result<Document, SchemaError> {
     let baseline = doc.baseline.map(|b| {
         Ok::<_, SchemaError>(Baseline { source: b.source, trials: trials(&b.trials, "baseline.trials")? })

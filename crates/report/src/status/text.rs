@@ -14,8 +14,8 @@ use super::findings::findings;
 use super::notes::Notes;
 use super::table::{Align, Column, paragraph, table};
 
-/// Whoever waits for everything that is dirty (an fsync of a large file, sync, a full journal)
-/// waits longer than people notice.
+/// A process that waits for all dirty data (fsync of a large file, sync, a full journal) waits
+/// longer than users notice.
 const SLOW_DRAIN_S: f64 = 1.0;
 /// … and longer than most programs' timeouts leave room for.
 const VERY_SLOW_DRAIN_S: f64 = 10.0;
