@@ -30,12 +30,12 @@ pub const PRIORITIES: usize = 2 * LEVELS as usize + 1;
 /// The class of an I/O priority (`IOPRIO_CLASS_*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PriorityClass {
-    /// Before everybody else.
+    /// Before all other classes.
     RealTime,
     /// What every process has unless told otherwise.
     #[default]
     BestEffort,
-    /// Only when nobody else wants the device.
+    /// Only when no other class wants the device.
     Idle,
 }
 
@@ -53,7 +53,7 @@ pub struct IoRequest {
     pub len: u64,
     /// What the submitter said about it.
     pub flags: Flags,
-    /// Who submitted it (a flusher for background writeback).
+    /// The process that submitted it (a flusher for background writeback).
     pub process: ProcessId,
     /// I/O priority class.
     pub class: PriorityClass,

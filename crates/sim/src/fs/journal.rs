@@ -4,10 +4,10 @@
 //! join ─▶ running ── forced, or every few seconds ──▶ [ordered data] ─▶ blocks, wait ─▶ record (PREFLUSH, FUA), wait ─▶ committed
 //! ```
 //!
-//! - jbd, jbd2: one commit at a time; who comes meanwhile joins the next. ext3 with `data=ordered`
-//!   writes and waits for the dirty data of *all* files first (`journal_submit_data_buffers`):
-//!   whoever fsyncs pays for the flood.
-//! - xfs: a commit is one record in the log, and eight in-core logs can be on their way at once; a
+//! - jbd, jbd2: one commit at a time; callers that arrive meanwhile join the next. With
+//!   `data=ordered`, ext3 first writes and waits for the dirty data of *all* files
+//!   (`journal_submit_data_buffers`), so an fsync pays for the flood.
+//! - xfs: a commit is one record in the log, and eight in-core logs can be on their way at once. A
 //!   commit counts when all before it are written.
 //! - btrfs: the log tree's blocks, then the superblock.
 
@@ -117,7 +117,7 @@ impl Journal {
         }
     }
 
-    /// Whoever writes the journal.
+    /// The process that writes the journal.
     pub(super) fn process(&self) -> ProcessIndex {
         self.process
     }

@@ -15,7 +15,7 @@ pub struct Thresholds {
 }
 
 impl Thresholds {
-    /// Below this nobody is held back (`dirty_freerun_ceiling`; since 2.6.24).
+    /// Below this no writer is held back (`dirty_freerun_ceiling`; since 2.6.24).
     #[must_use]
     pub const fn freerun(self) -> u64 {
         u64::midpoint(self.dirty, self.background)

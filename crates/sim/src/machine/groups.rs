@@ -20,14 +20,13 @@
 //! (`blk_throtl_dispatch_work_fn`).
 //!
 //! Of `memory.high` (mm/memcontrol.c) the dirty domain is modelled: a group's dirty limits are
-//! shares of what it may use. Its memory is its page cache, and of that the pages that are dirty or
-//! under writeback: clean ones are reclaimed at once whenever room is wanted, which costs nothing
-//! here. So no group is above its limit, and no process sleeps for that
-//! (`mem_cgroup_handle_over_high`): a writer leaves `balance_dirty_pages` only when the group has
-//! fewer dirty pages than its dirty limit, which is at most `memory.high`. Left out besides are
-//! anonymous and kernel memory, reading again what was reclaimed, flushers that reclaim wakes
-//! (`wakeup_flusher_threads`), limits of ancestors, and files that another group takes over
-//! (`inode_switch_wbs`).
+//! shares of what it may use. A group's memory is the dirty and writeback pages of its page cache.
+//! Clean pages are reclaimed at once whenever room is wanted, which costs nothing here. So no group
+//! is above its limit, and no process sleeps for that (`mem_cgroup_handle_over_high`). A writer
+//! leaves `balance_dirty_pages` only when the group has fewer dirty pages than its dirty limit,
+//! which is at most `memory.high`. Also left out are anonymous and kernel memory, rereading
+//! reclaimed pages, flushers that reclaim wakes (`wakeup_flusher_threads`), and limits of
+//! ancestors. The same holds for files that another group takes over (`inode_switch_wbs`).
 
 use std::collections::VecDeque;
 
@@ -118,7 +117,7 @@ impl Machine {
 
     /// A context's memory control group as the dirty limits see it (`mem_cgroup_wb_stats`).
     pub(super) fn memcg_counts(&self, wb: usize) -> Option<MemcgCounts> {
-        // The root group has no limits of its own.
+        // The root group has no limits.
         let limits = self.groups.get(wb.checked_sub(1)?)?;
         let WbPages { dirty, writeback, .. } = self.cache.wbs[wb];
         let file = dirty + writeback;

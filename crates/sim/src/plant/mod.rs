@@ -86,7 +86,7 @@ struct Device {
     depth: u32,
     given: u32,
     loads: Loads,
-    /// What was set of its queue, for the next elevator.
+    /// The values set for its queue, for the next elevator.
     setting: Setting,
     max_sectors_kb: u32,
     bdi: BdiId,
@@ -121,7 +121,8 @@ impl SimPlant {
     /// (`flood:memory.high=max`).
     ///
     /// # Errors
-    /// [`SimError`]: whatever a [`SimRig`] would refuse, devices that can't be of one machine, and two loads of one name.
+    /// [`SimError`]: whatever a [`SimRig`] would refuse, devices that can't be of one machine, and
+    /// two loads of one name.
     pub fn new(parts: Vec<PlantDevice>, setting: &Setting) -> Result<Self, SimError> {
         check(&parts)?;
         if let (Some(knob), true) = (groups::first_knob(setting), parts.len() > 1) {
@@ -198,8 +199,8 @@ impl SimPlant {
         Duration::from_nanos(self.now.0)
     }
 
-    /// Lets something happen later, or now if its moment has passed. What is scheduled for one
-    /// moment happens in the order in which it was scheduled.
+    /// Lets something happen later, or now if its moment has passed. Events scheduled for one
+    /// moment happen in the order in which they were scheduled.
     ///
     /// # Errors
     /// [`SimError::Scenario`] if there is no such load or device.
@@ -275,7 +276,7 @@ impl SimPlant {
         }
     }
 
-    /// One machine's turn: it has the throttle, and knows what is dirty elsewhere.
+    /// One machine's turn: it gets the throttle and the dirty pages of the other machines.
     fn with<R>(&mut self, i: usize, act: impl FnOnce(&mut Machine) -> R) -> R {
         if self.holder != i {
             let (a, b) = (self.holder.min(i), self.holder.max(i));

@@ -168,7 +168,7 @@ fn a_lower_limit_holds_from_the_moment_it_is_written() {
     let standing = plant.observe().unwrap().dirty_bytes.unwrap();
     assert!(standing > 200 << 20, "{standing}");
     set(&mut plant, None, "vm.dirty_bytes", "134217728").unwrap();
-    // At once, as the kernel: nobody writes before what is above the limit has drained.
+    // At once, as in the kernel: no process writes before the excess above the limit has drained.
     let (accepted, _) = rates(&mut plant, 300);
     assert!(accepted < 4 << 20, "{accepted} accepted above the limit");
     plant.advance(ms(25_000));
@@ -194,7 +194,7 @@ fn a_queue_runs_dry_before_it_changes() {
     };
     let default = knob(&mut plant, "nr_requests").unwrap();
     assert_eq!(knob(&mut plant, "wbt_lat_usec").as_deref(), Some("75000"));
-    // Waits until nobody is inside, and in the meantime nothing new comes in.
+    // Waits until no request is inside; meanwhile no new one comes in.
     let dry = |plant: &mut SimPlant| {
         let mut last = plant.machines[0].block.outstanding();
         let mut steps = 0;
@@ -318,8 +318,7 @@ fn old_kernels_change_the_number_of_requests_at_once() {
         plant.advance(ms(6_000));
         set(&mut plant, Some(disk(0)), "nr_requests", "16").unwrap();
         assert!(!plant.observe().unwrap().devices[0].changing, "{generation}");
-        // What is in the queue is served; then there are 16, or one and a half times as many for a
-        // batcher.
+        // The queue is served; then there are 16, or one and a half times as many for a batcher.
         plant.advance(ms(4_000));
         for _ in 0..200 {
             plant.advance(ms(5));

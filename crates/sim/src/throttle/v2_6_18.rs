@@ -28,7 +28,7 @@ pub struct Pushing {
     knobs: DirtyKnobs,
     /// Pages between two looks of one CPU.
     ratelimit_pages: u64,
-    /// Somebody has seen the limit exceeded, and nobody since has seen it kept.
+    /// A task has seen the limit exceeded, and none since has seen it kept.
     dirty_exceeded: bool,
     /// Pages dirtied on each CPU since its last look.
     dirtied: Vec<u64>,

@@ -137,8 +137,7 @@ impl Balancing {
         if self.wbs[who.wb.0 as usize].dirty_exceeded { pause.min(POLL_WHEN_EXCEEDED) } else { pause }
     }
 
-    /// Periods of the shares that are over end, and what is known of a context is brought up to
-    /// date.
+    /// Ends elapsed periods of the shares and updates the state of a context.
     fn advance(&mut self, wb: WbId, now: u64, seen: &Seen) {
         let wb = &mut self.wbs[wb.0 as usize];
         self.global.completions.advance(self.clock, now);

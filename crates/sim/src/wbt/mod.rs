@@ -9,7 +9,7 @@
 //!                         good, or only writes: twice the depth ────────┘
 //! ```
 //!
-//! Pure: it has neither queue nor clock. The block layer keeps who waits and calls [`Wbt::timer`]
+//! Pure: it has neither queue nor clock. The block layer keeps the waiters and calls [`Wbt::timer`]
 //! at [`Wbt::next_timer`]. Times are [`Nanos`]; whatever the kernel counts in jiffies is counted in
 //! jiffies.
 
@@ -196,8 +196,9 @@ impl Wbt {
         self.limits = self.depth.limits(self.target > Nanos::ZERO);
     }
 
-    /// What becomes of a request (`bio_to_wbt_flags`): every write is counted, unless it is sync *and*
-    /// idle (O_DIRECT, journals), and so is a discard. fsync's data is sync only, so it is counted.
+    /// The treatment of a request (`bio_to_wbt_flags`): every write is counted, unless it is sync
+    /// *and* idle (O_DIRECT, journals). A discard is counted too. The data of fsync is sync only,
+    /// so it is counted.
     #[must_use]
     pub fn track(&self, request: &IoRequest) -> Track {
         if !self.enabled() {
@@ -369,7 +370,7 @@ impl Wbt {
         self.scaled(scaled)
     }
 
-    /// Fewer writes: nobody is woken.
+    /// Fewer writes: no waiter is woken.
     fn scale_down(&mut self, hard: bool) -> bool {
         let scaled = self.depth.scale_down(hard);
         self.scaled(scaled);

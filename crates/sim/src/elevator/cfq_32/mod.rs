@@ -111,7 +111,7 @@ struct Queue {
     /// Its place there, jiffies.
     key: i64,
     slice_end: u64,
-    /// What was left of the last slice, jiffies; negative if it took too long.
+    /// The unused time of the last slice, jiffies; negative after an overrun.
     residual: i64,
     /// Requests sent in this slice.
     slice_requests: u32,
@@ -146,7 +146,7 @@ impl Queue {
     }
 }
 
-/// What is remembered of a process (`struct cfq_io_context`).
+/// The history of a process (`struct cfq_io_context`).
 #[derive(Clone, Copy, Debug)]
 struct Context {
     exited: bool,

@@ -39,8 +39,8 @@ impl Share {
     }
 
     /// The context's share of a threshold (`__wb_calc_thresh`, 6.14): by completions, plus its
-    /// minimum; a device that has been idle gets an eighth of what is left (a hundredth under a
-    /// strict limit); at most its maximum.
+    /// minimum, at most its maximum. A device that has been idle gets an eighth of the room (a
+    /// hundredth under a strict limit).
     pub(super) fn thresh(&self, thresh: u64, dirty: u64, (numerator, denominator): (u64, u64)) -> u64 {
         let mut share = thresh * (PPM - self.min_ppm_sum.min(PPM)) / PPM * numerator / denominator;
         share += thresh * self.min_ppm / PPM;
@@ -84,7 +84,7 @@ mod tests {
         // 80,000 * 0.9 / 4 + 8,000 = 26,000, at most 12,000; without completions 8,000.
         assert_eq!(share.thresh(80_000, 80_000, (1, 4)), 12_000);
         assert_eq!(share.thresh(80_000, 80_000, (0, 4)), 8_000);
-        // The eighth of what is left is within the maximum as well.
+        // The eighth of the room is within the maximum as well.
         assert_eq!(Share::of(BdiLimits { max_ppm: 10_000, ..FREE }, 0, 1, 1).thresh(80_000, 0, (0, 4)), 800);
     }
 

@@ -77,7 +77,7 @@ fn a_cpu_looks_after_ratelimit_pages_whoever_dirtied_them() {
     assert_eq!(r.t.ratelimit_pages, 3_124);
     let others: Vec<Dirtier> =
         (0..200).map(|_| Dirtier { task: r.t.add_task(TaskTraits::default()), ..r.who }).collect();
-    // 31 pages each are below everybody's own interval; the 101st brings the CPU to 3,131.
+    // 31 pages each are below every task's interval; the 101st brings the CPU to 3,131.
     let due = others.iter().position(|other| r.t.dirtied(*other, 31));
     assert_eq!(due, Some(100));
     assert_eq!(r.t.dirtied[0], 0);
@@ -285,7 +285,7 @@ fn privileged_tasks() {
 fn under_a_strict_limit_only_the_device_counts() {
     let strict = BdiLimits { max_ppm: 10_000, strict: true, ..BdiLimits::default() };
     let mut r = with(strict, TaskTraits::default());
-    // Completions count up to 10/1024, less than 1 %; a hundredth of what is left is more: (199,951 -
+    // Completions count up to 10/1024, less than 1 %; a hundredth of the room is more: (199,951 -
     // 1,487) / 100 = 1,984. Background 1,984 * 99,853 / 199,951 = 990; freerun 1,487; room 497:
     // 2^(8/2) = 16.
     assert_eq!(r.look(NOW, 32, 1_487), Verdict::Go { next_check_pages: 16 });
@@ -303,7 +303,7 @@ fn the_narrower_of_machine_and_cgroup_decides() {
     r.t.completed(wb, Nanos::from_secs(999), 1_000_000);
     r.t.wbs[1].estimate.stamp = 250_000;
     r.who.wb = wb;
-    // 100,000 pages of its own: limit 19,995, background 9,985, freerun 14,990.
+    // 100,000 pages in the cgroup: limit 19,995, background 9,985, freerun 14,990.
     let counts = |dirty| Seen {
         memcg: Some(MemcgCounts { file: 50_000, headroom: 50_000, dirty, writeback: 0 }),
         ..seen(dirty)
