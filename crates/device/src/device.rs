@@ -218,9 +218,9 @@ impl DeviceStats {
 /// A storage device in virtual time.
 ///
 /// Three rules bind caller and model:
-/// - time does not run backwards, and before `submit(now, …)` everything due before `now` has been
-///   collected with `advance` (the device that [`DeviceSpec::build`](crate::DeviceSpec::build)
-///   returns does this itself if the caller has not);
+/// - time does not run backwards. Before `submit(now, …)` the caller has collected everything due
+///   before `now` with `advance` (a device from [`DeviceSpec::build`](crate::DeviceSpec::build)
+///   does this itself if the caller has not);
 /// - `advance(to)` hands out completions in the order of their times, none later than `to`;
 /// - a request submitted is completed exactly once, unless the power fails.
 pub trait Device: Send {
@@ -234,7 +234,7 @@ pub trait Device: Send {
     /// Lets time pass up to and including `to`; appends what completes, in the order of time.
     fn advance(&mut self, to: Nanos, out: &mut Vec<Completion>);
 
-    /// What it is.
+    /// Its description.
     fn profile(&self) -> Profile;
 
     /// Counters and levels.
@@ -252,8 +252,8 @@ pub trait Device: Send {
     /// out. Returns which acknowledged writes are lost.
     fn powercut(&mut self, now: Nanos) -> LostWrites;
 
-    /// The lowest version of a write that a power cut at this moment could still take; `None` if
-    /// there is none. Whoever keeps old contents for a power cut may forget those of lower
+    /// The lowest version of a write that a power cut at this moment could still take; `None` if no
+    /// write is at risk. A caller that keeps old contents for a power cut may drop those of lower
     /// versions.
     fn oldest_volatile(&self) -> Option<u64>;
 

@@ -37,7 +37,7 @@ impl Front {
         }
     }
 
-    /// Takes what is due by the clock from the model, for a caller who has not asked yet.
+    /// Takes completions due by the clock from the model, before the caller asks for them.
     fn collect_early(&mut self) {
         let from = self.early.len();
         self.inner.advance(self.clock, &mut self.early);
@@ -127,7 +127,7 @@ impl Device for Front {
 
     fn powercut(&mut self, now: Nanos) -> LostWrites {
         self.clock = self.clock.max(now);
-        // What was done by then was done; it is still to be collected.
+        // Requests done by then are done; they are still to be collected.
         self.collect_early();
         if self.stats.queue_depth > 0 {
             self.stats.busy_ns += self.clock.since(self.busy_since).0;

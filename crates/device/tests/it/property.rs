@@ -181,8 +181,8 @@ impl<'a> Harness<'a> {
             assert!(c.at.0 + 1 >= least.0, "{name}: {r:?} took less than {least:?}: {c:?}");
             self.bytes[usize::from(r.op == Op::Read)] += r.len;
         }
-        // A protected cache makes FLUSH and FUA free. What it holds when its battery fails is at
-        // risk until it is destaged.
+        // A protected cache makes FLUSH and FUA free. Its contents at the failure of its battery
+        // are at risk until they are destaged.
         let is_lasting = name != BATTERY_FAILS || f.submitted >= BATTERY;
         match r.op {
             Op::Write { .. } | Op::WriteZeroes => {
@@ -240,7 +240,7 @@ impl<'a> Harness<'a> {
         );
     }
 
-    /// Cuts the power and compares what is left with what must be.
+    /// Cuts the power and compares the surviving data with the required data.
     fn cut(&mut self) -> LostWrites {
         let name = self.name;
         let oldest = self.device.oldest_volatile();
