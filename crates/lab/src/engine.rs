@@ -5,16 +5,15 @@
 //! timing thread  ─▶ sleep until the model's next event ─▶ advance ─▶ answer what completed
 //! ```
 //!
-//! *Lateness* is all that the lab adds: from a request's arrival until the model heard of it, and
-//! from its modelled completion until its answer was in the kernel's hands. Virtual time is the
+//! *Lateness* is all that the lab adds. It is the time from a request's arrival until the model
+//! gets it, and from its modelled completion until the kernel has its answer. Virtual time is the
 //! monotonic clock since the engine was made. The thread that advances the model sends the answers,
 //! so a device without delay costs no thread switch.
 //!
 //! **Data is stored on submission**, not on completion: it goes from the request's buffer straight
-//! into the store, and overlapping writes end in the order in which they were submitted because the
-//! store is written in that order. Until its completion a write is invisible only in that nobody
-//! has been told that it happened; a power cut takes it back. Reads are copied out when they are
-//! answered.
+//! into the store. Overlapping writes end in the order of their submission because the store is
+//! written in that order. Until its completion a write is unacknowledged, and a power cut takes it
+//! back. A read that is answered meanwhile sees it. Reads are copied out when they are answered.
 //!
 //! Locks: `store` before `core` before `meter`; never the other way round.
 

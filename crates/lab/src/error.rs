@@ -229,7 +229,7 @@ impl LabError {
     }
 
     /// Whether this host lacks a privilege, a kernel feature, a program or memory that the lab
-    /// needs, as opposed to a failure or a wrong use (the command line's exit status 4).
+    /// needs (the command line's exit status 4). False for a failure or a wrong use.
     #[must_use]
     pub fn is_missing_requirement(&self) -> bool {
         matches!(

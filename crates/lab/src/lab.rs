@@ -427,9 +427,8 @@ impl Lab {
         }
     }
 
-    /// Gives a device its power back, as a machine that boots would find it: its filesystem is
-    /// unmounted, the loop device is a new one, and the filesystem that it was brought up with is
-    /// mounted again.
+    /// Gives a device its power back, as a booting machine would find it. Its filesystem is
+    /// unmounted, the loop device is a new one, and its original filesystem is mounted again.
     ///
     /// # Errors
     /// [`LabError::Power`] if it has power; [`LabError::Busy`] if a process still uses the dead
@@ -448,8 +447,9 @@ impl Lab {
         Ok(info(&state))
     }
 
-    /// Writes the device's requests as CSV: from the oldest request that is remembered, or from
-    /// now on; only what there is, or on and on until `stop` is raised or the lab goes.
+    /// Writes the device's requests as CSV, from the oldest request in memory or from now on.
+    /// Without `follow` it writes the present ones; with it, it goes on until `stop` is raised or
+    /// the lab ends.
     ///
     /// # Errors
     /// [`LabError::Unknown`], [`LabError::NoAnswer`], or a failure to write to `out`.

@@ -5,12 +5,12 @@
 //!                                    LOOP_CLR_FD ─▶ LOOP_CTL_REMOVE
 //! ```
 //!
-//! Each lab gets a loop device that did not exist before, and it is removed afterwards: a loop
-//! device that was used keeps its elevator, its queue's settings and the limits of its backing
-//! device for the next user.
+//! Each lab gets a loop device that did not exist before and is removed afterwards. A used loop
+//! device keeps its elevator, its queue's settings and the limits of its backing device for the
+//! next user.
 //!
-//! Only loop devices whose backing file is the lab's are ever touched: the file's name holds a
-//! random token, and it is looked at in `/sys/block/loopN/loop/backing_file` before every step.
+//! Only loop devices whose backing file is the lab's are ever touched. The file's name holds a
+//! random token, which is checked in `/sys/block/loopN/loop/backing_file` before every step.
 //! Request codes and structures are those of `include/uapi/linux/loop.h`.
 
 use std::fs::{self, File, OpenOptions};

@@ -1,11 +1,11 @@
-//! What reached the device: every request, in a ring that is always on.
+//! The requests that reached the device, in a ring that is always on.
 //!
 //! The ring holds the last [`CAPACITY`] requests in the order of their answers; a reader that falls
 //! behind is told how many it missed. As CSV a request is one line under [`HEADER`] and the comment
-//! [`About`]. `queue_us + service_us` is the modelled latency, divided as for a single server: *service*
-//! began when the device had completed what it completed before, or on arrival if that was later;
-//! the rest is *queue*. For a device that works on several requests at once this says how it paced
-//! completions, not what each one cost.
+//! [`About`]. `queue_us + service_us` is the modelled latency, divided as for a single server.
+//! *Service* began when the device had completed the previous request, or on arrival if that was
+//! later; the rest is *queue*. For a device that works on several requests at once this says how it
+//! paced completions, not what each one cost.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;

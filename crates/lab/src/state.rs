@@ -1,4 +1,4 @@
-//! A lab's state directory: what it is, who serves it, and everything that has to be undone.
+//! A lab's state directory: its description, its server process, and everything to undo.
 //!
 //! ```text
 //! /run/floodwall/lab/NAME/     0700, root
@@ -14,9 +14,9 @@
 //!   going          somebody began to take it down: no part of it may start any more
 //! ```
 //!
-//! Facts that can be looked up are not written down: the loop device is the one whose backing file
-//! has the token in its name, the mounts are those of that device. So a state that was left
-//! half-way is read like any other.
+//! Facts that can be looked up are not stored: the loop device is the one whose backing file has
+//! the token in its name. The mounts are those of that device. So a state that was left half-way is
+//! read like any other.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};

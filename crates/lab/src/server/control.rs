@@ -160,7 +160,7 @@ impl Control {
                 return Ok(());
             }
             if events.is_empty() {
-                // Tells a caller who hung up from one who waits: nothing is ever sent to us here.
+                // Tells a caller that hung up from one that waits: callers send nothing here.
                 if hung_up(stream) {
                     return Ok(());
                 }

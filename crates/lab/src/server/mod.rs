@@ -10,8 +10,8 @@
 //! stands on it.
 //!
 //! **It never touches its own device.** It reads and writes its state directory, its socket, and a
-//! spill file that was opened before the device existed; recordings go to the
-//! caller, which writes them where it likes.
+//! spill file that was opened before the device existed. Recordings go to the caller, which writes
+//! them where it likes.
 
 mod control;
 mod fuse;

@@ -13,9 +13,9 @@
 //! **Undo log.** A write that a volatile cache holds may be lost with the power, and then the page
 //! must show what it held before. A write with a version keeps the frame it replaces, without
 //! copying it. [`Store::forget_below`] drops what has become stable, [`Store::roll_back`] undoes
-//! what was lost. When memory is used up the oldest entries are dropped first: these writes then
-//! survive a power cut that a real device might have lost them in, which is harmless to whoever
-//! relies on fsync, and is counted.
+//! what was lost. When memory is used up the oldest entries are dropped first. Their writes then
+//! survive a power cut in which a real device might have lost them. That does not harm programs
+//! that rely on fsync, and it is counted.
 
 mod frames;
 mod undo;
