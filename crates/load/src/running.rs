@@ -32,9 +32,9 @@ use crate::pace::Tickets;
 #[derive(Clone, Debug, Default)]
 pub struct Finished {
     /// Since the last sample. When the load was asked to stop right after that, these are the
-    /// operations that were in flight then. An open loop's unserved operations are in the latencies
-    /// too, with how long they had been waiting: a lower bound, without which a stall at the end
-    /// would be hidden. They are not in `ops`.
+    /// operations that were in flight then. The latencies include an open loop's unserved
+    /// operations, with their waiting time so far. It is a lower bound, without which a stall at
+    /// the end would be hidden. They are not in `ops`.
     pub last: Delta,
     /// Operations completed from start to end.
     pub total_ops: u64,
@@ -115,7 +115,7 @@ impl Running {
         }
     }
 
-    /// Stops the load, waits until the last operation is done and returns what is left to say.
+    /// Stops the load, waits until the last operation is done and returns the remaining results.
     ///
     /// A thread in a system call can't be interrupted: an fsync behind a long queue is waited for.
     /// A command has 5 s after SIGTERM before it gets SIGKILL.

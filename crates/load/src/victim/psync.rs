@@ -121,18 +121,18 @@ pub(super) fn make_stable(
 /// Drops from the page cache what was read or committed, outside the timed part. A committed block
 /// is clean, and would serve the next read of it from memory.
 pub(super) enum Eviction {
-    /// Whatever is cached stays cached, or nothing ever is.
+    /// Cached pages stay cached, or the load never caches any.
     Never,
     /// Each block after it was read or committed.
     Block {
         /// Before it is read as well. A committed block may stay: the kernel keeps a page that
-        /// another thread's fsync of the same file has just gathered up to write or to wait for
+        /// another thread's fsync of the same file is gathering to write or to wait for
         /// (mm/truncate.c, mapping_evict_folio).
         before_reads: bool,
     },
     /// All that lies behind, each time that the scan has passed a multiple of [`SCAN_WINDOW`].
-    /// Read-ahead fills the cache with folios of up to 2 MiB and more, and the kernel keeps a folio
-    /// that is only partly inside the range (mm/truncate.c): dropping just the last window would
+    /// Read-ahead fills the cache with folios of up to 2 MiB and more. The kernel keeps a folio
+    /// that is only partly inside the range (mm/truncate.c), so dropping just the last window would
     /// drop nothing.
     Behind {
         /// Where the thread's region begins: in this file …

@@ -208,8 +208,8 @@ impl<R: Ring> Flight<R> {
         let slot = self.slots.get_mut(index).ok_or(Errno::INVAL)?;
         let tag = (index as u64) << 1 | u64::from(matches!(step, Step::Sync { .. }));
         // SAFETY: the entry points into a heap buffer of `slot`. `buffers` gives it out again only
-        // when the slot has no completion to come, and `drop` frees it only then; if that can't be
-        // waited for, it leaks the slots.
+        // when the slot has no completion to come, and `drop` frees it only then. If `drop` can't
+        // wait for that, it leaks the slots.
         unsafe { self.ring.push(step, tag, is_linked)? };
         slot.pending += 1;
         self.pending += 1;

@@ -76,8 +76,8 @@ pub(crate) fn flood(dir: &Path, spec: &str) -> PreparedFlood {
     prepare_flood(dir, &flood, 7, &mut |_| {}, &AtomicBool::new(false)).unwrap()
 }
 
-/// Samples until `done` says so of everything sampled so far, then stops. What was done is returned
-/// whole.
+/// Samples until `done` says so of everything sampled so far, then stops. All completed work is
+/// returned.
 pub(crate) fn run_until(mut running: Running, done: impl Fn(&Delta) -> bool) -> (Delta, Finished) {
     let begin = Instant::now();
     let mut total = Delta::default();
@@ -166,7 +166,7 @@ pub(crate) fn lacks_direct_io() -> Option<String> {
     lacks_for("read,size=64KiB,block=4KiB,access=direct", |e| matches!(e, LoadError::NoDirect { .. }))
 }
 
-/// Why nobody can tell what of a scratch file is cached.
+/// The reason why the cached part of a scratch file can't be measured.
 pub(crate) fn lacks_told_cache() -> Option<String> {
     let dir = tempfile::tempdir().unwrap();
     let told = cache_can_be_told(dir.path());

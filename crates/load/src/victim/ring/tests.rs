@@ -20,8 +20,8 @@ struct State {
 }
 
 impl State {
-    /// Uses the oldest entry's memory, as a kernel does at some time of its own choice. Under Miri
-    /// and AddressSanitizer it is an error if that memory is gone.
+    /// Uses the oldest entry's memory, as a kernel does at an arbitrary time. Under Miri and
+    /// AddressSanitizer it is an error if that memory is gone.
     fn complete_one(&mut self) {
         let Some((step, tag)) = self.queued.pop_front() else { return };
         let outcome = match step {
