@@ -20,7 +20,7 @@ const BELIEVED: u32 = 16;
 const REMEMBERED: usize = 4096;
 /// Open files of one process that are looked at to tell what it writes to.
 const FILES_LOOKED_AT: usize = 64;
-/// Files looked at in one window; a look takes some 10 µs. What is not looked at is not known.
+/// Files looked at in one window; a look takes some 10 µs. Further files stay unknown.
 const LOOKS: usize = 2048;
 /// open(2)'s flags, as /proc/PID/fdinfo prints them in octal; they are the same on all of Linux's
 /// architectures that we build for, save `O_DIRECT`.
@@ -214,9 +214,8 @@ impl OpenFiles {
     }
 }
 
-/// The device whose queue a filesystem's requests go through: its whole disk, or what is below, as
-/// long as there is one thing below. Devices of the device mapper and of md have no queue of their
-/// own.
+/// The device whose queue a filesystem's requests go through: its whole disk, or the device below,
+/// as long as there is exactly one. Devices of the device mapper and of md have no queue.
 fn draining(root: &SysRoot, mount: &Mount) -> Option<DeviceId> {
     queue_below(root, *topology::backing(root, mount).devices.first()?)
 }

@@ -59,7 +59,7 @@ impl FollowTally {
     }
 }
 
-/// Who belongs to whom.
+/// The tag of each followed process.
 #[derive(Debug, Default)]
 pub(crate) struct Lineage {
     /// Threads whose children are followed, not they themselves.
@@ -77,7 +77,7 @@ impl Lineage {
         self.roots.insert(thread, tag);
     }
 
-    /// Whether anybody is followed.
+    /// Whether any thread is followed.
     pub(crate) fn is_empty(&self) -> bool {
         self.roots.is_empty()
     }
@@ -122,7 +122,7 @@ mod tests {
         let mut lineage = Lineage::default();
         lineage.follow(50, 1);
         lineage.follow(51, 2);
-        // 50 and 51 are threads of 40, which itself belongs to nobody.
+        // 50 and 51 are threads of 40, which itself has no tag.
         lineage.forked(40, 50, 100);
         lineage.forked(40, 51, 200);
         lineage.forked(40, 40, 300);

@@ -1,4 +1,4 @@
-//! Who waits for a disk and who floods it, live: per device and per process.
+//! The processes that wait for a disk and those that flood it, live: per device and per process.
 //!
 //! ```text
 //! tracefs format files ─▶ format ─▶ tracepoints (Decoder) ─┐

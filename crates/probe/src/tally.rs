@@ -36,7 +36,7 @@ pub struct OpenFile {
 
 /// Looks up what a process has open.
 pub trait Files {
-    /// What is behind a file descriptor; `None` if it is closed by now or may not be looked at.
+    /// The file behind a descriptor; `None` if it is closed by now or may not be looked at.
     fn file(&mut self, pid: u32, fd: i32) -> Option<OpenFile>;
 
     /// A process did something for the first time in this window: who wants its name should ask
@@ -81,7 +81,7 @@ struct Outstanding {
     issued_ns: Option<u64>,
     class: Class,
     bytes: u64,
-    /// Who asked, process and thread; `None` if that was not seen.
+    /// The process and thread that asked; `None` if that was not seen.
     asker: Option<(u32, u32)>,
 }
 
@@ -119,7 +119,7 @@ pub struct Tally {
     until_ns: Option<u64>,
 }
 
-/// What was counted in one window.
+/// The counts of one window.
 #[derive(Debug, Default)]
 pub struct Counted {
     /// By process and device; without names and without what was dirtied.
@@ -410,7 +410,8 @@ impl Tally {
         }
     }
 
-    /// What was counted in this window elsewhere is told too: those that ended are done with.
+    /// The counts that the kernel kept for this window are in as well: ended processes are
+    /// forgotten.
     pub fn end_window(&mut self) {
         self.lineage.forget_ended();
     }

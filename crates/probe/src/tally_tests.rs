@@ -295,7 +295,7 @@ fn who_is_followed_is_counted_whole_however_many_processes_and_by_what_had_begun
         feed(begin + 110, pid, pid, exit(Call::Fsync));
         feed(begin + 120, pid, pid, Event::Ended);
     }
-    // Somebody else's, and one of its own threads'.
+    // Calls of another process, and of one of its threads.
     feed(20_000, 10, 10, enter(Call::Fsync, 3));
     feed(20_500, 10, 10, exit(Call::Fsync));
     feed(21_000, 109, 109, Event::Forked { child: 300 });

@@ -1,11 +1,11 @@
-//! Which threads of a process flood while others of it wait: a database that loads a table beside
-//! its transactions, a benchmark with victims and floods of its own.
+//! The threads of a process that flood while others of it wait: a database that loads a table
+//! beside its transactions, a benchmark with victims and floods.
 //!
 //! The same counter as a process's (`writers`), by thread (/proc/PID/task/TID/io), asked only where
-//! a process both waits and dirties much. The counter alone does not tell: a page of a large folio
-//! that is dirtied counts as the whole folio (mm/page-writeback.c `folio_account_dirtied`), so that
-//! who commits 4 KiB at a time may count 256 KiB for each. Who was seen inside a synchronous call
-//! lately does not flood.
+//! a process both waits and dirties much. The counter alone is not enough: a dirtied page of a
+//! large folio counts as the whole folio (mm/page-writeback.c `folio_account_dirtied`). So a thread
+//! that commits 4 KiB at a time may count 256 KiB for each commit. A thread seen inside a
+//! synchronous call lately does not flood.
 
 use std::collections::HashMap;
 
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(look(&mut threads, &root, &[]), Some(0), "nobody floods now");
         (0..REMEMBERED - 1).for_each(|_| assert_eq!(look(&mut threads, &root, &[]), Some(0)));
         assert_eq!(look(&mut threads, &root, &[]), None, "long ago");
-        // Who reads waits, too.
+        // A thread that reads waits, too.
         put(dir.path(), &[(0, 0), (130 * MB, 0), (15 * MB, 4096)]);
         assert_eq!(look(&mut threads, &root, &[]), Some(5 * MB));
     }

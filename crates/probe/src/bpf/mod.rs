@@ -293,7 +293,7 @@ fn pending_of(
     Some(())
 }
 
-/// A request under way, `struct outstanding`; only reads have somebody who waits.
+/// A request under way, `struct outstanding`; only reads have a waiting process.
 fn read_of(value: &[u8], now_ns: u64, files: &mut OpenFiles, processes: &mut Processes) -> Option<()> {
     let pid = u32_at(value, 16).filter(|pid| *pid != 0)?;
     let device = device_id(u32_at(value, 20)?);

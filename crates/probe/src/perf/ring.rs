@@ -117,7 +117,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, of which nobody holds a reference any more.
+        // SAFETY: this ring's mapping, without any remaining reference.
         let _ = unsafe { munmap(self.page.cast(), self.mapped) };
     }
 }
@@ -133,8 +133,7 @@ pub(super) struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// `(type, size)` of the next record; `None` at the end, or where what is there can't be a
-    /// record.
+    /// `(type, size)` of the next record; `None` at the end, or where the bytes can't be a record.
     fn header(&self) -> Option<(u32, u64)> {
         if self.head.wrapping_sub(self.tail) < HEADER {
             return None;
