@@ -250,7 +250,7 @@ fn search(default: &Made, best: &Made, other: &Made, finals: std::ops::Range<usi
         let from = trials.len();
         let mut own = made.trials();
         if name != "default" {
-            // A search measures the upper bounds under the setting in force alone.
+            // A search measures the loads alone only under the setting in force.
             own.iter_mut().for_each(|t| {
                 t.phases.retain(|p| matches!(p.kind, PhaseKind::Both | PhaseKind::Burst));
             });

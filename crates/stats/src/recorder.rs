@@ -135,7 +135,7 @@ impl Recorder {
         self.bytes.store(self.bytes.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
     }
 
-    /// Counts one operation that nobody waits for, with its bytes and without a latency.
+    /// Counts one operation that no process waits for, with its bytes and without a latency.
     #[inline]
     pub fn count_untimed(&self, bytes: u64) {
         let ops = self.untimed_ops.load(Ordering::Relaxed);
@@ -144,7 +144,7 @@ impl Recorder {
     }
 }
 
-/// What was added to a set of recorders between two samples.
+/// The growth of a set of recorders between two samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Delta {
     /// Whole operations completed: commits and reads, as many as `latencies` holds of them, and
@@ -214,7 +214,7 @@ impl Sampler {
         Self { sources, scratch: vec![0; BUCKETS].into_boxed_slice(), carried: [(0, 0); 4] }
     }
 
-    /// What was added to the recorders since the last call, all of them together.
+    /// The growth of the recorders since the last call, all of them together.
     pub fn sample(&mut self) -> Delta {
         let latencies = OpLatencies {
             commit: self.sample_kind(Op::Commit),

@@ -1,7 +1,7 @@
-//! Student's t distribution: how likely a difference between a few rounds is by chance.
+//! Student's t distribution: the probability that a difference between a few rounds is chance.
 //!
 //! Two-sided p = I(ν / (ν + t²); ν/2, 1/2), the regularised incomplete beta function (Abramowitz &
-//! Stegun 1964, 26.7.1), by its continued fraction (ibid. 26.5.8) evaluated by Lentz' method
+//! Stegun 1964, 26.7.1). Its continued fraction (ibid. 26.5.8) is evaluated by Lentz' method
 //! (Thompson & Barnett 1986).
 
 /// Terms of the continued fraction; it converges in a few dozen for every ν that rounds can have.
