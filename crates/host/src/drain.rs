@@ -11,13 +11,13 @@ use floodwall_model::status::{Drain, DrainSource, Machine};
 
 use crate::bdi::BdiStats;
 
-/// Below this much dirty and under writeback a device is not called backlogged: the flusher writes
-/// at least 1024 pages of an inode at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`), 4 MiB, so
-/// less than that may be written at once and leave the device idle for the rest of the window.
+/// A device with less than this dirty and under writeback does not count as backlogged. The flusher
+/// writes at least 1024 pages of an inode at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`), 4
+/// MiB. Less than that may be written at once and leave the device idle for the rest of the window.
 const BACKLOG_BYTES: u64 = 4 << 20;
 
-/// … nor if less than this is under writeback: the counters are per-CPU sums that may be off by
-/// some hundred KiB (lib/percpu_counter.c), and dirty data that waits to come of age leaves the
+/// Nor does a device with less than this under writeback. The counters are per-CPU sums that may be
+/// off by some hundred KiB (lib/percpu_counter.c), and dirty data that is too young leaves the
 /// device idle.
 const WRITING_BYTES: u64 = 1 << 20;
 

@@ -175,9 +175,9 @@ impl SysRoot {
         self.fill(path, buffer, false)
     }
 
-    /// The same for an attribute of sysfs, a sysctl or a small file of a process: the kernel gives
+    /// The same for an attribute of sysfs, a sysctl or a small file of a process. The kernel gives
     /// those whole in one read into a buffer of a page or more (fs/kernfs/file.c, fs/seq_file.c
-    /// `single_open`), so that a short read is the end. Saves one system call in four.
+    /// `single_open`), so a short read is the end. This saves one system call in four.
     ///
     /// # Errors
     /// As [`Self::read_into`].

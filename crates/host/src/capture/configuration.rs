@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::root::testing::{put, tree};
 
-    /// What is stored of a tree, as a tree.
+    /// The stored part of a tree, as a tree.
     fn captured(root: &SysRoot) -> (tempfile::TempDir, SysRoot) {
         let dir = tempfile::tempdir().unwrap();
         for entry in super::super::entries(root) {
@@ -146,7 +146,7 @@ mod tests {
         }
     }
 
-    /// Every manager there is, with something in each file that is nobody's business.
+    /// Every known manager, with a private text in each file.
     const FILES: [(&str, &str); 26] = [
         ("lib", "->usr/lib"),
         ("proc/cmdline", "root=UUID=secret-1 elevator=deadline user=secret-2\n"),
@@ -204,13 +204,13 @@ mod tests {
             "\nKERNEL!=\"sd*\", GOTO=\"end\"\nENV{ID_SERIAL}==\"left-out\", ATTR{queue/scheduler}=\"bfq\"\nKERNEL==\"sda\", ATTR{queue/nr_requests}=\"64\"\n\nLABEL=\"end\"\n"
         );
         assert_eq!(stored.link_target("/lib"), Reading::Value("usr/lib".into()));
-        // Nobody's business is nowhere, in no name either.
+        // No private text is anywhere, not even in a name.
         let all = std::process::Command::new("grep").args(["-r", "secret"]).arg(dir.path()).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&all.stdout), "");
         let names = std::process::Command::new("find").arg(dir.path()).args(["-name", "*secret*"]).output();
         assert_eq!(String::from_utf8_lossy(&names.unwrap().stdout), "");
 
-        // What is found is the same, as far as a disk is not known by its serial number.
+        // The findings are the same, except where a rule knows a disk by its serial number.
         let (mut here, mut there) = (managers::read(&root), managers::read(&stored));
         let mut of_serial = 0;
         for claims in [&mut here.claims, &mut there.claims] {
@@ -219,7 +219,7 @@ mod tests {
                     of_serial += 1;
                     claim.standing = floodwall_model::managers::Standing::Wins;
                 }
-                // By what TLP's list of disks says.
+                // The written text depends on TLP's list of disks.
                 claim.written = String::new();
             }
         }

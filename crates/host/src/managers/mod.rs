@@ -1,5 +1,5 @@
-//! Other hands on the same knobs: who else sets them, from their own configuration files, and who
-//! has the last word.
+//! Other managers of the same knobs: each manager's claims from its configuration files, and which
+//! claim wins.
 //!
 //! ```text
 //! command_line  elevator=                        ┐
@@ -88,7 +88,7 @@ impl Disk {
     }
 }
 
-/// What has been found so far.
+/// The findings so far.
 struct Found<'a> {
     root: &'a SysRoot,
     disks: Vec<Disk>,

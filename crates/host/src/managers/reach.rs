@@ -98,7 +98,7 @@ fn sysctl_knobs() -> impl Iterator<Item = (&'static str, &'static str)> {
     KNOBS.into_iter()
 }
 
-/// Whose file a path is.
+/// The owner of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Owner<'a> {
     /// The machine's.

@@ -1,9 +1,9 @@
-//! What of a manager's configuration is stored with a captured tree: the lines that are read here,
-//! at their places, and nothing else.
+//! The part of a manager's configuration that is stored with a captured tree: the lines that are
+//! read here, at their places, and nothing else.
 //!
-//! A line that says nothing of a knob becomes an empty one, so that what is found keeps its line
-//! number. Serial numbers, UUIDs and addresses by which a udev rule knows a disk are left out:
-//! whether such a rule fits can't be told of a captured tree, and so it is reported.
+//! A line without a knob becomes an empty one, so that the others keep their line numbers. Serial
+//! numbers, UUIDs and addresses by which a udev rule knows a disk are left out. Whether such a rule
+//! fits is unknown in a captured tree, and reported as such.
 
 use super::udev::{self, is_private};
 use super::{OURS, laptop_mode, reach, sysctl, tlp, tmpfiles, tuned};

@@ -1,10 +1,9 @@
 //! sysctl.d files and /etc/sysctl.conf, by the precedence of sysctl.d(5) and sysctl(8).
 //!
 //! Files of all directories are read in the order of their names; of two of one name the earlier
-//! directory's counts. What a later line sets replaces what an earlier one set, whether by the same
-//! name or by the other name of the same limit: they are written in that order. /etc/sysctl.conf is
-//! read last by procps' `sysctl --system`; systemd-sysctl reads it only where a link in sysctl.d
-//! points to it.
+//! directory's counts. A later line replaces an earlier one, by the same name or by the other name
+//! of the same limit: they are written in that order. The `sysctl --system` of procps reads
+//! /etc/sysctl.conf last; systemd-sysctl reads it only where a link in sysctl.d points to it.
 
 use std::collections::BTreeSet;
 

@@ -87,7 +87,7 @@ fn is_buffered(
     if !writes {
         return false;
     }
-    // A block device has pages of its own, the other nodes in /dev have none. Filesystems may be
+    // A block device has a page cache; the other nodes in /dev have none. Filesystems may be
     // mounted below it.
     if let Some(node) = link.strip_prefix("/dev/") {
         let name = node.replace('/', "!");

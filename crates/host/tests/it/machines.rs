@@ -1,4 +1,4 @@
-//! What is found on each captured machine: the snapshots show that it stays the same.
+//! The findings of each captured machine: the snapshots show that they stay the same.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

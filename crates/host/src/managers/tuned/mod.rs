@@ -193,8 +193,8 @@ impl Claims<'_> {
         }
     }
 
-    /// A value with `>` or `<` before it is only set if it is larger or smaller than what is there;
-    /// one with `${…}` is worked out by TuneD.
+    /// A value with `>` or `<` before it is only set if it is larger or smaller than the present
+    /// one. TuneD works out a value with `${…}`.
     fn claim(
         &self,
         found: &mut Found<'_>,
