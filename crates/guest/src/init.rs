@@ -71,7 +71,7 @@ pub fn serve(launcher: &[String]) -> Result<(), GuestError> {
         return end_with(&line, End::Failed(why));
     }
     let end = serve_order(&line, launcher).unwrap_or_else(End::Failed);
-    // What was written to the host's directories is still in this kernel's page cache.
+    // Data written to the host's directories is still in this kernel's page cache.
     rustix::fs::sync();
     end_with(&line, end)
 }
@@ -186,8 +186,8 @@ fn prepare(order: &Order, line: &Line) -> Result<(), String> {
     Ok(())
 }
 
-/// Puts the root together and moves into it: a tmpfs over the host's files, the kernel's own
-/// filesystems, fresh scratch space, and the host's directories that may be written.
+/// Builds the root and moves into it: a tmpfs over the host's files, kernel filesystems, fresh
+/// scratch space, and the writable directories of the host.
 fn build_root(order: &Order, is_image: bool) -> Result<(), String> {
     let stage = Path::new(STAGE);
     let on = |what: &str, source: &str, target: &Path, kind: &str, data: Option<&str>| {
@@ -327,7 +327,7 @@ impl Plumbing {
     }
 }
 
-/// A terminal that neither echoes nor changes what is written: the caller's own does both.
+/// A terminal that neither echoes nor changes the output: the caller's terminal does both.
 fn open_terminal(window: Option<(u16, u16)>) -> io::Result<(File, File)> {
     let ours = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     rustix::pty::grantpt(&ours)?;
@@ -361,14 +361,14 @@ fn feed(pieces: &Receiver<Vec<u8>>, to: File, line: &Line) {
         } else if let Some(open) = &mut to
             && open.write_all(&piece).is_err()
         {
-            // Nobody reads it any more.
+            // The command does not read it any more.
             to = None;
         }
         line.say(&Frame::Taken);
     }
 }
 
-/// Heeds the host until it is gone; then the guest has nobody to run for.
+/// Follows the host's orders until it is gone; then the guest has no purpose.
 fn listen(mut reader: Reader, input: &Sender<Vec<u8>>, child: Pid) {
     loop {
         match Frame::read(&mut reader) {

@@ -149,8 +149,8 @@ fn module_name(file: &str) -> Option<String> {
     plain.strip_suffix(".ko").map(as_the_kernel_spells)
 }
 
-/// Shows the modules in `dir` where `modprobe` looks for those of the kernel `release`. What is
-/// there already stays.
+/// Shows the modules in `dir` where `modprobe` looks for those of the kernel `release`. An existing
+/// entry stays.
 ///
 /// The kernel itself starts `modprobe` with an alias where it needs a module (kernel/kmod.c,
 /// `request_module`): for a RAID level, a device-mapper target, a filesystem.

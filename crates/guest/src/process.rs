@@ -150,7 +150,7 @@ impl Process {
 
     /// How the guest died, with the last of its console.
     pub(crate) fn died(&mut self, how: &'static str) -> GuestError {
-        // What it printed last may still be on its way.
+        // Its last output may still be on its way.
         thread::sleep(Duration::from_millis(100));
         let console = self.console.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&console);

@@ -80,7 +80,7 @@ pub(crate) enum Frame {
     Read(u32),
     /// Guest: it is alive.
     Beat,
-    /// Guest: what is missing there, a line for the user.
+    /// Guest: something missing there, a line for the user.
     Note(String),
     /// Guest: the last frame.
     Ended(End),
