@@ -33,8 +33,8 @@ pub trait Plant {
     /// [`PlantError`] if the sensors are lost. One that sees less than it might leaves `None`.
     fn observe(&mut self) -> Result<Observation, PlantError>;
 
-    /// Writes one knob, as one would write its file; the kernel's own checks apply, and its own
-    /// side effects (a byte limit zeroes its ratio, a new elevator brings its own `nr_requests`).
+    /// Writes one knob, like a write to its file. The kernel's checks apply, and so do its side
+    /// effects: a byte limit zeroes its ratio, a new elevator resets `nr_requests`.
     ///
     /// A change that needs the queue to run dry first is under way when this returns
     /// ([`DeviceObservation::changing`]), and in force when that is over.
@@ -64,7 +64,7 @@ pub struct Knobs {
 /// One knob's new value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnobWrite {
-    /// Whose knob; `None`: the machine's.
+    /// The device that owns the knob; `None`: the machine.
     pub device: Option<DeviceId>,
     /// Its name, as in a [`Setting`].
     pub knob: String,

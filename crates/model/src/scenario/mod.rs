@@ -107,7 +107,7 @@ fn seconds<S: serde::Serializer>(d: &Duration, s: S) -> Result<S::Ok, S::Error> 
 pub struct Victim {
     /// Name in tables and results; unique in its scenario.
     pub name: String,
-    /// What it does.
+    /// The kind of victim.
     #[serde(flatten)]
     pub kind: VictimKind,
     /// Threads, each with one operation (psync) or `depth` operations (io_uring) outstanding.
@@ -125,11 +125,11 @@ pub struct Victim {
     /// Operations each thread keeps outstanding; 1 unless the engine is io_uring.
     pub depth: u32,
     /// Operations a second over all threads that fall due whether or not earlier ones are done
-    /// (open loop); `None`: each thread starts the next when one is done (closed loop).
+    /// (open loop). `None`: each thread starts the next when one is done (closed loop).
     #[serde(rename = "rate_per_s")]
     pub rate: Option<f64>,
-    /// In place of `rate`: how much of what it does alone in a closed loop falls due, in percent,
-    /// above 0 and up to 100. [`settle_rates`] measures that and makes a rate of it; no rig runs a
+    /// In place of `rate`: the percentage of its closed-loop rate alone that falls due, above 0 and
+    /// up to 100. The function [`settle_rates`] measures that and makes a rate of it; no rig runs a
     /// percentage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_percent: Option<f64>,
@@ -233,7 +233,7 @@ pub enum Engine {
 pub struct Flood {
     /// Name in tables and results; unique in its scenario.
     pub name: String,
-    /// What it does.
+    /// The kind of flood.
     #[serde(flatten)]
     pub kind: FloodKind,
     /// How many threads do it at once.

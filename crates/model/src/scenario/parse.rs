@@ -34,8 +34,9 @@ pub enum ScenarioError {
 ///
 /// # Errors
 /// [`ScenarioError::Syntax`] with the line for malformed TOML, unknown keys (with the nearest known
-/// key) and values that are not what the key takes; [`ScenarioError::Invalid`] for combinations
-/// that can't be run.
+/// key) and values that the key does not take.
+///
+/// [`ScenarioError::Invalid`] for combinations that can't be run.
 pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
     let raw: RawScenario = toml::from_str(text).map_err(|e| syntax_error(text, &e))?;
     raw.check()
