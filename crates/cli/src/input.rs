@@ -1,8 +1,8 @@
-//! Files that a command line names and that may come from somebody else: opened without waiting,
+//! Files that a command line names and that may come from another user: opened without waiting,
 //! regular, of a bounded size.
 //!
-//! A FIFO that nobody writes would keep the command waiting for ever, and a file of any size would
-//! be read until memory is full.
+//! A FIFO without a writer would keep the command waiting for ever, and a file of any size would be
+//! read until memory is full.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! `floodwall report`: stored results in every form, damaged ones, and what is none.
+//! `floodwall report`: stored results in every form, damaged ones, and files that are not results.
 
 use std::fs;
 use std::path::Path;

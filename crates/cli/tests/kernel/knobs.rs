@@ -62,7 +62,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The knobs that are changed here, with what they become.
 const CHANGES: [&str; 3] = ["scheduler=none", "read_ahead_kb=64", "bdi.strict_limit=1"];
 
-/// A loop device without a filesystem, over a file or over a lab's model, and a journal of its own.
+/// A loop device without a filesystem, over a file or over a lab's model, and a separate journal.
 pub(crate) struct Device {
     directory: tempfile::TempDir,
     node: String,
@@ -283,7 +283,7 @@ fn killed_timer(device: &Device) -> Result<(), String> {
     let before = device.knobs();
     device.apply(&["--for", "1s"])?;
     kill(device.timer().ok_or("nobody is there to put it back")?, rustix::process::Signal::KILL)?;
-    // The next command knows from the journal that the time is over, and asks nobody.
+    // The next command knows from the journal that the time is over, and does not ask.
     std::thread::sleep(Duration::from_millis(2100));
     expect(device.knobs() != before, "somebody else has put it back")?;
     device.done(&["rollback"])?;

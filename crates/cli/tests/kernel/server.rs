@@ -6,7 +6,7 @@
 //!                                        └─▶ buffered write() ─▶ ext4 on loop B ─▶ file in memory
 //! ```
 //!
-//! The hang stops every writer of the machine. A process of its own, [`Rescue`], ends it, even if
+//! The hang stops every writer of the machine. A separate process, [`Rescue`], ends it, even if
 //! this one is killed. The mounts and loop devices of a killed test stay. Nothing is printed while
 //! the machine hangs.
 

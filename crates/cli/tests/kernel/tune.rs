@@ -56,7 +56,8 @@ settle = "100ms"
 device_cache = "1MiB"
 "#;
 
-/// A mounted loop device, a journal of its own, and what its knobs and the machine's limits were.
+/// A mounted loop device, a separate journal, and the former values of its knobs and the machine's
+/// limits.
 struct Place {
     disk: Disk,
     files: tempfile::TempDir,

@@ -31,7 +31,7 @@ use crate::signals;
 /// Runs the command.
 ///
 /// # Errors
-/// What could not be done; [`Exit::of`] turns it into a status.
+/// Any failure of the run; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
     if args.list_scenarios {
         return list_scenarios();

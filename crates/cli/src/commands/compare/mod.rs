@@ -78,7 +78,7 @@ pub(crate) struct CompareArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// What could not be done; [`Exit::of`] turns it into a status.
+/// Any failure of the run; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &CompareArgs, origin: Instant) -> anyhow::Result<Exit> {
     if let Some(path) = &args.out {
         output::check_writable(path)?;

@@ -38,7 +38,7 @@ const NO_ROOT: &str = "the lab needs root (it mounts and makes loop devices); ru
 /// Runs the command.
 ///
 /// # Errors
-/// What could not be done; [`Exit::of`] turns it into a status.
+/// Any failure of the run; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Exit> {
     let program = std::env::current_exe().context("can't tell where this program is, to start its server")?;
     let lab = Lab::new(program, [SERVER_COMMAND.to_owned()]);
@@ -197,7 +197,7 @@ fn list(lab: &Lab, json: bool) -> anyhow::Result<Exit> {
             .iter()
             .map(|(name, model, description)| json!({"name": name, "model": model, "description": description}))
             .collect();
-        // Not an empty list: a user who can't see devices must not be told that there are none.
+        // Not an empty list: a user without access to the devices must not read that none exist.
         output::json(&to_json(&json!({ "presets": presets, "devices": labs.ok() }))?)?;
     } else {
         output::result(&text::list(&presets, &labs))?;

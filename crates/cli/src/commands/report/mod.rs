@@ -84,7 +84,7 @@ struct Stored {
 /// Runs the command.
 ///
 /// # Errors
-/// What could not be done; [`Exit::of`] turns it into a status.
+/// Any failure of the run; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     check(args)?;
     let stored: Vec<Stored> = args.results.iter().map(|p| read(p)).collect::<anyhow::Result<_>>()?;

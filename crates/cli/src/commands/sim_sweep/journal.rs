@@ -42,8 +42,8 @@ impl Journal {
     /// Opens the journal of a sweep, or begins one, and reads what it has.
     ///
     /// # Errors
-    /// [`UsageError`] if it is of another sweep or somebody else writes it; what the disk says
-    /// otherwise.
+    /// [`UsageError`] if it is of another sweep or another process writes it; else the error of the
+    /// disk.
     pub(super) fn open(path: &Path, facts: &Facts) -> anyhow::Result<(Self, HashMap<Key, Figures>)> {
         let fail = || format!("can't open the journal '{}'", path.display());
         let mut file = OpenOptions::new()

@@ -116,7 +116,7 @@ fn duration(text: &str) -> Result<Duration, UnitError> {
 /// Runs the command.
 ///
 /// # Errors
-/// What could not be done; [`Exit::of`] turns it into a status.
+/// Any failure of the run; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &TuneArgs, origin: Instant) -> anyhow::Result<Exit> {
     if args.time < SHORTEST {
         let (given, least) = (human_duration(args.time), human_duration(SHORTEST));

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A trial counts for a setting by what it was compared with. Under other knobs, on another disk or
-//! beside another flood it would be compared with something else, and nobody could tell afterwards.
+//! beside another flood the comparison would be another, and later readers could not tell.
 
 use std::path::Path;
 use std::time::Duration;
@@ -36,7 +36,8 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Document> {
     Ok(document)
 }
 
-/// What was tried before. Trials of an earlier final have served: they count like any other now.
+/// The settings tried before. Trials of an earlier final have served: they count like any other
+/// now.
 pub(super) fn earlier(stored: &Document) -> anyhow::Result<Vec<Earlier>> {
     let contenders = stored.contest.iter().flat_map(|c| &c.contenders);
     let all: Vec<Earlier> = contenders
@@ -180,7 +181,7 @@ fn load(scenario: &Value, key: &str) -> Option<Value> {
     Some(part)
 }
 
-/// What was in force under the first trial of the stored reference that says so.
+/// The setting in force under the first trial of the stored reference that has one.
 fn reference_setting(stored: &Document) -> Option<&Setting> {
     let first = stored.contest.iter().flat_map(|c| &c.contenders).find(|c| c.setting.is_empty())?;
     let trials = first.trials.iter().chain(&first.disturbed).filter_map(|i| stored.trials.get(*i));

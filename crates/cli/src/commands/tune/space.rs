@@ -16,7 +16,7 @@ use floodwall_tune::space::{Description, Kind};
 pub(super) struct Least {
     /// The least hard limit under which none can hang; `None` if any limit can hang one.
     pub(super) hard_bytes: Option<u64>,
-    /// Who they are.
+    /// The names of the servers.
     servers: String,
 }
 
@@ -62,8 +62,7 @@ impl Offers {
     pub(super) fn of(root: &SysRoot, rig: &HostRig, scenario: &Scenario) -> Self {
         let location = rig.location();
         let queue_device = location.queue_device;
-        // Logical volumes and arrays built on bios have no elevator of their own; the disks below
-        // have.
+        // Logical volumes and arrays built on bios have no elevator; the disks below have.
         let has_elevator = |id: DeviceId| schedulers(root, id).len() > 1;
         let queues = match queue_device {
             Some(id) if has_elevator(id) || location.leaves.is_empty() => vec![(String::new(), id)],
