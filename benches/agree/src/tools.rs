@@ -169,7 +169,7 @@ pub(crate) fn run(command: &Command, stop: &AtomicBool) -> anyhow::Result<Output
     if let Some(dir) = command.get_current_dir() {
         between.current_dir(dir);
     }
-    // A group of its own: whoever is in it is told to stop by us, and once.
+    // A separate process group: only this program tells its processes to stop, and only once.
     between.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = between.spawn().with_context(|| format!("can't run '{name}'"))?;
     let (stdout, stderr) = (read_all(child.stdout.take()), read_all(child.stderr.take()));

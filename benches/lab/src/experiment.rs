@@ -76,7 +76,7 @@ pub(crate) struct Sysbench {
     pub(crate) beside: Vec<f64>,
 }
 
-/// One measurement of the experiment, on a device of its own.
+/// One measurement of the experiment, on a fresh device.
 #[derive(Clone, Copy)]
 struct Cell {
     setting: &'static str,
@@ -194,8 +194,8 @@ fn up<'a>(floodwall: &'a Floodwall, plan: Plan) -> anyhow::Result<Device<'a>> {
 
 fn bench(floodwall: &Floodwall, plan: Plan, threads: u32, block_kib: u32) -> anyhow::Result<Value> {
     let device = up(floodwall, plan)?;
-    // The array holds every byte twice in 512 MiB and writes back while it fills: from 384 MiB on
-    // it is full, whoever writes.
+    // The array holds every byte twice in 512 MiB and writes back while it fills. From 384 MiB on
+    // it is full for every writer.
     let scenario = format!(
         "name = \"lab-2010\"\n[[victim]]\nkind = \"commit\"\nthreads = {threads}\nblock = \"{block_kib}KiB\"\nsize = \"{}GiB\"\n\
          [[flood]]\nname = \"dd\"\nkind = \"seq\"\nblock = \"1KiB\"\nsize = \"20977328128B\"\ndata = \"zero\"\n\

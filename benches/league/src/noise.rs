@@ -88,7 +88,7 @@ impl Rig for Noisy {
     }
 }
 
-/// What is kept of all searches.
+/// The stored results of all searches.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Noise {
     pub(crate) origin: Origin,
@@ -100,7 +100,7 @@ pub(crate) struct Noise {
 struct Search {
     seed: u64,
     cell: String,
-    /// What it recommended, if anything.
+    /// The recommendation, if any.
     recommended: Option<Recommended>,
 }
 

@@ -1,8 +1,8 @@
 //! A machine that lives on while loads come and go, under a setting, with the guard or without it;
-//! and what came of it, second by second.
+//! and its figures, second by second.
 //!
-//! Everybody is measured alike: a fixed setting, the default and the guard run through the same
-//! script on the same machine, seen through the same sensors.
+//! All are measured alike: a fixed setting, the default and the guard run through the same script
+//! on the same machine, seen through the same sensors.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -170,7 +170,7 @@ impl Stage {
         Ok(())
     }
 
-    /// What is in force of what the guard has written, as a fixed setting.
+    /// The values of the guard that are in force, as a fixed setting.
     pub(crate) fn level(&self) -> Setting {
         let own = |write: &KnobWrite| match write.device {
             Some(device) => self.own.devices.get(&device)?.get(&write.knob),

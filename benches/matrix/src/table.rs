@@ -68,7 +68,7 @@ pub(crate) fn capabilities(all: &[KernelData]) -> String {
     text
 }
 
-/// What is stored, the oldest kernel first.
+/// The stored data, the oldest kernel first.
 ///
 /// # Errors
 /// A file that can't be understood.

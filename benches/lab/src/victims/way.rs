@@ -13,7 +13,7 @@ use super::Options;
 use super::trial::{Disk, Load};
 use crate::devices::Floodwall;
 
-/// A setting is put back by itself after this time, if nobody else does.
+/// A setting is put back automatically after this time, unless it has been put back before.
 const APPLIED_FOR: &str = "20m";
 
 /// The dirty domain of a paced copy.

@@ -18,7 +18,7 @@ const KEPT: [(&str, &str, &str); 4] = [
     ("vda.read_ahead_kb", "256", "/sys/block/vda/queue/read_ahead_kb"),
 ];
 
-/// First boot: what is kept is written.
+/// First boot: writes the settings to keep.
 pub(crate) fn keep(_line: &Line) -> anyhow::Result<Outcome> {
     for (knob, value, path) in KEPT {
         anyhow::ensure!(!is(path, value), "{knob} is {value} before anything has set it");
