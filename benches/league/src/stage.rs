@@ -21,7 +21,7 @@ const TICKS: u32 = 4;
 /// What a load did in a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Done {
-    /// Operations that somebody waited for.
+    /// Operations that a process waited for.
     pub(crate) ops: u64,
     /// Bytes of page cache dirtied.
     pub(crate) bytes: u64,

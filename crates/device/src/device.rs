@@ -54,8 +54,8 @@ pub struct Request {
     pub offset: u64,
     /// Number of bytes; 0 for a flush.
     pub len: u64,
-    /// Whether somebody waits for it (the block layer's `REQ_SYNC`). A hint; no model here looks at
-    /// it yet but the recorder does.
+    /// Whether a process waits for it (the block layer's `REQ_SYNC`). A hint; no model here looks
+    /// at it yet but the recorder does.
     pub sync: bool,
 }
 
@@ -126,7 +126,8 @@ pub struct LostExtent {
 }
 
 /// What a power cut took. Ranges may overlap; the lowest `since` counts. Ranges of writes in flight
-/// may be among them: whoever applies a write when it is complete has nothing to take back there.
+/// may be among them: a caller that applies a write when it is complete has nothing to take back
+/// there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostWrites {
     /// Lost ranges, in the order of their versions.

@@ -100,7 +100,8 @@ struct Core<R> {
     device: Box<dyn Device>,
     pace: Pace,
     power: bool,
-    /// Goes up with every power cut: whoever opened the device before it is cut off for good.
+    /// Goes up with every power cut: a process that opened the device before it is cut off for
+    /// good.
     generation: u64,
     pending: HashMap<u64, Pending<R>>,
     /// Ids order writes and are their versions.
@@ -457,7 +458,7 @@ impl<R: Respond> Engine<R> {
 
     /// Histograms so far.
     pub(crate) fn timings(&self) -> Timings {
-        // Copied first: whoever answers requests must not wait for the arithmetic.
+        // Copied first: the thread that answers requests must not wait for the arithmetic.
         let meter = self.meter().0.clone();
         meter.timings()
     }

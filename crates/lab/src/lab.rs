@@ -54,8 +54,8 @@ pub struct UpOptions {
     pub scheduler: Option<String>,
     /// Seed of whatever is random in the model.
     pub seed: u64,
-    /// User and group ids to whom [`Lab::run`] gives the new filesystem; it stays the caller's if
-    /// absent.
+    /// User and group ids of the owner that [`Lab::run`] gives the new filesystem; it stays the
+    /// caller's if absent.
     pub owner: Option<(u32, u32)>,
 }
 
@@ -84,7 +84,7 @@ impl UpOptions {
 pub enum LabState {
     /// In use.
     Up,
-    /// Somebody is bringing it up at this moment.
+    /// A process is bringing it up at this moment.
     Starting,
     /// After a power cut.
     NoPower,
@@ -363,7 +363,7 @@ impl Lab {
     /// All labs, half-made ones too, by name.
     ///
     /// # Errors
-    /// [`LabError::Private`] for whoever is not root, once there was a lab.
+    /// [`LabError::Private`] for a caller that is not root, once there was a lab.
     pub fn list(&self) -> Result<Vec<LabInfo>, LabError> {
         self.reap();
         Ok(state::all(&self.root)?.iter().map(info).collect())

@@ -272,8 +272,8 @@ pub(crate) fn find(file_name: &str) -> Vec<LoopDevice> {
 /// stands on anything else.
 ///
 /// # Errors
-/// [`LabError::Busy`] if somebody still uses it when `patience` is over; the kernel then takes it
-/// off when they stop.
+/// [`LabError::Busy`] if a process still uses it when `patience` is over; the kernel then detaches
+/// it when the last one stops.
 pub(crate) fn detach(device: &LoopDevice, file_name: &str, patience: Duration) -> Result<(), LabError> {
     let path = device.path();
     let ours = device.stands_on(file_name);

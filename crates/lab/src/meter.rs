@@ -89,8 +89,7 @@ impl Timing {
     }
 }
 
-/// Histograms of one lab device since it came up. A copy is a snapshot, for whoever reads them at
-/// leisure.
+/// Histograms of one lab device since it came up. A copy is a snapshot, for readers without haste.
 #[derive(Clone)]
 pub(crate) struct Meter {
     read: Histogram,

@@ -214,7 +214,7 @@ impl StateDir {
         self.path.join("ready").exists()
     }
 
-    /// Whether somebody is still bringing it up.
+    /// Whether a process is still bringing it up.
     pub(crate) fn maker_alive(&self) -> bool {
         self.process("maker").is_some_and(Process::is_alive)
     }
@@ -285,7 +285,7 @@ impl StateDir {
 /// All labs below a root, by name. Before the first one there is no root.
 ///
 /// # Errors
-/// [`LabError::Private`] for whoever may not look, or what the kernel answers.
+/// [`LabError::Private`] for a caller without permission, or the kernel's error.
 pub(crate) fn all(root: &Path) -> Result<Vec<StateDir>, LabError> {
     let entries = match fs::read_dir(root) {
         Ok(entries) => entries,

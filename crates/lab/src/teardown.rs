@@ -33,7 +33,7 @@ pub(crate) enum By<'a> {
     Guardian(&'a str),
 }
 
-/// How long a caller waits for whoever starts a part of the lab, or takes it down already.
+/// How long a caller waits for a process that starts a part of the lab, or takes it down already.
 const CALLER_WAITS: Duration = Duration::from_secs(10);
 /// How long a guardian does: a caller who unmounts may itself wait for the server that has just
 /// died.

@@ -7,9 +7,9 @@
 //! write(knob) ◀─ one knob's new value ◀──────────────────────────┘
 //! ```
 //!
-//! The trait has no clock: whoever drives it waits (the host) or lets virtual time pass (the
-//! simulator) between two looks, and [`Observation::at`] says how much. What a sensor can't see is
-//! `None`, which is not zero. Sizes are bytes, latencies nanoseconds.
+//! The trait has no clock. Between two looks its caller waits (the host) or lets virtual time pass
+//! (the simulator), and [`Observation::at`] says how much. What a sensor can't see is `None`, which
+//! is not zero. Sizes are bytes, latencies nanoseconds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -152,7 +152,7 @@ pub struct Actor {
     /// Writes made stable since the last look: from the call that wrote to the return of the one
     /// that made it stable.
     pub commits: LatencyCounts,
-    /// Reads that the device answered since the last look, and that somebody waited for.
+    /// Reads that the device answered since the last look, and that a process waited for.
     pub reads: LatencyCounts,
     /// Such operations under way now.
     pub waiting: u32,
@@ -163,7 +163,7 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// Operations that ended since the last look and that somebody waited for.
+    /// Operations that ended since the last look and that a process waited for.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.commits.count() + self.reads.count()

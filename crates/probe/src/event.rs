@@ -79,7 +79,7 @@ impl Call {
 pub enum Class {
     /// A read.
     Read,
-    /// A write that somebody waits for (`REQ_SYNC`).
+    /// A write that a process waits for (`REQ_SYNC`).
     SyncWrite,
     /// A write that no process waits for: the flusher's.
     AsyncWrite,

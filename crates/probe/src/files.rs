@@ -263,11 +263,11 @@ struct OpenFd {
 struct Written {
     fd: i32,
     device: DeviceId,
-    /// Where the next write goes, in bytes; 0 for whoever says with each write where it goes.
+    /// Where the next write goes, in bytes; 0 for a process that gives an offset with each write.
     position: u64,
 }
 
-/// The last of the files that a process gets from whoever starts it: a log as often as not.
+/// The last of the files that a process gets from its parent: a log as often as not.
 const STDERR: i32 = 2;
 
 impl OpenFd {

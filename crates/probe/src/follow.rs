@@ -1,5 +1,5 @@
-//! Whom a process belongs to: everything that a thread started, and everything that those started,
-//! however short they live. Pure.
+//! The tag of each process: it marks all that a thread started, and all that those started, however
+//! short they live. Pure.
 //!
 //! ```text
 //! follow(thread, tag) ─▶ Forked by it, or by one of its ─▶ tagged ─▶ Ended ─▶ forgotten a window later, for what is counted at its end
@@ -82,7 +82,7 @@ impl Lineage {
         self.roots.is_empty()
     }
 
-    /// Whom a thread of a process belongs to.
+    /// The tag of a thread of a process.
     pub(crate) fn of(&self, pid: u32, tid: u32) -> Option<u32> {
         self.tags.get(&tid).or_else(|| self.tags.get(&pid)).copied()
     }

@@ -79,7 +79,7 @@ enum Source {
 }
 
 impl Source {
-    /// `following`: who started whom is seen too.
+    /// `following`: forks are seen too.
     fn open(root: &SysRoot, kind: SourceKind, following: bool) -> Result<(Self, Vec<Blind>), ProbeError> {
         let forks: &[Wanted] = if following { FORKS } else { &[] };
         match kind {
@@ -116,7 +116,7 @@ impl Source {
         }
     }
 
-    /// Whether it is seen who starts whom.
+    /// Whether forks are seen.
     fn sees_forks(&self) -> bool {
         match self {
             Self::Proc => false,
@@ -187,8 +187,7 @@ impl Probe {
     /// available. It has separate windows ([`Self::followed`]) and no snapshots.
     ///
     /// # Errors
-    /// [`ProbeError`]: what keeps the last source that was tried from looking, or from seeing who
-    /// starts whom.
+    /// [`ProbeError`]: the obstacle of the last source that was tried, or its lack of fork events.
     pub fn open_following(wish: Option<SourceKind>) -> Result<Self, ProbeError> {
         let root = SysRoot::live()?;
         if own_numbers() {

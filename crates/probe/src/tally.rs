@@ -216,7 +216,7 @@ impl Tally {
         self.of(pending.pid, device, files).calls.entry(call).or_default().record(took);
     }
 
-    /// Whom an operation counts for besides, if its process belongs to somebody who is followed.
+    /// The followed aggregate that an operation also counts for, if its process is followed.
     fn followed(&mut self, pid: u32, tid: u32, since_ns: u64) -> Option<&mut FollowTally> {
         if self.lineage.is_empty() || self.until_ns.is_some_and(|until| since_ns > until) {
             return None;
@@ -234,7 +234,7 @@ impl Tally {
         self.until_ns = Some(until_ns);
     }
 
-    /// Whom a process belongs to, in this window.
+    /// The tag of a process, in this window.
     #[must_use]
     pub fn tag(&self, pid: u32) -> Option<u32> {
         self.lineage.of(pid, pid)

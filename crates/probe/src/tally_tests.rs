@@ -256,7 +256,7 @@ fn after_a_loss_no_request_is_waited_for_that_may_have_ended() {
     feed(&mut tally, &[(0, 100, queued(8, Class::Read)), (1, 100, enter(Call::Fsync, 3))]);
     tally.events_lost();
     let counted = tally.take(10_000_000_000, &mut Open);
-    // The call may still be under way; whoever looks after it can tell.
+    // The call may still be under way; a check of the process can tell.
     assert_eq!(counted.processes.iter().map(|p| p.waiting).sum::<u32>(), 1);
     assert_eq!(tally.long_calls(10_000_000_000, Duration::from_secs(5)), [(100, 100)]);
     tally.forget(100);

@@ -96,7 +96,8 @@ pub const ALWAYS: &[Wanted] = &[
 #[cfg(feature = "bpf")]
 pub const BESIDE_BPF: &[Wanted] = &[wanted("writeback/balance_dirty_pages", Kind::Balanced)];
 
-/// Those that tell who belongs to whom is followed, processes that live for milliseconds included.
+/// The tracepoints that follow the children of a process, including processes that live for
+/// milliseconds.
 pub const FORKS: &[Wanted] =
     &[wanted("sched/sched_process_fork", Kind::Forked), wanted("sched/sched_process_exit", Kind::Ended)];
 

@@ -183,8 +183,8 @@ impl PageCache {
         let added = inode.dirty.insert(begin, end);
         inode.pages = inode.pages.max(end);
         if first && added > 0 && inode.list == List::None {
-            // Until the flusher has been there it keeps its place, however often somebody has
-            // synced it.
+            // Until the flusher has been there it keeps its place, however often it has been
+            // synced.
             inode.dirtied_when = now;
         }
         if let Some(present) = &mut inode.present {

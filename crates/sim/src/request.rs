@@ -10,7 +10,7 @@ pub struct ProcessId(pub u32);
 /// What the submitter said about a request (`REQ_*` flags of `include/linux/blk_types.h`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags {
-    /// Somebody waits for it (`REQ_SYNC`).
+    /// A process waits for it (`REQ_SYNC`).
     pub sync: bool,
     /// More of the kind will follow at once (`REQ_IDLE`; up to 4.9 its inverse was `REQ_NOIDLE`).
     pub idle: bool,

@@ -89,7 +89,7 @@ impl Counters {
         }
         self.sum_ns.store(self.sum_ns.load(Ordering::Relaxed).wrapping_add(ns), Ordering::Relaxed);
         if let Some(count) = self.counts.get(bucket) {
-            // Release: whoever sees the count sees all of the above.
+            // Release: a reader that sees the count sees all of the above.
             count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
         }
     }

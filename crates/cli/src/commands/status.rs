@@ -124,13 +124,13 @@ impl Clock for Real {
     }
 }
 
-/// Where the output goes, and for whom.
+/// The output's target and its reader.
 #[derive(Clone, Copy, Debug)]
 struct Screen {
     /// A terminal is redrawn; anything else gets block after block.
     terminal: bool,
     style: Style,
-    /// Whether whoever reads is root already.
+    /// Whether the reader is root already.
     is_root: bool,
 }
 

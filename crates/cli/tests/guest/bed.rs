@@ -18,7 +18,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 /// The ordinary user, and a group: `nobody`, a user without a home.
 pub(crate) const ORDINARY: u32 = 65_534;
 
-/// As whom a guest is started.
+/// The user that starts a guest.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Who {
     /// As the tests run.

@@ -108,7 +108,7 @@ impl Drop for Plugged {
 
 fn write(node: &str, file: &str, value: &str) -> Result<(), String> {
     let path = Path::new("/sys/block").join(node.trim_start_matches("/dev/")).join(file);
-    // Linux 6.18 does not wait for whoever changes an elevator meanwhile, as udev may.
+    // Linux 6.18 does not wait for a process that changes an elevator meanwhile, as udev may.
     let busy = |e: &std::io::Error| e.kind() == std::io::ErrorKind::ResourceBusy;
     for _ in 0..100 {
         match fs::write(&path, value) {

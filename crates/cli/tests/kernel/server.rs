@@ -153,7 +153,7 @@ pub(crate) fn missing() -> Option<String> {
     (free < DISK_MIB << 20).then(|| format!("needs {SHM_GIB}"))
 }
 
-/// Serves a file until it is unmounted, or whoever started it is gone.
+/// Serves a file until it is unmounted, or the process that started it is gone.
 pub(crate) fn serve(mountpoint: &Path, file: &Path) -> std::io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let file = File::options().read(true).write(true).open(file)?;

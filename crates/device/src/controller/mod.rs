@@ -16,7 +16,7 @@
 //!   bistable: a cache with room answers in microseconds, a full one in `q / r`.
 //! - Destage goes over the offsets in one direction (an elevator, "C-SCAN"), joins neighbours up to
 //!   `destage_max`, and keeps at most `destage_depth` writes with the backing device. It runs while
-//!   the cache is above `high` (until below `low`), while somebody waits for space or stability,
+//!   the cache is above `high` (until below `low`), while a request waits for space or stability,
 //!   and when no command has come for `idle`. `backing_rate` bounds what passes between cache and
 //!   disks, `copies` counted.
 //! - *Protected* (battery or flash behind it): FLUSH costs nothing and a power cut takes nothing.

@@ -282,7 +282,8 @@ impl Flash {
         }
     }
 
-    /// Gives full program units to free dies, partial ones only if somebody waits for them.
+    /// Gives full program units to free dies, partial ones only if a FLUSH or a write waits for
+    /// them.
     fn dispatch(&mut self, now: Nanos) {
         loop {
             let left = self.accepted - self.assigned;

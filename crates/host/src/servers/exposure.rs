@@ -31,7 +31,7 @@ const DIRTY_SCOPE: f64 = 8.0;
 /// The background limit's share of the hard one in what is advised.
 const BACKGROUND: f64 = 0.25;
 const MIB: f64 = (1 << 20) as f64;
-/// A FUSE filesystem's share of the hard limit, unless somebody has changed it (fs/fuse/inode.c).
+/// A FUSE filesystem's default share of the hard limit (fs/fuse/inode.c).
 const FUSE_SHARE: f64 = 0.01;
 
 /// The limits of a FUSE filesystem's backing device.

@@ -22,7 +22,7 @@ const CALLERS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often new records are looked for.
 const RECORD_EVERY: Duration = Duration::from_millis(50);
-/// Records copied at once: few enough that whoever answers requests does not wait for it.
+/// Records copied at once: so few that the thread that answers requests does not wait for it.
 const RECORD_BATCH: usize = 1_024;
 
 /// What a control thread needs.

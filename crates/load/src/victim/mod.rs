@@ -1,4 +1,4 @@
-//! Victims: synchronous I/O that somebody waits for.
+//! Victims: synchronous I/O that a process waits for.
 //!
 //! ```text
 //! prepare ─▶ Files (open, filled, out of the cache) ─┬─ start ─▶ a thread each: Chooser ─ target ─▶ psync | uring ─▶ Recorder

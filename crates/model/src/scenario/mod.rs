@@ -47,8 +47,8 @@ pub struct Scenario {
     pub burst: Option<Bytes>,
     /// Rounds and durations.
     pub timing: Timing,
-    /// The phases to run, for whoever needs only some of them (a search measures what is alone
-    /// once, not under every setting); empty: all that make sense ([`Scenario::phase_kinds`]).
+    /// The phases to run; empty: all that make sense ([`Scenario::phase_kinds`]). A search names
+    /// some of them: it measures the loads alone once, not under every setting.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseKind>,
 }
@@ -102,7 +102,7 @@ fn seconds<S: serde::Serializer>(d: &Duration, s: S) -> Result<S::Ok, S::Error> 
     s.serialize_f64(d.as_secs_f64())
 }
 
-/// Synchronous I/O that somebody waits for.
+/// Synchronous I/O that a process waits for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Victim {
     /// Name in tables and results; unique in its scenario.

@@ -128,7 +128,7 @@ impl Perf {
         Ok((perf, blind))
     }
 
-    /// Whether it is seen who starts whom.
+    /// Whether forks are seen.
     pub(crate) fn sees_forks(&self) -> bool {
         self.decoder.knows(Kind::Forked)
     }

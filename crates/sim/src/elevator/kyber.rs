@@ -269,7 +269,7 @@ const fn domain_of(request: &IoRequest) -> usize {
     }
 }
 
-/// Whether somebody waits for it (`op_is_sync`).
+/// Whether a process waits for it (`op_is_sync`).
 const fn is_sync(request: &IoRequest) -> bool {
     request.is_read() || request.flags.sync || matches!(request.op, Op::Write { fua: true })
 }

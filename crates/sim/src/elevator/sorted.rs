@@ -202,9 +202,9 @@ impl SortedQueues {
         }
     }
 
-    /// Joins a bio to a request that it touches and that `may_join` accepts. `leaving` is told of
-    /// every request that is about to leave its place, while it is still there, so that whoever
-    /// points to it can point elsewhere.
+    /// Joins a bio to a request that it touches and that `may_join` accepts. `leaving` is called
+    /// with every request that is about to leave its place, while it is still there. So holders of
+    /// a reference to it can point elsewhere.
     pub(super) fn merge(
         &mut self,
         bio: &IoRequest,

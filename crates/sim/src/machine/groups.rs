@@ -8,11 +8,11 @@
 //! ```
 //!
 //! Groups exist only if a setting names one of their knobs; without, all is the root group's. A bio
-//! of writeback belongs to the group of its file's writeback context, whoever submits it
-//! (`wbc_init_bio`); any other to the group of its process. The journal's thread is in the root
-//! group, and `io.max` lets through what is marked as metadata, as records and blocks of a journal
-//! are (`bio_issue_as_root_blkg`). Of xfs, whose log is mostly written by the process that syncs,
-//! the kernel would charge those bytes to that process's group.
+//! of writeback belongs to the group of its file's writeback context, independent of its submitter
+//! (`wbc_init_bio`). Any other bio belongs to the group of its process. The journal's thread is in
+//! the root group, and `io.max` lets through what is marked as metadata, as records and blocks of a
+//! journal are (`bio_issue_as_root_blkg`). Of xfs, whose log is mostly written by the process that
+//! syncs, the kernel would charge those bytes to that process's group.
 //!
 //! A throttled bio does not block its submitter: a flusher puts all it finds into the group's
 //! queue, where it counts as under writeback. One worker of the device submits what the
@@ -125,7 +125,7 @@ impl Machine {
         Some(MemcgCounts { file, headroom, dirty, writeback })
     }
 
-    /// Asks the limits of a bio's group. `false`: it was queued, and whoever submits it goes on.
+    /// Asks the limits of a bio's group. `false`: it was queued, and its submitter goes on.
     pub(super) fn within_io_max(&mut self, process: ProcessIndex, bio: &mut Bio) -> bool {
         let Some(kthrotld) = &mut self.kthrotld else { return true };
         if bio.let_through {

@@ -65,7 +65,7 @@ impl Machine {
         }
     }
 
-    /// Somebody waits for something that may be in the list (`raid10_unplug`).
+    /// A process waits for something that may be in the list (`raid10_unplug`).
     pub(super) fn md_run(&mut self) {
         if let Some(md) = &self.md
             && !md.pending.is_empty()

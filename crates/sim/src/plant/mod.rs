@@ -1,5 +1,5 @@
-//! The simulator as a [`Plant`]: a machine with one device or several that lives on while somebody
-//! looks at it and turns its knobs.
+//! The simulator as a [`Plant`]: a machine with one device or several that lives on while a
+//! controller observes it and sets its knobs.
 //!
 //! ```text
 //! script: loads start and stop, bursts ─┐
@@ -62,7 +62,7 @@ pub enum Happening {
     Start(String),
     /// A victim or flood begins nothing more.
     Stop(String),
-    /// Somebody writes so many bytes to a device as fast as the kernel takes them.
+    /// A burst: so many bytes are written to a device as fast as the kernel takes them.
     Burst(DeviceId, Bytes),
 }
 

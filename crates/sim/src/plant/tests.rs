@@ -1,4 +1,4 @@
-//! A plant is the machine that the rig runs, however often somebody looks; its knobs act as the
+//! A plant is the machine that the rig runs, however often it is observed; its knobs act as the
 //! kernel's do.
 
 use floodwall_device::spec::{Fault, FaultKind};
@@ -49,8 +49,7 @@ fn start(plant: &mut SimPlant, names: &[&str]) {
     }
 }
 
-/// Everything that decides how a machine goes on, except what meters have counted since somebody
-/// looked.
+/// The state that decides how a machine goes on, without the counts of meters since the last look.
 fn state_of(machine: &Machine) -> String {
     let counters = machine.block.counters(machine.now);
     let cache = (machine.cache.dirty, machine.cache.writeback, machine.cache.dirtied, machine.cache.written);

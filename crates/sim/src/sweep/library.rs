@@ -1,5 +1,5 @@
-//! What the names in a sweep's file stand for. The presets and built-in scenarios are known here;
-//! files and the kernel's own ranges are whoever reads the file's to know.
+//! The meaning of the names in a sweep's file. The presets and built-in scenarios are known here.
+//! The reader of the file knows its files and the kernel's ranges.
 
 use floodwall_device::DeviceSpec;
 use floodwall_model::scenario::{self, Scenario};

@@ -250,7 +250,7 @@ pub trait Throttle: fmt::Debug + Send {
     /// `MAX_WRITEBACK_PAGES`), of `nr_pages` that it is to write at all.
     fn chunk_pages(&self, wb: WbId, nr_pages: u64) -> u64;
 
-    /// Somebody is about to submit an inode's dirty pages (`do_writepages`).
+    /// A task is about to submit an inode's dirty pages (`do_writepages`).
     fn writepages_begin(&mut self, wb: WbId, now: Nanos, seen: &Seen);
 
     /// An inode's dirty pages, or a chunk of them, have been submitted.

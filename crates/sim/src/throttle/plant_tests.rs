@@ -280,7 +280,7 @@ fn no_generation_exceeds_its_limit_by_more_than_a_look() {
         let mut plant = plant(generation, 10_000, 16);
         plant.run(90);
         // Every CPU dirties at most ratelimit_pages (1,024 at most in the old ones, limit / 32 /
-        // CPUs in the new) before somebody looks.
+        // CPUs in the new) before a task looks.
         let look =
             if generation <= Generation::K2_6_32 { 1_024 } else { limit / 32 / u64::from(MACHINE.cpus) };
         assert!(plant.worst_excess <= look * u64::from(MACHINE.cpus), "{generation}: {}", plant.worst_excess);

@@ -100,7 +100,7 @@ impl Sharing {
         // clip_bdi_dirty_limit: not more than what the machine has left and the device already has.
         let left = limits.dirty.saturating_sub(seen.dirty + seen.writeback);
         let clipped = share.min(left + seen.wb.dirty());
-        // task_dirty_limit: whoever dirties most is stopped first.
+        // task_dirty_limit: the heaviest dirtier is stopped first.
         let (numerator, denominator) = self.dirties.fraction(&task.dirties);
         let less = clipped / 8 * numerator / denominator;
         (limits, (clipped - less.min(clipped)).max(clipped / 2))

@@ -97,7 +97,7 @@ impl Machine {
         self.arm_flusher(wb);
     }
 
-    /// Somebody found the machine, or the context's group, over the background limit.
+    /// A task found the machine, or the context's group, over the background limit.
     pub(crate) fn start_background(&mut self, wb: usize) {
         self.wbs[wb].flusher.background = true;
         self.wake_flusher(wb);
@@ -170,8 +170,8 @@ impl Machine {
                         self.wbs[wb].flusher.next_kupdate = next;
                     }
                     if pass.why == Why::Background && pass.written == 0 {
-                        // Too much is dirty, and none of it can be written now: until somebody asks
-                        // again or the timer goes off (`wb_workfn`).
+                        // Too much is dirty, and none of it can be written now: the flusher sleeps
+                        // until it is asked again or the timer goes off (`wb_workfn`).
                         self.wbs[wb].flusher.idle = true;
                         return self.arm_flusher(wb);
                     }

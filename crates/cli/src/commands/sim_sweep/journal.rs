@@ -1,4 +1,4 @@
-//! What a sweep has done so far, on disk: append-only, synced, locked while somebody writes.
+//! The finished runs of a sweep, on disk: append-only, synced, locked by its writer.
 //!
 //! The first line says which sweep and shard it is of; each other line is a checksum, a tab, and a
 //! run's line ([`Figures::to_line`]). A line that a crash tore fails its checksum: it is passed
@@ -51,7 +51,7 @@ impl Journal {
             .write(true)
             .create(true)
             .truncate(false)
-            // Its name can be foreseen; a link that somebody has put there leads elsewhere.
+            // Its name is predictable; a link planted there leads elsewhere.
             .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(path)
             .with_context(fail)?;

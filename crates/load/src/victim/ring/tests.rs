@@ -43,7 +43,7 @@ impl State {
     }
 }
 
-/// A kernel that does one operation each time that somebody waits.
+/// A kernel that does one operation for each wait.
 #[derive(Clone, Default)]
 struct Fake(Rc<RefCell<State>>);
 

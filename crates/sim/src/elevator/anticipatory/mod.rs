@@ -152,7 +152,7 @@ pub struct Anticipatory {
     write_batch_idled: bool,
     anticipation: Anticipation,
     antic_start: u64,
-    /// Whom to wait for; none after a write.
+    /// The process to wait for; none after a write.
     anticipated: Option<ProcessId>,
     /// Whether that process's request has completed.
     anticipated_done: bool,

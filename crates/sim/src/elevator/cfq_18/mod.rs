@@ -164,7 +164,7 @@ pub struct Cfq18 {
     /// Where the last request on the way to the driver ends, bytes.
     last_position: u64,
     active: Option<u32>,
-    /// For whom the active queue would idle.
+    /// The process that the active queue would idle for.
     active_context: Option<u32>,
     /// Requests sent in this slice.
     slice_requests: u32,
