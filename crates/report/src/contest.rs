@@ -31,7 +31,8 @@ const KEPT: usize = 17;
 /// Rows of a search's table at most: the reference, the recommended one, the frontier.
 const ROWS: usize = 16;
 
-/// Machine, table, what is real, notes; of a search the frontier and, last, the recommendation.
+/// Machine, table, real differences, notes; for a search the frontier and, last, the
+/// recommendation.
 #[must_use]
 pub fn text(document: &Document) -> String {
     let Some(contest) = &document.contest else { return String::new() };

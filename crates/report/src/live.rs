@@ -27,7 +27,7 @@ pub fn header() -> String {
     columns(["elapsed", "phase", "ops/s", "flood", "p50", "p99", "max", "dirty", "drain"].map(String::from))
 }
 
-/// One second: when, in which phase and step (`measuring`, `warming up`, …), and what was measured.
+/// One second: its time, its phase and step (`measuring`, `warming up`, …), and its measurements.
 ///
 /// Percentiles are of that second's commits and reads; p50 takes 2 of them, p99 takes 100. `drain`
 /// is the time to drain the dirty and writeback bytes of now at the drain rate seen.

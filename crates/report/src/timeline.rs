@@ -100,7 +100,7 @@ impl Row<'_> {
     }
 }
 
-/// At most three decimals, none if they are zeros; nothing for what is not a number.
+/// At most three decimals, none if they are zeros; nothing for NaN.
 fn number(value: f64) -> Option<String> {
     if !value.is_finite() {
         return None;

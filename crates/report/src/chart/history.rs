@@ -1,5 +1,5 @@
-//! What happened second by second under a setting: latency, operations, flood, and what waits in
-//! RAM, on one time axis.
+//! A setting second by second: latency, operations, flood, and bytes waiting in RAM, on one time
+//! axis.
 
 use floodwall_model::trial::PhaseKind;
 use floodwall_model::units::{Rate, human_duration};

@@ -49,13 +49,13 @@ pub struct Chart {
     pub title: String,
     /// How to read it, in a sentence or two.
     pub caption: String,
-    /// The same for who can't see it: what it says.
+    /// A text for users who can't see it.
     pub alt: String,
     /// For a screen.
     pub wide: Sheet,
     /// For a phone.
     pub(crate) narrow: Sheet,
-    /// Colours and what they stand for.
+    /// Colours and their meanings.
     pub(crate) legend: Vec<Key>,
     /// The data of the tooltips.
     pub(crate) hover: Hover,

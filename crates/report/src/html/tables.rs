@@ -16,7 +16,7 @@ use crate::study::{Role, Study, Subject};
 use crate::told;
 use crate::view::View;
 
-/// A cell: what is read, and what it sorts by.
+/// A cell: its text, and its sort key.
 struct Cell {
     text: String,
     /// Below the text, smaller.

@@ -24,7 +24,7 @@ use crate::keep::Keep;
 use crate::passed_over::passed_over;
 use crate::recommendation;
 
-/// Several settings and what came of them.
+/// Several settings and their results.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Contest {
     /// The reference first.
@@ -123,7 +123,7 @@ pub struct Recommended {
     /// Its four figures in the deciding trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Summary>,
-    /// How long it would take to settle what is undecided, in seconds.
+    /// How long it would take to settle an undecided result, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settle_s: Option<f64>,
     /// The candidate's score over the reference's in the deciding trials.

@@ -114,7 +114,7 @@ pub enum RunStatus {
     /// Everything that was asked for was measured.
     #[default]
     Complete,
-    /// The run ended early; what was measured until then is there.
+    /// The run ended early; the measurements until then are there.
     Partial {
         /// Why: a signal, a full disk, a failed command.
         why: String,
@@ -269,8 +269,8 @@ impl Document {
         wire::read(json)
     }
 
-    /// In what a stored result differs from this one such that comparing with it means little: one
-    /// phrase each, for a warning.
+    /// Differences of a stored result from this one that make a comparison mean little: one phrase
+    /// each, for a warning.
     #[must_use]
     pub fn differences(&self, stored: &Self) -> Vec<String> {
         let device = |d: &Self| {

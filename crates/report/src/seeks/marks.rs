@@ -27,7 +27,7 @@ pub(super) enum Class {
 }
 
 impl Class {
-    /// In the order in which they are drawn: what is rare and matters comes last and on top.
+    /// In the order in which they are drawn: rare and important marks come last and on top.
     pub(super) const ALL: [Self; 6] =
         [Self::Discard, Self::Write, Self::Read, Self::Fua, Self::Flush, Self::Error];
 
@@ -105,7 +105,7 @@ struct Grid<'a> {
     frame: &'a Frame<'a>,
     cell_px: f64,
     columns: usize,
-    /// One more than the panel has: the last is for what has no place.
+    /// One more than the panel has: the last is for requests without a place.
     rows: usize,
     /// Of each cell, the number of the request whose place the mark takes.
     chosen: Vec<u32>,

@@ -24,7 +24,7 @@ pub(crate) struct Effect {
 pub(crate) struct Trait {
     /// As people read it.
     pub(crate) value: String,
-    /// Whether it is what was in force.
+    /// Whether it is the value in force.
     pub(crate) is_default: bool,
     /// Subjects that have it, by their index.
     pub(crate) subjects: Vec<usize>,
@@ -113,7 +113,7 @@ fn groups<'a>(settings: impl Iterator<Item = &'a Setting>) -> Vec<Vec<String>> {
     groups
 }
 
-/// A value as people read it; what was in force says so.
+/// A value as people read it; the one in force is marked.
 fn written(knob: &str, value: Option<&str>, as_it_was: bool) -> String {
     let text = match value {
         None => return "as it was".into(),
