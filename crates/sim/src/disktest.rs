@@ -34,7 +34,7 @@ pub struct DiskTest {
     pub span: Bytes,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiskTestResult {
     /// Transfers that ended in the time.

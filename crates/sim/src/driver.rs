@@ -100,8 +100,8 @@ impl Driver {
         self.kind == Kind::Libata
     }
 
-    /// Whether the queue said that it rotates when writeback throttling was set up: a loop device
-    /// is told what it stands for only later.
+    /// Whether the queue was marked rotational when writeback throttling was set up: a loop device
+    /// gets the flag only later.
     pub(crate) fn rotational_at_first(self, rotational: bool) -> bool {
         rotational && self.kind != Kind::Loop
     }

@@ -56,8 +56,8 @@ pub struct SimOptions {
     pub ram: Bytes,
     /// CPUs.
     pub cpus: u32,
-    /// What the CPU's part of the work costs, in percent of what it costs on the lab's machine: 200
-    /// is a machine half as fast.
+    /// The CPU's part of the work, in percent of its cost on the lab's machine: 200 is a machine
+    /// half as fast.
     pub cpu_percent: u32,
     /// Timer ticks per second; `None`: as kernels of the generation were mostly built.
     pub hz: Option<u32>,

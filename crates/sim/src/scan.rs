@@ -39,7 +39,7 @@ pub struct TableScans {
     pub seconds: u32,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScanResult {
     /// Pages a second that the scans got.

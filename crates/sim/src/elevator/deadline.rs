@@ -158,7 +158,7 @@ impl Deadline {
     }
 }
 
-/// The data direction of a request: what is no read counts as a write.
+/// The data direction of a request: everything but a read counts as a write.
 pub(super) const fn direction_of(request: &IoRequest) -> usize {
     if request.is_read() { READ } else { WRITE }
 }

@@ -7,7 +7,7 @@
 /// Mean time between the completion of a request and the next one of the same process, in jiffies.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ThinkTime {
-    /// Weight of what has been seen: 0 at first, 255 at most.
+    /// Weight of the samples: 0 at first, 255 at most.
     pub(super) samples: u64,
     total: u64,
     /// Mean, jiffies.
@@ -26,7 +26,7 @@ impl ThinkTime {
 /// sectors of 512 bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SeekDistance {
-    /// Weight of what has been seen: 0 at first, 255 at most.
+    /// Weight of the samples: 0 at first, 255 at most.
     pub(super) samples: u64,
     total: u64,
     /// Mean, sectors.

@@ -59,7 +59,7 @@ const MEASURED: usize = 3;
 const MAX_DEPTH: [u32; DOMAINS] = [256, 128, 64, 16];
 /// Requests in a row from a domain (`kyber_batch_size`).
 const BATCH: [u32; DOMAINS] = [16, 8, 1, 1];
-/// Share of the slots for what is not synchronous, percent (`KYBER_ASYNC_PERCENT`).
+/// Share of the slots for asynchronous requests, percent (`KYBER_ASYNC_PERCENT`).
 const ASYNC_PERCENT: u32 = 75;
 
 /// A quarter of the target is a bucket's width; the first four are at most the target.

@@ -288,7 +288,7 @@ impl SortedQueues {
     }
 
     /// `next` becomes the end of `into`, which takes its place by age if that is the better one.
-    /// Returns the number of what is gone.
+    /// Returns the number of the absorbed request.
     fn absorb(&mut self, into: Handle, next: Handle, mut leaving: impl FnMut(&Self, Handle, Leaving)) -> u64 {
         leaving(self, next, Leaving::Absorbed);
         let &Entry { request: gone, stamp, queue, .. } = self.pool.entry(next);

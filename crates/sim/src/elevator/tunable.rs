@@ -103,8 +103,8 @@ macro_rules! tunables {
             /// Sets a tunable by its name in sysfs.
             ///
             /// # Errors
-            /// [`TunableError`](super::TunableError) for an unknown name, for what is no whole
-            /// number, for a number outside the kernel's range.
+            /// [`TunableError`](super::TunableError) for an unknown name, for a value that is not a
+            /// whole number, for a number outside the kernel's range.
             pub fn set(&mut self, name: &str, value: &str) -> Result<(), super::TunableError> {
                 match super::tunable::bare_name(name) {
                     $( $name => {

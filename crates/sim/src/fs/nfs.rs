@@ -78,7 +78,7 @@ impl Machine {
         }
     }
 
-    /// Sends a COMMIT for what has been answered, unless another one is under way.
+    /// Sends a COMMIT for the answered pages, unless another one is under way.
     fn nfs_commit(&mut self, id: InodeId) {
         let inode = self.cache.inode_mut(id);
         if inode.answered.is_empty() || !inode.committing.is_empty() {

@@ -48,7 +48,7 @@ pub(crate) struct SyncJob {
     end: u64,
     /// Pages that it answers for: what the process itself has written.
     own: (u64, u64),
-    /// Some of them could not go out because they were under writeback with what they held before.
+    /// Some of them could not go out because they were under writeback with their old content.
     skipped: bool,
     extent: Extent,
     stage: Stage,

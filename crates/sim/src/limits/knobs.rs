@@ -152,7 +152,7 @@ impl DirtyKnobs {
     }
 }
 
-/// Refuses a knob that the generation did not have, and says what it had.
+/// Refuses a knob that the generation did not have, and names the ones that it had.
 pub(super) fn known(
     table: &[(&'static str, Generation)],
     generation: Generation,

@@ -130,8 +130,8 @@ fn percent_or_bytes(limit: Limit, available: u64) -> u64 {
     }
 }
 
-/// 2.6.18: ratios of all memory, the hard one at most half of what is not mapped, and at least 5 %.
-/// It knew no sizes; one is taken as the ratio that comes closest from below.
+/// Linux 2.6.18: ratios of all memory, the hard one at most half of the unmapped part, and at least
+/// 5 %. It knew no sizes; one is taken as the ratio that comes closest from below.
 fn ratios_of_all_memory(knobs: &DirtyKnobs, memory: &Memory) -> Thresholds {
     let total = memory.total;
     let percent = |limit| match limit {

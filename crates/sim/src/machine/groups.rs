@@ -10,7 +10,7 @@
 //! Groups exist only if a setting names one of their knobs; without, all is the root group's. A bio
 //! of writeback belongs to the group of its file's writeback context, independent of its submitter
 //! (`wbc_init_bio`). Any other bio belongs to the group of its process. The journal's thread is in
-//! the root group, and `io.max` lets through what is marked as metadata, as records and blocks of a
+//! the root group, and `io.max` lets bios marked as metadata through, as records and blocks of a
 //! journal are (`bio_issue_as_root_blkg`). Of xfs, whose log is mostly written by the process that
 //! syncs, the kernel would charge those bytes to that process's group.
 //!
@@ -20,7 +20,7 @@
 //! (`blk_throtl_dispatch_work_fn`).
 //!
 //! Of `memory.high` (mm/memcontrol.c) the dirty domain is modelled: a group's dirty limits are
-//! shares of what it may use. A group's memory is the dirty and writeback pages of its page cache.
+//! shares of its allowance. A group's memory is the dirty and writeback pages of its page cache.
 //! Clean pages are reclaimed at once whenever room is wanted, which costs nothing here. So no group
 //! is above its limit, and no process sleeps for that (`mem_cgroup_handle_over_high`). A writer
 //! leaves `balance_dirty_pages` only when the group has fewer dirty pages than its dirty limit,
@@ -56,7 +56,7 @@ impl Wb {
     }
 }
 
-/// The limits of all groups, and the worker that submits what they held back.
+/// The limits of all groups, and the worker that submits the bios that they held back.
 #[derive(Debug)]
 pub(crate) struct Kthrotld {
     process: ProcessIndex,

@@ -1,4 +1,4 @@
-//! Processes: what they have to submit and what they wait for.
+//! Processes: the bios that they have to submit and those that they wait for.
 
 use std::collections::VecDeque;
 
@@ -45,7 +45,7 @@ pub(crate) struct Process {
     pub(crate) waits: bool,
     /// Tells its timers that still count from those that do not.
     pub(crate) token: u32,
-    /// When what it waited for last passed each stage.
+    /// When the last bio that it waited for passed each stage.
     pub(crate) last: Times,
 }
 

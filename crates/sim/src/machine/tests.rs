@@ -95,7 +95,7 @@ fn running(options: SimOptions, setting: &Setting, scenario: &Scenario) -> (Mach
     (machine, loads, log)
 }
 
-/// Stops everything and waits for what is under way.
+/// Stops everything and waits for requests under way.
 fn stop(machine: &mut Machine, loads: &Loads) {
     let all: Vec<usize> = loads.floods.iter().chain(&loads.victims).map(|p| p.load).collect();
     all.iter().for_each(|load| machine.stop_load(*load));

@@ -9,9 +9,10 @@
 //! observe() ◀─ meters, counters, levels          write() ─▶ the kernel's checks ─▶ knobs of the throttle, the queue, wbt
 //! ```
 //!
-//! In how many steps a stretch of time passes makes no difference: looking changes nothing, and
-//! what is scheduled happens at its moment whatever the steps are. A device that becomes slow or
-//! stalls for a while is a fault of its [`DeviceSpec`](floodwall_device::DeviceSpec).
+//! The number of steps in which a stretch of time passes makes no difference. Looking changes
+//! nothing, and a scheduled event happens at its moment whatever the steps are. A device that
+//! becomes slow or stalls for a while is a fault of its
+//! [`DeviceSpec`](floodwall_device::DeviceSpec).
 
 mod knobs;
 mod sense;
@@ -69,7 +70,7 @@ pub enum Happening {
 /// A burst and what became of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Burst {
-    /// To which device.
+    /// The device.
     pub device: DeviceId,
     /// When it began.
     pub begin: Duration,
@@ -110,7 +111,7 @@ pub struct SimPlant {
     /// Which machine holds the throttle that all share.
     holder: usize,
     now: Nanos,
-    /// In the order of time, then of insertion; what has happened is gone.
+    /// In the order of time, then of insertion; past events are gone.
     script: Vec<(Nanos, Happening)>,
     bursts: Vec<Writing>,
 }
@@ -323,7 +324,7 @@ impl SimPlant {
     }
 }
 
-/// Refuses what can't be one machine.
+/// Refuses devices that can't be one machine.
 fn check(parts: &[PlantDevice]) -> Result<(), SimError> {
     let refuse = |part: &str, why: String| Err(SimError::Scenario { part: part.into(), why });
     let Some(first) = parts.first() else {

@@ -179,8 +179,8 @@ fn a_lower_limit_holds_from_the_moment_it_is_written() {
     assert_eq!(plant.knobs().unwrap().machine.get("vm.dirty_ratio"), Some("0"));
 }
 
-/// A queue under load, with what it is asked to become, and whether it does so without losing or
-/// overtaking anything.
+/// A queue under load, its requested change, and whether it changes without losing or overtaking
+/// anything.
 #[test]
 fn a_queue_runs_dry_before_it_changes() {
     let victims = ["commit,threads=4,size=64MiB,name=db"];

@@ -14,7 +14,7 @@ pub struct Named<T> {
     pub label: String,
     /// The value behind the name.
     pub value: T,
-    /// Digest of what it stands for: changes when the file behind a name does.
+    /// Digest of the value: changes when the file behind a name does.
     pub digest: Key,
 }
 

@@ -123,7 +123,7 @@ impl Figures {
     /// Reads a line back, exactly.
     ///
     /// # Errors
-    /// [`LineError`]: what it is not.
+    /// [`LineError`]: the reason.
     pub fn from_line(line: &str) -> Result<(Key, Self), LineError> {
         let fields: Vec<&str> = line.split('\t').collect();
         let [key, figures @ .., error, note] = fields.as_slice() else {

@@ -1,4 +1,4 @@
-//! The cells of a sweep, what has to be run for them, and the run of one.
+//! The cells of a sweep, the runs for them, and the run of one.
 //!
 //! ```text
 //! number ─▶ group (machine, scenario, seed) + setting ─▶ Key, SimRig ─▶ rounds ─▶ Figures

@@ -290,8 +290,8 @@ impl Balancing {
             }
             sleep = pause as u64;
             if sleep > max_pause {
-                // The rate has dropped; what can not be slept now is owed, but not more than once
-                // again as much.
+                // The rate has dropped; a sleep that is not possible now is owed, but not more than
+                // once again as much.
                 paused_from = now + (sleep - max_pause).min(max_pause);
                 sleep = max_pause;
             }
@@ -469,7 +469,7 @@ impl Throttle for Balancing {
         self.advance(wb, self.clock.jiffies(now), seen);
         let wb = &self.wbs[wb.0 as usize];
         let share = self.share(wb);
-        // wb_bg_dirty_limits: what is under writeback is done already.
+        // wb_bg_dirty_limits: pages under writeback are done already.
         let background = self.thresholds(&seen.memory).background;
         let fraction = self.global.completions.fraction(&wb.completions);
         if seen.dirty > background || seen.wb.reclaimable > share.thresh(background, seen.dirty, fraction) {

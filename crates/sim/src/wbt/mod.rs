@@ -315,7 +315,7 @@ impl Wbt {
             Lane::Write if self.write_cache && !slept_recently => 0,
             Lane::Write => self.limits.normal,
         };
-        // Several at a time, so that what they write can be merged.
+        // Several at a time, so that their writes can be merged.
         *in_flight == 0 || (*in_flight < limit && limit - *in_flight >= self.limits.background / 2)
     }
 

@@ -116,7 +116,7 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Sends what goes; returns until when the elevator holds back.
+    /// Sends all dispatchable requests; returns until when the elevator holds back.
     fn pump(&mut self) -> Result<Option<Nanos>, TestCaseError> {
         while self.in_device.len() < DEVICE_DEPTH {
             match self.elevator.dispatch(self.now, self.in_device.len() as u32) {

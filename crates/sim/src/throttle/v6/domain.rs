@@ -25,7 +25,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// A context gets of its device's minimum and maximum what it has of its bandwidth
+    /// A context's part of its device's minimum and maximum is its part of the bandwidth
     /// (`wb_min_max_ratio`).
     pub(super) fn of(limits: BdiLimits, min_ppm_sum: u64, bandwidth: u64, bdi_bandwidth: u64) -> Self {
         let (mut min_ppm, mut max_ppm) = (u64::from(limits.min_ppm), u64::from(limits.max_ppm));
@@ -51,8 +51,8 @@ impl Share {
     }
 }
 
-/// How many pages a cgroup's ratios are ratios of: its file pages, and what it may still have, as
-/// long as the machine has clean pages (`mdtc_calc_avail`).
+/// The pages that a cgroup's ratios are ratios of: its file pages, and its headroom as long as the
+/// machine has clean pages (`mdtc_calc_avail`).
 pub(super) fn memcg_available(counts: &MemcgCounts, dirty: u64, memory: &Memory, global_dirty: u64) -> u64 {
     let clean = counts.file.saturating_sub(dirty);
     let global_clean = memory.dirtyable(Generation::K6).saturating_sub(global_dirty);
