@@ -120,8 +120,8 @@ pub struct LostExtent {
     pub offset: u64,
     /// Number of bytes.
     pub len: u64,
-    /// Every write to this range whose version is this or higher is lost; what the range held
-    /// before is what it holds now.
+    /// Every write to this range whose version is this or higher is lost; the range holds its
+    /// content from before again.
     pub since: u64,
 }
 
@@ -242,7 +242,7 @@ pub trait Device: Send {
     fn stats(&self) -> DeviceStats;
 
     /// Counters and levels as of `now`, to which the device has been advanced: a model may count
-    /// what it has been told to do before its time comes.
+    /// planned work before its time comes.
     fn stats_at(&self, now: Nanos) -> DeviceStats {
         let _ = now;
         self.stats()

@@ -118,7 +118,7 @@ impl Device for Front {
     }
 
     fn stats(&self) -> DeviceStats {
-        // A submission brings up what was due before it.
+        // A submission first collects everything due before it.
         let now = self.advanced.max(Nanos(self.clock.0.saturating_sub(1)));
         let mut stats = self.stats;
         stats.add_part(&self.inner.stats_at(now));

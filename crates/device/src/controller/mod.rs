@@ -326,7 +326,7 @@ impl Controller {
             let run = match urgent {
                 Some(start) => self.cache.take(start, most, coalesce),
                 None => {
-                    // What a FLUSH covers goes before what came after it, which may never end.
+                    // Data covered by a FLUSH goes before later data, which may never end.
                     let through = self.flushes.front().map_or(u64::MAX, |(_, epoch)| *epoch);
                     self.cache.take_next(self.cursor, most, coalesce, through)
                 }

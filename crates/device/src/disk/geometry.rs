@@ -168,7 +168,7 @@ impl Geometry {
         &self.zones[z]
     }
 
-    /// On which track a byte lies, and where.
+    /// The track of a byte, and its place there.
     #[inline]
     pub(crate) fn place(&self, offset: u64) -> Place {
         let zone = self.zone(offset);

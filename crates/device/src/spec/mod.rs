@@ -45,7 +45,7 @@ pub enum SpecError {
         /// The fault there.
         message: String,
     },
-    /// The text is well formed, and what it describes can't be.
+    /// The text is well formed, and its device is impossible.
     #[error("{place}: {message}")]
     Invalid {
         /// Which table.
@@ -94,7 +94,7 @@ pub struct DeviceSpec {
     pub cache: Option<ControllerParams>,
     /// A network in front of that.
     pub link: Option<LinkParams>,
-    /// What goes wrong.
+    /// The kind of fault.
     pub faults: Vec<Fault>,
 }
 
@@ -138,7 +138,7 @@ pub struct Fault {
     pub kind: FaultKind,
 }
 
-/// What goes wrong.
+/// The kind of fault.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultKind {
     /// Slowness or stalls.

@@ -1,4 +1,4 @@
-//! A FLUSH is for what was there when it came: a stream that never ends must not keep it waiting.
+//! A FLUSH covers the writes from before it: a stream that never ends must not keep it waiting.
 
 use floodwall_device::{Completion, Device, DeviceSpec, Nanos, Op, Request, preset_names, preset_text};
 
@@ -8,7 +8,7 @@ const WRITE: Op = Op::Write { fua: false };
 /// The id of the FLUSH; the load has those above it.
 const FLUSH: u64 = 1;
 
-/// What goes on around the FLUSH: its name, requests at once, and the next request by its number.
+/// The load around the FLUSH: its name, requests at once, and the next request by its number.
 type Load = (&'static str, u64, fn(u64, &mut Dice) -> (Op, u64, u64));
 
 const LOADS: [Load; 4] = [

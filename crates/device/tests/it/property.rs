@@ -97,7 +97,8 @@ struct Flight {
     seen: BTreeMap<u64, u64>,
 }
 
-/// The reference: what was acknowledged when, block by block, and what must therefore hold.
+/// The reference: acknowledged writes and their times, block by block, and the guarantees that
+/// follow.
 struct Harness<'a> {
     name: &'a str,
     device: Box<dyn Device + Send>,
@@ -314,7 +315,7 @@ proptest! {
     }
 }
 
-/// The other way round: a device must not claim to have kept what it had no time to write.
+/// The other way round: a device must not claim to have kept data that it had no time to write.
 #[test]
 fn volatile_caches_lose_what_was_not_flushed() {
     let volatile = |name: &str| {
