@@ -131,7 +131,7 @@ pub(crate) struct Engine<R> {
     capacity: u64,
 }
 
-/// With a volatile cache, how many completions may pass before asking what has become stable.
+/// With a volatile cache, the completions that may pass before asking for the stable part.
 const FORGET_EVERY: u32 = 256;
 
 thread_local! {
@@ -169,8 +169,8 @@ impl<R: Respond> Engine<R> {
         self.start.elapsed().into()
     }
 
-    /// A thread that panicked must not leave the block layer waiting: what it held is used as it
-    /// is.
+    /// A thread that panicked must not leave the block layer waiting: its locked state is used as
+    /// it is.
     fn core(&self) -> MutexGuard<'_, Core<R>> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -266,7 +266,7 @@ impl<R: Respond> Engine<R> {
         })
     }
 
-    /// Moves what has completed by now out of the core.
+    /// Moves requests completed by now out of the core.
     fn collect(&self, core: &mut Core<R>, done: &mut Vec<Done<R>>) {
         let mut completions: Vec<Completion> = Vec::new();
         core.advanced = self.now();
@@ -285,7 +285,7 @@ impl<R: Respond> Engine<R> {
         }
     }
 
-    /// Answers what was collected, and counts it.
+    /// Answers the collected requests, and counts them.
     fn finish(&self, done: Vec<Done<R>>) {
         if done.is_empty() {
             return;

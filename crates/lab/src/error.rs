@@ -183,7 +183,7 @@ pub enum LabError {
         /// Which lab.
         name: String,
     },
-    /// The server of a lab could not do what it was asked.
+    /// The server of a lab could not do a request.
     #[error("the server of '{name}' says: {said}")]
     Server {
         /// Which lab.
@@ -204,7 +204,7 @@ pub enum LabError {
     Io {
         /// The operation, as a verb.
         operation: &'static str,
-        /// On what.
+        /// The file or device.
         path: PathBuf,
         /// The kernel's answer.
         errno: Errno,

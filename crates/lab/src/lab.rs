@@ -41,8 +41,8 @@ pub struct UpOptions {
     pub size: Option<Bytes>,
     /// 512 or 4096: the smallest unit of its I/O, in bytes.
     pub block_size: u32,
-    /// The most memory that its contents may take; the smaller of its size and half of what is
-    /// available if absent.
+    /// The most memory that its contents may take; if absent, the smaller of its size and half of
+    /// the available memory.
     pub memory: Option<Bytes>,
     /// What happens beyond that.
     pub overflow: Overflow,

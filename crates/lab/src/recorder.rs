@@ -171,7 +171,7 @@ mod tests {
         let mut line = String::new();
         event(8192).write_csv(&mut line);
         assert_eq!(line, "1.000,8192,4096,write,0,2,3.000,5.500,0.250,ok\n");
-        // Done out of turn, before what came first: all of it is service.
+        // Done out of turn, before earlier requests: all of it is service.
         let mut line = String::new();
         Event { previous: Nanos(500), ..event(0) }.write_csv(&mut line);
         assert_eq!(line, "1.000,0,4096,write,0,2,0.000,8.500,0.250,ok\n");

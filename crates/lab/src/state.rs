@@ -229,7 +229,7 @@ impl StateDir {
         fs::read_to_string(self.path.join("error")).ok()
     }
 
-    /// Where child processes may write what they have to say.
+    /// Where child processes may write their messages.
     pub(crate) fn log(&self) -> Result<File, LabError> {
         let path = self.path.join("log");
         OpenOptions::new().append(true).create(true).open(&path).map_err(|e| LabError::io("open", path, e))

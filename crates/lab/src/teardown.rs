@@ -110,8 +110,8 @@ fn abort(state: &StateDir) {
     }
 }
 
-/// Takes the loop devices off the lab's file, with what is mounted from them. `alive` says whether
-/// requests to them are still answered.
+/// Takes the loop devices off the lab's file, with their mounts. `alive` says whether requests to
+/// them are still answered.
 ///
 /// # Errors
 /// [`LabError::Busy`] if a process still uses a device; it is unmounted nevertheless.
