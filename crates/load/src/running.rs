@@ -1,4 +1,4 @@
-//! A load while it runs: its threads or its command, what they count, and how they end.
+//! A load while it runs: its threads or its command, their counts, and their end.
 //!
 //! ```text
 //! start ─▶ threads set up ─▶ all ready: the gate opens, that is the begin ─▶ operations … ─▶ flag raised, or a thread failed
@@ -28,7 +28,7 @@ use crate::command::CommandRun;
 use crate::error::LoadError;
 use crate::pace::Tickets;
 
-/// What a load did from the last sample to its end, and what can only be said at the end.
+/// The work of a load from the last sample to its end, and the totals known only at the end.
 #[derive(Clone, Debug, Default)]
 pub struct Finished {
     /// Since the last sample. When the load was asked to stop right after that, these are the

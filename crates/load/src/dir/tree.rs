@@ -27,7 +27,7 @@ pub enum TreeError {
     /// A system call failed.
     #[error("'{path}': {errno}", path = path.display())]
     Io {
-        /// On which file or directory.
+        /// The file or directory.
         path: PathBuf,
         /// The kernel's answer.
         errno: Errno,
@@ -149,7 +149,7 @@ impl<'l> Level<'l> {
         }
     }
 
-    /// The level below, if it may be entered to remove what is in it.
+    /// The level below, if it may be entered to remove its entries.
     fn below<'a>(&self, fd: &'a dyn AsFd, path: &'a Path) -> Result<Level<'a>, TreeError> {
         let identity = Identity::of(fd).map_err(|e| TreeError::io(path, e))?;
         let (owner, parent) = (identity.owner, self.identity.owner);

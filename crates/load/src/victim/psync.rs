@@ -18,7 +18,8 @@ use crate::file::NamedFile;
 use crate::running::Worker;
 use crate::sys::RangeSync;
 
-/// How often a scan drops what it has read: behind it, so that read-ahead still works in front.
+/// How often a scan drops the pages that it has read: behind it, so that read-ahead still works in
+/// front.
 const SCAN_WINDOW: u64 = 1 << 20;
 /// How much longer than a block each thread's pool of random bytes is. Small enough to stay in the
 /// CPU's own cache: a commit must not pay for a memory access that the victim it stands for does
@@ -118,8 +119,8 @@ pub(super) fn make_stable(
     }
 }
 
-/// Drops from the page cache what was read or committed, outside the timed part. A committed block
-/// is clean, and would serve the next read of it from memory.
+/// Drops read or committed pages from the page cache, outside the timed part. A committed block is
+/// clean, and would serve the next read of it from memory.
 pub(super) enum Eviction {
     /// Cached pages stay cached, or the load never caches any.
     Never,

@@ -46,8 +46,8 @@ pub(super) trait Ring {
     /// its tag or the ring has been dropped without having been waited for.
     unsafe fn push(&mut self, step: Step, tag: u64, is_linked: bool) -> Result<(), Errno>;
 
-    /// Submits what is queued and waits for a completion, not longer than `timeout`. Fails if the
-    /// ring does.
+    /// Submits the queued entries and waits for a completion, not longer than `timeout`. Fails if
+    /// the ring does.
     fn wait(&mut self, timeout: Option<Duration>) -> Result<(), Errno>;
 
     /// A completion that has arrived: its tag and what the operation returned.
@@ -143,7 +143,7 @@ pub(super) struct Done {
     pub(super) is_last: bool,
 }
 
-/// A ring with the memory of what is in it.
+/// A ring with the memory of its entries.
 pub(super) struct Flight<R: Ring> {
     ring: R,
     slots: Vec<Slot>,
@@ -216,8 +216,8 @@ impl<R: Ring> Flight<R> {
         Ok(())
     }
 
-    /// Submits what was begun and waits for a completion, not longer than `timeout`. Fails if the
-    /// ring does.
+    /// Submits the begun operations and waits for a completion, not longer than `timeout`. Fails if
+    /// the ring does.
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> Result<(), Errno> {
         self.ring.wait(timeout)
     }

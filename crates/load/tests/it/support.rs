@@ -203,8 +203,8 @@ pub(crate) fn cached_and_dirty(path: &Path) -> Option<(u64, u64)> {
     (result == 0).then_some((stat[0], stat[1] + stat[2]))
 }
 
-/// Whether the kernel tells what is cached, and this directory's filesystem has a device to write
-/// it to.
+/// Whether the kernel tells the cached part of a file, and this directory's filesystem has a device
+/// to write it to.
 fn cache_can_be_told(dir: &Path) -> bool {
     let probe = dir.join("probe");
     let file = File::create_new(&probe).unwrap();

@@ -1,4 +1,4 @@
-//! Victims: what they count against what is in their files and in the page cache.
+//! Victims: their counts against the data in their files and in the page cache.
 
 use std::collections::HashSet;
 use std::fs::File;

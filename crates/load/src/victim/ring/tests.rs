@@ -10,7 +10,7 @@ use floodwall_model::scenario::Data;
 use super::*;
 use crate::buffer::rng;
 
-/// What a kernel has accepted, and what it has done. Tests keep it beyond the end of the ring.
+/// The accepted and the completed entries of a kernel. Tests keep it beyond the end of the ring.
 #[derive(Default)]
 struct State {
     queued: VecDeque<(Step, u64)>,
