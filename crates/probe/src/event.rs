@@ -162,7 +162,7 @@ pub enum Event {
     },
     /// A thread called write(2) or one of its kin.
     EnterWrite {
-        /// On which file descriptor.
+        /// The file descriptor.
         fd: i32,
     },
     /// The write returned.
@@ -207,7 +207,7 @@ pub enum Event {
     Ended,
     /// A writer was looked at because there is much dirty, and made to sleep or not.
     Balanced {
-        /// For which backing device; `None` if its name is no device's number.
+        /// The backing device; `None` if its name is no device's number.
         device: Option<DeviceId>,
         /// Milliseconds of sleep; 0 for none. The kernel counts in jiffies of 1 to 10 ms.
         pause_ms: u64,

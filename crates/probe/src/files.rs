@@ -1,5 +1,5 @@
-//! What processes have open, and what they are called: /proc/PID/fdinfo, /proc/PID/comm. Remembered
-//! for some windows.
+//! The open files and names of processes: /proc/PID/fdinfo, /proc/PID/comm. Remembered for some
+//! windows.
 //!
 //! A path is never opened and no file's own attributes are asked for: those of a dead network
 //! filesystem would not come.
@@ -18,7 +18,7 @@ use crate::tally::{Files, OpenFile};
 const BELIEVED: u32 = 16;
 /// Answers remembered; some 64 bytes each.
 const REMEMBERED: usize = 4096;
-/// Open files of one process that are looked at to tell what it writes to.
+/// Open files of one process that are looked at to find its target device.
 const FILES_LOOKED_AT: usize = 64;
 /// Files looked at in one window; a look takes some 10 µs. Further files stay unknown.
 const LOOKS: usize = 2048;
@@ -66,7 +66,7 @@ impl OpenFiles {
         }
     }
 
-    /// Another window begins: what is too old, or too much, is forgotten.
+    /// Another window begins: entries that are too old, or too many, are forgotten.
     pub(crate) fn next_window(&mut self) {
         self.window = self.window.wrapping_add(1);
         self.looks = LOOKS;

@@ -16,8 +16,7 @@ use crate::event::Call;
 use crate::hash::Fast;
 use crate::histogram::Histogram;
 
-/// Threads and processes remembered; what is started beyond that is not followed. Some 10 bytes
-/// each.
+/// Threads and processes remembered; further ones are not followed. Some 10 bytes each.
 const REMEMBERED: usize = 65_536;
 
 /// What all that belongs to one who is followed did in one window.
@@ -103,8 +102,8 @@ impl Lineage {
         }
     }
 
-    /// The window is over: those that ended before it did all they will ever do. (What is counted
-    /// in the kernel has windows that begin and end a moment earlier.)
+    /// The window is over: those that ended before it did all they will ever do. (Counts in the
+    /// kernel have windows that begin and end a moment earlier.)
     pub(crate) fn forget_ended(&mut self) {
         for tid in self.ended_before.drain() {
             self.tags.remove(&tid);

@@ -246,7 +246,7 @@ mod tests {
             format.number("bytes").unwrap_err().to_string(),
             "tracepoint block_rq_issue has no field 'bytes' that could be read on this kernel"
         );
-        // A text is no number, and what lies elsewhere in the record is no text.
+        // A text is no number, and a field elsewhere in the record is no text.
         assert!(format.number("rwbs").is_err());
         assert!(format.text("cmd").is_err());
         assert_eq!(Format::parse("").unwrap_err(), FormatError::NoLine("name:"));

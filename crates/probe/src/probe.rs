@@ -73,7 +73,7 @@ pub struct Probe {
 enum Source {
     Proc,
     Perf(Box<Perf>),
-    /// And perf events for what it leaves to them.
+    /// Beside them perf events, for the rest.
     #[cfg(feature = "bpf")]
     Bpf(Box<crate::bpf::Bpf>, Option<Box<Perf>>),
 }

@@ -66,7 +66,7 @@ pub struct Snapshot {
     pub window: Duration,
     /// Where sight came from.
     pub source: SourceKind,
-    /// Events that the kernel had no room for; what they told is missing here.
+    /// Events that the kernel had no room for; their data is missing here.
     pub lost_events: u64,
     /// Operations that were counted for [`OTHERS`] because too many processes were active.
     pub folded_operations: u64,
@@ -84,7 +84,7 @@ pub struct Snapshot {
 /// What those did who are followed, in one window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FollowedWindow {
-    /// Events that the kernel had no room for; what they told is missing here.
+    /// Events that the kernel had no room for; their data is missing here.
     pub lost_events: u64,
     /// Operations that may be theirs and could not be told apart.
     pub folded_operations: u64,

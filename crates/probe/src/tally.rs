@@ -8,8 +8,8 @@
 //! Forked, Ended         who is followed                       ─▶ calls and reads once more, by whom they belong to
 //! ```
 //!
-//! Memory is bounded whatever happens: beyond [`Limits`] processes are counted together, and what
-//! is under way is forgotten.
+//! Memory is bounded whatever happens: beyond [`Limits`] processes are counted together, and calls
+//! under way are forgotten.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -122,7 +122,7 @@ pub struct Tally {
 /// The counts of one window.
 #[derive(Debug, Default)]
 pub struct Counted {
-    /// By process and device; without names and without what was dirtied.
+    /// By process and device; without names and without dirtied bytes.
     pub processes: Vec<ProcessUse>,
     /// By device and class.
     pub devices: BTreeMap<DeviceId, BTreeMap<Class, Requests>>,
@@ -320,8 +320,8 @@ impl Tally {
         self.calls.remove(&tid);
     }
 
-    /// Events were lost: of what is under way, ends may be missing. Requests are forgotten, and are
-    /// counted again as they are issued.
+    /// Events were lost: ends of the calls under way may be missing. Requests are forgotten, and
+    /// are counted again as they are issued.
     pub fn events_lost(&mut self) {
         self.requests.clear();
     }

@@ -16,7 +16,8 @@ use crate::writers::number_after;
 
 /// A thread that dirtied so much since it was last asked floods.
 const FLOODS: u64 = 1 << 20;
-/// Processes that are asked at each look, and threads of each: what has more is taken as one.
+/// Processes that are asked at each look, and threads of each: a process with more threads counts
+/// as one.
 const PROCESSES: usize = 16;
 const THREADS: usize = 256;
 /// Looks for which a thread counts as one that commits, and a process stays told apart although
@@ -44,7 +45,7 @@ struct Known {
 }
 
 impl Threads {
-    /// A look begins; what was not asked for the last while is forgotten.
+    /// A look begins; processes not asked for a while are forgotten.
     pub(crate) fn begin(&mut self) {
         self.look = self.look.wrapping_add(1);
         self.asked = 0;
@@ -164,7 +165,7 @@ mod tests {
             put(dir.path(), &[(step * 10 * MB, 0), (step * 30 * MB, 0)]);
             assert_eq!(look(&mut threads, &root, &[]), None);
         }
-        // Each makes stable what it has written.
+        // Each thread makes its writes stable.
         let mut threads = Threads::default();
         for step in 5..9u64 {
             put(dir.path(), &[(step * 10 * MB, 0), (step * 30 * MB, 0)]);

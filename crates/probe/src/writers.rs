@@ -183,7 +183,7 @@ impl Writers {
         self.missing.as_deref()
     }
 
-    /// Asks one process, and adds what it dirtied.
+    /// Asks one process, and adds its dirtied bytes.
     fn ask(&mut self, root: &SysRoot, pid: u32, first: bool, dirtied: &mut Dirtied) {
         let Some(mut written) = self.written(root, pid) else { return };
         self.read += 1;

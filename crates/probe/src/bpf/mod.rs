@@ -5,8 +5,8 @@
 //! probe.bpf.c (CO-RE) ─ clang, when built with the feature `bpf` ─▶ object in this program ─ loaded, attached ─▶ maps ─▶ Counted
 //! ```
 //!
-//! Two sets of counters take turns, so that what is read does not change meanwhile. Programs and
-//! maps are gone when we are.
+//! Two sets of counters take turns, so that the set being read does not change meanwhile. Programs
+//! and maps are gone when we are.
 
 mod layout;
 
@@ -193,7 +193,7 @@ impl Bpf {
         let _ = self.calls.delete(&(u64::from(pid) << 32 | u64::from(tid)).to_ne_bytes());
     }
 
-    /// Ends the window: what was counted, and what is under way.
+    /// Ends the window: its counts, and the calls under way.
     pub(crate) fn take(&mut self, now_ns: u64, files: &mut OpenFiles) -> Counted {
         let folded = self.control().and_then(|c| u64_at(&c, 8)).unwrap_or(self.folded);
         let before = self.epoch;

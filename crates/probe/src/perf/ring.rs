@@ -122,8 +122,8 @@ impl Drop for Ring {
     }
 }
 
-/// Reads one ring up to where it was filled when the reading began. Dropping it gives what was read
-/// back to the kernel.
+/// Reads one ring up to where it was filled when the reading began. Dropping it gives the space of
+/// the read records back to the kernel.
 pub(super) struct Cursor<'a> {
     ring: &'a Ring,
     tail: u64,

@@ -1,4 +1,4 @@
-//! Processes that do I/O and say what they saw, by their own clock.
+//! Processes that do I/O and report their latencies, by their clock.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
