@@ -7,14 +7,14 @@
 //!
 //! A [`Recorder`] belongs to one worker thread, which alone writes it, so a counter is a relaxed
 //! load and a store and not a locked instruction. A [`Sampler`] reads the recorders of a whole load
-//! and returns what was added since it read them last. Counters only grow; they wrap at 2^32
-//! operations of one latency, which the difference of two samples survives as long as fewer than
-//! that fall into one interval.
+//! and returns the growth since its last reading. Counters only grow; they wrap at 2^32 operations
+//! of one latency, which the difference of two samples survives as long as fewer than that fall
+//! into one interval.
 //!
 //! **What a reader may see while the writer writes.** An operation's maximum and sum are stored
 //! before its count; a reader reads them in the opposite order. So a sample may hold an operation's
 //! time before it holds the operation, never the reverse, and the count always follows. Once the
-//! writer is quiescent everything is exact: the deltas add up to what was recorded.
+//! writer is quiescent everything is exact: the deltas add up to the recorded totals.
 //!
 //! Memory: [`BUCKETS`] × 4 bytes for each kind of operation that a worker needs, and as much again
 //! in the sampler: 37 KiB. A sample looks only at the range of buckets ever touched, typically a
@@ -172,7 +172,7 @@ struct Seen {
     sum_ns: u64,
 }
 
-/// One recorder, and what was seen of it.
+/// One recorder, and its state at the last reading.
 #[derive(Debug)]
 struct Source {
     recorder: Arc<Recorder>,
@@ -181,8 +181,8 @@ struct Source {
     bytes: u64,
 }
 
-/// Reads recorders and returns what was added since the last time. Keep one: what it has returned
-/// it does not return again.
+/// Reads recorders and returns their growth since the last time. Keep one: a growth that it has
+/// returned is not returned again.
 #[derive(Debug)]
 pub struct Sampler {
     sources: Vec<Source>,

@@ -11,8 +11,8 @@ const PRECISION: f64 = 1e-14;
 /// Stands for a denominator of zero in Lentz' method.
 const TINY: f64 = 1e-300;
 
-/// How likely a |t| at least this large is by chance, with `freedom` degrees of freedom (above 0).
-/// 1 for what is not a number.
+/// The probability that a |t| at least this large is chance, with `freedom` degrees of freedom
+/// (above 0). It is 1 for NaN.
 #[must_use]
 pub fn two_sided_p(t: f64, freedom: f64) -> f64 {
     if t.is_nan() || freedom.is_nan() || freedom <= 0.0 {
