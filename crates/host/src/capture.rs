@@ -215,8 +215,7 @@ impl Collector<'_> {
         for (i, name) in self.names("/sys/class/net").into_iter().enumerate() {
             let shown = if name.starts_with("enx") { format!("enx{i}") } else { name.clone() };
             for file in ["operstate", "speed"] {
-                // Reading the speed of what has none fails with EINVAL: absent is all that there is
-                // to tell.
+                // Reading the speed of an interface without one fails with EINVAL: it is absent.
                 if let Reading::Value(text) = self.root.read(&format!("/sys/class/net/{name}/{file}")) {
                     let path = format!("/sys/class/net/{shown}/{file}");
                     self.entries.push(Entry { path, content: Content::Text(text) });

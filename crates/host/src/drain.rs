@@ -1,5 +1,5 @@
-//! How fast a device drains, in bytes a second, and how many seconds that makes of what waits and
-//! of the limits.
+//! How fast a device drains, in bytes a second, and how many seconds the waiting bytes and the
+//! limits take at that rate.
 //!
 //! What the device wrote during the window, but only if it was backlogged at both ends, because an
 //! idle device's rate says nothing of what it could do. Else, and where no time passed (a captured

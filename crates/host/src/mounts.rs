@@ -228,7 +228,7 @@ garbage
         assert_eq!(at("/"), "8:2");
         assert_eq!(at("/srv"), "8:2");
         assert_eq!(at("/srv/abc"), "8:2");
-        // The later of two mounts on one directory, and nothing of what it hides.
+        // The later of two mounts on one directory, and no mount that it hides.
         assert_eq!(at("/srv/a"), "8:18");
         assert_eq!(at("/srv/a/b/file"), "8:18");
     }

@@ -79,7 +79,7 @@ fn btrfs_backing(root: &SysRoot, mount: &Mount) -> Backing {
     Backing { devices: vec![first], why_none: None, bdi }
 }
 
-/// What lies below one block device.
+/// The devices below one block device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stack {
     /// Every device passed, whole disks only, from the top down; each once.

@@ -17,7 +17,7 @@ use crate::root::SysRoot;
 
 /// More links than any path has.
 const MOST_LINKS: usize = 16;
-/// Where a power supply says what it is, and whether it supplies.
+/// Where a power supply has its type, and whether it supplies.
 const SUPPLIES: &str = "/sys/class/power_supply/";
 
 /// Everything to store.
@@ -35,7 +35,8 @@ pub(super) fn entries(root: &SysRoot) -> Vec<Entry> {
     all.entries
 }
 
-/// Not udev's database, which is full of serial numbers, and not what is captured anyway.
+/// Left out are udev's database, which is full of serial numbers, and files that are captured
+/// anyway.
 fn is_configuration(path: &str) -> bool {
     let below = ["/etc/", "/usr/", "/lib/", "/run/", "/proc/cmdline"];
     let elsewhere = ["/etc/os-release", "/run/udev/data/"];
@@ -57,7 +58,7 @@ impl Collector<'_> {
         }
     }
 
-    /// Stores the links that a path leads through, and what is at its end.
+    /// Stores the links that a path leads through, and the file at its end.
     fn store(&mut self, named: &str) {
         let mut path = named.to_owned();
         for _ in 0..MOST_LINKS {
@@ -75,7 +76,7 @@ impl Collector<'_> {
         }
     }
 
-    /// The first part of a path that is a link, and what it points to.
+    /// The first part of a path that is a link, and its target.
     fn first_link(&self, path: &str) -> Option<(String, String)> {
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
         let parts = ends.filter_map(|end| path.get(..end));

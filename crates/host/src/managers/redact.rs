@@ -8,7 +8,7 @@
 use super::udev::{self, is_private};
 use super::{OURS, laptop_mode, reach, sysctl, tlp, tmpfiles, tuned};
 
-/// What stands in place of what identifies a disk.
+/// Replaces an identifier of a disk.
 pub(super) const LEFT_OUT: &str = "left-out";
 
 /// The part of a file that is stored. `kernel_name` gives a disk's name for one of /dev/disk/by-id.

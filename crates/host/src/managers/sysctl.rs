@@ -58,8 +58,7 @@ pub(super) fn read(found: &mut Found<'_>) {
     }
 }
 
-/// The claims of all lines: those of patterns first, which leave out what is set or excluded by its
-/// name.
+/// The claims of all lines: those of patterns first, which leave out knobs set or excluded by name.
 fn claim(found: &mut Found<'_>, lines: Vec<(String, Standing, Line)>) {
     let named: BTreeSet<&'static str> = lines
         .iter()

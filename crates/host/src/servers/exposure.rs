@@ -28,7 +28,7 @@ use floodwall_model::status::{Served, Server};
 const CHUNK_BYTES: u64 = 4 << 20;
 /// fs/fs-writeback.c `writeback_chunk_size`: a chunk is at most the hard limit / `DIRTY_SCOPE`.
 const DIRTY_SCOPE: f64 = 8.0;
-/// The background limit's share of the hard one in what is advised.
+/// The background limit's share of the hard one in the advice.
 const BACKGROUND: f64 = 0.25;
 const MIB: f64 = (1 << 20) as f64;
 /// A FUSE filesystem's default share of the hard limit (fs/fuse/inode.c).

@@ -88,7 +88,7 @@ pub(super) fn is_read(path: &str, line: &str) -> bool {
     OPTIONS.contains(&key) || redact::is_knob(key) || is_value
 }
 
-/// Whether what it sets is applied at all.
+/// Whether its values are applied at all.
 fn standing(running: &Reading<bool>, at_boot: &Reading<bool>) -> Standing {
     match (running.value(), at_boot.value()) {
         (Some(true), _) | (_, Some(true)) => Standing::Wins,

@@ -7,7 +7,7 @@
 //!
 //! Rules are applied when a device appears and at each of its "change" events, so they come back
 //! without a reboot. Of several rules for one attribute the last one's value stays. A rule that
-//! asks what can't be known here (a program's result) is one that *may* apply.
+//! depends on something unknown here (a program's result) is one that *may* apply.
 
 mod command;
 mod device;
