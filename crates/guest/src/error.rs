@@ -139,7 +139,7 @@ impl GuestError {
         is_kernel || matches!(self, MemoryDir { .. } | Memory { .. })
     }
 
-    /// Whether the caller asked for what can't be.
+    /// Whether the caller asked for something impossible.
     #[must_use]
     pub fn is_wrong_use(&self) -> bool {
         matches!(self, Self::NoKernel { .. } | Self::Small { .. } | Self::Place { .. } | Self::NotForPeople)

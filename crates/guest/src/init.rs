@@ -43,7 +43,7 @@ const CONTROLLERS: [&str; 4] = ["cpu", "io", "memory", "pids"];
 const GROUPS: [&str; 2] = ["victim", "flood"];
 /// How often the guest says that it is alive.
 const BEAT: Duration = Duration::from_secs(1);
-/// How long output is waited for after the command has ended: what it left running may hold its
+/// How long output is waited for after the command has ended: its background processes may hold its
 /// streams open.
 const LAST_OUTPUT: Duration = Duration::from_secs(2);
 /// How often ended processes are looked for.
@@ -122,8 +122,7 @@ impl Line {
     }
 }
 
-/// Reads what the host says, and tells it what has been read: the host never sends more than the
-/// line holds.
+/// Reads the host's frames, and acknowledges them: the host never sends more than the line holds.
 struct Reader {
     from: File,
     line: Line,

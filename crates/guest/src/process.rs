@@ -61,7 +61,7 @@ impl Process {
     /// Starts the kernel. `note` hears of modules that it lacks.
     ///
     /// # Errors
-    /// It can't be started, or what it needs can't be put together.
+    /// It can't be started, or its parts can't be put together.
     pub(crate) fn start(
         guest: &Guest,
         order: &Order,
@@ -213,7 +213,7 @@ fn word_of(program: &Path) -> Result<&str, GuestError> {
     program.to_str().filter(fits).ok_or_else(|| GuestError::Place { program: program.into() })
 }
 
-/// Keeps the last bytes of what is said, and that something is.
+/// Keeps the last bytes of the output, and the fact that there was some.
 fn keep_the_last(mut from: impl Read, kept: &Mutex<Vec<u8>>, has_spoken: &AtomicBool) {
     let mut piece = [0; 1024];
     while let Ok(length @ 1..) = from.read(&mut piece) {
