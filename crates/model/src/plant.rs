@@ -128,7 +128,7 @@ pub struct Observation {
 pub struct DeviceObservation {
     /// Which.
     pub id: DeviceId,
-    /// Its counters since the last look, and what is in its queue now.
+    /// Its counters since the last look, and the present content of its queue.
     pub counters: DeviceSample,
     /// Dirty page cache that belongs to it (`bdi` statistics: `BdiReclaimable`).
     pub dirty_bytes: Option<u64>,

@@ -14,7 +14,7 @@ pub trait Rig {
     /// run at any moment.
     ///
     /// # Errors
-    /// [`RigError`]; what was measured until then is in [`RigError::partial`]. In either case the
+    /// [`RigError`]; the measurements until then are in [`RigError::partial`]. In either case the
     /// rig is as it was before.
     fn run(
         &mut self,

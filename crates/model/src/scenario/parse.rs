@@ -20,7 +20,7 @@ pub enum ScenarioError {
         /// The fault.
         message: String,
     },
-    /// The text is well formed, and what it asks for makes no sense.
+    /// The text is well formed, and its combination makes no sense.
     #[error("{place}: {message}")]
     Invalid {
         /// Which victim, flood or table.
