@@ -22,7 +22,7 @@ const MAX_RECORDING: Bytes = Bytes(1 << 30);
 /// A stored result's bytes.
 ///
 /// # Errors
-/// Why it can't be read: what it is instead of a regular file, or its size and the limit. The
+/// The reason why it can't be read: its type if not a regular file, or its size and the limit. The
 /// caller names the file.
 pub(crate) fn result(path: &Path) -> io::Result<Vec<u8>> {
     read(path, MAX_RESULT)

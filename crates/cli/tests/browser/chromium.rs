@@ -264,7 +264,7 @@ impl Page<'_> {
         Ok(answer["data"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// What went wrong in the page, and what it asked the network for besides itself.
+    /// The page's errors, and its requests to the network besides itself.
     pub(crate) fn complaints(&self) -> Result<Vec<String>, String> {
         // What the page has said until now has arrived once it answers.
         self.eval("0")?;

@@ -1,5 +1,5 @@
-//! What a page must do: show everything, ask for nothing, sort, tell what is under the pointer, fit
-//! a phone, follow the theme.
+//! The duties of a page: show everything, request nothing, sort, show tooltips, fit a phone, follow
+//! the theme.
 
 use std::fs;
 use std::sync::OnceLock;

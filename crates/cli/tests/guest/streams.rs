@@ -91,7 +91,7 @@ fn no_reader(who: Who) -> Result<(), String> {
     bed.nothing_is_left()
 }
 
-/// A terminal, and what has come out of it so far.
+/// A terminal, and its output so far.
 pub(crate) struct Terminal {
     pub(crate) keys: File,
     seen: String,

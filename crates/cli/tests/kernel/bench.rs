@@ -33,8 +33,7 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "a disk that fails midway", needs: &["mkfs.ext4", "mount"], body: disk_fails },
 ];
 
-/// One round of phases of one second over small files: the path is what is tested, not the figures'
-/// quality.
+/// One round of phases of one second over small files: it tests the path, not the figures' quality.
 const SMALL: &[&str] = &["--rounds", "2", "--measure", "1s", "--size", "400MiB", "--json", "--scenario"];
 
 const SCENARIO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/bench.toml");

@@ -59,7 +59,7 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// How long something that takes no time may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The knobs that are changed here, with what they become.
+/// The knobs that are changed here, with their new values.
 const CHANGES: [&str; 3] = ["scheduler=none", "read_ahead_kb=64", "bdi.strict_limit=1"];
 
 /// A loop device without a filesystem, over a file or over a lab's model, and a separate journal.

@@ -391,7 +391,7 @@ fn refused_and_rightly_so() -> Result<(), String> {
     }
     drop(rescue);
 
-    // 4. Those who insist get what was foretold.
+    // 4. Users who insist get the predicted hang.
     let rescue = Rescue::arm(&served.server)?;
     let insisted = apply(&[LOW[0], LOW[1], "--allow-userspace-servers"])?;
     expect(&format!("the override counts: {}", stderr(&insisted)), insisted.status.success())?;

@@ -351,7 +351,7 @@ fn nearly_full() -> Result<(), String> {
     place.is_as_before()
 }
 
-/// A lab device loses power in the middle: what was measured is kept, the limits are put back.
+/// A lab device loses power in the middle: the measurements are kept, the limits are put back.
 fn vanished() -> Result<(), String> {
     let place = Place::new()?;
     let floodwall = env!("CARGO_BIN_EXE_floodwall");

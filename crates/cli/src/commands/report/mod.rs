@@ -161,7 +161,7 @@ fn check_ours(path: &Path) -> anyhow::Result<()> {
     Err(UsageError(format!("'{}' {why}", path.display())).into())
 }
 
-/// What goes to stdout: what was asked for, and the result as text if nothing was.
+/// Text for stdout: the requested forms, and the result as text if no form was requested.
 fn print(args: &ReportArgs, results: &[(Study<'_>, Figures)]) -> anyhow::Result<()> {
     let studies: Vec<&Study<'_>> = results.iter().map(|(study, _)| study).collect();
     if args.json {

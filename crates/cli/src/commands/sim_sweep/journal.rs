@@ -39,7 +39,7 @@ impl Journal {
         name.into()
     }
 
-    /// Opens the journal of a sweep, or begins one, and reads what it has.
+    /// Opens the journal of a sweep, or begins one, and reads its runs.
     ///
     /// # Errors
     /// [`UsageError`] if it is of another sweep or another process writes it; else the error of the

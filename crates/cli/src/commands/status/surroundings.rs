@@ -22,7 +22,7 @@ use floodwall_probe::{OTHERS, ProcessUse, Snapshot};
 
 use crate::commands::settings::JOURNAL;
 
-/// The journal's place, and what was read of other managers.
+/// The journal's place, and the findings about other managers.
 pub(super) struct Surroundings {
     root: SysRoot,
     files: Option<KernelFiles>,

@@ -5,7 +5,7 @@
 //!                                                                           └ yes ─▶ its trials, without those that say nothing
 //! ```
 //!
-//! A trial counts for a setting by what it was compared with. Under other knobs, on another disk or
+//! A trial counts for a setting by comparison with others. Under other knobs, on another disk or
 //! beside another flood the comparison would be another, and later readers could not tell.
 
 use std::path::Path;
@@ -60,8 +60,8 @@ pub(super) fn earlier(stored: &Document) -> anyhow::Result<Vec<Earlier>> {
     Ok(all)
 }
 
-/// Refuses to put a result where one with more trials is: whatever went wrong, what was measured is
-/// not lost.
+/// Refuses to replace a result that has more trials: measurements are not lost, whatever went
+/// wrong.
 pub(super) fn keeps_all(stored: &Document, new: &Document) -> anyhow::Result<()> {
     let (before, now) = (stored.trials.len(), new.trials.len());
     if now < before {

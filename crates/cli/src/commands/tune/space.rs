@@ -47,8 +47,8 @@ impl Least {
 /// What a benchmark's directory, its devices and its loads have to choose from.
 pub(super) struct Offers {
     queue_device: Option<DeviceId>,
-    /// Queues with an elevator, by what is before their knobs: nothing, or the name of a disk below
-    /// (a logical volume, an array).
+    /// Queues with an elevator, by the prefix of their knobs: empty, or the name of a disk below (a
+    /// logical volume, an array).
     queues: Vec<(String, DeviceId)>,
     is_array: bool,
     groups: bool,
@@ -163,7 +163,7 @@ fn schedulers(root: &SysRoot, id: DeviceId) -> Vec<String> {
     queue::choices(&text).map(str::to_owned).collect()
 }
 
-/// Of a simulated machine: `in_force` is what it boots with. Its rig refuses what this version of
+/// For a simulated machine: `in_force` is its setting at boot. Its rig refuses what this version of
 /// the simulator lacks. Victims and floods have groups only under a setting that names one.
 pub(super) fn of_sim(
     options: &SimOptions,
