@@ -31,8 +31,8 @@ pub(crate) struct Cost {
     pub(crate) peak_kib: u64,
 }
 
-/// Runs a command (the program and its arguments) with our own standard streams, and says on stderr
-/// what it cost.
+/// Runs a command (the program and its arguments) with this program's standard streams, and reports
+/// its cost on stderr.
 ///
 /// # Errors
 /// If it can't be started or waited for.

@@ -203,7 +203,7 @@ fn read_all(stream: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut stream) = stream {
-            // What came until an error is what there is.
+            // An error ends the output; the part before it is returned.
             let _ = stream.read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()

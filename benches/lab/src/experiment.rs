@@ -128,8 +128,8 @@ impl Cell {
     }
 }
 
-/// Measures what is not yet in `data` (at most `most` cells), and writes the section anew once
-/// nothing is missing.
+/// Measures the cells missing in `data` (at most `most` of them), and writes the section anew once
+/// none is missing.
 pub(crate) fn run(floodwall: &Floodwall, plan: Plan, files: &Files<'_>, most: usize) -> anyhow::Result<()> {
     let root = origin::root()?;
     std::fs::create_dir_all(files.data).with_context(|| format!("can't make '{}'", files.data.display()))?;
@@ -153,7 +153,7 @@ pub(crate) fn run(floodwall: &Floodwall, plan: Plan, files: &Files<'_>, most: us
     replace_section(files.out, "lab-2010", "make lab-2010", &section, &origin, &root)
 }
 
-/// The table of what is stored, and what that was measured with.
+/// The table of the stored cells, and its origin.
 fn section(files: &Files<'_>) -> anyhow::Result<(String, Origin)> {
     let published = Experiment::read(files.published, "adaptec_raid10_2010")?;
     let (mut rows, mut sysbench, mut origins) = (Vec::new(), Vec::new(), Vec::new());

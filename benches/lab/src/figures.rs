@@ -1,5 +1,4 @@
-//! What the lab can do: through the whole stack, and how close its presets are to what they stand
-//! for.
+//! The lab's speed through the whole stack, and how close its presets are to their originals.
 
 use std::process::Command;
 

@@ -31,7 +31,7 @@ const SETTINGS: [(&str, &[&str]); 4] = [
 
 const SIZE: &str = "32GiB";
 
-/// Measures what is not yet in `data`, at most `most` of them.
+/// Measures the trials missing in `data`, at most `most` of them.
 pub(crate) fn run(floodwall: &Floodwall, data: &Path, most: usize) -> anyhow::Result<()> {
     std::fs::create_dir_all(data).with_context(|| format!("can't make '{}'", data.display()))?;
     let cells = PRESETS.iter().flat_map(|preset| SETTINGS.iter().map(move |setting| (preset, setting)));

@@ -208,8 +208,8 @@ fn flood_comes_and_goes(device: &str) -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// Figures of one condition on one device: what, its goal, what was measured, whether that reaches
-/// it.
+/// Figures of one condition on one device: the name, the goal, the measured value, whether it
+/// reaches the goal.
 fn figure_of(
     condition: &'static str,
     on: &str,

@@ -291,7 +291,8 @@ fn said(command: &mut Command) -> anyhow::Result<String> {
     printed(command, &output)
 }
 
-/// The same for what is brought up or put back: a signal that has come does not end it.
+/// The same for commands that bring something up or put it back: an earlier signal does not end
+/// them.
 fn finished(command: &mut Command) -> anyhow::Result<String> {
     let output = command
         .stdin(Stdio::null())
@@ -309,7 +310,7 @@ fn printed(command: &Command, output: &Output) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The section from what is stored, and what it was measured with.
+/// The section from the stored data, and its origin.
 pub(crate) fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
     let mut all: Vec<OnLab> = Vec::new();
     for entry in std::fs::read_dir(data).with_context(|| format!("can't read '{}'", data.display()))? {

@@ -164,7 +164,7 @@ fn searches(runs: usize) -> anyhow::Result<Vec<Search>> {
     Ok(found)
 }
 
-/// The section from what is stored.
+/// The section from the stored data.
 fn section(noise: &Noise) -> String {
     let gains: Vec<f64> =
         noise.searches.iter().filter_map(|s| Some(s.recommended.as_ref()?.log_gain)).collect();

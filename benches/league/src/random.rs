@@ -5,8 +5,8 @@
 //! seed + class ─▶ a value of each range ─▶ a device file ─▶ DeviceSpec
 //! ```
 //!
-//! Ranges span what is sold. Rates and times are drawn log-uniformly, because products differ by
-//! factors; choices evenly. Sources of the ranges, by class:
+//! Ranges span the devices on sale. Rates and times are drawn log-uniformly, because products
+//! differ by factors; choices evenly. Sources of the ranges, by class:
 //!
 //! - disk: data sheets from the Seagate Barracuda 7200.12 (2009: 125 MB/s, 8.5 ms, 32 MB) to the
 //!   Exos X20 (2021: 285 MB/s, 256 MB). Further 5,400 rpm desktop disks.
@@ -27,7 +27,7 @@ use floodwall_device::DeviceSpec;
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// Classes of devices, by the names of what is drawn of them.
+/// Classes of devices, by name.
 pub(crate) const CLASSES: [&str; 6] =
     ["drawn-disk", "drawn-array", "drawn-sata-ssd", "drawn-nvme", "drawn-usb-stick", "drawn-cloud"];
 

@@ -214,7 +214,7 @@ impl Stage {
         (sum.ops as f64 / part.len() as f64, sum.bytes as f64 / part.len() as f64)
     }
 
-    /// Seconds in which a load got less than a tenth of what it gets alone.
+    /// Seconds in which a load got less than a tenth of its rate alone.
     pub(crate) fn dead(&self, load: &str, alone: f64, from: u64, to: u64) -> usize {
         let part = &self.seconds[from as usize..to as usize];
         part.iter().filter(|s| (s.of(load).ops as f64) < floodwall_stats::stalls::DEAD_BELOW * alone).count()

@@ -1,4 +1,4 @@
-//! The tables: one at the end of a run, and those of docs/kernels.md, from what is stored.
+//! The tables: one at the end of a run, and those of docs/kernels.md, from the stored data.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -80,7 +80,7 @@ pub(crate) fn stored(dir: &Path) -> anyhow::Result<Vec<KernelData>> {
     Ok(all)
 }
 
-/// Writes the document's sections from what is stored.
+/// Writes the document's sections from the stored data.
 ///
 /// # Errors
 /// Files that can't be read or written.

@@ -56,8 +56,8 @@ pub fn mark_documents(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(lines)
 }
 
-/// Marks every section whose inputs have changed since it was measured, and takes the mark from
-/// those whose inputs are again what they were. Returns the stale ones' names.
+/// Marks every section whose inputs have changed since it was measured, and removes the mark from
+/// sections whose inputs are the same again. Returns the stale ones' names.
 ///
 /// # Errors
 /// As [`replace_section`]; a section without an end; an origin that can't be understood.

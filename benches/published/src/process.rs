@@ -35,7 +35,7 @@ pub fn said(command: &mut Command) -> anyhow::Result<String> {
     printed(command, &output)
 }
 
-/// The same for what has to come to its end whatever comes.
+/// The same for commands that must not be interrupted.
 ///
 /// # Errors
 /// A command that can't be run or fails.

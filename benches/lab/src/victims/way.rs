@@ -143,7 +143,7 @@ impl<'a> InForce<'a> {
         Ok(json!({ "status": status, "history": history }))
     }
 
-    /// Gives everything back, and makes sure of it. Returns what was applied.
+    /// Gives everything back, and makes sure of it. Returns the applied setting.
     pub(super) fn take_back(mut self) -> anyhow::Result<Vec<String>> {
         self.give_back()?;
         let now = knobs();

@@ -1,4 +1,4 @@
-//! The guard's tables, from what is stored.
+//! The guard's tables, from the stored data.
 
 use std::fmt::Write;
 
