@@ -71,8 +71,8 @@ pub struct Claim {
     pub by: Kind,
     /// The owner, for people: `TuneD's profile throughput-performance`, `a udev rule`, `sysctl`.
     pub who: String,
-    /// The distribution or package that ships the file, where its name tells: `CachyOS
-    /// (cachyos-settings)`.
+    /// The distribution or package that ships the file, where its name tells:
+    /// `CachyOS (cachyos-settings)`.
     pub shipped_by: Option<String>,
     /// The file, absolute.
     pub file: String,

@@ -1,5 +1,6 @@
-//! The cost of looking: `cargo run --release -p floodwall-probe --features bpf --example cost --
-//! DIR [perf|bpf|proc] [ROUNDS]`.
+//! The cost of looking:
+//! `cargo run --release -p floodwall-probe --features bpf --example cost -- DIR [perf|bpf|proc]
+//! [ROUNDS]`.
 //!
 //! Victims (four processes that write 4 KiB and fdatasync, below DIR) run two seconds with the
 //! probe and two without, in turn. Then the probe looks on without any victim. DIR is best on

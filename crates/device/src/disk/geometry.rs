@@ -13,9 +13,9 @@
 //! Seek curve (Ruemmler and Wilkes, "An introduction to disk drive modeling", IEEE Computer 1994:
 //! square root for short seeks, linear for long ones). For a distance `x` as a fraction of the full
 //! stroke: `t(x) = track_to_track + a·√x + b·x`. Here `t(1)` is the full-stroke time, and the mean
-//! over independent random pairs (`E√x = 8/15`, `Ex = 1/3`) is the average seek time. So `a = 5·(A
-//! − F/3)` and `b = F − a`, where `A` and `F` are the average and full-stroke times less the
-//! track-to-track time.
+//! over independent random pairs (`E√x = 8/15`, `Ex = 1/3`) is the average seek time. So
+//! `a = 5·(A − F/3)` and `b = F − a`, where `A` and `F` are the average and full-stroke times less
+//! the track-to-track time.
 
 use crate::time::{Nanos, float, whole};
 

@@ -15,8 +15,8 @@
 //! `age_limit`. This is shortest positioning time first (Seltzer, Chen and Ousterhout, "Disk
 //! scheduling revisited", 1990; Jacobson and Wilkes, HPL-CSP-91-7, 1991). Dirty ranges take part
 //! when the head is idle or the cache is over half full. They also do when a writer waits for
-//! space, or a FLUSH or FUA write waits for them. Mean of a random read at depth 1: `command +
-//! average seek + half a turn + transfer`.
+//! space, or a FLUSH or FUA write waits for them. Mean of a random read at depth 1:
+//! `command + average seek + half a turn + transfer`.
 //!
 //! A FLUSH is complete when every range that became dirty before it is on the platter. As long as
 //! one waits, only the ranges that it covers are written back. Later writes stand behind it:
