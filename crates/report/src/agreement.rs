@@ -326,7 +326,7 @@ fn a_comparison_says_the_same_everywhere() {
     assert_agreement(&crate::synthetic::contest(true));
 }
 
-/// What a search on a simulated array of 2010 stored, by a version whose table, cards and sentence
+/// The stored search on a simulated array of 2010, by a version whose table, cards and sentence
 /// disagreed.
 #[test]
 fn a_result_that_an_older_version_judged_is_judged_anew_and_says_the_same_everywhere() {

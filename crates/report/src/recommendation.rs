@@ -126,7 +126,7 @@ fn price(versus: &[Compared]) -> String {
 struct Reached {
     /// The tail under the setting that remains: the recommended one, else the one in force.
     ours: Option<Tail>,
-    /// The least of all settings that were tried, and whose it is.
+    /// The least of all settings that were tried, and its setting.
     least: Option<(Tail, String)>,
 }
 

@@ -209,7 +209,7 @@ pub(crate) fn css(color: (u8, u8, u8)) -> String {
     format!("#{:02x}{:02x}{:02x}", color.0, color.1, color.2)
 }
 
-/// The library's errors as ours.
+/// Converts the library's errors.
 pub(crate) fn failed<E: std::fmt::Display>(chart: &str) -> impl Fn(E) -> ChartError + use<E> {
     let chart = chart.to_owned();
     move |e| ChartError { chart: chart.clone(), why: e.to_string() }

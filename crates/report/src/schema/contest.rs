@@ -1,5 +1,5 @@
-//! What a result of several settings has besides its trials: who contended, what the comparison
-//! says, the frontier, the recommendation.
+//! The parts of a result of several settings besides its trials: the contenders, the comparison,
+//! the frontier, the recommendation.
 //!
 //! All trials of a contest are in the result's `trials`; each contender names its own by their
 //! indices. The first contender is the reference.

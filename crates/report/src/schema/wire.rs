@@ -8,8 +8,8 @@
 //! Writing takes the memory of one interval: lists are [`Each`], which turns an element into its
 //! JSON shape when it is due. Reading makes the same types with plain vectors.
 //!
-//! Derived values (rates, percentiles, dead seconds) are written for those who read the JSON and
-//! are not read back: they follow from the raw data beside them.
+//! Derived values (rates, percentiles, dead seconds) are written for readers of the JSON and are
+//! not read back: they follow from the raw data beside them.
 
 use std::io::{self, BufWriter, Write};
 

@@ -61,7 +61,7 @@ pub enum RecordingError {
         /// What belongs there.
         expected: &'static str,
     },
-    /// The comment that says whose recording it is can't be read.
+    /// The comment that names the recording's run can't be read.
     #[error("line {line}: can't read whose recording this is ({why}); the file was changed or cut")]
     About {
         /// Counts from 1.
