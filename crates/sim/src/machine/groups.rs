@@ -11,8 +11,8 @@
 //! of writeback belongs to the group of its file's writeback context, independent of its submitter
 //! (`wbc_init_bio`). Any other bio belongs to the group of its process. The journal's thread is in
 //! the root group, and `io.max` lets bios marked as metadata through, as records and blocks of a
-//! journal are (`bio_issue_as_root_blkg`). Of xfs, whose log is mostly written by the process that
-//! syncs, the kernel would charge those bytes to that process's group.
+//! journal are (`bio_issue_as_root_blkg`). With xfs, whose log is mostly written by the process
+//! that syncs, the kernel would charge those bytes to that process's group.
 //!
 //! A throttled bio does not block its submitter: a flusher puts all it finds into the group's
 //! queue, where it counts as under writeback. One worker of the device submits what the

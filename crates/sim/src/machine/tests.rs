@@ -103,7 +103,7 @@ fn stop(machine: &mut Machine, loads: &Loads) {
     assert!(machine.run_while(limit, |m| !all.iter().all(|l| m.load_stopped(*l))), "something never ended");
 }
 
-/// Writes down who asked an elevator for what, and lets everything pass in its order.
+/// Writes down each call of an elevator and its process, and lets everything pass in its order.
 struct Recording {
     inner: Noop,
     seen: Rc<RefCell<Vec<IoRequest>>>,

@@ -304,8 +304,8 @@ impl Balancing {
         Verdict::Sleep { until: self.clock.timer(at, sleep) }
     }
 
-    /// `__wb_update_bandwidth`. `parts`: from a writer, who also moves the rate limit and the hard
-    /// limit in force.
+    /// `__wb_update_bandwidth`. `parts`: from a writer, which also moves the rate limit and the
+    /// hard limit in force.
     fn update_bandwidth(
         &mut self,
         wb: WbId,

@@ -49,7 +49,7 @@ pub enum Track {
     Throttled(Lane),
 }
 
-/// Whether it is on, and who said so (`WBT_STATE_*`).
+/// Whether it is on, and by default or by hand (`WBT_STATE_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     OnDefault,
@@ -156,8 +156,8 @@ impl Wbt {
     }
 
     /// A write to `queue/wbt_lat_usec`: `None` (-1) is the default, 0 switches it off. The target
-    /// that it has already is ignored, even while it is off (`queue_wb_lat_store`). Says whether
-    /// all who wait may try again.
+    /// that it has already is ignored, even while it is off (`queue_wb_lat_store`). Returns whether
+    /// all waiters may try again.
     pub fn set_latency_us(&mut self, us: Option<u64>) -> bool {
         let target = us.map_or(self.default_target, Nanos::from_micros);
         if target == self.target {
@@ -185,7 +185,7 @@ impl Wbt {
         }
     }
 
-    /// The queue's depth has changed; scaling starts anew. All who wait may try again.
+    /// The queue's depth has changed; scaling starts anew. All waiters may try again.
     pub fn set_queue_depth(&mut self, queue_depth: u32) {
         self.depth = Depth::new(queue_depth);
         self.reset();
@@ -264,8 +264,8 @@ impl Wbt {
         }
     }
 
-    /// A request is done: `in_device` after it was sent to the device. Says whether those who wait
-    /// in its lane may now try [`Wbt::may_start`], in order of arrival until the first that may
+    /// A request is done: `in_device` after it was sent to the device. Returns whether the waiters
+    /// of its lane may now try [`Wbt::may_start`], in order of arrival until the first that may
     /// not.
     pub fn completed(
         &mut self,
@@ -325,7 +325,7 @@ impl Wbt {
         self.timer
     }
 
-    /// A window is over (`wb_timer_fn`). Says whether those who wait, in either lane, may now try
+    /// A window is over (`wb_timer_fn`). Returns whether the waiters of either lane may now try
     /// [`Wbt::may_start`].
     pub fn timer(&mut self, now: Nanos, slept_recently: bool) -> bool {
         let in_flight: u32 = self.in_flight.iter().sum();
