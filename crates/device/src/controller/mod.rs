@@ -108,7 +108,7 @@ pub struct Controller {
     backing: Box<dyn Device>,
     /// When something next happens in it; [`Nanos::MAX`] for never.
     backing_due: Nanos,
-    /// Whether a destaged range can still be lost behind us.
+    /// Whether a destaged range can still be lost in the backing device.
     backing_volatile: bool,
     events: EventQueue<Event>,
     /// Completions of the moment that is being handled.
@@ -211,7 +211,7 @@ impl Controller {
         }
     }
 
-    /// Hands a request to the backing device, under a number of our own.
+    /// Hands a request to the backing device, under a number of the controller's.
     fn send(&mut self, now: Nanos, sub: Sub, request: Request) {
         let slot = self.subs.insert(sub);
         self.backing.submit(now, Request { id: slot as u64, ..request });
