@@ -203,8 +203,8 @@ impl Lab {
             Err(e) => {
                 // The first error is the one to be told.
                 let _ = teardown::take_down(&state, By::Caller);
-                // Another process that took the lab down meanwhile may not have seen our last
-                // step.
+                // Another process that took the lab down meanwhile may not have seen this one's
+                // last step.
                 let _ = teardown::free_devices(&state, &spec.file_name(), false);
                 self.reap();
                 Err(e)
@@ -535,7 +535,7 @@ impl Lab {
     }
 }
 
-/// Gives a directory to a user. Its path has no symlinks, and none is followed: who owns a
+/// Gives a directory to a user. Its path has no symlinks, and none is followed: the owner of a
 /// directory on the way may put one there.
 fn give(dir: &Path, (uid, gid): (u32, u32)) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

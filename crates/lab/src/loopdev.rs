@@ -216,7 +216,7 @@ pub(crate) fn check() -> Result<(), LabError> {
     if Path::new(CONTROL).exists() { Ok(()) } else { Err(LabError::NoLoop { path: CONTROL.into() }) }
 }
 
-/// How often another process may take the free device before us.
+/// How often another process may take the free device first.
 const TRIES: u32 = 32;
 
 /// Puts a loop device onto a lab's file.

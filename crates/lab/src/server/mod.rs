@@ -81,7 +81,7 @@ fn serve(state: &StateDir) -> Result<(), LabError> {
             engine.run_timer();
         })?
     };
-    // The socket comes last: who can connect to it finds everything ready.
+    // The socket comes last: a process that can connect to it finds everything ready.
     Control::listen(state, spec, engine.clone())?;
     drop(starting);
     // For the reader threads, which are started here; the control threads are no hardware.
