@@ -42,7 +42,7 @@ pub struct Dir {
     path: PathBuf,
 }
 
-/// Which directory it is, where it is mounted and whose it is.
+/// The directory's identity, its mount and its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     device: (u32, u32),

@@ -30,7 +30,7 @@ use crate::running::Worker;
 /// Longest wait for a completion while a ticket is held, so that the stop flag stays in view.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// Whether the kernel lets us have a ring of this depth.
+/// Whether the kernel allows a ring of this depth.
 pub(super) fn probe(depth: u32) -> Result<(), LoadError> {
     new_ring(depth).map(drop)
 }
