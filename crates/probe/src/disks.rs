@@ -30,8 +30,8 @@ pub(crate) struct Disks {
 }
 
 impl Disks {
-    /// Counters since boot of those that were ever used. `seen`: whose requests were seen since the
-    /// last look; `None` if requests are not seen.
+    /// Counters since boot of those that were ever used. `seen`: the devices with requests since
+    /// the last look; `None` if requests are not seen.
     pub(crate) fn read(
         &mut self,
         root: &SysRoot,
@@ -65,8 +65,8 @@ impl Disks {
         all.into_iter().filter(|(id, sample)| self.names.contains_key(id) && was_used(sample)).collect()
     }
 
-    /// Finds out who is a whole disk. Devices without counters are left out: a thousand loop
-    /// devices that were never used are not asked again and again.
+    /// Finds the whole disks. Devices without counters are left out: a thousand loop devices that
+    /// were never used are not asked again and again.
     fn look(&mut self, root: &SysRoot, all: &BTreeMap<DeviceId, DeviceSample>) {
         for name in root.list("/sys/block").into_value().unwrap_or_default() {
             if let Some(id) = root.parse(&format!("/sys/block/{name}/dev")).into_value()

@@ -5,7 +5,7 @@
 
 use floodwall_model::DeviceId;
 
-/// One event and who was running when it happened.
+/// One event and the process that was running when it happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// When.

@@ -22,8 +22,8 @@ const REMEMBERED: usize = 4096;
 const FILES_LOOKED_AT: usize = 64;
 /// Files looked at in one window; a look takes some 10 µs. Further files stay unknown.
 const LOOKS: usize = 2048;
-/// open(2)'s flags, as /proc/PID/fdinfo prints them in octal; they are the same on all of Linux's
-/// architectures that we build for, save `O_DIRECT`.
+/// The flags of open(2), as /proc/PID/fdinfo prints them in octal; they are the same on all
+/// supported architectures of Linux, save `O_DIRECT`.
 const O_DSYNC: u32 = libc::O_DSYNC as u32;
 const O_DIRECT: u32 = libc::O_DIRECT as u32;
 const O_ACCMODE: u32 = libc::O_ACCMODE as u32;

@@ -19,7 +19,7 @@ use crate::histogram::Histogram;
 /// Threads and processes remembered; further ones are not followed. Some 10 bytes each.
 const REMEMBERED: usize = 65_536;
 
-/// What all that belongs to one who is followed did in one window.
+/// The operations of all processes of one tag in one window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Followed {
     /// Synchronous calls and direct writes that returned, by kind, as the caller saw them.

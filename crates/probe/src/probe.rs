@@ -145,7 +145,7 @@ fn own_numbers() -> bool {
     rustix::fs::stat("/proc/self/ns/pid").is_ok_and(|stat| stat.st_ino != FIRST_PID_NAMESPACE)
 }
 
-/// Nanoseconds of CLOCK_MONOTONIC, the clock of our events.
+/// Nanoseconds of CLOCK_MONOTONIC, the clock of the probe's events.
 fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
@@ -347,7 +347,7 @@ impl Probe {
         self.tally.follow(thread, tag);
     }
 
-    /// What those did who are followed, since the last call or since the probe was opened.
+    /// The operations of followed processes, since the last call or since the probe was opened.
     pub fn followed(&mut self) -> FollowedWindow {
         let now = now_ns();
         self.drain(now);
@@ -371,7 +371,7 @@ impl Probe {
         self.disks.read(&self.root, seen.as_deref())
     }
 
-    /// From now on, of those who are followed, only operations count that are under way now.
+    /// From now on, only those operations of followed processes count that are under way now.
     /// (Counted in the kernel, later ones do too.)
     pub fn follow_no_further(&mut self) {
         self.tally.follow_until(now_ns());
@@ -433,7 +433,7 @@ impl Probe {
         here
     }
 
-    /// Calls whose end was lost would be waited for for ever.
+    /// A call with a lost end would be waited for for ever.
     fn forget_lost_calls(&mut self, now: u64) {
         let mut long = self.calls_for(now, CHECKED_AFTER);
         long.sort_unstable_by_key(|(_, tid)| (*tid < self.check_turn, *tid));

@@ -81,7 +81,7 @@ pub struct Snapshot {
     pub processes: Vec<ProcessUse>,
 }
 
-/// What those did who are followed, in one window.
+/// The operations of followed processes, in one window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FollowedWindow {
     /// Events that the kernel had no room for; their data is missing here.
@@ -90,7 +90,7 @@ pub struct FollowedWindow {
     pub folded_operations: u64,
     /// Threads of any process whose writes to `O_SYNC` and `O_DIRECT` files are not seen.
     pub unwatched_threads: u32,
-    /// By tag; who did nothing may be missing.
+    /// By tag; a tag without operations may be missing.
     pub by_tag: BTreeMap<u32, Followed>,
 }
 

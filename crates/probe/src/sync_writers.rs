@@ -23,7 +23,7 @@ pub(crate) struct SyncWriters {
 
 impl SyncWriters {
     /// Takes suspects in, process and thread, and looks at those again that were looked at long
-    /// ago. Returns who is to be watched, ascending.
+    /// ago. Returns the threads to watch, ascending.
     pub(crate) fn watch(
         &mut self,
         window: u32,

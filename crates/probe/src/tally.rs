@@ -1,4 +1,4 @@
-//! From events to who waited how long. Pure: no clock, no file.
+//! From events to waits by process. Pure: no clock, no file.
 //!
 //! ```text
 //! Enter … Exit          a thread's call                       ─▶ process × device × kind of call
@@ -23,7 +23,7 @@ use crate::hash::Fast;
 use crate::histogram::Histogram;
 use crate::snapshot::{OTHERS, ProcessUse, Requests};
 
-/// What an open file is to us.
+/// The kind of an open file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenFile {
     /// The device that its data goes to; `None` if not known.
@@ -39,8 +39,8 @@ pub trait Files {
     /// The file behind a descriptor; `None` if it is closed by now or may not be looked at.
     fn file(&mut self, pid: u32, fd: i32) -> Option<OpenFile>;
 
-    /// A process did something for the first time in this window: who wants its name should ask
-    /// while it lives.
+    /// A process did something for the first time in this window: a caller that wants its name
+    /// should ask while it lives.
     fn seen(&mut self, _pid: u32) {}
 }
 
@@ -111,11 +111,11 @@ pub struct Tally {
     uses: Uses,
     devices: HashMap<(DeviceId, Class), ClassTally, Fast>,
     folded: u64,
-    /// Threads that sent synchronous writes outside of a call that we know.
+    /// Threads that sent synchronous writes outside of a known call.
     writers: Vec<(u32, u32)>,
     lineage: Lineage,
     followed: BTreeMap<u32, FollowTally>,
-    /// What begins later does not count for those who are followed.
+    /// Later operations do not count for followed processes.
     until_ns: Option<u64>,
 }
 
@@ -128,7 +128,7 @@ pub struct Counted {
     pub devices: BTreeMap<DeviceId, BTreeMap<Class, Requests>>,
     /// Operations counted for [`OTHERS`].
     pub folded: u64,
-    /// By tag, what those did who are followed, however many they are.
+    /// By tag, the operations of followed processes, however many they are.
     pub followed: BTreeMap<u32, Followed>,
 }
 
@@ -150,7 +150,7 @@ impl Tally {
             Event::Enter { call, fd } => self.enter(tid, Pending::new(pid, Some(call), fd, at_ns)),
             Event::EnterWrite { fd } => self.enter(tid, Pending::new(pid, None, Some(fd), at_ns)),
             Event::Exit { call, ok } => {
-                // The call that we saw begin, not another whose beginning or end was lost.
+                // The call whose beginning was seen, not another whose beginning or end was lost.
                 if let Some(pending) = self.calls.remove(&tid).filter(|p| ok && p.call == Some(call)) {
                     let device = pending.device.or_else(|| files.file(pid, pending.fd?)?.device);
                     self.returned(&pending, tid, call, device, at_ns, files);
@@ -229,7 +229,7 @@ impl Tally {
         self.lineage.follow(thread, tag);
     }
 
-    /// Counts for those who are followed only what began before this moment, from now on.
+    /// From now on counts for followed processes only operations that began before this moment.
     pub fn follow_until(&mut self, until_ns: u64) {
         self.until_ns = Some(until_ns);
     }
@@ -267,7 +267,7 @@ impl Tally {
     }
 
     fn done(&mut self, place: Place, at_ns: u64, files: &mut dyn Files) {
-        // A request may report its end in parts, or have begun before we looked.
+        // A request may report its end in parts, or have begun before the probe was opened.
         let Some(request) = self.requests.remove(&place) else { return };
         let Some(issued_ns) = request.issued_ns else { return };
         let class = self.devices.entry((place.device, request.class)).or_default();
@@ -326,9 +326,8 @@ impl Tally {
         self.requests.clear();
     }
 
-    /// What the devices themselves say is outstanding: of requests that we know to be outstanding
-    /// and that are more, the ends of the oldest were lost. Devices that are not asked for are left
-    /// alone.
+    /// The devices' counts of outstanding requests decide: if more are known as outstanding, the
+    /// ends of the oldest were lost. Devices that are not asked for are left alone.
     pub fn in_flight(&mut self, of: impl Fn(DeviceId) -> Option<u64>) {
         let mut outstanding: HashMap<DeviceId, Vec<(u64, Place)>, Fast> = HashMap::default();
         for (place, request) in &self.requests {

@@ -147,7 +147,7 @@ fn a_request_s_time_is_split_where_it_was_issued() {
             // Seen from the middle: only the device's time is known.
             (300, 0, issued(99, Class::SyncWrite, 512)),
             (350, 0, done(99)),
-            // Begun before we looked.
+            // Begun before the probe was opened.
             (400, 0, done(7)),
         ],
     );

@@ -90,7 +90,7 @@ pub(crate) struct Writers {
     turn: u32,
     /// Why nothing can be seen, if it can't.
     missing: Option<String>,
-    /// Processes that we may not look at, and those that we could, at this look.
+    /// Processes that could not be looked at, and those that could, at this look.
     refused: u32,
     read: u32,
     buffer: Vec<u8>,

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Two sets of counters take turns, so that the set being read does not change meanwhile. Programs
-//! and maps are gone when we are.
+//! and maps are gone when this process is.
 
 mod layout;
 

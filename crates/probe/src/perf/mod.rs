@@ -6,8 +6,8 @@
 //! perf events ─▶ ring a processor ─▶ merged by time ─▶ Record   even if we are killed
 //! ```
 //!
-//! Nothing global is written: filters belong to our events, and other tracers' events are their
-//! own.
+//! Nothing global is written: filters belong to this process's events, and other tracers' events
+//! are their own.
 
 mod event;
 mod ring;
@@ -32,8 +32,8 @@ use ring::{Raw, Ring};
 
 /// Memory of all rings together. A record takes some 100 bytes, so this is 80,000 events.
 const RINGS_BYTES: usize = 8 << 20;
-/// One ring's size: enough for 5 ms of 100,000 events a second, and no more than is filled in the
-/// time in which we are scheduled again.
+/// One ring's size: enough for 5 ms of 100,000 events a second, and no more than fills before this
+/// process is scheduled again.
 const RING_BYTES: std::ops::RangeInclusive<usize> = (64 << 10)..=(1 << 20);
 /// The most threads whose writes are watched. The filter's text takes up to 25 bytes for each
 /// thread and may be a page long (kernel/events/core.c `perf_event_set_filter`). The kernel walks

@@ -12,7 +12,7 @@ use crate::error::ProbeError;
 
 /// Bytes of a record's header: `struct perf_event_header`.
 const HEADER: u64 = 8;
-/// Where a sample's raw data begin, as our events are opened: header, process and thread
+/// Where a sample's raw data begin with the options of this module: header, process and thread
 /// (`PERF_SAMPLE_TID`), time (`PERF_SAMPLE_TIME`), length.
 const RAW: u64 = HEADER + 8 + 8 + 4;
 

@@ -295,7 +295,7 @@ fn followed(source: SourceKind) -> Result<(), String> {
         (lost, folded) = (lost + window.lost_events, folded + window.folded_operations);
         let calls = |call| window.by_tag.get(&7).and_then(|f| f.calls.get(&call));
         calls(Call::Fsync).into_iter().for_each(|counts| syncs.merge(counts));
-        // Ours call fsync alone; every second call of the other is fdatasync.
+        // This test's processes call fsync alone; every second call of the other is fdatasync.
         others += calls(Call::Fdatasync).map_or(0, LatencyCounts::count);
         if ended {
             break;
