@@ -83,7 +83,7 @@ impl Counters {
             self.end.store(bucket as u32 + 1, Ordering::Relaxed);
         }
         if ns > self.max_ns.load(Ordering::Relaxed) {
-            // A reader may take the maximum between the load and this: fetch_max then puts ours
+            // A reader may take the maximum between the load and this: fetch_max then puts this one
             // into the new interval.
             self.max_ns.fetch_max(ns, Ordering::Relaxed);
         }
