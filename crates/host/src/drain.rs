@@ -21,7 +21,7 @@ const BACKLOG_BYTES: u64 = 4 << 20;
 /// device idle.
 const WRITING_BYTES: u64 = 1 << 20;
 
-/// Why nothing that takes time can be told of a captured tree whose counters stand still.
+/// Why rates are unknown for a captured tree whose counters stand still.
 pub(crate) const ONE_MOMENT: &str = "the captured tree holds one moment: its counters don't move";
 
 /// How fast a device drains, and how long that makes its backlog and the limits.

@@ -43,7 +43,7 @@ pub fn charges_writeback(fs_type: &str) -> bool {
     matches!(fs_type, "ext2" | "ext3" | "ext4" | "btrfs" | "f2fs" | "xfs")
 }
 
-/// Every mount of our namespace, in the order in which they were made visible.
+/// Every mount of this process's namespace, in the order in which they were made visible.
 pub fn read_mounts(root: &SysRoot) -> Reading<Vec<Mount>> {
     root.read(MOUNTINFO).and_then(|text| {
         let mounts = parse(&text);

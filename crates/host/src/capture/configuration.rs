@@ -1,4 +1,4 @@
-//! Other managers' configuration of our knobs, for a captured tree.
+//! Other managers' configuration of Floodwall's knobs, for a captured tree.
 //!
 //! ```text
 //! managers::read over a tree that remembers ─ paths ─▶ links | directories | files, of which the lines about knobs

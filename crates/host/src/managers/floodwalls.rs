@@ -12,7 +12,7 @@ use crate::root::SysRoot;
 const LOCK: &str = "/var/lib/floodwall/journal/lock";
 /// Words of a guard's command line with which it steers nothing.
 const HARMLESS: [&str; 7] = ["status", "history", "pause", "resume", "restore", "--dry-run", "--sim"];
-/// The name of our processes.
+/// The name of Floodwall's processes.
 const COMM: &str = "floodwall";
 
 /// Finds them. `own_pid` is the caller's process, which does not count.

@@ -109,7 +109,7 @@ pub(super) enum Owner<'a> {
     Number(&'a str),
 }
 
-/// The knob of a path of /proc/sys or /sys, and whose it is.
+/// The knob of a path of /proc/sys or /sys, and its owner.
 pub(super) fn of_path(path: &str) -> Option<(String, Owner<'_>)> {
     if let Some(key) = path.strip_prefix("/proc/sys/") {
         return of_sysctl(key).map(|knob| (knob.to_owned(), Owner::Machine));

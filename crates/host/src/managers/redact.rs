@@ -38,8 +38,8 @@ pub(crate) fn redacted(path: &str, text: &str, kernel_name: &dyn Fn(&str) -> Opt
     text.trim_end().to_owned() + if text.trim_end().is_empty() { "" } else { "\n" }
 }
 
-/// The lines that are kept, and empty ones in place of the others. Whether a file is ours is told
-/// by its first line.
+/// The lines that are kept, and empty ones in place of the others. The first line tells whether a
+/// file is Floodwall's.
 pub(super) fn lines(text: &str, keep: impl Fn(&str) -> Option<String>) -> String {
     let first = |at: usize, line: &str| at == 0 && OURS.iter().any(|(mark, _)| line.starts_with(mark));
     let line = |(at, line): (usize, &str)| {

@@ -128,7 +128,7 @@ struct Line {
     value: Option<String>,
 }
 
-/// Whether a line sets one of our knobs, or leaves one out.
+/// Whether a line sets one of Floodwall's knobs, or leaves one out.
 pub(super) fn sets_a_knob(line: &str) -> bool {
     parse(line).first().is_some_and(|line| redact::is_knob(&line.key))
 }

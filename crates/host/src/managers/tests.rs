@@ -1,4 +1,4 @@
-//! Whole machines: what each manager claims, and who wins.
+//! Whole machines: each manager's claims, and the winner.
 
 use proptest::prelude::*;
 

@@ -250,7 +250,7 @@ struct Holders {
     known: BTreeMap<usize, Vec<u32>>,
     /// Processes that serve some FUSE mount; before Linux 6.16 the kernel does not say which one.
     any_fuse: Vec<u32>,
-    /// Processes that we may not look at.
+    /// Processes that may not be looked at.
     unreadable: u64,
 }
 

@@ -52,7 +52,7 @@ pub(super) fn read_buffered(
     is_served: impl Fn(&str) -> bool,
 ) -> Reading<String> {
     let directory = format!("/proc/{pid}/fd");
-    // Its own: it may see other mounts than we do.
+    // The server's mounts: it may see others than this process does.
     let theirs = root.read(&format!("/proc/{pid}/mountinfo")).map(|text| mounts::parse(&text));
     let mounts = theirs.value().map_or(ours, Vec::as_slice);
     root.list(&directory).and_then(|descriptors| {

@@ -30,7 +30,7 @@ pub(super) const DIRECTORIES: [&str; 5] = [
     "/usr/lib/udev/rules.d",
     "/lib/udev/rules.d",
 ];
-/// A file without any of these sets none of our knobs.
+/// A file without any of these sets no knob of Floodwall's.
 const SIGNS: [&str; 3] = ["queue/", "bdi/", "dirty_"];
 /// The events at which rules are applied: a device appears (or is there at boot), and something
 /// about it changes.
