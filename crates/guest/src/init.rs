@@ -259,7 +259,7 @@ fn run(
         .stdout(stdout)
         .stderr(stderr);
     let child = command.spawn().map_err(failed)?;
-    // Our copies of its ends would keep the readers waiting.
+    // This process's copies of its ends would keep the readers waiting.
     drop(command);
     let child = Pid::from_raw(child.id() as i32).ok_or("the command has no process id")?;
     let (output_ended, outputs) = mpsc::channel();

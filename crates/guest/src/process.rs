@@ -124,8 +124,8 @@ impl Process {
             .stdin(OwnedFd::from(theirs))
             .stdout(to_console)
             .stderr(to_complaints)
-            // A Ctrl-C of the terminal is ours to pass on. The keeper leaves this group for the
-            // kernel's.
+            // A Ctrl-C of the terminal is passed on by this program. The keeper leaves this group
+            // for the kernel's.
             .process_group(0);
         if let Kernel::Uml { memory_dir, .. } = &guest.kernel {
             command.env("TMPDIR", memory_dir);
