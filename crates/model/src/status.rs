@@ -165,7 +165,7 @@ pub struct Machine {
     /// CPUs that the kernel could have (/sys/devices/system/cpu/possible); its per-CPU counters are
     /// as many.
     pub possible_cpus: Reading<u64>,
-    /// What tells that we are in a container; absent if nothing does.
+    /// The sign of a container; absent without one.
     pub container: Reading<String>,
     /// Whether a hypervisor is below (the flag `hypervisor` of /proc/cpuinfo).
     pub virtualised: Reading<bool>,

@@ -410,7 +410,7 @@ impl FloodKind {
 }
 
 impl Scenario {
-    /// The phases of each round: those that make sense for who is there, and of them those in
+    /// The phases of each round: those that make sense for the loads present, and of them those in
     /// [`Scenario::phases`] unless that is empty.
     #[must_use]
     pub fn phase_kinds(&self) -> Vec<PhaseKind> {
