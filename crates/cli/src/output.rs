@@ -36,8 +36,8 @@ pub(crate) fn json(text: &str) -> anyhow::Result<()> {
     result_with(|out| Ok(out.write_all(printable::json(text).as_bytes())?))
 }
 
-/// Writes a result to stdout as it is: figures in a format of ours, too large to be held as one
-/// text.
+/// Writes a result to stdout as it is: figures in a format of Floodwall, too large to be held as
+/// one text.
 ///
 /// # Errors
 /// As [`result`], and what `write` says.

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Needs no privilege; what root would add is said at the end. On this machine, as root, a probe
-//! looks on through the window, and who waited and who wrote is shown too.
+//! looks on through the window, and waiting and writing processes are shown too.
 
 use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
@@ -90,7 +90,7 @@ trait Clock {
 struct Real {
     origin: Instant,
     stop: Option<Arc<AtomicBool>>,
-    /// Looks on while we wait; gone once it fails.
+    /// Looks on during the window; gone once it fails.
     probe: RefCell<Option<Probe>>,
 }
 

@@ -68,7 +68,7 @@ fn what_is_applied_now_is_kept() {
     machine.done("apply vda.nr_requests=32 vda.read_ahead_kb=64 --yes");
     machine.done("apply vda.nr_requests=16 --yes");
     machine.done("apply vda.rq_affinity=2 --for 20s --yes");
-    // Not ours any more.
+    // Not Floodwall's file any more.
     fs::write(machine.tree().join("sys/class/block/vda/queue/read_ahead_kb"), "48\n").unwrap();
     let output = machine.run("persist --yes");
     assert!(stderr(&output).contains("note: change 3 is for a time and left out"), "{}", stderr(&output));

@@ -139,7 +139,8 @@ impl Device {
         self.done(&[&device, CHANGES.as_slice(), more].concat())
     }
 
-    /// The process that is to put things back: the one that has our journal on its command line.
+    /// The process that is to put things back: the one with this test's journal on its command
+    /// line.
     fn timer(&self) -> Option<u32> {
         let ours = self.directory.path().canonicalize().ok()?;
         let processes = fs::read_dir("/proc").ok()?.flatten();

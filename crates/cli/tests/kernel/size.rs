@@ -118,7 +118,7 @@ fn interrupted() -> Result<(), String> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|e| e.to_string())?;
-    // Once it writes; if it is quicker than we are, there is nothing to interrupt and nothing to
+    // Once it writes; if it is quicker than this test, there is nothing to interrupt and nothing to
     // find.
     for _ in 0..1000 {
         let ended = child.try_wait().map_err(|e| e.to_string())?.is_some();

@@ -25,7 +25,7 @@ use crate::output::{self, notice};
 /// megabyte.
 const PAGE_MARKS: usize = 5_000;
 
-/// Says in a page's head who made it.
+/// The generator's name in a page's head.
 const GENERATOR: &str = "<meta name=\"generator\" content=\"floodwall ";
 /// A page's head up to there is shorter.
 const HEAD_BYTES: u64 = 4096;
@@ -144,8 +144,8 @@ fn check_name(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Refuses a file that is no page of ours. An absent or empty file and one that is no regular file
-/// (`/dev/stdout`) will do.
+/// Refuses a file that is not a page of Floodwall. An absent or empty file and one that is no
+/// regular file (`/dev/stdout`) will do.
 fn check_ours(path: &Path) -> anyhow::Result<()> {
     if !path.is_file() {
         return Ok(());

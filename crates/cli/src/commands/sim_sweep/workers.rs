@@ -88,7 +88,7 @@ pub(super) fn run(
     kept
 }
 
-/// A run whose panic, a bug of the model's, costs its own row and not the sweep.
+/// A run that panics (a bug of the model) costs its row and not the sweep.
 fn guarded(sweep: &Sweep, run: Run, flags: &mut Flags<'_>) -> Option<Figures> {
     catch_unwind(AssertUnwindSafe(|| sweep.run(run.which, flags))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();

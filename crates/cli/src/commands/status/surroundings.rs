@@ -1,5 +1,5 @@
-//! What findings need besides the state of the write path: what Floodwall itself has changed, who
-//! else sets the same knobs, and who uses the disks.
+//! The facts that findings need besides the state of the write path: Floodwall's changes, other
+//! managers of the same knobs, and the users of the disks.
 //!
 //! ```text
 //! journal ─ knobs::session::log ─▶ JournalFacts ┐

@@ -271,7 +271,7 @@ fn stopped(outcome: &Outcome) -> Option<String> {
     }
 }
 
-/// Shows whose turn it is.
+/// Shows the setting whose turn it is.
 fn show(progress: &Shared, turn: &Turn<'_>) {
     let part = match turn.stage {
         Stage::Reference => "measuring what is possible",
