@@ -157,8 +157,8 @@ pub(crate) struct Output {
     pub(crate) cost: Cost,
 }
 
-/// How often it is looked whether a command has ended, or we were told to stop. Neither is measured
-/// by this.
+/// The interval of checks whether a command has ended, or this program was told to stop. Neither is
+/// measured by this.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Runs a command to its end; once `stop` is raised, interrupts it.

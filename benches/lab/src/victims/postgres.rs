@@ -67,7 +67,7 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// One of its clients, that ends with us.
+    /// A client of the server, which ends with this program.
     fn client(&self, program: &str) -> Command {
         let mut command = tied("TERM", self.programs.join(program));
         command.arg("-h").arg(&self.socket).args(["-U", USER]).env("PGDATABASE", USER);

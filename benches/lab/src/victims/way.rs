@@ -89,7 +89,7 @@ impl Way {
 /// A way that is in force.
 pub(super) struct InForce<'a> {
     floodwall: &'a Floodwall,
-    /// What `rollback --to` takes to undo our change.
+    /// The argument of `rollback --to` that undoes this change.
     before: Option<String>,
     guard: Option<Guarded>,
     changes: Vec<String>,

@@ -40,7 +40,7 @@ pub(crate) fn kept(_line: &Line) -> anyhow::Result<Outcome> {
     if !systemd::is_here() {
         return Ok(Outcome::LeftOut("needs systemd of this machine".to_owned()));
     }
-    // udev acts on the disk's events beside us.
+    // udev acts on the disk's events meanwhile.
     let settled = Command::new("udevadm").args(["settle", "--timeout=60"]).status()?;
     anyhow::ensure!(settled.success(), "udev does not come to rest");
     let wrong: Vec<String> = KEPT
