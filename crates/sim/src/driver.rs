@@ -26,7 +26,8 @@ const SATA_RATE: f64 = 600e6;
 const SATA_DEPTH: u32 = 32;
 /// Commands that the loop driver takes (`hw_queue_depth`, drivers/block/loop.c).
 const LOOP_DEPTH: u32 = 128;
-/// More than the hosts of such devices take at once, whatever the device could: a SCSI disk 32 to 254.
+/// More than the hosts of such devices take at once, whatever the device could: a SCSI disk 32
+/// to 254.
 const MOST_DEPTH: u32 = 128;
 
 /// A driver, as far as the block layer can tell.

@@ -180,7 +180,8 @@ fn submitted(fs: &str, pairs: &[(&str, &str)]) -> [BTreeSet<(PriorityClass, u8)>
 }
 
 /// The process that submits, and its priority: fs/xfs/xfs_log.c `xlog_write_iclog` in the caller's
-/// context, fs/ext4/super.c `DEFAULT_JOURNAL_IOPRIO`. Writeback runs in a kworker's context at nice 0.
+/// context, fs/ext4/super.c `DEFAULT_JOURNAL_IOPRIO`. Writeback runs in a kworker's context at
+/// nice 0.
 #[test]
 fn each_submits_with_its_own_priority() {
     const BE: fn(u8) -> BTreeSet<(PriorityClass, u8)> = |level| [(PriorityClass::BestEffort, level)].into();

@@ -180,8 +180,8 @@ mod tests {
     #[test]
     fn bandwidth_is_averaged_over_4_seconds() {
         let mut e = Estimate::new(0);
-        // 3 * 250 = 750, the next power of two is 1,024 ticks. With 2,000 pages in 50 ticks: (2,000 *
-        // 250 + 25,600 * 974) >> 10 = 24,838.
+        // 3 * 250 = 750, the next power of two is 1,024 ticks. With 2,000 pages in 50 ticks:
+        // (2,000 * 250 + 25,600 * 974) >> 10 = 24,838.
         e.update_bandwidth(HZ, 50, 2_000);
         assert_eq!(e.write_bandwidth, 24_838);
         // The average only moves when two steps go the same way.
@@ -223,8 +223,8 @@ mod tests {
         let thresholds = Thresholds { dirty: 200_000, background: 100_000 };
         let control = Control { thresholds, limit: 200_000, dirty: 190_000, ..Control::default() };
         let mut e = Estimate { avg_write_bandwidth: 10_000, ..Estimate::new(0) };
-        // Above the setpoint the ratio is 0.5; 4,000 pages in 50 ticks = 20,000/s. Rate of the task =
-        // 12,801; balanced = 12,801 * 10,000 / 20,001 = 6,400. Step: 25,600 - max(25,600
+        // Above the setpoint the ratio is 0.5; 4,000 pages in 50 ticks = 20,000/s. Rate of the
+        // task = 12,801; balanced = 12,801 * 10,000 / 20,001 = 6,400. Step: 25,600 - max(25,600
         // (previous), 6,400, 12,801) = 0: the first time only remembers.
         let shown = e.update_ratelimit(&rules(true), &control, 512, 4_000, 50);
         assert_eq!((shown, e.dirty_ratelimit, e.balanced_dirty_ratelimit), ((20_000, 12_801), 25_600, 6_400));
@@ -267,7 +267,8 @@ mod tests {
         assert_eq!(limit.limit, 1_000);
         limit.update(50, 50, 2_000, 0);
         assert_eq!(limit.limit, 2_000);
-        // Down towards the dirty pages, if those are above the threshold: 2,000 - (2,000 - 1,360) / 32.
+        // Down towards the dirty pages, if those are above the threshold: 2,000 - (2,000 - 1,360)
+        // / 32.
         limit.update(100, 50, 1_000, 1_360);
         assert_eq!(limit.limit, 1_980);
         limit.update(150, 50, 1_000, 3_000);

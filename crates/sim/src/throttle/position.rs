@@ -98,7 +98,8 @@ pub fn ratio_3_2(control: &Control, avg_bandwidth: u64) -> u64 {
 
 /// Scales the ratio by where the device is within its share.
 ///
-/// `or_one`: 1 if the kernel makes a divisor odd to keep it from 0 (`| 1`, since 4.2), 0 if it adds 1.
+/// `or_one`: 1 if the kernel makes a divisor odd to keep it from 0 (`| 1`, since 4.2), 0 if it
+/// adds 1.
 fn device_line(control: &Control, avg_bandwidth: u64, setpoint: u64, mut ratio: u64, or_one: u64) -> u64 {
     let nonzero = |n: u64| if or_one == 1 { n | 1 } else { n.wrapping_add(1).max(1) };
     let thresh = control.thresholds.dirty;
@@ -151,7 +152,8 @@ mod tests {
         // 1,022; 1,022 * 1,023 >> 10 = 1,021.
         assert_eq!(polynomial(175_000, 150_000, 200_000), 2_045);
         assert_eq!(polynomial(175_000, 175_000, 200_000), 1_024);
-        // Shifts round down: 1,023² >> 10 = 1,022; 1,022 * -1,023 >> 10 = -1,022; 1,024 - 1,022 = 2.
+        // Shifts round down: 1,023² >> 10 = 1,022; 1,022 * -1,023 >> 10 = -1,022; 1,024 - 1,022
+        // = 2.
         assert_eq!(polynomial(175_000, 199_999, 200_000), 2);
         assert_eq!(polynomial(175_000, 10, 200_000), 2_048);
         assert_eq!(polynomial(175_000, 300_000, 200_000), 0);

@@ -111,7 +111,8 @@ struct Context {
     seek: SeekDistance,
 }
 
-/// How processes in general behave, for those about which nothing is known yet. Fixed point: 256 is 1.
+/// How processes in general behave, for those about which nothing is known yet. Fixed point: 256
+/// is 1.
 #[derive(Clone, Copy, Debug, Default)]
 struct Newcomers {
     /// How likely a process ends while it is waited for.

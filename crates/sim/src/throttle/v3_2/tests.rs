@@ -56,7 +56,8 @@ fn a_pause_is_pages_over_rate_and_what_it_comes_to_decides_on_the_next_stretch()
     assert_eq!(t.resume(who, ticks(5), 0, &seen(175_000)).verdict, Verdict::Go { next_check_pages: 251 });
     // 200 pages are 1 tick.
     assert_eq!(look(&mut t, who, 200, 175_000), Verdict::Sleep { until: ticks(1) });
-    // 100 pages are less than a tick: no sleep, and twice as many next time: 204, between 112 and 400.
+    // 100 pages are less than a tick: no sleep, and twice as many next time: 204, between 112
+    // and 400.
     let (mut t, who) = machine();
     assert_eq!(look(&mut t, who, 100, 175_000), Verdict::Go { next_check_pages: 204 });
     // 300 pages are 2 ticks, between a quarter of the longest and the longest: as before.

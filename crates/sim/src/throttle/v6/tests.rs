@@ -90,9 +90,9 @@ fn a_cpu_looks_after_ratelimit_pages_whoever_dirtied_them() {
 fn a_pause_is_pages_over_rate() {
     let mut r = rig();
     r.t.tasks[0].paused_when = Some(250_000);
-    // At the setpoint: x = (199,951 << 16)/199,951|1 = 65,536; wb_setpoint = 174,926; ratio = 1,024 *
-    // (span)/(span|1) with span = 8 * 25,600 = 204,800: 1,023. Rate 25,600 * 1,023 >> 10 = 25,575.
-    // 1,000 pages: 250,000 / 25,575 = 9 ticks.
+    // At the setpoint: x = (199,951 << 16)/199,951|1 = 65,536; wb_setpoint = 174,926; ratio =
+    // 1,024 * (span)/(span|1) with span = 8 * 25,600 = 204,800: 1,023. Rate 25,600 * 1,023 >> 10 =
+    // 25,575. 1,000 pages: 250,000 / 25,575 = 9 ticks.
     let Verdict::Sleep { until } = r.look(NOW, 1_000, 174_926) else { panic!("no sleep") };
     // Timers are a tick late.
     assert_eq!(until, ticks(10));
@@ -266,8 +266,8 @@ fn a_change_of_the_hard_limit_is_in_force_at_once() {
 
 #[test]
 fn privileged_tasks() {
-    // Real time: a quarter and a 32nd more: 199,951 + 49,987 + 6,248 = 256,186 and 99,853 + 24,963 +
-    // 6,248 = 131,064: freerun 193,625.
+    // Real time: a quarter and a 32nd more: 199,951 + 49,987 + 6,248 = 256,186 and 99,853 +
+    // 24,963 + 6,248 = 131,064: freerun 193,625.
     let real_time = TaskTraits { real_time: true, local: false };
     let mut r = with(BdiLimits::default(), real_time);
     assert!(matches!(r.look(NOW, 32, 193_625), Verdict::Go { .. }));
