@@ -1,4 +1,4 @@
-//! What a command cost: CPU time and peak memory, as the kernel accounted them when it ended.
+//! The cost of a command: CPU time and peak memory, as the kernel accounted them when it ended.
 //!
 //! ```text
 //! agree ─ spawns ─▶ agree --cost-of COMMAND ─ spawns ─▶ COMMAND
@@ -6,9 +6,9 @@
 //!   └─ stderr's last line: "agree-cost: CPU_US PEAK_KIB"
 //! ```
 //!
-//! The process in between is there for the peak: a process inherits as its `ru_maxrss` the peak of
-//! the one that started it (fs/exec.c `exec_mmap`), and a fresh copy of this program is smaller
-//! than anything that it measures, while one that has read a few results is not.
+//! The process in between is there for the peak. A process inherits as its `ru_maxrss` the peak of
+//! the one that started it (fs/exec.c `exec_mmap`). A fresh copy of this program is smaller than
+//! anything that it measures; one that has read a few results is not.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -31,8 +31,8 @@ pub(crate) struct Cost {
     pub(crate) peak_kib: u64,
 }
 
-/// Runs a command (the program and its arguments) with our own standard streams, and says on stderr
-/// what it cost.
+/// Runs a command (the program and its arguments) with this program's standard streams, and reports
+/// its cost on stderr.
 ///
 /// # Errors
 /// If it can't be started or waited for.
@@ -57,7 +57,7 @@ pub(crate) fn split(stderr: &str) -> Option<(&str, Cost)> {
     Some((said.trim_end(), Cost { cpu_us: cpu_us.parse().ok()?, peak_kib: peak_kib.parse().ok()? }))
 }
 
-/// Waits for a child of ours, which nobody else waits for.
+/// Waits for a child process that no other thread waits for.
 #[expect(unsafe_code, reason = "neither std nor rustix gives the usage of a single child")]
 fn wait(pid: u32) -> anyhow::Result<(ExitStatus, Cost)> {
     let pid = libc::pid_t::try_from(pid).context("a process number")?;

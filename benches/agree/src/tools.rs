@@ -157,8 +157,8 @@ pub(crate) struct Output {
     pub(crate) cost: Cost,
 }
 
-/// How often it is looked whether a command has ended, or we were told to stop. Neither is measured
-/// by this.
+/// The interval of checks whether a command has ended, or this program was told to stop. Neither is
+/// measured by this.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Runs a command to its end; once `stop` is raised, interrupts it.
@@ -169,7 +169,7 @@ pub(crate) fn run(command: &Command, stop: &AtomicBool) -> anyhow::Result<Output
     if let Some(dir) = command.get_current_dir() {
         between.current_dir(dir);
     }
-    // A group of its own: whoever is in it is told to stop by us, and once.
+    // A separate process group: only this program tells its processes to stop, and only once.
     between.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = between.spawn().with_context(|| format!("can't run '{name}'"))?;
     let (stdout, stderr) = (read_all(child.stdout.take()), read_all(child.stderr.take()));
@@ -203,7 +203,7 @@ fn read_all(stream: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut stream) = stream {
-            // What came until an error is what there is.
+            // An error ends the output; the part before it is returned.
             let _ = stream.read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()

@@ -1,5 +1,4 @@
-//! What the program says of other programs' costs, and what it leaves behind when it is
-//! interrupted.
+//! The reported costs of other programs, and the files left behind after an interruption.
 
 #![expect(clippy::unwrap_used, reason = "a test's own functions fail with it")]
 

@@ -67,7 +67,7 @@ pub(crate) struct Cell {
     pub(crate) device: &'static str,
     victim: &'static str,
     spec: &'static str,
-    /// At a third of what it does alone, instead of as fast as it can.
+    /// At a third of its rate alone, instead of as fast as it can.
     pub(crate) is_open: bool,
 }
 

@@ -5,7 +5,7 @@
 //!                                 └─ simulator: the same settings on the same model ┘                        └─▶ docs/img/frontier-DEVICE.svg
 //! ```
 //!
-//! Resumable: a cell's file keeps what is measured, and that is not measured again.
+//! Resumable: a cell's file keeps its measurements, which are not repeated.
 
 mod cells;
 mod data;

@@ -14,7 +14,8 @@ use crate::table::p99_us;
 const PANEL: (u32, u32) = (300, 250);
 /// Panels in a row.
 const ACROSS: usize = 5;
-/// Okabe and Ito's colours, told apart by everybody; each family also has a letter.
+/// Okabe and Ito's colours, which colour-blind readers tell apart as well; each family also has a
+/// letter.
 const COLORS: [RGBColor; 8] = [
     RGBColor(0, 0, 0),
     RGBColor(230, 159, 0),

@@ -21,7 +21,7 @@ const NONE: &str = "–";
 /// What the bench warns of when a lab device was slower than its model.
 const LATE: &str = "did not keep up";
 
-/// A place's section, and what it was measured with.
+/// A place's section, and its origin.
 pub(crate) fn section(cells: &[(Cell, Measured)]) -> (String, Origin) {
     let mut out = String::new();
     if cells.is_empty() {
@@ -90,8 +90,8 @@ fn best(out: &mut String, cells: &[(Cell, Measured)]) {
     }
 }
 
-/// The best family, with what has to be said of it. It is bold if the victim keeps enough under it,
-/// and more than under the default.
+/// The best family, with its caveats. It is bold if the victim keeps enough under it, and more than
+/// under the default.
 fn verdict(family: &str, kept: Option<&Estimate>, by_default: Option<&Estimate>) -> String {
     let ends = |e: Option<&Estimate>| e.and_then(Estimate::ends);
     let told = ends(kept).zip(ends(by_default)).is_some_and(|((low, _), (_, high))| low > high);

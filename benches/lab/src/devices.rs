@@ -29,7 +29,7 @@ impl Floodwall {
         Ok(Self { program })
     }
 
-    /// Brings a device up under a name of its own.
+    /// Brings a device up under a unique name.
     pub(crate) fn up(&self, preset: &str, more: &[&str]) -> anyhow::Result<Device<'_>> {
         let name = format!("bench-{}", std::process::id());
         let args = [&["lab", "up", preset, "--json", "--name", &name], more].concat();
@@ -56,7 +56,7 @@ impl Device<'_> {
 
 impl Drop for Device<'_> {
     fn drop(&mut self) {
-        // Whatever was interrupted: this runs to its end.
+        // This runs to its end even after an interruption.
         let mut down = Command::new(&self.floodwall.program);
         let output = down.args(["lab", "down", &self.name]).stdin(Stdio::null()).output();
         let done =

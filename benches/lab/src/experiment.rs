@@ -76,7 +76,7 @@ pub(crate) struct Sysbench {
     pub(crate) beside: Vec<f64>,
 }
 
-/// One measurement of the experiment, on a device of its own.
+/// One measurement of the experiment, on a fresh device.
 #[derive(Clone, Copy)]
 struct Cell {
     setting: &'static str,
@@ -128,8 +128,8 @@ impl Cell {
     }
 }
 
-/// Measures what is not yet in `data` (at most `most` cells), and writes the section anew once
-/// nothing is missing.
+/// Measures the cells missing in `data` (at most `most` of them), and writes the section anew once
+/// none is missing.
 pub(crate) fn run(floodwall: &Floodwall, plan: Plan, files: &Files<'_>, most: usize) -> anyhow::Result<()> {
     let root = origin::root()?;
     std::fs::create_dir_all(files.data).with_context(|| format!("can't make '{}'", files.data.display()))?;
@@ -153,7 +153,7 @@ pub(crate) fn run(floodwall: &Floodwall, plan: Plan, files: &Files<'_>, most: us
     replace_section(files.out, "lab-2010", "make lab-2010", &section, &origin, &root)
 }
 
-/// The table of what is stored, and what that was measured with.
+/// The table of the stored cells, and its origin.
 fn section(files: &Files<'_>) -> anyhow::Result<(String, Origin)> {
     let published = Experiment::read(files.published, "adaptec_raid10_2010")?;
     let (mut rows, mut sysbench, mut origins) = (Vec::new(), Vec::new(), Vec::new());
@@ -194,8 +194,8 @@ fn up<'a>(floodwall: &'a Floodwall, plan: Plan) -> anyhow::Result<Device<'a>> {
 
 fn bench(floodwall: &Floodwall, plan: Plan, threads: u32, block_kib: u32) -> anyhow::Result<Value> {
     let device = up(floodwall, plan)?;
-    // The array holds every byte twice in 512 MiB and writes back while it fills: from 384 MiB on
-    // it is full, whoever writes.
+    // The array holds every byte twice in 512 MiB and writes back while it fills. From 384 MiB on
+    // it is full for every writer.
     let scenario = format!(
         "name = \"lab-2010\"\n[[victim]]\nkind = \"commit\"\nthreads = {threads}\nblock = \"{block_kib}KiB\"\nsize = \"{}GiB\"\n\
          [[flood]]\nname = \"dd\"\nkind = \"seq\"\nblock = \"1KiB\"\nsize = \"20977328128B\"\ndata = \"zero\"\n\

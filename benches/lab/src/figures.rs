@@ -1,5 +1,4 @@
-//! What the lab can do: through the whole stack, and how close its presets are to what they stand
-//! for.
+//! The lab's speed through the whole stack, and how close its presets are to their originals.
 
 use std::process::Command;
 
@@ -26,7 +25,7 @@ const SEQUENTIAL_READ: &[&str] = &["--rw=read", "--bs=1M", "--iodepth=4"];
 const SEQUENTIAL_WRITE: &[&str] = &["--rw=write", "--bs=1M", "--iodepth=4"];
 const RANDOM_READ: &[&str] = &["--rw=randread", "--bs=4k", "--iodepth=1", "--norandommap", "--randrepeat=0"];
 
-/// Until the controller's cache is full of what is written: before that it takes everything at
+/// The time until writes have filled the controller's cache: before that it takes everything at
 /// once.
 const FILL: &str = "--ramp_time=30";
 
@@ -179,7 +178,7 @@ fn null_device(floodwall: &Floodwall, rounds: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// 5,000 random reads a second on a device that has a time of its own.
+/// 5,000 random reads a second on a device with a service time.
 fn lateness(floodwall: &Floodwall) -> anyhow::Result<()> {
     let device = floodwall.up("nvme-consumer", &["--memory", "1GiB", "--raw"])?;
     fio(&device, 10, &["--rw=randread", "--bs=4k", "--iodepth=8", "--rate_iops=5000", "--norandommap"])?;

@@ -88,7 +88,7 @@ pub(crate) struct Options {
     out: Option<PathBuf>,
 }
 
-/// Measures what is missing, and writes the table of all trials that are kept.
+/// Measures the missing trials, and writes the table of all stored ones.
 pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()> {
     std::fs::create_dir_all(&options.data)
         .with_context(|| format!("can't make '{}'", options.data.display()))?;

@@ -1,4 +1,4 @@
-//! What the lab can do on this machine, and the experiment of 2010 redone on it.
+//! The lab's figures on this machine, and the experiment of 2010 redone on it.
 //!
 //! ```text
 //! figures   null device: throughput and IOPS through the whole stack; lateness; idle figures of the presets
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! All but `nfs` need root, FUSE, loop devices, fio and sysbench; `nfs` needs user-mode-linux and
-//! what scripts/nfs-2016 names. Whatever it brings up it takes down, and settings go through the
-//! journal.
+//! what scripts/nfs-2016 names. It takes down everything that it brings up, and settings go through
+//! the journal.
 
 mod devices;
 mod experiment;

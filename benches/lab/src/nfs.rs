@@ -51,7 +51,7 @@ pub(crate) struct Options {
     out: Option<PathBuf>,
 }
 
-/// Measures what is missing, and writes the table of all rounds that are kept.
+/// Measures the missing rounds, and writes the table of all stored ones.
 pub(crate) fn run(floodwall: &Floodwall, options: &Options) -> anyhow::Result<()> {
     let root = origin::root()?;
     std::fs::create_dir_all(&options.data)

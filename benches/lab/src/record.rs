@@ -4,8 +4,9 @@
 //! preset × setting: fresh device → floodwall bench (victim alone, flood alone, both) → benches/lab/data/PRESET-SETTING.json
 //! ```
 //!
-//! A file holds all that it takes to run the same trial elsewhere: scenario, device, machine, every
-//! knob as it was read, and what was measured second by second; of the latencies, the percentiles.
+//! A file holds everything that repeats the trial elsewhere: scenario, device, machine, every knob
+//! as it was read. It also holds the measurements second by second, with percentiles for the
+//! latencies.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use crate::devices::{Floodwall, run_accepting};
 use crate::setting;
 
-/// Presets of three kinds of device, and what each may hold in a cache of its own.
+/// Presets of three kinds of device, and the size of each one's cache at most.
 const PRESETS: [(&str, &str); 3] =
     [("raid10-bbwc-2010", "384MiB"), ("hdd-7200", "64MiB"), ("sata-ssd", "64MiB")];
 
@@ -30,7 +31,7 @@ const SETTINGS: [(&str, &[&str]); 4] = [
 
 const SIZE: &str = "32GiB";
 
-/// Measures what is not yet in `data`, at most `most` of them.
+/// Measures the trials missing in `data`, at most `most` of them.
 pub(crate) fn run(floodwall: &Floodwall, data: &Path, most: usize) -> anyhow::Result<()> {
     std::fs::create_dir_all(data).with_context(|| format!("can't make '{}'", data.display()))?;
     let cells = PRESETS.iter().flat_map(|preset| SETTINGS.iter().map(move |setting| (preset, setting)));

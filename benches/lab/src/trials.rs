@@ -8,7 +8,7 @@ use published::document::replace_section;
 use published::origin::{self, Origin};
 use serde_json::Value;
 
-/// All trials in the directory `data`, in no order, and what they were measured with.
+/// All trials in the directory `data`, in no order, and their origin.
 pub(crate) fn read_all(data: &Path) -> anyhow::Result<(Vec<Value>, Origin)> {
     let mut trials = Vec::new();
     for entry in std::fs::read_dir(data).with_context(|| format!("can't list '{}'", data.display()))? {

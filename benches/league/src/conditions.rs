@@ -50,7 +50,7 @@ const INPUTS: [&str; 3] = ["law", "simulator", "device-presets"];
 /// Where they are kept, in the directory of the guard's data.
 const FILE: &str = "conditions.json";
 
-/// What is kept.
+/// The stored figures.
 #[derive(Serialize, Deserialize)]
 struct Conditions {
     origin: Origin,
@@ -110,7 +110,7 @@ pub(crate) fn run(
     guard::write(&data.join(FILE), &Conditions { origin, figures })
 }
 
-/// The section of what is kept, and what it was measured with; `None` if nothing is.
+/// The section of the stored figures, and their origin; `None` without any.
 pub(crate) fn stored(data: &Path) -> anyhow::Result<Option<(&'static str, String, Origin)>> {
     let stored: Option<Conditions> = guard::read(&data.join(FILE))?;
     Ok(stored.map(|c| ("league-guard-conditions", section(&c.figures), c.origin)))
@@ -162,7 +162,7 @@ fn figures(first_day: u64, days: u64, jobs: Option<usize>) -> anyhow::Result<Vec
     }
     let month = month.into_inner().unwrap_or_else(PoisonError::into_inner);
     figures.extend(of_month(month.into_iter().collect::<anyhow::Result<_>>()?));
-    // What is alike stands together.
+    // Figures of one condition stand together.
     let order: Vec<Cow<'static, str>> = figures.iter().map(|f| f.condition.clone()).collect();
     figures.sort_by_key(|f| order.iter().position(|c| *c == f.condition));
     Ok(figures)
@@ -208,8 +208,8 @@ fn flood_comes_and_goes(device: &str) -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// Figures of one condition on one device: what, its goal, what was measured, whether that reaches
-/// it.
+/// Figures of one condition on one device: the name, the goal, the measured value, whether it
+/// reaches the goal.
 fn figure_of(
     condition: &'static str,
     on: &str,
@@ -427,13 +427,13 @@ struct Day {
     encounters: usize,
     writes: usize,
     left_alone: usize,
-    /// Knobs were the administrator's at its end, when nobody was there.
+    /// At its end, without victims and floods, the knobs were the administrator's.
     given_back: bool,
     /// The most writes in any hour.
     busiest: usize,
 }
 
-/// A day on a device drawn anew: victims and floods come at any time and stay for up to a minute,
+/// A day on a device drawn anew. Victims and floods come at any time and stay for up to a minute;
 /// the device is slow for a while now and then.
 fn day(number: u64) -> anyhow::Result<Day> {
     let mut random = Pcg64Mcg::seed_from_u64(number);

@@ -1,5 +1,5 @@
-//! Who contends besides the grid and `tune`: the kernel's default and what has been published or is
-//! shipped.
+//! The contenders besides the grid and `tune`: the kernel's default, and settings that were
+//! published or are shipped.
 
 use anyhow::Context;
 use floodwall_knobs::presets::{PRESETS, Preset};

@@ -1,9 +1,9 @@
-//! What is kept of a cell: enough to write the tables again without running anything, and to run
-//! only what is missing.
+//! The stored data of a cell: enough to write the tables again without running anything, and to run
+//! only the missing parts.
 //!
-//! One JSON file a cell. Scores are logarithms (differences are factors); of the grid's points only
-//! their scores are kept, in hundredths, because a point's trial can be run again at will: the
-//! simulator gives the same trial every time.
+//! One JSON file a cell. Scores are logarithms (differences are factors). Of the grid's points only
+//! their scores are kept, in hundredths. A point's trial can be run again at will: the simulator
+//! gives the same trial every time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -44,7 +44,7 @@ pub(crate) struct CellData {
     pub(crate) wall_s: f64,
 }
 
-/// What is possible in a cell.
+/// The rates of a cell's loads alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Alone {
     pub(crate) iops: f64,
@@ -73,7 +73,7 @@ pub(crate) struct Search {
     pub(crate) seconds: f64,
     /// `recommended`, `keep`, `undecided`, or why nothing was measured.
     pub(crate) outcome: String,
-    /// What it recommends; empty: the setting in force.
+    /// The recommended setting; empty: the setting in force.
     pub(crate) setting: Setting,
     /// The best of its race, recommended or not.
     pub(crate) winner: Setting,
@@ -98,7 +98,7 @@ pub(crate) fn origin<'a>(cells: impl Iterator<Item = &'a CellData>) -> Origin {
 }
 
 impl CellData {
-    /// Reads a cell's file; nothing if there is none.
+    /// Reads a cell's file; `None` without one.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Option<Self>> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,

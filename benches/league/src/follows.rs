@@ -1,4 +1,5 @@
-//! Tables follow from what is stored: each section of the documents is rendered again and compared.
+//! Tables follow from the stored data: each section of the documents is rendered again and
+//! compared.
 
 use std::path::{Path, PathBuf};
 

@@ -25,7 +25,7 @@ use crate::cells::{self, Cell};
 
 /// The recipe of 2010, whatever the device.
 const RECIPE: &str = "2010-15MB";
-/// What is measured unless cells are named: the experiment of 2010, and a cell of each other kind.
+/// The cells measured by default: the experiment of 2010, and a cell of each other kind.
 const SUBSET: [&str; 5] = [
     "raid10-bbwc-2010_commit-10x16k_flood-1",
     "hdd-7200_commit-1x4k_flood-1",
@@ -89,7 +89,7 @@ struct OnLab {
     origin: Origin,
     setting: Setting,
     contenders: Vec<Contender>,
-    /// Without and with the guard, in a run of their own with longer phases.
+    /// Without and with the guard, in a separate run with longer phases.
     #[serde(default)]
     guard: Vec<Contender>,
 }
@@ -108,7 +108,7 @@ struct Contender {
     of_seconds: f64,
 }
 
-/// Measures what is missing and writes the section.
+/// Measures the missing cells and writes the section.
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<()> {
     interrupt::install()?;
     let root = origin::root()?;
@@ -202,7 +202,7 @@ impl<'a> Place<'a> {
         floodwall
     }
 
-    /// What was written is deleted, and still takes the lab's memory until the filesystem says so.
+    /// Deleted data still takes the lab's memory until the filesystem discards it.
     fn trim(&self) -> anyhow::Result<()> {
         said(Command::new("fstrim").arg(&self.mount)).map(drop)
     }
@@ -291,7 +291,8 @@ fn said(command: &mut Command) -> anyhow::Result<String> {
     printed(command, &output)
 }
 
-/// The same for what is brought up or put back: a signal that has come does not end it.
+/// The same for commands that bring something up or put it back: an earlier signal does not end
+/// them.
 fn finished(command: &mut Command) -> anyhow::Result<String> {
     let output = command
         .stdin(Stdio::null())
@@ -309,7 +310,7 @@ fn printed(command: &Command, output: &Output) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The section from what is stored, and what it was measured with.
+/// The section from the stored data, and its origin.
 pub(crate) fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
     let mut all: Vec<OnLab> = Vec::new();
     for entry in std::fs::read_dir(data).with_context(|| format!("can't read '{}'", data.display()))? {
@@ -324,8 +325,8 @@ pub(crate) fn section(data: &Path) -> anyhow::Result<(String, Origin)> {
     table(&mut out, all.iter().map(|cell| (cell.cell.as_str(), cell.contenders.as_slice())));
     out.push('\n');
     for cell in all.iter().filter(|cell| !cell.contenders.is_empty()) {
-        // The sentence that the search ended with is of its own trials; the table has those that
-        // judge it.
+        // The last sentence of a search is about its trials; the table has the trials that judge
+        // it.
         out.push_str(&format!(
             "- {} (kernel {}, {} trials): {} {}\n",
             cell.cell,

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Resumable: what a cell's file has is not run again. `--shard 1/4` runs every fourth cell, so
-//! that four machines share the work; the tables are written by whoever finds all cells.
+//! that four machines share the work. The run that finds all cells writes the tables.
 
 mod cells;
 mod conditions;

@@ -1,7 +1,7 @@
-//! What a setting is worth in a cell: trials in the simulator, scored as `tune` scores them.
+//! The worth of a setting in a cell: trials in the simulator, scored as `tune` scores them.
 //!
-//! Rounds of the league have numbers of their own, so that no trial that chose a setting is one of
-//! those that judge it. Every setting gets the same rounds, and so the same luck.
+//! Rounds of the league have separate numbers, so that no trial that chose a setting also judges
+//! it. Every setting gets the same rounds, and so the same luck.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// What is possible here, from long rounds under the default setting.
+    /// The rates of the loads alone here, from long rounds under the default setting.
     pub(crate) fn reference(&self) -> anyhow::Result<Reference> {
         let mut scenario = self.scenario.clone();
         scenario.timing.measure = LONG;

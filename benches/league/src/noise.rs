@@ -88,7 +88,7 @@ impl Rig for Noisy {
     }
 }
 
-/// What is kept of all searches.
+/// The stored results of all searches.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Noise {
     pub(crate) origin: Origin,
@@ -100,7 +100,7 @@ pub(crate) struct Noise {
 struct Search {
     seed: u64,
     cell: String,
-    /// What it recommended, if anything.
+    /// The recommendation, if any.
     recommended: Option<Recommended>,
 }
 
@@ -164,7 +164,7 @@ fn searches(runs: usize) -> anyhow::Result<Vec<Search>> {
     Ok(found)
 }
 
-/// The section from what is stored.
+/// The section from the stored data.
 fn section(noise: &Noise) -> String {
     let gains: Vec<f64> =
         noise.searches.iter().filter_map(|s| Some(s.recommended.as_ref()?.log_gain)).collect();

@@ -1,4 +1,4 @@
-//! One cell: reference → grid → searches → everybody judged in the same fresh rounds.
+//! One cell: reference → grid → searches → all settings judged in the same fresh rounds.
 //!
 //! ```text
 //! reference   default, all phases ─▶ what is possible; stale data are noticed by it
@@ -30,7 +30,7 @@ const FINALISTS: usize = 12;
 /// A search's time: the default of `floodwall tune`.
 pub(crate) const SEARCH_S: f64 = 600.0;
 
-/// What is wanted of a cell.
+/// The requested parts of a cell.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     /// Searches a cell, one a seed.
@@ -41,7 +41,7 @@ pub(crate) struct Plan {
     pub(crate) search_again: bool,
 }
 
-/// Runs what is missing of a cell and keeps it. `tell` hears of progress.
+/// Runs the missing parts of a cell and stores it. `tell` hears of progress.
 pub(crate) fn cell(cell: &Cell, path: &Path, plan: Plan, tell: &dyn Fn(&str)) -> anyhow::Result<CellData> {
     let begin = Instant::now();
     let place = Place { machine: cell.machine(1)?, scenario: cell.scenario()? };
@@ -100,7 +100,7 @@ pub(crate) fn cell(cell: &Cell, path: &Path, plan: Plan, tell: &dyn Fn(&str)) ->
     Ok(data)
 }
 
-/// What figures are of, of which some may be there from an earlier run.
+/// The origin of figures; some of them may be there from an earlier run.
 fn and(earlier: bool, stored: &Origin, now: &Origin) -> Origin {
     if earlier { Origin::of_parts([stored, now]) } else { now.clone() }
 }

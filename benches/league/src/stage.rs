@@ -1,8 +1,8 @@
 //! A machine that lives on while loads come and go, under a setting, with the guard or without it;
-//! and what came of it, second by second.
+//! and its figures, second by second.
 //!
-//! Everybody is measured alike: a fixed setting, the default and the guard run through the same
-//! script on the same machine, seen through the same sensors.
+//! All are measured alike: a fixed setting, the default and the guard run through the same script
+//! on the same machine, seen through the same sensors.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const TICKS: u32 = 4;
 /// What a load did in a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Done {
-    /// Operations that somebody waited for.
+    /// Operations that a process waited for.
     pub(crate) ops: u64,
     /// Bytes of page cache dirtied.
     pub(crate) bytes: u64,
@@ -170,7 +170,7 @@ impl Stage {
         Ok(())
     }
 
-    /// What is in force of what the guard has written, as a fixed setting.
+    /// The values of the guard that are in force, as a fixed setting.
     pub(crate) fn level(&self) -> Setting {
         let own = |write: &KnobWrite| match write.device {
             Some(device) => self.own.devices.get(&device)?.get(&write.knob),
@@ -214,7 +214,7 @@ impl Stage {
         (sum.ops as f64 / part.len() as f64, sum.bytes as f64 / part.len() as f64)
     }
 
-    /// Seconds in which a load got less than a tenth of what it gets alone.
+    /// Seconds in which a load got less than a tenth of its rate alone.
     pub(crate) fn dead(&self, load: &str, alone: f64, from: u64, to: u64) -> usize {
         let part = &self.seconds[from as usize..to as usize];
         part.iter().filter(|s| (s.of(load).ops as f64) < floodwall_stats::stalls::DEAD_BELOW * alone).count()

@@ -23,7 +23,7 @@ pub(crate) fn names() -> String {
     cells::all().iter().map(Cell::name).collect::<Vec<_>>().join(", ")
 }
 
-/// What is done with a cell; the other function hears how far it is.
+/// The work on a cell; the other function gets its progress.
 pub(crate) type Work<'a> = dyn Fn(&Cell, &dyn Fn(&str)) -> anyhow::Result<()> + Sync + 'a;
 
 /// Runs all cells. The first error ends the others after the cells under way.

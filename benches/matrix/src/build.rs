@@ -39,7 +39,7 @@ pub(crate) fn build(repository: &Path) -> anyhow::Result<Built> {
             .args(["--locked", "--target", TARGET, "--target-dir", "target/guests"])
             .args(["--message-format", "json-render-diagnostics"])
             .env("RUSTFLAGS", "-C target-feature=+crt-static")
-            // Emulation is slow, and what is not optimised at all would be ten times slower.
+            // Emulation is slow, and unoptimised code would be ten times slower.
             .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .current_dir(repository)
@@ -49,7 +49,7 @@ pub(crate) fn build(repository: &Path) -> anyhow::Result<Built> {
         anyhow::ensure!(output.status.success(), "the build for the guests failed");
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     };
-    // One call, so that what they share is compiled once.
+    // One call, so that common crates are compiled once.
     let suite = format!("floodwall-{SUITE}");
     let built =
         run(&["build", "--bins", "--test", "kernel", "-p", &suite, "-p", "floodwall", "-p", "matrix"])?;

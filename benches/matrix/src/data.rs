@@ -39,7 +39,7 @@ pub(crate) struct CheckData {
 }
 
 impl KernelData {
-    /// Takes what the guest said; a line for whoever waits.
+    /// Takes a message of the guest; returns a line of progress.
     pub(crate) fn take(&mut self, said: Said) -> Option<String> {
         match said {
             Said::Kernel(release) => {

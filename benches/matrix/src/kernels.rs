@@ -1,11 +1,11 @@
-//! The kernels: Debian's packages, fetched by apt into a cache of our own, outside the repository.
+//! The kernels: Debian's packages, fetched by apt into a separate cache, outside the repository.
 //!
 //! ```text
 //! suite ─▶ apt-get update (signatures) ─▶ metapackage ─▶ packages ─▶ apt-get download (checksums) ─▶ dpkg-deb -x
 //! ```
 //!
-//! apt gets a directory of its own for each kernel: it neither needs root nor sees or changes this
-//! machine's own lists. Without a network it uses what it has fetched before.
+//! apt gets a separate directory for each kernel: it neither needs root nor sees or changes this
+//! machine's lists. Without a network it uses what it has fetched before.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +22,7 @@ const PARTS: [&str; 3] = ["linux-image-", "linux-binary-", "linux-modules-"];
 /// Where a kernel comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source {
-    /// What it is called on the command line and in the tables.
+    /// The name on the command line and in the tables.
     pub(crate) name: &'static str,
     /// Archives and suites.
     suites: &'static [(&'static str, &'static str)],
@@ -87,7 +87,7 @@ pub(crate) fn fetch(source: &Source, cache: &Path) -> anyhow::Result<Kernel> {
     Ok(Kernel { image, modules })
 }
 
-/// apt with a directory of its own.
+/// apt with a separate directory.
 struct Apt {
     dir: PathBuf,
 }
@@ -137,7 +137,7 @@ impl Apt {
         Ok(())
     }
 
-    /// The directory in which packages are unpacked. What is there already is whole.
+    /// The directory in which packages are unpacked. An existing directory is whole.
     fn unpacked(&self, packages: &[(String, String)]) -> anyhow::Result<PathBuf> {
         let (name, version) = packages.last().context("no package")?;
         let to = self.dir.join(format!("{name}_{version}"));

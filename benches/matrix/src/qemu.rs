@@ -38,7 +38,7 @@ pub(crate) struct Boot<'a> {
 /// # Errors
 /// The guest ended or was silent before it was done; with the last of its console.
 pub(crate) fn boot(boot: &Boot, heard: &mut dyn FnMut(Said)) -> anyhow::Result<()> {
-    // Beside other work; and no guest outlives us.
+    // Beside other work; and no guest outlives this program.
     let mut command = process::tied("KILL", "nice");
     // Emulation runs everywhere; a /dev/kvm below another hypervisor may exist and never boot
     // anything. The two processors share one thread. With a thread each (QEMU 7.2) a kernel hung

@@ -22,7 +22,7 @@ pub(crate) enum Said {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
-    /// What was seen to hold.
+    /// The confirmed fact.
     Passed(String),
     /// What does not hold.
     Failed(String),

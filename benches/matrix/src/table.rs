@@ -1,4 +1,4 @@
-//! The tables: one at the end of a run, and those of docs/kernels.md, from what is stored.
+//! The tables: one at the end of a run, and those of docs/kernels.md, from the stored data.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -68,7 +68,7 @@ pub(crate) fn capabilities(all: &[KernelData]) -> String {
     text
 }
 
-/// What is stored, the oldest kernel first.
+/// The stored data, the oldest kernel first.
 ///
 /// # Errors
 /// A file that can't be understood.
@@ -80,7 +80,7 @@ pub(crate) fn stored(dir: &Path) -> anyhow::Result<Vec<KernelData>> {
     Ok(all)
 }
 
-/// Writes the document's sections from what is stored.
+/// Writes the document's sections from the stored data.
 ///
 /// # Errors
 /// Files that can't be read or written.

@@ -190,7 +190,7 @@ pub(crate) fn write_first_root(built: &Built, kernel: &Kernel, to: &Path) -> any
     let modules = Modules::below(&kernel.modules)?;
     let mut files = BTreeSet::new();
     for name in DISK_MODULES.iter().chain(&MODULES) {
-        // One that is built in is no module; the guest says what it lacks.
+        // A module may be built into the kernel; the guest reports the missing ones.
         files.extend(modules.order(name).unwrap_or_default());
     }
     for file in files {

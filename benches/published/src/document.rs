@@ -56,8 +56,8 @@ pub fn mark_documents(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(lines)
 }
 
-/// Marks every section whose inputs have changed since it was measured, and takes the mark from
-/// those whose inputs are again what they were. Returns the stale ones' names.
+/// Marks every section whose inputs have changed since it was measured, and removes the mark from
+/// sections whose inputs are the same again. Returns the stale ones' names.
 ///
 /// # Errors
 /// As [`replace_section`]; a section without an end; an origin that can't be understood.
@@ -83,9 +83,9 @@ pub struct Section {
     pub name: String,
     /// The command that writes it.
     pub command: String,
-    /// What was rendered, without origin and stale mark.
+    /// The rendered text, without origin and stale mark.
     pub text: String,
-    /// What it was measured with; empty if that was not recorded.
+    /// The measured inputs; empty if that was not recorded.
     pub origin: Origin,
 }
 
@@ -122,7 +122,7 @@ pub fn sections(document: &str) -> anyhow::Result<Vec<Section>> {
     Ok(sections)
 }
 
-/// A section behind its origin and, if that is no longer what is there, the stale mark.
+/// A section behind its origin, and behind the stale mark if an input has changed since.
 fn headed(section: &str, origin: &Origin, root: &Path) -> anyhow::Result<String> {
     if origin.is_empty() {
         return Ok(format!("{STALE}what these figures were measured with was not recorded.\n\n{section}"));
@@ -199,7 +199,7 @@ mod tests {
         let expected = ("x".to_owned(), "make x".to_owned(), "| 1 |\n".to_owned(), origin.clone());
         assert_eq!((section.name, section.command, section.text, section.origin), expected);
 
-        // What was measured with the old law is stale at once, however new the table is.
+        // A table measured with the old law is stale at once, however new the table is.
         replace_section(&document, "x", "make x", "| 1 |\n", &origin, dir.path()).unwrap();
         assert_eq!(std::fs::read_to_string(&document).unwrap(), stale);
         std::fs::write(law.join("lib.rs"), "fn one() {}").unwrap();

@@ -9,8 +9,8 @@ use anyhow::{Context, bail};
 
 use crate::process::{end, said, tied, until};
 
-/// Until the guard answers, and until it has put everything back: a queue that runs dry slowly is
-/// waited for for 45 s, and then the guard's parent tries for a minute.
+/// The time until the guard answers, and until it has put everything back. It waits for a slow
+/// queue to run dry for 45 s, and then the guard's parent tries for a minute.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A guard that runs; ended when dropped.

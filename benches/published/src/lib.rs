@@ -1,6 +1,6 @@
-//! What the programs below `benches` share: measurements that others have published
-//! (`measurements.toml`), documents with generated tables and what these were measured with, and
-//! how the programs end when they are interrupted.
+//! Common parts of the programs below `benches`: published measurements of others
+//! (`measurements.toml`), documents with generated tables and the origin of these. A third part
+//! ends the programs when they are interrupted.
 
 pub mod document;
 pub mod guarded;
@@ -61,8 +61,8 @@ impl Experiment {
         .with_context(|| format!("{} has no range {path}", self.name))
     }
 
-    /// What was published for a victim of the experiment of 2010, by its name there; `None` if
-    /// nothing was.
+    /// The published figure of a victim of the experiment of 2010, by its name there; `None`
+    /// without one.
     #[must_use]
     pub fn of_victim(&self, threads: u32, block_kib: u32, key: &str) -> Option<f64> {
         let entry = self.victim(threads, block_kib)?;

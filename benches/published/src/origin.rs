@@ -228,7 +228,7 @@ fn code(text: &str, comment: &str) -> String {
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
         if line == "#[cfg(test)]" && lines.peek().is_some_and(|next| next.starts_with("mod ")) {
-            // `mod tests;` is a file of its own, and code may follow.
+            // `mod tests;` is a separate file, and code may follow.
             if lines.next().is_some_and(|next| next.ends_with('{')) {
                 break;
             }

@@ -17,7 +17,7 @@ pub fn tied(signal: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// The same as another user, in none of our groups.
+/// The same as another user, in none of the caller's groups.
 #[must_use]
 pub fn tied_as(user: &str, signal: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new("setpriv");
@@ -35,7 +35,7 @@ pub fn said(command: &mut Command) -> anyhow::Result<String> {
     printed(command, &output)
 }
 
-/// The same for what has to come to its end whatever comes.
+/// The same for commands that must not be interrupted.
 ///
 /// # Errors
 /// A command that can't be run or fails.

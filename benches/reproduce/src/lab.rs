@@ -12,8 +12,8 @@ use serde_json::Value;
 use crate::cells;
 use crate::table::{Basis, Goal, Line, median, table};
 
-/// Knobs that a recorded setting must not hand to the simulator: they say what the loop device is,
-/// not what was chosen.
+/// Knobs that a recorded setting must not hand to the simulator: they describe the loop device, not
+/// a choice.
 const NOT_CHOSEN: [&str; 3] = ["write_cache", "nomerges", "rq_affinity"];
 
 struct Recorded {

@@ -7,7 +7,7 @@
 //! presets of `device` ─────────────────┘
 //! ```
 //!
-//! Device models are fitted on idle, single-stream figures only. What is off stays in the table.
+//! Device models are fitted on idle, single-stream figures only. Wrong figures stay in the table.
 
 mod cells;
 mod lab;

@@ -55,7 +55,7 @@ pub(crate) struct Line {
     pub(crate) simulated: Option<f64>,
     pub(crate) goal: Goal,
     pub(crate) basis: Basis,
-    /// Simulated under other values of constants that nobody published, the least and the most.
+    /// The least and the most simulated figure under other values of unpublished constants.
     pub(crate) range: Option<(f64, f64)>,
     /// Why the expected figure itself is in doubt.
     pub(crate) doubt: Option<&'static str>,

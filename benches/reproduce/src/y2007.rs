@@ -14,7 +14,8 @@ use crate::table::{Basis, Goal, Line, preset_with, table, widen};
 const PRESET: &str = "raid1-3ware-2007";
 /// The elevator whose column the preset was calibrated on.
 const FITTED: &str = "deadline";
-/// A figure that differs less than this from its neighbour in that column says nothing of its own.
+/// A figure that differs less than this from its neighbour in that column carries no further
+/// information.
 const NEIGHBOUR: f64 = 0.05;
 /// Unpublished constants at other values, one at a time: lines of the preset.
 const OTHERS: [&[(&str, &str)]; 6] = [
@@ -104,8 +105,8 @@ fn iops(cell: &Cell, changes: &[(&str, &str)]) -> anyhow::Result<f64> {
         block: Bytes(4096),
         sequential: cell.sequential,
         reads: cell.reads,
-        // The device was tested without a pause, and what random writes measure is a full cache: 44
-        // s of wall time for 30 s of test say so too.
+        // The device was tested without a pause, and random writes measure a full cache. The 44 s
+        // of wall time for 30 s of test show that as well.
         warmup_s: if cell.sequential || cell.reads { 0 } else { 150 },
         seconds: 30,
         span: capacity,

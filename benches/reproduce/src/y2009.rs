@@ -1,10 +1,10 @@
 //! The comparison of 2009: eight parallel scans of a large InnoDB table on four SAS disks, under
 //! each elevator.
 //!
-//! What a "read" was is not said. It is taken as a page of the compressed table, 8 KiB; InnoDB's
-//! own status page counts rows under that name, of which a page holds several. The scans' extents
-//! are read by InnoDB's four read threads; "a site's own queries" beside them are 16 random readers
-//! of single pages.
+//! What a "read" was is not said. It is taken as a page of the compressed table, 8 KiB. InnoDB's
+//! status page counts rows under that name, and a page holds several. The scans' extents are read
+//! by InnoDB's four read threads; "a site's own queries" beside them are 16 random readers of
+//! single pages.
 
 use std::path::Path;
 

@@ -2,9 +2,9 @@
 //!
 //! Two machines are compared with it. One is the preset as it ships: it explains dd's 251 MB/s by
 //! the path between the card's cache and its disks. The other explains it by dd, which copies 1 KiB
-//! at a time: its CPU could do no more, and the disks could. dd lost 14 % under 15 MB. With a full
-//! cache below, as in the preset, it would lose nothing. That figure chose the second machine, and
-//! so all figures under 15 MB are neighbours of a fitted one there.
+//! at a time: its CPU could do no more, and the disks could. The dd lost 14 % under 15 MB. With a
+//! full cache below, as in the preset, it would lose nothing. That figure chose the second machine,
+//! and so all figures under 15 MB are neighbours of a fitted one there.
 
 use std::path::Path;
 
@@ -50,9 +50,9 @@ impl Machine {
 
     /// Limited by dd. Between card and disks there are four SAS lanes of 300 MB/s each.
     /// Distributions other than RHEL had 250 ticks a second. At 286 % dd, which reads a KiB and
-    /// writes a KiB in two calls, is as fast as published: two such calls take 4.1 µs then, and
-    /// about 2 µs on the lab's machine. md has a queue for each mirrored pair, and the card's cache
-    /// stands behind all of them.
+    /// writes a KiB in two calls, is as fast as published. Two such calls take 4.1 µs then, and
+    /// about 2 µs on the lab's machine. The md driver has a queue for each mirrored pair, and the
+    /// card's cache stands behind all of them.
     fn by_dd() -> Self {
         let changes = vec![("backing_rate", "\"1200MB/s\"")];
         Self { by_dd: true, changes, hz: Some(250), cpu_percent: 286, member_queues: 5 }

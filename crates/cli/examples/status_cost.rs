@@ -1,5 +1,5 @@
-//! What `floodwall status` costs without its window: `status_cost [DISKS] [PROCESSES]`, of the
-//! machine of fixtures/hosts/server-64-disks.rs with 64 disks and 2,000 processes unless told
+//! The cost of `floodwall status` without its window: `status_cost [DISKS] [PROCESSES]`. It runs on
+//! the machine of fixtures/hosts/server-64-disks.rs, with 64 disks and 2,000 processes unless told
 //! otherwise.
 //!
 //! ```text
@@ -7,10 +7,10 @@
 //! work:   observation, observation, other managers, status, findings, text, JSON
 //! ```
 //!
-//! Prints the median, by the clock and as CPU time of this process (user and system), and the peak
-//! of resident memory of a process that did nothing else. Build it with `--release`. The kernel
-//! makes /proc and /sys up on the fly, so a real machine of that size costs somewhat more than
-//! plain files.
+//! Prints the median, by the clock and as CPU time of this process (user and system). It also
+//! prints the peak of resident memory of a process that did nothing else. Build it with
+//! `--release`. The kernel makes /proc and /sys up on the fly, so a real machine of that size costs
+//! somewhat more than plain files.
 
 use std::error::Error;
 use std::io::Write;

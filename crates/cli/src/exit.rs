@@ -50,7 +50,7 @@ impl From<Exit> for ExitCode {
 #[error("{0}")]
 pub(crate) struct UsageError(pub(crate) String);
 
-/// What the machine lacks for what was asked for: exit status 4.
+/// The machine lacks a requirement: exit status 4.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct MissingError(pub(crate) String);

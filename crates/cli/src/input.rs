@@ -1,8 +1,8 @@
-//! Files that a command line names and that may come from somebody else: opened without waiting,
+//! Files that a command line names and that may come from another user: opened without waiting,
 //! regular, of a bounded size.
 //!
-//! A FIFO that nobody writes would keep the command waiting for ever, and a file of any size would
-//! be read until memory is full.
+//! A FIFO without a writer would keep the command waiting for ever, and a file of any size would be
+//! read until memory is full.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -22,7 +22,7 @@ const MAX_RECORDING: Bytes = Bytes(1 << 30);
 /// A stored result's bytes.
 ///
 /// # Errors
-/// Why it can't be read: what it is instead of a regular file, or its size and the limit. The
+/// The reason why it can't be read: its type if not a regular file, or its size and the limit. The
 /// caller names the file.
 pub(crate) fn result(path: &Path) -> io::Result<Vec<u8>> {
     read(path, MAX_RESULT)

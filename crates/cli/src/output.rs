@@ -36,8 +36,8 @@ pub(crate) fn json(text: &str) -> anyhow::Result<()> {
     result_with(|out| Ok(out.write_all(printable::json(text).as_bytes())?))
 }
 
-/// Writes a result to stdout as it is: figures in a format of ours, too large to be held as one
-/// text.
+/// Writes a result to stdout as it is: figures in a format of Floodwall, too large to be held as
+/// one text.
 ///
 /// # Errors
 /// As [`result`], and what `write` says.
@@ -49,7 +49,7 @@ pub(crate) fn result_with(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<(
     };
     match written {
         Err(error) if error.chain().any(is_closed_pipe) => {
-            // What is still in the buffer would be tried again when it is dropped.
+            // Text still in the buffer would be tried again when it is dropped.
             let _ = out.into_parts();
             Ok(())
         }
@@ -57,8 +57,7 @@ pub(crate) fn result_with(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<(
     }
 }
 
-/// Writes one line to stderr, with unsafe characters escaped; if nobody listens any more, nobody is
-/// told.
+/// Writes one line to stderr, with unsafe characters escaped; a closed stderr is ignored.
 pub(crate) fn notice(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", printable::lines(line));
 }
@@ -74,8 +73,8 @@ pub(crate) fn stderr_is_terminal() -> bool {
 }
 
 /// Writes a file whole or not at all: into a temporary neighbour, synced, then renamed over the
-/// name. A symbolic link's target is replaced, not the link, unless the link is somebody else's;
-/// what is not a regular file (a pipe, `/dev/null`) is written in place.
+/// name. A symbolic link's target is replaced, not the link, unless the link is another user's. A
+/// target that is not a regular file (a pipe, `/dev/null`) is written in place.
 ///
 /// # Errors
 /// With the path, if it can't be written; a regular file that was there before is then still there.
@@ -112,8 +111,8 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>
     Ok(())
 }
 
-/// A new file in the same directory that nobody could foresee: a random name, made with `O_EXCL`,
-/// with the mode of any new file. It goes with its handle.
+/// A new file in the same directory with an unpredictable name. It is made with `O_EXCL` and has
+/// the mode of any new file. It goes with its handle.
 fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
     let mode = fs::Permissions::from_mode(NEW_FILE_MODE);
     tempfile::Builder::new().prefix(".floodwall-").permissions(mode).tempfile_in(directory_of(path))
@@ -123,8 +122,8 @@ fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Whose links are followed: ours and root's. In other people's directories a link leads wherever
-/// they like.
+/// The users whose links are followed: the caller and root. In other people's directories a link
+/// leads wherever they like.
 fn is_trusted(user: u32) -> bool {
     user == 0 || user == rustix::process::geteuid().as_raw()
 }
@@ -162,7 +161,7 @@ fn target_of(path: &Path, is_trusted: impl Fn(u32) -> bool) -> io::Result<PathBu
 /// as /proc, only the attempt tells. A file that is there is not touched.
 ///
 /// # Errors
-/// [`UsageError`] with what is wrong.
+/// [`UsageError`] with the reason.
 pub(crate) fn check_writable(path: &Path) -> anyhow::Result<()> {
     let usage = |why: String| Err(UsageError(format!("can't write '{}': {why}", path.display())).into());
     let target = match target_of(path, is_trusted) {
@@ -247,7 +246,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&target).unwrap(), "through");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         // Any device node would do; this one is everywhere, and a rename over it would be noticed
-        // by everybody.
+        // at once.
         use std::os::unix::fs::FileTypeExt;
         let null = dir.path().join("null");
         std::os::unix::fs::symlink("/dev/null", &null).unwrap();

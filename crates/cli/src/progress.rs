@@ -142,7 +142,7 @@ impl Progress {
         self
     }
 
-    /// A line of the run's own, such as whose turn it is.
+    /// A line from the run itself, such as the setting whose turn it is.
     pub(crate) fn announce(&self, line: &str) {
         if self.lines || self.steps {
             self.print(line);

@@ -1,5 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP (the terminal was closed) raise one flag: whoever works polls it,
-//! cleans up and ends.
+//! SIGINT, SIGTERM and SIGHUP (the terminal was closed) raise one flag: the working thread polls
+//! it, cleans up and ends.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

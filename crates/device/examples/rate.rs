@@ -3,9 +3,9 @@
 //!
 //! - Requests per second, closed loop, depth 32, random 4 KiB over the whole device: reads and
 //!   writes on the null device, an SSD and the ten-disk array.
-//! - What the device costs a simulator: milliseconds for 30 s of virtual time of ten writers of
-//!   random 16 KiB in 10 GiB beside a sequential stream of 1 MiB writes at depth 8, on the ten-disk
-//!   array, from an empty cache on. Five runs; the least and the median.
+//! - The device's cost to a simulator: milliseconds for 30 s of virtual time on the ten-disk array,
+//!   from an empty cache on. Ten writers of random 16 KiB in 10 GiB run beside a sequential stream
+//!   of 1 MiB writes at depth 8. Five runs; the least and the median.
 
 #![allow(
     clippy::disallowed_macros,

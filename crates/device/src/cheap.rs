@@ -1,9 +1,9 @@
 //! Cheap flash: USB sticks and SD cards. One command at a time, a few open erase blocks, and long
 //! stalls.
 //!
-//! After A. Bergmann's measurements ("Optimizing Linux with cheap flash drives", LWN 2011, and the
-//! flashbench tool): the controller maps whole erase blocks (1 to 16 MiB) and keeps only a few of
-//! them open for writing.
+//! After Arnd Bergmann's measurements ("Optimizing Linux with cheap flash drives", LWN 2011, and
+//! the flashbench tool). The controller maps whole erase blocks (1 to 16 MiB) and keeps only a few
+//! of them open for writing.
 //!
 //! ```text
 //! write goes on at an open block's end      len / write_rate

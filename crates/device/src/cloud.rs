@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A request takes `⌈len / io_size⌉` operations and `len` bytes. A bucket fills at its rate up to
-//! its burst; what is missing is waited for. With burst credits there is a second bucket for
+//! its burst; a request waits for the missing part. With burst credits there is a second bucket for
 //! operations: the large one fills at the base rate and holds the credits, the small one bounds the
 //! peak. Storage services write to several machines before they acknowledge: nothing is volatile,
 //! FLUSH costs one round trip.

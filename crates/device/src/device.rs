@@ -54,8 +54,8 @@ pub struct Request {
     pub offset: u64,
     /// Number of bytes; 0 for a flush.
     pub len: u64,
-    /// Whether somebody waits for it (the block layer's `REQ_SYNC`). A hint; no model here looks at
-    /// it yet but the recorder does.
+    /// Whether a process waits for it (the block layer's `REQ_SYNC`). A hint; no model here looks
+    /// at it yet but the recorder does.
     pub sync: bool,
 }
 
@@ -120,13 +120,14 @@ pub struct LostExtent {
     pub offset: u64,
     /// Number of bytes.
     pub len: u64,
-    /// Every write to this range whose version is this or higher is lost; what the range held
-    /// before is what it holds now.
+    /// Every write to this range whose version is this or higher is lost; the range holds its
+    /// content from before again.
     pub since: u64,
 }
 
 /// What a power cut took. Ranges may overlap; the lowest `since` counts. Ranges of writes in flight
-/// may be among them: whoever applies a write when it is complete has nothing to take back there.
+/// may be among them: a caller that applies a write when it is complete has nothing to take back
+/// there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostWrites {
     /// Lost ranges, in the order of their versions.
@@ -218,9 +219,9 @@ impl DeviceStats {
 /// A storage device in virtual time.
 ///
 /// Three rules bind caller and model:
-/// - time does not run backwards, and before `submit(now, …)` everything due before `now` has been
-///   collected with `advance` (the device that [`DeviceSpec::build`](crate::DeviceSpec::build)
-///   returns does this itself if the caller has not);
+/// - time does not run backwards. Before `submit(now, …)` the caller has collected everything due
+///   before `now` with `advance` (a device from [`DeviceSpec::build`](crate::DeviceSpec::build)
+///   does this itself if the caller has not);
 /// - `advance(to)` hands out completions in the order of their times, none later than `to`;
 /// - a request submitted is completed exactly once, unless the power fails.
 pub trait Device: Send {
@@ -234,14 +235,14 @@ pub trait Device: Send {
     /// Lets time pass up to and including `to`; appends what completes, in the order of time.
     fn advance(&mut self, to: Nanos, out: &mut Vec<Completion>);
 
-    /// What it is.
+    /// Its description.
     fn profile(&self) -> Profile;
 
     /// Counters and levels.
     fn stats(&self) -> DeviceStats;
 
     /// Counters and levels as of `now`, to which the device has been advanced: a model may count
-    /// what it has been told to do before its time comes.
+    /// planned work before its time comes.
     fn stats_at(&self, now: Nanos) -> DeviceStats {
         let _ = now;
         self.stats()
@@ -252,8 +253,8 @@ pub trait Device: Send {
     /// out. Returns which acknowledged writes are lost.
     fn powercut(&mut self, now: Nanos) -> LostWrites;
 
-    /// The lowest version of a write that a power cut at this moment could still take; `None` if
-    /// there is none. Whoever keeps old contents for a power cut may forget those of lower
+    /// The lowest version of a write that a power cut at this moment could still take; `None` if no
+    /// write is at risk. A caller that keeps old contents for a power cut may drop those of lower
     /// versions.
     fn oldest_volatile(&self) -> Option<u64>;
 

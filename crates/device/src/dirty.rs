@@ -1,5 +1,5 @@
-//! What waits in a write cache: ranges by offset, each with the version since which it is not on
-//! the medium.
+//! The waiting contents of a write cache: ranges by offset, each with the version since which it is
+//! not on the medium.
 //!
 //! ```text
 //! insert ─▶ dirty (by offset) ─take─▶ in flight ─settle─▶ on the medium
@@ -9,7 +9,7 @@
 //!
 //! A rewrite of a dirty range takes no more space and keeps the older `since`: the version in
 //! between never reaches the medium. A rewrite of a range in flight is dirty anew. Each range
-//! belongs to the flush epoch in which it became dirty, and bytes are counted by epoch, so "is
+//! belongs to the flush epoch in which it became dirty, and bytes are counted by epoch. So "is
 //! everything stable that this flush covers" is one look-up. Memory grows with the number of ranges
 //! in the cache, not with the device.
 
@@ -146,7 +146,7 @@ impl DirtyMap {
         }
     }
 
-    /// Adds a range of which nothing is dirty, before a place.
+    /// Adds a wholly clean range, before a place.
     fn add(&mut self, at: At, offset: u64, len: u64, version: u64) {
         if len == 0 {
             return;
@@ -317,8 +317,8 @@ impl DirtyMap {
         *self = Self::new();
     }
 
-    /// What was in flight is dirty again: the power failed and a battery kept the cache. Where a
-    /// newer write is dirty too, the range keeps the older `since`.
+    /// Ranges that were in flight are dirty again: the power failed and a battery kept the cache.
+    /// Where a newer write is dirty too, the range keeps the older `since`.
     pub(crate) fn restore(&mut self) {
         let mut flights = std::mem::take(&mut self.flights);
         flights.sort_unstable_by_key(|f| f.handle);

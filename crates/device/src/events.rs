@@ -49,7 +49,7 @@ pub(crate) struct EventQueue<T> {
     /// The others.
     heap: BinaryHeap<Entry<T>>,
     epoch: u64,
-    /// When the first of all is due; [`Nanos::MAX`] if there is none.
+    /// The due time of the first of all; [`Nanos::MAX`] without one.
     first: Nanos,
 }
 
@@ -83,7 +83,7 @@ impl<T> EventQueue<T> {
         }
     }
 
-    /// When the first is due; [`Nanos::MAX`], which never comes, if there is none.
+    /// The due time of the first; [`Nanos::MAX`], which never comes, without one.
     #[inline]
     pub(crate) fn due(&self) -> Nanos {
         self.first

@@ -37,7 +37,7 @@ impl Front {
         }
     }
 
-    /// Takes what is due by the clock from the model, for a caller who has not asked yet.
+    /// Takes completions due by the clock from the model, before the caller asks for them.
     fn collect_early(&mut self) {
         let from = self.early.len();
         self.inner.advance(self.clock, &mut self.early);
@@ -118,7 +118,7 @@ impl Device for Front {
     }
 
     fn stats(&self) -> DeviceStats {
-        // A submission brings up what was due before it.
+        // A submission first collects everything due before it.
         let now = self.advanced.max(Nanos(self.clock.0.saturating_sub(1)));
         let mut stats = self.stats;
         stats.add_part(&self.inner.stats_at(now));
@@ -127,7 +127,7 @@ impl Device for Front {
 
     fn powercut(&mut self, now: Nanos) -> LostWrites {
         self.clock = self.clock.max(now);
-        // What was done by then was done; it is still to be collected.
+        // Requests done by then are done; they are still to be collected.
         self.collect_early();
         if self.stats.queue_depth > 0 {
             self.stats.busy_ns += self.clock.since(self.busy_since).0;

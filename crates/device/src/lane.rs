@@ -28,7 +28,7 @@ impl Lane {
         self.last.1
     }
 
-    /// Sends `len` bytes that are ready at `ready`, after what was sent before; returns when they
+    /// Sends `len` bytes that are ready at `ready`, after everything sent before; returns when they
     /// are across.
     #[inline]
     pub(crate) fn send(&mut self, ready: Nanos, len: u64) -> Nanos {
@@ -36,12 +36,12 @@ impl Lane {
         self.free
     }
 
-    /// When what was sent is across.
+    /// When everything sent is across.
     pub(crate) fn free_at(&self) -> Nanos {
         self.free
     }
 
-    /// Forgets what was under way: it is free from `now` on.
+    /// Forgets transfers under way: the lane is free from `now` on.
     pub(crate) fn reset(&mut self, now: Nanos) {
         self.free = now;
     }

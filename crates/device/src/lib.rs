@@ -11,8 +11,8 @@
 //! one behind a real kernel's block layer, the simulator behind a modelled one. Each model's module
 //! has its equations, units and sources.
 //!
-//! Pure: no file, no clock, no environment, no thread; what is random comes from the seed. Times
-//! are [`Nanos`], sizes bytes, rates bytes per second.
+//! Pure: no file, no clock, no environment, no thread; random numbers come from the seed. Times are
+//! [`Nanos`], sizes bytes, rates bytes per second.
 
 pub mod array;
 pub mod cheap;

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The link is full duplex: writes load one direction, reads the other, `len / rate` each, one at a
-//! time. A command of its own weighs `header` bytes in either direction. What the server
-//! acknowledges is as stable as what stands behind it: an export that answers from memory is a
+//! time. A command without data weighs `header` bytes in either direction. An acknowledged write is
+//! as stable as the device behind the server makes it. An export that answers from memory is a
 //! [controller](crate::controller) cache in volatile mode between link and disks.
 
 use crate::device::{Completion, Device, DeviceStats, LostWrites, Op, Profile, Request};

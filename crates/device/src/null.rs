@@ -1,7 +1,6 @@
-//! A device that takes a fixed time for everything, or none: for measuring whatever stands around
-//! it.
+//! A device that takes a fixed time for everything, or no time, for measuring the code around it.
 //!
-//! `completion = submission + latency`; no medium, no queue, no limit. What it acknowledges is
+//! `completion = submission + latency`; no medium, no queue, no limit. Acknowledged writes are
 //! stable.
 
 use std::collections::VecDeque;

@@ -10,9 +10,8 @@
 //! remove without searching again. That is what it does better than `BTreeMap`, whose every
 //! operation begins at the root. The blocks of the last few searches are tried first, because
 //! sweeps and streams come back to where they were. Blocks are kept for later use: a map that has
-//! had its greatest size allocates no more. Cost: `O(log n)` for a search, and moving at most a
-//! block for a change; splitting a block moves the list of first keys, one entry for tens of
-//! values.
+//! had its greatest size allocates no more. A search costs `O(log n)`, a change moves at most a
+//! block. Splitting a block moves the list of first keys, one entry for tens of values.
 
 use std::cell::Cell;
 
@@ -149,7 +148,7 @@ impl<V: Copy + Default> SortedMap<V> {
         if index == block.len { At { slot: slot + 1, index: 0 } } else { At { slot, index } }
     }
 
-    /// What is at a place.
+    /// The entry at a place.
     pub(crate) fn get(&self, at: At) -> Option<(u64, V)> {
         self.block(at.slot).map(|b| (b.keys[at.index], b.values[at.index]))
     }

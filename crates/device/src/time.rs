@@ -83,8 +83,8 @@ pub(crate) fn float(n: u64) -> f64 {
     if n <= i64::MAX as u64 { n as i64 as f64 } else { n as f64 }
 }
 
-/// Whole part; zero for what is negative or not a number, [`u64::MAX`] for what is too large. As
-/// [`float`], cheap for what is below 2^63.
+/// Whole part; zero for negative values and NaN, [`u64::MAX`] for values that are too large. As
+/// [`float`], cheap for values below 2^63.
 #[inline]
 pub(crate) fn whole(x: f64) -> u64 {
     if x < i64::MAX as f64 { (x as i64).max(0) as u64 } else { x as u64 }

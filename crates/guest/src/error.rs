@@ -1,4 +1,4 @@
-//! What can go wrong with a guest, and what to do about it.
+//! Errors of a guest, and the remedy for each.
 
 use std::io;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub enum GuestError {
     NoKernel {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
     /// There is no QEMU.
@@ -73,7 +73,7 @@ pub enum GuestError {
         "the guest's memory needs a tmpfs that is mounted without noexec, and {why}; mount one, or name one in TMPDIR"
     )]
     MemoryDir {
-        /// What is wrong with each directory that was tried.
+        /// The reason for each directory that was tried.
         why: String,
     },
     /// There is less memory than asked for, or than a guest needs.
@@ -82,7 +82,7 @@ pub enum GuestError {
         less = if *asked > memory::LEAST { ", or give it less with --ram" } else { "" }
     )]
     Memory {
-        /// What it was to have.
+        /// The requested RAM.
         asked: Bytes,
         /// Where its memory would be: `in RAM`.
         place: String,
@@ -92,7 +92,7 @@ pub enum GuestError {
     /// Less memory was asked for than a guest needs.
     #[error("{asked} of memory are too few for a guest; give it at least {} with --ram", memory::LEAST)]
     Small {
-        /// What it was to have.
+        /// The requested RAM.
         asked: Bytes,
     },
     /// A program could not be started.
@@ -106,7 +106,7 @@ pub enum GuestError {
     /// Something of the host failed.
     #[error("can't {what}: {error}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         what: &'static str,
         /// The answer of the kernel.
         error: io::Error,
@@ -117,7 +117,7 @@ pub enum GuestError {
     /// The kernel ended, or went silent, before the command had ended.
     #[error("the guest {how}; its last lines were:\n{console}")]
     Died {
-        /// What was seen of it.
+        /// The observed failure.
         how: &'static str,
         /// The last lines of its console.
         console: String,
@@ -139,7 +139,7 @@ impl GuestError {
         is_kernel || matches!(self, MemoryDir { .. } | Memory { .. })
     }
 
-    /// Whether the caller asked for what can't be.
+    /// Whether the caller asked for something impossible.
     #[must_use]
     pub fn is_wrong_use(&self) -> bool {
         matches!(self, Self::NoKernel { .. } | Self::Small { .. } | Self::Place { .. } | Self::NotForPeople)

@@ -1,4 +1,4 @@
-//! The first root filesystem of a kernel's image: what it needs to reach the host's files.
+//! The first root filesystem of a kernel's image: everything needed to reach the host's files.
 //!
 //! ```text
 //! host   program · its libraries · modules, unpacked ─▶ archive, a nameless file ─▶ QEMU
@@ -133,7 +133,7 @@ pub(crate) fn is_here() -> bool {
     Path::new(DIR).is_dir()
 }
 
-/// Loads the modules, mounts the host's files, frees what came in the archive and moves there.
+/// Loads the modules, mounts the host's files, frees the content of the archive and moves there.
 ///
 /// # Errors
 /// What failed, and why.

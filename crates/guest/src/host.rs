@@ -112,11 +112,11 @@ enum Heard {
     Ready,
     /// The guest has said something that the reading thread has seen to.
     Alive,
-    /// What is missing in the guest.
+    /// Something missing in the guest.
     Note(String),
     /// The command can have the next input.
     Taken,
-    /// Nobody reads the command's output any more.
+    /// The command's output has no reader any more.
     Unread,
     /// The command's end.
     Ended(End),
@@ -124,8 +124,8 @@ enum Heard {
     Gone,
 }
 
-/// Reads the serial line, in a thread of its own that ends with the line, and writes the command's
-/// output. Where its reader is slow the line fills, and the command waits.
+/// Reads the serial line and writes the command's output, in a separate thread that ends with the
+/// line. Where its reader is slow the line fills, and the command waits.
 struct Reader {
     line: UnixStream,
     room: Arc<Room>,
@@ -248,7 +248,7 @@ impl<'a> Talk<'a> {
                     return Err(self.process.died("ended before its command"));
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    // What it said last may still be on its way.
+                    // Its last output may still be on its way.
                     if self.process.has_ended() && last.elapsed() > LAST_WORDS {
                         return Err(self.process.died("ended before its command"));
                     }
@@ -279,7 +279,7 @@ impl<'a> Talk<'a> {
         let (taken, next) = mpsc::channel();
         let outbox = self.outbox.clone();
         match &self.io {
-            // Not joined: it may be inside a read of a terminal that nobody types into.
+            // Not joined: it may be inside a read of a terminal without input.
             CommandIo::Inherit => drop(thread::spawn(move || feed(&next, &outbox, io::stdin()))),
             CommandIo::Log(_) => drop(thread::spawn(move || feed(&next, &outbox, io::empty()))),
         }

@@ -43,7 +43,7 @@ const CONTROLLERS: [&str; 4] = ["cpu", "io", "memory", "pids"];
 const GROUPS: [&str; 2] = ["victim", "flood"];
 /// How often the guest says that it is alive.
 const BEAT: Duration = Duration::from_secs(1);
-/// How long output is waited for after the command has ended: what it left running may hold its
+/// How long output is waited for after the command has ended: its background processes may hold its
 /// streams open.
 const LAST_OUTPUT: Duration = Duration::from_secs(2);
 /// How often ended processes are looked for.
@@ -71,7 +71,7 @@ pub fn serve(launcher: &[String]) -> Result<(), GuestError> {
         return end_with(&line, End::Failed(why));
     }
     let end = serve_order(&line, launcher).unwrap_or_else(End::Failed);
-    // What was written to the host's directories is still in this kernel's page cache.
+    // Data written to the host's directories is still in this kernel's page cache.
     rustix::fs::sync();
     end_with(&line, end)
 }
@@ -122,8 +122,7 @@ impl Line {
     }
 }
 
-/// Reads what the host says, and tells it what has been read: the host never sends more than the
-/// line holds.
+/// Reads the host's frames, and acknowledges them: the host never sends more than the line holds.
 struct Reader {
     from: File,
     line: Line,
@@ -186,8 +185,8 @@ fn prepare(order: &Order, line: &Line) -> Result<(), String> {
     Ok(())
 }
 
-/// Puts the root together and moves into it: a tmpfs over the host's files, the kernel's own
-/// filesystems, fresh scratch space, and the host's directories that may be written.
+/// Builds the root and moves into it: a tmpfs over the host's files, kernel filesystems, fresh
+/// scratch space, and the writable directories of the host.
 fn build_root(order: &Order, is_image: bool) -> Result<(), String> {
     let stage = Path::new(STAGE);
     let on = |what: &str, source: &str, target: &Path, kind: &str, data: Option<&str>| {
@@ -260,7 +259,7 @@ fn run(
         .stdout(stdout)
         .stderr(stderr);
     let child = command.spawn().map_err(failed)?;
-    // Our copies of its ends would keep the readers waiting.
+    // This process's copies of its ends would keep the readers waiting.
     drop(command);
     let child = Pid::from_raw(child.id() as i32).ok_or("the command has no process id")?;
     let (output_ended, outputs) = mpsc::channel();
@@ -327,7 +326,7 @@ impl Plumbing {
     }
 }
 
-/// A terminal that neither echoes nor changes what is written: the caller's own does both.
+/// A terminal that neither echoes nor changes the output: the caller's terminal does both.
 fn open_terminal(window: Option<(u16, u16)>) -> io::Result<(File, File)> {
     let ours = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     rustix::pty::grantpt(&ours)?;
@@ -361,14 +360,14 @@ fn feed(pieces: &Receiver<Vec<u8>>, to: File, line: &Line) {
         } else if let Some(open) = &mut to
             && open.write_all(&piece).is_err()
         {
-            // Nobody reads it any more.
+            // The command does not read it any more.
             to = None;
         }
         line.say(&Frame::Taken);
     }
 }
 
-/// Heeds the host until it is gone; then the guest has nobody to run for.
+/// Follows the host's orders until it is gone; then the guest has no purpose.
 fn listen(mut reader: Reader, input: &Sender<Vec<u8>>, child: Pid) {
     loop {
         match Frame::read(&mut reader) {

@@ -1,4 +1,4 @@
-//! What has to be set in a process before it becomes another program.
+//! Settings of a process before it becomes another program.
 //!
 //! The hidden command of the program runs [`launch`]: everything is set by safe calls, then
 //! `execve(2)` follows.
@@ -21,9 +21,10 @@ use crate::error::GuestError;
 /// core file. Its words are the directories that it may write to, [`BEFORE_KERNEL`], and the
 /// command.
 pub(crate) const KERNEL: &str = "kernel";
-/// What is between the two.
+/// Separates the directories from the command.
 pub(crate) const BEFORE_KERNEL: &str = "--";
-/// For the command in the guest: a session of its own, with stdin as its terminal if that is one.
+/// For the command in the guest: a separate session, with stdin as its controlling terminal if
+/// stdin is one.
 pub(crate) const SESSION: &str = "session";
 
 /// Becomes `command` as what `role` says.
@@ -47,15 +48,15 @@ pub fn launch(role: &str, command: &[OsString]) -> GuestError {
     GuestError::Start { program: program.into(), error }
 }
 
-/// Starts a kernel and stays beside it, in its process group: ends the whole group, itself
+/// Starts a kernel and stays beside it, in its process group. Ends the whole group, itself
 /// included, once the kernel has ended or the other end of the serial line (stdin) is closed.
 /// Returns only if the kernel could not be started.
 ///
 /// The processes of the guest are traced processes of the host. One whose tracer died alone goes on
-/// as a process of the host, and its system calls are the host's: the kernel must not be killed but
-/// with all of them. So a parent-death signal for the kernel alone is no way. Where somebody else
-/// kills it alone (`kill -9`, the OOM killer), [`confine`] keeps them from the host's files until
-/// the keeper ends them.
+/// as a process of the host, with the host's system calls. So the kernel must only be killed
+/// together with all of them. So a parent-death signal for the kernel alone is no way. If another
+/// process kills it alone (`kill -9`, the OOM killer), [`confine`] keeps them from the host's files
+/// until the keeper ends them.
 fn keep(words: &[OsString]) -> GuestError {
     let (writable, command) = words.split_at(words.iter().position(|w| w == BEFORE_KERNEL).unwrap_or(0));
     let [_, program, args @ ..] = command else { return GuestError::NotForPeople };
@@ -65,9 +66,8 @@ fn keep(words: &[OsString]) -> GuestError {
     GuestError::Start { program: program.into(), error: keep_confined(program, args) }
 }
 
-/// Has the host's kernel refuse all writes of this process and its children to other files than
-/// those below `writable`, and all signals to others, as far as it has Landlock (Linux 5.13;
-/// signals 6.12).
+/// Has the host's kernel refuse all writes of this process and its children outside `writable`, and
+/// all signals to others. This works as far as the host has Landlock (Linux 5.13; signals 6.12).
 fn confine(writable: &[OsString]) -> Result<(), RulesetError> {
     let abi = ABI::V6;
     Ruleset::default()
@@ -90,8 +90,7 @@ fn keep_confined(program: &OsString, args: &[OsString]) -> io::Error {
     if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::default()) {
         return error;
     }
-    // As the leader of a group the kernel can't leave it for a session of its own, which it tries
-    // (setsid).
+    // As the leader of a group the kernel can't move to a new session, which it tries (setsid).
     let mut kernel = match Command::new(program).args(args).process_group(0).spawn() {
         Ok(kernel) => kernel,
         Err(error) => return error,

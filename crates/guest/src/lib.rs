@@ -13,7 +13,8 @@
 //! anywhere and the host's files stay as they are, but for the directories that the caller names
 //! ([`Order::writable`]).
 //!
-//! Only this crate boots kernels, and [`init`] is the only code of the project that runs as process 1.
+//! Only this crate boots kernels, and [`init`] is the only code of the project that runs as
+//! process 1.
 
 pub mod cpio;
 mod error;

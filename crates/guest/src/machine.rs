@@ -38,7 +38,7 @@ pub(crate) fn uml(kernel: &Path, start: &Start<'_>) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec![kernel.into(), format!("mem={}K", start.ram.0 / 1024).into()];
     // No directory for its control socket: a kernel that is killed would leave it behind.
     words.push("uml_dir=/dev/null".into());
-    // Its first serial line is our end of the socket; its console goes beside it.
+    // Its first serial line is this side's end of the socket; its console goes beside it.
     words.extend(["ssl0=fd:0", "ssl=null", "con=null", "con0=null,fd:1"].map(OsString::from));
     words.extend(["rootfstype=hostfs", "rootflags=/", "ro", "quiet", "panic=-1"].map(OsString::from));
     words.push(format!("init={}", start.program).into());
@@ -59,7 +59,8 @@ impl Qemu<'_> {
     /// becomes QEMU.
     pub(crate) fn words(&self, start: &Start<'_>, first_root: i32) -> Vec<OsString> {
         let mut words = self.machine(start.ram);
-        // Its first serial line is our end of the socket; its console, the second, goes beside it.
+        // Its first serial line is this side's end of the socket; its console, the second, goes
+        // beside it.
         words.extend(["-chardev", "socket,id=line,fd=0", "-serial", "chardev:line"].map(OsString::from));
         words.extend(CONSOLE.map(OsString::from));
         share(&mut words, HOST_TAG, Path::new("/"), true);

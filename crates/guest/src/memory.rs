@@ -16,8 +16,8 @@ pub const LEAST: Bytes = Bytes::mib(512);
 /// `TMPFS_MAGIC` of linux/magic.h.
 const TMPFS: u64 = 0x0102_1994;
 
-/// The first of `dirs` on a tmpfs without noexec, and the guest's RAM: what is asked for, or half
-/// of what is free there and of `available`, the host's free RAM.
+/// The first of `dirs` on a tmpfs without noexec, and the guest's RAM. That is the requested size,
+/// or half of the least of the free space there and `available`, the host's free RAM.
 ///
 /// # Errors
 /// [`GuestError::MemoryDir`], [`GuestError::Memory`].
@@ -40,13 +40,13 @@ pub fn choose(
     Err(GuestError::MemoryDir { why: refused.join(", ") })
 }
 
-/// The RAM of a guest without such a directory: what is asked for, or half of `available`, the
+/// The RAM of a guest without such a directory: the requested size, or half of `available`, the
 /// host's free RAM.
 ///
 /// # Errors
 /// [`GuestError::Memory`].
 pub fn of_the_host(asked: Option<Bytes>, available: Option<Bytes>) -> Result<Bytes, GuestError> {
-    // Nothing is known of the host's: what is asked for, or the least.
+    // The host's free RAM is unknown: the requested size, or the least.
     let free = available.or(asked).unwrap_or(Bytes(2 * LEAST.0));
     size(asked, free, "in RAM")
 }
@@ -62,7 +62,7 @@ fn size(asked: Option<Bytes>, free: Bytes, place: &str) -> Result<Bytes, GuestEr
     Ok(wanted)
 }
 
-/// What is free in a directory, or why it can't hold a guest's memory.
+/// The free space of a directory, or the reason why it can't hold a guest's memory.
 fn room(dir: &Path) -> Result<Bytes, String> {
     let failed = |errno: rustix::io::Errno| format!("can't be used: {}", io::Error::from(errno));
     let kind = rustix::fs::statfs(dir).map_err(failed)?.f_type as u64;

@@ -1,4 +1,4 @@
-//! Kernel modules by name, with what they depend on, without `depmod`.
+//! Kernel modules by name, with their dependencies, without `depmod`.
 //!
 //! ```text
 //! kernel/**/NAME.ko, .ko.xz, .ko.zst, .ko.gz ─▶ .modinfo: depends=a,b ─▶ a, b first ─▶ init_module(2)
@@ -70,16 +70,16 @@ impl Modules {
                 }
             }
         }
-        // A kernel without the list may have built in what is no module here.
+        // A kernel without the list may have built in a driver that is not a module here.
         let list = std::fs::read_to_string(dir.join("modules.builtin")).unwrap_or_default();
         let built_in = list.lines().filter_map(|line| module_name(Path::new(line).file_name()?.to_str()?));
         Ok(Self { files, built_in: built_in.collect() })
     }
 
-    /// Loads `name` after what it depends on. A module that is loaded already is left alone.
+    /// Loads `name` after its dependencies. A module that is loaded already is left alone.
     ///
     /// # Errors
-    /// [`ModuleError`]. A kernel without a list of what it has built in may have what is absent
+    /// [`ModuleError`]. A kernel without a list of its built-in drivers may have one that is absent
     /// here.
     pub fn load(&self, name: &str) -> Result<(), ModuleError> {
         self.order(name)?.into_iter().try_for_each(insert)
@@ -149,8 +149,8 @@ fn module_name(file: &str) -> Option<String> {
     plain.strip_suffix(".ko").map(as_the_kernel_spells)
 }
 
-/// Shows the modules in `dir` where `modprobe` looks for those of the kernel `release`. What is
-/// there already stays.
+/// Shows the modules in `dir` where `modprobe` looks for those of the kernel `release`. An existing
+/// entry stays.
 ///
 /// The kernel itself starts `modprobe` with an alias where it needs a module (kernel/kmod.c,
 /// `request_module`): for a RAID level, a device-mapper target, a filesystem.

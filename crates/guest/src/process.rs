@@ -61,7 +61,7 @@ impl Process {
     /// Starts the kernel. `note` hears of modules that it lacks.
     ///
     /// # Errors
-    /// It can't be started, or what it needs can't be put together.
+    /// It can't be started, or its parts can't be put together.
     pub(crate) fn start(
         guest: &Guest,
         order: &Order,
@@ -124,8 +124,8 @@ impl Process {
             .stdin(OwnedFd::from(theirs))
             .stdout(to_console)
             .stderr(to_complaints)
-            // A Ctrl-C of the terminal is ours to pass on. The keeper leaves this group for the
-            // kernel's.
+            // A Ctrl-C of the terminal is passed on by this program. The keeper leaves this group
+            // for the kernel's.
             .process_group(0);
         if let Kernel::Uml { memory_dir, .. } = &guest.kernel {
             command.env("TMPDIR", memory_dir);
@@ -150,7 +150,7 @@ impl Process {
 
     /// How the guest died, with the last of its console.
     pub(crate) fn died(&mut self, how: &'static str) -> GuestError {
-        // What it printed last may still be on its way.
+        // Its last output may still be on its way.
         thread::sleep(Duration::from_millis(100));
         let console = self.console.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&console);
@@ -213,7 +213,7 @@ fn word_of(program: &Path) -> Result<&str, GuestError> {
     program.to_str().filter(fits).ok_or_else(|| GuestError::Place { program: program.into() })
 }
 
-/// Keeps the last bytes of what is said, and that something is.
+/// Keeps the last bytes of the output, and the fact that there was some.
 fn keep_the_last(mut from: impl Read, kept: &Mutex<Vec<u8>>, has_spoken: &AtomicBool) {
     let mut piece = [0; 1024];
     while let Ok(length @ 1..) = from.read(&mut piece) {

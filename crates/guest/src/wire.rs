@@ -29,8 +29,8 @@ pub struct Order {
     pub env: Vec<(OsString, OsString)>,
     /// Where it starts: an absolute path on the host.
     pub dir: PathBuf,
-    /// Modules to load before its root is put together, by name, and with them what they depend on.
-    /// User-mode Linux has to have them; of an image, one that is absent is noted.
+    /// Modules to load before its root is put together, by name; their dependencies are loaded as
+    /// well. User-mode Linux has to have them; of an image, one that is absent is noted.
     pub modules: Vec<String>,
     /// Where modules are: the directory with `kernel/` in it; absent for a kernel that has
     /// everything built in.
@@ -80,7 +80,7 @@ pub(crate) enum Frame {
     Read(u32),
     /// Guest: it is alive.
     Beat,
-    /// Guest: what is missing there, a line for the user.
+    /// Guest: something missing there, a line for the user.
     Note(String),
     /// Guest: the last frame.
     Ended(End),
@@ -113,7 +113,7 @@ impl Frame {
     /// Reads the next frame.
     ///
     /// # Errors
-    /// `UnexpectedEof` once the other side is gone; `InvalidData` for what is no frame.
+    /// `UnexpectedEof` once the other side is gone; `InvalidData` for bytes that are not a frame.
     pub(crate) fn read(from: &mut impl Read) -> io::Result<Self> {
         let mut head = [0; 5];
         from.read_exact(&mut head)?;
@@ -149,7 +149,7 @@ impl Frame {
     }
 }
 
-/// Reads past [`MAGIC`]; gives what came before it.
+/// Reads past [`MAGIC`]; returns the bytes before it.
 ///
 /// # Errors
 /// `UnexpectedEof` if the guest ended before it was ready.

@@ -118,7 +118,7 @@ const FILESYSTEMS: &str = "/proc/filesystems";
 /// Why nothing of debugfs can be read on a kernel that has none.
 pub(crate) const NO_DEBUGFS: &str = "this kernel is built without debugfs (CONFIG_DEBUG_FS)";
 
-/// Said wherever debugfs refuses us.
+/// The reason wherever debugfs refuses access.
 pub const NEEDS_ROOT: &str = "needs root (debugfs)";
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! What a captured tree holds: exactly the files that this crate reads, without what identifies a
-//! machine or its owner.
+//! The content of a captured tree: exactly the files that this crate reads, without data that
+//! identifies a machine or its owner.
 //!
 //! ```text
 //! live /proc, /sys ──────────────── entries ─▶ (path, text | link | directory | unreadable) … ─▶ whoever stores them
 //! other managers' files ─ lines about knobs ─┘
 //! ```
 //!
-//! Left out or replaced: serial numbers, host names, partition and filesystem UUIDs, boot id,
-//! servers' names and addresses, paths of loop files' owners are kept as mount points are. Files
-//! that can't be read are listed as such, so that the tree tells what the machine told.
+//! Serial numbers, host names, partition and filesystem UUIDs, the boot id, servers' names and
+//! addresses are left out or replaced. Paths of loop files are kept, as mount points are.
+//! Unreadable files are listed as such, so that the tree tells the same as the machine.
 
 mod configuration;
 
@@ -215,8 +215,7 @@ impl Collector<'_> {
         for (i, name) in self.names("/sys/class/net").into_iter().enumerate() {
             let shown = if name.starts_with("enx") { format!("enx{i}") } else { name.clone() };
             for file in ["operstate", "speed"] {
-                // Reading the speed of what has none fails with EINVAL: absent is all that there is
-                // to tell.
+                // Reading the speed of an interface without one fails with EINVAL: it is absent.
                 if let Reading::Value(text) = self.root.read(&format!("/sys/class/net/{name}/{file}")) {
                     let path = format!("/sys/class/net/{shown}/{file}");
                     self.entries.push(Entry { path, content: Content::Text(text) });

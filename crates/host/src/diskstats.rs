@@ -91,8 +91,8 @@ const MILLISECOND_BITS: u32 = 32;
 /// What happened between two readings of one device; its level of requests in flight is the later
 /// one's.
 ///
-/// A counter that fell is taken to have begun again (the device was removed and came back), except
-/// that a millisecond counter that wrapped at 2^32 is followed across.
+/// A counter that fell is taken to have begun again (the device was removed and came back). A
+/// millisecond counter that wrapped at 2^32 is followed across.
 #[must_use]
 pub fn between(before: &DeviceSample, after: &DeviceSample) -> DeviceSample {
     let count = |a: u64, b: u64| b.checked_sub(a).unwrap_or(b);

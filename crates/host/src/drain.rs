@@ -1,5 +1,5 @@
-//! How fast a device drains, in bytes a second, and how many seconds that makes of what waits and
-//! of the limits.
+//! How fast a device drains, in bytes a second, and how many seconds the waiting bytes and the
+//! limits take at that rate.
 //!
 //! What the device wrote during the window, but only if it was backlogged at both ends, because an
 //! idle device's rate says nothing of what it could do. Else, and where no time passed (a captured
@@ -11,17 +11,17 @@ use floodwall_model::status::{Drain, DrainSource, Machine};
 
 use crate::bdi::BdiStats;
 
-/// Below this much dirty and under writeback a device is not called backlogged: the flusher writes
-/// at least 1024 pages of an inode at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`), 4 MiB, so
-/// less than that may be written at once and leave the device idle for the rest of the window.
+/// A device with less than this dirty and under writeback does not count as backlogged. The flusher
+/// writes at least 1024 pages of an inode at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`), 4
+/// MiB. Less than that may be written at once and leave the device idle for the rest of the window.
 const BACKLOG_BYTES: u64 = 4 << 20;
 
-/// … nor if less than this is under writeback: the counters are per-CPU sums that may be off by
-/// some hundred KiB (lib/percpu_counter.c), and dirty data that waits to come of age leaves the
+/// Nor does a device with less than this under writeback. The counters are per-CPU sums that may be
+/// off by some hundred KiB (lib/percpu_counter.c), and dirty data that is too young leaves the
 /// device idle.
 const WRITING_BYTES: u64 = 1 << 20;
 
-/// Why nothing that takes time can be told of a captured tree whose counters stand still.
+/// Why rates are unknown for a captured tree whose counters stand still.
 pub(crate) const ONE_MOMENT: &str = "the captured tree holds one moment: its counters don't move";
 
 /// How fast a device drains, and how long that makes its backlog and the limits.

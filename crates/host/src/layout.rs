@@ -1,5 +1,4 @@
-//! Which backing devices hold mounted filesystems, each once, with what is mounted on them and what
-//! lies below.
+//! The backing devices of mounted filesystems, each once, with their mounts and the devices below.
 //!
 //! The kernel counts dirty pages per backing device (bdi). Filesystems on partitions of one disk
 //! share the disk's; btrfs and network filesystems bring their own. So the rows of a status are
@@ -51,7 +50,7 @@ pub struct Row {
     pub queue_device: Option<DeviceId>,
     /// The block devices that the filesystem is on; for btrfs its members, else the whole disk.
     pub devices: Vec<DeviceId>,
-    /// What lies below, one for each of `devices`.
+    /// The devices below, one for each of `devices`.
     pub stacks: Vec<Stack>,
     /// Whether its filesystem is on a server.
     pub is_network: bool,

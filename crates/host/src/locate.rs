@@ -146,7 +146,7 @@ fn below(root: &SysRoot, mounts: &[Mount], mount: &Mount, directory: PathBuf) ->
 /// Space on a filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Free for this user: what is reserved for root is left out.
+    /// Free for this user, without the space reserved for root.
     pub available: Bytes,
     /// In all.
     pub total: Bytes,

@@ -161,7 +161,8 @@ fn two_decimals(value: f32) -> f64 {
 }
 
 /// CPU time taken by the hypervisor since boot, summed over all CPUs, in milliseconds (/proc/stat
-/// `cpu`, 8th value; 1 tick = 10 ms: `USER_HZ` is 100 on every architecture but Alpha and IA-64).
+/// `cpu`, 8th value). One tick is 10 ms: `USER_HZ` is 100 on every architecture but Alpha and
+/// IA-64.
 #[must_use]
 pub fn read_steal_ms(root: &SysRoot) -> Reading<u64> {
     let path = "/proc/stat";

@@ -1,5 +1,5 @@
-//! Mounted filesystems: /proc/self/mountinfo, which mount covers a path, and which filesystems have
-//! no writeback of their own.
+//! Mounted filesystems: /proc/self/mountinfo, the mount that covers a path, and the filesystems
+//! without separate writeback.
 
 use std::path::{Path, PathBuf};
 
@@ -19,8 +19,7 @@ pub struct Mount {
     pub id: i32,
     /// The mount that this one is on.
     pub parent: i32,
-    /// `st_dev` of its files; major 0 where the filesystem has no block device of its own, or
-    /// several.
+    /// `st_dev` of its files; major 0 where the filesystem has no block device, or several.
     pub device: DeviceId,
     /// The directory of the filesystem that is mounted here.
     pub root: String,
@@ -44,7 +43,7 @@ pub fn charges_writeback(fs_type: &str) -> bool {
     matches!(fs_type, "ext2" | "ext3" | "ext4" | "btrfs" | "f2fs" | "xfs")
 }
 
-/// Every mount of our namespace, in the order in which they were made visible.
+/// Every mount of this process's namespace, in the order in which they were made visible.
 pub fn read_mounts(root: &SysRoot) -> Reading<Vec<Mount>> {
     root.read(MOUNTINFO).and_then(|text| {
         let mounts = parse(&text);
@@ -109,8 +108,8 @@ pub fn covering<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     Some(current)
 }
 
-/// Why a filesystem's dirty pages are not written back to a device or server of its own; `None` if
-/// they are.
+/// The reason why a filesystem's dirty pages are not written back to a separate device or server;
+/// `None` if they are.
 #[must_use]
 pub fn without_own_writeback(mount: &Mount) -> Option<&'static str> {
     let fs_type = mount.fs_type.as_str();
@@ -229,7 +228,7 @@ garbage
         assert_eq!(at("/"), "8:2");
         assert_eq!(at("/srv"), "8:2");
         assert_eq!(at("/srv/abc"), "8:2");
-        // The later of two mounts on one directory, and nothing of what it hides.
+        // The later of two mounts on one directory, and no mount that it hides.
         assert_eq!(at("/srv/a"), "8:18");
         assert_eq!(at("/srv/a/b/file"), "8:18");
     }

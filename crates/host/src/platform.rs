@@ -30,8 +30,8 @@ pub fn read_hypervisor_flag(root: &SysRoot) -> Reading<bool> {
     })
 }
 
-/// What tells that we are in a container, whose configuration files are its own while the kernel
-/// and its knobs are the host's.
+/// The sign of a container. Its configuration files are the container's, while the kernel and its
+/// knobs are the host's.
 #[must_use]
 pub fn read_container(root: &SysRoot, mounts: &[Mount]) -> Reading<String> {
     // Docker, Podman and systemd-nspawn leave a mark.

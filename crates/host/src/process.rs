@@ -1,4 +1,4 @@
-//! Writers: /proc/PID/io of every process that we may look at.
+//! Writers: /proc/PID/io of every process that may be looked at.
 //!
 //! `write_bytes` counts a page when it is dirtied (mm/page-writeback.c `folio_account_dirtied`), so
 //! the difference of two readings names the floods, not the flusher that writes for them. Other

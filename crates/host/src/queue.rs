@@ -69,9 +69,9 @@ pub fn read_scheduler(root: &SysRoot, disk: DeviceId) -> Reading<String> {
     })
 }
 
-/// Whether an elevator puts commits before a flood by priority. mq-deadline orders by class, but
-/// its commits wait for the same tags as the flood (block/mq-deadline.c `dd_limit_depth`); kyber
-/// and none know no classes.
+/// Whether an elevator puts commits before a flood by priority. With mq-deadline classes set the
+/// order, but its commits wait for the same tags as the flood (block/mq-deadline.c
+/// `dd_limit_depth`). kyber and none know no classes.
 #[must_use]
 pub fn heeds_priority(elevator: &str) -> bool {
     matches!(elevator, "bfq" | "cfq")

@@ -17,7 +17,8 @@ use rustix::fs::{Dir, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
-/// No file of /proc or /sys that we read comes near this; a captured tree may hold anything.
+/// No file of /proc or /sys that this crate reads comes near this; a captured tree may hold
+/// anything.
 const MAX_FILE_BYTES: usize = 16 << 20;
 /// Where debugfs is mounted by convention, below the root.
 const DEBUGFS: &str = "sys/kernel/debug/";
@@ -51,14 +52,14 @@ pub struct SysRoot {
     path: Arc<Path>,
     live: bool,
     page_bytes: u64,
-    /// A debugfs of our own, looked for when the first file of it is wanted.
+    /// A private mount of debugfs, looked for when the first file of it is wanted.
     debugfs: Arc<OnceLock<Option<OwnedFd>>>,
     /// The paths that were found, if a caller wants to know.
     seen: Option<Arc<Mutex<BTreeSet<String>>>>,
 }
 
 impl SysRoot {
-    /// The machine that we run on.
+    /// The machine that this process runs on.
     ///
     /// # Errors
     /// [`RootError::Open`].
@@ -116,7 +117,7 @@ impl SysRoot {
         self.page_bytes
     }
 
-    /// Whether this is the machine that we run on.
+    /// Whether this is the machine that the process runs on.
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.live
@@ -175,9 +176,9 @@ impl SysRoot {
         self.fill(path, buffer, false)
     }
 
-    /// The same for an attribute of sysfs, a sysctl or a small file of a process: the kernel gives
+    /// The same for an attribute of sysfs, a sysctl or a small file of a process. The kernel gives
     /// those whole in one read into a buffer of a page or more (fs/kernfs/file.c, fs/seq_file.c
-    /// `single_open`), so that a short read is the end. Saves one system call in four.
+    /// `single_open`), so a short read is the end. This saves one system call in four.
     ///
     /// # Errors
     /// As [`Self::read_into`].
@@ -264,7 +265,7 @@ impl SysRoot {
         self.link_target(path).map(|target| target.rsplit('/').next().unwrap_or_default().to_owned())
     }
 
-    /// Whether there is anything at a path that we may look at.
+    /// Whether a visible file is at a path.
     #[must_use]
     pub fn exists(&self, path: &str) -> bool {
         self.open(path, OFlags::PATH).is_ok()

@@ -33,7 +33,7 @@ struct Counters {
 
 impl Sampler {
     /// A sampler for the machine and the block devices under the directory: none, one, or several
-    /// (btrfs), of which the sum is sampled. Nothing is read yet.
+    /// (btrfs), whose sum is sampled. Nothing is read yet.
     #[must_use]
     pub fn new(root: SysRoot, devices: impl IntoIterator<Item = DeviceId>) -> Self {
         let devices = devices.into_iter().collect();
@@ -43,7 +43,7 @@ impl Sampler {
     /// Levels now, and counters since the last call.
     ///
     /// The first call only primes the counters: they are `None` in what it returns, the levels are
-    /// there. What can't be read is `None` too, with its reason in [`Self::missing`].
+    /// there. An unreadable value is `None` too, with its reason in [`Self::missing`].
     pub fn sample(&mut self) -> HostSample {
         let mut missing = Vec::new();
         let memory = memory::read_memory(&self.root);

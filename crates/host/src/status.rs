@@ -76,7 +76,7 @@ impl Observation {
         }
     }
 
-    /// A row's counters; one reason in every field if there are none.
+    /// A row's counters; without any, the same reason in every field.
     fn stats(&self, row: &Row) -> BdiStats {
         let found = row.bdi.as_ref().and_then(|name| match self.stats.get(name) {
             Some(stats) => Reading::Value(stats.clone()),
@@ -96,9 +96,8 @@ impl Observation {
         }
     }
 
-    /// A row's counters, with the machine's dirty and writeback in place of its own where those
-    /// can't be read and there is no other device that they could belong to. Returns whether that
-    /// was so.
+    /// A row's counters. If they can't be read, the machine's dirty and writeback stand in,
+    /// provided that no other device can own them. Returns whether that was so.
     fn stats_or_sole(&self, row: &Row) -> (BdiStats, bool) {
         let stats = self.stats(row);
         match &self.sole {
@@ -159,11 +158,11 @@ impl<'a> Window<'a> {
     }
 }
 
-/// The state of the write path now, with rates over the time between two observations, of which
-/// `after` was made just now.
+/// The state of the write path now, with rates over the time between two observations; `after` was
+/// made just now.
 ///
 /// `window_s` is that time in seconds, as the caller's clock measured it; it must be above zero.
-/// `is_root` tells whether we are root already: what is refused then, root would not add. Findings
+/// `is_root` tells whether the process is root already: then root would not add access. Findings
 /// are for [`crate::findings::look`] to make.
 #[must_use]
 pub fn status(

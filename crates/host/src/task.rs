@@ -72,10 +72,10 @@ pub fn read_threads_written(root: &SysRoot, pid: u32, buffer: &mut Vec<u8>) -> O
 }
 
 /// When a process or thread started, in clock ticks since boot, from its `stat`; `None` if the text
-/// is none. Numbers are used again; with the start they are not.
+/// is no such line. Numbers are reused; a number with its start is unique.
 #[must_use]
 pub fn start_ticks(stat: &[u8]) -> Option<u64> {
-    // The 22nd field of proc_pid_stat(5), of which two are the number and the name.
+    // The 22nd field of proc_pid_stat(5); the number and the name are the first two.
     behind_name(stat)?.nth(19)?.parse().ok()
 }
 

@@ -1,7 +1,7 @@
 //! Small parsers that several kernel files share.
 
-/// The value after `key` in a file of lines `key value …` or `key: value kB`; `None` if the key is
-/// not there or its value is not a number.
+/// The value after `key` in a file of lines `key value …` or `key: value kB`. It is `None` if the
+/// key is absent or its value is not a number.
 pub(crate) fn number_after(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let rest = line.strip_prefix(key)?;

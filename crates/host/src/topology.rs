@@ -23,7 +23,7 @@ pub struct Backing {
     /// The block devices that the filesystem was made on (partitions included). Empty for network
     /// filesystems.
     pub devices: Vec<DeviceId>,
-    /// The reason, if there are none.
+    /// The reason for an empty list.
     pub why_none: Option<String>,
     /// Name in /sys/class/bdi: the whole disk's number, `btrfs-1`, or `0:NN`.
     pub bdi: Reading<String>,
@@ -79,7 +79,7 @@ fn btrfs_backing(root: &SysRoot, mount: &Mount) -> Backing {
     Backing { devices: vec![first], why_none: None, bdi }
 }
 
-/// What lies below one block device.
+/// The devices below one block device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stack {
     /// Every device passed, whole disks only, from the top down; each once.

@@ -5,16 +5,15 @@
 //! timing thread  ─▶ sleep until the model's next event ─▶ advance ─▶ answer what completed
 //! ```
 //!
-//! *Lateness* is all that the lab adds: from a request's arrival until the model heard of it, and
-//! from its modelled completion until its answer was in the kernel's hands. Virtual time is the
+//! *Lateness* is all that the lab adds. It is the time from a request's arrival until the model
+//! gets it, and from its modelled completion until the kernel has its answer. Virtual time is the
 //! monotonic clock since the engine was made. The thread that advances the model sends the answers,
 //! so a device without delay costs no thread switch.
 //!
 //! **Data is stored on submission**, not on completion: it goes from the request's buffer straight
-//! into the store, and overlapping writes end in the order in which they were submitted because the
-//! store is written in that order. Until its completion a write is invisible only in that nobody
-//! has been told that it happened; a power cut takes it back. Reads are copied out when they are
-//! answered.
+//! into the store. Overlapping writes end in the order of their submission because the store is
+//! written in that order. Until its completion a write is unacknowledged, and a power cut takes it
+//! back. A read that is answered meanwhile sees it. Reads are copied out when they are answered.
 //!
 //! Locks: `store` before `core` before `meter`; never the other way round.
 
@@ -101,7 +100,8 @@ struct Core<R> {
     device: Box<dyn Device>,
     pace: Pace,
     power: bool,
-    /// Goes up with every power cut: whoever opened the device before it is cut off for good.
+    /// Goes up with every power cut: a process that opened the device before it is cut off for
+    /// good.
     generation: u64,
     pending: HashMap<u64, Pending<R>>,
     /// Ids order writes and are their versions.
@@ -131,7 +131,7 @@ pub(crate) struct Engine<R> {
     capacity: u64,
 }
 
-/// With a volatile cache, how many completions may pass before asking what has become stable.
+/// With a volatile cache, the completions that may pass before asking for the stable part.
 const FORGET_EVERY: u32 = 256;
 
 thread_local! {
@@ -169,8 +169,8 @@ impl<R: Respond> Engine<R> {
         self.start.elapsed().into()
     }
 
-    /// A thread that panicked must not leave the block layer waiting: what it held is used as it
-    /// is.
+    /// A thread that panicked must not leave the block layer waiting: its locked state is used as
+    /// it is.
     fn core(&self) -> MutexGuard<'_, Core<R>> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -266,7 +266,7 @@ impl<R: Respond> Engine<R> {
         })
     }
 
-    /// Moves what has completed by now out of the core.
+    /// Moves requests completed by now out of the core.
     fn collect(&self, core: &mut Core<R>, done: &mut Vec<Done<R>>) {
         let mut completions: Vec<Completion> = Vec::new();
         core.advanced = self.now();
@@ -285,7 +285,7 @@ impl<R: Respond> Engine<R> {
         }
     }
 
-    /// Answers what was collected, and counts it.
+    /// Answers the collected requests, and counts them.
     fn finish(&self, done: Vec<Done<R>>) {
         if done.is_empty() {
             return;
@@ -458,7 +458,7 @@ impl<R: Respond> Engine<R> {
 
     /// Histograms so far.
     pub(crate) fn timings(&self) -> Timings {
-        // Copied first: whoever answers requests must not wait for the arithmetic.
+        // Copied first: the thread that answers requests must not wait for the arithmetic.
         let meter = self.meter().0.clone();
         meter.timings()
     }

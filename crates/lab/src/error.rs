@@ -183,7 +183,7 @@ pub enum LabError {
         /// Which lab.
         name: String,
     },
-    /// The server of a lab could not do what it was asked.
+    /// The server of a lab could not do a request.
     #[error("the server of '{name}' says: {said}")]
     Server {
         /// Which lab.
@@ -204,7 +204,7 @@ pub enum LabError {
     Io {
         /// The operation, as a verb.
         operation: &'static str,
-        /// On what.
+        /// The file or device.
         path: PathBuf,
         /// The kernel's answer.
         errno: Errno,
@@ -229,7 +229,7 @@ impl LabError {
     }
 
     /// Whether this host lacks a privilege, a kernel feature, a program or memory that the lab
-    /// needs, as opposed to a failure or a wrong use (the command line's exit status 4).
+    /// needs (the command line's exit status 4). False for a failure or a wrong use.
     #[must_use]
     pub fn is_missing_requirement(&self) -> bool {
         matches!(

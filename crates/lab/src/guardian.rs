@@ -38,7 +38,7 @@ pub(crate) fn main(state: &Path) -> Result<(), LabError> {
     let starting = state.lock_to_start(START)?;
     let mut server = start_server(&state, &spec).inspect_err(|e| state.leave_error(e))?;
     drop(starting);
-    // This fails for a process that is no child of ours, and that one is.
+    // This fails for a process that is not a child of this one; the server is a child.
     let _ = server.wait();
     // A server that never began left word why, for `up`, which takes the rest down.
     if state.error().is_some() {

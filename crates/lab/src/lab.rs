@@ -41,8 +41,8 @@ pub struct UpOptions {
     pub size: Option<Bytes>,
     /// 512 or 4096: the smallest unit of its I/O, in bytes.
     pub block_size: u32,
-    /// The most memory that its contents may take; the smaller of its size and half of what is
-    /// available if absent.
+    /// The most memory that its contents may take; if absent, the smaller of its size and half of
+    /// the available memory.
     pub memory: Option<Bytes>,
     /// What happens beyond that.
     pub overflow: Overflow,
@@ -54,8 +54,8 @@ pub struct UpOptions {
     pub scheduler: Option<String>,
     /// Seed of whatever is random in the model.
     pub seed: u64,
-    /// User and group ids to whom [`Lab::run`] gives the new filesystem; it stays the caller's if
-    /// absent.
+    /// User and group ids of the owner that [`Lab::run`] gives the new filesystem; it stays the
+    /// caller's if absent.
     pub owner: Option<(u32, u32)>,
 }
 
@@ -84,7 +84,7 @@ impl UpOptions {
 pub enum LabState {
     /// In use.
     Up,
-    /// Somebody is bringing it up at this moment.
+    /// A process is bringing it up at this moment.
     Starting,
     /// After a power cut.
     NoPower,
@@ -203,8 +203,8 @@ impl Lab {
             Err(e) => {
                 // The first error is the one to be told.
                 let _ = teardown::take_down(&state, By::Caller);
-                // Another process that took the lab down meanwhile may not have seen our last
-                // step.
+                // Another process that took the lab down meanwhile may not have seen this one's
+                // last step.
                 let _ = teardown::free_devices(&state, &spec.file_name(), false);
                 self.reap();
                 Err(e)
@@ -363,7 +363,7 @@ impl Lab {
     /// All labs, half-made ones too, by name.
     ///
     /// # Errors
-    /// [`LabError::Private`] for whoever is not root, once there was a lab.
+    /// [`LabError::Private`] for a caller that is not root, once there was a lab.
     pub fn list(&self) -> Result<Vec<LabInfo>, LabError> {
         self.reap();
         Ok(state::all(&self.root)?.iter().map(info).collect())
@@ -427,9 +427,8 @@ impl Lab {
         }
     }
 
-    /// Gives a device its power back, as a machine that boots would find it: its filesystem is
-    /// unmounted, the loop device is a new one, and the filesystem that it was brought up with is
-    /// mounted again.
+    /// Gives a device its power back, as a booting machine would find it. Its filesystem is
+    /// unmounted, the loop device is a new one, and its original filesystem is mounted again.
     ///
     /// # Errors
     /// [`LabError::Power`] if it has power; [`LabError::Busy`] if a process still uses the dead
@@ -448,8 +447,9 @@ impl Lab {
         Ok(info(&state))
     }
 
-    /// Writes the device's requests as CSV: from the oldest request that is remembered, or from
-    /// now on; only what there is, or on and on until `stop` is raised or the lab goes.
+    /// Writes the device's requests as CSV, from the oldest request in memory or from now on.
+    /// Without `follow` it writes the present ones; with it, it goes on until `stop` is raised or
+    /// the lab ends.
     ///
     /// # Errors
     /// [`LabError::Unknown`], [`LabError::NoAnswer`], or a failure to write to `out`.
@@ -535,7 +535,7 @@ impl Lab {
     }
 }
 
-/// Gives a directory to a user. Its path has no symlinks, and none is followed: who owns a
+/// Gives a directory to a user. Its path has no symlinks, and none is followed: the owner of a
 /// directory on the way may put one there.
 fn give(dir: &Path, (uid, gid): (u32, u32)) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -7,13 +7,13 @@
 //! guardian process: waits for the server's end and takes the rest down
 //! ```
 //!
-//! The kernel's whole write path is real; only the time that the device takes, and its losses in
-//! a power cut, come from a model of [`floodwall_device`]. [`Lab`] is the way in. Contents are in
+//! The kernel's whole write path is real. Only the time that the device takes, and its losses in a
+//! power cut, come from a model of [`floodwall_device`]. The way in is [`Lab`]. Contents are in
 //! memory and go with the device.
 //!
 //! The time that the stack adds to the model is measured ([`Timings::lateness`]). It also changes
-//! two things: a FLUSH is alone in the device, because the loop driver and FUSE let nothing pass
-//! it; requests are at most 1 MiB and at most 128 of them at once, the loop driver's bounds.
+//! two things. A FLUSH is alone in the device, because the loop driver and FUSE let nothing pass
+//! it. Requests are at most 1 MiB and at most 128 of them at once, the loop driver's bounds.
 //!
 //! Only this crate makes or removes devices, and it touches none that it did not make. The two
 //! attributes that it writes below `/sys/block` belong to its loop device and have the values

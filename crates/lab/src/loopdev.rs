@@ -5,12 +5,12 @@
 //!                                    LOOP_CLR_FD ─▶ LOOP_CTL_REMOVE
 //! ```
 //!
-//! Each lab gets a loop device that did not exist before, and it is removed afterwards: a loop
-//! device that was used keeps its elevator, its queue's settings and the limits of its backing
-//! device for the next user.
+//! Each lab gets a loop device that did not exist before and is removed afterwards. A used loop
+//! device keeps its elevator, its queue's settings and the limits of its backing device for the
+//! next user.
 //!
-//! Only loop devices whose backing file is the lab's are ever touched: the file's name holds a
-//! random token, and it is looked at in `/sys/block/loopN/loop/backing_file` before every step.
+//! Only loop devices whose backing file is the lab's are ever touched. The file's name holds a
+//! random token, which is checked in `/sys/block/loopN/loop/backing_file` before every step.
 //! Request codes and structures are those of `include/uapi/linux/loop.h`.
 
 use std::fs::{self, File, OpenOptions};
@@ -216,7 +216,7 @@ pub(crate) fn check() -> Result<(), LabError> {
     if Path::new(CONTROL).exists() { Ok(()) } else { Err(LabError::NoLoop { path: CONTROL.into() }) }
 }
 
-/// How often another process may take the free device before us.
+/// How often another process may take the free device first.
 const TRIES: u32 = 32;
 
 /// Puts a loop device onto a lab's file.
@@ -272,8 +272,8 @@ pub(crate) fn find(file_name: &str) -> Vec<LoopDevice> {
 /// stands on anything else.
 ///
 /// # Errors
-/// [`LabError::Busy`] if somebody still uses it when `patience` is over; the kernel then takes it
-/// off when they stop.
+/// [`LabError::Busy`] if a process still uses it when `patience` is over; the kernel then detaches
+/// it when the last one stops.
 pub(crate) fn detach(device: &LoopDevice, file_name: &str, patience: Duration) -> Result<(), LabError> {
     let path = device.path();
     let ours = device.stands_on(file_name);

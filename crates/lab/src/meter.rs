@@ -1,10 +1,10 @@
 //! How long requests took by the model, and how late the lab answered them.
 //!
-//! *Service* is modelled: from a request's submission to the completion time that the model gave. *Lateness*
-//! is real: from a request's arrival to its submission, and from its modelled completion to the
-//! moment at which the answer was in the kernel's hands. A lab whose lateness is not small beside
-//! its service times measures the machine it runs on. Everything is counted in the buckets of
-//! [`floodwall_model::latency`], nanoseconds.
+//! *Service* is modelled: from a request's submission to the completion time that the model gave.
+//! *Lateness* is real: from a request's arrival to its submission, and from its modelled completion
+//! to the moment at which the answer was in the kernel's hands. A lab whose lateness is not small
+//! beside its service times measures the machine it runs on. Everything is counted in the buckets
+//! of [`floodwall_model::latency`], nanoseconds.
 
 use std::collections::BTreeMap;
 
@@ -89,8 +89,7 @@ impl Timing {
     }
 }
 
-/// Histograms of one lab device since it came up. A copy is a snapshot, for whoever reads them at
-/// leisure.
+/// Histograms of one lab device since it came up. A copy is a snapshot, for readers without haste.
 #[derive(Clone)]
 pub(crate) struct Meter {
     read: Histogram,

@@ -68,9 +68,9 @@ impl Filesystem {
         format!("mkfs.{}", self.name())
     }
 
-    /// Quiet, without asking; no discard of a device that is empty anyway, and nothing left for
-    /// later (ext4 would initialise its tables in the background, into the first minutes of
-    /// a measurement).
+    /// mkfs is quiet and does not ask. It discards nothing, since the device is empty, and leaves
+    /// nothing for later: ext4 would initialise its tables in the background, during the first
+    /// minutes of a measurement.
     const fn mkfs_arguments(self) -> &'static [&'static str] {
         match self {
             Self::Xfs => &["-q", "-f", "-K"],

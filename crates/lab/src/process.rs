@@ -78,10 +78,10 @@ impl Process {
     }
 }
 
-/// Makes this process fit to serve a block device: its memory stays in RAM, memory it asks for is
-/// not got by writing to a device that it serves itself (`PR_SET_IO_FLUSHER`), it is not chosen
-/// when memory runs out, and its sleeps end on time. A step that is not allowed here is left out:
-/// the lab then works less well under memory pressure, and everything else the same.
+/// Makes this process fit to serve a block device. Its memory stays in RAM. Memory that it asks for
+/// is not reclaimed by writing to a device that it serves itself (`PR_SET_IO_FLUSHER`). The OOM
+/// killer spares it, and its sleeps end on time. A step that is not allowed here is left out: the
+/// lab then works less well under memory pressure, and everything else the same.
 ///
 /// Threads that are started afterwards inherit all of it.
 pub(crate) fn fit_to_serve() {
@@ -119,9 +119,9 @@ pub(crate) fn users_of_directory(dir: &Path) -> Vec<i32> {
 /// Processes that have a device node open, and one for every other mount namespace in which the
 /// device is mounted. `dev` is its `MAJOR:MINOR`.
 ///
-/// A namespace that was made while a filesystem was mounted (unshare(1), a container, a service
-/// with `PrivateMounts=`) has another mount, which unmounting elsewhere does not touch and
-/// which keeps the device in use until the namespace's last process ends (mount_namespaces(7)).
+/// A namespace made while a filesystem was mounted (unshare(1), a container, a service with
+/// `PrivateMounts=`) has another mount. Unmounting elsewhere does not touch that mount, which keeps
+/// the device in use until the namespace's last process ends (mount_namespaces(7)).
 pub(crate) fn users_of_device(device: &Path, dev: Option<&str>) -> Vec<i32> {
     let mut pids = users(|target| target == device);
     pids.extend(elsewhere_mounted(|mount| mount.source == device || Some(mount.dev.as_str()) == dev));

@@ -1,11 +1,11 @@
-//! What reached the device: every request, in a ring that is always on.
+//! The requests that reached the device, in a ring that is always on.
 //!
 //! The ring holds the last [`CAPACITY`] requests in the order of their answers; a reader that falls
 //! behind is told how many it missed. As CSV a request is one line under [`HEADER`] and the comment
-//! [`About`]. `queue_us + service_us` is the modelled latency, divided as for a single server: *service*
-//! began when the device had completed what it completed before, or on arrival if that was later;
-//! the rest is *queue*. For a device that works on several requests at once this says how it paced
-//! completions, not what each one cost.
+//! [`About`]. `queue_us + service_us` is the modelled latency, divided as for a single server.
+//! *Service* began when the device had completed the previous request, or on arrival if that was
+//! later; the rest is *queue*. For a device that works on several requests at once this says how it
+//! paced completions, not what each one cost.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -171,7 +171,7 @@ mod tests {
         let mut line = String::new();
         event(8192).write_csv(&mut line);
         assert_eq!(line, "1.000,8192,4096,write,0,2,3.000,5.500,0.250,ok\n");
-        // Done out of turn, before what came first: all of it is service.
+        // Done out of turn, before earlier requests: all of it is service.
         let mut line = String::new();
         Event { previous: Nanos(500), ..event(0) }.write_csv(&mut line);
         assert_eq!(line, "1.000,0,4096,write,0,2,0.000,8.500,0.250,ok\n");

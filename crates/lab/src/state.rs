@@ -1,4 +1,4 @@
-//! A lab's state directory: what it is, who serves it, and everything that has to be undone.
+//! A lab's state directory: its description, its server process, and everything to undo.
 //!
 //! ```text
 //! /run/floodwall/lab/NAME/     0700, root
@@ -14,9 +14,9 @@
 //!   going          somebody began to take it down: no part of it may start any more
 //! ```
 //!
-//! Facts that can be looked up are not written down: the loop device is the one whose backing file
-//! has the token in its name, the mounts are those of that device. So a state that was left
-//! half-way is read like any other.
+//! Facts that can be looked up are not stored: the loop device is the one whose backing file has
+//! the token in its name. The mounts are those of that device. So a state that was left half-way is
+//! read like any other.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -214,7 +214,7 @@ impl StateDir {
         self.path.join("ready").exists()
     }
 
-    /// Whether somebody is still bringing it up.
+    /// Whether a process is still bringing it up.
     pub(crate) fn maker_alive(&self) -> bool {
         self.process("maker").is_some_and(Process::is_alive)
     }
@@ -229,7 +229,7 @@ impl StateDir {
         fs::read_to_string(self.path.join("error")).ok()
     }
 
-    /// Where child processes may write what they have to say.
+    /// Where child processes may write their messages.
     pub(crate) fn log(&self) -> Result<File, LabError> {
         let path = self.path.join("log");
         OpenOptions::new().append(true).create(true).open(&path).map_err(|e| LabError::io("open", path, e))
@@ -285,7 +285,7 @@ impl StateDir {
 /// All labs below a root, by name. Before the first one there is no root.
 ///
 /// # Errors
-/// [`LabError::Private`] for whoever may not look, or what the kernel answers.
+/// [`LabError::Private`] for a caller without permission, or the kernel's error.
 pub(crate) fn all(root: &Path) -> Result<Vec<StateDir>, LabError> {
     let entries = match fs::read_dir(root) {
         Ok(entries) => entries,

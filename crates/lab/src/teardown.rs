@@ -33,7 +33,7 @@ pub(crate) enum By<'a> {
     Guardian(&'a str),
 }
 
-/// How long a caller waits for whoever starts a part of the lab, or takes it down already.
+/// How long a caller waits for a process that starts a part of the lab, or takes it down already.
 const CALLER_WAITS: Duration = Duration::from_secs(10);
 /// How long a guardian does: a caller who unmounts may itself wait for the server that has just
 /// died.
@@ -76,7 +76,7 @@ pub(crate) fn take_down(state: &StateDir, by: By) -> Result<(), LabError> {
     if let (By::Guardian(token), Some(spec)) = (by, &spec)
         && spec.token != token
     {
-        // While we waited for the lock this lab went and another one took its name.
+        // During the wait for the lock this lab went and another one took its name.
         return Ok(());
     }
     let mut alive = by == By::Caller && state.server_alive();
@@ -110,8 +110,8 @@ fn abort(state: &StateDir) {
     }
 }
 
-/// Takes the loop devices off the lab's file, with what is mounted from them. `alive` says whether
-/// requests to them are still answered.
+/// Takes the loop devices off the lab's file, with their mounts. `alive` says whether requests to
+/// them are still answered.
 ///
 /// # Errors
 /// [`LabError::Busy`] if a process still uses a device; it is unmounted nevertheless.
@@ -119,7 +119,7 @@ pub(crate) fn free_devices(state: &StateDir, file_name: &str, alive: bool) -> Re
     for device in loopdev::find(file_name) {
         let holders = unmount_all(state, &device, alive)?;
         loopdev::detach(&device, file_name, DETACH).map_err(|e| match e {
-            // Out of the tree, a filesystem no longer shows who is in it.
+            // Out of the tree, a filesystem no longer shows its users.
             LabError::Busy { device, pids } if pids.is_empty() => LabError::Busy { device, pids: holders },
             other => other,
         })?;

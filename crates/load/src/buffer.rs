@@ -119,8 +119,8 @@ fn mix(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
-/// How much longer than a block each stream's pool is, in bytes: 16 MiB over all streams, but
-/// between 64 KiB (a window of common compressors is 32 to 128 KiB) and 1 MiB each.
+/// The bytes by which each stream's pool exceeds a block: 16 MiB over all streams, but between 64
+/// KiB and 1 MiB each. (A window of common compressors is 32 to 128 KiB.)
 pub(crate) fn variety(streams: u32) -> usize {
     ((16 << 20) / streams.max(1) as usize).clamp(64 << 10, 1 << 20) / ALIGN * ALIGN
 }

@@ -42,7 +42,7 @@ pub struct Dir {
     path: PathBuf,
 }
 
-/// Which directory it is, where it is mounted and whose it is.
+/// The directory's identity, its mount and its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     device: (u32, u32),
@@ -134,8 +134,8 @@ impl Dir {
 
     /// Makes a directory in it (mode 0700) and opens it.
     ///
-    /// Where others can rename what is in this directory, the one that is opened may be another
-    /// than the one that was made: the caller looks at its [`Identity`] and contents.
+    /// Where other users can rename entries of this directory, the opened directory may differ from
+    /// the one that was made. The caller checks its [`Identity`] and contents.
     ///
     /// # Errors
     /// That of mkdirat(2), or those of [`Self::open_dir`].

@@ -24,7 +24,7 @@ pub enum LoadError {
     Io {
         /// The operation, as a verb: `write`, `fsync`, …
         operation: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
         /// The kernel's answer.
         errno: Errno,
@@ -81,7 +81,7 @@ pub enum LoadError {
         /// The kernel's answer to io_uring_enter(2).
         errno: Errno,
     },
-    /// The space is too small for what is to go into it.
+    /// The space is too small for its files.
     #[error("{name}: {space} can't hold {what}; make size larger or block smaller")]
     TooSmall {
         /// Which victim or flood.

@@ -8,15 +8,15 @@
 //!                                                          └────────────── discard() ◀── finish() ◀───┘
 //! ```
 //!
-//! A *victim* is synchronous I/O that somebody waits for: every operation's latency is recorded. A *flood*
-//! is writes that nobody waits for: bytes are counted when the kernel has accepted them. Either can
-//! be a command instead, whose I/O is read from `/proc/PID/io`. A flood can run in a process of its
-//! own ([`apart`]).
+//! A *victim* is synchronous I/O that a process waits for: every operation's latency is recorded. A
+//! *flood* is writes that no process waits for: bytes are counted when the kernel has accepted
+//! them. Either can be a command instead, whose I/O is read from `/proc/PID/io`. A flood can run in
+//! a separate process ([`apart`]).
 //!
 //! All files are below the directory that is passed in (mode 0600, directories 0700). The caller
-//! removes it. They are reached through its descriptor ([`Dir`]), so whoever renames it or puts a
-//! symlink in its place changes nothing. What is in it is safe from others as long as the directory
-//! is the caller's and lets nobody else in.
+//! removes it. They are reached through its descriptor ([`Dir`]), so renaming it or putting a
+//! symlink in its place has no effect. Its contents are safe from other users as long as the
+//! directory is the caller's and closed to others.
 //!
 //! Units: bytes and nanoseconds; CPU time in microseconds.
 

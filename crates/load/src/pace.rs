@@ -62,8 +62,8 @@ impl Tickets {
             .unwrap_or(Duration::from_secs(u64::from(u32::MAX)))
     }
 
-    /// How long the operations that fell due in the first `elapsed` and that no thread served had
-    /// been waiting then: those never taken, and those taken and given back.
+    /// The waiting times, after the first `elapsed`, of operations that had fallen due and that no
+    /// thread served. They are those never taken, and those taken and given back.
     pub(crate) fn unserved(&self, elapsed: Duration, given_back: &[u64]) -> LatencyCounts {
         let taken = self.next.load(Ordering::Relaxed);
         let (elapsed_ns, period_ns) = (elapsed.as_nanos() as f64, 1e9 / self.rate_per_s);

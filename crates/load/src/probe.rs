@@ -1,5 +1,5 @@
 //! Refusals by a directory's filesystem, the kernel and this process's limits, found on a small
-//! temporary file: a load that can't work is to be known before gigabytes are written for another.
+//! temporary file. A load that can't work is thus known before gigabytes are written for another.
 //!
 //! ```text
 //! Probe::with(dir, …) ── makes dir/.probe ── direct_io, length, mapping, descriptors ── removes it
@@ -81,8 +81,8 @@ impl Probe<'_> {
         }
     }
 
-    /// Refuses shared mappings of this length where there are none, or no room for one in this
-    /// process.
+    /// Refuses shared mappings of this length if the filesystem has none, or this process has no
+    /// room for one.
     pub(crate) fn mapping(&self, len: u64) -> Result<(), LoadError> {
         Mapping::new(&self.file, len).map(drop).map_err(|error| match error {
             LoadError::Io { errno, .. } => LoadError::io("map a file that long in", self.dir.path(), errno),

@@ -1,4 +1,4 @@
-//! A load while it runs: its threads or its command, what they count, and how they end.
+//! A load while it runs: its threads or its command, their counts, and their end.
 //!
 //! ```text
 //! start ─▶ threads set up ─▶ all ready: the gate opens, that is the begin ─▶ operations … ─▶ flag raised, or a thread failed
@@ -28,13 +28,13 @@ use crate::command::CommandRun;
 use crate::error::LoadError;
 use crate::pace::Tickets;
 
-/// What a load did from the last sample to its end, and what can only be said at the end.
+/// The work of a load from the last sample to its end, and the totals known only at the end.
 #[derive(Clone, Debug, Default)]
 pub struct Finished {
     /// Since the last sample. When the load was asked to stop right after that, these are the
-    /// operations that were in flight then. An open loop's unserved operations are in the latencies
-    /// too, with how long they had been waiting: a lower bound, without which a stall at the end
-    /// would be hidden. They are not in `ops`.
+    /// operations that were in flight then. The latencies include an open loop's unserved
+    /// operations, with their waiting time so far. It is a lower bound, without which a stall at
+    /// the end would be hidden. They are not in `ops`.
     pub last: Delta,
     /// Operations completed from start to end.
     pub total_ops: u64,
@@ -115,7 +115,7 @@ impl Running {
         }
     }
 
-    /// Stops the load, waits until the last operation is done and returns what is left to say.
+    /// Stops the load, waits until the last operation is done and returns the remaining results.
     ///
     /// A thread in a system call can't be interrupted: an fsync behind a long queue is waited for.
     /// A command has 5 s after SIGTERM before it gets SIGKILL.

@@ -1,5 +1,5 @@
-//! A finding: something about a machine's write path that somebody should know, with its evidence
-//! and a remedy.
+//! A finding: a fact about a machine's write path that matters to its administrator, with its
+//! evidence and a remedy.
 //!
 //! ```text
 //! Status + journal + other managers → checks (host) → Finding … → report (text, JSON)
@@ -54,7 +54,7 @@ pub struct Finding {
     /// How much data it is about, in bytes; absent where there is no such amount.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_bytes: Option<u64>,
-    /// A command for a shell; where somebody's file has to be edited by hand, what to do in it.
+    /// A command for a shell; or the edit of another manager's file.
     pub remedy: String,
 }
 

@@ -147,12 +147,12 @@ impl LatencyCounts {
         (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
     }
 
-    /// The latency that at least this fraction of the operations did not exceed, in nanoseconds:
-    /// nearest rank (Hyndman & Fan 1996, definition 1), upper end of its bucket, never more than
-    /// the largest latency seen. 1 and above is the exact maximum, 0 and below the smallest bucket
-    /// in use.
+    /// The latency that at least this fraction of the operations did not exceed, in nanoseconds. It
+    /// is the nearest rank (Hyndman & Fan 1996, definition 1): the upper end of its bucket, never
+    /// more than the largest latency seen. A fraction of 1 and above gives the exact maximum, 0 and
+    /// below the smallest bucket in use.
     ///
-    /// `None` when nothing was counted, or for no number. Whether there are enough operations for a
+    /// `None` when nothing was counted, or for a NaN. Whether there are enough operations for a
     /// tail is for the caller to say.
     #[must_use]
     pub fn nearest_rank_ns(&self, fraction: f64) -> Option<u64> {

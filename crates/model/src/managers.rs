@@ -1,5 +1,5 @@
-//! Other hands on the same knobs: who else sets them, where that is written, and who has the last
-//! word. Plain data.
+//! Other managers of the same knobs: their claims, where each is written, and which one wins. Plain
+//! data.
 //!
 //! ```text
 //! host (configuration files, /proc, /sys) → Managers { present, claims, unread } → apply, diff, findings
@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::status::{Missing, Reading};
 use crate::units::DeviceId;
 
-/// What was found of other managers.
+/// The findings about other managers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Managers {
     /// Those that are there, whether or not they set a knob, in the order of [`Kind`].
@@ -53,12 +53,12 @@ pub enum Kind {
 /// A manager that is there.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Manager {
-    /// What it is.
+    /// The kind of manager.
     pub kind: Kind,
     /// For people: `TuneD, profile throughput-performance`.
     pub name: String,
-    /// Whether a process of it runs now; absent for what runs at moments of its own (sysctl, udev
-    /// rules, TLP).
+    /// Whether a process of it runs now; absent for managers that run at certain moments only
+    /// (sysctl, udev rules, TLP).
     pub running: Reading<bool>,
     /// Whether it has its say at the next boot.
     pub at_boot: Reading<bool>,
@@ -69,9 +69,10 @@ pub struct Manager {
 pub struct Claim {
     /// Which kind of manager reads the line.
     pub by: Kind,
-    /// Whose it is, for people: `TuneD's profile throughput-performance`, `a udev rule`, `sysctl`.
+    /// The owner, for people: `TuneD's profile throughput-performance`, `a udev rule`, `sysctl`.
     pub who: String,
-    /// Who ships the file, where its name tells: `CachyOS (cachyos-settings)`.
+    /// The distribution or package that ships the file, where its name tells:
+    /// `CachyOS (cachyos-settings)`.
     pub shipped_by: Option<String>,
     /// The file, absolute.
     pub file: String,
@@ -79,10 +80,10 @@ pub struct Claim {
     pub line: Option<u32>,
     /// The knob.
     pub knob: String,
-    /// Whose knob.
+    /// The machine or device that the knob belongs to.
     pub place: Place,
-    /// What it sets, as the kernel's file takes it; `None` where a program or the machine's state
-    /// decides.
+    /// The claimed value, as the kernel's file takes it; `None` where a program or the machine's
+    /// state decides.
     pub value: Option<String>,
     /// The value as the file has it (`40%`, `$min_ratio`).
     pub written: String,
@@ -96,7 +97,7 @@ pub struct Claim {
     pub settle: String,
 }
 
-/// Whose knob a claim is about.
+/// The machine or device of a claim's knob.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
@@ -109,7 +110,7 @@ pub enum Place {
         /// Its number.
         id: DeviceId,
     },
-    /// That of devices which match, none of which is here now; how they are matched.
+    /// Matching devices, while none is here now; the text says how they are matched.
     Matching(String),
 }
 
@@ -162,7 +163,7 @@ impl Managers {
         })
     }
 
-    /// Whether nobody else is there and nothing was unreadable.
+    /// Whether no other manager is there and nothing was unreadable.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.present.is_empty() && self.claims.is_empty() && self.unread.is_empty()

@@ -7,9 +7,9 @@
 //! write(knob) ◀─ one knob's new value ◀──────────────────────────┘
 //! ```
 //!
-//! The trait has no clock: whoever drives it waits (the host) or lets virtual time pass (the
-//! simulator) between two looks, and [`Observation::at`] says how much. What a sensor can't see is
-//! `None`, which is not zero. Sizes are bytes, latencies nanoseconds.
+//! The trait has no clock. Between two looks its caller waits (the host) or lets virtual time pass
+//! (the simulator), and [`Observation::at`] says how much. What a sensor can't see is `None`, which
+//! is not zero. Sizes are bytes, latencies nanoseconds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,8 +33,8 @@ pub trait Plant {
     /// [`PlantError`] if the sensors are lost. One that sees less than it might leaves `None`.
     fn observe(&mut self) -> Result<Observation, PlantError>;
 
-    /// Writes one knob, as one would write its file; the kernel's own checks apply, and its own
-    /// side effects (a byte limit zeroes its ratio, a new elevator brings its own `nr_requests`).
+    /// Writes one knob, like a write to its file. The kernel's checks apply, and so do its side
+    /// effects: a byte limit zeroes its ratio, a new elevator resets `nr_requests`.
     ///
     /// A change that needs the queue to run dry first is under way when this returns
     /// ([`DeviceObservation::changing`]), and in force when that is over.
@@ -64,7 +64,7 @@ pub struct Knobs {
 /// One knob's new value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnobWrite {
-    /// Whose knob; `None`: the machine's.
+    /// The device that owns the knob; `None`: the machine.
     pub device: Option<DeviceId>,
     /// Its name, as in a [`Setting`].
     pub knob: String,
@@ -128,7 +128,7 @@ pub struct Observation {
 pub struct DeviceObservation {
     /// Which.
     pub id: DeviceId,
-    /// Its counters since the last look, and what is in its queue now.
+    /// Its counters since the last look, and the present content of its queue.
     pub counters: DeviceSample,
     /// Dirty page cache that belongs to it (`bdi` statistics: `BdiReclaimable`).
     pub dirty_bytes: Option<u64>,
@@ -152,7 +152,7 @@ pub struct Actor {
     /// Writes made stable since the last look: from the call that wrote to the return of the one
     /// that made it stable.
     pub commits: LatencyCounts,
-    /// Reads that the device answered since the last look, and that somebody waited for.
+    /// Reads that the device answered since the last look, and that a process waited for.
     pub reads: LatencyCounts,
     /// Such operations under way now.
     pub waiting: u32,
@@ -163,7 +163,7 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// Operations that ended since the last look and that somebody waited for.
+    /// Operations that ended since the last look and that a process waited for.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.commits.count() + self.reads.count()

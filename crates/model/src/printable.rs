@@ -13,10 +13,10 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Whether a terminal or a browser obeys or hides a character instead of showing it: controls
-/// (`Cc`, ESC and the C1 set included), line and paragraph separators, interlinear annotations, and
-/// `Default_Ignorable_Code_Point` of the Unicode Character Database (bidirectional overrides,
-/// zero-width characters, tags, variation selectors).
+/// Whether a terminal or a browser obeys or hides a character instead of showing it. These are
+/// controls (`Cc`, ESC and the C1 set included), line and paragraph separators, interlinear
+/// annotations. Further `Default_Ignorable_Code_Point` of the Unicode Character Database
+/// (bidirectional overrides, zero-width characters, tags, variation selectors).
 #[must_use]
 pub fn is_unsafe(c: char) -> bool {
     c.is_control()

@@ -14,7 +14,7 @@ pub trait Rig {
     /// run at any moment.
     ///
     /// # Errors
-    /// [`RigError`]; what was measured until then is in [`RigError::partial`]. In either case the
+    /// [`RigError`]; the measurements until then are in [`RigError::partial`]. In either case the
     /// rig is as it was before.
     fn run(
         &mut self,
@@ -51,7 +51,7 @@ impl Watch for () {}
 /// A step of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step<'a> {
-    /// What it is, for people: `prefilling`, `settling`, `warming up`, `measuring` …
+    /// The step, for people: `prefilling`, `settling`, `warming up`, `measuring` …
     pub what: &'a str,
     /// The phase that it belongs to, if any.
     pub phase: Option<PhaseKind>,

@@ -165,7 +165,7 @@ pub struct Machine {
     /// CPUs that the kernel could have (/sys/devices/system/cpu/possible); its per-CPU counters are
     /// as many.
     pub possible_cpus: Reading<u64>,
-    /// What tells that we are in a container; absent if nothing does.
+    /// The sign of a container; absent without one.
     pub container: Reading<String>,
     /// Whether a hypervisor is below (the flag `hypervisor` of /proc/cpuinfo).
     pub virtualised: Reading<bool>,
@@ -232,14 +232,13 @@ pub struct Server {
     /// Whether all its threads have set `PR_SET_IO_FLUSHER` (Linux 5.6); unreadable where it can't
     /// be told.
     pub io_flusher: Reading<bool>,
-    /// A file or device that it has open for writing through the page cache; absent if there is
-    /// none.
+    /// A file or device that it has open for writing through the page cache; absent without one.
     pub buffered: Reading<String>,
 }
 
 impl Server {
-    /// Whether a dirty limit may stop it while the machine waits for it: it may dirty pages, and it
-    /// has not told the kernel that it cleans other devices' pages.
+    /// Whether a dirty limit may stop it while the machine waits for it. That needs a server that
+    /// may dirty pages, and that has not told the kernel that it cleans other devices' pages.
     #[must_use]
     pub fn may_hang(&self) -> bool {
         self.io_flusher != Reading::Value(true) && !matches!(self.buffered, Reading::Absent(_))
@@ -294,7 +293,7 @@ pub struct Device {
     pub name: String,
     /// Its number; `0:NN` for filesystems without a block device.
     pub id: DeviceId,
-    /// What it is: `disk`, `crypt 'root'`, `raid1`, `loop over /srv/disk.img`, `nfs` …
+    /// The kind of device: `disk`, `crypt 'root'`, `raid1`, `loop over /srv/disk.img`, `nfs` …
     pub kind: String,
     /// Vendor and model.
     pub model: Reading<String>,

@@ -36,8 +36,8 @@ fn explain(message: &str) -> String {
     }
 }
 
-/// Where and why a text is not what it should be: the line, counted from 1, and the message, with
-/// the nearest known name for an unknown key or value.
+/// The place and the fault of a text: the line, counted from 1, and the message, with the nearest
+/// known name for an unknown key or value.
 #[must_use]
 pub fn place_and_message(text: &str, error: &toml::de::Error) -> (usize, String) {
     let at = error.span().map_or(0, |s| s.start).min(text.len());

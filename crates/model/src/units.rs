@@ -3,7 +3,7 @@
 //! Powers of 1000 are written `kB MB GB TB`, powers of 1024 `KiB MiB GiB TiB` (IEC 80000-13). A
 //! single letter (`K M G T`) is a power of 1024, as in fio, sysbench and coreutils. A bare number
 //! is refused: half of the published `vm.dirty_bytes` recipes are off by a factor of 1,000 or 1,024
-//! because somebody guessed.
+//! because of a guessed unit.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,9 +1,10 @@
-//! What looking costs: `cargo run --release -p floodwall-probe --features bpf --example cost -- DIR
-//! [perf|bpf|proc] [ROUNDS]`.
+//! The cost of looking:
+//! `cargo run --release -p floodwall-probe --features bpf --example cost -- DIR [perf|bpf|proc]
+//! [ROUNDS]`.
 //!
 //! Victims (four processes that write 4 KiB and fdatasync, below DIR) run two seconds with the
-//! probe and two without, in turn; then the probe looks at them as they are, and at nothing. DIR is
-//! best on `floodwall lab up null`: a device without delay, where every instruction shows.
+//! probe and two without, in turn. Then the probe looks on without any victim. DIR is best on
+//! `floodwall lab up null`: a device without delay, where every instruction shows.
 
 #![allow(
     clippy::unwrap_used,

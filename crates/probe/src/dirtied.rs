@@ -33,7 +33,7 @@ pub(crate) fn add(
             let slept = slept.and_then(|p| p.device);
             slept.or_else(|| target(pid)).or_else(|| known().next().and_then(|p| p.device))
         } else {
-            // A child that nobody has seen may have written anywhere.
+            // An unseen child may have written anywhere.
             None
         };
         let at = here.iter().copied().find(|at| processes[*at].device == device);
@@ -87,7 +87,7 @@ mod tests {
     fn sleep_tells_the_device_then_open_files_then_where_it_was_seen() {
         let mut processes = vec![at(1, SDA, 0), at(1, SDB, 10), at(2, SDA, 0), at(3, SDA, 0)];
         let by_process = [(1, 100), (2, 200), (3, 300), (4, 400), (5, 500)].into_iter().collect();
-        // A shell on sda has waited for a writer that nobody has seen.
+        // A shell on sda has waited for an unseen writer.
         let inherited = [(3, 7000)].into_iter().collect();
         add(&mut processes, Dirtied { by_process, inherited }, 100, &mut |pid| {
             (pid == 2 || pid == 4).then_some(SDB)

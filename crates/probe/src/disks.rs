@@ -1,6 +1,6 @@
-//! Whole disks that were ever used, and their counters: /proc/diskstats, read once a look; where it
-//! lists many and few are used, these are asked one by one, and the list is read now and then, and
-//! when somebody uses another.
+//! Whole disks that were ever used, and their counters from /proc/diskstats, read once a look. If
+//! it lists many disks and few are used, those few are read one by one. The list is then read now
+//! and then, and when a process uses another disk.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -11,8 +11,8 @@ use floodwall_model::trial::DeviceSample;
 
 use crate::hash::Fast;
 
-/// With more than this many devices for each that was used, the used ones are asked by themselves:
-/// a line of the list takes a tenth of the time of a file.
+/// With more than this many devices for each used one, the used ones are read one by one. A line of
+/// the list takes a tenth of the time of a file.
 const LISTED: usize = 20;
 /// Looks from one reading of the list to the next.
 const LOOKS: u32 = 16;
@@ -30,8 +30,8 @@ pub(crate) struct Disks {
 }
 
 impl Disks {
-    /// Counters since boot of those that were ever used. `seen`: whose requests were seen since the
-    /// last look; `None` if requests are not seen.
+    /// Counters since boot of those that were ever used. `seen`: the devices with requests since
+    /// the last look; `None` if requests are not seen.
     pub(crate) fn read(
         &mut self,
         root: &SysRoot,
@@ -56,7 +56,7 @@ impl Disks {
     fn read_list(&mut self, root: &SysRoot) -> BTreeMap<DeviceId, DeviceSample> {
         let all = DiskStats::read(root).devices();
         self.listed = all.len();
-        // Whoever is gone may come back as something else.
+        // A number that is gone may come back as another device.
         self.names.retain(|id, _| all.contains_key(id));
         self.parts.retain(|id| all.contains_key(id));
         if all.keys().any(|id| !self.names.contains_key(id) && !self.parts.contains(id)) {
@@ -65,8 +65,8 @@ impl Disks {
         all.into_iter().filter(|(id, sample)| self.names.contains_key(id) && was_used(sample)).collect()
     }
 
-    /// Finds out who is a whole disk. Devices without counters are left out: a thousand loop
-    /// devices that were never used are not asked again and again.
+    /// Finds the whole disks. Devices without counters are left out: a thousand loop devices that
+    /// were never used are not asked again and again.
     fn look(&mut self, root: &SysRoot, all: &BTreeMap<DeviceId, DeviceSample>) {
         for name in root.list("/sys/block").into_value().unwrap_or_default() {
             if let Some(id) = root.parse(&format!("/sys/block/{name}/dev")).into_value()

@@ -20,7 +20,7 @@ pub enum ProbeError {
     /// The kernel has none of the tracepoints that are needed.
     #[error("this kernel has none of the tracepoints that are needed (CONFIG_FTRACE_SYSCALLS, CONFIG_BLOCK)")]
     NoTracepoints,
-    /// It can't be seen who starts whom.
+    /// Forks can't be seen.
     #[error("this kernel does not tell who starts whom (tracepoint sched:sched_process_fork)")]
     NoForks,
     /// Processes have other numbers here than the kernel's.

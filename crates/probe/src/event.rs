@@ -5,7 +5,7 @@
 
 use floodwall_model::DeviceId;
 
-/// One event and who was running when it happened.
+/// One event and the process that was running when it happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// When.
@@ -79,9 +79,9 @@ impl Call {
 pub enum Class {
     /// A read.
     Read,
-    /// A write that somebody waits for (`REQ_SYNC`).
+    /// A write that a process waits for (`REQ_SYNC`).
     SyncWrite,
-    /// A write that nobody waits for: the flusher's.
+    /// A write that no process waits for: the flusher's.
     AsyncWrite,
     /// A cache flush.
     Flush,
@@ -105,12 +105,11 @@ impl Class {
         }
     }
 
-    /// From the letters of a block event (block/blk-core.c `blk_fill_rwbs`): an `F` for a flush
-    /// before, then the operation, then `F` for forced unit access, `A` read-ahead, `S` sync, `M`
-    /// metadata.
+    /// Parses the letters of a block event (block/blk-core.c `blk_fill_rwbs`): an `F` for a flush
+    /// before, then the operation, then flags. The flags are `F` for forced unit access, `A`
+    /// read-ahead, `S` sync, `M` metadata.
     ///
-    /// `None` for an empty write that only asks for a flush: the flush itself has events of its
-    /// own.
+    /// `None` for an empty write that only asks for a flush: the flush itself has separate events.
     #[must_use]
     pub fn from_rwbs(rwbs: &[u8]) -> Option<Self> {
         let (preflush, operation, flags) = match rwbs {
@@ -132,7 +131,7 @@ impl Class {
 /// Which request: requests have no number, but no two outstanding ones begin at the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// Whose.
+    /// The device.
     pub device: DeviceId,
     /// First sector; [`Place::FLUSH`] for a cache flush.
     pub sector: u64,
@@ -151,7 +150,7 @@ pub enum Event {
     Enter {
         /// What.
         call: Call,
-        /// On which file descriptor; `None` where there is none.
+        /// The file descriptor; `None` for a call without one.
         fd: Option<i32>,
     },
     /// The call returned.
@@ -163,7 +162,7 @@ pub enum Event {
     },
     /// A thread called write(2) or one of its kin.
     EnterWrite {
-        /// On which file descriptor.
+        /// The file descriptor.
         fd: i32,
     },
     /// The write returned.
@@ -175,7 +174,7 @@ pub enum Event {
     Queued {
         /// Which.
         place: Place,
-        /// What it is.
+        /// The kind of request.
         class: Class,
         /// How long it is.
         bytes: u64,
@@ -184,7 +183,7 @@ pub enum Event {
     Issued {
         /// Which.
         place: Place,
-        /// What it is.
+        /// The kind of request.
         class: Class,
         /// How long it is.
         bytes: u64,
@@ -208,7 +207,7 @@ pub enum Event {
     Ended,
     /// A writer was looked at because there is much dirty, and made to sleep or not.
     Balanced {
-        /// For which backing device; `None` if its name is no device's number.
+        /// The backing device; `None` if its name is no device's number.
         device: Option<DeviceId>,
         /// Milliseconds of sleep; 0 for none. The kernel counts in jiffies of 1 to 10 ms.
         pause_ms: u64,

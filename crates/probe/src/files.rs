@@ -1,5 +1,5 @@
-//! What processes have open, and what they are called: /proc/PID/fdinfo, /proc/PID/comm. Remembered
-//! for some windows.
+//! The open files and names of processes: /proc/PID/fdinfo, /proc/PID/comm. Remembered for some
+//! windows.
 //!
 //! A path is never opened and no file's own attributes are asked for: those of a dead network
 //! filesystem would not come.
@@ -18,12 +18,12 @@ use crate::tally::{Files, OpenFile};
 const BELIEVED: u32 = 16;
 /// Answers remembered; some 64 bytes each.
 const REMEMBERED: usize = 4096;
-/// Open files of one process that are looked at to tell what it writes to.
+/// Open files of one process that are looked at to find its target device.
 const FILES_LOOKED_AT: usize = 64;
-/// Files looked at in one window; a look takes some 10 µs. What is not looked at is not known.
+/// Files looked at in one window; a look takes some 10 µs. Further files stay unknown.
 const LOOKS: usize = 2048;
-/// open(2)'s flags, as /proc/PID/fdinfo prints them in octal; they are the same on all of Linux's
-/// architectures that we build for, save `O_DIRECT`.
+/// The flags of open(2), as /proc/PID/fdinfo prints them in octal; they are the same on all
+/// supported architectures of Linux, save `O_DIRECT`.
 const O_DSYNC: u32 = libc::O_DSYNC as u32;
 const O_DIRECT: u32 = libc::O_DIRECT as u32;
 const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
@@ -66,7 +66,7 @@ impl OpenFiles {
         }
     }
 
-    /// Another window begins: what is too old, or too much, is forgotten.
+    /// Another window begins: entries that are too old, or too many, are forgotten.
     pub(crate) fn next_window(&mut self) {
         self.window = self.window.wrapping_add(1);
         self.looks = LOOKS;
@@ -214,9 +214,8 @@ impl OpenFiles {
     }
 }
 
-/// The device whose queue a filesystem's requests go through: its whole disk, or what is below, as
-/// long as there is one thing below. Devices of the device mapper and of md have no queue of their
-/// own.
+/// The device whose queue a filesystem's requests go through: its whole disk, or the device below,
+/// as long as there is exactly one. Devices of the device mapper and of md have no queue.
 fn draining(root: &SysRoot, mount: &Mount) -> Option<DeviceId> {
     queue_below(root, *topology::backing(root, mount).devices.first()?)
 }
@@ -264,11 +263,11 @@ struct OpenFd {
 struct Written {
     fd: i32,
     device: DeviceId,
-    /// Where the next write goes, in bytes; 0 for whoever says with each write where it goes.
+    /// Where the next write goes, in bytes; 0 for a process that gives an offset with each write.
     position: u64,
 }
 
-/// The last of the files that a process gets from whoever starts it: a log as often as not.
+/// The last of the files that a process gets from its parent: a log as often as not.
 const STDERR: i32 = 2;
 
 impl OpenFd {

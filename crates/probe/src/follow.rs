@@ -1,5 +1,5 @@
-//! Whom a process belongs to: everything that a thread started, and everything that those started,
-//! however short they live. Pure.
+//! The tag of each process: it marks all that a thread started, and all that those started, however
+//! short they live. Pure.
 //!
 //! ```text
 //! follow(thread, tag) ─▶ Forked by it, or by one of its ─▶ tagged ─▶ Ended ─▶ forgotten a window later, for what is counted at its end
@@ -16,11 +16,10 @@ use crate::event::Call;
 use crate::hash::Fast;
 use crate::histogram::Histogram;
 
-/// Threads and processes remembered; what is started beyond that is not followed. Some 10 bytes
-/// each.
+/// Threads and processes remembered; further ones are not followed. Some 10 bytes each.
 const REMEMBERED: usize = 65_536;
 
-/// What all that belongs to one who is followed did in one window.
+/// The operations of all processes of one tag in one window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Followed {
     /// Synchronous calls and direct writes that returned, by kind, as the caller saw them.
@@ -59,7 +58,7 @@ impl FollowTally {
     }
 }
 
-/// Who belongs to whom.
+/// The tag of each followed process.
 #[derive(Debug, Default)]
 pub(crate) struct Lineage {
     /// Threads whose children are followed, not they themselves.
@@ -77,12 +76,12 @@ impl Lineage {
         self.roots.insert(thread, tag);
     }
 
-    /// Whether anybody is followed.
+    /// Whether any thread is followed.
     pub(crate) fn is_empty(&self) -> bool {
         self.roots.is_empty()
     }
 
-    /// Whom a thread of a process belongs to.
+    /// The tag of a thread of a process.
     pub(crate) fn of(&self, pid: u32, tid: u32) -> Option<u32> {
         self.tags.get(&tid).or_else(|| self.tags.get(&pid)).copied()
     }
@@ -103,8 +102,8 @@ impl Lineage {
         }
     }
 
-    /// The window is over: those that ended before it did all they will ever do. (What is counted
-    /// in the kernel has windows that begin and end a moment earlier.)
+    /// The window is over: those that ended before it did all they will ever do. (Counts in the
+    /// kernel have windows that begin and end a moment earlier.)
     pub(crate) fn forget_ended(&mut self) {
         for tid in self.ended_before.drain() {
             self.tags.remove(&tid);
@@ -122,7 +121,7 @@ mod tests {
         let mut lineage = Lineage::default();
         lineage.follow(50, 1);
         lineage.follow(51, 2);
-        // 50 and 51 are threads of 40, which itself belongs to nobody.
+        // 50 and 51 are threads of 40, which itself has no tag.
         lineage.forked(40, 50, 100);
         lineage.forked(40, 51, 200);
         lineage.forked(40, 40, 300);

@@ -1,4 +1,4 @@
-//! A tracepoint's `format` file: its number, and where in a record which field lies.
+//! A tracepoint's `format` file: its number, and the place of each field in a record.
 //!
 //! ```text
 //! name: block_rq_issue
@@ -7,9 +7,9 @@
 //!         field:dev_t dev;        offset:8;       size:4; signed:0;
 //! ```
 //!
-//! Names, types, offsets and widths change from kernel to kernel (`bdi_dirty` became `wb_dirty`,
-//! `rwbs` grew from 8 to 10 bytes), so that nothing is known before the running kernel's file has
-//! been read. Offsets and sizes are bytes.
+//! Names, types, offsets and widths change from kernel to kernel: `bdi_dirty` became `wb_dirty`,
+//! `rwbs` grew from 8 to 10 bytes. So nothing is known before the running kernel's file has been
+//! read. Offsets and sizes are bytes.
 
 /// One tracepoint as the running kernel lays it out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,13 +49,13 @@ pub enum FormatError {
     Line {
         /// Which, from 1.
         line: usize,
-        /// What it says, at most 60 characters.
+        /// The text, at most 60 characters.
         text: String,
     },
     /// A field that is needed is not there, or no number of 1, 2, 4 or 8 bytes.
     #[error("tracepoint {tracepoint} has no field '{field}' that could be read on this kernel")]
     NoField {
-        /// Of which tracepoint.
+        /// The tracepoint.
         tracepoint: String,
         /// Which.
         field: &'static str,
@@ -92,7 +92,7 @@ impl Format {
     /// Where a number lies.
     ///
     /// # Errors
-    /// [`FormatError::NoField`] if there is none of that name and of a width that a number has.
+    /// [`FormatError::NoField`] without a field of that name and of a number's width.
     pub fn number(&self, name: &'static str) -> Result<Number, FormatError> {
         self.field(name)
             .filter(|f| matches!(f.size, 1 | 2 | 4 | 8))
@@ -103,8 +103,8 @@ impl Format {
     /// Where a text of fixed length lies.
     ///
     /// # Errors
-    /// [`FormatError::NoField`] if there is none of that name, or it is not an array of characters
-    /// inside the record.
+    /// [`FormatError::NoField`] without a field of that name, or if it is not an array of
+    /// characters inside the record.
     pub fn text(&self, name: &'static str) -> Result<Text, FormatError> {
         self.field(name)
             .filter(|f| f.kind.starts_with("char[") && f.size > 0)
@@ -246,7 +246,7 @@ mod tests {
             format.number("bytes").unwrap_err().to_string(),
             "tracepoint block_rq_issue has no field 'bytes' that could be read on this kernel"
         );
-        // A text is no number, and what lies elsewhere in the record is no text.
+        // A text is no number, and a field elsewhere in the record is no text.
         assert!(format.number("rwbs").is_err());
         assert!(format.text("cmd").is_err());
         assert_eq!(Format::parse("").unwrap_err(), FormatError::NoLine("name:"));

@@ -1,5 +1,5 @@
-//! A hash for numbers that nobody chooses to harm us: the kernel's own. A few instructions instead
-//! of SipHash's hundred; tables are looked into for every event, of which there may be hundreds of
+//! A hash for numbers that no attacker chooses: they are the kernel's. It takes a few instructions
+//! instead of SipHash's hundred. Tables are looked into for every event, up to hundreds of
 //! thousands a second.
 
 use std::hash::{BuildHasherDefault, Hasher};

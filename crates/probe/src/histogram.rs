@@ -29,13 +29,13 @@ impl Histogram {
         }
     }
 
-    /// What was counted.
+    /// The counts.
     pub(crate) fn counts(&self) -> LatencyCounts {
         let buckets = self.buckets.iter().map(|(b, n)| (usize::from(*b), u64::from(*n)));
         LatencyCounts::from_buckets(buckets, self.sum_ns, self.max_ns)
     }
 
-    /// What was counted; begins again.
+    /// The counts so far; begins again.
     pub(crate) fn take(&mut self) -> LatencyCounts {
         let counts = self.counts();
         self.buckets.clear();

@@ -1,4 +1,4 @@
-//! Who waits for a disk and who floods it, live: per device and per process.
+//! The processes that wait for a disk and those that flood it, live: per device and per process.
 //!
 //! ```text
 //! tracefs format files ─▶ format ─▶ tracepoints (Decoder) ─┐
@@ -9,7 +9,8 @@
 //!
 //! `format`, `tracepoints`, `event`, `tally`, `follow`, `sync_writers`, `dirtied` and `snapshot`
 //! are pure; the rest reads. Nothing is written, not even below /sys/kernel/tracing: perf events
-//! are ours alone, and gone when we are. Times are nanoseconds of CLOCK_MONOTONIC, sizes bytes.
+//! are private to this process, and gone when it ends. Times are nanoseconds of CLOCK_MONOTONIC,
+//! sizes bytes.
 
 #[cfg(feature = "bpf")]
 mod bpf;

@@ -40,10 +40,10 @@ const CHECKED: usize = 256;
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// A process that waits and dirties less between two looks is not asked which of its threads does.
 const MUCH: u64 = 256 << 10;
-/// What can't be seen while threads' writes can't be watched.
+/// The calls that stay unseen while threads' writes can't be watched.
 const SYNC_WRITES: &str = "writes to O_SYNC files";
 
-/// Sees who waits and who floods.
+/// Sees processes that wait and processes that flood.
 #[derive(Debug)]
 pub struct Probe {
     root: SysRoot,
@@ -73,13 +73,13 @@ pub struct Probe {
 enum Source {
     Proc,
     Perf(Box<Perf>),
-    /// And perf events for what it leaves to them.
+    /// Beside them perf events, for the rest.
     #[cfg(feature = "bpf")]
     Bpf(Box<crate::bpf::Bpf>, Option<Box<Perf>>),
 }
 
 impl Source {
-    /// `following`: who started whom is seen too.
+    /// `following`: forks are seen too.
     fn open(root: &SysRoot, kind: SourceKind, following: bool) -> Result<(Self, Vec<Blind>), ProbeError> {
         let forks: &[Wanted] = if following { FORKS } else { &[] };
         match kind {
@@ -116,7 +116,7 @@ impl Source {
         }
     }
 
-    /// Whether it is seen who starts whom.
+    /// Whether forks are seen.
     fn sees_forks(&self) -> bool {
         match self {
             Self::Proc => false,
@@ -136,7 +136,7 @@ impl Source {
     }
 }
 
-/// Sources that see who waits, the best first.
+/// Sources that see waiting processes, the best first.
 const BUILT_WITH: &[SourceKind] =
     if cfg!(feature = "bpf") { &[SourceKind::Bpf, SourceKind::Perf] } else { &[SourceKind::Perf] };
 
@@ -145,7 +145,7 @@ fn own_numbers() -> bool {
     rustix::fs::stat("/proc/self/ns/pid").is_ok_and(|stat| stat.st_ino != FIRST_PID_NAMESPACE)
 }
 
-/// Nanoseconds of CLOCK_MONOTONIC, the clock of our events.
+/// Nanoseconds of CLOCK_MONOTONIC, the clock of the probe's events.
 fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
@@ -183,11 +183,11 @@ impl Probe {
         Ok(probe)
     }
 
-    /// Opens a source that can [follow](Self::follow), without a wish the best that there is. It
-    /// has windows of its own ([`Self::followed`]) and no snapshots.
+    /// Opens a source that can [follow](Self::follow): the wished one, or without a wish the best
+    /// available. It has separate windows ([`Self::followed`]) and no snapshots.
     ///
     /// # Errors
-    /// [`ProbeError`]: what keeps the last source that was tried from looking, or from seeing who starts whom.
+    /// [`ProbeError`]: the obstacle of the last source that was tried, or its lack of fork events.
     pub fn open_following(wish: Option<SourceKind>) -> Result<Self, ProbeError> {
         let root = SysRoot::live()?;
         if own_numbers() {
@@ -270,7 +270,7 @@ impl Probe {
         }
     }
 
-    /// What can't be seen, and why.
+    /// The unseen parts, and the reasons.
     #[must_use]
     pub fn blind(&self) -> &[Blind] {
         &self.blind
@@ -301,7 +301,7 @@ impl Probe {
         Ok(())
     }
 
-    /// What was seen since the last call, or since the probe was opened.
+    /// All that was seen since the last call, or since the probe was opened.
     ///
     /// # Errors
     /// [`ProbeError`] if the source is lost.
@@ -348,14 +348,14 @@ impl Probe {
         Ok(snapshot)
     }
 
-    /// Follows what a thread of this process starts from now on, and what that starts: processes
-    /// that were started since the probe was opened are recognised too, as long as nobody has
-    /// waited or looked since. Only what [`Self::open_following`] opened can.
+    /// Follows the processes that a thread of this process starts from now on, and their children.
+    /// Processes started since the probe was opened are recognised too, as long as no wait or look
+    /// has happened since. Only what [`Self::open_following`] opened can.
     pub fn follow(&mut self, thread: u32, tag: u32) {
         self.tally.follow(thread, tag);
     }
 
-    /// What those did who are followed, since the last call or since the probe was opened.
+    /// The operations of followed processes, since the last call or since the probe was opened.
     pub fn followed(&mut self) -> FollowedWindow {
         let now = now_ns();
         self.drain(now);
@@ -379,7 +379,7 @@ impl Probe {
         self.disks.read(&self.root, seen.as_deref())
     }
 
-    /// From now on, of those who are followed, only operations count that are under way now.
+    /// From now on, only those operations of followed processes count that are under way now.
     /// (Counted in the kernel, later ones do too.)
     pub fn follow_no_further(&mut self) {
         self.tally.follow_until(now_ns());
@@ -410,7 +410,7 @@ impl Probe {
         }
     }
 
-    /// What was counted in this window, in the kernel and here.
+    /// The counts of this window, from the kernel and from here.
     fn counted(&mut self, now: u64) -> Counted {
         let counted = self.counted_anywhere(now);
         self.tally.end_window();
@@ -422,7 +422,7 @@ impl Probe {
         #[cfg(feature = "bpf")]
         if let Source::Bpf(bpf, _) = &mut self.source {
             let mut counted = bpf.take(now, &mut self.files);
-            // Who was started since the rings were read may have been counted already.
+            // Processes started since the rings were read may have been counted already.
             self.drain(now_ns());
             for process in &counted.processes {
                 if let Some(tag) = self.tally.tag(process.pid) {
@@ -441,7 +441,7 @@ impl Probe {
         here
     }
 
-    /// Calls whose end was lost would be waited for for ever.
+    /// A call with a lost end would be waited for for ever.
     fn forget_lost_calls(&mut self, now: u64) {
         let mut long = self.calls_for(now, CHECKED_AFTER);
         long.sort_unstable_by_key(|(_, tid)| (*tid < self.check_turn, *tid));
@@ -505,8 +505,8 @@ impl Probe {
         }
     }
 
-    /// Follows processors, and threads that write synchronously. What can't be is not seen; the
-    /// rest is.
+    /// Follows processors, and threads that write synchronously. Those that can't be followed stay
+    /// unseen; the rest is seen.
     fn watch_writers(&mut self) {
         let window = self.windows;
         if let Some(perf) = self.source.perf()
@@ -557,7 +557,7 @@ fn unseen_by(source: &Source) -> Vec<Blind> {
 /// The whole disk that a name, a path below /dev or a number means.
 ///
 /// # Errors
-/// Why it is none.
+/// The reason why it is not a disk.
 pub fn device(root: &SysRoot, text: &str) -> Result<DeviceId, String> {
     let id = match text.parse() {
         Ok(id) => id,

@@ -1,4 +1,4 @@
-//! What was seen in one window, as plain data.
+//! The result of one window, as plain data.
 //!
 //! What a source can't see is `None` or named in [`Blind`], which is not zero. Sizes are bytes,
 //! latencies nanoseconds.
@@ -66,7 +66,7 @@ pub struct Snapshot {
     pub window: Duration,
     /// Where sight came from.
     pub source: SourceKind,
-    /// Events that the kernel had no room for; what they told is missing here.
+    /// Events that the kernel had no room for; their data is missing here.
     pub lost_events: u64,
     /// Operations that were counted for [`OTHERS`] because too many processes were active.
     pub folded_operations: u64,
@@ -77,20 +77,20 @@ pub struct Snapshot {
     pub pressure: Option<Duration>,
     /// Devices, in the order of their numbers.
     pub devices: Vec<DeviceUse>,
-    /// Who did anything, by process, then device; `None` comes first.
+    /// Active processes, by process, then device; `None` comes first.
     pub processes: Vec<ProcessUse>,
 }
 
-/// What those did who are followed, in one window.
+/// The operations of followed processes, in one window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FollowedWindow {
-    /// Events that the kernel had no room for; what they told is missing here.
+    /// Events that the kernel had no room for; their data is missing here.
     pub lost_events: u64,
     /// Operations that may be theirs and could not be told apart.
     pub folded_operations: u64,
-    /// Threads, anybody's, whose writes to `O_SYNC` and `O_DIRECT` files are not seen.
+    /// Threads of any process whose writes to `O_SYNC` and `O_DIRECT` files are not seen.
     pub unwatched_threads: u32,
-    /// By tag; who did nothing may be missing.
+    /// By tag; a tag without operations may be missing.
     pub by_tag: BTreeMap<u32, Followed>,
 }
 
@@ -102,7 +102,7 @@ pub const OTHERS: u32 = 0;
 pub struct DeviceUse {
     /// Which: always a whole disk.
     pub id: DeviceId,
-    /// The kernel's name of it, such as `sda`; its number if there is none.
+    /// The kernel's name of it, such as `sda`, or its number.
     pub name: String,
     /// Its counters' growth (/proc/diskstats); `None` if it was not there at both ends.
     pub counters: Option<DeviceSample>,
@@ -160,19 +160,19 @@ impl ProcessUse {
         all
     }
 
-    /// Somebody of it waits since then.
+    /// One of its threads has waited since then.
     pub(crate) fn waits(&mut self, now_ns: u64, since_ns: u64) {
         self.waiting += 1;
         self.oldest = self.oldest.max(Duration::from_nanos(now_ns.saturating_sub(since_ns)));
     }
 
-    /// What it is called: its name and number.
+    /// Its name and number for display.
     #[must_use]
     pub fn who(&self) -> String {
         if self.pid == OTHERS { self.name.clone() } else { format!("{} ({})", self.name, self.pid) }
     }
 
-    /// As a plant's sensors name it: one, or two of which one does nothing but flood.
+    /// As a plant's sensors name it: one actor, or two, one of them for the flood alone.
     pub fn actors(&self) -> impl Iterator<Item = Actor> {
         let dirtied = self.dirtied_bytes.unwrap_or(0);
         let flooded = self.flooded_bytes.unwrap_or(0).min(dirtied);
@@ -195,8 +195,8 @@ impl ProcessUse {
 }
 
 impl Snapshot {
-    /// Who used a device or waits for it, as a plant's sensors name them, in the order of their
-    /// process numbers.
+    /// The actors that used a device or wait for it, as a plant's sensors name them, in the order
+    /// of their process numbers.
     #[must_use]
     pub fn actors(&self, device: DeviceId) -> Vec<Actor> {
         self.processes.iter().filter(|p| p.device == Some(device)).flat_map(ProcessUse::actors).collect()

@@ -1,5 +1,5 @@
-//! Whose writes are worth watching: threads (or processes) that have files open with `O_SYNC` or
-//! `O_DIRECT`. Pure.
+//! The threads whose writes are worth watching: threads (or processes) that have files open with
+//! `O_SYNC` or `O_DIRECT`. Pure.
 //!
 //! ```text
 //! sent a synchronous request outside of a call ─▶ has such a file open? ─┬─ yes: watched, looked at again every WATCHED_FOR windows
@@ -13,7 +13,7 @@ use crate::hash::Fast;
 /// Windows for which an answer is believed.
 const WATCHED_FOR: u32 = 30;
 
-/// Who is watched.
+/// The watched threads.
 #[derive(Debug, Default)]
 pub(crate) struct SyncWriters {
     /// By thread (or process): its process, and the window in which its files were looked at.
@@ -23,7 +23,7 @@ pub(crate) struct SyncWriters {
 
 impl SyncWriters {
     /// Takes suspects in, process and thread, and looks at those again that were looked at long
-    /// ago. Returns who is to be watched, ascending.
+    /// ago. Returns the threads to watch, ascending.
     pub(crate) fn watch(
         &mut self,
         window: u32,
@@ -42,7 +42,7 @@ impl SyncWriters {
                 self.dismissed.insert(tid, window);
             }
         }
-        // Who is watched is no suspect any more: its writes are known calls.
+        // A watched thread is no suspect any more: its writes are known calls.
         self.watched.retain(|_, (pid, since)| {
             if !recent(*since) && writes_synchronously(*pid) {
                 *since = window;

@@ -1,4 +1,4 @@
-//! From events to who waited how long. Pure: no clock, no file.
+//! From events to waits by process. Pure: no clock, no file.
 //!
 //! ```text
 //! Enter … Exit          a thread's call                       ─▶ process × device × kind of call
@@ -8,8 +8,8 @@
 //! Forked, Ended         who is followed                       ─▶ calls and reads once more, by whom they belong to
 //! ```
 //!
-//! Memory is bounded whatever happens: beyond [`Limits`] processes are counted together, and what
-//! is under way is forgotten.
+//! Memory is bounded whatever happens: beyond [`Limits`] processes are counted together, and calls
+//! under way are forgotten.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -23,7 +23,7 @@ use crate::hash::Fast;
 use crate::histogram::Histogram;
 use crate::snapshot::{OTHERS, ProcessUse, Requests};
 
-/// What an open file is to us.
+/// The kind of an open file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenFile {
     /// The device that its data goes to; `None` if not known.
@@ -36,11 +36,11 @@ pub struct OpenFile {
 
 /// Looks up what a process has open.
 pub trait Files {
-    /// What is behind a file descriptor; `None` if it is closed by now or may not be looked at.
+    /// The file behind a descriptor; `None` if it is closed by now or may not be looked at.
     fn file(&mut self, pid: u32, fd: i32) -> Option<OpenFile>;
 
-    /// A process did something for the first time in this window: who wants its name should ask
-    /// while it lives.
+    /// A process did something for the first time in this window: a caller that wants its name
+    /// should ask while it lives.
     fn seen(&mut self, _pid: u32) {}
 }
 
@@ -81,7 +81,7 @@ struct Outstanding {
     issued_ns: Option<u64>,
     class: Class,
     bytes: u64,
-    /// Who asked, process and thread; `None` if that was not seen.
+    /// The process and thread that asked; `None` if that was not seen.
     asker: Option<(u32, u32)>,
 }
 
@@ -111,26 +111,26 @@ pub struct Tally {
     uses: Uses,
     devices: HashMap<(DeviceId, Class), ClassTally, Fast>,
     folded: u64,
-    /// Threads that sent synchronous writes outside of a call that we know.
+    /// Threads that sent synchronous writes outside of a known call.
     writers: Vec<(u32, u32)>,
     lineage: Lineage,
     followed: BTreeMap<u32, FollowTally>,
-    /// What begins later does not count for those who are followed.
+    /// Later operations do not count for followed processes.
     until_ns: Option<u64>,
     /// See [`Self::asked_when_issued`].
     asked_when_issued: bool,
 }
 
-/// What was counted in one window.
+/// The counts of one window.
 #[derive(Debug, Default)]
 pub struct Counted {
-    /// By process and device; without names and without what was dirtied.
+    /// By process and device; without names and without dirtied bytes.
     pub processes: Vec<ProcessUse>,
     /// By device and class.
     pub devices: BTreeMap<DeviceId, BTreeMap<Class, Requests>>,
     /// Operations counted for [`OTHERS`].
     pub folded: u64,
-    /// By tag, what those did who are followed, however many they are.
+    /// By tag, the operations of followed processes, however many they are.
     pub followed: BTreeMap<u32, Followed>,
 }
 
@@ -159,7 +159,7 @@ impl Tally {
             Event::Enter { call, fd } => self.enter(tid, Pending::new(pid, Some(call), fd, at_ns)),
             Event::EnterWrite { fd } => self.enter(tid, Pending::new(pid, None, Some(fd), at_ns)),
             Event::Exit { call, ok } => {
-                // The call that we saw begin, not another whose beginning or end was lost.
+                // The call whose beginning was seen, not another whose beginning or end was lost.
                 if let Some(pending) = self.calls.remove(&tid).filter(|p| ok && p.call == Some(call)) {
                     let device = pending.device.or_else(|| files.file(pid, pending.fd?)?.device);
                     self.returned(&pending, tid, call, device, at_ns, files);
@@ -228,7 +228,7 @@ impl Tally {
         self.of(pending.pid, device, files).calls.entry(call).or_default().record(took);
     }
 
-    /// Whom an operation counts for besides, if its process belongs to somebody who is followed.
+    /// The followed aggregate that an operation also counts for, if its process is followed.
     fn followed(&mut self, pid: u32, tid: u32, since_ns: u64) -> Option<&mut FollowTally> {
         if self.lineage.is_empty() || self.until_ns.is_some_and(|until| since_ns > until) {
             return None;
@@ -241,12 +241,12 @@ impl Tally {
         self.lineage.follow(thread, tag);
     }
 
-    /// Counts for those who are followed only what began before this moment, from now on.
+    /// From now on counts for followed processes only operations that began before this moment.
     pub fn follow_until(&mut self, until_ns: u64) {
         self.until_ns = Some(until_ns);
     }
 
-    /// Whom a process belongs to, in this window.
+    /// The tag of a process, in this window.
     #[must_use]
     pub fn tag(&self, pid: u32) -> Option<u32> {
         self.lineage.of(pid, pid)
@@ -279,7 +279,7 @@ impl Tally {
     }
 
     fn done(&mut self, place: Place, at_ns: u64, files: &mut dyn Files) {
-        // A request may report its end in parts, or have begun before we looked.
+        // A request may report its end in parts, or have begun before the probe was opened.
         let Some(request) = self.requests.remove(&place) else { return };
         let Some(issued_ns) = request.issued_ns else { return };
         let class = self.devices.entry((place.device, request.class)).or_default();
@@ -332,15 +332,14 @@ impl Tally {
         self.calls.remove(&tid);
     }
 
-    /// Events were lost: of what is under way, ends may be missing. Requests are forgotten, and are
-    /// counted again as they are issued.
+    /// Events were lost: ends of the calls under way may be missing. Requests are forgotten, and
+    /// are counted again as they are issued.
     pub fn events_lost(&mut self) {
         self.requests.clear();
     }
 
-    /// What the devices themselves say is outstanding: of requests that we know to be outstanding
-    /// and that are more, the ends of the oldest were lost. Devices that are not asked for are left
-    /// alone.
+    /// The devices' counts of outstanding requests decide: if more are known as outstanding, the
+    /// ends of the oldest were lost. Devices that are not asked for are left alone.
     pub fn in_flight(&mut self, of: impl Fn(DeviceId) -> Option<u64>) {
         let mut outstanding: HashMap<DeviceId, Vec<(u64, Place)>, Fast> = HashMap::default();
         for (place, request) in &self.requests {
@@ -422,7 +421,8 @@ impl Tally {
         }
     }
 
-    /// What was counted in this window elsewhere is told too: those that ended are done with.
+    /// The counts that the kernel kept for this window are in as well: ended processes are
+    /// forgotten.
     pub fn end_window(&mut self) {
         self.lineage.forget_ended();
     }

@@ -147,7 +147,7 @@ fn a_request_s_time_is_split_where_it_was_issued() {
             // Seen from the middle: only the device's time is known.
             (300, 0, issued(99, Class::SyncWrite, 512)),
             (350, 0, done(99)),
-            // Begun before we looked.
+            // Begun before the probe was opened.
             (400, 0, done(7)),
         ],
     );
@@ -274,7 +274,7 @@ fn after_a_loss_no_request_is_waited_for_that_may_have_ended() {
     feed(&mut tally, &[(0, 100, queued(8, Class::Read)), (1, 100, enter(Call::Fsync, 3))]);
     tally.events_lost();
     let counted = tally.take(10_000_000_000, &mut Open);
-    // The call may still be under way; whoever looks after it can tell.
+    // The call may still be under way; a check of the process can tell.
     assert_eq!(counted.processes.iter().map(|p| p.waiting).sum::<u32>(), 1);
     assert_eq!(tally.long_calls(10_000_000_000, Duration::from_secs(5)), [(100, 100)]);
     tally.forget(100);
@@ -313,7 +313,7 @@ fn who_is_followed_is_counted_whole_however_many_processes_and_by_what_had_begun
         feed(begin + 110, pid, pid, exit(Call::Fsync));
         feed(begin + 120, pid, pid, Event::Ended);
     }
-    // Somebody else's, and one of its own threads'.
+    // Calls of another process, and of one of its threads.
     feed(20_000, 10, 10, enter(Call::Fsync, 3));
     feed(20_500, 10, 10, exit(Call::Fsync));
     feed(21_000, 109, 109, Event::Forked { child: 300 });

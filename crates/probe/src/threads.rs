@@ -1,11 +1,11 @@
-//! Which threads of a process flood while others of it wait: a database that loads a table beside
-//! its transactions, a benchmark with victims and floods of its own.
+//! The threads of a process that flood while others of it wait: a database that loads a table
+//! beside its transactions, a benchmark with victims and floods.
 //!
 //! The same counter as a process's (`writers`), by thread (/proc/PID/task/TID/io), asked only where
-//! a process both waits and dirties much. The counter alone does not tell: a page of a large folio
-//! that is dirtied counts as the whole folio (mm/page-writeback.c `folio_account_dirtied`), so that
-//! who commits 4 KiB at a time may count 256 KiB for each. Who was seen inside a synchronous call
-//! lately does not flood.
+//! a process both waits and dirties much. The counter alone is not enough: a dirtied page of a
+//! large folio counts as the whole folio (mm/page-writeback.c `folio_account_dirtied`). So a thread
+//! that commits 4 KiB at a time may count 256 KiB for each commit. A thread seen inside a
+//! synchronous call lately does not flood.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,8 @@ use crate::writers::number_after;
 
 /// A thread that dirtied so much since it was last asked floods.
 const FLOODS: u64 = 1 << 20;
-/// Processes that are asked at each look, and threads of each: what has more is taken as one.
+/// Processes that are asked at each look, and threads of each: a process with more threads counts
+/// as one.
 const PROCESSES: usize = 16;
 const THREADS: usize = 256;
 /// Looks for which a thread counts as one that commits, and a process stays told apart although
@@ -44,7 +45,7 @@ struct Known {
 }
 
 impl Threads {
-    /// A look begins; what was not asked for the last while is forgotten.
+    /// A look begins; processes not asked for a while are forgotten.
     pub(crate) fn begin(&mut self) {
         self.look = self.look.wrapping_add(1);
         self.asked = 0;
@@ -150,7 +151,7 @@ mod tests {
         assert_eq!(look(&mut threads, &root, &[]), Some(0), "nobody floods now");
         (0..REMEMBERED - 1).for_each(|_| assert_eq!(look(&mut threads, &root, &[]), Some(0)));
         assert_eq!(look(&mut threads, &root, &[]), None, "long ago");
-        // Who reads waits, too.
+        // A thread that reads waits, too.
         put(dir.path(), &[(0, 0), (130 * MB, 0), (15 * MB, 4096)]);
         assert_eq!(look(&mut threads, &root, &[]), Some(5 * MB));
     }
@@ -164,7 +165,7 @@ mod tests {
             put(dir.path(), &[(step * 10 * MB, 0), (step * 30 * MB, 0)]);
             assert_eq!(look(&mut threads, &root, &[]), None);
         }
-        // Each makes stable what it has written.
+        // Each thread makes its writes stable.
         let mut threads = Threads::default();
         for step in 5..9u64 {
             put(dir.path(), &[(step * 10 * MB, 0), (step * 30 * MB, 0)]);

@@ -20,8 +20,7 @@ const MAX_FORMAT_BYTES: usize = 1 << 20;
 pub(crate) struct Tracefs(OwnedFd);
 
 impl Tracefs {
-    /// Finds a mounted one, or makes one that only we see: a mount that is attached to no
-    /// directory.
+    /// Finds a mounted one, or makes a private one: a mount that is attached to no directory.
     ///
     /// # Errors
     /// [`ProbeError::Tracefs`].

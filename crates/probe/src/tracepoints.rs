@@ -99,12 +99,14 @@ pub const ALWAYS: &[Wanted] = &[
 #[cfg(feature = "bpf")]
 pub const BESIDE_BPF: &[Wanted] = &[wanted("writeback/balance_dirty_pages", Kind::Balanced)];
 
-/// Those that tell who belongs to whom is followed, processes that live for milliseconds included.
+/// The tracepoints that follow the children of a process, including processes that live for
+/// milliseconds.
 pub const FORKS: &[Wanted] =
     &[wanted("sched/sched_process_fork", Kind::Forked), wanted("sched/sched_process_exit", Kind::Ended)];
 
-/// Those that are switched on while threads write to `O_SYNC` or `O_DIRECT` files: every write call
-/// of the machine passes them, so that their filter, not we, has to leave the rest out.
+/// The tracepoints that are switched on while threads write to `O_SYNC` or `O_DIRECT` files. Every
+/// write call of the machine passes them, so their filter, not this program, has to leave the rest
+/// out.
 pub const WRITES: &[Wanted] = &[
     wanted("syscalls/sys_enter_write", Kind::EnterWrite),
     wanted("syscalls/sys_exit_write", Kind::ExitWrite),
@@ -208,8 +210,8 @@ impl Decoder {
                 let number = device.read(record)? as u32;
                 let sector = match class {
                     Class::Flush => Place::FLUSH,
-                    // An empty write asks for a flush, which has events of its own; an empty
-                    // request of another kind has no place.
+                    // An empty write asks for a flush, which has separate events; an empty request
+                    // of another kind has no place.
                     _ if bytes == 0 => return None,
                     _ => sector.read(record)? as u64,
                 };

@@ -1,6 +1,6 @@
-//! Who dirties page cache: `write_bytes` of /proc/PID/io. The kernel counts them when a page is
-//! dirtied (mm/page-writeback.c `folio_account_dirtied`), exactly and for free. Only reading costs,
-//! so some processes of thousands are asked at each look.
+//! The processes that dirty page cache: `write_bytes` of /proc/PID/io. The kernel counts them when
+//! a page is dirtied (mm/page-writeback.c `folio_account_dirtied`), exactly and for free. Only
+//! reading costs, so some processes of thousands are asked at each look.
 //!
 //! ```text
 //! all processes ─┬─ dirtied something at the last look ─▶ asked; of more than ACTIVE in turn
@@ -41,7 +41,7 @@ const ORPHANS: usize = 256;
 /// `PF_KTHREAD` (include/linux/sched.h), in the ninth field of /proc/PID/stat.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// What is remembered of a process.
+/// The known state of a process.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     parent: u32,
@@ -72,7 +72,7 @@ impl GoneChildren {
     }
 }
 
-/// What was dirtied between two looks.
+/// The bytes dirtied between two looks.
 #[derive(Debug, Default)]
 pub(crate) struct Dirtied {
     /// Bytes by process. A process that is gone by now may be among them.
@@ -90,7 +90,7 @@ pub(crate) struct Writers {
     turn: u32,
     /// Why nothing can be seen, if it can't.
     missing: Option<String>,
-    /// Processes that we may not look at, and those that we could, at this look.
+    /// Processes that could not be looked at, and those that could, at this look.
     refused: u32,
     read: u32,
     buffer: Vec<u8>,
@@ -183,7 +183,7 @@ impl Writers {
         self.missing.as_deref()
     }
 
-    /// Asks one process, and adds what it dirtied.
+    /// Asks one process, and adds its dirtied bytes.
     fn ask(&mut self, root: &SysRoot, pid: u32, first: bool, dirtied: &mut Dirtied) {
         let Some(mut written) = self.written(root, pid) else { return };
         self.read += 1;

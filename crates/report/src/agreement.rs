@@ -99,7 +99,7 @@ fn row(html: &str, name: &str) -> BTreeMap<String, String> {
     heads.into_iter().zip(cells).collect()
 }
 
-/// The card of a figure: its value, and what stands beside it.
+/// The card of a figure: its value, and the text beside it.
 fn card(html: &str, what: &str) -> (String, String) {
     let after = |text: &str, from: &str, to: &str| {
         let rest = text.split(from).nth(1).unwrap_or_default();
@@ -176,7 +176,7 @@ fn assert_agreement(document: &Document) {
                 other => other,
             };
             let is_rate = figure.ends_with("bytes_per_s");
-            // The table has shares of what was possible; their quotient is the ratio.
+            // The table has shares of the rates alone; their quotient is the ratio.
             for (cells, value) in [(&cells, number(&c["value"])), (&reference, number(&c["reference"]))] {
                 let cell = &cells[*column];
                 match value {
@@ -241,8 +241,8 @@ fn assert_agreement(document: &Document) {
     }
 }
 
-/// A search over settings that are made of nothing: a default, what is recommended, and one that
-/// the race measured beside it.
+/// A search over invented settings: a default, a recommended one, and one that the race measured
+/// beside it.
 fn search(default: &Made, best: &Made, other: &Made, finals: std::ops::Range<usize>) -> Document {
     let settings = [("default", None), ("bfq", Some("bfq")), ("kyber", Some("kyber"))];
     let (mut trials, mut contenders) = (Vec::new(), Vec::new());
@@ -250,7 +250,7 @@ fn search(default: &Made, best: &Made, other: &Made, finals: std::ops::Range<usi
         let from = trials.len();
         let mut own = made.trials();
         if name != "default" {
-            // A search measures what is possible under the setting in force alone.
+            // A search measures the loads alone only under the setting in force.
             own.iter_mut().for_each(|t| {
                 t.phases.retain(|p| matches!(p.kind, PhaseKind::Both | PhaseKind::Burst));
             });
@@ -326,7 +326,7 @@ fn a_comparison_says_the_same_everywhere() {
     assert_agreement(&crate::synthetic::contest(true));
 }
 
-/// What a search on a simulated array of 2010 stored, by a version whose table, cards and sentence
+/// The stored search on a simulated array of 2010, by a version whose table, cards and sentence
 /// disagreed.
 #[test]
 fn a_result_that_an_older_version_judged_is_judged_anew_and_says_the_same_everywhere() {

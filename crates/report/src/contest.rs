@@ -17,7 +17,7 @@ use crate::told;
 use crate::verdict::Words;
 use crate::view;
 
-/// Columns of a contender's name at most; longer ones have a line of their own.
+/// The widest contender's name in columns; a longer name gets a separate line.
 const NAME: usize = 16;
 /// Columns of the rate at least; like the others it widens so that a space stays before every
 /// figure.
@@ -31,7 +31,8 @@ const KEPT: usize = 17;
 /// Rows of a search's table at most: the reference, the recommended one, the frontier.
 const ROWS: usize = 16;
 
-/// Machine, table, what is real, notes; of a search the frontier and, last, the recommendation.
+/// Machine, table, real differences, notes; for a search the frontier and, last, the
+/// recommendation.
 #[must_use]
 pub fn text(document: &Document) -> String {
     let Some(contest) = &document.contest else { return String::new() };
@@ -59,7 +60,7 @@ pub fn text(document: &Document) -> String {
         }
         paragraph(&mut out, "", &recommended.why, 0);
         for line in recommended.keep.iter().flat_map(Keep::lines) {
-            // What is to be copied is not wrapped.
+            // Lines to copy are not wrapped.
             if line.starts_with(' ') {
                 let _ = writeln!(out, "{line}");
             } else {
@@ -104,7 +105,7 @@ fn table(out: &mut String, document: &Document, contest: &Contest, rows: &[usize
         if name.chars().count() < names {
             let _ = write!(text, "{name:<names$}");
         } else {
-            // Cut, two names could become one: it has a line of its own.
+            // Two names could become equal when cut, so a long name gets a separate line.
             let name = if name.chars().count() > WIDTH { name.replace(',', ", ") } else { name.to_owned() };
             paragraph(out, "", &name, 0);
             let _ = write!(text, "{:names$}", "");

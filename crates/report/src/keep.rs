@@ -24,7 +24,7 @@ const VICTIM: &str = "VICTIM.service";
 pub(crate) const DISK: &str = "DISK";
 /// `floodwall persist` refuses it: systemd has no property for it.
 const WEIGHT: &str = "io.bfq.weight";
-/// And this without a hard limit in bytes, of which it is a share.
+/// `floodwall persist` refuses this one as well if no hard limit in bytes gives the share a base.
 const SHARE: &str = "bdi.max_bytes";
 
 /// What to do with a recommendation that is in part about units.

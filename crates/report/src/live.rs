@@ -5,9 +5,9 @@
 //!       12  both                      14    216 MB/s    5.12 ms     1.17 s     3.20 s     1.4 GiB     6.52 s
 //! ```
 //!
-//! Fixed columns, one line a second, like CockroachDB's `debug synctest`: a stall is a row of zeros
-//! that nobody can miss, and the maximum is that of its own second. `–` stands for what is not
-//! known or does not apply.
+//! Columns are fixed, one line a second, like CockroachDB's `debug synctest`. A stall is a visible
+//! row of zeros, and the maximum is that of its second. `–` stands for an unknown value or one that
+//! does not apply.
 
 use std::time::Duration;
 
@@ -27,10 +27,10 @@ pub fn header() -> String {
     columns(["elapsed", "phase", "ops/s", "flood", "p50", "p99", "max", "dirty", "drain"].map(String::from))
 }
 
-/// One second: when, in which phase and step (`measuring`, `warming up`, …), and what was measured.
+/// One second: its time, its phase and step (`measuring`, `warming up`, …), and its measurements.
 ///
 /// Percentiles are of that second's commits and reads; p50 takes 2 of them, p99 takes 100. `drain`
-/// is how long what is dirty or under writeback now would take at the drain rate seen.
+/// is the time to drain the dirty and writeback bytes of now at the drain rate seen.
 #[must_use]
 pub fn line(second: &Second<'_>, phase: PhaseKind, step: &str, interval: &Interval) -> String {
     let latencies = interval.latencies.operations();

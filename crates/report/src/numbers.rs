@@ -6,7 +6,7 @@ use std::time::Duration;
 use floodwall_model::units::human_duration;
 use floodwall_stats::estimate::Estimate;
 
-/// Stands for what is not known or does not apply.
+/// Stands for an unknown value or one that does not apply.
 pub(crate) const UNKNOWN: &str = "–";
 
 /// A number of things or things per second, to three digits: `1,508`, `14.2`, `0.98`, `0`. From 100
@@ -44,7 +44,7 @@ fn separated(digits: &str) -> String {
     out
 }
 
-/// What stands in the place of an interval where there is none.
+/// Stands in the place of a missing interval.
 pub(crate) const NO_INTERVAL: &str = "one round: no interval";
 
 /// The ends of a figure's 95 % interval, `15 – 18`; without one the reason.

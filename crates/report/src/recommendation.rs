@@ -1,4 +1,5 @@
-//! What a search says: the recommendation in a sentence, with its price, or why there is none.
+//! The outcome of a search: the recommendation in a sentence, with its price, or the reason for its
+//! absence.
 
 use std::time::Duration;
 
@@ -69,7 +70,7 @@ fn spaced(setting: &Setting) -> String {
     setting.to_string().replace(',', ", ")
 }
 
-/// `: gain; price`, of which either may not be known.
+/// `: gain; price`; either may be unknown.
 fn gain_and_price(versus: &[Compared], operations: &str) -> String {
     let parts = [gains(versus, operations), price(versus)];
     let known: Vec<&str> = parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
@@ -123,9 +124,9 @@ fn price(versus: &[Compared]) -> String {
 
 /// The slow end of victims' operations.
 struct Reached {
-    /// Of what the machine is left with: the recommended setting, else the one in force.
+    /// The tail under the setting that remains: the recommended one, else the one in force.
     ours: Option<Tail>,
-    /// The least of all settings that were tried, and whose it is.
+    /// The least of all settings that were tried, and its setting.
     least: Option<(Tail, String)>,
 }
 

@@ -1,5 +1,4 @@
-//! What it takes to run a stored result again: command lines, and the scenario as the file from
-//! which it can be run.
+//! Everything that repeats a stored result: command lines, and the scenario as a file to run.
 
 use std::fmt::Write;
 

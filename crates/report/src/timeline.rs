@@ -1,14 +1,14 @@
-//! A result second by second: what the kernel's write path was doing while victims and floods ran,
-//! on one time axis.
+//! A result second by second: the kernel's write path while victims and floods ran, on one time
+//! axis.
 //!
 //! ```text
 //! Document ─▶ one row per interval ─┬─ csv:  every column, raw units, empty where unknown
 //!                                   └─ text: the columns that tell a story, in human units
 //! ```
 //!
-//! An interval is one second, or several where old ones were merged to bound memory; everything
-//! that counts is given per second, so that rows of different length compare. Gauges (dirty,
-//! writeback, thresholds, in flight) are as they were at the row's end.
+//! An interval is one second, or several where old ones were merged to bound memory. Counts are
+//! given per second, so that rows of different length compare. Gauges (dirty, writeback,
+//! thresholds, in flight) are as they were at the row's end.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -100,7 +100,7 @@ impl Row<'_> {
     }
 }
 
-/// At most three decimals, none if they are zeros; nothing for what is not a number.
+/// At most three decimals, none if they are zeros; nothing for NaN.
 fn number(value: f64) -> Option<String> {
     if !value.is_finite() {
         return None;

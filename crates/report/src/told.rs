@@ -9,7 +9,7 @@ use crate::numbers::{UNKNOWN, count, duration_us, percent};
 /// From this ratio on rates and latencies are written as a multiple, below it in percent.
 const MULTIPLE_FROM: f64 = 1.5;
 
-/// What is shown of a comparison. A p99 that can't be compared is left out where the slowest
+/// The comparisons that are shown. A p99 that can't be compared is left out where the slowest
 /// operations are compared instead.
 pub(crate) fn shown(versus: &[Compared]) -> impl Iterator<Item = &Compared> {
     let slowest = versus.iter().any(|c| c.figure == Figure::VictimSlowestUs);

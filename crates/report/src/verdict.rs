@@ -5,11 +5,11 @@
 //! scenario ─▶ words ──┴─▶ "While one file was written beside it, commits fell from 1,508/s to 14/s (0.93 %): …"
 //! ```
 //!
-//! **Damage** is any of: the 95 % interval of `victim_kept` lies below 1 (and not all of it above
-//! [`HARMLESS_FROM`]); seconds in which the victim got under a tenth of its speed, more than alone;
-//! a p99 more than [`P99_FACTOR`] times that of the victim alone, which catches open-loop victims,
-//! whose rate is given and whose waiting is not. **Not conclusive** is an interval that holds 1 and
-//! also losses that would matter.
+//! **Damage** is any of three findings. The 95 % interval of `victim_kept` lies below 1, and not
+//! all of it above [`HARMLESS_FROM`]. Or more seconds than alone in which the victim got under a
+//! tenth of its speed. Or a p99 of more than [`P99_FACTOR`] times the victim's p99 alone, which
+//! catches open-loop victims: their rate is given, their waiting is not. **Not conclusive** is an
+//! interval that holds 1 and also losses that would matter.
 
 use floodwall_model::units::Rate;
 use floodwall_stats::figures::{PhaseFigures, Summary};

@@ -40,9 +40,9 @@ pub(crate) struct FigureLine {
     pub(crate) name: &'static str,
     /// Its value, with unit.
     pub(crate) value: String,
-    /// Its 95 % interval, without unit; empty if there is none.
+    /// Its 95 % interval, without unit; empty without an interval.
     pub(crate) interval: String,
-    /// What it is of, or why it is not known.
+    /// The meaning of the figure, or the reason why it is unknown.
     pub(crate) meaning: String,
 }
 
@@ -126,8 +126,7 @@ fn device_text(device: &ResultDevice) -> String {
 
 /// The knobs that decide how writeback goes, in words; all of them are in the JSON.
 fn setting_text(setting: &Setting) -> String {
-    // Of each pair the kernel zeroes the one that is not in use; with both 0 the byte limit is what
-    // was written last.
+    // The kernel zeroes the unused one of each pair; with both 0 the byte limit was written last.
     let limit = |ratio: &str, bytes: &str| match (setting.get(ratio), setting.get(bytes)) {
         (Some(r), _) if r != "0" => Some(format!("{r} %")),
         (_, Some(b)) => Some(b.parse().map_or_else(|_| b.to_owned(), |n| Bytes(n).to_string())),

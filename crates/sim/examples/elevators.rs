@@ -1,14 +1,14 @@
-//! How many requests a second each elevator of the simulator takes in, hands out and sees
-//! completed, on one core.
+//! The requests a second that each elevator of the simulator accepts, dispatches and completes on
+//! one core.
 //!
 //! ```text
 //! cargo run --release -p floodwall-sim --example elevators [MILLION]
 //! ```
 //!
-//! Four processes read and write, half of it in sequence and half scattered, 128 requests wait and
-//! 8 are in the device all the time; a request takes 1 µs of virtual time. `merge` is offered every
-//! request first, as the block layer does. The figure counts merge, insert, dispatch and completion
-//! as one.
+//! Four processes read and write, half of it in sequence and half scattered. At all times 128
+//! requests wait and 8 are in the device; a request takes 1 µs of virtual time. `merge` is offered
+//! every request first, as the block layer does. The figure counts merge, insert, dispatch and
+//! completion as one.
 
 // A program for people: it reads the clock and prints.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, clippy::disallowed_macros)]

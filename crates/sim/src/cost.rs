@@ -7,9 +7,9 @@ use floodwall_device::Nanos;
 /// machines of 2007 to 2025.
 pub(crate) const SYSCALL: Nanos = Nanos(1_000);
 
-/// One page into the page cache: a copy at 4 GB/s (memory copies run at 2 to 5 GB/s a core) and 0.7
-/// µs to allocate, insert and account for it. Together 2.4 GB/s in large blocks; the lab's machine
-/// took bursts at 2.1 to 2.6 GB/s.
+/// One page into the page cache. A copy runs at 4 GB/s (memory copies run at 2 to 5 GB/s a core);
+/// allocation, insertion and accounting take 0.7 µs. Together 2.4 GB/s in large blocks; the lab's
+/// machine took bursts at 2.1 to 2.6 GB/s.
 pub(crate) const PAGE: Nanos = Nanos(1_700);
 
 /// One page copied out of the page cache.

@@ -1,5 +1,5 @@
-//! `disktest` of the Linux Test Project, the tool of the report of 2007: threads that read or write
-//! blocks of a whole device with direct I/O for a time.
+//! `disktest` of the Linux Test Project, the tool of the report of 2007. Its threads read or write
+//! blocks of a whole device with direct I/O for a given time.
 //!
 //! Sequential threads share one cursor, so that together they go through the device once
 //! (`disktest -p L -K n`); random ones choose for themselves (`-p R`). Nothing is synced.
@@ -34,7 +34,7 @@ pub struct DiskTest {
     pub span: Bytes,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiskTestResult {
     /// Transfers that ended in the time.

@@ -1,5 +1,5 @@
-//! What stands between the block layer and a device: how many queues its driver has, which elevator
-//! they get, what becomes of a FLUSH.
+//! The driver between the block layer and a device: its number of queues, their elevator, its
+//! treatment of a FLUSH.
 //!
 //! | driver | for | hardware queues | commands | FUA | a FLUSH |
 //! |---|---|---|---|---|---|
@@ -9,9 +9,9 @@
 //! | NVMe | faster flash drives, cloud volumes, `null` | one for each CPU | the device's, up to 128 | yes | among the others |
 //! | loop | a lab device ([`LoopDriver`](crate::block::LoopDriver)) | 1, without an elevator | 128 | no | holds back what comes later |
 //!
-//! The kernel gives mq-deadline to a device with one hardware queue and none to one with several
-//! (`elevator_set_default`, block/elevator.c of 5.0 and later); the loop driver asks for none
-//! (`BLK_MQ_F_NO_SCHED_BY_DEFAULT`).
+//! The kernel gives mq-deadline to a device with one hardware queue and no elevator to one with
+//! several (`elevator_set_default`, block/elevator.c of 5.0 and later). The loop driver asks for no
+//! elevator (`BLK_MQ_F_NO_SCHED_BY_DEFAULT`).
 
 use floodwall_device::DeviceSpec;
 use floodwall_device::spec::Medium;
@@ -26,7 +26,8 @@ const SATA_RATE: f64 = 600e6;
 const SATA_DEPTH: u32 = 32;
 /// Commands that the loop driver takes (`hw_queue_depth`, drivers/block/loop.c).
 const LOOP_DEPTH: u32 = 128;
-/// More than the hosts of such devices take at once, whatever the device could: a SCSI disk 32 to 254.
+/// More than the hosts of such devices take at once, whatever the device could: a SCSI disk 32
+/// to 254.
 const MOST_DEPTH: u32 = 128;
 
 /// A driver, as far as the block layer can tell.
@@ -74,7 +75,7 @@ impl Driver {
         }
     }
 
-    /// Commands that it hands to a device at once of which the device can use `usable`.
+    /// Commands that the driver hands to a device at once, if the device can use `usable`.
     pub(crate) fn depth(self, usable: u32) -> u32 {
         match self.kind {
             Kind::Libata => usable.min(SATA_DEPTH),
@@ -100,8 +101,8 @@ impl Driver {
         self.kind == Kind::Libata
     }
 
-    /// Whether the queue said that it rotates when writeback throttling was set up: a loop device
-    /// is told what it stands for only later.
+    /// Whether the queue was marked rotational when writeback throttling was set up: a loop device
+    /// gets the flag only later.
     pub(crate) fn rotational_at_first(self, rotational: bool) -> bool {
         rotational && self.kind != Kind::Loop
     }

@@ -23,7 +23,7 @@ pub enum SimError {
     Timing {
         /// Its name.
         scenario: String,
-        /// What is wrong and what to write.
+        /// The problem, and a value that is accepted.
         problem: String,
     },
     /// A writeback knob that the kernel did not have, or with a value that it would not take.
@@ -80,9 +80,9 @@ pub enum SimError {
     Value {
         /// The knob.
         knob: String,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What it takes.
+        /// The accepted values.
         takes: String,
     },
     /// An elevator that the kernel did not have, or a tunable that it did not take.
@@ -93,9 +93,9 @@ pub enum SimError {
     Filesystem {
         /// The kernel.
         generation: Generation,
-        /// What was asked for.
+        /// The requested filesystem.
         fs: FsKind,
-        /// What it had.
+        /// A filesystem that the kernel had.
         other: &'static str,
     },
     /// RAM that does not hold what may be dirty in it.
@@ -111,9 +111,9 @@ pub enum SimError {
     /// RAM too small for a kernel at all.
     #[error("RAM of {ram} is too little for a machine; give at least {least}")]
     TooLittleRam {
-        /// What was given.
+        /// The given RAM.
         ram: Bytes,
-        /// What it takes.
+        /// The least RAM.
         least: Bytes,
     },
     /// The device can't be built.
@@ -126,12 +126,12 @@ pub enum SimError {
     Space {
         /// Its name.
         scenario: String,
-        /// What it needs.
+        /// The needed space.
         needed: Bytes,
         /// What there is.
         capacity: Bytes,
     },
-    /// Whoever watches asked for the end.
+    /// The watcher asked for the end.
     #[error("interrupted")]
     Interrupted,
     /// The device reported errors while it was measured.

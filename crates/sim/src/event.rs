@@ -1,5 +1,5 @@
-//! The queue of what is going to happen: by time, and in the order of insertion among equal times,
-//! so that a run can be repeated exactly.
+//! The queue of future events: by time, and in the order of insertion among equal times, so that a
+//! run can be repeated exactly.
 //!
 //! Events are small and plain (16 bytes), one heap entry is 32 bytes. A timer that is no longer
 //! wanted stays in the queue and is known by its token when it goes off.

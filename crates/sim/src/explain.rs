@@ -1,13 +1,13 @@
-//! Where the time of one operation went.
+//! The parts of one operation's time.
 //!
 //! ```text
 //! latency = throttled + gate + slot + elevator + device + journal + flush + other
 //! ```
 //!
-//! What a process waits for last decides: of the pages that an fsync waits for, those that arrived
-//! last are looked at. *Other* is CPU time, waiting for its turn (open loop) and for its group's
-//! `io.max`, and pages of the same file that were on their way already for somebody else before the
-//! operation began.
+//! The last thing that a process waits for decides: of the pages that an fsync waits for, those
+//! that arrived last are looked at. *Other* is CPU time, the wait for its turn (open loop) and for
+//! its group's `io.max`. It also holds pages of the same file that another process had sent before
+//! the operation began.
 
 use std::fmt;
 
@@ -100,7 +100,7 @@ pub fn at_percentile(operations: &[Explained], percentile: f64) -> Option<Explai
 }
 
 impl Machine {
-    /// An operation is over: notes where its time went, if anybody wants to know.
+    /// An operation is over: notes the parts of its time if an explainer is there.
     pub(crate) fn explain_operation(&mut self, t: usize, job: Option<&SyncJob>) {
         let Some(explainer) = &mut self.explainer else { return };
         let Some(since) = explainer.since else { return };

@@ -9,7 +9,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("'{release}' is no kernel that the model has; use 2.6.18, 2.6.32, 3.2 or 6.18")]
 pub struct UnknownKernel {
-    /// What was asked for.
+    /// The requested release.
     pub release: String,
 }
 

@@ -21,7 +21,7 @@
 //!
 //! Times are [`floodwall_device::Nanos`], sizes bytes unless a name says pages (4 KiB), rates pages
 //! or bytes per second as the kernel keeps them. Pure: no file, no clock, no environment, no
-//! thread; what is random comes from a seed.
+//! thread; random numbers come from a seed.
 
 mod block;
 mod cost;

@@ -1,4 +1,4 @@
-//! The page cache: which pages of which file are dirty, under writeback, or present.
+//! The page cache: the dirty pages of each file, those under writeback, those present.
 //!
 //! ```text
 //! clean ── dirty() ─▶ dirty ── start_writeback() ─▶ under writeback ── end_writeback() ─▶ clean
@@ -51,7 +51,7 @@ pub(crate) struct PageWaiter {
 pub(crate) struct Inode {
     pub(crate) dirty: ExtentSet,
     pub(crate) writeback: ExtentSet,
-    /// Pages in the cache; `None` for files that nobody reads through the cache.
+    /// Pages in the cache; `None` for files that no process reads through the cache.
     pub(crate) present: Option<ExtentSet>,
     /// The writeback context that it belongs to, by its number; `None` until it is first dirtied.
     pub(crate) wb: Option<u32>,
@@ -84,7 +84,7 @@ pub(crate) struct Inode {
     pub(crate) waiters: Vec<PageWaiter>,
     /// Pages that are being read.
     pub(crate) filling: ExtentSet,
-    /// Who waits for which of them.
+    /// The processes that wait for pages being read.
     pub(crate) fill_waiters: Vec<(ProcessIndex, u64)>,
 }
 
@@ -183,8 +183,8 @@ impl PageCache {
         let added = inode.dirty.insert(begin, end);
         inode.pages = inode.pages.max(end);
         if first && added > 0 && inode.list == List::None {
-            // Until the flusher has been there it keeps its place, however often somebody has
-            // synced it.
+            // Until the flusher has been there it keeps its place, however often it has been
+            // synced.
             inode.dirtied_when = now;
         }
         if let Some(present) = &mut inode.present {
@@ -261,8 +261,8 @@ impl PageCache {
         }
     }
 
-    /// A file is cut to nothing: what is dirty is forgotten, what is on its way arrives for
-    /// nothing.
+    /// A file is cut to nothing: its dirty pages are dropped, and pages on their way arrive without
+    /// effect.
     pub(crate) fn truncate(&mut self, id: InodeId) {
         let inode = &mut self.inodes[id.0 as usize];
         self.wbs[inode.wb()].dirty -= inode.dirty.pages();

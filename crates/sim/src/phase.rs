@@ -312,7 +312,7 @@ impl Measured {
         interval
     }
 
-    /// Stops the loads, lets what is in flight end, and puts the phase together.
+    /// Stops the loads, lets operations in flight end, and puts the phase together.
     fn finish(
         mut self,
         run: &PhaseRun<'_>,

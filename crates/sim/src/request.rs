@@ -10,7 +10,7 @@ pub struct ProcessId(pub u32);
 /// What the submitter said about a request (`REQ_*` flags of `include/linux/blk_types.h`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags {
-    /// Somebody waits for it (`REQ_SYNC`).
+    /// A process waits for it (`REQ_SYNC`).
     pub sync: bool,
     /// More of the kind will follow at once (`REQ_IDLE`; up to 4.9 its inverse was `REQ_NOIDLE`).
     pub idle: bool,
@@ -30,12 +30,12 @@ pub const PRIORITIES: usize = 2 * LEVELS as usize + 1;
 /// The class of an I/O priority (`IOPRIO_CLASS_*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PriorityClass {
-    /// Before everybody else.
+    /// Before all other classes.
     RealTime,
     /// What every process has unless told otherwise.
     #[default]
     BestEffort,
-    /// Only when nobody else wants the device.
+    /// Only when no other class wants the device.
     Idle,
 }
 
@@ -53,7 +53,7 @@ pub struct IoRequest {
     pub len: u64,
     /// What the submitter said about it.
     pub flags: Flags,
-    /// Who submitted it (a flusher for background writeback).
+    /// The process that submitted it (a flusher for background writeback).
     pub process: ProcessId,
     /// I/O priority class.
     pub class: PriorityClass,

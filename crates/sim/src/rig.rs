@@ -56,8 +56,8 @@ pub struct SimOptions {
     pub ram: Bytes,
     /// CPUs.
     pub cpus: u32,
-    /// What the CPU's part of the work costs, in percent of what it costs on the lab's machine: 200
-    /// is a machine half as fast.
+    /// The CPU's part of the work, in percent of its cost on the lab's machine: 200 is a machine
+    /// half as fast.
     pub cpu_percent: u32,
     /// Timer ticks per second; `None`: as kernels of the generation were mostly built.
     pub hz: Option<u32>,
@@ -65,14 +65,14 @@ pub struct SimOptions {
     pub fs: FsKind,
     /// Commands that the device takes at once; `None`: as many as its driver gives it, at most 128.
     pub queue_depth: Option<u32>,
-    /// Whether the device is one of the lab's: behind the loop driver and a FUSE file instead of a
-    /// driver of its own.
+    /// Whether the device is one of the lab's: behind the loop driver and a FUSE file, not behind a
+    /// hardware driver.
     pub lab: bool,
     /// Whether the kernel's bfq has group support (`CONFIG_BFQ_GROUP_IOSCHED`), and with it shares
     /// of the request slots by priority.
     pub bfq_groups: bool,
-    /// Queues and elevators, one for each member of a software RAID (a mirrored pair is one); 1:
-    /// the device has one queue, as a RAID card or the lab's loop device has.
+    /// Queues and elevators, one for each member of a software RAID (a mirrored pair counts as
+    /// one). With 1 the device has one queue, like a RAID card or the lab's loop device.
     pub member_queues: u32,
     /// Makes offsets repeatable.
     pub seed: u64,
@@ -127,7 +127,7 @@ impl SimOptions {
         changes.then(|| self.depth(profile.queue_depth))
     }
 
-    /// Commands that the device is given at once, of which it can use `usable`.
+    /// Commands that the device is given at once, if it can use `usable`.
     fn depth(&self, usable: u32) -> u32 {
         self.queue_depth.unwrap_or(self.driver().depth(usable)).max(1)
     }
@@ -163,7 +163,7 @@ pub struct SimRig {
 }
 
 impl SimRig {
-    /// A rig; what is wrong with its options is said when it runs, or by [`SimRig::check`].
+    /// A rig. Faults of its options are reported when it runs, or by [`SimRig::check`].
     #[must_use]
     pub fn new(options: SimOptions) -> Self {
         Self { options, explained: Vec::new() }
@@ -316,9 +316,9 @@ impl SimRig {
         Ok((machine, in_force))
     }
 
-    /// Settles the sizes that a scenario leaves open, as a real run does: floods get one and a half
+    /// Settles the sizes that a scenario leaves open, as a real run does. Floods get one and a half
     /// times the hard dirty limit, a burst at most an eighth of RAM. A flood is also twice as large
-    /// as the device's caches: a smaller file would be written over and over in a protected cache
+    /// as the device's caches. A smaller file would be rewritten in a protected cache over and over
     /// and never reach the medium.
     fn fit(&self, scenario: &Scenario, machine: &Machine) -> Scenario {
         let mut fitted = scenario.clone();

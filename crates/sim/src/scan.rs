@@ -18,7 +18,7 @@ use crate::error::SimError;
 use crate::rig::SimRig;
 use crate::workload::{Chooser, Program, VictimProgram, Way, seeded};
 
-/// What is scanned, and what goes on beside it.
+/// The table to scan, and the load beside the scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableScans {
     /// Scans, each of a part of the table.
@@ -39,7 +39,7 @@ pub struct TableScans {
     pub seconds: u32,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScanResult {
     /// Pages a second that the scans got.

@@ -1,9 +1,9 @@
-//! A setting as a machine takes it: which knobs its kernel had, what they were by default, what is
-//! then in force.
+//! A setting as a machine takes it: the knobs of its kernel, their defaults, the values then in
+//! force.
 //!
-//! Defaults of the queue: 2.6.18 and 2.6.32 128 requests of at most 512 KiB (`BLKDEV_MAX_RQ`,
-//! `BLK_DEF_MAX_SECTORS`); 6.18 twice the device's depth, between 4 and 256, without an elevator
-//! the depth itself, and 4 MiB; read-ahead 128 KiB everywhere.
+//! Defaults of the queue in 2.6.18 and 2.6.32: 128 requests of at most 512 KiB (`BLKDEV_MAX_RQ`,
+//! `BLK_DEF_MAX_SECTORS`). In 6.18: twice the device's depth, between 4 and 256, or the depth
+//! itself without an elevator, and 4 MiB. Read-ahead is 128 KiB everywhere.
 
 use floodwall_model::priority::NotAPriority;
 use floodwall_model::setting::{JOURNAL_PRIORITY, VICTIMS_PRIORITY};
@@ -213,8 +213,8 @@ fn wbt(
             Some(u64::try_from(us).map_err(|_| value("wbt_lat_usec", text, "-1 or microseconds".into()))?)
         };
         if let Some(us) = us.filter(|us| *us > 0 && *us != wbt.latency_us()) {
-            // Whoever brings a setting into force writes another value first: the kernel ignores
-            // the target that it has, even while it is off under bfq.
+            // A setting comes into force by way of another value: the kernel ignores a write of the
+            // present target, even while wbt is off under bfq.
             wbt.set_latency_us(Some(us + 1));
         }
         wbt.set_latency_us(us);

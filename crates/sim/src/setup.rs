@@ -1,7 +1,7 @@
 //! A scenario on a machine: its files laid out, its victims and floods as tasks.
 //!
-//! Files lie there as a real run finds them after it has written them in full, synced them and
-//! dropped them from the cache; writing them is not modelled.
+//! Files are as a real run finds them after it has written them in full, synced them and dropped
+//! them from the cache. Writing them is not modelled.
 
 use floodwall_device::Nanos;
 use floodwall_model::scenario::{

@@ -1,4 +1,4 @@
-//! Numbered slots that are used again: names for what is in flight, without an allocation each.
+//! Numbered slots that are used again: names for things in flight, without an allocation each.
 
 /// Plain values by slot number.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl<T: Copy> Slab<T> {
         }
     }
 
-    /// Gives a slot back and returns what was in it.
+    /// Gives a slot back and returns its content.
     pub(crate) fn remove(&mut self, slot: u32) -> T {
         self.free.push(slot);
         self.slots[slot as usize]

@@ -14,8 +14,9 @@
 //! seconds (the ratio estimator: Cochran 1977, §6.4). Residuals of rounds in which both phases of a
 //! ratio ran are subtracted, so that what a round's phases share cancels; other ratios add their
 //! variances (Welch 1947). Student's t with rounds − 1 degrees of freedom makes the interval as
-//! wide as so few rounds ask for: 12.7 errors for 2 rounds, 4.3 for 3, 2.8 for 5. The scale is
-//! logarithmic, so that no end is below 0 and the interval of the inverse is the inverse interval.
+//! wide as so few rounds require. That is 12.7 errors for 2 rounds, 4.3 for 3, 2.8 for 5. The scale
+//! is logarithmic, so that no end is below 0 and the interval of the inverse is the inverse
+//! interval.
 //!
 //! **Rounds that agree by chance.** Seconds vary too: the error is at least what blocks of
 //! neighbouring seconds within the rounds give. A block holds n^(1/3) seconds, at least 2 (Künsch
@@ -82,7 +83,7 @@ impl Estimate {
         }
     }
 
-    /// Both ends of the 95 % interval; `None` if there is none.
+    /// Both ends of the 95 % interval, if it exists.
     #[must_use]
     pub fn ends(&self) -> Option<(f64, f64)> {
         self.low.zip(self.high)
@@ -174,7 +175,7 @@ pub(crate) fn rate_of(rounds: &[Round]) -> Option<Ratio> {
     Ratio::of(rounds, &rounds.iter().map(exact).collect::<Vec<_>>(), Pairing::Rounds)
 }
 
-/// A ratio of two mean rates and what is known of its error.
+/// A ratio of two mean rates and its error, as far as known.
 pub(crate) struct Ratio {
     pub(crate) value: f64,
     rounds: usize,

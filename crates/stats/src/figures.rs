@@ -1,4 +1,4 @@
-//! The four figures that summarise a setting, and what the verdict needs beside them.
+//! The four figures that summarise a setting, and the further figures that the verdict needs.
 //!
 //! ```text
 //! Trials (one a round) ─┬─ phase victim ─ IOPS alone ──────┬─▶ victim_kept, dead_seconds
@@ -15,8 +15,8 @@
 //! | `burst_kept` | burst rate / burst rate of the reference |
 //! | `dead_seconds` | one-second windows of phase `both`, over all rounds, with less than 10 % of the victim's IOPS alone |
 //!
-//! Each rate is the mean over all seconds of all rounds ([`crate::estimate`]): stalls are what is
-//! being measured, and neither a median second nor a median round would see them.
+//! Each rate is the mean over all seconds of all rounds ([`crate::estimate`]). Stalls are the
+//! subject of the measurement, and neither a median second nor a median round would see them.
 //!
 //! A phase that was cut short (an interrupted run) counts only if there is no complete one of its
 //! kind. A figure that can't be computed is `None`, with the reason in [`Summary::unknown`].
@@ -155,16 +155,15 @@ pub(crate) fn rate_alone(trials: &[Trial]) -> Option<Ratio> {
     rate_of(&ops_rounds(&phases(trials, PhaseKind::Victim)))
 }
 
-/// The phases of a kind, one a round: complete ones, or if there is none, those that were cut
-/// short.
+/// The phases of a kind, one a round: complete ones, or without any, those that were cut short.
 fn phases(trials: &[Trial], kind: PhaseKind) -> Vec<&Phase> {
     let all = || trials.iter().flat_map(|t| &t.phases).filter(move |p| p.kind == kind);
     let complete: Vec<_> = all().filter(|p| p.cut_short.is_none()).collect();
     if complete.is_empty() { all().collect() } else { complete }
 }
 
-/// Rounds of these trials. Trials that only tell what is possible alone were made beside them,
-/// where there are others.
+/// Rounds of these trials. Trials that measure only loads alone were made beside the others, if
+/// there are others.
 fn rounds(trials: &[Trial]) -> u32 {
     let is_own = |t: &&Trial| t.phases.iter().any(|p| !p.kind.is_alone());
     match trials.iter().filter(is_own).count() {

@@ -1,8 +1,8 @@
 //! The frontier: the settings that no other beats on what the victim, the flood and bursts keep.
 //!
-//! Dead seconds are charged to the victim as whole seconds lost ([`Point::victim_value`]), so that
-//! a setting with a fine mean and long collapses is not taken for a good one: on a bistable device
-//! (a full controller cache) means alone reward exactly those.
+//! Dead seconds are charged to the victim as whole seconds lost ([`Point::victim_value`]). So a
+//! setting with a fine mean and long collapses is not taken for a good one. On a bistable device (a
+//! full controller cache) means alone reward exactly those.
 
 use serde::{Deserialize, Serialize};
 

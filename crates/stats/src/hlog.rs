@@ -42,7 +42,7 @@ pub enum HlogError {
 /// the Unix epoch.
 ///
 /// # Errors
-/// [`HlogError`]; what was written until then stays written.
+/// [`HlogError`]; text written until then stays written.
 pub fn write(trials: &[Trial], started: Duration, out: &mut impl io::Write) -> Result<(), HlogError> {
     let start = UNIX_EPOCH.checked_add(started).ok_or(HlogError::StartTime(started))?;
     let mut serializer = V2DeflateSerializer::new();
@@ -87,7 +87,7 @@ where
     Ok(())
 }
 
-/// Seconds as a duration; nothing for what is negative or not a number.
+/// Seconds as a duration; zero for negative values and NaN.
 fn duration(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }

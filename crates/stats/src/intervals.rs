@@ -4,19 +4,19 @@
 //! push (one a second) ─▶ [1 1 1 1 1 1]  full ─▶ merge neighbours ─▶ [2 2 2] ─▶ [2 2 2 2 2 2]  full ─▶ [4 4 4] …
 //! ```
 //!
-//! Whenever the store is full it merges neighbours in pairs and from then on collects twice as many
-//! seconds in each interval, so that all intervals of a phase have the same length (the last may be
+//! Whenever the store is full it merges neighbours in pairs, and from then on collects twice as
+//! many seconds in each interval. So all intervals of a phase have the same length (the last may be
 //! shorter) and at most `limit` are kept.
 //!
-//! Merging loses resolution in time and nothing else: latencies and bytes add exactly, the
-//! operations of each single second are kept (4 bytes a second), counters of the host add, and of
-//! its gauges the last value stays. A counter that was unreadable in either half is unreadable in
-//! the whole, because a partial sum would look like a small one.
+//! Merging loses resolution in time and nothing else. Latencies and bytes add exactly, and the
+//! operations of each single second are kept (4 bytes a second). Counters of the host add; of its
+//! gauges the last value stays. A counter that was unreadable in either half is unreadable in the
+//! whole, because a partial sum would look like a small one.
 //!
-//! Memory: a second of a slow device takes about 2 KiB, one of a busy victim up to about 15 KiB
-//! (three sparse histograms of some 600 buckets each), and a merged interval more, because it has
-//! seen more latencies. A number of intervals alone is therefore no bound: the store also merges
-//! when what it holds exceeds a number of bytes.
+//! A second of a slow device takes about 2 KiB of memory. One of a busy victim takes up to about 15
+//! KiB (three sparse histograms of some 600 buckets each). A merged interval takes more, because it
+//! has seen more latencies. A number of intervals alone is therefore no bound: the store also
+//! merges when its size exceeds a number of bytes.
 
 use floodwall_model::trial::{DeviceSample, HostSample, Interval};
 
@@ -37,7 +37,7 @@ pub struct IntervalStore {
 }
 
 impl IntervalStore {
-    /// An empty store of at most `limit` intervals (fewer than two are taken as two) that merges as
+    /// An empty store of at most `limit` intervals; fewer than two are taken as two. It merges as
     /// soon as more than [`FEWEST`] of them take more than `max_bytes`.
     #[must_use]
     pub fn new(limit: usize, max_bytes: usize) -> Self {
@@ -73,13 +73,13 @@ impl IntervalStore {
         self.intervals.iter().map(Interval::memory_bytes).sum()
     }
 
-    /// What is stored, in order.
+    /// The stored intervals, in order.
     #[must_use]
     pub fn intervals(&self) -> &[Interval] {
         &self.intervals
     }
 
-    /// What was stored, in order.
+    /// The stored intervals, in order.
     #[must_use]
     pub fn into_intervals(self) -> Vec<Interval> {
         self.intervals

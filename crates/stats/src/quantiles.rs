@@ -13,9 +13,10 @@
 //! operation. The bucket's upper end is reported, as HdrHistogram does, but never more than the
 //! largest latency seen.
 //!
-//! **When there is none.** With fewer than 1 / (1 − p) samples the nearest rank is the last one, so
-//! that the "percentile" is the maximum under another name: p99 takes 100 samples, p99.9 takes
-//! 1,000. Below that the answer is `None`, and [`Tail`] gives the slowest under its own name.
+//! **When a percentile is absent.** With fewer than 1 / (1 − p) samples the nearest rank is the
+//! last one. The "percentile" would be the maximum under another name. So p99 takes 100 samples,
+//! p99.9 takes 1,000. Below that the answer is `None`, and [`Tail`] gives the slowest under its own
+//! name.
 //!
 //! Units: nanoseconds inside, microseconds in [`Percentiles`].
 

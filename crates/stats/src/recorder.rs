@@ -7,14 +7,14 @@
 //!
 //! A [`Recorder`] belongs to one worker thread, which alone writes it, so a counter is a relaxed
 //! load and a store and not a locked instruction. A [`Sampler`] reads the recorders of a whole load
-//! and returns what was added since it read them last. Counters only grow; they wrap at 2^32
-//! operations of one latency, which the difference of two samples survives as long as fewer than
-//! that fall into one interval.
+//! and returns the growth since its last reading. Counters only grow; they wrap at 2^32 operations
+//! of one latency, which the difference of two samples survives as long as fewer than that fall
+//! into one interval.
 //!
 //! **What a reader may see while the writer writes.** An operation's maximum and sum are stored
 //! before its count; a reader reads them in the opposite order. So a sample may hold an operation's
 //! time before it holds the operation, never the reverse, and the count always follows. Once the
-//! writer is quiescent everything is exact: the deltas add up to what was recorded.
+//! writer is quiescent everything is exact: the deltas add up to the recorded totals.
 //!
 //! Memory: [`BUCKETS`] × 4 bytes for each kind of operation that a worker needs, and as much again
 //! in the sampler: 37 KiB. A sample looks only at the range of buckets ever touched, typically a
@@ -83,13 +83,13 @@ impl Counters {
             self.end.store(bucket as u32 + 1, Ordering::Relaxed);
         }
         if ns > self.max_ns.load(Ordering::Relaxed) {
-            // A reader may take the maximum between the load and this: fetch_max then puts ours
+            // A reader may take the maximum between the load and this: fetch_max then puts this one
             // into the new interval.
             self.max_ns.fetch_max(ns, Ordering::Relaxed);
         }
         self.sum_ns.store(self.sum_ns.load(Ordering::Relaxed).wrapping_add(ns), Ordering::Relaxed);
         if let Some(count) = self.counts.get(bucket) {
-            // Release: whoever sees the count sees all of the above.
+            // Release: a reader that sees the count sees all of the above.
             count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
         }
     }
@@ -135,7 +135,7 @@ impl Recorder {
         self.bytes.store(self.bytes.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
     }
 
-    /// Counts one operation that nobody waits for, with its bytes and without a latency.
+    /// Counts one operation that no process waits for, with its bytes and without a latency.
     #[inline]
     pub fn count_untimed(&self, bytes: u64) {
         let ops = self.untimed_ops.load(Ordering::Relaxed);
@@ -144,7 +144,7 @@ impl Recorder {
     }
 }
 
-/// What was added to a set of recorders between two samples.
+/// The growth of a set of recorders between two samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Delta {
     /// Whole operations completed: commits and reads, as many as `latencies` holds of them, and
@@ -172,7 +172,7 @@ struct Seen {
     sum_ns: u64,
 }
 
-/// One recorder, and what was seen of it.
+/// One recorder, and its state at the last reading.
 #[derive(Debug)]
 struct Source {
     recorder: Arc<Recorder>,
@@ -181,8 +181,8 @@ struct Source {
     bytes: u64,
 }
 
-/// Reads recorders and returns what was added since the last time. Keep one: what it has returned
-/// it does not return again.
+/// Reads recorders and returns their growth since the last time. Keep one: a growth that it has
+/// returned is not returned again.
 #[derive(Debug)]
 pub struct Sampler {
     sources: Vec<Source>,
@@ -214,7 +214,7 @@ impl Sampler {
         Self { sources, scratch: vec![0; BUCKETS].into_boxed_slice(), carried: [(0, 0); 4] }
     }
 
-    /// What was added to the recorders since the last call, all of them together.
+    /// The growth of the recorders since the last call, all of them together.
     pub fn sample(&mut self) -> Delta {
         let latencies = OpLatencies {
             commit: self.sample_kind(Op::Commit),

@@ -5,10 +5,10 @@
 //! ```
 //!
 //! A share of 0 has no logarithm, and rounds that are all alike have no variance. The interval is
-//! that of Korn and Graubard (1998), made for rare things in few clusters: the exact binomial
+//! that of Korn and Graubard (1998), made for rare things in few clusters. It is the exact binomial
 //! interval (Clopper & Pearson 1934) of as many independent pieces as would vary as much as the
-//! rounds do, less what so few rounds leave uncertain of that number (the squared ratio of the t
-//! quantiles of pieces and of rounds).
+//! rounds do. The number of pieces is reduced for the uncertainty of so few rounds, by the squared
+//! ratio of the t quantiles of pieces and of rounds.
 //!
 //! There are never more pieces than rounds hold stretches of [`STRETCH_S`] seconds: neighbouring
 //! seconds of a stall are one event. So 5 rounds of 12 s without a dead second leave up to 39 %

@@ -5,13 +5,13 @@
 //! ```
 //!
 //! A **dead second** is a one-second window in which the victim got less than 10 % of its IOPS
-//! alone. A mean hides them: a victim that runs at full speed for nine seconds and stands still for
-//! the tenth keeps 90 % of its IOPS and loses every client with a timeout under a second. A **stall**
-//! is a run of dead seconds without a break.
+//! alone. A mean hides them. A victim that runs at full speed for nine seconds and stands still for
+//! the tenth keeps 90 % of its IOPS. It loses every client with a timeout under a second. A
+//! **stall** is a run of dead seconds without a break.
 //!
-//! Windows are as long as the intervals that were measured. One that came out longer, because the
-//! machine itself stood still and nobody took the sample, counts as the whole seconds that it
-//! lasted; a rest of less than half a second doesn't count.
+//! Windows are as long as the intervals that were measured. A longer one, taken late because the
+//! machine itself stood still, counts as the whole seconds that it lasted. A rest of less than half
+//! a second doesn't count.
 
 use floodwall_model::trial::Phase;
 use serde::{Deserialize, Serialize};
@@ -62,9 +62,9 @@ pub(crate) fn dead(rounds: &[Vec<Window>], iops_alone: f64) -> Vec<(f64, f64)> {
     rounds.iter().map(sum).collect()
 }
 
-/// From the lowest to the highest end of an interval that depends on the rate alone, over all that
-/// this rate may be: the rate alone is measured too. One round of it has no interval; it is taken
-/// as known within a factor of 2.
+/// The lowest and the highest end of an interval that depends on the rate alone, over all values
+/// that this rate may have: it is measured as well. One round of it has no interval; it is taken as
+/// known within a factor of 2.
 pub(crate) fn over_alone(
     alone: &Ratio,
     miss: f64,

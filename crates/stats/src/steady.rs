@@ -12,19 +12,18 @@
 //! - *worth waiting for*: the Theil-Sen slope (Sen 1968; the median of the slopes between all
 //!   pairs) amounts to more than [`DRIFT_TOLERANCE`] of the median over the window.
 //!
-//! Steady does not mean constant: a victim that alternates between 2,000 and 20 operations a second
-//! for as long as the flood lasts is in its steady state, and that state is what has to be
-//! measured.
+//! Steady does not mean constant. A victim may alternate between 2,000 and 20 operations a second
+//! for as long as the flood lasts. That is its steady state, and it has to be measured.
 //!
 //! **Small samples and ties.** Windows hold some ten values, often equal ones (zeros), where the
 //! usual normal approximation is poor. The distribution of Kendall's S under "no trend" is
-//! therefore computed exactly: over all orders of a multiset the number of inversions is counted by
-//! the Gaussian (q-)multinomial coefficient of its tie sizes (MacMahon 1916), and S = untied pairs
-//! − 2 × inversions. Above [`EXACT_UP_TO`] values the normal approximation with the variance
-//! corrected for ties and for continuity is used (Kendall 1975).
+//! therefore computed exactly. Over all orders of a multiset, the Gaussian (q-)multinomial
+//! coefficient of its tie sizes counts the inversions (MacMahon 1916), and S = untied pairs − 2 ×
+//! inversions. Above [`EXACT_UP_TO`] values the normal approximation with the variance corrected
+//! for ties and for continuity is used (Kendall 1975).
 //!
-//! Neighbouring samples, a quarter of a second apart, are correlated, which makes Mann-Kendall see
-//! trends too often; the second condition is what keeps that from prolonging a warm-up for nothing.
+//! Neighbouring samples, a quarter of a second apart, are correlated, so Mann-Kendall sees trends
+//! too often. The second condition keeps that from prolonging a warm-up for nothing.
 //!
 //! References: H. B. Mann, Econometrica 13 (1945) 245; M. G. Kendall, Rank Correlation Methods, 4th
 //! ed. (1975); P. K. Sen, J. Am. Stat. Assoc. 63 (1968) 1379; P. A. MacMahon, Combinatory Analysis
@@ -33,9 +32,9 @@
 /// Level of the Mann-Kendall test, two-sided.
 pub const SIGNIFICANCE: f64 = 0.05;
 
-/// A trend that changes the load by no more than this share of its median from the window's begin
-/// to its end does not matter: the mean over such a window is within half of it, 5 %, of where the
-/// load is going, which is less than rounds differ anyway.
+/// A trend does not matter if it changes the load by no more than this share of its median from the
+/// window's begin to its end. The mean over such a window is within half of it, 5 %, of the load's
+/// destination, which is less than rounds differ anyway.
 pub const DRIFT_TOLERANCE: f64 = 0.10;
 
 /// Up to this many values the distribution of S is computed exactly. Beyond, the approximation's
@@ -91,8 +90,8 @@ pub fn judge(series: &[f64], window: usize) -> Verdict {
     verdict(false, format!("still {direction} {amount} over the last {window} samples"))
 }
 
-/// Two-sided p-value of the Mann-Kendall test: how likely a trend at least as clear is when order
-/// means nothing. 1 for fewer than two values or when all are equal.
+/// Two-sided p-value of the Mann-Kendall test: the probability of a trend at least as clear when
+/// order means nothing. It is 1 for fewer than two values or when all are equal.
 #[must_use]
 pub fn trend_p_value(series: &[f64]) -> f64 {
     let s = kendall_s(series);
@@ -141,8 +140,8 @@ fn exact_p_value(s: i64, ties: &[usize]) -> f64 {
     shares.iter().enumerate().map(extreme).sum::<f64>().min(1.0)
 }
 
-/// Coefficients of the Gaussian binomial [n choose k]_q, divided by their sum: how the inversions
-/// between k equal and n − k other equal elements are distributed over their orders.
+/// Coefficients of the Gaussian binomial [n choose k]_q, divided by their sum. They give the
+/// distribution of the inversions between k equal and n − k other equal elements over their orders.
 fn q_binomial_shares(n: usize, k: usize) -> Vec<f64> {
     // rows[j] is [m choose j]_q for the m reached so far: [m choose j] = [m-1 choose j-1] + q^j
     // [m-1 choose j].
@@ -252,8 +251,8 @@ mod tests {
 
     #[test]
     fn the_published_table_of_kendalls_s() {
-        // Kendall 1975, appendix table 1: P(S ≥ 6 | n = 4) = 0.042, P(S ≥ 8 | n = 5) = 0.042, P(S ≥
-        // 15 | n = 6) = 0.0014.
+        // From Kendall 1975, appendix table 1: P(S ≥ 6 | n = 4) = 0.042, P(S ≥ 8 | n = 5) = 0.042.
+        // P(S ≥ 15 | n = 6) = 0.0014.
         for (s, n, one_sided) in [(6, 4, 0.042), (8, 5, 0.042), (15, 6, 0.0014)] {
             let p = exact_p_value(s, &vec![1; n]) / 2.0;
             assert!((p - one_sided).abs() < 5e-4, "{s} {n} {p}");

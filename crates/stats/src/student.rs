@@ -1,7 +1,7 @@
-//! Student's t distribution: how likely a difference between a few rounds is by chance.
+//! Student's t distribution: the probability that a difference between a few rounds is chance.
 //!
 //! Two-sided p = I(ν / (ν + t²); ν/2, 1/2), the regularised incomplete beta function (Abramowitz &
-//! Stegun 1964, 26.7.1), by its continued fraction (ibid. 26.5.8) evaluated by Lentz' method
+//! Stegun 1964, 26.7.1). Its continued fraction (ibid. 26.5.8) is evaluated by Lentz' method
 //! (Thompson & Barnett 1986).
 
 /// Terms of the continued fraction; it converges in a few dozen for every ν that rounds can have.
@@ -11,8 +11,8 @@ const PRECISION: f64 = 1e-14;
 /// Stands for a denominator of zero in Lentz' method.
 const TINY: f64 = 1e-300;
 
-/// How likely a |t| at least this large is by chance, with `freedom` degrees of freedom (above 0).
-/// 1 for what is not a number.
+/// The probability that a |t| at least this large is chance, with `freedom` degrees of freedom
+/// (above 0). It is 1 for NaN.
 #[must_use]
 pub fn two_sided_p(t: f64, freedom: f64) -> f64 {
     if t.is_nan() || freedom.is_nan() || freedom <= 0.0 {

@@ -5,12 +5,12 @@
 //!                         ─▶ every x whose share may be 1 % ─▶ interval
 //! ```
 //!
-//! A p99 of few rounds has no error of its own: on a device with two states it jumps from one to
-//! the other. The share of operations that are slower than x has one. It is a ratio of two sums
-//! over rounds, as in [`crate::estimate`], so x belongs to the interval if that share does not
-//! differ from 1 % by more than t × its error on a log scale (Woodruff 1952, by inverting the test;
-//! Francisco & Fuller 1991). The ratio of two p99 has the interval that follows from both (Zou &
-//! Donner 2008), as if they were independent.
+//! A p99 of few rounds has no usable error: on a device with two states it jumps from one to the
+//! other. The share of operations that are slower than x has one. It is a ratio of two sums over
+//! rounds, as in [`crate::estimate`]. The test is inverted (Woodruff 1952; Francisco & Fuller
+//! 1991). So x belongs to the interval if that share differs from 1 % by at most t × its error on a
+//! log scale. The ratio of two p99 has the interval that follows from both (Zou & Donner 2008), as
+//! if they were independent.
 //!
 //! Where rounds differ as wholes, one of them holds all of the slowest 1 %, and that share says
 //! nothing of the rounds to come. So the interval of a ratio also reaches over that of the typical
@@ -33,7 +33,7 @@ use crate::student::critical_t;
 /// Share of the operations that are slower than the p99.
 const SLOWER: f64 = 0.01;
 
-/// The test of that share is made this much stricter than 5 %: few events hold the slowest 1 %, so
+/// The test of that share is made this much stricter than 5 %. Few events hold the slowest 1 %, so
 /// its error is underestimated where there were fewer of them than usual. The test in `coverage`
 /// counts what that comes to.
 const CAUTION: f64 = 0.1;

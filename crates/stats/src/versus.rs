@@ -8,7 +8,7 @@
 //!
 //! **One test.** The interval is that of [`crate::estimate`] (dead seconds: `share`; p99: `tail`),
 //! paired where both ran in the same rounds. Its p is the chance of a miss at which the interval
-//! just reaches "no difference", so p ≤ 5 % says the same as a 95 % interval that leaves "no
+//! just reaches "no difference". So p ≤ 5 % says the same as a 95 % interval that leaves "no
 //! difference" out.
 //!
 //! **Several contenders** are several chances to be lucky: p-values of one figure are adjusted by
@@ -39,7 +39,7 @@ pub const MARGIN: f64 = 0.05;
 /// close to 0: about a second a minute.
 pub const DEAD_MARGIN: f64 = 0.02;
 
-/// What is compared.
+/// The compared figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
@@ -210,7 +210,7 @@ pub fn with_alone_of_round(trials: &[Trial], reference: &[Trial]) -> Vec<Trial> 
     trials.iter().map(whole).collect()
 }
 
-/// The phases of a trial that tell what is possible alone.
+/// The phases of a trial that measure loads alone.
 fn alone_in(trial: &Trial) -> Vec<Phase> {
     trial.phases.iter().filter(|p| p.kind.is_alone()).cloned().collect()
 }
@@ -364,8 +364,8 @@ fn phase_of(figure: Figure, reference: &[Trial], trials: &[Trial]) -> Option<Pha
     }
 }
 
-/// The phases of a kind with their round, in the order of rounds: complete ones, or if there is
-/// none, those that were cut short.
+/// The phases of a kind with their round, in the order of rounds: complete ones, or without any,
+/// those that were cut short.
 fn of_rounds(trials: &[Trial], kind: PhaseKind) -> Vec<(u32, &Phase)> {
     let all = || {
         trials.iter().flat_map(|t| t.phases.iter().map(|p| (t.round, p))).filter(move |(_, p)| p.kind == kind)

@@ -23,7 +23,7 @@ const SOURCE: &str = "/dev/shm";
 pub(super) struct Copy {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// A file without a name, which cp finds among ours.
+    /// A file without a name, which cp finds among this process's descriptors.
     _source: File,
 }
 

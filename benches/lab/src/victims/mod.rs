@@ -1,6 +1,6 @@
-//! Real victims on a lab device: PostgreSQL and SQLite beside the copy of a large file, under the
-//! default setting, under others (15 MB, a short queue, the victim first under bfq, the copy
-//! paced), and guarded.
+//! Real victims on a lab device: PostgreSQL and SQLite beside the copy of a large file. They run
+//! under the default setting, under others (15 MB, a short queue, the victim first under bfq, the
+//! copy paced), and guarded.
 //!
 //! ```text
 //! round × victim × way (the ways in another order each round):

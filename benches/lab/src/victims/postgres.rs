@@ -19,7 +19,7 @@ const PROGRAMS: &str = "/usr/lib/postgresql";
 /// Until it takes connections, and until it has shut down.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server of its own, and its database.
+/// A private server, and its database.
 pub(super) struct Postgres {
     server: Child,
     programs: PathBuf,
@@ -67,7 +67,7 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// One of its clients, that ends with us.
+    /// A client of the server, which ends with this program.
     fn client(&self, program: &str) -> Command {
         let mut command = tied("TERM", self.programs.join(program));
         command.arg("-h").arg(&self.socket).args(["-U", USER]).env("PGDATABASE", USER);
@@ -130,7 +130,7 @@ fn transaction(line: &str) -> Option<(u64, u64)> {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // At once, without writing anything back: nobody needs the data.
+        // At once, without writing anything back: the data is of no further use.
         if let Err(error) = end(&mut self.server, "QUIT", PATIENCE) {
             eprintln!("postgres may still run: {error:#}");
         }

@@ -15,7 +15,7 @@ use super::trial::Database;
 use published::process::{end, said, tied};
 
 const SETUP: &str = "PRAGMA synchronous=FULL; CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB);";
-/// A transaction of its own; the answer comes when it is stable.
+/// One transaction; the answer comes when it is stable.
 const COMMIT: &str = "INSERT INTO t(v) VALUES(randomblob(200)); SELECT 'done';";
 
 pub(super) struct Sqlite {
@@ -77,7 +77,7 @@ impl Database for Sqlite {
 
 impl Drop for Sqlite {
     fn drop(&mut self) {
-        // What it waits for in the kernel ends with the copy, which has ended by now.
+        // Its wait in the kernel ends with the copy, which has ended by now.
         if let Err(error) = end(&mut self.program, "KILL", Duration::from_secs(60)) {
             eprintln!("sqlite3 may still run: {error:#}");
         }

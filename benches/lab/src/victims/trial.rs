@@ -114,7 +114,7 @@ pub(super) struct Disk {
     pub(super) path: PathBuf,
     /// Where it is mounted.
     pub(super) dir: PathBuf,
-    /// The control group (cgroup v2) that the copy is put into; ours without it.
+    /// The control group (cgroup v2) that the copy is put into; this program's without it.
     pub(super) flood: Option<PathBuf>,
 }
 

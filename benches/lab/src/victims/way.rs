@@ -13,7 +13,7 @@ use super::Options;
 use super::trial::{Disk, Load};
 use crate::devices::Floodwall;
 
-/// A setting is put back by itself after this time, if nobody else does.
+/// A setting is put back automatically after this time, unless it has been put back before.
 const APPLIED_FOR: &str = "20m";
 
 /// The dirty domain of a paced copy.
@@ -89,7 +89,7 @@ impl Way {
 /// A way that is in force.
 pub(super) struct InForce<'a> {
     floodwall: &'a Floodwall,
-    /// What `rollback --to` takes to undo our change.
+    /// The argument of `rollback --to` that undoes this change.
     before: Option<String>,
     guard: Option<Guarded>,
     changes: Vec<String>,
@@ -143,7 +143,7 @@ impl<'a> InForce<'a> {
         Ok(json!({ "status": status, "history": history }))
     }
 
-    /// Gives everything back, and makes sure of it. Returns what was applied.
+    /// Gives everything back, and makes sure of it. Returns the applied setting.
     pub(super) fn take_back(mut self) -> anyhow::Result<Vec<String>> {
         self.give_back()?;
         let now = knobs();

@@ -99,11 +99,11 @@ enum Only {
     Conditions,
 }
 
-/// What is kept of a cell.
+/// The stored data of a cell.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Guarded {
     origin: Origin,
-    /// What is possible.
+    /// The rates of the loads alone.
     reference: Alone,
     machines: Vec<u64>,
     /// Fixed settings on the choosing machines: the mean of their scores' logarithms.
@@ -123,7 +123,7 @@ struct Draw {
     law: String,
 }
 
-/// Runs what is missing and writes the sections.
+/// Runs the missing parts and writes the sections.
 pub(crate) fn run(args: &GuardArgs) -> anyhow::Result<()> {
     let root = origin::root()?;
     std::fs::create_dir_all(&args.data).with_context(|| format!("can't make '{}'", args.data.display()))?;
@@ -275,7 +275,7 @@ fn log(cell: &Cell, decisions: &[Decision]) -> String {
     decisions.iter().map(line).collect()
 }
 
-/// A stored file; `None` if there is none.
+/// A stored file; `None` without one.
 pub(crate) fn read<T: serde::de::DeserializeOwned>(path: &Path) -> anyhow::Result<Option<T>> {
     match std::fs::read_to_string(path) {
         Ok(text) => serde_json::from_str(&text)

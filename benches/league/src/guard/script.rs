@@ -1,4 +1,4 @@
-//! The script that everybody goes through, the default, fixed settings and the guard alike.
+//! The common script of the default, fixed settings and the guard.
 //!
 //! ```text
 //! 0 s victim ─▶ 15 s flood joins ──▶ 75 … 105 s: what is kept ─▶ 105 s victim leaves ─▶ 120 s end
@@ -23,7 +23,7 @@ use crate::stage::Stage;
 pub(crate) const MEET: u64 = 15;
 pub(crate) const LEAVE: u64 = 105;
 const END: u64 = 120;
-/// What is kept is measured in the last seconds of the encounter.
+/// The shares kept are measured in the last seconds of the encounter.
 pub(crate) const LAST: u64 = 30;
 /// Dead seconds count after so many of an encounter.
 pub(crate) const GRACE: u64 = 2;
@@ -55,7 +55,7 @@ pub(crate) struct Steered {
     pub(crate) writes: usize,
     /// Every knob read as before at the end.
     pub(crate) given_back: bool,
-    /// What was in force when the victim left, as a fixed setting.
+    /// The setting in force when the victim left, as a fixed setting.
     pub(crate) level: Setting,
 }
 

@@ -1,4 +1,4 @@
-//! The guard's tables, from what is stored.
+//! The guard's tables, from the stored data.
 
 use std::fmt::Write;
 
@@ -40,7 +40,7 @@ impl Mean {
     }
 }
 
-/// A share of somebody else's with its 95 % interval.
+/// A figure as a share of another one, with its 95 % interval.
 #[derive(Clone, Copy)]
 struct Share {
     share: f64,

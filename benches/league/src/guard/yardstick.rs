@@ -1,12 +1,12 @@
-//! The best fixed setting of a cell: everything known of it, and what the guard held, through the
-//! guard's own script.
+//! The best fixed setting of a cell: all known settings, and those that the guard held, through the
+//! guard's script.
 //!
 //! ```text
 //! recipes, presets, the grid's finalists, what searches found ─┐
 //! what the guard held at the end of each machine ──────────────┴─▶ 2 machines, to choose 4 ─▶ the guard's 6 machines ─▶ the best
 //! ```
 //!
-//! A drawn device has no grid: every 15th point gets a trial of 8 s there, and the best 12 of them
+//! A drawn device has no grid. Every 15th point gets a trial of 8 s there, and the best 12 of them
 //! go on; three searches of 10 minutes are run on it.
 
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ const LOOKED_AT: usize = 12;
 /// Searches on a drawn device, one a seed.
 pub(crate) const SEARCHES: u64 = 3;
 
-/// What is known of a cell's fixed settings.
+/// The known scores of a cell's fixed settings.
 #[derive(Default)]
 pub(crate) struct Known {
     /// Settings that went through the script on the choosing machines, with the mean of their
@@ -91,7 +91,7 @@ pub(crate) fn choose(
     Ok(Known { scores: chosen.into_iter().map(score).collect(), finalists })
 }
 
-/// Everybody whom the league measured in a cell and did not find hopeless.
+/// All settings that the league measured in a cell and did not find hopeless.
 fn of_league(data: &CellData) -> anyhow::Result<Vec<Setting>> {
     let presets = contenders::all()?.into_iter().map(|(_, setting)| setting);
     let grid = data.grid.iter().flat_map(|grid| grid.best.iter().cloned());

@@ -6,8 +6,8 @@ use super::line::Line;
 use super::{files, guard, journal, knobs, lab, persist, probe, status, systemd};
 use crate::said::{Outcome, Said};
 
-/// A check's name and body. Its error is what does not hold; what it returns, what was seen to
-/// hold, or why it could not be checked.
+/// A check's name and body. Its error is the fact that does not hold. It returns the confirmed
+/// fact, or the reason why it could not be checked.
 type Check = (&'static str, fn(&Line) -> anyhow::Result<Outcome>);
 
 /// Of the first boot.

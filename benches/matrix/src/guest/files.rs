@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-/// A file's text without its last line end; absent if it does not exist; an error is a text of its
-/// own.
+/// A file's text without its last line end; absent if it does not exist; an error is returned as a
+/// text.
 pub(crate) fn read(path: impl AsRef<Path>) -> Option<String> {
     match std::fs::read_to_string(path) {
         Ok(text) => Some(text.trim_end().to_owned()),

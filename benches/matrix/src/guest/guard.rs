@@ -1,6 +1,6 @@
-//! The guard's encounter with a victim and a flood on a disk of the lab: it changes the queue while
-//! both are there, puts everything back when the flood has gone, and is put back itself when it is
-//! killed.
+//! The guard's encounter with a victim and a flood on a disk of the lab. It changes the queue while
+//! both are there and puts everything back when the flood has gone. When it is killed, its values
+//! are put back too.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Every knob of the catalogue: read; where it exists, written through `floodwall apply`, read back
-//! from its file, and put back by `floodwall rollback`, after which every file reads as before.
+//! Every knob of the catalogue is read. If it exists, it is written through `floodwall apply`, read
+//! back from its file, and put back by `floodwall rollback`. Then every file reads as before.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -61,7 +61,7 @@ pub(crate) fn check(line: &Line) -> anyhow::Result<Outcome> {
             Scope::Global => Target::Machine,
             Scope::Queue | Scope::Bdi | Scope::Scsi | Scope::Journal => run.on_device(),
             Scope::CgroupValue => Target::group(GROUP, None)?,
-            // A device has a weight of its own only while a policy of its queue uses it.
+            // A device has a separate weight only while a policy of its queue uses it.
             Scope::Cgroup if knob.has_default_line() => Target::group(GROUP, None)?,
             Scope::Cgroup => Target::group(GROUP, Some(run.device.clone()))?,
             Scope::RootCgroup => Target::group("", Some(run.device.clone()))?,

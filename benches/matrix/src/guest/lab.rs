@@ -1,5 +1,4 @@
-//! The lab: a device with each filesystem comes up, keeps what is written, and goes without a
-//! trace.
+//! The lab: a device with each filesystem comes up, keeps written data, and goes without a trace.
 
 use std::path::Path;
 use std::process::Command;

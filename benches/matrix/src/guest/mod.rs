@@ -1,4 +1,4 @@
-//! The guest's side: process 1 of its kernel, and the checks in a process of their own.
+//! The guest's side: process 1 of its kernel, and the checks in a separate process.
 //!
 //! ```text
 //! init: modules ─▶ disk ─▶ new root ─▶ /proc, /sys, cgroup v2, tracefs, debugfs ─▶ checks ─▶ power off

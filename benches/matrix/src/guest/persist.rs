@@ -18,7 +18,7 @@ const KEPT: [(&str, &str, &str); 4] = [
     ("vda.read_ahead_kb", "256", "/sys/block/vda/queue/read_ahead_kb"),
 ];
 
-/// First boot: what is kept is written.
+/// First boot: writes the settings to keep.
 pub(crate) fn keep(_line: &Line) -> anyhow::Result<Outcome> {
     for (knob, value, path) in KEPT {
         anyhow::ensure!(!is(path, value), "{knob} is {value} before anything has set it");
@@ -40,7 +40,7 @@ pub(crate) fn kept(_line: &Line) -> anyhow::Result<Outcome> {
     if !systemd::is_here() {
         return Ok(Outcome::LeftOut("needs systemd of this machine".to_owned()));
     }
-    // udev acts on the disk's events beside us.
+    // udev acts on the disk's events meanwhile.
     let settled = Command::new("udevadm").args(["settle", "--timeout=60"]).status()?;
     anyhow::ensure!(settled.success(), "udev does not come to rest");
     let wrong: Vec<String> = KEPT

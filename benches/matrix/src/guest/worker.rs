@@ -1,4 +1,4 @@
-//! Processes that do I/O: this program again, with an argument of its own.
+//! Processes that do I/O: this program again, with a special argument.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
@@ -11,7 +11,7 @@ pub(crate) const WORKER: &str = "guest-worker";
 /// What a flood writes at once, and the size of its file in such blocks.
 const BLOCK: usize = 1 << 20;
 const BLOCKS: u64 = 600;
-/// What is committed at once.
+/// The data of one commit.
 const PAGE: [u8; 4096] = [7; 4096];
 
 /// `syncs FILE N` waits for a line and makes N fsyncs; `commit FILE` and `flood FILE` go on until
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
             file.sync_all()?;
         }
         std::io::stdout().lock().write_all(b"done\n")?;
-        // Whoever watches may still want to see whose they were.
+        // An observer may still want to see the process that they belonged to.
         std::io::stdin().lock().read_line(&mut String::new())?;
         return Ok(());
     }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Needs no privilege; what root would add is said at the end. On this machine, as root, a probe
-//! looks on through the window, and who waited and who wrote is shown too.
+//! looks on through the window, and waiting and writing processes are shown too.
 
 use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
@@ -35,7 +35,8 @@ mod surroundings;
 
 use surroundings::Surroundings;
 
-/// A shorter window holds too few completions to make a rate of; a longer one nobody waits for.
+/// A shorter window holds too few completions to make a rate of; a longer one tests the user's
+/// patience.
 const WINDOWS: std::ops::RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(3600);
 /// Clears the screen and goes home (ECMA-48 ED and CUP).
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
@@ -89,7 +90,7 @@ trait Clock {
 struct Real {
     origin: Instant,
     stop: Option<Arc<AtomicBool>>,
-    /// Looks on while we wait; gone once it fails.
+    /// Looks on during the window; gone once it fails.
     probe: RefCell<Option<Probe>>,
 }
 
@@ -123,13 +124,13 @@ impl Clock for Real {
     }
 }
 
-/// Where the output goes, and for whom.
+/// The output's target and its reader.
 #[derive(Clone, Copy, Debug)]
 struct Screen {
     /// A terminal is redrawn; anything else gets block after block.
     terminal: bool,
     style: Style,
-    /// Whether whoever reads is root already.
+    /// Whether the reader is root already.
     is_root: bool,
 }
 
@@ -171,7 +172,7 @@ fn show(
     let surroundings = Surroundings::read(root);
     while clock.wait(window) {
         let now = clock.now();
-        // Who watches for hours sees devices exchanged below a mount.
+        // During hours of watching, devices may be exchanged below a mount.
         let after = if args.watch.is_some() { Observation::read(root) } else { before.read_again(root) };
         let window_s = (now.saturating_sub(then)).as_secs_f64().max(f64::EPSILON);
         let mut status = status(root, &before, &after, window_s, screen.is_root);

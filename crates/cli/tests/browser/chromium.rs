@@ -35,7 +35,7 @@ pub(crate) struct Browser {
     to: RefCell<ChildStdin>,
     from: Receiver<Value>,
     last_id: RefCell<u64>,
-    /// What it said without being asked.
+    /// Unasked messages.
     events: RefCell<Vec<Value>>,
     _profile: tempfile::TempDir,
 }
@@ -79,7 +79,7 @@ impl Browser {
         })
     }
 
-    /// Opens a page in a tab of its own and waits until it is loaded.
+    /// Opens a page in a new tab and waits until it is loaded.
     pub(crate) fn open(&self, file: &Path, viewport: Viewport) -> Result<Page<'_>, String> {
         let target = self.call(None, "Target.createTarget", json!({"url": "about:blank"}))?;
         let attached = self.call(
@@ -148,7 +148,7 @@ impl Drop for Browser {
     }
 }
 
-/// Messages from the browser, read on a thread of their own so that waiting for one can end.
+/// Messages from the browser, read on a separate thread so that waiting for one can end.
 fn listen(from: ChildStdout) -> Receiver<Value> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -258,13 +258,13 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// A picture of what is seen of the page, as PNG in base64.
+    /// A picture of the visible part of the page, as PNG in base64.
     pub(crate) fn screenshot(&self) -> Result<String, String> {
         let answer = self.call("Page.captureScreenshot", json!({"format": "png"}))?;
         Ok(answer["data"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// What went wrong in the page, and what it asked the network for besides itself.
+    /// The page's errors, and its requests to the network besides itself.
     pub(crate) fn complaints(&self) -> Result<Vec<String>, String> {
         // What the page has said until now has arrived once it answers.
         self.eval("0")?;

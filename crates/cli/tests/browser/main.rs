@@ -1,9 +1,9 @@
 //! Reports in a real browser, without a window: Chromium, spoken to over its debugging pipe. Where
 //! there is no Chromium, or no font for PNGs, the tests are reported as ignored, with the reason.
 //!
-//! With `opening` alone it prints how large the report of a search is and how long Chromium takes
-//! to open it: `cargo test --release -p floodwall --test browser -- opening`. With
-//! `screenshots DIR` it writes the pictures of docs/report.md.
+//! With `opening` alone it prints the size of a search's report and Chromium's time to open it:
+//! `cargo test --release -p floodwall --test browser -- opening`. With `screenshots DIR` it writes
+//! the pictures of docs/report.md.
 
 #![allow(clippy::unwrap_used, reason = "a test binary, which clippy does not know without the harness")]
 
@@ -51,7 +51,7 @@ fn main() {
     floodwall_testing::run_alone(tests.collect())
 }
 
-/// A line on stdout; if nobody reads it, nobody is told.
+/// A line on stdout; a closed stdout is ignored.
 fn say(line: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }

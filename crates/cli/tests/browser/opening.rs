@@ -7,7 +7,7 @@ use crate::results::{floodwall, text};
 
 /// Trials that the report is of.
 const TRIALS: usize = 100;
-/// How often it is opened, each time in a browser of its own.
+/// How often it is opened, each time in a new browser.
 const TIMES: usize = 7;
 
 /// Both figures, in a line, for a search of [`TRIALS`] trials or more.

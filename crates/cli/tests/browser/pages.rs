@@ -1,5 +1,5 @@
-//! What a page must do: show everything, ask for nothing, sort, tell what is under the pointer, fit
-//! a phone, follow the theme.
+//! The duties of a page: show everything, request nothing, sort, show tooltips, fit a phone, follow
+//! the theme.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -66,7 +66,7 @@ fn shows_everything() -> Result<(), String> {
                 _ => "time latency tables machine repeat",
             };
             equal("sections", sections.as_str(), expected)?;
-            // Whatever has a place in a figure has a size on the screen.
+            // Each part of a figure has a size on the screen.
             let empty = page.number("[...document.querySelectorAll('.plot .wide svg')].filter(s => s.getBoundingClientRect().height < 100).length")?;
             equal("figures without height", empty, 0.0)?;
             let curves = page.number("document.querySelectorAll('.plot .wide svg path').length")?;
@@ -200,7 +200,7 @@ fn fits_a_phone() -> Result<(), String> {
             page.eval("document.querySelectorAll('details').forEach(d => d.open = true)")?;
             let wide = page.number("document.documentElement.scrollWidth")?;
             equal("width of the page", wide, f64::from(PHONE.width))?;
-            // What is drawn is made for the width: letters of 13 pixels stay 12 or more.
+            // The drawing is made for the width: letters of 13 pixels stay 12 or more.
             let small = page.number(
                 "Math.min(...[...document.querySelectorAll('.plot')].map(p => { const s = p.querySelector('.narrow svg'); return s.getBoundingClientRect().width / s.viewBox.baseVal.width * 26; }))",
             )?;

@@ -32,8 +32,7 @@ pub(crate) fn write(directory: &Path) -> Result<(), String> {
         let page = browser.open(&html, viewport)?;
         page.call("Emulation.setScrollbarsHidden", serde_json::json!({"hidden": true}))?;
         if viewport.width == screen.width {
-            // What is under the pointer belongs to the picture; the keyboard leaves the page where
-            // it is.
+            // The tooltip belongs to the picture; the keyboard leaves the page where it is.
             page.eval("document.querySelector('#frontier-f .plot').focus({preventScroll: true})")?;
             page.press("Home")?;
             page.eval("document.activeElement.style.outline = 'none'")?;

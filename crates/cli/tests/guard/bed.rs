@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
-/// A goal that nobody meets beside a flood. Without one a guard that begins in the middle of an
-/// encounter may take what victims wait for in a pause of the flood for what they always do.
+/// A goal that no victim meets beside a flood. Without one, a guard that begins in the middle of an
+/// encounter may take the victims' latencies in a pause of the flood for their usual ones.
 pub(crate) const GOAL: [&str; 2] = ["--p99", "2ms"];
 pub(crate) const FLOODWALL: &str = env!("CARGO_BIN_EXE_floodwall");
 /// How long something that takes a moment may take on a busy machine, with a queue that has to run
@@ -109,7 +109,7 @@ pub(crate) fn differences(
         .collect()
 }
 
-/// A guard of one device, with a journal of its own; killed if it is dropped.
+/// A guard of one device, with a separate journal; killed if it is dropped.
 pub(crate) struct Guard {
     pub(crate) child: Child,
     dir: tempfile::TempDir,

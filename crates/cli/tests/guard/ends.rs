@@ -33,7 +33,7 @@ const TRIES: u32 = 3;
 const PUT_BACK: &str = "what it held is put back";
 const BEGUN: &str = "looking through";
 
-/// A guard that holds something, and what was there before.
+/// A guard that holds something, and the values from before.
 struct Scene {
     guard: Guard,
     device_name: String,

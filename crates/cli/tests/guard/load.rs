@@ -1,4 +1,4 @@
-//! A victim that commits and a flood that writes, each a process of its own: the guard tells them
+//! A victim that commits and a flood that writes, each a separate process: the guard tells them
 //! apart by that.
 
 use std::fs::{self, File, OpenOptions};
@@ -15,7 +15,7 @@ pub(crate) const COMMAND: &str = "guard-load";
 const BLOCK: usize = 16 << 10;
 /// What a flood writes before it begins anew; zeros, which take no memory of a lab.
 const FLOOD: u64 = 1 << 30;
-/// What it asks to be written back at once.
+/// The bytes that it asks to be written back at once.
 const PIECE: NonZeroU64 = NonZeroU64::new(8 << 20).unwrap();
 
 /// Runs as a load until it is killed.

@@ -93,7 +93,7 @@ fn encounter() -> Result<(), String> {
     {
         return Err(format!("{disk}"));
     }
-    // What is held is what the kernel says, and what it gets back is what was there.
+    // The held values are those of the kernel, and the saved values are those from before.
     for held in disk["held"].as_array().into_iter().flatten() {
         let knob = held["knob"].as_str().unwrap_or_default();
         let file = match knob.strip_prefix("bdi.") {
@@ -115,7 +115,8 @@ fn encounter() -> Result<(), String> {
     guard.stop().map(drop)
 }
 
-/// A socket of another user that nobody serves: a guard that replaced it would remove his file.
+/// A socket of another user without a server: a guard that replaced it would remove that user's
+/// file.
 fn somebody_elses_socket() -> Result<(), String> {
     let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
     let path = dir.path().join("guard.sock");
@@ -211,7 +212,7 @@ fn unit() -> Result<(), String> {
     let output =
         Command::new("systemd-analyze").arg("verify").arg(&file).output().map_err(|e| e.to_string())?;
     let said = String::from_utf8_lossy(&output.stderr);
-    // Other units of this machine may have faults of their own.
+    // Other units of this machine may have faults as well.
     let ours: Vec<&str> = said.lines().filter(|line| line.contains("floodwall-guard")).collect();
     if ours.is_empty() { Ok(()) } else { Err(ours.join("\n")) }
 }

@@ -15,10 +15,10 @@ use tempfile::TempDir;
 pub(crate) const RAM: Bytes = Bytes::mib(640);
 /// How long something may take on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
-/// The ordinary user, and a group: `nobody`, who has no home.
+/// The ordinary user, and a group: `nobody`, a user without a home.
 pub(crate) const ORDINARY: u32 = 65_534;
 
-/// As whom a guest is started.
+/// The user that starts a guest.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Who {
     /// As the tests run.
@@ -43,12 +43,12 @@ impl Who {
     }
 }
 
-/// Who starts guests, and where their memory is.
+/// The user that starts guests, and the place of their memory.
 pub(crate) struct Bed {
     who: Who,
     /// `TMPDIR`: below /dev/shm, of this test alone.
     memory: TempDir,
-    /// The program, where everybody may read it.
+    /// The program, in a place that every user may read.
     home: TempDir,
 }
 
@@ -61,7 +61,7 @@ impl Bed {
         }
         let bed = Self { who, memory, home };
         if who == Who::Ordinary {
-            // Root's own directories may let nobody through.
+            // Root's directories may let no other user through.
             fs::copy(env!("CARGO_BIN_EXE_floodwall"), bed.program()).map_err(text)?;
             bed.give(bed.memory.path())?;
         }

@@ -29,7 +29,7 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "what the command leaves running", who: Once::Both, needs: &["setsid"], body: daemonises },
 ];
 
-/// A shell command that says `ready` and then writes to a file of the host until somebody stops it.
+/// A shell command that says `ready` and then writes to a file of the host until it is stopped.
 fn writes_to(file: &str) -> String {
     format!("echo ready; while :; do echo x >> {file}; done")
 }

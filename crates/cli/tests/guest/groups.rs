@@ -147,7 +147,7 @@ END
     equal("groups left", told.lines().any(|line| line.starts_with("floodwall.")), false)
 }
 
-/// An ordinary user starts the guest: that copy of the program may be executed by everybody.
+/// An ordinary user starts the guest: every user may execute that copy of the program.
 fn delegated(_: Who) -> Result<(), String> {
     let bed = Bed::new(Who::Ordinary)?;
     let script = format!(

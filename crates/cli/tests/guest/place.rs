@@ -34,7 +34,7 @@ fn files(who: Who) -> Result<(), String> {
     bed.give(&file)?;
     let name = format!("floodwall-guest-test-{}", std::process::id());
     let (here, etc, usr) = (home.path().display(), format!("/etc/{name}"), format!("/usr/{name}"));
-    // By the user who runs the guest, and where only root may write.
+    // By the guest's user, in places where only root may write.
     let script = format!(
         "echo new > {here}/file && rm -f {here}/file && mkdir {here}/dir && touch {etc} {usr} \
          && rm /etc/passwd && ls {etc} {usr} && umount {here} 2>/dev/null; ls {here}"
@@ -95,7 +95,7 @@ fn other_modules(who: Who) -> Result<(), String> {
     let bed = Bed::new(who)?;
     let uml = floodwall_guest::Uml::find(std::env::var_os("PATH").as_deref(), None).map_err(text)?;
     let modules = uml.modules.clone().ok_or("no modules")?;
-    // The same kernel in a place of its own, beside modules of another version.
+    // The same kernel in a separate place, beside modules of another version.
     let place = tempfile::tempdir().map_err(text)?;
     let (bin, lib) = (place.path().join("bin"), place.path().join("lib/uml/modules"));
     fs::create_dir_all(&bin).map_err(text)?;
@@ -122,14 +122,14 @@ fn other_modules(who: Who) -> Result<(), String> {
 
 fn memory(who: Who) -> Result<(), String> {
     let bed = Bed::new(who)?;
-    // In a mount namespace of its own, in which `hide` goes before.
+    // In a separate mount namespace, after the commands of `hide`.
     let hidden = |hide: &str| {
         let script = format!("{hide} && exec \"$@\"");
         bed.guest_after(&["unshare", "--mount", "sh", "-c", &script, "sh"], &["--raw"], "true")
     };
     let tmp = bed.memory().display();
     let noexec = format!("mount -t tmpfs -o noexec t {tmp} && mount -t tmpfs -o noexec t /dev/shm");
-    // What is mounted on /dev/shm hides the first.
+    // The mount on /dev/shm hides the first.
     refuses(&mut hidden(&noexec), 4, &["can't be used", "'/dev/shm' is mounted noexec", "TMPDIR"])?;
     let small = format!("mount -t tmpfs -o size=100m t {tmp}");
     refuses(&mut hidden(&small), 4, &["the guest needs 640 MiB", "free some, or give it less with --ram"])?;

@@ -91,7 +91,7 @@ fn no_reader(who: Who) -> Result<(), String> {
     bed.nothing_is_left()
 }
 
-/// A terminal, and what has come out of it so far.
+/// A terminal, and its output so far.
 pub(crate) struct Terminal {
     pub(crate) keys: File,
     seen: String,
@@ -137,7 +137,7 @@ fn terminal(who: Who) -> Result<(), String> {
                   test -t 0 && test -t 1 && test -t 2 && echo three";
     let mut command = bed.guest_after(&["setsid", "--ctty"], &["--raw"], script);
     let mut child = command.stdin(stdin).stdout(stdout).stderr(stderr).spawn().map_err(text)?;
-    // The process has them; ours would keep the terminal from being closed.
+    // The process has them; this process's copies would keep the terminal from being closed.
     drop(command);
     terminal.shows("33 77")?;
     terminal.keys.write_all(b"typed\n").map_err(text)?;

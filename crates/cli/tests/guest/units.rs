@@ -15,7 +15,7 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "a systemd that does not answer", who: Once::Caller, needs: NEEDS, body: silent },
 ];
 
-/// Starts systemd with a control group of its own, and two units in it: `plain.service`, whose file
+/// Starts systemd with a separate control group, and two units in it: `plain.service`, whose file
 /// has a limit, and `flood.service`, which is transient. `show` prints what systemd and the kernel
 /// say of both. systemctl talks to systemd from inside its PID namespace alone: `$inside` runs a
 /// command there.

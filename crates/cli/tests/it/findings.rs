@@ -80,7 +80,7 @@ fn a_change_that_stands_is_known_to_status() {
         "{}",
         findings()
     );
-    // A journal that somebody has damaged is told, not believed.
+    // A damaged journal is reported, not believed.
     let journal = tree.join("var/lib/floodwall/journal/000001.jsonl");
     let damaged = std::fs::read_to_string(&journal).unwrap().replace("nr_requests", "nr_requestz");
     std::fs::write(&journal, damaged).unwrap();

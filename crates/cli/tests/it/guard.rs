@@ -17,7 +17,7 @@ use crate::{floodwall, stderr, stdout, tmpfs};
 /// How long something that takes a moment may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A guard in a directory of its own; killed if a test fails.
+/// A guard in a separate directory; killed if a test fails.
 struct Guard {
     dir: tempfile::TempDir,
     child: Child,

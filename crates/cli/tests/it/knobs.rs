@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{fixtures, floodwall, stderr, stdout};
 
-/// A copy of a captured machine with a journal of its own.
+/// A copy of a captured machine with a separate journal.
 pub(crate) struct Machine {
     directory: tempfile::TempDir,
 }
@@ -172,7 +172,7 @@ fn nobody_is_asked_without_a_terminal() {
     let said = machine.refused("apply vda.nr_requests=32", 2);
     assert!(said.contains("give --yes"), "{said}");
     assert_eq!(machine.queue("nr_requests"), "256");
-    // What is as asked for needs nobody's leave.
+    // A knob with the requested value needs no confirmation.
     assert_eq!(machine.done("apply vda.nr_requests=256"), "no difference\n");
 }
 

@@ -85,7 +85,7 @@ fn who_will_fight_a_change_is_told_under_the_difference() {
         difference.contains("vda.scheduler: mq-deadline -> none\nvda.scheduler is set by others too"),
         "{difference}"
     );
-    // What nobody else sets needs no word.
+    // A knob that no other manager sets needs no remark.
     let shown = machine.done("apply vda.nr_requests=32 --yes");
     assert!(!shown.contains("others"), "{shown}");
 }

@@ -68,7 +68,7 @@ fn what_is_applied_now_is_kept() {
     machine.done("apply vda.nr_requests=32 vda.read_ahead_kb=64 --yes");
     machine.done("apply vda.nr_requests=16 --yes");
     machine.done("apply vda.rq_affinity=2 --for 20s --yes");
-    // Not ours any more.
+    // Not Floodwall's file any more.
     fs::write(machine.tree().join("sys/class/block/vda/queue/read_ahead_kb"), "48\n").unwrap();
     let output = machine.run("persist --yes");
     assert!(stderr(&output).contains("note: change 3 is for a time and left out"), "{}", stderr(&output));
@@ -160,7 +160,7 @@ fn commands_of_a_recommendation_are_taken_as_they_are_printed() {
         let shown = machine.done(&format!("{} --dry-run", command.strip_prefix("floodwall ").unwrap()));
         assert!(shown.contains("180000000") && shown.contains("FLOOD.service"), "{command}: {shown}");
     }
-    // What is refused of a unit that uses more than the limit is refused here too.
+    // A limit below a unit's use is refused here too.
     let uses = path(&machine, "sys/fs/cgroup/system.slice/FLOOD.service/memory.current");
     fs::write(uses, "1073741824\n").unwrap();
     let command = keep.persist.strip_prefix("floodwall ").unwrap();
@@ -201,7 +201,7 @@ fn a_killed_persist_leaves_whole_files_and_nobody_is_kept_out() {
         [SYSCTL, RULES].map(|name| text(&machine, name))
     });
     for delay_us in (0..20_000).step_by(250) {
-        // What is not there now.
+        // Persists the setting that is not there now.
         let now = usize::from(text(&machine, SYSCTL) == whole[1][0]);
         let mut persist = machine.start(settings[1 - now]);
         std::thread::sleep(std::time::Duration::from_micros(delay_us));

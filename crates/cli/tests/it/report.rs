@@ -1,4 +1,4 @@
-//! `floodwall report`: stored results in every form, damaged ones, and what is none.
+//! `floodwall report`: stored results in every form, damaged ones, and files that are not results.
 
 use std::fs;
 use std::path::Path;
@@ -161,7 +161,7 @@ fn what_is_no_result_is_refused() {
     assert!(!Path::new(&html).exists());
 }
 
-/// What a terminal or a browser would obey, and what it is shown as.
+/// Characters that a terminal or a browser would obey, and their visible form.
 const EVIL: &str = "\u{1b}]0;root\u{7}\u{9b}2J\u{202e}\u{200b}";
 const SHOWN: &str = r"\u{1b}]0;root\u{7}\u{9b}2J\u{202e}\u{200b}";
 
@@ -187,7 +187,7 @@ fn names_in_a_result_do_nothing_to_a_terminal() {
     assert!(markdown.contains(&format!(r"{} \*fast\*", SHOWN.replace('\\', r"\\"))), "{markdown}");
     let seen: Value = serde_json::from_str(&json).unwrap();
     assert!(seen.to_string().contains(serde_json::to_string(EVIL).unwrap().trim_matches('"')), "{json}");
-    // The same on stderr, where a damaged result is told with what is damaged.
+    // The same on stderr, where a damaged result is reported with the damaged parts.
     fs::write(of("nul\u{1b}[2J.json"), "{").unwrap();
     assert!(refused(&["report", &of("nul\u{1b}[2J.json")]).contains(r"nul\u{1b}[2J.json"));
 }

@@ -1,4 +1,4 @@
-//! `floodwall lab seeks`: a recording as a picture, and what can't be one.
+//! `floodwall lab seeks`: a recording as a picture, and invalid recordings.
 
 use std::fs;
 use std::path::Path;

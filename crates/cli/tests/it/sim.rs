@@ -1,5 +1,5 @@
-//! `floodwall sim`: the same command gives the same bytes, and what can't be simulated is refused
-//! with what can.
+//! `floodwall sim`: the same command gives the same bytes. An impossible machine is refused with
+//! the possible ones.
 
 use std::fs;
 use std::process::Output;

@@ -11,7 +11,7 @@ use parquet::record::Field;
 
 use crate::{floodwall, stderr, stdout};
 
-/// Three elevators, of which 2.6.32 had two fewer, and a size that both had.
+/// Three elevators, two of them missing in 2.6.32, and a size that both kernels had.
 const SWEEP: &str = r#"
 name = "small"
 [machine]
@@ -104,7 +104,7 @@ fn the_bytes_do_not_depend_on_threads_or_shards() {
     assert!(place.bytes("two.parquet") == whole);
     for (shards, jobs) in [(2, "1"), (7, "2")] {
         let mut merge = vec!["merge".to_owned(), "-o".to_owned(), "merged.parquet".to_owned()];
-        // The last first: the order in which they are given is nobody's business.
+        // The last first: their order does not matter.
         for k in (1..=shards).rev() {
             let shard = format!("{k}/{shards}");
             place.done(&["small.toml", "--jobs", jobs, "--shard", &shard]);

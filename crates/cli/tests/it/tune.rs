@@ -97,7 +97,7 @@ fn a_stored_result_without_figures_is_no_start() {
         let output = floodwall(&[&SHORT[..], &["--resume", &path]].concat());
         (output.status.code(), stderr(&output))
     };
-    // JSON has no NaN: what is not a number is null, or nothing at all.
+    // JSON has no NaN: a missing number is null, or absent.
     let mut null = json.clone();
     null["trials"][0]["phases"][0]["seconds"] = Value::Null;
     let (code, said) = resumed(&null);

@@ -33,8 +33,7 @@ pub(crate) const TESTS: &[Test] = &[
     Test { name: "a disk that fails midway", needs: &["mkfs.ext4", "mount"], body: disk_fails },
 ];
 
-/// One round of phases of one second over small files: the path is what is tested, not the figures'
-/// quality.
+/// One round of phases of one second over small files: it tests the path, not the figures' quality.
 const SMALL: &[&str] = &["--rounds", "2", "--measure", "1s", "--size", "400MiB", "--json", "--scenario"];
 
 const SCENARIO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/bench.toml");
@@ -194,7 +193,7 @@ fn disk_fills_up() -> Result<(), String> {
     let out = disk.path().parent().map(|p| p.join("out.json")).ok_or("no parent")?;
     let child = start(&disk, &["--rounds", "20", "--out", &out.to_string_lossy()])?;
     std::thread::sleep(Duration::from_millis(800));
-    // Somebody else takes what is left, until the run has met the end of the disk.
+    // Another writer takes the remaining space, until the run has met the end of the disk.
     let mut hog = fs::File::create(disk.path().join("hog")).map_err(|e| e.to_string())?;
     let block = vec![1u8; 1 << 20];
     let begin = Instant::now();

@@ -44,7 +44,7 @@ impl Disk {
         run("mount", &["-o", &format!("remount,{options}"), &self.path().to_string_lossy()]).map(drop)
     }
 
-    /// What is in its root directory.
+    /// The names in its root directory.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path()).into_iter().flatten().flatten();
         entries.map(|e| e.file_name().to_string_lossy().into_owned()).filter(|n| n != "lost+found").collect()

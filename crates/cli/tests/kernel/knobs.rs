@@ -59,10 +59,10 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// How long something that takes no time may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The knobs that are changed here, with what they become.
+/// The knobs that are changed here, with their new values.
 const CHANGES: [&str; 3] = ["scheduler=none", "read_ahead_kb=64", "bdi.strict_limit=1"];
 
-/// A loop device without a filesystem, over a file or over a lab's model, and a journal of its own.
+/// A loop device without a filesystem, over a file or over a lab's model, and a separate journal.
 pub(crate) struct Device {
     directory: tempfile::TempDir,
     node: String,
@@ -139,7 +139,8 @@ impl Device {
         self.done(&[&device, CHANGES.as_slice(), more].concat())
     }
 
-    /// The process that is to put things back: the one that has our journal on its command line.
+    /// The process that is to put things back: the one with this test's journal on its command
+    /// line.
     fn timer(&self) -> Option<u32> {
         let ours = self.directory.path().canonicalize().ok()?;
         let processes = fs::read_dir("/proc").ok()?.flatten();
@@ -283,7 +284,7 @@ fn killed_timer(device: &Device) -> Result<(), String> {
     let before = device.knobs();
     device.apply(&["--for", "1s"])?;
     kill(device.timer().ok_or("nobody is there to put it back")?, rustix::process::Signal::KILL)?;
-    // The next command knows from the journal that the time is over, and asks nobody.
+    // The next command knows from the journal that the time is over, and does not ask.
     std::thread::sleep(Duration::from_millis(2100));
     expect(device.knobs() != before, "somebody else has put it back")?;
     device.done(&["rollback"])?;

@@ -36,7 +36,7 @@ fn expect(hide: &str, status: i32, words: &[&str]) -> Result<(), String> {
 }
 
 fn no_mkfs() -> Result<(), String> {
-    // Wherever sbin is a link to, and in case it is none.
+    // The targets of all sbin links, and the directories themselves.
     expect(
         "for d in /usr/local/sbin /usr/local/bin /usr/sbin /sbin; do mount -t tmpfs none \"$(readlink -f $d)\" || exit 9; done",
         4,

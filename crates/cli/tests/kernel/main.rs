@@ -1,7 +1,7 @@
 //! `floodwall bench` on real filesystems over loop devices, and settings changed and kept on one.
 //! Needs root; a test that lacks something is ignored with the reason.
 //!
-//! The binary is also the userspace block server of one test, behind an argument of its own.
+//! The binary is also the userspace block server of one test, behind a special argument.
 
 mod bench;
 mod disk;
@@ -38,7 +38,7 @@ fn main() {
         .chain(victim_cmd::TESTS)
         .chain(users::TESTS)
         .map(|test| floodwall_testing::test(test.name, || missing(test.needs), test.body));
-    // Benchmarks beside each other would measure each other, and the page cache is everybody's.
+    // Benchmarks beside each other would measure each other, and they share the page cache.
     run_alone(tests.collect())
 }
 

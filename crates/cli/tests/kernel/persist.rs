@@ -1,8 +1,8 @@
-//! What `persist` does on a real machine: a device that goes and comes back has its settings again,
-//! and a disk that is full or read-only leaves what was there.
+//! `persist` on a real machine: a device that goes and comes back has its settings again. A disk
+//! that is full or read-only leaves the old files.
 //!
-//! The hot-plug test writes the machine's own rules file and removes it again. It needs a udev that
-//! runs; without one it is reported as left out, and `make test` runs it in a namespace of its own
+//! The hot-plug test writes the machine's own rules file and removes it again. It needs a running
+//! udev; without one it is reported as left out. `make test` runs it in a separate namespace
 //! (scripts/with-udev), where neither rules nor udev are the machine's.
 
 use std::fs;
@@ -61,7 +61,8 @@ const OTHERWISE: [(&str, &str); 4] = [
 ];
 
 /// A lab that comes and goes. When dropped it removes the machine's rules file and leaves its loop
-/// devices as they were: the kernel keeps an elevator and shares for whoever has the number next.
+/// devices as they were. The kernel keeps an elevator and shares for the next device with that
+/// number.
 struct Plugged {
     name: String,
     nodes: Vec<String>,
@@ -83,7 +84,7 @@ impl Plugged {
         lab_down(&self.name).map(drop)
     }
 
-    /// Leaves every number that it has had, and that nobody has now, as the kernel makes it.
+    /// Resets every number that it has had, and that is free now, to the kernel's defaults.
     fn as_before(&self) {
         let is_free = |node: &&String| {
             let directory = Path::new("/sys/block").join(node.trim_start_matches("/dev/"));
@@ -107,7 +108,7 @@ impl Drop for Plugged {
 
 fn write(node: &str, file: &str, value: &str) -> Result<(), String> {
     let path = Path::new("/sys/block").join(node.trim_start_matches("/dev/")).join(file);
-    // Linux 6.18 does not wait for whoever changes an elevator meanwhile, as udev may.
+    // Linux 6.18 does not wait for a process that changes an elevator meanwhile, as udev may.
     let busy = |e: &std::io::Error| e.kind() == std::io::ErrorKind::ResourceBusy;
     for _ in 0..100 {
         match fs::write(&path, value) {
@@ -118,7 +119,7 @@ fn write(node: &str, file: &str, value: &str) -> Result<(), String> {
     Err(format!("{} stays busy", path.display()))
 }
 
-/// Whether a device reads what is kept, and what it reads.
+/// Whether a device reads the kept values, and the values that it reads.
 fn holds(node: &str) -> (bool, String) {
     let directory = Path::new("/sys/block").join(node.trim_start_matches("/dev/"));
     let read = |file: &str| fs::read_to_string(directory.join(file)).unwrap_or_default().trim().to_owned();
@@ -156,7 +157,7 @@ fn hot_plug() -> Result<(), String> {
     other.until("udev's writes", || holds(&node).0).map_err(|e| format!("{e}; {}", holds(&node).1))?;
     expect(!holds(&format!("/dev/{}", other.name())).0, "another lab's device was set too")?;
 
-    // What somebody sets then is left alone by events that are none of the device's.
+    // A later change by a user survives events that are not about the device's appearance.
     write(&node, "queue/nr_requests", "24")?;
     write(&node, "uevent", "change")?;
     settle()?;
@@ -280,7 +281,7 @@ fn read_only() -> Result<(), String> {
 fn unprivileged() -> Result<(), String> {
     let machine = Machine::new()?;
     run("chmod", &["-R", "a+rX", &machine.directory.path().to_string_lossy()])?;
-    // Nobody may not reach the program where it was built.
+    // The user nobody may not reach the program where it was built.
     let program = machine.directory.path().join("floodwall");
     fs::copy(env!("CARGO_BIN_EXE_floodwall"), &program).map_err(|e| e.to_string())?;
     let mut command = Command::new(program);

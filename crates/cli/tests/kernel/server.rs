@@ -6,7 +6,7 @@
 //!                                        └─▶ buffered write() ─▶ ext4 on loop B ─▶ file in memory
 //! ```
 //!
-//! The hang stops every writer of the machine. A process of its own, [`Rescue`], ends it, even if
+//! The hang stops every writer of the machine. A separate process, [`Rescue`], ends it, even if
 //! this one is killed. The mounts and loop devices of a killed test stay. Nothing is printed while
 //! the machine hangs.
 
@@ -153,7 +153,7 @@ pub(crate) fn missing() -> Option<String> {
     (free < DISK_MIB << 20).then(|| format!("needs {SHM_GIB}"))
 }
 
-/// Serves a file until it is unmounted, or whoever started it is gone.
+/// Serves a file until it is unmounted, or the process that started it is gone.
 pub(crate) fn serve(mountpoint: &Path, file: &Path) -> std::io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let file = File::options().read(true).write(true).open(file)?;
@@ -391,7 +391,7 @@ fn refused_and_rightly_so() -> Result<(), String> {
     }
     drop(rescue);
 
-    // 4. Those who insist get what was foretold.
+    // 4. Users who insist get the predicted hang.
     let rescue = Rescue::arm(&served.server)?;
     let insisted = apply(&[LOW[0], LOW[1], "--allow-userspace-servers"])?;
     expect(&format!("the override counts: {}", stderr(&insisted)), insisted.status.success())?;

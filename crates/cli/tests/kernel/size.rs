@@ -85,7 +85,7 @@ fn several() -> Result<(), String> {
     let document: Value = serde_json::from_slice(&output.stdout).map_err(|e| e.to_string())?;
     let rate = |at: usize| document["measured"][at]["bytes_per_s"].as_f64().unwrap_or(0.0);
     let hard = document["sizing"]["hard_bytes"].as_f64().unwrap_or(0.0);
-    // A second of both together, of which each may hold what is its own.
+    // A second of both together; each may hold its own share of it.
     expect((hard / (rate(0) + rate(1)) - 1.0).abs() < 0.01, &document.to_string())?;
     for (at, name) in names.iter().enumerate() {
         let share = &document["sizing"]["shares"][at];
@@ -118,7 +118,7 @@ fn interrupted() -> Result<(), String> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|e| e.to_string())?;
-    // Once it writes; if it is quicker than we are, there is nothing to interrupt and nothing to
+    // Once it writes; if it is quicker than this test, there is nothing to interrupt and nothing to
     // find.
     for _ in 0..1000 {
         let ended = child.try_wait().map_err(|e| e.to_string())?.is_some();

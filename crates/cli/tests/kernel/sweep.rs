@@ -1,4 +1,4 @@
-//! `floodwall sim sweep` on a disk that fills up: it stops with what is kept, and goes on once
+//! `floodwall sim sweep` on a disk that fills up: it stops, keeps its results, and goes on once
 //! there is room.
 
 use std::fs;

@@ -56,7 +56,8 @@ settle = "100ms"
 device_cache = "1MiB"
 "#;
 
-/// A mounted loop device, a journal of its own, and what its knobs and the machine's limits were.
+/// A mounted loop device, a separate journal, and the former values of its knobs and the machine's
+/// limits.
 struct Place {
     disk: Disk,
     files: tempfile::TempDir,
@@ -350,7 +351,7 @@ fn nearly_full() -> Result<(), String> {
     place.is_as_before()
 }
 
-/// A lab device loses power in the middle: what was measured is kept, the limits are put back.
+/// A lab device loses power in the middle: the measurements are kept, the limits are put back.
 fn vanished() -> Result<(), String> {
     let place = Place::new()?;
     let floodwall = env!("CARGO_BIN_EXE_floodwall");

@@ -58,7 +58,7 @@ fn number(value: &Value, pointer: &str) -> Result<f64, String> {
     value.pointer(pointer).and_then(Value::as_f64).ok_or_else(|| format!("no {pointer} in {value}"))
 }
 
-/// Names of what is missing of commands.
+/// The missing data of commands, by name.
 fn unseen(json: &Value) -> Vec<String> {
     let missing = json["missing"].as_array().into_iter().flatten();
     let named = missing.filter(|m| {

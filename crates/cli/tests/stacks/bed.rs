@@ -7,8 +7,8 @@ use std::process::{Command, Output, Stdio};
 const GUEST: [&str; 2] = ["linux.uml", "modprobe"];
 /// The memory of a guest: contents of several lab devices, and page cache for a flood.
 const RAM: &str = "2GiB";
-/// What the device below the script's working directory may take of it: the scripts make devices of
-/// their own.
+/// The part of it for the device below the script's working directory: the scripts make further
+/// devices.
 const CONTENTS: &str = "64MiB";
 
 /// Why a test can't run here.

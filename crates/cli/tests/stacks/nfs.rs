@@ -87,7 +87,7 @@ fn status_says_of_an_nfs_mount_what_can_and_can_not_be_known() {
     assert_eq!(mounted["bdi"], part(&said, "kernel").trim());
     assert_eq!(mounted["limits"]["max_ratio_percent"], 100.0, "{mounted:#}");
     assert_eq!(mounted["leaves"].as_array().map(Vec::len), Some(0));
-    // What has no block device has no such figure: absent, not zero.
+    // A mount without a block device has no such figure: absent, not zero.
     assert_eq!(mounted["written_bytes_per_s"]["absent"], "nfs4 has no block device");
     assert!(mounted["queue"]["scheduler"]["absent"].is_string(), "{mounted:#}");
     let server = devices.iter().find(|device| device["mounts"][0]["mountpoint"] == "/run/server").unwrap();

@@ -1,4 +1,4 @@
-//! Power cuts under real filesystems, with fio as the judge of what came through.
+//! Power cuts under real filesystems, with fio as the judge of the surviving data.
 //!
 //! ```text
 //! fio writes, acknowledged ─▶ its list of them (outside the device) ─▶ powercut ─▶ powerup ─▶ fio reads each again

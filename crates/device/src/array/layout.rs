@@ -1,9 +1,9 @@
 //! Where a byte of an array lies on its members.
 //!
-//! Addresses are dealt in chunks. RAID 0 and 10: chunk `c` is on data column `c mod n`, row
-//! `c div n`; a RAID 10 column is a pair of neighbouring members (md's `near=2`). RAID 5 and 6: row
-//! `r` keeps its parity on member `(N − 1 − r) mod N`, the second parity on the next member, data
-//! on those after it (md's left-symmetric layout).
+//! Addresses are dealt in chunks. For RAID 0 and 10, chunk `c` is on data column `c mod n`, row
+//! `c div n`. A RAID 10 column is a pair of neighbouring members (md's `near=2`). For RAID 5 and 6,
+//! row `r` keeps its parity on member `(N − 1 − r) mod N`, the second parity on the next member.
+//! The data is on the members after it (md's left-symmetric layout).
 
 /// How members are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

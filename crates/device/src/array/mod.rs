@@ -5,16 +5,16 @@
 //!               └─ RAID 5/6 write: one task a row ─▶ reads ─▶ data and parity writes (`parity.rs`)
 //! ```
 //!
-//! - Mirrored writes go to every live copy and are done with the last; reads go to one copy: the
-//!   one that the read continues, else an idle one, else the one whose last transfer was nearest
-//!   (rotating members) or with the fewest requests (others), as md's `read_balance` chooses.
+//! - Mirrored writes go to every live copy and are done with the last. Reads go to one copy: the
+//!   one that the read continues, else an idle one. Failing both, md's `read_balance` decides:
+//!   rotating members by the nearest last transfer, others by the fewest requests.
 //! - A failed member gets nothing. Mirrors serve its reads; RAID 5 and 6 read the same range of all
 //!   other live members instead, as many as data columns.
 //! - A read that a member answers with an error is tried again in the same two ways. A write that
 //!   some copies refused has succeeded if one has not. (md would then drop the member; here it
 //!   stays.)
-//! - Parts have no cost of their own: md's work is microseconds against milliseconds. A RAID card's
-//!   cost is the [controller](crate::controller)'s.
+//! - Parts cost nothing extra: md's work is microseconds against milliseconds. A RAID card's cost
+//!   is the [controller](crate::controller)'s.
 
 mod device;
 mod layout;
@@ -60,7 +60,7 @@ impl ArrayParams {
     }
 }
 
-/// Who a sub-request works for.
+/// The work that a sub-request belongs to.
 #[derive(Clone, Copy, Debug)]
 enum Owner {
     /// A part of the request itself.

@@ -2,16 +2,16 @@
 //!
 //! For each row that a write touches, with `d` data and `p` parity chunks:
 //! - full row: `d + p` writes and no read;
-//! - part of a row: either *read-modify-write* (read the old data and the old parity: `touched + p`
-//!   reads) or *reconstruct-write* (read the data that the write leaves alone: `d − touched`
-//!   reads), whichever reads less; then the touched data and the parity are written. Parity is
-//!   touched over the range of the chunk from the first byte written in any column to the last.
+//! - part of a row: *read-modify-write* reads the old data and the old parity (`touched + p`
+//!   reads). *Reconstruct-write* reads the data that the write leaves alone (`d − touched` reads).
+//!   The cheaper one is taken; then the touched data and the parity are written. Parity is touched
+//!   over the range of the chunk from the first byte written in any column to the last.
 //!
 //! A row is worked on by one write at a time (md's stripe lock); others wait in order. A write
-//! never stands for more than its own bytes: md also merges neighbouring requests in its stripe
-//! cache, which here is the job of whatever cache stands above. With a missing member its chunk is
-//! neither read nor written; the data that it held is made up from the others (read-modify-write if
-//! the missing chunk is not touched, else reconstruct-write).
+//! never stands for more than its bytes. The md driver also merges neighbouring requests in its
+//! stripe cache; here the cache above does that. The chunk of a missing member is neither read nor
+//! written; its data is made up from the others. That is read-modify-write if the missing chunk is
+//! not touched, else reconstruct-write.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -49,7 +49,7 @@ impl Rows {
 }
 
 impl Array {
-    /// Cuts a write into rows and starts those that nobody works on.
+    /// Cuts a write into rows and starts the idle ones.
     pub(super) fn start_rows(&mut self, now: Nanos, parent: usize, request: &Request) {
         let row_bytes = self.layout.row_bytes();
         let mut at = request.offset;

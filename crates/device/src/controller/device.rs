@@ -37,7 +37,7 @@ impl Device for Controller {
                 }
                 done.clear();
                 self.scratch = done;
-                // What is ready now is so before what the next event brings.
+                // Completions that are ready now come before those of the next event.
                 out.append(&mut self.ready);
             }
             match self.events.pop_due(now) {

@@ -8,22 +8,22 @@
 //! read  ─ command ─ latency ─▶ all dirty? ─ yes ─▶ link ─▶ done;  no ─▶ backing device ─▶ link ─▶ done
 //! ```
 //!
-//! - A write takes `len × copies` bytes of the link and of the cache (`copies = 2`: software RAID
-//!   above the card writes everything twice), rewrites of dirty ranges none of the cache. It is
-//!   done once it is in. When the cache is full it waits, in the order of arrival, for the destage
-//!   to free space. This queue is where a small synchronous write stands behind a flood: with `q`
-//!   bytes before it and a destage rate `r` it waits `q / r`, and it is this that makes loaded
-//!   arrays bistable: a cache with room answers in microseconds, a full one in `q / r`.
+//! - A write takes `len × copies` bytes of the link and of the cache; rewrites of dirty ranges take
+//!   none of the cache. With `copies = 2`, software RAID above the card writes everything twice. It
+//!   is done once it is in. When the cache is full it waits, in the order of arrival, for the
+//!   destage to free space. In this queue a small synchronous write stands behind a flood: with `q`
+//!   bytes before it and a destage rate `r` it waits `q / r`. This queue makes loaded arrays
+//!   bistable: a cache with room answers in microseconds, a full one in `q / r`.
 //! - Destage goes over the offsets in one direction (an elevator, "C-SCAN"), joins neighbours up to
 //!   `destage_max`, and keeps at most `destage_depth` writes with the backing device. It runs while
-//!   the cache is above `high` (until below `low`), while somebody waits for space or stability,
+//!   the cache is above `high` (until below `low`), while a request waits for space or stability,
 //!   and when no command has come for `idle`. `backing_rate` bounds what passes between cache and
 //!   disks, `copies` counted.
-//! - *Protected* (battery or flash behind it): FLUSH costs nothing and a power cut takes nothing. *Volatile*:
-//!   FLUSH waits until everything acknowledged before is on the backing device, then flushes that. *Write-through*:
-//!   every write is done when it is on the backing device. A battery that fails (`battery_until`)
-//!   turns protected into write-through; what is dirty at that moment is at risk until it is
-//!   destaged.
+//! - *Protected* (battery or flash behind it): FLUSH costs nothing and a power cut takes nothing.
+//!   *Volatile*: FLUSH waits until everything acknowledged before is on the backing device, then
+//!   flushes that. *Write-through*: every write is done when it is on the backing device. A failing
+//!   battery (`battery_until`) turns protected into write-through; data dirty at that moment is at
+//!   risk until it is destaged.
 //! - Reads of ranges that are dirty in full are hits. There is no cache of clean data: in the
 //!   scenarios here the host's memory is larger than the card's.
 
@@ -108,7 +108,7 @@ pub struct Controller {
     backing: Box<dyn Device>,
     /// When something next happens in it; [`Nanos::MAX`] for never.
     backing_due: Nanos,
-    /// Whether a destaged range can still be lost behind us.
+    /// Whether a destaged range can still be lost in the backing device.
     backing_volatile: bool,
     events: EventQueue<Event>,
     /// Completions of the moment that is being handled.
@@ -211,7 +211,7 @@ impl Controller {
         }
     }
 
-    /// Hands a request to the backing device, under a number of our own.
+    /// Hands a request to the backing device, under a number of the controller's.
     fn send(&mut self, now: Nanos, sub: Sub, request: Request) {
         let slot = self.subs.insert(sub);
         self.backing.submit(now, Request { id: slot as u64, ..request });
@@ -326,7 +326,7 @@ impl Controller {
             let run = match urgent {
                 Some(start) => self.cache.take(start, most, coalesce),
                 None => {
-                    // What a FLUSH covers goes before what came after it, which may never end.
+                    // Data covered by a FLUSH goes before later data, which may never end.
                     let through = self.flushes.front().map_or(u64::MAX, |(_, epoch)| *epoch);
                     self.cache.take_next(self.cursor, most, coalesce, through)
                 }
@@ -337,8 +337,7 @@ impl Controller {
             }
             self.pipe.send(now, run.len * u64::from(self.p.copies));
             self.destaging += 1;
-            // Where it must be stable and the backing device has a cache of its own, write through
-            // that.
+            // Writes through the backing device's volatile cache where the data must be stable.
             let fua = self.backing_volatile && self.mode != CacheMode::Volatile;
             let request = Request {
                 id: 0,

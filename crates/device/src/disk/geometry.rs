@@ -3,20 +3,19 @@
 //!
 //! Zones (zoned bit recording). The sustained rate falls linearly from the outermost zone to the
 //! innermost; [`ZONES`] zones of equally many cylinders. A track of a zone with sustained rate `r`
-//! holds `r × (revolution + head switch)` bytes: what a datasheet calls sustained is a long
-//! transfer that switches heads once a track. Addresses fill a cylinder track by track, then the
+//! holds `r × (revolution + head switch)` bytes. A datasheet's sustained rate is that of a long
+//! transfer, which switches heads once a track. Addresses fill a cylinder track by track, then the
 //! next cylinder inwards.
 //!
-//! Skew. Track `k` begins at angle `k × switch / revolution` (in turns), so that a transfer going
-//! on to the next track finds its first sector just arriving: sequential streams lose no
-//! revolutions.
+//! Skew. Track `k` begins at angle `k × switch / revolution` (in turns). So a transfer going on to
+//! the next track finds its first sector just arriving: sequential streams lose no revolutions.
 //!
 //! Seek curve (Ruemmler and Wilkes, "An introduction to disk drive modeling", IEEE Computer 1994:
 //! square root for short seeks, linear for long ones). For a distance `x` as a fraction of the full
-//! stroke: `t(x) = track_to_track + a·√x + b·x`, with `a` and `b` such that `t(1)` is the
-//! full-stroke time and the mean over independent random pairs (`E√x = 8/15`, `Ex = 1/3`) is the
-//! average seek time: `a = 5·(A − F/3)`, `b = F − a`, where `A` and `F` are the average and
-//! full-stroke times less the track-to-track time.
+//! stroke: `t(x) = track_to_track + a·√x + b·x`. Here `t(1)` is the full-stroke time, and the mean
+//! over independent random pairs (`E√x = 8/15`, `Ex = 1/3`) is the average seek time. So
+//! `a = 5·(A − F/3)` and `b = F − a`, where `A` and `F` are the average and full-stroke times less
+//! the track-to-track time.
 
 use crate::time::{Nanos, float, whole};
 
@@ -143,7 +142,7 @@ impl Geometry {
             .collect();
         let linear = (m.full_stroke.0 as f64 - m.track_to_track.0 as f64).max(0.0);
         let (sqrt_ns, linear_ns) = seek_factors(&m).unwrap_or((0.0, linear));
-        // The smallest power of two of which INDEX parts cover the whole disk.
+        // The smallest power of two for the part size with which INDEX parts cover the whole disk.
         let index_shift = (m.capacity / INDEX as u64 + 1).next_power_of_two().trailing_zeros();
         let zone_of =
             |part: usize| zones.partition_point(|z| z.first_byte <= (part as u64) << index_shift) - 1;
@@ -169,7 +168,7 @@ impl Geometry {
         &self.zones[z]
     }
 
-    /// On which track a byte lies, and where.
+    /// The track of a byte, and its place there.
     #[inline]
     pub(crate) fn place(&self, offset: u64) -> Place {
         let zone = self.zone(offset);

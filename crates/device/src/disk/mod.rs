@@ -10,20 +10,20 @@
 //! ```
 //!
 //! The head does one thing at a time: `service = seek + rotation + transfer` (`geometry.rs`). When
-//! it is free it takes, of the queue's first `queue_depth` commands and of the dirty ranges near
-//! it, the one that it can reach soonest (shortest positioning time first: Seltzer, Chen and
-//! Ousterhout, "Disk scheduling revisited", 1990; Jacobson and Wilkes, HPL-CSP-91-7, 1991), unless
-//! something has waited longer than `age_limit`. Dirty ranges take part when there is nothing else
-//! to do, when the cache is more than half full, when a writer waits for space and when a FLUSH or
-//! a FUA write waits for them. Mean of a random read at depth 1:
+//! it is free it chooses from the queue's first `queue_depth` commands and the dirty ranges near
+//! it. It takes the one that it can reach soonest, unless something has waited longer than
+//! `age_limit`. This is shortest positioning time first (Seltzer, Chen and Ousterhout, "Disk
+//! scheduling revisited", 1990; Jacobson and Wilkes, HPL-CSP-91-7, 1991). Dirty ranges take part
+//! when the head is idle or the cache is over half full. They also do when a writer waits for
+//! space, or a FLUSH or FUA write waits for them. Mean of a random read at depth 1:
 //! `command + average seek + half a turn + transfer`.
 //!
 //! A FLUSH is complete when every range that became dirty before it is on the platter. As long as
-//! one waits, only the ranges that it covers are written back: what is written meanwhile stands
-//! behind it, or a stream that never ends would keep it waiting for ever. A FUA write goes through
-//! the cache and is complete when no byte of its range is dirty. Writers that find the cache full
-//! wait in the order in which they came. A command, a FLUSH or a FUA write that has waited longer
-//! than `age_limit` comes before everything younger.
+//! one waits, only the ranges that it covers are written back. Later writes stand behind it:
+//! otherwise an endless stream would keep it waiting for ever. A FUA write goes through the cache
+//! and is complete when no byte of its range is dirty. Writers that find the cache full wait in the
+//! order in which they came. A command, a FLUSH or a FUA write that has waited longer than
+//! `age_limit` comes before everything younger.
 
 pub(crate) mod geometry;
 
@@ -109,7 +109,7 @@ struct Flush {
     arrived: Nanos,
 }
 
-/// What has waited too long.
+/// Work that has waited too long.
 #[derive(Clone, Copy)]
 enum Overdue {
     /// The oldest command of the queue.
@@ -235,8 +235,8 @@ impl Disk {
     /// Begins a command that will arrive at `at`, later than now, if it is certain that the head
     /// will then be free for it; says whether it did.
     ///
-    /// That saves an event. It is certain if nothing is under way and nothing can arrive before:
-    /// later commands arrive later, except that a command without data overtakes a write that is
+    /// That saves an event. It is certain if nothing is under way and nothing can arrive before.
+    /// Later commands arrive later, except that a command without data overtakes a write that is
     /// still on the link. Then the write is taken back ([`Self::take_back`]), which is why it is
     /// begun only while the read buffer, which it would invalidate, is empty.
     fn begin(&mut self, now: Nanos, at: Nanos, request: Request) -> bool {
@@ -482,7 +482,7 @@ impl Disk {
         self.cache.dirty_bytes() == 0 && self.flushes.is_empty()
     }
 
-    /// What has waited longest, if that is too long.
+    /// The oldest waiting work, if it is older than the limit.
     fn overdue(&self, now: Nanos) -> Option<Overdue> {
         let oldest = [
             self.queue.first().map(|q| (q.arrived, Overdue::Command)),

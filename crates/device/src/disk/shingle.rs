@@ -1,11 +1,11 @@
 //! Drive-managed shingled recording: a media cache at the outer edge and bands that can only be
 //! rewritten whole.
 //!
-//! After Aghayev and Desnoyers, "Skylight: a window on shingled disk operation" (FAST 2015), who
-//! measured Seagate's first 5 and 8 TB drives: bands of 15 to 40 MiB, a persistent cache of about
-//! 25 GB at the outer diameter that is written as a log, a bounded map of what is in it, and
-//! cleaning that moves band by band after 1.1 s without a command, or at once when log or map is
-//! full.
+//! The model follows Aghayev and Desnoyers, "Skylight: a window on shingled disk operation" (FAST
+//! 2015), who measured Seagate's first 5 and 8 TB drives. They found bands of 15 to 40 MiB, and a
+//! persistent cache of about 25 GB at the outer diameter. The cache is written as a log with a
+//! bounded map. Cleaning moves band by band after 1.1 s without a command, or at once when log or
+//! map is full.
 //!
 //! - A write that goes on where the previous one in its band ended, from the band's first byte on,
 //!   goes home directly.

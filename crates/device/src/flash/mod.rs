@@ -22,8 +22,8 @@
 //!   die.
 //! - Firmware pauses: every `stall_every` bytes written, nothing is accepted for `stall`.
 //! - The buffer is volatile unless the drive has power-loss protection. It is written out in order,
-//!   so what is stable is always a prefix of what was accepted (the drive's mapping journal is in
-//!   order); a FLUSH waits until the prefix reaches what was accepted before it.
+//!   so the stable part is always a prefix of the accepted data (the drive's mapping journal is in
+//!   order). A FLUSH waits until the prefix reaches everything accepted before it.
 
 mod device;
 mod wear;
@@ -106,8 +106,8 @@ struct Program {
 }
 
 /// How often a program is suspended at most. Chips bound it; data sheets keep the number to
-/// themselves. At this one a program takes some 10 ms longer than by itself at worst, and a read
-/// meets one that may not be suspended again only beside a hundred others.
+/// themselves. With this one a program takes at worst some 10 ms longer than alone. Only a read
+/// beside a hundred others meets a program that may not be suspended again.
 const SUSPENSIONS_MAX: u32 = 32;
 
 #[derive(Default)]
@@ -282,7 +282,8 @@ impl Flash {
         }
     }
 
-    /// Gives full program units to free dies, partial ones only if somebody waits for them.
+    /// Gives full program units to free dies, partial ones only if a FLUSH or a write waits for
+    /// them.
     fn dispatch(&mut self, now: Nanos) {
         loop {
             let left = self.accepted - self.assigned;

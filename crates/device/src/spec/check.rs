@@ -1,4 +1,4 @@
-//! From what is written to what can be built: defaults, and refusals with their reason.
+//! From the text to a device that can be built: defaults, and refusals with their reason.
 
 use floodwall_model::{Bytes, Rate};
 
@@ -16,9 +16,9 @@ use crate::flash::FlashParams;
 use crate::link::LinkParams;
 use crate::time::Nanos;
 
-/// A command may be passed over for this long when a file does not say. Well above the 0.6 s that a
-/// full queue of 32 takes in order of arrival: with less, a busy disk would fall back to that order
-/// and stay there.
+/// A command may be passed over for this long when a file does not say. A full queue of 32 takes
+/// 0.6 s in order of arrival. With a limit near that, a busy disk would fall back to that order and
+/// stay there.
 const AGE_LIMIT: Nanos = Nanos::from_secs(2);
 /// Members of an array, at most: as many as md takes with its first superblock format.
 const MEMBERS_MAX: usize = 27;
@@ -29,7 +29,7 @@ fn invalid(place: &str, message: impl Into<String>) -> SpecError {
     SpecError::Invalid { place: place.into(), message: message.into() }
 }
 
-/// What is wrong in one table.
+/// Reports faults of one table.
 struct Place(&'static str);
 
 impl Place {

@@ -42,21 +42,21 @@ pub enum SpecError {
     Syntax {
         /// Counted from 1.
         line: usize,
-        /// What is wrong there.
+        /// The fault there.
         message: String,
     },
-    /// The text is well formed, and what it describes can't be.
+    /// The text is well formed, and its device is impossible.
     #[error("{place}: {message}")]
     Invalid {
         /// Which table.
         place: String,
-        /// What is wrong and what to write.
+        /// The fault, and an accepted form.
         message: String,
     },
     /// No preset has this name.
     #[error("there is no preset '{name}'; {known}")]
     UnknownPreset {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// The nearest name, or all of them.
         known: String,
@@ -66,9 +66,9 @@ pub enum SpecError {
     Capacity {
         /// Which device.
         name: String,
-        /// What was asked for.
+        /// The requested size.
         asked: Bytes,
-        /// What it has.
+        /// The capacity of the device.
         capacity: Bytes,
     },
 }
@@ -82,9 +82,9 @@ pub struct DeviceSpec {
     pub description: String,
     /// Where its figures come from, if one source stands for them all.
     pub source: Option<String>,
-    /// What it would call itself when asked (an INQUIRY's product string).
+    /// The product string that an INQUIRY returns.
     pub model: String,
-    /// How many bytes of it a lab exposes when nobody says.
+    /// The bytes that a lab exposes by default.
     pub default_size: Bytes,
     /// What holds the data.
     pub medium: Medium,
@@ -94,7 +94,7 @@ pub struct DeviceSpec {
     pub cache: Option<ControllerParams>,
     /// A network in front of that.
     pub link: Option<LinkParams>,
-    /// What goes wrong.
+    /// The kind of fault.
     pub faults: Vec<Fault>,
 }
 
@@ -138,7 +138,7 @@ pub struct Fault {
     pub kind: FaultKind,
 }
 
-/// What goes wrong.
+/// The kind of fault.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultKind {
     /// Slowness or stalls.

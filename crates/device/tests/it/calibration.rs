@@ -15,9 +15,9 @@ fn within(measured: f64, expected: f64, tolerance: f64, what: &str) {
     );
 }
 
-/// A commit as xfs does it: the data, and in every eighth commit the log, one after the other: the
-/// time stamp of the file, which is all that overwriting changes, advances only with the kernel's
-/// tick. The log is written round and round.
+/// A commit as xfs does it: the data, and in every eighth commit the log, one after the other. An
+/// overwrite changes only the file's time stamp, which advances only with the kernel's tick. The
+/// log is written round and round.
 fn commits(block: u64, file: u64, seed: u64) -> impl FnMut(usize, usize) -> Option<(Op, u64, u64)> {
     let mut dice = Dice::new(seed);
     let log_at = file + GIB;

@@ -1,4 +1,4 @@
-//! A FLUSH is for what was there when it came: a stream that never ends must not keep it waiting.
+//! A FLUSH covers the writes from before it: a stream that never ends must not keep it waiting.
 
 use floodwall_device::{Completion, Device, DeviceSpec, Nanos, Op, Request, preset_names, preset_text};
 
@@ -8,7 +8,7 @@ const WRITE: Op = Op::Write { fua: false };
 /// The id of the FLUSH; the load has those above it.
 const FLUSH: u64 = 1;
 
-/// What goes on around the FLUSH: its name, requests at once, and the next request by its number.
+/// The load around the FLUSH: its name, requests at once, and the next request by its number.
 type Load = (&'static str, u64, fn(u64, &mut Dice) -> (Op, u64, u64));
 
 const LOADS: [Load; 4] = [
@@ -82,9 +82,9 @@ fn a_flush_beside_a_load_without_end_takes_little_longer_than_when_the_load_ends
             let build = || spec.build(spec.capacity().0.min(64 * GIB), 5).unwrap();
             let limit = Nanos::from_secs(600);
             let alone = flush_time(build().as_mut(), load, false, limit).unwrap();
-            // What may go first: whatever is older than it, and for two seconds what lies on the
-            // way; behind a controller for so long at each of the scattered ranges, which its disks
-            // take a few at a time.
+            // Two kinds of requests may go first: older ones, and for two seconds those on the way.
+            // Behind a controller that time counts for each of the scattered ranges, which its
+            // disks take a few at a time.
             let passed_over = if spec.cache.is_some() && load.0 == "random reads" { 64 } else { 2 };
             let most = Nanos(2 * alone.0) + Nanos::from_secs(2 * passed_over);
             if flush_time(build().as_mut(), load, true, most).is_none() {

@@ -1,7 +1,7 @@
 //! Traces that may only change on purpose: a faster model must still say the same.
 //!
-//! Every preset and some devices of its own, each under three kinds of load; the hash covers
-//! completions, what power cuts took, and counters. The ten-disk array is a copy of its preset at
+//! Every preset and some devices of this file run under three kinds of load. The hash covers
+//! completions, losses of power cuts, and counters. The ten-disk array is a copy of its preset at
 //! one time, so that calibrating the preset does not move it.
 
 use floodwall_device::{Completion, Device, DeviceSpec, Nanos, Op, Request, preset_names, preset_text};
@@ -110,7 +110,7 @@ impl Hash {
     }
 }
 
-/// Everything there is, at times of its own, over a small and a large part of the device, with
+/// All kinds of requests, at irregular times, over a small and a large part of the device, with
 /// power cuts.
 fn mixture(device: &mut dyn Device, hash: &mut Hash) {
     let mut dice = Dice::new(11);

@@ -97,7 +97,8 @@ struct Flight {
     seen: BTreeMap<u64, u64>,
 }
 
-/// The reference: what was acknowledged when, block by block, and what must therefore hold.
+/// The reference: acknowledged writes and their times, block by block, and the guarantees that
+/// follow.
 struct Harness<'a> {
     name: &'a str,
     device: Box<dyn Device + Send>,
@@ -181,8 +182,8 @@ impl<'a> Harness<'a> {
             assert!(c.at.0 + 1 >= least.0, "{name}: {r:?} took less than {least:?}: {c:?}");
             self.bytes[usize::from(r.op == Op::Read)] += r.len;
         }
-        // A protected cache makes FLUSH and FUA free. What it holds when its battery fails is at
-        // risk until it is destaged.
+        // A protected cache makes FLUSH and FUA free. Its contents at the failure of its battery
+        // are at risk until they are destaged.
         let is_lasting = name != BATTERY_FAILS || f.submitted >= BATTERY;
         match r.op {
             Op::Write { .. } | Op::WriteZeroes => {
@@ -240,7 +241,7 @@ impl<'a> Harness<'a> {
         );
     }
 
-    /// Cuts the power and compares what is left with what must be.
+    /// Cuts the power and compares the surviving data with the required data.
     fn cut(&mut self) -> LostWrites {
         let name = self.name;
         let oldest = self.device.oldest_volatile();
@@ -314,7 +315,7 @@ proptest! {
     }
 }
 
-/// The other way round: a device must not claim to have kept what it had no time to write.
+/// The other way round: a device must not claim to have kept data that it had no time to write.
 #[test]
 fn volatile_caches_lose_what_was_not_flushed() {
     let volatile = |name: &str| {

@@ -3,8 +3,7 @@
 
 use floodwall_device::{Completion, Device, DeviceSpec, Nanos, Op, Request};
 
-/// A small generator of its own (xorshift64*), so that tests don't share the models' random
-/// numbers.
+/// A small separate generator (xorshift64*), so that tests don't share the models' random numbers.
 pub(crate) struct Dice(u64);
 
 impl Dice {

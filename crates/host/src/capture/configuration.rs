@@ -1,4 +1,4 @@
-//! Other managers' configuration of our knobs, for a captured tree.
+//! Other managers' configuration of Floodwall's knobs, for a captured tree.
 //!
 //! ```text
 //! managers::read over a tree that remembers ─ paths ─▶ links | directories | files, of which the lines about knobs
@@ -17,7 +17,7 @@ use crate::root::SysRoot;
 
 /// More links than any path has.
 const MOST_LINKS: usize = 16;
-/// Where a power supply says what it is, and whether it supplies.
+/// Where a power supply has its type, and whether it supplies.
 const SUPPLIES: &str = "/sys/class/power_supply/";
 
 /// Everything to store.
@@ -35,7 +35,8 @@ pub(super) fn entries(root: &SysRoot) -> Vec<Entry> {
     all.entries
 }
 
-/// Not udev's database, which is full of serial numbers, and not what is captured anyway.
+/// Left out are udev's database, which is full of serial numbers, and files that are captured
+/// anyway.
 fn is_configuration(path: &str) -> bool {
     let below = ["/etc/", "/usr/", "/lib/", "/run/", "/proc/cmdline"];
     let elsewhere = ["/etc/os-release", "/run/udev/data/"];
@@ -57,7 +58,7 @@ impl Collector<'_> {
         }
     }
 
-    /// Stores the links that a path leads through, and what is at its end.
+    /// Stores the links that a path leads through, and the file at its end.
     fn store(&mut self, named: &str) {
         let mut path = named.to_owned();
         for _ in 0..MOST_LINKS {
@@ -75,7 +76,7 @@ impl Collector<'_> {
         }
     }
 
-    /// The first part of a path that is a link, and what it points to.
+    /// The first part of a path that is a link, and its target.
     fn first_link(&self, path: &str) -> Option<(String, String)> {
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
         let parts = ends.filter_map(|end| path.get(..end));
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
     use crate::root::testing::{put, tree};
 
-    /// What is stored of a tree, as a tree.
+    /// The stored part of a tree, as a tree.
     fn captured(root: &SysRoot) -> (tempfile::TempDir, SysRoot) {
         let dir = tempfile::tempdir().unwrap();
         for entry in super::super::entries(root) {
@@ -146,7 +147,7 @@ mod tests {
         }
     }
 
-    /// Every manager there is, with something in each file that is nobody's business.
+    /// Every known manager, with a private text in each file.
     const FILES: [(&str, &str); 26] = [
         ("lib", "->usr/lib"),
         ("proc/cmdline", "root=UUID=secret-1 elevator=deadline user=secret-2\n"),
@@ -204,13 +205,13 @@ mod tests {
             "\nKERNEL!=\"sd*\", GOTO=\"end\"\nENV{ID_SERIAL}==\"left-out\", ATTR{queue/scheduler}=\"bfq\"\nKERNEL==\"sda\", ATTR{queue/nr_requests}=\"64\"\n\nLABEL=\"end\"\n"
         );
         assert_eq!(stored.link_target("/lib"), Reading::Value("usr/lib".into()));
-        // Nobody's business is nowhere, in no name either.
+        // No private text is anywhere, not even in a name.
         let all = std::process::Command::new("grep").args(["-r", "secret"]).arg(dir.path()).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&all.stdout), "");
         let names = std::process::Command::new("find").arg(dir.path()).args(["-name", "*secret*"]).output();
         assert_eq!(String::from_utf8_lossy(&names.unwrap().stdout), "");
 
-        // What is found is the same, as far as a disk is not known by its serial number.
+        // The findings are the same, except where a rule knows a disk by its serial number.
         let (mut here, mut there) = (managers::read(&root), managers::read(&stored));
         let mut of_serial = 0;
         for claims in [&mut here.claims, &mut there.claims] {
@@ -219,7 +220,7 @@ mod tests {
                     of_serial += 1;
                     claim.standing = floodwall_model::managers::Standing::Wins;
                 }
-                // By what TLP's list of disks says.
+                // The written text depends on TLP's list of disks.
                 claim.written = String::new();
             }
         }

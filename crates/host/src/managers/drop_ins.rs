@@ -1,6 +1,6 @@
-//! Drop-in directories as systemd and procps read them (sysctl.d(5), tmpfiles.d(5), udev(7)): files
-//! of all directories in the order of their names, and of two of one name that of the earlier
-//! directory.
+//! Drop-in directories as systemd and procps read them (sysctl.d(5), tmpfiles.d(5), udev(7)). The
+//! files of all directories come in the order of their names; of two with one name the earlier
+//! directory's counts.
 
 use std::collections::BTreeMap;
 

@@ -7,12 +7,12 @@ use floodwall_model::managers::{Kind, Manager};
 use super::service;
 use crate::root::SysRoot;
 
-/// Who changes settings writes itself into the journal's lock (`pid 4711 (floodwall apply …)`); the
-/// text stays when the lock is released.
+/// A process that changes settings writes its name into the journal's lock
+/// (`pid 4711 (floodwall apply …)`); the text stays when the lock is released.
 const LOCK: &str = "/var/lib/floodwall/journal/lock";
 /// Words of a guard's command line with which it steers nothing.
 const HARMLESS: [&str; 7] = ["status", "history", "pause", "resume", "restore", "--dry-run", "--sim"];
-/// The name of our processes.
+/// The name of Floodwall's processes.
 const COMM: &str = "floodwall";
 
 /// Finds them. `own_pid` is the caller's process, which does not count.

@@ -38,7 +38,7 @@ pub(super) const VARIABLES: [&str; 16] = [
 /// A variable, the knobs that it sets, and by how much its number is multiplied.
 type Row = (&'static str, &'static [&'static str], u64);
 
-/// What is written in laptop mode, on battery …
+/// Variables that count in laptop mode, on battery …
 const BATTERY: [Row; 3] = [
     ("LM_BATT_MAX_LOST_WORK_SECONDS", &["vm.dirty_writeback_centisecs", "vm.dirty_expire_centisecs"], 100),
     ("LM_DIRTY_RATIO", &["vm.dirty_ratio"], 1),
@@ -119,7 +119,7 @@ fn modes(found: &mut Found<'_>, variables: &Variables, standing: &Standing) {
             when: "when laptop mode ends",
         },
     ];
-    // What is in force now has the last word, so it comes last.
+    // The mode of now has the last word, so it comes last.
     let mut sets: Vec<Mode> = sets.into_iter().filter(|mode| mode.can_be).collect();
     sets.sort_by_key(|mode| mode.is);
     for mode in sets {
@@ -145,7 +145,7 @@ fn modes(found: &mut Found<'_>, variables: &Variables, standing: &Standing) {
 
 /// A mode that the machine can be in.
 struct Mode {
-    /// What is written when it goes into it.
+    /// The values written when it enters the mode.
     rows: &'static [Row],
     /// The variable of its read-ahead.
     read_ahead: &'static str,

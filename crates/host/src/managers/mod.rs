@@ -1,5 +1,5 @@
-//! Other hands on the same knobs: who else sets them, from their own configuration files, and who
-//! has the last word.
+//! Other managers of the same knobs: each manager's claims from its configuration files, and which
+//! claim wins.
 //!
 //! ```text
 //! command_line  elevator=                        ┐
@@ -88,18 +88,18 @@ impl Disk {
     }
 }
 
-/// What has been found so far.
+/// The findings so far.
 struct Found<'a> {
     root: &'a SysRoot,
     disks: Vec<Disk>,
-    /// `ID` of /etc/os-release: a file's name alone does not always tell who ships it.
+    /// `ID` of /etc/os-release: a file's name alone does not always tell its distribution.
     distribution: String,
     /// Files that floodwall itself wrote, and the command that removes them.
     ours: Vec<(String, &'static str)>,
     managers: Managers,
 }
 
-/// Where a claim is written, and by whose rules it is applied.
+/// Where a claim is written, and the manager that applies it.
 struct Source<'a> {
     by: Kind,
     who: &'a str,
@@ -131,8 +131,8 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Notes a claim. `standing` is what its own manager makes of it; who wins among managers is
-    /// settled at the end.
+    /// Notes a claim. `standing` is the claim's state within its manager; the winner among managers
+    /// is settled at the end.
     fn claim(&mut self, source: &Source<'_>, place: Place, wanted: Wanted<'_>, standing: Standing) {
         let in_force = match (&place, &wanted.value) {
             (Place::Matching(_), _) => Reading::Absent("no such device is here".to_owned()),

@@ -1,9 +1,8 @@
-//! Who has the last word: of all claims about one cell in one place, the one that is applied last.
+//! Which claim wins: of all claims about one cell in one place, the one that is applied last.
 //!
-//! Managers have their say in the order of [`Kind`](floodwall_model::managers::Kind) at boot, and
-//! each applies its own lines in the order in which they were collected; so the last certain claim
-//! wins, and those before it are overridden. A claim of which it is not certain that it is applied
-//! overrides nobody.
+//! Managers act in the order of [`Kind`](floodwall_model::managers::Kind) at boot, and each applies
+//! its lines in the order in which they were collected. So the last certain claim wins, and those
+//! before it are overridden. A claim that may not be applied overrides no other.
 
 use std::collections::HashMap;
 

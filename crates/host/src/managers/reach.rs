@@ -98,7 +98,7 @@ fn sysctl_knobs() -> impl Iterator<Item = (&'static str, &'static str)> {
     KNOBS.into_iter()
 }
 
-/// Whose file a path is.
+/// The owner of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Owner<'a> {
     /// The machine's.
@@ -109,7 +109,7 @@ pub(super) enum Owner<'a> {
     Number(&'a str),
 }
 
-/// The knob of a path of /proc/sys or /sys, and whose it is.
+/// The knob of a path of /proc/sys or /sys, and its owner.
 pub(super) fn of_path(path: &str) -> Option<(String, Owner<'_>)> {
     if let Some(key) = path.strip_prefix("/proc/sys/") {
         return of_sysctl(key).map(|knob| (knob.to_owned(), Owner::Machine));

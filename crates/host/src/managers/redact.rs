@@ -1,14 +1,14 @@
-//! What of a manager's configuration is stored with a captured tree: the lines that are read here,
-//! at their places, and nothing else.
+//! The part of a manager's configuration that is stored with a captured tree: the lines that are
+//! read here, at their places, and nothing else.
 //!
-//! A line that says nothing of a knob becomes an empty one, so that what is found keeps its line
-//! number. Serial numbers, UUIDs and addresses by which a udev rule knows a disk are left out:
-//! whether such a rule fits can't be told of a captured tree, and so it is reported.
+//! A line without a knob becomes an empty one, so that the others keep their line numbers. Serial
+//! numbers, UUIDs and addresses by which a udev rule knows a disk are left out. Whether such a rule
+//! fits is unknown in a captured tree, and reported as such.
 
 use super::udev::{self, is_private};
 use super::{OURS, laptop_mode, reach, sysctl, tlp, tmpfiles, tuned};
 
-/// What stands in place of what identifies a disk.
+/// Replaces an identifier of a disk.
 pub(super) const LEFT_OUT: &str = "left-out";
 
 /// The part of a file that is stored. `kernel_name` gives a disk's name for one of /dev/disk/by-id.
@@ -38,8 +38,8 @@ pub(crate) fn redacted(path: &str, text: &str, kernel_name: &dyn Fn(&str) -> Opt
     text.trim_end().to_owned() + if text.trim_end().is_empty() { "" } else { "\n" }
 }
 
-/// The lines that are kept, and empty ones in place of the others. Whether a file is ours is told
-/// by its first line.
+/// The lines that are kept, and empty ones in place of the others. The first line tells whether a
+/// file is Floodwall's.
 pub(super) fn lines(text: &str, keep: impl Fn(&str) -> Option<String>) -> String {
     let first = |at: usize, line: &str| at == 0 && OURS.iter().any(|(mark, _)| line.starts_with(mark));
     let line = |(at, line): (usize, &str)| {

@@ -14,7 +14,7 @@ pub(super) fn at_boot(root: &SysRoot, unit: &str) -> Reading<bool> {
         Reading::Value(names) => {
             let wanted = |directory: &String| {
                 let link = format!("{UNITS}/{directory}/{unit}");
-                // What it points to need not be there to be meant.
+                // The link counts even if its target does not exist.
                 directory.ends_with(".wants")
                     && (root.link_target(&link).value().is_some() || root.exists(&link))
             };

@@ -45,13 +45,13 @@ impl Variables {
         self.0.get(name)
     }
 
-    /// A variable's value, or what it is without.
+    /// A variable's value, or its default.
     pub(super) fn value<'a>(&'a self, name: &str, default: &'a str) -> &'a str {
         self.0.get(name).map_or(default, |variable| &variable.value)
     }
 }
 
-/// The first word, or what stands between quotes; a comment behind it is left out.
+/// The first word, or the text between quotes; a comment behind it is left out.
 fn unquoted(text: &str) -> String {
     let text = text.trim_start();
     for quote in ['"', '\''] {

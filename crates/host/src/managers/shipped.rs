@@ -11,7 +11,7 @@ struct Shipped {
     /// `ID` of /etc/os-release, where others (an administrator who follows a wiki) use the same
     /// name.
     distribution: &'static str,
-    /// Who ships it.
+    /// The distribution or package that ships it.
     by: &'static str,
 }
 
@@ -65,7 +65,7 @@ const FILES: [Shipped; 8] = [
     },
 ];
 
-/// Who ships a file, where its name tells.
+/// The distribution or package that ships a file, where its name tells.
 pub(super) fn by(path: &str, distribution: &str) -> Option<&'static str> {
     let name = path.rsplit('/').next().unwrap_or(path);
     FILES

@@ -1,10 +1,9 @@
 //! sysctl.d files and /etc/sysctl.conf, by the precedence of sysctl.d(5) and sysctl(8).
 //!
 //! Files of all directories are read in the order of their names; of two of one name the earlier
-//! directory's counts. What a later line sets replaces what an earlier one set, whether by the same
-//! name or by the other name of the same limit: they are written in that order. /etc/sysctl.conf is
-//! read last by procps' `sysctl --system`; systemd-sysctl reads it only where a link in sysctl.d
-//! points to it.
+//! directory's counts. A later line replaces an earlier one, by the same name or by the other name
+//! of the same limit: they are written in that order. The `sysctl --system` of procps reads
+//! /etc/sysctl.conf last; systemd-sysctl reads it only where a link in sysctl.d points to it.
 
 use std::collections::BTreeSet;
 
@@ -59,8 +58,7 @@ pub(super) fn read(found: &mut Found<'_>) {
     }
 }
 
-/// The claims of all lines: those of patterns first, which leave out what is set or excluded by its
-/// name.
+/// The claims of all lines: those of patterns first, which leave out knobs set or excluded by name.
 fn claim(found: &mut Found<'_>, lines: Vec<(String, Standing, Line)>) {
     let named: BTreeSet<&'static str> = lines
         .iter()
@@ -130,7 +128,7 @@ struct Line {
     value: Option<String>,
 }
 
-/// Whether a line sets one of our knobs, or leaves one out.
+/// Whether a line sets one of Floodwall's knobs, or leaves one out.
 pub(super) fn sets_a_knob(line: &str) -> bool {
     parse(line).first().is_some_and(|line| redact::is_knob(&line.key))
 }

@@ -1,4 +1,4 @@
-//! Whole machines: what each manager claims, and who wins.
+//! Whole machines: each manager's claims, and the winner.
 
 use proptest::prelude::*;
 
@@ -361,7 +361,7 @@ const FILES: [&str; 12] = [
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
-    /// Whatever the files hold, reading them ends and every claim is whole.
+    /// With any content of the files, reading them ends and every claim is whole.
     #[test]
     fn garbage_is_survived(
         pieces in proptest::collection::vec("[a-z]{0,4}(vm[./]dirty_ratio ?= ?|ATTR\\{queue/scheduler\\}=+\"|w /sys/block/sd*/queue/nomerges - - - - |\\[vm\\]\ninclude=a\n|\\$\\{a\\}|elevator=|KERNEL==\"|DISK_IOSCHED=|GOTO=\"|LABEL=\"|\\\\|\"|\n|[ -~]){0,12}", FILES.len())

@@ -2,10 +2,10 @@
 //!
 //! Parameters come from /usr/share/tlp/defaults.conf, /etc/tlp.d/*.conf in the order of their
 //! names, and /etc/tlp.conf; a later one replaces an earlier one (linrunner.de/tlp/settings).
-//! `DISK_IOSCHED` goes with `DISK_DEVICES` word by word, `keep` and `_` leave a disk alone;
+//! `DISK_IOSCHED` goes with `DISK_DEVICES` word by word; `keep` and `_` leave a disk alone.
 //! `MAX_LOST_WORK_SECS_ON_AC` and `…_ON_BAT` become `vm.dirty_writeback_centisecs` and
-//! `vm.dirty_expire_centisecs`, and 0 leaves those alone (func.d/15-tlp-func-disk,
-//! `set_disk_iosched`, `set_dirty_parms`).
+//! `vm.dirty_expire_centisecs`; 0 leaves those alone (func.d/15-tlp-func-disk, `set_disk_iosched`,
+//! `set_dirty_parms`).
 
 use floodwall_model::Reading;
 use floodwall_model::managers::{Kind, Manager, Place, Standing};

@@ -78,7 +78,7 @@ pub(super) fn read(found: &mut Found<'_>) {
     }
 }
 
-/// Whether a line writes one of our knobs.
+/// Whether a line writes one of Floodwall's knobs.
 pub(super) fn sets_a_knob(line: &str) -> bool {
     parse(line).is_some_and(|(path, _)| reach::of_path(&path).is_some())
 }

@@ -6,13 +6,13 @@
 //!            └──────────── end when the server answers ◀──────────────┘
 //! ```
 //!
-//! Two things let such a server go on: the total falls below the hard limit, or the pages of the
-//! device that it writes to fall below the error of that device's counters (mm/page-writeback.c
-//! `balance_dirty_pages`, `wb_stat_error`; since Linux 3.3). The flusher brings the latter about as
-//! long as more than the background limit is dirty and not yet under writeback
+//! Such a server goes on in two cases. Either the total falls below the hard limit, or the pages of
+//! its target device fall below the error of that device's counters (since Linux 3.3). See
+//! `balance_dirty_pages` and `wb_stat_error` in mm/page-writeback.c. The flusher brings the latter
+//! about as long as more than the background limit is dirty and not yet under writeback
 //! (`wb_over_bg_thresh`). It rests at the background limit. So the server is stuck if the pages
-//! that wait for it, which count as under writeback, are at least *hard − background*. What can
-//! wait for it:
+//! that wait for it, which count as under writeback, are at least *hard − background*. Three things
+//! can wait for it:
 //!
 //! - what the served queue holds: `nr_requests` × `max_sectors_kb` for each hardware queue;
 //! - what the flusher has marked and the queue has not taken yet: at most a chunk, which is an
@@ -28,10 +28,10 @@ use floodwall_model::status::{Served, Server};
 const CHUNK_BYTES: u64 = 4 << 20;
 /// fs/fs-writeback.c `writeback_chunk_size`: a chunk is at most the hard limit / `DIRTY_SCOPE`.
 const DIRTY_SCOPE: f64 = 8.0;
-/// The background limit's share of the hard one in what is advised.
+/// The background limit's share of the hard one in the advice.
 const BACKGROUND: f64 = 0.25;
 const MIB: f64 = (1 << 20) as f64;
-/// A FUSE filesystem's share of the hard limit, unless somebody has changed it (fs/fuse/inode.c).
+/// A FUSE filesystem's default share of the hard limit (fs/fuse/inode.c).
 const FUSE_SHARE: f64 = 0.01;
 
 /// The limits of a FUSE filesystem's backing device.
@@ -65,8 +65,8 @@ pub struct Exposure {
 }
 
 impl Exposure {
-    /// Of all servers that may hang; `None` if there is none. `limits` are those of a FUSE
-    /// filesystem.
+    /// The exposure of all servers that may hang; `None` without such a server. `limits` are those
+    /// of a FUSE filesystem.
     pub fn of(servers: &[Server], limits: impl Fn(&Served) -> FuseLimits) -> Option<Self> {
         let mut serves: Vec<&Served> = Vec::new();
         for served in servers.iter().filter(|server| server.may_hang()).flat_map(|server| &server.serves) {
@@ -110,7 +110,7 @@ impl Exposure {
     }
 
     /// The least hard limit, in whole MiB, under which no server can hang if the background limit
-    /// is a quarter of it; `None` if there is none.
+    /// is a quarter of it; `None` if no limit suffices.
     #[must_use]
     pub fn least_hard_bytes(&self) -> Option<u64> {
         let rest = 1.0 - BACKGROUND - self.share - if self.queue_bytes > 0 { 1.0 / DIRTY_SCOPE } else { 0.0 };

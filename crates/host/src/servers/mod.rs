@@ -248,10 +248,9 @@ fn block_device(root: &SysRoot, name: String, id: DeviceId) -> Served {
 struct Holders {
     /// Processes by the index of the unit.
     known: BTreeMap<usize, Vec<u32>>,
-    /// Processes that serve a FUSE mount, of which the kernel does not say which (before Linux
-    /// 6.16).
+    /// Processes that serve some FUSE mount; before Linux 6.16 the kernel does not say which one.
     any_fuse: Vec<u32>,
-    /// Processes that we may not look at.
+    /// Processes that may not be looked at.
     unreadable: u64,
 }
 

@@ -52,7 +52,7 @@ pub(super) fn read_buffered(
     is_served: impl Fn(&str) -> bool,
 ) -> Reading<String> {
     let directory = format!("/proc/{pid}/fd");
-    // Its own: it may see other mounts than we do.
+    // The server's mounts: it may see others than this process does.
     let theirs = root.read(&format!("/proc/{pid}/mountinfo")).map(|text| mounts::parse(&text));
     let mounts = theirs.value().map_or(ours, Vec::as_slice);
     root.list(&directory).and_then(|descriptors| {
@@ -87,7 +87,7 @@ fn is_buffered(
     if !writes {
         return false;
     }
-    // A block device has pages of its own, the other nodes in /dev have none. Filesystems may be
+    // A block device has a page cache; the other nodes in /dev have none. Filesystems may be
     // mounted below it.
     if let Some(node) = link.strip_prefix("/dev/") {
         let name = node.replace('/', "!");

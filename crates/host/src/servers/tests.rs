@@ -102,7 +102,7 @@ fn a_server_without_dirty_pages_can_not_hang() {
 fn before_linux_6_16_every_holder_may_be_the_server() {
     let (_dir, root) = machine("/srv/disk.img", "0100002\nmnt_id:\t22", "", &[PLAIN]);
     assert!(only(&root).may_hang());
-    // One of another mount is none.
+    // A descriptor of another mount does not count.
     let (_dir, root) = machine("/srv/disk.img", "0100002\nmnt_id:\t22", "fuse_connection:\t41\n", &[PLAIN]);
     let server = only(&root);
     assert_eq!(server.pid.reason(), Some("no process that can be seen from here serves it"));
@@ -123,7 +123,7 @@ fn nbd_and_ublk_are_found_by_their_own_ways() {
         ("sys/devices/nbd0/queue/max_sectors_kb", "1024\n"),
         ("sys/dev/block/43:0", "->../../devices/nbd0"),
         ("sys/class/block/nbd0", "->../../devices/nbd0"),
-        // A partition of it, another one that is not set up, and an array that is somebody else's.
+        // A partition of it, another one that is not set up, and an array of another owner.
         ("sys/devices/nbd0/nbd0p1/dev", "43:1\n"),
         ("sys/dev/block/43:1", "->../../devices/nbd0/nbd0p1"),
         ("sys/devices/nbd1/dev", "43:16\n"),

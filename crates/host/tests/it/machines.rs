@@ -1,4 +1,4 @@
-//! What is found on each captured machine: the snapshots show that it stays the same.
+//! The findings of each captured machine: the snapshots show that they stay the same.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -25,7 +25,7 @@ const STORED: [&str; 7] = [
 const DISKS: u32 = 64;
 const PROCESSES: u32 = 2000;
 
-/// Two observations of a tree, and what is found then.
+/// Two observations of a tree, and the findings then.
 fn found(tree: &Path, later: impl FnOnce()) -> Vec<Finding> {
     let root = SysRoot::new(tree).unwrap();
     let before = Observation::read(&root);

@@ -11,7 +11,7 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts").join(name)
 }
 
-/// A tree in its first state, and what it reads one second later.
+/// A tree in its first state, and its content one second later.
 pub(crate) struct Machine {
     dir: tempfile::TempDir,
     name: &'static str,

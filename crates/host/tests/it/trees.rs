@@ -1,4 +1,4 @@
-//! What is read of each captured tree.
+//! The values read from each captured tree.
 
 use std::path::Path;
 

@@ -22,7 +22,7 @@ const CALLERS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often new records are looked for.
 const RECORD_EVERY: Duration = Duration::from_millis(50);
-/// Records copied at once: few enough that whoever answers requests does not wait for it.
+/// Records copied at once: so few that the thread that answers requests does not wait for it.
 const RECORD_BATCH: usize = 1_024;
 
 /// What a control thread needs.
@@ -160,7 +160,7 @@ impl Control {
                 return Ok(());
             }
             if events.is_empty() {
-                // Tells a caller who hung up from one who waits: nothing is ever sent to us here.
+                // Tells a caller that hung up from one that waits: callers send nothing here.
                 if hung_up(stream) {
                     return Ok(());
                 }

@@ -35,7 +35,7 @@ const MAX_WRITE: u32 = 1 << 20;
 /// Requests that the kernel hands over at once; its default of 12 would cap the device's queue
 /// depth.
 const MAX_BACKGROUND: u16 = 512;
-/// The file never changes but through us, so the kernel need not ask again.
+/// The file changes through this server only, so the kernel need not ask again.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 const FILE: INodeNo = INodeNo(2);
 

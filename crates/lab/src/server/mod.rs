@@ -10,8 +10,8 @@
 //! stands on it.
 //!
 //! **It never touches its own device.** It reads and writes its state directory, its socket, and a
-//! spill file that was opened before the device existed; recordings go to the
-//! caller, which writes them where it likes.
+//! spill file that was opened before the device existed. Recordings go to the caller, which writes
+//! them where it likes.
 
 mod control;
 mod fuse;
@@ -81,7 +81,7 @@ fn serve(state: &StateDir) -> Result<(), LabError> {
             engine.run_timer();
         })?
     };
-    // The socket comes last: who can connect to it finds everything ready.
+    // The socket comes last: a process that can connect to it finds everything ready.
     Control::listen(state, spec, engine.clone())?;
     drop(starting);
     // For the reader threads, which are started here; the control threads are no hardware.

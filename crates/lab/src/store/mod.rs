@@ -12,10 +12,10 @@
 //!
 //! **Undo log.** A write that a volatile cache holds may be lost with the power, and then the page
 //! must show what it held before. A write with a version keeps the frame it replaces, without
-//! copying it. [`Store::forget_below`] drops what has become stable, [`Store::roll_back`] undoes
-//! what was lost. When memory is used up the oldest entries are dropped first: these writes then
-//! survive a power cut that a real device might have lost them in, which is harmless to whoever
-//! relies on fsync, and is counted.
+//! copying it. [`Store::forget_below`] drops frames of stable writes, [`Store::roll_back`] undoes
+//! lost writes. When memory is used up the oldest entries are dropped first. Their writes then
+//! survive a power cut in which a real device might have lost them. That does not harm programs
+//! that rely on fsync, and it is counted.
 
 mod frames;
 mod undo;
@@ -97,7 +97,7 @@ impl Store {
         std::mem::replace(&mut leaf[(page % LEAF_PAGES as u64) as usize], frame)
     }
 
-    /// Writes `data`. With a version, what it replaces is kept until [`Self::forget_below`] a
+    /// Writes `data`. With a version, the replaced frame is kept until [`Self::forget_below`] a
     /// higher one.
     ///
     /// # Errors
@@ -167,7 +167,7 @@ impl Store {
         }
     }
 
-    /// Writes zeros; what they replace is kept as by [`Self::write`].
+    /// Writes zeros; the replaced frames are kept as by [`Self::write`].
     ///
     /// # Errors
     /// As [`Self::write`] (the pages at both ends may be written in part).
@@ -243,7 +243,8 @@ impl Store {
         self.frames.run(start, pages)?.get((offset % PAGE as u64) as usize..)?.get(..len)
     }
 
-    /// Writes below this version have become stable: what they replaced is no longer needed.
+    /// Writes below this version have become stable: the frames that they replaced are no longer
+    /// needed.
     pub(crate) fn forget_below(&mut self, version: u64) {
         self.undo.forget_below(version, &mut self.frames);
     }

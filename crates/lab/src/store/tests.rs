@@ -62,7 +62,7 @@ fn contents_come_before_undo_when_memory_is_short() {
     let mut store = store(8 * KIB);
     store.write(0, &[1; 4096], Some(1)).unwrap();
     store.write(0, &[2; 4096], Some(2)).unwrap();
-    // Both frames are used: the page and what it held. The new page takes the latter.
+    // Both frames are used: the page's new and its old content. The new page takes the latter.
     store.write(4096, &[3; 4096], Some(3)).unwrap();
     assert_eq!(store.usage().undo_dropped, 2);
     let undone = store.roll_back(&Gone::new([(0, 4096, 2)], BTreeSet::new())).unwrap();

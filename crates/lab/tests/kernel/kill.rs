@@ -18,7 +18,7 @@ pub(crate) const TESTS: &[Test] = &[Test {
     body: killed,
 }];
 
-/// What goes on at once: buffered floods, writes that are waited for, direct writes and reads.
+/// The load: buffered floods, synchronous writes, direct writes and reads.
 const LOADS: &[(&str, &str)] = &[
     ("flood", "if=/dev/urandom bs=1M count=100"),
     ("zeros", "if=/dev/zero bs=1M count=100"),

@@ -1,4 +1,4 @@
-//! A lab of its own for each test, and the proof that nothing of it is left.
+//! A separate lab for each test, and the proof that nothing of it remains.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -70,7 +70,7 @@ impl Rig {
         self.lab.list().unwrap()
     }
 
-    /// What is left of the labs: mounts, loop devices, processes, state.
+    /// The remains of the labs: mounts, loop devices, processes, state.
     pub(crate) fn left(&self) -> Vec<String> {
         let root = self.root().to_string_lossy().into_owned();
         let mut left = Vec::new();
@@ -119,7 +119,7 @@ impl Drop for Rig {
     }
 }
 
-/// The labs below a state directory, of which this binary is the program.
+/// The labs below a state directory, with this binary as their program.
 pub(crate) fn lab(root: &Path) -> Result<Lab, String> {
     let this = std::env::current_exe().map_err(said("this binary"))?;
     Ok(Lab::new(this, [CHILD.to_owned()]).with_root(root))

@@ -1,4 +1,4 @@
-//! What was written reads back, under load, whatever the model does: fio's own checksums say so.
+//! Written data reads back, under load, whatever the model does; fio's checksums prove it.
 
 use crate::Test;
 use crate::rig::{GO_ON, Rig, ensure, options, run, said};
@@ -10,7 +10,7 @@ pub(crate) const TESTS: &[Test] = &[Test {
     body: verified,
 }];
 
-/// Presets, what is written to each (slow devices less), and the block size of the device.
+/// Presets, the bytes written to each (slow devices less), and the block size of the device.
 const DEVICES: &[(&str, &str, u32)] = &[
     ("null", "192M", 512),
     ("null", "192M", 4096),

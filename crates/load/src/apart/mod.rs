@@ -8,12 +8,12 @@
 //!   end of the pipe ───────────────────────────▶   threads end ──▶ how it ended (a line)
 //! ```
 //!
-//! The counters are in a file in memory (memfd_create(2)) whose page this process has filled: a
-//! process that is throttled by its group's memory limit can still write them without allocating.
-//! The pipe also ends when this process dies, and the flood with it.
+//! The counters are in a file in memory (memfd_create(2)) whose page this process has filled. So a
+//! process throttled by its group's memory limit can still write them without allocating. The pipe
+//! also ends when this process dies, and the flood with it.
 //!
-//! Files are reached through descriptors that the child has inherited, never by a path: whatever
-//! `/proc` shows, a number is this process's own.
+//! Files are reached through inherited descriptors, never by a path. So the content of `/proc` does
+//! not matter.
 
 mod child;
 

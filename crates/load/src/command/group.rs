@@ -1,7 +1,7 @@
 //! The processes of a command's group, and the I/O that the kernel has counted for them.
 //!
-//! `/proc/PID/io` counts a process with those of its children that it has waited for (kernel/exit.c
-//! adds a reaped child's counters to its parent's), so the sum over a group goes on growing while
+//! `/proc/PID/io` counts a process with those of its children that it has waited for: kernel/exit.c
+//! adds a reaped child's counters to its parent's. So the sum over a group goes on growing while
 //! processes come and go. What an orphan takes along is kept by [`Meter`].
 
 use std::collections::BTreeMap;
@@ -106,8 +106,9 @@ fn state_and_group(stat: &str) -> Option<(char, i32)> {
 /// While a child is being reaped its counters are seen twice or not at all, so the group is read
 /// again until no process came or went.
 ///
-/// The counters of a process that is ending are refused to anybody but root (since it has no memory
-/// that would say whose it is); they are `known` from before, and its parent's once it is reaped.
+/// The kernel refuses the counters of an ending process to all users but root, since the process
+/// has no memory left that names its owner. Its last counters are in `known`; once it is reaped,
+/// its parent's hold them.
 pub(super) fn read_io(proc_root: &Path, group: Pid, known: &mut BTreeMap<i32, Io>) -> Result<Io, Unreadable> {
     let unreadable = |path: &Path, e: &io::Error| Unreadable {
         path: path.to_owned(),

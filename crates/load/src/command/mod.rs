@@ -222,9 +222,9 @@ fn leave_session(command: &mut Command) {
     }
 }
 
-/// The shell tells the guardian its group before it becomes the command, so that there is always
-/// a process that would end it; and it gets SIGKILL itself when the thread that started it ends,
-/// which it does not outlive unless floodwall dies.
+/// The shell tells the guardian its group before it becomes the command, so that there is always a
+/// process that would end it. It gets SIGKILL itself when the thread that started it ends; that
+/// thread ends first only if floodwall dies.
 #[expect(unsafe_code, reason = "code between fork and exec")]
 fn die_with_floodwall(command: &mut Command, guardian: OwnedFd) {
     let tell_and_tie = move || {

@@ -15,7 +15,7 @@ pub fn on_each_step(act: Option<Act>) {
 }
 
 pub(super) fn step() {
-    // Taken out meanwhile, so that what it does can make calls itself.
+    // Taken out meanwhile, so that the hook can make calls itself.
     if let Some(mut act) = ACT.take() {
         act();
         ACT.set(Some(act));

@@ -1,10 +1,10 @@
-//! Removing what is below a directory, and adding up what it takes.
+//! Removing the contents of a directory, and adding up their disk usage.
 //!
 //! A directory is entered through its descriptor. No symlink is followed, and no other mount is
 //! entered. The owner of a directory can move other directories into it, with files of other users
-//! in them. So in another user's directory, also in one at the top, only directories of that same
-//! user are entered: root removes nothing there that this user could not remove. In the caller's
-//! own directories anybody's are entered.
+//! in them. So in another user's directory, at the top as well, only directories of that same user
+//! are entered. Root removes nothing there that this user could not remove. In the caller's
+//! directories, those of all users are entered.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -27,7 +27,7 @@ pub enum TreeError {
     /// A system call failed.
     #[error("'{path}': {errno}", path = path.display())]
     Io {
-        /// On which file or directory.
+        /// The file or directory.
         path: PathBuf,
         /// The kernel's answer.
         errno: Errno,
@@ -149,7 +149,7 @@ impl<'l> Level<'l> {
         }
     }
 
-    /// The level below, if it may be entered to remove what is in it.
+    /// The level below, if it may be entered to remove its entries.
     fn below<'a>(&self, fd: &'a dyn AsFd, path: &'a Path) -> Result<Level<'a>, TreeError> {
         let identity = Identity::of(fd).map_err(|e| TreeError::io(path, e))?;
         let (owner, parent) = (identity.owner, self.identity.owner);

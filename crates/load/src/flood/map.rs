@@ -23,7 +23,7 @@ impl<'f> Mapping<'f> {
     /// Maps the first `len` bytes of a file that is at least as long.
     pub(crate) fn new(file: &'f NamedFile, len: u64) -> Result<Self, LoadError> {
         let len = len as usize;
-        // SAFETY: the kernel chooses the place, so no memory of ours is replaced.
+        // SAFETY: the kernel chooses the place, so no memory of this process is replaced.
         let base = unsafe {
             mmap(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file.fd, 0)
         };

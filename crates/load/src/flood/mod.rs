@@ -85,8 +85,8 @@ pub fn flood_bytes(flood: &Flood) -> Option<u64> {
     }
 }
 
-/// Refuses, before anything is written, a flood that can't work in `dir`: one without a size, or
-/// whose files are too small for a block, too long, too many to keep open, or impossible to map.
+/// Refuses a flood that can't work in `dir`, before anything is written. Such a flood has no size,
+/// or its files are too small for a block, too long, too many to keep open, or impossible to map.
 /// Makes a small temporary file.
 ///
 /// The needs of other loads are not counted, nor is free space. A command is not tried.
@@ -153,17 +153,16 @@ impl Share {
     }
 }
 
-/// Makes a flood's directory below `dir` and those of its files that have to exist beforehand: the
-/// source of a `copy`, and the files of `random` and `mmap` at their full length, written with
-/// random data, synced and dropped from the page cache.
+/// Makes a flood's directory below `dir` and those of its files that have to exist beforehand.
+/// These are the source of a `copy`, and the files of `random` and `mmap` at their full length.
+/// They are written with random data, synced and dropped from the page cache.
 ///
 /// A command runs as `user`, or as the caller without one. `progress` gets the bytes of each
 /// step.
 ///
 /// # Errors
 /// Those of [`check_flood`], before anything is written; [`LoadError::Io`];
-/// [`LoadError::Interrupted`] once `stop` is raised. What was made stays until the caller removes
-/// `dir`.
+/// [`LoadError::Interrupted`] once `stop` is raised. The files stay until the caller removes `dir`.
 pub fn prepare_flood(
     dir: &Dir,
     flood: &Flood,
@@ -276,13 +275,14 @@ impl PreparedFlood {
         }
     }
 
-    /// Throws the flood's backlog away between two phases: what can be is cut off or removed, so
-    /// that its dirty pages vanish without ever being written. It must not be running.
+    /// Throws the flood's backlog away between two phases: files that allow it are truncated or
+    /// removed, so that their dirty pages vanish without ever being written. It must not be
+    /// running.
     ///
-    /// Files that were written beforehand stay as they are, dirty pages and all: to write those
-    /// takes as long as the backlog is deep, and fsync(2) can't be interrupted. So does what a
-    /// command wrote. Whoever wants no backlog waits for it after this, with a stop in view, for
-    /// instance with syncfs(2) in a thread of its own.
+    /// Files that were written beforehand stay as they are, dirty pages included. To write those
+    /// takes as long as the backlog is deep, and fsync(2) can't be interrupted. So do the files of
+    /// a command. A caller that wants no backlog waits for it after this, in a way that can be
+    /// stopped, for instance with syncfs(2) in a separate thread.
     ///
     /// # Errors
     /// [`LoadError::Io`], [`LoadError::Remove`].

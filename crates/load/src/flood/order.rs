@@ -1,4 +1,4 @@
-//! A flood as a child process can run it: what it does, and the descriptors of its files.
+//! A flood as a child process can run it: its work, and the descriptors of its files.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::PathBuf;

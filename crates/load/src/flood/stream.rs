@@ -141,7 +141,7 @@ impl Stream {
     }
 }
 
-/// When a stream may write on, and what it has written.
+/// When a stream may write on, and its bytes so far.
 struct Turns<'w, 's> {
     worker: &'w Worker<'s>,
     begin: Instant,

@@ -1,4 +1,4 @@
-//! Victims: synchronous I/O that somebody waits for.
+//! Victims: synchronous I/O that a process waits for.
 //!
 //! ```text
 //! prepare ─▶ Files (open, filled, out of the cache) ─┬─ start ─▶ a thread each: Chooser ─ target ─▶ psync | uring ─▶ Recorder
@@ -64,9 +64,9 @@ pub fn victim_bytes(victim: &Victim) -> u64 {
     }
 }
 
-/// Refuses, before anything is written, a victim that can't work in `dir`: one whose files are too
-/// small for a block, too long or too many to keep open, whose block direct I/O can't do, or for
-/// which there is no io_uring. Makes a small temporary file.
+/// Refuses a victim that can't work in `dir`, before anything is written. Its files may be too
+/// small for a block, too long or too many to keep open. Or direct I/O can't do its block, or
+/// io_uring is missing. Makes a small temporary file.
 ///
 /// The needs of other loads are not counted, nor is free space. A command is not tried.
 ///
@@ -92,8 +92,7 @@ pub fn check_victim(dir: &Dir, victim: &Victim) -> Result<(), LoadError> {
 ///
 /// # Errors
 /// Those of [`check_victim`], before anything is written; [`LoadError::Io`];
-/// [`LoadError::Interrupted`] once `stop` is raised. What was made stays until the caller removes
-/// `dir`.
+/// [`LoadError::Interrupted`] once `stop` is raised. The files stay until the caller removes `dir`.
 pub fn prepare_victim(
     dir: &Dir,
     victim: &Victim,

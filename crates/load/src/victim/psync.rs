@@ -18,7 +18,8 @@ use crate::file::NamedFile;
 use crate::running::Worker;
 use crate::sys::RangeSync;
 
-/// How often a scan drops what it has read: behind it, so that read-ahead still works in front.
+/// How often a scan drops the pages that it has read: behind it, so that read-ahead still works in
+/// front.
 const SCAN_WINDOW: u64 = 1 << 20;
 /// How much longer than a block each thread's pool of random bytes is. Small enough to stay in the
 /// CPU's own cache: a commit must not pay for a memory access that the victim it stands for does
@@ -118,21 +119,21 @@ pub(super) fn make_stable(
     }
 }
 
-/// Drops from the page cache what was read or committed, outside the timed part. A committed block
-/// is clean, and would serve the next read of it from memory.
+/// Drops read or committed pages from the page cache, outside the timed part. A committed block is
+/// clean, and would serve the next read of it from memory.
 pub(super) enum Eviction {
-    /// Whatever is cached stays cached, or nothing ever is.
+    /// Cached pages stay cached, or the load never caches any.
     Never,
     /// Each block after it was read or committed.
     Block {
         /// Before it is read as well. A committed block may stay: the kernel keeps a page that
-        /// another thread's fsync of the same file has just gathered up to write or to wait for
+        /// another thread's fsync of the same file is gathering to write or to wait for
         /// (mm/truncate.c, mapping_evict_folio).
         before_reads: bool,
     },
     /// All that lies behind, each time that the scan has passed a multiple of [`SCAN_WINDOW`].
-    /// Read-ahead fills the cache with folios of up to 2 MiB and more, and the kernel keeps a folio
-    /// that is only partly inside the range (mm/truncate.c): dropping just the last window would
+    /// Read-ahead fills the cache with folios of up to 2 MiB and more. The kernel keeps a folio
+    /// that is only partly inside the range (mm/truncate.c), so dropping just the last window would
     /// drop nothing.
     Behind {
         /// Where the thread's region begins: in this file …

@@ -46,8 +46,8 @@ pub(super) trait Ring {
     /// its tag or the ring has been dropped without having been waited for.
     unsafe fn push(&mut self, step: Step, tag: u64, is_linked: bool) -> Result<(), Errno>;
 
-    /// Submits what is queued and waits for a completion, not longer than `timeout`. Fails if the
-    /// ring does.
+    /// Submits the queued entries and waits for a completion, not longer than `timeout`. Fails if
+    /// the ring does.
     fn wait(&mut self, timeout: Option<Duration>) -> Result<(), Errno>;
 
     /// A completion that has arrived: its tag and what the operation returned.
@@ -143,7 +143,7 @@ pub(super) struct Done {
     pub(super) is_last: bool,
 }
 
-/// A ring with the memory of what is in it.
+/// A ring with the memory of its entries.
 pub(super) struct Flight<R: Ring> {
     ring: R,
     slots: Vec<Slot>,
@@ -208,16 +208,16 @@ impl<R: Ring> Flight<R> {
         let slot = self.slots.get_mut(index).ok_or(Errno::INVAL)?;
         let tag = (index as u64) << 1 | u64::from(matches!(step, Step::Sync { .. }));
         // SAFETY: the entry points into a heap buffer of `slot`. `buffers` gives it out again only
-        // when the slot has no completion to come, and `drop` frees it only then; if that can't be
-        // waited for, it leaks the slots.
+        // when the slot has no completion to come, and `drop` frees it only then. If `drop` can't
+        // wait for that, it leaks the slots.
         unsafe { self.ring.push(step, tag, is_linked)? };
         slot.pending += 1;
         self.pending += 1;
         Ok(())
     }
 
-    /// Submits what was begun and waits for a completion, not longer than `timeout`. Fails if the
-    /// ring does.
+    /// Submits the begun operations and waits for a completion, not longer than `timeout`. Fails if
+    /// the ring does.
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> Result<(), Errno> {
         self.ring.wait(timeout)
     }

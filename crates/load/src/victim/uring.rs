@@ -30,7 +30,7 @@ use crate::running::Worker;
 /// Longest wait for a completion while a ticket is held, so that the stop flag stays in view.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// Whether the kernel lets us have a ring of this depth.
+/// Whether the kernel allows a ring of this depth.
 pub(super) fn probe(depth: u32) -> Result<(), LoadError> {
     new_ring(depth).map(drop)
 }
@@ -97,7 +97,7 @@ pub(super) fn run(job: &Job, worker: &mut Worker<'_>) -> Result<(), LoadError> {
     result.and(drained)
 }
 
-/// A thread's ring and what is in it.
+/// A thread's ring and its entries.
 struct Queue<'a> {
     job: &'a Job,
     /// Its files from the first, for a scan.
@@ -154,7 +154,7 @@ impl Queue<'_> {
         result
     }
 
-    /// Submits what was pushed and waits for a completion, not longer than until `next`.
+    /// Submits the pushed entries and waits for a completion, not longer than until `next`.
     fn wait(&mut self, next: Option<Instant>) -> Result<(), LoadError> {
         let left = next.map(|due| due.saturating_duration_since(Instant::now()).min(SLICE));
         self.flight.wait(left).map_err(|errno| LoadError::Ring { errno })

@@ -1,4 +1,4 @@
-//! Floods in a process of their own.
+//! Floods in a separate process.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -96,7 +96,7 @@ fn a_flood_whose_process_is_killed_has_failed() {
 fn a_flood_that_can_not_write_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let flood = flood(dir.path(), "files,file_size=16KiB,size=2MiB");
-    // What it would write into is gone.
+    // The files to write into are gone.
     flood.discard().unwrap();
     std::fs::remove_dir_all(flood.dir()).unwrap();
     let error = match flood.start_apart(1, proc_root(), &apart(&flood)) {
@@ -132,6 +132,6 @@ pub(crate) fn order(dir: &Path, spec: &str) {
 /// What a flood's process does.
 pub(crate) fn flood_process() {
     let input = std::io::BufReader::new(std::io::stdin());
-    // Whoever ordered it may have been killed.
+    // The process that ordered it may have been killed.
     let _ = floodwall_load::apart::serve(input, std::io::stdout());
 }

@@ -1,4 +1,4 @@
-//! What is refused before anything is written.
+//! Refusals before anything is written.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -125,7 +125,7 @@ fn what_a_limit_of_the_process_forbids_is_refused() {
     assert!(crate::child::spawn("limits", dir.path(), "").wait().unwrap().success());
 }
 
-/// Run in a process of its own.
+/// Run in a separate process.
 pub(crate) fn under_limits(dir: &Path) {
     let limit = |resource, current| {
         let before = getrlimit(resource);

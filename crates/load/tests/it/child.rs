@@ -1,5 +1,5 @@
-//! Runs of a load in a process of its own, whose `/proc/PID/io` is then the kernel's count of what
-//! the load did.
+//! Runs of a load in a separate process, whose `/proc/PID/io` is then the kernel's count of the
+//! load's work.
 
 use std::fs::File;
 use std::io::{Read, Write};

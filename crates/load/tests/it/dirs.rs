@@ -120,13 +120,13 @@ fn in_another_users_directory_only_that_users_are_entered() {
     assert_eq!(error, TreeError::Owner { path, owner: 0, parent: SOMEBODY });
     assert!(theirs.join("roots/precious").exists());
     assert!(!theirs.join("file").exists() && !theirs.join("own").exists());
-    // In root's own directories anybody's are entered.
+    // In root's directories, those of all users are entered.
     chown(theirs.join("roots"), Some(SOMEBODY), Some(SOMEBODY)).unwrap();
     top.remove_contents(None).unwrap();
 }
 
-/// A user can give a directory of his own the name and the mark of a scratch directory, while other
-/// users' directories lie in it.
+/// A user can give a directory the name and the mark of a scratch directory, while other users'
+/// directories lie in it.
 fn at_another_users_top_only_that_users_are_entered() {
     let dir = tempfile::tempdir().unwrap();
     let fake = dir.path().join("fake");

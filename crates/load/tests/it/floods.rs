@@ -1,4 +1,4 @@
-//! Floods: what they count against what is in their space.
+//! Floods: their counts against the data in their space.
 
 use std::collections::HashSet;
 use std::fs::File;

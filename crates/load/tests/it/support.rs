@@ -76,8 +76,8 @@ pub(crate) fn flood(dir: &Path, spec: &str) -> PreparedFlood {
     prepare_flood(dir, &flood, 7, &mut |_| {}, &AtomicBool::new(false)).unwrap()
 }
 
-/// Samples until `done` says so of everything sampled so far, then stops. What was done is returned
-/// whole.
+/// Samples until `done` says so of everything sampled so far, then stops. All completed work is
+/// returned.
 pub(crate) fn run_until(mut running: Running, done: impl Fn(&Delta) -> bool) -> (Delta, Finished) {
     let begin = Instant::now();
     let mut total = Delta::default();
@@ -166,7 +166,7 @@ pub(crate) fn lacks_direct_io() -> Option<String> {
     lacks_for("read,size=64KiB,block=4KiB,access=direct", |e| matches!(e, LoadError::NoDirect { .. }))
 }
 
-/// Why nobody can tell what of a scratch file is cached.
+/// The reason why the cached part of a scratch file can't be measured.
 pub(crate) fn lacks_told_cache() -> Option<String> {
     let dir = tempfile::tempdir().unwrap();
     let told = cache_can_be_told(dir.path());
@@ -203,8 +203,8 @@ pub(crate) fn cached_and_dirty(path: &Path) -> Option<(u64, u64)> {
     (result == 0).then_some((stat[0], stat[1] + stat[2]))
 }
 
-/// Whether the kernel tells what is cached, and this directory's filesystem has a device to write
-/// it to.
+/// Whether the kernel tells the cached part of a file, and this directory's filesystem has a device
+/// to write it to.
 fn cache_can_be_told(dir: &Path) -> bool {
     let probe = dir.join("probe");
     let file = File::create_new(&probe).unwrap();

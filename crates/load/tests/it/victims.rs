@@ -1,4 +1,4 @@
-//! Victims: what they count against what is in their files and in the page cache.
+//! Victims: their counts against the data in their files and in the page cache.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -232,7 +232,8 @@ fn what_an_evicting_victim_commits_leaves_the_cache_too(engine: &str) {
             cached_and_dirty(&victim.paths()[0])
         };
         // The kernel keeps a page that it holds itself at that moment (mm/truncate.c
-        // `mapping_evict_folio`): a block of 8 KiB in one of some 4,000 runs, never a dirty one.
+        // `mapping_evict_folio`). In one of some 4,000 runs that was a block of 8 KiB, never a
+        // dirty one.
         let found: Vec<_> = std::iter::repeat_with(left).take(5).collect();
         let kept = found.iter().filter(|left| **left != Some((0, 0)));
         assert!(kept.clone().count() <= 1, "{spec}: {found:?}");
@@ -262,7 +263,7 @@ fn an_open_loop_counts_from_when_operations_fell_due(engine: &str) {
         total.merge(&running.sample());
         total.ops >= 100
     });
-    // Nobody serves ten million a second: operation n is done long after n / rate.
+    // No thread serves ten million a second: operation n is done long after n / rate.
     let at_least = running.begin().elapsed().as_nanos() as f64 - (total.ops + 64) as f64 / rate * 1e9;
     running.ask_to_stop();
     let finished = running.finish();

@@ -34,7 +34,7 @@ pub fn builtin_text(name: &str) -> Option<&'static str> {
     ALL.iter().find(|(n, _)| *n == name).map(|(_, text)| text.as_str())
 }
 
-/// The same scenario with victims at a third of what they do alone. A text begins with its name and
+/// The same scenario with victims at a third of their rate alone. A text begins with its name and
 /// its description.
 fn open_loop(text: &str) -> String {
     let line = |(i, line): (usize, &str)| match (i, line.strip_suffix('"')) {

@@ -1,5 +1,5 @@
 //! Victims and floods as they are written (one flat table, whatever the kind), and the checks that
-//! make them what can be run.
+//! make them runnable.
 
 use std::time::Duration;
 
@@ -136,7 +136,7 @@ enum RawData {
     Compressible,
 }
 
-/// A victim's rate: operations a second, written `500/s` or 500, or a share of what it does alone,
+/// A victim's rate: operations a second, written `500/s` or 500, or a share of its rate alone,
 /// written `33%`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum VictimRate {
@@ -189,7 +189,7 @@ impl RawVictim {
         Self { command: Some(command.into()), ..Self::default() }
     }
 
-    /// Fills in defaults and refuses what can't be run. `place` names the table in messages.
+    /// Fills in defaults and refuses impossible loads. `place` names the table in messages.
     pub(super) fn check(self, place: &str) -> Result<Victim, ScenarioError> {
         use RawVictimKind as K;
         let invalid = |message: String| ScenarioError::Invalid { place: place.into(), message };
@@ -338,7 +338,7 @@ impl RawFlood {
         Self { command: Some(command.into()), ..Self::default() }
     }
 
-    /// Fills in defaults and refuses what can't be run. `place` names the table in messages.
+    /// Fills in defaults and refuses impossible loads. `place` names the table in messages.
     pub(super) fn check(self, place: &str) -> Result<Flood, ScenarioError> {
         use RawFloodKind as K;
         let invalid = |message: String| ScenarioError::Invalid { place: place.into(), message };

@@ -47,8 +47,8 @@ pub struct Scenario {
     pub burst: Option<Bytes>,
     /// Rounds and durations.
     pub timing: Timing,
-    /// The phases to run, for whoever needs only some of them (a search measures what is alone
-    /// once, not under every setting); empty: all that make sense ([`Scenario::phase_kinds`]).
+    /// The phases to run; empty: all that make sense ([`Scenario::phase_kinds`]). A search names
+    /// some of them: it measures the loads alone once, not under every setting.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseKind>,
 }
@@ -102,12 +102,12 @@ fn seconds<S: serde::Serializer>(d: &Duration, s: S) -> Result<S::Ok, S::Error> 
     s.serialize_f64(d.as_secs_f64())
 }
 
-/// Synchronous I/O that somebody waits for.
+/// Synchronous I/O that a process waits for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Victim {
     /// Name in tables and results; unique in its scenario.
     pub name: String,
-    /// What it does.
+    /// The kind of victim.
     #[serde(flatten)]
     pub kind: VictimKind,
     /// Threads, each with one operation (psync) or `depth` operations (io_uring) outstanding.
@@ -125,11 +125,11 @@ pub struct Victim {
     /// Operations each thread keeps outstanding; 1 unless the engine is io_uring.
     pub depth: u32,
     /// Operations a second over all threads that fall due whether or not earlier ones are done
-    /// (open loop); `None`: each thread starts the next when one is done (closed loop).
+    /// (open loop). `None`: each thread starts the next when one is done (closed loop).
     #[serde(rename = "rate_per_s")]
     pub rate: Option<f64>,
-    /// In place of `rate`: how much of what it does alone in a closed loop falls due, in percent,
-    /// above 0 and up to 100. [`settle_rates`] measures that and makes a rate of it; no rig runs a
+    /// In place of `rate`: the percentage of its closed-loop rate alone that falls due, above 0 and
+    /// up to 100. The function [`settle_rates`] measures that and makes a rate of it; no rig runs a
     /// percentage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_percent: Option<f64>,
@@ -233,7 +233,7 @@ pub enum Engine {
 pub struct Flood {
     /// Name in tables and results; unique in its scenario.
     pub name: String,
-    /// What it does.
+    /// The kind of flood.
     #[serde(flatten)]
     pub kind: FloodKind,
     /// How many threads do it at once.
@@ -410,7 +410,7 @@ impl FloodKind {
 }
 
 impl Scenario {
-    /// The phases of each round: those that make sense for who is there, and of them those in
+    /// The phases of each round: those that make sense for the loads present, and of them those in
     /// [`Scenario::phases`] unless that is empty.
     #[must_use]
     pub fn phase_kinds(&self) -> Vec<PhaseKind> {

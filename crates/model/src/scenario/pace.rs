@@ -21,7 +21,7 @@ impl Pace {
     /// Replaces a scenario's rounds and durations. A quick run also shrinks large victim files, and
     /// says so.
     ///
-    /// Returns what was changed beyond the timing, for the user.
+    /// Returns the changes beyond the timing, for the user.
     pub fn apply(self, scenario: &mut Scenario) -> Vec<String> {
         let t = &mut scenario.timing;
         match self {

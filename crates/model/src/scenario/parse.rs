@@ -20,7 +20,7 @@ pub enum ScenarioError {
         /// The fault.
         message: String,
     },
-    /// The text is well formed, and what it asks for makes no sense.
+    /// The text is well formed, and its combination makes no sense.
     #[error("{place}: {message}")]
     Invalid {
         /// Which victim, flood or table.
@@ -34,8 +34,9 @@ pub enum ScenarioError {
 ///
 /// # Errors
 /// [`ScenarioError::Syntax`] with the line for malformed TOML, unknown keys (with the nearest known
-/// key) and values that are not what the key takes; [`ScenarioError::Invalid`] for combinations
-/// that can't be run.
+/// key) and values that the key does not take.
+///
+/// [`ScenarioError::Invalid`] for combinations that can't be run.
 pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
     let raw: RawScenario = toml::from_str(text).map_err(|e| syntax_error(text, &e))?;
     raw.check()

@@ -5,7 +5,7 @@ use crate::rig::{Rig, RigError, Watch};
 use crate::setting::Setting;
 use crate::trial::PhaseKind;
 
-/// Why a scenario can't be run yet: a victim's rate is still a share of what it does alone.
+/// Why a scenario can't be run yet: a victim's rate is still a share of its rate alone.
 #[must_use]
 pub fn unsettled_rate(scenario: &Scenario) -> Option<String> {
     let victim = scenario.victims.iter().find(|victim| victim.rate_percent.is_some())?;

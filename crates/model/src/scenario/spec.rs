@@ -8,7 +8,7 @@ use crate::toml_text;
 /// Reads `KIND[,key=value…]` with the keys of a scenario file's `[[victim]]`.
 ///
 /// # Errors
-/// [`ScenarioError::Invalid`], naming the key and what it takes.
+/// [`ScenarioError::Invalid`], naming the key and its accepted values.
 pub fn parse_victim(spec: &str) -> Result<Victim, ScenarioError> {
     let place = format!("--victim {spec}");
     let raw: RawVictim = table(spec, &place)?;
@@ -18,7 +18,7 @@ pub fn parse_victim(spec: &str) -> Result<Victim, ScenarioError> {
 /// Reads `KIND[,key=value…]` with the keys of a scenario file's `[[flood]]`.
 ///
 /// # Errors
-/// [`ScenarioError::Invalid`], naming the key and what it takes.
+/// [`ScenarioError::Invalid`], naming the key and its accepted values.
 pub fn parse_flood(spec: &str) -> Result<Flood, ScenarioError> {
     let place = format!("--flood {spec}");
     let raw: RawFlood = table(spec, &place)?;

@@ -1,4 +1,4 @@
-//! What lies in the maps of `probe.bpf.c`, read from their bytes. Pure.
+//! The entries in the maps of `probe.bpf.c`, read from their bytes. Pure.
 
 use floodwall_model::latency::bucket_of;
 use floodwall_model::{DeviceId, LatencyCounts};

@@ -5,8 +5,8 @@
 //! probe.bpf.c (CO-RE) ─ clang, when built with the feature `bpf` ─▶ object in this program ─ loaded, attached ─▶ maps ─▶ Counted
 //! ```
 //!
-//! Two sets of counters take turns, so that what is read does not change meanwhile. Programs and
-//! maps are gone when we are.
+//! Two sets of counters take turns, so that the set being read does not change meanwhile. Programs
+//! and maps are gone when this process is.
 
 mod layout;
 
@@ -193,7 +193,7 @@ impl Bpf {
         let _ = self.calls.delete(&(u64::from(pid) << 32 | u64::from(tid)).to_ne_bytes());
     }
 
-    /// Ends the window: what was counted, and what is under way.
+    /// Ends the window: its counts, and the calls under way.
     pub(crate) fn take(&mut self, now_ns: u64, files: &mut OpenFiles) -> Counted {
         let folded = self.control().and_then(|c| u64_at(&c, 8)).unwrap_or(self.folded);
         let before = self.epoch;
@@ -293,7 +293,7 @@ fn pending_of(
     Some(())
 }
 
-/// A request under way, `struct outstanding`; only reads have somebody who waits.
+/// A request under way, `struct outstanding`; only reads have a waiting process.
 fn read_of(value: &[u8], now_ns: u64, files: &mut OpenFiles, processes: &mut Processes) -> Option<()> {
     let pid = u32_at(value, 16).filter(|pid| *pid != 0)?;
     let device = device_id(u32_at(value, 20)?);

@@ -11,7 +11,7 @@ use perf_event_open_sys::bindings::{
 };
 use perf_event_open_sys::{ioctls, perf_event_open};
 
-/// What is asked of the kernel; tests answer themselves. Errors are the kernel's; `ENODEV`: the
+/// The calls to the kernel; tests answer themselves. Errors are the kernel's; `ENODEV`: the
 /// processor is offline.
 pub(super) trait Events: std::fmt::Debug + Send {
     /// Opens a tracepoint on one processor, for all processes, switched off. `watermark`: after so

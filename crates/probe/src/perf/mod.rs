@@ -6,8 +6,8 @@
 //! perf events ─▶ ring a processor ─▶ merged by time ─▶ Record   even if we are killed
 //! ```
 //!
-//! Nothing global is written: filters belong to our events, and other tracers' events are their
-//! own.
+//! Nothing global is written: filters belong to this process's events, and other tracers' events
+//! are their own.
 
 mod event;
 mod ring;
@@ -32,12 +32,12 @@ use ring::{Raw, Ring};
 
 /// Memory of all rings together. A record takes some 100 bytes, so this is 80,000 events.
 const RINGS_BYTES: usize = 8 << 20;
-/// One ring's size: enough for 5 ms of 100,000 events a second, and no more than is filled in the
-/// time in which we are scheduled again.
+/// One ring's size: enough for 5 ms of 100,000 events a second, and no more than fills before this
+/// process is scheduled again.
 const RING_BYTES: std::ops::RangeInclusive<usize> = (64 << 10)..=(1 << 20);
-/// At most so many threads' writes are watched: the filter's text takes up to 25 bytes of a thread
-/// and may be a page long (kernel/events/core.c `perf_event_set_filter`), and is walked for every
-/// write call of the machine.
+/// The most threads whose writes are watched. The filter's text takes up to 25 bytes for each
+/// thread and may be a page long (kernel/events/core.c `perf_event_set_filter`). The kernel walks
+/// it for every write call of the machine.
 const MAX_WATCHED: usize = 128;
 
 /// One processor's events.
@@ -77,7 +77,7 @@ pub(crate) struct Perf {
     writes: Vec<u16>,
     processors: Vec<Processor>,
     scratch: Vec<u8>,
-    /// Whose writes are seen: on every processor in `processors`, or nobody's.
+    /// The threads whose writes are seen, on every processor in `processors`; empty: none.
     watched: Vec<u32>,
     ring_bytes: usize,
     events: Box<dyn Events>,
@@ -128,7 +128,7 @@ impl Perf {
         Ok((perf, blind))
     }
 
-    /// Whether it is seen who starts whom.
+    /// Whether forks are seen.
     pub(crate) fn sees_forks(&self) -> bool {
         self.decoder.knows(Kind::Forked)
     }
@@ -189,16 +189,16 @@ impl Perf {
         followed.and(seen)
     }
 
-    /// Sees write calls of these threads from now on, and of no others; of too many, of the first.
-    /// A processor that went offline is no longer looked at.
-    ///
-    /// # Errors
-    /// [`ProbeError::PerfEvent`]; nobody's writes are seen then.
     /// Whether every request is seen when it is made, in the thread that asks for it.
     pub(crate) fn sees_all_queued(&self) -> bool {
         self.decoder.knows(Kind::Queued)
     }
 
+    /// Sees write calls of these threads from now on, and of no others; of too many, of the first.
+    /// A processor that went offline is no longer looked at.
+    ///
+    /// # Errors
+    /// [`ProbeError::PerfEvent`]; no writes are seen then.
     pub(crate) fn watch_writes(&mut self, threads: &[u32]) -> Result<(), ProbeError> {
         let threads = &threads[..threads.len().min(MAX_WATCHED)];
         if threads == self.watched {
@@ -252,8 +252,8 @@ impl Perf {
         }
     }
 
-    /// Hands over what happened up to `until_ns`, in the order of time; what is younger stays for
-    /// the next look, because an older event of another processor could still be on its way.
+    /// Hands over the events up to `until_ns`, in the order of time. Younger ones stay for the next
+    /// look, because an older event of another processor could still be on its way.
     pub(crate) fn drain(&mut self, until_ns: u64, each: &mut dyn FnMut(&Record)) -> Drained {
         let Self { decoder, processors, scratch, .. } = self;
         let mut drained = Drained::default();
@@ -346,8 +346,8 @@ fn ranges(text: &str) -> Vec<u32> {
         .collect()
 }
 
-/// An event takes a descriptor on each processor; most shells allow 1024. What can't be raised is
-/// met when an event is opened.
+/// An event takes a descriptor on each processor; most shells allow 1024. If the limit can't be
+/// raised, opening an event fails.
 fn room_for_descriptors(events: usize) {
     let needed = events as u64 + 256;
     let limit = getrlimit(Resource::Nofile);

@@ -12,7 +12,7 @@ use crate::error::ProbeError;
 
 /// Bytes of a record's header: `struct perf_event_header`.
 const HEADER: u64 = 8;
-/// Where a sample's raw data begin, as our events are opened: header, process and thread
+/// Where a sample's raw data begin with the options of this module: header, process and thread
 /// (`PERF_SAMPLE_TID`), time (`PERF_SAMPLE_TIME`), length.
 const RAW: u64 = HEADER + 8 + 8 + 4;
 
@@ -117,13 +117,13 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, of which nobody holds a reference any more.
+        // SAFETY: this ring's mapping, without any remaining reference.
         let _ = unsafe { munmap(self.page.cast(), self.mapped) };
     }
 }
 
-/// Reads one ring up to where it was filled when the reading began. Dropping it gives what was read
-/// back to the kernel.
+/// Reads one ring up to where it was filled when the reading began. Dropping it gives the space of
+/// the read records back to the kernel.
 pub(super) struct Cursor<'a> {
     ring: &'a Ring,
     tail: u64,
@@ -133,8 +133,7 @@ pub(super) struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// `(type, size)` of the next record; `None` at the end, or where what is there can't be a
-    /// record.
+    /// `(type, size)` of the next record; `None` at the end, or where the bytes can't be a record.
     fn header(&self) -> Option<(u32, u64)> {
         if self.head.wrapping_sub(self.tail) < HEADER {
             return None;

@@ -10,7 +10,7 @@ use super::*;
 #[derive(Debug, Default)]
 struct State {
     offline: Vec<u32>,
-    /// What comes after so many events more.
+    /// Fails with this errno after so many more events.
     failing: Option<(usize, i32)>,
     /// Processor and tracepoint of each event, by descriptor.
     opened: BTreeMap<i32, (u32, u16)>,

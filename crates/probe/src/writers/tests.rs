@@ -61,7 +61,7 @@ fn sorted(bytes: &HashMap<u32, u64, Fast>) -> Vec<(u32, u64)> {
     all
 }
 
-/// What processes dirtied; nothing is inherited from a child that nobody has seen.
+/// The bytes that processes dirtied; no bytes are inherited from an unseen child.
 fn seen(writers: &mut Writers, root: &SysRoot, also: &[u32]) -> Vec<(u32, u64)> {
     let seen = writers.look(root, also);
     assert_eq!(sorted(&seen.inherited), []);
@@ -123,7 +123,7 @@ fn a_child_keeps_what_its_parent_inherits() {
     gone(dir, 14);
     waited(dir, 1, 0, 99, 9641 + 600, &[0]);
     assert_eq!(seen(&mut writers, &root, &[]), []);
-    // Nobody waited for 16: its parent's own bytes count all the same.
+    // No process waited for 16: its parent's bytes count all the same.
     child(dir, 16, 1, 0, 50);
     assert_eq!(seen(&mut writers, &root, &[]), [(16, 50)]);
     gone(dir, 16);

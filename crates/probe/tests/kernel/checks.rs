@@ -1,4 +1,4 @@
-//! What is checked, whatever the source.
+//! The checks, for every source.
 
 use std::io::{BufRead, Write};
 use std::process::Stdio;
@@ -144,7 +144,7 @@ fn reads(source: SourceKind) -> Result<(), String> {
     ensure(seen_ns <= own_ns && seen_ns * 4 >= own_ns, || {
         format!("{seen_ns} ns in the device, {own_ns} ns to the reader")
     })?;
-    // Nobody waits for what has ended.
+    // No process waits for a call that has ended.
     let waiting: u32 =
         all.last().map_or(0, |s| s.processes.iter().filter(|p| p.pid == pid).map(|p| p.waiting).sum());
     ensure(waiting == 0, || format!("{waiting} still waited for"))
@@ -276,7 +276,7 @@ fn cpu_us(who: libc::c_int) -> i64 {
 
 fn followed(source: SourceKind) -> Result<(), String> {
     let disk = Disk::new()?;
-    // Somebody else's are not counted: those of a thread that was there before.
+    // Calls of other processes are not counted: those of a thread that was there before.
     let file = disk.file("b");
     let (begin, begun) = std::sync::mpsc::channel();
     let other = std::thread::spawn(move || begun.recv().map(|()| Worker::start("sync", &[&file, "2000"])));
@@ -295,7 +295,7 @@ fn followed(source: SourceKind) -> Result<(), String> {
         (lost, folded) = (lost + window.lost_events, folded + window.folded_operations);
         let calls = |call| window.by_tag.get(&7).and_then(|f| f.calls.get(&call));
         calls(Call::Fsync).into_iter().for_each(|counts| syncs.merge(counts));
-        // Ours call fsync alone; every second call of the other is fdatasync.
+        // This test's processes call fsync alone; every second call of the other is fdatasync.
         others += calls(Call::Fdatasync).map_or(0, LatencyCounts::count);
         if ended {
             break;
@@ -325,7 +325,7 @@ fn ten_thousand(source: SourceKind) -> Result<(), String> {
         let snapshot = probe.snapshot().map_err(|e| e.to_string())?;
         most = most.max(resident());
         processes = processes.max(snapshot.processes.len());
-        // Whose file is closed and who sent no request of its own is counted for no device.
+        // A call on a closed file, by a process that sent no request, is counted for no device.
         let fsyncs = |p: &ProcessUse| p.calls.get(&Call::Fsync).map_or(0, LatencyCounts::count);
         syncs += snapshot.processes.iter().map(fsyncs).sum::<u64>();
         lost += snapshot.lost_events;

@@ -1,4 +1,4 @@
-//! A filesystem of its own on a loop device, gone when dropped.
+//! A private filesystem on a loop device, gone when dropped.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

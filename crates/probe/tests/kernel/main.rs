@@ -2,7 +2,7 @@
 //! /proc/PID/io, /proc/diskstats. Needs root; what a machine lacks is reported as ignored, with the
 //! reason.
 //!
-//! The binary is also the worker: behind `probe-worker` it does I/O and prints what it saw.
+//! The binary is also the worker: behind `probe-worker` it does I/O and prints its observations.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Processes that do I/O and say what they saw, by their own clock.
+//! Processes that do I/O and report their latencies, by their clock.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -10,7 +10,7 @@ use floodwall_model::LatencyCounts;
 
 /// First argument of this binary when it works.
 pub(crate) const WORKER: &str = "probe-worker";
-/// What it writes at once.
+/// The data of one write.
 const BLOCK: [u8; 4096] = [7; 4096];
 
 /// Does its work and prints figures, one line.
@@ -74,7 +74,7 @@ pub(crate) fn run(what: &str, arguments: &[String]) {
             }
             print(&took);
         }
-        // FILE COUNT: as many processes, a hundred at a time, each of which syncs once.
+        // FILE COUNT: as many processes, a hundred at a time; each syncs once.
         "fork" => {
             for _ in 0..number(1) / 100 {
                 let mut children: Vec<Child> =
@@ -105,8 +105,8 @@ fn command(what: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// A worker at work. What it prints is read all along: a pipe may hold as little as a page, and who
-/// waits for its end would wait for ever.
+/// A worker at work. Its output is read all along: a pipe may hold as little as a page, and a wait
+/// for its end would then last for ever.
 pub(crate) struct Worker(Child, Option<JoinHandle<std::io::Result<String>>>);
 
 impl Worker {

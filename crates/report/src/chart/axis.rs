@@ -41,7 +41,7 @@ impl Axis {
         Self { low: 10f64.powi(from), high: 10f64.powi(to), log: true, marks }
     }
 
-    /// Where a value is, 0 at the low end to 1 at the high one; what lies beyond is at the end.
+    /// The place of a value, 0 at the low end to 1 at the high one; values beyond are at the end.
     fn share(&self, value: f64) -> f64 {
         let share = if self.log {
             (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()

@@ -44,7 +44,7 @@ pub(super) fn text_width(text: &str) -> i32 {
     (text.chars().count() as f64 * f64::from(px(LETTER)) * 0.54) as i32
 }
 
-/// What stands around a panel; lengths in pixels.
+/// The margins around a panel; lengths in pixels.
 pub(super) struct Around<'a> {
     /// Room for the marks of the y axis.
     pub(super) left: i32,
@@ -98,7 +98,7 @@ pub(super) fn panel<'a>(
     Ok((chart, plot))
 }
 
-/// A curve with gaps where nothing was measured; what stands alone becomes a dot.
+/// A curve with gaps where nothing was measured; a lone point becomes a dot.
 pub(super) fn curve(
     panel: &mut Panel<'_>,
     points: &[Option<(f64, f64)>],

@@ -172,7 +172,7 @@ pub(super) fn shortened(name: &str, most: usize) -> String {
     name.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// What is said of a setting under the pointer.
+/// The lines of the tooltip of a setting.
 fn lines(study: &Study<'_>, subject: &Subject) -> Vec<String> {
     let mut lines = Vec::new();
     let Some(s) = &subject.summary else { return lines };

@@ -1,5 +1,5 @@
-//! What happened second by second under a setting: latency, operations, flood, and what waits in
-//! RAM, on one time axis.
+//! A setting second by second: latency, operations, flood, and bytes waiting in RAM, on one time
+//! axis.
 
 use floodwall_model::trial::PhaseKind;
 use floodwall_model::units::{Rate, human_duration};
@@ -249,14 +249,14 @@ fn draw(course: &History, scale: Scale, operations: &str, width: i32) -> Result<
     Ok((sheet, plot))
 }
 
-/// In which the axis of what waits counts, so that its marks are round.
+/// The unit of the axis of waiting bytes, chosen so that its marks are round.
 struct BinaryUnit {
     name: &'static str,
     bytes: f64,
 }
 
 impl BinaryUnit {
-    /// Of which the most that waits has at least two.
+    /// The largest unit that goes into `most` at least twice.
     fn of(most: f64) -> Self {
         let units = [("GiB", (1u64 << 30) as f64), ("MiB", (1u64 << 20) as f64)];
         let fits = units.into_iter().find(|(_, bytes)| most >= 2.0 * bytes);

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Each chart is drawn twice, for a screen and for a phone, because letters that shrink with a
-//! picture can't be read. What is shown under the pointer is data, not drawing (`Hover`): places
-//! are fractions of the plotting area, so one set serves both.
+//! picture can't be read. Tooltips are data, not drawing (`Hover`): places are fractions of the
+//! plotting area, so one set serves both.
 
 mod axis;
 pub(crate) mod effects;
@@ -45,19 +45,19 @@ pub struct ChartError {
 pub struct Chart {
     /// Its name in file names and links: letters, digits and hyphens.
     pub id: String,
-    /// What it shows, as a heading.
+    /// The heading.
     pub title: String,
     /// How to read it, in a sentence or two.
     pub caption: String,
-    /// The same for who can't see it: what it says.
+    /// A text for users who can't see it.
     pub alt: String,
     /// For a screen.
     pub wide: Sheet,
     /// For a phone.
     pub(crate) narrow: Sheet,
-    /// Colours and what they stand for.
+    /// Colours and their meanings.
     pub(crate) legend: Vec<Key>,
-    /// What is shown under the pointer.
+    /// The data of the tooltips.
     pub(crate) hover: Hover,
     /// Where the plotting area is: on the wide sheet, on the narrow one.
     pub(crate) plots: [Plot; 2],
@@ -76,7 +76,7 @@ impl Chart {
         )
     }
 
-    /// The wide sheet with title and legend over it, for a file of its own.
+    /// The wide sheet with title and legend over it, for a separate file.
     #[must_use]
     pub fn standing_alone(&self) -> Sheet {
         let (width, height) = self.wide.size();
@@ -121,7 +121,7 @@ impl Chart {
 pub(crate) struct Key {
     /// The colour, as in [`palette`].
     pub(crate) color: (u8, u8, u8),
-    /// What it stands for.
+    /// The name in the legend.
     pub(crate) name: String,
 }
 
@@ -139,7 +139,7 @@ impl Plot {
     }
 }
 
-/// What is shown under the pointer.
+/// The data of a chart's tooltips.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Hover {
@@ -178,7 +178,7 @@ pub(crate) struct Curve {
     pub(crate) color: String,
     /// How its numbers are written.
     pub(crate) unit: Unit,
-    /// A number for each place; `None` where there is none.
+    /// A number for each place; `None` where a number is absent.
     pub(crate) y: Vec<Option<f64>>,
 }
 
@@ -209,7 +209,7 @@ pub(crate) fn css(color: (u8, u8, u8)) -> String {
     format!("#{:02x}{:02x}{:02x}", color.0, color.1, color.2)
 }
 
-/// The library's errors as ours.
+/// Converts the library's errors.
 pub(crate) fn failed<E: std::fmt::Display>(chart: &str) -> impl Fn(E) -> ChartError + use<E> {
     let chart = chart.to_owned();
     move |e| ChartError { chart: chart.clone(), why: e.to_string() }

@@ -18,7 +18,7 @@ pub(crate) const CRIMSON: RGBColor = RGBColor(0xb0, 0x00, 0x20);
 pub(crate) const INK: RGBColor = RGBColor(0x1b, 0x22, 0x2b);
 /// Letters that matter less.
 pub(crate) const GREY: RGBColor = RGBColor(0x5b, 0x66, 0x74);
-/// What is there for comparison only.
+/// Marks drawn for comparison only.
 pub(crate) const PALE: RGBColor = RGBColor(0x9a, 0xa5, 0xb1);
 /// Lines of a grid.
 pub(crate) const GRID: RGBColor = RGBColor(0xe1, 0xe6, 0xec);
@@ -30,7 +30,7 @@ pub(crate) const GROUND: RGBColor = RGBColor(0xff, 0xff, 0xff);
 pub(crate) const ALL: [RGBColor; 12] =
     [BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, CRIMSON, INK, GREY, PALE, GRID, GROUND];
 
-/// Colours of settings beside each other, after those with a meaning of their own.
+/// Colours of settings beside each other; the settings with a fixed colour come first.
 pub(crate) const SERIES: [RGBColor; 5] = [BLUE, GREEN, PURPLE, ORANGE, SKY];
 
 /// The ground of a phase, wherever phases lie on an axis of time.

@@ -1,4 +1,4 @@
-//! The machine, and what it takes to repeat a run: scenario, settings, command line, version.
+//! The machine, and everything that repeats a run: scenario, settings, command line, version.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::repeat::{command_lines, scenario_toml};
 use crate::schema::ResultDevice;
 use crate::study::Study;
 
-/// Host, device, filesystem, what was in force, what could not be measured.
+/// Host, device, filesystem, the setting in force, unmeasured quantities.
 pub(super) fn machine(out: &mut String, study: &Study<'_>) {
     let run = &study.document.run;
     out.push_str("<dl class=\"facts\">\n");

@@ -1,4 +1,4 @@
-//! The top of a result: what it says, in a sentence and in large numbers.
+//! The top of a result: its message, in a sentence and in large numbers.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ use crate::view::{self, View};
 struct Tile {
     value: String,
     what: String,
-    /// What it was, or its interval.
+    /// The value before, or the interval.
     beside: String,
     /// `better`, `worse`, or neither.
     class: &'static str,
@@ -142,7 +142,7 @@ fn of_figure(study: &Study<'_>, c: &Compared) -> Option<Tile> {
     Some(Tile { value: told::value(c.figure, c.value), what, beside, class })
 }
 
-/// `, 21×`, `, 88 %`, or of a latency that fell `, 221× less`; nothing of what is the same.
+/// `, 21×`, `, 88 %`, or for a latency that fell `, 221× less`; empty if it is the same.
 fn factor(c: &Compared) -> String {
     if c.verdict == Verdict::Same {
         return String::new();
@@ -154,7 +154,7 @@ fn factor(c: &Compared) -> String {
     }
 }
 
-/// Warnings, and what was wrong with the stored document.
+/// Warnings, and the defects of the stored document.
 fn notices(out: &mut String, study: &Study<'_>) {
     let run = &study.document.run;
     let mut notices: Vec<String> = Vec::new();

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use floodwall_model::printable;
 
 /// With the characters escaped that HTML and XML take for markup, in text and in attributes. Unsafe
-/// characters, of which XML forbids some, are shown as escapes; line feeds and tabs stay.
+/// characters, some of them forbidden in XML, are shown as escapes; line feeds and tabs stay.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -9,8 +9,8 @@
 //! style.css, script.js ─▶ inside
 //! ```
 //!
-//! Without its script the page still shows everything but what is under the pointer. A content
-//! security policy in it forbids it to load anything.
+//! Without its script the page still shows everything but the tooltips. A content security policy
+//! in it forbids it to load anything.
 
 mod facts;
 mod figures;

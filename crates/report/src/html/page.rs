@@ -190,7 +190,7 @@ fn times(out: &mut String, study: &Study<'_>, figures: &Figures, prefix: &str) {
         let _ = writeln!(out, "<option value=\"{prefix}t-{}\">{}</option>", slug(&one.id), escaped(name));
     }
     let _ = writeln!(out, "</select></p>\n<div id=\"{prefix}other-time\" aria-live=\"polite\"></div>");
-    // What is in a template costs neither layout nor paint until it is asked for.
+    // A browser neither lays out nor paints the content of a template until a script inserts it.
     for one in &others {
         let _ = writeln!(out, "<template id=\"{prefix}t-{}\">", slug(&one.id));
         element(out, one, prefix, true);

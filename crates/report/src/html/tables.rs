@@ -16,7 +16,7 @@ use crate::study::{Role, Study, Subject};
 use crate::told;
 use crate::view::View;
 
-/// A cell: what is read, and what it sorts by.
+/// A cell: its text, and its sort key.
 struct Cell {
     text: String,
     /// Below the text, smaller.
@@ -46,7 +46,7 @@ impl Cell {
         Self { small, ..Self::number(text, estimate.map(|e| e.value)) }
     }
 
-    /// With the verdict on a figure below what is there already.
+    /// Adds the verdict on a figure below the cell's small text.
     fn judged(mut self, compared: Option<&Compared>) -> Self {
         let Some(c) = compared.filter(|c| c.verdict != Verdict::Unknown) else { return self };
         // The multiple belongs to rates and latencies; a share's own interval is there already.
@@ -99,7 +99,7 @@ fn table(out: &mut String, id: &str, caption: &str, columns: &[&str], rows: &[Ve
             };
             let sort = match cell.sort {
                 None => String::new(),
-                // What is not known has no place in the order: it stays below.
+                // An unknown value has no place in the order: it stays below.
                 Some(v) if v.is_nan() => " class=\"n\" data-v=\"\"".into(),
                 Some(v) => format!(" class=\"n\" data-v=\"{v}\""),
             };

@@ -1,5 +1,5 @@
-//! What a result of several settings has besides its trials: who contended, what the comparison
-//! says, the frontier, the recommendation.
+//! The parts of a result of several settings besides its trials: the contenders, the comparison,
+//! the frontier, the recommendation.
 //!
 //! All trials of a contest are in the result's `trials`; each contender names its own by their
 //! indices. The first contender is the reference.
@@ -24,7 +24,7 @@ use crate::keep::Keep;
 use crate::passed_over::passed_over;
 use crate::recommendation;
 
-/// Several settings and what came of them.
+/// Several settings and their results.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Contest {
     /// The reference first.
@@ -40,7 +40,7 @@ pub struct Contest {
 pub struct Contender {
     /// For people; unique in its contest.
     pub name: String,
-    /// What was asked for; a trial's setting is what was read back.
+    /// The setting that was requested; a trial's setting is the one read back.
     pub setting: Setting,
     /// Its trials, by their indices in the result.
     pub trials: Vec<usize>,
@@ -57,8 +57,8 @@ pub struct Contender {
     /// After which round of a search it was dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_after_round: Option<u32>,
-    /// By which a search raced it: the product of what is kept, dead seconds charged; the default's
-    /// is what it is compared with.
+    /// The score of a search: the product of the shares kept, less a charge for dead seconds.
+    /// Scores are compared with the default's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
     /// The four figures against the reference.
@@ -99,7 +99,7 @@ impl Contender {
 pub enum Outcome {
     /// A setting that is really better.
     Recommended,
-    /// Nothing better than what is in force was found.
+    /// No candidate beat the setting in force.
     Keep,
     /// The best candidate may be better; the measurement can't tell.
     Undecided,
@@ -116,14 +116,14 @@ pub struct Recommended {
     /// The contender that it is about, by its index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contender: Option<usize>,
-    /// Its setting, as kernel files take it; empty: what is in force.
+    /// Its setting, as kernel files take it; empty: the setting in force.
     pub setting: Setting,
     /// In a sentence or two.
     pub why: String,
     /// Its four figures in the deciding trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Summary>,
-    /// How long it would take to settle what is undecided, in seconds.
+    /// How long it would take to settle an undecided result, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settle_s: Option<f64>,
     /// The candidate's score over the reference's in the deciding trials.

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The raw interval histograms are in the document, so that every figure can be computed again;
-//! docs/result-schema.md says how. Field names of the top levels are relied on by scripts and don't
-//! change under this schema name; new fields may come at any time, and a reader ignores those that
+//! docs/result-schema.md says how. Scripts rely on the field names of the top levels, which don't
+//! change under this schema name. New fields may come at any time, and a reader ignores fields that
 //! it does not know. Every number's name ends in its unit.
 
 pub mod contest;
@@ -54,7 +54,7 @@ pub enum SchemaError {
         /// Why.
         source: CodecError,
     },
-    /// A contest names what is not there.
+    /// An index of a contest points outside its list.
     #[error("can't read the result: {place}; the file was changed or cut")]
     Index {
         /// What names what.
@@ -63,12 +63,12 @@ pub enum SchemaError {
     /// The result could not be turned into JSON.
     #[error("can't write the result: {0}")]
     Write(String),
-    /// Whoever takes the JSON failed.
+    /// The writer that takes the JSON failed.
     #[error("can't write the result: {0}")]
     Io(#[source] io::Error),
 }
 
-/// Who ran what, where and when.
+/// The command of a run, its user, its place and its time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// The command: `bench`.
@@ -99,7 +99,7 @@ pub struct Run {
     /// The filesystem of the directory.
     #[serde(default)]
     pub filesystem: Option<ResultFilesystem>,
-    /// What could not be measured, and why.
+    /// Each quantity that could not be measured, and the reason.
     #[serde(default)]
     pub missing: Vec<Missing>,
     /// What the user should know before believing the figures.
@@ -114,7 +114,7 @@ pub enum RunStatus {
     /// Everything that was asked for was measured.
     #[default]
     Complete,
-    /// The run ended early; what was measured until then is there.
+    /// The run ended early; the measurements until then are there.
     Partial {
         /// Why: a signal, a full disk, a failed command.
         why: String,
@@ -133,7 +133,7 @@ pub struct ResultHost {
     pub cpus: Option<u64>,
     /// Distribution.
     pub distribution: Option<String>,
-    /// What is known of a hypervisor.
+    /// The hypervisor, as far as it is known.
     pub virtualisation: Option<String>,
 }
 
@@ -197,7 +197,7 @@ impl Baseline {
 /// A result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
-    /// Who ran what, where and when.
+    /// The command of the run, its user, its place and its time.
     pub run: Run,
     /// The scenario, as JSON.
     pub scenario: Value,
@@ -245,7 +245,7 @@ impl Document {
     ///
     /// # Errors
     /// [`SchemaError::Io`] if `out` fails; [`SchemaError::Write`] if a histogram can't be encoded.
-    /// What was written until then is cut JSON.
+    /// The text written until then is cut JSON.
     pub fn write_json(&self, out: &mut (impl io::Write + ?Sized)) -> Result<(), SchemaError> {
         wire::write(self, out)
     }
@@ -269,8 +269,8 @@ impl Document {
         wire::read(json)
     }
 
-    /// In what a stored result differs from this one such that comparing with it means little: one
-    /// phrase each, for a warning.
+    /// Differences of a stored result from this one that make a comparison mean little: one phrase
+    /// each, for a warning.
     #[must_use]
     pub fn differences(&self, stored: &Self) -> Vec<String> {
         let device = |d: &Self| {

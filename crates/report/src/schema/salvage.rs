@@ -1,4 +1,4 @@
-//! A damaged result: what can still be read of it, and what can't.
+//! A damaged result: its readable and its lost parts.
 //!
 //! ```text
 //! text ─ NaN, Infinity ─▶ null ─ cut end ─▶ closed ─▶ JSON ─ part by part ─▶ Document + one line for each part that is lost
@@ -24,9 +24,9 @@ use super::{Document, ResultDevice, ResultFilesystem, ResultHost, Run, SCHEMA, S
 /// A result that was read although it is damaged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repaired {
-    /// What could be read, and what follows from it.
+    /// The readable part, and all that follows from it.
     pub document: Document,
-    /// What could not, and what became of it: one line each. Empty if nothing is damaged.
+    /// One line for each damaged part and its treatment. Empty if nothing is damaged.
     pub repairs: Vec<String>,
 }
 
@@ -34,7 +34,8 @@ impl Document {
     /// Reads a result as [`Document::read`] does, and one that is damaged as far as it can be read.
     ///
     /// # Errors
-    /// [`SchemaError`] for what is no result of schema [`SCHEMA`], or no JSON from its beginning.
+    /// [`SchemaError`] for a document that is not of schema [`SCHEMA`], or not JSON from its
+    /// beginning.
     pub fn read_damaged(text: &str) -> Result<Repaired, SchemaError> {
         match Self::read(text) {
             Ok(document) => Ok(Repaired { document, repairs: Vec::new() }),
@@ -74,8 +75,7 @@ fn salvage(text: &str) -> Result<Repaired, SchemaError> {
     Ok(Repaired { document, repairs: fix.repairs })
 }
 
-/// With `null` in place of NaN and infinities, and how many there were. What stands in quotes
-/// stays.
+/// With `null` in place of NaN and infinities, and how many there were. Text in quotes stays.
 fn without_nan(text: &str) -> (String, usize) {
     let mut out = String::with_capacity(text.len());
     let (mut rest, mut quoted, mut found) = (text, false, 0);
@@ -108,7 +108,7 @@ fn without_nan(text: &str) -> (String, usize) {
 /// A text that was cut, up to its last whole element and with its brackets closed.
 fn closed(text: &str) -> String {
     let (mut open, mut quoted, mut escaped) = (Vec::new(), false, false);
-    // Up to where everything is whole, and what is open there.
+    // The end of the whole part, and the brackets open there.
     let mut whole: (usize, Vec<char>) = (0, Vec::new());
     for (i, c) in text.char_indices() {
         match c {
@@ -139,7 +139,7 @@ fn is<T: DeserializeOwned>(value: &Value) -> bool {
     serde_json::from_value::<T>(value.clone()).is_ok()
 }
 
-/// Takes out what can't be read, and notes it.
+/// Removes unreadable fields, and notes them.
 struct Fix {
     repairs: Vec<String>,
 }
@@ -149,7 +149,8 @@ impl Fix {
         self.repairs.push(text.into());
     }
 
-    /// Takes out every field of an object that, alone beside `base`, is none of the type's.
+    /// Removes each field of an object that does not parse as the type's when put alone beside
+    /// `base`.
     fn fields<T: DeserializeOwned>(&mut self, object: &mut Map<String, Value>, base: &Value, place: &str) {
         object.retain(|key, value| {
             let mut alone = base.clone();
@@ -257,7 +258,7 @@ impl Fix {
         }
     }
 
-    /// Takes out indices of what is not there.
+    /// Removes indices that point outside the list.
     fn indices(&mut self, list: Option<&mut Value>, there: usize, place: &str) {
         let Some(Value::Array(list)) = list else { return };
         let all = list.len();
@@ -299,7 +300,7 @@ impl Fix {
         }
     }
 
-    /// A phase without what can't be read of it; `None` if not even its kind can.
+    /// A phase without its unreadable parts; `None` if not even its kind is readable.
     fn phase(&mut self, mut phase: Value, place: &str) -> Option<Value> {
         type Doc = PhaseDoc<Vec<IntervalDoc>>;
         if !is::<Doc>(&phase) {

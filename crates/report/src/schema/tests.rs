@@ -1,4 +1,5 @@
-//! The document is what it says, reads back as it was, and its figures follow from its raw data.
+//! The document has the documented fields, reads back as it was, and its figures follow from its
+//! raw data.
 
 use floodwall_model::LatencyCounts;
 use floodwall_model::status::Missing;

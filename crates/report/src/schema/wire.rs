@@ -8,8 +8,8 @@
 //! Writing takes the memory of one interval: lists are [`Each`], which turns an element into its
 //! JSON shape when it is due. Reading makes the same types with plain vectors.
 //!
-//! Derived values (rates, percentiles, dead seconds) are written for those who read the JSON and
-//! are not read back: they follow from the raw data beside them.
+//! Derived values (rates, percentiles, dead seconds) are written for readers of the JSON and are
+//! not read back: they follow from the raw data beside them.
 
 use std::io::{self, BufWriter, Write};
 
@@ -295,7 +295,7 @@ pub(super) fn read(json: &str) -> Result<Document, SchemaError> {
     document(serde_json::from_str(json).map_err(SchemaError::Json)?)
 }
 
-/// What was read, with its histograms decoded and its indices checked.
+/// The document as read, with its histograms decoded and its indices checked.
 pub(super) fn document(doc: ResultDoc<TrialsRead>) -> Result<Document, SchemaError> {
     let baseline = doc.baseline.map(|b| {
         Ok::<_, SchemaError>(Baseline { source: b.source, trials: trials(&b.trials, "baseline.trials")? })

@@ -55,7 +55,7 @@ const HEAD: i32 = 84;
 const PHASES: i32 = 20;
 const FLUSHES: i32 = 18;
 const OFFSETS: i32 = 400;
-/// The line over each lower panel that says what it shows.
+/// The line over each lower panel with its title.
 const CAPTION: i32 = 30;
 const RATES: i32 = 110;
 const THROUGHPUT: i32 = 110;
@@ -74,8 +74,8 @@ const WARMUP_TINT: f64 = 0.06;
 const LETTER: i32 = 12;
 const LETTER_WIDTH: f64 = 6.6;
 
-/// Side of a mark, of its cell's: so much that a dense area is dense, so little that what is drawn
-/// last leaves the rest to be seen.
+/// Side of a mark as a share of its cell's. A dense area still looks dense, and the marks drawn
+/// last leave the rest visible.
 const MARK_SHARE: f64 = 0.6;
 /// The shortest side of a mark, in pixels: smaller ones are hard to see.
 const SMALLEST_MARK: i32 = 3;
@@ -138,7 +138,7 @@ pub(super) fn sheet(recording: &Recording, span: &Span, most: usize) -> Result<S
     Ok(sheet)
 }
 
-/// The axis of offsets: what is shown, and a little room above and below so that no mark lies on
+/// The axis of offsets: the shown range, and a little room above and below so that no mark lies on
 /// the edge.
 fn offsets(recording: &Recording, span: &Span) -> (u64, u64) {
     let has_place = |r: &&Request| r.operation != Operation::Flush && span.contains(r.time_us);
@@ -235,7 +235,8 @@ fn draw_phase_names(area: &Area<'_>, span: &Span) -> Result<(), DrawError> {
     for band in &span.bands {
         let (left, right) = (column(span, band.start_us), column(span, band.end_us));
         area.draw(&Rectangle::new([(left, 0), (right, PHASES)], tint(band)))?;
-        // The whole name, a shorter one, or none: what is too long would cover its neighbour's.
+        // The whole name, a shorter one, or none: a name that is too long would cover its
+        // neighbour's.
         let names = if band.warmup {
             ["warm-up".to_owned(), "w".into()]
         } else {
@@ -396,7 +397,7 @@ fn draw_caption(area: &Area<'_>, lines: &[Line], bins: &Bins) -> Result<(), Draw
     area.draw(&Text::new(format!("per {}", human_duration(slice)), (WIDTH - RIGHT, 10), style))
 }
 
-/// What stands beside a panel.
+/// The labels beside a panel.
 struct Axes<'a> {
     name: &'a str,
     format: &'a dyn Fn(&f64) -> String,

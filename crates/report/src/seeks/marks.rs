@@ -1,12 +1,12 @@
-//! Which requests become marks: as many as a file and an eye can take, none that would be seen
-//! alone left out.
+//! Chooses the requests that become marks: as many as a file and an eye can take. No request that
+//! would be seen alone is left out.
 //!
-//! The panel is divided into square cells. Requests of one class in one cell become one mark, the
-//! denser the more it stands for, at the place of any one of them: at the first's, marks would
-//! stand in columns that are not in the data. Cells begin at one pixel, where nothing is lost that
-//! could be seen, and grow until there are few enough marks. The first and last request of every
-//! class, and the lowest and highest, always keep marks of their own, so a picture's outline is
-//! exact.
+//! The panel is divided into square cells. The requests of one class in one cell become one mark.
+//! The mark is denser the more requests it stands for, and its place is that of a request chosen by
+//! a hash. With the place of the first request, marks would stand in columns that are not in the
+//! data. Cells begin at one pixel, where nothing is lost that could be seen, and grow until there
+//! are few enough marks. The first, last, lowest and highest request of every class always keep
+//! separate marks, so a picture's outline is exact.
 
 use std::ops::RangeInclusive;
 
@@ -22,12 +22,12 @@ pub(super) enum Class {
     /// A write past the cache.
     Fua,
     Flush,
-    /// Whatever failed.
+    /// A failed request of any kind.
     Error,
 }
 
 impl Class {
-    /// In the order in which they are drawn: what is rare and matters comes last and on top.
+    /// In the order in which they are drawn: rare and important marks come last and on top.
     pub(super) const ALL: [Self; 6] =
         [Self::Discard, Self::Write, Self::Read, Self::Fua, Self::Flush, Self::Error];
 
@@ -98,14 +98,14 @@ impl Marks {
     }
 }
 
-/// Nobody is in a cell.
+/// An empty cell.
 const NOBODY: u32 = u32::MAX;
 
 struct Grid<'a> {
     frame: &'a Frame<'a>,
     cell_px: f64,
     columns: usize,
-    /// One more than the panel has: the last is for what has no place.
+    /// One more than the panel has: the last is for requests without a place.
     rows: usize,
     /// Of each cell, the number of the request whose place the mark takes.
     chosen: Vec<u32>,

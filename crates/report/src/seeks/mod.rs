@@ -75,7 +75,7 @@ pub enum SeeksError {
     NotCovered {
         /// From when to when.
         recorded: String,
-        /// What was to be shown.
+        /// The part of the result to show.
         what: String,
         /// When it ran.
         ran: String,

@@ -56,12 +56,12 @@ pub enum RecordingError {
         line: usize,
         /// The column's name.
         column: &'static str,
-        /// What is there.
+        /// The text found.
         found: String,
         /// What belongs there.
         expected: &'static str,
     },
-    /// The comment that says whose recording it is can't be read.
+    /// The comment that names the recording's run can't be read.
     #[error("line {line}: can't read whose recording this is ({why}); the file was changed or cut")]
     About {
         /// Counts from 1.
@@ -99,7 +99,7 @@ pub struct Request {
     pub offset_bytes: u64,
     /// Length; 0 for a flush.
     pub size_bytes: u64,
-    /// What it asked for.
+    /// The kind of request.
     pub operation: Operation,
     /// A write that goes past the volatile cache (forced unit access).
     pub fua: bool,
@@ -141,7 +141,7 @@ pub struct About {
 /// What reached a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
-    /// Whose it is; absent in recordings that do not say.
+    /// The run that it belongs to; absent in recordings that do not say.
     pub about: Option<About>,
     /// By arrival; at least one.
     pub requests: Vec<Request>,

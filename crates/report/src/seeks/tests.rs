@@ -1,4 +1,4 @@
-//! Pictures as a whole: what is in them, not where each pixel is.
+//! Pictures as a whole: their contents, not the place of each pixel.
 
 use floodwall_model::PhaseKind;
 use proptest::prelude::*;

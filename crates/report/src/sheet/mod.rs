@@ -32,7 +32,7 @@ pub(crate) struct Ink {
     pub(crate) alpha: f64,
 }
 
-/// What is on a sheet; coordinates and lengths in sheet units.
+/// The shapes of a sheet; coordinates and lengths in sheet units.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Shape {
     /// An open line through points.
@@ -76,7 +76,7 @@ pub(crate) struct Align {
 pub struct Sheet {
     width: u32,
     height: u32,
-    /// Sheet units in a pixel of its own size.
+    /// Sheet units in one pixel of the sheet's natural size.
     unit: u32,
     pub(crate) shapes: Vec<Shape>,
 }
@@ -101,13 +101,13 @@ impl Sheet {
         (self.width, self.height)
     }
 
-    /// As an SVG document with a white ground, for a file of its own.
+    /// An SVG document with a white ground, for a separate file.
     #[must_use]
     pub fn to_svg(&self, title: &str) -> String {
         svg::document(self, title)
     }
 
-    /// As an `svg` element without ground and without a size of its own, for a page that has both.
+    /// An `svg` element without ground or size, for a page that has both.
     #[must_use]
     pub(crate) fn to_element(&self) -> String {
         svg::element(self)
@@ -125,7 +125,7 @@ fn ink(color: BackendColor) -> Ink {
 }
 
 impl Backend<'_> {
-    /// What can't be seen is not kept.
+    /// Invisible shapes are not stored.
     fn add(&mut self, ink: Ink, shape: Shape) -> Result<(), DrawingErrorKind<Never>> {
         if ink.alpha > 0.0 {
             self.0.shapes.push(shape);

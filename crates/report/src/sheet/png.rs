@@ -5,8 +5,8 @@
 //! letters ─ a font's outlines ────────────────────────────────────────────────────────┴─▶ PNG
 //! ```
 //!
-//! One sheet unit is one pixel, so a chart's PNG has twice the pixels of its own size and is sharp
-//! on every screen. Which font there is differs from machine to machine: it is a parameter.
+//! One sheet unit is one pixel, so a chart's PNG has twice the pixels of its natural size and is
+//! sharp on every screen. The installed fonts differ between machines, so the font is a parameter.
 
 use ab_glyph::{Font as _, FontVec, PxScale, ScaleFont as _, point};
 use plotters::backend::DrawingBackend;
@@ -45,7 +45,7 @@ impl Font {
     /// From a TrueType or OpenType file.
     ///
     /// # Errors
-    /// [`PngError::Font`] if it is none.
+    /// [`PngError::Font`] if the file is not such a font.
     pub fn of(file: Vec<u8>) -> Result<Self, PngError> {
         FontVec::try_from_vec(file).map(Self).map_err(|e| PngError::Font(e.to_string()))
     }

@@ -1,8 +1,8 @@
 //! A sheet as SVG: short, because a report holds hundreds of curves.
 //!
-//! Colours stay attributes of the shapes. A page's stylesheet can replace them (a rule is stronger
-//! than an attribute), which is how one picture is right on light and dark ground; a file of its
-//! own needs no stylesheet.
+//! Colours stay attributes of the shapes. A page's stylesheet can replace them, since a rule is
+//! stronger than an attribute; so one picture is right on light and dark ground. A separate file
+//! needs no stylesheet.
 
 use std::fmt::Write;
 

@@ -24,7 +24,7 @@ pub const SCHEMA: &str = "floodwall/status/1";
 pub struct Style {
     /// Whether marks are coloured; the caller knows of terminals and `NO_COLOR`.
     pub color: bool,
-    /// Columns to fit in; what can't be wrapped may stand out.
+    /// Columns to fit in; text that can't be wrapped may stand out.
     pub width: usize,
 }
 

@@ -14,8 +14,8 @@ use super::findings::findings;
 use super::notes::Notes;
 use super::table::{Align, Column, paragraph, table};
 
-/// Whoever waits for everything that is dirty (an fsync of a large file, sync, a full journal)
-/// waits longer than people notice.
+/// A process that waits for all dirty data (fsync of a large file, sync, a full journal) waits
+/// longer than users notice.
 const SLOW_DRAIN_S: f64 = 1.0;
 /// … and longer than most programs' timeouts leave room for.
 const VERY_SLOW_DRAIN_S: f64 = 10.0;
@@ -143,7 +143,7 @@ fn limit(
     format!("{} ({from})", notes.cell(bytes, size))
 }
 
-/// What each device is and what is mounted on it.
+/// The kind of each device and its mounts.
 fn devices(devices: &[Device], style: Style) -> Vec<String> {
     let indent = devices.iter().map(|d| d.name.chars().count()).max().unwrap_or(0).min(DEVICE_WIDTH) + 4;
     let mut lines = vec!["devices".to_owned()];
@@ -180,7 +180,7 @@ const fn column(title: &'static str, align: Align, max_width: usize) -> Column {
     Column { title, align, max_width }
 }
 
-/// What waits, and how long it would take.
+/// The waiting bytes, and their drain time.
 fn backlog(devices: &[Device], notes: &mut Notes, style: Style) -> Vec<String> {
     let columns = [
         column("", Align::Left, 2),

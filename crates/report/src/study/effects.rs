@@ -1,9 +1,8 @@
-//! What each knob's values gave: every setting that has a value, side by side.
+//! The effect of each value of a knob: all settings that have the value, side by side.
 //!
-//! Settings differ in several knobs at once, so a value's settings are shown one by one and their
-//! median beside them; settings that changed this knob alone are told apart, because only they say
-//! what it does by itself. Knobs that always change together (a limit and its background limit) are
-//! one.
+//! Settings differ in several knobs at once, so a value's settings are shown one by one, with their
+//! median. Settings that changed this knob alone are marked, because only they show its isolated
+//! effect. Knobs that always change together (a limit and its background limit) are one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +24,7 @@ pub(crate) struct Effect {
 pub(crate) struct Trait {
     /// As people read it.
     pub(crate) value: String,
-    /// Whether it is what was in force.
+    /// Whether it is the value in force.
     pub(crate) is_default: bool,
     /// Subjects that have it, by their index.
     pub(crate) subjects: Vec<usize>,
@@ -66,7 +65,7 @@ pub(crate) fn effects(study: &Study<'_>) -> Vec<Effect> {
                 }
             }
             let mut values: Vec<(Option<&str>, Trait)> = values.into_iter().collect();
-            // What was in force first, then numbers by size.
+            // The value in force first, then numbers by size.
             values.sort_by_key(|(own, _)| (own.is_some(), own.and_then(|v| v.parse::<u64>().ok()), *own));
             let mut values: Vec<Trait> = values.into_iter().map(|(_, value)| value).collect();
             for value in &mut values {
@@ -114,7 +113,7 @@ fn groups<'a>(settings: impl Iterator<Item = &'a Setting>) -> Vec<Vec<String>> {
     groups
 }
 
-/// A value as people read it; what was in force says so.
+/// A value as people read it; the one in force is marked.
 fn written(knob: &str, value: Option<&str>, as_it_was: bool) -> String {
     let text = match value {
         None => return "as it was".into(),

@@ -1,8 +1,8 @@
 //! The numbers behind the figures, as one JSON document:
 //! `{"schema": "floodwall/report/1", "results": […]}`.
 //!
-//! What the result itself holds (trials, intervals, histograms) stays there; this is what was
-//! computed from it.
+//! The contents of the result itself (trials, intervals, histograms) stay there; this is computed
+//! from them.
 
 use serde_json::{Value, json};
 

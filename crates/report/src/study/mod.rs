@@ -62,7 +62,7 @@ pub struct Study<'a> {
     pub document: &'a Document,
     /// Where it came from: usually a file's name.
     pub source: String,
-    /// What was wrong with the stored document, and what became of it.
+    /// The defects of the stored document, and the repair of each.
     pub repairs: Vec<String>,
     /// Its settings: the reference first.
     pub(crate) subjects: Vec<Subject>,
@@ -75,7 +75,7 @@ impl<'a> Study<'a> {
         Self { document, source: source.into(), repairs, subjects: subject::subjects(document) }
     }
 
-    /// What it says, in a sentence or two.
+    /// The result in a sentence or two.
     #[must_use]
     pub fn sentence(&self) -> String {
         let Some(contest) = &self.document.contest else { return verdict(self.document).sentence };

@@ -39,7 +39,7 @@ pub(crate) struct Subject {
     /// Its index among the contenders.
     pub(crate) index: usize,
     pub(crate) name: String,
-    /// What was asked for; empty is what was in force.
+    /// The setting that was requested; empty: the setting in force.
     pub(crate) setting: Setting,
     pub(crate) role: Role,
     /// Whether no other beats it; a reference or an answer may be too.

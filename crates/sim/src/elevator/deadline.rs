@@ -158,7 +158,7 @@ impl Deadline {
     }
 }
 
-/// The data direction of a request: what is no read counts as a write.
+/// The data direction of a request: everything but a read counts as a write.
 pub(super) const fn direction_of(request: &IoRequest) -> usize {
     if request.is_read() { READ } else { WRITE }
 }
@@ -283,8 +283,8 @@ mod tests {
 
     #[test]
     fn in_2_6_18_a_gap_ends_the_batch() {
-        // Reads 0 and 1 touch, 2 does not; a write waits. starved: 0 (read 0), the batch goes on
-        // (1), gap: 1 (read 2), gap: 2 >= 2 (write).
+        // Reads 0 and 1 touch, 2 does not; a write waits. The steps are: starved 0 (read 0), the
+        // batch goes on (1), gap: 1 (read 2), gap: 2 >= 2 (write).
         let mut elevator = deadline(true);
         for (id, page) in [(0, 0), (1, 1), (2, 10), (3, 20)] {
             elevator.insert(Nanos::ZERO, read(id, page, 1));

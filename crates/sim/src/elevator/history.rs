@@ -1,13 +1,13 @@
-//! What the idling elevators remember of a process: how long it thinks, how far it seeks.
+//! The idling elevators' memory of a process: its think time and its seek distance.
 //!
-//! Both are decaying means in fixed point (256 is one sample, 7/8 of the past is kept), the same in
-//! `as-iosched.c` (`as_update_thinktime`, `as_update_seekdist`) and in `cfq-iosched.c`
+//! Both are decaying means in fixed point: 256 is one sample, and 7/8 of the past is kept. They are
+//! the same in `as-iosched.c` (`as_update_thinktime`, `as_update_seekdist`) and in `cfq-iosched.c`
 //! (`cfq_update_io_thinktime`, `cfq_update_io_seektime`), 2.6.18 and 2.6.32.
 
 /// Mean time between the completion of a request and the next one of the same process, in jiffies.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ThinkTime {
-    /// Weight of what has been seen: 0 at first, 255 at most.
+    /// Weight of the samples: 0 at first, 255 at most.
     pub(super) samples: u64,
     total: u64,
     /// Mean, jiffies.
@@ -26,7 +26,7 @@ impl ThinkTime {
 /// sectors of 512 bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SeekDistance {
-    /// Weight of what has been seen: 0 at first, 255 at most.
+    /// Weight of the samples: 0 at first, 255 at most.
     pub(super) samples: u64,
     total: u64,
     /// Mean, sectors.
@@ -50,9 +50,10 @@ pub(super) const fn sample_valid(samples: u64) -> bool {
     samples > 80
 }
 
-/// Which of two positions a head at `last` should visit first (`as_choose_req`, `cfq_choose_req`),
-/// all in bytes: the nearer one ahead, where going back costs `penalty` times as much and is only
-/// thought of up to `back_max`; of two that are further behind, the one furthest behind.
+/// Whether a head at `last` should visit the first of two positions before the second
+/// (`as_choose_req`, `cfq_choose_req`), all in bytes. The nearer one ahead wins. Going back costs
+/// `penalty` times as much and is considered up to `back_max` only. Of two positions further
+/// behind, the one furthest behind wins.
 pub(super) const fn first_is_better(last: u64, back_max: u64, penalty: u64, first: u64, second: u64) -> bool {
     match (cost(last, back_max, penalty, first), cost(last, back_max, penalty, second)) {
         (Some(a), Some(b)) if a == b => first >= second,

@@ -60,7 +60,7 @@ impl<V: Copy> IdMap<V> {
         }
         let removed = self.slots[at].take();
         self.len -= 1;
-        // Whoever was pushed past this slot by a collision moves back into it.
+        // An entry that a collision pushed past this slot moves back into it.
         let mut hole = at;
         let mut next = (hole + 1) & mask;
         while let Some((key, _)) = self.slots[next] {

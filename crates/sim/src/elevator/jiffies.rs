@@ -1,4 +1,4 @@
-//! The kernel's clock tick: elevators count time in jiffies, so what they do depends on `HZ`.
+//! The kernel's clock tick: elevators count time in jiffies, so their behaviour depends on `HZ`.
 
 use floodwall_device::Nanos;
 

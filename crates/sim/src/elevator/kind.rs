@@ -72,7 +72,7 @@ impl fmt::Display for ElevatorKind {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("'{name}' is no elevator: there are {}", names(&ElevatorKind::ALL))]
 pub struct UnknownElevator {
-    /// What was asked for.
+    /// The requested name.
     pub name: String,
 }
 
@@ -102,7 +102,7 @@ pub struct QueueFacts {
     /// settled then.
     pub rotated_at_first: bool,
     /// Whether bfq was built with `CONFIG_BFQ_GROUP_IOSCHED`. Without it `bfqq_request_over_limit`
-    /// holds nobody to a share of the request slots.
+    /// limits no process to a share of the request slots.
     pub bfq_groups: bool,
     /// What the queue gets unless told otherwise: [`default_for`] its hardware queues, or what its
     /// driver asks for.
@@ -138,15 +138,15 @@ pub enum BuildError {
     /// The kernel did not have it.
     #[error("kernel {generation} has no elevator '{kind}': it has {}", names(offered(*generation)))]
     NotOffered {
-        /// What was asked for.
+        /// The requested elevator.
         kind: ElevatorKind,
-        /// Of which kernel.
+        /// The kernel.
         generation: Generation,
     },
     /// The tick can not be expressed in whole milliseconds and the like.
     #[error("an elevator's clock can not tick {hz} times a second: take 100, 250 or 1000")]
     Ticks {
-        /// What was asked for.
+        /// The requested tick rate.
         hz: u32,
     },
 }
@@ -173,8 +173,8 @@ pub const fn offered(generation: Generation) -> &'static [ElevatorKind] {
     }
 }
 
-/// The elevator that a device gets unless told otherwise: CFQ by Kconfig up to 3.2 (RHEL 5 too),
-/// then mq-deadline for one hardware queue and none for more (`elevator_set_default`).
+/// The elevator that a device gets unless told otherwise. Up to 3.2 that is CFQ by Kconfig (RHEL 5
+/// too), then mq-deadline for one hardware queue and no elevator for more (`elevator_set_default`).
 #[must_use]
 pub const fn default_for(generation: Generation, hardware_queues: u32) -> ElevatorKind {
     match generation {

@@ -7,14 +7,13 @@
 //! timer (100 ms after the first completion): latencies by domain, in eighths of twice the target ─▶ tokens of each domain
 //! ```
 //!
-//! A domain whose latency is bad is throttled less, one whose latency is good is throttled more as
-//! soon as the device is congested (p90 of the latency in the device above target in any domain):
-//! `depth = depth * (p99 bucket + 1) / 4`, between 1 and the domain's maximum. Times in
-//! nanoseconds. I/O priorities mean nothing to it.
+//! A domain whose latency is bad is throttled less. A domain whose latency is good is throttled
+//! more as soon as the device is congested (p90 of the latency in the device above target in any
+//! domain). The rule is `depth = depth * (p99 bucket + 1) / 4`, between 1 and the domain's maximum.
+//! Times in nanoseconds. I/O priorities mean nothing to it.
 //!
-//! Like the kernel's, one timeout serves both percentiles of a domain: while there are fewer than
-//! 500 samples a second, p90 takes it each time and p99 is not calculated before 500 samples have
-//! come together.
+//! As in the kernel, one timeout serves both percentiles of a domain. Below 500 samples a second
+//! p90 takes it each time, and p99 is not calculated before 500 samples are there.
 
 use std::collections::VecDeque;
 
@@ -60,7 +59,7 @@ const MEASURED: usize = 3;
 const MAX_DEPTH: [u32; DOMAINS] = [256, 128, 64, 16];
 /// Requests in a row from a domain (`kyber_batch_size`).
 const BATCH: [u32; DOMAINS] = [16, 8, 1, 1];
-/// Share of the slots for what is not synchronous, percent (`KYBER_ASYNC_PERCENT`).
+/// Share of the slots for asynchronous requests, percent (`KYBER_ASYNC_PERCENT`).
 const ASYNC_PERCENT: u32 = 75;
 
 /// A quarter of the target is a bucket's width; the first four are at most the target.
@@ -270,7 +269,7 @@ const fn domain_of(request: &IoRequest) -> usize {
     }
 }
 
-/// Whether somebody waits for it (`op_is_sync`).
+/// Whether a process waits for it (`op_is_sync`).
 const fn is_sync(request: &IoRequest) -> bool {
     request.is_read() || request.flags.sync || matches!(request.op, Op::Write { fua: true })
 }
@@ -387,7 +386,7 @@ mod tests {
         assert_eq!(dispatched(&mut elevator, Nanos::from_millis(1)), Some(2));
     }
 
-    /// Serves `count` requests one after the other, each of which takes `latency`.
+    /// Serves `count` requests one after the other; each takes `latency`.
     fn serve(
         elevator: &mut Kyber,
         start: Nanos,

@@ -1,13 +1,14 @@
-//! Elevators: in which order requests reach the device, and when none does although some wait.
+//! Elevators: the order in which requests reach the device, and when waiting requests are held
+//! back.
 //!
 //! ```text
 //! bio ─▶ merge? ─ no ─▶ insert ─▶ [ elevator ] ─ dispatch ─▶ device ─▶ completed
 //!          └ yes: the request it joined grows
 //! ```
 //!
-//! An elevator only knows requests; who waits for which bio is the block layer's business, and so
-//! are plugs, request slots and the depth of the device. Flushes bypass every elevator: they are
-//! handed out before anything else (`blk_mq_insert_request`, 6.18; drained barriers before 2.6.37).
+//! An elevator only knows requests. The block layer keeps the waiters of bios, plugs, request slots
+//! and the depth of the device. Flushes bypass every elevator: they are handed out before anything
+//! else (`blk_mq_insert_request`, 6.18; drained barriers before 2.6.37).
 //!
 //! | file | algorithm | kernels |
 //! |---|---|---|
@@ -21,8 +22,10 @@
 //! | `bfq` | budgets of sectors for each process | 6.x |
 //!
 //! Shared parts: `pool` (requests, queues by age, the merge hash), `sorted` (queues by position,
-//! merging), `jiffies`, `id_map`, `history` (think times and seek distances), `tunable`. [`build`]
-//! makes one of them; [`offered`] says which kernel had which.
+//! merging), `history` (think times and seek distances). Smaller ones are `jiffies`, `id_map` and
+//! `tunable`.
+//!
+//! [`build`] makes an elevator; [`offered`] says which kernel had which.
 
 mod anticipatory;
 mod bfq;
@@ -135,8 +138,9 @@ pub trait Elevator {
     /// value as one would write it into the file.
     ///
     /// # Errors
-    /// [`TunableError`] for a name that this elevator does not have, for what is no number, and for
-    /// a number outside the kernel's range (the kernel itself would clamp it without a word).
+    /// [`TunableError`] in three cases: a name that this elevator lacks, a value that is not a
+    /// number, a number outside the kernel's range. The kernel itself would clamp such a number
+    /// without a word.
     fn set(&mut self, name: &str, value: &str) -> Result<(), TunableError>;
 
     /// The tunables of `queue/iosched/` and what reading them would show.

@@ -14,7 +14,7 @@
 //!
 //! `async_depth` limits everything but synchronous reads when request slots are given out. The
 //! queue's depth sets it (`dd_depth_updated`): to three quarters of `nr_requests` up to 6.8, to all
-//! of them from 6.12 on (the change lies between these two). What was written to it before is gone
+//! of them from 6.12 on (the change lies between these two). A value written to it before is lost
 //! then.
 
 use std::collections::VecDeque;

@@ -4,9 +4,9 @@
 //! bio ─▶ the request last merged or inserted, at either end ─▶ (from 2.6.19 on) any request that ends where the bio starts ─▶ tail of the queue
 //! ```
 //!
-//! noop itself only keeps the queue; merging is the elevator core's. In 2.6.18 the core knew no
-//! more than `q->last_merge`, since each elevator had its own hash and noop had none; 2.6.19 moved
-//! the hash into the core (`elv_rqhash_find`), which gave noop back merges with any request.
+//! noop itself only keeps the queue; merging is the elevator core's. In 2.6.18 the core knew only
+//! `q->last_merge`, since each elevator kept a private hash and noop kept none. Linux 2.6.19 moved
+//! the hash into the core (`elv_rqhash_find`), so noop could again merge with any request.
 
 use std::collections::VecDeque;
 

@@ -202,9 +202,9 @@ impl SortedQueues {
         }
     }
 
-    /// Joins a bio to a request that it touches and that `may_join` accepts. `leaving` is told of
-    /// every request that is about to leave its place, while it is still there, so that whoever
-    /// points to it can point elsewhere.
+    /// Joins a bio to a request that it touches and that `may_join` accepts. `leaving` is called
+    /// with every request that is about to leave its place, while it is still there. So holders of
+    /// a reference to it can point elsewhere.
     pub(super) fn merge(
         &mut self,
         bio: &IoRequest,
@@ -288,7 +288,7 @@ impl SortedQueues {
     }
 
     /// `next` becomes the end of `into`, which takes its place by age if that is the better one.
-    /// Returns the number of what is gone.
+    /// Returns the number of the absorbed request.
     fn absorb(&mut self, into: Handle, next: Handle, mut leaving: impl FnMut(&Self, Handle, Leaving)) -> u64 {
         leaving(self, next, Leaving::Absorbed);
         let &Entry { request: gone, stamp, queue, .. } = self.pool.entry(next);

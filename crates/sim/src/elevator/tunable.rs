@@ -1,8 +1,8 @@
 //! Tunables of `queue/iosched/`: names, ranges, setting by text.
 //!
-//! Each elevator has a struct of them (made by the macro `tunables!`): a field each, with its unit
-//! in its name, its name in sysfs and the range the kernel keeps it in. Durations are milliseconds,
-//! as in sysfs; the elevators round them up to jiffies, as the kernel does.
+//! Each elevator has a struct of them, made by the macro `tunables!`. A field has its unit in its
+//! name, its name in sysfs and its range in the kernel. Durations are milliseconds, as in sysfs;
+//! the elevators round them up to jiffies, as the kernel does.
 
 use thiserror::Error;
 
@@ -14,7 +14,7 @@ pub enum TunableError {
     Unknown {
         /// The elevator, as `queue/scheduler` spells it.
         elevator: &'static str,
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// What there is, separated by commas, or `none`.
         known: String,
@@ -26,7 +26,7 @@ pub enum TunableError {
         elevator: &'static str,
         /// The tunable.
         name: &'static str,
-        /// What was written.
+        /// The value written.
         value: String,
         /// Least value.
         min: i64,
@@ -40,7 +40,7 @@ pub enum TunableError {
         elevator: &'static str,
         /// The tunable.
         name: &'static str,
-        /// What was written.
+        /// The value written.
         value: i64,
         /// Least value.
         min: i64,
@@ -103,8 +103,8 @@ macro_rules! tunables {
             /// Sets a tunable by its name in sysfs.
             ///
             /// # Errors
-            /// [`TunableError`](super::TunableError) for an unknown name, for what is no whole
-            /// number, for a number outside the kernel's range.
+            /// [`TunableError`](super::TunableError) for an unknown name, for a value that is not a
+            /// whole number, for a number outside the kernel's range.
             pub fn set(&mut self, name: &str, value: &str) -> Result<(), super::TunableError> {
                 match super::tunable::bare_name(name) {
                     $( $name => {

@@ -4,10 +4,10 @@
 //! join ─▶ running ── forced, or every few seconds ──▶ [ordered data] ─▶ blocks, wait ─▶ record (PREFLUSH, FUA), wait ─▶ committed
 //! ```
 //!
-//! - jbd, jbd2: one commit at a time; who comes meanwhile joins the next. ext3 with `data=ordered`
-//!   writes and waits for the dirty data of *all* files first (`journal_submit_data_buffers`):
-//!   whoever fsyncs pays for the flood.
-//! - xfs: a commit is one record in the log, and eight in-core logs can be on their way at once; a
+//! - jbd, jbd2: one commit at a time; callers that arrive meanwhile join the next. With
+//!   `data=ordered`, ext3 first writes and waits for the dirty data of *all* files
+//!   (`journal_submit_data_buffers`), so an fsync pays for the flood.
+//! - xfs: a commit is one record in the log, and eight in-core logs can be on their way at once. A
 //!   commit counts when all before it are written.
 //! - btrfs: the log tree's blocks, then the superblock.
 
@@ -69,12 +69,12 @@ pub(crate) struct Journal {
     blocks: u64,
     /// The last that is stable.
     committed: u64,
-    /// The last that somebody waits for.
+    /// The last that a process waits for.
     requested: u64,
     phase: Phase,
     /// The commit that the thread works on, and its blocks.
     current: (u64, u64),
-    /// Whether somebody waits for it.
+    /// Whether a process waits for it.
     synchronous: bool,
     records: VecDeque<Record>,
     waiters: Vec<(ProcessIndex, u64)>,
@@ -117,7 +117,7 @@ impl Journal {
         }
     }
 
-    /// Whoever writes the journal.
+    /// The process that writes the journal.
     pub(super) fn process(&self) -> ProcessIndex {
         self.process
     }
@@ -221,7 +221,7 @@ impl Machine {
         }
     }
 
-    /// xfs: sends the running commit off if somebody waits for it and an in-core log is free
+    /// xfs: sends the running commit off if a process waits for it and an in-core log is free
     /// (`xlog_state_release_iclog`, `xlog_sync`).
     fn write_records(&mut self) {
         let j = &mut self.fs.journal;
@@ -238,7 +238,7 @@ impl Machine {
         let (process, flags) = (j.process, j.flags());
         let mut bio = Bio::new(Op::Write { fua: true }, offset, bytes, flags, End::Record(commit));
         bio.preflush = true;
-        // The record goes out in the context of whoever forces the log.
+        // The record goes out in the context of the process that forces the log.
         bio.on_behalf_of = j.waiters.iter().find(|(_, waits_for)| *waits_for == commit).map(|(who, _)| *who);
         self.put(process, bio);
         if !self.processes[process.0 as usize].blocked {

@@ -114,7 +114,7 @@ impl FsKind {
         }
     }
 
-    /// How often a commit happens without anybody's asking.
+    /// The interval of commits that no process asks for.
     fn commit_interval(self) -> Option<Nanos> {
         match self {
             Self::Ext3 | Self::Ext3Writeback | Self::Ext4 => Some(Nanos::from_secs(5)),

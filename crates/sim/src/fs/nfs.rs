@@ -8,9 +8,9 @@
 //! server. Until the COMMIT pages count as under writeback, as since 5.8 (before they counted as
 //! unstable: apart, but against the same limits). Server `sync`: COMMIT is a flush of all that the
 //! server holds in memory; `async`: it is answered at once. A flusher asks for a COMMIT after each
-//! of its visits, if that would make more than half of the file's pages under way clean
-//! (`nfs_commit_unstable_pages`); one at a time. More pages on their way than `nfs_congestion_kb`
-//! stop flushers until a quarter of them has been answered.
+//! of its visits if the COMMIT would clean more than half of the file's pages under way
+//! (`nfs_commit_unstable_pages`). A file has one COMMIT at a time. More pages on their way than
+//! `nfs_congestion_kb` stop flushers until a quarter of them has been answered.
 
 use floodwall_device::Op;
 
@@ -78,7 +78,7 @@ impl Machine {
         }
     }
 
-    /// Sends a COMMIT for what has been answered, unless another one is under way.
+    /// Sends a COMMIT for the answered pages, unless another one is under way.
     fn nfs_commit(&mut self, id: InodeId) {
         let inode = self.cache.inode_mut(id);
         if inode.answered.is_empty() || !inode.committing.is_empty() {

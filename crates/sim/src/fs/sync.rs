@@ -48,7 +48,7 @@ pub(crate) struct SyncJob {
     end: u64,
     /// Pages that it answers for: what the process itself has written.
     own: (u64, u64),
-    /// Some of them could not go out because they were under writeback with what they held before.
+    /// Some of them could not go out because they were under writeback with their old content.
     skipped: bool,
     extent: Extent,
     stage: Stage,
@@ -78,7 +78,7 @@ impl SyncJob {
         }
     }
 
-    /// For a write that went to the device directly: its data needs no step of its own.
+    /// For a write that went to the device directly: its data needs no separate step.
     pub(crate) fn after_direct(inode: InodeId, extent: Extent, now: Nanos) -> Self {
         Self { stage: Stage::Commit, ..Self::new(inode, (0, 0), false, extent, now) }
     }
@@ -96,8 +96,7 @@ impl SyncJob {
 }
 
 impl Machine {
-    /// Submits dirty pages of a range, a batch of them, for somebody who waits. Returns where to go
-    /// on.
+    /// Submits one batch of a range's dirty pages for a waiting process. Returns the next page.
     pub(crate) fn submit_batch(
         &mut self,
         process: ProcessIndex,
@@ -136,8 +135,8 @@ impl Machine {
                     }
                 }
                 Stage::Waited => {
-                    // What was under writeback and dirty again goes out now, unless somebody else
-                    // has sent it meanwhile: then that is waited for.
+                    // Pages that were under writeback and are dirty again go out now. If another
+                    // process has sent them meanwhile, this job waits for them.
                     let inode = self.cache.inode(job.inode);
                     let (begin, end) = job.own;
                     job.stage = match job.skipped {

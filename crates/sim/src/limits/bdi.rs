@@ -1,8 +1,8 @@
 //! A device's share of the dirty limits: `/sys/class/bdi/*/{min,max}_{ratio,ratio_fine,bytes}` and
 //! `strict_limit`.
 //!
-//! Whatever was written, the kernel keeps a share in parts per million, so a size drifts with the
-//! limit that it is a share of.
+//! The kernel stores each of them as a share in parts per million, so a size drifts with the limit
+//! that it is a share of.
 
 use floodwall_model::Setting;
 
@@ -148,8 +148,8 @@ mod tests {
     }
 
     /// What a kernel 6.18 answered, written and read back. The limit was 1,191,286 pages when the
-    /// files were written and had fallen by a few when they were read: 1,191,267 pages are the only
-    /// limit that explains the first answer, 1,191,268 the only one that explains the second.
+    /// files were written and had fallen by a few when they were read. Only 1,191,267 pages explain
+    /// the first answer, only 1,191,268 the second.
     #[test]
     fn sizes_become_shares_and_read_back_as_on_a_live_kernel() {
         for (written, ppm, limit_when_read, read) in [

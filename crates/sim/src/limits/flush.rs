@@ -12,9 +12,9 @@ pub const MIN_CHUNK_PAGES: u64 = 1024;
 
 /// How many pages of one file are written at once (`writeback_chunk_size`, fs/fs-writeback.c).
 ///
-/// Up to 2.6.32 always 1024. Since 3.2 half a second of the device's bandwidth (pages/s), but not
-/// more than an eighth of the hard limit in force, rounded down to and never below 1024.
-/// `nr_pages`: how many the flusher is to write at all (a very large number for background
+/// Up to 2.6.32 always 1024. Since 3.2 they are half a second of the device's bandwidth (pages/s),
+/// at most an eighth of the hard limit in force. The kernel adds 1024 and rounds down to a multiple
+/// of 1024. `nr_pages`: how many the flusher is to write at all (a very large number for background
 /// writeback).
 #[must_use]
 pub fn chunk_pages(generation: Generation, avg_bandwidth: u64, dirty_limit: u64, nr_pages: u64) -> u64 {

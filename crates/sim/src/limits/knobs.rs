@@ -26,7 +26,7 @@ pub enum KnobError {
         knob: String,
         /// The kernel.
         generation: Generation,
-        /// What it has instead, as a list.
+        /// The knobs that it has instead, as a list.
         had: String,
     },
     /// Not a whole number.
@@ -34,7 +34,7 @@ pub enum KnobError {
     NotANumber {
         /// The knob.
         knob: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
     },
     /// Outside what the kernel takes.
@@ -44,7 +44,7 @@ pub enum KnobError {
         knob: &'static str,
         /// What the kernel takes.
         range: String,
-        /// What was given.
+        /// The given value.
         value: i128,
     },
     /// Both halves of a pair are in force.
@@ -152,7 +152,7 @@ impl DirtyKnobs {
     }
 }
 
-/// Refuses a knob that the generation did not have, and says what it had.
+/// Refuses a knob that the generation did not have, and names the ones that it had.
 pub(super) fn known(
     table: &[(&'static str, Generation)],
     generation: Generation,
@@ -212,8 +212,8 @@ fn pair(
 }
 
 fn centisecs(setting: &Setting, knob: &'static str) -> Result<Option<u32>, KnobError> {
-    // The kernel takes negative writeback intervals (proc_dointvec on an unsigned number); nobody
-    // means that.
+    // The kernel takes negative writeback intervals (proc_dointvec on an unsigned number); a user
+    // never means one.
     Ok(number(setting, knob, (0, i128::from(i32::MAX)))?.map(|n| n as u32))
 }
 

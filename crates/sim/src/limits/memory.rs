@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(swapping.dirtyable(Generation::K6), 681);
         // (50 + 250) * 100 / 1000 = 30 % are mapped.
         assert_eq!(memory.unmapped_percent(), 70);
-        // The reserve may be larger than what is free: it does not go below nothing.
+        // The reserve may be larger than the free memory: the result does not go below 0.
         assert_eq!(Memory { reserve: 500, ..memory }.dirtyable(Generation::K6), 401);
     }
 }

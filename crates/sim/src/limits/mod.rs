@@ -1,5 +1,5 @@
-//! The limits of dirty memory: the knobs, what they are a share of, what follows from them. Pure
-//! arithmetic, by generation.
+//! The limits of dirty memory: the knobs, the memory that they are a share of, and the thresholds.
+//! Pure arithmetic, by generation.
 //!
 //! ```text
 //! knobs + memory ─▶ thresholds (dirty, background) ─▶ freerun, setpoint ─▶ throttle

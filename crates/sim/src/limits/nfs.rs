@@ -39,8 +39,8 @@ impl Congestion {
         }
     }
 
-    /// Pages have left writeback, and there are so many now (`nfs_end_page_writeback`). Says
-    /// whether those who wait for it go on.
+    /// Pages have left writeback, and there are so many now (`nfs_end_page_writeback`). Returns
+    /// whether the waiting processes go on.
     pub const fn answered(&mut self, in_writeback: u64) -> bool {
         let over = self.congested && in_writeback < self.off_below;
         if over {

@@ -15,7 +15,7 @@ pub struct Thresholds {
 }
 
 impl Thresholds {
-    /// Below this nobody is held back (`dirty_freerun_ceiling`; since 2.6.24).
+    /// Below this no writer is held back (`dirty_freerun_ceiling`; since 2.6.24).
     #[must_use]
     pub const fn freerun(self) -> u64 {
         u64::midpoint(self.dirty, self.background)
@@ -130,8 +130,8 @@ fn percent_or_bytes(limit: Limit, available: u64) -> u64 {
     }
 }
 
-/// 2.6.18: ratios of all memory, the hard one at most half of what is not mapped, and at least 5 %.
-/// It knew no sizes; one is taken as the ratio that comes closest from below.
+/// Linux 2.6.18: ratios of all memory, the hard one at most half of the unmapped part, and at least
+/// 5 %. It knew no sizes; one is taken as the ratio that comes closest from below.
 fn ratios_of_all_memory(knobs: &DirtyKnobs, memory: &Memory) -> Thresholds {
     let total = memory.total;
     let percent = |limit| match limit {

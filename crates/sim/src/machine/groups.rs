@@ -8,11 +8,11 @@
 //! ```
 //!
 //! Groups exist only if a setting names one of their knobs; without, all is the root group's. A bio
-//! of writeback belongs to the group of its file's writeback context, whoever submits it
-//! (`wbc_init_bio`); any other to the group of its process. The journal's thread is in the root
-//! group, and `io.max` lets through what is marked as metadata, as records and blocks of a journal
-//! are (`bio_issue_as_root_blkg`). Of xfs, whose log is mostly written by the process that syncs,
-//! the kernel would charge those bytes to that process's group.
+//! of writeback belongs to the group of its file's writeback context, independent of its submitter
+//! (`wbc_init_bio`). Any other bio belongs to the group of its process. The journal's thread is in
+//! the root group, and `io.max` lets bios marked as metadata through, as records and blocks of a
+//! journal are (`bio_issue_as_root_blkg`). With xfs, whose log is mostly written by the process
+//! that syncs, the kernel would charge those bytes to that process's group.
 //!
 //! A throttled bio does not block its submitter: a flusher puts all it finds into the group's
 //! queue, where it counts as under writeback. One worker of the device submits what the
@@ -20,14 +20,13 @@
 //! (`blk_throtl_dispatch_work_fn`).
 //!
 //! Of `memory.high` (mm/memcontrol.c) the dirty domain is modelled: a group's dirty limits are
-//! shares of what it may use. Its memory is its page cache, and of that the pages that are dirty or
-//! under writeback: clean ones are reclaimed at once whenever room is wanted, which costs nothing
-//! here. So no group is above its limit, and no process sleeps for that
-//! (`mem_cgroup_handle_over_high`): a writer leaves `balance_dirty_pages` only when the group has
-//! fewer dirty pages than its dirty limit, which is at most `memory.high`. Left out besides are
-//! anonymous and kernel memory, reading again what was reclaimed, flushers that reclaim wakes
-//! (`wakeup_flusher_threads`), limits of ancestors, and files that another group takes over
-//! (`inode_switch_wbs`).
+//! shares of its allowance. A group's memory is the dirty and writeback pages of its page cache.
+//! Clean pages are reclaimed at once whenever room is wanted, which costs nothing here. So no group
+//! is above its limit, and no process sleeps for that (`mem_cgroup_handle_over_high`). A writer
+//! leaves `balance_dirty_pages` only when the group has fewer dirty pages than its dirty limit,
+//! which is at most `memory.high`. Also left out are anonymous and kernel memory, rereading
+//! reclaimed pages, flushers that reclaim wakes (`wakeup_flusher_threads`), and limits of
+//! ancestors. The same holds for files that another group takes over (`inode_switch_wbs`).
 
 use std::collections::VecDeque;
 
@@ -57,7 +56,7 @@ impl Wb {
     }
 }
 
-/// The limits of all groups, and the worker that submits what they held back.
+/// The limits of all groups, and the worker that submits the bios that they held back.
 #[derive(Debug)]
 pub(crate) struct Kthrotld {
     process: ProcessIndex,
@@ -118,7 +117,7 @@ impl Machine {
 
     /// A context's memory control group as the dirty limits see it (`mem_cgroup_wb_stats`).
     pub(super) fn memcg_counts(&self, wb: usize) -> Option<MemcgCounts> {
-        // The root group has no limits of its own.
+        // The root group has no limits.
         let limits = self.groups.get(wb.checked_sub(1)?)?;
         let WbPages { dirty, writeback, .. } = self.cache.wbs[wb];
         let file = dirty + writeback;
@@ -126,7 +125,7 @@ impl Machine {
         Some(MemcgCounts { file, headroom, dirty, writeback })
     }
 
-    /// Asks the limits of a bio's group. `false`: it was queued, and whoever submits it goes on.
+    /// Asks the limits of a bio's group. `false`: it was queued, and its submitter goes on.
     pub(super) fn within_io_max(&mut self, process: ProcessIndex, bio: &mut Bio) -> bool {
         let Some(kthrotld) = &mut self.kthrotld else { return true };
         if bio.let_through {

@@ -6,12 +6,11 @@
 //! read ───────────────────────────────────────────────────────────────────────────────────────────────────────▶ slot ─▶ a member's elevator
 //! ```
 //!
-//! Whoever writes never sleeps for a slot, so everything that a flusher turns out stands in the
-//! list at once, however long that is (3.2 puts an end to it: `max_queued_requests`). The thread
-//! goes through the list in order and sleeps for the slots of each member: a commit stands behind
-//! all that came before it, whatever the elevators would do. They see one process, and of a write
-//! only whether somebody waits for it: that no other will follow (`REQ_NOIDLE`) is lost in the
-//! clone.
+//! A writing process never sleeps for a slot. So all pages of a flusher stand in the list at once,
+//! however long it is (3.2 bounds it: `max_queued_requests`). The thread goes through the list in
+//! order and sleeps for the slots of each member. A commit stands behind all that came before it,
+//! whatever the elevators would do. They see one process, and of a write only whether a process
+//! waits for it. `REQ_NOIDLE` (no other write will follow) is lost in the clone.
 
 use std::collections::VecDeque;
 
@@ -66,7 +65,7 @@ impl Machine {
         }
     }
 
-    /// Somebody waits for something that may be in the list (`raid10_unplug`).
+    /// A process waits for something that may be in the list (`raid10_unplug`).
     pub(super) fn md_run(&mut self) {
         if let Some(md) = &self.md
             && !md.pending.is_empty()

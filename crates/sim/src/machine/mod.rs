@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A process is a workload's thread, the flusher or the journal's thread. Each is a small state
-//! machine: [`Machine::step`] lets it go on until it has to wait for time, for I/O, for a request
-//! slot or for the wbt gate. Nothing recurses: who is woken goes into a queue, in order.
+//! machine. The method [`Machine::step`] lets it go on until it has to wait: for time, I/O, a
+//! request slot or the wbt gate. Nothing recurses: a woken process goes into a queue, in order.
 
 mod groups;
 mod md;
@@ -44,8 +44,8 @@ const fn share(pages: u64, thousandths: u64) -> u64 {
     pages * thousandths / 1000
 }
 
-/// The machine's memory while little else runs: on a 6.18 machine of 24 GiB 94.7 % of RAM were
-/// dirtyable, i.e. 98.5 % known to the page allocator, less 2.6 % in use and 1.2 % reserve.
+/// The machine's memory while little else runs. A 6.18 machine of 24 GiB had 98.5 % of its RAM in
+/// the page allocator. Less 2.6 % in use and 1.2 % reserve, 94.7 % were dirtyable.
 #[must_use]
 pub(crate) fn memory_of(ram_pages: u64) -> Memory {
     let total = share(ram_pages, 985);
@@ -76,7 +76,7 @@ pub(crate) struct MachineParams {
     pub(crate) queue: QueueParams,
     pub(crate) fs: FsKind,
     pub(crate) read_ahead_pages: u64,
-    /// Whether the device is a software RAID: queues of its own for each member.
+    /// Whether the device is a software RAID, with separate queues for each member.
     pub(crate) software_raid: bool,
     /// What the CPU's part costs, in percent of what `cost` says.
     pub(crate) cpu_percent: u32,
@@ -307,7 +307,7 @@ impl Machine {
         }
     }
 
-    /// Who waits for a queue to leave congestion goes on.
+    /// Processes that wait for a queue to leave congestion go on.
     pub(crate) fn congestion_left(&mut self) {
         for (process, token) in std::mem::take(&mut self.congestion_waiters) {
             let p = &mut self.processes[process.0 as usize];

@@ -1,4 +1,4 @@
-//! Processes: what they have to submit and what they wait for.
+//! Processes: the bios that they have to submit and those that they wait for.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ pub(crate) enum Role {
     Task(u32),
     /// pdflush, or the flusher of the writeback context with this number.
     Flusher(u32),
-    /// kjournald, jbd2, or whoever writes the log.
+    /// kjournald, jbd2, or another process that writes the log.
     Journal,
     /// raid10d.
     Md,
@@ -39,18 +39,18 @@ pub(crate) struct Process {
     pub(crate) blocked: bool,
     /// It was woken to try again.
     pub(crate) granted: bool,
-    /// Bios of which it awaits the end.
+    /// Submitted bios whose end it waits for.
     pub(crate) outstanding: u32,
     /// It sleeps until none is outstanding.
     pub(crate) waits: bool,
     /// Tells its timers that still count from those that do not.
     pub(crate) token: u32,
-    /// When what it waited for last passed each stage.
+    /// When the last bio that it waited for passed each stage.
     pub(crate) last: Times,
 }
 
 impl Process {
-    /// Adds a bio whose end somebody else learns of.
+    /// Adds a bio whose end is reported elsewhere.
     pub(crate) fn queue(&mut self, bio: Bio) {
         self.fifo.push_back(bio);
     }

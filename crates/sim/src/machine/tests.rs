@@ -1,4 +1,4 @@
-//! What has to hold of every machine, whatever runs on it.
+//! Invariants of every machine under any load.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -95,7 +95,7 @@ fn running(options: SimOptions, setting: &Setting, scenario: &Scenario) -> (Mach
     (machine, loads, log)
 }
 
-/// Stops everything and waits for what is under way.
+/// Stops everything and waits for requests under way.
 fn stop(machine: &mut Machine, loads: &Loads) {
     let all: Vec<usize> = loads.floods.iter().chain(&loads.victims).map(|p| p.load).collect();
     all.iter().for_each(|load| machine.stop_load(*load));
@@ -103,7 +103,7 @@ fn stop(machine: &mut Machine, loads: &Loads) {
     assert!(machine.run_while(limit, |m| !all.iter().all(|l| m.load_stopped(*l))), "something never ended");
 }
 
-/// Writes down who asked an elevator for what, and lets everything pass in its order.
+/// Writes down each call of an elevator and its process, and lets everything pass in its order.
 struct Recording {
     inner: Noop,
     seen: Rc<RefCell<Vec<IoRequest>>>,
@@ -179,8 +179,9 @@ fn submitted(fs: &str, pairs: &[(&str, &str)]) -> [BTreeSet<(PriorityClass, u8)>
     found
 }
 
-/// Who submits, and with which priority: fs/xfs/xfs_log.c `xlog_write_iclog` in the caller's
-/// context, fs/ext4/super.c `DEFAULT_JOURNAL_IOPRIO`, writeback in a kworker's at nice 0.
+/// The process that submits, and its priority: fs/xfs/xfs_log.c `xlog_write_iclog` in the caller's
+/// context, fs/ext4/super.c `DEFAULT_JOURNAL_IOPRIO`. Writeback runs in a kworker's context at
+/// nice 0.
 #[test]
 fn each_submits_with_its_own_priority() {
     const BE: fn(u8) -> BTreeSet<(PriorityClass, u8)> = |level| [(PriorityClass::BestEffort, level)].into();
@@ -337,9 +338,9 @@ proptest! {
         let flood = format!("seq,streams={streams},size=4GiB");
         let (mut machine, ..) = running(options, &setting, &scenario(&[], &[&flood]));
         machine.run_until(Nanos::from_secs(6));
-        // Each CPU may be 1/32 of the limit late (ratelimit_pages), each task one check interval; a
-        // writer of 2.6 is let go once it has written its share, so that it is held to the limit
-        // only on average.
+        // Each CPU may be 1/32 of the limit late (ratelimit_pages), each task one check interval. A
+        // writer of 2.6 may go on once it has written its share, so the limit holds only on
+        // average.
         let pages = megabytes << 8;
         let slack = pages / 16 + 64 * u64::from(streams) + if kernel == Generation::K2_6_32 { pages / 4 + 3_072 } else { 0 };
         prop_assert!(machine.cache.most <= pages + slack, "{} of {pages}", machine.cache.most);
@@ -462,7 +463,7 @@ fn a_log_record_of_xfs_is_charged_to_the_group_of_whoever_forces_it() {
     assert!((490..=510).contains(&commits), "{commits}");
 }
 
-/// xfs of 2.6.32 writes a cluster for each page that it is asked for: a writer that has to write
+/// xfs of 2.6.32 writes a cluster for each page that it is asked for. A writer that has to write
 /// 1,536 pages writes all there are, and they count as one.
 #[test]
 fn a_chunk_of_xfs_in_2_6_32_is_a_cluster() {
@@ -479,9 +480,9 @@ fn a_chunk_of_xfs_in_2_6_32_is_a_cluster() {
     }
 }
 
-/// A victim that commits 200 times a second beside a flood, for `seconds` seconds after ten: what
-/// the flood dirtied and what of it was written, in bytes a second, commits, and the slowest of
-/// them.
+/// A victim that commits 200 times a second beside a flood, for `seconds` seconds after ten.
+/// Returns the bytes a second that the flood dirtied and that were written, the commits, and the
+/// slowest commit.
 fn beside_a_flood(setting: &Setting, seconds: u64) -> (f64, f64, u64, Nanos) {
     let scenario = scenario(&["commit,threads=4,block=16KiB,rate=200,size=64MiB"], &["seq,size=8GiB"]);
     let options = SimOptions { ram: Bytes::gib(2), ..options("raid10-bbwc-2010") };
@@ -543,8 +544,8 @@ fn a_group_s_dirty_pages_stay_below_the_share_of_its_memory() {
                 least = least.min(pages.dirty + pages.writeback);
             }
         }
-        // domain_dirty_limits: the ratio is kept in bytes of each page. Nobody is held back below
-        // the middle of both limits.
+        // domain_dirty_limits: the ratio is kept in bytes of each page. No writer is held back
+        // below the middle of both limits.
         let limit = ratio * 4096 / 100 * high / 4096;
         let background = 10 * 4096 / 100 * high / 4096;
         // A page cache that is written to in steps passes the limit by the last of them.

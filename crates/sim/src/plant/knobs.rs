@@ -144,7 +144,8 @@ fn write_dirty(plant: &mut SimPlant, write: &KnobWrite, only: &Setting) -> Resul
 fn write_bdi(plant: &mut SimPlant, i: usize, write: &KnobWrite, only: &Setting) -> Result<(), SimError> {
     let context = context(plant, i);
     let before = plant.devices[i].limits;
-    // What is not written stays; the order of the two is checked against what is there.
+    // A bound that is not written stays; the order of the two is checked against the values in
+    // force.
     let (is_min, is_max) = (write.knob.starts_with("bdi.min_"), write.knob.starts_with("bdi.max_"));
     let wide = BdiContext { other_min_ppm: 0, ..context };
     let given = BdiLimits::from_setting(only, &wide)?;

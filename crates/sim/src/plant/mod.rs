@@ -1,5 +1,5 @@
-//! The simulator as a [`Plant`]: a machine with one device or several that lives on while somebody
-//! looks at it and turns its knobs.
+//! The simulator as a [`Plant`]: a machine with one device or several that lives on while a
+//! controller observes it and sets its knobs.
 //!
 //! ```text
 //! script: loads start and stop, bursts ─┐
@@ -9,9 +9,10 @@
 //! observe() ◀─ meters, counters, levels          write() ─▶ the kernel's checks ─▶ knobs of the throttle, the queue, wbt
 //! ```
 //!
-//! In how many steps a stretch of time passes makes no difference: looking changes nothing, and
-//! what is scheduled happens at its moment whatever the steps are. A device that becomes slow or
-//! stalls for a while is a fault of its [`DeviceSpec`](floodwall_device::DeviceSpec).
+//! The number of steps in which a stretch of time passes makes no difference. Looking changes
+//! nothing, and a scheduled event happens at its moment whatever the steps are. A device that
+//! becomes slow or stalls for a while is a fault of its
+//! [`DeviceSpec`](floodwall_device::DeviceSpec).
 
 mod knobs;
 mod sense;
@@ -62,14 +63,14 @@ pub enum Happening {
     Start(String),
     /// A victim or flood begins nothing more.
     Stop(String),
-    /// Somebody writes so many bytes to a device as fast as the kernel takes them.
+    /// A burst: so many bytes are written to a device as fast as the kernel takes them.
     Burst(DeviceId, Bytes),
 }
 
 /// A burst and what became of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Burst {
-    /// To which device.
+    /// The device.
     pub device: DeviceId,
     /// When it began.
     pub begin: Duration,
@@ -86,7 +87,7 @@ struct Device {
     depth: u32,
     given: u32,
     loads: Loads,
-    /// What was set of its queue, for the next elevator.
+    /// The values set for its queue, for the next elevator.
     setting: Setting,
     max_sectors_kb: u32,
     bdi: BdiId,
@@ -110,7 +111,7 @@ pub struct SimPlant {
     /// Which machine holds the throttle that all share.
     holder: usize,
     now: Nanos,
-    /// In the order of time, then of insertion; what has happened is gone.
+    /// In the order of time, then of insertion; past events are gone.
     script: Vec<(Nanos, Happening)>,
     bursts: Vec<Writing>,
 }
@@ -121,7 +122,8 @@ impl SimPlant {
     /// (`flood:memory.high=max`).
     ///
     /// # Errors
-    /// [`SimError`]: whatever a [`SimRig`] would refuse, devices that can't be of one machine, and two loads of one name.
+    /// [`SimError`]: whatever a [`SimRig`] would refuse, devices that can't be of one machine, and
+    /// two loads of one name.
     pub fn new(parts: Vec<PlantDevice>, setting: &Setting) -> Result<Self, SimError> {
         check(&parts)?;
         if let (Some(knob), true) = (groups::first_knob(setting), parts.len() > 1) {
@@ -198,8 +200,8 @@ impl SimPlant {
         Duration::from_nanos(self.now.0)
     }
 
-    /// Lets something happen later, or now if its moment has passed. What is scheduled for one
-    /// moment happens in the order in which it was scheduled.
+    /// Lets something happen later, or now if its moment has passed. Events scheduled for one
+    /// moment happen in the order in which they were scheduled.
     ///
     /// # Errors
     /// [`SimError::Scenario`] if there is no such load or device.
@@ -275,7 +277,7 @@ impl SimPlant {
         }
     }
 
-    /// One machine's turn: it has the throttle, and knows what is dirty elsewhere.
+    /// One machine's turn: it gets the throttle and the dirty pages of the other machines.
     fn with<R>(&mut self, i: usize, act: impl FnOnce(&mut Machine) -> R) -> R {
         if self.holder != i {
             let (a, b) = (self.holder.min(i), self.holder.max(i));
@@ -322,7 +324,7 @@ impl SimPlant {
     }
 }
 
-/// Refuses what can't be one machine.
+/// Refuses devices that can't be one machine.
 fn check(parts: &[PlantDevice]) -> Result<(), SimError> {
     let refuse = |part: &str, why: String| Err(SimError::Scenario { part: part.into(), why });
     let Some(first) = parts.first() else {

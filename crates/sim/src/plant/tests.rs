@@ -1,4 +1,4 @@
-//! A plant is the machine that the rig runs, however often somebody looks; its knobs act as the
+//! A plant is the machine that the rig runs, however often it is observed; its knobs act as the
 //! kernel's do.
 
 use floodwall_device::spec::{Fault, FaultKind};
@@ -49,8 +49,7 @@ fn start(plant: &mut SimPlant, names: &[&str]) {
     }
 }
 
-/// Everything that decides how a machine goes on, except what meters have counted since somebody
-/// looked.
+/// The state that decides how a machine goes on, without the counts of meters since the last look.
 fn state_of(machine: &Machine) -> String {
     let counters = machine.block.counters(machine.now);
     let cache = (machine.cache.dirty, machine.cache.writeback, machine.cache.dirtied, machine.cache.written);
@@ -168,7 +167,7 @@ fn a_lower_limit_holds_from_the_moment_it_is_written() {
     let standing = plant.observe().unwrap().dirty_bytes.unwrap();
     assert!(standing > 200 << 20, "{standing}");
     set(&mut plant, None, "vm.dirty_bytes", "134217728").unwrap();
-    // At once, as the kernel: nobody writes before what is above the limit has drained.
+    // At once, as in the kernel: no process writes before the excess above the limit has drained.
     let (accepted, _) = rates(&mut plant, 300);
     assert!(accepted < 4 << 20, "{accepted} accepted above the limit");
     plant.advance(ms(25_000));
@@ -180,8 +179,8 @@ fn a_lower_limit_holds_from_the_moment_it_is_written() {
     assert_eq!(plant.knobs().unwrap().machine.get("vm.dirty_ratio"), Some("0"));
 }
 
-/// A queue under load, with what it is asked to become, and whether it does so without losing or
-/// overtaking anything.
+/// A queue under load, its requested change, and whether it changes without losing or overtaking
+/// anything.
 #[test]
 fn a_queue_runs_dry_before_it_changes() {
     let victims = ["commit,threads=4,size=64MiB,name=db"];
@@ -194,7 +193,7 @@ fn a_queue_runs_dry_before_it_changes() {
     };
     let default = knob(&mut plant, "nr_requests").unwrap();
     assert_eq!(knob(&mut plant, "wbt_lat_usec").as_deref(), Some("75000"));
-    // Waits until nobody is inside, and in the meantime nothing new comes in.
+    // Waits until no request is inside; meanwhile no new one comes in.
     let dry = |plant: &mut SimPlant| {
         let mut last = plant.machines[0].block.outstanding();
         let mut steps = 0;
@@ -318,8 +317,7 @@ fn old_kernels_change_the_number_of_requests_at_once() {
         plant.advance(ms(6_000));
         set(&mut plant, Some(disk(0)), "nr_requests", "16").unwrap();
         assert!(!plant.observe().unwrap().devices[0].changing, "{generation}");
-        // What is in the queue is served; then there are 16, or one and a half times as many for a
-        // batcher.
+        // The queue is served; then there are 16, or one and a half times as many for a batcher.
         plant.advance(ms(4_000));
         for _ in 0..200 {
             plant.advance(ms(5));

@@ -12,9 +12,9 @@ use crate::kernel::Generation;
 pub struct Named<T> {
     /// As the file spells it.
     pub label: String,
-    /// What it stands for.
+    /// The value behind the name.
     pub value: T,
-    /// Digest of what it stands for: changes when the file behind a name does.
+    /// Digest of the value: changes when the file behind a name does.
     pub digest: Key,
 }
 

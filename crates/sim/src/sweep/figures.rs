@@ -1,8 +1,8 @@
-//! What a run gives, and the line of a journal that keeps it.
+//! The figures of a run, and the line of a journal that keeps them.
 //!
-//! A line is fields between tabs: the run's key, the figures in the order of the columns (`-` where
-//! there is none), why the run could not be, what else there is to know. Numbers are printed with
-//! as many digits as bring back the same number.
+//! A line has fields between tabs: the run's key, the figures in the order of the columns, the
+//! reason of an impossible run, notes. An absent figure is `-`. Numbers are printed with as many
+//! digits as bring back the same number.
 
 use std::fmt::Write as _;
 
@@ -34,7 +34,7 @@ pub(crate) const NAMES: [&str; 16] = [
 /// What one run gives.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// In the order of the names; `None`: not measured, or not to be had from what was.
+    /// In the order of the names; `None`: not measured, or not derivable from the measurements.
     pub(crate) values: [Option<f64>; NAMES.len()],
     /// Why the machine, the scenario or the setting can't be.
     pub error: Option<String>,
@@ -85,7 +85,7 @@ impl Figures {
         Self { values, error: None, note: None }
     }
 
-    /// A figure by its name; `None` also if there is none of that name.
+    /// A figure by its name; `None` also for an unknown name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<f64> {
         let at = NAMES.iter().position(|known| *known == name)?;
@@ -123,7 +123,7 @@ impl Figures {
     /// Reads a line back, exactly.
     ///
     /// # Errors
-    /// [`LineError`]: what it is not.
+    /// [`LineError`]: the reason.
     pub fn from_line(line: &str) -> Result<(Key, Self), LineError> {
         let fields: Vec<&str> = line.split('\t').collect();
         let [key, figures @ .., error, note] = fields.as_slice() else {

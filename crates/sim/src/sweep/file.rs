@@ -45,7 +45,7 @@ pub enum SweepError {
     At {
         /// Counted from 1.
         line: usize,
-        /// What is wrong there and what to write.
+        /// The fault, and an accepted form.
         message: String,
     },
     /// The grid as a whole.
@@ -56,7 +56,7 @@ pub enum SweepError {
 /// Reads a sweep's file.
 ///
 /// # Errors
-/// [`SweepError`]: the line, what is wrong there, and the nearest known name for one that is misspelt.
+/// [`SweepError`]: the line, its fault, and the nearest known name for a misspelt one.
 pub fn parse(text: &str, library: &dyn Library) -> Result<Sweep, SweepError> {
     let reader = Reader { text, library };
     let root = DeTable::parse(text).map_err(|e| {

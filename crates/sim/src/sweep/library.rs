@@ -1,23 +1,23 @@
-//! What the names in a sweep's file stand for. The presets and built-in scenarios are known here;
-//! files and the kernel's own ranges are whoever reads the file's to know.
+//! The meaning of the names in a sweep's file. The presets and built-in scenarios are known here.
+//! The reader of the file knows its files and the kernel's ranges.
 
 use floodwall_device::DeviceSpec;
 use floodwall_model::scenario::{self, Scenario};
 use floodwall_model::toml_text;
 
-/// Looks names up. Every error is a sentence for the author of the file: what is wrong and what to
-/// write; the line is added to it.
+/// Looks names up. Every error is a sentence for the author of the file: the fault and an accepted
+/// form; the line is added to it.
 pub trait Library {
     /// A device by the name of a preset or the path of a device file.
     ///
     /// # Errors
-    /// That there is none, or why it is not one.
+    /// The device does not exist, or the reason why its description is invalid.
     fn device(&self, name: &str) -> Result<DeviceSpec, String>;
 
     /// A scenario by name, or by the path of a scenario file.
     ///
     /// # Errors
-    /// That there is none, or why it is not one.
+    /// The scenario does not exist, or the reason why it is invalid.
     fn scenario(&self, name: &str) -> Result<Scenario, String>;
 
     /// A knob's name as a [`Setting`](floodwall_model::Setting) spells it.
@@ -36,7 +36,7 @@ pub trait Library {
 /// A preset.
 ///
 /// # Errors
-/// That there is none of this name, with the nearest.
+/// No preset has this name; with the nearest name.
 pub fn builtin_device(name: &str) -> Result<DeviceSpec, String> {
     DeviceSpec::preset(name).map_err(|e| e.to_string())
 }
@@ -44,7 +44,7 @@ pub fn builtin_device(name: &str) -> Result<DeviceSpec, String> {
 /// A built-in scenario.
 ///
 /// # Errors
-/// That there is none of this name, with the nearest.
+/// No built-in scenario has this name; with the nearest name.
 pub fn builtin_scenario(name: &str) -> Result<Scenario, String> {
     match scenario::builtin(name) {
         Some(found) => found.map_err(|e| e.to_string()),

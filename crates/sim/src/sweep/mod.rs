@@ -1,5 +1,5 @@
-//! Sweeps: a grid, or a random sample of one, over machines and settings, one simulated cell after
-//! the other.
+//! Sweeps: a grid of machines and settings, or a random sample of one, one simulated cell after the
+//! other.
 //!
 //! ```text
 //! FILE.toml ─ file::parse ─▶ Sweep ─┬─ Shard ─▶ the cells of one job of an array
@@ -17,8 +17,8 @@
 //! | key | a digest of everything that a run's result depends on: runs with one key are one run |
 //!
 //! Each run is a function of its cell alone. Neither the number of threads nor that of shards can
-//! change a result, so whoever runs them may do so in any order; rows are ordered by the cell's
-//! number. Units are in the names of the columns.
+//! change a result, so runs may happen in any order. Rows are ordered by the cell's number. Units
+//! are in the names of the columns.
 
 mod axes;
 mod digest;

@@ -1,4 +1,4 @@
-//! The cells of a sweep, what has to be run for them, and the run of one.
+//! The cells of a sweep, the runs for them, and the run of one.
 //!
 //! ```text
 //! number ─▶ group (machine, scenario, seed) + setting ─▶ Key, SimRig ─▶ rounds ─▶ Figures
@@ -50,7 +50,7 @@ pub enum Which {
 pub struct Run {
     /// Identifies it.
     pub key: Key,
-    /// What it is.
+    /// The run itself.
     pub which: Which,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Place<'a> {
 }
 
 impl Sweep {
-    /// Of checked axes. The error is a sentence: too many cells, or a sample that is none.
+    /// Of checked axes. The error is a sentence: too many cells, or an invalid sample.
     pub(crate) fn new(name: String, axes: Axes, baseline: bool, choice: Choice) -> Result<Self, String> {
         let setting_lengths = axes.setting_lengths();
         let sizes = product(&setting_lengths)
@@ -132,7 +132,7 @@ impl Sweep {
         self.len() == 0
     }
 
-    /// How many cells the grid has, of which a sample takes some.
+    /// The number of cells in the grid; a sample takes some of them.
     #[must_use]
     pub fn grid(&self) -> u64 {
         self.grid
@@ -149,8 +149,8 @@ impl Sweep {
         shard.deal(&all)
     }
 
-    /// What has to be run for cells: themselves and their groups' default runs, each key once, a
-    /// group's default before its cells.
+    /// The runs of some cells: the cells and their groups' default runs, each key once, a group's
+    /// default before its cells.
     #[must_use]
     pub fn runs(&self, cells: &[u64]) -> Vec<Run> {
         let mut known = HashSet::new();
@@ -184,8 +184,9 @@ impl Sweep {
         Key::of(&format!("{};setting={}", place.identity, self.setting(which)))
     }
 
-    /// A digest of everything that the table depends on: the program (`build`: its version and
-    /// whatever else tells builds apart), the axes, what the names in them stand for, which cells.
+    /// A digest of everything that the table depends on: the program, the axes, the values behind
+    /// their names, the chosen cells. `build` is the program's version and everything else that
+    /// tells builds apart.
     #[must_use]
     pub fn fingerprint(&self, build: &str) -> Key {
         // The name is not in it: it changes nothing.
@@ -200,8 +201,8 @@ impl Sweep {
 
     /// Runs one: all rounds of its scenario. `None` if `watch` asked for the end.
     ///
-    /// What can't be (a setting that the kernel did not have, a machine too small) is a result with
-    /// the reason, not a failure.
+    /// An impossible run (a setting that the kernel did not have, a machine too small) is a result
+    /// with the reason, not a failure.
     #[must_use]
     pub fn run(&self, which: Which, watch: &mut dyn Watch) -> Option<Figures> {
         let place = self.place(self.group_of(which));

@@ -1,8 +1,8 @@
-//! Which cells one job of an array does.
+//! The cells that one job of an array does.
 //!
-//! Whole groups are dealt out in turn where there are enough of them (four for each shard), so that
-//! a group's default run happens once; else cells are, so that no shard stays idle. Dealing in turn
-//! rather than in blocks, because neighbours have the same device and cost the same.
+//! With four groups or more for each shard, whole groups are dealt out in turn, so that a group's
+//! default run happens once. With fewer, cells are dealt out, so that no shard stays idle. Dealing
+//! in turn rather than in blocks, because neighbours have the same device and cost the same.
 
 use std::fmt;
 use std::str::FromStr;

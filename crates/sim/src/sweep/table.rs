@@ -24,7 +24,7 @@ pub enum ColumnKind {
 pub struct Column {
     /// Its name, ending in its unit where it has one.
     pub name: String,
-    /// What it holds.
+    /// The type of its values.
     pub kind: ColumnKind,
 }
 

@@ -1,4 +1,4 @@
-//! What is estimated every 200 ms: a device's bandwidth, the rate at which each of its writers may
+//! The estimates of every 200 ms: a device's bandwidth, the rate at which each of its writers may
 //! dirty, and the hard limit in force.
 //!
 //! ```text
@@ -47,11 +47,11 @@ impl Estimate {
         }
     }
 
-    /// Follows the bandwidth (`wb_update_write_bandwidth`). `written` in all; `elapsed` ticks since
-    /// the last update, at least 1.
+    /// Follows the bandwidth (`wb_update_write_bandwidth`). `written`: pages written in total;
+    /// `elapsed`: ticks since the last update, at least 1.
     ///
-    /// An average over 2^n ≥ 3 s in which the time since the last update counts in proportion; a
-    /// second stage follows only what goes on moving the same way, which takes out spikes.
+    /// An average over 2^n ≥ 3 s in which the time since the last update counts in proportion. A
+    /// second stage follows only lasting movements in one direction, which removes spikes.
     pub fn update_bandwidth(&mut self, hz: u64, elapsed: u64, written: u64) {
         let period = (3 * hz).next_power_of_two();
         let (old, mut avg) = (self.write_bandwidth, self.avg_write_bandwidth);
@@ -180,8 +180,8 @@ mod tests {
     #[test]
     fn bandwidth_is_averaged_over_4_seconds() {
         let mut e = Estimate::new(0);
-        // 3 * 250 = 750, the next power of two is 1,024 ticks. 2,000 pages in 50 ticks: (2,000 *
-        // 250 + 25,600 * 974) >> 10 = 24,838.
+        // 3 * 250 = 750, the next power of two is 1,024 ticks. With 2,000 pages in 50 ticks:
+        // (2,000 * 250 + 25,600 * 974) >> 10 = 24,838.
         e.update_bandwidth(HZ, 50, 2_000);
         assert_eq!(e.write_bandwidth, 24_838);
         // The average only moves when two steps go the same way.
@@ -212,7 +212,7 @@ mod tests {
         let mut e = Estimate::new(0);
         e.update_bandwidth(HZ, 2_000, 80_000);
         assert_eq!((e.write_bandwidth, e.avg_write_bandwidth), (10_000, 10_000));
-        // Fewer written than before (redirtied pages) is none, and the average stays above 0.
+        // A count lower than before (redirtied pages) gives 0, and the average stays above 0.
         e.written_stamp = 80_000;
         e.update_bandwidth(HZ, 2_000, 70_000);
         assert_eq!((e.write_bandwidth, e.avg_write_bandwidth), (0, 1));
@@ -223,9 +223,9 @@ mod tests {
         let thresholds = Thresholds { dirty: 200_000, background: 100_000 };
         let control = Control { thresholds, limit: 200_000, dirty: 190_000, ..Control::default() };
         let mut e = Estimate { avg_write_bandwidth: 10_000, ..Estimate::new(0) };
-        // Above the setpoint, ratio 0.5, 4,000 pages in 50 ticks = 20,000/s. task = 12,801;
-        // balanced = 12,801 * 10,000 / 20,001 = 6,400. step: 25,600 - max(25,600 (previous), 6,400,
-        // 12,801) = 0: the first time only remembers.
+        // Above the setpoint the ratio is 0.5; 4,000 pages in 50 ticks = 20,000/s. Rate of the
+        // task = 12,801; balanced = 12,801 * 10,000 / 20,001 = 6,400. Step: 25,600 - max(25,600
+        // (previous), 6,400, 12,801) = 0: the first time only remembers.
         let shown = e.update_ratelimit(&rules(true), &control, 512, 4_000, 50);
         assert_eq!((shown, e.dirty_ratelimit, e.balanced_dirty_ratelimit), ((20_000, 12_801), 25_600, 6_400));
         // Again: step = 25,600 - 12,801 = 12,799; shift = 25,600 / 25,599 = 1; (12,799 >> 1) =
@@ -246,7 +246,7 @@ mod tests {
         let control = Control { thresholds, limit: 200_000, dirty: 160_000, ..Control::default() };
         let mut new = Estimate { avg_write_bandwidth: 10_000, ..Estimate::new(0) };
         let mut old = new;
-        // Nobody dirtied anything: 25,601 * 10,000 / 1.
+        // No pages were dirtied: 25,601 * 10,000 / 1.
         new.update_ratelimit(&rules(true), &control, 1_024, 0, 50);
         old.update_ratelimit(&rules(false), &control, 1_024, 0, 50);
         assert_eq!((new.balanced_dirty_ratelimit, old.balanced_dirty_ratelimit), (10_000, 256_010_000));
@@ -267,7 +267,8 @@ mod tests {
         assert_eq!(limit.limit, 1_000);
         limit.update(50, 50, 2_000, 0);
         assert_eq!(limit.limit, 2_000);
-        // Down towards the dirty pages, if those are above the threshold: 2,000 - (2,000 - 1,360) / 32.
+        // Down towards the dirty pages, if those are above the threshold: 2,000 - (2,000 - 1,360)
+        // / 32.
         limit.update(100, 50, 1_000, 1_360);
         assert_eq!(limit.limit, 1_980);
         limit.update(150, 50, 1_000, 3_000);

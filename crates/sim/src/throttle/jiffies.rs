@@ -42,9 +42,9 @@ impl Clock {
 
     /// When a task that calls `schedule_timeout(ticks)` at `now` runs again.
     ///
-    /// Up to 4.7 a timer goes off at the tick that it names. Since then a timer wheel of levels,
-    /// each eight times as coarse as the one below, rounds up by one granule so that no timer is
-    /// early (`calc_index`, kernel/time/timer.c).
+    /// Up to 4.7 a timer goes off at the tick that it names. Since then there is a timer wheel of
+    /// levels, each eight times as coarse as the one below. It rounds up by one granule, so that no
+    /// timer is early (`calc_index`, kernel/time/timer.c).
     #[must_use]
     pub fn timer(self, now: Nanos, ticks: u64) -> Nanos {
         let start = self.jiffies(now);
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(Clock::new(250, false).timer(now, 5), Nanos::from_millis(1_020));
         // New: one tick more, 1,024 ms.
         assert_eq!(Clock::new(250, true).timer(now, 5), Nanos::from_millis(1_024));
-        // 200 ms at 1,000 Hz is 200 ticks: level 1, granules of 8 ticks. 1,001 + 200 = 1,201 →
+        // 200 ms at 1,000 Hz is 200 ticks: level 1, granules of 8 ticks. So 1,001 + 200 = 1,201 →
         // (1,201 / 8 + 1) * 8 = 1,208.
         assert_eq!(Clock::new(1_000, true).timer(now, 200), Nanos::from_millis(1_208));
     }

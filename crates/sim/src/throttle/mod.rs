@@ -11,8 +11,8 @@
 //! device:  completed()
 //! ```
 //!
-//! A [`Throttle`] keeps what the kernel keeps (bandwidth estimates, rate limits, shares, per-task
-//! counters) and nothing else: the counters of pages belong to the page cache, which shows them as
+//! A [`Throttle`] keeps the kernel's state (bandwidth estimates, rate limits, shares, per-task
+//! counters) and nothing else. The counters of pages belong to the page cache, which shows them as
 //! [`Seen`]. It has no event queue: a ruling says until when to wait. Counts are pages of 4 KiB,
 //! rates pages per second, times [`Nanos`] outside and jiffies inside.
 
@@ -71,11 +71,11 @@ pub struct BdiId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WbId(pub u32);
 
-/// Names a memory cgroup that has dirty limits of its own.
+/// Names a memory cgroup that has separate dirty limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MemcgId(pub u32);
 
-/// Who dirties what.
+/// The origin of dirty pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dirtier {
     /// The writing task.
@@ -216,7 +216,7 @@ pub trait Throttle: fmt::Debug + Send {
     /// Sets a device's limits; they are as [`BdiLimits`] has checked them.
     fn set_bdi(&mut self, bdi: BdiId, limits: BdiLimits);
 
-    /// Adds a memory cgroup with limits of its own.
+    /// Adds a memory cgroup with separate limits.
     fn add_memcg(&mut self) -> MemcgId;
 
     /// Adds a writeback context.
@@ -250,7 +250,7 @@ pub trait Throttle: fmt::Debug + Send {
     /// `MAX_WRITEBACK_PAGES`), of `nr_pages` that it is to write at all.
     fn chunk_pages(&self, wb: WbId, nr_pages: u64) -> u64;
 
-    /// Somebody is about to submit an inode's dirty pages (`do_writepages`).
+    /// A task is about to submit an inode's dirty pages (`do_writepages`).
     fn writepages_begin(&mut self, wb: WbId, now: Nanos, seen: &Seen);
 
     /// An inode's dirty pages, or a chunk of them, have been submitted.

@@ -18,8 +18,8 @@ pub const fn bandwidth_interval(hz: u64) -> u64 {
     longest(hz)
 }
 
-/// Pages until the next look while nobody is held back: the root, near enough, of what may still be
-/// dirtied (`dirty_poll_interval`).
+/// Pages until the next look while no task is held back: about the square root of the pages that
+/// may still be dirtied (`dirty_poll_interval`).
 #[must_use]
 pub const fn poll_interval(dirty: u64, thresh: u64) -> u64 {
     if thresh > dirty { 1 << ((thresh - dirty).ilog2() / 2) } else { 1 }
@@ -33,8 +33,8 @@ pub fn max_pause(hz: u64, wb_dirty: u64, avg_bandwidth: u64) -> u64 {
     (wb_dirty / pages_per_eighth + 1).min(longest(hz))
 }
 
-/// The pause of 3.2: 20 ms and more for many writers, at most an eighth of the time that the
-/// device's pages last, and at least 4 ticks (`bdi_max_pause`).
+/// The pause of 3.2 (`bdi_max_pause`): 20 ms and more for many writers. It is at most an eighth of
+/// the time that the device's pages last, and at least 4 ticks.
 #[must_use]
 pub fn max_pause_3_2(hz: u64, wb_dirty: u64, avg_bandwidth: u64, dirty_ratelimit: u64) -> u64 {
     let t = hz / 50 + more_writers(avg_bandwidth, dirty_ratelimit) * (20 * hz) / 1024;
@@ -95,8 +95,8 @@ mod tests {
 
     #[test]
     fn a_pause_is_an_eighth_of_the_drain_time_and_at_most_200_ms() {
-        // 250 Hz: 1 + 31 = 32 parts of a second, 25,600 / 32 + 1 = 801 pages in each; 8,000 pages
-        // last 9.98 of them (312 ms), and a tick (4 ms) is allowed for each: 9 + 1 ticks = 40 ms.
+        // 250 Hz: 1 + 31 = 32 parts of a second, 25,600 / 32 + 1 = 801 pages in each. The 8,000
+        // pages last 9.98 of them (312 ms). Each part adds a tick (4 ms): 9 + 1 ticks = 40 ms.
         assert_eq!(max_pause(250, 8_000, 25_600), 10);
         assert_eq!(max_pause(250, 1_000_000, 25_600), 50);
         assert_eq!(max_pause(250, 0, 25_600), 1);
@@ -111,8 +111,8 @@ mod tests {
         assert_eq!(pace(250, 2, 25_600, 25_600, 25_600), Pace { min_pause: 2, next_pages: 200 });
         // 16 writers: + 4 * 2,500 / 1,024 = 9 ticks, so 11 (44 ms): 1,600 * 11 / 256 = 68 pages.
         assert_eq!(pace(250, 50, 25_600, 1_600, 1_600), Pace { min_pause: 6, next_pages: 68 });
-        // 1,024 writers: 2 + 10 * 2,500 / 1,024 = 26, not more than 1 + 50 / 2 = 26; 25 * 26 / 256 =
-        // 2 pages are too few: 50 ticks give 25 * 50 / 256 = 4 pages.
+        // 1,024 writers: 2 + 10 * 2,500 / 1,024 = 26, not more than 1 + 50 / 2 = 26. The 25 * 26 /
+        // 256 = 2 pages are too few: 50 ticks give 25 * 50 / 256 = 4 pages.
         assert_eq!(pace(250, 50, 25_600, 25, 25), Pace { min_pause: 50, next_pages: 4 });
         // 200/s: 2 + 7 * 2 = 19 ticks, 14 pages; 50 ticks: 39, so 32 pages take 250 * 32 / 200 = 40
         // ticks.

@@ -1,9 +1,9 @@
 //! Decisions in a loop: writers as fast as memory, a throttle, a flusher and devices that drain at
 //! a fixed rate, in steps of a tick.
 //!
-//! The plant is as small as it can be, so that what comes out is the throttle's doing. Its figures
-//! are compared with what the algorithms promise: one writer at the drain rate and the setpoint, N
-//! writers a N-th each, never more dirty than the limit plus one look.
+//! The plant is as small as it can be, so that its figures show the throttle alone. They are
+//! compared with the promises of the algorithms: one writer at the drain rate and the setpoint, N
+//! writers an N-th each. Dirty pages never exceed the limit by more than one look.
 
 use super::*;
 use crate::limits::Limit;
@@ -280,7 +280,7 @@ fn no_generation_exceeds_its_limit_by_more_than_a_look() {
         let mut plant = plant(generation, 10_000, 16);
         plant.run(90);
         // Every CPU dirties at most ratelimit_pages (1,024 at most in the old ones, limit / 32 /
-        // CPUs in the new) before somebody looks.
+        // CPUs in the new) before a task looks.
         let look =
             if generation <= Generation::K2_6_32 { 1_024 } else { limit / 32 / u64::from(MACHINE.cpus) };
         assert!(plant.worst_excess <= look * u64::from(MACHINE.cpus), "{generation}: {}", plant.worst_excess);
@@ -345,7 +345,7 @@ fn a_strict_limit_holds_one_device_while_the_machine_is_empty() {
     near(rates[0] + rates[1], 10_000, 3);
     // The share's setpoint: (10,000 + 5,000) / 2.
     near(dirty, 7_500, 15);
-    // Without strict the same share holds nobody back below the machine's freerun.
+    // Without strict the same share holds no writer back below the machine's freerun.
     let mut loose = Plant::new(
         Generation::K6,
         DirtyKnobs::defaults(Generation::K6),
@@ -368,7 +368,7 @@ fn an_abrupt_cut_of_the_limit_stops_all_writers_in_6_x_and_not_in_3_2() {
         };
         let memory = plant.seen(0).memory;
         plant.throttle.set_knobs(knobs, &memory);
-        // Whoever sleeps may go on after its pause; then about 120,000 pages have to drain, 5 s.
+        // A sleeping writer may go on after its pause; then about 120,000 pages have to drain, 5 s.
         plant.run(1);
         let before: u64 = plant.writers.iter().map(|w| w.dirtied).sum();
         plant.run(3);
@@ -407,7 +407,7 @@ fn background_writeback_starts_and_ends_at_its_threshold() {
         // The device's share is known: 3.2 counts it up from nothing, over several times the limit.
         plant.throttle.completed(WbId(0), Nanos::ZERO, 10_000_000);
         // A burst of 0.24 s: 120,000 pages, above the background threshold of 100,000 and below
-        // everybody's freerun.
+        // every writer's freerun.
         while plant.writers[0].dirtied < 120_000 {
             plant.now += STEP;
             plant.write(0);

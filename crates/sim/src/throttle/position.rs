@@ -76,9 +76,9 @@ fn strict_ratio(control: &Control) -> u64 {
     polynomial(setpoint, control.wb_dirty, control.wb_thresh)
 }
 
-/// The ratio of 3.2 (`bdi_position_ratio`): no clamp of the curve (it can exceed 2 a little below
-/// freerun), the device's share is raised here to an eighth of what is left below the limit, and
-/// divisors are kept from 0 by adding 1.
+/// The ratio of 3.2 (`bdi_position_ratio`) differs in three points. The curve has no clamp (it can
+/// exceed 2 a little below freerun). The device's share is raised here, to an eighth of the room
+/// below the limit. Divisors are kept from 0 by adding 1.
 #[must_use]
 pub fn ratio_3_2(control: &Control, avg_bandwidth: u64) -> u64 {
     if control.dirty >= control.limit {
@@ -98,7 +98,8 @@ pub fn ratio_3_2(control: &Control, avg_bandwidth: u64) -> u64 {
 
 /// Scales the ratio by where the device is within its share.
 ///
-/// `or_one`: 1 if the kernel makes a divisor odd to keep it from 0 (`| 1`, since 4.2), 0 if it adds 1.
+/// `or_one`: 1 if the kernel makes a divisor odd to keep it from 0 (`| 1`, since 4.2), 0 if it
+/// adds 1.
 fn device_line(control: &Control, avg_bandwidth: u64, setpoint: u64, mut ratio: u64, or_one: u64) -> u64 {
     let nonzero = |n: u64| if or_one == 1 { n | 1 } else { n.wrapping_add(1).max(1) };
     let thresh = control.thresholds.dirty;
@@ -151,20 +152,21 @@ mod tests {
         // 1,022; 1,022 * 1,023 >> 10 = 1,021.
         assert_eq!(polynomial(175_000, 150_000, 200_000), 2_045);
         assert_eq!(polynomial(175_000, 175_000, 200_000), 1_024);
-        // Shifts round down: 1,023² >> 10 = 1,022; 1,022 * -1,023 >> 10 = -1,022; 1,024 - 1,022 = 2.
+        // Shifts round down: 1,023² >> 10 = 1,022; 1,022 * -1,023 >> 10 = -1,022; 1,024 - 1,022
+        // = 2.
         assert_eq!(polynomial(175_000, 199_999, 200_000), 2);
         assert_eq!(polynomial(175_000, 10, 200_000), 2_048);
         assert_eq!(polynomial(175_000, 300_000, 200_000), 0);
-        // Half way between setpoint and limit: 1 - 1/8. x = -12,500 * 1024 / 25,001 = -511; 511² >>
-        // 10 = 255; 255 * -511 >> 10 = -128.
+        // Half way between setpoint and limit: 1 - 1/8. Here x = -12,500 * 1024 / 25,001 = -511;
+        // 511² >> 10 = 255; 255 * -511 >> 10 = -128.
         assert_eq!(polynomial(175_000, 187_500, 200_000), 896);
     }
 
     #[test]
     fn one_device_at_the_setpoint_has_ratio_1() {
-        // share of all: x = (200,000 << 16) / 200,001 = 65,535; wb_setpoint = 175,000 * 65,535 >>
-        // 16 = 174,997; span = (0 + 8 * 25,600) * 65,535 >> 16 = 204,796; zero at 379,793; (379,793 -
-        // 175,000) / 204,797 * 1,024 = 1,023.
+        // With the share of all: x = (200,000 << 16) / 200,001 = 65,535. So wb_setpoint = 175,000 *
+        // 65,535 >> 16 = 174,997. Further span = (0 + 8 * 25,600) * 65,535 >> 16 = 204,796; zero at
+        // 379,793. At last (379,793 - 175,000) / 204,797 * 1,024 = 1,023.
         assert_eq!(ratio(&alone(175_000), 25_600, false), 1_023);
         assert_eq!(ratio(&alone(200_000), 25_600, false), 0);
         // At freerun 2,045 from the curve, times (379,793 - 150,000) / 204,797 from the device's
@@ -176,8 +178,8 @@ mod tests {
     fn a_device_above_its_share_is_slowed_to_a_quarter_and_one_that_runs_dry_is_sped_up_eightfold() {
         let at =
             |wb_thresh, wb_dirty| ratio(&Control { wb_thresh, wb_dirty, ..alone(175_000) }, 25_600, false);
-        // Share 10 %: x = 6,553; wb_setpoint 175,000 * x >> 16 = 17,498, span (180,000 + 204,800) *
-        // x >> 16 = 38,476, zero at 55,974; beyond 3/4 of the span it stays a quarter.
+        // Share 10 %: x = 6,553; wb_setpoint 175,000 * x >> 16 = 17,498. Span (180,000 + 204,800) *
+        // x >> 16 = 38,476, zero at 55,974. Beyond 3/4 of the span it stays a quarter.
         assert_eq!(at(20_000, 60_000), 256);
         assert_eq!(at(20_000, 48_000), 256);
         assert_eq!(at(20_000, 17_498), 1_023);
@@ -214,8 +216,8 @@ mod tests {
 
     #[test]
     fn the_curve_of_3_2_divides_by_one_more() {
-        // limit - setpoint + 1 = 25,001: as above at the setpoint; share is already above an eighth
-        // of what is left.
+        // limit - setpoint + 1 = 25,001: as above at the setpoint. The share already exceeds an
+        // eighth of the room.
         assert_eq!(ratio_3_2(&alone(175_000), 25_600), 1_023);
         assert_eq!(ratio_3_2(&alone(200_000), 25_600), 0);
         // A device without a share gets (200,000 - 175,000) / 8 = 3,125 pages of one.

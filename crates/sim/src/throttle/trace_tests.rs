@@ -1,13 +1,13 @@
-//! The arithmetic against a running kernel: what Linux 6.18 wrote to its tracepoints, computed
-//! again, exactly.
+//! The arithmetic against a running kernel: the values that Linux 6.18 wrote to its tracepoints,
+//! computed again, exactly.
 //!
 //! tests/data/writeback-6.18.csv says how it was recorded. A row of `balance_dirty_pages` shows
-//! inputs and outputs of one look, a row of `bdi_dirty_ratelimit` those of one update of the rate
-//! limit (just before the look that made it), in the order in which the kernel came by. What a
-//! trace does not show, so that rows that need it are left out and counted:
+//! inputs and outputs of one look. A row of `bdi_dirty_ratelimit` shows those of one update of the
+//! rate limit, just before the look that made it. Rows are in the order of the kernel's events. A
+//! trace lacks three things; rows that need them are left out and counted:
 //!
-//! - the average bandwidth in use: the next update shows it, unless something else has moved it
-//!   meanwhile without a trace (a flusher, or the work that follows 200 ms after writeback);
+//! - the average bandwidth in use: the next update shows it, unless a flusher or the work 200 ms
+//!   after writeback has moved it without a trace;
 //! - looks below freerun, which leave no trace but change the task's interval;
 //! - the device's share, where the run does not fix it: `wb_setpoint` shows it rounded.
 
@@ -131,9 +131,9 @@ fn look(row: &Row) -> Option<Look> {
     if let Event::Look(look) = row.event { Some(look) } else { None }
 }
 
-/// Updates less than this far apart have none in between: a writer updates when more than 50 ticks
-/// (200 ms) have passed since whatever update was the last, so 51 ticks (204 ms) and however long
-/// it takes until the next writer comes by.
+/// Updates less than this far apart have none in between. A writer updates when more than 50 ticks
+/// (200 ms) have passed since the last update. So it takes 51 ticks (204 ms), plus the time until
+/// the next writer comes by.
 const NEXT_UPDATE_US: u64 = 209_000;
 
 /// The updates before and after a row, if nothing can have moved the bandwidth in between.
@@ -242,7 +242,7 @@ fn after_a_sleep_a_task_dirties_as_many_pages_as_the_kernel_said() {
     let mut tally = Tally::default();
     for (i, row) in rows.iter().enumerate() {
         let Some(seen) = look(row).filter(|look| look.pause > 0) else { continue };
-        // The recording has gaps; within it nobody sleeps for more than 200 ms.
+        // The recording has gaps; within it no task sleeps for more than 200 ms.
         let soon = |next: &&Row| next.run == row.run && next.us - row.us < 500_000;
         let next =
             rows[i + 1..].iter().take_while(soon).find(|next| next.pid == row.pid && look(next).is_some());
@@ -334,7 +334,7 @@ fn sleeps_end_a_tick_late_and_never_early() {
     late.sort_unstable();
     assert!(late[0] >= 0, "{} us early", -late[0]);
     // A task that is woken at a tick dirties its pages in less than a tick and looks again just
-    // after it, so from look to look it is the pause and one tick, as jiffies::Clock has it.
+    // after it. From look to look it takes the pause and one tick, as jiffies::Clock has it.
     let median = late[late.len() / 2];
     assert!((3_500..4_500).contains(&median), "{median} us");
     let clock = super::jiffies::Clock::new(HZ as u32, true);

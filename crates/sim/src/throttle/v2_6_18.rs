@@ -8,8 +8,8 @@
 //!   start pdflush, if dirty > background
 //! ```
 //!
-//! One limit for the machine, nothing per device or task: whoever happens to look pays. Source:
-//! mm/page-writeback.c `balance_dirty_pages`, `background_writeout` of 2.6.18.
+//! One limit for the machine, nothing per device or task: the task that happens to look pays.
+//! Source: mm/page-writeback.c `balance_dirty_pages`, `background_writeout` of 2.6.18.
 
 use floodwall_device::Nanos;
 
@@ -28,7 +28,7 @@ pub struct Pushing {
     knobs: DirtyKnobs,
     /// Pages between two looks of one CPU.
     ratelimit_pages: u64,
-    /// Somebody has seen the limit exceeded, and nobody since has seen it kept.
+    /// A task has seen the limit exceeded, and none since has seen it kept.
     dirty_exceeded: bool,
     /// Pages dirtied on each CPU since its last look.
     dirtied: Vec<u64>,
@@ -276,7 +276,7 @@ mod tests {
         // 1,000 + 536: duty done. The next look is due after 8 pages.
         let ruling = t.resume(who, now, 536, &full);
         assert_eq!(ruling, Ruling { verdict: Verdict::Go { next_check_pages: 8 }, start_background: true });
-        // Somebody who finds the limit kept ends that.
+        // A task that finds the limit kept ends that.
         assert_eq!(t.balance(who, now, &seen(400_000, 0)).verdict, Verdict::Go { next_check_pages: 1024 });
     }
 

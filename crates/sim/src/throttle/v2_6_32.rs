@@ -1,4 +1,4 @@
-//! Linux 2.6.32: the writer still writes, but only for its own device's share of the limit.
+//! Linux 2.6.32: the writer still writes, but only for its device's share of the limit.
 //!
 //! ```text
 //! every 1,024 pages a CPU (8 once this device's limit has been exceeded):
@@ -8,8 +8,8 @@
 //!   start the device's flusher, if dirty > background
 //! ```
 //!
-//! A device's limit is its share of recent completions, cut to what is left of the machine's limit,
-//! less up to an eighth for whoever dirties most. Source: mm/page-writeback.c
+//! A device's limit is its share of recent completions, at most the rest of the machine's limit.
+//! The heaviest dirtier gets up to an eighth less. Source: mm/page-writeback.c
 //! `balance_dirty_pages`, `get_dirty_limits` of 2.6.32 (2.6.24 to 2.6.31 differ in the waits).
 
 use floodwall_device::Nanos;
@@ -100,7 +100,7 @@ impl Sharing {
         // clip_bdi_dirty_limit: not more than what the machine has left and the device already has.
         let left = limits.dirty.saturating_sub(seen.dirty + seen.writeback);
         let clipped = share.min(left + seen.wb.dirty());
-        // task_dirty_limit: whoever dirties most is stopped first.
+        // task_dirty_limit: the heaviest dirtier is stopped first.
         let (numerator, denominator) = self.dirties.fraction(&task.dirties);
         let less = clipped / 8 * numerator / denominator;
         (limits, (clipped - less.min(clipped)).max(clipped / 2))
@@ -324,7 +324,7 @@ mod tests {
         // About 3/4 and 1/4 of 20,000, and neither task has dirtied anything.
         let (of_a, of_b) = (limit(&t, a, &idle), limit(&t, b, &idle));
         assert!((14_700..15_300).contains(&of_a) && (4_700..5_300).contains(&of_b), "{of_a} {of_b}");
-        // Only 2,000 pages are left and the device has 1,000 of its own: 3,000.
+        // Only 2,000 pages are left and the device has 1,000 already: 3,000.
         assert_eq!(limit(&t, b, &seen(1_000, 0, 17_000)), 3_000);
         // A task that has dirtied all of late gets an eighth less: its share is 100,000 of 32,768
         // counted, so nearly 1.

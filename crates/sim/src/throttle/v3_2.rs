@@ -1,5 +1,5 @@
-//! Linux 3.2: nobody writes for others any more; writers sleep, for as long as it takes the device
-//! to write what they dirtied.
+//! Linux 3.2: no task writes for others any more. Writers sleep while the device writes the pages
+//! that they dirtied.
 //!
 //! ```text
 //! every nr_dirtied_pause pages of a task (8 while the device is over its share; ratelimit_pages a CPU):

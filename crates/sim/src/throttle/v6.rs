@@ -137,8 +137,7 @@ impl Balancing {
         if self.wbs[who.wb.0 as usize].dirty_exceeded { pause.min(POLL_WHEN_EXCEEDED) } else { pause }
     }
 
-    /// Periods of the shares that are over end, and what is known of a context is brought up to
-    /// date.
+    /// Ends elapsed periods of the shares and updates the state of a context.
     fn advance(&mut self, wb: WbId, now: u64, seen: &Seen) {
         let wb = &mut self.wbs[wb.0 as usize];
         self.global.completions.advance(self.clock, now);
@@ -291,8 +290,8 @@ impl Balancing {
             }
             sleep = pause as u64;
             if sleep > max_pause {
-                // The rate has dropped; what can not be slept now is owed, but not more than once
-                // again as much.
+                // The rate has dropped; a sleep that is not possible now is owed, but not more than
+                // once again as much.
                 paused_from = now + (sleep - max_pause).min(max_pause);
                 sleep = max_pause;
             }
@@ -305,8 +304,8 @@ impl Balancing {
         Verdict::Sleep { until: self.clock.timer(at, sleep) }
     }
 
-    /// `__wb_update_bandwidth`. `parts`: from a writer, who also moves the rate limit and the hard
-    /// limit in force.
+    /// `__wb_update_bandwidth`. `parts`: from a writer, which also moves the rate limit and the
+    /// hard limit in force.
     fn update_bandwidth(
         &mut self,
         wb: WbId,
@@ -470,7 +469,7 @@ impl Throttle for Balancing {
         self.advance(wb, self.clock.jiffies(now), seen);
         let wb = &self.wbs[wb.0 as usize];
         let share = self.share(wb);
-        // wb_bg_dirty_limits: what is under writeback is done already.
+        // wb_bg_dirty_limits: pages under writeback are done already.
         let background = self.thresholds(&seen.memory).background;
         let fraction = self.global.completions.fraction(&wb.completions);
         if seen.dirty > background || seen.wb.reclaimable > share.thresh(background, seen.dirty, fraction) {

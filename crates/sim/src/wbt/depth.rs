@@ -17,7 +17,7 @@ pub struct Depth {
 /// Writes in flight, by kind. All 0 while there is no target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Writes that somebody waits for, and all while a writer has just been throttled
+    /// Writes that a process waits for, and all while a writer has just been throttled
     /// (`max_depth`).
     pub max: u32,
     /// Other writes (`wb_normal`).

@@ -9,7 +9,7 @@
 //!                         good, or only writes: twice the depth ────────┘
 //! ```
 //!
-//! Pure: it has neither queue nor clock. The block layer keeps who waits and calls [`Wbt::timer`]
+//! Pure: it has neither queue nor clock. The block layer keeps the waiters and calls [`Wbt::timer`]
 //! at [`Wbt::next_timer`]. Times are [`Nanos`]; whatever the kernel counts in jiffies is counted in
 //! jiffies.
 
@@ -49,7 +49,7 @@ pub enum Track {
     Throttled(Lane),
 }
 
-/// Whether it is on, and who said so (`WBT_STATE_*`).
+/// Whether it is on, and by default or by hand (`WBT_STATE_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     OnDefault,
@@ -156,8 +156,8 @@ impl Wbt {
     }
 
     /// A write to `queue/wbt_lat_usec`: `None` (-1) is the default, 0 switches it off. The target
-    /// that it has already is ignored, even while it is off (`queue_wb_lat_store`). Says whether
-    /// all who wait may try again.
+    /// that it has already is ignored, even while it is off (`queue_wb_lat_store`). Returns whether
+    /// all waiters may try again.
     pub fn set_latency_us(&mut self, us: Option<u64>) -> bool {
         let target = us.map_or(self.default_target, Nanos::from_micros);
         if target == self.target {
@@ -185,7 +185,7 @@ impl Wbt {
         }
     }
 
-    /// The queue's depth has changed; scaling starts anew. All who wait may try again.
+    /// The queue's depth has changed; scaling starts anew. All waiters may try again.
     pub fn set_queue_depth(&mut self, queue_depth: u32) {
         self.depth = Depth::new(queue_depth);
         self.reset();
@@ -196,8 +196,9 @@ impl Wbt {
         self.limits = self.depth.limits(self.target > Nanos::ZERO);
     }
 
-    /// What becomes of a request (`bio_to_wbt_flags`): every write is counted, unless it is sync *and*
-    /// idle (O_DIRECT, journals), and so is a discard. fsync's data is sync only, so it is counted.
+    /// The treatment of a request (`bio_to_wbt_flags`): every write is counted, unless it is sync
+    /// *and* idle (O_DIRECT, journals). A discard is counted too. The data of fsync is sync only,
+    /// so it is counted.
     #[must_use]
     pub fn track(&self, request: &IoRequest) -> Track {
         if !self.enabled() {
@@ -263,8 +264,8 @@ impl Wbt {
         }
     }
 
-    /// A request is done: `in_device` after it was sent to the device. Says whether those who wait
-    /// in its lane may now try [`Wbt::may_start`], in order of arrival until the first that may
+    /// A request is done: `in_device` after it was sent to the device. Returns whether the waiters
+    /// of its lane may now try [`Wbt::may_start`], in order of arrival until the first that may
     /// not.
     pub fn completed(
         &mut self,
@@ -314,7 +315,7 @@ impl Wbt {
             Lane::Write if self.write_cache && !slept_recently => 0,
             Lane::Write => self.limits.normal,
         };
-        // Several at a time, so that what they write can be merged.
+        // Several at a time, so that their writes can be merged.
         *in_flight == 0 || (*in_flight < limit && limit - *in_flight >= self.limits.background / 2)
     }
 
@@ -324,7 +325,7 @@ impl Wbt {
         self.timer
     }
 
-    /// A window is over (`wb_timer_fn`). Says whether those who wait, in either lane, may now try
+    /// A window is over (`wb_timer_fn`). Returns whether the waiters of either lane may now try
     /// [`Wbt::may_start`].
     pub fn timer(&mut self, now: Nanos, slept_recently: bool) -> bool {
         let in_flight: u32 = self.in_flight.iter().sum();
@@ -369,7 +370,7 @@ impl Wbt {
         self.scaled(scaled)
     }
 
-    /// Fewer writes: nobody is woken.
+    /// Fewer writes: no waiter is woken.
     fn scale_down(&mut self, hard: bool) -> bool {
         let scaled = self.depth.scale_down(hard);
         self.scaled(scaled);

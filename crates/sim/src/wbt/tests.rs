@@ -1,4 +1,4 @@
-//! Who may start, who is woken, and how the windows move the depth.
+//! The right to start, wake-ups, and the windows' effect on the depth.
 
 use super::*;
 use crate::request::{Flags, NORMAL_LEVEL, PriorityClass, ProcessId};
@@ -82,7 +82,7 @@ fn limits_are_levels_of_one_count() {
     assert_eq!(start_all(&mut wbt, now, PLAIN, false), 4);
     assert_eq!(start_all(&mut wbt, now, SYNC, false), 8);
     assert_eq!(start_all(&mut wbt, now, SYNC, false), 0);
-    // Discards have a count of their own, with the background limit.
+    // Discards have a separate count, with the background limit.
     let discard = request(2, Op::Discard, SYNC);
     let track = wbt.track(&discard);
     assert_eq!((0..9).take_while(|_| wbt.may_start(now, &discard, track, false)).count(), 4);
@@ -140,8 +140,8 @@ fn slow_reads_halve_the_depth_and_shorten_the_window() {
         depths.push(wbt.limits().max);
     }
     assert_eq!(depths, [8, 4, 2, 1, 1]);
-    // 1,600 ms / ⌊√(256 (step + 1))⌋ = 100, 72.7, 59.3, 50 (and, kept at step 4, 45.7), in whole
-    // ticks of 4 ms plus the one that timers are late: 25 + 1, 18 + 1, 14 + 1, 12 + 1, 11 + 1.
+    // 1,600 ms / ⌊√(256 (step + 1))⌋ = 100, 72.7, 59.3, 50 (and, kept at step 4, 45.7). Timers are
+    // late by a tick of 4 ms; in whole ticks: 25 + 1, 18 + 1, 14 + 1, 12 + 1, 11 + 1.
     assert_eq!(windows, [104, 76, 60, 52, 48]);
 }
 

@@ -12,8 +12,8 @@ use crate::kernel::Generation;
 use crate::machine::Machine;
 use crate::page_cache::InodeId;
 
-/// The most bytes that are dirtied in one step of the model while nobody is throttled: some 2 ms of
-/// a core.
+/// The most bytes dirtied in one step of the model while no process is throttled: some 2 ms of a
+/// core.
 const STEP: u64 = 4 << 20;
 /// Length of each write of a burst.
 const BURST_BLOCK: u64 = 1 << 20;

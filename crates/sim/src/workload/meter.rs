@@ -55,7 +55,7 @@ pub(crate) enum Kind {
     Read,
 }
 
-/// What was done between two samples.
+/// Operations between two samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Delta {
     /// Whole operations: commits, reads, blocks of a flood.
@@ -90,13 +90,13 @@ impl Meter {
         self.bytes += bytes;
     }
 
-    /// Counts operations that nobody waits for.
+    /// Counts operations that no process waits for.
     pub(crate) fn add_untimed(&mut self, ops: u64, bytes: u64) {
         self.ops += ops;
         self.bytes += bytes;
     }
 
-    /// What was added since the last call.
+    /// The counts since the last call.
     pub(crate) fn take(&mut self) -> Delta {
         let [commit, write, sync, read] = &mut self.kinds;
         let latencies =

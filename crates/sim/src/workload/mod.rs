@@ -7,9 +7,9 @@
 //!                                          └▶ victims: Sync ─▶ done, counted ─▶ Next
 //! ```
 //!
-//! A write of one block and a run of many are the same to the machine: a flood dirties as many
-//! pages at once as the throttle lets it before it wants to look again, so that the cost of
-//! `dd bs=1k` does not depend on `bs`.
+//! A write of one block and a run of many are the same to the machine. A flood dirties as many
+//! pages at once as the throttle allows before its next look, so the cost of `dd bs=1k` does not
+//! depend on `bs`.
 
 mod choose;
 mod flood;
@@ -100,7 +100,7 @@ pub(crate) enum State {
     Balance,
     /// Writes out for `balance_dirty_pages` (2.6).
     WriteOut(Pass),
-    /// What it wrote is accepted.
+    /// Its write is accepted.
     Written,
     /// Makes it stable.
     Sync(SyncJob),
@@ -175,7 +175,7 @@ pub(crate) struct Load {
     pub(crate) limit: Option<Limit>,
     /// A growing log is cut to nothing at the beginning of each lap.
     pub(crate) cuts_logs: bool,
-    /// What it reads can stay in the page cache.
+    /// Its file can stay in the page cache.
     pub(crate) fits_in_memory: bool,
 }
 

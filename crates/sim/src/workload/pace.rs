@@ -26,8 +26,7 @@ impl Tickets {
         self.next = 0;
     }
 
-    /// When the next operation that nobody serves yet falls due, after the begin; the caller serves
-    /// it.
+    /// When the next unserved operation falls due, after the begin; the caller serves it.
     pub(crate) fn take(&mut self) -> Nanos {
         self.next += 1;
         self.due(self.next - 1)

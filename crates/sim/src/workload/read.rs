@@ -71,7 +71,7 @@ impl ReadAhead {
             self.size = Self::first_size(wanted, most).max(wanted.min(most));
             self.ahead = if self.size > wanted { self.size - wanted } else { self.size };
         } else {
-            // Random: nothing but what was asked for.
+            // Random: only the requested block.
             return (page, page + wanted);
         }
         (self.start, self.start + self.size)

@@ -113,8 +113,7 @@ impl Machine {
         self.victim_written(t)
     }
 
-    /// The write call returns; then comes the sync, if it is a call of its own or part of the
-    /// write.
+    /// The write call returns; then comes the sync, as a separate call or as part of the write.
     pub(super) fn victim_written(&mut self, t: usize) -> bool {
         let now = self.now;
         let Program::Victim(program) = &self.tasks[t].program else { return false };

@@ -1,4 +1,4 @@
-//! The flusher: which files are written when nobody asked (fs/fs-writeback.c; up to 2.6.31
+//! The flusher: the files written without a process's request (fs/fs-writeback.c; up to 2.6.31
 //! mm/pdflush.c).
 //!
 //! ```text
@@ -7,9 +7,9 @@
 //!                        └─ could not be written ────────────────┼─ chunk used up ─▶ b_more_io ─▶ b_io, next round
 //! ```
 //!
-//! A machine with control groups has a flusher for each of them beside the root group's, with lists
-//! of its own (`cgwb_create`). A file belongs to the group that dirtied it first. A flusher that
-//! waits holds up no other group's.
+//! A machine with control groups has a flusher for each of them beside the root group's, with
+//! separate lists (`cgwb_create`). A file belongs to the group that dirtied it first. A flusher
+//! that waits holds up no other group's.
 //!
 //! Work in the order of `wb_do_writeback`: old data every `dirty_writeback_centisecs`, then
 //! background while over the background limit. A writer of 2.6 that has to write for itself goes
@@ -41,7 +41,7 @@ pub(crate) struct Flusher {
     b_more_io: VecDeque<InodeId>,
     pass: Option<Pass>,
     periodic: Periodic,
-    /// It sleeps and may be woken by anybody.
+    /// It sleeps and any process may wake it.
     idle: bool,
     /// Its timer is set.
     armed: bool,
@@ -97,7 +97,7 @@ impl Machine {
         self.arm_flusher(wb);
     }
 
-    /// Somebody found the machine, or the context's group, over the background limit.
+    /// A task found the machine, or the context's group, over the background limit.
     pub(crate) fn start_background(&mut self, wb: usize) {
         self.wbs[wb].flusher.background = true;
         self.wake_flusher(wb);
@@ -170,8 +170,8 @@ impl Machine {
                         self.wbs[wb].flusher.next_kupdate = next;
                     }
                     if pass.why == Why::Background && pass.written == 0 {
-                        // Too much is dirty, and none of it can be written now: until somebody asks
-                        // again or the timer goes off (`wb_workfn`).
+                        // Too much is dirty, and none of it can be written now: the flusher sleeps
+                        // until it is asked again or the timer goes off (`wb_workfn`).
                         self.wbs[wb].flusher.idle = true;
                         return self.arm_flusher(wb);
                     }
@@ -209,7 +209,7 @@ impl Machine {
             .then(|| Pass::new(wb, Why::Background, u64::MAX, None))
     }
 
-    /// `queue_io`: what is left of the last round, then what is old enough.
+    /// `queue_io`: the rest of the last round, then files that are old enough.
     fn queue_io(&mut self, wb: usize, older_than: Option<Nanos>) {
         let f = &mut self.wbs[wb].flusher;
         while let Some(id) = f.b_more_io.pop_front() {

@@ -15,8 +15,8 @@ use crate::request::Flags;
 
 /// Bios made before they are submitted: a plug's worth.
 const BATCH: usize = 32;
-/// Pages that a chunk of xfs of 2.6.32 comes to at most, for each that it should have: four times
-/// as many in the first cluster, then two with each call.
+/// Pages that a chunk of xfs of 2.6.32 reaches at most, for each nominal page. The first cluster
+/// has four times as many, then each call adds two.
 const CLUSTERED: u64 = 6;
 
 /// Why pages are written.
@@ -105,8 +105,8 @@ impl Machine {
     }
 
     /// pdflush works with `nonblocking`: it leaves a congested queue alone. Writers and the
-    /// flushers of later kernels sleep for their slots; an NFS client that has too much under way
-    /// lets nobody send more.
+    /// flushers of later kernels sleep for their slots. An NFS client that has too much under way
+    /// stops all senders.
     fn avoids_congestion(&self, pass: &Pass) -> bool {
         let pdflush = self.generation == Generation::K2_6_18
             && pass.why != Why::Throttled
@@ -138,7 +138,7 @@ impl Machine {
                 }
             };
             if self.cache.inode(id).busy {
-                // Somebody else is writing it.
+                // Another process is writing it.
                 self.requeue_inode(id, true);
                 continue;
             }
@@ -158,17 +158,17 @@ impl Machine {
         }
     }
 
-    /// Whether going once through the files is all: for a writer of 2.6.32 that writes for itself,
-    /// and for its flusher if no file's chunk was used up (`wb_writeback`: "didn't write everything
-    /// and we don't have more IO, bail").
+    /// Whether one pass through the files is all. It is for a writer of 2.6.32 that writes for
+    /// itself. It is for the flusher if no file's chunk was used up (`wb_writeback`: "didn't write
+    /// everything and we don't have more IO, bail").
     fn one_sweep(&self, pass: &Pass) -> bool {
         self.generation == Generation::K2_6_32
             && (pass.why == Why::Throttled || self.wbs[pass.wb].flusher.nothing_more())
     }
 
-    /// Whether a chunk counts neighbouring pages as one: xfs from 2.6.31 to 2.6.35 quadrupled what
-    /// was left of a chunk at each call of `writepage`, and then wrote all dirty neighbours of the
-    /// page, while `write_cache_pages` counted the calls.
+    /// Whether a chunk counts neighbouring pages as one. From 2.6.31 to 2.6.35 xfs quadrupled the
+    /// rest of a chunk at each call of `writepage`, and then wrote all dirty neighbours of the
+    /// page. Meanwhile `write_cache_pages` counted the calls.
     fn clusters(&self) -> bool {
         self.generation == Generation::K2_6_32 && self.fs.kind == FsKind::Xfs
     }

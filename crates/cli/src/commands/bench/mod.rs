@@ -31,7 +31,7 @@ use crate::signals;
 /// Runs the command.
 ///
 /// # Errors
-/// What could not be done; [`Exit::of`] turns it into a status.
+/// Any failure of the run; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &BenchArgs, origin: Instant) -> anyhow::Result<Exit> {
     if args.list_scenarios {
         return list_scenarios();
@@ -128,7 +128,7 @@ struct Measured {
     first_operation: Option<Duration>,
 }
 
-/// Settles rates that are shares of what victims do alone, and says what came of it.
+/// Settles rates that are shares of the victims' rates alone, and reports the result.
 ///
 /// # Errors
 /// Why that could not be measured.
@@ -195,7 +195,7 @@ fn read_baseline(path: &Path) -> anyhow::Result<(Document, String)> {
 
 /// How much a run writes at most, and where.
 pub(crate) fn space_notice(needed: Bytes, dir: &Path) -> String {
-    // Rounded up: what is promised must do.
+    // Rounded up: the promised time must suffice.
     let gib = (needed.as_f64() / Bytes::gib(1).as_f64() * 10.0).ceil() / 10.0;
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     format!("writes up to {gib:.1} GiB below '{}' and removes it again", dir.display())

@@ -106,7 +106,7 @@ impl Guests {
         let mut contenders = Vec::new();
         for text in &args.kernel {
             let (name, kernel) = named(text);
-            // Half of what is free differs from one guest to the next.
+            // Half of the free memory differs from one guest to the next.
             let ram = guests.values().next().map(|guest| guest.ram).or(args.ram);
             let found = guest::guest(kernel, ram, CommandIo::Inherit)?;
             // Missing modules are reported before any kernel is measured.
@@ -296,8 +296,8 @@ fn with_rounds(mut scenario: Value, rounds: u32) -> Value {
     scenario
 }
 
-/// Runs a guest, and reports progress every second. Gives its command's status, and what was noted
-/// of the guest.
+/// Runs a guest, and reports progress every second. Returns its command's status, and the notes
+/// about the guest.
 fn run(
     guest: &Guest,
     order: &floodwall_guest::Order,

@@ -78,7 +78,7 @@ pub(crate) struct CompareArgs {
 /// Runs the command.
 ///
 /// # Errors
-/// What could not be done; [`Exit::of`] turns it into a status.
+/// Any failure of the run; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &CompareArgs, origin: Instant) -> anyhow::Result<Exit> {
     if let Some(path) = &args.out {
         output::check_writable(path)?;
@@ -197,7 +197,7 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// Judges what was measured, if anything was, and gives it out.
+/// Judges the measurements, if any, and prints the result.
 fn conclude(
     args: &CompareArgs,
     result: Option<Contest>,
@@ -237,7 +237,7 @@ fn rows(result: &Contest) -> (Vec<Trial>, Rows) {
     (trials, rows)
 }
 
-/// Gives out what was asked for. Stdout comes first and one failure does not stop the rest.
+/// Prints the requested forms. Stdout comes first and one failure does not stop the rest.
 pub(crate) fn write(json: bool, out: Option<&PathBuf>, document: &Document) -> Vec<anyhow::Error> {
     let printed = if json {
         document.to_json().map_err(anyhow::Error::from).and_then(|json| output::json(&json))

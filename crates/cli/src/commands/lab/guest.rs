@@ -1,5 +1,4 @@
-//! `floodwall lab run --kernel`: the same command line once more, as root inside a kernel of its
-//! own.
+//! `floodwall lab run --kernel`: the same command line once more, as root inside a separate kernel.
 //!
 //! ```text
 //! host   floodwall lab run hdd-7200 --kernel uml --ram 4GiB -- CMD

@@ -38,7 +38,7 @@ const NO_ROOT: &str = "the lab needs root (it mounts and makes loop devices); ru
 /// Runs the command.
 ///
 /// # Errors
-/// What could not be done; [`Exit::of`] turns it into a status.
+/// Any failure of the run; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<Exit> {
     let program = std::env::current_exe().context("can't tell where this program is, to start its server")?;
     let lab = Lab::new(program, [SERVER_COMMAND.to_owned()]);
@@ -197,7 +197,7 @@ fn list(lab: &Lab, json: bool) -> anyhow::Result<Exit> {
             .iter()
             .map(|(name, model, description)| json!({"name": name, "model": model, "description": description}))
             .collect();
-        // Not an empty list: a user who can't see devices must not be told that there are none.
+        // Not an empty list: a user without access to the devices must not read that none exist.
         output::json(&to_json(&json!({ "presets": presets, "devices": labs.ok() }))?)?;
     } else {
         output::result(&text::list(&presets, &labs))?;
@@ -228,7 +228,7 @@ fn take_down(lab: &Lab, which: &NameOrAll) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Runs a command on a device that is there for it alone; its exit status becomes ours.
+/// Runs a command on a device made for it alone; the command's exit status becomes this program's.
 fn run_in(lab: &Lab, args: &UpArgs, user: Option<&str>, command: &[String]) -> anyhow::Result<Exit> {
     let [program, arguments @ ..] = command else {
         return Err(UsageError("give a command after --".into()).into());
@@ -252,7 +252,7 @@ fn run_in(lab: &Lab, args: &UpArgs, user: Option<&str>, command: &[String]) -> a
         LabError::NoRoot => MissingError(NO_ROOT.into()).into(),
         error => anyhow::Error::from(error),
     })?;
-    // Our own measuring commands say it of the device that they measured.
+    // Floodwall's measuring commands say it of the device that they measured.
     let ours = std::env::current_exe().is_ok_and(|exe| exe.file_name() == Path::new(program).file_name());
     if let Some(late) = ran.stats.as_ref().filter(|_| !ours).and_then(|s| text::late(&s.name, &s.timings)) {
         notice(&format!("floodwall: {late}"));
@@ -274,8 +274,8 @@ fn path_with_this_program() -> Option<OsString> {
     std::env::join_paths(dirs).ok()
 }
 
-/// A command's exit status as our own; a command that a signal ended has 128 and the signal's
-/// number, as in a shell.
+/// A command's exit status as this program's; a command that a signal ended has 128 and the
+/// signal's number, as in a shell.
 fn status_of(status: ExitStatus) -> Exit {
     let signal = status.signal().map(|signal| 128 + signal);
     status.code().or(signal).and_then(|code| u8::try_from(code).ok()).map_or(Exit::Failed, Exit::Of)

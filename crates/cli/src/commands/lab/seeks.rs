@@ -14,8 +14,8 @@ use crate::output::{self, notice};
 /// Runs the command.
 ///
 /// # Errors
-/// [`UsageError`] if the recording or the result is not what it should be or they don't belong
-/// together; else if the picture can't be written.
+/// [`UsageError`] if the recording or the result is invalid or they don't belong together; else if
+/// the picture can't be written.
 pub(super) fn run(args: &SeeksArgs) -> anyhow::Result<Exit> {
     output::check_writable(&args.out)?;
     for input in [Some(&args.recording), args.result.as_ref()].into_iter().flatten() {

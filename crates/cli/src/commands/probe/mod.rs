@@ -88,7 +88,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// A source that can't be used or was lost, a device that is none, stdout that can't be written.
+/// A source that can't be used or was lost, an invalid device, stdout that can't be written.
 pub(crate) fn run(args: &ProbeArgs) -> anyhow::Result<Exit> {
     let devices = devices(&args.devices)?;
     let stop = signals::stop_flag()?;

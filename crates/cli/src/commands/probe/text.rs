@@ -158,7 +158,7 @@ fn name_of(device: Option<DeviceId>, names: &BTreeMap<DeviceId, &str>) -> String
     }
 }
 
-/// Those that wait, who waited longest altogether first.
+/// Processes that wait, in descending order of their total wait.
 fn waits(snapshot: &Snapshot, names: &BTreeMap<DeviceId, &str>) -> Vec<String> {
     let columns = [
         column("WHO WAITS", Align::Left),
@@ -210,7 +210,7 @@ fn waits(snapshot: &Snapshot, names: &BTreeMap<DeviceId, &str>) -> Vec<String> {
     table(&columns, &rows.into_iter().map(|(_, row)| row).collect::<Vec<_>>())
 }
 
-/// Those that dirty page cache or are made to sleep for it, who dirtied most first.
+/// Processes that dirty page cache or are made to sleep for it, the heaviest dirtier first.
 fn floods(snapshot: &Snapshot, names: &BTreeMap<DeviceId, &str>) -> Vec<String> {
     let columns = [
         column("WHO WRITES", Align::Left),

@@ -1,4 +1,4 @@
-//! Fonts for pictures: what the system has, or what was named.
+//! Fonts for pictures: those of the system, or a named one.
 
 use std::path::{Path, PathBuf};
 
@@ -50,7 +50,7 @@ fn read(path: &Path) -> anyhow::Result<Font> {
     Ok(Font::of(file).map_err(|e| wrong(e.to_string()))?)
 }
 
-/// Files below a directory; what can't be read is left out.
+/// Files below a directory; unreadable ones are left out.
 fn list(directory: &Path, depth: usize, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();

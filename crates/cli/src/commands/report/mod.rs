@@ -25,7 +25,7 @@ use crate::output::{self, notice};
 /// megabyte.
 const PAGE_MARKS: usize = 5_000;
 
-/// Says in a page's head who made it.
+/// The generator's name in a page's head.
 const GENERATOR: &str = "<meta name=\"generator\" content=\"floodwall ";
 /// A page's head up to there is shorter.
 const HEAD_BYTES: u64 = 4096;
@@ -84,7 +84,7 @@ struct Stored {
 /// Runs the command.
 ///
 /// # Errors
-/// What could not be done; [`Exit::of`] turns it into a status.
+/// Any failure of the run; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     check(args)?;
     let stored: Vec<Stored> = args.results.iter().map(|p| read(p)).collect::<anyhow::Result<_>>()?;
@@ -144,8 +144,8 @@ fn check_name(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Refuses a file that is no page of ours. An absent or empty file and one that is no regular file
-/// (`/dev/stdout`) will do.
+/// Refuses a file that is not a page of Floodwall. An absent or empty file and one that is no
+/// regular file (`/dev/stdout`) will do.
 fn check_ours(path: &Path) -> anyhow::Result<()> {
     if !path.is_file() {
         return Ok(());
@@ -161,7 +161,7 @@ fn check_ours(path: &Path) -> anyhow::Result<()> {
     Err(UsageError(format!("'{}' {why}", path.display())).into())
 }
 
-/// What goes to stdout: what was asked for, and the result as text if nothing was.
+/// Text for stdout: the requested forms, and the result as text if no form was requested.
 fn print(args: &ReportArgs, results: &[(Study<'_>, Figures)]) -> anyhow::Result<()> {
     let studies: Vec<&Study<'_>> = results.iter().map(|(study, _)| study).collect();
     if args.json {

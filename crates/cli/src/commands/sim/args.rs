@@ -97,8 +97,9 @@ pub(crate) enum SimCommand {
     Sweep(SweepArgs),
 }
 
-/// A knob with the full name that a setting of a simulated machine has for it: also of the victims'
-/// threads (`victim.ioprio`) and of a control group of the victims or floods (`flood:io.max`).
+/// A knob with its full name in a setting of a simulated machine. Knobs of the victims' threads
+/// (`victim.ioprio`) and of a control group of the victims or floods (`flood:io.max`) are known
+/// too.
 pub(crate) fn known(name: &str) -> Option<(String, &'static Knob)> {
     if let Some((group, knob)) = name.split_once(':').filter(|(group, _)| [VICTIM, FLOOD].contains(group)) {
         return catalogue::find(knob).map(|knob| (format!("{group}:{}", knob.name), knob));

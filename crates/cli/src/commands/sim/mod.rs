@@ -46,7 +46,7 @@ impl Watch for Interruptible {
 /// Runs the command.
 ///
 /// # Errors
-/// What could not be done; [`Exit::of`] turns it into a status.
+/// Any failure of the run; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &SimArgs) -> anyhow::Result<Exit> {
     if let Some(SimCommand::Sweep(sweep)) = &args.command {
         return sim_sweep::run(sweep);

@@ -1,4 +1,4 @@
-//! What a sweep has done so far, on disk: append-only, synced, locked while somebody writes.
+//! The finished runs of a sweep, on disk: append-only, synced, locked by its writer.
 //!
 //! The first line says which sweep and shard it is of; each other line is a checksum, a tab, and a
 //! run's line ([`Figures::to_line`]). A line that a crash tore fails its checksum: it is passed
@@ -39,11 +39,11 @@ impl Journal {
         name.into()
     }
 
-    /// Opens the journal of a sweep, or begins one, and reads what it has.
+    /// Opens the journal of a sweep, or begins one, and reads its runs.
     ///
     /// # Errors
-    /// [`UsageError`] if it is of another sweep or somebody else writes it; what the disk says
-    /// otherwise.
+    /// [`UsageError`] if it is of another sweep or another process writes it; else the error of the
+    /// disk.
     pub(super) fn open(path: &Path, facts: &Facts) -> anyhow::Result<(Self, HashMap<Key, Figures>)> {
         let fail = || format!("can't open the journal '{}'", path.display());
         let mut file = OpenOptions::new()
@@ -51,7 +51,7 @@ impl Journal {
             .write(true)
             .create(true)
             .truncate(false)
-            // Its name can be foreseen; a link that somebody has put there leads elsewhere.
+            // Its name is predictable; a link planted there leads elsewhere.
             .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(path)
             .with_context(fail)?;

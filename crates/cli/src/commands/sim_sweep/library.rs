@@ -21,7 +21,7 @@ impl Files {
         Self { directory: file.parent().unwrap_or(Path::new("")).to_owned() }
     }
 
-    /// The text of a file; `None` for what is a name and no path.
+    /// The text of a file; `None` for a name that is not a path.
     fn text(&self, name: &str) -> Option<Result<String, String>> {
         if !name.contains(['/', '.']) {
             return None;

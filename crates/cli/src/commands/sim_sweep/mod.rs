@@ -1,13 +1,13 @@
-//! `floodwall sim sweep`: a grid or a sample of machines and settings, simulated on all cores, into
-//! one Parquet file.
+//! `floodwall sim sweep` simulates a grid or a sample of machines and settings on all cores and
+//! writes one Parquet file.
 //!
 //! ```text
 //! FILE.toml ─▶ Sweep ─▶ shard's cells ─▶ runs ─┬─ kept in OUT.journal already
 //!                                              └─ workers ─▶ OUT.journal (fsynced) ─▶ rows ─▶ OUT
 //! ```
 //!
-//! Whatever ends it (a signal, a full disk, a lost machine) loses no run that the journal has; the
-//! same command goes on from there. The journal is removed once the table is on disk.
+//! No ending (a signal, a full disk, a lost machine) loses a run that the journal has; the same
+//! command goes on from there. The journal is removed once the table is on disk.
 
 mod args;
 mod build;
@@ -42,7 +42,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Runs the command.
 ///
 /// # Errors
-/// What could not be done; [`Exit::of`] turns it into a status.
+/// Any failure of the run; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<Exit> {
     if let Some(SweepCommand::Merge(merge)) = &args.command {
         return merge::run(merge);

@@ -1,4 +1,4 @@
-//! A sweep's table as a Parquet file: what is swept in its metadata, columns that may all be empty,
+//! A sweep's table as a Parquet file: the sweep in its metadata, columns that may all be empty,
 //! compressed with Snappy.
 //!
 //! The same rows give the same bytes: nothing of when, where, or by how many threads they were made

@@ -1,8 +1,8 @@
-//! Runs on threads, results one batch after the other to whoever keeps them, progress on stderr.
+//! Runs on threads, results one batch after the other to their keeper, progress on stderr.
 //!
-//! A worker takes the next run that nobody has taken. Results are handed over in the order in which
-//! they end; while one batch is being synced the next gathers, so that a slow disk makes batches
-//! larger and not the sweep slower.
+//! A worker takes the next free run. Results are handed over in the order in which they end. While
+//! one batch is being synced the next gathers, so a slow disk makes batches larger and not the
+//! sweep slower.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -88,7 +88,7 @@ pub(super) fn run(
     kept
 }
 
-/// A run whose panic, a bug of the model's, costs its own row and not the sweep.
+/// A run that panics (a bug of the model) costs its row and not the sweep.
 fn guarded(sweep: &Sweep, run: Run, flags: &mut Flags<'_>) -> Option<Figures> {
     catch_unwind(AssertUnwindSafe(|| sweep.run(run.which, flags))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -110,7 +110,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// For so many runs, of which some were done before.
+    /// For so many runs; some of them were done before.
     pub(super) fn new(all: usize, before: usize, quiet: bool) -> Self {
         let bar = (!quiet && stderr_is_terminal()).then(|| {
             let bar = ProgressBar::with_draw_target(Some(all as u64), ProgressDrawTarget::stderr_with_hz(4));

@@ -1,5 +1,5 @@
-//! What findings need besides the state of the write path: what Floodwall itself has changed, who
-//! else sets the same knobs, and who uses the disks.
+//! The facts that findings need besides the state of the write path: Floodwall's changes, other
+//! managers of the same knobs, and the users of the disks.
 //!
 //! ```text
 //! journal ─ knobs::session::log ─▶ JournalFacts ┐
@@ -22,7 +22,7 @@ use floodwall_probe::{OTHERS, ProcessUse, Snapshot};
 
 use crate::commands::settings::JOURNAL;
 
-/// The journal's place, and what was read of other managers.
+/// The journal's place, and the findings about other managers.
 pub(super) struct Surroundings {
     root: SysRoot,
     files: Option<KernelFiles>,

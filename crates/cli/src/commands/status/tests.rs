@@ -1,4 +1,4 @@
-//! Watching and windows on a fake clock; what is shown of each captured machine.
+//! Watching and windows on a fake clock; the output for each captured machine.
 
 use std::cell::Cell;
 use std::fs;

@@ -116,7 +116,7 @@ fn duration(text: &str) -> Result<Duration, UnitError> {
 /// Runs the command.
 ///
 /// # Errors
-/// What could not be done; [`Exit::of`] turns it into a status.
+/// Any failure of the run; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &TuneArgs, origin: Instant) -> anyhow::Result<Exit> {
     if args.time < SHORTEST {
         let (given, least) = (human_duration(args.time), human_duration(SHORTEST));
@@ -271,7 +271,7 @@ fn stopped(outcome: &Outcome) -> Option<String> {
     }
 }
 
-/// Shows whose turn it is.
+/// Shows the setting whose turn it is.
 fn show(progress: &Shared, turn: &Turn<'_>) {
     let part = match turn.stage {
         Stage::Reference => "measuring what is possible",
@@ -336,7 +336,7 @@ fn document(args: &TuneArgs, run: Run, scenario: &Scenario, outcome: &Outcome) -
     Ok(Document::of_contest(run, scenario, trials, contest)?)
 }
 
-/// Gives out the result, and does what was asked for with the recommendation.
+/// Prints the result, and treats the recommendation as requested.
 fn finish(
     args: &TuneArgs,
     document: &Document,
@@ -396,8 +396,8 @@ fn finish(
     }
 }
 
-/// Applies and then persists: what can't be put in force now must not be put in force by the next
-/// boot either.
+/// Applies and then persists: a setting that can't be put in force now must not come into force at
+/// the next boot either.
 fn applied(
     apply: impl FnOnce() -> anyhow::Result<Exit>,
     persist: Option<impl FnOnce() -> anyhow::Result<Exit>>,

@@ -5,8 +5,8 @@
 //!                                                                           └ yes ─▶ its trials, without those that say nothing
 //! ```
 //!
-//! A trial counts for a setting by what it was compared with. Under other knobs, on another disk or
-//! beside another flood it would be compared with something else, and nobody could tell afterwards.
+//! A trial counts for a setting by comparison with others. Under other knobs, on another disk or
+//! beside another flood the comparison would be another, and later readers could not tell.
 
 use std::path::Path;
 use std::time::Duration;
@@ -36,7 +36,8 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Document> {
     Ok(document)
 }
 
-/// What was tried before. Trials of an earlier final have served: they count like any other now.
+/// The settings tried before. Trials of an earlier final have served: they count like any other
+/// now.
 pub(super) fn earlier(stored: &Document) -> anyhow::Result<Vec<Earlier>> {
     let contenders = stored.contest.iter().flat_map(|c| &c.contenders);
     let all: Vec<Earlier> = contenders
@@ -59,8 +60,8 @@ pub(super) fn earlier(stored: &Document) -> anyhow::Result<Vec<Earlier>> {
     Ok(all)
 }
 
-/// Refuses to put a result where one with more trials is: whatever went wrong, what was measured is
-/// not lost.
+/// Refuses to replace a result that has more trials: measurements are not lost, whatever went
+/// wrong.
 pub(super) fn keeps_all(stored: &Document, new: &Document) -> anyhow::Result<()> {
     let (before, now) = (stored.trials.len(), new.trials.len());
     if now < before {
@@ -180,7 +181,7 @@ fn load(scenario: &Value, key: &str) -> Option<Value> {
     Some(part)
 }
 
-/// What was in force under the first trial of the stored reference that says so.
+/// The setting in force under the first trial of the stored reference that has one.
 fn reference_setting(stored: &Document) -> Option<&Setting> {
     let first = stored.contest.iter().flat_map(|c| &c.contenders).find(|c| c.setting.is_empty())?;
     let trials = first.trials.iter().chain(&first.disturbed).filter_map(|i| stored.trials.get(*i));

@@ -16,7 +16,7 @@ use floodwall_tune::space::{Description, Kind};
 pub(super) struct Least {
     /// The least hard limit under which none can hang; `None` if any limit can hang one.
     pub(super) hard_bytes: Option<u64>,
-    /// Who they are.
+    /// The names of the servers.
     servers: String,
 }
 
@@ -47,8 +47,8 @@ impl Least {
 /// What a benchmark's directory, its devices and its loads have to choose from.
 pub(super) struct Offers {
     queue_device: Option<DeviceId>,
-    /// Queues with an elevator, by what is before their knobs: nothing, or the name of a disk below
-    /// (a logical volume, an array).
+    /// Queues with an elevator, by the prefix of their knobs: empty, or the name of a disk below (a
+    /// logical volume, an array).
     queues: Vec<(String, DeviceId)>,
     is_array: bool,
     groups: bool,
@@ -62,8 +62,7 @@ impl Offers {
     pub(super) fn of(root: &SysRoot, rig: &HostRig, scenario: &Scenario) -> Self {
         let location = rig.location();
         let queue_device = location.queue_device;
-        // Logical volumes and arrays built on bios have no elevator of their own; the disks below
-        // have.
+        // Logical volumes and arrays built on bios have no elevator; the disks below have.
         let has_elevator = |id: DeviceId| schedulers(root, id).len() > 1;
         let queues = match queue_device {
             Some(id) if has_elevator(id) || location.leaves.is_empty() => vec![(String::new(), id)],
@@ -164,7 +163,7 @@ fn schedulers(root: &SysRoot, id: DeviceId) -> Vec<String> {
     queue::choices(&text).map(str::to_owned).collect()
 }
 
-/// Of a simulated machine: `in_force` is what it boots with. Its rig refuses what this version of
+/// For a simulated machine: `in_force` is its setting at boot. Its rig refuses what this version of
 /// the simulator lacks. Victims and floods have groups only under a setting that names one.
 pub(super) fn of_sim(
     options: &SimOptions,

@@ -88,7 +88,7 @@ pub(super) fn is_read(path: &str, line: &str) -> bool {
     OPTIONS.contains(&key) || redact::is_knob(key) || is_value
 }
 
-/// Whether what it sets is applied at all.
+/// Whether its values are applied at all.
 fn standing(running: &Reading<bool>, at_boot: &Reading<bool>) -> Standing {
     match (running.value(), at_boot.value()) {
         (Some(true), _) | (_, Some(true)) => Standing::Wins,
@@ -193,8 +193,8 @@ impl Claims<'_> {
         }
     }
 
-    /// A value with `>` or `<` before it is only set if it is larger or smaller than what is there;
-    /// one with `${…}` is worked out by TuneD.
+    /// A value with `>` or `<` before it is only set if it is larger or smaller than the present
+    /// one. TuneD works out a value with `${…}`.
     fn claim(
         &self,
         found: &mut Found<'_>,

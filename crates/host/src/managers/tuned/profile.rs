@@ -41,7 +41,7 @@ impl Unit {
     }
 }
 
-/// Loads profiles and all that they include, and merges their units. What can't be found is noted.
+/// Loads profiles and all that they include, and merges their units. A missing profile is noted.
 pub(super) fn load(found: &mut Found<'_>, names: &[String]) -> Vec<Unit> {
     let mut loaded = Vec::new();
     let mut files = Vec::new();

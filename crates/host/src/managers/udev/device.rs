@@ -68,7 +68,7 @@ pub(super) struct Device<'a> {
 pub(super) type Overlay = HashMap<String, Option<String>>;
 
 impl<'a> Device<'a> {
-    /// Reads what is known of a disk.
+    /// Reads the properties of a disk.
     pub(super) fn new(root: &'a SysRoot, disk: &'a Disk) -> Self {
         let directory = format!("/sys/class/block/{}", disk.name);
         let mut properties = HashMap::new();

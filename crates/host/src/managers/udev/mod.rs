@@ -7,7 +7,7 @@
 //!
 //! Rules are applied when a device appears and at each of its "change" events, so they come back
 //! without a reboot. Of several rules for one attribute the last one's value stays. A rule that
-//! asks what can't be known here (a program's result) is one that *may* apply.
+//! depends on something unknown here (a program's result) is one that *may* apply.
 
 mod command;
 mod device;
@@ -30,7 +30,7 @@ pub(super) const DIRECTORIES: [&str; 5] = [
     "/usr/lib/udev/rules.d",
     "/lib/udev/rules.d",
 ];
-/// A file without any of these sets none of our knobs.
+/// A file without any of these sets no knob of Floodwall's.
 const SIGNS: [&str; 3] = ["queue/", "bdi/", "dirty_"];
 /// The events at which rules are applied: a device appears (or is there at boot), and something
 /// about it changes.

@@ -80,7 +80,7 @@ impl Rule {
         self.tokens.iter().filter(|token| token.operator == Operator::Set)
     }
 
-    /// What is set for a key without an attribute, such as `GOTO`.
+    /// The value set for a key without an attribute, such as `GOTO`.
     pub(super) fn set(&self, key: &str) -> Option<&str> {
         self.assignments().find(|token| token.key == key).map(|token| token.value.as_str())
     }
@@ -114,7 +114,7 @@ impl Token {
     }
 }
 
-/// The rules of a file, and the lines that are none, with the reason.
+/// The rules of a file, and the invalid lines with the reason.
 pub(super) fn parse(text: &str) -> (Vec<Rule>, Vec<(u32, String)>) {
     let (mut rules, mut wrong) = (Vec::new(), Vec::new());
     for (line, text) in logical_lines(text) {

@@ -10,7 +10,7 @@ use floodwall_model::scenario::Data;
 use super::*;
 use crate::buffer::rng;
 
-/// What a kernel has accepted, and what it has done. Tests keep it beyond the end of the ring.
+/// The accepted and the completed entries of a kernel. Tests keep it beyond the end of the ring.
 #[derive(Default)]
 struct State {
     queued: VecDeque<(Step, u64)>,
@@ -20,8 +20,8 @@ struct State {
 }
 
 impl State {
-    /// Uses the oldest entry's memory, as a kernel does at some time of its own choice. Under Miri
-    /// and AddressSanitizer it is an error if that memory is gone.
+    /// Uses the oldest entry's memory, as a kernel does at an arbitrary time. Under Miri and
+    /// AddressSanitizer it is an error if that memory is gone.
     fn complete_one(&mut self) {
         let Some((step, tag)) = self.queued.pop_front() else { return };
         let outcome = match step {
@@ -43,7 +43,7 @@ impl State {
     }
 }
 
-/// A kernel that does one operation each time that somebody waits.
+/// A kernel that does one operation for each wait.
 #[derive(Clone, Default)]
 struct Fake(Rc<RefCell<State>>);
 

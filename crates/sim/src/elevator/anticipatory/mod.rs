@@ -1,6 +1,6 @@
-//! anticipatory: batches of synchronous and of asynchronous requests, and a short wait for the next
-//! read of the process that was just served (`block/as-iosched.c`, 2.6.18 and 2.6.32; removed in
-//! 2.6.33).
+//! anticipatory: batches of synchronous and of asynchronous requests. It waits a short time for the
+//! next read of the process that was just served (`block/as-iosched.c`, 2.6.18 and 2.6.32; removed
+//! in 2.6.33).
 //!
 //! ```text
 //! insert ─▶ by sector and by age, synchronous (reads, O_DIRECT writes) and asynchronous apart
@@ -15,13 +15,13 @@
 //! OFF ─ no better request ─▶ WAIT_REQ (the last read is in the device) ─ it completes ─▶ WAIT_NEXT (timer) ─ good request or timeout ─▶ FINISHED ─ any dispatch ─▶ OFF
 //! ```
 //!
-//! 2.6.32 differs in the unit in which a close request's distance grows (jiffies, not ms), in
-//! starting write batches with the oldest request, and in timing a batch from when the old one has
-//! left the device. In 2.6.18 that was missing: a read batch that expires with reads in the device
-//! hands over to a write batch that has expired already, so writes wait until the device runs empty
-//! of reads. In 2.6.32 it has another effect: the time at which a write batch should have ended is
-//! gone when its length is judged, so every batch that was used up seems to have taken no time, and
-//! the next is twice as long.
+//! 2.6.32 differs in three points. A close request's distance grows in jiffies, not in ms. Write
+//! batches start with the oldest request. A batch is timed from the moment when the old one has
+//! left the device. Linux 2.6.18 lacks this timing: a read batch that expires with reads in the
+//! device hands over to a write batch that has expired already. So writes wait until the device
+//! runs empty of reads. In 2.6.32 the timing has another effect: the time at which a write batch
+//! should have ended is gone when its length is judged. So every batch that was used up seems to
+//! have taken no time, and the next is twice as long.
 //!
 //! Left out: `as_may_queue` (which lets the anticipated process past the slot limit) and the
 //! exchange of contexts between merged requests.
@@ -96,7 +96,7 @@ enum Anticipation {
     Finished,
 }
 
-/// What is remembered of a process (`struct as_io_context`).
+/// The history of a process (`struct as_io_context`).
 #[derive(Clone, Copy, Debug, Default)]
 struct Context {
     exited: bool,
@@ -111,12 +111,13 @@ struct Context {
     seek: SeekDistance,
 }
 
-/// How processes in general behave, for those about which nothing is known yet. Fixed point: 256 is 1.
+/// How processes in general behave, for those about which nothing is known yet. Fixed point: 256
+/// is 1.
 #[derive(Clone, Copy, Debug, Default)]
 struct Newcomers {
     /// How likely a process ends while it is waited for.
     exit_probability: u64,
-    /// How likely nobody else continues where a process ended.
+    /// The probability that no other process continues where a process ended.
     exit_no_cooperation: u64,
     think_total: u64,
     think_mean: u64,
@@ -152,7 +153,7 @@ pub struct Anticipatory {
     write_batch_idled: bool,
     anticipation: Anticipation,
     antic_start: u64,
-    /// Whom to wait for; none after a write.
+    /// The process to wait for; none after a write.
     anticipated: Option<ProcessId>,
     /// Whether that process's request has completed.
     anticipated_done: bool,
@@ -380,8 +381,7 @@ impl Elevator for Anticipatory {
 
     fn merge(&mut self, _now: Nanos, bio: &IoRequest, max_bytes: u64) -> Option<Merge> {
         // `as_merge` takes the data direction (read 0, write 1) for the class (asynchronous 0,
-        // synchronous 1) when it looks for a request to merge to the front of: it finds synchronous
-        // writes only.
+        // synchronous 1) when it looks for a front merge. So it finds synchronous writes only.
         let rules = Rules { max_bytes, front: Some(direction_of(bio) as u32), same_class: false };
         let Self { queues, next, last_end, contexts, context_list, .. } = self;
         queues.merge(

@@ -1,5 +1,5 @@
-//! Waiting for the next request of a process: whether it pays, for how long, and what is remembered
-//! of processes for that.
+//! Waiting for the next request of a process: whether it pays, for how long, and the history of
+//! processes that decides it.
 
 use super::super::pool::Handle;
 use super::{Anticipation, Anticipatory, SECTOR, is_sync};

@@ -1,4 +1,4 @@
-//! Idling for a reader, what decides whether that pays, and who may push whom aside.
+//! Idling for a reader, the conditions under which that pays, and preemption.
 
 use super::super::history::sample_valid;
 use super::{Cfq18, SECTOR};

@@ -1,5 +1,5 @@
-//! CFQ of 2.6.18: a time slice for each process that reads, one queue for everything that is
-//! written (`block/cfq-iosched.c`).
+//! CFQ of 2.6.18: a time slice for each process that reads, one queue for all writes
+//! (`block/cfq-iosched.c`).
 //!
 //! ```text
 //! insert ─▶ reads: the process's queue; writes, synchronous or not: the asynchronous queue of the priority class
@@ -9,10 +9,10 @@
 //! idling:   an empty queue of a reader keeps its turn for slice_idle (8 ms; 2 ms if it seeks)
 //! ```
 //!
-//! Every write is asynchronous here, those of fsync, O_SYNC and O_DIRECT as well: `cfq_set_request`
-//! asks for the queue with the data direction, so its test for `WRITE_SYNC` never matches.
-//! Synchronous requests do not push asynchronous ones aside either: `cfq_should_preempt` wants the *new*
-//! queue to be idling.
+//! Every write is asynchronous here, including those of fsync, O_SYNC and O_DIRECT.
+//! `cfq_set_request` asks for the queue with the data direction, so its test for `WRITE_SYNC` never
+//! matches. Synchronous requests do not push asynchronous ones aside either: `cfq_should_preempt`
+//! wants the *new* queue to be idling.
 //!
 //! Left out: `cfq_may_queue` (which lets an idling queue's process past the slot limit) and the
 //! boost for holders of file-system locks. An idle wait is not started again while one is running:
@@ -129,7 +129,7 @@ struct Queue {
     idle_window: bool,
 }
 
-/// What is remembered of a process (`struct cfq_io_context`).
+/// The history of a process (`struct cfq_io_context`).
 #[derive(Clone, Copy, Debug)]
 struct Context {
     exited: bool,
@@ -164,7 +164,7 @@ pub struct Cfq18 {
     /// Where the last request on the way to the driver ends, bytes.
     last_position: u64,
     active: Option<u32>,
-    /// For whom the active queue would idle.
+    /// The process that the active queue would idle for.
     active_context: Option<u32>,
     /// Requests sent in this slice.
     slice_requests: u32,

@@ -40,7 +40,7 @@ fn a_reader_keeps_the_device_for_its_slice_quantum_by_quantum() {
     }
     elevator.insert(ms(0), from(2, read(100, 5000, 1)));
     let first = all_now(&mut elevator, ms(0));
-    // A call takes four, the next call what is left; process 2 does not get in while process 1 has
+    // A call takes four, the next call the rest. Process 2 gets no turn while process 1 has
     // requests in the device.
     assert_eq!(ids(&first), [0, 1, 2, 3, 4, 5]);
     assert_eq!(elevator.dispatch(ms(0), 6), Dispatch::Wait);

@@ -1,4 +1,4 @@
-//! Whose turn it is, and how a queue sends its requests.
+//! The order of turns, and how a queue sends its requests.
 
 use std::collections::VecDeque;
 

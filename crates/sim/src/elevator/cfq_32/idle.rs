@@ -1,4 +1,4 @@
-//! Idling for a process, what decides whether that pays, and who may push whom aside.
+//! Idling for a process, the conditions under which that pays, and preemption.
 
 use super::super::history::sample_valid;
 use super::{Cfq32, PAGE, SECTOR, SEEKY_SECTORS, is_sync};

@@ -111,7 +111,7 @@ struct Queue {
     /// Its place there, jiffies.
     key: i64,
     slice_end: u64,
-    /// What was left of the last slice, jiffies; negative if it took too long.
+    /// The unused time of the last slice, jiffies; negative after an overrun.
     residual: i64,
     /// Requests sent in this slice.
     slice_requests: u32,
@@ -146,7 +146,7 @@ impl Queue {
     }
 }
 
-/// What is remembered of a process (`struct cfq_io_context`).
+/// The history of a process (`struct cfq_io_context`).
 #[derive(Clone, Copy, Debug)]
 struct Context {
     exited: bool,
@@ -182,7 +182,7 @@ pub struct Cfq32 {
     /// many as processes.
     tree: Vec<u32>,
     active: Option<u32>,
-    /// For whom the active queue would idle.
+    /// The process that the active queue would idle for.
     active_context: Option<u32>,
     /// When the idle wait ends.
     idle_timer: Option<u64>,
@@ -320,7 +320,7 @@ impl Cfq32 {
     }
 }
 
-/// Whether somebody waits for it: a read, or marked so.
+/// Whether a process waits for it: a read, or marked so.
 const fn is_sync(request: &IoRequest) -> bool {
     request.is_read() || request.flags.sync
 }

@@ -174,7 +174,7 @@ fn merging_stays_within_a_queue() {
 #[test]
 fn processes_that_read_interleaved_parts_come_to_share_a_queue() {
     let mut elevator = cfq();
-    // Processes 1 and 2 read every other page of the same stretch; each asks for its next one when
+    // Processes 1 and 2 read every other page of the same stretch. Each asks for its next page when
     // its last one is done and the device is at work again.
     for process in [1_u32, 2] {
         elevator.insert(ms(0), from(process, read(process.into(), u64::from(process), 1)));

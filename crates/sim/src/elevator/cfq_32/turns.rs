@@ -1,4 +1,5 @@
-//! The tree of due times, whose turn it is, and whether its next request may go to the device.
+//! The tree of due times, the queue whose turn it is, and whether its next request may go to the
+//! device.
 
 use super::super::pool::Handle;
 use super::{ASYNC, Cfq32, LEVELS, is_sync, next_after};
@@ -127,8 +128,8 @@ impl Cfq32 {
         self.active = next;
     }
 
-    /// Ends the turn of a queue (`__cfq_slice_expired`). `timed_out`: what is left of its slice, or
-    /// what it took too much, counts next time.
+    /// Ends the turn of a queue (`__cfq_slice_expired`). `timed_out`: the rest of its slice, or its
+    /// overrun, counts next time.
     pub(super) fn expire(&mut self, at: u32, timed_out: bool, now: u64) {
         let queue = &mut self.queues[at as usize];
         if queue.idling {

@@ -55,7 +55,7 @@ pub(super) fn request_of(dispatch: Dispatch) -> IoRequest {
     }
 }
 
-/// What is dispatched at this moment, if anything, with nothing in the device.
+/// The request that is dispatched at this moment, if any, with nothing in the device.
 pub(super) fn dispatched(elevator: &mut dyn Elevator, now: Nanos) -> Option<u64> {
     match elevator.dispatch(now, 0) {
         Dispatch::Request(request) => Some(request.id),

@@ -1,5 +1,5 @@
-//! What holds for every elevator, whatever it is given: each request is dispatched once, bytes are
-//! kept, nobody is forgotten, holds end in the future.
+//! Properties of every elevator under any input: each request is dispatched once, bytes are kept,
+//! no request is forgotten, holds end in the future.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -116,7 +116,7 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Sends what goes; returns until when the elevator holds back.
+    /// Sends all dispatchable requests; returns until when the elevator holds back.
     fn pump(&mut self) -> Result<Option<Nanos>, TestCaseError> {
         while self.in_device.len() < DEVICE_DEPTH {
             match self.elevator.dispatch(self.now, self.in_device.len() as u32) {
@@ -220,8 +220,8 @@ proptest! {
     }
 
     /// A write in the middle of a flood of reads, and a read in the middle of a flood of writes, at
-    /// one request a millisecond: after its expiry no more pass by than the batches that may still
-    /// be ahead of it.
+    /// one request a millisecond. After its expiry, only the batches that may still be ahead of it
+    /// pass by.
     #[test]
     fn the_deadline_family_starves_nobody(page in 0_u64..1000, flood in prop::collection::vec(0_u64..1000, 64), is_read in any::<bool>()) {
         let expiry_ms: u64 = if is_read { 500 } else { 5000 };

@@ -49,14 +49,15 @@ fn below_freerun_the_next_look_is_the_root_of_the_room_away() {
 #[test]
 fn a_pause_is_pages_over_rate_and_what_it_comes_to_decides_on_the_next_stretch() {
     // At the setpoint the rate is 25,600 pages/s less a little, the longest pause 20 ms (5 ticks).
-    // 1,000 pages would be 9 ticks: 5, and next time 25,600 * 2 / 250 = 204, but not less than a
-    // quarter: 250, made odd.
+    // For 1,000 pages 9 ticks would be due: 5 are taken. Next time 25,600 * 2 / 250 = 204, but not
+    // less than a quarter: 250, made odd.
     let (mut t, who) = machine();
     assert_eq!(look(&mut t, who, 1_000, 175_000), Verdict::Sleep { until: ticks(5) });
     assert_eq!(t.resume(who, ticks(5), 0, &seen(175_000)).verdict, Verdict::Go { next_check_pages: 251 });
     // 200 pages are 1 tick.
     assert_eq!(look(&mut t, who, 200, 175_000), Verdict::Sleep { until: ticks(1) });
-    // 100 pages are less than a tick: no sleep, and twice as many next time: 204, between 112 and 400.
+    // 100 pages are less than a tick: no sleep, and twice as many next time: 204, between 112
+    // and 400.
     let (mut t, who) = machine();
     assert_eq!(look(&mut t, who, 100, 175_000), Verdict::Go { next_check_pages: 204 });
     // 300 pages are 2 ticks, between a quarter of the longest and the longest: as before.
@@ -101,7 +102,7 @@ fn a_device_over_its_share_or_a_machine_over_its_limit_is_looked_at_every_8_page
     // 10 % of 200,000.
     assert!(exceeded(100_000, 160_000, 20_001));
     assert!(!exceeded(100_000, 160_000, 20_000));
-    // Nobody looks at shares below freerun.
+    // Shares do not matter below freerun.
     assert!(!exceeded(100_000, 150_000, 20_001));
 }
 

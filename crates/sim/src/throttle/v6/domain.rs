@@ -25,7 +25,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// A context gets of its device's minimum and maximum what it has of its bandwidth
+    /// A context's part of its device's minimum and maximum is its part of the bandwidth
     /// (`wb_min_max_ratio`).
     pub(super) fn of(limits: BdiLimits, min_ppm_sum: u64, bandwidth: u64, bdi_bandwidth: u64) -> Self {
         let (mut min_ppm, mut max_ppm) = (u64::from(limits.min_ppm), u64::from(limits.max_ppm));
@@ -39,8 +39,8 @@ impl Share {
     }
 
     /// The context's share of a threshold (`__wb_calc_thresh`, 6.14): by completions, plus its
-    /// minimum; a device that has been idle gets an eighth of what is left (a hundredth under a
-    /// strict limit); at most its maximum.
+    /// minimum, at most its maximum. A device that has been idle gets an eighth of the room (a
+    /// hundredth under a strict limit).
     pub(super) fn thresh(&self, thresh: u64, dirty: u64, (numerator, denominator): (u64, u64)) -> u64 {
         let mut share = thresh * (PPM - self.min_ppm_sum.min(PPM)) / PPM * numerator / denominator;
         share += thresh * self.min_ppm / PPM;
@@ -51,8 +51,8 @@ impl Share {
     }
 }
 
-/// How many pages a cgroup's ratios are ratios of: its file pages, and what it may still have, as
-/// long as the machine has clean pages (`mdtc_calc_avail`).
+/// The pages that a cgroup's ratios are ratios of: its file pages, and its headroom as long as the
+/// machine has clean pages (`mdtc_calc_avail`).
 pub(super) fn memcg_available(counts: &MemcgCounts, dirty: u64, memory: &Memory, global_dirty: u64) -> u64 {
     let clean = counts.file.saturating_sub(dirty);
     let global_clean = memory.dirtyable(Generation::K6).saturating_sub(global_dirty);
@@ -84,7 +84,7 @@ mod tests {
         // 80,000 * 0.9 / 4 + 8,000 = 26,000, at most 12,000; without completions 8,000.
         assert_eq!(share.thresh(80_000, 80_000, (1, 4)), 12_000);
         assert_eq!(share.thresh(80_000, 80_000, (0, 4)), 8_000);
-        // The eighth of what is left is within the maximum as well.
+        // The eighth of the room is within the maximum as well.
         assert_eq!(Share::of(BdiLimits { max_ppm: 10_000, ..FREE }, 0, 1, 1).thresh(80_000, 0, (0, 4)), 800);
     }
 

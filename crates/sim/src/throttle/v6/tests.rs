@@ -77,7 +77,7 @@ fn a_cpu_looks_after_ratelimit_pages_whoever_dirtied_them() {
     assert_eq!(r.t.ratelimit_pages, 3_124);
     let others: Vec<Dirtier> =
         (0..200).map(|_| Dirtier { task: r.t.add_task(TaskTraits::default()), ..r.who }).collect();
-    // 31 pages each are below everybody's own interval; the 101st brings the CPU to 3,131.
+    // 31 pages each are below every task's interval; the 101st brings the CPU to 3,131.
     let due = others.iter().position(|other| r.t.dirtied(*other, 31));
     assert_eq!(due, Some(100));
     assert_eq!(r.t.dirtied[0], 0);
@@ -90,9 +90,9 @@ fn a_cpu_looks_after_ratelimit_pages_whoever_dirtied_them() {
 fn a_pause_is_pages_over_rate() {
     let mut r = rig();
     r.t.tasks[0].paused_when = Some(250_000);
-    // At the setpoint: x = (199,951 << 16)/199,951|1 = 65,536; wb_setpoint = 174,926; ratio = 1,024 *
-    // (span)/(span|1) with span = 8 * 25,600 = 204,800: 1,023. Rate 25,600 * 1,023 >> 10 = 25,575.
-    // 1,000 pages: 250,000 / 25,575 = 9 ticks.
+    // At the setpoint: x = (199,951 << 16)/199,951|1 = 65,536; wb_setpoint = 174,926; ratio =
+    // 1,024 * (span)/(span|1) with span = 8 * 25,600 = 204,800: 1,023. Rate 25,600 * 1,023 >> 10 =
+    // 25,575. 1,000 pages: 250,000 / 25,575 = 9 ticks.
     let Verdict::Sleep { until } = r.look(NOW, 1_000, 174_926) else { panic!("no sleep") };
     // Timers are a tick late.
     assert_eq!(until, ticks(10));
@@ -266,8 +266,8 @@ fn a_change_of_the_hard_limit_is_in_force_at_once() {
 
 #[test]
 fn privileged_tasks() {
-    // Real time: a quarter and a 32nd more: 199,951 + 49,987 + 6,248 = 256,186 and 99,853 + 24,963 +
-    // 6,248 = 131,064: freerun 193,625.
+    // Real time: a quarter and a 32nd more: 199,951 + 49,987 + 6,248 = 256,186 and 99,853 +
+    // 24,963 + 6,248 = 131,064: freerun 193,625.
     let real_time = TaskTraits { real_time: true, local: false };
     let mut r = with(BdiLimits::default(), real_time);
     assert!(matches!(r.look(NOW, 32, 193_625), Verdict::Go { .. }));
@@ -285,7 +285,7 @@ fn privileged_tasks() {
 fn under_a_strict_limit_only_the_device_counts() {
     let strict = BdiLimits { max_ppm: 10_000, strict: true, ..BdiLimits::default() };
     let mut r = with(strict, TaskTraits::default());
-    // Completions count up to 10/1024, less than 1 %; a hundredth of what is left is more: (199,951 -
+    // Completions count up to 10/1024, less than 1 %; a hundredth of the room is more: (199,951 -
     // 1,487) / 100 = 1,984. Background 1,984 * 99,853 / 199,951 = 990; freerun 1,487; room 497:
     // 2^(8/2) = 16.
     assert_eq!(r.look(NOW, 32, 1_487), Verdict::Go { next_check_pages: 16 });
@@ -303,7 +303,7 @@ fn the_narrower_of_machine_and_cgroup_decides() {
     r.t.completed(wb, Nanos::from_secs(999), 1_000_000);
     r.t.wbs[1].estimate.stamp = 250_000;
     r.who.wb = wb;
-    // 100,000 pages of its own: limit 19,995, background 9,985, freerun 14,990.
+    // 100,000 pages in the cgroup: limit 19,995, background 9,985, freerun 14,990.
     let counts = |dirty| Seen {
         memcg: Some(MemcgCounts { file: 50_000, headroom: 50_000, dirty, writeback: 0 }),
         ..seen(dirty)
