@@ -226,7 +226,15 @@ impl Machine {
     /// Protection begins: the flood is paced if its group holds no victim, else the queue is made
     /// short.
     fn meet(&mut self, now: Duration, e: &Estimate, offers: &Offers<'_>, why: String) -> Option<Move> {
-        let Some(group) = offers.group else { return self.begin(now, e, offers, why) };
+        let Some(group) = offers.group else {
+            let why = match offers.without_limits {
+                Some(group) => {
+                    format!("{why}; {group} can't be paced, because it lacks the io or the memory controller")
+                }
+                None => why,
+            };
+            return self.begin(now, e, offers, why);
+        };
         let last = self.paced.as_ref().filter(|(of, _, then)| of == group && now - *then < FORGET);
         let Some(pace) = Pace::begin(now, group, last.map(|(_, share, _)| *share), e) else {
             let since = *self.unpaced.get_or_insert(now);

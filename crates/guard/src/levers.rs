@@ -101,6 +101,8 @@ fn elevator_level(name: &str) -> u8 {
 pub(crate) struct Offers<'a> {
     /// The control group of the floods alone, if its writes can be paced.
     pub(crate) group: Option<&'a str>,
+    /// The same where it has no limits to pace it by.
+    pub(crate) without_limits: Option<&'a str>,
     /// Elevators besides the administrator's, by their level.
     elevators: [bool; ELEVATORS.len()],
     depth: bool,
@@ -123,6 +125,8 @@ impl<'a> Offers<'a> {
         };
         Self {
             group: floods_group.filter(|group| limits(group).iter().all(|limit| held.has(limit))),
+            without_limits: floods_group
+                .filter(|group| limits(group).iter().any(|limit| held.own().get(limit).is_none())),
             elevators: ELEVATORS.map(|name| name != own && held.has_elevator(name)),
             depth: held.has("nr_requests"),
             size: held.has("max_sectors_kb"),

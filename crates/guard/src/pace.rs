@@ -5,6 +5,7 @@
 //! ```text
 //! rate ─── begin: half of the drain rate
 //!   │  victims keep their goal ─▶ × 1.25 for two seconds ─┬─ still: kept, and on
+//!   │    (to half of the drain rate, until they miss it)  │
 //!   │                                                     └─ not: back, and wait longer
 //!   │  victims miss their goal ─▶ × 0.75 at once
 //!   └─ between a tenth of the drain rate and all of it
@@ -39,6 +40,8 @@ pub(crate) struct Pace {
     wait: Duration,
     /// When the rate was last changed.
     changed: Duration,
+    /// Whether victims have missed their goal beside this pace.
+    was_too_much: bool,
     /// Since when victims miss their goal although the flood has the least.
     missed: Option<Duration>,
     /// Bytes of `memory.high`.
@@ -60,6 +63,7 @@ impl Pace {
             next: now + PROBE,
             wait: PROBE_WAIT,
             changed: now,
+            was_too_much: share.is_some(),
             missed: None,
             high: high.max(LEAST_DOMAIN),
         })
@@ -96,6 +100,7 @@ impl Pace {
         let is_least = self.rate <= floor && pressure > HARMED;
         self.missed = is_least.then(|| self.missed.unwrap_or(now));
         if pressure > HARMED {
+            self.was_too_much = true;
             let held = self.probing.take();
             self.wait = held.map_or(PROBE_WAIT, |_| (self.wait * 2).min(MOST_PROBE_WAIT));
             self.next = now + self.wait;
@@ -109,7 +114,9 @@ impl Pace {
         }
         if pressure <= HARMED && now >= self.next && self.rate < drain {
             self.probing = Some((self.rate, now));
-            self.rate = (self.rate * PACE_UP).min(drain);
+            // The first samples of the drain rate may be of a flusher that has only begun.
+            let first = if self.was_too_much { 0.0 } else { FIRST_SHARE * drain };
+            self.rate = (self.rate * PACE_UP).max(first).min(drain);
         }
         if self.rate == before {
             return None;
@@ -184,6 +191,18 @@ mod tests {
                 assert!(rate >= 0.6 * bearable, "{rate} after {seconds} s of {bearable}");
             }
             assert!(most <= PACE_UP * bearable, "{most} of {bearable}");
+        }
+    }
+
+    #[test]
+    fn a_drain_rate_that_was_far_too_low_at_first_is_made_up_for_in_seconds() {
+        let slow = Estimate { most_drain_bytes_per_s: Some(5e6), ..estimate(0.1) };
+        let mut pace = Pace::begin(Duration::ZERO, "flood", None, &slow).unwrap();
+        let mut now = Duration::ZERO;
+        while pace.rate < 60e6 {
+            now += TICK;
+            pace.tick(now, &estimate(0.1));
+            assert!(now < Duration::from_secs(12), "{} after {now:?}", pace.rate);
         }
     }
 
