@@ -319,4 +319,33 @@ mod tests {
         assert!(!switched_off(&[("io.weight", "default 50\n")]));
         assert!(!switched_off(&[("cgroup.subtree_control", "memory io\n")]));
     }
+
+    #[test]
+    fn a_move_that_fails_is_an_error_there_and_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let groups = Groups {
+            name: format!("{PREFIX}7.4026"),
+            mount: dir.path().to_owned(),
+            parent: dir.path().to_owned(),
+            before: dir.path().to_owned(),
+            made: Vec::new(),
+            flood: None,
+        };
+        let procs = |name: &str| groups.top().join(name).join("cgroup.procs");
+        for name in [VICTIM, FLOOD] {
+            fs::create_dir_all(groups.top().join(name)).unwrap();
+            File::create(procs(name)).unwrap();
+        }
+        let me = std::process::id().to_string();
+        let is_in = |name: &str| fs::read_to_string(procs(name)).unwrap() == me;
+        assert!(groups.as_flood(|| is_in(FLOOD) && !is_in(VICTIM)).unwrap());
+        assert!(is_in(VICTIM));
+        let back = groups.as_flood(|| fs::remove_file(procs(VICTIM)).unwrap());
+        assert_eq!(back.unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::remove_file(procs(FLOOD)).unwrap();
+        let acted = std::cell::Cell::new(false);
+        let groups = Ok(groups);
+        let there = as_flood(&groups, || acted.set(true));
+        assert!(matches!(there, Err(BenchError::Groups(_))) && !acted.get());
+    }
 }

@@ -47,10 +47,16 @@ pub fn read_thread_stat(root: &SysRoot, pid: u32, tid: &str) -> Reading<Stat> {
 /// /proc/PID/cgroup). The process is a number or `self`.
 pub fn read_group(root: &SysRoot, process: impl Display) -> Reading<String> {
     let path = format!("/proc/{process}/cgroup");
-    root.read(&path).and_then(|text| match text.lines().find_map(|line| line.strip_prefix("0::")) {
+    root.read(&path).and_then(|text| match parse_group(&text) {
         Some(group) => Reading::Value(group.to_owned()),
         None => Reading::Absent("no control groups of version 2".to_owned()),
     })
+}
+
+/// The control group of version 2 in a text of /proc/PID/cgroup.
+#[must_use]
+pub fn parse_group(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| line.strip_prefix("0::"))
 }
 
 /// The bytes that a process's living threads dirtied, without those inherited from children;

@@ -14,6 +14,7 @@
 //!   files     the kernel's files: live, or a captured tree
 //!   priority  I/O priorities of threads, as if they were files
 //!   systemd   limits of systemd's units, as if they were files
+//! limited     groups that a plan holds to less, and raised threads in them
 //! size        limits from bandwidth × delay                         (pure)
 //! presets     settings that others have published
 //! rivals      other managers that will fight a plan                 (pure)
@@ -33,6 +34,7 @@ pub mod files;
 mod hang;
 pub mod hold;
 pub mod journal;
+pub mod limited;
 pub mod limits;
 mod order;
 pub mod owner;

@@ -14,6 +14,12 @@ pub const VICTIMS_PRIORITY: &str = "victim.ioprio";
 /// The I/O priority of the threads that commit ext4's journals.
 pub const JOURNAL_PRIORITY: &str = "journal.ioprio";
 
+/// Queue files whose writes wait until the queue is empty and hold all I/O back meanwhile
+/// (block/elevator.c `elevator_change`; block/blk-sysfs.c `queue_requests_store`,
+/// `queue_max_sectors_store`, `queue_wb_lat_store`). Since Linux 6.10 the first `io.max` of a disk
+/// does so too, once (block/blk-throttle.c `blk_throtl_init`). No other knob does.
+pub const FREEZING: [&str; 4] = ["scheduler", "nr_requests", "max_sectors_kb", "wbt_lat_usec"];
+
 /// Knob name → value, in the order of the names. Global knobs are named like their sysctl
 /// (`vm.dirty_bytes`), a queue's like its file (`scheduler`, `nr_requests`); values are what the
 /// kernel's file reads.

@@ -5,6 +5,7 @@ use floodwall_knobs::catalogue::{Knob, find};
 use floodwall_knobs::cell::Cell;
 use floodwall_knobs::{Device, Files, Target};
 use floodwall_model::Setting;
+use floodwall_model::setting::FREEZING;
 
 use crate::units::Unit;
 
@@ -15,7 +16,8 @@ const LIMIT_KNOBS: [&str; 3] = ["bdi.max_ratio_fine", "bdi.min_ratio_fine", "bdi
 /// Before 6.2.
 const COARSE_LIMIT_KNOBS: [&str; 2] = ["bdi.max_ratio", "bdi.min_ratio"];
 
-/// The cells that a controller may write some time, with what they change beside them.
+/// The cells that a controller may write some time, with what they change beside them: knobs that
+/// freeze a queue, and limits. A tunable is saved when it is written.
 pub(crate) fn ahead(unit: &Unit) -> Vec<(&'static Knob, Target)> {
     let all = |names: &[&str], devices: &[Device]| {
         let knobs: Vec<&'static Knob> = names.iter().filter_map(|name| find(name)).collect();
@@ -25,7 +27,7 @@ pub(crate) fn ahead(unit: &Unit) -> Vec<(&'static Knob, Target)> {
         };
         devices.iter().flat_map(of).collect::<Vec<_>>()
     };
-    let mut cells = all(&["scheduler", "nr_requests", "max_sectors_kb", "wbt_lat_usec"], &unit.queues);
+    let mut cells = all(&FREEZING, &unit.queues);
     cells.extend(all(&["bdi.max_ratio_fine", "bdi.strict_limit"], &unit.limits));
     cells
 }

@@ -69,7 +69,7 @@ impl Keep {
     pub fn lines(&self) -> Vec<String> {
         let whose = [
             (FLOOD, "the unit that floods (backup.service)"),
-            (VICTIM, "the unit that waits (postgresql.service)"),
+            (VICTIM, "the unit that waits (postgresql.service; Debian: postgresql@15-main.service)"),
             (DISK, "the device's name"),
         ];
         let placeholders: Vec<String> = whose
@@ -166,7 +166,7 @@ mod tests {
     fn knobs_that_no_file_keeps_are_named() {
         let raised = [("victim.ioprio", "be/0"), ("journal.ioprio", "be/0"), ("scheduler", "bfq")];
         insta::assert_snapshot!(kept(&raised, Some("sda")), @r"
-        Part of it is about units that the search does not know. Replace VICTIM.service by the unit that waits (postgresql.service):
+        Part of it is about units that the search does not know. Replace VICTIM.service by the unit that waits (postgresql.service; Debian: postgresql@15-main.service):
           floodwall apply --device sda journal.ioprio=be/0 scheduler=bfq unit:VICTIM.service:ioprio=be/0
         It is kept across boots by:
           floodwall persist --device sda scheduler=bfq unit:VICTIM.service:ioprio=be/0

@@ -75,6 +75,18 @@ pub enum SimError {
         /// The knob.
         knob: String,
     },
+    /// A priority under bfq beside limits of a control group.
+    #[error(
+        "{knob} under bfq together with {group} is not modelled: the kernel's bfq weighs a \
+         priority within its control group, and the model's has no groups; leave out one of them, or take \
+         another scheduler"
+    )]
+    PriorityInGroups {
+        /// The priority.
+        knob: &'static str,
+        /// The group's knob.
+        group: String,
+    },
     /// A queue's knob with a value that is not one.
     #[error("{knob} can't be '{value}': {takes}")]
     Value {

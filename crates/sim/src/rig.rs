@@ -254,6 +254,8 @@ impl SimRig {
         let given = settings::commands(setting, driver, depth)?;
         let priorities = Priorities::new(setting, generation, o.fs)?;
         let mut queue = Queue::new(setting, &facts, depth, given, profile.volatile_cache, members)?;
+        let elevator = queue.elevators.first().map_or("", |elevator| elevator.name());
+        settings::check_groups(setting, elevator, facts.bfq_groups)?;
         let mut in_force = Setting::default();
         if !matches!(o.fs, FsKind::Nfs { .. }) {
             queue.in_force(&mut in_force);

@@ -30,6 +30,8 @@ const QUEUE_KNOBS: &[(&str, Generation)] = &[
 
 /// Commands that a SCSI or SATA device is given at once.
 pub(crate) const QUEUE_DEPTH: &str = "device.queue_depth";
+/// The elevator that shares a device out among control groups first.
+const BFQ: &str = "bfq";
 /// What that thread has unless told otherwise (`DEFAULT_JOURNAL_IOPRIO`, fs/ext4/super.c).
 const JOURNAL_DEFAULT: Priority = Priority::BestEffort(3);
 /// A kernel shows which thread commits a journal since 4.20 (`journal_task`).
@@ -72,6 +74,20 @@ impl Priorities {
                 in_force.0.insert(knob.to_owned(), priority.to_string());
             }
         }
+    }
+}
+
+/// Refuses a priority that bfq would weigh against all processes, where the kernel's weighs it
+/// within a control group alone (block/bfq-cgroup.c `bfq_init_entity`): the elevator here has no
+/// groups. `bfq_groups`: the kernel's bfq has them.
+pub(crate) fn check_groups(setting: &Setting, elevator: &str, bfq_groups: bool) -> Result<(), SimError> {
+    let Some(group) = groups::first_knob(setting).filter(|_| bfq_groups && elevator == BFQ) else {
+        return Ok(());
+    };
+    let is_set = |knob: &&str| setting.get(knob).is_some_and(|text| text.trim() != "none");
+    match [VICTIMS_PRIORITY, JOURNAL_PRIORITY].into_iter().find(is_set) {
+        Some(knob) => Err(SimError::PriorityInGroups { knob, group: group.into() }),
+        None => Ok(()),
     }
 }
 

@@ -21,6 +21,7 @@ mod known;
 mod tests;
 
 use floodwall_model::Setting;
+use floodwall_model::setting::VICTIMS_PRIORITY;
 use floodwall_model::units::Rate;
 
 pub use known::Kind;
@@ -182,13 +183,15 @@ pub struct Dimension {
 pub type Point = Vec<usize>;
 
 /// Everything that can be chosen.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     /// In a fixed order; none has a single level.
     pub dimensions: Vec<Dimension>,
     /// Where a search begins: the setting in force, then settings known to matter, the most
     /// promising first.
     pub starts: Vec<Point>,
+    /// Whether bfq weighs a priority within a control group alone.
+    pub(crate) bfq_groups: bool,
 }
 
 impl Space {
@@ -198,7 +201,8 @@ impl Space {
         let all = [limits(d), elevators(d), depths(d), requests(d), wbt(d)];
         let dimensions: Vec<Dimension> =
             all.into_iter().filter(|dimension| dimension.levels.len() > 1).collect();
-        let mut space = Self { dimensions, starts: Vec::new() };
+        let bfq_groups = d.bfq_groups == Some(true);
+        let mut space = Self { dimensions, starts: Vec::new(), bfq_groups };
         space.starts = space.recipes(d);
         space
     }
@@ -243,14 +247,19 @@ impl Space {
         points
     }
 
-    /// Whether a point's `async_depth` is not below its `nr_requests`: it limits nothing then
-    /// (block/mq-deadline.c `dd_limit_depth`), so the point does what the one without it does.
+    /// Whether a point does what a simpler one does. Its `async_depth` is not below its
+    /// `nr_requests`, so it limits nothing (block/mq-deadline.c `dd_limit_depth`). Or it raises the
+    /// victims under a bfq with group support and gives the flood a group of its own: bfq weighs a
+    /// priority within its group (block/bfq-cgroup.c `bfq_init_entity`).
     fn is_moot(&self, point: &Point) -> bool {
+        let knobs = || self.levels(point).flat_map(|level| &level.knobs);
         let number = |knob: &str| {
-            let mut knobs = self.levels(point).flat_map(|level| &level.knobs);
-            knobs.find(|(name, _)| name.ends_with(knob))?.1.parse::<u64>().ok()
+            let found = knobs().find(|(name, _)| name.ends_with(knob));
+            found.and_then(|(_, value)| value.parse::<u64>().ok())
         };
+        let sets = |prefix: &str| knobs().any(|(name, _)| name.starts_with(prefix));
         number(ASYNC_DEPTH).zip(number("nr_requests")).is_some_and(|(limit, depth)| limit >= depth)
+            || (self.bfq_groups && sets(VICTIMS_PRIORITY) && sets(FLOODS_GROUP))
     }
 
     /// What a point sets.
@@ -318,7 +327,7 @@ impl Space {
             .filter_map(|recipe| {
                 let point = self.recipe(recipe.levels)?;
                 let setting = self.setting(&point);
-                let raised = setting.get("victim.ioprio").is_some();
+                let raised = setting.get(VICTIMS_PRIORITY).is_some();
                 let doubtful = raised && (d.groups || d.bfq_groups != Some(true));
                 let freezing = setting.0.keys().any(|knob| freezes(knob));
                 Some(((doubtful, !known(recipe), freezing), point))
@@ -441,6 +450,8 @@ fn of_queues(d: &Description, name: String, knob: &str, value: &str, place: Plac
     Level { name, knobs, place }
 }
 
+/// How knobs of the flood's control group begin.
+const FLOODS_GROUP: &str = "flood:";
 /// Requests that all but synchronous reads hold at most under mq-deadline.
 const ASYNC_DEPTH: &str = "iosched.async_depth";
 /// How much less alike each further choice of tunables of an elevator is, in octaves: far less than

@@ -177,7 +177,8 @@ mod tests {
                 })
                 .collect(),
         };
-        Space { dimensions: vec![dimension("a", 4, true), dimension("b", 3, false)], starts: vec![] }
+        let dimensions = vec![dimension("a", 4, true), dimension("b", 3, false)];
+        Space { dimensions, ..Space::default() }
     }
 
     fn seen(point: Point, score: f64, trials: f64) -> Seen {

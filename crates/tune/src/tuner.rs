@@ -249,7 +249,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn run(&mut self, space_of: &mut dyn FnMut(&Reference) -> Space) -> Outcome {
-        let nothing = Space { dimensions: Vec::new(), starts: vec![Vec::new()] };
+        let nothing = Space { starts: vec![Vec::new()], ..Space::default() };
         let mut outcome = Outcome {
             candidates: vec![Candidate::new(&nothing, Vec::new())],
             reference: None,

@@ -389,6 +389,38 @@ fn real_time_needs_an_end() {
 }
 
 #[test]
+fn a_group_whose_threads_were_raised_is_not_limited() {
+    let machine = Machine::new();
+    let put = |path: &str, text: &str| {
+        let path = machine.tree().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    put("proc/4711/stat", "4711 (postgres) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 815 0\n");
+    put("proc/4711/comm", "postgres\n");
+    put("proc/4711/cgroup", "0::/db/main\n");
+    put("proc/4711/ioprio", "none\n");
+    for (file, text) in [("high", "max\n"), ("current", "0\n"), ("stat", "file 0\nshmem 0\n")] {
+        put(&format!("sys/fs/cgroup/db/memory.{file}"), text);
+    }
+    let limit = "apply --yes db:memory.high=1GiB";
+    let said = machine.refused(&format!("{limit} pid:4711.ioprio=be/0"), 2);
+    assert!(
+        said.contains("db:memory.high is refused: these settings give process 4711 (postgres)"),
+        "{said}"
+    );
+    machine.done("apply --yes pid:4711.ioprio=be/0");
+    for command in [limit, "apply --dry-run db:memory.high=1GiB"] {
+        let said = machine.refused(command, 2);
+        assert!(said.contains("change 1 gave process 4711 (postgres) priority be/0"), "{said}");
+        assert!(said.contains("--allow-victims"), "{said}");
+    }
+    machine.done(&format!("{limit} --allow-victims"));
+    machine.done("rollback");
+    machine.done(limit);
+}
+
+#[test]
 fn a_rehearsal_tells_what_the_kernel_will_make_of_it_and_that_it_ends() {
     let machine = Machine::new();
     let note = "note: vda.nr_requests: the kernel will keep another value: numbers below 4 become 4\n";

@@ -1,7 +1,13 @@
-//! One control group for victims and a flood: the kernel can't tell them apart.
+//! Control groups that hold processes that wait for a disk: one group for victims and a flood
+//! (FW046), and groups that no limit may be set for ([`victim_in`]).
+//!
+//! ```text
+//! Status (drain rates), DiskUser … ─┬▶ one group has both ─▶ FW046
+//! a group about to be limited ──────┴▶ a process in it commits, and does not flood ─▶ why not
+//! ```
 
 use floodwall_model::finding::Severity;
-use floodwall_model::status::Device;
+use floodwall_model::status::{Device, Status};
 use floodwall_model::{DeviceId, Reading};
 
 use super::control::charges_buffered_writes;
@@ -14,6 +20,14 @@ const FLOOD_SHARE: f64 = 0.25;
 const WAITING_SHARE: f64 = 0.1;
 /// The share of the drain rate that the remedy leaves to the flood.
 const PACED_SHARE: f64 = 0.75;
+/// Drain rate of a device that has none yet, in bytes a second: the kernel's own first guess
+/// (mm/backing-dev.c `INIT_BW`).
+const FIRST_GUESS: f64 = 100e6;
+/// What to do with a flood that shares a group, or has none.
+const OWN_UNIT: &str =
+    "start the flood in a unit of its own (systemd-run --unit=flood COMMAND) and limit that";
+/// Commits within a window that a copy or a backup does not make at its end.
+const MANY_COMMITS: u64 = 5;
 
 /// One process that used a disk during the window, as a probe saw it.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +40,10 @@ pub struct DiskUser {
     pub disk: DeviceId,
     /// How long its threads waited for commits and reads, in seconds, together.
     pub waited_s: f64,
+    /// Of this, for commits.
+    pub committing_s: f64,
+    /// Commits that ended or were under way at the window's end.
+    pub commits: u64,
     /// Page cache that it dirtied, in bytes.
     pub dirtied_bytes: u64,
     /// Its control group of version 2 ([`crate::task::read_group`]).
@@ -41,14 +59,13 @@ pub(super) fn flood_among_victims(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
     let mut remedy = None;
     for victim in facts.disk_users.iter().filter(|user| user.waited_s >= WAITING_SHARE * window_s) {
-        let Some(device) = device(facts, victim.disk) else { continue };
+        let Some(device) = device(facts.status, victim.disk) else { continue };
         let Some(rate) = rate(device) else { continue };
-        let floods = |user: &DiskUser| user.dirtied_bytes as f64 >= FLOOD_SHARE * rate * window_s;
-        // A database's own writers belong to it.
-        let is_other = |user: &&DiskUser| user.name != victim.name && user.disk == victim.disk;
+        let floods = |user: &DiskUser| floods(user, rate, window_s);
         let (Some(group), false) = (victim.group.value(), floods(victim)) else { continue };
-        let beside = |user: &&DiskUser| floods(user) && user.group.value() == Some(group);
-        let Some(flood) = facts.disk_users.iter().filter(is_other).find(beside) else { continue };
+        let is_beside = |user: &DiskUser| user.group.value() == Some(group);
+        let beside = |user: &&DiskUser| is_other(user, victim) && floods(user) && is_beside(user);
+        let Some(flood) = facts.disk_users.iter().find(beside) else { continue };
         let evidence = format!(
             "threads of {} ({}) waited {} for {} within {}; {} ({}) dirties {}, and both are in {group}",
             victim.name,
@@ -65,6 +82,79 @@ pub(super) fn flood_among_victims(facts: Facts<'_>) -> Option<Found> {
         remedy.get_or_insert_with(|| unit_for(device, victim.disk, rate));
     }
     found.remedied_by(remedy.unwrap_or_default())
+}
+
+/// Why no limit may be set for a control group (a path below the mount): a process in it, or in a
+/// group below it, waits for commits on a disk that another process floods, or commits again and
+/// again. Waiting for reads does not count: the reader of a backup's pipe does nothing else. Nor
+/// does a process that itself floods: a copy waits for its last commit too. `None` if none was seen
+/// during the status' window.
+#[must_use]
+pub fn victim_in(path: &str, status: &Status, users: &[DiskUser]) -> Option<String> {
+    let window_s = status.window_s;
+    let path = path.trim_matches('/');
+    let inside = |user: &DiskUser| {
+        let group = user.group.value().map_or("", |group| group.trim_matches('/'));
+        group.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let of = |user: &DiskUser| device(status, user.disk);
+    let rate_of = |user: &DiskUser| of(user).and_then(rate).unwrap_or(FIRST_GUESS);
+    let floods = |user: &DiskUser| floods(user, rate_of(user), window_s);
+    let may_be_victim = |user: &&DiskUser| inside(user) && user.commits > 0 && !floods(user);
+    for victim in users.iter().filter(may_be_victim) {
+        let named = of(victim).map(|device| name(device, victim.disk).to_owned());
+        let disk = named.unwrap_or_else(|| victim.disk.to_string());
+        let who = format!("{} ({}) in {}", victim.name, victim.pid, shown(victim));
+        let flood = users.iter().find(|user| is_other(user, victim) && floods(user));
+        if let Some(flood) = flood.filter(|_| victim.committing_s >= WAITING_SHARE * window_s) {
+            let (waited, window) = (time(victim.committing_s), time(window_s));
+            let speed = speed(flood.dirtied_bytes as f64 / window_s);
+            let has_no_other = matches!(flood.group.value().map(String::as_str), None | Some("/"));
+            let instead = if inside(flood) || has_no_other {
+                OWN_UNIT
+            } else {
+                "limit the flood's group instead, if no victim is in it"
+            };
+            return Some(format!(
+                "{who} waited {waited} of {window} for commits on {disk}, and a limit would hold \
+                 it back too; the flood is {} ({}) in {}, which dirties {speed}: {instead}",
+                flood.name,
+                flood.pid,
+                shown(flood),
+            ));
+        }
+        let same = |user: &&DiskUser| user.name == victim.name && user.disk == victim.disk;
+        let alike = users.iter().filter(may_be_victim).filter(same);
+        let commits: u64 = alike.map(|user| user.commits).sum();
+        if commits >= MANY_COMMITS {
+            return Some(format!(
+                "{who} commits again and again ({commits} times within {} on {disk}), as a \
+                 database does, and a limit would hold it back; {OWN_UNIT}",
+                time(window_s)
+            ));
+        }
+    }
+    None
+}
+
+/// Whether a process dirties so much of its disk's drain rate that it is a flood.
+fn floods(user: &DiskUser, rate: f64, window_s: f64) -> bool {
+    user.dirtied_bytes as f64 >= FLOOD_SHARE * rate * window_s
+}
+
+/// Whether a process uses a victim's disk and is another program: a database's own writers belong
+/// to it.
+fn is_other(user: &DiskUser, victim: &DiskUser) -> bool {
+    user.name != victim.name && user.disk == victim.disk
+}
+
+/// A process's group, for people.
+fn shown(user: &DiskUser) -> &str {
+    match user.group.value().map(String::as_str) {
+        None => "an unknown group",
+        Some("/") => "the root group",
+        Some(group) => group.trim_start_matches('/'),
+    }
 }
 
 /// The commands that give a flood another unit, with limits.
@@ -88,9 +178,9 @@ fn name(device: &Device, disk: DeviceId) -> &str {
 }
 
 /// The device with a filesystem that a disk belongs to.
-fn device(facts: Facts<'_>, disk: DeviceId) -> Option<&Device> {
+fn device(status: &Status, disk: DeviceId) -> Option<&Device> {
     let holds = |device: &&Device| device.id == disk || device.leaves.iter().any(|leaf| leaf.id == disk);
-    facts.status.devices.iter().filter(|device| writable(device)).find(holds)
+    status.devices.iter().filter(|device| writable(device)).find(holds)
 }
 
 #[cfg(test)]
@@ -103,7 +193,10 @@ mod tests {
     fn user(pid: u32, name: &str, waited_s: f64, dirtied_bytes: u64) -> DiskUser {
         let disk = DeviceId { major: 8, minor: 0 };
         let group = Reading::Value(DATABASE.to_owned());
-        DiskUser { pid, name: name.to_owned(), disk, waited_s, dirtied_bytes, group }
+        let name = name.to_owned();
+        let commits = u64::from(waited_s > 0.0);
+        let committing_s = waited_s;
+        DiskUser { pid, name, disk, waited_s, committing_s, commits, dirtied_bytes, group }
     }
 
     /// A server that waits, and a copy in its unit.
@@ -140,6 +233,57 @@ mod tests {
         ];
         for (i, spoil) in nothing.into_iter().enumerate() {
             assert_eq!(spoilt(spoil), None, "{i}");
+        }
+    }
+
+    /// Why no limit may be set for a group, beside a spoilt machine's processes.
+    fn refused(path: &str, spoil: fn(&mut Machine)) -> Option<String> {
+        let mut machine = machine();
+        spoil(&mut machine);
+        victim_in(path, &machine.status, &machine.disk_users)
+    }
+
+    #[test]
+    fn a_group_with_a_victim_is_not_limited() {
+        let elsewhere = |m: &mut Machine| {
+            m.disk_users[1].group = Reading::Value("/user.slice".into());
+        };
+        insta::assert_snapshot!(refused("system.slice/postgresql.service", |_| {}).unwrap(), @"postgres (7) in system.slice/postgresql.service waited 800 ms of 1.00 s for commits on sda, and a limit would hold it back too; the flood is cp (9) in system.slice/postgresql.service, which dirties 190 MB/s: start the flood in a unit of its own (systemd-run --unit=flood COMMAND) and limit that");
+        insta::assert_snapshot!(refused("system.slice", elsewhere).unwrap(), @"postgres (7) in system.slice/postgresql.service waited 800 ms of 1.00 s for commits on sda, and a limit would hold it back too; the flood is cp (9) in user.slice, which dirties 190 MB/s: limit the flood's group instead, if no victim is in it");
+        let nowhere = |m: &mut Machine| m.disk_users[1].group = Reading::Value("/".into());
+        let alone = refused("system.slice", nowhere).unwrap();
+        assert!(alone.contains("in the root group, ") && alone.contains("systemd-run"), "{alone}");
+        // Two servers of one name, and nothing floods.
+        let often = |m: &mut Machine| {
+            m.disk_users[0].waited_s = 0.01;
+            m.disk_users[0].committing_s = 0.01;
+            m.disk_users[0].commits = 3;
+            let mut twin = m.disk_users[0].clone();
+            (twin.pid, twin.commits) = (8, 2);
+            m.disk_users[1] = twin;
+        };
+        insta::assert_snapshot!(refused("system.slice", often).unwrap(), @"postgres (7) in system.slice/postgresql.service commits again and again (5 times within 1.00 s on sda), as a database does, and a limit would hold it back; start the flood in a unit of its own (systemd-run --unit=flood COMMAND) and limit that");
+        // The rate of its disk is not known.
+        let unknown = |m: &mut Machine| m.status.devices.clear();
+        assert!(refused("system.slice", unknown).unwrap().contains(" on 8:0, "));
+    }
+
+    #[test]
+    fn a_group_without_a_victim_is_limited() {
+        assert_eq!(refused("system.slice/backup.service", |_| {}), None);
+        assert_eq!(refused("system.slice/postgres", |_| {}), None);
+        let nothing: [fn(&mut Machine); 6] = [
+            // A copy's own commit at its end, during the copy and after it.
+            |m| m.disk_users[0].dirtied_bytes = 60_000_000,
+            |m| m.disk_users.truncate(1),
+            // The reader of a backup's pipe.
+            |m| (m.disk_users[0].commits, m.disk_users[0].committing_s) = (0, 0.0),
+            |m| m.disk_users[0].committing_s = 0.05,
+            |m| m.disk_users[1].disk.minor = 16,
+            |m| m.disk_users[0].group = Reading::Absent("gone".into()),
+        ];
+        for (i, spoil) in nothing.into_iter().enumerate() {
+            assert_eq!(refused("system.slice", spoil), None, "{i}");
         }
     }
 }

@@ -36,7 +36,7 @@ mod view;
 use floodwall_model::finding::{Finding, Severity};
 use floodwall_model::status::Status;
 
-pub use groups::DiskUser;
+pub use groups::{DiskUser, victim_in};
 pub use journal::{ChangeFacts, ChangeState, JournalFacts, KnobFacts};
 pub use table::{CHECKS, Check};
 

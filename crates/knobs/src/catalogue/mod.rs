@@ -248,6 +248,13 @@ mod tests {
     }
 
     #[test]
+    fn knobs_that_freeze_are_a_queues() {
+        for name in floodwall_model::setting::FREEZING {
+            assert_eq!(find(name).map(|knob| knob.scope), Some(Scope::Queue), "{name}");
+        }
+    }
+
+    #[test]
     fn an_elevator_resets_what_depends_on_it() {
         let scheduler = find("scheduler").unwrap();
         for name in ["nr_requests", "wbt_lat_usec", "iosched.fifo_batch"] {

@@ -578,3 +578,22 @@ fn groups_are_refused_where_they_hold_nothing() {
     }
     assert!(why(options("hdd-7200"), &[("flood:io.max", "wbps=0")]).contains("can't be 'wbps=0'"));
 }
+
+/// The kernel's bfq weighs levels within a group; the model's has no groups.
+#[test]
+fn a_priority_under_bfq_is_refused_beside_groups() {
+    let build = |bfq_groups, pairs: &[(&str, &str)]| {
+        let options = SimOptions { bfq_groups, ..options("sata-ssd") };
+        SimRig::new(options).build(&setting(pairs), 0).err().map(|error| error.to_string())
+    };
+    let (bfq, first) = (("scheduler", "bfq"), ("victim.ioprio", "be/0"));
+    let paced = ("flood:io.max", "wbps=60000000");
+    let why = build(true, &[bfq, first, paced]).unwrap();
+    let refused = "victim.ioprio under bfq together with flood:io.max is not modelled";
+    assert!(why.starts_with(refused), "{why}");
+    let unset = ("victim.ioprio", "none");
+    for setting in [[bfq, first].as_slice(), &[bfq, paced], &[first, paced], &[bfq, paced, unset]] {
+        assert_eq!(build(true, setting), None, "{setting:?}");
+    }
+    assert_eq!(build(false, &[bfq, first, paced]), None);
+}

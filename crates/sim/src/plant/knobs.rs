@@ -196,6 +196,7 @@ fn write_queue(plant: &mut SimPlant, i: usize, write: &KnobWrite, only: &Setting
             if kind(block.elevator().name()) == kind(&value) && !block.is_changing() {
                 return Ok(());
             }
+            settings::check_groups(&setting, &value, device.facts.bfq_groups)?;
             setting.0.retain(|knob, _| knob != "nr_requests" && !knob.starts_with("iosched."));
         }
         "nr_requests" => {

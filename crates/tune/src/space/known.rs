@@ -4,6 +4,8 @@
 //! Both are tables. A row says for which kinds of device it is meant; the comment above it says
 //! where that is known from.
 
+use floodwall_model::setting::FREEZING;
+
 /// What a device is, as far as the kernel tells. A RAID card with disks behind it is a disk to the
 /// kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,12 +175,6 @@ pub(super) const RECIPES: &[Recipe] = &[
     recipe(&["strict 0.25 s"], NOWHERE),
     recipe(&["mq-deadline: async_depth*"], NOWHERE),
 ];
-
-/// Queue files whose writes wait until the queue is empty and hold all I/O back meanwhile
-/// (block/elevator.c `elevator_change`; block/blk-sysfs.c `queue_requests_store`,
-/// `queue_max_sectors_store`, `queue_wb_lat_store`). Since Linux 6.10 the first `io.max` of a disk
-/// does so too, once (block/blk-throttle.c `blk_throtl_init`). Nothing else here does.
-const FREEZING: [&str; 4] = ["scheduler", "nr_requests", "max_sectors_kb", "wbt_lat_usec"];
 
 /// Whether each write to a knob drains and freezes a queue.
 pub(super) fn freezes(knob: &str) -> bool {

@@ -195,6 +195,24 @@ fn a_priority_comes_last_where_bfq_may_not_honour_it() {
 }
 
 #[test]
+fn a_priority_is_not_tried_where_the_flood_has_a_group_that_bfq_knows() {
+    let both = |bfq_groups| {
+        let space = Space::of(&Description { bfq_groups, ..everything() });
+        let raised = level(&space, "bfq: victims be/0").unwrap();
+        let has = |point: &Point, name: &str| {
+            let setting = space.setting(point);
+            setting.0.keys().any(|knob| knob.starts_with(name))
+        };
+        let both = |point: &Point| has(point, "victim.ioprio") && has(point, "flood:");
+        let alone = space.points().into_iter().find(|p| space.name(p) == raised.name).unwrap();
+        (space.points().iter().any(both), space.neighbours(&alone).iter().any(both))
+    };
+    assert_eq!(both(Some(true)), (false, false));
+    assert_eq!(both(Some(false)), (true, true));
+    assert_eq!(both(None), (true, true));
+}
+
+#[test]
 fn what_is_refused_is_left_out_with_what_begins_with_it() {
     let mut space = Space::of(&everything());
     let before = names(&space);

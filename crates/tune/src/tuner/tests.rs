@@ -606,7 +606,7 @@ fn all_rounds_of_a_final_are_compared_by_one_percentile() {
         }
         trials
     };
-    let nothing = Space { dimensions: Vec::new(), starts: Vec::new() };
+    let nothing = Space::default();
     let candidate = |final_trials| Candidate { final_trials, ..Candidate::new(&nothing, Vec::new()) };
     let outcome = Outcome {
         candidates: vec![candidate(trials(1_000_000)), candidate(trials(900_000_000))],

@@ -10,8 +10,9 @@ use floodwall_bench::space::{self, Fitted};
 use floodwall_bench::{BenchError, HostRig, SettingError, SettingRig};
 use floodwall_host::SysRoot;
 use floodwall_knobs::Device;
-use floodwall_model::Scenario;
+use floodwall_model::{Scenario, Setting};
 use floodwall_report::schema::Run;
+use floodwall_tune::contest::Contender;
 
 use crate::commands::bench::{ScenarioArgs, document, leftover_warning, space_notice};
 use crate::commands::lab::Measured;
@@ -100,6 +101,15 @@ impl Host {
         self.warnings.push(warning);
     }
 
+    /// Says what plans of settings say of them: a limit that does not reach some writes, a priority
+    /// that no elevator honours. A setting that can't be tried says so when its turn comes.
+    pub(crate) fn warn_of_plans(&mut self, contenders: &[Contender]) {
+        let notes = |setting: &Setting| self.rig.check(setting).map(|plan| plan.notes);
+        for warning in plan_notes(contenders, notes) {
+            self.warn(warning);
+        }
+    }
+
     /// Removes every file, lets go of device and journal, and says what a result says of the run.
     /// `failure` is why it ended early.
     pub(crate) fn close(
@@ -128,6 +138,18 @@ impl Host {
     }
 }
 
+/// The notes of the settings' plans, each behind its setting's name.
+fn plan_notes<E>(
+    contenders: &[Contender],
+    notes: impl Fn(&Setting) -> Result<Vec<String>, E>,
+) -> Vec<String> {
+    let of = |named: &Contender| {
+        let notes = notes(&named.setting).unwrap_or_default();
+        notes.into_iter().map(|note| format!("{}: {note}", named.name)).collect::<Vec<_>>()
+    };
+    contenders.iter().flat_map(of).collect()
+}
+
 /// Takes the error out that says which status the program ends with.
 pub(crate) fn plain(error: SettingError) -> anyhow::Error {
     match error {
@@ -146,4 +168,23 @@ pub(crate) fn failure(stopped: Option<String>, stop: &AtomicBool) -> Option<anyh
     stopped.map(|why| {
         if stop.load(Ordering::Relaxed) { BenchError::Interrupted.into() } else { anyhow::anyhow!(why) }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_told_with_the_name_of_their_setting() {
+        let named = |name: &str, knob: &str| {
+            let setting = [(knob.to_owned(), "1".to_owned())].into_iter().collect();
+            Contender { name: name.to_owned(), setting }
+        };
+        let all = [named("plain", "a"), named("paced", "b"), named("refused", "c")];
+        let notes = |setting: &Setting| match setting.get("c") {
+            Some(_) => Err("no"),
+            None => Ok(setting.get("b").map(|_| "too slow".to_owned()).into_iter().collect()),
+        };
+        assert_eq!(plan_notes(&all, notes), ["paced: too slow"]);
+    }
 }

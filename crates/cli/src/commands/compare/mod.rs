@@ -96,12 +96,7 @@ fn settings(args: &CompareArgs, origin: Instant, stop: &Arc<AtomicBool>) -> anyh
     for warning in warned {
         host.warn(warning);
     }
-    for contender in &contenders {
-        // One that can't be tried says so when its turn comes.
-        for note in host.rig.check(&contender.setting).map(|plan| plan.notes).unwrap_or_default() {
-            host.warn(format!("{}: {note}", contender.name));
-        }
-    }
+    host.warn_of_plans(&contenders);
     for source in contenders::sources(&args.set).iter().filter(|_| args.progress != Show::Never) {
         notice(source);
     }

@@ -6,6 +6,9 @@
 
 mod json;
 mod text;
+mod users;
+
+pub(crate) use users::disk_users;
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::Ordering;

@@ -2,7 +2,8 @@
 //! back.
 //!
 //! ```text
-//! parse ─▶ plan ─▶ recover what a crash left, plan again ─▶ show, say who will fight it, ask ─▶ [timer] ─▶ the same plan again? ─▶ Session::apply_until
+//! parse ─▶ plan ─▶ recover what a crash left, plan again ─▶ look for victims ─▶ show, say who will
+//!     fight it, ask ─▶ [timer] ─▶ the same plan again? ─▶ Session::apply_until
 //! ```
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,7 +16,7 @@ use floodwall_model::units::{human_duration, parse_duration};
 
 use super::others::Others;
 use super::timer::Timer;
-use super::{Place, PlaceArgs, ask, refuse_endless_real_time, sources, text};
+use super::{Place, PlaceArgs, ask, refuse_endless_real_time, sources, text, victims};
 use crate::exit::Exit;
 use crate::output::{self, notice};
 use crate::signals;
@@ -47,6 +48,9 @@ pub(crate) struct ApplyArgs {
     device: Option<String>,
     #[command(flatten)]
     terms: Terms,
+    /// Limit a control group also where a process in it waits for its commits
+    #[arg(long)]
+    allow_victims: bool,
     /// What for; kept in the journal
     #[arg(long, value_name = "TEXT")]
     why: Option<String>,
@@ -90,6 +94,7 @@ fn time(text: &str) -> Result<Duration, String> {
 /// What could not be done; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &ApplyArgs) -> anyhow::Result<Exit> {
     let place = args.place.open()?.allow_userspace_servers(args.terms.allow_userspace_servers);
+    let place = place.allow_victims(args.allow_victims);
     let device = place.device(args.device.as_deref())?;
     let asked = sources::read(&place, device.as_ref(), &args.settings)?;
     let why = match (&args.why, asked.why.as_slice()) {
@@ -115,6 +120,7 @@ pub(super) fn make(place: &Place, changes: &[Change], why: &str, terms: &Terms) 
     if recover(place)? {
         shown = plan(changes, &place.files)?;
     }
+    victims::refuse(place, &shown)?;
     show(place, &shown)?;
     if shown.is_empty() {
         return Ok(Exit::Done);
@@ -152,6 +158,7 @@ fn rehearse(place: &Place, changes: &[Change], time: Option<Duration>) -> anyhow
         }
     }
     let plan = plan(changes, &place.files)?;
+    victims::refuse(place, &plan)?;
     show(place, &plan)?;
     if !plan.is_empty() {
         let back = time.map_or_else(String::new, |time| {

@@ -22,6 +22,7 @@ pub(crate) mod sources;
 mod text;
 pub(crate) mod timer;
 pub(crate) mod unpersist;
+mod victims;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -75,6 +76,8 @@ pub(crate) struct Place {
     root: SysRoot,
     files: KernelFiles,
     journal: PathBuf,
+    /// Whether groups may be limited that hold a victim.
+    allow_victims: bool,
 }
 
 impl PlaceArgs {
@@ -87,7 +90,7 @@ impl PlaceArgs {
         // A captured tree's journal is its own: the machine's would take its changes for those of
         // another boot.
         let journal = self.journal.clone().unwrap_or_else(|| directory.join(JOURNAL));
-        Ok(Place { root, files, journal })
+        Ok(Place { root, files, journal, allow_victims: false })
     }
 }
 
@@ -95,6 +98,11 @@ impl Place {
     /// The same, over which limits may be set that could hang userspace block servers, or may not.
     fn allow_userspace_servers(self, allow: bool) -> Self {
         Self { files: self.files.allow_userspace_servers(allow), ..self }
+    }
+
+    /// The same, where groups that hold a victim may be limited, or may not.
+    fn allow_victims(self, allow: bool) -> Self {
+        Self { allow_victims: allow, ..self }
     }
 
     /// A device that a user named.

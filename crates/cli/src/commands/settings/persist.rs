@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use floodwall_host::managers;
-use floodwall_knobs::Change;
 use floodwall_knobs::persist::{self, Etc, FileState, Kept, PersistError, Persisted, Written};
 use floodwall_knobs::session::boot_id;
+use floodwall_knobs::{Change, plan};
 use floodwall_model::managers::{Standing, cell};
 
-use super::{Place, PlaceArgs, ask, refuse_endless_real_time, sources};
+use super::{Place, PlaceArgs, ask, refuse_endless_real_time, sources, victims};
 use crate::exit::{Exit, UsageError};
 use crate::output::{self, notice};
 
@@ -55,6 +55,9 @@ pub(crate) struct PersistArgs {
     /// (FW045).
     #[arg(long)]
     allow_userspace_servers: bool,
+    /// Keep limits also of a control group in which a process waits for its commits
+    #[arg(long)]
+    allow_victims: bool,
     #[command(flatten)]
     place: PlaceArgs,
 }
@@ -65,8 +68,13 @@ pub(crate) struct PersistArgs {
 /// What could not be done; [`Exit::of`] turns it into a status.
 pub(crate) fn run(args: &PersistArgs) -> anyhow::Result<Exit> {
     let place = args.place.open()?.allow_userspace_servers(args.allow_userspace_servers);
+    let place = place.allow_victims(args.allow_victims);
     let changes = asked(&place, args)?;
     refuse_endless_real_time(&changes)?;
+    // What has no plan now is refused below, or is for the next boot alone.
+    if let Ok(plan) = plan(&changes, &place.files) {
+        victims::refuse(&place, &plan)?;
+    }
     let kept = persist::read(&place.root);
     let base = if args.replace { Persisted::default() } else { kept.settings.clone() };
     let settled = persist::settle(&place.root, &place.files, &base, &changes)?;

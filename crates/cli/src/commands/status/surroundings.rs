@@ -10,16 +10,16 @@
 //! Nothing here is an error: a journal that may not be read tells nothing, and everything else goes
 //! on.
 
-use floodwall_host::findings::{ChangeFacts, ChangeState, DiskUser, Facts, JournalFacts, KnobFacts, look};
-use floodwall_host::task::read_group;
+use floodwall_host::findings::{ChangeFacts, ChangeState, Facts, JournalFacts, KnobFacts, look};
 use floodwall_host::{SysRoot, managers};
 use floodwall_knobs::journal::{DiskStore, JournalError, Phase, Transaction};
 use floodwall_knobs::session::{boot_id, is_alive, log};
 use floodwall_knobs::{Entry, KernelFiles, hold};
 use floodwall_model::status::Status;
 use floodwall_model::{Managers, Reading};
-use floodwall_probe::{OTHERS, ProcessUse, Snapshot};
+use floodwall_probe::Snapshot;
 
+use crate::commands::probe::disk_users;
 use crate::commands::settings::JOURNAL;
 
 /// The journal's place, and the findings about other managers.
@@ -42,31 +42,9 @@ impl Surroundings {
             Some(files) => self.journal(files, now_unix_s, status),
             None => JournalFacts::default(),
         };
-        let disk_users: Vec<DiskUser> = seen
-            .into_iter()
-            .flat_map(|seen| seen.processes.iter().filter_map(|process| self.disk_user(process, seen)))
-            .collect();
+        let disk_users = seen.map(|seen| disk_users(&self.root, seen)).unwrap_or_default();
         let (journal, managers) = (&journal, &self.managers);
         status.findings = look(Facts { status, journal, managers, disk_users: &disk_users });
-    }
-
-    /// What a process did to a disk; `None` if it neither waited nor wrote, or is not one process.
-    fn disk_user(&self, process: &ProcessUse, seen: &Snapshot) -> Option<DiskUser> {
-        let under_way = process.oldest.min(seen.window);
-        let waited_ns = process.commits().sum_ns().saturating_add(process.reads.sum_ns());
-        let waited_s = waited_ns as f64 / 1e9 + under_way.as_secs_f64();
-        let dirtied_bytes = process.dirtied_bytes.unwrap_or(0);
-        if process.pid == OTHERS || (waited_s == 0.0 && dirtied_bytes == 0) {
-            return None;
-        }
-        Some(DiskUser {
-            pid: process.pid,
-            name: process.name.clone(),
-            disk: process.device?,
-            waited_s,
-            dirtied_bytes,
-            group: read_group(&self.root, process.pid),
-        })
     }
 
     fn journal(&self, files: &KernelFiles, now_unix_s: u64, status: &mut Status) -> JournalFacts {

@@ -16,6 +16,7 @@ pub(super) const KNOBS: &[Knob] = &[
             "It counts for what a thread submits itself: reads, direct I/O and the data that its fsync writes. The flusher submits buffered writes: idle for a flood does nothing for them.",
             "ext4 commits its journal in a thread of its own: raise journal.ioprio along with it. xfs and btrfs commit in the caller's thread, mostly.",
             "rt goes before everything else and can starve writeback until the dirty limit stops all writers: apply takes it with --for only. Try be/0 first.",
+            "Debian's postgresql.service is an empty wrapper: unit:postgresql@15-main has the server's processes.",
             "New threads inherit it. Rollback restores threads that still have our value; other threads keep theirs.",
         ],
         source: "block/ioprio.c ioprio_set; block/blk-ioc.c __copy_io; block/bfq-iosched.c bfq_check_ioprio_change, bfqq_request_over_limit",

@@ -29,7 +29,8 @@
 //!
 //! Left out: control groups, several actuators, merging of cooperating queues (close and stable),
 //! and the adaption of the injection limit (it is 0 for a queue that thinks briefly and 1 for
-//! others, which is where the kernel starts).
+//! others, which is where the kernel starts). The kernel shares a device out by `io.bfq.weight`
+//! first, and by level within a group. `settings::check_groups` refuses levels beside groups.
 
 mod budget;
 mod idle;
