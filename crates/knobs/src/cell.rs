@@ -322,10 +322,10 @@ impl Cell {
         Some(State { path, value })
     }
 
-    /// A device's limit in a drop-in that a change has made, read without the kernel's file: the
-    /// drop-in outlives the device, and would limit the next one of its name. `Some(None)` if
-    /// systemd knows the drop-in and not the device; `None` if there is no such drop-in, or it has
-    /// another device.
+    /// A device's limit in a drop-in that a change has made, read without the kernel's file. The
+    /// drop-in outlives the device and would limit the next device of that name. `Some(None)` if
+    /// systemd knows the drop-in but not the device. `None` if there is no such drop-in, or if it
+    /// names another device.
     pub(crate) fn left_behind(&self, old: &State, files: &dyn Files) -> Option<Option<State>> {
         let Self::Property { group, limit } = self else { return None };
         let Self::Keyed { path, key, unset } = &**limit else { return None };

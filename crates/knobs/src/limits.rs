@@ -96,8 +96,8 @@ fn is_real_time(files: &dyn Files) -> bool {
     matches!(rest.split_whitespace().nth(38), Some("1" | "2" | "6"))
 }
 
-/// The threshold of all other tasks: a real-time reader's is raised by a quarter and by a 32nd of
-/// the working limit, which is the threshold itself unless it has just been lowered.
+/// The threshold of ordinary tasks. The kernel raises a real-time reader's by a quarter and by a
+/// 32nd of the working limit. That limit equals the threshold unless it has just been lowered.
 fn plain_threshold(shown: u64, real_time: bool) -> u64 {
     if real_time { shown * 32 / 41 } else { shown }
 }

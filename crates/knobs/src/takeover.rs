@@ -35,7 +35,7 @@ pub(crate) struct TakenOver {
     held: usize,
     /// Its place among the change's entries.
     entry: usize,
-    /// What it reads; none if it is not there.
+    /// The cell's value; `None` if the cell is missing.
     now: Option<State>,
     /// In words; empty for what goes along with another one.
     pub(crate) told: String,
@@ -71,8 +71,8 @@ impl Steered {
 }
 
 impl Session<'_> {
-    /// Undoes a change. What it has set and a hold has written over is taken over first, so that it
-    /// can be put back.
+    /// Undoes a change. If a hold has overwritten a cell of this change, the change first takes the
+    /// cell over, so that it can be put back.
     pub(crate) fn undo(&self, name: String, transaction: Transaction, steered: &mut [Steered]) -> Undone {
         let mut run = self.run(name, transaction, Mode::Undo);
         let mut taken = Vec::new();
@@ -159,9 +159,9 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Finds what a plan changes and a hold holds. What such an entry is to be put back to is what
-    /// the hold had saved. A cell that holds what is asked for, but only for as long as it is held,
-    /// joins the plan.
+    /// Finds held cells that a plan changes. Their entries inherit the hold's saved values to put
+    /// back. A held cell that already has the requested value joins the plan, because the hold
+    /// would undo it.
     pub(crate) fn adopt(
         &self,
         plan: &mut Plan,
@@ -203,8 +203,8 @@ impl Session<'_> {
         Ok(taken)
     }
 
-    /// Where an elevator is taken over: the tunables of the one that the hold had switched to go
-    /// with it, those of the one before are to come back.
+    /// If an elevator is taken over, its tunables go with it. Those of the elevator before the hold
+    /// are put back later.
     fn adopt_tunables(&self, plan: &mut Plan, hold: &Steered, taken: &mut Vec<TakenOver>) {
         let elevators: Vec<Target> = taken
             .iter()

@@ -23,11 +23,11 @@ pub enum Fate {
     },
     /// It held its old value already.
     Unchanged,
-    /// Somebody else has changed it since: left alone.
+    /// Another program has changed it since: left alone.
     Foreign {
-        /// What we had set, if it is known.
+        /// The value that Floodwall had set, if known.
         ours: Option<State>,
-        /// What it holds.
+        /// Its value now.
         found: State,
     },
     /// It is not there any more.
@@ -35,8 +35,8 @@ pub enum Fate {
         /// In words.
         why: String,
     },
-    /// It is not put back yet: somebody is inside a write that has to do with it. The journal stays
-    /// open.
+    /// It is not put back yet, because a process is inside a write that concerns it. The journal
+    /// stays open.
     Waits {
         /// In words.
         why: String,
@@ -118,11 +118,11 @@ impl fmt::Display for Undone {
     }
 }
 
-/// What is to be done with one entry.
+/// How to undo one entry.
 enum Verdict {
-    /// Bring it back, if it is not there by then.
+    /// Write the old value, if the knob does not have it by then.
     Restore { changed: bool },
-    /// Somebody else's: leave it; if what we restore resets it, bring it back to what it holds now.
+    /// Another program's value: leave it. If restoring another knob resets it, write it again.
     Keep { found: State, ours: Option<State>, told: bool },
     /// Nothing can be done.
     Over(Fate),
@@ -134,8 +134,8 @@ impl Run<'_> {
         self.undo_around(|_| false, "")
     }
 
-    /// The same but for what must not be touched, because somebody is inside a write: `why` in
-    /// words. That is not even read.
+    /// The same, except for entries that another process's write blocks: `why` in words. Those are
+    /// not even read.
     pub(crate) fn undo_around(&mut self, untouchable: impl Fn(&Entry) -> bool, why: &str) -> Undone {
         self.mode = Mode::Undo;
         // Once for all attempts. In undo mode a record that can't be written is not an error.
@@ -299,7 +299,7 @@ impl Run<'_> {
             Verdict::Restore { changed } => {
                 let now = entry.cell.read(self.files);
                 match (&entry.old, now.value()) {
-                    // Somebody else has set the others.
+                    // Another program has set the other threads.
                     (Some(old), Some(now))
                         if !entry.cell.same(old, now)
                             && matches!(entry.cell, Cell::Priorities(_))

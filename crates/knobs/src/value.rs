@@ -12,7 +12,7 @@ use floodwall_model::{Bytes, Setting};
 use crate::catalogue::{Knob, Unit, knobs};
 use crate::priority::{Priorities, Priority};
 
-/// Who wrote a value.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A person: bare numbers of bytes are refused.
@@ -29,7 +29,7 @@ pub enum ValueError {
     Size {
         /// The knob.
         knob: &'static str,
-        /// What is wrong.
+        /// The defect.
         source: UnitError,
     },
     /// Not a number or a duration.
@@ -37,7 +37,7 @@ pub enum ValueError {
     NotANumber {
         /// The knob.
         knob: &'static str,
-        /// What was given.
+        /// The given text.
         text: String,
         /// The knob's unit.
         unit: &'static str,
@@ -47,7 +47,7 @@ pub enum ValueError {
     NotWhole {
         /// The knob.
         knob: &'static str,
-        /// What was given.
+        /// The given text.
         text: String,
         /// The knob's unit.
         unit: &'static str,
@@ -57,7 +57,7 @@ pub enum ValueError {
     OutOfRange {
         /// The knob.
         knob: &'static str,
-        /// What was given.
+        /// The given text.
         text: String,
         /// The range, in words.
         range: String,
@@ -77,7 +77,7 @@ pub enum ValueError {
     NotAFlag {
         /// The knob.
         knob: &'static str,
-        /// What was given.
+        /// The given text.
         text: String,
     },
     /// Not an I/O priority.
@@ -87,7 +87,7 @@ pub enum ValueError {
     NotAPriority {
         /// The knob.
         knob: &'static str,
-        /// What was given.
+        /// The given text.
         text: String,
     },
     /// Not the shape of an elevator's name.
@@ -95,7 +95,7 @@ pub enum ValueError {
     NotAName {
         /// The knob.
         knob: &'static str,
-        /// What was given.
+        /// The given text.
         text: String,
     },
     /// A key that the file does not have, or a value that the key does not take.
@@ -103,7 +103,7 @@ pub enum ValueError {
     Keys {
         /// The knob.
         knob: &'static str,
-        /// What was given.
+        /// The given text.
         text: String,
         /// The keys, in words.
         keys: String,

@@ -10,26 +10,27 @@
 //! close     ─▶ what is still ours is put back ─▶ closed
 //! ```
 //!
-//! - The journal's lock is held while something is prepared or finished, for a moment, and not in
-//!   between: a write of `nr_requests` waits until the queue has run dry. Other processes can
-//!   change and roll back settings meanwhile.
-//! - Without the journal nothing new is written, and what is held is put back all the same: a full
-//!   disk must not keep wrong values in force. What it had no room for is remembered, and appended
-//!   when there is.
-//! - Nothing is fsynced for a write: what comes after `save` matters within this boot alone, and a
-//!   killed process's appends stay in the page cache.
-//! - A hold whose process lives ([`owner`](crate::owner)) is left alone by recovery; one whose
-//!   process is gone is undone, before all other transactions: a hold is always on top, because
-//!   whoever changes one of its cells takes it over. Of one whose process has been killed and is
-//!   still inside a write, everything is put back but what has to do with that write. Beside one
-//!   whose process can't be seen from here nothing is changed at all.
-//! - *Taking over*: a change that is applied to a held cell, or rolled back below one, first notes
-//!   what the cell reads as its own, then has the hold yield, then writes. What it will put back is
-//!   what the hold had saved. At each of these points a crash leaves somebody who puts the right
+//! - The journal's lock is held during `prepare` and `finish`, each of them short, but not during
+//!   `perform`: a write of `nr_requests` waits until the queue has run dry. Meanwhile other
+//!   processes can change and roll back settings.
+//! - Without the journal no new value is written, but held cells are still restored: a full disk
+//!   must not keep wrong values in force. Records that did not fit are remembered and appended once
+//!   there is room.
+//! - A write causes no fsync. Records after `save` matter only within this boot, and a killed
+//!   process's appends stay in the page cache.
+//! - Recovery leaves a hold alone while its process lives ([`owner`](crate::owner)).
+//! - Recovery undoes the hold of a process that is gone before all other transactions. A hold is
+//!   always on top, because a change of one of its cells takes that cell over.
+//! - If the process has been killed and is still inside a write, all cells are put back except
+//!   those that the write concerns.
+//! - If the process can't be seen from this PID namespace, no setting is changed at all.
+//! - *Taking over*: a change applied to a held cell, or rolled back below one, takes three steps.
+//!   It records the cell's present value as its own, has the hold yield, then writes. It inherits
+//!   the hold's saved value to put back. After a crash at any step, one of the two puts the right
 //!   value back.
-//! - A cell that does not read what the hold wrote belongs to somebody else: it is given up, and
-//!   neither written nor put back.
-//! - The file is written anew when it has grown ([`COMPACT_BYTES`]); with it goes what is over.
+//! - If a cell does not read what the hold wrote, another program has changed it. The hold gives it
+//!   up and neither writes it nor puts it back.
+//! - The file is rewritten once it exceeds [`COMPACT_BYTES`]; finished records are dropped.
 
 mod beside;
 mod steps;

@@ -1,8 +1,8 @@
 //! Journals in a directory: `/var/lib/floodwall/journal` unless told otherwise.
 //!
-//! The directory is walked to from `/` one name at a time, without following links, and refused if
-//! other users could change its entries: a user who can write a journal can have root write any
-//! knob.
+//! The path is opened from `/` one name at a time, without following links. A directory whose
+//! entries other users could change is refused: a user who can write a journal can have root write
+//! any knob.
 
 use std::ffi::OsStr;
 use std::io;
@@ -281,8 +281,8 @@ fn open_directory(parent: BorrowedFd<'_>, name: &OsStr, last: bool) -> rustix::i
     rustix::fs::openat(parent, name, flags, Mode::empty())
 }
 
-/// Other users must not be able to put another directory in our place: only the owner may write,
-/// or, above the last one, the sticky bit keeps names apart (/tmp).
+/// Other users must not be able to replace the directory. Only its owner may write to it. Above the
+/// last component, a sticky bit (/tmp) is enough.
 fn check_directory(directory: BorrowedFd<'_>, path: &Path, last: bool) -> Result<(), JournalError> {
     let stat = rustix::fs::fstat(directory).map_err(|e| JournalError::Io {
         what: "look at",

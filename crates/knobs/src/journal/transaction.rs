@@ -296,8 +296,8 @@ impl From<&Entry> for SavedEntry {
     }
 }
 
-/// Takes an entry for true only as far as the catalogue does: the knob exists, its file is the one
-/// that the knob has, its values are one line.
+/// Accepts an entry only if it agrees with the catalogue: the knob exists, the file is that knob's,
+/// and each value is one line.
 fn believe(saved: &SavedEntry) -> Result<Entry, String> {
     let knob = find(&saved.knob).ok_or_else(|| format!("there is no knob '{}'", saved.knob))?;
     if !saved.target.is_well_formed() || !saved.target.suits(knob.scope) {

@@ -12,8 +12,8 @@
 //! | md array | the array's UUID |
 //! | any other disk | serial number, WWN, the kernel's own identifiers of these, partition table, filesystem, at last its port |
 //!
-//! A partition table's or filesystem's UUID goes with its contents, and a port belongs to whatever
-//! is plugged into it: both are used where there is nothing better, and said.
+//! A partition table's or filesystem's UUID is copied along with its contents, and a port
+//! identifies any disk plugged into it. Both are used, with a note, only if no better key exists.
 
 use std::fmt;
 
@@ -138,10 +138,9 @@ enum Source {
 /// What a disk is known by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
-    /// What is compared.
+    /// The compared key.
     pub key: Key,
-    /// With what: a pattern of udev(7), in which `*`, `?` and `[` are escaped unless they are
-    /// meant.
+    /// A pattern of udev(7); literal `*`, `?` and `[` are escaped.
     pub pattern: String,
 }
 
@@ -159,7 +158,7 @@ pub enum NoIdentity {
     None {
         /// The device.
         device: String,
-        /// What was looked for.
+        /// The identity that is missing.
         lacks: &'static str,
         /// What to do instead.
         remedy: &'static str,
@@ -248,7 +247,7 @@ impl Kind {
         }
     }
 
-    /// What it lacks, and what to do instead.
+    /// The missing identity, and what to do instead.
     fn without(self) -> (&'static str, &'static str) {
         match self {
             Self::Loop => {

@@ -21,7 +21,7 @@ pub(crate) enum Content<'a> {
     Ours(&'a str),
     /// Ours, and changed since.
     Edited,
-    /// Somebody else's.
+    /// Another program's.
     Foreign,
 }
 
@@ -30,10 +30,10 @@ pub(crate) fn sign(body: &str) -> String {
     format!("{MARK}{FORMAT}{:016x}\n{body}", checksum(body.as_bytes()))
 }
 
-/// Whose a file is.
+/// Finds out who wrote a file.
 pub(crate) fn inspect(text: &str) -> Content<'_> {
     let Some(rest) = text.strip_prefix(MARK) else {
-        // A marker that somebody has reworded is still ours if the format's line is there.
+        // A file with a reworded marker is still Floodwall's if it has the format's line.
         return if text.contains(FORMAT) { Content::Edited } else { Content::Foreign };
     };
     let signed = rest.strip_prefix(FORMAT).and_then(|rest| rest.split_once('\n'));

@@ -48,7 +48,7 @@ pub struct Value {
 /// A disk's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
-    /// What it is known by.
+    /// Its identity.
     pub identity: Identity,
     /// Its name when they were written, for people.
     pub known_as: String,
@@ -56,7 +56,7 @@ pub struct Disk {
     pub values: Vec<Value>,
 }
 
-/// What is kept across boots.
+/// The settings kept across boots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Persisted {
     /// The machine's knobs.
@@ -207,7 +207,7 @@ impl Persisted {
     }
 }
 
-/// Whose a setting is.
+/// The owner of a setting.
 enum Owner<'a> {
     Machine,
     Disk(&'a Disk),
@@ -243,7 +243,7 @@ impl Cell<'_> {
     }
 }
 
-/// Whose a file is.
+/// The origin of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileState {
     /// It is not there.
@@ -278,7 +278,7 @@ impl fmt::Display for FileState {
     }
 }
 
-/// What is kept now, and whose the files are.
+/// The settings kept now, and the origin of their files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// The sysctl.d file.
@@ -287,11 +287,11 @@ pub struct Kept {
     pub rules: FileState,
     /// The units' drop-ins that are there: path and whose.
     pub drop_ins: Vec<(String, FileState)>,
-    /// What the files that are ours say. One that was changed by hand says nothing here.
+    /// The settings of Floodwall's own files. Files changed by hand contribute nothing.
     pub settings: Persisted,
 }
 
-/// Reads what is kept. Never fails: a file that can't be read is one of the [`FileState`]s.
+/// Reads the kept settings. Never fails: a file that can't be read is one of the [`FileState`]s.
 #[must_use]
 pub fn read(root: &SysRoot) -> Kept {
     let (sysctl, machine) = read_file(root, SYSCTL_PATH, sysctl::parse);
@@ -337,7 +337,7 @@ impl Kept {
         [(SYSCTL_PATH, &self.sysctl), (RULES_PATH, &self.rules)].into_iter().chain(drop_ins)
     }
 
-    /// Whose a file is.
+    /// The origin of a file.
     #[must_use]
     pub fn state_of(&self, path: &str) -> &FileState {
         self.files().find(|(other, _)| *other == path).map_or(&FileState::Absent, |(_, state)| state)

@@ -82,7 +82,7 @@ pub enum PersistError {
         "a unit's settings can't be kept: there is no systemd here to set them; run floodwall apply at boot"
     )]
     NoSystemd,
-    /// Nobody would read the rules.
+    /// No udev would read the rules.
     #[error(
         "a disk's settings can't be kept: there is no udev here to set them ({RULES} would have no reader); run floodwall apply at boot, or give the machine's knobs alone", RULES = rules::PATH
     )]
@@ -95,13 +95,13 @@ pub enum PersistError {
     NotOurs {
         /// The file.
         path: PathBuf,
-        /// Whose it is.
+        /// The file's origin.
         why: String,
     },
     /// A symbolic link in the path.
     #[error("'{path}' is a symbolic link or no directory; files are written to real directories alone", path = .0.display())]
     NoDirectory(PathBuf),
-    /// Somebody else is writing them.
+    /// Another process is writing them.
     #[error("another floodwall is changing what is kept; run this again when it has ended")]
     Held,
     /// An operation failed.
@@ -154,11 +154,11 @@ pub struct Settled {
     pub devices: Vec<Device>,
     /// What to know, for people.
     pub notes: Vec<String>,
-    /// What is kept and not in force now: `sda.scheduler: none -> bfq`.
+    /// Kept settings that are not in force now: `sda.scheduler: none -> bfq`.
     pub not_in_force: Vec<String>,
 }
 
-/// What is kept once changes are added to it.
+/// The kept settings with changes added.
 ///
 /// # Errors
 /// [`PersistError`] for the first change that can't be kept: half a setting is another setting.

@@ -438,7 +438,7 @@ fn drop_ins_go_with_their_units_and_with_everything() {
     let told = etc().remove().unwrap();
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(!machine.path("/etc/systemd/system/system.slice.d").exists());
-    // Somebody else's.
+    // Another program's drop-in stays.
     assert!(machine.path(DROP_IN).exists());
     let error = etc().write(machine.settle(&Persisted::default(), OF_UNITS).unwrap().settings.files());
     assert!(matches!(error, Err(PersistError::NotOurs { .. })), "{error:?}");

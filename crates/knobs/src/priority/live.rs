@@ -105,7 +105,7 @@ pub(crate) fn is_ours(path: &str) -> bool {
 /// What the threads behind a path have.
 ///
 /// # Errors
-/// ENOENT if there are none; E2BIG if they differ too much to be saved.
+/// ENOENT if no threads exist; E2BIG if too many differ to be saved.
 pub(crate) fn read(root: &SysRoot, path: &str) -> rustix::io::Result<String> {
     let source = Source::parse(path).ok_or(Errno::NOENT)?;
     let threads = source.threads(root).into_iter();

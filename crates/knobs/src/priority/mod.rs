@@ -211,7 +211,7 @@ mod tests {
         let is_ours = |priority: &Priority| *priority == Priority::BestEffort(0);
         let back = |now: &str| old.back(&now.parse().unwrap(), is_ours).to_string();
         assert_eq!(back("be/0"), "none 2@102=be/6");
-        // A new process of the group, with a priority of its own.
+        // A new process of the group, with another priority.
         assert_eq!(back("be/0 9@109=idle"), "none 2@102=be/6 9@109=idle");
         assert_eq!(back("be/0 9@109=none"), "none 2@102=be/6");
         // Somebody has changed the thread that was special.

@@ -224,8 +224,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A group of 300 MiB, of which 200 MiB are page cache and 20 MiB of that shared memory: 120
-    /// MiB can't be dropped.
+    /// A group of 300 MiB. 200 MiB are page cache, and 20 MiB of that are shared memory: 120 MiB
+    /// can't be dropped.
     fn groups() -> Tree {
         let mut tree = machine();
         let mut put =
@@ -240,7 +240,7 @@ mod tests {
         tree
     }
 
-    /// The plan of one change, shown with its notes; or why there is none.
+    /// The plan of one change, shown with its notes, or the error.
     fn planned(tree: &Tree, text: &str) -> String {
         let (_dir, root) = root_of(tree);
         let files = KernelFiles::new(&root).unwrap();

@@ -50,8 +50,8 @@ pub(crate) fn manages(root: &SysRoot, group: &str) -> Result<bool, String> {
     }
     let text = show(unit, &[]).map_err(in_words)?;
     let shown = Shown::new(&text);
-    // A user's manager has units of its own, which may have the same names. A unit that runs is
-    // managed also if its file is gone.
+    // A user's manager may have units of the same names. A unit that runs is managed also if its
+    // file is gone.
     Ok(shown.get("ControlGroup").is_some_and(|path| path.trim_start_matches('/') == group))
 }
 
@@ -225,7 +225,7 @@ fn systemctl(arguments: &[&str]) -> rustix::io::Result<String> {
     run(&mut command, PATIENCE)
 }
 
-/// Runs a command for a bounded time, in a process group and with an environment of its own.
+/// Runs a command for a bounded time, in a new process group and with a clean environment.
 fn run(command: &mut Command, patience: Duration) -> rustix::io::Result<String> {
     let io = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);
     command.env_clear().env("LANG", "C");

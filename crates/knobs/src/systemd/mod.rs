@@ -21,8 +21,8 @@
 //! | `/run/systemd/system.control/GROUP/KNOB` | `set-property --runtime` | the limit is in such a drop-in |
 //! | `/run/systemd/system/GROUP/KNOB` | the drop-ins are removed, `daemon-reload` | the unit's own files say it |
 //!
-//! Both read alike: a line that says where the limit is set and by which properties, a line of the
-//! unit's other drop-ins, then the kernel's file as systemd would write it.
+//! Both read alike. The first line says where the limit is set and by which properties. The second
+//! lists the unit's other drop-ins. Then comes the kernel's file as systemd would write it.
 //!
 //! Limits of several devices share a drop-in (src/core/dbus-cgroup.c `bus_cgroup_set_property`).
 //! One device's can be given back only while no other has any: [`refusal`].
@@ -194,9 +194,9 @@ impl<'a> Limit<'a> {
         }
     }
 
-    /// Whether the kernel's file is written before the property is set. Whoever lowers
-    /// `memory.high` reclaims the group's memory (mm/memcontrol.c `memory_high_write`). systemd
-    /// would do that in its only thread, and start and stop no unit meanwhile.
+    /// Whether the kernel's file is written before the property is set. The thread that lowers
+    /// `memory.high` reclaims the group's memory (mm/memcontrol.c `memory_high_write`). systemd has
+    /// one thread: while that reclaims, it starts and stops no unit.
     fn is_written_first(&self, value: &str) -> bool {
         self.file == "memory.high" && value != "max"
     }

@@ -1,5 +1,5 @@
-//! Holds: written again and again, taken over by others, given back; and what is left of them when
-//! their process is gone.
+//! Holds: written again and again, taken over by other changes, given back, and left behind by a
+//! process that is gone.
 
 use floodwall_knobs::catalogue::find;
 use floodwall_knobs::journal::{Closing, Phase, Record, Store, Transaction};
@@ -200,7 +200,7 @@ fn an_applied_value_wins_and_is_put_back_to_what_the_hold_had_saved() {
                 "sda.nr_requests is left alone: change 2 has set it, to {value}; floodwall rollback ends that"
             )
         );
-        // The process goes on with what is left to it, and ends.
+        // The process goes on with its remaining knobs, and ends.
         write(&world, &mut hold, "max_sectors_kb=64").unwrap();
         assert!(guard(&world).close(&mut hold).closed);
         assert_eq!(

@@ -150,7 +150,7 @@ impl Case<'_> {
         }
     }
 
-    /// Whose life a kill at this deed costs.
+    /// Whether a kill at this deed hits the guard.
     fn is_the_guards(deed: &Deed) -> bool {
         !matches!(deed, Deed::Apply(_) | Deed::Rollback)
     }
@@ -190,7 +190,7 @@ fn survives(
         }
     }
     case.world.process(GUARD, 'S', 0);
-    // Whoever recovers may be killed too.
+    // The recovering process may be killed too.
     case.world.kernel.fuse.arm(Some(undoing));
     let _ = case.world.session().rollback(0);
     case.world.kernel.fuse.arm(None);

@@ -1,5 +1,5 @@
-//! Random plans on a captured tree, cut short at random writes: the journal on disk and the tree's
-//! files go through the shipped code, and every knob is read afterwards.
+//! Random plans on a captured tree, cut short at random writes. The shipped code writes the journal
+//! on disk and the tree's files. Every knob is read afterwards.
 //!
 //! A case: random values before → a random plan, killed before some write → its undoing, killed
 //! before some write → undone. A process that is killed writes nothing more; here each of its
@@ -97,7 +97,7 @@ pub(crate) struct Tally {
     pub(crate) kills: u32,
 }
 
-/// Runs so many cases, half of them in a thread of its own.
+/// Runs `cases` cases, half of them in a second thread.
 ///
 /// # Errors
 /// The first case after which a knob is not what it was, with its number.

@@ -57,7 +57,7 @@ fn beside() -> Result<(), String> {
     let original = disk.all();
     go_through(&disk, &["max_sectors_kb=256"])?;
     let process = holding(&disk)?;
-    // What it holds, and what it does not.
+    // One held knob, and one that is not.
     go_through(&disk, &["nr_requests=64", "nomerges=2"])?;
     expect(&disk, "queue/nr_requests", "64")?;
     expect(&disk, "queue/max_sectors_kb", "128")?;
@@ -96,7 +96,7 @@ fn left_alone() -> Result<(), String> {
     same(&disk, &original, "it has ended")
 }
 
-/// This binary as it is run in a PID namespace of its own, with a /proc of its own.
+/// A command that runs this binary in a new PID namespace with its own /proc.
 fn in_namespace(disk: &Disk, what: &[&str]) -> Command {
     let mut command = Command::new("unshare");
     command

@@ -47,7 +47,7 @@ pub(crate) struct Kernel {
     pub(crate) scales_twice: Cell<bool>,
     pub(crate) slept: Cell<u32>,
     pub(crate) cancelled: Cell<bool>,
-    /// Directories of which every read and write would hang: a queue that somebody is about to
+    /// Directories in which every read and write would hang: a queue that a process is about to
     /// change.
     pub(crate) stuck: RefCell<Vec<String>>,
     /// Files that can't be read or followed, with this error.

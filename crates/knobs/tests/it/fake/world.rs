@@ -13,7 +13,7 @@ pub(crate) struct World {
     pub(crate) kernel: Kernel,
     pub(crate) store: Memory,
     pub(crate) boot: RefCell<String>,
-    /// The PID namespace of whoever begins a session.
+    /// The PID namespace of the process that begins a session.
     namespace: Cell<Option<u64>>,
 }
 
