@@ -168,8 +168,8 @@ pub(crate) fn settle(
     Ok(())
 }
 
-/// The work of other programs during the pause: they move data on our device, hold dirty pages for
-/// any device (the limits are the machine's), or wait for I/O anywhere.
+/// The work of other programs during the pause: data they move on this device, dirty pages for any
+/// device (the limits are the machine's), or I/O waits anywhere.
 fn others(host: &HostSample, seconds: f64) -> Option<String> {
     if let Some(device) = host.device {
         let moved = (device.written_bytes + device.read_bytes) as f64 / seconds;

@@ -8,9 +8,9 @@
 //!                           └─ none were                ─▶ Unseen: its operations are read and write calls of any kind, without latencies
 //! ```
 //!
-//! Of reads those count that the disks below the measured directory answered: its programs are read
-//! when they start, too, wherever they are. A client of a server that was started elsewhere waits
-//! in a network call, which is no I/O of its own.
+//! Reads count only if the disks below the measured directory answered them: a command's programs
+//! are also read when they start, from any disk. A client of a server started elsewhere waits in a
+//! network call, which is not I/O.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::AtomicBool;

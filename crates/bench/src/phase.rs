@@ -31,9 +31,8 @@ const WARMUP_TICK: Duration = Duration::from_millis(250);
 const STEADY_WINDOW: usize = 8;
 /// The latency of the first operations includes page faults and cold caches: never measure them.
 const WARMUP_MIN: Duration = Duration::from_secs(1);
-/// A page cache that is still filling may stretch a warm-up to this many times its normal limit:
-/// before the kernel throttles it, a flood runs at the speed of memory, which says nothing of the
-/// device.
+/// A page cache that is still filling may stretch a warm-up to this many times its normal limit.
+/// Before the kernel throttles it, a flood runs at the speed of memory, not of the device.
 const FILLING_PATIENCE: u32 = 4;
 /// The page cache is filling if the backlog grew by more than this share of the hard limit within a
 /// second.
@@ -339,9 +338,9 @@ fn judge(run: &PhaseRun<'_>, rates: &Rates, written: u64, elapsed: Duration) -> 
     Ok(reasons.join("; "))
 }
 
-/// Whether a device that is written at this rate would pass from its own cache to its medium in the
-/// measured part: steady before and after, and two different things. Writes too slow to fill the
-/// cache never pass.
+/// Whether writes at this rate would fill the device's cache in the measured part. Before that
+/// moment they are steady at the cache's speed, afterwards at the medium's. Writes too slow to fill
+/// the cache never reach it.
 fn passes_cache_midway(written: u64, elapsed: Duration, measure: Duration, cache: u64) -> bool {
     let rate = written as f64 / elapsed.as_secs_f64().max(1e-9);
     written < cache && written as f64 + rate * measure.as_secs_f64() >= cache as f64

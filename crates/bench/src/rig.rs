@@ -122,12 +122,12 @@ pub struct Options {
     pub seed: u64,
     /// When the program began: the run's time axis.
     pub origin: Instant,
-    /// Raised by whoever wants the run to end.
+    /// Set to end the run.
     pub stop: Arc<AtomicBool>,
     /// The user that runs commands; the caller if absent.
     pub user: Option<User>,
-    /// The program, with its arguments, that floods in a process of its own
-    /// ([`floodwall_load::apart::serve`]); floods are threads of this process without it, and in
+    /// The program, with its arguments, that floods as a separate process
+    /// ([`floodwall_load::apart::serve`]). Without it, floods are threads of this process and in
     /// its control group.
     pub flood_command: Vec<PathBuf>,
     /// Leave victims and floods in one control group.
@@ -157,7 +157,7 @@ pub struct HostRig {
     _lock: DeviceLock,
     options: Options,
     prepared: Option<Prepared>,
-    /// The groups of victims and floods, or why there are none.
+    /// The groups of victims and floods, or why they could not be made.
     groups: Result<Groups, String>,
     /// Operations seen of victims that are commands.
     sights: Sights,
@@ -261,15 +261,15 @@ impl HostRig {
         &self.facts
     }
 
-    /// What could not be followed on the way down from the directory, and why: where devices below
-    /// are not known, nothing is said of them. And who else may be measuring on the device.
+    /// Links below the directory that could not be followed, and why; devices behind them are left
+    /// out. Also other benchmarks that may be running on the device.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.location.notes
     }
 
-    /// What could not be read, and why: knobs, counters as of the last sample, what commands did;
-    /// and why victims and floods are in one control group.
+    /// Values that could not be read, and why: knobs, counters of the last sample, operations of
+    /// commands. Also why victims and floods are in one control group.
     #[must_use]
     pub fn missing(&self) -> Vec<Missing> {
         let groups = self.groups.as_ref().err();
@@ -290,8 +290,8 @@ impl HostRig {
         self.groups.as_ref().ok()
     }
 
-    /// What can't be seen of victims that are commands, and why; known from [`Self::prepare`] on,
-    /// and better after the first phase.
+    /// Values that can't be measured for victims that are commands, and why. Known from
+    /// [`Self::prepare`] on, in more detail after the first phase.
     #[must_use]
     pub fn unseen(&self) -> Vec<Missing> {
         self.sights.missing()

@@ -17,11 +17,11 @@
 //! name.
 //!
 //! DIR may belong to another user, who can rename its entries and put a symlink in their place at
-//! any moment. Against that DIR and the scratch directory are opened once, and every later step
-//! goes through their descriptors ([`Dir`]). The directory that was opened is taken only if it is
-//! empty, belongs to the owner of the mark that was made in it, and is closed to others. Others may
-//! at most pass through it to a command's own directory (`--user`); nobody else can make, rename or
-//! remove anything in it. By name only the empty directory is removed, if the name still means it.
+//! any moment. Therefore DIR and the scratch directory are opened once, and every later step goes
+//! through their descriptors ([`Dir`]). The opened directory must be empty but for the mark, belong
+//! to the mark's owner, and be closed to other users. Other users may at most pass through it to a
+//! command's own directory (`--user`). They can't make, rename or remove anything in it. Only the
+//! empty directory is removed by name, and only if the name still refers to it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -188,8 +188,8 @@ fn mark(dir: &Dir) -> Result<File, Errno> {
 }
 
 /// Whether a directory holds nothing but the mark, belongs to the mark's owner, and lets no other
-/// user in. The mark shows what the filesystem keeps: a new file's owner is the caller and its mode
-/// 0600, unless all files there have the owner or the mode of the mount (vfat).
+/// user in. The mark shows what the filesystem stores: a new file belongs to the caller and has
+/// mode 0600. On a filesystem such as vfat, every file has the owner or mode of the mount.
 fn is_own(dir: &Dir, owner: &File) -> Result<bool, Errno> {
     let names = dir.names()?;
     if names.is_empty() {
@@ -219,9 +219,9 @@ fn empty(dir: &Dir) -> Result<(), TreeError> {
 /// Removes an emptied directory if `name` still means it. Returns whether it is gone; another's
 /// directory or file of this name stays.
 ///
-/// `mark` is closed first. A file that is removed while it is open stays in an NFS client's
-/// directory under another name until it is closed (fs/nfs/unlink.c, `nfs_sillyrename`), and the
-/// directory is not empty until then.
+/// `mark` is closed first. An open file that is removed stays in an NFS client's directory under
+/// another name until it is closed (fs/nfs/unlink.c, `nfs_sillyrename`). Until then the directory
+/// is not empty.
 fn remove_empty(parent: &Dir, name: &str, dir: &Dir, mark: Option<File>) -> Result<bool, Errno> {
     drop(mark);
     match parent.open_dir(name) {

@@ -10,10 +10,10 @@
 //! in force: nothing is written for it.
 //!
 //! A trial may end with an error, a signal or a panic: the roll back follows. After SIGKILL the
-//! journal is left: the next [`SettingRig`] puts it back at once, `floodwall rollback` at any time,
-//! and any other change of settings once the trial's longest time is over. The journal's lock is
-//! held all the while, so that no other floodwall changes settings under a measurement. Changes
-//! past floodwall are noticed, and fail the trial.
+//! journal remains. The next [`SettingRig`] rolls it back at once, and `floodwall rollback` at any
+//! time. Any other change of settings does so once the trial's longest time is over. The journal
+//! stays locked throughout, so that no other floodwall changes settings during a measurement.
+//! Changes by other programs are noticed and fail the trial.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub trait InForce: Rig {
     fn reread(&mut self) -> Setting;
 
     /// The control groups of its victims and floods, which settings name `victim` and `flood`;
-    /// `None` if they have none of their own.
+    /// `None` without separate groups.
     fn groups(&self) -> Option<&Groups> {
         None
     }
@@ -145,7 +145,7 @@ impl<R: InForce> SettingRig<R> {
     /// Returns what had to be put back, for people.
     ///
     /// # Errors
-    /// [`SettingError::Journal`] if somebody else has the journal or it can't be used;
+    /// [`SettingError::Journal`] if another process holds the journal or it can't be used.
     /// [`SettingError::NotRestored`] if an earlier run's setting can't be put back.
     pub fn open(
         mut inner: R,

@@ -41,9 +41,9 @@ pub enum SpaceError {
     TooLittle {
         /// Its name.
         scenario: String,
-        /// What it needs.
+        /// The space needed.
         needed: Bytes,
-        /// What there is.
+        /// The free space.
         free: Bytes,
         /// `, or use --size N`, if that helps.
         remedy: String,
@@ -57,9 +57,9 @@ pub enum SpaceError {
     CapTooSmall {
         /// Its name.
         scenario: String,
-        /// What was given.
+        /// The given size.
         cap: Bytes,
-        /// What it takes at least.
+        /// The least that suffices.
         smallest: Bytes,
     },
     /// `--size` is more than there is.
@@ -69,11 +69,11 @@ pub enum SpaceError {
         fits = fits.as_argument()
     )]
     CapTooLarge {
-        /// What was given.
+        /// The given size.
         cap: Bytes,
-        /// What there is.
+        /// The free space.
         free: Bytes,
-        /// What would fit.
+        /// The largest size that fits.
         fits: Bytes,
     },
 }

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The file's writeback is started as it is written and awaited 64 MiB behind. So the device always
-//! has a backlog, and RAM never holds more than that: no limit of the machine is met, and no other
-//! program is stalled for longer than those 64 MiB take. The data are random, so that nothing
+//! has a backlog, and RAM never holds more than 64 MiB of it. No dirty limit is reached, and no
+//! other program stalls for longer than those 64 MiB take. The data are random, so that nothing
 //! compresses them.
 
 use std::sync::atomic::{AtomicBool, Ordering};

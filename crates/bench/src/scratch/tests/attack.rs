@@ -154,7 +154,7 @@ fn run(dir: &Path) -> Result<(), Box<dyn std::error::Error>> {
     }
     floodwall_load::burst(place, Bytes(4096), Data::Zero, 1, &stop)?;
     scratch.remove()?;
-    // What was put there may look like a killed run's.
+    // The attacker's directory may look like a killed run's.
     clean(dir)?;
     Ok(())
 }
