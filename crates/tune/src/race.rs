@@ -4,8 +4,8 @@
 //! after each round: leader = best score ─▶ drop whoever is surely worse, and the worse two thirds ─▶ new candidates: what the model promises most of
 //! ```
 //!
-//! For the last part of its time hardly any new ones come: the best of all so far, also those that
-//! bad luck had dropped, run against each other in longer phases.
+//! In the last part hardly any new candidates come. The best so far, including those that bad luck
+//! had dropped, run against each other in longer phases.
 //!
 //! Successive halving (Karnin, Koren & Somekh 2013; thirds here) with the early elimination of an
 //! F-race (Birattari et al. 2002), where candidates may join late. Rounds are interleaved, so that
@@ -258,10 +258,9 @@ fn model<'a>(space: &'a Space, candidates: &[Candidate]) -> Surrogate<'a> {
     Surrogate::fit(space, &seen.collect::<Vec<_>>(), spread(candidates))
 }
 
-/// The candidates that have run, the best first, by the score that the model expects of them. A
-/// score counts in proportion to its trials (empirical Bayes; James & Stein 1961): one lucky trial
-/// is not preferred to many good ones, and the trials of a knob count for all candidates that set
-/// it.
+/// Candidates that have run, best first, by the surrogate's prediction. A score counts in
+/// proportion to its trials (empirical Bayes; James & Stein 1961), so one lucky trial is not
+/// preferred to many good ones. Trials of a knob count for all candidates that set it.
 fn by_shrunken_score(model: &Surrogate<'_>, candidates: &[Candidate]) -> Vec<(usize, f64)> {
     let ran = candidates.iter().enumerate().filter(|(_, c)| c.failure.is_none());
     let mut ranked: Vec<(usize, f64)> = ran
@@ -269,7 +268,7 @@ fn by_shrunken_score(model: &Surrogate<'_>, candidates: &[Candidate]) -> Vec<(us
             let score = c.score?;
             let shrunken = match &c.point {
                 Some(point) => model.expected(point),
-                // Outside the space the model has seen nothing.
+                // The surrogate knows no candidate outside the space.
                 None => {
                     model.base()
                         + model.believed(c.scores.len() as f64, spread(candidates)) * (score - model.base())
