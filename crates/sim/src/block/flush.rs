@@ -176,7 +176,7 @@ impl BlockLayer {
         let _ = out;
     }
 
-    /// A FLUSH is done: everybody who waited for it goes on.
+    /// A FLUSH is done: every process that waited for it goes on.
     pub(super) fn flush_done(&mut self, now: Nanos, out: &mut Vec<Done>) {
         self.flush.in_device = false;
         let mut running = std::mem::take(&mut self.flush.running);

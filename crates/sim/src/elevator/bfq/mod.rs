@@ -18,19 +18,19 @@
 //! | `idle` | what is remembered of a queue, whether and how long to idle, injection |
 //! | `raise` | weight raising of interactive and soft real-time queues, bursts |
 //!
-//! Units: service and budgets in sectors of 512 bytes, virtual time in sectors `<< 22` by weight,
-//! moments in jiffies where the kernel has them and in nanoseconds elsewhere, rates in sectors per
-//! µs `<< 16`.
+//! Units: service and budgets in sectors of 512 bytes, virtual time in sectors `<< 22` by weight.
+//! Times are in jiffies where the kernel uses them and in nanoseconds elsewhere. Rates are in
+//! sectors per µs `<< 16`.
 //!
 //! Levels are weights ([`weight_of`]). With `CONFIG_BFQ_GROUP_IOSCHED` weights also share out the
-//! request slots (`bfqq_request_over_limit`). A kernel without it holds nobody to a share: a flood
-//! may fill all slots for writes that nobody waits for. Nothing else differs between the two where
-//! all are in one control group.
+//! request slots (`bfqq_request_over_limit`). A kernel without it enforces no share: a flood's
+//! asynchronous writes may fill all their slots. Nothing else differs between the two if all
+//! processes are in one control group.
 //!
 //! Left out: control groups, several actuators, merging of cooperating queues (close and stable),
-//! and the adaption of the injection limit (it is 0 for a queue that thinks briefly and 1 for
-//! others, which is where the kernel starts). The kernel shares a device out by `io.bfq.weight`
-//! first, and by level within a group. `settings::check_groups` refuses levels beside groups.
+//! and adaptation of the injection limit. That limit keeps the kernel's start value: 0 for a queue
+//! that thinks briefly and 1 for others. The kernel shares a device out by `io.bfq.weight` first,
+//! and by level within a group. `settings::check_groups` refuses levels beside groups.
 
 mod budget;
 mod idle;
@@ -161,8 +161,8 @@ struct Queue {
     process: ProcessId,
 }
 
-/// Whose completions let a queue's process go on. Such a queue is served while the other one is
-/// waited for.
+/// The queue whose completions wake a queue's process. It is served while the device idles for the
+/// other.
 #[derive(Clone, Copy, Debug, Default)]
 struct Waker {
     /// The queue, once it is known (`waker_bfqq`), and when that was found out, as a count of such
