@@ -25,7 +25,7 @@ pub enum DaemonError {
     /// A system call failed.
     #[error("{what}")]
     Io {
-        /// What could not be done.
+        /// The failed operation.
         what: String,
         /// Why.
         source: io::Error,

@@ -65,7 +65,7 @@ impl Lock {
                 }
                 _ => DaemonError::Io { what: fail(), source: e },
             })?;
-        // An earlier version's could be opened, and so locked, by everybody.
+        // Any user could open, and so lock, the file of an earlier version.
         rustix::fs::fchmod(&file, Mode::from_raw_mode(LOCK_MODE)).doing(fail)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}

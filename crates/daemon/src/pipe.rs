@@ -71,7 +71,7 @@ pub(crate) enum Given {
     Sent,
     /// There was no room for it.
     Lost,
-    /// Nobody listens any more.
+    /// The reader is gone.
     Gone,
 }
 

@@ -1,6 +1,5 @@
-//! Putting back what a worker that was killed has left behind: in a process of its own, so that no
-//! write can hold the supervisor up. Started by the supervisor, by systemd (`ExecStopPost=`), or by
-//! hand.
+//! Puts back the knobs of a worker that was killed. A separate process does this, so that no write
+//! can block the supervisor. The supervisor, systemd (`ExecStopPost=`) or the user starts it.
 
 use std::path::Path;
 use std::time::Duration;

@@ -87,12 +87,11 @@ pub(crate) struct Settings {
     pub(crate) history: usize,
     /// The preset of a simulated machine.
     pub(crate) sim: Option<String>,
-    /// Where what is written is remembered.
+    /// The journal of writes.
     pub(crate) journal: PathBuf,
 }
 
-/// As the file is written. Values are looked at afterwards, so that what is wrong with one can be
-/// said of its line.
+/// As the file is written. Values are checked afterwards, so that an error can name its line.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -130,12 +129,12 @@ impl Text<'_> {
     }
 }
 
-/// Where a guard's socket is if nobody says so.
+/// The default path of a guard's socket.
 pub(crate) fn default_socket() -> PathBuf {
     PathBuf::from(SOCKET)
 }
 
-/// Where a simulated machine's is: nobody needs root for that.
+/// The default path for a simulated machine, which needs no root.
 pub(crate) fn simulated_socket() -> PathBuf {
     let directory = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
     directory.join(format!("floodwall-guard-{}.sock", rustix::process::geteuid().as_raw()))

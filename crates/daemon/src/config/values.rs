@@ -11,7 +11,7 @@ use toml::Value;
 
 use super::{Listen, SOCKET};
 
-/// Longer is nobody's goal for one operation, and more than every device needs without a guard.
+/// A longer goal for one operation makes no sense: every device is faster without a guard.
 const MOST_GOAL: Duration = Duration::from_secs(60);
 /// Decisions that are kept.
 pub(super) const HISTORY: usize = 1000;

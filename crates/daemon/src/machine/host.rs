@@ -39,7 +39,7 @@ impl HostMachine {
     /// Opens sensors and journal.
     ///
     /// # Errors
-    /// What is missing, and what works without it; a device that is none.
+    /// A missing requirement, and what works without it; a name that is not a device.
     pub(crate) fn open(settings: &Settings) -> Result<Self, DaemonError> {
         let devices =
             if settings.devices.is_empty() { Which::All } else { Which::Named(settings.devices.clone()) };

@@ -18,7 +18,7 @@ impl Notifier {
     }
 
     fn tell(states: &[NotifyState<'_>]) {
-        // Nobody asked, or nobody listens any more.
+        // systemd did not ask for it, or does not listen any more.
         let _ = sd_notify::notify(states);
     }
 

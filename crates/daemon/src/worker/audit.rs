@@ -19,7 +19,7 @@ const MOST_NAMES: usize = 64;
 
 type Knob = (Option<DeviceId>, String);
 
-/// Who was seen at a device, and when.
+/// Victims and floods seen at a device, and when.
 #[derive(Default)]
 struct Seen {
     victims: BTreeMap<String, Duration>,
@@ -32,9 +32,9 @@ pub(crate) struct AuditedPlant {
     pretends: bool,
     own: BTreeMap<Knob, String>,
     held: BTreeMap<Knob, String>,
-    /// What was held of a knob before its last write.
+    /// The value held of a knob before its last write.
     before: BTreeMap<Knob, Option<String>>,
-    /// Writes that failed after they were taken, for whoever steers.
+    /// Writes that failed after they were accepted, for the controller.
     failures: Vec<(KnobWrite, PlantError)>,
     seen: BTreeMap<DeviceId, Seen>,
     last_look: Option<Duration>,
@@ -109,7 +109,7 @@ impl AuditedPlant {
         self.held.remove(&(write.device, write.knob.clone()));
     }
 
-    /// Who waited and who flooded within the last seconds.
+    /// Victims and floods of the last seconds.
     pub(crate) fn who(&self, device: DeviceId) -> (Vec<String>, Vec<String>) {
         let names = |of: &BTreeMap<String, Duration>| of.keys().cloned().collect();
         self.seen
@@ -160,7 +160,7 @@ impl AuditedPlant {
         }
     }
 
-    /// What was written since the last call, as `nr_requests 64 → 8`, by device.
+    /// Writes since the last call, as `nr_requests 64 → 8`, by device.
     pub(crate) fn take_written(&mut self) -> Vec<(Option<DeviceId>, String)> {
         std::mem::take(&mut self.written)
     }

@@ -54,7 +54,7 @@ pub(crate) struct Origin {
 #[derive(Clone, Copy, Debug)]
 struct Until(Option<Instant>);
 
-/// What is remembered of a device.
+/// A device's history.
 #[derive(Default)]
 struct Record {
     since: Option<Instant>,
@@ -117,7 +117,7 @@ impl Controller {
         &self.settings
     }
 
-    /// What is to be logged since the last call.
+    /// Log lines since the last call.
     pub(crate) fn take_said(&mut self) -> Vec<(Priority, String)> {
         std::mem::take(&mut self.said)
     }
@@ -240,8 +240,8 @@ impl Controller {
         self.plant.observe().map(drop)
     }
 
-    /// Other settings from the next tick on; what is taken at the start only is kept. Whether the
-    /// machine has to be opened anew for them.
+    /// Applies new settings from the next tick on; settings that are read only at the start are
+    /// kept. Returns whether the machine has to be reopened.
     ///
     /// # Errors
     /// [`PlantError::Lost`] if the knobs can't be read.
@@ -285,7 +285,7 @@ impl Controller {
         self.records.clear();
     }
 
-    /// Whether nobody waits for any device and nobody floods one.
+    /// Whether no device has a victim or a flood.
     pub(crate) fn is_idle(&self) -> bool {
         self.guard.status().all(|s| s.state == State::Free && !s.estimate.victims && !s.estimate.floods)
     }
