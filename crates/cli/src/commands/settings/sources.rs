@@ -18,10 +18,10 @@ use serde::Deserialize;
 use super::Place;
 use crate::exit::UsageError;
 
-/// What is asked for.
+/// The requested changes.
 pub(super) struct Asked {
     pub(super) changes: Vec<Change>,
-    /// What for, where the files say.
+    /// Their reasons, if the files give any.
     pub(super) why: Vec<String>,
 }
 
