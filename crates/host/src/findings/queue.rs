@@ -123,8 +123,8 @@ pub(super) fn wbt_target(facts: Facts<'_>) -> Option<Found> {
             continue;
         };
         found.add(Severity::Warning, disk.name, format!("{}: wbt_lat_usec={us}; {why}", disk.name));
-        // On flash it is how long a read may be starved; a target that is missed all the time costs
-        // no time of its own.
+        // On flash it is how long a read may be starved. A target that is always missed costs no
+        // extra time.
         if right == WBT_FLASH_US {
             found.cost_s(us as f64 / 1e6);
         }

@@ -19,7 +19,7 @@ enum Shares {
     Hold,
     /// After idleness it is near zero unless a minimum is kept (6.8 to 6.12).
     NeedFloor,
-    /// There is none, or it is scaled wrongly and can't be kept from zero (6.2 to 6.7).
+    /// The kernel has no such limit, or scales it wrongly and may round it to zero (6.2 to 6.7).
     Useless,
 }
 

@@ -1,5 +1,5 @@
-//! mq-deadline goes on in the direction of a sequential flood and passes the commits over until
-//! they have waited `write_expire`, if nothing else keeps the flood out of the elevator.
+//! mq-deadline serves a sequential flood and passes commits over until they have waited
+//! `write_expire`, unless something else keeps the flood out of the elevator.
 
 use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
