@@ -6,8 +6,8 @@
 //! Needs root; without it those tests are reported as ignored, with the reason.
 //!
 //! `kill-points [N]` alone runs N random plans on a captured tree (10,000 by default) and all kills
-//! on the real kernel. It prints the figures: `cargo test --release -p floodwall-knobs --test
-//! kernel -- kill-points`.
+//! on the real kernel. It prints the figures:
+//! `cargo test --release -p floodwall-knobs --test kernel -- kill-points`.
 
 #![allow(
     clippy::unwrap_used,
