@@ -35,13 +35,13 @@ use crate::target::{CGROUPS, Target};
 /// The kernel's pages are no larger on any architecture that it has.
 const LARGEST_PAGE_BYTES: u64 = 256 << 10;
 
-/// What a cell holds, as the write that brings it there.
+/// A cell's value, as the write that sets it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
     /// The file.
     pub path: String,
-    /// What to write to it.
+    /// The value to write to it.
     pub value: String,
 }
 
@@ -86,7 +86,7 @@ pub enum Cell {
     Property {
         /// The group, below its mount.
         group: String,
-        /// What the kernel keeps.
+        /// The limit in the kernel's file.
         limit: Box<Cell>,
     },
 }
@@ -257,7 +257,7 @@ impl Cell {
                     && matches!((priorities(a), priorities(b)), (Some(a), Some(b)) if a.common == b.common)
             }
             Self::Keyed { .. } => a.path == b.path && Line::parse(&a.value).same(&Line::parse(&b.value)),
-            // What the unit's own files say is not ours, whatever it is.
+            // A limit from the unit's own files is never Floodwall's, so its value does not matter.
             Self::Property { limit, .. } => {
                 a.path == b.path && (is_of(Origin::UnitFiles, a) || limit.same_value(a, b))
             }
@@ -270,8 +270,8 @@ impl Cell {
         self.same(a, &State { path: a.path.clone(), value: b.value.clone() })
     }
 
-    /// Whether a value that is found follows from one that was written: it is the same, or what the
-    /// kernel has made of it.
+    /// Whether a value found follows from a written one: it is the same, or the kernel has adjusted
+    /// it.
     #[must_use]
     pub fn follows(&self, written: &State, found: &State) -> bool {
         let number = |state: &State| state.value.parse::<u64>().ok();
@@ -538,7 +538,7 @@ impl Line {
         }
     }
 
-    /// This line with what another one names.
+    /// This line with the keys of another one replaced.
     pub(crate) fn with(&self, other: &Self) -> Self {
         let mut line = self.clone();
         line.plain = other.plain.clone().or(line.plain);

@@ -43,7 +43,7 @@ pub enum Life {
     Unseen(String),
 }
 
-/// What a killed process is still inside of.
+/// The files that a killed process is still writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Occupied(
     /// The files; none if that can't be told, so that it may be any.
@@ -172,7 +172,7 @@ fn look_for(files: &dyn Files, begin: &Begin, its: u64, shown: u64) -> Place {
     }
 }
 
-/// What a process's threads can still do.
+/// Whether a process's threads can still write.
 fn threads(files: &dyn Files, directory: &str) -> Life {
     let mut killed = Vec::new();
     let mut is_listed = false;

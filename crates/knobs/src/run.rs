@@ -61,7 +61,7 @@ pub enum StepError {
         /// The value found.
         found: String,
     },
-    /// Somebody asked to stop.
+    /// A request to stop came.
     #[error("stopped on request")]
     Cancelled,
 }
@@ -109,7 +109,7 @@ impl StepError {
     }
 }
 
-/// A transaction and what it is carried out with.
+/// A transaction and the means to carry it out.
 pub(crate) struct Run<'a> {
     pub(crate) files: &'a dyn Files,
     pub(crate) store: &'a dyn Store,
@@ -278,7 +278,7 @@ pub(crate) fn write(
     }
 }
 
-/// What some entries read now.
+/// The present values of some entries.
 pub(crate) fn readings(
     files: &dyn Files,
     entries: &[Entry],

@@ -66,7 +66,7 @@ impl Who {
     }
 }
 
-/// What recovery found.
+/// The findings of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Transactions of an earlier boot, closed without a write.
@@ -99,7 +99,7 @@ impl Recovery {
     }
 }
 
-/// What an apply did.
+/// The outcome of an apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// The transaction; none if everything was as asked for already.

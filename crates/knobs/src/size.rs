@@ -93,11 +93,11 @@ pub struct Sizing {
     pub background_bytes: u64,
     /// What the kernel uses for the hard limit: whole pages.
     pub effective_hard_bytes: u64,
-    /// What the kernel uses for the background limit: whole pages, below the hard one.
+    /// The kernel's background limit: whole pages, below the hard one.
     pub effective_background_bytes: u64,
     /// Each device's share, where there are several.
     pub shares: Vec<Share>,
-    /// What the kernel's defaults would cost, where RAM is known.
+    /// The drain times of the kernel's defaults, if RAM is known.
     pub defaults: Vec<DefaultCost>,
     /// What to know, for people.
     pub notes: Vec<String>,
@@ -114,7 +114,7 @@ pub struct Share {
     pub max_ratio_ppm: u64,
 }
 
-/// What the defaults (20 % hard, 10 % background) would cost on one device.
+/// The drain times of the defaults (20 % hard, 10 % background) on one device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DefaultCost {
     /// The device.

@@ -42,8 +42,8 @@ pub(crate) struct TakenOver {
 }
 
 impl Steered {
-    /// What the hold had saved of a cell, with its place; none if it has nothing to do with it (any
-    /// more).
+    /// The hold's saved value of a cell, with its place; `None` if the cell is not, or no longer,
+    /// the hold's.
     fn saved(&self, entry: &Entry) -> Option<(usize, Option<&State>)> {
         let same = |other: &Entry| other.cell == entry.cell && other.target == entry.target;
         let at = self.transaction.entries.iter().position(same)?;
@@ -57,7 +57,7 @@ impl Steered {
         entries.any(|(at, e)| e.knob.name == SCHEDULER && e.target == *target && self.transaction.holds(at))
     }
 
-    /// The place of a cell that is held, with what it reads; `Err` if it is being written.
+    /// The place of a held cell, with its value; `Err` if it is being written.
     fn holds(&self, entry: &Entry, files: &dyn Files) -> Result<Option<(usize, State)>, ()> {
         let Some((held, _)) = self.saved(entry) else { return Ok(None) };
         if self.transaction.is_under_way(held) {
@@ -97,7 +97,7 @@ impl Session<'_> {
                 let by = hold::describe(&hold.transaction);
                 let beneath = hold.saved(entry).and_then(|(_, old)| old);
                 let held = hold.holds(entry, self.files);
-                // What comes and goes with an elevator can't be put back under another one.
+                // An elevator's tunables can't be put back under another elevator.
                 let depends = find(SCHEDULER).is_some_and(|scheduler| scheduler.resets(entry.knob));
                 if depends
                     && !has_elevator
@@ -130,8 +130,8 @@ impl Session<'_> {
         run.undo()
     }
 
-    /// Makes cells of a hold a change's own: noted there first, so that somebody puts them back
-    /// whatever happens in between.
+    /// Moves cells of a hold to a change. The change records them first, so that a crash in between
+    /// leaves an owner that puts them back.
     pub(crate) fn take_over(
         &self,
         run: &mut Run<'_>,
@@ -187,7 +187,7 @@ impl Session<'_> {
                 match hold.holds(entry, self.files) {
                     Ok(Some((held, now))) => {
                         entry.old = hold.transaction.entries.get(held).and_then(|other| other.old.clone());
-                        // What goes along with another one is not worth a word.
+                        // A cell that goes along with another one needs no message.
                         let told = entry.new.as_ref().map_or_else(String::new, |_| {
                             format!("{}: {by} had set it, and leaves it alone from now on", entry.label())
                         });

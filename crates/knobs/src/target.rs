@@ -1,4 +1,4 @@
-//! What a knob belongs to: the machine, a device, or a control group; and so which file it is.
+//! The owner of a knob (the machine, a device, or a control group), which determines its file.
 
 use std::fmt;
 
@@ -195,7 +195,7 @@ impl Process {
     }
 }
 
-/// What a knob belongs to.
+/// The owner of a knob.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Target {

@@ -1,4 +1,4 @@
-//! Undoing a transaction: only what is still ours, in a plan's order, and everything read back.
+//! Undoing a transaction: only the values that it still owns, in a plan's order, each read back.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::plan::{Entry, short};
 use crate::run::{Mode, Run, StepError};
 use crate::systemd::live::in_words;
 
-/// What became of one entry.
+/// The outcome for one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It holds its old value again.
@@ -48,7 +48,7 @@ pub enum Fate {
     },
 }
 
-/// What undoing a transaction came to.
+/// The outcome of undoing a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undone {
     /// The transaction.
@@ -73,7 +73,7 @@ impl Undone {
         self.entries.iter().any(|(_, fate)| matches!(fate, Fate::Failed { .. }))
     }
 
-    /// Whether something is put back when somebody's write is over.
+    /// Whether an entry is put back only when another process's write is over.
     #[must_use]
     pub fn waits(&self) -> bool {
         self.entries.iter().any(|(_, fate)| matches!(fate, Fate::Waits { .. }))
@@ -81,7 +81,7 @@ impl Undone {
 }
 
 impl Fate {
-    /// What became of a knob, in words; empty for [`Self::Unchanged`].
+    /// The outcome for a knob, in words; empty for [`Self::Unchanged`].
     #[must_use]
     pub fn told(&self, label: &str) -> String {
         match self {
@@ -129,7 +129,7 @@ enum Verdict {
 }
 
 impl Run<'_> {
-    /// Puts back what is still ours. Goes on after failures: what can be put back is.
+    /// Puts back every value that is still the transaction's. Goes on after failures.
     pub(crate) fn undo(&mut self) -> Undone {
         self.undo_around(|_| false, "")
     }
@@ -244,7 +244,7 @@ impl Run<'_> {
             return Verdict::Restore { changed: true };
         }
         match found {
-            // What a change took over is told with that change.
+            // A cell that a change took over is reported with that change.
             Reading::Value(found) if yielded.is_some() => {
                 Verdict::Keep { found, ours: None, told: yielded == Some(None) }
             }
@@ -286,7 +286,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether threads still have a priority of ours, whatever most of them have.
+    /// Whether some threads still have the transaction's priority.
     fn has_ours(&self, index: usize, entry: &Entry, found: &State) -> bool {
         entry.cell.has_ours(found, |state| self.transaction.owns(index, state))
     }
@@ -315,7 +315,7 @@ impl Run<'_> {
                             || (failure.is_none() && entry.cell.reaches(now, old, self.files)) =>
                     {
                         if changed {
-                            // What a unit's files say may have been changed meanwhile.
+                            // A unit's files may have been changed meanwhile.
                             let to = if matches!(entry.cell, Cell::Property { .. }) { now } else { old };
                             Fate::Restored { to: to.clone() }
                         } else {

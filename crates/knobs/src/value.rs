@@ -1,4 +1,4 @@
-//! Values: from what people write to what the kernel's file takes, checked against the catalogue.
+//! Values: from people's text to the text for the kernel's file, checked against the catalogue.
 //!
 //! ```text
 //! person  "15MB"  "2ms"  "off"  "wbps=50MB"   → units required where a bare number would be a guess
@@ -69,7 +69,7 @@ pub enum ValueError {
         bytes: &'static str,
         /// Its partner.
         ratio: &'static str,
-        /// What the partner boots with.
+        /// The partner's value at boot.
         default: &'static str,
     },
     /// Neither on nor off.
@@ -427,7 +427,7 @@ mod tests {
     }
 
     proptest! {
-        /// What goes to a kernel file is one short line, whatever was given.
+        /// A value for a kernel file is one short line, for any input.
         #[test]
         fn accepted_values_are_one_line(index in 0_usize..60, text in "\\PC{0,20}") {
             let knob = knobs().cycle().nth(index).unwrap();

@@ -51,7 +51,7 @@ use beside::Lent;
 /// A hold's file is written anew when it is larger than this and nothing is held, in bytes: some
 /// hundred writes.
 pub const COMPACT_BYTES: u64 = 128 << 10;
-/// … and when it is larger than this whatever is held: some thousand writes.
+/// … and beyond this size also while cells are held: some thousand writes.
 const COMPACT_AT_ONCE_BYTES: u64 = 1 << 20;
 
 /// A process steers, or something keeps it from doing so.
@@ -92,7 +92,7 @@ pub enum HoldError {
     /// would be taken for gone.
     #[error("can't read when this process started, in /proc/self/stat; mount /proc")]
     NoStartTime,
-    /// Somebody has put back what the hold held, and closed it.
+    /// Another process has put the hold's cells back, and closed it.
     #[error("change {id}, in which this process steers, has been closed by somebody else; begin another")]
     Closed {
         /// Which.
@@ -101,7 +101,7 @@ pub enum HoldError {
     /// A value that would do harm.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// Another program has set the knob while it was held: it is theirs.
+    /// Another program has set the knob while it was held, and owns it now.
     #[error("{label} is left alone: {}", theirs(found, *to_change))]
     Theirs {
         /// The knob.
@@ -238,7 +238,7 @@ impl Hold {
     }
 }
 
-/// What a hold holds, by its journal.
+/// The cells of a hold, by its journal.
 #[must_use]
 pub fn held(transaction: &Transaction) -> Vec<HeldCell> {
     let entries = transaction.entries.iter().enumerate().filter(|(index, _)| transaction.holds(*index));
@@ -255,7 +255,7 @@ pub fn held(transaction: &Transaction) -> Vec<HeldCell> {
 }
 
 /// A write that has been announced in the journal. It has to be [finished](crate::Session::finish),
-/// whatever came of it.
+/// even if it failed.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Prepared {
@@ -267,7 +267,7 @@ pub struct Prepared {
     to: State,
     /// The writes that lead there.
     way: Vec<State>,
-    /// What depends on it, and is to hold afterwards.
+    /// The cells that depend on it, with their values afterwards.
     beside: Vec<(usize, State)>,
     /// The ones among these that belong to other owners: we put them back until the write is over.
     lent: Lent,
@@ -307,7 +307,7 @@ impl Prepared {
         (&self.entry.target, self.entry.knob)
     }
 
-    /// What the cell held when it was prepared.
+    /// The cell's value when the write was prepared.
     #[must_use]
     pub fn before(&self) -> &State {
         &self.before
@@ -317,9 +317,9 @@ impl Prepared {
 /// A write that is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// What the cell reads.
+    /// The cell's value.
     pub found: State,
-    /// What the kernel made of it, in words, if it is not what was written.
+    /// The kernel's value, in words, if it differs from the written one.
     pub adjusted: Option<String>,
 }
 

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::store::{JournalError, Store};
 
 /// A transaction takes a few KiB; a lowered limit some more; a hold of a thousand devices some MiB.
-/// Anything larger is not ours.
+/// Anything larger is not a journal.
 const MAX_FILE_BYTES: u64 = 32 << 20;
 const LOCK: &str = "lock";
 

@@ -53,7 +53,7 @@ pub fn applied(store: &dyn Store, files: &dyn Files, boot_id: &str) -> Result<Ap
             };
             let change = change_of(entry, new);
             if let Some(change) = &change {
-                // A later change of the same cell counts, whatever becomes of it.
+                // A later change of the same cell counts, even if it is left out.
                 found
                     .changes
                     .retain(|old| old.target != change.target || !super::one_cell(old.knob, change.knob));

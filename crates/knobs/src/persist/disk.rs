@@ -27,14 +27,14 @@ const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
 /// Far above the size of any file that Floodwall writes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// What became of a file.
+/// The outcome for a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written {
     /// Written or replaced.
     Replaced(String),
     /// Removed.
     Removed(String),
-    /// Not ours to remove; whose it is.
+    /// Not Floodwall's to remove; its state.
     Left(String, FileState),
 }
 
@@ -212,7 +212,7 @@ impl Etc {
                 for rest in pending.iter().skip(changed) {
                     let _ = rustix::fs::unlinkat(&rest.directory, TEMPORARY, AtFlags::empty());
                 }
-                // Every one, whatever becomes of the others.
+                // Every one, even if another fails.
                 let left: Vec<&Pending> =
                     pending.iter().take(changed).filter(|before| put_back(before).is_err()).collect();
                 return Err(match left.first() {
@@ -261,7 +261,7 @@ impl Etc {
 
 /// Writes the temporary file and makes it durable.
 fn put(file: &Pending, bytes: &[u8]) -> rustix::io::Result<()> {
-    // Left by a crash; the lock is ours.
+    // Left by a crash; this process holds the lock.
     match rustix::fs::unlinkat(&file.directory, TEMPORARY, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(e) => return Err(e),

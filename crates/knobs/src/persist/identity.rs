@@ -1,5 +1,5 @@
-//! What a disk is known by after a boot: never its name, which is given in the order in which disks
-//! are found.
+//! A disk's identity after a boot. Never its name: names are given in the order in which disks are
+//! found.
 //!
 //! ```text
 //! device ─▶ candidates, best first (sysfs, udev's database in /run/udev/data) ─▶ the first that no other disk here has ─▶ a match in a udev rule
@@ -116,7 +116,7 @@ impl Key {
         }
     }
 
-    /// What to know of a disk that is known by this.
+    /// A note about a disk with this identity.
     #[must_use]
     pub fn caution(self) -> Option<&'static str> {
         match self {
@@ -135,7 +135,7 @@ enum Source {
     Property(&'static str),
 }
 
-/// What a disk is known by.
+/// A disk's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// The compared key.
@@ -172,7 +172,7 @@ pub enum NoIdentity {
         device: String,
         /// The other one.
         other: String,
-        /// What both have.
+        /// The key that both have.
         identity: Identity,
     },
 }
@@ -290,8 +290,8 @@ fn pattern(key: Key, value: &str) -> Option<String> {
 const LAB_FILE: &str = ".floodwall-lab";
 const LAB_SEPARATOR: char = '.';
 
-/// What a disk is to be known by, and who else will be taken for it: the paths of one multipath
-/// device have one identity.
+/// A disk's identity, and the other disks that share it: the paths of one multipath device have one
+/// identity.
 ///
 /// # Errors
 /// [`NoIdentity`], with what to do.

@@ -36,7 +36,7 @@ use crate::catalogue::{Knob, Scope, find};
 use crate::change::Change;
 use crate::target::{Device, Target};
 
-/// A knob and what it is set to, in its file's unit.
+/// A knob and its value, in its file's unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
     /// The knob.
@@ -248,11 +248,11 @@ impl Cell<'_> {
 pub enum FileState {
     /// It is not there.
     Absent,
-    /// Ours, as we wrote it.
+    /// Floodwall's, unchanged.
     Ours,
-    /// Ours, and changed by hand since.
+    /// Floodwall's, but changed by hand since.
     Edited,
-    /// Not ours; why.
+    /// Another program's; why.
     Foreign(String),
     /// It can't be read; why.
     Unreadable(String),
@@ -343,8 +343,8 @@ impl Kept {
         self.files().find(|(other, _)| *other == path).map_or(&FileState::Absent, |(_, state)| state)
     }
 
-    /// What our files will set a knob to at the next boot or when its disk appears; `None` if they
-    /// do not speak of it. Any name of what the kernel keeps once finds it: asked for
+    /// The value that Floodwall's files will set at the next boot or when the disk appears; `None`
+    /// if they do not name the knob. Any name of what the kernel keeps once finds it: asked for
     /// `vm.dirty_ratio`, the answer may be in `vm.dirty_bytes`. Whether another file has the last
     /// word is another question.
     #[must_use]
@@ -356,8 +356,8 @@ impl Kept {
         }
     }
 
-    /// What our files will set a disk's knobs to whenever it appears; of two for one knob the later
-    /// one counts. Costs nothing where no disk's settings are kept.
+    /// The values that Floodwall's files will set when a disk appears; of two for one knob the
+    /// later one counts. Costs nothing where no disk's settings are kept.
     #[must_use]
     pub fn of_device(&self, root: &SysRoot, device: &Device) -> Vec<&Value> {
         if self.settings.disks.is_empty() {

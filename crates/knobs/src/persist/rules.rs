@@ -78,7 +78,7 @@ fn block(number: usize, disk: &Disk) -> String {
     text
 }
 
-/// The writes that lead to a value whatever was there before.
+/// The writes that lead to a value from any earlier one.
 fn writes(value: &Value) -> Vec<String> {
     match (value.knob.name, value.value.parse::<i64>()) {
         // A target that is written again does not switch throttling on where an elevator has
@@ -105,10 +105,10 @@ pub(crate) fn below_disk(knob: &Knob) -> Option<String> {
     Some(format!("{directory}/{}", knob.file_name()))
 }
 
-/// What [`body`] wrote.
+/// Parses the output of [`body`].
 ///
 /// # Errors
-/// What it did not write.
+/// Text that `body` did not write.
 pub(crate) fn parse(body: &str) -> Result<Vec<Disk>, String> {
     let blocks = body.strip_prefix(HEAD).and_then(|rest| rest.strip_suffix(TAIL));
     let blocks = blocks.ok_or("its head or tail is not understood")?;

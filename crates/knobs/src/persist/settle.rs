@@ -1,5 +1,5 @@
-//! From changes to what a file can keep: identities for devices, shares for sizes, refusals with
-//! what to use instead.
+//! Turns changes into settings that a file can keep: identities for devices, shares for sizes. A
+//! refusal names an alternative.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ pub enum PersistError {
     Threads {
         /// The change.
         label: String,
-        /// What keeps it.
+        /// A means to keep it.
         remedy: String,
     },
     /// A control group's knob.
@@ -87,7 +87,7 @@ pub enum PersistError {
         "a disk's settings can't be kept: there is no udev here to set them ({RULES} would have no reader); run floodwall apply at boot, or give the machine's knobs alone", RULES = rules::PATH
     )]
     NoUdev,
-    /// What a plan of the settings is refused for.
+    /// The plan of the settings is refused.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// Not our file, or not any more.
@@ -221,7 +221,7 @@ fn check(
 ) -> Result<(), PersistError> {
     let changes = [all.changes(root, &settled.devices), of_units].concat();
     let entries = plan(&changes, files)?.entries;
-    // What the kernel changes beside is saved with a change, and nothing here.
+    // A change also saves the kernel's side effects. They need no setting here.
     let asked: Vec<Entry> = entries.into_iter().filter(|entry| entry.new.is_some()).collect();
     settled.notes.extend(refuse::notes(&asked, files, &Memory::read(files)));
     settled.not_in_force = asked

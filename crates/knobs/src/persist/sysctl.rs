@@ -1,9 +1,9 @@
 //! The sysctl.d(5) file: the machine's knobs.
 //!
 //! systemd-sysctl and `sysctl --system` read the files of all directories in the order of their
-//! names, whatever the directory: ours sorts behind `99-sysctl.conf` and what distributions ship.
-//! Within it the background limit comes before the hard limit: coming from the kernel's defaults
-//! both usually fall.
+//! names alone. Floodwall's sorts behind `99-sysctl.conf` and the files of distributions. Within it
+//! the background limit comes before the hard limit: coming from the kernel's defaults both usually
+//! fall.
 //!
 //! A pair in percent has one trap that a file can't avoid. If an earlier file sets bytes, kernels
 //! up to 6.14 need the ratio written twice; systemd-sysctl keeps one line a name. Their polling
@@ -31,7 +31,7 @@ fn rank(name: &str) -> u8 {
     }
 }
 
-/// What [`body`] wrote.
+/// Parses the output of [`body`].
 ///
 /// # Errors
 /// A line that it did not write.

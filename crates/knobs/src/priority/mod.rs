@@ -214,9 +214,9 @@ mod tests {
         // A new process of the group, with another priority.
         assert_eq!(back("be/0 9@109=idle"), "none 2@102=be/6 9@109=idle");
         assert_eq!(back("be/0 9@109=none"), "none 2@102=be/6");
-        // Somebody has changed the thread that was special.
+        // Another program has changed the thread that differed.
         assert_eq!(back("be/0 2@102=rt/1"), "none 2@102=rt/1");
-        // Somebody has set most of the threads, and not this one.
+        // Another program has set most of the threads, and not this one.
         assert_eq!(back("be/6 1@101=be/0"), "be/6 1@101=none");
         // A write that was cut short.
         assert_eq!(back("none 1@101=be/0 2@102=be/6"), "none 2@102=be/6");

@@ -12,8 +12,8 @@ use crate::refuse::hard_limit;
 use crate::systemd::{self, Limit, Origin};
 use crate::target::Target;
 
-/// What must fit below a group's dirty limit: with less, writers stop for each of the flusher's
-/// chunks.
+/// The least that must fit below a group's dirty limit. With less, writers stop for each of the
+/// flusher's chunks.
 const LEAST_LIMIT_BYTES: u64 = 2 * FLUSHER_CHUNK_BYTES;
 /// The share of a group's page cache that may be dirty where it can't be read: `vm.dirty_ratio` as
 /// the kernel boots.

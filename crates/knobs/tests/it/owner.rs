@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::fake::{QUEUE, World, change};
 
 const GUARD: u32 = 8;
-/// What the kernel calls the file of `sda.nr_requests`.
+/// The kernel's path of the file of `sda.nr_requests`.
 const NR_REQUESTS: &str = "/sys/devices/pci0000:00/ata1/block/sda/queue/nr_requests";
 const HOST: u64 = 4_026_531_836;
 const CONTAINER: u64 = 4_026_532_201;
@@ -201,7 +201,7 @@ fn a_process_lives_as_long_as_one_of_its_threads_comes_back_from_the_kernel() {
     // Its leader has ended, as pthread_exit(3) does it.
     world.process(GUARD, 'Z', 2);
     assert!(lives());
-    // Its leader has been killed alone: somebody has called execve(2) meanwhile.
+    // Its leader has been killed alone: another thread has called execve(2) meanwhile.
     world.thread(GUARD, GUARD, 'D', true);
     assert!(lives());
     // A process that can't be looked at is not known to be gone.

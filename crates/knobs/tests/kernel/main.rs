@@ -89,7 +89,7 @@ fn figures(plans: u32) -> bool {
     tree.is_ok() && (left_out || kernel.is_ok_and(|kills| kills >= kill::LEAST))
 }
 
-/// What this machine lacks.
+/// The missing requirements of this machine.
 fn missing() -> Option<String> {
     lacks(&[ROOT, LOOP, "losetup"])
 }

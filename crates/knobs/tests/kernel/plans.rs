@@ -303,7 +303,8 @@ impl Machine {
         let changes: Result<Vec<Change>, _> =
             picked.map(|text| Change::parse(&self.root, None, &text)).collect();
         let mut changes = changes.map_err(|e| e.to_string())?;
-        // What would be refused (a tunable of another elevator, a limit below another) is left out.
+        // Changes that would be refused (a tunable of another elevator, a limit below another) are
+        // left out.
         while plan(&changes, &self.files).is_err() {
             changes.pop();
         }

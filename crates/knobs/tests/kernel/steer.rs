@@ -1,5 +1,5 @@
-//! A process that steers and an administrator beside it, on the real kernel; and what a new boot
-//! finds.
+//! A process that steers and an administrator beside it, on the real kernel; and the state after a
+//! new boot.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -79,7 +79,7 @@ fn left_alone() -> Result<(), String> {
     go_through(&disk, &["rollback"])?;
     expect(&disk, "queue/nr_requests", "16")?;
     process.0.kill().map_err(|e| e.to_string())?;
-    // It is a zombie until somebody asks for it: as dead as can be.
+    // It is a zombie until its parent waits for it, so it counts as dead.
     let state = format!("/proc/{}/stat", process.0.id());
     let begin = std::time::Instant::now();
     while !std::fs::read_to_string(&state).unwrap_or_default().contains(") Z ") {

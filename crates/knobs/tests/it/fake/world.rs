@@ -1,4 +1,4 @@
-//! A machine, its processes and who changes something on it.
+//! A machine, its processes, and the process that changes settings on it.
 
 use std::cell::{Cell, RefCell};
 
