@@ -20,7 +20,7 @@ const FEWEST: usize = 4;
 /// program, stacks and counters of some hundred threads (111 KB each), and the summary.
 const INTERVAL_BYTES: usize = 20 << 20;
 
-/// What one phase may keep.
+/// The data that one phase may keep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     /// Intervals.

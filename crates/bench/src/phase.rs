@@ -55,7 +55,7 @@ pub(crate) struct PhaseRun<'a> {
     pub(crate) seed: u64,
     /// Where commands' I/O counters are.
     pub(crate) proc_root: &'a Path,
-    /// What the phase may keep.
+    /// The data that the phase may keep.
     pub(crate) budget: Budget,
     /// How victims that are commands are counted.
     pub(crate) sights: &'a mut Sights,
@@ -90,7 +90,7 @@ fn start_victims(run: &PhaseRun<'_>) -> Result<Vec<Running>, BenchError> {
     }
 }
 
-/// What all loads did since the last sample.
+/// The work of all loads since the last sample.
 struct Sampled {
     victims: Vec<Delta>,
     floods: Vec<Delta>,
@@ -272,8 +272,8 @@ impl Rates {
 /// Watches the backlog rise towards the limit at which the kernel throttles writers.
 #[derive(Default)]
 struct Filling {
-    /// When, since the warm-up began, and what was dirty or under writeback then; `None` where it
-    /// can't be read. One entry a tick.
+    /// The time since the warm-up began, and the bytes dirty or under writeback then; `None` if
+    /// they can't be read. One entry a tick.
     backlog: Vec<(Duration, Option<u64>)>,
     hard_limit: Option<u64>,
 }
@@ -355,7 +355,7 @@ fn measure(
 ) -> Option<String> {
     let expected_s = run.timing.measure.as_secs_f64();
     watch.step(Step { what: "measuring", phase: Some(run.kind), round: run.round, expected_s });
-    // What happened since the last warm-up sample belongs to neither part.
+    // Operations since the last warm-up sample belong to neither part.
     let _ = loads.sample(run.sights);
     let _ = run.sampler.sample();
     measured.begin(Instant::now());
@@ -552,7 +552,7 @@ mod tests {
         filling.reason()
     }
 
-    /// What a victim and a flood did, `speed` times as much as in the others.
+    /// The work of a victim and a flood, `speed` times that of the others.
     fn sampled(speed: u64) -> Sampled {
         let victim = Delta { ops: 25 * speed, ..Delta::default() };
         let flood = Delta { bytes: 1_000 * speed, ..Delta::default() };

@@ -7,7 +7,7 @@
 //!         discard the floods' backlog → drain → settle → phase::run
 //! ```
 //!
-//! Rotating the order keeps whatever a phase leaves behind (a full device cache, a warm one) from
+//! Rotating the order keeps the after-effects of a phase (a full device cache, a warm one) from
 //! always hitting the same successor.
 
 mod drain_rate;
@@ -248,14 +248,15 @@ impl HostRig {
         &self.setting
     }
 
-    /// Reads the knob values in force again: somebody has changed them since the rig was opened.
+    /// Reads the knob values in force again: another program has changed them since the rig was
+    /// opened.
     pub fn reread_setting(&mut self) {
         let bdi = self.location.bdi.value().map(String::as_str);
         let in_force = settings_in_force(&self.root, self.location.queue_device, bdi);
         (self.setting, self.missing) = (in_force.setting, in_force.missing);
     }
 
-    /// What a result says of the machine.
+    /// The machine's facts in a result.
     #[must_use]
     pub fn facts(&self) -> &HostFacts {
         &self.facts

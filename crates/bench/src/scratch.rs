@@ -38,7 +38,7 @@ use rustix::io::Errno;
 pub const PREFIX: &str = ".floodwall-bench-";
 /// … and with this while it is made.
 const NEW_PREFIX: &str = ".floodwall-new-";
-/// The locked file in it; a directory without it is not ours.
+/// The locked file in it; a directory without it is not a scratch directory.
 const OWNER: &str = "OWNER";
 /// First line of the owner file.
 const MAGIC: &str = "floodwall bench scratch directory; safe to delete when no floodwall runs";
@@ -51,7 +51,7 @@ pub enum ScratchError {
     Make {
         /// Where it was to be made.
         dir: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The directory that was made is not the one that was opened.
@@ -65,7 +65,7 @@ pub enum ScratchError {
     List {
         /// The directory.
         dir: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// It could not be removed.
@@ -128,12 +128,12 @@ impl Scratch {
                 Ok(Self { parent: parent_again, name, dir, owner: Some(owner) })
             }
             Ok(None) => {
-                // Nothing but the mark is ours here.
+                // Only the mark in it belongs to this run.
                 let _ = dir.remove_file(OWNER);
                 Err(ScratchError::Replaced { path: parent.path().join(new) })
             }
             Err(e) => {
-                // Nothing of ours stays behind. The first error is the one that matters.
+                // Nothing of this run stays behind. The first error is the one that matters.
                 let _ = dir.remove_file(OWNER);
                 let _ = parent.remove_dir(&new);
                 Err(failed(e))
@@ -294,12 +294,12 @@ struct Abandoned {
     name: String,
     dir: Dir,
     /// The mark, whose lock we hold. `None` if the maker was killed between mkdir and the mark: the
-    /// directory is ours by its name, and nothing is in it.
+    /// directory has a scratch directory's name, and is empty.
     lock: Option<File>,
 }
 
 impl Abandoned {
-    /// `None` if its maker lives, or if it is not ours.
+    /// `None` if its maker lives, or if it is not a scratch directory.
     fn claim(parent: &Dir, name: &str) -> Option<Self> {
         let dir = parent.open_dir(name).ok()?;
         let names = dir.names().ok()?;

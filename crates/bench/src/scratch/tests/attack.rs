@@ -63,7 +63,7 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, (u64, i64, Option<Vec<u8>>)> {
     found
 }
 
-/// What the owner of `dir` does.
+/// The attack by the owner of `dir`.
 #[derive(Clone, Copy, Debug)]
 enum Attack {
     /// Puts a symlink in place of each of our directories.
