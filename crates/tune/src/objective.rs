@@ -1,4 +1,4 @@
-//! What a setting is worth: from trials to shares, from shares to one score by which candidates
+//! The worth of a setting: from trials to shares, from shares to one score by which candidates
 //! race.
 //!
 //! score = victim × flood × √burst × e^(−3 × dead share)          each a share kept, between 0.01 and 1
@@ -63,7 +63,7 @@ pub struct Reference {
     pub waits: LatencyCounts,
 }
 
-/// What a search looks for.
+/// The goal of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Objective {
     /// The victim's p99 that is wanted, in microseconds; `None`: as many operations as possible.
@@ -107,8 +107,8 @@ impl Reference {
             iops_alone: iops_alone(trials).and_then(positive)?,
             flood_bytes_per_s: flood,
             burst_bytes_per_s: median(burst.collect()).and_then(positive),
-            // Without counters what the kernel lets the flood write is what it drains, once it
-            // throttles.
+            // Without counters, the flood's write rate stands for the drain rate once the kernel
+            // throttles it.
             drain_bytes_per_s: upper_quartile(drained.collect()).unwrap_or(flood),
             rated,
             waits,
@@ -219,7 +219,7 @@ pub fn percent_of<'a>(all: impl IntoIterator<Item = &'a Kept>) -> Option<f64> {
     PERCENTS.into_iter().find(|percent| fewest >= samples_needed(*percent))
 }
 
-/// What a victim with a rate loses by its latency at this percentile, as a logarithm.
+/// The loss of a victim with a rate by its latency at this percentile, as a logarithm.
 fn log_latency(kept: &Kept, percent: f64) -> f64 {
     let [Some(beside), Some(alone)] = kept.waits.each_ref().map(|waits| percentile_ns(waits, percent)) else {
         return 0.0;

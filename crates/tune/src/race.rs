@@ -1,4 +1,4 @@
-//! The race: candidates, their scores, who is dropped and who comes in.
+//! The race: candidates, their scores, and which are dropped or added.
 //!
 //! ```text
 //! after each round: leader = best score ─▶ drop whoever is surely worse, and the worse two thirds ─▶ new candidates: what the model promises most of
@@ -41,7 +41,7 @@ const LOOKED_AT: usize = 150;
 /// leaders only.
 const WHOLE: usize = 20_000;
 
-/// A setting in the search and what became of it.
+/// A setting in the search and its outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// For people.
@@ -85,7 +85,7 @@ impl Candidate {
         }
     }
 
-    /// A setting that somebody has named.
+    /// A setting that the user has named.
     #[must_use]
     pub fn named(space: &Space, named: &Contender) -> Self {
         Self {
@@ -120,8 +120,8 @@ pub(crate) fn spread(candidates: &[Candidate]) -> f64 {
     (squares / freedom).sqrt()
 }
 
-/// Drops who is surely worse than the leader, and while there are others to come the worse two
-/// thirds.
+/// Drops candidates that are surely worse than the leader. While others are to come, also drops the
+/// worse two thirds.
 pub(crate) fn drop_losers(candidates: &mut [Candidate], round: u32, halve: bool) {
     let spread = spread(candidates);
     let mut order: Vec<(usize, f64, f64)> = running(candidates)

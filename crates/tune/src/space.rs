@@ -1,4 +1,4 @@
-//! What there is to choose from: typed dimensions, built from what a host and device have.
+//! The search space: typed dimensions, built from the knobs of a host and device.
 //!
 //! ```text
 //! Description (drain rate, schedulers, queue, wbt, strict limits …) ─▶ Space { dimensions of levels } ─▶ Point ─▶ Setting
@@ -63,7 +63,7 @@ const WBT_US: [u64; 3] = [0, 2_000, 75_000];
 /// The knobs of a host and a device. An absent or unknown knob gives no dimension.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Description {
-    /// What the device is; `None` if the kernel does not tell.
+    /// The device's kind; `None` if the kernel does not say.
     pub kind: Option<Kind>,
     /// Bytes a second at which the device drains.
     pub drain_bytes_per_s: f64,
@@ -262,7 +262,7 @@ impl Space {
             || (self.bfq_groups && sets(VICTIMS_PRIORITY) && sets(FLOODS_GROUP))
     }
 
-    /// What a point sets.
+    /// The setting of a point.
     #[must_use]
     pub fn setting(&self, point: &Point) -> Setting {
         self.levels(point).flat_map(|level| level.knobs.iter().cloned()).collect()

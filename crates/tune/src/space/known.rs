@@ -6,7 +6,7 @@
 
 use floodwall_model::setting::FREEZING;
 
-/// What a device is, as far as the kernel tells. A RAID card with disks behind it is a disk to the
+/// A device's kind, as far as the kernel says. A RAID card with disks behind it is a disk to the
 /// kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -29,7 +29,7 @@ const NOT_A_DISK: &[Kind] = &[Kind::Array, Kind::SolidState];
 /// Best nowhere that is known of.
 const NOWHERE: &[Kind] = &[];
 
-/// What a tunable is set to.
+/// A tunable's value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Value {
     /// This, as the kernel's file takes it.

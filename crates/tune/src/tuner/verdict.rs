@@ -1,4 +1,4 @@
-//! What the deciding trials say: winner against default, round by round, and what follows.
+//! The verdict of the final trials: winner against default, round by round, and the recommendation.
 
 use floodwall_model::Trial;
 use floodwall_stats::estimate::mean_and_variance;
