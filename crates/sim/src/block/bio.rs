@@ -1,4 +1,4 @@
-//! What a filesystem hands to the block layer, and what it hears of it.
+//! Bios that a filesystem submits to the block layer, and their completions.
 
 use floodwall_device::{Nanos, Op};
 
@@ -36,7 +36,7 @@ pub(crate) struct Times {
     pub(crate) done: Nanos,
 }
 
-/// What a filesystem submits.
+/// A filesystem's bio.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bio {
     pub(crate) op: Op,

@@ -133,7 +133,7 @@ impl BlockLayer {
         Ok(())
     }
 
-    /// Makes the change if nothing is inside, and lets those in who waited.
+    /// Makes the change if nothing is inside, and lets the waiting processes in.
     pub(super) fn thaw(&mut self, _now: Nanos) {
         let dry = self.freezer.inside == 0 && self.outstanding == 0 && self.flush.is_idle();
         if !dry {

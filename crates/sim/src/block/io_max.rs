@@ -64,7 +64,7 @@ struct Group {
     due: Option<u64>,
 }
 
-/// What became of a bio.
+/// The outcome for a bio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Passage {
     /// It may go on at once; if not, it is queued.
@@ -442,8 +442,8 @@ mod tests {
         assert_eq!((passed, went), (0, 315));
     }
 
-    /// Operations: each slice allows a tenth of the rate; who comes too late waits for the next, or
-    /// for as long as one takes.
+    /// Operations: each slice allows a tenth of the rate. A late operation waits for the next
+    /// slice, or for as long as one operation takes.
     #[test]
     fn operations_pass_in_bursts_of_a_slice_and_slow_rates_one_at_a_time() {
         let mut io_max = limits(250, &[operations(100)]);

@@ -71,12 +71,12 @@ struct Entry {
     last: u32,
     /// Which slots it took; `None` for what the flush machinery sends.
     class: Option<u8>,
-    /// What the gate counts it as.
+    /// Its class at the gate.
     track: Track,
     dispatched: Nanos,
 }
 
-/// What a bio needs before it can become a request.
+/// The needs of a bio before it can become a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Submitted {
     /// It is on its way.
@@ -139,7 +139,7 @@ pub(crate) struct BlockLayer {
     queues: Queues,
     flush: FlushQueue,
     freezer: Freezer,
-    /// Goes to the device before what the elevator has.
+    /// Goes to the device before the elevator's requests.
     bypass: VecDeque<u32>,
     requests: Slab<Entry>,
     nodes: Slab<Node>,
@@ -211,7 +211,7 @@ impl BlockLayer {
         self.freezer.add_process();
     }
 
-    /// What a process submits from now on has this priority.
+    /// A process's bios have this priority from now on.
     pub(crate) fn set_priority(&mut self, process: ProcessIndex, priority: Priority) {
         self.priorities[process.0 as usize] = priority;
     }
@@ -247,7 +247,7 @@ impl BlockLayer {
         self.outstanding
     }
 
-    /// What the device's caches can hold, in bytes.
+    /// The capacity of the device's caches, in bytes.
     pub(crate) fn device_cache_bytes(&self) -> u64 {
         self.device.stats().cache_size_bytes
     }

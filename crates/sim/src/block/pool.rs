@@ -76,7 +76,7 @@ impl RequestPool {
         self.size
     }
 
-    /// Another number of slots; all who wait may try again (`blk_update_nr_requests`).
+    /// Changes the number of slots; all waiting processes may try again (`blk_update_nr_requests`).
     pub(crate) fn resize(&mut self, size: u32, woken: &mut Vec<ProcessIndex>) {
         self.size = size;
         for class in &mut self.classes {
@@ -148,8 +148,8 @@ impl RequestPool {
         true
     }
 
-    /// Gives a slot back. Appends who may try again to `woken` and says whether the class has just
-    /// left congestion.
+    /// Gives a slot back. Appends processes that may try again to `woken`. Returns whether the
+    /// class has just left congestion.
     pub(crate) fn give_back(&mut self, class: usize, woken: &mut Vec<ProcessIndex>) -> bool {
         let size = self.size;
         let one_pool = self.one_pool;

@@ -1,5 +1,5 @@
-//! BFQ: each process has a budget of sectors, and weights decide who spends his next
-//! (`block/bfq-iosched.c`, `block/bfq-wf2q.c`, 6.x).
+//! BFQ: each process has a budget of sectors, and weights decide which process spends its budget
+//! next (`block/bfq-iosched.c`, `block/bfq-wf2q.c`, 6.x).
 //!
 //! ```text
 //! insert ─▶ synchronous: the process's queue; asynchronous: one queue for each priority class and level
@@ -65,7 +65,7 @@ tunables! {
         fifo_expire_async_ms: u32 = "fifo_expire_async" in [1, i32::MAX];
         /// How far the head goes back for a request, KiB.
         back_seek_max_kib: u32 = "back_seek_max" in [0, i32::MAX];
-        /// What going back costs, compared with going ahead.
+        /// The cost of seeking backwards, relative to forwards.
         back_seek_penalty: u32 = "back_seek_penalty" in [1, i32::MAX];
         /// How long an empty queue keeps the device, µs; 0: not at all.
         slice_idle_us: u32 = "slice_idle_us" in [0, u32::MAX];
@@ -377,7 +377,7 @@ impl Bfq {
     }
 }
 
-/// Whether somebody waits for it (`op_is_sync`).
+/// Whether a process waits for it (`op_is_sync`).
 const fn is_sync(request: &IoRequest) -> bool {
     request.is_read() || request.flags.sync || matches!(request.op, Op::Write { fua: true })
 }

@@ -95,7 +95,7 @@ impl Raise {
     }
 }
 
-/// What a queue that comes back deserves.
+/// The raising that a returning queue gets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Merits {
     pub(super) interactive: bool,

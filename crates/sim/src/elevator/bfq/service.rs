@@ -23,7 +23,7 @@ pub(super) enum Tree {
     Idle,
 }
 
-/// What the scheduling knows of a queue (`struct bfq_entity`).
+/// A queue's scheduling state (`struct bfq_entity`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entity {
     pub(super) start: u64,

@@ -243,7 +243,7 @@ fn weights_are_ten_for_each_level_above_the_last() {
     assert_eq!(NORMAL_WEIGHT, 40);
 }
 
-/// `bfq_bfqq_handle_idle_busy_switch`: whoever was given a weight is not raised.
+/// `bfq_bfqq_handle_idle_busy_switch`: a queue with a set weight is not raised.
 #[test]
 fn only_processes_without_a_level_are_raised() {
     for (level, weight) in [(4, 1200), (3, 50), (5, 30)] {
