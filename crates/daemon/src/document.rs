@@ -39,7 +39,7 @@ pub struct Status {
     pub devices: Vec<Device>,
     /// Knobs that could not be written or that another program has written.
     pub left_alone: Vec<LeftAlone>,
-    /// What happened since this worker's start.
+    /// Counts since this worker's start.
     pub counts: Counts,
 }
 
@@ -74,7 +74,7 @@ pub struct LeftAlone {
     pub why: String,
 }
 
-/// What happened since the start of this worker.
+/// Counts since the start of this worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// Changes of state and level.
@@ -190,7 +190,7 @@ pub struct Entry {
     pub writes: Vec<String>,
     /// In a dry run nothing was written.
     pub pretended: bool,
-    /// Why, or what happened.
+    /// The reason, or the event.
     pub why: String,
 }
 

@@ -13,7 +13,8 @@ use crate::directory;
 use crate::error::{DaemonError, Doing};
 
 const LOCK: &str = "guard.lock";
-/// Of the lock: who can open it, even to read, can lock it and so keep the guard from starting.
+/// Mode of the lock. A user who can open it, even to read, can lock it and so keep the guard from
+/// starting.
 const LOCK_MODE: u32 = 0o600;
 
 /// Held while a guard runs; its name goes with it.
@@ -91,8 +92,8 @@ impl Lock {
         named.is_ok_and(|named| self.file.metadata().is_ok_and(|ours| file(ours) == named))
     }
 
-    /// The process that has it, if somebody has, as far as the kernel's list tells. To try the lock
-    /// would be in the way of a guard that starts.
+    /// The process that holds it, if any, according to the kernel's list. To try the lock would be
+    /// in the way of a guard that starts.
     pub(crate) fn holder(path: &Path) -> Option<u32> {
         let meta = fs::metadata(path).ok()?;
         let locks = fs::read_to_string("/proc/locks").ok()?;

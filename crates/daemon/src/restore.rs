@@ -15,10 +15,10 @@ pub const COMMAND: [&str; 4] = ["guard", "restore", "--by-parent", "--journal"];
 /// disk takes its time to run dry.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The same where somebody asks who may have forgotten that a guard runs.
+/// The same for a call by hand, where the user may have forgotten that a guard runs.
 const BY_HAND: Duration = Duration::from_secs(1);
 
-/// Puts everything back, and says what came of it.
+/// Puts everything back, and returns the outcome.
 ///
 /// # Errors
 /// A journal that can't be used.

@@ -1,4 +1,4 @@
-//! What a guard is told: a configuration file, and flags that go before it.
+//! A guard's configuration: a file, and flags that override it.
 //!
 //! ```toml
 //! p99 = "20ms"                    # the goal; without it four times what operations take while nothing floods
@@ -141,7 +141,7 @@ pub(crate) fn simulated_socket() -> PathBuf {
 }
 
 impl Settings {
-    /// What the file says, with the flags before it.
+    /// The file's settings, overridden by the flags.
     ///
     /// # Errors
     /// [`DaemonError::Usage`] with the file's line or the flag, and what to do.
@@ -245,7 +245,7 @@ impl Settings {
             .find(|kind| self.source.as_deref() == Some(kind.name()))
     }
 
-    /// What the law is told.
+    /// The settings of the control law.
     pub(crate) fn law(&self) -> floodwall_guard::Config {
         floodwall_guard::Config { goal: self.p99 }
     }

@@ -1,5 +1,5 @@
-//! One value each of the configuration: what may be written, and what is said of anything else.
-//! Flags and the file's keys are read alike.
+//! Single values of the configuration: the valid ones, and the errors for others. Flags and the
+//! file's keys are read alike.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -17,8 +17,8 @@ use crate::log::Priority;
 use crate::machine::{Left, Machine};
 
 /// How long putting everything back may take at the end: a queue changes its length only when it
-/// has run dry. What takes longer stays open in the journal; the worker then ends with an error,
-/// upon which its parent tries again.
+/// has run dry. A slower write stays open in the journal. The worker then ends with an error, and
+/// its parent tries again.
 const PATIENCE: Duration = Duration::from_secs(45);
 
 /// How long a pause's answer waits for what is being put back: most queues take milliseconds, and

@@ -1,4 +1,4 @@
-//! What a guard steers: this host, or a simulated machine that lives in real time.
+//! The machine that a guard steers: this host, or a simulated machine that runs in real time.
 
 mod gone;
 mod host;

@@ -65,7 +65,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(UnixListener::from(socket))
 }
 
-/// Removes a stale socket of ours.
+/// Removes a stale socket of an earlier guard.
 fn clear(path: &Path) -> Result<(), DaemonError> {
     let name = path.display();
     let meta = match fs::symlink_metadata(path) {

@@ -53,7 +53,7 @@ impl Supervisor<'_> {
             .arg(worker::COMMAND)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // systemd's are ours.
+            // systemd's variables are for the supervisor.
             .env_remove("NOTIFY_SOCKET")
             .env_remove("WATCHDOG_USEC")
             .env_remove("WATCHDOG_PID")

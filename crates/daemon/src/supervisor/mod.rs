@@ -1,5 +1,5 @@
-//! The small process beside the guard: starts the worker, listens for its beats, and when it dies
-//! or hangs puts back what it held and starts another.
+//! The small process beside the guard: starts the worker and listens for its beats. When the worker
+//! dies or hangs, it puts back the held knobs and starts another.
 //!
 //! ```text
 //!            start                    dead, or 5 s without a beat: SIGKILL
@@ -66,7 +66,7 @@ pub enum End {
     NotBegun(Option<i32>),
 }
 
-/// What the supervisor waits for.
+/// The events that the supervisor waits for.
 enum Event {
     Signal(i32),
     /// Of the worker with this process number.

@@ -1,4 +1,4 @@
-//! What systemd is told (sd_notify(3)); nothing where it does not ask.
+//! Notifications to systemd (sd_notify(3)); nothing is sent unless it asks.
 
 use std::time::{Duration, Instant};
 

@@ -12,7 +12,7 @@ use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 use crate::document::HeldKnob;
 use crate::machine::Machine;
 
-/// For so long somebody who was seen is named; as long as the law counts him as present.
+/// How long a process that was seen is named: as long as the law counts it as present.
 const PRESENCE: Duration = floodwall_guard::config::PRESENCE;
 /// Names of each kind and device that are kept: a machine may have ten thousand writers.
 const MOST_NAMES: usize = 64;

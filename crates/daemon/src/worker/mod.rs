@@ -66,7 +66,7 @@ fn open_machine(settings: &Settings) -> Result<Box<dyn Machine>, DaemonError> {
 /// Runs as the worker.
 ///
 /// # Errors
-/// What keeps it from steering. The program's exit status says it to the parent
+/// The error that keeps it from steering. The program's exit status says it to the parent
 /// ([`End::NotBegun`](crate::supervisor::End::NotBegun)).
 pub fn run() -> Result<(), DaemonError> {
     // The kernel has taken the name of the link in /proc by which it was started; only a nicer one

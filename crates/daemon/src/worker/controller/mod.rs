@@ -1,4 +1,4 @@
-//! The guard at work: one law over one machine, what it did and why, and what it answers.
+//! The guard at work: one law over one machine, its decisions with their reasons, and its answers.
 //! Everything but time and processes, which are given.
 //!
 //! ```text
@@ -42,7 +42,7 @@ pub(crate) struct Now {
     pub(crate) unix_s: f64,
 }
 
-/// What does not change while a worker lives.
+/// The facts that do not change while a worker lives.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub(crate) started: Instant,
@@ -122,7 +122,7 @@ impl Controller {
         std::mem::take(&mut self.said)
     }
 
-    /// What the guard itself has to say.
+    /// The guard's own log lines.
     pub(crate) fn say(&mut self, now: Now, priority: Priority, why: impl Into<String>) {
         self.keep(priority, Entry { at_unix_s: now.unix_s, why: why.into(), ..Entry::default() });
     }
