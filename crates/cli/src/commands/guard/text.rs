@@ -31,7 +31,7 @@ pub(super) fn entry(entry: &Entry) -> String {
     format!("{}  {}\n", moment(entry.at_unix_s as u64), printable(&entry.line()))
 }
 
-/// What a pause came to; `end`: how it ends.
+/// The outcome of a pause; `end`: how it ends.
 pub(super) fn paused(held: &[String], end: &str) -> String {
     match held {
         [] => format!("paused: everything is put back; {end}\n"),

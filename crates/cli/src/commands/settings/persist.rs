@@ -1,5 +1,5 @@
 //! `floodwall persist`: keeps settings across boots, in a sysctl.d file, udev rules and drop-ins of
-//! units, all ours.
+//! units that only Floodwall writes.
 //!
 //! ```text
 //! settings, or what is applied now ─▶ knobs::persist::settle ─▶ the difference to what is kept, who else has a say ─▶ ask ─▶ write the files
@@ -247,12 +247,12 @@ fn others(place: &Place) -> Vec<String> {
             _ => {}
         }
     }
-    // Two lines of ours may write one file.
+    // Two lines of Floodwall may write one file.
     lines.dedup();
     lines
 }
 
-/// What became of a file.
+/// The outcome for a file.
 pub(super) fn told(place: &Place, written: &Written) -> String {
     match written {
         Written::Replaced(path) => format!("{} written", below(place, path).display()),

@@ -74,7 +74,7 @@ pub(crate) struct SizeArgs {
     place: PlaceArgs,
 }
 
-/// What a single one is called that was given no name.
+/// The name of a single drain without one.
 const LINK: &str = "link";
 const DEVICE: &str = "device";
 

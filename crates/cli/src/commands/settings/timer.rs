@@ -138,8 +138,8 @@ fn is_over(place: &Place, id: u64) -> bool {
     }
 }
 
-/// Waits for the deadline or the flag; `false` if the change is over before. The wall clock is
-/// looked at once: whoever sets it does not move the deadline.
+/// Waits for the deadline or the flag; `false` if the change is over before. The wall clock is read
+/// once: setting it does not move the deadline.
 fn wait(transaction: &Transaction, stop: &AtomicBool, is_over: impl Fn() -> bool) -> anyhow::Result<bool> {
     let at = transaction.begin.expires_at_unix_s.context("the change has no deadline")?;
     let end = since_boot() + Duration::from_secs(at.saturating_sub(SystemClock.now_unix_s()));
