@@ -23,7 +23,7 @@ const PACED_SHARE: f64 = 0.75;
 /// Drain rate of a device that has none yet, in bytes a second: the kernel's own first guess
 /// (mm/backing-dev.c `INIT_BW`).
 const FIRST_GUESS: f64 = 100e6;
-/// What to do with a flood that shares a group, or has none.
+/// The advice for a flood that shares a group, or has none.
 const OWN_UNIT: &str =
     "start the flood in a unit of its own (systemd-run --unit=flood COMMAND) and limit that";
 /// Commits within a window that a copy or a backup does not make at its end.

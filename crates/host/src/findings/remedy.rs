@@ -1,4 +1,4 @@
-//! What findings advise: commands that don't bring about the next finding.
+//! The remedies of findings: commands that don't cause the next finding.
 
 use floodwall_model::status::{Device, Status};
 
@@ -12,7 +12,7 @@ const LEAST_BYTES: u64 = 2 * FLUSHER_CHUNK_BYTES;
 /// (mm/page-writeback.c).
 const FLOOR_PPM: u64 = 10_000;
 
-/// What a limit of a device alone is worth on this kernel.
+/// How well a limit of one device works on this kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shares {
     /// It holds as it is.

@@ -61,7 +61,7 @@ const VIRTUAL_MODELS: [&str; 5] =
     ["QEMU HARDDISK", "VBOX HARDDISK", "Msft Virtual Disk", "VMware Virtual", "Virtual disk"];
 
 impl Disk<'_> {
-    /// What makes it a hypervisor's disk, for people.
+    /// The sign of a hypervisor's disk, for people.
     pub(super) fn virtual_by(&self) -> Option<String> {
         if let Some(driver) = self.driver.value().filter(|driver| VIRTUAL_DRIVERS.contains(&driver.as_str()))
         {
@@ -132,8 +132,7 @@ pub(super) fn has_strict_limit(device: &Device) -> bool {
     device.limits.strict_limit.value().is_some()
 }
 
-/// What a device's knobs are written with: `sda`, or the backing device's name where there is no
-/// disk (`0:51`).
+/// The name in a device's knobs: `sda`, or the backing device's name without a disk (`0:51`).
 pub(super) fn prefix(device: &Device) -> &str {
     if device.id.major != 0 {
         &device.name
