@@ -343,7 +343,7 @@ impl Cell {
         Some(is_there.then(|| line_of(&path, lines, key, unset)))
     }
 
-    /// Whether threads of a cell whose common priority is not ours still have one that is.
+    /// Whether some threads still have a priority that `is_ours`, although the common one is not.
     #[must_use]
     pub fn has_ours(&self, now: &State, is_ours: impl Fn(&State) -> bool) -> bool {
         match (self, priorities(now)) {

@@ -80,7 +80,7 @@ pub struct ExportError {
     pub why: String,
 }
 
-/// What the changes are in a format, with a head that says what it is and where it goes.
+/// The changes in a format, with a head that names the settings and the file's place.
 ///
 /// # Errors
 /// [`ExportError`] for the first change that the format can't say.

@@ -8,8 +8,8 @@ use floodwall_model::Reading;
 use crate::cell::State;
 use crate::files::{Files, read_line, read_number};
 
-/// The flusher never writes less at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`: 4 MiB whatever
-/// the page size).
+/// The flusher never writes less at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`: 4 MiB for any
+/// page size).
 pub const FLUSHER_CHUNK_BYTES: u64 = 4 << 20;
 
 /// The inputs of the kernel's limits.

@@ -110,7 +110,7 @@ pub struct Applied {
     pub adjusted: Vec<String>,
     /// Knobs that a process that steers had written and leaves alone from now on, in words.
     pub taken_over: Vec<String>,
-    /// What had to be recovered first.
+    /// The transactions recovered first.
     pub recovery: Recovery,
 }
 
@@ -169,7 +169,7 @@ pub enum ApplyError {
     /// A step failed; what had been done was undone.
     #[error("{cause}; {}", if undone.is_complete() { "everything is as before" } else { "not everything could be put back: run floodwall rollback" })]
     RolledBack {
-        /// What failed.
+        /// The failed step.
         cause: StepError,
         /// How far it was undone.
         undone: Undone,
@@ -431,7 +431,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Carries out changes that stand until somebody puts them back.
+    /// Carries out changes that stand until they are put back.
     ///
     /// # Errors
     /// [`ApplyError`], which says whether anything was changed.
@@ -508,8 +508,8 @@ impl Session<'_> {
         Ok((recovery, all))
     }
 
-    /// Undoes one standing transaction, whatever was changed after it; `None` if it does not stand
-    /// (any more).
+    /// Undoes one standing transaction, even if others follow it; `None` if it does not, or no
+    /// longer, stand.
     ///
     /// # Errors
     /// [`JournalError`].

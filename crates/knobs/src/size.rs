@@ -91,7 +91,7 @@ pub struct Sizing {
     pub hard_bytes: u64,
     /// `vm.dirty_background_bytes`.
     pub background_bytes: u64,
-    /// What the kernel uses for the hard limit: whole pages.
+    /// The kernel's hard limit: whole pages.
     pub effective_hard_bytes: u64,
     /// The kernel's background limit: whole pages, below the hard one.
     pub effective_background_bytes: u64,

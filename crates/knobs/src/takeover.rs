@@ -8,9 +8,9 @@
 //!   → the change's own writes
 //! ```
 //!
-//! A crash in between leaves two owners of one value, who would both put the same one back, never
-//! none. The journal's lock keeps the hold's process from writing meanwhile; a cell that it is
-//! writing at this moment is not taken over.
+//! A crash in between leaves two owners of one value, both of which would put the same value back.
+//! It never leaves none. The journal's lock keeps the hold's process from writing meanwhile; a cell
+//! that it is writing at this moment is not taken over.
 
 use crate::catalogue::{Scope, find};
 use crate::cell::State;
@@ -109,8 +109,8 @@ impl Session<'_> {
                     return failed(entry, why);
                 }
                 match held {
-                    // What the hold would put back is ours: it is below it. Or a crash cut the
-                    // taking over short.
+                    // The hold would put back a value of this change, which lies below it. Or a
+                    // crash cut the taking over short.
                     Ok(Some((held, now)))
                         if beneath.is_some_and(|old| run.transaction.owns(index, old))
                             || run.transaction.owns(index, &now) =>

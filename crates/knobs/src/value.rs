@@ -152,7 +152,7 @@ fn flag(knob: &'static Knob, text: &str) -> Result<String, ValueError> {
     }
 }
 
-/// The value in the file's unit, whatever its size.
+/// The value in the file's unit, of any size.
 fn number(knob: &'static Knob, text: &str, form: Form) -> Result<i128, ValueError> {
     let bare = text.parse::<i128>().ok();
     let wrong = || ValueError::NotANumber { knob: knob.name, text: text.to_owned(), unit: knob.unit.name() };

@@ -14,7 +14,7 @@ pub trait Store {
     /// A whole file.
     ///
     /// # Errors
-    /// [`JournalError`]; [`JournalError::Foreign`] for a file that is not a plain one of ours.
+    /// [`JournalError`]; [`JournalError::Foreign`] for a file that is not a journal's plain file.
     fn read(&self, name: &str) -> Result<Vec<u8>, JournalError>;
 
     /// Writes a file that does not count yet, and makes it durable. A leftover of the same name is

@@ -72,7 +72,8 @@ impl Etc {
         }
     }
 
-    /// Writes what is to be kept. Of files with nothing to say ours are removed, and others left.
+    /// Writes what is to be kept. A file without settings is removed if Floodwall wrote it, else
+    /// left.
     ///
     /// # Errors
     /// [`PersistError`]. Unless it says otherwise everything is as before.

@@ -1,5 +1,5 @@
 //! Settings that outlive a boot: a sysctl.d file for the machine's knobs, udev rules for disks',
-//! drop-ins for units'. No program of ours runs at boot.
+//! drop-ins for units'. No program of Floodwall runs at boot.
 //!
 //! ```text
 //! changes (asked for, or applied now: applied) ─▶ settle ─▶ Persisted ─ merge ─▶ difference, files (text) ─▶ disk: written whole or not at all
@@ -344,9 +344,9 @@ impl Kept {
     }
 
     /// The value that Floodwall's files will set at the next boot or when the disk appears; `None`
-    /// if they do not name the knob. Any name of what the kernel keeps once finds it: asked for
-    /// `vm.dirty_ratio`, the answer may be in `vm.dirty_bytes`. Whether another file has the last
-    /// word is another question.
+    /// if they do not name the knob. Either name of a pair finds it: asked for `vm.dirty_ratio`,
+    /// the answer may be in `vm.dirty_bytes`. Whether another file has the last word is another
+    /// question.
     #[must_use]
     pub fn value_of(&self, root: &SysRoot, knob: &Knob, target: &Target) -> Option<&Value> {
         match target {

@@ -199,7 +199,7 @@ fn what_can_not_be_kept_is_refused_with_what_to_use() {
     let machine = Machine::new();
     let refusal = |text: &str| machine.settle(&Persisted::default(), &[text]).unwrap_err();
     insta::assert_snapshot!(refusal("sda.io.cost.qos=enable=1"), @"sda.io.cost.qos=enable=1 can't be kept: systemd has no setting for it; run floodwall apply from a unit at boot");
-    // What an apply would refuse.
+    // Changes that an apply would refuse.
     assert!(
         machine.settle(&Persisted::default(), &["sda.bdi.max_ratio=0", "sda.bdi.strict_limit=1"]).is_err()
     );

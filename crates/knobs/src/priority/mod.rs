@@ -108,8 +108,9 @@ impl Priorities {
         is_one(&self.common) || self.others.values().any(is_one)
     }
 
-    /// The priorities that lead back from `now` to `self`, for each thread that has a priority of
-    /// ours. The others keep theirs: another program has set it, or they started with it.
+    /// The priorities that lead back from `now` to `self`, for each thread with a priority of the
+    /// transaction. The others keep their priority: another program has set it, or they started
+    /// with it.
     pub(crate) fn back(&self, now: &Self, is_ours: impl Fn(&Priority) -> bool) -> Self {
         if !is_ours(&now.common) && now.common != self.common {
             // Another program has set most of the threads.

@@ -134,7 +134,7 @@ pub(super) fn tighter_above(entry: &Entry, files: &dyn Files) -> Option<String> 
     None
 }
 
-/// What of a limit above is tighter than the wanted one.
+/// The part of a limit above that is tighter than the wanted one.
 fn tighter(knob: &str, limit: &str, wanted: &str) -> Option<String> {
     // `max` is no number: no limit.
     let number = |text: &str| text.parse::<u64>().unwrap_or(u64::MAX);

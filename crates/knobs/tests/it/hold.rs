@@ -154,7 +154,7 @@ fn a_knob_that_somebody_else_has_set_is_theirs_for_ever() {
     world.kernel.write("/sys/dev/block/8:0/queue/nr_requests", "32").unwrap();
     let error = write(&world, &mut hold, "nr_requests=4").unwrap_err();
     assert_eq!(error.to_string(), "sda.nr_requests is left alone: it reads 32, which somebody else has set");
-    // Even if it reads what was ours once.
+    // Even if it reads a value that the hold wrote before.
     world.kernel.write("/sys/dev/block/8:0/queue/nr_requests", "8").unwrap();
     assert!(matches!(write(&world, &mut hold, "nr_requests=4"), Err(HoldError::Theirs { .. })));
     // The other knobs are steered on, and put back when the process is gone.

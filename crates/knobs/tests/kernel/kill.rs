@@ -123,7 +123,7 @@ pub(crate) fn disk() -> Result<Disk, String> {
     Ok(disk)
 }
 
-/// A process of ours; killed at the latest when dropped.
+/// A child process; killed at the latest when dropped.
 pub(crate) struct Process(pub(crate) Child);
 
 impl Drop for Process {
