@@ -1,4 +1,4 @@
-//! How many intervals a phase may keep, so that a run's memory is bounded whatever its duration.
+//! How many intervals a phase may keep, so that a run's memory is bounded for any duration.
 //!
 //! ```text
 //! whole run: INTERVALS, INTERVAL_BYTES ─ ÷ (phases with intervals × rounds) ─▶ Budget of one phase ─▶ IntervalStore

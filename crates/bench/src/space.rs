@@ -237,7 +237,7 @@ fn smallest_victim(victim: &floodwall_model::Victim) -> u64 {
 }
 
 /// The least space in which a scenario can run: half for the floods, each with its least, half for
-/// the others with theirs.
+/// the others likewise.
 fn smallest(scenario: &Scenario) -> Bytes {
     let others: u64 =
         scenario.victims.iter().filter(|v| victim_bytes(v) > 0).map(smallest_victim).sum::<u64>()

@@ -33,8 +33,7 @@ fn write(path: &Path, text: &str) {
     File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
 }
 
-/// A directory whose contents matter to somebody: it looks like a scratch directory that may be
-/// removed.
+/// A directory with valuable contents that looks like a scratch directory that may be removed.
 fn precious() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("files/stream-0000/00000")).unwrap();
@@ -70,7 +69,7 @@ enum Attack {
     Symlink,
     /// Puts a directory of symlinks there, one for each name that a run uses.
     Decoy,
-    /// Does the first, and puts ours back at the next step.
+    /// Does the first, and puts the bench's directory back at the next step.
     Flicker,
     /// Puts a symlink in place of `dir` itself.
     Parent,
