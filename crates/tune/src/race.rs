@@ -21,7 +21,7 @@ use crate::random::Random;
 use crate::space::{Point, Space};
 use crate::surrogate::{Seen, Surrogate};
 
-/// What single trials' log scores differ by before anything is known of it: a factor of 1.4.
+/// The assumed spread of single trials' log scores before any is known: a factor of 1.4.
 const PRIOR_SPREAD: f64 = 0.35;
 /// How many trials that prior is worth; devices differ too much in it for more.
 const PRIOR_TRIALS: f64 = 1.0;

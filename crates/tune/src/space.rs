@@ -164,7 +164,7 @@ pub struct Level {
 pub struct Place {
     /// Which axis.
     pub axis: u8,
-    /// The logarithm, to base 2, of whatever the level chooses.
+    /// The logarithm, to base 2, of the level's value.
     pub octave: f64,
 }
 
