@@ -184,7 +184,7 @@ impl Bfq {
     }
 
     /// The request that was waited for is here (`bfq_rq_enqueued`). A small one alone might still
-    /// grow: then the timer runs on until somebody asks for it.
+    /// grow: then the timer runs on until the queue is selected.
     pub(super) fn stop_idling(&mut self, at: u32, request: &IoRequest, now: Now) {
         let queue = &self.queues[at as usize];
         let small = queue.waiting == 1 && request.len / SECTOR < SMALL_WAITED_SECTORS;

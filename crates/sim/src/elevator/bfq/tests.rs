@@ -223,7 +223,7 @@ fn real_time_goes_before_best_effort_as_long_as_it_has_requests() {
     assert_eq!(served[1], 0, "{served:?}");
 }
 
-/// `bfq_bfqq_higher_class_or_weight` looks at the weight whatever the class.
+/// `bfq_bfqq_higher_class_or_weight` looks at the weight for any class.
 #[test]
 fn a_heavier_newcomer_of_a_lower_class_ends_a_turn() {
     let mut elevator = plain();
