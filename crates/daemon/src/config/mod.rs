@@ -33,7 +33,7 @@ pub(crate) const FILE: &str = "/etc/floodwall/guard.toml";
 pub(crate) const DIRECTORY: &str = "/run/floodwall";
 const SOCKET: &str = "/run/floodwall/guard.sock";
 
-/// What a guard is started with; each goes before what the configuration file says.
+/// A guard's command-line flags; each overrides the configuration file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// Read this configuration; without it the usual one, if it is there.

@@ -31,7 +31,7 @@ pub(crate) struct HostMachine {
     exclude: Vec<String>,
     /// Their numbers, as far as they are there.
     excluded: BTreeSet<DeviceId>,
-    /// What an earlier guard had left behind, until it is told.
+    /// Knobs that an earlier guard had left behind, until they are reported.
     recovered: Vec<String>,
 }
 

@@ -104,7 +104,7 @@ impl AuditedPlant {
         !self.held.is_empty()
     }
 
-    /// A knob is no longer ours.
+    /// The guard no longer holds a knob.
     pub(crate) fn lose(&mut self, write: &KnobWrite) {
         self.held.remove(&(write.device, write.knob.clone()));
     }
@@ -176,8 +176,8 @@ impl Plant for AuditedPlant {
         for (device, setting) in all {
             for (knob, value) in &setting.0 {
                 let key = (device, knob.clone());
-                // While something of a device is ours, an elevator for example, what else it reads
-                // may have come with that.
+                // While the guard holds a knob of a device, an elevator for example, its other
+                // values may have come with that.
                 if steered.contains(&device) {
                     self.own.entry(key).or_insert_with(|| value.clone());
                 } else {

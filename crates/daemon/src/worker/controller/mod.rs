@@ -151,8 +151,7 @@ impl Controller {
         }
         let before = Instant::now();
         if self.paused.is_some() {
-            // What happens meanwhile is not to be taken for what happens in the first tick after
-            // it.
+            // Events of the pause must not count as those of the first tick after it.
             self.plant.observe()?;
             if self.plant.holds_any() {
                 // The kernel did not take it back at once.
