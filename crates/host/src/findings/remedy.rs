@@ -59,8 +59,8 @@ pub(super) fn own_share(status: &Status, device: &Device, hard: u64, wanted: u64
 
 /// Sizes the limits for devices by their rates, and applies them.
 ///
-/// With several of them the limit is the sum of theirs, and each gets its share of it. Where shares
-/// don't hold, the limit may be no more than the slowest device drains in [`LONG_DRAIN_S`].
+/// With several devices the limit is the sum of their limits, and each gets its share of it. Where
+/// shares don't hold, the limit may be no more than the slowest device drains in [`LONG_DRAIN_S`].
 pub(super) fn size_and_apply(status: &Status, devices: &[&Device]) -> String {
     let mut known: Vec<(&Device, f64)> = devices.iter().filter_map(|d| Some((*d, rate(d)?))).collect();
     known.sort_by(|a, b| a.1.total_cmp(&b.1));

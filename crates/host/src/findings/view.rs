@@ -7,8 +7,8 @@ use floodwall_model::status::{Device, DrainSource, Queue, Status};
 use floodwall_model::units::human_duration;
 use floodwall_model::{Bytes, Rate, Reading};
 
-/// The flusher never writes less at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`: 4 MiB whatever
-/// the page size).
+/// The flusher never writes less at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`: 4 MiB for any
+/// page size).
 pub(super) const FLUSHER_CHUNK_BYTES: u64 = 4 << 20;
 /// The published delays of limits by bandwidth × delay: 1.5 s of writing before writers wait …
 pub(super) const HARD_DELAY_S: f64 = 1.5;
@@ -54,8 +54,8 @@ pub(super) fn disks(status: &Status) -> Vec<Disk<'_>> {
     all
 }
 
-/// Drivers and models of disks that a hypervisor makes up: what they tell of the medium is a
-/// constant, unless somebody has configured it.
+/// Drivers and models of disks that a hypervisor makes up: they report a constant for the medium,
+/// unless an administrator has configured it.
 const VIRTUAL_DRIVERS: [&str; 3] = ["virtio_blk", "vbd", "xen_blkfront"];
 const VIRTUAL_MODELS: [&str; 5] =
     ["QEMU HARDDISK", "VBOX HARDDISK", "Msft Virtual Disk", "VMware Virtual", "Virtual disk"];
