@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use floodwall_host::{SysRoot, task};
+use floodwall_host::{SysRoot, cgroup, task};
 use floodwall_knobs::catalogue::{Knob, find};
 use floodwall_knobs::cell::Cell;
 use floodwall_knobs::{Device, Files, Target};
@@ -160,13 +160,10 @@ impl Groups {
         };
         let mut sum = (0, 0);
         for group in its().filter(|group| !is_below(group)) {
-            let stat = root.read(&format!("/sys/fs/cgroup/{group}/memory.stat"));
-            let field = |name: &str| {
-                let mut pairs = stat.value()?.lines().filter_map(|line| line.split_once(' '));
-                pairs.find(|(key, _)| *key == name)?.1.parse::<u64>().ok()
-            };
-            sum.0 += field("file_dirty").unwrap_or(0);
-            sum.1 += field("file_writeback").unwrap_or(0);
+            let its = cgroup::read_backlog(root, &format!("/sys/fs/cgroup/{group}")).into_value();
+            let its = its.unwrap_or_default();
+            sum.0 += its.dirty_bytes;
+            sum.1 += its.writeback_bytes;
         }
         sum
     }
