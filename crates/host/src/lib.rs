@@ -34,6 +34,7 @@
 pub mod bdi;
 pub mod block;
 pub mod capture;
+pub mod cgroup;
 pub mod diskstats;
 mod drain;
 pub mod facts;

@@ -13,10 +13,11 @@
 use std::collections::BTreeMap;
 
 use floodwall_model::status::{Device, Leaf, Machine, Queue, Status, Writers};
-use floodwall_model::{DeviceId, Reading};
+use floodwall_model::{Bytes, DeviceId, Reading};
 
 use crate::bdi::{self, BdiStats};
 use crate::block;
+use crate::cgroup;
 use crate::diskstats::{self, DiskStats};
 use crate::drain::{ONE_MOMENT, drain};
 use crate::layout::{Layout, Row};
@@ -43,6 +44,9 @@ pub struct Observation {
     processes: Reading<Processes>,
 }
 
+/// Less than this dirty in control groups is no part of a device's figures that anybody misses.
+const GROUPS_COUNT_BYTES: u64 = 1 << 20;
+
 /// Said of a device whose own counters can't be read, where the machine's must be its.
 const SOLE_NOTE: &str = "dirty and writeback are the machine's: no other device holds a mounted filesystem";
 
@@ -63,9 +67,27 @@ impl Observation {
     }
 
     fn counters(root: &SysRoot, layout: Layout) -> Self {
-        let names = layout.rows.iter().filter_map(|row| row.bdi.value());
+        let mount = layout.cgroup_v2.as_deref();
+        let in_groups = mount.map_or(0, |mount| cgroup::backlog_of_all(root, mount));
+        let read = |row: &Row| {
+            let name = row.bdi.value()?;
+            let mut stats = bdi::read_stats(root, name);
+            let is_charged = row.mounts.iter().any(|on| mounts::charges_writeback(&on.filesystem));
+            if in_groups >= GROUPS_COUNT_BYTES && is_charged && !bdi::counts_groups(root, name) {
+                let why = format!(
+                    "{} are dirty in control groups, and this kernel does not tell for which device (Linux 6.10 does)",
+                    Bytes(in_groups)
+                );
+                for place in [&mut stats.dirty_bytes, &mut stats.writeback_bytes, &mut stats.written_bytes] {
+                    if place.value().is_some() {
+                        *place = Reading::Absent(why.clone());
+                    }
+                }
+            }
+            Some((name.clone(), stats))
+        };
         Self {
-            stats: names.map(|name| (name.clone(), bdi::read_stats(root, name))).collect(),
+            stats: layout.rows.iter().filter_map(read).collect(),
             disks: DiskStats::read(root),
             sole: (layout.rows.len() == 1).then(|| {
                 let memory = memory::read_memory(root);

@@ -170,6 +170,11 @@ impl Plant for AuditedPlant {
     fn knobs(&mut self) -> Result<Knobs, PlantError> {
         self.learn_failures();
         let mut knobs = self.machine.knobs()?;
+        // The limits of a control group that has gone went with it.
+        self.held.retain(|(device, knob), _| {
+            let setting = device.and_then(|id| knobs.devices.get(&id));
+            !knob.contains(':') || setting.is_none_or(|setting| setting.get(knob).is_some())
+        });
         let steered: BTreeSet<Option<DeviceId>> = self.held.keys().map(|(device, _)| *device).collect();
         let all =
             std::iter::once((None, &knobs.machine)).chain(knobs.devices.iter().map(|(id, s)| (Some(*id), s)));
@@ -285,6 +290,28 @@ mod tests {
         }
         assert_eq!(plant.held(DISK), []);
         assert_eq!(plant.take_written().last().unwrap().1, "iosched.async_depth 256 again");
+    }
+
+    #[test]
+    fn the_limits_of_a_control_group_that_has_gone_are_not_held() {
+        let fake = Fake::disk();
+        let put = |limits: &[(&str, &str)]| {
+            let mut inside = fake.0.lock().unwrap();
+            let own = inside.knobs.devices.get_mut(&DISK).unwrap();
+            own.0.retain(|knob, _| !knob.contains(':'));
+            own.0.extend(limits.iter().map(|(knob, value)| ((*knob).to_owned(), (*value).to_owned())));
+        };
+        put(&[("backup:io.max", "wbps=max")]);
+        let mut plant = AuditedPlant::new(Box::new(fake.clone()), false);
+        plant.knobs().unwrap();
+        plant.write(&set("backup:io.max", "wbps=5")).unwrap();
+        plant.write(&set("nr_requests", "8")).unwrap();
+        plant.knobs().unwrap();
+        assert_eq!(plant.held(DISK).len(), 2);
+        put(&[]);
+        plant.knobs().unwrap();
+        let held: Vec<String> = plant.held(DISK).into_iter().map(|held| held.knob).collect();
+        assert_eq!(held, ["nr_requests"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod encounter;
 mod manners;
 mod moving;
+mod own;
 mod paced;
 
 use std::time::Duration;

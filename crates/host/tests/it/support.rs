@@ -32,6 +32,14 @@ impl Machine {
         self.dir.path()
     }
 
+    /// Writes a file of the tree.
+    #[expect(clippy::disallowed_methods, reason = "a test's own directory")]
+    pub(crate) fn put(&self, path: &str, text: &str) {
+        let path = self.dir.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
     /// One second passes.
     pub(crate) fn later(&self) {
         copy(&fixture(self.name).join("later"), self.dir.path(), &|_| false);

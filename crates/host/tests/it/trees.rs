@@ -215,3 +215,25 @@ fn a_captured_machine_of_today() {
     assert_eq!(status.writers.unreadable_processes, 1);
     assert!(status.writers.top.first().is_some_and(|w| w.comm == Reading::Value("dd".into())));
 }
+
+/// Debian 12 has Linux 6.1, whose counters of a device leave out what control groups dirtied.
+#[test]
+fn a_devices_figures_that_leave_out_control_groups_are_not_shown() {
+    let device = |machine: &Machine, name: &str| {
+        let root = machine.root();
+        let look = Observation::read(&root);
+        let status = status(&root, &look, &look, 1.0, true);
+        status.devices.into_iter().find(|device| device.name == name).unwrap().dirty_bytes
+    };
+    let machine = Machine::copy_of("debian-12");
+    let before = device(&machine, "sda");
+    assert!(before.value().is_some(), "{before:?}");
+    machine.put("sys/fs/cgroup/system.slice/memory.stat", "file_dirty 4096\nfile_writeback 0\n");
+    assert_eq!(device(&machine, "sda"), before, "a page more or less");
+    machine.put("sys/fs/cgroup/system.slice/memory.stat", "file_dirty 311705600\nfile_writeback 0\n");
+    let why = device(&machine, "sda").why().unwrap();
+    assert!(why.contains("297 MiB are dirty in control groups") && why.contains("6.10"), "{why}");
+    // A kernel that counts them.
+    machine.put("sys/kernel/debug/bdi/8:0/wb_stats", "");
+    assert_eq!(device(&machine, "sda"), before);
+}
