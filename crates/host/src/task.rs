@@ -92,7 +92,9 @@ fn behind_name(stat: &[u8]) -> Option<std::str::SplitWhitespace<'_>> {
     Some(std::str::from_utf8(stat.get(after + 1..)?).ok()?.split_whitespace())
 }
 
-fn parse_stat(stat: &[u8]) -> Option<Stat> {
+/// The text of /proc/PID/stat or /proc/PID/task/TID/stat; `None` if it is no such line.
+#[must_use]
+pub fn parse_stat(stat: &[u8]) -> Option<Stat> {
     let mut fields = behind_name(stat)?;
     Some(Stat {
         parent: fields.nth(1)?.parse().ok()?,

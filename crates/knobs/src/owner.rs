@@ -16,7 +16,7 @@
 //! - Only the host's PID namespace shows every process. A process that another namespace does not
 //!   show may still live.
 
-use floodwall_host::task::start_ticks;
+use floodwall_host::task::{parse_stat, start_ticks};
 use rustix::io::Errno;
 
 use crate::catalogue::Scope;
@@ -28,6 +28,9 @@ use crate::plan::Entry;
 const HOST_NAMESPACE: u64 = 0xeffffffc;
 /// SIGKILL among the pending signals of proc_pid_status(5).
 const KILLED: u64 = 1 << 8;
+/// `PF_EXITING` (include/linux/sched.h) in the flags of proc_pid_stat(5): the thread is inside
+/// kernel/exit.c `do_exit`, and makes no system call any more.
+const EXITING: u64 = 0x4;
 
 /// Whether the process that began a hold can still write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -230,7 +233,15 @@ fn state(files: &dyn Files, thread: &str) -> State {
         return State::Ended;
     }
     let pending = u64::from_str_radix(field("SigPnd"), 16).unwrap_or(0);
-    if pending & KILLED == 0 { State::Runs } else { State::Killed }
+    if pending & KILLED != 0 {
+        return State::Killed;
+    }
+    // The kernel has taken the signal, and the thread is on its way out.
+    let stat = files.read(&format!("{thread}/stat")).unwrap_or_default();
+    match parse_stat(stat.as_bytes()) {
+        Some(stat) if stat.flags & EXITING != 0 => State::Ended,
+        _ => State::Runs,
+    }
 }
 
 /// The file that a killed thread's system call is about, by its first argument; `Err` if that can't

@@ -35,6 +35,9 @@ use crate::writers::Writers;
 const CHECKED_AFTER: Duration = Duration::from_secs(5);
 /// Calls checked in one window, in turn; each takes some 10 µs.
 const CHECKED: usize = 256;
+/// How long threads that write synchronously are looked for before a look that lasts for one window:
+/// a database commits within it.
+const WARM_UP: Duration = Duration::from_millis(250);
 /// The inode number of the first namespace of processes (include/linux/proc_ns.h
 /// `PROC_PID_INIT_INO`).
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
@@ -299,6 +302,16 @@ impl Probe {
             }
         }
         Ok(())
+    }
+
+    /// Finds the threads that write synchronously: their writes are seen from the next window on. A
+    /// look that lasts for one window needs this before it.
+    ///
+    /// # Errors
+    /// [`ProbeError`] if the source is lost.
+    pub fn warm_up(&mut self, stop: &AtomicBool) -> Result<(), ProbeError> {
+        self.wait(WARM_UP, stop)?;
+        self.snapshot().map(drop)
     }
 
     /// All that was seen since the last call, or since the probe was opened.

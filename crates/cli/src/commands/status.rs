@@ -150,7 +150,12 @@ pub(crate) fn run(args: &StatusArgs, origin: Instant) -> anyhow::Result<Exit> {
     let screen = Screen { terminal, style, is_root: rustix::process::geteuid().is_root() };
     // Counters alone tell nothing that is not shown already.
     let probe = (root.is_live() && screen.is_root).then(|| Probe::open(None).ok()).flatten();
-    let probe = RefCell::new(probe.filter(|p| p.source() != SourceKind::Proc));
+    let mut probe = probe.filter(|p| p.source() != SourceKind::Proc);
+    let never = AtomicBool::new(false);
+    if probe.as_mut().is_some_and(|p| p.warm_up(stop.as_deref().unwrap_or(&never)).is_err()) {
+        probe = None;
+    }
+    let probe = RefCell::new(probe);
     match show(args, &root, &Real { origin, stop, probe }, &mut out, screen) {
         // `| head` and a closed terminal are the reader's choice.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(Exit::Done),

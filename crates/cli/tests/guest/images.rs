@@ -136,7 +136,7 @@ fn guards(who: Who) -> Result<(), String> {
 
 /// A database commits in one control group, a copy writes in another. Before Linux 6.10 debugfs
 /// leaves out what control groups dirtied, and before 6.5 no tracepoint tells who asks for a request
-/// under the elevator `none`: the guard has to see both.
+/// under the elevator `none`: the guard has to see both. `apply` has to see the database, too.
 fn paces(who: Who) -> Result<(), String> {
     let bed = Bed::new(who)?;
     let script = "device=${FLOODWALL_LAB_DEVICE#/dev/}; groups=/sys/fs/cgroup
@@ -157,10 +157,11 @@ fn paces(who: Who) -> Result<(), String> {
             sh -c 'echo $$ > /sys/fs/cgroup/flood/cgroup.procs; exec dd if=/dev/zero of=big bs=1M' 2>/dev/null &
             copy=$!
         }
-        guard
         sh -c 'echo $$ > /sys/fs/cgroup/victim/cgroup.procs
             exec dd if=/dev/zero of=db bs=4k count=1000000 oflag=dsync conv=notrunc' 2>/dev/null & db=$!
-        sleep 4
+        sleep 2
+        floodwall apply --yes victim:$device.io.max=wbps=40MB 2>&1; echo apply $?
+        guard
         copy; await is_paced; echo paced; floodwall guard status
         kill $copy; await is_free; echo free
         copy; await is_paced; echo paced again
@@ -169,7 +170,17 @@ fn paces(who: Who) -> Result<(), String> {
         kill $copy $db; echo end";
     let device = ["usb-stick", "--fs", "ext4", "--size", "4GiB", "--ram", "2GiB"];
     let output = run(&mut guest_with(&bed, &device, &ours()?.file, &[], script), &[])?;
-    let words = ["paced\n", "pace ", "free\n", "paced again\n", "restored 0\n", "max= high=max\nend\n"];
+    let words = [
+        "dd (",
+        "--allow-victims",
+        "apply 2\n",
+        "paced\n",
+        "pace ",
+        "free\n",
+        "paced again\n",
+        "restored 0\n",
+        "max= high=max\nend\n",
+    ];
     in_order(&said(&output.stdout), &words).map_err(|e| format!("{e}{}", said(&output.stderr)))?;
     nothing_is_left(&bed)
 }

@@ -214,6 +214,14 @@ fn a_process_lives_as_long_as_one_of_its_threads_comes_back_from_the_kernel() {
     assert!(lives(), "a list that can't be read");
     world.process(GUARD, 'Z', 1);
     assert_eq!(life(&world.kernel, &begin(&world)), Life::Gone);
+    // A thread on its way out (PF_EXITING), whose SIGKILL is not pending any more.
+    world.thread(GUARD, GUARD + 1, 'R', false);
+    let stat = |flags: &str| format!("9 (a) R 1 1 1 0 -1 {flags} 5 6 7 8");
+    world.kernel.put(&format!("/proc/{GUARD}/task/{}/stat", GUARD + 1), &stat("4194304"));
+    assert!(lives());
+    world.kernel.put(&format!("/proc/{GUARD}/task/{}/stat", GUARD + 1), &stat("4194308"));
+    assert_eq!(life(&world.kernel, &begin(&world)), Life::Gone);
+    world.kernel.remove(&format!("/proc/{GUARD}/task/{}", GUARD + 1));
     world.process(GUARD, 'S', 0);
     assert_eq!(life(&world.kernel, &begin(&world)), Life::Gone);
 }

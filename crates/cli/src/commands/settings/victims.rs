@@ -79,9 +79,11 @@ fn look(place: &Place) -> Result<(Status, Vec<DiskUser>), String> {
     if probe.source() == SourceKind::Proc {
         return Err(probe.blind().first().map_or_else(String::new, ToString::to_string));
     }
-    let before = Observation::read(&place.root);
     // A signal ends the process, as everywhere before the first write.
-    probe.wait(WINDOW, &AtomicBool::new(false)).map_err(|e| e.to_string())?;
+    let never = AtomicBool::new(false);
+    probe.warm_up(&never).map_err(|e| e.to_string())?;
+    let before = Observation::read(&place.root);
+    probe.wait(WINDOW, &never).map_err(|e| e.to_string())?;
     let seen = probe.snapshot().map_err(|e| e.to_string())?;
     let after = before.read_again(&place.root);
     // Processes are judged by the probe's window; a slow machine observes later.
