@@ -3,7 +3,7 @@
 //! ```text
 //! /proc/PID/cgroup ─▶ the group of each process that waits or writes
 //! what it dirtied, and where ─▶ the unit of a group, and the device that holds the filesystem
-//! /sys/fs/cgroup/GROUP/{io.max,memory.high} ─▶ GROUP:io.max, GROUP:memory.high among the unit's knobs
+//! /sys/fs/cgroup/GROUP/{io.max,memory.high} ─▶ GROUP:io.max, GROUP:memory.high as the unit's knobs
 //! /sys/fs/cgroup/GROUP/memory.stat ─▶ its part of the unit's backlog, where debugfs leaves it out
 //! ```
 //!
