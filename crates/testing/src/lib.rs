@@ -67,8 +67,8 @@ impl Outcome for Result<(), String> {
     }
 }
 
-/// A test. When its turn comes, `lacks` says what the machine lacks; the test is then ignored and
-/// the reason is printed.
+/// A test. When its turn comes, `lacks` names a requirement that the machine lacks. The test is
+/// then ignored and the reason is printed.
 pub fn test<R: Outcome>(
     name: impl Into<String>,
     lacks: impl FnOnce() -> Option<String> + Send + 'static,
@@ -80,8 +80,8 @@ pub fn test<R: Outcome>(
     })
 }
 
-/// Tests of functions, each called by its path: `tests![commits, reads]`, or, where something may
-/// be lacking, `tests![is_missing => commits, reads]` with a function that says what.
+/// Tests of functions, each called by its path: `tests![commits, reads]`. Where a requirement may
+/// be missing: `tests![is_missing => commits, reads]` with a function that names it.
 #[macro_export]
 macro_rules! tests {
     ($lacks:expr => $($function:ident),+ $(,)?) => {
