@@ -1,5 +1,7 @@
 # make demo   install what is missing, build; as root or with user-mode-linux a virtual array, a search on it, a report;
 #             else the damage on this machine
+# make help   this list
+# make check  format, lints and unit tests of the packages that have changed: uncommitted changes, else the last commit
 # make test   everything that must hold: format, lints, docs, tests; ends with a table of what ran and what was left out
 # make bench  the figures: against sysbench and fio, interleaved
 # make lab-2010  the experiment of 2010 on a virtual array; writes docs/reproductions.md (root)
@@ -17,10 +19,19 @@ CARGO ?= cargo
 DIR ?= $(CURDIR)/target
 SIZE ?=
 
-.PHONY: all demo test fmt clippy doc unit bench lab-2010 lab-record lab-victims reproduce league frontier matrix audit install-build install-test install-peers sanitize clean
+.PHONY: all help check demo test fmt clippy doc unit bench lab-2010 lab-record lab-victims reproduce league frontier matrix audit install-build install-test install-peers sanitize clean
 
 all:
 	$(CARGO) build --release --locked -p floodwall
+
+help:
+	@sed -n '/^#/!q; s/^# //p' Makefile
+
+check: fmt
+	@packages=$$(./scripts/changed); libs=$$(./scripts/changed --lib); set -ex; \
+	if [ -n "$$packages" ]; then $(CARGO) clippy --locked $$packages --all-targets -- -D warnings; \
+		$(CARGO) test --locked $$packages --bins; fi; \
+	if [ -n "$$libs" ]; then $(CARGO) test --locked $$libs --lib; fi
 
 demo: install-build
 	@./scripts/need --optional mkfs.xfs:xfsprogs

@@ -1,4 +1,4 @@
-//! How many intervals a phase may keep, so that a run's memory is bounded whatever its duration.
+//! How many intervals a phase may keep, so that a run's memory is bounded for any duration.
 //!
 //! ```text
 //! whole run: INTERVALS, INTERVAL_BYTES ─ ÷ (phases with intervals × rounds) ─▶ Budget of one phase ─▶ IntervalStore
@@ -20,7 +20,7 @@ const FEWEST: usize = 4;
 /// program, stacks and counters of some hundred threads (111 KB each), and the summary.
 const INTERVAL_BYTES: usize = 20 << 20;
 
-/// What one phase may keep.
+/// The data that one phase may keep.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     /// Intervals.

@@ -38,8 +38,8 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred,
 
 /// Where root's locks are.
 const DIRECTORY: &str = "/run/floodwall";
-/// What the kernel shows as the owner of a file whose owner this user namespace does not have
-/// (user_namespaces(7), the default of `kernel.overflowuid`).
+/// The kernel shows this user as the owner of a file if this user namespace does not have the real
+/// one (user_namespaces(7), the default of `kernel.overflowuid`).
 const UNMAPPED: u32 = 65_534;
 /// Bytes of a lock that are read: a process number.
 const HOLDER_BYTES: u64 = 32;
@@ -66,7 +66,7 @@ pub enum LockError {
         name: String,
         /// The device.
         device: DeviceId,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -103,8 +103,8 @@ impl DeviceLock {
     /// Takes the locks of devices: all of them or none.
     ///
     /// # Errors
-    /// [`LockError::Held`] with the holder's process number if somebody has one of them whom we
-    /// have to wait for.
+    /// [`LockError::Held`] with the holder's process number if another process holds one of them
+    /// and this one must wait for it.
     pub fn take(devices: &BTreeMap<DeviceId, String>) -> Result<Self, LockError> {
         let is_root = rustix::process::geteuid().is_root();
         Self::take_as(devices, is_root.then_some(Path::new(DIRECTORY)), |user| user == 0)
@@ -164,7 +164,7 @@ impl DeviceLock {
         }
     }
 
-    /// What the figures may suffer from, in words.
+    /// Disturbances of the figures, in words.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes

@@ -32,7 +32,7 @@ const FOREIGN_BYTES_PER_S: f64 = 4e6;
 const FOREIGN_DIRTY: f64 = 0.25;
 /// Fewer dirty bytes than this every machine has at any time.
 const USUAL_DIRTY: u64 = 64 << 20;
-/// Share of the pause in which somebody waits for I/O (PSI `some`).
+/// Share of the pause in which some task waits for I/O (PSI `some`).
 const FOREIGN_PRESSURE: f64 = 0.3;
 
 /// Writes back the dirty pages of the directory's filesystem, and waits until its device is idle.
@@ -111,7 +111,7 @@ fn drain_by(
     }
 }
 
-/// What a thread does.
+/// A thread's work.
 type Work = Box<dyn FnOnce() + Send>;
 
 /// How written data is made stable; tests put other functions in their place.
@@ -168,8 +168,8 @@ pub(crate) fn settle(
     Ok(())
 }
 
-/// The work of other programs during the pause: they move data on our device, hold dirty pages for
-/// any device (the limits are the machine's), or wait for I/O anywhere.
+/// The work of other programs during the pause: data they move on this device, dirty pages for any
+/// device (the limits are the machine's), or I/O waits anywhere.
 fn others(host: &HostSample, seconds: f64) -> Option<String> {
     if let Some(device) = host.device {
         let moved = (device.written_bytes + device.read_bytes) as f64 / seconds;
@@ -177,7 +177,7 @@ fn others(host: &HostSample, seconds: f64) -> Option<String> {
             return Some(format!("something else moves {} on this device", Rate(moved)));
         }
     }
-    // Ours are written back by now.
+    // The bench's own pages are written back by now.
     if let (Some(dirty), Some(limit)) = (host.dirty_bytes, host.background_threshold_bytes)
         && dirty > USUAL_DIRTY
         && dirty as f64 > FOREIGN_DIRTY * limit as f64

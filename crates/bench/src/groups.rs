@@ -35,7 +35,7 @@ use crate::BenchError;
 const MOUNT: &str = "/sys/fs/cgroup";
 /// Before the number of the process that made a group.
 const PREFIX: &str = "floodwall.";
-/// What the groups are for.
+/// The purpose of the groups.
 const CONTROLLERS: [&str; 2] = ["io", "memory"];
 /// A controller's limits and weights (Documentation/admin-guide/cgroup-v2.rst).
 const LIMITS: [&str; 9] = [

@@ -1,5 +1,5 @@
-//! What victims that are commands do themselves: their synchronous calls and reads, and those of
-//! all that they start, through the probe.
+//! Operations of victims that are commands: their synchronous calls and reads, and those of their
+//! descendants, through the probe.
 //!
 //! ```text
 //! thread that starts the command ─ follow ─▶ Probe ─ followed, a window a sample ─▶ Delta
@@ -8,9 +8,9 @@
 //!                           └─ none were                ─▶ Unseen: its operations are read and write calls of any kind, without latencies
 //! ```
 //!
-//! Of reads those count that the disks below the measured directory answered: its programs are read
-//! when they start, too, wherever they are. A client of a server that was started elsewhere waits
-//! in a network call, which is no I/O of its own.
+//! Reads count only if the disks below the measured directory answered them: a command's programs
+//! are also read when they start, from any disk. A client of a server started elsewhere waits in a
+//! network call, which is not I/O.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::AtomicBool;
@@ -68,7 +68,7 @@ impl Sights {
         sights
     }
 
-    /// What a result lacks of the commands.
+    /// The missing values of the commands in a result.
     pub(crate) fn missing(&self) -> Vec<Missing> {
         let missing = |what: String, why: String| Missing { what, why };
         let mut all = Vec::new();
@@ -187,7 +187,7 @@ impl Onlooker {
         Ok(sleep_until(end, stop))
     }
 
-    /// Puts what was seen since the last call in place of what counters say.
+    /// Replaces the counters' values by the operations seen since the last call.
     pub(crate) fn replace(&mut self, victims: &mut [Delta], sights: &mut Sights) {
         for (at, latencies) in self.take(sights) {
             if let Some(delta) = victims.get_mut(at) {
@@ -197,7 +197,7 @@ impl Onlooker {
         }
     }
 
-    /// The warm-up is over: whoever was not seen to do anything is not counted so.
+    /// The warm-up is over: a command without seen operations is not counted by the probe.
     pub(crate) fn decide(&self, sights: &mut Sights) {
         for (at, (_, sight)) in &mut sights.commands {
             if *sight == Sight::Undecided {
@@ -223,7 +223,7 @@ impl Onlooker {
         }
     }
 
-    /// What those did that are counted so.
+    /// The operations of the commands counted by the probe.
     fn take(&mut self, sights: &mut Sights) -> Vec<(usize, OpLatencies)> {
         let mut window = self.probe.followed();
         sights.lost_events += window.lost_events;
@@ -247,8 +247,8 @@ impl Onlooker {
     }
 }
 
-/// A call that makes data stable is a commit, of whatever was written before; so is a write past
-/// the page cache. Reads are requests that these disks answered.
+/// A call that makes earlier writes stable is a commit; so is a write past the page cache. Reads
+/// are requests that these disks answered.
 fn latencies(followed: &Followed, disks: &BTreeSet<DeviceId>) -> OpLatencies {
     let mut all = OpLatencies::default();
     for (_, reads) in followed.reads.iter().filter(|(disk, _)| disks.contains(disk)) {

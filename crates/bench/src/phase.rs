@@ -31,9 +31,8 @@ const WARMUP_TICK: Duration = Duration::from_millis(250);
 const STEADY_WINDOW: usize = 8;
 /// The latency of the first operations includes page faults and cold caches: never measure them.
 const WARMUP_MIN: Duration = Duration::from_secs(1);
-/// A page cache that is still filling may stretch a warm-up to this many times its normal limit:
-/// before the kernel throttles it, a flood runs at the speed of memory, which says nothing of the
-/// device.
+/// A page cache that is still filling may stretch a warm-up to this many times its normal limit.
+/// Before the kernel throttles it, a flood runs at the speed of memory, not of the device.
 const FILLING_PATIENCE: u32 = 4;
 /// The page cache is filling if the backlog grew by more than this share of the hard limit within a
 /// second.
@@ -56,7 +55,7 @@ pub(crate) struct PhaseRun<'a> {
     pub(crate) seed: u64,
     /// Where commands' I/O counters are.
     pub(crate) proc_root: &'a Path,
-    /// What the phase may keep.
+    /// The data that the phase may keep.
     pub(crate) budget: Budget,
     /// How victims that are commands are counted.
     pub(crate) sights: &'a mut Sights,
@@ -91,7 +90,7 @@ fn start_victims(run: &PhaseRun<'_>) -> Result<Vec<Running>, BenchError> {
     }
 }
 
-/// What all loads did since the last sample.
+/// The work of all loads since the last sample.
 struct Sampled {
     victims: Vec<Delta>,
     floods: Vec<Delta>,
@@ -273,8 +272,8 @@ impl Rates {
 /// Watches the backlog rise towards the limit at which the kernel throttles writers.
 #[derive(Default)]
 struct Filling {
-    /// When, since the warm-up began, and what was dirty or under writeback then; `None` where it
-    /// can't be read. One entry a tick.
+    /// The time since the warm-up began, and the bytes dirty or under writeback then; `None` if
+    /// they can't be read. One entry a tick.
     backlog: Vec<(Duration, Option<u64>)>,
     hard_limit: Option<u64>,
 }
@@ -339,9 +338,9 @@ fn judge(run: &PhaseRun<'_>, rates: &Rates, written: u64, elapsed: Duration) -> 
     Ok(reasons.join("; "))
 }
 
-/// Whether a device that is written at this rate would pass from its own cache to its medium in the
-/// measured part: steady before and after, and two different things. Writes too slow to fill the
-/// cache never pass.
+/// Whether writes at this rate would fill the device's cache in the measured part. Before that
+/// moment they are steady at the cache's speed, afterwards at the medium's. Writes too slow to fill
+/// the cache never reach it.
 fn passes_cache_midway(written: u64, elapsed: Duration, measure: Duration, cache: u64) -> bool {
     let rate = written as f64 / elapsed.as_secs_f64().max(1e-9);
     written < cache && written as f64 + rate * measure.as_secs_f64() >= cache as f64
@@ -356,7 +355,7 @@ fn measure(
 ) -> Option<String> {
     let expected_s = run.timing.measure.as_secs_f64();
     watch.step(Step { what: "measuring", phase: Some(run.kind), round: run.round, expected_s });
-    // What happened since the last warm-up sample belongs to neither part.
+    // Operations since the last warm-up sample belong to neither part.
     let _ = loads.sample(run.sights);
     let _ = run.sampler.sample();
     measured.begin(Instant::now());
@@ -553,7 +552,7 @@ mod tests {
         filling.reason()
     }
 
-    /// What a victim and a flood did, `speed` times as much as in the others.
+    /// The work of a victim and a flood, `speed` times that of the others.
     fn sampled(speed: u64) -> Sampled {
         let victim = Delta { ops: 25 * speed, ..Delta::default() };
         let flood = Delta { bytes: 1_000 * speed, ..Delta::default() };

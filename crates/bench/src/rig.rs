@@ -7,7 +7,7 @@
 //!         discard the floods' backlog → drain → settle → phase::run
 //! ```
 //!
-//! Rotating the order keeps whatever a phase leaves behind (a full device cache, a warm one) from
+//! Rotating the order keeps the after-effects of a phase (a full device cache, a warm one) from
 //! always hitting the same successor.
 
 mod drain_rate;
@@ -122,12 +122,12 @@ pub struct Options {
     pub seed: u64,
     /// When the program began: the run's time axis.
     pub origin: Instant,
-    /// Raised by whoever wants the run to end.
+    /// Set to end the run.
     pub stop: Arc<AtomicBool>,
     /// The user that runs commands; the caller if absent.
     pub user: Option<User>,
-    /// The program, with its arguments, that floods in a process of its own
-    /// ([`floodwall_load::apart::serve`]); floods are threads of this process without it, and in
+    /// The program, with its arguments, that floods as a separate process
+    /// ([`floodwall_load::apart::serve`]). Without it, floods are threads of this process and in
     /// its control group.
     pub flood_command: Vec<PathBuf>,
     /// Leave victims and floods in one control group.
@@ -157,7 +157,7 @@ pub struct HostRig {
     _lock: DeviceLock,
     options: Options,
     prepared: Option<Prepared>,
-    /// The groups of victims and floods, or why there are none.
+    /// The groups of victims and floods, or why they could not be made.
     groups: Result<Groups, String>,
     /// Operations seen of victims that are commands.
     sights: Sights,
@@ -248,28 +248,29 @@ impl HostRig {
         &self.setting
     }
 
-    /// Reads the knob values in force again: somebody has changed them since the rig was opened.
+    /// Reads the knob values in force again: another program has changed them since the rig was
+    /// opened.
     pub fn reread_setting(&mut self) {
         let bdi = self.location.bdi.value().map(String::as_str);
         let in_force = settings_in_force(&self.root, self.location.queue_device, bdi);
         (self.setting, self.missing) = (in_force.setting, in_force.missing);
     }
 
-    /// What a result says of the machine.
+    /// The machine's facts in a result.
     #[must_use]
     pub fn facts(&self) -> &HostFacts {
         &self.facts
     }
 
-    /// What could not be followed on the way down from the directory, and why: where devices below
-    /// are not known, nothing is said of them. And who else may be measuring on the device.
+    /// Links below the directory that could not be followed, and why; devices behind them are left
+    /// out. Also other benchmarks that may be running on the device.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.location.notes
     }
 
-    /// What could not be read, and why: knobs, counters as of the last sample, what commands did;
-    /// and why victims and floods are in one control group.
+    /// Values that could not be read, and why: knobs, counters of the last sample, operations of
+    /// commands. Also why victims and floods are in one control group.
     #[must_use]
     pub fn missing(&self) -> Vec<Missing> {
         let groups = self.groups.as_ref().err();
@@ -290,8 +291,8 @@ impl HostRig {
         self.groups.as_ref().ok()
     }
 
-    /// What can't be seen of victims that are commands, and why; known from [`Self::prepare`] on,
-    /// and better after the first phase.
+    /// Values that can't be measured for victims that are commands, and why. Known from
+    /// [`Self::prepare`] on, in more detail after the first phase.
     #[must_use]
     pub fn unseen(&self) -> Vec<Missing> {
         self.sights.missing()

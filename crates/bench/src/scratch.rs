@@ -17,11 +17,11 @@
 //! name.
 //!
 //! DIR may belong to another user, who can rename its entries and put a symlink in their place at
-//! any moment. Against that DIR and the scratch directory are opened once, and every later step
-//! goes through their descriptors ([`Dir`]). The directory that was opened is taken only if it is
-//! empty, belongs to the owner of the mark that was made in it, and is closed to others. Others may
-//! at most pass through it to a command's own directory (`--user`); nobody else can make, rename or
-//! remove anything in it. By name only the empty directory is removed, if the name still means it.
+//! any moment. Therefore DIR and the scratch directory are opened once, and every later step goes
+//! through their descriptors ([`Dir`]). The opened directory must be empty but for the mark, belong
+//! to the mark's owner, and be closed to other users. Other users may at most pass through it to a
+//! command's own directory (`--user`). They can't make, rename or remove anything in it. Only the
+//! empty directory is removed by name, and only if the name still refers to it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -38,7 +38,7 @@ use rustix::io::Errno;
 pub const PREFIX: &str = ".floodwall-bench-";
 /// … and with this while it is made.
 const NEW_PREFIX: &str = ".floodwall-new-";
-/// The locked file in it; a directory without it is not ours.
+/// The locked file in it; a directory without it is not a scratch directory.
 const OWNER: &str = "OWNER";
 /// First line of the owner file.
 const MAGIC: &str = "floodwall bench scratch directory; safe to delete when no floodwall runs";
@@ -51,7 +51,7 @@ pub enum ScratchError {
     Make {
         /// Where it was to be made.
         dir: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The directory that was made is not the one that was opened.
@@ -65,7 +65,7 @@ pub enum ScratchError {
     List {
         /// The directory.
         dir: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// It could not be removed.
@@ -128,12 +128,12 @@ impl Scratch {
                 Ok(Self { parent: parent_again, name, dir, owner: Some(owner) })
             }
             Ok(None) => {
-                // Nothing but the mark is ours here.
+                // Only the mark in it belongs to this run.
                 let _ = dir.remove_file(OWNER);
                 Err(ScratchError::Replaced { path: parent.path().join(new) })
             }
             Err(e) => {
-                // Nothing of ours stays behind. The first error is the one that matters.
+                // Nothing of this run stays behind. The first error is the one that matters.
                 let _ = dir.remove_file(OWNER);
                 let _ = parent.remove_dir(&new);
                 Err(failed(e))
@@ -188,8 +188,8 @@ fn mark(dir: &Dir) -> Result<File, Errno> {
 }
 
 /// Whether a directory holds nothing but the mark, belongs to the mark's owner, and lets no other
-/// user in. The mark shows what the filesystem keeps: a new file's owner is the caller and its mode
-/// 0600, unless all files there have the owner or the mode of the mount (vfat).
+/// user in. The mark shows what the filesystem stores: a new file belongs to the caller and has
+/// mode 0600. On a filesystem such as vfat, every file has the owner or mode of the mount.
 fn is_own(dir: &Dir, owner: &File) -> Result<bool, Errno> {
     let names = dir.names()?;
     if names.is_empty() {
@@ -219,9 +219,9 @@ fn empty(dir: &Dir) -> Result<(), TreeError> {
 /// Removes an emptied directory if `name` still means it. Returns whether it is gone; another's
 /// directory or file of this name stays.
 ///
-/// `mark` is closed first. A file that is removed while it is open stays in an NFS client's
-/// directory under another name until it is closed (fs/nfs/unlink.c, `nfs_sillyrename`), and the
-/// directory is not empty until then.
+/// `mark` is closed first. An open file that is removed stays in an NFS client's directory under
+/// another name until it is closed (fs/nfs/unlink.c, `nfs_sillyrename`). Until then the directory
+/// is not empty.
 fn remove_empty(parent: &Dir, name: &str, dir: &Dir, mark: Option<File>) -> Result<bool, Errno> {
     drop(mark);
     match parent.open_dir(name) {
@@ -294,12 +294,12 @@ struct Abandoned {
     name: String,
     dir: Dir,
     /// The mark, whose lock we hold. `None` if the maker was killed between mkdir and the mark: the
-    /// directory is ours by its name, and nothing is in it.
+    /// directory has a scratch directory's name, and is empty.
     lock: Option<File>,
 }
 
 impl Abandoned {
-    /// `None` if its maker lives, or if it is not ours.
+    /// `None` if its maker lives, or if it is not a scratch directory.
     fn claim(parent: &Dir, name: &str) -> Option<Self> {
         let dir = parent.open_dir(name).ok()?;
         let names = dir.names().ok()?;

@@ -1,4 +1,4 @@
-//! A rig that puts a setting in force for a trial, and what was there before back afterwards.
+//! A rig that applies a setting for a trial and restores the old values afterwards.
 //!
 //! ```text
 //! open:  journal locked → what an earlier, killed run left in force is put back
@@ -6,14 +6,14 @@
 //!                 └ refused: everything as before, the trial fails
 //! ```
 //!
-//! A trial's setting is what was read back while it was in force. An empty setting is whatever is
-//! in force: nothing is written for it.
+//! A trial's setting is what was read back while it was in force. An empty setting means the
+//! setting in force: nothing is written for it.
 //!
 //! A trial may end with an error, a signal or a panic: the roll back follows. After SIGKILL the
-//! journal is left: the next [`SettingRig`] puts it back at once, `floodwall rollback` at any time,
-//! and any other change of settings once the trial's longest time is over. The journal's lock is
-//! held all the while, so that no other floodwall changes settings under a measurement. Changes
-//! past floodwall are noticed, and fail the trial.
+//! journal remains. The next [`SettingRig`] rolls it back at once, and `floodwall rollback` at any
+//! time. Any other change of settings does so once the trial's longest time is over. The journal
+//! stays locked throughout, so that no other floodwall changes settings during a measurement.
+//! Changes by other programs are noticed and fail the trial.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use floodwall_model::{Rig, RigError, Scenario, Setting, Trial, Watch};
 use crate::HostRig;
 use crate::groups::Groups;
 
-/// What a trial's journal says it is for; so a later run knows it again.
+/// The reason in a trial's journal, by which a later run recognises it.
 const WHY: &str = "a trial of floodwall, put back after it";
 /// A trial that takes this many times what was planned, and [`PATIENCE_S`] more, has lost its
 /// process.
@@ -47,7 +47,7 @@ pub trait InForce: Rig {
     fn reread(&mut self) -> Setting;
 
     /// The control groups of its victims and floods, which settings name `victim` and `flood`;
-    /// `None` if they have none of their own.
+    /// `None` without separate groups.
     fn groups(&self) -> Option<&Groups> {
         None
     }
@@ -103,7 +103,7 @@ impl SettingError {
     }
 }
 
-/// Stops waiting, and a change under way, once somebody wants to stop.
+/// Stops waiting, and a change under way, on a request to stop.
 struct StopClock(Arc<AtomicBool>);
 
 impl Clock for StopClock {
@@ -139,13 +139,13 @@ struct Keeper {
 }
 
 impl<R: InForce> SettingRig<R> {
-    /// Takes the journal's lock and puts back what a killed run left. `device` is meant where a
-    /// device's knob names none. `stop` is raised by whoever wants the run to end.
+    /// Takes the journal's lock and puts back the setting of a killed run. `device` is meant where
+    /// a device's knob names none. Setting `stop` ends the run.
     ///
     /// Returns what had to be put back, for people.
     ///
     /// # Errors
-    /// [`SettingError::Journal`] if somebody else has the journal or it can't be used;
+    /// [`SettingError::Journal`] if another process holds the journal or it can't be used.
     /// [`SettingError::NotRestored`] if an earlier run's setting can't be put back.
     pub fn open(
         mut inner: R,
@@ -169,7 +169,7 @@ impl<R: InForce> SettingRig<R> {
             };
             let recovery = session.recover()?;
             let mut undone: Vec<_> = recovery.undone.into_iter().chain(recovery.expired).collect();
-            // We have the lock: whoever made this trial is gone.
+            // This process has the lock, so the process of this trial is gone.
             let left_by_a_trial = |t: &floodwall_knobs::journal::Transaction| {
                 t.phase() == Phase::Standing && t.begin.boot_id == session.boot_id && t.begin.why == WHY
             };
@@ -223,7 +223,7 @@ impl<R: InForce> SettingRig<R> {
         (self.inner, restored)
     }
 
-    /// What trying a setting would do, without doing it.
+    /// The effects of trying a setting, without trying it.
     ///
     /// # Errors
     /// [`SettingError::Change`] or [`SettingError::Plan`]: it can't be put in force here and now.

@@ -11,7 +11,7 @@
 use floodwall_model::scenario::{FloodKind, VictimKind};
 use floodwall_model::{Bytes, Scenario};
 
-/// What the files' metadata and the filesystem's own reserve may take.
+/// The space for the files' metadata and the filesystem's reserve.
 const MARGIN: Bytes = Bytes::mib(64);
 /// A flood space below this says nothing about any device.
 const SMALLEST_FLOOD: Bytes = Bytes::mib(64);
@@ -20,7 +20,7 @@ const SMALLEST_BURST: Bytes = Bytes::mib(1);
 /// When the limits can't be read.
 const FALLBACK_FLOOD: Bytes = Bytes::gib(4);
 
-/// What the host allows.
+/// The limits of the host.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
     /// Free for this user on the filesystem.
@@ -41,9 +41,9 @@ pub enum SpaceError {
     TooLittle {
         /// Its name.
         scenario: String,
-        /// What it needs.
+        /// The space needed.
         needed: Bytes,
-        /// What there is.
+        /// The free space.
         free: Bytes,
         /// `, or use --size N`, if that helps.
         remedy: String,
@@ -57,9 +57,9 @@ pub enum SpaceError {
     CapTooSmall {
         /// Its name.
         scenario: String,
-        /// What was given.
+        /// The given size.
         cap: Bytes,
-        /// What it takes at least.
+        /// The least that suffices.
         smallest: Bytes,
     },
     /// `--size` is more than there is.
@@ -69,11 +69,11 @@ pub enum SpaceError {
         fits = fits.as_argument()
     )]
     CapTooLarge {
-        /// What was given.
+        /// The given size.
         cap: Bytes,
-        /// What there is.
+        /// The free space.
         free: Bytes,
-        /// What would fit.
+        /// The largest size that fits.
         fits: Bytes,
     },
 }
@@ -85,7 +85,7 @@ pub struct Fitted {
     pub scenario: Scenario,
     /// Bytes that it takes on disk, margin included.
     pub needed: Bytes,
-    /// What the user should know of it.
+    /// Notes for the user.
     pub warnings: Vec<String>,
 }
 
@@ -141,7 +141,7 @@ pub fn fit(scenario: &Scenario, room: Room) -> Result<Fitted, SpaceError> {
     Ok(Fitted { needed: needed_by(&fitted), scenario: fitted, warnings })
 }
 
-/// A round number of MiB, nine tenths of what is free.
+/// A round number of MiB, nine tenths of the free space.
 fn fits_in(free: Bytes) -> Bytes {
     Bytes((free.0 - free.0 / 10) >> 20 << 20)
 }
@@ -160,7 +160,7 @@ fn victim_bytes(victim: &floodwall_model::Victim) -> u64 {
     if matches!(victim.kind, VictimKind::Command { .. }) { 0 } else { victim.size.0 }
 }
 
-/// What a scenario with settled sizes takes on disk.
+/// The disk space of a scenario with settled sizes.
 fn needed_by(scenario: &Scenario) -> Bytes {
     let victims: u64 = scenario.victims.iter().map(victim_bytes).sum();
     let floods: u64 = scenario.floods.iter().map(flood_bytes).sum();
@@ -237,7 +237,7 @@ fn smallest_victim(victim: &floodwall_model::Victim) -> u64 {
 }
 
 /// The least space in which a scenario can run: half for the floods, each with its least, half for
-/// the others with theirs.
+/// the others likewise.
 fn smallest(scenario: &Scenario) -> Bytes {
     let others: u64 =
         scenario.victims.iter().filter(|v| victim_bytes(v) > 0).map(smallest_victim).sum::<u64>()

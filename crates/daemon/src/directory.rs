@@ -1,5 +1,5 @@
-//! The directory of a guard's lock and sockets: `/run/floodwall`, 0755, ours, unless they are named
-//! elsewhere.
+//! The directory of a guard's lock and sockets: `/run/floodwall`, mode 0755, owned by this user,
+//! unless the configuration names another.
 
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;

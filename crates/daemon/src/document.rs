@@ -1,5 +1,5 @@
-//! What a running guard tells about itself: the documents of its socket and of `--json`. Every
-//! number's name ends in its unit; what is not known is absent.
+//! A running guard's reports: the documents of its socket and of `--json`. Every number's name ends
+//! in its unit; unknown values are absent.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,19 +31,19 @@ pub struct Status {
     pub paused: Option<Paused>,
     /// Where it looks: `bpf`, `perf`, or `sim` on a simulated machine.
     pub source: String,
-    /// What it can't see, and why.
+    /// Measurements that it lacks, and why.
     pub blind: Vec<String>,
     /// Devices that it does not steer, and why.
     pub left_out: Vec<LeftOut>,
     /// Devices that it steers.
     pub devices: Vec<Device>,
-    /// Knobs that could not be written or that somebody else has written.
+    /// Knobs that could not be written or that another program has written.
     pub left_alone: Vec<LeftAlone>,
-    /// What happened since this worker's start.
+    /// Counts since this worker's start.
     pub counts: Counts,
 }
 
-/// Until when, and what is left to do.
+/// Until when, and what remains to be done.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Paused {
     /// Until it resumes by itself; absent: not by itself.
@@ -74,7 +74,7 @@ pub struct LeftAlone {
     pub why: String,
 }
 
-/// What happened since the start of this worker.
+/// Counts since the start of this worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// Changes of state and level.
@@ -132,15 +132,15 @@ pub struct Device {
     pub limit_level: u32,
     /// How far the levers are pulled, in words; absent if they are not.
     pub levers: Option<String>,
-    /// What the victims may wait for.
+    /// How long the victims may wait.
     pub goal_us: f64,
     /// The administrator said so.
     pub goal_is_given: bool,
     /// Nothing that the guard can do meets it, for a while now.
     pub goal_unmet: bool,
-    /// What they wait for as a share of the goal.
+    /// The victims' wait as a share of the goal.
     pub pressure: Option<f64>,
-    /// What they wait for while nothing floods.
+    /// The victims' wait while nothing floods.
     pub base_us: Option<f64>,
     /// How fast the device drains.
     pub drain_bytes_per_s: Option<f64>,
@@ -148,9 +148,9 @@ pub struct Device {
     pub backlog_bytes: u64,
     /// How long the device takes for the writes in its queue.
     pub queue_delay_us: Option<f64>,
-    /// Who waited within the last seconds.
+    /// Victims of the last seconds.
     pub victims: Vec<String>,
-    /// Who flooded within the last seconds.
+    /// Floods of the last seconds.
     pub floods: Vec<String>,
     /// Knobs that are not as the administrator has them.
     pub held: Vec<HeldKnob>,
@@ -167,9 +167,9 @@ pub struct Device {
 pub struct HeldKnob {
     /// Its name, such as `nr_requests`.
     pub knob: String,
-    /// What it holds.
+    /// Its value now.
     pub value: String,
-    /// What it gets back.
+    /// The value that it gets back.
     pub own: Option<String>,
 }
 
@@ -190,7 +190,7 @@ pub struct Entry {
     pub writes: Vec<String>,
     /// In a dry run nothing was written.
     pub pretended: bool,
-    /// Why, or what happened.
+    /// The reason, or the event.
     pub why: String,
 }
 

@@ -1,4 +1,4 @@
-//! What keeps a guard from running, or from being asked.
+//! Errors that keep a guard from running, or from answering.
 
 use std::error::Error;
 use std::io;
@@ -25,7 +25,7 @@ pub enum DaemonError {
     /// A system call failed.
     #[error("{what}")]
     Io {
-        /// What could not be done.
+        /// The failed operation.
         what: String,
         /// Why.
         source: io::Error,
@@ -38,7 +38,7 @@ pub enum DaemonError {
     NoAnswer {
         /// Where it was asked.
         socket: PathBuf,
-        /// What came instead.
+        /// The actual answer.
         source: Box<dyn Error + Send + Sync>,
     },
     /// This machine can't be steered, or not be put back.

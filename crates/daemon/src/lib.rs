@@ -1,5 +1,5 @@
-//! The guard as a service: a worker that steers, the supervisor that watches over it, and those
-//! who ask it.
+//! The guard as a service: a worker that steers, the supervisor that watches over it, and its
+//! clients.
 //!
 //! ```text
 //! Flags ─▶ config ─▶ supervisor ─ pipe ─▶ worker: controller ─▶ guard::Guard ─▶ audit ─▶ machine

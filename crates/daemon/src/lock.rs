@@ -13,7 +13,8 @@ use crate::directory;
 use crate::error::{DaemonError, Doing};
 
 const LOCK: &str = "guard.lock";
-/// Of the lock: who can open it, even to read, can lock it and so keep the guard from starting.
+/// Mode of the lock. A user who can open it, even to read, can lock it and so keep the guard from
+/// starting.
 const LOCK_MODE: u32 = 0o600;
 
 /// Held while a guard runs; its name goes with it.
@@ -65,7 +66,7 @@ impl Lock {
                 }
                 _ => DaemonError::Io { what: fail(), source: e },
             })?;
-        // An earlier version's could be opened, and so locked, by everybody.
+        // Any user could open, and so lock, the file of an earlier version.
         rustix::fs::fchmod(&file, Mode::from_raw_mode(LOCK_MODE)).doing(fail)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
@@ -91,8 +92,8 @@ impl Lock {
         named.is_ok_and(|named| self.file.metadata().is_ok_and(|ours| file(ours) == named))
     }
 
-    /// The process that has it, if somebody has, as far as the kernel's list tells. To try the lock
-    /// would be in the way of a guard that starts.
+    /// The process that holds it, if any, according to the kernel's list. To try the lock would be
+    /// in the way of a guard that starts.
     pub(crate) fn holder(path: &Path) -> Option<u32> {
         let meta = fs::metadata(path).ok()?;
         let locks = fs::read_to_string("/proc/locks").ok()?;

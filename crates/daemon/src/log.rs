@@ -1,8 +1,8 @@
 //! The guard's log: one line an event on stderr, with its time, or with its priority alone where
 //! systemd's journal reads it.
 //!
-//! A thread of its own writes: a terminal that was stopped with Ctrl-S, or a journal that does not
-//! read, must not stop the guard. Lines that find no room are counted.
+//! A separate thread writes, because a terminal stopped with Ctrl-S or a journal that does not read
+//! must not stop the guard. Lines that find no room are counted.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -50,7 +50,7 @@ impl Log {
         thread::spawn(move || {
             for message in receiver {
                 match message {
-                    // If nobody listens any more, nobody is told.
+                    // A closed stderr is ignored.
                     Message::Line(line) => drop(io::stderr().lock().write_all(line.as_bytes())),
                     Message::Flush(done) => drop(done.try_send(())),
                 }

@@ -1,4 +1,4 @@
-//! What parent and worker say to each other: JSON lines over the worker's stdin and stdout.
+//! The messages of parent and worker: JSON lines over the worker's stdin and stdout.
 //!
 //! ```text
 //! parent ─ Begin, Settings, Stop ─▶ worker's stdin      its end of file: the parent is gone
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Settings;
 
-/// What the worker begins with.
+/// The worker's first input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Begin {
     pub(crate) settings: Settings,
@@ -24,7 +24,7 @@ pub(crate) struct Begin {
     pub(crate) parent_pid: u32,
     /// Workers before this one.
     pub(crate) restarts: u32,
-    /// `None`: not paused; `Some(None)`: until somebody resumes it.
+    /// `None`: not paused; `Some(None)`: until a client resumes it.
     pub(crate) paused: Pause,
 }
 
@@ -65,13 +65,13 @@ pub(crate) enum Sign {
     Ending,
 }
 
-/// What became of a sign.
+/// The outcome of sending a sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Given {
     Sent,
     /// There was no room for it.
     Lost,
-    /// Nobody listens any more.
+    /// The reader is gone.
     Gone,
 }
 

@@ -1,4 +1,4 @@
-//! What clients ask the guard's loop, which looks for questions once a tick.
+//! Clients' questions to the guard's loop, which answers them once a tick.
 
 use std::sync::mpsc::{self, Sender, SyncSender};
 use std::time::Duration;

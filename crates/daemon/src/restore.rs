@@ -1,6 +1,5 @@
-//! Putting back what a worker that was killed has left behind: in a process of its own, so that no
-//! write can hold the supervisor up. Started by the supervisor, by systemd (`ExecStopPost=`), or by
-//! hand.
+//! Puts back the knobs of a worker that was killed. A separate process does this, so that no write
+//! can block the supervisor. The supervisor, systemd (`ExecStopPost=`) or the user starts it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,10 +15,10 @@ pub const COMMAND: [&str; 4] = ["guard", "restore", "--by-parent", "--journal"];
 /// disk takes its time to run dry.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The same where somebody asks who may have forgotten that a guard runs.
+/// The same for a call by hand, where the user may have forgotten that a guard runs.
 const BY_HAND: Duration = Duration::from_secs(1);
 
-/// Puts everything back, and says what came of it.
+/// Puts everything back, and returns the outcome.
 ///
 /// # Errors
 /// A journal that can't be used.

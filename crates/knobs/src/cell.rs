@@ -35,13 +35,13 @@ use crate::target::{CGROUPS, Target};
 /// The kernel's pages are no larger on any architecture that it has.
 const LARGEST_PAGE_BYTES: u64 = 256 << 10;
 
-/// What a cell holds, as the write that brings it there.
+/// A cell's value, as the write that sets it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
     /// The file.
     pub path: String,
-    /// What to write to it.
+    /// The value to write to it.
     pub value: String,
 }
 
@@ -86,7 +86,7 @@ pub enum Cell {
     Property {
         /// The group, below its mount.
         group: String,
-        /// What the kernel keeps.
+        /// The limit in the kernel's file.
         limit: Box<Cell>,
     },
 }
@@ -257,7 +257,7 @@ impl Cell {
                     && matches!((priorities(a), priorities(b)), (Some(a), Some(b)) if a.common == b.common)
             }
             Self::Keyed { .. } => a.path == b.path && Line::parse(&a.value).same(&Line::parse(&b.value)),
-            // What the unit's own files say is not ours, whatever it is.
+            // A limit from the unit's own files is never Floodwall's, so its value does not matter.
             Self::Property { limit, .. } => {
                 a.path == b.path && (is_of(Origin::UnitFiles, a) || limit.same_value(a, b))
             }
@@ -270,8 +270,8 @@ impl Cell {
         self.same(a, &State { path: a.path.clone(), value: b.value.clone() })
     }
 
-    /// Whether a value that is found follows from one that was written: it is the same, or what the
-    /// kernel has made of it.
+    /// Whether a value found follows from a written one: it is the same, or the kernel has adjusted
+    /// it.
     #[must_use]
     pub fn follows(&self, written: &State, found: &State) -> bool {
         let number = |state: &State| state.value.parse::<u64>().ok();
@@ -322,10 +322,10 @@ impl Cell {
         Some(State { path, value })
     }
 
-    /// A device's limit in a drop-in that a change has made, read without the kernel's file: the
-    /// drop-in outlives the device, and would limit the next one of its name. `Some(None)` if
-    /// systemd knows the drop-in and not the device; `None` if there is no such drop-in, or it has
-    /// another device.
+    /// A device's limit in a drop-in that a change has made, read without the kernel's file. The
+    /// drop-in outlives the device and would limit the next device of that name. `Some(None)` if
+    /// systemd knows the drop-in but not the device. `None` if there is no such drop-in, or if it
+    /// names another device.
     pub(crate) fn left_behind(&self, old: &State, files: &dyn Files) -> Option<Option<State>> {
         let Self::Property { group, limit } = self else { return None };
         let Self::Keyed { path, key, unset } = &**limit else { return None };
@@ -343,7 +343,7 @@ impl Cell {
         Some(is_there.then(|| line_of(&path, lines, key, unset)))
     }
 
-    /// Whether threads of a cell whose common priority is not ours still have one that is.
+    /// Whether some threads still have a priority that `is_ours`, although the common one is not.
     #[must_use]
     pub fn has_ours(&self, now: &State, is_ours: impl Fn(&State) -> bool) -> bool {
         match (self, priorities(now)) {
@@ -538,7 +538,7 @@ impl Line {
         }
     }
 
-    /// This line with what another one names.
+    /// This line with the keys of another one replaced.
     pub(crate) fn with(&self, other: &Self) -> Self {
         let mut line = self.clone();
         line.plain = other.plain.clone().or(line.plain);

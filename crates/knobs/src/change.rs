@@ -1,4 +1,4 @@
-//! A change somebody asks for: `sda.scheduler=bfq`, `vm.dirty_bytes=64MiB`,
+//! A requested change: `sda.scheduler=bfq`, `vm.dirty_bytes=64MiB`,
 //! `system.slice/backup.service:sda.io.max=wbps=50MB`.
 
 use floodwall_host::SysRoot;
@@ -166,7 +166,7 @@ fn split(name: &str) -> Result<(&'static Knob, &str), ChangeError> {
     }
 }
 
-/// What to do where the root group is given.
+/// The advice if the root group is given.
 const NOT_ON_ROOT: &str = "the root group has none: name the group whose processes flood";
 
 /// … and where that would be every process of the machine.

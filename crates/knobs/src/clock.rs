@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A clock that can be waited on, and somebody's wish to stop.
+/// A clock that can be waited on, and a request to stop.
 pub trait Clock {
     /// Seconds since 1970.
     fn now_unix_s(&self) -> u64;

@@ -7,8 +7,8 @@
 //!
 //! A udev rule knows a disk by its identity, as those of [`crate::persist`] do. A TuneD profile and
 //! tmpfiles.d lines know paths alone: they name disks as they are named now. Reads, and writes
-//! nothing. What a format can't say is refused and never left out: half a setting is another
-//! setting.
+//! nothing. A change that a format can't express is refused, never left out: half a setting is
+//! another setting.
 
 use floodwall_host::SysRoot;
 
@@ -19,7 +19,7 @@ use crate::persist::{Disk, Unit, UnitValue, Value, identify, units};
 use crate::systemd::unit_of;
 use crate::target::{Device, Target};
 
-/// Begins every exported file. A file with another beginning is not ours.
+/// Begins every exported file. A file with another beginning is not from `export`.
 pub const MARK: &str = "# Written by floodwall export";
 
 /// The program that reads the format.
@@ -48,7 +48,7 @@ impl Format {
         }
     }
 
-    /// Where such a file goes, and what reads it there.
+    /// Where such a file goes, and which program reads it there.
     fn place(self) -> &'static str {
         match self {
             Self::SystemdDropIn => {
@@ -80,7 +80,7 @@ pub struct ExportError {
     pub why: String,
 }
 
-/// What the changes are in a format, with a head that says what it is and where it goes.
+/// The changes in a format, with a head that names the settings and the file's place.
 ///
 /// # Errors
 /// [`ExportError`] for the first change that the format can't say.

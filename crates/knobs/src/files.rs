@@ -28,7 +28,7 @@ pub trait Files {
     /// The names in a directory, sorted; empty if it is not there.
     fn list(&self, path: &str) -> Vec<String>;
 
-    /// What a symbolic link says, those of /proc that only look like one included.
+    /// A symbolic link's target; includes the magic links of /proc.
     ///
     /// # Errors
     /// The kernel's error number, unchanged.
@@ -146,7 +146,7 @@ impl KernelFiles {
         }
         let mut races = 0;
         loop {
-            // A captured tree's links stay inside the tree, whatever they say.
+            // A captured tree's links never lead out of the tree.
             match rustix::fs::openat2(&self.directory, relative, flags, Mode::empty(), ResolveFlags::IN_ROOT)
             {
                 // A `..` raced with a rename anywhere on the machine (openat2(2)).
@@ -240,7 +240,7 @@ pub(crate) fn write_once(file: &OwnedFd, text: &str) -> rustix::io::Result<()> {
     }
 }
 
-/// What the kernel does beside storing a value, for trees of plain files.
+/// The kernel's side effects of a write, imitated for trees of plain files.
 pub(crate) mod imitation {
     use floodwall_host::queue::choices;
     use rustix::io::Errno;

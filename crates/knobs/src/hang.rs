@@ -22,7 +22,7 @@ use crate::order::ppm;
 use crate::plan::{Entry, PlanError};
 use crate::refuse::{background_limit, hard_limit};
 
-/// What `floodwall apply` and others are told to make such a change all the same.
+/// The option of `floodwall apply` and others that makes such a change all the same.
 pub const OVERRIDE: &str = "--allow-userspace-servers";
 
 /// The limits that decide, in bytes.

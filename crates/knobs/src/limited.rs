@@ -1,5 +1,5 @@
-//! Control groups that a plan holds to less than before, and raised threads in them: those that
-//! somebody has put before all others are victims, which a limit of their group would hold back.
+//! Control groups whose limits a plan tightens, and threads with a raised priority in them. An
+//! administrator raises the priority of victims, and a limit of their group would slow them down.
 //!
 //! ```text
 //! plan ─▶ entries that tighten a limit ─▶ Limited … ─┬▶ what a probe sees (the caller) ─▶ why not
@@ -21,7 +21,7 @@ use crate::target::Target;
 /// A best-effort level below this goes before a process that asks for nothing (block/ioprio.c
 /// `IOPRIO_BE_NORM`).
 const USUAL_LEVEL: u8 = 4;
-/// The weight of a group that nobody has given one.
+/// The kernel's default weight of a group.
 const USUAL_WEIGHT: u64 = 100;
 
 /// A control group that is about to be held to less.
@@ -33,8 +33,8 @@ pub struct Limited<'a> {
     pub path: &'a str,
 }
 
-/// The groups that a plan holds to less than before, each once. Looser limits and limits that are
-/// in force hold nobody back. Nor does `io.latency`: it protects its group.
+/// The groups that a plan holds to less than before, each once. Looser limits and unchanged limits
+/// do not count. Nor does `io.latency`: it protects its group.
 #[must_use]
 pub fn limited(plan: &Plan) -> Vec<Limited<'_>> {
     let mut all: Vec<Limited<'_>> = Vec::new();
@@ -74,7 +74,7 @@ fn weight(text: &str) -> u64 {
     text.rsplit(' ').next().and_then(|last| last.parse().ok()).unwrap_or(USUAL_WEIGHT)
 }
 
-/// Why a group should not be limited: threads in it have a raised priority, by the same plan or by
+/// Why a group should not be limited: threads in it have a raised priority. This plan raises it, or
 /// a change in the journal that is in force.
 pub fn raised_in<'a>(
     limited: &Limited<'_>,

@@ -8,16 +8,15 @@ use floodwall_model::Reading;
 use crate::cell::State;
 use crate::files::{Files, read_line, read_number};
 
-/// The flusher never writes less at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`: 4 MiB whatever
-/// the page size).
+/// The flusher never writes less at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`: 4 MiB for any
+/// page size).
 pub const FLUSHER_CHUNK_BYTES: u64 = 4 << 20;
 
-/// What limits are worked out from.
+/// The inputs of the kernel's limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memory {
     page_bytes: u64,
-    /// What percentages are percentages of: free memory and page cache. An estimate: it moves all
-    /// the time.
+    /// The base of percentages: free memory and page cache. An estimate: it moves all the time.
     dirtyable_bytes: Option<u64>,
 }
 
@@ -46,7 +45,7 @@ impl Memory {
         Self { page_bytes, dirtyable_bytes }
     }
 
-    /// What a state of a limit comes to; `None` if it is a ratio and the memory is not known.
+    /// A limit in bytes; `None` if it is a ratio and the memory is not known.
     #[must_use]
     pub fn limit_bytes(&self, state: &State) -> Option<u64> {
         let value: u64 = state.value.parse().ok()?;
@@ -56,8 +55,7 @@ impl Memory {
         self.dirtyable_bytes.map(|all| all / 100 * value)
     }
 
-    /// What a state of a limit comes to as a share of the memory that may be dirty; `None` if that
-    /// is not known.
+    /// A limit as a share of the memory that may be dirty; `None` if that is not known.
     #[must_use]
     pub fn share(&self, state: &State) -> Option<f64> {
         let all = self.dirtyable_bytes.filter(|all| *all > 0)?;
@@ -96,8 +94,8 @@ fn is_real_time(files: &dyn Files) -> bool {
     matches!(rest.split_whitespace().nth(38), Some("1" | "2" | "6"))
 }
 
-/// The threshold of all other tasks: a real-time reader's is raised by a quarter and by a 32nd of
-/// the working limit, which is the threshold itself unless it has just been lowered.
+/// The threshold of ordinary tasks. The kernel raises a real-time reader's by a quarter and by a
+/// 32nd of the working limit. That limit equals the threshold unless it has just been lowered.
 fn plain_threshold(shown: u64, real_time: bool) -> u64 {
     if real_time { shown * 32 / 41 } else { shown }
 }

@@ -5,10 +5,10 @@
 //!   → io.cost → wbt → times → limits → a device's share of them → groups
 //! ```
 //!
-//! - An elevator resets the knobs that depend on it, so it goes first; wbt last, because elevators
-//!   and io.cost switch it.
-//! - Limits: a hard limit that rises goes before the background limit, one that falls goes after
-//!   it, because the kernel silently halves a background limit that is not below the hard one.
+//! - The elevator goes first, because it resets the knobs that depend on it. wbt goes last, because
+//!   elevators and io.cost switch it.
+//! - A hard limit that rises goes before the background limit; one that falls goes after it. The
+//!   kernel silently halves a background limit that is not below the hard one.
 //! - Shares: the lower bound must never be above the upper one, and a strict limit is switched on
 //!   last and off first.
 

@@ -8,12 +8,13 @@
 //!   ─▶ all of them killed: none comes back from the kernel; each may be inside one last system call ─▶ which file is that of?
 //! ```
 //!
-//! - A thread for which SIGKILL is pending never runs a program's code again (kernel/signal.c
-//!   `get_signal`), so it begins no other write. The one that it is inside of goes on for as long
-//!   as the device likes: a queue that is to be changed has to run dry first.
-//! - The write that such a thread is in is asked of the kernel (`/proc/PID/task/TID/syscall`), not
-//!   of the journal: on a full disk, things are put back without a word there.
-//! - Only the host's PID namespace shows every process. What another one does not show may live.
+//! - A thread with a pending SIGKILL never returns to user space (kernel/signal.c `get_signal`), so
+//!   it begins no other write. Its present write has no time limit: a queue must run dry before the
+//!   kernel changes it.
+//! - The kernel names that thread's present write (`/proc/PID/task/TID/syscall`). The journal
+//!   can't: on a full disk, values are put back without a record.
+//! - Only the host's PID namespace shows every process. A process that another namespace does not
+//!   show may still live.
 
 use floodwall_host::task::start_ticks;
 use rustix::io::Errno;
@@ -42,7 +43,7 @@ pub enum Life {
     Unseen(String),
 }
 
-/// What a killed process is still inside of.
+/// The files that a killed process is still writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Occupied(
     /// The files; none if that can't be told, so that it may be any.
@@ -78,7 +79,7 @@ enum Place {
     At(String),
     /// It can't be looked at.
     Unknown,
-    /// There is none.
+    /// There is no such process.
     Nowhere,
     OutOfSight(String),
 }
@@ -171,7 +172,7 @@ fn look_for(files: &dyn Files, begin: &Begin, its: u64, shown: u64) -> Place {
     }
 }
 
-/// What a process's threads can still do.
+/// Whether a process's threads can still write.
 fn threads(files: &dyn Files, directory: &str) -> Life {
     let mut killed = Vec::new();
     let mut is_listed = false;
@@ -259,8 +260,8 @@ fn file_of(files: &dyn Files, thread: &str) -> Result<Option<String>, ()> {
 }
 
 impl Occupied {
-    /// The same for a hold's entries: a kernel file that is none of theirs may be one that has to
-    /// do with them.
+    /// Checks the files against a hold's entries. If one of the files is a kernel file that belongs
+    /// to no entry, it may still affect them; then every entry counts.
     pub(crate) fn of(self, entries: &[Entry]) -> Self {
         let is_kernels = |file: &str| {
             file.starts_with("/sys/") || file.starts_with("/proc/sys/") || file.contains("/devices/")
@@ -271,8 +272,8 @@ impl Occupied {
         Self(self.0.filter(|files| files.iter().all(known)))
     }
 
-    /// Whether an entry must neither be read nor written: it is the one, or of the same queue. Who
-    /// reads or writes another file of a queue that is about to be changed may have to wait as
+    /// Whether an entry must be neither read nor written: it is the file being written, or one of
+    /// the same queue. While the kernel changes a queue, access to its other files may block as
     /// long.
     pub(crate) fn covers(&self, entry: &Entry) -> bool {
         match &self.0 {
@@ -282,8 +283,8 @@ impl Occupied {
     }
 }
 
-/// What the paths of the files have in common that wait for each other, however the directory above
-/// them is reached: `/sda/queue/`, `/8:0/`, `/vm/`.
+/// The part of a path that all files that block each other share, whichever path leads to it:
+/// `/sda/queue/`, `/8:0/`, `/vm/`.
 fn neighbourhood(entry: &Entry) -> String {
     match (entry.knob.scope, entry.target.device()) {
         // A slash in a name is an exclamation mark in sysfs.

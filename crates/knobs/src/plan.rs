@@ -1,5 +1,4 @@
-//! Plans: from the changes asked for to ordered writes, with what has to be saved beside them and
-//! what is refused.
+//! Plans: from requested changes to ordered writes, with the other knobs to save, and refusals.
 //!
 //! ```text
 //! changes → cells, current states → refusals (a limit that would stop writers, the wrong elevator …)
@@ -50,7 +49,7 @@ impl Entry {
         self.target.label(self.knob)
     }
 
-    /// What a write of a unit's limit comes to, as a shell would do it.
+    /// A write of a unit's limit as a shell command.
     fn systemctl(&self, to: &State) -> String {
         let Some(limit) = Limit::parse(&to.path) else { return String::new() };
         let before = limit.view_after(self.old.as_ref().map_or("", |old| &old.value));
@@ -84,7 +83,7 @@ pub enum Step {
         entry: usize,
         /// Where to.
         to: State,
-        /// What that comes to.
+        /// The value in the kernel.
         limit_bytes: u64,
     },
 }
@@ -286,8 +285,8 @@ pub fn plan(changes: &[Change], files: &dyn Files) -> Result<Plan, PlanError> {
     Ok(Plan { entries, steps, notes })
 }
 
-/// What an entry is to hold at the end: what was asked for, or, where a neighbour resets it and it
-/// is to be kept, what it held.
+/// An entry's value at the end: the requested one, or the old one if a neighbour resets it and it
+/// is to be kept.
 fn wanted_state(entry: &Entry, entries: &[Entry]) -> Option<State> {
     if entry.new.is_some() {
         return entry.new.clone();

@@ -1,4 +1,4 @@
-//! What a plan is not allowed to do, and what people should know about one that is.
+//! Refusals of plans, and notes about accepted ones.
 
 use floodwall_host::mounts;
 use floodwall_model::printable::printable;
@@ -101,8 +101,8 @@ fn planned<'a>(entry: &Entry, prefix: &str, entries: &'a [Entry]) -> Option<&'a 
     here.find(|other| other.knob.name.starts_with(prefix))?.new.as_ref()
 }
 
-/// Refuses what would stop writers, what the kernel would refuse half-way, and what could not be
-/// undone.
+/// Refuses changes that would stop writers, that the kernel would refuse half-way, or that could
+/// not be undone.
 pub(crate) fn check(entries: &[Entry], files: &dyn Files) -> Result<(), PlanError> {
     for entry in entries {
         let refused = |why: &str| Err(PlanError::Refused { label: entry.label(), why: why.to_owned() });
@@ -147,7 +147,7 @@ fn release(files: &dyn Files) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// What people should know about a plan.
+/// Notes about a plan, for people.
 pub(crate) fn notes(entries: &[Entry], files: &dyn Files, memory: &Memory) -> Vec<String> {
     let mut notes = Vec::new();
     limit_notes(entries, files, memory, &mut notes);
@@ -249,8 +249,8 @@ fn holder(bdi: &str, files: &dyn Files) -> String {
 /// The least number of requests in a queue (include/linux/blkdev.h BLKDEV_MIN_RQ).
 const LEAST_REQUESTS: i64 = 4;
 
-/// Whether the wanted number alone tells that the kernel won't keep it. What depends on the
-/// hardware or its clock is told once it is read back.
+/// Whether the wanted number alone tells that the kernel won't keep it. A value that depends on the
+/// hardware or its clock is reported once it is read back.
 fn will_be_adjusted(entry: &Entry) -> bool {
     let Some(Ok(number)) = entry.new.as_ref().map(|state| state.value.parse::<i64>()) else { return false };
     match entry.knob.name {

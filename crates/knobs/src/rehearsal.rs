@@ -5,8 +5,8 @@
 //! Session over Rehearsal (files) and Rehearsal (journal) and its clock → the real code's writes, in order
 //! ```
 //!
-//! What the kernel does beside storing a value is imitated as for a captured tree: a limit's
-//! partner becomes zero, a choice moves its brackets.
+//! The kernel's side effects are imitated as for a captured tree: a limit's partner becomes zero, a
+//! choice moves its brackets.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

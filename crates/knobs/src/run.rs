@@ -58,10 +58,10 @@ pub enum StepError {
         label: String,
         /// The written value.
         wanted: String,
-        /// What is there.
+        /// The value found.
         found: String,
     },
-    /// Somebody asked to stop.
+    /// A request to stop came.
     #[error("stopped on request")]
     Cancelled,
 }
@@ -109,7 +109,7 @@ impl StepError {
     }
 }
 
-/// A transaction and what it is carried out with.
+/// A transaction and the means to carry it out.
 pub(crate) struct Run<'a> {
     pub(crate) files: &'a dyn Files,
     pub(crate) store: &'a dyn Store,
@@ -191,9 +191,9 @@ impl Run<'_> {
         })
     }
 
-    /// Lowers a hard limit towards `target` by at most 10 % at a time, never below what is dirty,
-    /// so that writers are slowed down and not stopped: since 4.18 the kernel takes a lower limit
-    /// at once (`writeback_set_ratelimit`). Ends where the rest can be done in one write.
+    /// Lowers a hard limit towards `target` in steps of at most 10 %, never below the dirty pages,
+    /// so that writers slow down but don't stop. Since 4.18 a lower limit applies at once
+    /// (`writeback_set_ratelimit`). Ends when one more write can reach the target.
     fn lower(&mut self, index: usize, target: u64) -> Result<(), StepError> {
         let Some(entry) = self.transaction.entries.get(index).cloned() else { return Ok(()) };
         let Cell::Pair { bytes: path, .. } = &entry.cell else { return Ok(()) };
@@ -203,7 +203,7 @@ impl Run<'_> {
         let page = self.files.page_bytes();
         let mut waited = Duration::ZERO;
         loop {
-            // A 16th above what is dirty: there the kernel still lets writers go at a third to a
+            // At a 16th above the dirty pages the kernel still lets writers run at a third to a
             // half of the drain rate.
             let dirty = dirty_bytes(self.files).unwrap_or(0);
             let held = dirty + dirty / 16;
@@ -278,7 +278,7 @@ pub(crate) fn write(
     }
 }
 
-/// What some entries read now.
+/// The present values of some entries.
 pub(crate) fn readings(
     files: &dyn Files,
     entries: &[Entry],

@@ -28,12 +28,12 @@ use crate::plan::{Entry, Plan, PlanError, plan};
 use crate::run::{Mode, Run, StepError, readings};
 use crate::undo::Undone;
 
-/// Who is changing settings.
+/// The process that changes settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Who {
     /// Process.
     pub pid: u32,
-    /// When it started, in clock ticks since boot; 0 if that can't be read, with which nobody may
+    /// When it started, in clock ticks since boot. 0 if that can't be read; such a process may not
     /// [hold].
     pub pid_start_ticks: u64,
     /// The number of the PID namespace in which it has its number; none if the kernel has none.
@@ -66,16 +66,16 @@ impl Who {
     }
 }
 
-/// What recovery found.
+/// The findings of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Transactions of an earlier boot, closed without a write.
     pub earlier_boots: Vec<u64>,
     /// Transactions that a crash had cut short, undone now.
     pub undone: Vec<Undone>,
-    /// Transactions whose time was over and that nobody had put back, undone now.
+    /// Expired transactions that no process had put back, undone now.
     pub expired: Vec<Undone>,
-    /// Journals that are not to be believed, and why; renamed to `.bad`.
+    /// Invalid journals, and why; renamed to `.bad`.
     pub set_aside: Vec<(String, String)>,
 }
 
@@ -92,14 +92,14 @@ impl Recovery {
         self.undone.iter().chain(&self.expired).find(|undone| !undone.is_complete())
     }
 
-    /// One of which something will not come back by itself, if there is one.
+    /// A transaction with an entry that could not be put back, if there is one.
     #[must_use]
     pub fn failed(&self) -> Option<&Undone> {
         self.undone.iter().chain(&self.expired).find(|undone| undone.has_failed())
     }
 }
 
-/// What an apply did.
+/// The outcome of an apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// The transaction; none if everything was as asked for already.
@@ -110,7 +110,7 @@ pub struct Applied {
     pub adjusted: Vec<String>,
     /// Knobs that a process that steers had written and leaves alone from now on, in words.
     pub taken_over: Vec<String>,
-    /// What had to be recovered first.
+    /// The transactions recovered first.
     pub recovery: Recovery,
 }
 
@@ -133,7 +133,7 @@ pub enum ApplyError {
     Unrecovered {
         /// Which.
         id: u64,
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
     /// A value that another change holds for a time. When that one ends, what it found must be what
@@ -152,7 +152,7 @@ pub enum ApplyError {
     Steered {
         /// The knob.
         label: String,
-        /// Who.
+        /// The process.
         by: String,
     },
     /// A value of a queue at which a process that steered, and has been killed, is still inside a
@@ -163,13 +163,13 @@ pub enum ApplyError {
     Occupied {
         /// The knob.
         label: String,
-        /// Who.
+        /// The process.
         by: String,
     },
     /// A step failed; what had been done was undone.
     #[error("{cause}; {}", if undone.is_complete() { "everything is as before" } else { "not everything could be put back: run floodwall rollback" })]
     RolledBack {
-        /// What failed.
+        /// The failed step.
         cause: StepError,
         /// How far it was undone.
         undone: Undone,
@@ -198,7 +198,7 @@ impl ApplyError {
 pub struct Logged {
     /// The file.
     pub name: String,
-    /// What it says, or why it is not to be believed.
+    /// Its transaction, or why the journal is not valid.
     pub transaction: Result<Transaction, String>,
     /// Bytes of whole lines.
     whole: u64,
@@ -219,7 +219,7 @@ pub struct Session<'a> {
     pub store: &'a dyn Store,
     /// Time.
     pub clock: &'a dyn Clock,
-    /// Who we are.
+    /// This process.
     pub who: Who,
     /// This boot.
     pub boot_id: String,
@@ -240,8 +240,8 @@ pub fn log(store: &dyn Store) -> Result<Vec<Logged>, JournalError> {
     names.map(|name| logged(store, name)).collect()
 }
 
-/// Journals that were set aside because they were not to be believed, and why, in the order of
-/// their names. What they had changed has not been put back.
+/// Invalid journals that were set aside, with the reason, ordered by name. Their changes have not
+/// been put back.
 ///
 /// # Errors
 /// [`JournalError`] if the directory can't be read.
@@ -308,13 +308,13 @@ fn not_held(plan: &Plan, standing: &[(String, Transaction)]) -> Result<(), Apply
 pub(crate) struct Steered {
     /// Its file.
     pub(crate) name: String,
-    /// What it says.
+    /// Its transaction.
     pub(crate) transaction: Transaction,
-    /// What the killed one is inside of; none if it lives.
+    /// The files that the killed process is writing; `None` if it lives.
     pub(crate) occupied: Option<Occupied>,
 }
 
-/// What is left after a recovery.
+/// The open transactions after a recovery.
 #[derive(Default)]
 pub(crate) struct Listing {
     /// Changes that stand, newest first.
@@ -323,7 +323,7 @@ pub(crate) struct Listing {
     pub(crate) steered: Vec<Steered>,
 }
 
-/// Who has been killed and is still inside a write that keeps an entry from being touched.
+/// The killed process whose unfinished write keeps an entry from being touched.
 pub(crate) fn occupier(steered: &[Steered], entry: &Entry) -> Option<String> {
     let covers = |hold: &&Steered| hold.occupied.as_ref().is_some_and(|occupied| occupied.covers(entry));
     steered.iter().find(covers).map(|hold| hold::describe(&hold.transaction))
@@ -343,8 +343,7 @@ impl Session<'_> {
         self.recover_and_list().map(|(recovery, _)| recovery)
     }
 
-    /// Recovers, and gives what stands and who steers. Closed journals that are too many are
-    /// removed.
+    /// Recovers, and lists standing changes and holds. Removes surplus closed journals.
     pub(crate) fn recover_and_list(&self) -> Result<(Recovery, Listing), JournalError> {
         let mut recovery = Recovery::default();
         let mut listing = Listing::default();
@@ -415,8 +414,8 @@ impl Session<'_> {
         Ok((recovery, listing))
     }
 
-    /// Nothing is put back, and nothing laid over anything, while somebody may be writing whom
-    /// nobody sees from here.
+    /// Refuses to change or put back settings while a process that can't be seen from this PID
+    /// namespace may be writing.
     fn all_are_seen(&self, logs: &[Logged]) -> Result<(), JournalError> {
         for transaction in logs.iter().filter_map(|logged| logged.transaction.as_ref().ok()) {
             let is_over = matches!(transaction.phase(), Phase::Closed(_));
@@ -432,7 +431,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Carries out changes that stand until somebody puts them back.
+    /// Carries out changes that stand until they are put back.
     ///
     /// # Errors
     /// [`ApplyError`], which says whether anything was changed.
@@ -440,8 +439,8 @@ impl Session<'_> {
         self.apply_until(changes, why, None)
     }
 
-    /// Carries out changes. At `expires_at_unix_s` somebody is to call [`Self::rollback_one`]; if
-    /// nobody does, the next session puts them back. Until then nothing else may be laid over them.
+    /// Carries out changes. At `expires_at_unix_s` the caller is to run [`Self::rollback_one`];
+    /// otherwise the next session puts them back. Until then no other change may cover them.
     ///
     /// # Errors
     /// [`ApplyError`], which says whether anything was changed.
@@ -496,7 +495,7 @@ impl Session<'_> {
     pub fn rollback(&self, to: u64) -> Result<(Recovery, Vec<Undone>), JournalError> {
         let (recovery, Listing { standing, mut steered }) = self.recover_and_list()?;
         let mut all = Vec::new();
-        // What is older is not put back before what lies on top of it.
+        // An older change is not put back before the changes on top of it.
         let standing = standing.into_iter().filter(|_| recovery.failed().is_none());
         for (name, transaction) in standing.filter(|(_, t)| t.begin.id > to) {
             let undone = self.undo(name, transaction, &mut steered);
@@ -509,8 +508,8 @@ impl Session<'_> {
         Ok((recovery, all))
     }
 
-    /// Undoes one standing transaction, whatever was changed after it; `None` if it does not stand
-    /// (any more).
+    /// Undoes one standing transaction, even if others follow it; `None` if it does not, or no
+    /// longer, stand.
     ///
     /// # Errors
     /// [`JournalError`].

@@ -7,9 +7,9 @@
 //! memory (page size, RAM, CPUs) ──┘  → what the kernel makes of them, what the defaults would cost
 //! ```
 //!
-//! The rule was published in 2016 for an NFS client on 1 Gbit/s Ethernet, which it counts as 1024³
-//! / 8 bytes a second: a quarter of a second of it before the flusher starts (33,554,432 bytes) and
-//! one and a half before writers wait (201,326,592 bytes). Pure: nothing is read here.
+//! The rule was published in 2016 for an NFS client on 1 Gbit/s Ethernet, counted as 1024³ / 8
+//! bytes a second. The flusher starts at 0.25 s of that rate (33,554,432 bytes), and writers wait
+//! from 1.5 s (201,326,592 bytes). Pure: reads no file.
 
 use std::time::Duration;
 
@@ -91,13 +91,13 @@ pub struct Sizing {
     pub hard_bytes: u64,
     /// `vm.dirty_background_bytes`.
     pub background_bytes: u64,
-    /// What the kernel uses for the hard limit: whole pages.
+    /// The kernel's hard limit: whole pages.
     pub effective_hard_bytes: u64,
-    /// What the kernel uses for the background limit: whole pages, below the hard one.
+    /// The kernel's background limit: whole pages, below the hard one.
     pub effective_background_bytes: u64,
     /// Each device's share, where there are several.
     pub shares: Vec<Share>,
-    /// What the kernel's defaults would cost, where RAM is known.
+    /// The drain times of the kernel's defaults, if RAM is known.
     pub defaults: Vec<DefaultCost>,
     /// What to know, for people.
     pub notes: Vec<String>,
@@ -114,7 +114,7 @@ pub struct Share {
     pub max_ratio_ppm: u64,
 }
 
-/// What the defaults (20 % hard, 10 % background) would cost on one device.
+/// The drain times of the defaults (20 % hard, 10 % background) on one device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DefaultCost {
     /// The device.
@@ -152,9 +152,9 @@ pub fn parse_link(text: &str) -> Result<u64, SizeError> {
 
 /// Works the limits out.
 ///
-/// With several devices the limit is the sum of theirs, because the kernel divides it by how much
-/// each writes back; each one's own part is its share, without which a slow device that floods
-/// alone may fill the whole limit.
+/// With several devices the limit is the sum of their limits: the kernel divides it by how much
+/// each writes back. Each device's part is also its share. Without the share, a slow device that
+/// floods alone may fill the whole limit.
 ///
 /// # Errors
 /// [`SizeError`].

@@ -8,9 +8,9 @@
 //!   → the change's own writes
 //! ```
 //!
-//! A crash in between leaves two owners of one value, who would both put the same one back, never
-//! none. The journal's lock keeps the hold's process from writing meanwhile; a cell that it is
-//! writing at this moment is not taken over.
+//! A crash in between leaves two owners of one value, both of which would put the same value back.
+//! It never leaves none. The journal's lock keeps the hold's process from writing meanwhile; a cell
+//! that it is writing at this moment is not taken over.
 
 use crate::catalogue::{Scope, find};
 use crate::cell::State;
@@ -35,15 +35,15 @@ pub(crate) struct TakenOver {
     held: usize,
     /// Its place among the change's entries.
     entry: usize,
-    /// What it reads; none if it is not there.
+    /// The cell's value; `None` if the cell is missing.
     now: Option<State>,
     /// In words; empty for what goes along with another one.
     pub(crate) told: String,
 }
 
 impl Steered {
-    /// What the hold had saved of a cell, with its place; none if it has nothing to do with it (any
-    /// more).
+    /// The hold's saved value of a cell, with its place; `None` if the cell is not, or no longer,
+    /// the hold's.
     fn saved(&self, entry: &Entry) -> Option<(usize, Option<&State>)> {
         let same = |other: &Entry| other.cell == entry.cell && other.target == entry.target;
         let at = self.transaction.entries.iter().position(same)?;
@@ -57,7 +57,7 @@ impl Steered {
         entries.any(|(at, e)| e.knob.name == SCHEDULER && e.target == *target && self.transaction.holds(at))
     }
 
-    /// The place of a cell that is held, with what it reads; `Err` if it is being written.
+    /// The place of a held cell, with its value; `Err` if it is being written.
     fn holds(&self, entry: &Entry, files: &dyn Files) -> Result<Option<(usize, State)>, ()> {
         let Some((held, _)) = self.saved(entry) else { return Ok(None) };
         if self.transaction.is_under_way(held) {
@@ -71,8 +71,8 @@ impl Steered {
 }
 
 impl Session<'_> {
-    /// Undoes a change. What it has set and a hold has written over is taken over first, so that it
-    /// can be put back.
+    /// Undoes a change. If a hold has overwritten a cell of this change, the change first takes the
+    /// cell over, so that it can be put back.
     pub(crate) fn undo(&self, name: String, transaction: Transaction, steered: &mut [Steered]) -> Undone {
         let mut run = self.run(name, transaction, Mode::Undo);
         let mut taken = Vec::new();
@@ -97,7 +97,7 @@ impl Session<'_> {
                 let by = hold::describe(&hold.transaction);
                 let beneath = hold.saved(entry).and_then(|(_, old)| old);
                 let held = hold.holds(entry, self.files);
-                // What comes and goes with an elevator can't be put back under another one.
+                // An elevator's tunables can't be put back under another elevator.
                 let depends = find(SCHEDULER).is_some_and(|scheduler| scheduler.resets(entry.knob));
                 if depends
                     && !has_elevator
@@ -109,8 +109,8 @@ impl Session<'_> {
                     return failed(entry, why);
                 }
                 match held {
-                    // What the hold would put back is ours: it is below it. Or a crash cut the
-                    // taking over short.
+                    // The hold would put back a value of this change, which lies below it. Or a
+                    // crash cut the taking over short.
                     Ok(Some((held, now)))
                         if beneath.is_some_and(|old| run.transaction.owns(index, old))
                             || run.transaction.owns(index, &now) =>
@@ -130,8 +130,8 @@ impl Session<'_> {
         run.undo()
     }
 
-    /// Makes cells of a hold a change's own: noted there first, so that somebody puts them back
-    /// whatever happens in between.
+    /// Moves cells of a hold to a change. The change records them first, so that a crash in between
+    /// leaves an owner that puts them back.
     pub(crate) fn take_over(
         &self,
         run: &mut Run<'_>,
@@ -159,9 +159,9 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Finds what a plan changes and a hold holds. What such an entry is to be put back to is what
-    /// the hold had saved. A cell that holds what is asked for, but only for as long as it is held,
-    /// joins the plan.
+    /// Finds held cells that a plan changes. Their entries inherit the hold's saved values to put
+    /// back. A held cell that already has the requested value joins the plan, because the hold
+    /// would undo it.
     pub(crate) fn adopt(
         &self,
         plan: &mut Plan,
@@ -187,7 +187,7 @@ impl Session<'_> {
                 match hold.holds(entry, self.files) {
                     Ok(Some((held, now))) => {
                         entry.old = hold.transaction.entries.get(held).and_then(|other| other.old.clone());
-                        // What goes along with another one is not worth a word.
+                        // A cell that goes along with another one needs no message.
                         let told = entry.new.as_ref().map_or_else(String::new, |_| {
                             format!("{}: {by} had set it, and leaves it alone from now on", entry.label())
                         });
@@ -203,8 +203,8 @@ impl Session<'_> {
         Ok(taken)
     }
 
-    /// Where an elevator is taken over: the tunables of the one that the hold had switched to go
-    /// with it, those of the one before are to come back.
+    /// If an elevator is taken over, its tunables go with it. Those of the elevator before the hold
+    /// are put back later.
     fn adopt_tunables(&self, plan: &mut Plan, hold: &Steered, taken: &mut Vec<TakenOver>) {
         let elevators: Vec<Target> = taken
             .iter()

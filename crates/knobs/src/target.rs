@@ -1,4 +1,4 @@
-//! What a knob belongs to: the machine, a device, or a control group; and so which file it is.
+//! The owner of a knob (the machine, a device, or a control group), which determines its file.
 
 use std::fmt;
 
@@ -22,9 +22,9 @@ pub enum TargetError {
     /// No such device.
     #[error("no device is called '{name}' ({why}); lsblk lists them")]
     NoDevice {
-        /// What was given.
+        /// The given text.
         name: String,
-        /// What was looked for.
+        /// Why it was not found.
         why: String,
     },
     /// No such process.
@@ -33,7 +33,7 @@ pub enum TargetError {
     /// No such unit.
     #[error("no unit with the control group '{name}' runs (a stopped one has none); {instead}")]
     NoUnit {
-        /// What was given.
+        /// The given text.
         name: String,
         /// Where to look, or which units may be meant.
         instead: String,
@@ -47,7 +47,7 @@ pub enum TargetError {
     /// Several control groups of one name.
     #[error("several control groups are called '{name}': {groups}; give the path of one")]
     SeveralUnits {
-        /// What was given.
+        /// The given text.
         name: String,
         /// Their paths.
         groups: String,
@@ -109,7 +109,7 @@ impl Device {
         }
     }
 
-    /// Whether the device is still there and the same one. `Err` says what is there instead.
+    /// Whether the device is still there and the same one. `Err` names what was found instead.
     ///
     /// # Errors
     /// Why not, for people.
@@ -195,7 +195,7 @@ impl Process {
     }
 }
 
-/// What a knob belongs to.
+/// The owner of a knob.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Target {
@@ -205,7 +205,8 @@ pub enum Target {
     Device(Device),
     /// The threads of a process.
     Process(Process),
-    /// The victims of a bench, while they run. Whoever starts them sets it: no plan has it.
+    /// The victims of a bench, while they run. The process that starts them sets their priority; a
+    /// plan never has this target.
     Victims,
     /// A control group, and the device of a line in its files; no device stands for the line
     /// `default`.
@@ -290,7 +291,7 @@ impl Target {
         }
     }
 
-    /// Whether it is still there and the same one. `Err` says what is there instead.
+    /// Whether it is still there and the same one. `Err` names what was found instead.
     ///
     /// # Errors
     /// Why not, for people.
@@ -372,7 +373,7 @@ impl Target {
         format!("{directory}/{}", knob.file_name())
     }
 
-    /// Whose threads a priority here is about, for people.
+    /// The owner of the threads that a priority here applies to, for people.
     #[must_use]
     pub(crate) fn owner(&self) -> String {
         match self {

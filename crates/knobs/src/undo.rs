@@ -1,4 +1,4 @@
-//! Undoing a transaction: only what is still ours, in a plan's order, and everything read back.
+//! Undoing a transaction: only the values that it still owns, in a plan's order, each read back.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::plan::{Entry, short};
 use crate::run::{Mode, Run, StepError};
 use crate::systemd::live::in_words;
 
-/// What became of one entry.
+/// The outcome for one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It holds its old value again.
@@ -23,11 +23,11 @@ pub enum Fate {
     },
     /// It held its old value already.
     Unchanged,
-    /// Somebody else has changed it since: left alone.
+    /// Another program has changed it since: left alone.
     Foreign {
-        /// What we had set, if it is known.
+        /// The value that Floodwall had set, if known.
         ours: Option<State>,
-        /// What it holds.
+        /// Its value now.
         found: State,
     },
     /// It is not there any more.
@@ -35,8 +35,8 @@ pub enum Fate {
         /// In words.
         why: String,
     },
-    /// It is not put back yet: somebody is inside a write that has to do with it. The journal stays
-    /// open.
+    /// It is not put back yet, because a process is inside a write that concerns it. The journal
+    /// stays open.
     Waits {
         /// In words.
         why: String,
@@ -48,7 +48,7 @@ pub enum Fate {
     },
 }
 
-/// What undoing a transaction came to.
+/// The outcome of undoing a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undone {
     /// The transaction.
@@ -73,7 +73,7 @@ impl Undone {
         self.entries.iter().any(|(_, fate)| matches!(fate, Fate::Failed { .. }))
     }
 
-    /// Whether something is put back when somebody's write is over.
+    /// Whether an entry is put back only when another process's write is over.
     #[must_use]
     pub fn waits(&self) -> bool {
         self.entries.iter().any(|(_, fate)| matches!(fate, Fate::Waits { .. }))
@@ -81,7 +81,7 @@ impl Undone {
 }
 
 impl Fate {
-    /// What became of a knob, in words; empty for [`Self::Unchanged`].
+    /// The outcome for a knob, in words; empty for [`Self::Unchanged`].
     #[must_use]
     pub fn told(&self, label: &str) -> String {
         match self {
@@ -118,24 +118,24 @@ impl fmt::Display for Undone {
     }
 }
 
-/// What is to be done with one entry.
+/// How to undo one entry.
 enum Verdict {
-    /// Bring it back, if it is not there by then.
+    /// Write the old value, if the knob does not have it by then.
     Restore { changed: bool },
-    /// Somebody else's: leave it; if what we restore resets it, bring it back to what it holds now.
+    /// Another program's value: leave it. If restoring another knob resets it, write it again.
     Keep { found: State, ours: Option<State>, told: bool },
     /// Nothing can be done.
     Over(Fate),
 }
 
 impl Run<'_> {
-    /// Puts back what is still ours. Goes on after failures: what can be put back is.
+    /// Puts back every value that is still the transaction's. Goes on after failures.
     pub(crate) fn undo(&mut self) -> Undone {
         self.undo_around(|_| false, "")
     }
 
-    /// The same but for what must not be touched, because somebody is inside a write: `why` in
-    /// words. That is not even read.
+    /// The same, except for entries that another process's write blocks: `why` in words. Those are
+    /// not even read.
     pub(crate) fn undo_around(&mut self, untouchable: impl Fn(&Entry) -> bool, why: &str) -> Undone {
         self.mode = Mode::Undo;
         // Once for all attempts. In undo mode a record that can't be written is not an error.
@@ -244,7 +244,7 @@ impl Run<'_> {
             return Verdict::Restore { changed: true };
         }
         match found {
-            // What a change took over is told with that change.
+            // A cell that a change took over is reported with that change.
             Reading::Value(found) if yielded.is_some() => {
                 Verdict::Keep { found, ours: None, told: yielded == Some(None) }
             }
@@ -286,7 +286,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether threads still have a priority of ours, whatever most of them have.
+    /// Whether some threads still have the transaction's priority.
     fn has_ours(&self, index: usize, entry: &Entry, found: &State) -> bool {
         entry.cell.has_ours(found, |state| self.transaction.owns(index, state))
     }
@@ -299,7 +299,7 @@ impl Run<'_> {
             Verdict::Restore { changed } => {
                 let now = entry.cell.read(self.files);
                 match (&entry.old, now.value()) {
-                    // Somebody else has set the others.
+                    // Another program has set the other threads.
                     (Some(old), Some(now))
                         if !entry.cell.same(old, now)
                             && matches!(entry.cell, Cell::Priorities(_))
@@ -315,7 +315,7 @@ impl Run<'_> {
                             || (failure.is_none() && entry.cell.reaches(now, old, self.files)) =>
                     {
                         if changed {
-                            // What a unit's files say may have been changed meanwhile.
+                            // A unit's files may have been changed meanwhile.
                             let to = if matches!(entry.cell, Cell::Property { .. }) { now } else { old };
                             Fate::Restored { to: to.clone() }
                         } else {

@@ -1,4 +1,4 @@
-//! Values: from what people write to what the kernel's file takes, checked against the catalogue.
+//! Values: from people's text to the text for the kernel's file, checked against the catalogue.
 //!
 //! ```text
 //! person  "15MB"  "2ms"  "off"  "wbps=50MB"   → units required where a bare number would be a guess
@@ -12,7 +12,7 @@ use floodwall_model::{Bytes, Setting};
 use crate::catalogue::{Knob, Unit, knobs};
 use crate::priority::{Priorities, Priority};
 
-/// Who wrote a value.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A person: bare numbers of bytes are refused.
@@ -29,7 +29,7 @@ pub enum ValueError {
     Size {
         /// The knob.
         knob: &'static str,
-        /// What is wrong.
+        /// The defect.
         source: UnitError,
     },
     /// Not a number or a duration.
@@ -37,7 +37,7 @@ pub enum ValueError {
     NotANumber {
         /// The knob.
         knob: &'static str,
-        /// What was given.
+        /// The given text.
         text: String,
         /// The knob's unit.
         unit: &'static str,
@@ -47,7 +47,7 @@ pub enum ValueError {
     NotWhole {
         /// The knob.
         knob: &'static str,
-        /// What was given.
+        /// The given text.
         text: String,
         /// The knob's unit.
         unit: &'static str,
@@ -57,7 +57,7 @@ pub enum ValueError {
     OutOfRange {
         /// The knob.
         knob: &'static str,
-        /// What was given.
+        /// The given text.
         text: String,
         /// The range, in words.
         range: String,
@@ -69,7 +69,7 @@ pub enum ValueError {
         bytes: &'static str,
         /// Its partner.
         ratio: &'static str,
-        /// What the partner boots with.
+        /// The partner's value at boot.
         default: &'static str,
     },
     /// Neither on nor off.
@@ -77,7 +77,7 @@ pub enum ValueError {
     NotAFlag {
         /// The knob.
         knob: &'static str,
-        /// What was given.
+        /// The given text.
         text: String,
     },
     /// Not an I/O priority.
@@ -87,7 +87,7 @@ pub enum ValueError {
     NotAPriority {
         /// The knob.
         knob: &'static str,
-        /// What was given.
+        /// The given text.
         text: String,
     },
     /// Not the shape of an elevator's name.
@@ -95,7 +95,7 @@ pub enum ValueError {
     NotAName {
         /// The knob.
         knob: &'static str,
-        /// What was given.
+        /// The given text.
         text: String,
     },
     /// A key that the file does not have, or a value that the key does not take.
@@ -103,7 +103,7 @@ pub enum ValueError {
     Keys {
         /// The knob.
         knob: &'static str,
-        /// What was given.
+        /// The given text.
         text: String,
         /// The keys, in words.
         keys: String,
@@ -152,7 +152,7 @@ fn flag(knob: &'static Knob, text: &str) -> Result<String, ValueError> {
     }
 }
 
-/// The value in the file's unit, whatever its size.
+/// The value in the file's unit, of any size.
 fn number(knob: &'static Knob, text: &str, form: Form) -> Result<i128, ValueError> {
     let bare = text.parse::<i128>().ok();
     let wrong = || ValueError::NotANumber { knob: knob.name, text: text.to_owned(), unit: knob.unit.name() };
@@ -427,7 +427,7 @@ mod tests {
     }
 
     proptest! {
-        /// What goes to a kernel file is one short line, whatever was given.
+        /// A value for a kernel file is one short line, for any input.
         #[test]
         fn accepted_values_are_one_line(index in 0_usize..60, text in "\\PC{0,20}") {
             let knob = knobs().cycle().nth(index).unwrap();

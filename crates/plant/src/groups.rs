@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! /proc/PID/cgroup ─▶ the group of each process that waits or writes
-//! what it dirtied, and where ─▶ the unit of a group, and the device that holds the filesystem
+//! dirtied bytes, and where ─▶ the unit of a group, and its disk
 //! /sys/fs/cgroup/GROUP/{io.max,memory.high} ─▶ GROUP:io.max, GROUP:memory.high as the unit's knobs
 //! /sys/fs/cgroup/GROUP/memory.stat ─▶ its part of the unit's backlog, where debugfs leaves it out
 //! ```
 //!
-//! `io.max` counts a filesystem's writes at the device that holds it: of a filesystem on LVM at the
-//! logical volume (block/blk-throttle.c `__blk_throtl_bio`).
+//! `io.max` has a line for each disk. The line is that of the disk to which the probe's requests go:
+//! below LVM the disk, not the logical volume. The kernel keeps a request's group on its way down
+//! (block/blk-cgroup.c `bio_clone_blkg_association`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -58,7 +59,7 @@ pub(crate) struct Groups {
 pub(crate) struct Dirtied(BTreeMap<String, BTreeMap<DeviceId, (u64, DeviceId)>>);
 
 impl Dirtied {
-    /// `on`: the device that holds the filesystem.
+    /// `on`: the disk to which the requests go.
     pub(crate) fn add(&mut self, group: &str, unit: DeviceId, on: DeviceId, bytes: u64) {
         let (sum, device) = self.0.entry(group.to_owned()).or_default().entry(unit).or_insert((0, on));
         *sum += bytes;

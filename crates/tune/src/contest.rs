@@ -6,8 +6,8 @@
 //!    └ a contender whose trial fails is out, with its reason; the others go on
 //! ```
 //!
-//! Interleaved in random order, so that whatever changes while the contest runs (a device that
-//! fills up, a neighbour that wakes) hits all alike.
+//! Trials are interleaved in random order, so that changes during the contest (a device that fills
+//! up, a neighbour that wakes) hit all alike.
 
 use floodwall_model::{Rig, RigError, Scenario, Setting, Trial, Watch};
 
@@ -23,7 +23,7 @@ pub struct Contender {
     pub setting: Setting,
 }
 
-/// A contender and what became of it.
+/// A contender and its outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entrant {
     /// Which.
@@ -57,8 +57,8 @@ pub struct Contest {
     pub interrupted: bool,
 }
 
-/// Runs `scenario.timing.rounds` rounds of all contenders; the first is what the others are
-/// compared with. `tell` hears of each trial before it runs.
+/// Runs `scenario.timing.rounds` rounds of all contenders; the others are compared with the first.
+/// `tell` hears of each trial before it runs.
 pub fn contest(
     rig: &mut dyn Rig,
     scenario: &Scenario,

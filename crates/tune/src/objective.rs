@@ -1,4 +1,4 @@
-//! What a setting is worth: from trials to shares, from shares to one score by which candidates
+//! The worth of a setting: from trials to shares, from shares to one score by which candidates
 //! race.
 //!
 //! score = victim × flood × √burst × e^(−3 × dead share)          each a share kept, between 0.01 and 1
@@ -10,11 +10,11 @@
 //!
 //! The flood's share is of what lasts: bytes that only fill the page cache don't count.
 //!
-//! A victim with a rate of its own (open loop) keeps all of it under many settings, whatever its
-//! operations wait for. Its share is therefore multiplied by √(p99 alone / p99), at most 1. The p99
-//! is that of all trials' operations together: the slowest would grow with their number. Where
-//! either has fewer than 100 operations, p90 stands for it, and below 10 there is no such factor.
-//! In a closed loop the share itself is a ratio of latencies, so nothing is added there.
+//! A victim with a fixed rate (open loop) keeps that rate under many settings, however long its
+//! operations wait. Its share is therefore multiplied by √(p99 alone / p99), at most 1. The p99 is
+//! that of all trials' operations together: the slowest would grow with their number. If either
+//! side has fewer than 100 operations, p90 replaces it; below 10 the factor is left out. In a
+//! closed loop the share itself is a ratio of latencies, so nothing is added there.
 //!
 //! With a latency target the victim's factor is (target / p99)², at most 1: beyond the target
 //! nothing more is gained, so flood and bursts decide. Fewer than 100 operations have no p99. Their
@@ -57,13 +57,13 @@ pub struct Reference {
     /// Bytes a second at which the device drains: what reaches it in the better seconds of the
     /// flood alone.
     pub drain_bytes_per_s: f64,
-    /// Victims with a rate of their own (open loop), by their places in the scenario.
+    /// Victims with a fixed rate (open loop), by their places in the scenario.
     pub rated: Vec<usize>,
     /// Latencies of their operations alone; empty where none was timed.
     pub waits: LatencyCounts,
 }
 
-/// What a search looks for.
+/// The goal of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Objective {
     /// The victim's p99 that is wanted, in microseconds; `None`: as many operations as possible.
@@ -107,8 +107,8 @@ impl Reference {
             iops_alone: iops_alone(trials).and_then(positive)?,
             flood_bytes_per_s: flood,
             burst_bytes_per_s: median(burst.collect()).and_then(positive),
-            // Without counters what the kernel lets the flood write is what it drains, once it
-            // throttles.
+            // Without counters, the flood's write rate stands for the drain rate once the kernel
+            // throttles it.
             drain_bytes_per_s: upper_quartile(drained.collect()).unwrap_or(flood),
             rated,
             waits,
@@ -174,9 +174,9 @@ pub fn kept(trial: &Trial, reference: &Reference) -> Option<Kept> {
 /// Several trials of a setting as one: means of what was kept, each second weighing alike. `None`
 /// of none.
 ///
-/// Means, not means of logarithms: on a device with a good and a bad state the user gets the
-/// average, and the logarithm of a single short trial is mostly luck. The slowest is that of all; a
-/// p99 is a mean too, and there is none unless every trial has one. Waits are those of all
+/// Means, not means of logarithms. On a device with a good and a bad state the user gets the
+/// average, and the logarithm of a single short trial is mostly luck. The slowest operation is that
+/// of all trials. A p99 is a mean too, given only if every trial has one. Waits are those of all
 /// operations.
 #[must_use]
 pub fn pooled(all: &[Kept]) -> Option<Kept> {
@@ -219,7 +219,7 @@ pub fn percent_of<'a>(all: impl IntoIterator<Item = &'a Kept>) -> Option<f64> {
     PERCENTS.into_iter().find(|percent| fewest >= samples_needed(*percent))
 }
 
-/// What a victim with a rate loses by its latency at this percentile, as a logarithm.
+/// The loss of a victim with a rate by its latency at this percentile, as a logarithm.
 fn log_latency(kept: &Kept, percent: f64) -> f64 {
     let [Some(beside), Some(alone)] = kept.waits.each_ref().map(|waits| percentile_ns(waits, percent)) else {
         return 0.0;
@@ -306,8 +306,8 @@ mod tests {
         assert!(objective.log_score(&Kept { p99_us: None, slowest_us: None, ..short.clone() }).is_finite());
     }
 
-    /// Figures of a victim of 200 operations a second on a virtual array, alone with a p99 of 4.4
-    /// ms: share of its rate, of the flood's, p99 in milliseconds.
+    /// Figures of a victim of 200 operations a second on a virtual array: its share of its rate,
+    /// the flood's share, p99 in milliseconds. Alone, its p99 is 4.4 ms.
     fn open_loop() -> [Kept; 5] {
         [
             rated(0.495, 1.0, 566.0),

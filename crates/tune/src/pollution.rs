@@ -21,7 +21,7 @@ const OVERHEAD_AN_OPERATION: f64 = 64.0 * 1024.0;
 /// Less than this a second is not worth a word, in bytes.
 const LEAST_PER_S: f64 = 8e6;
 
-/// Why a trial is not what it would be by itself; `None` if nothing is known against it.
+/// Why a trial was disturbed by other programs; `None` if no disturbance is known.
 #[must_use]
 pub fn pollution(trial: &Trial) -> Option<String> {
     robbed(trial).or_else(|| trial.phases.iter().find_map(foreign))

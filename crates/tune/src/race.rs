@@ -1,11 +1,11 @@
-//! The race: candidates, their scores, who is dropped and who comes in.
+//! The race: candidates, their scores, and which are dropped or added.
 //!
 //! ```text
 //! after each round: leader = best score ─▶ drop whoever is surely worse, and the worse two thirds ─▶ new candidates: what the model promises most of
 //! ```
 //!
-//! For the last part of its time hardly any new ones come: the best of all so far, also those that
-//! bad luck had dropped, run against each other in longer phases.
+//! In the last part hardly any new candidates come. The best so far, including those that bad luck
+//! had dropped, run against each other in longer phases.
 //!
 //! Successive halving (Karnin, Koren & Somekh 2013; thirds here) with the early elimination of an
 //! F-race (Birattari et al. 2002), where candidates may join late. Rounds are interleaved, so that
@@ -21,7 +21,7 @@ use crate::random::Random;
 use crate::space::{Point, Space};
 use crate::surrogate::{Seen, Surrogate};
 
-/// What single trials' log scores differ by before anything is known of it: a factor of 1.4.
+/// The assumed spread of single trials' log scores before any is known: a factor of 1.4.
 const PRIOR_SPREAD: f64 = 0.35;
 /// How many trials that prior is worth; devices differ too much in it for more.
 const PRIOR_TRIALS: f64 = 1.0;
@@ -41,7 +41,7 @@ const LOOKED_AT: usize = 150;
 /// leaders only.
 const WHOLE: usize = 20_000;
 
-/// A setting in the search and what became of it.
+/// A setting in the search and its outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// For people.
@@ -85,7 +85,7 @@ impl Candidate {
         }
     }
 
-    /// A setting that somebody has named.
+    /// A setting that the user has named.
     #[must_use]
     pub fn named(space: &Space, named: &Contender) -> Self {
         Self {
@@ -120,8 +120,8 @@ pub(crate) fn spread(candidates: &[Candidate]) -> f64 {
     (squares / freedom).sqrt()
 }
 
-/// Drops who is surely worse than the leader, and while there are others to come the worse two
-/// thirds.
+/// Drops candidates that are surely worse than the leader. While others are to come, also drops the
+/// worse two thirds.
 pub(crate) fn drop_losers(candidates: &mut [Candidate], round: u32, halve: bool) {
     let spread = spread(candidates);
     let mut order: Vec<(usize, f64, f64)> = running(candidates)
@@ -258,10 +258,9 @@ fn model<'a>(space: &'a Space, candidates: &[Candidate]) -> Surrogate<'a> {
     Surrogate::fit(space, &seen.collect::<Vec<_>>(), spread(candidates))
 }
 
-/// The candidates that have run, the best first, by the score that the model expects of them. A
-/// score counts in proportion to its trials (empirical Bayes; James & Stein 1961): one lucky trial
-/// is not preferred to many good ones, and the trials of a knob count for all candidates that set
-/// it.
+/// Candidates that have run, best first, by the surrogate's prediction. A score counts in
+/// proportion to its trials (empirical Bayes; James & Stein 1961), so one lucky trial is not
+/// preferred to many good ones. Trials of a knob count for all candidates that set it.
 fn by_shrunken_score(model: &Surrogate<'_>, candidates: &[Candidate]) -> Vec<(usize, f64)> {
     let ran = candidates.iter().enumerate().filter(|(_, c)| c.failure.is_none());
     let mut ranked: Vec<(usize, f64)> = ran
@@ -269,7 +268,7 @@ fn by_shrunken_score(model: &Surrogate<'_>, candidates: &[Candidate]) -> Vec<(us
             let score = c.score?;
             let shrunken = match &c.point {
                 Some(point) => model.expected(point),
-                // Outside the space the model has seen nothing.
+                // The surrogate knows no candidate outside the space.
                 None => {
                     model.base()
                         + model.believed(c.scores.len() as f64, spread(candidates)) * (score - model.base())

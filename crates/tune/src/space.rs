@@ -1,4 +1,4 @@
-//! What there is to choose from: typed dimensions, built from what a host and device have.
+//! The search space: typed dimensions, built from the knobs of a host and device.
 //!
 //! ```text
 //! Description (drain rate, schedulers, queue, wbt, strict limits …) ─▶ Space { dimensions of levels } ─▶ Point ─▶ Setting
@@ -6,15 +6,15 @@
 //! ```
 //!
 //! Level 0 of every dimension is "as it is": it names no knob, so point 0 is the setting in force.
-//! Limits are drain rate × delay, because a victim waits for a time. Both levers are there: limits
-//! bound what waits in RAM (of the machine, of the device, or of the flood's own control group,
-//! which is then paced too), queue geometry (elevator and its tunables, depth, request size, wbt)
-//! what stands in the device's queue ahead of a victim; the latter leaves the write cache alone.
-//! Mutually exclusive choices form one dimension: elevators with their tunables; limits of the
-//! machine, of the device, of the flood's group.
+//! Limits are drain rate × delay, because a victim waits for a time. There are two levers. Limits
+//! of the machine, the device, or the flood's control group (which is then paced too) bound the
+//! dirty pages in RAM. Queue geometry (elevator and its tunables, depth, request size, wbt) bounds
+//! the requests ahead of a victim in the device's queue. It leaves the write cache alone. Mutually
+//! exclusive choices form one dimension: elevators with their tunables; limits of the machine, of
+//! the device, of the flood's group.
 //!
-//! A search begins with what was good on that kind of device, and there with what freezes no queue
-//! (`space/known.rs`).
+//! A search begins with points that were good on that kind of device, those that freeze no queue
+//! first (`space/known.rs`).
 
 mod known;
 #[cfg(test)]
@@ -63,16 +63,16 @@ const WBT_US: [u64; 3] = [0, 2_000, 75_000];
 /// The knobs of a host and a device. An absent or unknown knob gives no dimension.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Description {
-    /// What the device is; `None` if the kernel does not tell.
+    /// The device's kind; `None` if the kernel does not say.
     pub kind: Option<Kind>,
     /// Bytes a second at which the device drains.
     pub drain_bytes_per_s: f64,
     /// Bytes a second that the flood writes alone and the device takes.
     pub flood_bytes_per_s: f64,
-    /// Whether victims and floods have control groups of their own.
+    /// Whether victims and floods have separate control groups.
     pub groups: bool,
-    /// Whether the flood can be paced: a control group of its own, which the kernel charges for its
-    /// writeback (cgroup v2).
+    /// Whether the flood can be paced: it has a separate control group, which the kernel charges
+    /// for its writeback (cgroup v2).
     pub paced: bool,
     /// Memory that can be dirtied, in bytes; `None`: the hard limit is the kernel's default share
     /// of it.
@@ -94,8 +94,8 @@ pub struct Description {
     pub max_sectors_kb: Option<u64>,
     /// The present target in microseconds; `None` where there is no writeback throttling.
     pub wbt_lat_us: Option<u64>,
-    /// Whether the device can have a strict limit of its own in bytes (`bdi.strict_limit`,
-    /// `bdi.max_bytes`; Linux 6.2).
+    /// Whether the device can have a strict limit in bytes (`bdi.strict_limit`, `bdi.max_bytes`;
+    /// Linux 6.2).
     pub strict_limit: bool,
     /// Whether limits in bytes exist (`vm.dirty_bytes`; after 2.6.24).
     pub byte_limits: bool,
@@ -116,9 +116,9 @@ pub struct Description {
 }
 
 impl Description {
-    /// A machine with one queue, of which only the settings at boot are known: knobs as they read
-    /// back, the elevators on offer, RAM in bytes. Limits in bytes and writeback throttling are
-    /// there if the setting names them. Strict limits are not in a setting.
+    /// A machine with one queue whose settings at boot alone are known: knobs as they read back,
+    /// the elevators on offer, RAM in bytes. Limits in bytes and writeback throttling are there if
+    /// the setting names them. Strict limits are not in a setting.
     #[must_use]
     pub fn of_machine(
         in_force: &Setting,
@@ -164,13 +164,13 @@ pub struct Level {
 pub struct Place {
     /// Which axis.
     pub axis: u8,
-    /// The logarithm, to base 2, of whatever the level chooses.
+    /// The logarithm, to base 2, of the level's value.
     pub octave: f64,
 }
 
 impl Eq for Place {}
 
-/// Choices of which exactly one holds.
+/// Exclusive choices: exactly one holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dimension {
     /// For people.
@@ -249,7 +249,7 @@ impl Space {
 
     /// Whether a point does what a simpler one does. Its `async_depth` is not below its
     /// `nr_requests`, so it limits nothing (block/mq-deadline.c `dd_limit_depth`). Or it raises the
-    /// victims under a bfq with group support and gives the flood a group of its own: bfq weighs a
+    /// victims under a bfq with group support and puts the flood into another group: bfq weighs a
     /// priority within its group (block/bfq-cgroup.c `bfq_init_entity`).
     fn is_moot(&self, point: &Point) -> bool {
         let knobs = || self.levels(point).flat_map(|level| &level.knobs);
@@ -262,7 +262,7 @@ impl Space {
             || (self.bfq_groups && sets(VICTIMS_PRIORITY) && sets(FLOODS_GROUP))
     }
 
-    /// What a point sets.
+    /// The setting of a point.
     #[must_use]
     pub fn setting(&self, point: &Point) -> Setting {
         self.levels(point).flat_map(|level| level.knobs.iter().cloned()).collect()

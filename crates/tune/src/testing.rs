@@ -27,7 +27,7 @@ pub(crate) fn disk() -> Description {
     }
 }
 
-/// What a setting really keeps, as shares.
+/// A setting's true shares.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Truth {
     pub(crate) victim: f64,

@@ -59,10 +59,10 @@ const EXPLORE_SHARE: f64 = 0.6;
 const LONGER: f64 = 3.0;
 /// No phase is shorter: a stall would fill it.
 const SHORTEST_S: f64 = 4.0;
-/// What a phase takes beside its measured part, before anything is known of it.
+/// A phase's time beside its measured part, before any is known.
 const OVERHEAD_S: f64 = 7.0;
 
-/// What a search is to do.
+/// The task of a search.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The time that it may take, in seconds.
@@ -71,10 +71,10 @@ pub struct Options {
     pub objective: Objective,
     /// Decides orders.
     pub seed: u64,
-    /// Trials of an earlier, interrupted search on the same rig and scenario, with what each asked
-    /// for.
+    /// Trials of an earlier, interrupted search on the same rig and scenario, each with its
+    /// requested setting.
     pub earlier: Vec<Earlier>,
-    /// Settings that race beside those of the space: a name, and what it sets.
+    /// Settings that race beside those of the space, each with its name.
     pub also: Vec<Contender>,
 }
 
@@ -91,7 +91,7 @@ pub struct Earlier {
     pub disturbed: Vec<Trial>,
 }
 
-/// What a search is told of time.
+/// A search's source of time.
 pub enum Clock<'a> {
     /// Seconds since it began.
     Wall(&'a mut dyn FnMut() -> f64),
@@ -123,7 +123,7 @@ pub struct Turn<'a> {
     pub spent_s: f64,
 }
 
-/// What a search came to.
+/// The outcome of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Recommendation {
     /// The winner is better than the default.
@@ -171,7 +171,7 @@ pub struct Outcome {
     pub recommendation: Recommendation,
     /// Trials of this run.
     pub trials_run: u32,
-    /// Whether somebody asked to stop (a signal).
+    /// Whether a signal asked to stop.
     pub interrupted: bool,
     /// Seconds spent.
     pub seconds: f64,
@@ -211,9 +211,9 @@ pub fn tune<'a>(
 /// The rest of a final.
 #[derive(Clone, Copy)]
 struct Rest {
-    /// What its trials run.
+    /// The phases of its trials.
     phases: &'static [PhaseKind],
-    /// What a round of both settings takes.
+    /// The duration of a round of both settings.
     round_s: f64,
     /// Rounds of the final at the most, those that have run included.
     most: u32,
@@ -239,9 +239,9 @@ struct Search<'a> {
     failures: u32,
     /// Repetitions in a row that were as disturbed as what they repeated.
     in_vain: u32,
-    /// What a phase takes beside its measured part.
+    /// A phase's time beside its measured part.
     overhead_s: f64,
-    /// What a burst takes.
+    /// The duration of a burst.
     burst_s: f64,
     /// Measured seconds of the race's last trials.
     raced_s: f64,
@@ -261,8 +261,8 @@ impl Search<'_> {
             interrupted: false,
             seconds: 0.0,
         };
-        // Before anything can fail: whatever becomes of this search, what was measured earlier is
-        // in its outcome.
+        // This comes before anything can fail: even then the earlier measurements are in the
+        // outcome.
         self.remember(&mut outcome, &nothing);
         match self.stages(space_of, &mut outcome) {
             Ok(recommendation) => outcome.recommendation = recommendation,
@@ -291,7 +291,7 @@ impl Search<'_> {
         self.take_over(outcome, &space, &reference);
         if space.size() > 1 || !self.options.also.is_empty() {
             self.race(outcome, &space, &reference)?;
-            // Silence is no verdict on what was never tried.
+            // A setting that was never tried has no verdict.
             if outcome.candidates.iter().skip(1).all(|c| c.trials.is_empty() && c.failure.is_none()) {
                 let why = "the time was over before anything but the setting in force was tried: give more";
                 return Err(Stop { why: why.into(), interrupted: false });
@@ -312,13 +312,13 @@ impl Search<'_> {
         }
     }
 
-    /// What a trial with phase both and a burst takes, with so many measured seconds.
+    /// The duration of a trial with phase both and a burst, with this many measured seconds.
     fn trial_s(&self, measure_s: f64) -> f64 {
         let burst = if self.scenario.burst.is_some() { self.burst_trial_s() } else { 0.0 };
         measure_s + self.overhead_s + burst
     }
 
-    /// What a burst takes.
+    /// The duration of a burst.
     fn burst_trial_s(&self) -> f64 {
         self.overhead_s.min(4.0) + self.burst_s
     }
@@ -473,7 +473,8 @@ impl Search<'_> {
         let left = self.options.seconds - self.now();
         let wanted = (left / 2.0 / self.trial_s(SHORTEST_S)) as u32;
         let measure = self.measure_s(left, 2.0 * f64::from(wanted.clamp(LEAST_FINAL_ROUNDS, FINAL_ROUNDS)));
-        // Never shorter than what chose the winner: it may be best in its first seconds alone.
+        // Never shorter than the trials that chose the winner: it may be best in its first seconds
+        // alone.
         let measure = measure.max(self.raced_s);
         let round_s = 2.0 * self.trial_s(measure);
         // Two rounds are needed to say anything, even if that takes longer than asked for.

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The file's writeback is started as it is written and awaited 64 MiB behind. So the device always
-//! has a backlog, and RAM never holds more than that: no limit of the machine is met, and no other
-//! program is stalled for longer than those 64 MiB take. The data are random, so that nothing
+//! has a backlog, and RAM never holds more than 64 MiB of it. No dirty limit is reached, and no
+//! other program stalls for longer than those 64 MiB take. The data are random, so that nothing
 //! compresses them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +34,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// The beginning that does not count: a device's own cache is faster than its medium.
 const LEFT_OUT: u32 = 3;
 /// The tail lasts this part of the measurement at least. A slower device has a full backlog only at
-/// the end, and what it completes in a moment is no rate: all of the measurement counts then.
+/// the end, and its completions in a moment are no rate. Then all of the measurement counts.
 const LEAST_TAIL: u32 = 3;
 /// A second half slower than this share of the first says that a cache has filled up meanwhile; the
 /// second half is taken then.
@@ -46,7 +46,7 @@ const SETTLE: Duration = Duration::from_millis(300);
 const FOREIGN_SHARE: f64 = 1.3;
 const FOREIGN_BYTES: u64 = 32 << 20;
 
-/// What a measurement may take.
+/// The bounds of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Bytes written at the most.
@@ -105,7 +105,7 @@ impl HostRig {
         drain::drain(self.scratch.dir(), &mut self.sampler, &stop, origin, 0, watch)?;
         drain::settle(&mut self.sampler, SETTLE, &stop, 0, watch)?;
         let samples = self.fill(bytes, bounds.time, watch);
-        // Gone, whatever came out; what is under way to the device is waited for.
+        // The file is removed in any case; writes under way are awaited below.
         let removed = self.scratch.dir().remove_tree(NAME);
         let samples = samples?;
         removed.map_err(|e| ScratchError::Remove { path: self.scratch.path().to_owned(), source: e })?;
@@ -131,8 +131,8 @@ impl HostRig {
             round: 0,
             expected_s: time.as_secs_f64(),
         });
-        // Several disks below one filesystem (btrfs) may each get every byte: what is accepted is
-        // what the page cache gets rid of.
+        // Several disks below one filesystem (btrfs) may each get every byte. There, bytes that
+        // leave the page cache count.
         let one_device = self.location.queue_devices.len() == 1;
         let (sampler, options) = (&mut self.sampler, &self.options);
         let _ = sampler.sample();

@@ -25,7 +25,7 @@ fn a_killed_run_is_found_and_cleaned_with_its_size() {
     let mut file = File::create(scratch.path().join("victim-0")).unwrap();
     file.write_all(&[7; 100_000]).unwrap();
     file.sync_all().unwrap();
-    // What SIGKILL does: the lock goes, the files stay.
+    // The effect of SIGKILL: the lock goes, the files stay.
     rustix::fs::flock(scratch.owner.as_ref().unwrap(), FlockOperation::Unlock).unwrap();
     let found = leftovers(dir.path()).unwrap();
     assert_eq!(found.len(), 1);

@@ -1,4 +1,4 @@
-//! On a captured machine, with a rig that looks at what is in force.
+//! On a captured machine, with a rig that records the settings in force.
 
 use std::fs;
 use std::path::PathBuf;
@@ -77,7 +77,7 @@ fn write(path: &Path, text: &str) {
     writeln!(file, "{text}").unwrap();
 }
 
-/// A rig that notes what is in force while it runs.
+/// A rig that records the settings in force while it runs.
 struct Fake<'a> {
     machine: &'a Machine,
     does: fn(&Machine) -> Result<(), RigError>,
@@ -134,7 +134,7 @@ fn a_setting_is_in_force_during_the_trial_and_gone_after_it() {
     }
     assert_eq!(machine.limits(), ["0", "20"]);
     assert_eq!(machine.nr_requests(), "256");
-    // An empty one writes nothing, and says what is there.
+    // An empty setting writes nothing and reports the present values.
     let trial = rig.run(&scenario(), &Setting::default(), 2, &mut ()).unwrap();
     assert_eq!(trial.setting.has_default_dirty_limits(), Some(true));
     assert!(rig.close().1.is_ok());
@@ -227,7 +227,7 @@ fn what_a_killed_run_left_is_put_back_by_the_next() {
     let mut rig = machine.rig(|_| Ok(()));
     rig.keeper.put_in_force(&wanted(), None, 10.0).unwrap();
     assert_eq!(machine.nr_requests(), "8");
-    // Killed: nobody puts anything back, and the kernel drops the lock.
+    // Killed: nothing is put back, and the kernel drops the lock.
     rig.keeper.open = None;
     drop(rig);
     assert_eq!(machine.nr_requests(), "8");

@@ -1,4 +1,4 @@
-//! What a guard is told: a configuration file, and flags that go before it.
+//! A guard's configuration: a file, and flags that override it.
 //!
 //! ```toml
 //! p99 = "20ms"                    # the goal; without it four times what operations take while nothing floods
@@ -33,7 +33,7 @@ pub(crate) const FILE: &str = "/etc/floodwall/guard.toml";
 pub(crate) const DIRECTORY: &str = "/run/floodwall";
 const SOCKET: &str = "/run/floodwall/guard.sock";
 
-/// What a guard is started with; each goes before what the configuration file says.
+/// A guard's command-line flags; each overrides the configuration file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// Read this configuration; without it the usual one, if it is there.
@@ -87,12 +87,11 @@ pub(crate) struct Settings {
     pub(crate) history: usize,
     /// The preset of a simulated machine.
     pub(crate) sim: Option<String>,
-    /// Where what is written is remembered.
+    /// The journal of writes.
     pub(crate) journal: PathBuf,
 }
 
-/// As the file is written. Values are looked at afterwards, so that what is wrong with one can be
-/// said of its line.
+/// As the file is written. Values are checked afterwards, so that an error can name its line.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -130,19 +129,19 @@ impl Text<'_> {
     }
 }
 
-/// Where a guard's socket is if nobody says so.
+/// The default path of a guard's socket.
 pub(crate) fn default_socket() -> PathBuf {
     PathBuf::from(SOCKET)
 }
 
-/// Where a simulated machine's is: nobody needs root for that.
+/// The default path for a simulated machine, which needs no root.
 pub(crate) fn simulated_socket() -> PathBuf {
     let directory = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
     directory.join(format!("floodwall-guard-{}.sock", rustix::process::geteuid().as_raw()))
 }
 
 impl Settings {
-    /// What the file says, with the flags before it.
+    /// The file's settings, overridden by the flags.
     ///
     /// # Errors
     /// [`DaemonError::Usage`] with the file's line or the flag, and what to do.
@@ -246,7 +245,7 @@ impl Settings {
             .find(|kind| self.source.as_deref() == Some(kind.name()))
     }
 
-    /// What the law is told.
+    /// The settings of the control law.
     pub(crate) fn law(&self) -> floodwall_guard::Config {
         floodwall_guard::Config { goal: self.p99 }
     }

@@ -1,5 +1,5 @@
-//! One value each of the configuration: what may be written, and what is said of anything else.
-//! Flags and the file's keys are read alike.
+//! Single values of the configuration: the valid ones, and the errors for others. Flags and the
+//! file's keys are read alike.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use toml::Value;
 
 use super::{Listen, SOCKET};
 
-/// Longer is nobody's goal for one operation, and more than every device needs without a guard.
+/// A longer goal for one operation makes no sense: every device is faster without a guard.
 const MOST_GOAL: Duration = Duration::from_secs(60);
 /// Decisions that are kept.
 pub(super) const HISTORY: usize = 1000;

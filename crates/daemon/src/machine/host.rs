@@ -17,8 +17,8 @@ use crate::log::Priority;
 use crate::machine::{Left, Machine};
 
 /// How long putting everything back may take at the end: a queue changes its length only when it
-/// has run dry. What takes longer stays open in the journal; the worker then ends with an error,
-/// upon which its parent tries again.
+/// has run dry. A slower write stays open in the journal. The worker then ends with an error, and
+/// its parent tries again.
 const PATIENCE: Duration = Duration::from_secs(45);
 
 /// How long a pause's answer waits for what is being put back: most queues take milliseconds, and
@@ -31,7 +31,7 @@ pub(crate) struct HostMachine {
     exclude: Vec<String>,
     /// Their numbers, as far as they are there.
     excluded: BTreeSet<DeviceId>,
-    /// What an earlier guard had left behind, until it is told.
+    /// Knobs that an earlier guard had left behind, until they are reported.
     recovered: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ impl HostMachine {
     /// Opens sensors and journal.
     ///
     /// # Errors
-    /// What is missing, and what works without it; a device that is none.
+    /// A missing requirement, and what works without it; a name that is not a device.
     pub(crate) fn open(settings: &Settings) -> Result<Self, DaemonError> {
         let devices =
             if settings.devices.is_empty() { Which::All } else { Which::Named(settings.devices.clone()) };

@@ -1,4 +1,4 @@
-//! What a guard steers: this host, or a simulated machine that lives in real time.
+//! The machine that a guard steers: this host, or a simulated machine that runs in real time.
 
 mod gone;
 mod host;
@@ -27,7 +27,7 @@ pub(crate) trait Machine: Plant {
     /// Where it looks.
     fn source(&self) -> &'static str;
 
-    /// What it can't see, and why.
+    /// Measurements that it lacks, and why.
     fn blind(&self) -> Vec<String>;
 
     /// Devices that it does not steer, and why.
@@ -36,7 +36,7 @@ pub(crate) trait Machine: Plant {
     /// Events that the sensors had no room for, since the start.
     fn lost_events(&self) -> u64;
 
-    /// What there is to tell since the last call.
+    /// News since the last call.
     fn news(&mut self) -> Vec<(Priority, String)> {
         Vec::new()
     }
@@ -57,11 +57,11 @@ pub(crate) trait Machine: Plant {
     }
 }
 
-/// What is not as the administrator had it when a machine was closed, in words.
+/// Knobs without the administrator's value when a machine was closed, in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Left {
-    /// Somebody else's by now, or on a device that is gone: rightly so.
+    /// Changed by another program, or on a device that is gone. Nothing has to be done.
     pub(crate) alone: Vec<String>,
-    /// Could not be put back: whoever recovers the journal tries again.
+    /// Could not be put back. The next recovery of the journal tries again.
     pub(crate) failed: Vec<String>,
 }

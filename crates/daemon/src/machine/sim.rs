@@ -1,5 +1,4 @@
-//! A simulated machine that lives in real time: for those who want to see the guard at work without
-//! root.
+//! A simulated machine that runs in real time, to see the guard at work without root.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -14,7 +14,7 @@ use crate::socket::listener::Socket;
 const MAX_HEAD: usize = 8192;
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves metrics. What is returned keeps a socket's name.
+/// Serves metrics. The returned socket keeps its name until dropped.
 ///
 /// # Errors
 /// If the port or path can't be had.
@@ -60,7 +60,7 @@ fn answer_http<S: Timed>(stream: &mut S, asks: &Sender<Ask>) {
     let _ = stream.write_all(answer.as_bytes());
 }
 
-/// The answer to an HTTP request (RFC 9112), of which only the first line matters.
+/// The answer to an HTTP request (RFC 9112). Only the request's first line matters.
 fn respond(head: &[u8], metrics: impl FnOnce() -> Option<String>) -> String {
     let line = head.split(|b| *b == b'\r' || *b == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);

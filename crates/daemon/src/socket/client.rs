@@ -67,7 +67,7 @@ fn connect(path: &Path, named: Option<&Path>) -> Result<UnixStream, DaemonError>
 /// One request and its reply.
 ///
 /// # Errors
-/// That it can't be reached; the text says what is wrong with its answer.
+/// The guard can't be reached, or its answer is not valid; the text says why.
 pub(super) fn exchange(stream: &UnixStream, request: Request) -> Result<Reply, Box<dyn Error + Send + Sync>> {
     let patience = Some(ANSWER * 2);
     stream.set_read_timeout(patience).and_then(|()| stream.set_write_timeout(patience))?;

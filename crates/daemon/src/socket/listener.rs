@@ -25,11 +25,11 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Listens at a path: for the owner and the group of this process. A socket that nobody serves
-    /// any more is replaced; anything else is not touched.
+    /// Listens at a path: for the owner and the group of this process. A socket that no process
+    /// serves any more is replaced; any other file is not touched.
     ///
     /// # Errors
-    /// What is there instead, and what to do about it.
+    /// The obstacle at the path, and what to do about it.
     pub(crate) fn bind(path: &Path) -> Result<Self, DaemonError> {
         directory::prepare(path)?;
         clear(path)?;
@@ -56,8 +56,8 @@ impl Drop for Socket {
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let mode = Mode::from_raw_mode(MODE);
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    // What the file's mode begins with (unix_bind in net/unix/af_unix.c), less the umask: from its
-    // first moment nobody else may connect.
+    // The file's first mode (unix_bind in net/unix/af_unix.c), less the umask: other users may
+    // never connect.
     rustix::fs::fchmod(&socket, mode)?;
     net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     rustix::fs::chmod(path, mode)?;
@@ -65,7 +65,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(UnixListener::from(socket))
 }
 
-/// Removes a stale socket of ours.
+/// Removes a stale socket of an earlier guard.
 fn clear(path: &Path) -> Result<(), DaemonError> {
     let name = path.display();
     let meta = match fs::symlink_metadata(path) {
@@ -106,7 +106,7 @@ mod tests {
     fn a_stale_socket_is_replaced_and_nothing_else_is() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("guard.sock");
-        // Of a guard that was killed: the name is there, nobody listens.
+        // A killed guard's socket: the name exists, no process listens.
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let socket = Socket::bind(&path).unwrap();

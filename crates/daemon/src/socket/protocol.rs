@@ -21,13 +21,13 @@ const VERSION: u64 = 1;
 /// Bytes of a request; none needs a tenth.
 pub(crate) const MAX_REQUEST: usize = 4096;
 
-/// What somebody asks for.
+/// A client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Request {
     /// How it stands.
     Status,
-    /// What it did, oldest first.
+    /// The guard's decisions, oldest first.
     History {
         /// Only so many, the newest; an answer has 1000 at most.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,13 +50,13 @@ impl Request {
     }
 }
 
-/// What it is answered.
+/// The reply to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
     /// How it stands.
     Status(Box<Status>),
-    /// What it did, oldest first.
+    /// The guard's decisions, oldest first.
     History(Vec<Entry>),
     /// It is paused.
     Paused(Paused),
@@ -65,7 +65,7 @@ pub enum Reply {
         /// It was paused before.
         was_paused: bool,
     },
-    /// What is wrong with the request.
+    /// The error in the request.
     Error(String),
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn line<T: Serialize>(body: &T) -> Result<String, serde_json::Error> 
 /// A request out of a line.
 ///
 /// # Errors
-/// What is wrong with it, for whoever sent it.
+/// The error, in words for the sender.
 pub(crate) fn request(line: &[u8]) -> Result<Request, String> {
     let value = versioned(line)?;
     let request = serde_json::from_value(value)
@@ -100,7 +100,7 @@ pub(crate) fn request(line: &[u8]) -> Result<Request, String> {
 /// A reply out of a line.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The error, in words.
 pub(crate) fn reply(line: &[u8]) -> Result<Reply, String> {
     let mut value = versioned(line)?;
     if let Some(object) = value.as_object_mut() {

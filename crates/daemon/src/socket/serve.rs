@@ -1,4 +1,4 @@
-//! The guard's side of its socket: takes requests, checks who asks, sends replies.
+//! The guard's side of its socket: takes requests, checks the sender, sends replies.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,7 @@ use crate::error::{DaemonError, Doing};
 use crate::question::{Answer, Ask, Question, ask};
 use crate::socket::listener::Socket;
 
-/// Serves the guard's own language, in threads of its own.
+/// Serves the guard's protocol in separate threads.
 pub(crate) fn serve(socket: &Socket, asks: Sender<Ask>) -> Result<(), DaemonError> {
     let listener = socket.listener.try_clone().doing(|| "can't copy the socket".into())?;
     let full = protocol::line(&Reply::Error(format!("{MOST_CLIENTS} others are asking; try again")))
@@ -20,7 +20,7 @@ pub(crate) fn serve(socket: &Socket, asks: Sender<Ask>) -> Result<(), DaemonErro
         move || listener.accept().map(|(stream, _)| stream),
         full,
         move |stream: &mut UnixStream| {
-            // Who connects is who the kernel says he was then (unix(7), SO_PEERCRED).
+            // The kernel names the user that connected (unix(7), SO_PEERCRED).
             let peer = rustix::net::sockopt::socket_peercred(&*stream).ok();
             let may_command = peer.is_some_and(|peer| peer.uid.is_root() || peer.uid == us);
             let uid = peer.map(|peer| peer.uid.as_raw());

@@ -29,16 +29,17 @@ pub(super) struct Worker {
 
 /// How a worker ended.
 pub(super) enum WorkerEnd {
-    /// By itself or by somebody else's hand.
+    /// By itself or killed by another process.
     Died(ExitStatus),
     /// It hung, and was killed.
     Hung,
-    /// We told it to stop; no status: it was killed then, and the kernel does not let it go.
+    /// The supervisor told it to stop. No status: it was then killed, and the kernel does not let
+    /// it go.
     Stopped(Option<ExitStatus>),
 }
 
-/// This very program, also when a package's upgrade has put another into its place: that would have
-/// no path any more (proc_pid_exe(5)), and parent and worker must speak the same.
+/// This very program, even if a package's upgrade has replaced its file: then it has no path any
+/// more (proc_pid_exe(5)). Parent and worker must speak the same protocol.
 pub(super) fn this_program() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("floodwall");
@@ -52,7 +53,7 @@ impl Supervisor<'_> {
             .arg(worker::COMMAND)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // systemd's are ours.
+            // systemd's variables are for the supervisor.
             .env_remove("NOTIFY_SOCKET")
             .env_remove("WATCHDOG_USEC")
             .env_remove("WATCHDOG_PID")
@@ -106,8 +107,8 @@ impl Supervisor<'_> {
         if self.stopping { WorkerEnd::Stopped(status) } else { WorkerEnd::Hung }
     }
 
-    /// A process' end, with an ear for signals; none if it has not ended by then: one that waits in
-    /// the kernel ends when the kernel lets it, which may be never.
+    /// Waits for a process's end and handles signals meanwhile. `None` if it has not ended by then:
+    /// a process blocked in the kernel may never end.
     pub(super) fn wait_for(&mut self, child: &mut Child, patience: Duration) -> Option<ExitStatus> {
         let begin = Instant::now();
         loop {
@@ -147,7 +148,7 @@ impl Worker {
         }
     }
 
-    /// Until it was waited for its number is nobody else's.
+    /// No other process has its number until it has been waited for.
     pub(super) fn signal(&self, signal: Signal) {
         let _ = rustix::process::kill_process(Pid::from_child(&self.child), signal);
     }

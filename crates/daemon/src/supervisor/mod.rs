@@ -1,5 +1,5 @@
-//! The small process beside the guard: starts the worker, listens for its beats, and when it dies
-//! or hangs puts back what it held and starts another.
+//! The small process beside the guard: starts the worker and listens for its beats. When the worker
+//! dies or hangs, it puts back the held knobs and starts another.
 //!
 //! ```text
 //!            start                    dead, or 5 s without a beat: SIGKILL
@@ -39,8 +39,8 @@ use crate::pipe::{Order, Pause, Sign};
 const HANG: Duration = Duration::from_secs(5);
 /// How long the first look may take: on a busy machine with many processes and tracepoints to open.
 const START: Duration = Duration::from_secs(60);
-/// How long putting everything back may take when it is told to stop: a queue changes its length
-/// only when it has run dry, and a slow disk's takes its time.
+/// How long putting everything back may take when the worker is told to stop. A queue changes its
+/// length only when it has run dry, and a slow disk's takes long.
 const STOP: Duration = Duration::from_secs(60);
 /// Between two looks at a process that is to end.
 const NAP: Duration = Duration::from_millis(50);
@@ -66,7 +66,7 @@ pub enum End {
     NotBegun(Option<i32>),
 }
 
-/// What the supervisor waits for.
+/// The events that the supervisor waits for.
 enum Event {
     Signal(i32),
     /// Of the worker with this process number.
@@ -153,7 +153,7 @@ impl<'a> Supervisor<'a> {
         let mut deaths: Vec<Instant> = Vec::new();
         let mut was_ready = false;
         loop {
-            // What was offered to one that is gone was not taken.
+            // The worker that is gone did not take the offered settings.
             self.offered = None;
             let mut worker = self.start()?;
             let end = self.watch(&mut worker);
@@ -176,7 +176,7 @@ impl<'a> Supervisor<'a> {
                     );
                     return Ok(End::Failed);
                 }
-                // What it lacks it will lack the next time, too; it has said what.
+                // A new worker would lack the same requirement. This one has logged it.
                 WorkerEnd::Died(status) if !was_ready => {
                     return Ok(End::NotBegun(status.code()));
                 }

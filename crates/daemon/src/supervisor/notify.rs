@@ -1,4 +1,4 @@
-//! What systemd is told (sd_notify(3)); nothing where it does not ask.
+//! Notifications to systemd (sd_notify(3)); nothing is sent unless it asks.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ impl Notifier {
     }
 
     fn tell(states: &[NotifyState<'_>]) {
-        // Nobody asked, or nobody listens any more.
+        // systemd did not ask for it, or does not listen any more.
         let _ = sd_notify::notify(states);
     }
 

@@ -12,14 +12,14 @@ use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 use crate::document::HeldKnob;
 use crate::machine::Machine;
 
-/// For so long somebody who was seen is named; as long as the law counts him as present.
+/// How long a process that was seen is named: as long as the law counts it as present.
 const PRESENCE: Duration = floodwall_guard::config::PRESENCE;
 /// Names of each kind and device that are kept: a machine may have ten thousand writers.
 const MOST_NAMES: usize = 64;
 
 type Knob = (Option<DeviceId>, String);
 
-/// Who was seen at a device, and when.
+/// Victims and floods seen at a device, and when.
 #[derive(Default)]
 struct Seen {
     victims: BTreeMap<String, Duration>,
@@ -32,9 +32,9 @@ pub(crate) struct AuditedPlant {
     pretends: bool,
     own: BTreeMap<Knob, String>,
     held: BTreeMap<Knob, String>,
-    /// What was held of a knob before its last write.
+    /// The value held of a knob before its last write.
     before: BTreeMap<Knob, Option<String>>,
-    /// Writes that failed after they were taken, for whoever steers.
+    /// Writes that failed after they were accepted, for the controller.
     failures: Vec<(KnobWrite, PlantError)>,
     seen: BTreeMap<DeviceId, Seen>,
     last_look: Option<Duration>,
@@ -104,12 +104,12 @@ impl AuditedPlant {
         !self.held.is_empty()
     }
 
-    /// A knob is no longer ours.
+    /// The guard no longer holds a knob.
     pub(crate) fn lose(&mut self, write: &KnobWrite) {
         self.held.remove(&(write.device, write.knob.clone()));
     }
 
-    /// Who waited and who flooded within the last seconds.
+    /// Victims and floods of the last seconds.
     pub(crate) fn who(&self, device: DeviceId) -> (Vec<String>, Vec<String>) {
         let names = |of: &BTreeMap<String, Duration>| of.keys().cloned().collect();
         self.seen
@@ -160,7 +160,7 @@ impl AuditedPlant {
         }
     }
 
-    /// What was written since the last call, as `nr_requests 64 → 8`, by device.
+    /// Writes since the last call, as `nr_requests 64 → 8`, by device.
     pub(crate) fn take_written(&mut self) -> Vec<(Option<DeviceId>, String)> {
         std::mem::take(&mut self.written)
     }
@@ -170,14 +170,19 @@ impl Plant for AuditedPlant {
     fn knobs(&mut self) -> Result<Knobs, PlantError> {
         self.learn_failures();
         let mut knobs = self.machine.knobs()?;
+        // The limits of a control group that has gone went with it.
+        self.held.retain(|(device, knob), _| {
+            let setting = device.and_then(|id| knobs.devices.get(&id));
+            !knob.contains(':') || setting.is_none_or(|setting| setting.get(knob).is_some())
+        });
         let steered: BTreeSet<Option<DeviceId>> = self.held.keys().map(|(device, _)| *device).collect();
         let all =
             std::iter::once((None, &knobs.machine)).chain(knobs.devices.iter().map(|(id, s)| (Some(*id), s)));
         for (device, setting) in all {
             for (knob, value) in &setting.0 {
                 let key = (device, knob.clone());
-                // While something of a device is ours, an elevator for example, what else it reads
-                // may have come with that.
+                // While the guard holds a knob of a device, an elevator for example, its other
+                // values may have come with that.
                 if steered.contains(&device) {
                     self.own.entry(key).or_insert_with(|| value.clone());
                 } else {
@@ -285,6 +290,28 @@ mod tests {
         }
         assert_eq!(plant.held(DISK), []);
         assert_eq!(plant.take_written().last().unwrap().1, "iosched.async_depth 256 again");
+    }
+
+    #[test]
+    fn the_limits_of_a_control_group_that_has_gone_are_not_held() {
+        let fake = Fake::disk();
+        let put = |limits: &[(&str, &str)]| {
+            let mut inside = fake.0.lock().unwrap();
+            let own = inside.knobs.devices.get_mut(&DISK).unwrap();
+            own.0.retain(|knob, _| !knob.contains(':'));
+            own.0.extend(limits.iter().map(|(knob, value)| ((*knob).to_owned(), (*value).to_owned())));
+        };
+        put(&[("backup:io.max", "wbps=max")]);
+        let mut plant = AuditedPlant::new(Box::new(fake.clone()), false);
+        plant.knobs().unwrap();
+        plant.write(&set("backup:io.max", "wbps=5")).unwrap();
+        plant.write(&set("nr_requests", "8")).unwrap();
+        plant.knobs().unwrap();
+        assert_eq!(plant.held(DISK).len(), 2);
+        put(&[]);
+        plant.knobs().unwrap();
+        let held: Vec<String> = plant.held(DISK).into_iter().map(|held| held.knob).collect();
+        assert_eq!(held, ["nr_requests"]);
     }
 
     #[test]

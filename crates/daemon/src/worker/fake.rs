@@ -1,4 +1,4 @@
-//! A machine for tests that somebody else looks into.
+//! A fake machine that a test can inspect and change.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::machine::{Left, Machine};
 
 pub(crate) const DISK: DeviceId = DeviceId { major: 8, minor: 0 };
 
-/// A machine that somebody else looks into: knobs, what is seen next, whether sensors are lost.
+/// The inside of a fake machine: knobs, the next observation, whether sensors are lost.
 #[derive(Default)]
 pub(crate) struct Inside {
     pub(crate) knobs: Knobs,

@@ -38,13 +38,13 @@ use crate::worker::controller::{Controller, Now, Origin};
 
 /// The hidden command under which the program runs itself again.
 pub const COMMAND: &str = "guard-worker";
-/// The law wants four looks a second.
+/// The control law expects four observations a second.
 const TICK: Duration = Duration::from_millis(250);
-/// While nobody waits and nobody floods anywhere half as many will do: most of a look's cost is
-/// asking every process what it has written. Two looks are still less than the second within which
-/// who waits is to be protected.
+/// Without victims and floods half as many suffice: most of an observation's cost is reading what
+/// every process has written. Two such ticks still fit into the second within which a victim is to
+/// be protected.
 const IDLE_TICK: Duration = Duration::from_millis(500);
-/// Questions that are answered between two looks; who asks more waits for the next.
+/// Questions answered between two observations; further ones wait for the next.
 const MOST_ANSWERS: usize = 16;
 /// From one sign of life to the next.
 const BEAT: Duration = Duration::from_secs(1);
@@ -66,7 +66,7 @@ fn open_machine(settings: &Settings) -> Result<Box<dyn Machine>, DaemonError> {
 /// Runs as the worker.
 ///
 /// # Errors
-/// What keeps it from steering. The program's exit status says it to the parent
+/// The error that keeps it from steering. The program's exit status says it to the parent
 /// ([`End::NotBegun`](crate::supervisor::End::NotBegun)).
 pub fn run() -> Result<(), DaemonError> {
     // The kernel has taken the name of the link in /proc by which it was started; only a nicer one
@@ -87,8 +87,8 @@ pub fn run() -> Result<(), DaemonError> {
     let Ok(Order::Begin(begin)) = orders.recv() else {
         return Err(DaemonError::Failed("this is a part of floodwall guard; run that".into()));
     };
-    // What was needed once must not have to be read from a flooded disk again. Where that is not
-    // allowed it works all the same, most of the time.
+    // Pages that were needed once must not be read from a flooded disk again. Without permission to
+    // lock memory the worker still works, most of the time.
     let _ = rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT);
     let log = Log::open();
     let ended = work(*begin, &orders, &stop, &log);
@@ -256,7 +256,7 @@ impl Worker<'_> {
                 self.signs.give(&Sign::Paused(pause));
             };
             let given = self.controller.answer(now(), what, &mut parent)?;
-            // Who asked may be gone.
+            // The client may be gone.
             let _ = answer.try_send(given);
         }
         Ok(())
@@ -272,7 +272,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Puts everything back. What can't be is an error, so that the parent tries it, too.
+    /// Puts everything back. A knob that can't be put back is an error, so that the parent tries
+    /// it, too.
     fn end(mut self, why: &str) -> Result<(), DaemonError> {
         let released = self.controller.release(now(), why);
         self.tell();

@@ -23,7 +23,7 @@ const PACED_SHARE: f64 = 0.75;
 /// Drain rate of a device that has none yet, in bytes a second: the kernel's own first guess
 /// (mm/backing-dev.c `INIT_BW`).
 const FIRST_GUESS: f64 = 100e6;
-/// What to do with a flood that shares a group, or has none.
+/// The advice for a flood that shares a group, or has none.
 const OWN_UNIT: &str =
     "start the flood in a unit of its own (systemd-run --unit=flood COMMAND) and limit that";
 /// Commits within a window that a copy or a backup does not make at its end.
@@ -84,11 +84,11 @@ pub(super) fn flood_among_victims(facts: Facts<'_>) -> Option<Found> {
     found.remedied_by(remedy.unwrap_or_default())
 }
 
-/// Why no limit may be set for a control group (a path below the mount): a process in it, or in a
-/// group below it, waits for commits on a disk that another process floods, or commits again and
-/// again. Waiting for reads does not count: the reader of a backup's pipe does nothing else. Nor
-/// does a process that itself floods: a copy waits for its last commit too. `None` if none was seen
-/// during the status' window.
+/// Why no limit may be set for a control group (a path below the mount). A process in it, or in a
+/// group below, waits for commits on a disk that another process floods, or commits repeatedly.
+/// Waiting for reads does not count: the reader of a backup's pipe does nothing else. Nor does a
+/// process that itself floods: a copy waits for its last commit too. `None` if none was seen during
+/// the status' window.
 #[must_use]
 pub fn victim_in(path: &str, status: &Status, users: &[DiskUser]) -> Option<String> {
     let window_s = status.window_s;

@@ -9,7 +9,7 @@ use floodwall_model::{DeviceId, Reading};
 use super::view::time;
 use super::{Facts, Found};
 
-/// What a journal says, as far as it bears on findings.
+/// The parts of a journal that matter for findings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JournalFacts {
     /// Files that are not to be believed, each with the reason; `.bad` ones, set aside earlier, are
@@ -37,7 +37,7 @@ pub struct ChangeFacts {
     pub id: u64,
     /// How far it got.
     pub state: ChangeState,
-    /// What for, in somebody's words.
+    /// The reason, in words.
     pub why: String,
     /// By how many seconds the moment has passed at which it was to be put back; `None` if it has
     /// none, or it lies ahead.
@@ -65,7 +65,7 @@ pub struct KnobFacts {
     pub is_ours: Reading<bool>,
 }
 
-/// FW041: changes that somebody should put back or close.
+/// FW041: changes that the administrator should put back or close.
 pub(super) fn stale(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
     for change in &facts.journal.changes {

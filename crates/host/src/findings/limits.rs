@@ -152,8 +152,8 @@ fn zero_limit(facts: Facts<'_>) -> Option<String> {
         .then(|| "nr_dirty_threshold of /proc/vmstat is 0: nothing may be dirty".to_owned())
 }
 
-/// FW005: kernels from 6.2 to 6.12 divide by the hard limit when a device's share is written in
-/// bytes, whatever it is.
+/// FW005: kernels from 6.2 to 6.12 divide by the hard limit, even by zero, when a device's share is
+/// written in bytes.
 pub(super) fn divides_by_zero(facts: Facts<'_>) -> Option<Found> {
     let why = zero_limit(facts)?;
     let release = kernel::between(&facts.status.machine, (6, 2), (6, 12))?;
@@ -274,7 +274,7 @@ mod tests {
         insta::assert_snapshot!(one.remedy, @"floodwall size --rate sda=200MB/s --toml > limits.toml && floodwall apply limits.toml");
         machine.limits(16 << 30, 1 << 30);
         assert_eq!(found(&machine, "FW001").unwrap().severity, Severity::Critical);
-        // A strict share is what the device may hold.
+        // A strict share is the device's limit.
         machine.status.devices[0].limits.strict_limit = Reading::Value(true);
         machine.status.devices[0].limits.max_ratio_percent = Reading::Value(1.0);
         assert_eq!(found(&machine, "FW001"), None);

@@ -9,9 +9,9 @@
 //!                               └─ id, title, page (docs/findings/FW0xx.md) ─▶ floodwall explain
 //! ```
 //!
-//! A check finds something only if what it concludes from was read: nothing is concluded from what
-//! is absent or unreadable. Its evidence holds the numbers. Sizes are bytes, times seconds, rates
-//! bytes a second.
+//! A check finds something only if its inputs were read. It concludes nothing from absent or
+//! unreadable values. Its evidence holds the numbers. Sizes are bytes, times seconds, rates bytes a
+//! second.
 
 mod cache;
 mod control;
@@ -47,7 +47,7 @@ use floodwall_model::Managers;
 pub struct Facts<'a> {
     /// The state of the write path.
     pub status: &'a Status,
-    /// What Floodwall itself has changed here.
+    /// Floodwall's own changes here.
     pub journal: &'a JournalFacts,
     /// Other programs that set the same knobs.
     pub managers: &'a Managers,
@@ -88,7 +88,7 @@ pub fn nearest(id: &str) -> Vec<&'static str> {
     near.into_iter().take(if exact { 1 } else { 3 }).map(|check| check.id).collect()
 }
 
-/// What a check found, before it has its identifier and title.
+/// The result of a check, before it has its identifier and title.
 #[derive(Clone, Debug, PartialEq)]
 struct Found {
     about: Vec<About>,
@@ -126,7 +126,7 @@ impl Found {
         self.about.push(About { severity, subject, evidence, weight: 0.0 });
     }
 
-    /// What the last subject costs, in seconds; the largest counts for the finding.
+    /// The cost of the last subject, in seconds; the largest counts for the finding.
     fn cost_s(&mut self, seconds: f64) {
         self.cost_s = Some(self.cost_s.map_or(seconds, |other| other.max(seconds)));
         if let Some(last) = self.about.last_mut() {

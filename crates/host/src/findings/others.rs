@@ -1,4 +1,4 @@
-//! Other hands on the same knobs: who disagrees with whom, and what the next boot brings.
+//! Other managers of the same knobs: which disagree, and the values after the next boot.
 
 use floodwall_model::finding::Severity;
 use floodwall_model::managers::{Claim, Kind, Place, Standing, cell};
@@ -11,7 +11,7 @@ use super::{Facts, Found};
 /// A knob in one place: its cell, and the device if it is not the machine's.
 type Spot<'a> = (&'a str, Option<DeviceId>);
 
-/// Every knob that somebody's configuration sets here, each once, in the order of the claims.
+/// Every knob that a configuration sets here, each once, in the order of the claims.
 fn spots(managers: &Managers) -> Vec<Spot<'_>> {
     let mut all: Vec<Spot<'_>> = Vec::new();
     for claim in managers.claims.iter().filter(|claim| claim.is_applied()) {
@@ -107,7 +107,7 @@ fn in_force(facts: Facts<'_>) -> Vec<InForce> {
     .collect()
 }
 
-/// What the next boot makes of something in force; `None` if it keeps it, or if that can't be told.
+/// The next boot's value of a knob in force; `None` if it stays, or if that can't be told.
 fn after_boot(
     managers: &Managers,
     knob: &str,
@@ -249,7 +249,8 @@ mod tests {
         let one = found(&machine, "FW038").unwrap();
         insta::assert_snapshot!(one.evidence[0], @"sysctl (/etc/sysctl.d/50-limits.conf:3) sets vm.dirty_bytes=201326592; TuneD's profile throughput-performance (/usr/lib/tuned/throughput-performance/tuned.conf:3) sets vm.dirty_ratio=40; the latter has the last word at boot, whoever runs later has it after that");
         insta::assert_snapshot!(one.remedy, @"sed -i '3s/^/#/' /etc/sysctl.d/50-limits.conf");
-        // What a program decides is not known to differ, and what is not applied does not count.
+        // A value that a program chooses is not known to differ, and one that is not applied does
+        // not count.
         let mut machine = Machine::healthy();
         machine.managers.claims.push(Claim { value: None, ..tuned("vm.dirty_bytes", "x") });
         let masked = Standing::NotApplied { why: "masked".into() };

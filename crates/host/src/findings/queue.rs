@@ -10,7 +10,7 @@ use super::{Facts, Found, kernel};
 
 /// A victim that waits behind everything in the queue should not wait longer.
 const FULL_QUEUE_S: f64 = 1.0;
-/// What the remedy makes of it.
+/// The remedy's value.
 const SHORT_QUEUE_S: f64 = 0.25;
 /// Of a request this size a disk that seeks still spends most of its time writing.
 const REQUEST_KIB: u64 = 256;
@@ -123,8 +123,8 @@ pub(super) fn wbt_target(facts: Facts<'_>) -> Option<Found> {
             continue;
         };
         found.add(Severity::Warning, disk.name, format!("{}: wbt_lat_usec={us}; {why}", disk.name));
-        // On flash it is how long a read may be starved; a target that is missed all the time costs
-        // no time of its own.
+        // On flash it is how long a read may be starved. A target that is always missed costs no
+        // extra time.
         if right == WBT_FLASH_US {
             found.cost_s(us as f64 / 1e6);
         }
@@ -133,7 +133,7 @@ pub(super) fn wbt_target(facts: Facts<'_>) -> Option<Found> {
     found.remedied_by(apply(&settings))
 }
 
-/// FW021: a disk said to rotate by somebody who can't know, or against its own model.
+/// FW021: a disk is marked as rotating by a driver that can't know, or against its model.
 pub(super) fn rotational_lie(facts: Facts<'_>) -> Option<Found> {
     let mut found = Found::nothing();
     let mut commands = Vec::new();

@@ -1,4 +1,4 @@
-//! What findings advise: commands that don't bring about the next finding.
+//! The remedies of findings: commands that don't cause the next finding.
 
 use floodwall_model::status::{Device, Status};
 
@@ -12,14 +12,14 @@ const LEAST_BYTES: u64 = 2 * FLUSHER_CHUNK_BYTES;
 /// (mm/page-writeback.c).
 const FLOOR_PPM: u64 = 10_000;
 
-/// What a limit of a device alone is worth on this kernel.
+/// How well a limit of one device works on this kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shares {
     /// It holds as it is.
     Hold,
     /// After idleness it is near zero unless a minimum is kept (6.8 to 6.12).
     NeedFloor,
-    /// There is none, or it is scaled wrongly and can't be kept from zero (6.2 to 6.7).
+    /// The kernel has no such limit, or scales it wrongly and may round it to zero (6.2 to 6.7).
     Useless,
 }
 
@@ -59,8 +59,8 @@ pub(super) fn own_share(status: &Status, device: &Device, hard: u64, wanted: u64
 
 /// Sizes the limits for devices by their rates, and applies them.
 ///
-/// With several of them the limit is the sum of theirs, and each gets its share of it. Where shares
-/// don't hold, the limit may be no more than the slowest device drains in [`LONG_DRAIN_S`].
+/// With several devices the limit is the sum of their limits, and each gets its share of it. Where
+/// shares don't hold, the limit may be no more than the slowest device drains in [`LONG_DRAIN_S`].
 pub(super) fn size_and_apply(status: &Status, devices: &[&Device]) -> String {
     let mut known: Vec<(&Device, f64)> = devices.iter().filter_map(|d| Some((*d, rate(d)?))).collect();
     known.sort_by(|a, b| a.1.total_cmp(&b.1));

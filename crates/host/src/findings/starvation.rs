@@ -1,5 +1,5 @@
-//! mq-deadline goes on in the direction of a sequential flood and passes the commits over until
-//! they have waited `write_expire`, if nothing else keeps the flood out of the elevator.
+//! mq-deadline serves a sequential flood and passes commits over until they have waited
+//! `write_expire`, unless something else keeps the flood out of the elevator.
 
 use floodwall_model::Reading;
 use floodwall_model::finding::Severity;
@@ -11,7 +11,7 @@ use super::{Facts, Found};
 
 /// Being passed over for less than this is no worse than a full queue may be (FW018).
 const LONG_EXPIRE_MS: u64 = 1000;
-/// What the remedy makes of `write_expire`: as long as a read is passed over (block/mq-deadline.c
+/// The remedy's `write_expire`: as long as a read is passed over (block/mq-deadline.c
 /// `read_expire`).
 const SHORT_EXPIRE_MS: u64 = 500;
 
@@ -35,7 +35,7 @@ pub(super) fn passed_over(facts: Facts<'_>) -> Option<Found> {
         };
         let limit = own_limit(disk.owner, hard);
         let queue = requests.saturating_mul(*kib).saturating_mul(1024);
-        // What fits into the queue at once leaves the elevator nothing to go on with.
+        // A flood that fits into the queue at once leaves the elevator nothing to go on with.
         if *expire_ms < LONG_EXPIRE_MS || limit <= queue {
             continue;
         }

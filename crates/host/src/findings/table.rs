@@ -27,7 +27,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Looks, and gives what it finds.
+    /// Runs the check, and returns its findings.
     #[must_use]
     pub fn look(&self, facts: Facts<'_>) -> Option<Finding> {
         (self.look)(facts).map(|found| found.named(self.id, self.title, self.worst))

@@ -164,7 +164,7 @@ impl Machine {
         self.persist("vm.dirty_background_bytes", &background.to_string());
     }
 
-    /// Both hard limits, of which the kernel makes zero.
+    /// Both hard limits; the kernel turns them into zero.
     pub(super) fn knobs(&mut self, bytes: u64, ratio: u64) {
         let machine = &mut self.status.machine;
         machine.dirty_knobs.hard_bytes = Reading::Value(bytes);

@@ -97,7 +97,7 @@ pub(super) fn backlog(facts: Facts<'_>) -> Option<Found> {
         found.cost_bytes(bytes);
         slow.push(device);
     }
-    // What does not write at all is no matter of limits.
+    // A device that does not write at all is not a matter of limits.
     let remedy = if stuck.is_empty() {
         size_and_apply(facts.status, &slow)
     } else {

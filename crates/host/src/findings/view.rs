@@ -7,8 +7,8 @@ use floodwall_model::status::{Device, DrainSource, Queue, Status};
 use floodwall_model::units::human_duration;
 use floodwall_model::{Bytes, Rate, Reading};
 
-/// The flusher never writes less at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`: 4 MiB whatever
-/// the page size).
+/// The flusher never writes less at a time (fs/fs-writeback.c `MIN_WRITEBACK_PAGES`: 4 MiB for any
+/// page size).
 pub(super) const FLUSHER_CHUNK_BYTES: u64 = 4 << 20;
 /// The published delays of limits by bandwidth × delay: 1.5 s of writing before writers wait …
 pub(super) const HARD_DELAY_S: f64 = 1.5;
@@ -54,14 +54,14 @@ pub(super) fn disks(status: &Status) -> Vec<Disk<'_>> {
     all
 }
 
-/// Drivers and models of disks that a hypervisor makes up: what they tell of the medium is a
-/// constant, unless somebody has configured it.
+/// Drivers and models of disks that a hypervisor makes up: they report a constant for the medium,
+/// unless an administrator has configured it.
 const VIRTUAL_DRIVERS: [&str; 3] = ["virtio_blk", "vbd", "xen_blkfront"];
 const VIRTUAL_MODELS: [&str; 5] =
     ["QEMU HARDDISK", "VBOX HARDDISK", "Msft Virtual Disk", "VMware Virtual", "Virtual disk"];
 
 impl Disk<'_> {
-    /// What makes it a hypervisor's disk, for people.
+    /// The sign of a hypervisor's disk, for people.
     pub(super) fn virtual_by(&self) -> Option<String> {
         if let Some(driver) = self.driver.value().filter(|driver| VIRTUAL_DRIVERS.contains(&driver.as_str()))
         {
@@ -132,8 +132,7 @@ pub(super) fn has_strict_limit(device: &Device) -> bool {
     device.limits.strict_limit.value().is_some()
 }
 
-/// What a device's knobs are written with: `sda`, or the backing device's name where there is no
-/// disk (`0:51`).
+/// The name in a device's knobs: `sda`, or the backing device's name without a disk (`0:51`).
 pub(super) fn prefix(device: &Device) -> &str {
     if device.id.major != 0 {
         &device.name

@@ -6,8 +6,9 @@
 //!                    →  markdown (docs/knobs.md)
 //! ```
 //!
-//! A *knob* is what a person names (`vm.dirty_bytes`, `bdi.max_bytes`). A [cell](crate::cell::Cell)
-//! is what the kernel keeps: `vm.dirty_bytes` and `vm.dirty_ratio` are two names of one cell.
+//! A *knob* is a name that people use (`vm.dirty_bytes`, `bdi.max_bytes`). A
+//! [cell](crate::cell::Cell) is a value in the kernel: `vm.dirty_bytes` and `vm.dirty_ratio` are
+//! two names of one cell.
 
 mod markdown;
 mod table;
@@ -39,7 +40,7 @@ pub enum Scope {
     RootCgroup,
 }
 
-/// What a value counts, and how people may write it.
+/// The unit of a value, and how people may write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes. People must give a unit; a bare number is refused.
@@ -113,20 +114,20 @@ pub struct Knob {
     pub name: &'static str,
     /// The owner of its state.
     pub scope: Scope,
-    /// What its value counts.
+    /// The unit of its value.
     pub unit: Unit,
     /// Smallest value accepted here, in the file's unit.
     pub min: i64,
     /// Largest value accepted here, in the file's unit.
     pub max: i64,
-    /// What the kernel boots with, for people.
+    /// The kernel's value at boot, for people.
     pub default: &'static str,
     /// Its requirements, for people. The program looks for the file instead.
     pub needs: &'static str,
     /// Why the kernel may keep another value than the one written without an error; `None` where it
     /// keeps it exactly.
     pub adjusts: Option<&'static str>,
-    /// What else the kernel changes when this is written.
+    /// The other knobs that the kernel changes when this one is written.
     pub resets: &'static [Reset],
     /// Its effect, in a sentence.
     pub does: &'static str,

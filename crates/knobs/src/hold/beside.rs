@@ -1,5 +1,5 @@
-//! What changes along with a cell that a hold writes: told apart from what others have set before,
-//! and brought back after.
+//! Cells that change along with a cell that a hold writes. Values that others had set before are
+//! recognised, and restored afterwards.
 
 use floodwall_model::Reading;
 
@@ -19,7 +19,7 @@ pub(super) type Lent = Vec<(usize, Option<u64>)>;
 
 impl Session<'_> {
     /// Prepares a write of an entry that resets other cells. A cell that is not held is saved anew
-    /// if it has changed. A held cell whose value is not ours any more is given up. An elevator is
+    /// if it has changed. A held cell that another program has changed is given up. An elevator is
     /// not switched if that would take another owner's tunables away.
     ///
     /// Other owners' cells that have to be brought back afterwards are lent to us until then: after
@@ -67,9 +67,9 @@ impl Session<'_> {
         Ok(lent)
     }
 
-    /// The cells that depend on an entry, with their states after a write of it. On the way back
-    /// these are the saved states, as far as the cells are ours; else their present states, where
-    /// the catalogue says that they are kept.
+    /// The cells that depend on an entry, with their states after a write of it. When the hold puts
+    /// values back, these are the saved states of its own cells. Otherwise they are the present
+    /// states, if the catalogue says that they are kept.
     pub(super) fn beside(&self, hold: &Hold, entry: &Entry, back: bool, lent: &Lent) -> Vec<(usize, State)> {
         let entries = hold.transaction.entries.iter().enumerate();
         let kept =

@@ -10,26 +10,27 @@
 //! close     ─▶ what is still ours is put back ─▶ closed
 //! ```
 //!
-//! - The journal's lock is held while something is prepared or finished, for a moment, and not in
-//!   between: a write of `nr_requests` waits until the queue has run dry. Other processes can
-//!   change and roll back settings meanwhile.
-//! - Without the journal nothing new is written, and what is held is put back all the same: a full
-//!   disk must not keep wrong values in force. What it had no room for is remembered, and appended
-//!   when there is.
-//! - Nothing is fsynced for a write: what comes after `save` matters within this boot alone, and a
-//!   killed process's appends stay in the page cache.
-//! - A hold whose process lives ([`owner`](crate::owner)) is left alone by recovery; one whose
-//!   process is gone is undone, before all other transactions: a hold is always on top, because
-//!   whoever changes one of its cells takes it over. Of one whose process has been killed and is
-//!   still inside a write, everything is put back but what has to do with that write. Beside one
-//!   whose process can't be seen from here nothing is changed at all.
-//! - *Taking over*: a change that is applied to a held cell, or rolled back below one, first notes
-//!   what the cell reads as its own, then has the hold yield, then writes. What it will put back is
-//!   what the hold had saved. At each of these points a crash leaves somebody who puts the right
+//! - The journal's lock is held during `prepare` and `finish`, each of them short, but not during
+//!   `perform`: a write of `nr_requests` waits until the queue has run dry. Meanwhile other
+//!   processes can change and roll back settings.
+//! - Without the journal no new value is written, but held cells are still restored: a full disk
+//!   must not keep wrong values in force. Records that did not fit are remembered and appended once
+//!   there is room.
+//! - A write causes no fsync. Records after `save` matter only within this boot, and a killed
+//!   process's appends stay in the page cache.
+//! - Recovery leaves a hold alone while its process lives ([`owner`](crate::owner)).
+//! - Recovery undoes the hold of a process that is gone before all other transactions. A hold is
+//!   always on top, because a change of one of its cells takes that cell over.
+//! - If the process has been killed and is still inside a write, all cells are put back except
+//!   those that the write concerns.
+//! - If the process can't be seen from this PID namespace, no setting is changed at all.
+//! - *Taking over*: a change applied to a held cell, or rolled back below one, takes three steps.
+//!   It records the cell's present value as its own, has the hold yield, then writes. It inherits
+//!   the hold's saved value to put back. After a crash at any step, one of the two puts the right
 //!   value back.
-//! - A cell that does not read what the hold wrote belongs to somebody else: it is given up, and
-//!   neither written nor put back.
-//! - The file is written anew when it has grown ([`COMPACT_BYTES`]); with it goes what is over.
+//! - If a cell does not read what the hold wrote, another program has changed it. The hold gives it
+//!   up and neither writes it nor puts it back.
+//! - The file is rewritten once it exceeds [`COMPACT_BYTES`]; finished records are dropped.
 
 mod beside;
 mod steps;
@@ -50,7 +51,7 @@ use beside::Lent;
 /// A hold's file is written anew when it is larger than this and nothing is held, in bytes: some
 /// hundred writes.
 pub const COMPACT_BYTES: u64 = 128 << 10;
-/// … and when it is larger than this whatever is held: some thousand writes.
+/// … and beyond this size also while cells are held: some thousand writes.
 const COMPACT_AT_ONCE_BYTES: u64 = 1 << 20;
 
 /// A process steers, or something keeps it from doing so.
@@ -91,7 +92,7 @@ pub enum HoldError {
     /// would be taken for gone.
     #[error("can't read when this process started, in /proc/self/stat; mount /proc")]
     NoStartTime,
-    /// Somebody has put back what the hold held, and closed it.
+    /// Another process has put the hold's cells back, and closed it.
     #[error("change {id}, in which this process steers, has been closed by somebody else; begin another")]
     Closed {
         /// Which.
@@ -100,7 +101,7 @@ pub enum HoldError {
     /// A value that would do harm.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// Another program has set the knob while it was held: it is theirs.
+    /// Another program has set the knob while it was held, and owns it now.
     #[error("{label} is left alone: {}", theirs(found, *to_change))]
     Theirs {
         /// The knob.
@@ -237,7 +238,7 @@ impl Hold {
     }
 }
 
-/// What a hold holds, by its journal.
+/// The cells of a hold, by its journal.
 #[must_use]
 pub fn held(transaction: &Transaction) -> Vec<HeldCell> {
     let entries = transaction.entries.iter().enumerate().filter(|(index, _)| transaction.holds(*index));
@@ -254,7 +255,7 @@ pub fn held(transaction: &Transaction) -> Vec<HeldCell> {
 }
 
 /// A write that has been announced in the journal. It has to be [finished](crate::Session::finish),
-/// whatever came of it.
+/// even if it failed.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Prepared {
@@ -266,7 +267,7 @@ pub struct Prepared {
     to: State,
     /// The writes that lead there.
     way: Vec<State>,
-    /// What depends on it, and is to hold afterwards.
+    /// The cells that depend on it, with their values afterwards.
     beside: Vec<(usize, State)>,
     /// The ones among these that belong to other owners: we put them back until the write is over.
     lent: Lent,
@@ -306,7 +307,7 @@ impl Prepared {
         (&self.entry.target, self.entry.knob)
     }
 
-    /// What the cell held when it was prepared.
+    /// The cell's value when the write was prepared.
     #[must_use]
     pub fn before(&self) -> &State {
         &self.before
@@ -316,9 +317,9 @@ impl Prepared {
 /// A write that is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// What the cell reads.
+    /// The cell's value.
     pub found: State,
-    /// What the kernel made of it, in words, if it is not what was written.
+    /// The kernel's value, in words, if it differs from the written one.
     pub adjusted: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a process that steers does with its hold, while the journal is locked.
+//! The steps of a process with its hold, while the journal is locked.
 
 use std::io::ErrorKind;
 
@@ -20,7 +20,7 @@ use crate::target::Target;
 use crate::undo::Undone;
 
 impl Session<'_> {
-    /// Begins a hold. Nothing is saved yet, and what a crash left is undone first.
+    /// Begins a hold. Nothing is saved yet. The changes of a crashed process are undone first.
     ///
     /// # Errors
     /// [`HoldError::Steered`] if another process has one, [`HoldError::Ending`],
@@ -151,7 +151,7 @@ impl Session<'_> {
         order(&hold.transaction.entries, &wanted, self.files).iter().map(Step::entry).collect()
     }
 
-    /// Reads back a write that was prepared, and what changes along with it; puts the value before
+    /// Reads back a prepared write, and the cells that change along with it. Puts the old value
     /// back if the kernel did not take the new one.
     ///
     /// # Errors
@@ -186,7 +186,7 @@ impl Session<'_> {
                 }
             });
         }
-        // What the kernel changed along with it. A failure shows when that is read.
+        // The cells that the kernel changed along with it. A failure shows when that is read.
         for (at, state) in beside {
             if run.bring(at, &state).is_err() {
                 let readings = readings(run.files, &run.transaction.entries, |(i, _)| i == at);
@@ -216,7 +216,7 @@ impl Session<'_> {
         self.finish(hold, prepared, performed).map(Some)
     }
 
-    /// Puts back the cells that are still ours and closes the hold. The next recovery tries the
+    /// Puts back the cells that the hold still owns, and closes it. The next recovery tries the
     /// failed ones again, once this process is gone.
     pub fn close(&self, hold: &mut Hold) -> Undone {
         // The saved states are known here, even if the journal can't be read.
@@ -267,7 +267,7 @@ impl Session<'_> {
         if transaction.begin.id != hold.id() || transaction.begin.pid != self.who.pid {
             return Err(foreign("it is another one's".to_owned()));
         }
-        // A record of ours that did not fit on a full disk.
+        // A record that did not fit on a full disk.
         if (bytes.len() as u64) > whole {
             self.store.truncate(&hold.name, whole)?;
         }
@@ -296,7 +296,7 @@ impl Session<'_> {
             Reading::Absent(why) => {
                 if matches!(entry.target, Target::Group { .. }) && hold.transaction.holds(index) {
                     // Its limits went with it. A unit that starts again has a group of the same
-                    // path and no limit of ours.
+                    // path, without the hold's limit.
                     let readings = vec![Found { entry: index, state: None }];
                     self.note(hold, Record::Done { readings }, Mode::Undo)?;
                 }
@@ -425,7 +425,7 @@ impl Session<'_> {
     }
 }
 
-/// Notes what an entry reads after a write, and whether that is what was wanted.
+/// Records an entry's value after a write, and whether it is the wanted one.
 fn read_back(
     run: &mut Run<'_>,
     index: usize,

@@ -1,8 +1,8 @@
 //! Journals in a directory: `/var/lib/floodwall/journal` unless told otherwise.
 //!
-//! The directory is walked to from `/` one name at a time, without following links, and refused if
-//! other users could change its entries: a user who can write a journal can have root write any
-//! knob.
+//! The path is opened from `/` one name at a time, without following links. A directory whose
+//! entries other users could change is refused: a user who can write a journal can have root write
+//! any knob.
 
 use std::ffi::OsStr;
 use std::io;
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::store::{JournalError, Store};
 
 /// A transaction takes a few KiB; a lowered limit some more; a hold of a thousand devices some MiB.
-/// Anything larger is not ours.
+/// Anything larger is not a journal.
 const MAX_FILE_BYTES: u64 = 32 << 20;
 const LOCK: &str = "lock";
 
@@ -281,8 +281,8 @@ fn open_directory(parent: BorrowedFd<'_>, name: &OsStr, last: bool) -> rustix::i
     rustix::fs::openat(parent, name, flags, Mode::empty())
 }
 
-/// Other users must not be able to put another directory in our place: only the owner may write,
-/// or, above the last one, the sticky bit keeps names apart (/tmp).
+/// Other users must not be able to replace the directory. Only its owner may write to it. Above the
+/// last component, a sticky bit (/tmp) is enough.
 fn check_directory(directory: BorrowedFd<'_>, path: &Path, last: bool) -> Result<(), JournalError> {
     let stat = rustix::fs::fstat(directory).map_err(|e| JournalError::Io {
         what: "look at",

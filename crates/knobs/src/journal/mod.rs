@@ -1,5 +1,5 @@
-//! The journal: what was changed, from what to what, by whom, when and why; complete before the
-//! first kernel write.
+//! The journal: each change with old and new values, user, time and reason. It is complete before
+//! the first kernel write.
 //!
 //! ```text
 //! /var/lib/floodwall/journal/

@@ -1,7 +1,7 @@
 //! How many closed journals are kept.
 //!
 //! A closed journal undoes nothing any more; it is there for `floodwall log`. Open ones are never
-//! removed, whatever their age, nor are those that were set aside.
+//! removed, at any age, nor are those that were set aside.
 
 use super::store::Store;
 

@@ -33,17 +33,16 @@ pub struct Begin {
     pub command: String,
     /// Seconds since 1970.
     pub at_unix_s: u64,
-    /// What for, in somebody's words.
+    /// The reason, in words.
     pub why: String,
-    /// When it is to be put back by itself, in seconds since 1970; none if it stands until somebody
-    /// does.
+    /// When it is put back automatically, in seconds since 1970; `None` without a deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at_unix_s: Option<u64>,
     /// Whether it is a hold: the process lives on and writes its knobs again and again, until it
     /// closes the hold or ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub steers: bool,
-    /// What changes, and what changes with it.
+    /// The changed cells, and those that change with them.
     pub entries: Vec<SavedEntry>,
 }
 
@@ -68,11 +67,11 @@ pub struct SavedEntry {
 pub struct SavedAt {
     /// Which entry it is from here on.
     pub at: usize,
-    /// The cell and what it holds.
+    /// The cell and its value.
     pub cell: SavedEntry,
 }
 
-/// What an entry read after a write; none if it was not there.
+/// An entry's value after a write; `None` if it was missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reading {
@@ -86,7 +85,7 @@ pub struct Reading {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Closing {
-    /// Everything that was still ours was put back.
+    /// Every value that was still Floodwall's was put back.
     Undone,
     /// The machine has been booted since: nothing was written.
     EarlierBoot,
@@ -105,29 +104,29 @@ pub enum Record {
         /// What.
         to: State,
     },
-    /// Written; this is what the entry, and those that it resets, read now.
+    /// Written; the values of the entry, and of those that it resets, are these.
     Done {
         /// Their values.
         readings: Vec<Reading>,
     },
     /// All written and read back: it stands.
     Commit {
-        /// What all entries read.
+        /// The values of all entries.
         readings: Vec<Reading>,
     },
     /// The states that these are put back to from here on. In a hold they may be written later
     /// (fsynced). In an undoing another program has set them, and the writes of the undoing reset
     /// them.
     Save {
-        /// The cells and what they hold.
+        /// The cells and their values.
         cells: Vec<SavedAt>,
     },
     /// A hold's entry belongs to another owner from here on: it is neither written nor put back.
     Yield {
         /// Which entry.
         entry: usize,
-        /// The change that took it over, with what it is to be put back to; none if it was changed
-        /// past Floodwall.
+        /// The change that took it over, with the value to put back; `None` if it was changed past
+        /// Floodwall.
         to_change: Option<u64>,
     },
     /// Being undone from here on.

@@ -14,7 +14,7 @@ pub trait Store {
     /// A whole file.
     ///
     /// # Errors
-    /// [`JournalError`]; [`JournalError::Foreign`] for a file that is not a plain one of ours.
+    /// [`JournalError`]; [`JournalError::Foreign`] for a file that is not a journal's plain file.
     fn read(&self, name: &str) -> Result<Vec<u8>, JournalError>;
 
     /// Writes a file that does not count yet, and makes it durable. A leftover of the same name is
@@ -96,7 +96,7 @@ pub enum JournalError {
         /// Its name, as it told it.
         holder: String,
     },
-    /// Somebody who may be steering can't be seen: what it holds is not to be touched.
+    /// A process that may be steering can't be seen. Its cells must not be touched.
     #[error(
         "can't tell whether {by}, which steers in change {id}, still lives ({why}); run this in the host's PID namespace, or end that process first"
     )]

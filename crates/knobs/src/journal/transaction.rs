@@ -1,4 +1,4 @@
-//! What a journal's records come to: how far a transaction got, and whose a value is that is found
+//! The meaning of a journal's records: how far a transaction got, and who wrote a value found
 //! later.
 
 use super::record::{Begin, Closing, FORMAT, Reading, Record, SavedAt, SavedEntry};
@@ -152,8 +152,8 @@ impl Transaction {
         phase
     }
 
-    /// Whether a value found in an entry is ours: the last one read back, or one that a write under
-    /// way explains.
+    /// Whether a value found in an entry is the transaction's: the last one read back, or one that
+    /// a write under way explains.
     #[must_use]
     pub fn owns(&self, index: usize, found: &State) -> bool {
         let (Some(entry), Some(trace)) = (self.entries.get(index), self.traces.get(index)) else {
@@ -198,7 +198,7 @@ impl Transaction {
         self.traces.get(index)?.last.as_ref()
     }
 
-    /// What a record tells of the entries.
+    /// Applies a record to the entries.
     fn learn(&mut self, record: &Record) {
         match record {
             Record::Intent { entry: at, to } => {
@@ -235,9 +235,8 @@ impl Transaction {
         }
     }
 
-    /// The records of a hold that say the same without what is over: its begin, what is saved, what
-    /// was read last, what was given up. Entries that are not to be `kept` are left out, so that
-    /// those behind them move up.
+    /// The records of a hold without its history: begin, saved values, last readings, cells given
+    /// up. Entries that are not to be `kept` are left out, so that those behind them move up.
     #[must_use]
     pub fn compacted(&self, kept: impl Fn(&Entry) -> bool) -> Vec<Record> {
         let mut all = Self::new(self.begin.clone(), Vec::new());
@@ -265,7 +264,7 @@ impl Transaction {
     }
 }
 
-/// What the records tell of one entry.
+/// An entry's history in the records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Trace {
     /// The last value read back; none if there was none, or it was not there.
@@ -296,8 +295,8 @@ impl From<&Entry> for SavedEntry {
     }
 }
 
-/// Takes an entry for true only as far as the catalogue does: the knob exists, its file is the one
-/// that the knob has, its values are one line.
+/// Accepts an entry only if it agrees with the catalogue: the knob exists, the file is that knob's,
+/// and each value is one line.
 fn believe(saved: &SavedEntry) -> Result<Entry, String> {
     let knob = find(&saved.knob).ok_or_else(|| format!("there is no knob '{}'", saved.knob))?;
     if !saved.target.is_well_formed() || !saved.target.suits(knob.scope) {

@@ -1,4 +1,4 @@
-//! What is applied now, from the journal: what `floodwall persist` keeps when it is given no
+//! The changes in force, from the journal: `floodwall persist` keeps these when it is given no
 //! settings.
 
 use floodwall_model::Reading;
@@ -17,14 +17,15 @@ use crate::value::{Form, check};
 pub struct Applied {
     /// Each knob's last one.
     pub changes: Vec<Change>,
-    /// What is left out and why, for people.
+    /// Knobs left out and why, for people.
     pub notes: Vec<String>,
 }
 
-/// What our changes of this boot have set and nobody has changed since.
+/// The values that Floodwall's changes of this boot have set and no other program has changed
+/// since.
 ///
-/// Left out, and told: changes for a time, values that somebody else has changed, devices that are
-/// gone.
+/// Left out with a note: temporary changes, values that another program has changed, devices that
+/// are gone.
 ///
 /// # Errors
 /// [`JournalError`] if the journal can't be read.
@@ -52,7 +53,7 @@ pub fn applied(store: &dyn Store, files: &dyn Files, boot_id: &str) -> Result<Ap
             };
             let change = change_of(entry, new);
             if let Some(change) = &change {
-                // A later change of the same cell counts, whatever becomes of it.
+                // A later change of the same cell counts, even if it is left out.
                 found
                     .changes
                     .retain(|old| old.target != change.target || !super::one_cell(old.knob, change.knob));
@@ -69,8 +70,8 @@ pub fn applied(store: &dyn Store, files: &dyn Files, boot_id: &str) -> Result<Ap
     Ok(found)
 }
 
-/// What was asked for, by the file that it was written to: `bdi.max_bytes` is kept as the share
-/// that was worked out.
+/// An entry's change, with the knob of the file that was written: `bdi.max_bytes` is kept as the
+/// share computed from it.
 fn change_of(entry: &Entry, new: &State) -> Option<Change> {
     let (_, file) = new.path.rsplit_once('/')?;
     let knob = knobs().find(|knob| {

@@ -1,4 +1,5 @@
-//! Writing the files: whole or not at all, and never through a link or over somebody else's file.
+//! Writing the files: whole or not at all, and never through a link or over a file of another
+//! program.
 //!
 //! ```text
 //! /etc ─ lock ─▶ each directory opened name by name, no links (made if it is not there)
@@ -20,20 +21,20 @@ use super::{FileState, Kept, PersistError, read, units};
 
 /// Ends in neither `.conf` nor `.rules`.
 const TEMPORARY: &str = ".floodwall.new";
-/// Who reads them need not be root.
+/// Readable without root.
 const MODE: Mode = Mode::from_raw_mode(0o644);
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
-/// No file of ours comes near this.
+/// Far above the size of any file that Floodwall writes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// What became of a file.
+/// The outcome for a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written {
     /// Written or replaced.
     Replaced(String),
     /// Removed.
     Removed(String),
-    /// Not ours to remove; whose it is.
+    /// Not Floodwall's to remove; its state.
     Left(String, FileState),
 }
 
@@ -55,7 +56,7 @@ struct Pending {
 }
 
 impl Etc {
-    /// Opens /etc to change what is kept. It is made if it is not there.
+    /// Opens /etc to change the kept settings. Makes it if it is missing.
     ///
     /// # Errors
     /// [`PersistError::Held`], [`PersistError::NoDirectory`], [`PersistError::Io`].
@@ -71,14 +72,15 @@ impl Etc {
         }
     }
 
-    /// Writes what is to be kept. Of files with nothing to say ours are removed, and others left.
+    /// Writes what is to be kept. A file without settings is removed if Floodwall wrote it, else
+    /// left.
     ///
     /// # Errors
     /// [`PersistError`]. Unless it says otherwise everything is as before.
     pub fn write(&self, mut files: Vec<(String, Option<String>)>) -> Result<Vec<Written>, PersistError> {
         let kept = read(&self.root);
         self.clear_temporary(&kept);
-        // A unit that is not kept any more; what is not ours is left.
+        // Drop-ins of units that are no longer kept. Files of other programs stay.
         for (path, state) in &kept.drop_ins {
             if *state == FileState::Ours && !files.iter().any(|(other, _)| other == path) {
                 files.push((path.clone(), None));
@@ -140,7 +142,7 @@ impl Etc {
         Ok(())
     }
 
-    /// Removes exactly what is ours; what is not any more is left, and told.
+    /// Removes exactly the files that Floodwall wrote. Files changed since stay and are reported.
     ///
     /// # Errors
     /// [`PersistError::Io`].
@@ -166,8 +168,8 @@ impl Etc {
         Ok(told)
     }
 
-    /// Removes what a crash has left; the lock is ours. Nobody reads such a file, so that one which
-    /// can't be removed hinders nobody either.
+    /// Removes temporary files that a crash has left; the caller holds the lock. No program reads
+    /// such a file, so failing to remove one does no harm.
     fn clear_temporary(&self, kept: &Kept) {
         let of_files = kept.files().map(|(path, _)| split(path).0.to_owned());
         // A kill may come before the drop-in is there.
@@ -211,7 +213,7 @@ impl Etc {
                 for rest in pending.iter().skip(changed) {
                     let _ = rustix::fs::unlinkat(&rest.directory, TEMPORARY, AtFlags::empty());
                 }
-                // Every one, whatever becomes of the others.
+                // Every one, even if another fails.
                 let left: Vec<&Pending> =
                     pending.iter().take(changed).filter(|before| put_back(before).is_err()).collect();
                 return Err(match left.first() {
@@ -260,14 +262,14 @@ impl Etc {
 
 /// Writes the temporary file and makes it durable.
 fn put(file: &Pending, bytes: &[u8]) -> rustix::io::Result<()> {
-    // Left by a crash; the lock is ours.
+    // Left by a crash; this process holds the lock.
     match rustix::fs::unlinkat(&file.directory, TEMPORARY, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(e) => return Err(e),
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let new = rustix::fs::openat(&file.directory, TEMPORARY, flags, MODE)?;
-    // Whatever the umask is.
+    // The umask may have reduced the mode.
     rustix::fs::fchmod(&new, MODE)?;
     let mut rest = bytes;
     while !rest.is_empty() {

@@ -1,5 +1,5 @@
-//! What a disk is known by after a boot: never its name, which is given in the order in which disks
-//! are found.
+//! A disk's identity after a boot. Never its name: names are given in the order in which disks are
+//! found.
 //!
 //! ```text
 //! device ─▶ candidates, best first (sysfs, udev's database in /run/udev/data) ─▶ the first that no other disk here has ─▶ a match in a udev rule
@@ -12,8 +12,8 @@
 //! | md array | the array's UUID |
 //! | any other disk | serial number, WWN, the kernel's own identifiers of these, partition table, filesystem, at last its port |
 //!
-//! A partition table's or filesystem's UUID goes with its contents, and a port belongs to whatever
-//! is plugged into it: both are used where there is nothing better, and said.
+//! A partition table's or filesystem's UUID is copied along with its contents, and a port
+//! identifies any disk plugged into it. Both are used, with a note, only if no better key exists.
 
 use std::fmt;
 
@@ -116,7 +116,7 @@ impl Key {
         }
     }
 
-    /// What to know of a disk that is known by this.
+    /// A note about a disk with this identity.
     #[must_use]
     pub fn caution(self) -> Option<&'static str> {
         match self {
@@ -135,13 +135,12 @@ enum Source {
     Property(&'static str),
 }
 
-/// What a disk is known by.
+/// A disk's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
-    /// What is compared.
+    /// The compared key.
     pub key: Key,
-    /// With what: a pattern of udev(7), in which `*`, `?` and `[` are escaped unless they are
-    /// meant.
+    /// A pattern of udev(7); literal `*`, `?` and `[` are escaped.
     pub pattern: String,
 }
 
@@ -159,7 +158,7 @@ pub enum NoIdentity {
     None {
         /// The device.
         device: String,
-        /// What was looked for.
+        /// The identity that is missing.
         lacks: &'static str,
         /// What to do instead.
         remedy: &'static str,
@@ -173,7 +172,7 @@ pub enum NoIdentity {
         device: String,
         /// The other one.
         other: String,
-        /// What both have.
+        /// The key that both have.
         identity: Identity,
     },
 }
@@ -248,7 +247,7 @@ impl Kind {
         }
     }
 
-    /// What it lacks, and what to do instead.
+    /// The missing identity, and what to do instead.
     fn without(self) -> (&'static str, &'static str) {
         match self {
             Self::Loop => {
@@ -291,8 +290,8 @@ fn pattern(key: Key, value: &str) -> Option<String> {
 const LAB_FILE: &str = ".floodwall-lab";
 const LAB_SEPARATOR: char = '.';
 
-/// What a disk is to be known by, and who else will be taken for it: the paths of one multipath
-/// device have one identity.
+/// A disk's identity, and the other disks that share it: the paths of one multipath device have one
+/// identity.
 ///
 /// # Errors
 /// [`NoIdentity`], with what to do.

@@ -1,5 +1,5 @@
-//! How a file is known to be ours and untouched: a marker and a checksum of what follows in its
-//! first lines.
+//! Recognises files of Floodwall that are untouched: the first lines hold a marker and a checksum
+//! of the rest.
 //!
 //! ```text
 //! # Written by floodwall persist …                     marker
@@ -9,31 +9,31 @@
 
 use crate::journal::checksum;
 
-/// Begins every file of ours.
+/// Begins every file of Floodwall.
 const MARK: &str = "# Written by floodwall persist; floodwall unpersist removes it. Edited by hand it is nobody's but yours.\n";
 /// Begins the second line.
 const FORMAT: &str = "# floodwall-persist/1 ";
 
-/// What a file is.
+/// The origin of a file's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content<'a> {
-    /// Ours, as we wrote it: what is below the first two lines.
+    /// Floodwall's, unchanged: the text below the first two lines.
     Ours(&'a str),
-    /// Ours, and changed since.
+    /// Floodwall's, but changed since.
     Edited,
-    /// Somebody else's.
+    /// Another program's.
     Foreign,
 }
 
-/// A file of ours.
+/// A file with Floodwall's first lines.
 pub(crate) fn sign(body: &str) -> String {
     format!("{MARK}{FORMAT}{:016x}\n{body}", checksum(body.as_bytes()))
 }
 
-/// Whose a file is.
+/// Finds out who wrote a file.
 pub(crate) fn inspect(text: &str) -> Content<'_> {
     let Some(rest) = text.strip_prefix(MARK) else {
-        // A marker that somebody has reworded is still ours if the format's line is there.
+        // A file with a reworded marker is still Floodwall's if it has the format's line.
         return if text.contains(FORMAT) { Content::Edited } else { Content::Foreign };
     };
     let signed = rest.strip_prefix(FORMAT).and_then(|rest| rest.split_once('\n'));

@@ -1,5 +1,5 @@
 //! Settings that outlive a boot: a sysctl.d file for the machine's knobs, udev rules for disks',
-//! drop-ins for units'. No program of ours runs at boot.
+//! drop-ins for units'. No program of Floodwall runs at boot.
 //!
 //! ```text
 //! changes (asked for, or applied now: applied) ─▶ settle ─▶ Persisted ─ merge ─▶ difference, files (text) ─▶ disk: written whole or not at all
@@ -36,7 +36,7 @@ use crate::catalogue::{Knob, Scope, find};
 use crate::change::Change;
 use crate::target::{Device, Target};
 
-/// A knob and what it is set to, in its file's unit.
+/// A knob and its value, in its file's unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
     /// The knob.
@@ -48,7 +48,7 @@ pub struct Value {
 /// A disk's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
-    /// What it is known by.
+    /// Its identity.
     pub identity: Identity,
     /// Its name when they were written, for people.
     pub known_as: String,
@@ -56,7 +56,7 @@ pub struct Disk {
     pub values: Vec<Value>,
 }
 
-/// What is kept across boots.
+/// The settings kept across boots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Persisted {
     /// The machine's knobs.
@@ -207,7 +207,7 @@ impl Persisted {
     }
 }
 
-/// Whose a setting is.
+/// The owner of a setting.
 enum Owner<'a> {
     Machine,
     Disk(&'a Disk),
@@ -243,16 +243,16 @@ impl Cell<'_> {
     }
 }
 
-/// Whose a file is.
+/// The origin of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileState {
     /// It is not there.
     Absent,
-    /// Ours, as we wrote it.
+    /// Floodwall's, unchanged.
     Ours,
-    /// Ours, and changed by hand since.
+    /// Floodwall's, but changed by hand since.
     Edited,
-    /// Not ours; why.
+    /// Another program's; why.
     Foreign(String),
     /// It can't be read; why.
     Unreadable(String),
@@ -278,7 +278,7 @@ impl fmt::Display for FileState {
     }
 }
 
-/// What is kept now, and whose the files are.
+/// The settings kept now, and the origin of their files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// The sysctl.d file.
@@ -287,11 +287,11 @@ pub struct Kept {
     pub rules: FileState,
     /// The units' drop-ins that are there: path and whose.
     pub drop_ins: Vec<(String, FileState)>,
-    /// What the files that are ours say. One that was changed by hand says nothing here.
+    /// The settings of Floodwall's own files. Files changed by hand contribute nothing.
     pub settings: Persisted,
 }
 
-/// Reads what is kept. Never fails: a file that can't be read is one of the [`FileState`]s.
+/// Reads the kept settings. Never fails: a file that can't be read is one of the [`FileState`]s.
 #[must_use]
 pub fn read(root: &SysRoot) -> Kept {
     let (sysctl, machine) = read_file(root, SYSCTL_PATH, sysctl::parse);
@@ -337,16 +337,16 @@ impl Kept {
         [(SYSCTL_PATH, &self.sysctl), (RULES_PATH, &self.rules)].into_iter().chain(drop_ins)
     }
 
-    /// Whose a file is.
+    /// The origin of a file.
     #[must_use]
     pub fn state_of(&self, path: &str) -> &FileState {
         self.files().find(|(other, _)| *other == path).map_or(&FileState::Absent, |(_, state)| state)
     }
 
-    /// What our files will set a knob to at the next boot or when its disk appears; `None` if they
-    /// do not speak of it. Any name of what the kernel keeps once finds it: asked for
-    /// `vm.dirty_ratio`, the answer may be in `vm.dirty_bytes`. Whether another file has the last
-    /// word is another question.
+    /// The value that Floodwall's files will set at the next boot or when the disk appears; `None`
+    /// if they do not name the knob. Either name of a pair finds it: asked for `vm.dirty_ratio`,
+    /// the answer may be in `vm.dirty_bytes`. Whether another file has the last word is another
+    /// question.
     #[must_use]
     pub fn value_of(&self, root: &SysRoot, knob: &Knob, target: &Target) -> Option<&Value> {
         match target {
@@ -356,8 +356,8 @@ impl Kept {
         }
     }
 
-    /// What our files will set a disk's knobs to whenever it appears; of two for one knob the later
-    /// one counts. Costs nothing where no disk's settings are kept.
+    /// The values that Floodwall's files will set when a disk appears; of two for one knob the
+    /// later one counts. Costs nothing where no disk's settings are kept.
     #[must_use]
     pub fn of_device(&self, root: &SysRoot, device: &Device) -> Vec<&Value> {
         if self.settings.disks.is_empty() {

@@ -5,20 +5,21 @@
 //! ENV{.FLOODWALL}=="1", ATTR{queue/scheduler}="mq-deadline"      one line a write, in the order that the kernel needs
 //! ```
 //!
-//! - **Events.** A disk is set when it is added (at boot too: the events are repeated once the
-//!   system's rules are there) and when the kernel says that it changed (a loop device got its
-//!   file, an array was started, a mapping was loaded). Changes that somebody made up
-//!   (`udevadm trigger`, the one that udev itself makes when a writer closes the disk) are left
-//!   alone, or they would undo `floodwall apply` at random moments.
+//! - **Events.** A disk is set when it is added. At boot the kernel's events are repeated once the
+//!   system's rules are there. A disk is also set when the kernel reports a change: a loop device
+//!   got its file, an array was started, a mapping was loaded. Synthetic change events are ignored:
+//!   `udevadm trigger`, and udev's own after a writer closes the disk. They would undo
+//!   `floodwall apply` at random moments.
 //! - **A match is positive.** A comparison with a file that is not there fails, `!=` too
 //!   (udev-rules.c `token_match_attr`): "if not this disk, skip" would set every disk that lacks
 //!   the file.
-//! - **bdi.** Events of the subsystem bdi come with a number and no identity. The disk's own
-//!   directory has a link to it: `ATTR{bdi/…}`.
-//! - **Order.** An elevator before what it resets and before wbt, shares before the strict limit,
-//!   as in a plan.
+//! - **bdi.** Events of the subsystem bdi come with a number and no identity. The disk's directory
+//!   links to its bdi: `ATTR{bdi/…}`.
+//! - **Order.** An elevator goes before the knobs that it resets and before wbt. Shares go before
+//!   the strict limit. A plan has the same order.
 //! - **Busy.** Linux 6.18 may answer a write to nr_requests with EBUSY while a disk of the same
-//!   adapter changes its elevator, which at boot is likely: that one is compared and written again.
+//!   adapter changes its elevator. At boot this is likely, so this knob is compared and written
+//!   again.
 
 use floodwall_host::SysRoot;
 
@@ -47,7 +48,7 @@ const FLAG: &str = "ENV{.FLOODWALL}";
 /// Before the name that a disk had when the file was written.
 const KNOWN_AS: &str = "# ";
 
-/// What is below the file's first two lines.
+/// The file below its first two lines.
 pub(crate) fn body(disks: &[Disk]) -> String {
     let blocks = disks.iter().enumerate().map(|(index, disk)| block(index + 1, disk));
     format!("{HEAD}{}{TAIL}", blocks.collect::<String>())
@@ -77,7 +78,7 @@ fn block(number: usize, disk: &Disk) -> String {
     text
 }
 
-/// The writes that lead to a value whatever was there before.
+/// The writes that lead to a value from any earlier one.
 fn writes(value: &Value) -> Vec<String> {
     match (value.knob.name, value.value.parse::<i64>()) {
         // A target that is written again does not switch throttling on where an elevator has
@@ -104,10 +105,10 @@ pub(crate) fn below_disk(knob: &Knob) -> Option<String> {
     Some(format!("{directory}/{}", knob.file_name()))
 }
 
-/// What [`body`] wrote.
+/// Parses the output of [`body`].
 ///
 /// # Errors
-/// What it did not write.
+/// Text that `body` did not write.
 pub(crate) fn parse(body: &str) -> Result<Vec<Disk>, String> {
     let blocks = body.strip_prefix(HEAD).and_then(|rest| rest.strip_suffix(TAIL));
     let blocks = blocks.ok_or("its head or tail is not understood")?;

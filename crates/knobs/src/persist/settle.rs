@@ -1,5 +1,5 @@
-//! From changes to what a file can keep: identities for devices, shares for sizes, refusals with
-//! what to use instead.
+//! Turns changes into settings that a file can keep: identities for devices, shares for sizes. A
+//! refusal names an alternative.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ pub enum PersistError {
     Threads {
         /// The change.
         label: String,
-        /// What keeps it.
+        /// A means to keep it.
         remedy: String,
     },
     /// A control group's knob.
@@ -82,12 +82,12 @@ pub enum PersistError {
         "a unit's settings can't be kept: there is no systemd here to set them; run floodwall apply at boot"
     )]
     NoSystemd,
-    /// Nobody would read the rules.
+    /// No udev would read the rules.
     #[error(
         "a disk's settings can't be kept: there is no udev here to set them ({RULES} would have no reader); run floodwall apply at boot, or give the machine's knobs alone", RULES = rules::PATH
     )]
     NoUdev,
-    /// What a plan of the settings is refused for.
+    /// The plan of the settings is refused.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// Not our file, or not any more.
@@ -95,13 +95,13 @@ pub enum PersistError {
     NotOurs {
         /// The file.
         path: PathBuf,
-        /// Whose it is.
+        /// The file's origin.
         why: String,
     },
     /// A symbolic link in the path.
     #[error("'{path}' is a symbolic link or no directory; files are written to real directories alone", path = .0.display())]
     NoDirectory(PathBuf),
-    /// Somebody else is writing them.
+    /// Another process is writing them.
     #[error("another floodwall is changing what is kept; run this again when it has ended")]
     Held,
     /// An operation failed.
@@ -154,11 +154,11 @@ pub struct Settled {
     pub devices: Vec<Device>,
     /// What to know, for people.
     pub notes: Vec<String>,
-    /// What is kept and not in force now: `sda.scheduler: none -> bfq`.
+    /// Kept settings that are not in force now: `sda.scheduler: none -> bfq`.
     pub not_in_force: Vec<String>,
 }
 
-/// What is kept once changes are added to it.
+/// The kept settings with changes added.
 ///
 /// # Errors
 /// [`PersistError`] for the first change that can't be kept: half a setting is another setting.
@@ -221,7 +221,7 @@ fn check(
 ) -> Result<(), PersistError> {
     let changes = [all.changes(root, &settled.devices), of_units].concat();
     let entries = plan(&changes, files)?.entries;
-    // What the kernel changes beside is saved with a change, and nothing here.
+    // A change also saves the kernel's side effects. They need no setting here.
     let asked: Vec<Entry> = entries.into_iter().filter(|entry| entry.new.is_some()).collect();
     settled.notes.extend(refuse::notes(&asked, files, &Memory::read(files)));
     settled.not_in_force = asked

@@ -1,13 +1,13 @@
 //! The sysctl.d(5) file: the machine's knobs.
 //!
 //! systemd-sysctl and `sysctl --system` read the files of all directories in the order of their
-//! names, whatever the directory: ours sorts behind `99-sysctl.conf` and what distributions ship.
-//! Within it the background limit comes before the hard limit: coming from the kernel's defaults
-//! both usually fall.
+//! names alone. Floodwall's sorts behind `99-sysctl.conf` and the files of distributions. Within it
+//! the background limit comes before the hard limit: coming from the kernel's defaults both usually
+//! fall.
 //!
-//! A pair in percent has one trap that a file can't avoid: systemd-sysctl keeps one line a name, so
-//! a ratio can't be written twice, as kernels up to 6.14 would like where an earlier file sets
-//! bytes (their polling interval then stays that of the old bytes until the next change).
+//! A pair in percent has one trap that a file can't avoid. If an earlier file sets bytes, kernels
+//! up to 6.14 need the ratio written twice; systemd-sysctl keeps one line a name. Their polling
+//! interval then stays that of the old bytes until the next change.
 
 use super::Value;
 use crate::catalogue::{Scope, knobs};
@@ -16,7 +16,7 @@ use crate::value::{Form, check};
 /// Where it is.
 pub const PATH: &str = "/etc/sysctl.d/99-zz-floodwall.conf";
 
-/// What is below the file's first two lines.
+/// The file below its first two lines.
 pub(crate) fn body(machine: &[Value]) -> String {
     let mut ordered: Vec<&Value> = machine.iter().collect();
     ordered.sort_by_key(|value| rank(value.knob.name));
@@ -31,7 +31,7 @@ fn rank(name: &str) -> u8 {
     }
 }
 
-/// What [`body`] wrote.
+/// Parses the output of [`body`].
 ///
 /// # Errors
 /// A line that it did not write.

@@ -199,7 +199,7 @@ fn what_can_not_be_kept_is_refused_with_what_to_use() {
     let machine = Machine::new();
     let refusal = |text: &str| machine.settle(&Persisted::default(), &[text]).unwrap_err();
     insta::assert_snapshot!(refusal("sda.io.cost.qos=enable=1"), @"sda.io.cost.qos=enable=1 can't be kept: systemd has no setting for it; run floodwall apply from a unit at boot");
-    // What an apply would refuse.
+    // Changes that an apply would refuse.
     assert!(
         machine.settle(&Persisted::default(), &["sda.bdi.max_ratio=0", "sda.bdi.strict_limit=1"]).is_err()
     );
@@ -438,7 +438,7 @@ fn drop_ins_go_with_their_units_and_with_everything() {
     let told = etc().remove().unwrap();
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(!machine.path("/etc/systemd/system/system.slice.d").exists());
-    // Somebody else's.
+    // Another program's drop-in stays.
     assert!(machine.path(DROP_IN).exists());
     let error = etc().write(machine.settle(&Persisted::default(), OF_UNITS).unwrap().settings.files());
     assert!(matches!(error, Err(PersistError::NotOurs { .. })), "{error:?}");

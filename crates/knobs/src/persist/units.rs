@@ -6,10 +6,10 @@
 //! IOWriteBandwidthMax=/dev/disk/by-id/wwn-0x5000c500a1b2c3d4 50000000
 //! ```
 //!
-//! - **Order.** systemd reads a unit's drop-ins in the order of their names, whatever the directory
-//!   (src/shared/dropin.c). Ours comes before `50-PROPERTY.conf`, which `systemctl set-property`
-//!   makes, so that `floodwall apply` has the last word until it is put back. What an administrator
-//!   makes with `systemctl edit` (`override.conf`) has it in any case.
+//! - **Order.** systemd reads a unit's drop-ins in the order of their names alone
+//!   (src/shared/dropin.c). Floodwall's comes before `50-PROPERTY.conf`, which
+//!   `systemctl set-property` makes, so that `floodwall apply` has the last word until it is put
+//!   back. A file of `systemctl edit` (`override.conf`) has it in any case.
 //! - **Devices** are named by a link in /dev/disk that goes with the device.
 
 use floodwall_host::SysRoot;
@@ -152,7 +152,7 @@ pub(crate) fn settings(value: &Value, node: Option<&str>) -> Vec<(&'static str, 
     .collect()
 }
 
-/// What [`Unit::body`] wrote.
+/// Parses the output of [`Unit::body`].
 ///
 /// # Errors
 /// A line that it did not write.
@@ -232,7 +232,8 @@ fn manager_of(group: &str) -> Option<&str> {
     above.split('/').find(|part| section(part) != Some("Slice"))
 }
 
-/// A drop-in of a unit that is read after ours and sets the same, as systemd tells its drop-ins.
+/// A drop-in of a unit that is read after Floodwall's and sets the same property, as systemd lists
+/// them.
 ///
 /// # Errors
 /// Why systemd does not tell them.

@@ -102,10 +102,10 @@ pub(crate) fn is_ours(path: &str) -> bool {
     Source::parse(path).is_some()
 }
 
-/// What the threads behind a path have.
+/// The priorities of the threads behind a path.
 ///
 /// # Errors
-/// ENOENT if there are none; E2BIG if they differ too much to be saved.
+/// ENOENT if no threads exist; E2BIG if too many differ to be saved.
 pub(crate) fn read(root: &SysRoot, path: &str) -> rustix::io::Result<String> {
     let source = Source::parse(path).ok_or(Errno::NOENT)?;
     let threads = source.threads(root).into_iter();
@@ -115,7 +115,8 @@ pub(crate) fn read(root: &SysRoot, path: &str) -> rustix::io::Result<String> {
     if text.len() > LONGEST { Err(Errno::TOOBIG) } else { Ok(text) }
 }
 
-/// Brings the threads behind a path to what a text says, those that start meanwhile included.
+/// Sets the threads behind a path to the priorities in a text, including threads that start
+/// meanwhile.
 ///
 /// # Errors
 /// EINVAL for a text that says nothing of priorities; ENOENT if there are no threads; EPERM; EAGAIN
@@ -150,7 +151,7 @@ pub(crate) fn write(root: &SysRoot, path: &str, text: &str) -> rustix::io::Resul
     Err(Errno::AGAIN)
 }
 
-/// Whether [`write()`] would be let: the first thread is set to what it has.
+/// Whether [`write()`] would be permitted: the first thread is set to its present priority.
 ///
 /// # Errors
 /// As [`write()`].

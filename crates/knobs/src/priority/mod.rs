@@ -108,8 +108,9 @@ impl Priorities {
         is_one(&self.common) || self.others.values().any(is_one)
     }
 
-    /// The priorities that lead back from `now` to `self`, for each thread that has a priority of
-    /// ours. The others keep theirs: another program has set it, or they started with it.
+    /// The priorities that lead back from `now` to `self`, for each thread with a priority of the
+    /// transaction. The others keep their priority: another program has set it, or they started
+    /// with it.
     pub(crate) fn back(&self, now: &Self, is_ours: impl Fn(&Priority) -> bool) -> Self {
         if !is_ours(&now.common) && now.common != self.common {
             // Another program has set most of the threads.
@@ -211,12 +212,12 @@ mod tests {
         let is_ours = |priority: &Priority| *priority == Priority::BestEffort(0);
         let back = |now: &str| old.back(&now.parse().unwrap(), is_ours).to_string();
         assert_eq!(back("be/0"), "none 2@102=be/6");
-        // A new process of the group, with a priority of its own.
+        // A new process of the group, with another priority.
         assert_eq!(back("be/0 9@109=idle"), "none 2@102=be/6 9@109=idle");
         assert_eq!(back("be/0 9@109=none"), "none 2@102=be/6");
-        // Somebody has changed the thread that was special.
+        // Another program has changed the thread that differed.
         assert_eq!(back("be/0 2@102=rt/1"), "none 2@102=rt/1");
-        // Somebody has set most of the threads, and not this one.
+        // Another program has set most of the threads, and not this one.
         assert_eq!(back("be/6 1@101=be/0"), "be/6 1@101=none");
         // A write that was cut short.
         assert_eq!(back("none 1@101=be/0 2@102=be/6"), "none 2@102=be/6");

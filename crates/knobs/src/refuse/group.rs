@@ -12,8 +12,8 @@ use crate::refuse::hard_limit;
 use crate::systemd::{self, Limit, Origin};
 use crate::target::Target;
 
-/// What must fit below a group's dirty limit: with less, writers stop for each of the flusher's
-/// chunks.
+/// The least that must fit below a group's dirty limit. With less, writers stop for each of the
+/// flusher's chunks.
 const LEAST_LIMIT_BYTES: u64 = 2 * FLUSHER_CHUNK_BYTES;
 /// The share of a group's page cache that may be dirty where it can't be read: `vm.dirty_ratio` as
 /// the kernel boots.
@@ -134,7 +134,7 @@ pub(super) fn tighter_above(entry: &Entry, files: &dyn Files) -> Option<String> 
     None
 }
 
-/// What of a limit above is tighter than the wanted one.
+/// The part of a limit above that is tighter than the wanted one.
 fn tighter(knob: &str, limit: &str, wanted: &str) -> Option<String> {
     // `max` is no number: no limit.
     let number = |text: &str| text.parse::<u64>().unwrap_or(u64::MAX);
@@ -224,8 +224,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A group of 300 MiB, of which 200 MiB are page cache and 20 MiB of that shared memory: 120
-    /// MiB can't be dropped.
+    /// A group of 300 MiB. 200 MiB are page cache, and 20 MiB of that are shared memory: 120 MiB
+    /// can't be dropped.
     fn groups() -> Tree {
         let mut tree = machine();
         let mut put =
@@ -240,7 +240,7 @@ mod tests {
         tree
     }
 
-    /// The plan of one change, shown with its notes; or why there is none.
+    /// The plan of one change, shown with its notes, or the error.
     fn planned(tree: &Tree, text: &str) -> String {
         let (_dir, root) = root_of(tree);
         let files = KernelFiles::new(&root).unwrap();

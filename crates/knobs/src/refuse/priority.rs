@@ -14,7 +14,7 @@ pub(super) fn is_ignored(entry: &Entry, entries: &[Entry], files: &dyn Files) ->
     if !matches!(entry.knob.name, "ioprio" | JOURNAL_PRIORITY) {
         return None;
     }
-    // Best effort 4 is what a process has that asks for nothing (block/ioprio.c).
+    // Best effort 4 is a process's default (block/ioprio.c).
     let new = entry.new.as_ref()?.value.as_str();
     if ["none", "idle", "be/4", "be/5", "be/6", "be/7"].contains(&new) {
         return None;

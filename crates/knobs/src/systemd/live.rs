@@ -34,8 +34,7 @@ const MOST_BYTES: usize = 1 << 20;
 const MOST_LAYERS: u32 = 64;
 
 thread_local! {
-    /// The first line of what systemctl last failed with in this thread: an error number has no
-    /// room for it.
+    /// The first line of systemctl's last error in this thread. An error number has no room for it.
     static SAID: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
@@ -50,8 +49,8 @@ pub(crate) fn manages(root: &SysRoot, group: &str) -> Result<bool, String> {
     }
     let text = show(unit, &[]).map_err(in_words)?;
     let shown = Shown::new(&text);
-    // A user's manager has units of its own, which may have the same names. A unit that runs is
-    // managed also if its file is gone.
+    // A user's manager may have units of the same names. A unit that runs is managed also if its
+    // file is gone.
     Ok(shown.get("ControlGroup").is_some_and(|path| path.trim_start_matches('/') == group))
 }
 
@@ -78,7 +77,7 @@ pub(crate) fn lasting_drop_ins(root: &SysRoot, unit: &str) -> Result<Vec<String>
     Ok(Shown::new(&text).drop_ins().filter(|path| !path.starts_with("/run/")).collect())
 }
 
-/// What a unit's limit is, as systemd says: its view.
+/// A unit's limit as systemd reports it: its view.
 ///
 /// # Errors
 /// ESRCH if systemd does not know the unit; ETIMEDOUT; EREMOTEIO for everything else that systemctl
@@ -217,7 +216,7 @@ fn show(unit: &str, properties: &[&str]) -> rustix::io::Result<String> {
     systemctl(&["show", "--property", &wanted, "--", unit])
 }
 
-/// Runs systemctl, and gives what it prints.
+/// Runs systemctl, and returns its output.
 fn systemctl(arguments: &[&str]) -> rustix::io::Result<String> {
     let program = SYSTEMCTL.iter().find(|path| Path::new(path).exists()).ok_or(Errno::NOENT)?;
     let mut command = Command::new(program);
@@ -225,7 +224,7 @@ fn systemctl(arguments: &[&str]) -> rustix::io::Result<String> {
     run(&mut command, PATIENCE)
 }
 
-/// Runs a command for a bounded time, in a process group and with an environment of its own.
+/// Runs a command for a bounded time, in a new process group and with a clean environment.
 fn run(command: &mut Command, patience: Duration) -> rustix::io::Result<String> {
     let io = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);
     command.env_clear().env("LANG", "C");
@@ -264,7 +263,7 @@ fn run(command: &mut Command, patience: Duration) -> rustix::io::Result<String> 
     Err(meant(&said))
 }
 
-/// What a command has said so far on one of its pipes.
+/// A command's output so far on one of its pipes.
 struct Said<P> {
     pipe: Option<P>,
     bytes: Vec<u8>,
@@ -316,7 +315,7 @@ fn end_with_us(command: &mut Command) {
     }
 }
 
-/// What systemctl failed with.
+/// The error of systemctl.
 fn meant(said: &str) -> Errno {
     let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
     if has(&["not found", "not loaded"]) {

@@ -21,8 +21,8 @@
 //! | `/run/systemd/system.control/GROUP/KNOB` | `set-property --runtime` | the limit is in such a drop-in |
 //! | `/run/systemd/system/GROUP/KNOB` | the drop-ins are removed, `daemon-reload` | the unit's own files say it |
 //!
-//! Both read alike: a line that says where the limit is set and by which properties, a line of the
-//! unit's other drop-ins, then the kernel's file as systemd would write it.
+//! Both read alike. The first line says where the limit is set and by which properties. The second
+//! lists the unit's other drop-ins. Then comes the kernel's file as systemd would write it.
 //!
 //! Limits of several devices share a drop-in (src/core/dbus-cgroup.c `bus_cgroup_set_property`).
 //! One device's can be given back only while no other has any: [`refusal`].
@@ -56,7 +56,7 @@ pub(crate) const IO_MAX: [(&str, &str); 4] = [
     ("riops", "IOReadIOPSMax"),
     ("wiops", "IOWriteIOPSMax"),
 ];
-/// What `io.weight` is without a property (src/basic/cgroup-util.h `CGROUP_WEIGHT_DEFAULT`).
+/// The value of `io.weight` without a property (src/basic/cgroup-util.h `CGROUP_WEIGHT_DEFAULT`).
 const DEFAULT_WEIGHT: &str = "100";
 
 /// Kinds of units that have a control group, and the section for its settings.
@@ -172,8 +172,7 @@ impl<'a> Limit<'a> {
         RUN_TIME_DROP_INS.iter().map(directory).map(|dir| (dir.clone(), files(&dir))).collect()
     }
 
-    /// What a write of `value` comes to, as a shell would do it. `before` is the view, and `node`
-    /// the device's path.
+    /// A write of `value` as a shell command. `before` is the view, and `node` the device's path.
     pub(crate) fn commands(&self, before: &str, value: &str, node: &str) -> String {
         match self.origin {
             Origin::RunTime => {
@@ -194,9 +193,9 @@ impl<'a> Limit<'a> {
         }
     }
 
-    /// Whether the kernel's file is written before the property is set. Whoever lowers
-    /// `memory.high` reclaims the group's memory (mm/memcontrol.c `memory_high_write`). systemd
-    /// would do that in its only thread, and start and stop no unit meanwhile.
+    /// Whether the kernel's file is written before the property is set. The thread that lowers
+    /// `memory.high` reclaims the group's memory (mm/memcontrol.c `memory_high_write`). systemd has
+    /// one thread: while that reclaims, it starts and stops no unit.
     fn is_written_first(&self, value: &str) -> bool {
         self.file == "memory.high" && value != "max"
     }
@@ -226,7 +225,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// What `systemctl show` printed: `NAME=VALUE` lines, several of one name for a list.
+/// The output of `systemctl show`: `NAME=VALUE` lines, several of one name for a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shown<'a>(&'a str);
 
@@ -277,7 +276,7 @@ impl<'a> Shown<'a> {
         properties(file).iter().filter(is_set).copied().collect()
     }
 
-    /// Where the limit is set, and what the kernel's file is to hold. `number_of` finds a device's
+    /// Where the limit is set, and the value for the kernel's file. `number_of` finds a device's
     /// number by its path.
     pub(crate) fn view(&self, file: &str, number_of: impl Fn(&str) -> Option<String>) -> String {
         let unlimited = |value: &str| if value == "infinity" { "max".to_owned() } else { value.to_owned() };
@@ -332,8 +331,7 @@ pub(crate) fn split(view: &str) -> (Origin, &str) {
     (origin, view.get(head..).unwrap_or_default())
 }
 
-/// The properties that lead from a view to a value, with what they are set to; `node` is the
-/// device's path.
+/// The properties that lead from a view to a value, with their values; `node` is the device's path.
 pub(crate) fn assignments(file: &str, before: &str, value: &str, node: &str) -> Vec<(&'static str, String)> {
     let unlimited = |value: &str| if value == "max" { "infinity".to_owned() } else { value.to_owned() };
     match file {
@@ -355,8 +353,8 @@ pub(crate) fn assignments(file: &str, before: &str, value: &str, node: &str) -> 
     }
 }
 
-/// Why a limit can't be set at run time, or could not be given back. `value` is what the kernel's
-/// file is to hold.
+/// Why a limit can't be set at run time, or could not be given back. `value` is the value for the
+/// kernel's file.
 pub(crate) fn refusal(files: &dyn Files, limit: &Limit<'_>, value: &str) -> Option<String> {
     let view = files.read(&limit.at(Origin::RunTime)).ok()?;
     let others = view.lines().find_map(|line| line.strip_prefix(OTHER_DROP_INS)).unwrap_or_default();

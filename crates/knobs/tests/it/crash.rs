@@ -103,7 +103,8 @@ fn survives(
     let original = world.kernel.all();
     let texts = picks.iter().zip(CHANGES).filter_map(|(pick, group)| Some(group[(*pick)? % group.len()]));
     let mut changes: Vec<_> = texts.map(change).collect();
-    // What would be refused (a tunable of another elevator, a share above the limit) is left out.
+    // Changes that would be refused (a tunable of another elevator, a share above the limit) are
+    // left out.
     while plan(&changes, &world.kernel).is_err() {
         changes.pop();
     }

@@ -1,5 +1,5 @@
-//! Holds: written again and again, taken over by others, given back; and what is left of them when
-//! their process is gone.
+//! Holds: written again and again, taken over by other changes, given back, and left behind by a
+//! process that is gone.
 
 use floodwall_knobs::catalogue::find;
 use floodwall_knobs::journal::{Closing, Phase, Record, Store, Transaction};
@@ -154,10 +154,10 @@ fn a_knob_that_somebody_else_has_set_is_theirs_for_ever() {
     world.kernel.write("/sys/dev/block/8:0/queue/nr_requests", "32").unwrap();
     let error = write(&world, &mut hold, "nr_requests=4").unwrap_err();
     assert_eq!(error.to_string(), "sda.nr_requests is left alone: it reads 32, which somebody else has set");
-    // Even if it reads what was ours once.
+    // Even if it reads a value that the hold wrote before.
     world.kernel.write("/sys/dev/block/8:0/queue/nr_requests", "8").unwrap();
     assert!(matches!(write(&world, &mut hold, "nr_requests=4"), Err(HoldError::Theirs { .. })));
-    // The others are steered on, and put back, by whoever it is.
+    // The other knobs are steered on, and put back when the process is gone.
     write(&world, &mut hold, "max_sectors_kb=64").unwrap();
     world.process(GUARD, 'S', 0);
     world.session().recover().unwrap();
@@ -200,7 +200,7 @@ fn an_applied_value_wins_and_is_put_back_to_what_the_hold_had_saved() {
                 "sda.nr_requests is left alone: change 2 has set it, to {value}; floodwall rollback ends that"
             )
         );
-        // The process goes on with what is left to it, and ends.
+        // The process goes on with its remaining knobs, and ends.
         write(&world, &mut hold, "max_sectors_kb=64").unwrap();
         assert!(guard(&world).close(&mut hold).closed);
         assert_eq!(
@@ -337,8 +337,8 @@ fn a_value_that_can_not_be_brought_back_is_told_and_stays_held() {
     let nr_requests = change("nr_requests=16");
     let prepared = guard(&world).prepare(&mut hold, &nr_requests).unwrap().unwrap();
     prepared.perform(&world.kernel, &world.kernel).unwrap();
-    // The value is in force, somebody says that the write failed all the same, and the device takes
-    // nothing more.
+    // The value is in force, although the write reports a failure, and the device takes nothing
+    // more.
     let path = "/sys/dev/block/8:0/queue/nr_requests".to_owned();
     world.kernel.refuses.borrow_mut().insert(path, Errno::IO);
     let failed = Err(StepError::Cancelled);
@@ -350,7 +350,7 @@ fn a_value_that_can_not_be_brought_back_is_told_and_stays_held() {
          the kernel refused sda.nr_requests = 8: Input/output error (os error 5)"
     );
     assert_eq!(world.kernel.queue("nr_requests"), "16");
-    // It is not forgotten: when the device takes writes again it goes back to what was saved.
+    // The hold remembers it: when the device takes writes again, it gets the saved value back.
     world.kernel.refuses.borrow_mut().clear();
     assert_eq!(hold.held()[0].now.as_ref().unwrap().value, "16");
     assert!(guard(&world).close(&mut hold).is_complete());
@@ -459,7 +459,7 @@ fn a_hold_that_somebody_has_closed_is_written_no_more() {
     let original = world.kernel.all();
     write(&world, &mut hold, "nr_requests=16").unwrap();
     let prepared = guard(&world).prepare(&mut hold, &change("nr_requests=8")).unwrap().unwrap();
-    // To whoever recovers, its process is gone: it can't see it.
+    // The recovering process can't see the hold's process, so that counts as gone.
     world.process(GUARD, 'S', 0);
     assert!(world.session().recover().unwrap().incomplete().is_none());
     world.process(GUARD, 'S', 1);

@@ -9,7 +9,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRu
 
 use crate::fake::{World, change};
 
-/// What the process that steers does.
+/// An action of the process that steers.
 const STEERED: &[&str] = &[
     "nr_requests=8",
     "nr_requests=16",
@@ -27,7 +27,7 @@ const STEERED: &[&str] = &[
     "iosched.fifo_batch=1",
 ];
 
-/// What an administrator applies beside it.
+/// A change that an administrator applies beside it.
 const APPLIED: &[&[&str]] = &[
     &["nr_requests=64"],
     &["nr_requests=8"],
@@ -39,7 +39,7 @@ const APPLIED: &[&[&str]] = &[
     &["scheduler=bfq", "nr_requests=16", "vm.dirty_expire_centisecs=100"],
 ];
 
-/// One thing that somebody does.
+/// One action of either.
 #[derive(Clone, Debug)]
 enum Deed {
     Write(usize),
@@ -150,7 +150,7 @@ impl Case<'_> {
         }
     }
 
-    /// Whose life a kill at this deed costs.
+    /// Whether a kill at this deed hits the guard.
     fn is_the_guards(deed: &Deed) -> bool {
         !matches!(deed, Deed::Apply(_) | Deed::Rollback)
     }
@@ -190,7 +190,7 @@ fn survives(
         }
     }
     case.world.process(GUARD, 'S', 0);
-    // Whoever recovers may be killed too.
+    // The recovering process may be killed too.
     case.world.kernel.fuse.arm(Some(undoing));
     let _ = case.world.session().rollback(0);
     case.world.kernel.fuse.arm(None);

@@ -1,5 +1,5 @@
-//! Whose holds are: processes that have been killed and are still inside a write, and processes
-//! that can't be seen from here.
+//! Owners of holds: processes that have been killed and are still inside a write, and processes of
+//! other PID namespaces.
 
 use floodwall_knobs::journal::{Begin, JournalError, Store, Transaction};
 use floodwall_knobs::owner::{Life, life};
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::fake::{QUEUE, World, change};
 
 const GUARD: u32 = 8;
-/// What the kernel calls the file of `sda.nr_requests`.
+/// The kernel's path of the file of `sda.nr_requests`.
 const NR_REQUESTS: &str = "/sys/devices/pci0000:00/ata1/block/sda/queue/nr_requests";
 const HOST: u64 = 4_026_531_836;
 const CONTAINER: u64 = 4_026_532_201;
@@ -29,7 +29,7 @@ fn steered(world: &World) -> Hold {
     hold
 }
 
-/// … and of which a write of the queue depth is under way.
+/// … and whose write of the queue depth is under way.
 fn at_a_write() -> (World, Hold) {
     let world = World::new();
     let mut hold = steered(&world);
@@ -201,10 +201,10 @@ fn a_process_lives_as_long_as_one_of_its_threads_comes_back_from_the_kernel() {
     // Its leader has ended, as pthread_exit(3) does it.
     world.process(GUARD, 'Z', 2);
     assert!(lives());
-    // Its leader has been killed alone: somebody has called execve(2) meanwhile.
+    // Its leader has been killed alone: another thread has called execve(2) meanwhile.
     world.thread(GUARD, GUARD, 'D', true);
     assert!(lives());
-    // Who can't be looked at is not known to be gone.
+    // A process that can't be looked at is not known to be gone.
     let status = format!("/proc/{GUARD}/task/{GUARD}/status");
     world.process(GUARD, 'Z', 1);
     world.kernel.unreadable.borrow_mut().insert(status, Errno::ACCESS);
@@ -235,7 +235,7 @@ fn who_steers_in_another_namespace_and_can_not_be_seen_keeps_everybody_from_chan
     world.apply(&["vm.dirty_expire_centisecs=100"]).unwrap();
     let log = log(&world.store).unwrap();
     assert_eq!(log[1].transaction.as_ref().unwrap().begin.pid_namespace, None, "no hold");
-    // In a container that number is nobody's, or somebody else's.
+    // In a container no process has that number, or another one has.
     world.process(GUARD, 'S', 0);
     world.is_in_namespace(CONTAINER);
     let before = (world.kernel.all(), world.store.files.borrow().clone());
@@ -248,7 +248,7 @@ fn who_steers_in_another_namespace_and_can_not_be_seen_keeps_everybody_from_chan
     let error = world.apply(&["nr_requests=64"]).unwrap_err().to_string();
     assert!(error.starts_with("nothing was changed: can't tell whether"), "{error}");
     assert_eq!((world.kernel.all(), world.store.files.borrow().clone()), before);
-    // The guard goes on, ends, and nobody is kept out any more.
+    // The guard goes on and ends. After that, other processes may change settings again.
     world.is_in_namespace(HOST);
     world.process(GUARD, 'S', 1);
     guard(&world).write(&mut hold, &change("nr_requests=8")).unwrap();
@@ -278,12 +278,12 @@ fn the_host_sees_who_steers_in_a_container_and_what_it_has_left() {
     world.process(GUARD, 'S', 0);
     world.is_in_namespace(HOST);
     contained(&world, 4711);
-    // Another one, with the same number in a container of its own.
+    // Another process, with the same number in another container.
     contained(&world, 4712);
     world.kernel.put("/proc/4712/ns/pid", "pid:[4026532999]");
     assert_eq!(life(&world.kernel, &begin(&world)), Life::Lives);
     assert!(world.session().recover().unwrap().is_empty());
-    // One who can't be looked at might be it.
+    // A process that can't be looked at might be it.
     let namespace = "/proc/4712/ns/pid".to_owned();
     world.kernel.remove("/proc/4711/");
     world.kernel.unreadable.borrow_mut().insert(namespace, Errno::ACCESS);

@@ -1,4 +1,4 @@
-//! Applying, rolling back, and what is found afterwards.
+//! Applying, rolling back, and the state afterwards.
 
 use floodwall_knobs::journal::{CLOSED_KEPT, Phase, Store};
 use floodwall_knobs::rehearsal::{RehearsedClock, RehearsedFiles, RehearsedStore};

@@ -300,7 +300,7 @@ fn values_that_the_kernel_adjusts_are_told() {
     sda.read_ahead_kb: 129 became 128 (cut to whole pages)
     sda.wbt_lat_usec: -1 became 75000 (-1 becomes the default for the medium; some elevators and io.cost switch it off)
     ");
-    // What was read back is ours, and goes.
+    // The value read back is Floodwall's, so it is put back.
     world.session().rollback(0).unwrap();
     assert_eq!(world.kernel.queue("nr_requests"), "256");
 }

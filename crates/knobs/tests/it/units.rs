@@ -198,7 +198,7 @@ fn a_drop_in_that_would_win_at_the_next_reload_is_told() {
         let why = format!("{path} sets MemoryHigh=, which would be in force again at the next daemon-reload");
         assert!(error.contains(&why), "{error}");
     }
-    // Those are read before ours, or say nothing of it.
+    // Those are read before Floodwall's, or don't set the property.
     assert_eq!(refused(&format!("{dir}/49-floodwall.conf"), high), None);
     world.session().rollback(0).unwrap();
     assert_eq!(refused(&format!("{dir}/override.conf"), "[Service]\nMemoryMax=1G"), None);

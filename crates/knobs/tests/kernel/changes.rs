@@ -1,4 +1,4 @@
-//! What the kernel does with what we write.
+//! The kernel's treatment of written values.
 
 use floodwall_host::SysRoot;
 use floodwall_knobs::journal::DiskStore;

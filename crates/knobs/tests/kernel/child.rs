@@ -113,7 +113,8 @@ impl Store for GatedStore<'_> {
     }
 }
 
-/// What the process that steers writes: up and down, elevators there and back, one after the other.
+/// The writes of the process that steers: up and down, elevators there and back, one after the
+/// other.
 const STEERED: [&str; 16] = [
     "nr_requests=8",
     "max_sectors_kb=128",

@@ -1,5 +1,5 @@
-//! A loop device over a sparse file, with every knob of its own; gone, with its knobs as they were,
-//! when dropped.
+//! A loop device over a sparse file, with its queue and bdi knobs. Dropping it removes the device
+//! and restores its knobs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -52,8 +52,8 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Detaches the file and attaches it again: another disk to the kernel, under the same number
-    /// if nobody else is quicker.
+    /// Detaches the file and attaches it again. To the kernel it is another disk, under the same
+    /// number unless another process takes that first.
     pub(crate) fn attach_again(&mut self) -> Result<(), String> {
         losetup(&["--detach", &self.node])?;
         self.node = attach(self.directory.path())?;

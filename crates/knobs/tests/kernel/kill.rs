@@ -1,4 +1,4 @@
-//! SIGKILL at every write of a plan and of its undoing, and at moments that nobody chose.
+//! SIGKILL at every write of a plan and of its undoing, and at random moments.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -22,7 +22,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
 /// The least number of kills that these tests come to together.
 pub(crate) const LEAST: u64 = 540;
 
-/// Processes that were killed while they changed a knob or were about to, after each of which every
+/// Processes that were killed while they changed a knob or were about to. After each kill every
 /// knob was as before.
 static SURVIVED: AtomicU64 = AtomicU64::new(0);
 
@@ -123,7 +123,7 @@ pub(crate) fn disk() -> Result<Disk, String> {
     Ok(disk)
 }
 
-/// A process of ours; killed at the latest when dropped.
+/// A child process; killed at the latest when dropped.
 pub(crate) struct Process(pub(crate) Child);
 
 impl Drop for Process {
@@ -242,7 +242,7 @@ fn killed_at_any_moment() -> Result<(), String> {
     Ok(())
 }
 
-/// Threads of this process have priorities of their own; a plan gives them one, along with queue
+/// Threads of this process have different priorities. A plan gives them one, along with queue
 /// knobs.
 fn killed_with_priorities() -> Result<(), String> {
     let disk = disk()?;

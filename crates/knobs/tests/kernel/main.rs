@@ -5,9 +5,9 @@
 //! before each write until it is told to go on. Only the loop device's own knobs are ever written.
 //! Needs root; without it those tests are reported as ignored, with the reason.
 //!
-//! With `kill-points [N]` alone it runs N random plans on a captured tree (10,000 unless told
-//! otherwise) and all the kills on the real kernel, and prints the figures: `cargo test --release -p
-//! floodwall-knobs --test kernel -- kill-points`.
+//! `kill-points [N]` alone runs N random plans on a captured tree (10,000 by default) and all kills
+//! on the real kernel. It prints the figures:
+//! `cargo test --release -p floodwall-knobs --test kernel -- kill-points`.
 
 #![allow(
     clippy::unwrap_used,
@@ -89,7 +89,7 @@ fn figures(plans: u32) -> bool {
     tree.is_ok() && (left_out || kernel.is_ok_and(|kills| kills >= kill::LEAST))
 }
 
-/// What this machine lacks.
+/// The missing requirements of this machine.
 fn missing() -> Option<String> {
     lacks(&[ROOT, LOOP, "losetup"])
 }

@@ -1,5 +1,5 @@
-//! Random plans on a captured tree, cut short at random writes: the journal on disk and the tree's
-//! files go through the shipped code, and every knob is read afterwards.
+//! Random plans on a captured tree, cut short at random writes. The shipped code writes the journal
+//! on disk and the tree's files. Every knob is read afterwards.
 //!
 //! A case: random values before → a random plan, killed before some write → its undoing, killed
 //! before some write → undone. A process that is killed writes nothing more; here each of its
@@ -97,7 +97,7 @@ pub(crate) struct Tally {
     pub(crate) kills: u32,
 }
 
-/// Runs so many cases, half of them in a thread of its own.
+/// Runs `cases` cases, half of them in a second thread.
 ///
 /// # Errors
 /// The first case after which a knob is not what it was, with its number.
@@ -303,7 +303,8 @@ impl Machine {
         let changes: Result<Vec<Change>, _> =
             picked.map(|text| Change::parse(&self.root, None, &text)).collect();
         let mut changes = changes.map_err(|e| e.to_string())?;
-        // What would be refused (a tunable of another elevator, a limit below another) is left out.
+        // Changes that would be refused (a tunable of another elevator, a limit below another) are
+        // left out.
         while plan(&changes, &self.files).is_err() {
             changes.pop();
         }

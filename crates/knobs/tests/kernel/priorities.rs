@@ -17,7 +17,7 @@ pub(crate) const TESTS: &[(&str, Body)] = &[
     ("the_journals_thread_goes_with_its_filesystem", journal),
 ];
 
-/// What the tests lack here.
+/// The missing requirements of the tests.
 pub(crate) fn missing() -> Option<String> {
     lacks(&["ionice", "mkfs.ext4", "mount"])
 }

@@ -1,5 +1,5 @@
-//! A process that steers and an administrator beside it, on the real kernel; and what a new boot
-//! finds.
+//! A process that steers and an administrator beside it, on the real kernel; and the state after a
+//! new boot.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -57,7 +57,7 @@ fn beside() -> Result<(), String> {
     let original = disk.all();
     go_through(&disk, &["max_sectors_kb=256"])?;
     let process = holding(&disk)?;
-    // What it holds, and what it does not.
+    // One held knob, and one that is not.
     go_through(&disk, &["nr_requests=64", "nomerges=2"])?;
     expect(&disk, "queue/nr_requests", "64")?;
     expect(&disk, "queue/max_sectors_kb", "128")?;
@@ -79,7 +79,7 @@ fn left_alone() -> Result<(), String> {
     go_through(&disk, &["rollback"])?;
     expect(&disk, "queue/nr_requests", "16")?;
     process.0.kill().map_err(|e| e.to_string())?;
-    // It is a zombie until somebody asks for it: as dead as can be.
+    // It is a zombie until its parent waits for it, so it counts as dead.
     let state = format!("/proc/{}/stat", process.0.id());
     let begin = std::time::Instant::now();
     while !std::fs::read_to_string(&state).unwrap_or_default().contains(") Z ") {
@@ -96,7 +96,7 @@ fn left_alone() -> Result<(), String> {
     same(&disk, &original, "it has ended")
 }
 
-/// This binary as it is run in a PID namespace of its own, with a /proc of its own.
+/// A command that runs this binary in a new PID namespace with its own /proc.
 fn in_namespace(disk: &Disk, what: &[&str]) -> Command {
     let mut command = Command::new("unshare");
     command

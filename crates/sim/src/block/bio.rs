@@ -1,4 +1,4 @@
-//! What a filesystem hands to the block layer, and what it hears of it.
+//! Bios that a filesystem submits to the block layer, and their completions.
 
 use floodwall_device::{Nanos, Op};
 
@@ -6,7 +6,7 @@ use crate::machine::ProcessIndex;
 use crate::page_cache::InodeId;
 use crate::request::Flags;
 
-/// Who learns that a bio is done.
+/// The receiver of a bio's completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Pages of a file leave writeback.
@@ -36,7 +36,7 @@ pub(crate) struct Times {
     pub(crate) done: Nanos,
 }
 
-/// What a filesystem submits.
+/// A filesystem's bio.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bio {
     pub(crate) op: Op,
@@ -47,9 +47,10 @@ pub(crate) struct Bio {
     pub(crate) preflush: bool,
     /// Its group's `io.max` has let it through, and is not asked again (`BIO_BPS_THROTTLED`).
     pub(crate) let_through: bool,
-    /// Whose priority it has (`bio_set_ioprio`), where the worker of `io.max` may submit it again.
+    /// The process that gives it its priority (`bio_set_ioprio`), if the worker of `io.max` may
+    /// submit it again.
     pub(crate) submitter: Option<ProcessIndex>,
-    /// In whose context it is submitted, where that is not the process that the model has for it.
+    /// The process in whose context the kernel submits it, if the model uses another.
     pub(crate) on_behalf_of: Option<ProcessIndex>,
     pub(crate) end: End,
     pub(crate) times: Times,

@@ -4,13 +4,16 @@
 //! write ─▶ frozen: who comes now waits outside ─▶ what is inside runs dry ─▶ changed ─▶ all who wait outside come in
 //! ```
 //!
-//! Since blk-mq a new elevator, `nr_requests`, a limit such as `max_sectors_kb` and wbt's target
-//! are changed in a frozen queue (`blk_mq_freeze_queue`: nobody enters, and `q_usage_counter` falls
-//! to zero, so that those who sleep inside for a slot or at the gate are served first). Earlier
-//! kernels freeze for nothing: `nr_requests` and limits are in force at once; a new elevator waits
-//! until the old one's requests are gone while new ones pass it by (`elevator_switch`, 2.6), which
-//! is taken as a freeze here. A bio that was made before `max_sectors_kb` became smaller keeps its
-//! length.
+//! Since blk-mq a queue is frozen while its elevator, `nr_requests`, a limit such as
+//! `max_sectors_kb`, or wbt's target changes. In a frozen queue (`blk_mq_freeze_queue`) no bio
+//! enters, and `q_usage_counter` falls to zero. Processes that sleep inside for a slot or at the
+//! gate are served first.
+//!
+//! Earlier kernels never freeze a queue: `nr_requests` and limits are in force at once. There a new
+//! elevator waits until the old one's requests are gone while new ones bypass it
+//! (`elevator_switch`, 2.6). Here that is modelled as a freeze.
+//!
+//! A bio that was made before `max_sectors_kb` became smaller keeps its length.
 
 use floodwall_device::Nanos;
 
@@ -20,7 +23,7 @@ use crate::kernel::Generation;
 use crate::machine::ProcessIndex;
 use crate::wbt::Wbt;
 
-/// What is changed; several at once count as written one after the other.
+/// The new values. Several at once count as written one after the other.
 #[derive(Default)]
 pub(crate) struct Change {
     /// Another elevator, with the number of slots that it brings, and whether wbt gives way to it.
@@ -34,7 +37,7 @@ pub(crate) struct Change {
     tunables: Vec<(String, String)>,
 }
 
-/// Who waits outside a frozen queue.
+/// Processes that wait outside a frozen queue.
 #[derive(Default)]
 pub(super) struct Freezer {
     change: Option<Change>,
@@ -130,7 +133,7 @@ impl BlockLayer {
         Ok(())
     }
 
-    /// Makes the change if nothing is inside, and lets those in who waited.
+    /// Makes the change if nothing is inside, and lets the waiting processes in.
     pub(super) fn thaw(&mut self, _now: Nanos) {
         let dry = self.freezer.inside == 0 && self.outstanding == 0 && self.flush.is_idle();
         if !dry {
@@ -171,12 +174,12 @@ impl BlockLayer {
         }
     }
 
-    /// What `queue/wbt_lat_usec` reads; `None` where there is none.
+    /// The value of `queue/wbt_lat_usec`; `None` without that file.
     pub(crate) fn wbt_latency_us(&self) -> Option<u64> {
         self.queues.wbt().map(Wbt::latency_us)
     }
 
-    /// What `nr_requests` reads, of all member queues together.
+    /// The value of `nr_requests`, summed over the member queues.
     pub(crate) fn slots(&self) -> u32 {
         self.queues.slots()
     }

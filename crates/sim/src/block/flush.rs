@@ -7,8 +7,8 @@
 //! FUA, device has it not   write ─▶ FLUSH
 //! ```
 //!
-//! One FLUSH is in the device at a time; those who ask meanwhile share the next. The next does not
-//! start while writes of such sequences are on their way, so that they can share it too, for at
+//! One FLUSH is in the device at a time; requests for one meanwhile share the next. The next does
+//! not start while writes of such sequences are on their way, so that they can share it too, for at
 //! most 5 s (`FLUSH_PENDING_TIMEOUT`). All of it passes the elevator by.
 //!
 //! Before 2.6.37 a barrier did more: everything that the elevator had was sent and waited for
@@ -96,7 +96,7 @@ impl FlushQueue {
         waiting && self.barriers.is_empty() && !self.in_device && self.data == 0
     }
 
-    /// When a pending flush starts whatever is under way.
+    /// When a pending flush starts even if writes are under way.
     pub(super) fn timeout(&self) -> Option<Nanos> {
         let waits = !self.pending.is_empty() && !self.in_device && self.data > 0;
         waits.then(|| self.pending_since + PENDING_TIMEOUT)
@@ -176,7 +176,7 @@ impl BlockLayer {
         let _ = out;
     }
 
-    /// A FLUSH is done: everybody who waited for it goes on.
+    /// A FLUSH is done: every process that waited for it goes on.
     pub(super) fn flush_done(&mut self, now: Nanos, out: &mut Vec<Done>) {
         self.flush.in_device = false;
         let mut running = std::mem::take(&mut self.flush.running);

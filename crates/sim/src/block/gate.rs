@@ -1,9 +1,9 @@
-//! The wbt gate: who may make another write request, and who waits for that (block/blk-rq-qos.c
+//! The wbt gate: which processes may make another write request, and which wait (block/blk-rq-qos.c
 //! `rq_qos_wait` around [`Wbt`]).
 //!
-//! Who waits is let in in the order of arrival, up to the first that may not; who comes while
-//! others wait goes behind them. A process that is through and then finds no request slot keeps its
-//! pass.
+//! Waiting processes are admitted in the order of arrival, up to the first that may not pass. A
+//! process that arrives while others wait queues behind them. A process that passes and then finds
+//! no request slot keeps its pass.
 
 use std::collections::VecDeque;
 
@@ -32,7 +32,7 @@ impl Gate {
         Self { wbt, waiting: VecDeque::new(), passes: Vec::new(), last_sleep: None }
     }
 
-    /// Its limits, to be changed while nobody waits.
+    /// Its limits, to be changed while no process waits.
     pub(super) fn wbt(&mut self) -> &mut Wbt {
         &mut self.wbt
     }

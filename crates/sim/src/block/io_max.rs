@@ -5,12 +5,11 @@
 //!             └ no: queued, first in first out ─ the device's timer ─▶ all that are within by then
 //! ```
 //!
-//! A *slice* is a tenth of a second. The time that it has lasted is rounded up to whole slices, so
-//! that what a slice allows may go at its beginning, and so bytes come in bursts of up to a tenth
-//! of a second's worth. What a slice allowed and nobody used is lost when it is over while nothing
-//! is queued. Bytes are checked before operations; a bio is charged for each when it passes that
-//! check. Bios are counted, not requests: the model makes none that is longer than a request, so
-//! none is split.
+//! A *slice* is a tenth of a second. Elapsed time is rounded up to whole slices, so a slice's whole
+//! allowance may pass at its beginning. Bytes therefore come in bursts of up to a tenth of a
+//! second's worth. An unused allowance is lost when its slice ends while nothing is queued. Bytes
+//! are checked before operations; a bio is charged for each when it passes that check. Bios are
+//! counted, not requests: the model makes none that is longer than a request, so none is split.
 //!
 //! The kernel takes at most eight bios of a group at a time, three quarters of them reads
 //! (`THROTL_GRP_QUANTUM`), and repeats that until nothing is within the rates. That takes no time
@@ -65,7 +64,7 @@ struct Group {
     due: Option<u64>,
 }
 
-/// What became of a bio.
+/// The outcome for a bio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Passage {
     /// It may go on at once; if not, it is queued.
@@ -189,7 +188,7 @@ impl Way {
         self.bytes_per_s.is_some() || self.operations_per_s.is_some()
     }
 
-    /// Whether a bio that comes now is within the rates and nobody waits before it
+    /// Whether an arriving bio is within the rates and no other bio waits before it
     /// (`tg_within_limit`).
     fn lets_through(&mut self, at: Tick, bio: &mut Queued) -> bool {
         if self.queue.is_empty() {
@@ -300,8 +299,8 @@ impl Way {
         }
     }
 
-    /// `throtl_trim_slice`: of a slice that lasts, what is older than one to two tenths of a second
-    /// is settled.
+    /// `throtl_trim_slice`: in a slice that continues, the part older than one to two tenths of a
+    /// second is settled.
     fn trim(&mut self, at: Tick) {
         if self.is_slice_over(at) {
             return;
@@ -313,8 +312,8 @@ impl Way {
             return;
         }
         let elapsed = elapsed - slice;
-        // What was charged is forgotten as well where the time settles nothing, as of less than ten
-        // operations a second.
+        // If the elapsed time allows nothing, as below ten operations a second, the charge is
+        // dropped as well.
         let settled = |charged: u64, limit: Option<u64>| match limit.map(|limit| scaled(limit, elapsed, hz)) {
             None => 0,
             Some(allowed) if allowed == 0 || charged < allowed => charged,
@@ -401,8 +400,8 @@ mod tests {
     }
 
     /// By hand, at 250 ticks a second: a slice of 25 ticks allows 100,000 bytes, 24 pages. The next
-    /// lacks 2,400 bytes, less than a tick's worth, so it may go in tick 26; the timer goes off a
-    /// tick later. 27 ticks are two slices: 200,000 bytes, 48 pages; the next lacks 704: tick 51,
+    /// lacks 2,400 bytes, less than a tick's worth, so it may go in tick 26. The timer goes off a
+    /// tick later. 27 ticks are two slices: 200,000 bytes, 48 pages. The next lacks 704: tick 51,
     /// 300,000 bytes, 73 pages; and so on.
     #[test]
     fn bytes_pass_in_bursts_of_a_slice() {
@@ -432,9 +431,9 @@ mod tests {
     }
 
     /// At 100 ticks a second 190,000 bytes of 1,000,000 are due every 19 ticks, and the timer goes
-    /// off at the 20th, when two slices are over. What it is late is made up for:
-    /// `throtl_trim_slice` settles one of them only. 315 in a minute; if it settled both, each
-    /// would take 20 ticks: 300.
+    /// off at the 20th, when two slices are over. `throtl_trim_slice` settles only one of them,
+    /// which makes up for the delay: 315 in a minute. If it settled both, each write would take 20
+    /// ticks: 300.
     #[test]
     fn a_late_timer_costs_nothing() {
         let mut io_max = limits(100, &[bytes(1_000_000)]);
@@ -443,8 +442,8 @@ mod tests {
         assert_eq!((passed, went), (0, 315));
     }
 
-    /// Operations: each slice allows a tenth of the rate; who comes too late waits for the next, or
-    /// for as long as one takes.
+    /// Operations: each slice allows a tenth of the rate. A late operation waits for the next
+    /// slice, or for as long as one operation takes.
     #[test]
     fn operations_pass_in_bursts_of_a_slice_and_slow_rates_one_at_a_time() {
         let mut io_max = limits(250, &[operations(100)]);

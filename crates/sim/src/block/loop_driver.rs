@@ -6,10 +6,10 @@
 //!              └─ FLUSH, discard, write zeroes: it waits for the answer before it looks at the next request
 //! ```
 //!
-//! A loop device with direct I/O has one worker. Reads and writes it starts and leaves alone
-//! (`lo_rw_aio`); in `vfs_fsync` and `vfs_fallocate` it sits until they are answered, so what comes
-//! after a FLUSH stands behind it, while what was sent before goes on in the device. FUSE cuts what
-//! it is given into requests of `max_write` bytes (`fuse_direct_io`).
+//! A loop device with direct I/O has one worker. It starts reads and writes asynchronously
+//! (`lo_rw_aio`) but blocks in `vfs_fsync` and `vfs_fallocate`. Requests after a FLUSH therefore
+//! wait behind it, while earlier ones go on in the device. FUSE splits I/O into requests of
+//! `max_write` bytes (`fuse_direct_io`).
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ use crate::slab::Slab;
 /// Bytes of a FUSE request at most: the `max_write` that the lab's server asks for.
 const MAX_WRITE: u64 = 1 << 20;
 
-/// A request of which pieces are in the device.
+/// A request with pieces in the device.
 #[derive(Clone, Copy)]
 struct Started {
     id: u64,

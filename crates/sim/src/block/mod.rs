@@ -71,12 +71,12 @@ struct Entry {
     last: u32,
     /// Which slots it took; `None` for what the flush machinery sends.
     class: Option<u8>,
-    /// What the gate counts it as.
+    /// Its class at the gate.
     track: Track,
     dispatched: Nanos,
 }
 
-/// What a bio needs before it can become a request.
+/// The needs of a bio before it can become a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Submitted {
     /// It is on its way.
@@ -139,7 +139,7 @@ pub(crate) struct BlockLayer {
     queues: Queues,
     flush: FlushQueue,
     freezer: Freezer,
-    /// Goes to the device before what the elevator has.
+    /// Goes to the device before the elevator's requests.
     bypass: VecDeque<u32>,
     requests: Slab<Entry>,
     nodes: Slab<Node>,
@@ -211,7 +211,7 @@ impl BlockLayer {
         self.freezer.add_process();
     }
 
-    /// What a process submits from now on has this priority.
+    /// A process's bios have this priority from now on.
     pub(crate) fn set_priority(&mut self, process: ProcessIndex, priority: Priority) {
         self.priorities[process.0 as usize] = priority;
     }
@@ -247,7 +247,7 @@ impl BlockLayer {
         self.outstanding
     }
 
-    /// What the device's caches can hold, in bytes.
+    /// The capacity of the device's caches, in bytes.
     pub(crate) fn device_cache_bytes(&self) -> u64 {
         self.device.stats().cache_size_bytes
     }
@@ -291,7 +291,7 @@ impl BlockLayer {
             return Submitted::Taken;
         }
         let io = self.io_of(now, process, bio);
-        // Who has waited does not look again for something to join.
+        // A woken process does not try again to merge.
         if !woken && bio.len < self.max_bytes && self.merge(now, process, bio, &io) {
             return Submitted::Taken;
         }
@@ -348,8 +348,8 @@ impl BlockLayer {
         self.thaw(now);
     }
 
-    /// Reads and writes have slots of their own in 2.6.18, synchronous and asynchronous requests
-    /// later; 6.x counts them together.
+    /// In 2.6.18 reads and writes have separate slots. Later kernels separate synchronous and
+    /// asynchronous requests. 6.x counts them together.
     fn class_of(&self, io: &IoRequest) -> u8 {
         let sync = match self.generation {
             Generation::K2_6_18 => io.is_read(),
@@ -358,8 +358,8 @@ impl BlockLayer {
         u8::from(!sync)
     }
 
-    /// A bio as a request of the process in whose context it is submitted, with its I/O priority.
-    /// What the flush machinery sends is nobody's. A bio keeps the priority that it had before
+    /// A bio as a request of the process in whose context it is submitted, with its I/O priority. A
+    /// bio of the flush machinery has no process. A bio keeps the priority that it had before
     /// `io.max` (block/blk-core.c `submit_bio`, `bio_set_ioprio`). Only bfq asks the process that
     /// submits it at last (`bfq_check_ioprio_change`).
     fn io_of(&self, now: Nanos, process: ProcessIndex, bio: &Bio) -> IoRequest {
@@ -368,7 +368,7 @@ impl BlockLayer {
         let subject = bio.submitter.filter(|_| !by_process).unwrap_or(caller);
         let priority = self.priorities.get(subject.0 as usize).copied().unwrap_or_default();
         let (class, level) = class_and_level(priority);
-        // Elevators before blk-mq know the log by a process of its own.
+        // Before blk-mq, elevators see the log as a separate process.
         let known_as = if self.generation == Generation::K6 { caller } else { process };
         IoRequest {
             id: 0,
@@ -467,8 +467,8 @@ impl BlockLayer {
 
     fn add_to_plug(&mut self, now: Nanos, process: ProcessIndex, slot: u32) {
         if self.generation != Generation::K6 && self.generation != Generation::K3_2 {
-            // The queue's own plug (until 4 requests or 3 ms) is left out: what waits for a request
-            // unplugs at once, and a flusher fills it in no time.
+            // The queue's plug (until 4 requests or 3 ms) is left out. A process that waits for a
+            // request unplugs at once, and a flusher fills the plug in no time.
             self.insert(now, slot);
             return self.dispatch(now);
         }

@@ -1,10 +1,10 @@
-//! Request slots: how many requests may exist, and who waits for one.
+//! Request slots: how many requests may exist, and which processes wait for one.
 //!
 //! - up to 3.2 (`get_request`, block/ll_rw_blk.c and blk-core.c): `nr_requests` for each of two
-//!   classes (2.6.18: reads and writes; later: synchronous and asynchronous). A class is *congested*
-//!   from 7/8 of them on until it falls below 13/16. When it is *full*, only *batchers* (a process
-//!   that has just slept, for 32 requests or 20 ms) get more, up to one and a half times as many;
-//!   the others sleep, first come, first woken.
+//!   classes (2.6.18: reads and writes; later: synchronous and asynchronous). A class is
+//!   *congested* from 7/8 of them on until it falls below 13/16. When it is *full*, only *batchers*
+//!   get more, up to one and a half times as many. A batcher is a process that has just slept, for
+//!   32 requests or 20 ms. The others sleep, first come, first woken.
 //! - 6.x (`blk_mq_get_tag`): one pool of `nr_requests` tags; an elevator may keep some requests to
 //!   a part of them.
 
@@ -76,7 +76,7 @@ impl RequestPool {
         self.size
     }
 
-    /// Another number of slots; all who wait may try again (`blk_update_nr_requests`).
+    /// Changes the number of slots; all waiting processes may try again (`blk_update_nr_requests`).
     pub(crate) fn resize(&mut self, size: u32, woken: &mut Vec<ProcessIndex>) {
         self.size = size;
         for class in &mut self.classes {
@@ -95,9 +95,9 @@ impl RequestPool {
         self.classes[class].congested
     }
 
-    /// Takes a slot. `limit`: how many of all slots a request of this kind may use (6.x). If there
-    /// is none the process is queued, and has to try again when it is woken (`woken`: this is that
-    /// attempt).
+    /// Takes a slot. `limit`: how many of all slots a request of this kind may use (6.x). If no
+    /// slot is free, the process is queued and has to try again when it is woken (`woken`: this is
+    /// that attempt).
     pub(crate) fn take(
         &mut self,
         now: Nanos,
@@ -148,8 +148,8 @@ impl RequestPool {
         true
     }
 
-    /// Gives a slot back. Appends who may try again to `woken` and says whether the class has just
-    /// left congestion.
+    /// Gives a slot back. Appends processes that may try again to `woken`. Returns whether the
+    /// class has just left congestion.
     pub(crate) fn give_back(&mut self, class: usize, woken: &mut Vec<ProcessIndex>) -> bool {
         let size = self.size;
         let one_pool = self.one_pool;

@@ -4,10 +4,9 @@
 //! bio ─▶ queue by its chunk ─▶ that queue's gate ─▶ one of that queue's slots
 //! ```
 //!
-//! md has neither slots nor wbt of its own: what it sends to a member is counted in that member's
-//! queue, so that one member that is slow or asked for more than its share takes nothing from the
-//! others. Which member's elevator gets a request is [`Striped`](super::Striped)'s business and
-//! follows the same chunks.
+//! md has neither slots nor wbt: its requests count in the member's queue. A slow or overloaded
+//! member therefore takes nothing from the others. [`Striped`](super::Striped) chooses the member's
+//! elevator for a request, by the same chunks.
 
 use floodwall_device::Nanos;
 
@@ -80,7 +79,7 @@ impl Queues {
         self.members.iter().filter_map(|queue| queue.gate.as_ref().and_then(Gate::next_event)).min()
     }
 
-    /// What wbt does; the same in all of them as long as nobody sets them apart.
+    /// The first queue's wbt. A change of its target applies to all queues.
     pub(super) fn wbt(&self) -> Option<&Wbt> {
         self.members.first().and_then(|queue| queue.gate.as_ref()).map(Gate::wbt_state)
     }
@@ -145,9 +144,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// However requests fall on the members: of each, no more slots are taken than it has and
-        /// no more writes are through its gate than its own limit, whatever the others do; and who
-        /// is refused by one member finds the others open.
+        /// For any distribution of requests over the members, none exceeds its slots or the write
+        /// limit of its gate. A process that one member refuses finds the others open.
         #[test]
         fn slots_and_gates_are_capped_for_each_member(
             members in 1u32..7,

@@ -1,14 +1,13 @@
-//! Software RAID: every member has a queue and an elevator of its own, and none knows of the
-//! others.
+//! Software RAID: every member has a separate queue and elevator, and none knows of the others.
 //!
 //! ```text
 //! request ─▶ member by its chunk ─▶ that member's elevator ─▶ at most `depth` of each in the device
 //! ```
 //!
-//! This matters where the members share something behind their queues, a controller's cache: an
-//! elevator that holds writes back while one of *its* reads or synchronous writes is under way does
-//! nothing against those of the other members that fill the cache. A mirrored pair counts as one
-//! member here, because both halves get the same requests. Slots and wbt are each member's own, too
+//! This matters if the members share a controller's cache behind their queues. An elevator holds
+//! writes back while one of *its* reads or synchronous writes is under way. It can't hold back the
+//! other members' writes, which fill the cache. A mirrored pair counts as one member here, because
+//! both halves get the same requests. Slots and wbt are separate for each member, too
 //! ([`Queues`](super::queues::Queues)).
 
 use floodwall_device::Nanos;
@@ -28,7 +27,7 @@ pub(crate) struct Striped {
     stripes: Stripes,
     /// Requests of each member that the device takes at once.
     depth: u32,
-    /// Whose turn it is.
+    /// The next member to serve.
     turn: usize,
 }
 

@@ -6,7 +6,7 @@
 
 use floodwall_model::setting::FREEZING;
 
-/// What a device is, as far as the kernel tells. A RAID card with disks behind it is a disk to the
+/// A device's kind, as far as the kernel says. A RAID card with disks behind it is a disk to the
 /// kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -29,7 +29,7 @@ const NOT_A_DISK: &[Kind] = &[Kind::Array, Kind::SolidState];
 /// Best nowhere that is known of.
 const NOWHERE: &[Kind] = &[];
 
-/// What a tunable is set to.
+/// A tunable's value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Value {
     /// This, as the kernel's file takes it.
@@ -142,9 +142,9 @@ const fn recipe(levels: &'static [&'static str], good_on: &'static [Kind]) -> Re
 
 /// Where a search begins, beside the setting in force.
 pub(super) const RECIPES: &[Recipe] = &[
-    // docs/frontier.md (kernel 6.1, xfs, a victim that asks for a third of what it does alone): at
-    // half the rate the victim kept all of its own on four of six devices, at three quarters on a
-    // cloud volume and an NVMe drive.
+    // docs/frontier.md: kernel 6.1, xfs, a victim that asks for a third of its rate alone. With the
+    // flood at half the drain rate the victim kept its full rate on four of six devices. At three
+    // quarters it did so on a cloud volume and an NVMe drive.
     recipe(&["paced 0.5"], ALL),
     recipe(&["paced 0.75"], ALL),
     // The lab's raid10-bbwc-2010, kernel 6.18, in one run of 20 s: ten times the commits of bfq alone, with

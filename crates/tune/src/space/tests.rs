@@ -139,7 +139,7 @@ fn tunables_come_with_their_elevator_and_for_whom_they_are() {
     assert!(has(&space, "mq-deadline: read_expire 100 ms") && !has(&ssd, "mq-deadline: read_expire 100 ms"));
     let without = Space::of(&Description { tunables: false, ..everything() });
     assert!(!without.dimensions.iter().flat_map(|d| &d.levels).any(|l| l.name.contains(':')));
-    // Real time is for whoever asks for it.
+    // Real-time classes are used only on request.
     let all = || space.dimensions.iter().flat_map(|d| &d.levels).flat_map(|l| &l.knobs);
     assert!(all().any(|(_, v)| v == "be/0") && !all().any(|(_, v)| v.starts_with("rt/")));
     let disks = Description { queues: vec!["sda.".into(), "sdb.".into()], ..everything() };
@@ -225,7 +225,7 @@ fn what_is_refused_is_left_out_with_what_begins_with_it() {
     let kept = before.into_iter().filter(|name| !name.contains("paced") && !name.contains(" requests"));
     assert_eq!(names(&space), kept.collect::<Vec<_>>());
     assert!(space.starts.iter().all(|p| refusal(&space.setting(p)).is_none()));
-    // A dimension of which nothing is left goes, and points keep their meaning.
+    // A dimension without levels goes, and points keep their meaning.
     let dimensions = space.dimensions.len();
     space.leave_out(|s| s.get("max_sectors_kb").map(|_| "no".to_owned()));
     assert_eq!(space.dimensions.len(), dimensions - 1);

@@ -182,7 +182,7 @@ impl Rig for Timed<'_> {
     }
 }
 
-/// A flood of 200 MB/s, which is what the device drains.
+/// A flood of 200 MB/s, the drain rate of the device.
 fn reference() -> Reference {
     Reference {
         iops_alone: 1.0,
@@ -200,7 +200,7 @@ fn grid() -> (Space, Vec<Point>) {
     (space, points)
 }
 
-/// What the search recommends, or the default.
+/// The recommended setting, or the default.
 fn recommended(outcome: &Outcome) -> Setting {
     match (&outcome.recommendation, outcome.winner) {
         (Recommendation::Winner, Some(i)) => outcome.candidates[i].setting.clone(),

@@ -8,8 +8,8 @@ use super::{Outcome, Search, Stage, Stop, Turn};
 
 /// Trials in a row that fail until it may be the device and not the settings.
 const FAILURES: u32 = 3;
-/// After so many repetitions in a row that were disturbed too nothing is repeated, until a trial is
-/// undisturbed: whoever it is does not stop for us.
+/// After this many disturbed repetitions in a row no trial is repeated until one is undisturbed:
+/// the disturbance is there to stay.
 pub(super) const IN_VAIN: u32 = 2;
 
 impl Search<'_> {

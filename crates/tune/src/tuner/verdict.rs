@@ -1,4 +1,4 @@
-//! What the deciding trials say: winner against default, round by round, and what follows.
+//! The verdict of the final trials: winner against default, round by round, and the recommendation.
 
 use floodwall_model::Trial;
 use floodwall_stats::estimate::mean_and_variance;
@@ -21,9 +21,10 @@ pub(super) fn rounds_to_show(gain: f64, spread: f64) -> u32 {
         .unwrap_or(FINAL_ROUNDS)
 }
 
-/// Compares winner and default by their final trials alone; also gives the difference of the log
-/// scores, round by round, as jackknife pseudo-values (Tukey 1958): n × the difference of all
-/// rounds − (n − 1) × that without this one. Their mean is the difference, their spread its error.
+/// Compares winner and default by their final trials alone. Also gives the difference of the log
+/// scores as jackknife pseudo-values, one a round (Tukey 1958). Each is n × the difference of all
+/// rounds − (n − 1) × the difference without that round. Their mean is the difference, their spread
+/// its error.
 pub(super) fn decide(
     outcome: &Outcome,
     winner: usize,

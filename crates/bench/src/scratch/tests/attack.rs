@@ -33,8 +33,7 @@ fn write(path: &Path, text: &str) {
     File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
 }
 
-/// A directory whose contents matter to somebody: it looks like a scratch directory that may be
-/// removed.
+/// A directory with valuable contents that looks like a scratch directory that may be removed.
 fn precious() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("files/stream-0000/00000")).unwrap();
@@ -63,14 +62,14 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, (u64, i64, Option<Vec<u8>>)> {
     found
 }
 
-/// What the owner of `dir` does.
+/// The attack by the owner of `dir`.
 #[derive(Clone, Copy, Debug)]
 enum Attack {
     /// Puts a symlink in place of each of our directories.
     Symlink,
     /// Puts a directory of symlinks there, one for each name that a run uses.
     Decoy,
-    /// Does the first, and puts ours back at the next step.
+    /// Does the first, and puts the bench's directory back at the next step.
     Flicker,
     /// Puts a symlink in place of `dir` itself.
     Parent,
@@ -154,7 +153,7 @@ fn run(dir: &Path) -> Result<(), Box<dyn std::error::Error>> {
     }
     floodwall_load::burst(place, Bytes(4096), Data::Zero, 1, &stop)?;
     scratch.remove()?;
-    // What was put there may look like a killed run's.
+    // The attacker's directory may look like a killed run's.
     clean(dir)?;
     Ok(())
 }

@@ -129,7 +129,7 @@ pub(super) struct RunArgs {
     pub(super) journal: Option<PathBuf>,
 }
 
-/// Where changes are remembered, if nobody says so.
+/// The journal's directory, as named or by default.
 pub(super) fn journal(named: Option<&Path>) -> PathBuf {
     named.map_or_else(|| Path::new("/").join(JOURNAL), Path::to_owned)
 }

@@ -1,4 +1,4 @@
-//! `floodwall guard status`, `history`, `pause`, `resume`: somebody asks a running guard.
+//! `floodwall guard status`, `history`, `pause`, `resume`: clients of a running guard.
 
 use std::time::Duration;
 

@@ -40,13 +40,13 @@ pub(crate) fn run(args: &GuardArgs) -> anyhow::Result<Exit> {
 /// Runs as the daemon's worker.
 ///
 /// # Errors
-/// What keeps it from steering; its parent finds it in the status ([`of_worker`]).
+/// The error that keeps it from steering; its parent finds it in the status ([`of_worker`]).
 pub(crate) fn work() -> anyhow::Result<Exit> {
     worker::run()?;
     Ok(Exit::Done)
 }
 
-/// What the status of a worker that could not begin means: its parent ends with the same.
+/// The meaning of the status of a worker that could not begin: its parent ends with the same.
 fn of_worker(status: Option<i32>) -> Exit {
     match status {
         Some(2) => Exit::Usage,

@@ -1,5 +1,5 @@
-//! `floodwall guard restore`: puts back what a guard that was killed has left behind. Run by its
-//! parent, by systemd (`ExecStopPost=`), or by hand.
+//! `floodwall guard restore`: puts back the knobs of a killed guard. Run by its parent, by systemd
+//! (`ExecStopPost=`), or by hand.
 
 use std::path::Path;
 

@@ -11,7 +11,7 @@ use floodwall_report::status::table::{Align, Column, table};
 
 /// Names of a kind that are shown; a screen has no more.
 const NAMES: usize = 6;
-/// Devices of which nothing is to be told that are shown; a machine may have a thousand.
+/// The most quiet devices that are shown; a machine may have a thousand.
 const FREE: usize = 20;
 
 fn micros(us: f64) -> String {
@@ -31,7 +31,7 @@ pub(super) fn entry(entry: &Entry) -> String {
     format!("{}  {}\n", moment(entry.at_unix_s as u64), printable(&entry.line()))
 }
 
-/// What a pause came to; `end`: how it ends.
+/// The outcome of a pause; `end`: how it ends.
 pub(super) fn paused(held: &[String], end: &str) -> String {
     match held {
         [] => format!("paused: everything is put back; {end}\n"),
@@ -159,7 +159,7 @@ fn names(names: &[String]) -> String {
     text
 }
 
-/// What is done about a device and why; nothing if nothing is.
+/// A device's victims and floods, the guard's actions on it and their reasons; empty without any.
 fn about(device: &Device) -> Vec<String> {
     let mut lines = Vec::new();
     if !device.victims.is_empty() {

@@ -105,7 +105,7 @@ pub(crate) fn run(args: &ApplyArgs) -> anyhow::Result<Exit> {
     make(&place, &asked.changes, &why, &args.terms)
 }
 
-/// Shows changes, says who will fight them, asks, and makes them.
+/// Shows changes and the managers that will fight them, asks, and makes them.
 ///
 /// # Errors
 /// What could not be done; [`Exit::of`] turns it into a status.
@@ -132,7 +132,7 @@ pub(super) fn make(place: &Place, changes: &[Change], why: &str, terms: &Terms) 
     change(place, changes, &shown, why, terms.time)
 }
 
-/// Prints the difference, and who else sets what it changes.
+/// Prints the difference, and the other managers of the same knobs.
 fn show(place: &Place, plan: &Plan) -> anyhow::Result<()> {
     let others = Others::read(place);
     if !plan.is_empty() {

@@ -83,7 +83,7 @@ fn print_json(document: &Value) -> anyhow::Result<()> {
     output::json(&format!("{}\n", serde_json::to_string_pretty(document)?))
 }
 
-/// What a plan changes, as `floodwall log --json` shows it.
+/// A plan's changes, as `floodwall log --json` shows them.
 fn wanted(plan: &Plan) -> Vec<Value> {
     let changed = |entry: &&Entry| match (&entry.old, &entry.new) {
         (Some(old), Some(new)) => !entry.cell.way(Some(old), new).is_empty(),
@@ -117,7 +117,7 @@ fn defaults(place: &Place, device: Option<&Device>) -> Vec<Change> {
     changes
 }
 
-/// What our changes that stand have changed, newest first.
+/// The effects of standing changes, newest first.
 fn against_journal(place: &Place, as_json: bool) -> anyhow::Result<Exit> {
     let logged = match place.read_journal()? {
         Some(store) => log(&store)?,
@@ -136,7 +136,7 @@ fn against_journal(place: &Place, as_json: bool) -> anyhow::Result<Exit> {
             Ok(_) => {}
         }
     }
-    // As if all of it were to be done again: who fights it is the same.
+    // As if all of it were done again: the same managers fight it.
     let entries = standing.iter().flat_map(|transaction| transaction.entries.iter().cloned()).collect();
     let plan = Plan { entries, ..Plan::default() };
     let others = Others::read(place);
@@ -161,7 +161,7 @@ fn against_journal(place: &Place, as_json: bool) -> anyhow::Result<Exit> {
 enum Now {
     /// As it was before the change.
     AsBefore,
-    /// As the change has set it, or as somebody has since.
+    /// As the change has set it, or as another program has since.
     At { state: State, ours: bool },
     /// It can't be read.
     Unknown(String),

@@ -1,4 +1,4 @@
-//! `floodwall export`: settings in the formats of those who keep them across boots.
+//! `floodwall export`: settings in the formats of programs that keep them across boots.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};

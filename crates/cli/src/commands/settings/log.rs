@@ -104,7 +104,7 @@ fn paragraph(logged: &Logged, boot: &str, files: &dyn Files) -> String {
     told
 }
 
-/// What a process that steers holds now, without what comes and goes with an elevator that it has
+/// The knobs that a process holds now, without those that come and go with an elevator that it has
 /// switched.
 fn held(transaction: &Transaction) -> Vec<HeldCell> {
     let mut held = hold::held(transaction);
@@ -112,7 +112,7 @@ fn held(transaction: &Transaction) -> Vec<HeldCell> {
     held
 }
 
-/// What a process that steers holds now, and what it has given up.
+/// The knobs that a process holds now, and those that it has given up.
 fn steering(told: &mut String, transaction: &Transaction) {
     let over = matches!(transaction.phase(), Phase::Closed(_));
     let held = if over { Vec::new() } else { held(transaction) };

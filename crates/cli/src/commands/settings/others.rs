@@ -27,8 +27,8 @@ impl Others {
         Self(found)
     }
 
-    /// Lines under a difference: for each change that somebody will fight, who, when, and how to
-    /// settle it.
+    /// Lines under a difference: for each change that another manager will fight, its name, when,
+    /// and how to settle it.
     pub(super) fn lines(&self, plan: &Plan) -> String {
         let mut text = String::new();
         for Rival { setting, claim } in rivals(plan, &self.0) {

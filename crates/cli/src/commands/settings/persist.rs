@@ -1,5 +1,5 @@
 //! `floodwall persist`: keeps settings across boots, in a sysctl.d file, udev rules and drop-ins of
-//! units, all ours.
+//! units that only Floodwall writes.
 //!
 //! ```text
 //! settings, or what is applied now ─▶ knobs::persist::settle ─▶ the difference to what is kept, who else has a say ─▶ ask ─▶ write the files
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &PersistArgs) -> anyhow::Result<Exit> {
     let place = place.allow_victims(args.allow_victims);
     let changes = asked(&place, args)?;
     refuse_endless_real_time(&changes)?;
-    // What has no plan now is refused below, or is for the next boot alone.
+    // A change without a plan now is refused below, or is for the next boot alone.
     if let Ok(plan) = plan(&changes, &place.files) {
         victims::refuse(&place, &plan)?;
     }
@@ -189,9 +189,9 @@ pub(super) fn as_root(error: PersistError) -> anyhow::Error {
 /// Where udevadm may be; the environment's PATH is not asked.
 const UDEVADM: [&str; 3] = ["/usr/bin/udevadm", "/bin/udevadm", "/sbin/udevadm"];
 
-/// Has a running udev read changed rules now: by itself it looks for them with an event, and not
-/// within three seconds of its last look. systemd is not asked: it would put changed drop-ins in
-/// force at once.
+/// Has a running udev read changed rules now. By itself it checks them only with an event, and not
+/// within three seconds of its last check. A systemd reload is left out, because it would put
+/// changed drop-ins in force at once.
 pub(super) fn reload(place: &Place, written: &[Written]) {
     let changed = |one: &Written| matches!(one, Written::Replaced(path) | Written::Removed(path) if path == persist::RULES_PATH);
     let of_unit = |one: &Written| {
@@ -247,12 +247,12 @@ fn others(place: &Place) -> Vec<String> {
             _ => {}
         }
     }
-    // Two lines of ours may write one file.
+    // Two lines of Floodwall may write one file.
     lines.dedup();
     lines
 }
 
-/// What became of a file.
+/// The outcome for a file.
 pub(super) fn told(place: &Place, written: &Written) -> String {
     match written {
         Written::Replaced(path) => format!("{} written", below(place, path).display()),

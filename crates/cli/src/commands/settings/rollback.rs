@@ -1,4 +1,4 @@
-//! `floodwall rollback`: puts back what was changed, as far as it is still ours.
+//! `floodwall rollback`: puts back changed values that are still Floodwall's.
 
 use floodwall_knobs::SystemClock;
 use floodwall_knobs::rehearsal::{RehearsedClock, RehearsedFiles, RehearsedStore};
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &RollbackArgs) -> anyhow::Result<Exit> {
         output::result(&text::undone(one))?;
     }
     let mut all = undone.iter().chain(&recovery.undone).chain(&recovery.expired);
-    // What a journal that is not to be believed had changed is still as it was left.
+    // The changes of an invalid journal have not been put back.
     let complete = recovery.set_aside.is_empty() && all.all(|one| one.is_complete());
     Ok(if complete { Exit::Done } else { Exit::Failed })
 }

@@ -74,7 +74,7 @@ pub(crate) struct SizeArgs {
     place: PlaceArgs,
 }
 
-/// What a single one is called that was given no name.
+/// The name of a single drain without one.
 const LINK: &str = "link";
 const DEVICE: &str = "device";
 
@@ -118,7 +118,7 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Exit> {
         let how = "give --link 1Gbit/s, --rate 66MB/s or --device sda";
         return Err(UsageError(format!("nothing to size for: {how}")).into());
     }
-    // Before anything is written: what is given by hand must have names of its own, too.
+    // Checked before anything is written: names given by hand must differ, too.
     if !args.device.is_empty() {
         check_given(&drains)?;
     }
@@ -199,7 +199,7 @@ fn machine(root: &SysRoot) -> Machine {
     }
 }
 
-/// What it was worked out from, for a first line.
+/// The rates and delays behind the limits, for a first line.
 fn basis(drains: &[Drain], delays: Delays) -> String {
     let drains: Vec<String> =
         drains.iter().map(|drain| format!("{} {}", drain.name, Rate(drain.bytes_per_s as f64))).collect();

@@ -1,5 +1,5 @@
-//! What settings a user asks for: `KNOB=VALUE`, `preset:NAME`, `FILE.toml`, or `-` for such a file
-//! on stdin.
+//! The settings that a user asks for: `KNOB=VALUE`, `preset:NAME`, `FILE.toml`, or `-` for such a
+//! file on stdin.
 //!
 //! ```toml
 //! why = "nightly backup"        # remembered in the journal
@@ -18,10 +18,10 @@ use serde::Deserialize;
 use super::Place;
 use crate::exit::UsageError;
 
-/// What is asked for.
+/// The requested changes.
 pub(super) struct Asked {
     pub(super) changes: Vec<Change>,
-    /// What for, where the files say.
+    /// Their reasons, if the files give any.
     pub(super) why: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn read(place: &Place, device: Option<&Device>, texts: &[String]) -> 
     Ok(asked)
 }
 
-/// What to say of a preset that there is not.
+/// The message for an unknown preset.
 pub(super) fn no_preset(name: &str) -> String {
     let names = PRESETS.iter().map(|preset| preset.name);
     match toml_text::nearest(name, names.clone()) {
@@ -85,7 +85,7 @@ fn read_file(place: &Place, device: Option<&Device>, path: &str, asked: &mut Ask
     Ok(())
 }
 
-/// What a settings file says.
+/// The content of a settings file.
 pub(crate) struct SettingsFile {
     why: Option<String>,
     /// Meant where a device's knob names none.

@@ -1,11 +1,11 @@
-//! What these commands say in words.
+//! The texts of these commands.
 
 use floodwall_knobs::session::Recovery;
 use floodwall_knobs::{Fate, Plan, Undone};
 
 use crate::output::notice;
 
-/// The difference, with what to know about it.
+/// The difference, with notes.
 pub(super) fn difference(plan: &Plan) -> String {
     let notes: String = plan.notes.iter().map(|note| format!("note: {note}\n")).collect();
     if plan.is_empty() { format!("no difference\n{notes}") } else { format!("{plan}{notes}") }
@@ -19,13 +19,13 @@ pub(super) fn writes(lines: &[String]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// What became of a change that was put back.
+/// The outcome of a change that was put back.
 pub(super) fn undone(undone: &Undone) -> String {
     let left = if undone.is_complete() { "" } else { "; it stays open: run floodwall rollback again" };
     format!("change {} put back{left}:\n  {}\n", undone.id, undone.to_string().replace('\n', "\n  "))
 }
 
-/// What a rehearsed rollback would not put back, and why, newest change first.
+/// Values that a rehearsed rollback would not put back, and why, newest change first.
 pub(super) fn would_be_left(recovery: &Recovery, undone: &[Undone]) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, why) in &recovery.set_aside {

@@ -1,5 +1,4 @@
-//! What ends a change that was applied `--for` a time: a process of its own, which the terminal's
-//! end does not reach.
+//! The process that ends a change applied `--for` a time. It survives the end of the terminal.
 //!
 //! ```text
 //! apply ─ spawns ─▶ timer: own session, SIGHUP and SIGINT ignored ─ "ready" ─▶ apply changes settings ─ ends or dies
@@ -85,7 +84,7 @@ impl Timer {
 /// Runs as the timer.
 ///
 /// # Errors
-/// What could not be put back; nobody reads it, the journal keeps it.
+/// Settings that could not be put back. No process reads this; the journal keeps it.
 pub(crate) fn run(args: &TimerArgs) -> anyhow::Result<Exit> {
     // Refused only to the leader of a group, which has none of the terminal's signals to fear.
     let _ = rustix::process::setsid();
@@ -129,7 +128,8 @@ fn find(place: &Place, args: &TimerArgs) -> anyhow::Result<Option<Transaction>> 
     Ok(log(&store)?.into_iter().filter_map(|logged| logged.transaction.ok()).rfind(ours))
 }
 
-/// Whether a change has been put back. What can't be read now may be at the next look.
+/// Whether a change has been put back. If the journal can't be read now, the next check may
+/// succeed.
 fn is_over(place: &Place, id: u64) -> bool {
     match place.read_journal() {
         Ok(Some(store)) => matches!(session::phase(&store, id), Ok(None | Some(Phase::Closed(_)))),
@@ -138,8 +138,8 @@ fn is_over(place: &Place, id: u64) -> bool {
     }
 }
 
-/// Waits for the deadline or the flag; `false` if the change is over before. The wall clock is
-/// looked at once: whoever sets it does not move the deadline.
+/// Waits for the deadline or the flag; `false` if the change is over before. The wall clock is read
+/// once: setting it does not move the deadline.
 fn wait(transaction: &Transaction, stop: &AtomicBool, is_over: impl Fn() -> bool) -> anyhow::Result<bool> {
     let at = transaction.begin.expires_at_unix_s.context("the change has no deadline")?;
     let end = since_boot() + Duration::from_secs(at.saturating_sub(SystemClock.now_unix_s()));
@@ -160,8 +160,8 @@ fn since_boot() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
-/// Does something with the journal's lock, however long somebody else has it. Says whether it was
-/// done completely.
+/// Acts under the journal's lock, however long another process holds it. Returns whether the action
+/// was complete.
 fn unhurried(
     place: &Place,
     act: impl Fn(&floodwall_knobs::Session<'_>) -> Result<bool, JournalError>,

@@ -1,4 +1,4 @@
-//! Refuses to limit a control group that holds a victim: the limit would hold it back with the
+//! Refuses to limit a control group that holds a victim: the limit would slow it down with the
 //! flood.
 //!
 //! ```text
@@ -22,7 +22,7 @@ use super::Place;
 use crate::commands::probe::disk_users;
 use crate::output::{message, notice};
 
-/// What limits such a group all the same.
+/// The option that limits such a group all the same.
 const OVERRIDE: &str = "--allow-victims";
 /// How long a probe looks on: as long as `floodwall status` does by itself.
 const WINDOW: Duration = Duration::from_secs(1);

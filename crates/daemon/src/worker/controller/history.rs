@@ -1,5 +1,5 @@
-//! What the controller remembers of its decisions and says about them: the history, the log's
-//! lines, counts, goals that can't be met.
+//! The controller's record of its decisions: the history, the log's lines, counts, goals that can't
+//! be met.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The guard at work: one law over one machine, what it did and why, and what it answers.
+//! The guard at work: one law over one machine, its decisions with their reasons, and its answers.
 //! Everything but time and processes, which are given.
 //!
 //! ```text
@@ -42,7 +42,7 @@ pub(crate) struct Now {
     pub(crate) unix_s: f64,
 }
 
-/// What does not change while a worker lives.
+/// The facts that do not change while a worker lives.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub(crate) started: Instant,
@@ -54,7 +54,7 @@ pub(crate) struct Origin {
 #[derive(Clone, Copy, Debug)]
 struct Until(Option<Instant>);
 
-/// What is remembered of a device.
+/// A device's history.
 #[derive(Default)]
 struct Record {
     since: Option<Instant>,
@@ -117,12 +117,12 @@ impl Controller {
         &self.settings
     }
 
-    /// What is to be logged since the last call.
+    /// Log lines since the last call.
     pub(crate) fn take_said(&mut self) -> Vec<(Priority, String)> {
         std::mem::take(&mut self.said)
     }
 
-    /// What the guard itself has to say.
+    /// The guard's own log lines.
     pub(crate) fn say(&mut self, now: Now, priority: Priority, why: impl Into<String>) {
         self.keep(priority, Entry { at_unix_s: now.unix_s, why: why.into(), ..Entry::default() });
     }
@@ -151,8 +151,7 @@ impl Controller {
         }
         let before = Instant::now();
         if self.paused.is_some() {
-            // What happens meanwhile is not to be taken for what happens in the first tick after
-            // it.
+            // Events of the pause must not count as those of the first tick after it.
             self.plant.observe()?;
             if self.plant.holds_any() {
                 // The kernel did not take it back at once.
@@ -240,8 +239,8 @@ impl Controller {
         self.plant.observe().map(drop)
     }
 
-    /// Other settings from the next tick on; what is taken at the start only is kept. Whether the
-    /// machine has to be opened anew for them.
+    /// Applies new settings from the next tick on; settings that are read only at the start are
+    /// kept. Returns whether the machine has to be reopened.
     ///
     /// # Errors
     /// [`PlantError::Lost`] if the knobs can't be read.
@@ -285,7 +284,7 @@ impl Controller {
         self.records.clear();
     }
 
-    /// Whether nobody waits for any device and nobody floods one.
+    /// Whether no device has a victim or a flood.
     pub(crate) fn is_idle(&self) -> bool {
         self.guard.status().all(|s| s.state == State::Free && !s.estimate.victims && !s.estimate.floods)
     }

@@ -1,4 +1,4 @@
-//! How a guard stands: for those who ask, and in a few words for `systemctl status`.
+//! A guard's status: for clients, and in a few words for `systemctl status`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The controller over a machine that somebody else looks into.
+//! The controller over a machine that the test can inspect.
 
 use super::*;
 use crate::config::Flags;

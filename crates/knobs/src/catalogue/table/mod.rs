@@ -11,8 +11,7 @@ mod scsi;
 
 use super::{Knob, Scope, Unit};
 
-/// What an entry that says nothing is filled with; each part of the table says what its entries
-/// share.
+/// Defaults of an entry's fields; each part of the table states the values that its entries share.
 const BLANK: Knob = Knob {
     name: "",
     scope: Scope::Global,

@@ -1,4 +1,4 @@
-//! The kernel's files, and what it does beside storing a value.
+//! The kernel's files, and the side effects of a write.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ pub(crate) struct Kernel {
     pub(crate) scales_twice: Cell<bool>,
     pub(crate) slept: Cell<u32>,
     pub(crate) cancelled: Cell<bool>,
-    /// Directories of which every read and write would hang: a queue that somebody is about to
+    /// Directories in which every read and write would hang: a queue that a process is about to
     /// change.
     pub(crate) stuck: RefCell<Vec<String>>,
     /// Files that can't be read or followed, with this error.
@@ -167,7 +167,7 @@ impl Kernel {
         format!("/run/systemd/system.control/{GROUP}/{file}")
     }
 
-    /// What the unit's own files say of a limit, and so the kernel.
+    /// The limit in the unit's own files, and so in the kernel.
     pub(crate) fn unit_says(&self, file: &str, text: &str) {
         self.put(&format!("/etc/{file}"), text);
         self.put(&format!("/sys/fs/cgroup/{GROUP}/{file}"), text);

@@ -1,9 +1,8 @@
 //! A kernel and a journal directory in memory. Each write is a point at which the process can be
 //! killed.
 //!
-//! What the kernel does beside storing a value is modelled after mm/page-writeback.c,
-//! block/blk-sysfs.c, block/blk-wbt.c and block/bfq-iosched.c, and after what a 6.18 kernel was
-//! seen to do.
+//! Side effects of a write are modelled after mm/page-writeback.c, block/blk-sysfs.c,
+//! block/blk-wbt.c and block/bfq-iosched.c, and after observations of a 6.18 kernel.
 
 mod kernel;
 mod store;

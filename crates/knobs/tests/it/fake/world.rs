@@ -1,4 +1,4 @@
-//! A machine, its processes and who changes something on it.
+//! A machine, its processes, and the process that changes settings on it.
 
 use std::cell::{Cell, RefCell};
 
@@ -13,7 +13,7 @@ pub(crate) struct World {
     pub(crate) kernel: Kernel,
     pub(crate) store: Memory,
     pub(crate) boot: RefCell<String>,
-    /// The PID namespace of whoever begins a session.
+    /// The PID namespace of the process that begins a session.
     namespace: Cell<Option<u64>>,
 }
 

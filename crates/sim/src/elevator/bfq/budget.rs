@@ -1,4 +1,4 @@
-//! Budgets: how much a queue may be served in a turn, what it is charged, and why its turn ends.
+//! Budgets: the service of a queue in a turn, its charge, and the reasons for which its turn ends.
 
 use super::super::pool::Handle;
 use super::{Bfq, MS, Now, Reason, SECTOR};
@@ -9,7 +9,7 @@ pub(super) const DEFAULT_MAX_BUDGET: i64 = 16 * 1024;
 /// Budgets given before estimates are believed, as the decaying count has it
 /// (`bfq_stats_min_budgets`).
 const ENOUGH_BUDGETS: u64 = 194;
-/// What a sector of an asynchronous request costs (`bfq_async_charge_factor`).
+/// The cost of a sector of an asynchronous request (`bfq_async_charge_factor`).
 const ASYNC_CHARGE: i64 = 3;
 /// Within this much of the last request, another one is in sequence, sectors (`BFQQ_SEEK_THR`).
 pub(super) const SEEK_SECTORS: u64 = 8 * 100;
@@ -94,12 +94,12 @@ impl Bfq {
         self.clock.ticks(self.tunables.timeout_sync_ms.into())
     }
 
-    /// What the device can do in `timeout_sync` (`bfq_calc_max_budget`).
+    /// The sectors that the device can serve in `timeout_sync` (`bfq_calc_max_budget`).
     fn budget_by_rate(&self) -> i64 {
         ((self.rate.rate * 1000 * self.clock.to_ms(self.timeout())) >> RATE_SHIFT) as i64
     }
 
-    /// What depends on a tunable follows it (`bfq_max_budget_store` and its neighbours).
+    /// Updates the values that depend on a tunable (`bfq_max_budget_store` and its neighbours).
     pub(super) fn tunable_was_set(&mut self, name: &str) {
         match name {
             "max_budget" | "timeout_sync" => {
@@ -116,7 +116,7 @@ impl Bfq {
         }
     }
 
-    /// What a request costs its queue, sectors (`bfq_serv_to_charge`).
+    /// A request's charge to its queue, in sectors (`bfq_serv_to_charge`).
     pub(super) fn charge(&self, at: u32, request: Handle) -> i64 {
         let sectors = (self.requests.request(request).len / SECTOR) as i64;
         let queue = &self.queues[at as usize];
@@ -248,7 +248,7 @@ impl Bfq {
         self.serve(at, more);
     }
 
-    /// What a queue may have next time (`__bfq_bfqq_recalc_budget`).
+    /// A queue's next budget (`__bfq_bfqq_recalc_budget`).
     fn new_budget(&mut self, at: u32, reason: Reason) {
         let least = self.min_budget();
         let queue = self.queues[at as usize];

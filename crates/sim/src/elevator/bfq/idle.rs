@@ -1,4 +1,4 @@
-//! What is remembered of a queue, whether the device should wait for it, and what may be served
+//! Statistics of a queue, whether the device should idle for it, and which queue may be served
 //! meanwhile.
 
 use super::super::history::sample_valid;
@@ -125,10 +125,10 @@ impl Bfq {
         }
     }
 
-    /// Whether the device does more if it waits for this queue
-    /// (`idling_boosts_thr_without_issues`): a disk that takes one request at a time always; any
-    /// disk, and any device that takes one at a time, for a queue that reads in sequence; and never
-    /// while a raised queue is busy.
+    /// Whether idling for this queue raises the device's throughput
+    /// (`idling_boosts_thr_without_issues`). It does on a rotating disk that takes one request at a
+    /// time. For a queue with sequential I/O it does on any rotating disk, and on any device that
+    /// takes one request at a time. It does not while a raised queue is busy.
     fn idling_helps(&self, at: u32) -> bool {
         let queue = &self.queues[at as usize];
         let queueing = self.device_queues.unwrap_or(true);
@@ -184,7 +184,7 @@ impl Bfq {
     }
 
     /// The request that was waited for is here (`bfq_rq_enqueued`). A small one alone might still
-    /// grow: then the timer runs on until somebody asks for it.
+    /// grow: then the timer runs on until the queue is selected.
     pub(super) fn stop_idling(&mut self, at: u32, request: &IoRequest, now: Now) {
         let queue = &self.queues[at as usize];
         let small = queue.waiting == 1 && request.len / SECTOR < SMALL_WAITED_SECTORS;
@@ -214,8 +214,8 @@ impl Bfq {
         }
     }
 
-    /// Whether the process of a queue that has nothing else to do was woken by another queue's
-    /// completion: three times in a row make that one its waker (`bfq_check_waker`).
+    /// Detects whether another queue's completion woke the process of an empty queue. Three times
+    /// in a row make that other queue its waker (`bfq_check_waker`).
     pub(super) fn check_waker(&mut self, at: u32, now_ns: u64) {
         let started = now_ns.saturating_sub(128 * self.slice_idle_ns());
         let since_completion = now_ns.saturating_sub(self.rate.last_completion);
@@ -236,17 +236,17 @@ impl Bfq {
         }
     }
 
-    /// The queue of which it was found out last that `at` wakes it (the first of `woken_list`).
+    /// The queue that was last found to have `at` as its waker (the first of `woken_list`).
     fn last_woken_by(&self, at: u32) -> Option<u32> {
         let woken = (0..self.queues.len() as u32)
             .filter(|&other| self.queues[other as usize].waker.known == Some(at));
         woken.max_by_key(|&other| self.queues[other as usize].waker.found)
     }
 
-    /// The queue that is served while the device idles for `at`: that of the process's own writes,
-    /// that of its waker, or the last that it was found to wake. If `at` takes its time anyway it
-    /// may be any other queue, with one request (`bfq_select_queue`,
-    /// `bfq_choose_bfqq_for_injection`).
+    /// The queue that is served while the device idles for `at`. The first choice is the queue of
+    /// the same process's writes, then its waker, then the queue last found to be woken by it. If
+    /// `at` has a long think time, any other queue may be served with one request
+    /// (`bfq_select_queue`, `bfq_choose_bfqq_for_injection`).
     pub(super) fn inject(&self, at: u32) -> Option<u32> {
         let served = &self.queues[at as usize];
         let own_writes = self.of_priority[served.priority].filter(|&writes| {

@@ -1,5 +1,5 @@
-//! BFQ: each process has a budget of sectors, and weights decide who spends his next
-//! (`block/bfq-iosched.c`, `block/bfq-wf2q.c`, 6.x).
+//! BFQ: each process has a budget of sectors, and weights decide which process spends its budget
+//! next (`block/bfq-iosched.c`, `block/bfq-wf2q.c`, 6.x).
 //!
 //! ```text
 //! insert ─▶ synchronous: the process's queue; asynchronous: one queue for each priority class and level
@@ -18,19 +18,19 @@
 //! | `idle` | what is remembered of a queue, whether and how long to idle, injection |
 //! | `raise` | weight raising of interactive and soft real-time queues, bursts |
 //!
-//! Units: service and budgets in sectors of 512 bytes, virtual time in sectors `<< 22` by weight,
-//! moments in jiffies where the kernel has them and in nanoseconds elsewhere, rates in sectors per
-//! µs `<< 16`.
+//! Units: service and budgets in sectors of 512 bytes, virtual time in sectors `<< 22` by weight.
+//! Times are in jiffies where the kernel uses them and in nanoseconds elsewhere. Rates are in
+//! sectors per µs `<< 16`.
 //!
 //! Levels are weights ([`weight_of`]). With `CONFIG_BFQ_GROUP_IOSCHED` weights also share out the
-//! request slots (`bfqq_request_over_limit`). A kernel without it holds nobody to a share: a flood
-//! may fill all slots for writes that nobody waits for. Nothing else differs between the two where
-//! all are in one control group.
+//! request slots (`bfqq_request_over_limit`). A kernel without it enforces no share: a flood's
+//! asynchronous writes may fill all their slots. Nothing else differs between the two if all
+//! processes are in one control group.
 //!
 //! Left out: control groups, several actuators, merging of cooperating queues (close and stable),
-//! and the adaption of the injection limit (it is 0 for a queue that thinks briefly and 1 for
-//! others, which is where the kernel starts). The kernel shares a device out by `io.bfq.weight`
-//! first, and by level within a group. `settings::check_groups` refuses levels beside groups.
+//! and adaptation of the injection limit. That limit keeps the kernel's start value: 0 for a queue
+//! that thinks briefly and 1 for others. The kernel shares a device out by `io.bfq.weight` first,
+//! and by level within a group. `settings::check_groups` refuses levels beside groups.
 
 mod budget;
 mod idle;
@@ -65,7 +65,7 @@ tunables! {
         fifo_expire_async_ms: u32 = "fifo_expire_async" in [1, i32::MAX];
         /// How far the head goes back for a request, KiB.
         back_seek_max_kib: u32 = "back_seek_max" in [0, i32::MAX];
-        /// What going back costs, compared with going ahead.
+        /// The cost of seeking backwards, relative to forwards.
         back_seek_penalty: u32 = "back_seek_penalty" in [1, i32::MAX];
         /// How long an empty queue keeps the device, µs; 0: not at all.
         slice_idle_us: u32 = "slice_idle_us" in [0, u32::MAX];
@@ -161,8 +161,8 @@ struct Queue {
     process: ProcessId,
 }
 
-/// Whose completions let a queue's process go on. Such a queue is served while the other one is
-/// waited for.
+/// The queue whose completions wake a queue's process. It is served while the device idles for the
+/// other.
 #[derive(Clone, Copy, Debug, Default)]
 struct Waker {
     /// The queue, once it is known (`waker_bfqq`), and when that was found out, as a count of such
@@ -377,7 +377,7 @@ impl Bfq {
     }
 }
 
-/// Whether somebody waits for it (`op_is_sync`).
+/// Whether a process waits for it (`op_is_sync`).
 const fn is_sync(request: &IoRequest) -> bool {
     request.is_read() || request.flags.sync || matches!(request.op, Op::Write { fua: true })
 }

@@ -42,12 +42,12 @@ enum Kind {
 /// How a queue's weight is raised. Moments in jiffies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raise {
-    /// By what its weight is multiplied; 1: not raised.
+    /// The factor of its weight; 1: not raised.
     pub(super) factor: u64,
     kind: Kind,
     /// When raising began, or when it ended, or when the last request came.
     pub(super) since: u64,
-    /// When interactive raising had begun that soft real-time raising took over; 0: there was none.
+    /// When the interactive raising began that soft real-time raising replaced; 0 without one.
     interactive_since: u64,
     service: i64,
     /// A batch that comes before this is too early for a player.
@@ -95,7 +95,7 @@ impl Raise {
     }
 }
 
-/// What a queue that comes back deserves.
+/// The raising that a returning queue gets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Merits {
     pub(super) interactive: bool,

@@ -1,11 +1,11 @@
 //! B-WF2Q+ (`block/bfq-wf2q.c`): queues by virtual finish time, served in that order as far as
 //! their virtual start has come.
 //!
-//! A queue with weight `w` that gets `s` sectors of service ages by `s / w` in virtual time; the
-//! virtual time of a class passes by `s / W`, `W` being the sum of weights. One that runs empty
-//! stays in the idle tree until virtual time has passed its finish, so that nobody gains by coming
-//! and going. There are as many queues as processes: sorted vectors stand for the kernel's trees,
-//! with the same order.
+//! A queue with weight `w` that gets `s` sectors of service ages by `s / w` in virtual time. The
+//! virtual time of a class passes by `s / W`, `W` being the sum of weights. A queue that runs empty
+//! stays in the idle tree until virtual time has passed its finish. So no queue gains by coming and
+//! going. There are as many queues as processes: sorted vectors stand for the kernel's trees, with
+//! the same order.
 
 use super::{Bfq, CLASSES, Now};
 
@@ -23,7 +23,7 @@ pub(super) enum Tree {
     Idle,
 }
 
-/// What the scheduling knows of a queue (`struct bfq_entity`).
+/// A queue's scheduling state (`struct bfq_entity`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entity {
     pub(super) start: u64,

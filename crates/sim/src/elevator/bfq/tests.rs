@@ -110,8 +110,8 @@ fn a_process_that_comes_back_at_once_goes_on_with_the_rest_of_its_budget() {
         let first = request_of(elevator.dispatch(ms(0), 0));
         elevator.completed(ms(1), &first);
         assert_eq!(elevator.dispatch(ms(1), 0), Dispatch::Hold(ms(9)));
-        // Too idle: the next budget is four minima less than the first one; what is left of that
-        // one is as much.
+        // Too idle: the next budget is four minima less than the first. The rest of the first is as
+        // large.
         assert_eq!(dispatched(&mut elevator, ms(9)), Some(100));
         assert!(queue_of(&elevator, 1).expects_more);
         elevator.insert(ms(back_ms), from(1, read(2, 256, 256)));
@@ -223,7 +223,7 @@ fn real_time_goes_before_best_effort_as_long_as_it_has_requests() {
     assert_eq!(served[1], 0, "{served:?}");
 }
 
-/// `bfq_bfqq_higher_class_or_weight` looks at the weight whatever the class.
+/// `bfq_bfqq_higher_class_or_weight` looks at the weight for any class.
 #[test]
 fn a_heavier_newcomer_of_a_lower_class_ends_a_turn() {
     let mut elevator = plain();
@@ -243,7 +243,7 @@ fn weights_are_ten_for_each_level_above_the_last() {
     assert_eq!(NORMAL_WEIGHT, 40);
 }
 
-/// `bfq_bfqq_handle_idle_busy_switch`: whoever was given a weight is not raised.
+/// `bfq_bfqq_handle_idle_busy_switch`: a queue with a set weight is not raised.
 #[test]
 fn only_processes_without_a_level_are_raised() {
     for (level, weight) in [(4, 1200), (3, 50), (5, 30)] {
@@ -318,7 +318,7 @@ fn eight_processes_at_once_are_a_large_burst_and_not_raised() {
     for process in [1, 7, 8, 9, 10] {
         assert!(queue_of(&elevator, process).in_large_burst, "process {process}");
     }
-    // The first seven had been raised before anybody could know.
+    // The first seven had been raised before the burst was detected.
     assert_eq!(queue_of(&elevator, 9).raise.factor, 1);
     assert_eq!(elevator.raised_busy, 7);
 }
@@ -365,8 +365,8 @@ fn flood_may_have(groups: bool, class: PriorityClass, level: u8) -> u32 {
 #[test]
 fn the_flood_keeps_its_weights_share_of_the_slots() {
     let (rt, be) = (PriorityClass::RealTime, PriorityClass::BestEffort);
-    // 128 * 40 / 80, 128 * 40 / 120, 128 * 40 / 50; a higher class counts eight times:
-    // 128 * 40 / 680, 128 * 40 / 360.
+    // 128 * 40 / 80, 128 * 40 / 120, 128 * 40 / 50. A higher class counts eight times: 128 * 40 /
+    // 680, 128 * 40 / 360.
     for (class, level, slots) in [(be, 4, 64), (be, 0, 43), (be, 7, 102), (rt, 0, 8), (rt, 4, 14)] {
         assert_eq!(flood_may_have(true, class, level), slots, "{class:?}/{level}");
         assert_eq!(flood_may_have(false, class, level), 128, "without group support");

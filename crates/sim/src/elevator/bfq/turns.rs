@@ -124,7 +124,7 @@ impl Bfq {
         better(&self.requests, next, self.requests.previous(last), head, self.reach())
     }
 
-    /// Whose request goes next (`bfq_select_queue`).
+    /// The queue whose request goes next (`bfq_select_queue`).
     pub(super) fn select(&mut self, now: Now) -> Option<u32> {
         let timed_out = |at: &u32| self.may_expire_for_time(*at, now.jiffies) && !self.must_idle(*at);
         let mut served = self.in_service;
