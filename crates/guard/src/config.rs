@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What an administrator may choose.
+/// The administrator's choices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// The goal for the victims' 99th percentile. `None`: [`BASE_MULTIPLE`] times their latency

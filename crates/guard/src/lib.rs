@@ -80,7 +80,7 @@ pub struct Decision {
     pub why: String,
 }
 
-/// What a tick did.
+/// The outcome of a tick.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// Changes of state and level.
