@@ -54,7 +54,7 @@ pub(crate) struct Groups {
     homes: BTreeMap<String, Home>,
 }
 
-/// What a group dirtied on a unit between two looks.
+/// The bytes that a group dirtied on a unit between two looks, with the disk.
 #[derive(Default)]
 pub(crate) struct Dirtied(BTreeMap<String, BTreeMap<DeviceId, (u64, DeviceId)>>);
 
@@ -152,8 +152,8 @@ impl Groups {
         }
     }
 
-    /// What a unit's groups have dirtied and what of it is being written back, in bytes. A group's
-    /// file counts the groups below it, too (mm/memcontrol.c `memory_stat_format`).
+    /// Bytes of a unit's groups: dirty, and under writeback. A group's file counts the groups below
+    /// it, too (mm/memcontrol.c `memory_stat_format`).
     pub(crate) fn backlog(&self, root: &SysRoot, unit: DeviceId) -> (u64, u64) {
         let its = || self.homes.iter().filter(|(_, home)| home.unit == unit).map(|(group, _)| group);
         let is_below = |group: &String| {

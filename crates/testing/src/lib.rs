@@ -46,7 +46,7 @@ pub fn lacks(needs: &[&str]) -> Option<String> {
     needs.iter().find(|need| !is_here(need)).map(|need| format!("needs {need}"))
 }
 
-/// What a test's body may return: nothing, if it panics to fail, or why it failed.
+/// The result of a test's body: nothing, if it panics to fail, or why it failed.
 pub trait Outcome {
     /// The failure, if it is one.
     ///
@@ -105,7 +105,7 @@ pub fn run(tests: Vec<Trial>) -> ! {
     libtest_mimic::run(&Arguments::from_args(), tests).exit()
 }
 
-/// The same, one test at a time: for tests that measure, or that count what the machine has.
+/// The same, one test at a time: for tests that measure, or that count things of the whole machine.
 pub fn run_alone(tests: Vec<Trial>) -> ! {
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     libtest_mimic::run(&arguments, tests).exit()

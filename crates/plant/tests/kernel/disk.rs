@@ -17,7 +17,7 @@ pub(crate) struct Disk {
     found: BTreeMap<PathBuf, String>,
 }
 
-/// Runs a program and returns what it wrote.
+/// Runs a program and returns its output.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output =
         Command::new(program).args(arguments).stdin(Stdio::null()).output().map_err(said(program))?;

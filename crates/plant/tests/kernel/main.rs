@@ -72,7 +72,7 @@ impl Watchdog {
     }
 }
 
-/// What this machine lacks.
+/// The first requirement that this machine lacks.
 fn missing() -> Option<String> {
     let lab = floodwall_lab::Lab::check_host().err().map(|e| e.to_string());
     lab.or_else(|| floodwall_testing::lacks(&["losetup", "mkfs.ext4", "mount", "fsfreeze"]))

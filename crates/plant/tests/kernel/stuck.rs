@@ -23,7 +23,7 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// First argument of this binary when it steers and gets stuck.
 pub(crate) const STUCK: &str = "plant-stuck";
-/// How long the kernel may take for what it does at once.
+/// The longest time for a step that the kernel makes at once.
 const SOON: Duration = Duration::from_secs(20);
 
 /// `JOURNAL DEVICE STUCK_DEVICE`: writes knobs of both devices and says so. When it is told to, it
