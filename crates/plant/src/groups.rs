@@ -7,9 +7,9 @@
 //! /sys/fs/cgroup/GROUP/memory.stat ─▶ its part of the unit's backlog, where debugfs leaves it out
 //! ```
 //!
-//! `io.max` has a line for each disk. The line is that of the disk to which the probe's requests go:
-//! below LVM the disk, not the logical volume. The kernel keeps a request's group on its way down
-//! (block/blk-cgroup.c `bio_clone_blkg_association`).
+//! `io.max` has a line for each disk. The line is that of the disk to which the probe's requests
+//! go: below LVM the disk, not the logical volume. The kernel keeps a request's group on its way
+//! down (block/blk-cgroup.c `bio_clone_blkg_association`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
