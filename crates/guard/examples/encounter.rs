@@ -2,14 +2,17 @@
 //! guard.
 //!
 //! ```text
-//! cargo run --release -p floodwall-guard --example encounter [PRESET…]     a row each; every preset but null if none is named
-//! cargo run --release -p floodwall-guard --example encounter log PRESET    every decision and every write
+//! cargo run --release -p floodwall-guard --example encounter [PRESET…]
+//!     a row each; every preset but null if none is named
+//! cargo run --release -p floodwall-guard --example encounter log PRESET
+//!     every decision and every write
 //! ```
 //!
-//! The victim (10 threads, 16 KiB, fsync) runs from the first second on, the copy from the tenth; a
-//! minute later the victim leaves, and twenty seconds after that it ends. *Kept* is the victim's
-//! rate in that minute, without its first two seconds, against its rate in the five seconds before; *dead*
-//! are seconds with less than a tenth of that.
+//! The victim (10 threads, 16 KiB, fsync) runs from the first second on, the copy from the tenth. A
+//! minute later the victim leaves. The run ends twenty seconds after that. *Kept* is the victim's
+//! rate in that minute, without its first two seconds, as a share of its rate alone. The rate alone
+//! is that of the five seconds before the copy. *Dead* are seconds with less than a tenth of the
+//! rate alone.
 
 // A program for people: it reads its arguments and prints.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros)]
@@ -31,7 +34,7 @@ const MEET: u64 = 10;
 const LEAVE: u64 = 70;
 const END: u64 = 90;
 
-/// What a run came to.
+/// The figures of a run.
 #[derive(Default)]
 struct Figures {
     alone: f64,
@@ -43,7 +46,7 @@ struct Figures {
     writes: usize,
 }
 
-/// Keeps what the guard saw.
+/// Keeps the guard's last observation.
 struct Tap {
     plant: SimPlant,
     seen: Observation,

@@ -1,12 +1,12 @@
-//! From what is wanted to the writes that bring it about, and back to what the administrator had.
+//! Turns wanted values into writes, and gives the administrator's values back.
 //!
-//! Every knob that is written is remembered with the value that it had; what is no longer wanted
-//! gets that value back. A knob that does not read what was written to it belongs to somebody else
-//! from then on: it is neither written nor taken back.
+//! The administrator's value of every written knob is remembered. A knob that is no longer wanted
+//! gets that value back. A knob that does not read the written value belongs to another program
+//! from then on: the guard neither writes it nor takes it back.
 //!
-//! Two knobs move others: a new elevator brings its own number of requests, tunables and (bfq) no
-//! writeback throttling; a new number of requests moves some tunables. What was moved is read once
-//! the change is in force, and put back with what moved it.
+//! Two knobs move others. A new elevator brings its number of requests and its tunables; bfq also
+//! switches writeback throttling off. A new number of requests moves some tunables. Moved knobs are
+//! read once the change is in force. They are put back with the knob that moved them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,26 +24,27 @@ const REQUESTS: &str = "nr_requests";
 /// A device's knobs.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
-    /// What the administrator had, as it was read at first.
+    /// The administrator's values, as they were read first.
     own: Setting,
-    /// What was written, until the administrator's value is back.
+    /// Written values, until the administrator's value is back.
     written: BTreeMap<String, Written>,
-    /// Moved along with a knob of ours: what they read since, and that is not the administrator's.
+    /// Knobs that moved along with a written one, with the values that they read since. Those are
+    /// not the administrator's.
     moved: BTreeMap<String, String>,
-    /// A knob that moves others was written; what it moved has not been read yet.
+    /// A knob that moves others was written, and the moved ones have not been read yet.
     unread: bool,
-    /// Refused, or somebody else's.
+    /// Knobs that were refused, or that another program has set.
     left_alone: BTreeSet<String>,
-    /// Of these, what somebody else has set.
+    /// Of these, the knobs that another program has set.
     theirs: BTreeSet<String>,
-    /// The administrator's elevator was put back, and what came with it has not been read yet.
+    /// The administrator's elevator was put back, and the knobs that came with it have not been
+    /// read yet.
     elevator_back: bool,
-    /// Writes that failed after the plant had taken them; what is in force has not been read yet.
+    /// Writes that failed after the plant had accepted them. Their knobs have not been read since.
     failed: Vec<(KnobWrite, PlantError)>,
-    /// Knobs that can't be written for now, through no fault of theirs: how often that was, and
-    /// when it is tried again.
+    /// Knobs whose write failed with [`PlantError::Lost`]: how often, and when it is tried again.
     later: BTreeMap<String, (u32, Duration)>,
-    /// How often taking back a knob has failed that way.
+    /// How often taking back a knob has failed after the plant had accepted the write.
     late: BTreeMap<String, u32>,
     /// Elevators that this kernel or device does not have.
     unknown: BTreeSet<String>,
@@ -60,11 +61,11 @@ struct Written {
     again: Duration,
 }
 
-/// What is to be done with a knob.
+/// One write of a knob.
 struct Change {
     knob: String,
     value: String,
-    /// Back to the administrator's.
+    /// Whether it gives the administrator's value back.
     back: bool,
 }
 
@@ -77,13 +78,13 @@ fn follows_elevator(knob: &str) -> bool {
     knob == REQUESTS || knob == "wbt_lat_usec" || knob.starts_with("iosched.")
 }
 
-/// Where a knob stands among the writes of one moment: the elevator before all that it moves, the
+/// A knob's place among the writes of one moment: the elevator before the knobs that it moves, the
 /// limit before it becomes strict.
 fn order(knob: &str) -> u32 {
     match knob {
         ELEVATOR => 0,
         REQUESTS => 1,
-        // A group's dirty limit before its rate: else its writes fill the machine's.
+        // A group's dirty limit before its rate: else its writes fill the machine's limit.
         knob if knob.ends_with(":memory.high") => 1,
         knob if knob.starts_with("iosched.") => 3,
         "bdi.strict_limit" => 4,
@@ -96,7 +97,7 @@ fn pause(failures: u32) -> Duration {
     RETRY * 2u32.pow(failures.min(RETRIES))
 }
 
-/// Whether a knob reads what could not be written to it.
+/// Whether a knob reads the value that could not be written to it.
 fn reads_as<P: Plant + ?Sized>(plant: &mut P, write: &KnobWrite) -> bool {
     let knobs = plant.knobs().ok();
     let device = write.device.and_then(|id| knobs.as_ref()?.devices.get(&id));
@@ -121,7 +122,7 @@ impl Held {
         }
     }
 
-    /// What the administrator had.
+    /// The administrator's values.
     pub(crate) fn own(&self) -> &Setting {
         &self.own
     }
@@ -132,23 +133,23 @@ impl Held {
         self.written.insert(knob.to_owned(), written);
     }
 
-    /// Whether anything that was written is not back yet.
+    /// Whether any written knob is not back yet.
     pub(crate) fn holds(&self) -> bool {
         !self.written.is_empty() || self.unread
     }
 
-    /// What was written to a knob and is in force.
+    /// The written value of a knob, while it is in force.
     pub(crate) fn written(&self, knob: &str) -> Option<&str> {
         self.written.get(knob).map(|w| w.value.as_str())
     }
 
-    /// Whether a knob can be had: it is there, and nobody else's.
+    /// Whether the guard may write a knob: it exists and is not left alone.
     pub(crate) fn has(&self, knob: &str) -> bool {
         self.own.get(knob).is_some() && !self.left_alone.contains(knob)
     }
 
-    /// Whether the device may have this elevator; what was refused once is not there, and none is
-    /// where it would overwrite somebody else's number of requests.
+    /// Whether an elevator may be tried. One that was refused is not tried again. None is tried
+    /// that would overwrite a value of another program.
     pub(crate) fn has_elevator(&self, name: &str) -> bool {
         self.has(ELEVATOR) && !self.unknown.contains(name) && !self.would_overwrite()
     }
@@ -192,8 +193,8 @@ impl Held {
         self.late.retain(|knob, _| !is_limit(knob));
     }
 
-    /// The device was gone and is there again, and reads this. What still reads as it was left is
-    /// taken back in its time; the rest is as new.
+    /// The device was gone and is back, with these values. Knobs that still read the guard's value
+    /// are taken back later. The other values count as the administrator's.
     pub(crate) fn returned(&mut self, reads: &Setting) {
         self.written.retain(|knob, written| reads.get(knob) == Some(written.value.as_str()));
         self.moved.retain(|knob, value| reads.get(knob) == Some(value.as_str()));
@@ -205,8 +206,8 @@ impl Held {
         }
     }
 
-    /// Writes the difference between what is in force and what is wanted. Not while a change of the
-    /// queue waits to be made.
+    /// Writes the knobs whose wanted value is not in force. Not to be called while a change of the
+    /// queue is pending.
     pub(crate) fn act<P: Plant + ?Sized>(
         &mut self,
         plant: &mut P,
@@ -226,8 +227,8 @@ impl Held {
         Ok(())
     }
 
-    /// What a device's knobs read, once what that tells of earlier writes is learnt. `None` if it
-    /// is gone.
+    /// Reads a device's knobs and learns from them what became of earlier writes. `None` if the
+    /// device is gone.
     fn read<P: Plant + ?Sized>(
         &mut self,
         plant: &mut P,
@@ -243,8 +244,8 @@ impl Held {
         Ok(Some(reads))
     }
 
-    /// Takes everything back at once, what an elevator would only show later included. Says what
-    /// could not be taken back.
+    /// Takes everything back at once, with the knobs that came with the guard's elevator. Reports
+    /// the knobs that could not be taken back.
     pub(crate) fn release<P: Plant + ?Sized>(
         &mut self,
         plant: &mut P,
@@ -256,8 +257,8 @@ impl Held {
         let Some(reads) = self.read(plant, device, Duration::ZERO, report)? else { return Ok(()) };
         let elevator = self.written.contains_key(ELEVATOR);
         self.written.values_mut().for_each(|w| w.again = Duration::ZERO);
-        // The elevator first: what somebody else has set meanwhile is told before it is
-        // overwritten, and set again.
+        // The elevator first. Values that another program has set are found before the elevator
+        // overwrites them, and are set again.
         let first = self.changes(Duration::MAX, &BTreeMap::new()).into_iter().find(|c| c.knob == ELEVATOR);
         if let Some(change) = first {
             self.write(plant, device, Duration::ZERO, &reads, change, report);
@@ -275,7 +276,8 @@ impl Held {
                 self.write(plant, device, Duration::ZERO, &reads, change, report);
             } else {
                 let write = KnobWrite { device: Some(device), knob: change.knob, value: change.value };
-                // What came with the elevator is not ours: only what would stay wrong is told.
+                // The guard did not write this knob itself. It is reported only if its value stays
+                // wrong.
                 match plant.write(&write) {
                     Ok(()) => report.writes.push(write),
                     Err(_) if reads_as(plant, &write) => {}
@@ -330,8 +332,8 @@ impl Held {
                 report.writes.push(write);
             }
             Err(_) if back && knob == REQUESTS && self.written.contains_key(ELEVATOR) => {
-                // Another elevator than the administrator's may not take so many; his number comes
-                // back with his elevator.
+                // The guard's elevator may not take the administrator's number of requests. That
+                // number comes back with the administrator's elevator.
                 if let Some(written) = self.written.remove(&knob) {
                     self.moved.insert(knob, written.value);
                 }
@@ -341,7 +343,7 @@ impl Held {
         }
     }
 
-    /// Why a knob is somebody else's, if it is.
+    /// Why a knob belongs to another program; `None` if it does not.
     fn somebody_elses(&self, knob: &str, reads: &Setting) -> Option<String> {
         let (found, expected) = (reads.get(knob), self.expected(knob));
         (found != expected).then(|| {
@@ -350,7 +352,8 @@ impl Held {
         })
     }
 
-    /// What somebody else has set and a new elevator would change.
+    /// Finds knobs that another program has set and that a new elevator would change, and leaves
+    /// them alone.
     fn find_theirs(&mut self, device: DeviceId, reads: &Setting, report: &mut Report) {
         let follows: Vec<String> = self.own.0.keys().filter(|knob| follows_elevator(knob)).cloned().collect();
         for knob in follows {
@@ -361,13 +364,13 @@ impl Held {
         }
     }
 
-    /// Whether a new elevator would overwrite what somebody else has set.
+    /// Whether a new elevator would overwrite a value that another program has set.
     fn would_overwrite(&self) -> bool {
         self.theirs.iter().any(|knob| follows_elevator(knob))
     }
 
-    /// Somebody else has set a knob. What an elevator would change is kept as the administrator's,
-    /// so that it comes back with his elevator.
+    /// Leaves a knob to the program that has set it. If an elevator would change it, its value
+    /// counts as the administrator's. It then comes back with the administrator's elevator.
     fn leave_to_them(&mut self, write: KnobWrite, reads: &Setting, why: String, report: &mut Report) {
         let knob = write.knob.clone();
         if let Some(theirs) = reads.get(&knob).filter(|_| follows_elevator(&knob)) {
@@ -377,7 +380,7 @@ impl Held {
         self.give_up(&knob, PlantError::Refused { write, why }, report);
     }
 
-    /// A knob could not be turned on.
+    /// A wanted value could not be written.
     fn not_written(&mut self, write: KnobWrite, now: Duration, error: PlantError, report: &mut Report) {
         let KnobWrite { knob, value, .. } = write;
         if let PlantError::Lost { .. } = error {
@@ -390,17 +393,18 @@ impl Held {
         } else if knob == ELEVATOR {
             self.unknown.insert(value);
         } else if let Some(elevator) = self.written(ELEVATOR).filter(|_| follows_elevator(&knob)) {
-            // Not every elevator lets the queue be so long.
+            // The elevator does not take the value, such as so many requests: it is not tried
+            // again.
             self.unknown.insert(elevator.to_owned());
         } else {
-            // Not tried again; what is in force of it already is still to be taken back.
+            // Not tried again. The value that is in force already is still taken back.
             self.left_alone.insert(knob);
             report.left_alone.push(error);
         }
     }
 
-    /// Writes that the plant had taken and that failed after all: what reads now is what was
-    /// before, and nobody else's.
+    /// Learns of writes that failed after the plant had accepted them. Such a knob reads the value
+    /// from before, not one of another program.
     fn learn_failures(&mut self, now: Duration, reads: &Setting, report: &mut Report) {
         for (write, error) in std::mem::take(&mut self.failed) {
             let knob = write.knob.clone();
@@ -423,12 +427,12 @@ impl Held {
         }
     }
 
-    /// What a knob should read if nobody else has touched it.
+    /// The value that a knob should read if no other program has set it.
     fn expected(&self, knob: &str) -> Option<&str> {
         self.written(knob).or(self.moved.get(knob).map(String::as_str)).or(self.own.get(knob))
     }
 
-    /// Tried again, each time twice as long after; the first failure and the last are said.
+    /// Tries again later, each time after twice as long. Reports the first failure and the last.
     fn could_not_take_back(&mut self, knob: &str, now: Duration, error: PlantError, report: &mut Report) {
         let Some(written) = self.written.get_mut(knob) else {
             self.moved.remove(knob);
@@ -438,7 +442,7 @@ impl Held {
         written.failures += 1;
         written.again = now + pause(written.failures - 1);
         let failures = written.failures;
-        // Without the journal nothing is known to be wrong with the knob.
+        // A lost journal is no fault of the knob.
         if failures >= RETRIES && !matches!(error, PlantError::Lost { .. }) {
             let error = match error {
                 PlantError::Refused { write, why } => PlantError::Refused {
@@ -460,12 +464,12 @@ impl Held {
         report.left_alone.push(error);
     }
 
-    /// After a change of the elevator or of the number of requests: what came along with it.
+    /// Reads the knobs that moved with a change of the elevator or of the number of requests.
     fn read_what_moved(&mut self, reads: &Setting) {
         self.moved.retain(|knob, _| reads.get(knob).is_some());
         let elevator_back = std::mem::take(&mut self.elevator_back);
         for (knob, value) in reads.0.iter().filter(|(knob, _)| follows_elevator(knob)) {
-            // Somebody else's comes back with the administrator's elevator, and with nothing else.
+            // Another program's value comes back with the administrator's elevator alone.
             let is_theirs = self.left_alone.contains(knob) && !elevator_back;
             if self.written.contains_key(knob) || is_theirs {
                 continue;
@@ -500,7 +504,7 @@ impl Held {
         }
         let elevator = changes.iter().find(|c: &&Change| c.knob == ELEVATOR).map(|c| c.value.clone());
         if elevator.is_some() {
-            // It brings its own number of requests: ours has to be written again.
+            // A new elevator resets the number of requests and throttling: they are written again.
             for knob in [REQUESTS, "wbt_lat_usec"] {
                 if let (Some(value), false) = (wanted.get(knob), changes.iter().any(|c| c.knob == knob))
                     && !self.left_alone.contains(knob)
@@ -510,8 +514,8 @@ impl Held {
                 }
             }
         } else if !self.written.contains_key(ELEVATOR) {
-            // The administrator's elevator is there: what has moved goes back, unless the number of
-            // requests is still ours and moves it.
+            // The administrator's elevator is in force. Moved knobs go back, unless the guard's
+            // number of requests is still in force: it would move them again.
             let held = self.written.contains_key(REQUESTS);
             for knob in
                 self.moved.keys().filter(|knob| !wanted.contains_key(*knob) && (!held || *knob == REQUESTS))
@@ -521,7 +525,7 @@ impl Held {
                 }
             }
         }
-        // Strict last to come, and first to go.
+        // The strict limit is set last, and taken away first.
         changes.sort_by_key(|c| if c.back && c.knob == "bdi.strict_limit" { 0 } else { 1 + order(&c.knob) });
         changes
     }

@@ -1,67 +1,68 @@
-//! What levels are worth, and which to try next: the score by which `tune` races settings, measured
-//! while the levers are pulled.
+//! The score of levels. It is the score by which `tune` races settings, measured while the guard
+//! steers.
 //!
 //! ```text
-//! score = victims' speed × flood's speed × e^(−3 × share of dead time)      speed of victims: 1 / what an operation waits for
+//! score = victims' speed × flood's speed × e^(−3 × share of dead time)
+//! victims' speed = 1 / mean wait of an operation
 //! ```
 //!
-//! Each speed is a share of what was seen while nobody disturbed the other, where that was seen,
-//! between 0.1 and 100 %. With a goal of the administrator's the victims' factor is (goal / what
-//! they wait)², at most 1: beyond the goal only the flood counts.
+//! Each speed is a share of the speed without the other side, where that was measured. It counts
+//! from 0.1 to 100 %. With a goal of the administrator's the victims' factor is (goal / mean
+//! wait)², at most 1: beyond the goal only the flood counts.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::estimate::Estimate;
 
-/// Charged for each share of dead time, as a logarithm; as `tune` does.
+/// Charge for the share of dead time, as a logarithm. It is the same as `tune`'s.
 const DEAD_CHARGE: f64 = 3.0;
-/// Time is dead with less than this share of what a victim has alone, and not at all with twice it:
-/// what it has alone is not known that well.
+/// Time is dead if victims have less than this share of their speed alone, and not at all from
+/// twice this share on. Between the two it is dead in part, because the speed alone is not known
+/// exactly.
 const DEAD_BELOW: f64 = 0.05;
-/// A share of nothing has no logarithm. Lower than `tune`'s, whose trials are longer: a flood that
-/// stands still is to be told from one that has a hundredth.
+/// The least share, because zero has no logarithm. It is lower than `tune`'s, whose trials are
+/// longer: a flood that stands still must differ from one at a hundredth of its speed.
 const LEAST_SHARE: f64 = 1e-3;
 /// Exponent of goal over latency.
 const GOAL_WEIGHT: f64 = 2.0;
-/// Slots that are remembered of a level.
+/// The most slots that a level keeps.
 const SLOTS: usize = 24;
-/// … and for how long: devices change by themselves. Long enough for three times
-/// [`crate::config::LAST_SLOTS`] of the longest slots, by which it is told that they have.
+/// How long a slot is kept: devices change by themselves. It is long enough for three times
+/// [`crate::config::LAST_SLOTS`] of the longest slots, which [`Tally::slowdown`] compares.
 const MEMORY: Duration = Duration::from_secs(40);
-/// A slot is long enough for so many operations of a victim that is alone …
+/// A slot lasts for so many operations of a victim that is alone …
 const SLOT_OPERATIONS: f64 = 5.0;
-/// … and no shorter nor longer than this, in seconds.
+/// … but not less and not more than this, in seconds.
 const SHORTEST_SLOT: f64 = 0.5;
 const LONGEST_SLOT: f64 = 2.0;
 
-/// What shares are shares of.
+/// The references of the shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Whole {
-    /// What an operation waits for alone, in seconds.
+    /// Mean wait of an operation without a flood, in seconds.
     pub(crate) wait_s: Option<f64>,
-    /// Bytes a second that the device drains by itself.
+    /// The most that the device drains, in bytes a second.
     pub(crate) drain: Option<f64>,
     /// The administrator's goal, in seconds.
     pub(crate) goal_s: Option<f64>,
 }
 
-/// Bytes a second that stand for what a device drains while nothing is known of it.
+/// Stands for the drain rate while that is unknown, in bytes a second.
 const UNKNOWN_DRAIN: f64 = 1e8;
 
 fn share(value: f64) -> f64 {
     value.clamp(LEAST_SHARE, 1.0).ln()
 }
 
-/// What happened within some time.
+/// Sums over a stretch of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Slot {
     /// When it ended.
     at: Duration,
     seconds: f64,
     operations: f64,
-    /// Seconds that operations waited, all together: of those that ended, and of all while they
-    /// were under way.
+    /// Seconds that operations waited, summed: those that ended, and all while they were under way.
     waited_s: f64,
     under_way_s: f64,
     flooded: f64,
@@ -87,9 +88,9 @@ impl Slot {
         }
     }
 
-    /// What an operation waited for, in seconds: by those that ended, or, if others don't end, by
-    /// how many were under way (J. D. C. Little's law). Of none that ended, as if one were about
-    /// to.
+    /// The mean wait of an operation, in seconds. It is the larger of two estimates. One is from
+    /// operations that ended, the other from operations under way (Little's law), which also sees
+    /// those that do not end. If none ended, half of one is assumed.
     fn wait_s(self) -> f64 {
         (self.waited_s.max(self.under_way_s) / self.operations.max(0.5)).max(1e-6)
     }
@@ -98,7 +99,7 @@ impl Slot {
         self.flooded / self.seconds.max(1e-6)
     }
 
-    /// How dead it was, from 0 to 1.
+    /// Which part of the slot was dead, from 0 to 1.
     fn dead(self, whole: &Whole) -> f64 {
         let share = whole.wait_s.map_or(1.0, |alone| alone / self.wait_s());
         (2.0 - share / DEAD_BELOW).clamp(0.0, 1.0)
@@ -113,23 +114,23 @@ impl Slot {
         }
     }
 
-    /// Logarithm of what it is worth, without what dead time is charged.
+    /// Logarithm of the score without the charge for dead time.
     fn worth(self, whole: &Whole) -> f64 {
         let drain = whole.drain.unwrap_or(UNKNOWN_DRAIN);
         self.victims(whole) + share(self.flood() / drain.max(1.0))
     }
 }
 
-/// What a level has been worth lately.
+/// The recent slots of a level.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     slots: VecDeque<Slot>,
     open: Slot,
-    /// What was seen on this visit.
+    /// Totals of this visit.
     fresh: Fresh,
 }
 
-/// What was seen of a level since it was entered.
+/// Totals since the level was entered.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Fresh {
     pub(crate) slots: usize,
@@ -149,7 +150,7 @@ impl Tally {
         if self.open.seconds + 1e-3 >= wanted.clamp(SHORTEST_SLOT, LONGEST_SLOT) {
             let slot = std::mem::take(&mut self.open);
             if slot.operations < 1.0 && slot.under_way_s <= 0.0 {
-                // Nobody was there to wait.
+                // No operation ended or waited in this slot.
                 return;
             }
             self.fresh.slots += 1;
@@ -162,7 +163,7 @@ impl Tally {
         }
     }
 
-    /// The level is entered: what is seen from now on is of this visit.
+    /// Begins a visit to the level: its totals start at zero.
     pub(crate) fn enter(&mut self) {
         (self.open, self.fresh) = (Slot::default(), Fresh::default());
     }
@@ -171,17 +172,17 @@ impl Tally {
         self.fresh
     }
 
-    /// Dead seconds of what was seen since it was entered.
+    /// Dead seconds since the level was entered.
     pub(crate) fn dead_s(&self, whole: &Whole) -> f64 {
         self.slots.iter().rev().take(self.fresh.slots).map(|s| s.dead(whole) * s.seconds).sum()
     }
 
-    /// Which share of its time was dead, from 0 to 1.
+    /// The share of dead time, from 0 to 1.
     pub(crate) fn dead_share(&self, whole: &Whole) -> f64 {
         self.slots.iter().map(|s| s.dead(whole)).sum::<f64>() / (self.slots.len() as f64).max(1.0)
     }
 
-    /// The last slots only, as a tally of its own; the rest is forgotten.
+    /// Keeps the last slots and forgets the rest.
     pub(crate) fn keep_last(&mut self, slots: usize) {
         while self.slots.len() > slots {
             self.slots.pop_front();
@@ -198,13 +199,12 @@ impl Tally {
         sum.victims(whole) < sum.worth(whole) - sum.victims(whole)
     }
 
-    /// The logarithm of the victims' factor alone; `None` of nothing.
+    /// The logarithm of the victims' factor alone; `None` without slots.
     pub(crate) fn victims(&self, whole: &Whole) -> Option<f64> {
         (!self.slots.is_empty()).then(|| self.sum().victims(whole))
     }
 
-    /// The logarithm of its score, and how uncertain that is (one standard error); `None` of
-    /// nothing.
+    /// The logarithm of the score with its standard error; `None` without slots.
     pub(crate) fn score(&self, whole: &Whole) -> Option<(f64, f64)> {
         if self.slots.is_empty() {
             return None;
@@ -217,16 +217,17 @@ impl Tally {
         Some((score, (variance / n).sqrt()))
     }
 
-    /// What an operation waited for, and bytes a second of the flood; for people, and for what
-    /// changes about a device.
+    /// The mean wait of an operation, and the flood's bytes a second.
     pub(crate) fn rates(&self) -> Option<(Duration, f64)> {
         let sum = self.sum();
         (sum.seconds > 0.0).then(|| (Duration::from_secs_f64(sum.wait_s().min(1e6)), sum.flood()))
     }
 
-    /// By which factors what an operation waits for and the flood's time a byte are longer in each
-    /// of the last slots, at least, than in those before, with as many between that belong to
-    /// neither; below 1: shorter in each. `None` if there are too few.
+    /// How many times longer operations wait, and how many times longer the flood takes for a byte,
+    /// in the last slots than in the first ones. As many slots between the two count for neither.
+    /// Each factor is the one nearest to 1 among the last slots. It is below 1 if all became
+    /// faster, and 1 if they disagree. `None` if there are too few slots, or no flood in the first
+    /// ones.
     pub(crate) fn slowdown(&self, last: usize) -> Option<(f64, f64)> {
         let before = self.slots.len().checked_sub(2 * last).filter(|n| *n >= last)?;
         let old = self.slots.iter().take(before).fold(Slot::default(), |sum, slot| sum.plus(*slot));
@@ -237,7 +238,7 @@ impl Tally {
     }
 }
 
-/// The factor nearest to 1 if all are on one side of it.
+/// The factor nearest to 1 if all are on one side of it, else 1.
 fn agreed(factors: impl Iterator<Item = f64>) -> f64 {
     let (least, most) = factors.fold((f64::INFINITY, 0.0), |(a, b), f| (f.min(a), f.max(b)));
     if least > 1.0 {

@@ -1,81 +1,82 @@
-//! What the guard aims at, and the constants of its law with their reasons.
+//! The guard's goal, and the constants of its law with their reasons.
 
 use std::time::Duration;
 
-/// What an administrator may choose.
+/// The administrator's choices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Config {
-    /// The 99th percentile that victims are to have; `None`: [`BASE_MULTIPLE`] times the latency
-    /// that they have while nothing floods.
+    /// The goal for the victims' 99th percentile. `None`: [`BASE_MULTIPLE`] times their latency
+    /// without a flood.
     pub goal: Option<Duration>,
 }
 
-/// Without a goal of the administrator's, so many times a victim's own median is what it may wait.
-/// Below two, a device's own spread would count as harm (the p99 of a disk alone is twice its
-/// median, that of an array three times); far above, a victim is slower than by any fair share.
+/// Without a goal of the administrator's, victims may wait so many times their median without a
+/// flood. Below two, a device's own spread would count as harm: the p99 of a disk alone is twice
+/// its median, that of an array three times. Far above, a victim is slower than by any fair share.
 pub const BASE_MULTIPLE: f64 = 4.0;
-/// The goal is never below this: less than a few ticks of the kernel's timer can't be steered by
-/// queue lengths.
+/// The goal is never below this: queue lengths can't steer less than a few ticks of the kernel's
+/// timer.
 pub const LEAST_GOAL: Duration = Duration::from_millis(2);
-/// The goal while nothing is known of a victim's base latency: what a disk needs for a handful of
-/// random accesses.
+/// The goal while a victim's base latency is not known: the time of a disk for a handful of random
+/// accesses.
 pub const UNKNOWN_GOAL: Duration = Duration::from_millis(50);
 
-/// Backlogged time over which the drain rate is the largest sample: long enough for a RAID cache's
-/// bursts and a file's gaps, short enough to believe within 5 s that a device became slower.
+/// The drain rate is the largest sample of so much backlogged time. That is long enough for a RAID
+/// cache's bursts and a file's gaps, and short enough to notice a slower device within 5 s.
 pub const DRAIN_WINDOW: Duration = Duration::from_secs(4);
-/// Backlogged time over which the largest drain rate is what the device can: long enough to
-/// remember it while the queue is short.
+/// The most that a device can drain is the largest sample of so much backlogged time. That is long
+/// enough to remember it while the queue is short.
 pub const MOST_DRAIN_WINDOW: Duration = Duration::from_secs(60);
-/// Sampled time over which the base latency is the middle of the samples.
+/// The base latency is the median of the samples of so much time.
 pub const BASE_WINDOW: Duration = Duration::from_secs(10);
-/// Latencies are judged over this much; shorter, a disk gives too few.
+/// Latencies are judged over this time. In less, a disk ends too few operations.
 pub const LATENCY_WINDOW: Duration = Duration::from_secs(1);
 /// Fewer operations than this say nothing of a percentile.
 pub const LEAST_OPERATIONS: u64 = 5;
 /// A tick longer than this was a suspend or a stopped process: its rates mean nothing.
 pub const LONGEST_TICK: Duration = Duration::from_secs(5);
 
-/// Dirty and under writeback: from here on a device counts as backlogged, and as flooded. Two of
+/// Bytes dirty and under writeback from which a device counts as backlogged, and as flooded. Two of
 /// the kernel's flusher chunks (4 MiB each).
 pub const BACKLOG: u64 = 8 << 20;
 /// Bytes per second from which a writer counts as a flood.
 pub const FLOOD_RATE: f64 = 4e6;
-/// Who makes as much as this stable at once floods, too, though he waits for it himself. Twice the
-/// largest folio (x86-64: 2 MiB): who commits a page of one is counted as if he had dirtied it
-/// whole (mm/page-writeback.c `folio_account_dirtied`).
+/// An actor that dirties at least this much per commit is a flood, although it waits for the
+/// commits. Twice the largest folio (x86-64: 2 MiB): a commit of one page counts as if the whole
+/// folio had been dirtied (mm/page-writeback.c `folio_account_dirtied`).
 pub const FLOOD_COMMIT: u64 = 4 << 20;
-/// A backlog that takes so many times the goal to drain is a threat although the queue is still
-/// empty: the flusher has not begun yet.
+/// A backlog that takes so many times the goal to drain is a threat, even while the queue is empty
+/// because the flusher has not begun.
 pub const THREAT: f64 = 10.0;
 /// The same while the drain rate is not known.
 pub const UNKNOWN_THREAT: u64 = 64 << 20;
-/// For so long somebody who was seen counts as present: a victim that commits once a second is one.
+/// A victim or a flood counts as present for so long after it was seen. So a victim that commits
+/// once a second stays present.
 pub const PRESENCE: Duration = Duration::from_secs(3);
 
 /// Above this share of the goal a victim is harmed.
 pub const HARMED: f64 = 1.0;
-/// How long a step is left alone before its effect is measured; what ends before has waited behind
-/// what was there before.
+/// How long after a step its effect is not measured: operations that end earlier have waited behind
+/// older requests.
 pub const SETTLE: Duration = Duration::from_millis(500);
-/// The same after bfq has come: it gives queues that are new to it more than their share at first
-/// (`bfq_wr_max_time`).
+/// The same after a change to bfq, which at first gives queues that are new to it more than their
+/// share (`bfq_wr_max_time`).
 pub const SETTLE_BFQ: Duration = Duration::from_secs(4);
 
 /// So many slots of a level have to be known before another is compared with it …
 pub const REST_SLOTS: usize = 2;
 /// … and this much time passes from one try to the next while a first round lasts.
 pub const REST: Duration = Duration::from_secs(1);
-/// An encounter is left alone for so long before the first try: the flood is only just filling the
-/// page cache.
+/// Time from the begin of an encounter to the first try: before that, the flood fills the page
+/// cache.
 pub const FIRST_REST: Duration = Duration::from_secs(3);
 /// A level that is tried is watched until so many operations have ended …
 pub const ENOUGH_OPERATIONS: f64 = 20.0;
 /// … but no longer than so many seconds.
 pub const MOST_S: f64 = 8.0;
-/// What is not in force after so long is taken back if …
+/// A step that is not in force after so long is taken back if …
 pub const NOT_IN_FORCE: Duration = Duration::from_secs(2);
-/// … somebody has waited for longer than this meanwhile, and ten times longer than usual.
+/// … an operation has waited for longer than this meanwhile, and ten times longer than usual.
 pub const STUCK: Duration = Duration::from_secs(1);
 /// So many dead seconds end a try.
 pub const DEAD_S: f64 = 1.0;
@@ -83,75 +84,74 @@ pub const DEAD_S: f64 = 1.0;
 pub const OPENING_S: f64 = 4.0;
 /// … and a single step for so many.
 pub const TRY_S: f64 = 4.0;
-/// With a score (a logarithm) above this no others are looked for: the product of both shares is
-/// above 0.16, as of two fifths each.
+/// A score (a logarithm) above this ends the search among the first levels: the product of both
+/// shares is above 0.16, as of two fifths each.
 pub const GOOD: f64 = -1.8;
-/// What is tried is kept if its score (a logarithm) is higher by more than this, and by more than
-/// chance.
+/// A step is kept if its score (a logarithm) is higher by more than this, and by more than chance.
 pub const BETTER: f64 = 0.08;
-/// It is taken back before its time if the victims' factor (a logarithm) is lower by this much
-/// after so many slots.
+/// A step is taken back early if the victims' factor (a logarithm) is lower by more than this after
+/// [`HOPELESS_SLOTS`].
 pub const CLEARLY_WORSE: f64 = 1.0;
 /// The same after a single slot.
 pub const UNBEARABLE: f64 = 2.0;
 /// See [`CLEARLY_WORSE`].
 pub const HOPELESS_SLOTS: usize = 2;
-/// How long the next try waits after a round that has found nothing; each further try that finds
-/// nothing makes it so many times longer …
+/// The base of the wait after a round that has found nothing. That round multiplies it by
+/// [`PATIENCE_GROWTH`], and so does each further try that finds nothing …
 pub const PATIENCE: Duration = Duration::from_secs(4);
 /// See [`PATIENCE`].
 pub const PATIENCE_GROWTH: u32 = 3;
-/// … but not longer than this: conditions change without a sign.
+/// … up to this: conditions change without a sign.
 pub const MOST_PATIENCE: Duration = Duration::from_secs(3600);
-/// Slots that are compared with those before to see that conditions have changed …
+/// So many last slots are compared with earlier ones to see that conditions have changed …
 pub const LAST_SLOTS: usize = 6;
 /// … by more than this factor.
 pub const CHANGED: f64 = 2.5;
-/// A device is not believed to be slower or faster than it was by more than this.
+/// The largest factor by which a device is believed to have become slower or faster.
 pub const MOST_SLOWER: f64 = 100.0;
-/// An encounter begins where the last one of its kind has ended, if that is not longer ago: what is
-/// tried at first costs the victims a few seconds, and a device that has changed meanwhile is
-/// noticed.
+/// An encounter begins at the level where the last one of its kind ended, if that was not longer
+/// ago. First tries cost the victims a few seconds, and the guard notices a device that has changed
+/// meanwhile.
 pub const FORGET: Duration = Duration::from_secs(24 * 3600);
-/// A limit whose backlog takes longer to drain is not tried.
+/// A limit is not tried if the backlog takes longer than this to drain at [`RAMP`] of the drain
+/// rate.
 pub const LIMIT_TRIAL: Duration = Duration::from_secs(15);
-/// Time from one step back to the next once nobody needs protection.
+/// Time from one step back to the next once no victim needs protection.
 pub const RECOVER_STEP: Duration = Duration::from_millis(500);
 
-/// A paced flood begins with this share of the drain rate: what a device's cache takes at first is
-/// more than it drains.
+/// A paced flood begins with this share of the drain rate, because a device's cache takes more at
+/// first than the device drains.
 pub const FIRST_SHARE: f64 = 0.5;
-/// It never has less than this share, so that it ends one day.
+/// A paced flood never has less than this share, so that it ends one day.
 pub const LEAST_SHARE: f64 = 0.1;
-/// If victims miss their goal for so long beside this share, the pace alone is not enough: a device's
-/// cache may be full of what the flood wrote before.
+/// The pace alone is not enough if victims miss their goal for so long beside the least share. A
+/// device's cache may be full of earlier writes of the flood.
 pub const LEAST_TRIAL: Duration = Duration::from_secs(8);
 /// The drain rate of a backlogged device is known after two looks. If it stays unknown for so long,
 /// there is no rate to pace by, and the queue is made short.
 pub const NO_RATE: Duration = Duration::from_secs(2);
-/// So much more is tried, and so much less is given when victims wait beyond their goal: the gains
+/// The gain of a try of a higher rate, and the gain after victims missed their goal. They are those
 /// of TCP BBR's ProbeBW.
 pub const PACE_UP: f64 = 1.25;
 /// See [`PACE_UP`].
 pub const PACE_DOWN: f64 = 0.75;
-/// How long more is tried before it is kept.
+/// How long a higher rate is tried before it is kept.
 pub const PROBE: Duration = Duration::from_secs(2);
-/// How long after a rate that was too much the next is tried …
+/// Time from a rate that was too high to the next try …
 pub const PROBE_WAIT: Duration = Duration::from_secs(8);
-/// … and, twice as long after each try that failed, at most.
+/// … which doubles after each try that fails, up to this.
 pub const MOST_PROBE_WAIT: Duration = Duration::from_secs(128);
 /// `memory.high` of a paced flood, as time to drain it. A fifth of it may be dirty
-/// (`vm.dirty_ratio`): the flood's backlog drains in little more than half a second.
+/// (`vm.dirty_ratio`), so the flood's backlog drains in little more than half a second.
 pub const DOMAIN: Duration = Duration::from_secs(3);
-/// The least of it: room for two of the flusher's chunks below its dirty limit, and as much for the
-/// program.
+/// The least `memory.high`: room for two of the flusher's chunks below the dirty limit, and as much
+/// for the program.
 pub const LEAST_DOMAIN: u64 = 64 << 20;
 
-/// A limit begins so many times above what is there: writers settle at about seven eighths of a
-/// limit.
+/// A limit begins at so many times the backlog: writers settle at about seven eighths of a limit.
 pub const ABOVE_BACKLOG: f64 = 1.1;
-/// A limit comes down at this share of the drain rate; the other half is the flood's until it has
-/// arrived.
+/// A limit falls at this share of the drain rate. The flood has the rest until the limit has
+/// reached its target.
 pub const RAMP: f64 = 0.5;
 /// The lowest limit of a device: four flusher chunks. With less a chunk under writeback is above
 /// the limit by itself, and writers stop and go.
@@ -163,5 +163,5 @@ pub const FIRST_LIMIT: Duration = Duration::from_millis(500);
 pub const RETRY: Duration = Duration::from_secs(1);
 /// … so many times.
 pub const RETRIES: u32 = 8;
-/// A device that is gone for longer is another one when it comes back.
+/// A device that was gone for longer counts as a new one.
 pub const GONE: Duration = Duration::from_secs(3600);

@@ -1,18 +1,18 @@
-//! What is done about one device.
+//! The state machine of one device.
 //!
 //! ```text
-//!            both there                 threatened                     now and then
-//!   Free ───────────────▶ Watch ───────────────▶ Protect ◀────────────────────────────▶ Probe: one step aside
-//!    ▲  ▲                   │                    │  ▲         └ better: kept, and further that way; else back
+//!            both there                 threatened              now and then
+//!   Free ───────────────▶ Watch ───────────────▶ Protect ◀──────────────▶ Probe: one step aside
+//!    ▲  ▲                   │                    │  ▲         └ better: kept, and on; else back
 //!    │  └─── one is gone ───┘       one is gone  │  │ threatened again
 //!    └──── the administrator's ◀── Recover ◀─────┘  │
 //!           settings again          └───────────────┘
 //! ```
 //!
-//! Protect begins at once at a level that keeps the queue short; which level is best, and under
-//! which elevator, is found out by trying: a step aside is watched until enough has happened to
-//! compare, and taken back as soon as it is clearly worse. A try that finds nothing after a whole
-//! round has found nothing makes the next wait three times longer.
+//! Protect begins at once at a level that keeps the queue short. Tries then find the best level and
+//! elevator. A step aside is watched until enough operations have ended to compare. It is taken
+//! back as soon as it is clearly worse. After a whole round without a better step, each try that
+//! finds nothing makes the next wait three times longer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -29,7 +29,7 @@ use crate::estimate::Estimate;
 use crate::levers::{Level, Offers, Step};
 use crate::pace::Pace;
 
-/// What is being done about a device.
+/// The state of one device under the law.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// Nothing: the administrator's settings are in force.
@@ -37,10 +37,9 @@ pub enum State {
     Free,
     /// Victims and floods have met; nothing is written yet.
     Watch,
-    /// The levers are pulled as was best so far.
+    /// The best level so far is in force.
     Protect,
-    /// The flood is held to a rate by its own control group; queue and limits are the
-    /// administrator's.
+    /// The flood's control group holds it to a rate. Queue and limits are the administrator's.
     Pace,
     /// A step aside is tried.
     Probe,
@@ -65,51 +64,52 @@ impl fmt::Display for State {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Machine {
     pub(crate) state: State,
-    /// What is wanted now.
+    /// The level that is wanted now.
     pub(crate) level: Level,
-    /// At what rate the flood is paced, in the state of that name.
+    /// The flood's pace in [`State::Pace`].
     pub(crate) pace: Option<Pace>,
-    /// The group that was paced last, with its share of the drain rate at the end, and when.
+    /// The group that was paced last, its share of the drain rate at the end, and the time of the
+    /// end.
     paced: Option<(String, f64, Duration)>,
-    /// Since when a flood could be paced, but for a drain rate.
+    /// Since when only a missing drain rate keeps the flood from being paced.
     unpaced: Option<Duration>,
-    /// The best known of this encounter.
+    /// The best level known in this encounter.
     best: Level,
-    /// Where encounters of a kind (readers wait or not) have ended, and when: there the next one
-    /// begins.
+    /// The level at which the last encounter of each kind ended, and when. The next one begins
+    /// there. The kinds are encounters without and with readers.
     known: [Option<(Level, Duration)>; 2],
     kind: usize,
     /// When the state was entered, and when the level was last changed (or came into force).
     since: Duration,
     stepped: Duration,
-    /// How long what happens after it says nothing of it.
+    /// How long after a change samples say nothing of the new level.
     settle: Duration,
-    /// When victims and floods were last both there.
+    /// When victims and floods were last both present under protection.
     met: Duration,
-    /// What levels have been worth, over all visits since conditions changed.
+    /// Samples of levels, over all visits since conditions changed.
     tallies: BTreeMap<Level, Tally>,
-    /// What is seen of a level that takes long to settle, until it has.
+    /// Samples of a level that takes long to settle, until it has settled.
     unsettled: Tally,
-    /// Levels that are still to be tried, one after another, before any single step.
+    /// Levels still to be tried, one after another, before any single step.
     opening: VecDeque<Level>,
-    /// Found no better in this round, and the step that is tried or was the last to be kept.
+    /// Levels found no better in this round; and the step that is being tried or was kept last.
     tried: BTreeSet<Level>,
     step: Option<Step>,
-    /// Not before then the next try; how long after one the next.
+    /// The earliest time of the next try; and how long later tries wait.
     next: Duration,
     patience: Duration,
 }
 
-/// What is tried, so far.
+/// The level under trial, as measured so far.
 struct Watched {
     is_settled: bool,
     trial: Tally,
-    /// Since it was begun, settled or not.
+    /// Dead seconds since the trial began, settled or not.
     dead_s: f64,
 }
 
 impl Watched {
-    /// Whether so many seconds have been seen, and enough in them to judge.
+    /// Whether it was watched for so many seconds, with enough operations to judge.
     fn is_enough(&self, seconds: f64) -> bool {
         let fresh = self.trial.fresh();
         self.is_settled
@@ -122,7 +122,7 @@ impl Watched {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Move {
     pub(crate) why: String,
-    /// By so many times the device has become slower.
+    /// How many times slower the device has become.
     pub(crate) slower: Option<f64>,
 }
 
@@ -131,12 +131,12 @@ fn because(why: String) -> Option<Move> {
 }
 
 impl Machine {
-    /// Whether what ends now has waited behind what was there before the last step.
+    /// Whether operations that end now have waited behind requests from before the last step.
     pub(crate) fn is_unsettled(&self, now: Duration) -> bool {
         !matches!(self.state, State::Free | State::Watch) && now - self.stepped < SETTLE
     }
 
-    /// One tick. `in_force`: the last step is. `None`: everything stays as it is.
+    /// One tick. `in_force`: whether the last step has taken effect. `None`: state and level stay.
     pub(crate) fn tick(
         &mut self,
         now: Duration,
@@ -183,7 +183,7 @@ impl Machine {
             }
             State::Protect | State::Probe if !both => {
                 if self.state == State::Probe && self.step.is_none() {
-                    // Not seen to its end.
+                    // This level was not watched to the end: it is the first to be tried again.
                     self.opening.push_front(self.level);
                 }
                 self.level = self.best;
@@ -205,7 +205,7 @@ impl Machine {
         because(why)
     }
 
-    /// Why victims will be harmed, or are.
+    /// Why victims are harmed, or will be; `None` if they are not.
     fn threat(&self, e: &Estimate) -> Option<String> {
         if let Some(pressure) = e.pressure.filter(|p| *p > HARMED) {
             return Some(format!("victims wait {pressure:.1} × the goal of {:.1?}", e.goal));
@@ -266,12 +266,13 @@ impl Machine {
                 self.tried.clear();
             }
         } else if kind != self.kind || self.opening.is_empty() || !is_recent(self.met) {
-            // Else the last encounter was too short to try everything: this one goes on.
+            // Otherwise the last encounter was too short to try everything, and this one goes on.
             self.best = Level::first(e, offers);
             (self.patience, self.step) = (PATIENCE, None);
             self.opening = offers.recipes(kind == 1);
             self.opening.retain(|level| *level != self.best);
-            // Again, once the flood is as it will be.
+            // The first level comes once more at the end, when the flood no longer fills the page
+            // cache.
             self.opening.push_back(self.best);
             self.tried.clear();
             self.tallies.clear();
@@ -287,7 +288,7 @@ impl Machine {
         !self.opening.is_empty() || self.state == State::Probe && self.step.is_none()
     }
 
-    /// Goes to a level; what happens there counts once it has settled.
+    /// Changes to a level. Samples count once it has settled.
     fn go(&mut self, now: Duration, level: Level, offers: &Offers<'_>) {
         let (was, is) = (self.level.is_bfq(offers), level.is_bfq(offers));
         self.settle = if is && !was { SETTLE_BFQ } else { SETTLE };
@@ -310,7 +311,7 @@ impl Machine {
         if let Some((wait, flood)) = tally.slowdown(LAST_SLOTS) {
             let changed = |factor: f64| !(1.0 / CHANGED..=CHANGED).contains(&factor);
             if changed(wait) && changed(flood) && (wait > 1.0) == (flood > 1.0) {
-                // Both at once and nothing was turned: it is the device.
+                // Both changed at once and no knob was written: the device has changed.
                 self.begin_anew(now);
                 let slower = if wait > 1.0 { wait.min(flood) } else { wait.max(flood) };
                 let why = format!("the device has become {slower:.2} times slower: tries begin anew");
@@ -329,14 +330,14 @@ impl Machine {
         let tally = self.tally(best);
         let why = described(tally, whole);
         if let Some(level) = self.opening.pop_front() {
-            // What was seen of it was the flood's beginning.
+            // Its samples are from the flood's beginning.
             self.tallies.remove(&best);
             self.step = None;
             self.go(now, level, offers);
             return self.enter(now, State::Probe, format!("{why}: trying {level}, and others"));
         }
         let less = self.tally(best).victims_have_less(whole);
-        // To change the elevator costs most: not in the first round.
+        // A change of the elevator costs most, so the first round leaves it out.
         let first_round = self.patience <= PATIENCE;
         let steps = self.step.into_iter().chain(Step::all(less)).filter(|s| !first_round || !s.is_elevator());
         let next = steps
@@ -352,21 +353,22 @@ impl Machine {
         self.enter(now, State::Probe, format!("{why}: trying {step}"))
     }
 
-    /// One of the levels with which an unknown device is met: on to the next, or to the best of
-    /// all.
+    /// Watches one of the first levels for an unknown device. Then goes on to the next one, or to
+    /// the best of all.
     fn open(&mut self, now: Duration, e: &Estimate, whole: &Whole, offers: &Offers<'_>) -> Option<Move> {
         let level = self.level;
         let is_refused = !offers.has_elevator(level.elevator);
         let watched = self.watch(now, e, whole);
         let is_enough = watched.is_enough(OPENING_S);
-        // What becomes of an elevator shows late.
+        // The effect of bfq shows late.
         let most_dead = if self.settle > SETTLE { 2.0 * DEAD_S } else { DEAD_S };
         if !is_refused && !is_enough && watched.dead_s < most_dead {
             return None;
         }
         self.tried.insert(level);
         let why = described(&watched.trial, whole);
-        // A score of shares, as far as it is known what they are shares of.
+        // A score can be judged by itself only if the victims' latency alone or their goal is
+        // known.
         let is_known = whole.wait_s.is_some() || whole.goal_s.is_some();
         let is_good = watched.trial.score(whole).is_some_and(|(score, _)| score > GOOD);
         if is_enough && is_known && is_good {
@@ -386,7 +388,7 @@ impl Machine {
         self.enter(now, State::Protect, why)
     }
 
-    /// One more tick of what is tried.
+    /// One more tick of the level under trial.
     fn watch(&mut self, now: Duration, e: &Estimate, whole: &Whole) -> Watched {
         let is_settled = now - self.stepped >= self.settle;
         if is_settled {
@@ -400,7 +402,7 @@ impl Machine {
         Watched { is_settled, trial, dead_s }
     }
 
-    /// Conditions have changed: what was found out before says little.
+    /// Conditions have changed: earlier results say little.
     fn begin_anew(&mut self, now: Duration) {
         self.tallies.retain(|level, _| *level == self.best);
         self.tally(self.best).keep_last(LAST_SLOTS);
@@ -417,7 +419,7 @@ impl Machine {
         in_force: bool,
     ) -> Option<Move> {
         if self.level.elevator != self.best.elevator && !offers.has_elevator(self.level.elevator) {
-            // Refused.
+            // The elevator was refused.
             self.tried.insert(self.level);
             self.step = None;
             self.go(now, self.best, offers);
@@ -427,7 +429,7 @@ impl Machine {
         let watched = self.watch(now, e, whole);
         let (trial, tally) = (&watched.trial, self.tally(self.best).clone());
         let usual_dead_s = tally.dead_share(whole) * (now - self.stepped).as_secs_f64();
-        // A limit that comes down, for example, with nobody served meanwhile.
+        // For example, a limit comes down and no victim is served meanwhile.
         let usual = tally.rates().map_or(Duration::ZERO, |(wait, _)| wait);
         let is_stuck = !in_force && now - self.since > NOT_IN_FORCE && e.oldest > STUCK.max(usual * 10);
         if is_stuck || watched.dead_s >= DEAD_S && watched.dead_s > usual_dead_s {
@@ -498,7 +500,7 @@ impl Machine {
     }
 }
 
-/// Rates of a level, for people.
+/// A level's rates as text.
 fn described(tally: &Tally, whole: &Whole) -> String {
     let Some((wait, flood)) = tally.rates() else { return "nothing seen".into() };
     let score = tally.score(whole).map_or(f64::NAN, |(score, _)| score);

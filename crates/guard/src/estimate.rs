@@ -1,15 +1,15 @@
-//! What is known of a device: how fast it drains, how long its victims wait and would wait by
-//! themselves, and who is there.
+//! Estimates of a device: its drain rate, its victims' latency now and without a flood, and which
+//! victims and floods are present.
 //!
 //! ```text
 //! counters ── backlogged through the whole tick? ── yes ─▶ drain rate: largest of 4 s of such time
 //! actors ──┬─ dirties much, waits little ─────────────────▶ flood
 //!          └─ waits ─▶ victim ─▶ latencies of the last second ─▶ pressure = p90 / goal
-//!                        └── no flood and no backlog? ── yes ─▶ base latency: middle of the medians of 10 s of such time
+//!                        └── no flood, no backlog? ── yes ─▶ base: median of 10 s of medians
 //! ```
 //!
-//! The base is not the smallest median, as a network's would be: a controller's empty cache answers
-//! in a tenth of the time that it can keep up, and no setting gives that back.
+//! The base is not the smallest median, unlike a network's base delay. A controller's empty cache
+//! answers ten times faster than the controller can sustain, and no setting gives that back.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -24,95 +24,96 @@ use crate::config::{
 };
 use crate::filter::{Typical, Windowed};
 
-/// Time over which the readers' slots are counted.
+/// The largest number of readers' request slots counts for so long.
 const READERS_WINDOW: Duration = Duration::from_secs(5);
 
-/// What the sensors of one device have said so far.
+/// Estimates from one device's sensors.
 #[derive(Clone, Debug)]
 pub(crate) struct Estimator {
     drain: Windowed,
-    /// The same of a longer time: what the device can.
+    /// The same over a longer window: what the device can do.
     most_drain: Windowed,
     base: Typical,
-    /// Mean latency without a flood: what a victim's rate follows.
+    /// Mean latency without a flood, which a victim's rate follows.
     wait: Typical,
-    /// By so many times the device has become slower since these were learnt.
+    /// How many times slower the device has become since these were measured.
     slower: f64,
-    /// Smallest median since victims and floods met: what stands for the base where none was ever
-    /// seen quiet.
+    /// The smallest recent median. It stands for the base if victims were never seen without a
+    /// flood.
     crowded: Windowed,
     recent: VecDeque<(Duration, LatencyCounts)>,
     readers: Windowed,
     victim_seen: Option<Duration>,
     flood_seen: Option<Duration>,
     was_backlogged: bool,
-    /// Victims waited beyond their goal at the last look.
+    /// Whether victims missed their goal at the last look.
     was_harmed: bool,
     /// Control groups in which victims were seen, and when.
     victims_groups: BTreeMap<Option<String>, Duration>,
-    /// The one group of the floods that were seen last.
+    /// The one control group of the floods that were seen last, if it holds no victim.
     floods_group: Option<String>,
     /// Victims were seen without a flood.
     seen_alone: bool,
 }
 
-/// How the levers are while something is measured.
+/// The levers during a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pulled {
     Nothing,
-    /// Or not in force yet.
+    /// Pulled in some other way, or not in force yet.
     Somehow,
-    /// The flood is held to a rate by its own group.
+    /// The flood's control group holds it to a rate.
     Paced,
-    /// The queue is as short as it gets, which has to do for a base where victims were never seen
-    /// alone.
+    /// The queue is as short as it gets. Latencies then serve as the base if victims were never
+    /// seen alone.
     Shortest,
 }
 
 /// The state of a device as the law sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
-    /// Bytes a second at which it drains; `None` before it was ever backlogged.
+    /// Drain rate in bytes a second; `None` before the device was ever backlogged.
     pub drain_bytes_per_s: Option<f64>,
-    /// The most that it was seen to drain lately, whatever the levers: what the device can, and not
-    /// what a short queue lets through.
+    /// The largest drain rate of the last minute of backlogged time, whatever the levers were. A
+    /// short queue lets less through than the device can drain.
     pub most_drain_bytes_per_s: Option<f64>,
-    /// What its victims wait for while nothing floods.
+    /// Median latency of the victims without a flood.
     pub base: Option<Duration>,
-    /// The mean of the same, when it was measured; [`Estimate::base`] is a median, and follows a
-    /// device that becomes slower.
+    /// Mean latency of the victims without a flood, as it was measured. [`Estimate::base`] is a
+    /// median, and follows a device that becomes slower.
     pub wait_alone: Option<Duration>,
-    /// What they may wait for.
+    /// The goal: how long victims may wait.
     pub goal: Duration,
-    /// Whether the administrator has said so.
+    /// Whether the administrator has set the goal.
     pub goal_is_given: bool,
-    /// What they wait for now, as a share of the goal; `None` if nothing can be said.
+    /// Latency of the victims as a share of the goal; `None` if too few operations have ended and
+    /// none is late.
     pub pressure: Option<f64>,
-    /// Operations that this is said of.
+    /// Operations from which the pressure comes.
     pub operations: u64,
-    /// Victims' operations that ended since the look before.
+    /// Victims' operations that ended since the previous look.
     pub ended: u64,
-    /// What those had waited, all together.
+    /// Sum of their latencies.
     pub waited: Duration,
-    /// How long operations were under way since the look before, all together, as far as a look can
-    /// tell: those that never end, too.
+    /// Time that operations were under way since the previous look, summed, as estimated from the
+    /// waits at this look. Operations that never end count too.
     pub under_way: Duration,
-    /// How long the longest of them has been under way.
+    /// Age of the oldest operation under way.
     pub oldest: Duration,
-    /// Bytes that the device wrote meanwhile and that no victim had asked for.
+    /// Bytes that the device wrote since the previous look, without those that victims dirtied.
     pub flooded_bytes: u64,
-    /// Victims are there.
+    /// Whether victims are present.
     pub victims: bool,
-    /// Floods, or what they have left, are there.
+    /// Whether floods or their backlog are present.
     pub floods: bool,
-    /// Slots that readers among the victims take.
+    /// Request slots that readers among the victims take.
     pub readers: u32,
-    /// Dirty and under writeback.
+    /// Bytes dirty and under writeback.
     pub backlog_bytes: u64,
-    /// How long the device takes for what writes have put into its queue; `None` if its drain rate
-    /// is not known.
+    /// Time that the device takes for the writes in its queue; `None` if its drain rate is not
+    /// known.
     pub queue_delay: Option<Duration>,
-    /// Time since the look before.
+    /// Time since the previous look; zero if it is too long to be believed.
     pub tick: Duration,
 }
 
@@ -137,18 +138,17 @@ impl Estimator {
         }
     }
 
-    /// The device has become so many times slower (below 1: faster): what was learnt counts by that
-    /// much.
+    /// Scales the estimates of a device that has become so many times slower (below 1: faster).
     pub(crate) fn becomes_slower(&mut self, times: f64) {
         self.slower = (self.slower * times).clamp(1.0 / MOST_SLOWER, MOST_SLOWER);
     }
 
-    /// What was measured until now belongs to another level.
+    /// Forgets the recent latencies, which belong to another level.
     pub(crate) fn begin_anew(&mut self) {
         self.recent.clear();
     }
 
-    /// `tick`: time since the last observation. `pulled`: nothing, or how the levers are.
+    /// `tick`: time since the last observation. `pulled`: the levers meanwhile.
     pub(crate) fn update(
         &mut self,
         config: &Config,
@@ -160,11 +160,11 @@ impl Estimator {
         let believed = tick > Duration::ZERO && tick <= LONGEST_TICK;
         let backlog_bytes = seen.dirty_bytes.unwrap_or(0) + seen.writeback_bytes.unwrap_or(0);
         let backlogged = backlog_bytes >= BACKLOG && seen.counters.in_flight > 0;
-        // A tick that began or ended without a backlog tells how much was written, not how fast it
-        // could have been. One in which nothing arrived tells that it was stuck.
+        // A tick that began or ended without a backlog tells how much was written, not how fast the
+        // device could be. A backlogged tick without writes tells that the device was stuck.
         if believed && backlogged && self.was_backlogged {
             let rate = seen.counters.written_bytes as f64 / tick.as_secs_f64();
-            // Below its pace a flood says nothing of the device, unless that is the bottleneck.
+            // A paced flood's rate says nothing of the device, unless the device is the bottleneck.
             let says = pulled != Pulled::Paced || self.was_harmed || self.drain.get() < Some(rate);
             if says {
                 self.drain.add(tick, rate);
@@ -203,7 +203,7 @@ impl Estimator {
             let median = latencies.nearest_rank_ns(0.5).unwrap_or(0) as f64;
             if !flooded || pulled == Pulled::Shortest && !self.seen_alone {
                 if !flooded && !self.seen_alone {
-                    // What stood for it until now is not needed any more.
+                    // The first samples without a flood replace those from the shortest queue.
                     (self.base, self.wait) = (Typical::new(BASE_WINDOW), Typical::new(BASE_WINDOW));
                 }
                 if !flooded {
@@ -282,14 +282,14 @@ impl Estimator {
         }
         match (self.base.get(), self.crowded.get()) {
             (Some(base), _) => nanoseconds(base * self.slower * BASE_MULTIPLE).max(LEAST_GOAL),
-            // Never seen alone: the best that it had is not worse than its base.
+            // The victims were never seen alone: their smallest median stands for the base.
             (None, Some(best)) => nanoseconds(best * BASE_MULTIPLE).clamp(LEAST_GOAL, UNKNOWN_GOAL),
             (None, None) => UNKNOWN_GOAL,
         }
     }
 
-    /// What ended within the last second against the goal; and what has not ended, which counts
-    /// once it is late beyond doubt.
+    /// Compares the latencies of the last second with the goal. An operation under way counts once
+    /// its age is above [`BASE_MULTIPLE`] times the goal.
     fn pressure(&self, config: &Config, goal: Duration, oldest: Duration) -> (Option<f64>, u64) {
         let mut all = LatencyCounts::default();
         self.recent.iter().for_each(|(_, counts)| all.merge(counts));
@@ -307,14 +307,14 @@ impl Estimator {
     }
 }
 
-/// Whether somebody floods: he dirtied much within a tick, and made little of it stable.
+/// Whether an actor floods: it dirtied much within a tick, and made little of that stable.
 #[must_use]
 pub fn is_flood(actor: &Actor, tick: Duration) -> bool {
     let much = actor.dirtied_bytes as f64 >= FLOOD_RATE * tick.as_secs_f64();
     much && actor.dirtied_bytes >= FLOOD_COMMIT * actor.commits.count()
 }
 
-/// Whether somebody is to be protected: he waits, or has waited within a tick, and does not flood.
+/// Whether an actor is a victim: it waits, or has waited within a tick, and does not flood.
 #[must_use]
 pub fn is_victim(actor: &Actor, tick: Duration) -> bool {
     !is_flood(actor, tick) && (actor.waiting > 0 || actor.operations() > 0)
@@ -383,10 +383,10 @@ mod tests {
         for _ in 0..10 {
             assert_eq!(bench.tick(1 << 20, 1, vec![]).drain_bytes_per_s, None);
         }
-        // The tick in which the backlog began is none of it.
+        // The tick in which the backlog began does not count.
         assert_eq!(bench.tick(5 << 20, 100, vec![flood()]).drain_bytes_per_s, None);
         assert_eq!(bench.tick(25 << 20, 100, vec![flood()]).drain_bytes_per_s, Some(100.0 * 1048576.0));
-        // Idle for an hour: still known.
+        // Still known after idle time.
         for _ in 0..100 {
             bench.tick(0, 0, vec![]);
         }
@@ -445,7 +445,7 @@ mod tests {
         let mut bench = Bench::new();
         let only_flood = bench.tick(25 << 20, 0, vec![flood()]);
         assert_eq!((only_flood.victims, only_flood.floods), (false, true));
-        // One that makes 16 MiB stable at a time is a flood.
+        // An actor that makes 16 MiB stable at a time is a flood.
         let mut bench = Bench::new();
         let loader = Actor { dirtied_bytes: 32 << 20, ..victim(200, 2) };
         assert_eq!((bench.tick(32 << 20, 0, vec![loader]).victims, bench.at), (false, TICK));
@@ -457,7 +457,7 @@ mod tests {
             ticks += 1;
         }
         assert_eq!(u128::from(ticks + 1u32) * TICK.as_millis(), PRESENCE.as_millis());
-        // Somebody who waits and gets nothing is a victim under pressure.
+        // An actor that waits for seconds without an end is a victim under pressure.
         let stuck = Actor { waiting: 1, oldest: Duration::from_secs(2), ..Actor::default() };
         let estimate = bench.tick(0, 0, vec![stuck]);
         assert!(estimate.victims && estimate.pressure.unwrap() > 1.0, "{estimate:?}");

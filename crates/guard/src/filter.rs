@@ -1,13 +1,13 @@
-//! The largest, smallest or middle value of the last stretch of a clock of one's own.
+//! The largest, smallest or middle value of a window.
 //!
-//! The clock is the caller's and only counts time that says something (backlogged time, time with
-//! quiet victims), so that what was learnt stays known while nothing can be learnt. Memory: at most
-//! one value a sample in the window.
+//! The window is in time of the caller's clock. That counts only time that says something:
+//! backlogged time, or time with quiet victims. So a value stays known while nothing can be learnt.
+//! Memory: at most one value a sample in the window.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Which end is looked for.
+/// Whether the largest or the smallest value is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Largest,
@@ -33,7 +33,7 @@ impl Windowed {
         Self { end: End::Smallest, ..Self::largest(window) }
     }
 
-    /// A value that stands for the `lasted` that have passed since the last one; it is forgotten
+    /// Adds a value that stands for the time `lasted` since the value before. It is forgotten
     /// `window` later.
     pub(crate) fn add(&mut self, lasted: Duration, value: f64) {
         self.clock += lasted;
@@ -50,13 +50,13 @@ impl Windowed {
         }
     }
 
-    /// The best of the window; `None` before the first value.
+    /// The largest or smallest value of the window; `None` before the first value.
     pub(crate) fn get(&self) -> Option<f64> {
         self.samples.front().map(|(_, value)| *value)
     }
 }
 
-/// A windowed median, over time: every sample counts once, however many operations it stands for.
+/// A windowed median. Every sample counts once, however many operations it stands for.
 #[derive(Clone, Debug)]
 pub(crate) struct Typical {
     window: Duration,
@@ -65,7 +65,7 @@ pub(crate) struct Typical {
 }
 
 impl Typical {
-    /// With fewer samples than this it says nothing.
+    /// Fewer samples than this give no median.
     pub(crate) const LEAST: usize = 4;
 
     pub(crate) fn new(window: Duration) -> Self {
@@ -81,7 +81,7 @@ impl Typical {
         }
     }
 
-    /// The middle of the window, the lower one of two.
+    /// The median of the window, the lower one of two.
     pub(crate) fn get(&self) -> Option<f64> {
         let mut values: Vec<f64> = self.samples.iter().map(|(_, value)| *value).collect();
         values.sort_by(f64::total_cmp);

@@ -1,11 +1,12 @@
-//! The levers, from the administrator's settings in steps, as knobs.
+//! The levers as knobs, in steps from the administrator's settings.
 //!
 //! ```text
 //! elevator      0: the administrator's   1 … 4: bfq, mq-deadline, kyber, none
 //! depth         0: the administrator's   1: 32 requests   2: 16   3: 8   4: 4
 //! size          0: the administrator's   1: 512 KiB a request   2: 256   3: 128   4: 64   5: 32
 //! throttling    the administrator's, or off
-//! limit level   0: the administrator's   1: drain rate × 0.5 s, strict, for this device alone   2: half of that …   down to 16 MiB
+//! limit level   0: the administrator's   1: drain rate × 0.5 s, strict, for this device alone
+//!                                        2: half of that …   down to 16 MiB
 //! ```
 //!
 //! Limits are kept as a share of the hard limit (`bdi.max_ratio_fine`), as the kernel keeps them.
@@ -19,7 +20,7 @@ use crate::config::{ABOVE_BACKLOG, FIRST_LIMIT, LEAST_LIMIT, LIMIT_TRIAL, RAMP};
 use crate::estimate::Estimate;
 use crate::pace::limits;
 
-/// Elevators by their level, from 1 on; what a device does not have is refused once and not tried
+/// Elevators by their level, from 1 on. One that a device lacks is refused once and not tried
 /// again.
 const ELEVATORS: [&str; 4] = ["bfq", "mq-deadline", "kyber", "none"];
 /// Requests of the depths from 1 on. 4 is the kernel's least.
@@ -28,41 +29,40 @@ const DEPTH: [u32; 4] = [32, 16, 8, 4];
 const SIZE: [u32; 5] = [512, 256, 128, 64, 32];
 const SHALLOWEST: u8 = DEPTH.len() as u8;
 const SMALLEST: u8 = SIZE.len() as u8;
-/// Depth and size with which encounters begin, from what lets most into the queue to what lets
-/// least.
+/// Depths and sizes with which encounters begin, from the longest queue to the shortest.
 const QUEUE: [(u8, u8); 6] = [(3, 1), (3, 2), (3, 3), (4, 3), (4, 4), (4, 5)];
-/// Of these, what it is while the drain rate is not known: 1 MiB, 10 ms of a disk.
+/// The place in [`QUEUE`] while the drain rate is not known: 1 MiB, 10 ms of a disk.
 const UNKNOWN_QUEUE: usize = 2;
 /// An elevator (`None`: the administrator's), a depth and a size.
 type Recipe = (Option<&'static str>, u8, u8);
-/// Levels that together come close to the best for each of the league's victims that commit
-/// (docs/league.md), tried one after another: no single step leads from one to another, because
-/// what gives most under one elevator is the worst under the next.
+/// Levels that together come close to the best for each committing victim of the league
+/// (docs/league.md). They are tried one after another. No single step leads from one to another,
+/// because the best queue under one elevator is the worst under the next.
 const FOR_COMMITS: [Recipe; 5] =
     [(Some("bfq"), 3, 3), (Some("bfq"), 0, 3), (Some("kyber"), 3, 1), (Some("kyber"), 3, 3), (None, 0, 3)];
-/// The same for those that read.
+/// The same for victims that read.
 const FOR_READS: [Recipe; 4] =
     [(Some("bfq"), 2, 0), (Some("bfq"), 3, 3), (Some("kyber"), 3, 3), (None, 0, 0)];
 /// Share of the goal that a flood's part of the queue may take.
 const QUEUE_SHARE: f64 = 0.5;
 /// Parts per million of the whole.
 const PPM: f64 = 1e6;
-/// A limit is written anew if it is off by more than this: the hard limit that it is a share of
-/// moves with free memory.
+/// A limit is written again if it is off by more than this share: it is a share of the hard limit,
+/// which moves with free memory.
 const DRIFT: f64 = 0.1;
 
 /// How far the levers are pulled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Level {
-    /// Which elevator; 0: as the administrator has it.
+    /// The elevator; 0: the administrator's.
     pub elevator: u8,
-    /// Of the queue's requests; 0: as the administrator has them.
+    /// The step of the number of requests; 0: the administrator's.
     pub depth: u8,
-    /// Of their size; 0: as the administrator has it.
+    /// The step of the size of requests; 0: the administrator's.
     pub size: u8,
     /// Whether writeback throttling is off; else as the administrator has it.
     pub wbt_off: bool,
-    /// Of the limits; 0: as the administrator has them.
+    /// The step of the limits; 0: the administrator's.
     pub limit: u32,
 }
 
@@ -91,7 +91,7 @@ fn elevator_name(level: u8) -> Option<&'static str> {
     usize::from(level).checked_sub(1).and_then(|i| ELEVATORS.get(i).copied())
 }
 
-/// Its inverse; 0 if it is none of ours.
+/// The level of an elevator; 0 if it is not in [`ELEVATORS`].
 fn elevator_level(name: &str) -> u8 {
     ELEVATORS.iter().position(|ours| *ours == name).map_or(0, |i| i as u8 + 1)
 }
@@ -99,9 +99,9 @@ fn elevator_level(name: &str) -> u8 {
 /// Which levers a device has.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Offers<'a> {
-    /// The control group of the floods alone, if its writes can be paced.
+    /// The control group that holds all floods and no victim, if it can be paced.
     pub(crate) group: Option<&'a str>,
-    /// The same where it has no limits to pace it by.
+    /// The same group if it lacks a limit that pacing needs.
     pub(crate) without_limits: Option<&'a str>,
     /// Elevators besides the administrator's, by their level.
     elevators: [bool; ELEVATORS.len()],
@@ -109,9 +109,9 @@ pub(crate) struct Offers<'a> {
     size: bool,
     wbt: bool,
     limit: bool,
-    /// So many of our depths and sizes are not below the administrator's own.
+    /// How many of [`DEPTH`] and of [`SIZE`] are not below the administrator's value.
     above: (u8, u8),
-    /// Which of ours the administrator's is, by its level; 0: none of them.
+    /// The level of the administrator's elevator; 0 if it is not in [`ELEVATORS`].
     own: u8,
 }
 
@@ -137,7 +137,7 @@ impl<'a> Offers<'a> {
         }
     }
 
-    /// What encounters with an unknown device try first.
+    /// The levels that an encounter with an unknown device tries first.
     pub(crate) fn recipes(&self, reads: bool) -> VecDeque<Level> {
         let recipes: &[Recipe] = if reads { &FOR_READS } else { &FOR_COMMITS };
         let mut levels = VecDeque::new();
@@ -149,8 +149,8 @@ impl<'a> Offers<'a> {
         levels
     }
 
-    /// A recipe as a level: what the administrator has anyway is not asked for. `None` if its
-    /// elevator is not to be had.
+    /// A recipe as a level, without values that the administrator has anyway. `None` if the device
+    /// lacks the elevator.
     fn recipe(&self, (elevator, depth, size): Recipe) -> Option<Level> {
         let elevator = elevator.map_or(0, elevator_level);
         let elevator = if elevator == self.own { 0 } else { elevator };
@@ -164,7 +164,7 @@ impl<'a> Offers<'a> {
     }
 }
 
-/// One lever one step.
+/// One step of one lever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Shallower,
@@ -198,8 +198,8 @@ impl Step {
         matches!(self, Self::Elevator(_))
     }
 
-    /// In the order in which they are tried: what gives more to whoever has less comes first. Least
-    /// certain is a limit.
+    /// All steps in the order in which they are tried. Those that give more to the side with the
+    /// smaller share come first. A limit comes last, because its effect is the least certain.
     pub(crate) fn all(victims_have_less: bool) -> impl Iterator<Item = Self> {
         let (tighter, looser) = ([Self::Smaller, Self::Shallower], [Self::Larger, Self::Deeper]);
         let (first, last) = if victims_have_less { (tighter, looser) } else { (looser, tighter) };
@@ -213,11 +213,11 @@ impl Step {
             .chain([Self::Wbt, Self::Limit])
     }
 
-    /// The level that is this step away; `None` if there is none.
+    /// The level after this step; `None` if the device has no such level.
     pub(crate) fn from(self, level: Level, e: &Estimate, offers: &Offers<'_>) -> Option<Level> {
         match self {
             Self::Shallower if offers.depth && level.depth.max(offers.above.0) < SHALLOWEST => {
-                // The administrator's depth is left for the deepest of ours that is below it.
+                // The first step leads to the largest depth below the administrator's.
                 Some(Level { depth: level.depth.max(offers.above.0) + 1, ..level })
             }
             Self::Deeper if level.depth > 0 => {
@@ -245,7 +245,7 @@ impl Step {
             Self::Limit if level.limit > 0 => Some(Level { limit: 0, ..level }),
             Self::Limit => {
                 let drain = e.drain_bytes_per_s.filter(|_| offers.limit)?;
-                // What is above a limit has to drain first, at the cost of who waits.
+                // The backlog above a limit has to drain first, and victims wait meanwhile.
                 let soon = e.backlog_bytes as f64 <= drain * RAMP * LIMIT_TRIAL.as_secs_f64();
                 soon.then(|| Level { limit: last_limit(e), ..level })
             }
@@ -255,14 +255,14 @@ impl Step {
 }
 
 impl Level {
-    /// Whether nothing is pulled.
+    /// Whether every lever is the administrator's.
     #[must_use]
     pub fn is_free(self) -> bool {
         self == Self::default()
     }
 
-    /// How far the queue is shortened, in halvings of requests and of their size together; 0: as
-    /// the administrator has it.
+    /// How far the queue is shortened: the steps of the number and of the size of requests
+    /// together; 0: as the administrator has it.
     #[must_use]
     pub fn queue(self) -> u32 {
         u32::from(self.depth) + u32::from(self.size)
@@ -286,7 +286,7 @@ impl Level {
         usize::from(self.size).checked_sub(1).and_then(|i| SIZE.get(i).copied())
     }
 
-    /// The first level of an encounter: what stands in the queue takes half of the goal.
+    /// The first level of an encounter: the requests in the queue take half of the goal.
     pub(crate) fn first(estimate: &Estimate, offers: &Offers<'_>) -> Self {
         let queue = |(depth, size): (u8, u8)| Self {
             depth: if offers.depth && depth > offers.above.0 { depth } else { 0 },
@@ -295,8 +295,8 @@ impl Level {
         };
         let shortest = QUEUE[QUEUE.len() - 1];
         if estimate.base.is_none() && !estimate.goal_is_given {
-            // What a victim waits for behind the shortest queue is what it would wait for by
-            // itself, or close to it: the base is learnt there.
+            // Behind the shortest queue a victim waits about as long as alone, so the base is
+            // learnt there.
             return queue(shortest);
         }
         let Some(drain) = estimate.drain_bytes_per_s else { return queue(QUEUE[UNKNOWN_QUEUE]) };
@@ -308,8 +308,8 @@ impl Level {
         queue(QUEUE.into_iter().find(|q| bytes(*q) <= room).unwrap_or(shortest))
     }
 
-    /// Half way back to the administrator's, as far as limits go; queue and elevator at once: a
-    /// queue has to run dry for each change, and a short one does so soon.
+    /// Half of the way back for limits, all of it for queue and elevator. A queue has to run dry
+    /// for each change, and a short queue does so soon.
     pub(crate) fn half(self) -> Self {
         Self { limit: self.limit / 2, ..Self::default() }
     }
@@ -331,7 +331,7 @@ pub(crate) fn last_limit(estimate: &Estimate) -> u32 {
     (1..=30).find(|level| is_last_limit(*level, estimate)).unwrap_or(0)
 }
 
-/// Time to drain what a level lets wait in RAM; for people.
+/// Time to drain the bytes that a limit level allows.
 pub(crate) fn limit_time(level: u32, estimate: &Estimate) -> Option<Duration> {
     let drain = estimate.drain_bytes_per_s.filter(|_| level > 0)?;
     Some(Duration::from_secs_f64(limit_bytes(level, drain) as f64 / drain.max(1.0)))
@@ -343,8 +343,7 @@ pub(crate) struct Ramp(Option<f64>);
 
 impl Ramp {
     /// One tick. The limit rises at once. It falls at half of the drain rate, and never below the
-    /// device's backlog: the kernel stops all writers of a device that is above its limit, victims
-    /// too.
+    /// device's backlog: the kernel stops all writers of a device above its limit, victims too.
     pub(crate) fn tick(&mut self, level: u32, estimate: &Estimate, hard_limit: Option<u64>) {
         let (Some(drain), Some(hard), true) = (estimate.drain_bytes_per_s, hard_limit, level > 0) else {
             self.0 = None;
@@ -357,7 +356,7 @@ impl Ramp {
         self.0 = Some(lower.max(target));
     }
 
-    /// Whether it has arrived.
+    /// Whether the limit has reached its target.
     pub(crate) fn is_at_target(self, level: u32, estimate: &Estimate) -> bool {
         match (self.0, estimate.drain_bytes_per_s) {
             (Some(now), Some(drain)) => now <= limit_bytes(level, drain) as f64 * (1.0 + DRIFT),
@@ -366,10 +365,9 @@ impl Ramp {
     }
 }
 
-/// What is to be in force on one device: knobs that differ from the administrator's, with their
-/// values.
+/// The knobs of one device that are to differ from the administrator's, with their values.
 ///
-/// `hard_limit`: the machine's, in bytes; without it there are no limits.
+/// `hard_limit`: the machine's, in bytes. Without it no limit is set.
 pub(crate) fn wanted(
     level: Level,
     ramp: Ramp,
@@ -466,7 +464,7 @@ mod tests {
         let level = Level { depth: 1, size: 1, ..Level::default() };
         let short = Held::new(own);
         assert!(wanted(level, Ramp::default(), &short, Some(1 << 30)).is_empty());
-        // What is not there is not written.
+        // An absent knob is not written.
         let nothing = Held::new(Setting::default());
         let level = Level { depth: 4, size: 5, wbt_off: true, limit: 6, elevator: 0 };
         assert!(wanted(level, Ramp::default(), &nothing, None).is_empty());
@@ -504,7 +502,7 @@ mod tests {
         assert!(steps.len() < 30, "{} writes", steps.len());
         assert_eq!(limit_bytes(9, 1e8), LEAST_LIMIT);
         assert!(is_last_limit(9, &e) && !is_last_limit(1, &e));
-        // Up at once, and away.
+        // The limit rises at once, and is dropped at level 0.
         e.drain_bytes_per_s = Some(4e8);
         ramp.tick(1, &e, Some(1 << 30));
         assert_eq!(ramp, Ramp(Some(2e8)));
@@ -519,7 +517,7 @@ mod tests {
         let from =
             |level: Level| Step::all(true).filter_map(|s| s.from(level, &e, &offers)).collect::<Vec<_>>();
         let all = from(Level { depth: 3, size: 3, ..Level::default() });
-        // No elevator is known of, and no throttling.
+        // Neither an elevator nor throttling is among the knobs.
         assert_eq!(all.iter().filter(|l| l.elevator > 0 || l.wbt_off).count(), 0);
         for (depth, size) in [(4, 3), (2, 3), (3, 4), (3, 2)] {
             assert!(all.iter().any(|l| (l.depth, l.size) == (depth, size)), "{depth} {size}: {all:?}");

@@ -1,12 +1,12 @@
-//! The guard's control law: full write caching while nobody waits, a short queue and low limits
-//! while somebody does.
+//! The guard's control law: full write caching while no process waits, a short queue and low limits
+//! while one does.
 //!
 //! ```text
 //! every tick:  plant ─▶ observe ─▶ estimate ─▶ decide ─▶ act ─▶ plant
 //!                          │          │           │        │
-//!                 counters, actors    │      Free, Watch,  └ the difference to what is in force, knob by knob
-//!                                     │      Protect, Probe,
-//!                  drain rate: largest │      Recover
+//!                 counters, actors    │      Free, Watch,  └ knobs that differ, one by one
+//!                                     │      Pace, Protect,
+//!                  drain rate: largest │      Probe, Recover
 //!                  of 4 s of backlog   │
 //!                  base latency:       │
 //!                  middle median of    ┘
@@ -15,22 +15,22 @@
 //!
 //! The law, device by device:
 //!
-//! - Nothing is written while victims and floods have not met, and everything that was written is
-//!   taken back once either is gone.
-//! - When they meet and a backlog threatens, the queue is made short at once, so that what stands
-//!   before a victim in the device takes half of its goal (the administrator's p99, or four times
-//!   their own median while nothing floods). That leaves the write cache alone and needs no backlog
-//!   drained.
-//! - A flood whose control group holds no victim is paced: it writes at the highest rate at which
-//!   victims keep their goal. The queue is made short only if the least pace is not enough.
-//! - Else it climbs from there: a step aside (a shorter or longer queue, another elevator, no writeback
-//!   throttling, a strict limit) is tried for a few seconds and kept if what victims and flood
-//!   have, multiplied, is more than before. A round that finds nothing makes the next wait three
-//!   times longer, up to an hour.
-//! - If both become slower at once the device has; if victims alone do, conditions have changed.
-//!   Either way tries begin anew.
-//! - Limits are lowered no faster than the backlog drains, because the kernel stops every writer
-//!   above a limit, victims too.
+//! - Nothing is written until victims and floods meet. Everything is taken back once either is
+//!   gone.
+//! - When they meet and a backlog threatens, the queue is made short at once. The requests before a
+//!   victim in the device then take half of the victim's goal. The goal is the administrator's p99,
+//!   or four times the victims' median without a flood. A short queue leaves the write cache alone,
+//!   and no backlog has to drain for it.
+//! - A flood whose control group holds no victim is paced instead. It writes at the highest rate at
+//!   which victims keep their goal. The queue is made short if the least pace is not enough.
+//! - From the short queue the guard climbs. It tries one step aside for a few seconds: a shorter or
+//!   longer queue, another elevator, no writeback throttling, a strict limit. A step is kept if the
+//!   product of the victims' speed and the flood's speed grows. From the second round on, each
+//!   failing try triples the wait, up to an hour.
+//! - If victims and flood slow down together, the device has become slower. If victims alone do,
+//!   conditions have changed. Tries begin anew in both cases.
+//! - Limits fall no faster than the backlog drains, because the kernel stops every writer above a
+//!   limit, victims too.
 //!
 //! [`Guard::tick`] is a pure step over any [`Plant`]: no clock, no file, no randomness. The same
 //! observations give the same writes.
@@ -70,9 +70,9 @@ pub struct Decision {
     pub at: Duration,
     /// Which device.
     pub device: DeviceId,
-    /// State before and after.
+    /// State before.
     pub from: State,
-    /// See `from`.
+    /// State after.
     pub to: State,
     /// How far the levers are pulled now.
     pub level: Level,
@@ -80,30 +80,30 @@ pub struct Decision {
     pub why: String,
 }
 
-/// What a tick did.
+/// The outcome of a tick.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// Changes of state and level.
     pub decisions: Vec<Decision>,
     /// Knobs that were written.
     pub writes: Vec<KnobWrite>,
-    /// Knobs that could not be written, or that somebody else has written meanwhile: left alone
-    /// from now on.
+    /// Writes that failed, and knobs that another program has set. The guard leaves such a knob
+    /// alone, or tries again later.
     pub left_alone: Vec<PlantError>,
 }
 
-/// What the guard knows of a device and does about it.
+/// The guard's view of one device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Status {
     /// Which device.
     pub device: DeviceId,
-    /// What is being done.
+    /// The state of the control law.
     pub state: State,
     /// How far the levers are pulled.
     pub level: Level,
-    /// What is known.
+    /// Measurements of the device.
     pub estimate: Estimate,
-    /// How long it takes to drain what the limit lets wait, if there is one.
+    /// Time to drain as many bytes as the limit allows; `None` without a limit.
     pub limit_time: Option<Duration>,
     /// Bytes a second that a paced flood may write; `None` if none is paced.
     pub pace_bytes_per_s: Option<f64>,
@@ -129,22 +129,23 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// A guard that has written nothing yet. What is in force at its first tick counts as the
-    /// administrator's settings.
+    /// A guard that has written nothing yet. A device's values when the guard first sees it count
+    /// as the administrator's settings.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self { config, ..Self::default() }
     }
 
-    /// Another goal from the next tick on.
+    /// Sets the goal from the next tick on.
     pub fn configure(&mut self, config: Config) {
         self.config = config;
     }
 
-    /// One step: looks, thinks, and writes what has to change. Meant for four times a second.
+    /// One step: observes, decides, and writes the knobs that have to change. To be called four
+    /// times a second.
     ///
     /// # Errors
-    /// [`PlantError::Lost`] if the plant can't be looked at. Nothing is written then;
+    /// [`PlantError::Lost`] if the plant can't be observed. Nothing is written then;
     /// [`Guard::release`] takes everything back.
     pub fn tick<P: Plant + ?Sized>(&mut self, plant: &mut P) -> Result<Report, PlantError> {
         let seen = plant.observe()?;
@@ -159,8 +160,8 @@ impl Guard {
         Ok(report)
     }
 
-    /// Takes back everything that was written, for the end or when sensors are lost. Says what
-    /// could not be taken back.
+    /// Takes back every write: at the end, or when sensors are lost. Reports the knobs that could
+    /// not be taken back.
     ///
     /// # Errors
     /// [`PlantError::Lost`] if the plant's knobs can't be read.
@@ -173,7 +174,7 @@ impl Guard {
         Ok(report)
     }
 
-    /// What is known and done, device by device.
+    /// The state of each device.
     pub fn status(&self) -> impl Iterator<Item = Status> + '_ {
         self.devices.iter().map(|(id, d)| Status {
             device: *id,
@@ -185,8 +186,8 @@ impl Guard {
         })
     }
 
-    /// Devices that have come, and those that have gone: what was written to those is remembered,
-    /// because most come back.
+    /// Takes in devices that have come or gone. Writes to a device that has gone are remembered for
+    /// [`GONE`], because most devices come back.
     fn meet<P: Plant + ?Sized>(&mut self, plant: &mut P, seen: &Observation) -> Result<(), PlantError> {
         let is_there = |id: &DeviceId| seen.devices.iter().any(|d| d.id == *id);
         for (id, device) in &mut self.devices {
@@ -225,8 +226,8 @@ impl Device {
         }
     }
 
-    /// It was gone and is there again: what was measured may be of another device, what was written
-    /// is still to be taken back.
+    /// The device was gone and is back. Its measurements are dropped, because it may be another
+    /// device. Its written knobs are still to be taken back.
     fn returned(&mut self, reads: &Setting) {
         self.held.returned(reads);
         (self.estimator, self.machine, self.ramp) = (Estimator::new(), Machine::default(), Ramp::default());

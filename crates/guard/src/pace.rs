@@ -1,5 +1,5 @@
-//! Pacing of a flood whose control group holds no victim. The flood writes at a share of the rate at
-//! which the device drains. Its group has a separate dirty limit. Nothing that others share is
+//! Pacing of a flood whose control group holds no victim. The flood writes at a share of the rate
+//! at which the device drains. Its group has a separate dirty limit. Nothing that others share is
 //! touched.
 //!
 //! ```text
@@ -11,9 +11,9 @@
 //!   └─ between a tenth of the drain rate and all of it
 //! ```
 //!
-//! The gains are those of TCP BBR's probing for bandwidth (Cardwell et al., 2016: 1.25 and 0.75). As
-//! there, the drain rate is a windowed maximum. The pace does not lower it: while a flood is paced, a
-//! sample counts only if it is higher, or if victims miss their goal. Then the device is the
+//! The gains are those of TCP BBR's probing for bandwidth (Cardwell et al., 2016: 1.25 and 0.75).
+//! As there, the drain rate is a windowed maximum. The pace does not lower it: a sample of a paced
+//! flood counts only if it is higher, or if victims miss their goal. Then the device is the
 //! bottleneck (see [`crate::estimate`]).
 
 use std::collections::BTreeMap;
@@ -33,23 +33,23 @@ pub(crate) struct Pace {
     group: String,
     /// Bytes a second that it may write.
     rate: f64,
-    /// The rate from which more is tried, and since when.
+    /// The rate before the current try of a higher one, and when that try began.
     probing: Option<(f64, Duration)>,
-    /// When more is tried next, and how long after a try that failed.
+    /// When a higher rate is tried next, and the wait after a try that fails.
     next: Duration,
     wait: Duration,
     /// When the rate was last changed.
     changed: Duration,
     /// Whether victims have missed their goal beside this pace.
     was_too_much: bool,
-    /// Since when victims miss their goal although the flood has the least.
+    /// Since when victims miss their goal beside the least rate.
     missed: Option<Duration>,
     /// Bytes of `memory.high`.
     high: u64,
 }
 
 impl Pace {
-    /// `share`: of the drain rate, with which the last encounter ended, if that is known.
+    /// `share`: the share of the drain rate at the end of the last encounter, if that is known.
     ///
     /// `None` while the drain rate is not known.
     pub(crate) fn begin(now: Duration, group: &str, share: Option<f64>, e: &Estimate) -> Option<Self> {
@@ -78,17 +78,17 @@ impl Pace {
         self.rate
     }
 
-    /// When the rate was last changed: what ended before has waited behind another flood.
+    /// When the rate was last changed. Operations that ended before met another rate.
     pub(crate) fn changed(&self) -> Duration {
         self.changed
     }
 
-    /// Whether victims miss their goal beside the least pace, too: it takes more than a pace.
+    /// Whether victims miss their goal even beside the least rate.
     pub(crate) fn is_not_enough(&self, now: Duration) -> bool {
         self.missed.is_some_and(|since| now - since >= LEAST_TRIAL)
     }
 
-    /// One tick. Why the rate has changed, if it has.
+    /// One tick. Returns why the rate has changed; `None` if it has not.
     pub(crate) fn tick(&mut self, now: Duration, e: &Estimate) -> Option<String> {
         let drain = e.most_drain_bytes_per_s?;
         let floor = LEAST_SHARE * drain;
@@ -109,12 +109,12 @@ impl Pace {
             if now - since < PROBE {
                 return None;
             }
-            // It does no harm: on from here.
+            // The higher rate does no harm: it is kept, and the next try follows.
             (self.probing, self.wait, self.next) = (None, PROBE_WAIT, now);
         }
         if pressure <= HARMED && now >= self.next && self.rate < drain {
             self.probing = Some((self.rate, now));
-            // The first samples of the drain rate may be of a flusher that has only begun.
+            // The first samples of the drain rate may come from a flusher that has only just begun.
             let first = if self.was_too_much { 0.0 } else { FIRST_SHARE * drain };
             self.rate = (self.rate * PACE_UP).max(first).min(drain);
         }
@@ -149,8 +149,8 @@ impl Pace {
     }
 }
 
-/// The knobs that hold a group to its pace. Both are needed: a group without a dirty limit of its
-/// own fills the machine's, where victims wait too.
+/// The knobs that hold a group to its pace. Both are needed: a group without a separate dirty limit
+/// fills the machine's, where victims wait too.
 pub(crate) fn limits(group: &str) -> [String; 2] {
     [format!("{group}:io.max"), format!("{group}:memory.high")]
 }
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// The pace after so long of a pressure that follows from its rate.
+    /// The pace after so many seconds, if the pressure follows from its rate.
     fn after(seconds: u64, pressure: impl Fn(f64) -> f64) -> Pace {
         let mut now = Duration::ZERO;
         let mut pace = Pace::begin(now, "flood", None, &estimate(0.5)).unwrap();
@@ -216,7 +216,7 @@ mod tests {
     fn a_pace_that_is_not_enough_is_told() {
         let soon = LEAST_TRIAL + Duration::from_secs(8);
         assert!(after(soon.as_secs(), |_| 5.0).is_not_enough(soon));
-        // Nor is it while the pace is above the least, or victims are fine.
+        // It is enough while the rate is above the least, or victims keep their goal.
         assert!(!after(4, |_| 5.0).is_not_enough(Duration::from_secs(4)));
         assert!(!after(soon.as_secs(), |rate| if rate > 20e6 { 2.0 } else { 0.5 }).is_not_enough(soon));
     }

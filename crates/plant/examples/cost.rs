@@ -1,4 +1,4 @@
-//! What looking costs: processor time per look at N loop devices, used and idle.
+//! The cost of looks: processor time per look at N loop devices, used and idle.
 //!
 //! `cargo run --release -p floodwall-plant --example cost -- 1000` (root; makes N loop devices over
 //! small sparse files and removes them again)
@@ -38,7 +38,8 @@ impl Drop for Loops {
     }
 }
 
-/// Processor time of this process so far, in seconds (10 ms ticks): /proc/self/stat, fields 14 and 15.
+/// Processor time of this process so far, in seconds (10 ms ticks): /proc/self/stat, fields 14 and
+/// 15.
 fn cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<u64> =
@@ -56,7 +57,7 @@ fn main() {
         let image = directory.join(n.to_string());
         File::create(&image).unwrap().set_len(1 << 20).unwrap();
         let node = losetup(&["--find", "--show", &image.to_string_lossy()]);
-        // Read once: one that was never used is not looked at.
+        // Read once: a device that was never used is not looked at.
         File::open(&node).unwrap().read_exact(&mut [0; 4096]).unwrap();
         std::fs::remove_file(&image).unwrap();
         loops.0.push(node);

@@ -1,4 +1,4 @@
-//! A unit's cells: those that a controller may write, and what all of them read.
+//! A unit's cells: those that a controller may write, and the values of all.
 
 use floodwall_host::queue;
 use floodwall_knobs::catalogue::{Knob, find};
@@ -16,8 +16,8 @@ const LIMIT_KNOBS: [&str; 3] = ["bdi.max_ratio_fine", "bdi.min_ratio_fine", "bdi
 /// Before 6.2.
 const COARSE_LIMIT_KNOBS: [&str; 2] = ["bdi.max_ratio", "bdi.min_ratio"];
 
-/// The cells that a controller may write some time, with what they change beside them: knobs that
-/// freeze a queue, and limits. A tunable is saved when it is written.
+/// The cells that a controller may write some time, with those that change along: knobs that freeze
+/// a queue, and limits. A tunable is saved when it is written.
 pub(crate) fn ahead(unit: &Unit) -> Vec<(&'static Knob, Target)> {
     let all = |names: &[&str], devices: &[Device]| {
         let knobs: Vec<&'static Knob> = names.iter().filter_map(|name| find(name)).collect();
@@ -32,7 +32,7 @@ pub(crate) fn ahead(unit: &Unit) -> Vec<(&'static Knob, Target)> {
     cells
 }
 
-/// A unit's knobs as their files read; those that its devices do not agree in are left out.
+/// A unit's knobs as their files read; knobs in which its devices differ are left out.
 pub(crate) fn read_knobs(unit: &Unit, files: &dyn Files) -> Setting {
     let mut setting = Setting::default();
     let mut add = |name: &str, devices: &[Device]| {
@@ -40,7 +40,7 @@ pub(crate) fn read_knobs(unit: &Unit, files: &dyn Files) -> Setting {
         let value = |device: &Device| {
             let target = Target::Device(device.clone());
             let path = target.path(knob);
-            // Of two names of one cell the one that is asked for.
+            // If a cell has two names, the requested one counts.
             let cell = match Cell::of(knob, &target, files) {
                 Cell::Plain(_) => Cell::Plain(path),
                 other => other,

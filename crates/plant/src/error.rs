@@ -1,4 +1,4 @@
-//! What keeps the host from being steered.
+//! Reasons why the host can't be steered.
 
 use std::io;
 
@@ -51,7 +51,7 @@ impl HostPlantError {
         }
     }
 
-    /// Whether something was asked for that can't be: exit status 2.
+    /// Whether the caller asked for something impossible: exit status 2.
     #[must_use]
     pub fn is_wrong_use(&self) -> bool {
         matches!(self, Self::Device { .. } | Self::Journal(JournalError::NotAbsolute(_)))

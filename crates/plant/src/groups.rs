@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! /proc/PID/cgroup ─▶ the group of each process that waits or writes
-//! what it dirtied, and where ─▶ the unit of a group, and its disk
-//! /sys/fs/cgroup/GROUP/{io.max,memory.high} ─▶ GROUP:io.max, GROUP:memory.high among the unit's knobs
+//! dirtied bytes, and where ─▶ the unit of a group, and its disk
+//! /sys/fs/cgroup/GROUP/{io.max,memory.high} ─▶ GROUP:io.max, GROUP:memory.high as the unit's knobs
 //! /sys/fs/cgroup/GROUP/memory.stat ─▶ its part of the unit's backlog, where debugfs leaves it out
 //! ```
 //!
-//! `io.max` has a line for each disk. The line is that of the disk to which the probe's requests go:
-//! below LVM the disk, not the logical volume. The kernel keeps a request's group on its way down
-//! (block/blk-cgroup.c `bio_clone_blkg_association`).
+//! `io.max` has a line for each disk. The line is that of the disk to which the probe's requests
+//! go: below LVM the disk, not the logical volume. The kernel keeps a request's group on its way
+//! down (block/blk-cgroup.c `bio_clone_blkg_association`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub(crate) struct Groups {
     homes: BTreeMap<String, Home>,
 }
 
-/// What a group dirtied on a unit between two looks.
+/// The bytes that a group dirtied on a unit between two looks, with the disk.
 #[derive(Default)]
 pub(crate) struct Dirtied(BTreeMap<String, BTreeMap<DeviceId, (u64, DeviceId)>>);
 
@@ -152,8 +152,8 @@ impl Groups {
         }
     }
 
-    /// What a unit's groups have dirtied and what of it is being written back, in bytes. A group's
-    /// file counts the groups below it, too (mm/memcontrol.c `memory_stat_format`).
+    /// Bytes of a unit's groups: dirty, and under writeback. A group's file counts the groups below
+    /// it, too (mm/memcontrol.c `memory_stat_format`).
     pub(crate) fn backlog(&self, root: &SysRoot, unit: DeviceId) -> (u64, u64) {
         let its = || self.homes.iter().filter(|(_, home)| home.unit == unit).map(|(group, _)| group);
         let is_below = |group: &String| {

@@ -10,7 +10,7 @@ use floodwall_model::plant::{KnobWrite, PlantError};
 
 use crate::told::{Event, HeldKnob};
 
-/// Events that are kept until somebody asks for them.
+/// The most events that are kept until they are asked for.
 const EVENTS: usize = 1_000;
 
 /// A row of writes, each after the one before it.
@@ -23,8 +23,8 @@ pub(crate) enum Lane {
     Limit(Owner),
 }
 
-/// The owner of a knob: a device, by its number as knobs has it; a control group's limit, by the
-/// path of its file below the mount, with a slash before it; or the machine.
+/// The owner of a knob. A device is named by its number, as knobs has it. A limit of a control
+/// group is named by its file's path below the mount, after a slash. `None` is the machine.
 pub(crate) type Owner = Option<String>;
 
 pub(crate) fn owner(knob: &Knob, target: &Target) -> Owner {
@@ -39,9 +39,9 @@ pub(crate) fn is_limit(owner: &Owner) -> bool {
     owner.as_ref().is_some_and(|owner| owner.starts_with('/'))
 }
 
-/// What a lane's thread is to do.
+/// A job of a lane's thread.
 pub(crate) enum Job {
-    /// Save cells before they are written some time.
+    /// Save cells ahead of later writes.
     Save(Vec<(&'static Knob, Target)>),
     Write {
         write: KnobWrite,
@@ -51,12 +51,12 @@ pub(crate) enum Job {
     /// Put back the held knobs of these owners.
     Back {
         of: Vec<Owner>,
-        /// The caller that has everything put back asks for the failures; else each is an event.
+        /// Whether the caller asks for the failures; otherwise each is an event.
         asked: bool,
     },
 }
 
-/// What a lane has to do.
+/// A lane's jobs.
 #[derive(Default)]
 pub(crate) struct Queue {
     pub(crate) jobs: VecDeque<Job>,
@@ -71,10 +71,10 @@ pub(crate) struct State {
     pub(crate) lanes: BTreeMap<Lane, Queue>,
     /// Which lane a device's knobs belong to, by the device's number as knobs has it.
     pub(crate) unit_of: HashMap<String, DeviceId>,
-    /// Owners that a lane is at: from what it reads before a write to what it reads after.
+    /// Owners that a lane is writing to, from its read before a write to its read after.
     pub(crate) taken: BTreeSet<Owner>,
     pub(crate) tickets: u64,
-    /// Writes that somebody waits for, and how they ended.
+    /// Writes whose caller waits, and their outcomes.
     pub(crate) awaited: BTreeMap<u64, Option<Result<(), PlantError>>>,
     /// Cells that could not be put back.
     pub(crate) failed: Vec<String>,
@@ -84,8 +84,8 @@ pub(crate) struct State {
     pub(crate) failures: Vec<(KnobWrite, PlantError)>,
     /// The rest of a look's patience.
     pub(crate) patience: Duration,
-    /// Everything is being put back until then: nothing new is tried again, nor what goes back
-    /// after that.
+    /// Until when everything is being put back. Meanwhile only a write that puts back is tried
+    /// again.
     pub(crate) ends: Option<Instant>,
     /// Nothing more is written.
     pub(crate) closing: bool,

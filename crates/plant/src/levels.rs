@@ -1,14 +1,13 @@
-//! How much is dirty: of the machine (/proc/vmstat) and of each unit (debugfs).
+//! Dirty bytes of the machine (/proc/vmstat) and of each unit (debugfs).
 //!
-//! A backing device's figures cost some 20 µs, so that of a thousand only those are read that
-//! something happened to, and [`IN_TURN`] of the others.
+//! A backing device's figures cost some 20 µs. So a look reads those of active devices, and of
+//! [`IN_TURN`] others.
 
 use floodwall_host::{SysRoot, bdi};
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{Actor, DeviceObservation};
 
-/// Units that nothing happened to and that are read all the same, per look: a thousand come round
-/// in half a minute.
+/// Idle units whose figures a look reads all the same: a thousand come round in half a minute.
 const IN_TURN: usize = 8;
 
 /// The machine's figures, in bytes.
@@ -23,7 +22,7 @@ pub(crate) struct Machine {
 /// Bytes dirtied between two looks that make a device the flooded one.
 const FLOODED: u64 = 1 << 20;
 
-/// With less dirty in the whole machine nothing is left of a flood.
+/// With fewer dirty bytes in the whole machine nothing is left of a flood.
 const LEFT: u64 = 8 << 20;
 
 /// The device that is flooded, and the bytes that floods dirtied for it since then.
@@ -34,7 +33,7 @@ pub(crate) struct Flood {
 }
 
 /// The bytes that an actor dirtied as a flood. The pages of a large folio count as dirtied with
-/// each commit to one of them, so an actor that commits is none.
+/// each commit to one of them, so an actor that commits does not count.
 pub(crate) fn flooded(actor: &Actor) -> u64 {
     if actor.commits.is_empty() { actor.dirtied_bytes } else { 0 }
 }
@@ -115,7 +114,7 @@ impl Level {
         Some(sum)
     }
 
-    /// With what control groups have dirtied and what of that is being written back.
+    /// Adds the bytes of control groups: dirty, and under writeback.
     pub(crate) fn with_groups(self, (dirty, writeback): (u64, u64)) -> Self {
         Self { dirty: self.dirty + dirty, writeback: self.writeback + writeback, ..self }
     }
@@ -125,7 +124,7 @@ impl Level {
     }
 }
 
-/// Which of the quiet units are read this time.
+/// The turn of the idle units.
 #[derive(Debug, Default)]
 pub(crate) struct Turn(usize);
 

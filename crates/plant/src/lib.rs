@@ -1,19 +1,19 @@
-//! The host as a [`Plant`](floodwall_model::plant::Plant): what a controller sees of it, and its
-//! knobs through the journal.
+//! The host as a [`Plant`](floodwall_model::plant::Plant): its sensors, and its knobs through the
+//! journal.
 //!
 //! ```text
-//! probe (who waits, who floods, counters) ─┐
-//! /proc/vmstat (dirty, limits) ────────────┼─▶ HostPlant::observe ─▶ controller ─▶ HostPlant::write
-//! debugfs bdi (dirty of each device) ──────┘                                          │ a lane for each device and each group's limit
-//! /sys/block, mounts ─▶ units: which queue, which bdi belongs to which device         ▼
-//!                                                            knobs: hold (saved, fsynced) ─▶ intent ─▶ write ─▶ read back
+//! probe (victims, floods, counters) ──┐
+//! /proc/vmstat (dirty, limits) ───────┼─▶ HostPlant::observe ─▶ controller ─▶ HostPlant::write
+//! debugfs bdi (dirty of each device) ─┤                                              │
+//! /sys/block, mounts ─▶ units: the    │     a lane for each device and each group's limit
+//!   queues and bdis of each device ───┘                                              ▼
+//!                      knobs: hold (saved, fsynced) ─▶ intent ─▶ write ─▶ read back
 //! ```
 //!
-//! - [`units`]: devices as a controller is to know them: the one whose queue writes meet, with
+//! - [`units`]: devices as a controller sees them: the device whose queue the writes meet, with
 //!   everything stacked on it.
-//! - [`HostPlant`]: sensors and knobs. Nothing in a look or a write waits for a device: a change
-//!   that needs a queue to run dry is made by a thread of its own.
-//! - [`restore()`]: puts back what a process that steered has left behind; for its parent, or
+//! - [`HostPlant`]: sensors and knobs. Looks and writes do not wait for a queue to run dry.
+//! - [`restore()`]: puts back the changes of a dead process that steered. Its parent calls it, or
 //!   systemd's `ExecStopPost=`.
 //!
 //! Sizes are bytes, times as [`Duration`](std::time::Duration).

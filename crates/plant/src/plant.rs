@@ -1,9 +1,9 @@
-//! The host's sensors and knobs, as [`Plant`] wants them.
+//! The host's sensors and knobs, as a [`Plant`].
 //!
 //! ```text
 //! wait ─▶ probe's rings drained            between two looks
 //! observe ─▶ probe's snapshot, dirty pages ─▶ by unit
-//! knobs ─▶ as the files read               fresh for devices that are in use, remembered for idle ones
+//! knobs ─▶ as the files read               fresh for used devices, remembered for idle ones
 //! write ─▶ lane of the device              in force when this returns, or `changing` until it is
 //! ```
 
@@ -32,7 +32,7 @@ use crate::told::{Closed, Event, HeldKnob};
 use crate::units::{LeftOut, Unit, Units, Which};
 use crate::writer::Writer;
 
-/// How long the plant waits at its opening for another process that changes settings.
+/// How long an opening plant waits for another process that changes settings.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a plant that is dropped without being closed tries to put things back.
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
@@ -44,18 +44,18 @@ const REFRESH_AT_MOST: Duration = Duration::from_secs(5);
 /// The kernel's counters of dirty data for each backing device.
 const DEBUGFS: &str = "/sys/kernel/debug/bdi";
 
-/// What is to be steered, and how.
+/// Options of a plant.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The journal's directory.
     pub journal: PathBuf,
     /// Which devices.
     pub devices: Which,
-    /// Where sight is to come from; the best that there is without a wish.
+    /// The probe's source; `None`: the best that works.
     pub source: Option<SourceKind>,
     /// Nothing is written and no journal is kept: writes are remembered, and read back from memory.
     pub dry_run: bool,
-    /// What the journal says it is for.
+    /// The purpose that the journal states.
     pub why: String,
 }
 
@@ -67,38 +67,38 @@ impl Options {
     }
 }
 
-/// Who writes.
+/// How writes are carried out.
 enum Hand {
     Live(Writer),
-    /// What would have been written.
+    /// The values that would have been written.
     Dry(BTreeMap<(Option<DeviceId>, String), String>),
 }
 
-/// What is known of a unit from one look to the next.
+/// A unit's state from one look to the next.
 #[derive(Debug, Default)]
 struct Known {
     name: String,
     level: Option<Level>,
-    /// Its level has been looked for; without debugfs there is none.
+    /// Whether its level was asked for. Without debugfs it has no level.
     asked: bool,
-    /// Its knobs when they were last read, and what has been written to them since.
+    /// Its knobs as they were last read, with later writes.
     knobs: Option<Setting>,
-    /// Something was written to it since they were read.
+    /// Whether it was written to since its knobs were read.
     stale: bool,
-    /// Something happened to it between the last two looks.
+    /// Whether it was active between the last two looks.
     active: bool,
-    /// Its cells have been given to be saved.
+    /// Whether its cells were handed over to be saved.
     saved: bool,
-    /// Its devices, and which disk each is.
+    /// Its devices, each with the identity of its disk.
     devices: Vec<Device>,
 }
 
-/// The machine that we run on. See the [crate].
+/// The machine that this process runs on. See the [crate].
 pub struct HostPlant {
     root: SysRoot,
     files: KernelFiles,
     probe: Probe,
-    /// The flooded device, where debugfs does not tell devices' own dirty pages.
+    /// The flooded device, where debugfs does not tell the dirty pages of each device.
     flood: Option<Flood>,
     blind: Vec<Blind>,
     which: Which,
@@ -115,20 +115,20 @@ pub struct HostPlant {
     recovered: Vec<String>,
     /// Used devices that are not steered.
     ignored: BTreeSet<DeviceId>,
-    /// Another disk under the number of one that has gone: left out of one look, so that a
-    /// controller forgets the old one.
+    /// Units that have just gone. If another disk has the number, one look leaves it out, so that a
+    /// controller forgets the old disk.
     just_gone: BTreeSet<DeviceId>,
     lost_events: u64,
     is_closed: bool,
 }
 
 impl HostPlant {
-    /// Opens sensors and journal. What a crash of an earlier one left is put back first;
-    /// [`Self::recovered`] tells.
+    /// Opens sensors and journal. Changes that a crashed process left are put back first;
+    /// [`Self::recovered`] lists them.
     ///
     /// # Errors
     /// [`HostPlantError`]; [`HostPlantError::is_missing_requirement`] and
-    /// [`HostPlantError::is_wrong_use`] say of what kind.
+    /// [`HostPlantError::is_wrong_use`] tell its kind.
     pub fn open(options: &Options) -> Result<Self, HostPlantError> {
         let root = SysRoot::live()?;
         let kernel_files = || KernelFiles::new(&root).map_err(HostPlantError::Files);
@@ -182,8 +182,8 @@ impl HostPlant {
         Ok(plant)
     }
 
-    /// Waits, and takes in what happens meanwhile; ends early when `stop` is raised, at the latest
-    /// after a tenth of a second.
+    /// Waits, and takes in the probe's events meanwhile. Ends early when `stop` is raised, at the
+    /// latest after a tenth of a second.
     ///
     /// # Errors
     /// [`PlantError::Lost`] if the source is lost.
@@ -191,50 +191,49 @@ impl HostPlant {
         self.probe.wait(time, stop).map_err(lost)
     }
 
-    /// Where sight comes from.
+    /// The probe's source.
     #[must_use]
     pub fn source(&self) -> SourceKind {
         self.probe.source()
     }
 
-    /// What can't be seen, and why.
+    /// Things that can't be seen, and why.
     #[must_use]
     pub fn blind(&self) -> &[Blind] {
         &self.blind
     }
 
-    /// The devices, those that nobody uses included.
+    /// The devices, including unused ones.
     #[must_use]
     pub fn units(&self) -> &[Unit] {
         &self.units.units
     }
 
-    /// Events that the kernel had no room for, since it was opened.
+    /// Events that the kernel had no room for, since the plant was opened.
     #[must_use]
     pub fn lost_events(&self) -> u64 {
         self.lost_events
     }
 
-    /// What is not steered, and why.
+    /// Devices and mounts that are not steered, and why.
     #[must_use]
     pub fn left_out(&self) -> &[LeftOut] {
         &self.units.left_out
     }
 
-    /// A device's name; its number if it is not there (any more).
+    /// A device's name; its number if the device is absent.
     #[must_use]
     pub fn name(&self, id: DeviceId) -> String {
         self.units.get(id).map_or_else(|| id.to_string(), |unit| unit.name.clone())
     }
 
-    /// What had to be put back when the plant was opened, a line each.
+    /// Changes that were put back when the plant was opened, a line each.
     #[must_use]
     pub fn recovered(&self) -> &[String] {
         &self.recovered
     }
 
-    /// The knobs that hold something else than the administrator's value, with both; none in a dry
-    /// run.
+    /// Knobs that hold another value than the administrator's, with both values; none in a dry run.
     #[must_use]
     pub fn held(&self) -> Vec<HeldKnob> {
         match &self.hand {
@@ -243,7 +242,7 @@ impl HostPlant {
         }
     }
 
-    /// What happened since the last call.
+    /// Events since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
         match &self.hand {
             Hand::Live(writer) => writer.take_events(),
@@ -252,8 +251,8 @@ impl HostPlant {
     }
 
     /// Puts everything back at once, all devices beside each other, and goes on: for a pause, or
-    /// when sensors are lost. A controller that is not told keeps thinking that its values are in
-    /// force.
+    /// when sensors are lost. The caller has to tell the controller, which otherwise believes that
+    /// its values are in force.
     pub fn give_back(&mut self, patience: Duration) -> Closed {
         match &mut self.hand {
             Hand::Live(writer) => writer.give_back(patience),
@@ -264,9 +263,8 @@ impl HostPlant {
         }
     }
 
-    /// Puts everything back and ends. What a stuck device keeps from being put back stays open in
-    /// the journal: whoever recovers it once this process is gone tries again
-    /// ([`crate::restore()`]).
+    /// Puts everything back and ends. Knobs of a stuck device stay open in the journal. A recovery
+    /// after this process has ended tries them again ([`crate::restore()`]).
     #[must_use = "it says what could not be put back"]
     pub fn close(mut self, patience: Duration) -> Closed {
         self.is_closed = true;
@@ -287,13 +285,12 @@ impl HostPlant {
         self.mounts_changed |= self.mounts.as_ref().is_some_and(mounts_changed);
         let age = snapshot.at.saturating_sub(self.refreshed);
         let used: BTreeSet<DeviceId> = snapshot.devices.iter().map(|device| device.id).collect();
-        // A disk that was there and is not any more, or one that was never seen, is worth a look at
-        // once.
+        // A known disk that has gone, or one that was never seen, makes the plant read at once.
         let gone = self.known.keys().filter_map(|id| self.units.get(*id)).any(|unit| {
             let mut queues = unit.queues.iter().filter_map(|device| device.number.parse().ok());
             queues.any(|id| !used.contains(&id))
         });
-        // Of those that were named only what is absent can come.
+        // If devices were named, only an absent one of them can come.
         let may_come = matches!(self.which, Which::All) || !self.units.absent.is_empty();
         let come =
             may_come && used.iter().any(|id| self.units.of(*id).is_none() && !self.ignored.contains(id));
@@ -302,14 +299,14 @@ impl HostPlant {
         }
         self.refreshed = snapshot.at;
         self.mounts_changed = false;
-        // One that can't be read says nothing about what is there.
+        // An unreadable /sys says nothing about which devices exist.
         let Some(units) = Units::read_again(&self.root, &self.which) else { return };
         self.units = units;
         self.ignored = used.into_iter().filter(|id| self.units.of(*id).is_none()).collect();
         self.units_changed();
     }
 
-    /// Forgets what has gone, or is another disk under its number.
+    /// Forgets units that have gone, or whose number another disk has.
     fn units_changed(&mut self) {
         let mut unit_of = HashMap::new();
         for unit in &self.units.units {
@@ -328,8 +325,8 @@ impl HostPlant {
             let Some(known) = self.known.remove(&id) else { continue };
             let limits = self.groups.unit_gone(id);
             if let Hand::Live(writer) = &self.hand {
-                // Devices that have been grouped anew are there still, and nobody knows any more
-                // what was written to them.
+                // Devices that were grouped anew still exist, and no unit remembers the writes to
+                // them.
                 writer.put_back(id, &known.devices);
                 writer.put_back_limits(&limits);
             }
@@ -338,7 +335,7 @@ impl HostPlant {
         }
     }
 
-    /// What happened by the probe's snapshot and the dirty pages' figures.
+    /// An observation from the probe's snapshot and the figures of dirty pages.
     fn see(&mut self, snapshot: &Snapshot) -> Observation {
         let machine = Machine::read(&self.root, &mut self.buffer);
         let mut actors: HashMap<usize, Vec<Actor>> = HashMap::new();
@@ -369,7 +366,7 @@ impl HostPlant {
         let mut devices = Vec::new();
         let mut come = Vec::new();
         for (index, unit) in self.units.units.iter().enumerate() {
-            // Nobody has used it since the machine was booted.
+            // Without counters the device is unused since the machine was booted.
             let used = unit.queues.is_empty() || unit.members.iter().any(|id| counters.contains_key(id));
             if !used || just_gone.contains(&unit.id) {
                 continue;
@@ -400,7 +397,7 @@ impl HostPlant {
             if unit.queues.is_empty()
                 && let (Some(before), Some(now)) = (before, known.level)
             {
-                // There are no requests to be counted: what was written back is all there is.
+                // There are no requests to count: the bytes written back stand for them.
                 sample.written_bytes = now.written.saturating_sub(before.written);
                 sample.in_flight = u64::from(now.writeback > 0);
             }
@@ -419,7 +416,7 @@ impl HostPlant {
                 && !std::mem::replace(&mut known.saved, true)
                 && let Hand::Live(writer) = &self.hand
             {
-                // Now, while nothing floods, and not when the first write is due.
+                // Saved at its first activity, and not when the first write is due.
                 writer.save(unit.id, ahead(unit));
             }
         }
@@ -435,7 +432,7 @@ impl HostPlant {
         }
     }
 
-    /// The changes of all cells that one write is about.
+    /// The changes of all cells that one write concerns.
     fn changes(&self, write: &KnobWrite) -> Result<Vec<Change>, PlantError> {
         let refused = |why: String| PlantError::Refused { write: write.clone(), why };
         if let Some((group, _)) = write.knob.rsplit_once(':') {
@@ -485,10 +482,10 @@ impl Plant for HostPlant {
         };
         for unit in &self.units.units {
             let Some(known) = self.known.get_mut(&unit.id) else { continue };
-            // Nobody cares what an idle device reads, and there may be a thousand.
+            // An idle device's knobs are not read again: there may be a thousand devices.
             let may_differ = known.active || known.stale || held.contains(&unit.id);
-            // Up to 6.13 whoever reads a queue's file waits for the write that waits for the queue
-            // to run dry (`q->sysfs_lock`).
+            // Up to 6.13 a read of a queue's file waits for a write that waits for the queue to run
+            // dry (`q->sysfs_lock`).
             let can_be_read = !changing.contains(&unit.id);
             if known.knobs.is_none() || (may_differ && can_be_read) {
                 known.knobs = Some(read_knobs(unit, &self.files));
@@ -555,7 +552,7 @@ impl Plant for HostPlant {
 
 impl Drop for HostPlant {
     fn drop(&mut self) {
-        // A convenience: whoever is killed never gets here, and the journal knows.
+        // A convenience: a killed process never gets here, and the journal has its changes.
         if let (Hand::Live(writer), false) = (&self.hand, self.is_closed) {
             let _ = writer.close(LAST_PATIENCE);
         }
@@ -574,7 +571,7 @@ fn devices_of(unit: &Unit) -> Vec<Device> {
     unit.queues.iter().chain(&unit.limits).cloned().collect()
 }
 
-/// The unit's own counters; of an array without any those of its disks together.
+/// The unit's counters. For an array without counters: those of its disks together.
 fn counters_of(unit: &Unit, counters: &HashMap<DeviceId, DeviceSample>) -> DeviceSample {
     if let Some(sample) = counters.get(&unit.id) {
         return *sample;
@@ -584,8 +581,8 @@ fn counters_of(unit: &Unit, counters: &HashMap<DeviceId, DeviceSample>) -> Devic
     samples.reduce(together).unwrap_or_default()
 }
 
-/// Two disks as one: amounts add; the busy time is that of the busier, so that it stays a share of
-/// the time.
+/// Two disks as one. Amounts add. The busy time is that of the busier disk, so that it stays a
+/// share of the time.
 fn together(a: DeviceSample, b: DeviceSample) -> DeviceSample {
     DeviceSample {
         read_ops: a.read_ops + b.read_ops,

@@ -1,4 +1,4 @@
-//! Putting back what a process that steered has left behind: for its parent, or systemd's
+//! Puts back the changes of a dead process that steered: for its parent, or systemd's
 //! `ExecStopPost=`.
 
 use std::path::Path;
@@ -11,27 +11,27 @@ use floodwall_knobs::{Fate, KernelFiles, Recovery, Session, SystemClock, Undone,
 
 use crate::error::HostPlantError;
 
-/// Between two attempts.
+/// Time between two attempts.
 const NAP: Duration = Duration::from_millis(50);
 
-/// What was put back.
+/// The outcome of a restore.
 #[derive(Clone, Debug, Default)]
 pub struct Restored {
-    /// What the journal had open and what became of it.
+    /// The open changes of the journal, and what became of them.
     pub recovery: Recovery,
-    /// Who steers still, and was left alone: `pid 4711 (floodwall guard)`.
+    /// Processes that still steer and were left alone: `pid 4711 (floodwall guard)`.
     pub steering: Vec<String>,
 }
 
 impl Restored {
-    /// Whether the machine is as its administrator has it: nobody steers, and nothing is left to be
-    /// put back.
+    /// Whether the machine has its administrator's values: no process steers, and nothing is left
+    /// to be put back.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.steering.is_empty() && self.recovery.incomplete().is_none() && self.recovery.set_aside.is_empty()
     }
 
-    /// What was done, a line each; nothing if there was nothing to do.
+    /// The steps that were taken, a line each; none if there was nothing to do.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -51,10 +51,10 @@ impl Restored {
     }
 }
 
-/// Undoes what processes that are gone have left in a journal. It waits, as long as `patience`
-/// lasts, for a process that still steers, for a killed one that is inside a write, and for the
-/// holder of the journal's lock; 0 looks once. Knobs that the write does not concern are put back
-/// before.
+/// Undoes changes that dead processes have left in a journal. It waits up to `patience`; 0 looks
+/// once. It waits for a process that still steers, for a killed one inside a write, and for the
+/// holder of the journal's lock. Knobs that such a write does not concern are put back before it
+/// ends.
 ///
 /// # Errors
 /// [`HostPlantError::Journal`] if the journal can't be used, another process had its lock all the
@@ -67,7 +67,7 @@ pub fn restore(journal: &Path, patience: Duration) -> Result<Restored, HostPlant
     loop {
         let is_over = Instant::now() >= end;
         match once(journal, &files, &mut all) {
-            // It died between two looks: nothing is in the way any more.
+            // The process died between two looks: the next attempt undoes its changes.
             Ok(State::Left) => {}
             Ok(State::Steered) if is_over => return Ok(all),
             Ok(State::Nothing) => return Ok(all),
@@ -80,18 +80,18 @@ pub fn restore(journal: &Path, patience: Duration) -> Result<Restored, HostPlant
     }
 }
 
-/// What a recovery leaves.
+/// The state after a recovery.
 enum State {
-    /// Nothing that is open, save what could not be put back.
+    /// Nothing is open, save changes that could not be put back.
     Nothing,
-    /// Somebody who lives, or is inside a write still.
+    /// A process with open changes lives, or is still inside a write.
     Steered,
-    /// Somebody who lived when it began.
+    /// A process with open changes lived when the recovery began, and has ended since.
     Left,
 }
 
 fn once(journal: &Path, files: &KernelFiles, all: &mut Restored) -> Result<State, HostPlantError> {
-    // No journal, nothing to put back; it is not made for that.
+    // Without a journal there is nothing to put back, and none is made.
     if DiskStore::open_to_read(journal)?.is_none() {
         return Ok(State::Nothing);
     }
@@ -122,8 +122,8 @@ fn once(journal: &Path, files: &KernelFiles, all: &mut Restored) -> Result<State
     })
 }
 
-/// What one more attempt at some changes came to, in the place of the one before: what has been put
-/// back since stays told.
+/// Replaces the outcomes of earlier attempts by those of a later one. A knob that an earlier
+/// attempt put back keeps that outcome.
 fn add(all: &mut Vec<Undone>, later: Vec<Undone>) {
     for mut undone in later {
         let Some(before) = all.iter_mut().find(|before| before.id == undone.id) else {

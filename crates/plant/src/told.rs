@@ -1,4 +1,4 @@
-//! What is said of writes: what happened, what is held, what giving back came to.
+//! Reports about writes: events, held knobs, and the outcome of giving everything back.
 
 use floodwall_knobs::HeldCell;
 use floodwall_knobs::plan::short;
@@ -7,7 +7,7 @@ use floodwall_model::plant::PlantError;
 
 use crate::lanes::owner;
 
-/// Something that a controller's owner should know.
+/// An event that the owner of a controller should know.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A device has come, or is used for the first time.
@@ -28,14 +28,14 @@ pub enum Event {
     /// a value could not be put back. Unless the reason says otherwise the value before is in
     /// force.
     Failed(PlantError),
-    /// Somebody else is changing settings: writes wait until that is over.
+    /// Another process is changing settings. Writes wait until it is done.
     Waiting {
-        /// Who, as it said itself.
+        /// That process, as it describes itself.
         holder: String,
     },
 }
 
-/// A knob that holds something else than the administrator's value.
+/// A knob that holds another value than the administrator's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldKnob {
     /// As people write it: `sda.nr_requests`.
@@ -43,19 +43,19 @@ pub struct HeldKnob {
     /// Its device's number, or `/GROUP/io.max` for a control group's limit; none for a knob of the
     /// machine.
     pub owner: Option<String>,
-    /// What it is put back to.
+    /// The value that it is put back to.
     pub own: String,
-    /// What it was found to hold after the last write.
+    /// The value that it read after the last write.
     pub now: String,
 }
 
-/// What giving everything back came to.
+/// The outcome of giving everything back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Closed {
     /// Knobs that hold the administrator's value again, in words: `sda.nr_requests: 256 again`.
     pub restored: Vec<String>,
-    /// Knobs that somebody else has set meanwhile, or whose device is gone, in words: left as they
-    /// are.
+    /// Knobs left as they are, in words: another program has set them meanwhile, or their device is
+    /// gone.
     pub left_alone: Vec<String>,
     /// Knobs that could not be put back, and why: the next recovery tries again.
     pub failed: Vec<String>,

@@ -1,4 +1,4 @@
-//! Devices as a controller is to know them: the one whose queue writes meet, with everything
+//! Devices as a controller sees them: the device whose queue the writes meet, with everything
 //! stacked on it.
 //!
 //! ```text
@@ -10,8 +10,8 @@
 //! overlay, ZFS, tmpfs, FUSE ─▶ left out, with the reason
 //! ```
 //!
-//! A unit of several queues or several limits has the value that all of them have; one in which
-//! they differ is left out.
+//! A unit of several queues or limits has the value that all of them have. A knob in which they
+//! differ is left out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -28,12 +28,12 @@ pub enum Which {
     /// All that have a queue or limits.
     #[default]
     All,
-    /// Those that these mean: a name (`sda`), a path below /dev, a number (`8:0`), or a directory
+    /// Those with these names: a name (`sda`), a path below /dev, a number (`8:0`), or a directory
     /// on them.
     Named(Vec<String>),
 }
 
-/// A device as a controller is to know it.
+/// A device as a controller sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     /// Its number: the queue's if there is one, else the array's, else that of the mount (`0:45`).
@@ -50,7 +50,7 @@ pub struct Unit {
     pub mounts: Vec<String>,
 }
 
-/// Something that is not steered, and why.
+/// A device or mount that is not steered, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     /// The device or mount point.
@@ -70,9 +70,9 @@ impl std::fmt::Display for LeftOut {
 pub struct Units {
     /// In the order of their numbers.
     pub units: Vec<Unit>,
-    /// What is not steered.
+    /// Devices and mounts that are not steered.
     pub left_out: Vec<LeftOut>,
-    /// Names of those that were to be steered and are not there any more ([`Units::read_again`]).
+    /// Names of devices that were to be steered and are absent ([`Units::read_again`]).
     pub absent: Vec<String>,
     of: HashMap<DeviceId, usize>,
 }
@@ -151,7 +151,7 @@ impl Units {
         found
     }
 
-    /// Those that somebody named.
+    /// Keeps the named units.
     ///
     /// # Errors
     /// [`HostPlantError::Device`] for a name that means nothing, or a device that can't be steered.
@@ -164,9 +164,9 @@ impl Units {
         Ok(self)
     }
 
-    /// Reads them again, of a machine whose devices come and go: names that mean nothing any more
-    /// are [absent](Self::absent) and left out, and the others stay. `None` if the machine's
-    /// devices can't be read at all, which says nothing about what is there.
+    /// Reads the devices again, on a machine whose devices come and go. Names without a device are
+    /// [absent](Self::absent) and left out, and the others stay. `None` if the machine's devices
+    /// can't be read at all.
     #[must_use]
     pub fn read_again(root: &SysRoot, which: &Which) -> Option<Self> {
         let directories = ["/sys/block", "/sys/dev/block"];
@@ -190,7 +190,7 @@ impl Units {
         Some(units)
     }
 
-    /// The place of the unit that a name means.
+    /// The index of the unit that a name means.
     fn place(&self, root: &SysRoot, name: &str) -> Result<usize, String> {
         let id = self.find(root, name)?;
         self.of(id).ok_or_else(|| {
@@ -231,7 +231,7 @@ impl Units {
         }
     }
 
-    /// The place of the unit that a device belongs to.
+    /// The index of the unit that a device belongs to.
     #[must_use]
     pub fn of(&self, device: DeviceId) -> Option<usize> {
         self.of.get(&device).copied()
@@ -251,8 +251,8 @@ fn unattributed(name: &str, mount: Option<&str>) -> Option<LeftOut> {
     Some(LeftOut { what, why })
 }
 
-/// Whole disks by number. Those that are in memory are left out, those without a medium or file are
-/// nothing.
+/// Whole disks by number. Disks in memory are left out with a reason, disks without a medium or
+/// file without one.
 fn disks(root: &SysRoot, left_out: &mut Vec<LeftOut>) -> BTreeMap<DeviceId, Disk> {
     let mut disks = BTreeMap::new();
     for (name, directory) in directories(root) {
@@ -267,7 +267,7 @@ fn disks(root: &SysRoot, left_out: &mut Vec<LeftOut>) -> BTreeMap<DeviceId, Disk
         let slaves = block::slaves(root, id);
         let below: Vec<DeviceId> =
             slaves.iter().filter_map(|id| block::whole_disk(root, *id).into_value()).collect();
-        // What is built on bios has the file up to 6.7, and no hardware queues.
+        // Up to 6.7 a device that is built on bios has the file too, but no hardware queues.
         let has_queue = root.exists(&format!("{}/nr_requests", queue::directory(id)))
             && (below.is_empty() || root.exists(&format!("{directory}/mq")));
         disks.insert(id, Disk { name: name.replace('!', "/"), has_queue, below });
@@ -299,7 +299,7 @@ fn unit(
 ) -> Option<Unit> {
     let queues: Vec<DeviceId> =
         members.iter().copied().filter(|id| disks.get(id).is_some_and(|disk| disk.has_queue)).collect();
-    // Several queues below one device are that device to whoever waits for it.
+    // A process that waits for a device with several queues waits for that one device.
     let id = match queues.as_slice() {
         [one] => *one,
         [] => *members.first()?,
@@ -311,8 +311,8 @@ fn unit(
     let name = disks.get(&id).map_or_else(|| id.to_string(), |disk| disk.name.clone());
     let has_limits = |id: &&DeviceId| root.exists(&bdi::directory(&id.to_string()));
     let find = |id: &DeviceId| Device::find(root, &id.to_string()).ok();
-    // Dirty pages are counted for the device that a filesystem is on, and for what is written to by
-    // itself: nothing is stacked on that.
+    // Dirty pages are counted for a device that a filesystem is on, and for a device that is
+    // written directly. No device is stacked on the latter.
     let is_below =
         |id: &DeviceId| members.iter().any(|top| disks.get(top).is_some_and(|disk| disk.below.contains(id)));
     let is_mounted = |id: &DeviceId| layout.rows.iter().any(|row| row.queue_device == Some(*id));

@@ -1,14 +1,15 @@
-//! Writes, each device's one after the other in a lane of its own, through one hold in the journal.
+//! Writes through one hold in the journal, in a lane for each device and for each group's limit.
 //!
 //! ```text
-//! write ─▶ lane of the device ─▶ thread: prepare (journal locked) ─▶ kernel write, as long as it takes ─▶ finish (journal locked)
+//! write ─▶ lane of the device ─▶ thread: prepare ─▶ kernel write, as long as it takes ─▶ finish
+//!   │                          journal locked ┘                          journal locked ┘
 //!   └ waits a moment for the end: most writes are over by then; the others are `changing`
 //! ```
 //!
-//! A queue that has to run dry, or somebody who holds the journal's lock for long, keeps one lane
-//! waiting; looks and other devices go on, back to what they were too. A lane's thread ends with
-//! its last job. A device may change lanes when units are grouped anew: whoever writes to it waits
-//! for whoever is at it still.
+//! A queue that has to run dry, or a process that holds the journal's lock for long, keeps one lane
+//! waiting. Looks and other devices go on, and other devices can be put back. A lane's thread ends
+//! with its last job. A device may change lanes when units are grouped anew. The new lane waits
+//! while the old one is still writing to the device.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -47,7 +48,7 @@ struct Shared {
     changed: Condvar,
 }
 
-/// An owner that one lane is at.
+/// An owner whose knobs one lane is writing.
 struct Taken<'a> {
     shared: &'a Shared,
     owner: Owner,
@@ -70,8 +71,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Writer {
-    /// Begins a hold, once what a crash left has been undone. Who has the journal's lock is waited
-    /// for as long as `patience` lasts.
+    /// Undoes the changes of a crashed process and begins a hold. Waits up to `patience` for the
+    /// journal's lock.
     ///
     /// # Errors
     /// [`HoldError`].
@@ -115,23 +116,22 @@ impl Writer {
         Ok((Self { shared: Arc::new(shared) }, recovery))
     }
 
-    /// Which unit each device's knobs belong to.
+    /// Sets which unit each device's knobs belong to.
     pub(crate) fn set_units(&self, unit_of: HashMap<String, DeviceId>) {
         lock(&self.shared.state).unit_of = unit_of;
     }
 
-    /// Saves what cells of a unit hold, some time soon.
+    /// Saves the values of a unit's cells, some time soon.
     pub(crate) fn save(&self, unit: DeviceId, cells: Vec<(&'static Knob, Target)>) {
         self.start(Lane::Unit(Some(unit)), Job::Save(cells));
     }
 
-    /// The writes until the next look may take their time anew.
+    /// Renews the time that all writes until the next look may take.
     pub(crate) fn begin_look(&self) {
         lock(&self.shared.state).patience = LOOK;
     }
 
-    /// Puts back, some time soon, what is held of some devices of a unit, behind what its lane has
-    /// to do still.
+    /// Puts back the held knobs of some devices of a unit, after the jobs in its lane.
     pub(crate) fn put_back(&self, unit: DeviceId, devices: &[Device]) {
         let of = |held: &&HeldKnob| devices.iter().any(|device| Some(&device.number) == held.owner.as_ref());
         if self.is_changing(unit) || self.held().iter().any(|held| of(&held)) {
@@ -140,7 +140,7 @@ impl Writer {
         }
     }
 
-    /// Puts back, some time soon, what is held of these owners.
+    /// Puts back the held knobs of these owners, some time soon.
     pub(crate) fn put_back_limits(&self, owners: &[Owner]) {
         for owner in owners {
             let lane = Lane::Limit(owner.clone());
@@ -152,7 +152,7 @@ impl Writer {
     /// moment.
     ///
     /// # Errors
-    /// [`PlantError::Refused`]; what fails later is an [`Event::Failed`].
+    /// [`PlantError::Refused`]; a later failure is an [`Event::Failed`].
     pub(crate) fn write(&self, write: KnobWrite, changes: Vec<Change>) -> Result<(), PlantError> {
         let shared = &self.shared;
         let ticket = {
@@ -197,7 +197,7 @@ impl Writer {
         changing.filter_map(|(lane, _)| if let Lane::Unit(unit) = lane { *unit } else { None }).collect()
     }
 
-    /// Writes to a unit that failed when nobody waited for them any more, since the last call.
+    /// Writes to a unit that failed since the last call, after their caller had stopped waiting.
     pub(crate) fn take_failures(&self, unit: DeviceId) -> Vec<(KnobWrite, PlantError)> {
         let mut state = lock(&self.shared.state);
         let all = std::mem::take(&mut state.failures);
@@ -206,12 +206,12 @@ impl Writer {
         its
     }
 
-    /// What holds something else than the administrator's value.
+    /// Knobs that hold another value than the administrator's.
     pub(crate) fn held(&self) -> Vec<HeldKnob> {
         lock(&self.shared.state).held.clone()
     }
 
-    /// Units of which something is held.
+    /// Units with held knobs.
     pub(crate) fn units_held(&self) -> BTreeSet<DeviceId> {
         let state = lock(&self.shared.state);
         state.held.iter().filter_map(|held| state.unit_of.get(held.owner.as_ref()?).copied()).collect()
@@ -226,18 +226,18 @@ impl Writer {
     }
 
     /// Puts everything back, all devices at once, and waits for that as long as `patience` lasts.
-    /// What waits to be written is dropped.
+    /// Pending writes are dropped.
     pub(crate) fn give_back(&self, patience: Duration) -> Closed {
         let end = Instant::now() + patience;
         let shared = &self.shared;
         lock(&shared.state).ends = Some(end);
         self.drop_jobs();
         let before = self.held();
-        // Each lane behind what is under way there, so that nothing is written after it was put
-        // back, and by itself: a queue that does not run dry keeps no other waiting.
+        // Each lane puts back by itself, after the job under way there. So nothing is written
+        // afterwards, and a queue that does not run dry keeps no other lane waiting.
         let lanes = {
             let mut state = lock(&shared.state);
-            // Of an earlier call that ran out of time.
+            // Failures of an earlier call that ran out of time.
             state.failed.clear();
             state.to_put_back()
         };
@@ -265,8 +265,7 @@ impl Writer {
         closed
     }
 
-    /// Puts everything back and ends the hold. What a stuck device keeps from being put back stays
-    /// open in the journal.
+    /// Puts everything back and ends the hold. Knobs of a stuck device stay open in the journal.
     pub(crate) fn close(&self, patience: Duration) -> Closed {
         lock(&self.shared.state).closing = true;
         let end = Instant::now() + patience;
@@ -296,7 +295,7 @@ impl Writer {
         closed
     }
 
-    /// Forgets what has not begun.
+    /// Drops jobs that have not begun.
     fn drop_jobs(&self) {
         let mut state = lock(&self.shared.state);
         let mut dropped = Vec::new();
@@ -330,14 +329,14 @@ impl Writer {
         let spawned =
             std::thread::Builder::new().name("floodwall-write".to_owned()).spawn(move || shared.work(&its));
         if spawned.is_err() {
-            // No thread to be had: better late than never.
+            // No thread could be started: this one does the jobs, late.
             self.shared.work(&lane);
         }
     }
 }
 
 impl Shared {
-    /// Does a lane's jobs until there are none.
+    /// Does a lane's jobs until the lane is empty.
     fn work(&self, lane: &Lane) {
         loop {
             let job = {
@@ -355,7 +354,7 @@ impl Shared {
             };
             match job {
                 Job::Save(cells) => {
-                    // What is not saved ahead is saved when it is written.
+                    // A cell that is not saved ahead is saved when it is written.
                     let _ = self.locked(None, |session, hold| session.save(hold, &cells));
                 }
                 Job::Write { write, changes, ticket } => {
@@ -373,9 +372,9 @@ impl Shared {
         }
     }
 
-    /// All of them or none: what was written of a unit of several queues goes back if one of them
-    /// refuses. A queue that refuses that too is an [`Event::Failed`] of its own; it stays held,
-    /// and is put back with the rest.
+    /// Makes all changes or none: if one queue of a unit refuses, the others go back. A queue that
+    /// refuses to go back is a separate [`Event::Failed`]. It stays held, and is put back with the
+    /// rest.
     fn write(&self, changes: &[Change]) -> Result<(), HoldError> {
         let mut done: Vec<Change> = Vec::new();
         for change in changes {
@@ -403,8 +402,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes what a queue held before. One that is gone, or that somebody else has set meanwhile,
-    /// needs nothing.
+    /// Writes the value that a queue held before. A queue that is gone, or that another program has
+    /// set meanwhile, needs nothing.
     fn roll_back(&self, before: &Change) {
         let owner = owner(before.knob, &before.target);
         let _taken = self.take(owner.clone());
@@ -418,13 +417,13 @@ impl Shared {
         }
     }
 
-    /// Says that a queue holds another value than it should, when nobody waits for the answer.
+    /// Reports that a queue holds a wrong value, when no caller waits for the answer.
     fn tell_failed(&self, owner: &Owner, knob: &str, value: &str, why: String) {
         let write = write_of(owner, knob, value.to_owned());
         lock(&self.state).tell(Event::Failed(PlantError::Refused { write, why }));
     }
 
-    /// Puts back what is held of an owner.
+    /// Puts back the held knobs of an owner.
     fn back_of(&self, its: &Owner, asked: bool) {
         let end = lock(&self.state).ends;
         let _taken = self.take(its.clone());
@@ -438,7 +437,7 @@ impl Shared {
             Ok(order) => order,
             Err(error) => {
                 let (mut state, error) = (lock(&self.state), error.to_string());
-                // The journal's lock is the same for all.
+                // All lanes wait for the same lock of the journal: it is reported once.
                 if asked && !state.failed.contains(&error) {
                     state.failed.push(error);
                 }
@@ -470,7 +469,7 @@ impl Shared {
     fn carry_out(&self, prepared: floodwall_knobs::Prepared) -> Result<(), HoldError> {
         let mut performed = Some(loop {
             match prepared.perform(&*self.files, &SystemClock) {
-                // The device is at something else: its lane waits, and nobody else.
+                // The device is busy: its lane waits, and no other one.
                 Err(StepError::Write { errno: Errno::BUSY | Errno::AGAIN, .. })
                     if lock(&self.state).goes_on(prepared.is_back()) =>
                 {
@@ -484,8 +483,8 @@ impl Shared {
             session.finish(hold, prepared.clone(), performed).map(drop)
         });
         if performed.is_some() && !prepared.is_back() {
-            // The journal can't be used any more: nothing may be in force that it does not know to
-            // the end.
+            // The journal can't be used any more. No value may stay in force whose end it does not
+            // know.
             if let Err(error) = prepared.retract(&*self.files, &SystemClock) {
                 let (target, knob) = prepared.of();
                 let why = format!("it was to go back, because the journal can't be used: {error}");
@@ -495,8 +494,8 @@ impl Shared {
         finished
     }
 
-    /// Does something with the hold while the journal is locked. Without an `end` whoever has the
-    /// lock is waited for until everything is closed.
+    /// Does `work` with the hold while the journal is locked. Waits for the lock until `end`, or
+    /// without an `end` until everything is being closed.
     fn locked<T>(
         &self,
         end: Option<Instant>,
@@ -517,13 +516,15 @@ impl Shared {
                     let outcome = work(&session, &mut hold);
                     let closed = |error: &HoldError| matches!(error.root(), HoldError::Closed { .. });
                     if outcome.as_ref().is_err_and(closed) && !lock(&self.state).closing {
-                        // What it held has been put back; the next write is in another one.
+                        // The closed hold's values have been put back; the next write is in a new
+                        // hold.
                         if let Ok((fresh, _)) = session.hold(&self.why) {
                             *hold = fresh;
                         }
                     }
                     let held = hold.held().iter().map(HeldKnob::from).collect();
-                    // In this order: another lane of this process is never told of its own lock.
+                    // In this order, so that another lane of this process never finds the journal
+                    // locked.
                     drop(store);
                     drop(hold);
                     lock(&self.state).held = held;
@@ -547,7 +548,7 @@ impl Shared {
         }
     }
 
-    /// Waits until no other lane is at an owner, and keeps others from writing to it.
+    /// Waits until no other lane is writing to an owner, and keeps others from it.
     fn take(&self, owner: Owner) -> Taken<'_> {
         let state = lock(&self.state);
         let is_taken = |state: &mut State| state.taken.contains(&owner);
@@ -556,7 +557,7 @@ impl Shared {
         Taken { shared: self, owner }
     }
 
-    /// Waits until no lane has anything to do.
+    /// Waits until no lane has a job; `false` if that takes until `end`.
     fn wait_idle(&self, end: Instant) -> bool {
         let mut state = lock(&self.state);
         while !state.is_idle() {

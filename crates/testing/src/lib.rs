@@ -46,7 +46,7 @@ pub fn lacks(needs: &[&str]) -> Option<String> {
     needs.iter().find(|need| !is_here(need)).map(|need| format!("needs {need}"))
 }
 
-/// What a test's body may return: nothing, if it panics to fail, or why it failed.
+/// The result of a test's body: nothing, if it panics to fail, or why it failed.
 pub trait Outcome {
     /// The failure, if it is one.
     ///
@@ -67,8 +67,8 @@ impl Outcome for Result<(), String> {
     }
 }
 
-/// A test. When its turn comes, `lacks` says what the machine lacks; the test is then ignored and
-/// the reason is printed.
+/// A test. When its turn comes, `lacks` names a requirement that the machine lacks. The test is
+/// then ignored and the reason is printed.
 pub fn test<R: Outcome>(
     name: impl Into<String>,
     lacks: impl FnOnce() -> Option<String> + Send + 'static,
@@ -80,8 +80,8 @@ pub fn test<R: Outcome>(
     })
 }
 
-/// Tests of functions, each called by its path: `tests![commits, reads]`, or, where something may
-/// be lacking, `tests![is_missing => commits, reads]` with a function that says what.
+/// Tests of functions, each called by its path: `tests![commits, reads]`. Where a requirement may
+/// be missing: `tests![is_missing => commits, reads]` with a function that names it.
 #[macro_export]
 macro_rules! tests {
     ($lacks:expr => $($function:ident),+ $(,)?) => {
@@ -105,7 +105,7 @@ pub fn run(tests: Vec<Trial>) -> ! {
     libtest_mimic::run(&Arguments::from_args(), tests).exit()
 }
 
-/// The same, one test at a time: for tests that measure, or that count what the machine has.
+/// The same, one test at a time: for tests that measure, or that count things of the whole machine.
 pub fn run_alone(tests: Vec<Trial>) -> ! {
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     libtest_mimic::run(&arguments, tests).exit()

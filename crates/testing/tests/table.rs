@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Whole, with one test left out by libtest and one by libtest-mimic.
+/// A complete run, with one test left out by libtest and one by libtest-mimic.
 const LOG: &str = "\
 suite model-00aa model
 suite kernel-11bb cli
@@ -77,7 +77,7 @@ fn a_failed_test_and_a_suite_without_its_result_are_named() {
         );
     let (good, said) = table("", &failed);
     assert!(!good && said.contains("failed:\n  model unit: units::exact\n"), "{said}");
-    // Killed before it could say anything.
+    // Killed before it printed anything.
     let cut = &LOG[..LOG.find("test a disk goes").unwrap()];
     let (good, said) = table("", cut);
     assert!(!good && said.contains("cli kernel: ended without a result"), "{said}");

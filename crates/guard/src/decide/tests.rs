@@ -10,7 +10,7 @@ fn offers() -> Offers<'static> {
 
 const WHOLE: Whole = Whole { wait_s: Some(0.005), drain: Some(1e8), goal_s: None };
 
-/// A disk of 100 MB/s with both sides there; the victims' share of what they have alone, and the
+/// A disk of 100 MB/s with victims and floods: the victims' share of their speed alone, and the
 /// flood's.
 fn estimate(victims: f64, flood: f64) -> Estimate {
     let ended = 100.0 * victims;
@@ -41,7 +41,7 @@ impl Bench {
         Self { machine: Machine::default(), now: Duration::ZERO, tries: Vec::new() }
     }
 
-    /// So many seconds with a device that gives each level what `worth` says.
+    /// Runs so many seconds on a device that gives each level the shares that `worth` says.
     fn run(&mut self, seconds: u64, worth: &dyn Fn(Level) -> (f64, f64)) -> Vec<Move> {
         let mut moves = Vec::new();
         for _ in 0..4 * seconds {
@@ -132,7 +132,7 @@ fn a_device_that_becomes_slower_is_told_from_victims_that_do() {
     bench.run(120, &worth(1.0));
     let slower: f64 = bench.run(10, &worth(8.0)).iter().filter_map(|m| m.slower).product();
     assert!((5.0..=8.5).contains(&slower), "{slower:?}");
-    // Victims alone: no word about the device, but new tries.
+    // Victims alone become slower: the device does not count as slower, but tries begin anew.
     let mut bench = Bench::new();
     bench.run(300, &worth(1.0));
     let tries = bench.tries.len();
@@ -160,7 +160,7 @@ fn what_a_short_encounter_has_not_tried_is_tried_in_the_next() {
     leave(&mut bench);
     let after = seen(&mut bench, 12);
     assert!(!before.is_empty() && !after.is_empty());
-    // What was under way when it ended was not seen to its end.
+    // The try that was under way at the end was not watched to its end.
     let (last, done) = before.split_last().unwrap();
     assert_eq!(after.first(), Some(last));
     assert!(after.iter().all(|level| !done.contains(level)), "{before:?} {after:?}");
@@ -191,7 +191,7 @@ fn readers_and_those_who_commit_each_have_a_level_of_their_own() {
     assert_eq!((encounter(4, 1), encounter(0, 1)), (good(4), good(0)), "at once the second time");
 }
 
-/// Nobody waits any more, until it is free.
+/// Lets the victims leave, until the state is free.
 fn leave(bench: &mut Bench) {
     let gone = Estimate { victims: false, ..estimate(0.0, 1.0) };
     for _ in 0..40 {

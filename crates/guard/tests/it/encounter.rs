@@ -13,8 +13,8 @@ fn encounter(device: &str, guarded: bool) -> Run {
     run
 }
 
-/// One encounter on a device, with and without the guard. `share`: what the flood has to keep at
-/// least of what it would take.
+/// One encounter on a device, with and without the guard. `share`: the least share of its rate
+/// without the guard that the flood has to keep.
 fn protects_and_gives_back(device: &str, share: f64) {
     let (mut with, without) = (encounter(device, true), encounter(device, false));
     let protected = with.entered(State::Protect, 6).unwrap();
@@ -23,7 +23,7 @@ fn protects_and_gives_back(device: &str, share: f64) {
     assert!((s(6)..=s(7)).contains(&written), "first write at {written:?}");
     let alone = with.iops(3, 6);
     let dead = with.seconds[8..66].iter().filter(|s| (s.ops as f64) < 0.1 * alone).count();
-    // What is tried may cost some.
+    // Tries may cost some seconds.
     assert!(dead <= 5, "{dead} seconds with less than a tenth of {alone} IOPS");
     let (kept, lost) = (with.iops(36, 66) / alone, without.iops(36, 66) / alone);
     assert!(kept > 0.25 && kept > 4.0 * lost, "{kept:.2} of {alone} IOPS kept, {lost:.2} without");
@@ -69,7 +69,7 @@ fn a_victim_that_comes_into_a_flood_is_served_as_soon_as_the_queue_has_run_dry()
         assert!(run.writes.iter().all(|(at, _)| *at >= s(10)), "{device}: written before anybody waited");
         let protected = run.entered(State::Protect, 10).unwrap();
         assert!(protected <= s(11), "{device}: {protected:?}");
-        // Alone it would have had so many.
+        // The victim's rate alone.
         let mut alone = Run::new(vec![part(options(device))], false);
         alone.start(0, "db");
         alone.until(10);

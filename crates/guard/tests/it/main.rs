@@ -1,4 +1,4 @@
-//! The guard on simulated machines: what it promises, held against the same machine without it.
+//! The guard on simulated machines, compared with the same machines without it.
 
 #![expect(clippy::unwrap_used, reason = "a test's own functions fail with it")]
 
@@ -48,7 +48,7 @@ fn with(options: SimOptions, victims: &[&str], floods: &[&str]) -> PlantDevice {
 /// One second of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Second {
-    /// Operations that somebody waited for, and bytes that floods were let write.
+    /// Synchronous operations, and bytes that floods dirtied.
     ops: u64,
     flooded: u64,
     /// Knobs written.
@@ -57,25 +57,25 @@ struct Second {
     state: State,
 }
 
-/// Which values of a knob.
+/// A choice of a knob's values.
 type Which = fn(&str) -> bool;
 
-/// Keeps what the guard saw.
+/// A plant that keeps the guard's last observation and makes failures.
 struct Tap {
     plant: SimPlant,
     seen: Observation,
     /// From now on sensors are lost.
     blind: bool,
-    /// The device is not there.
+    /// The device is absent.
     hidden: bool,
     /// The flood's unit has ended: its control group has no limits any more.
     unit_ended: bool,
-    /// Writes of such a value to this knob are refused, and how many were.
+    /// Writes of such values to this knob are refused.
     refuse: Option<(&'static str, Which)>,
-    /// Whether that shows only after the write was taken, and which were.
+    /// Whether a refusal shows only after the write was accepted; and those refusals.
     late: bool,
     failures: Vec<(KnobWrite, PlantError)>,
-    /// They are refused because of the journal.
+    /// Whether the journal is the cause of refusals.
     journal: bool,
     refused: usize,
 }
@@ -219,7 +219,7 @@ impl Run {
             / (to - from) as f64
     }
 
-    /// Bytes a second that floods were let write between two moments.
+    /// Bytes a second that floods dirtied between two moments.
     fn flooded(&self, from: u64, to: u64) -> f64 {
         self.seconds[from as usize..to as usize].iter().map(|s| s.flooded).sum::<u64>() as f64
             / (to - from) as f64

@@ -1,4 +1,4 @@
-//! What is not the guard's stays as it is.
+//! Values that the guard did not write stay as they are.
 
 use floodwall_model::plant::{KnobWrite, Plant};
 
@@ -102,13 +102,13 @@ fn the_same_machine_gives_the_same_decisions() {
     assert!(one.decisions.iter().all(|d| !d.why.is_empty()));
 }
 
-/// What every knob of the device reads, as the administrator had it.
+/// Every knob of the device reads the administrator's value.
 fn as_it_was(run: &mut Run) {
     let mut fresh = Run::new(vec![part(options("cloud-gp3"))], false);
     assert_eq!(run.knobs().devices, fresh.knobs().devices);
 }
 
-/// A knob that can't be taken back for a while, which is known at once or only later.
+/// A knob can't be taken back for a while. The failure shows at once, or only later.
 fn fails_for_a_while(late: bool) {
     let mut run = protecting();
     run.tap.refuse = Some(("max_sectors_kb", |value| value == "4096"));

@@ -18,7 +18,7 @@ fn a_device_that_becomes_ten_times_slower_is_known_within_five_seconds() {
         let mut run = Run::new(vec![part(slow)], true);
         run.start(1, "db");
         run.start(5, "copy");
-        // What is tried first is over.
+        // The first tries are over.
         run.until(90);
         let drain = |run: &Run| {
             let guard = run.guard.as_ref().unwrap();
@@ -27,7 +27,7 @@ fn a_device_that_becomes_ten_times_slower_is_known_within_five_seconds() {
         let before = drain(&run);
         run.until(95);
         let after = drain(&run);
-        // What it drains depends on the level that is being tried, too.
+        // The drain rate also depends on the level under trial.
         assert!(after < 0.4 * before, "{device}: {before} B/s before, {after} five seconds later");
     }
 }

@@ -1,4 +1,4 @@
-//! An administrator who has chosen good settings already.
+//! Settings of the administrator's that are good before the guard begins.
 
 use floodwall_model::Setting;
 

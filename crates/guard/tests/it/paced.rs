@@ -29,7 +29,7 @@ fn encounter(device: &str, victim: &str, guarded: bool) -> Run {
     run
 }
 
-/// A third of what the device gives a database alone.
+/// A database at a third of the device's rate for a database alone.
 fn third(device: &str) -> String {
     let mut run = Run::new(vec![with(options(device), &[&database("")], &[COPY])], false);
     run.start(1, "db");

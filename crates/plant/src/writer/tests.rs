@@ -11,16 +11,16 @@ use floodwall_knobs::catalogue::find;
 use super::*;
 use crate::testing::put;
 
-/// A file, and what is done to writes of it.
+/// Rules for writes, by file.
 #[derive(Default)]
 struct Rules {
-    /// So many say "busy".
+    /// So many writes say "busy".
     busy: BTreeMap<String, u32>,
-    /// These wait until they are let go, and then fail if they are to.
+    /// Writes wait until they are let go. With an error they fail then.
     stuck: BTreeMap<String, Option<Errno>>,
-    /// These take no write.
+    /// Files that take no write.
     broken: BTreeSet<String>,
-    /// How many are inside a write of each file, and how many ever were at once.
+    /// The number of threads inside a write of each file, and the most at once.
     inside: BTreeMap<String, (u32, u32)>,
 }
 
@@ -40,7 +40,7 @@ impl Ruled {
         self.rules().stuck.insert(path.to_owned(), None);
     }
 
-    /// Lets go whoever is stuck.
+    /// Lets stuck writes go.
     fn let_go(&self, path: &str, error: Option<Errno>) {
         let mut rules = self.rules();
         rules.stuck.remove(path);
@@ -92,7 +92,7 @@ impl Files for Ruled {
     }
 }
 
-/// Two disks, `sda` and `sdb`, each a unit of its own.
+/// Two disks, `sda` and `sdb`, each a separate unit.
 struct Scene {
     directory: tempfile::TempDir,
     files: Ruled,
@@ -161,7 +161,7 @@ impl Scene {
         assert!(self.writer.shared.wait_idle(Instant::now() + LONG), "it never ends");
     }
 
-    /// Until somebody is inside a write of a file.
+    /// Waits until a thread is inside a write of a file.
     fn inside(&self, path: &str) {
         let is_inside = || self.files.rules().inside.get(path).is_some_and(|inside| inside.0 > 0);
         until("a write", is_inside);
@@ -230,7 +230,7 @@ fn a_write_that_fails_late_is_told_once_and_to_its_unit_alone() {
     assert_eq!(scene.get(SDA, "nr_requests"), "256");
 }
 
-/// A unit of two queues, of which the second refuses, and then the first as well.
+/// A unit of two queues: the second refuses a write, and then the first refuses to go back.
 #[test]
 fn a_queue_that_can_not_go_back_is_told_stays_held_and_is_put_back_later() {
     let scene = Scene::new();
@@ -288,7 +288,7 @@ fn a_stuck_lane_keeps_no_other_from_being_given_back() {
     );
     scene.files.let_go(&file, None);
     scene.settle();
-    // What was asked for is done when the write is over, late as it is.
+    // The knobs are put back once the stuck write is over, although late.
     assert_eq!((scene.get(SDA, "nr_requests").as_str(), scene.get(SDA, "nomerges").as_str()), ("256", "0"));
     assert!(scene.writer.close(LONG).is_complete());
 }
@@ -302,7 +302,7 @@ fn devices_that_are_grouped_anew_get_back_what_they_had() {
     scene.files.stick(&file);
     scene.write(SDA, "nr_requests", "8").unwrap();
     scene.inside(&file);
-    // From here on it belongs to the other one's unit.
+    // From here on the device belongs to the other one's unit.
     scene.writer.set_units([SDA, SDB].map(|number| (number.to_owned(), id(SDB))).into());
     scene.writer.put_back(id(SDA), &[device(SDA)]);
     scene.files.let_go(&file, None);

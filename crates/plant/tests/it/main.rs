@@ -1,4 +1,4 @@
-//! Devices as a controller is to know them, on captured and made-up trees.
+//! Devices as a controller sees them, on captured and made-up trees.
 
 #![allow(
     clippy::unwrap_used,

@@ -52,7 +52,7 @@ fn a_server_with_an_array_encryption_volumes_btrfs_nfs_and_containers() {
             "9:0 md0: queues [sdb sdc] limits [dm-1 dm-2] of 8:16 8:32 9:0 253:0 253:1 253:2 on /srv /srv/exports /var/lib/postgresql",
         ]
     );
-    // Whatever a process is seen at, it is at its unit.
+    // Every device of a unit leads to that unit.
     for device in ["8:16", "8:32", "253:0", "253:2", "9:0"] {
         assert_eq!(units.units[units.of(id(device)).unwrap()].id, id("9:0"), "{device}");
     }

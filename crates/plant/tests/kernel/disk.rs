@@ -1,4 +1,4 @@
-//! A filesystem of its own on a loop device, gone when dropped, with its knobs as they were.
+//! A filesystem on a loop device. When dropped it is gone, and the device's knobs are as before.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ pub(crate) struct Disk {
     found: BTreeMap<PathBuf, String>,
 }
 
-/// Runs a program and returns what it wrote.
+/// Runs a program and returns its output.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output =
         Command::new(program).args(arguments).stdin(Stdio::null()).output().map_err(said(program))?;
@@ -28,7 +28,7 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
 }
 
 /// Every knob of a device that can be put back by a write; an elevator first, because it resets
-/// what follows.
+/// later ones.
 pub(crate) fn knobs(id: DeviceId) -> BTreeMap<PathBuf, String> {
     let mut paths = Vec::new();
     for (directory, names) in [

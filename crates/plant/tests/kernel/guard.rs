@@ -1,4 +1,4 @@
-//! The real law over the real kernel: a flood and somebody who commits, on a disk of the lab.
+//! The real law over the real kernel: a flood and a process that commits, on a disk of the lab.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -62,7 +62,7 @@ impl Window {
     }
 }
 
-/// Bytes written to the device since it is there.
+/// Bytes written to the device since it appeared.
 fn written(device: &Device) -> u64 {
     let stat = fs::read_to_string(format!("/sys/dev/block/{}/stat", device.id)).unwrap_or_default();
     stat.split_whitespace().nth(6).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0) * 512

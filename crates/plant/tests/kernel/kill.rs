@@ -1,5 +1,5 @@
-//! A process that steers is killed, a hundred times and whenever; its parent puts back what it
-//! left.
+//! A process that steers is killed a hundred times, at any moment. Its parent puts its changes
+//! back.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};

@@ -1,9 +1,9 @@
-//! The host as a plant, on the real kernel: loop devices and a lab of the test's own, processes
-//! that commit and flood, kills.
+//! The host as a plant, on the real kernel: loop devices, a lab, processes that commit and flood,
+//! kills.
 //!
-//! The binary is also what the tests run: a part of a lab, a process that works, a process that
-//! steers and is killed. Only devices that the tests made are ever written to. Needs root; what a
-//! machine lacks is reported as ignored, with the reason.
+//! The binary is also the program that the tests run: a part of a lab, a process that works, a
+//! process that steers and is killed. It writes only to devices that the tests made. It needs root.
+//! A test that lacks something is reported as ignored, with the reason.
 
 #![allow(
     clippy::unwrap_used,
@@ -50,7 +50,7 @@ fn main() {
         };
         floodwall_testing::test(test.name, missing, body)
     });
-    // Each steers devices of its own, but counts what all processes do.
+    // Each test steers separate devices, but counts the work of all processes.
     floodwall_testing::run_alone(tests.collect())
 }
 
@@ -72,7 +72,7 @@ impl Watchdog {
     }
 }
 
-/// What this machine lacks.
+/// The first requirement that this machine lacks.
 fn missing() -> Option<String> {
     let lab = floodwall_lab::Lab::check_host().err().map(|e| e.to_string());
     lab.or_else(|| floodwall_testing::lacks(&["losetup", "mkfs.ext4", "mount", "fsfreeze"]))

@@ -1,5 +1,5 @@
-//! What a plant sees, against what the processes themselves, the kernel's counters and its files
-//! say.
+//! A plant's observations, compared with the counts of the processes themselves, the kernel's
+//! counters and its files.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -96,7 +96,7 @@ fn threads() -> Result<(), String> {
     let disk = Disk::new(512)?;
     let mut plant = HostPlant::open(&options(&disk)).map_err(said("open"))?;
     plant.observe().map_err(said("observe"))?;
-    // 40 MB/s: what is dirty already is not dirtied again.
+    // 40 MB/s: a page that is dirty already is not counted again.
     let worker = Worker::start(&["both", &disk.file("f"), "200", "25", &disk.file("c")])?;
     look(&mut plant, &disk, Duration::from_secs(1))?;
     let seen = look(&mut plant, &disk, Duration::from_secs(3))?;

@@ -1,4 +1,4 @@
-//! What a plant writes, puts back, and leaves to others.
+//! A plant writes knobs, puts them back, and leaves those of other programs alone.
 
 use std::time::{Duration, Instant};
 

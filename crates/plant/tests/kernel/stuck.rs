@@ -1,5 +1,5 @@
-//! A process that steers is killed while it waits for a queue that does not run dry: a loop device
-//! whose file is on a filesystem that is frozen.
+//! A process that steers is killed while it waits for a queue that does not run dry. The queue is
+//! that of a loop device whose file is on a frozen filesystem.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,11 +23,11 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// First argument of this binary when it steers and gets stuck.
 pub(crate) const STUCK: &str = "plant-stuck";
-/// How long the kernel may take for what it does at once.
+/// The longest time for a step that the kernel makes at once.
 const SOON: Duration = Duration::from_secs(20);
 
-/// `JOURNAL DEVICE STUCK_DEVICE`: writes knobs of both and says so; when it is told to, writes the
-/// one that gets stuck, and says so; when its stdin is closed, puts everything back.
+/// `JOURNAL DEVICE STUCK_DEVICE`: writes knobs of both devices and says so. When it is told to, it
+/// writes the knob that gets stuck, and says so. When its stdin is closed, it puts everything back.
 pub(crate) fn steer(arguments: &[String]) -> Result<(), String> {
     let [journal, device, hanging] = arguments else { return Err("usage".to_owned()) };
     let options = Options {
@@ -65,8 +65,7 @@ pub(crate) fn steer(arguments: &[String]) -> Result<(), String> {
 struct Inner {
     node: String,
     name: String,
-    /// As the kernel gave it to us: a loop device keeps its queue's settings from one file to the
-    /// next.
+    /// As the kernel gave it: a loop device keeps its queue's settings from one file to the next.
     found: Vec<(&'static str, String)>,
 }
 
@@ -77,7 +76,7 @@ impl Inner {
         let node = run("losetup", &["--find", "--show", &file])?;
         let name = node.trim_start_matches("/dev/").to_owned();
         let mut inner = Self { node, name, found: Vec::new() };
-        // An elevator first, because it resets what follows.
+        // An elevator first, because it resets later knobs.
         let own = [("scheduler", "mq-deadline"), ("nr_requests", "100"), ("max_sectors_kb", "512")];
         for (knob, _) in own {
             let text = fs::read_to_string(inner.queue(knob)).map_err(said(knob))?;
@@ -110,7 +109,7 @@ impl Drop for Inner {
     }
 }
 
-/// A frozen filesystem. Thawed when dropped, and when this process dies however it does.
+/// A frozen filesystem. Thawed when dropped, and when this process dies in any way.
 struct Frozen(Child);
 
 impl Frozen {
@@ -182,8 +181,9 @@ fn states(pid: u32) -> Vec<char> {
     threads.iter().filter_map(state).collect()
 }
 
-/// A process that is stuck in a write to one device, and holds knobs of it and of another one. In
-/// the order in which they are dropped: nothing ends while the filesystem is frozen.
+/// A process that is stuck in a write to one device, and holds knobs of it and of another one. The
+/// order of the fields is that in which they are dropped: nothing ends while the filesystem is
+/// frozen.
 struct Scene {
     frozen: Frozen,
     process: Process,
@@ -191,7 +191,7 @@ struct Scene {
     inner: Inner,
     disk: Disk,
     inner_id: DeviceId,
-    /// What both devices' knobs were before.
+    /// Both devices' knobs before the test.
     original: (Knobs, Knobs),
 }
 

@@ -11,12 +11,12 @@ use crate::said;
 
 /// First argument of this binary when it works.
 pub(crate) const WORKER: &str = "plant-worker";
-/// What a flood writes at once.
+/// Bytes that a flood writes at once.
 const BLOCK: usize = 1 << 20;
 
-/// `commit FILE`, or `flood FILE MIB [MS]`: a file of so many MiB, over and over, so many
-/// milliseconds after each; `both FILE MIB MS FILE` floods the first in a thread of its own and
-/// commits to the second. Says how much it has done, ten times a second.
+/// `commit FILE` commits. `flood FILE MIB [MS]` writes a file of so many MiB, over and over, with a
+/// pause of so many milliseconds after each write. `both FILE MIB MS FILE` floods the first file in
+/// a separate thread and commits to the second. Says how much it has done, ten times a second.
 pub(crate) fn run(arguments: &[String]) {
     if let [both, flood @ .., commit] = arguments
         && both == "both"
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &[String]) {
     let mut tell = |done: u64| {
         if said.elapsed() > Duration::from_millis(100) {
             said = Instant::now();
-            // Whoever started us has gone.
+            // The process that started this one has gone.
             if writeln!(std::io::stdout().lock(), "{done}").is_err() {
                 std::process::exit(0);
             }
