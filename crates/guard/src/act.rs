@@ -15,7 +15,8 @@ use floodwall_model::plant::{KnobWrite, Plant, PlantError};
 use floodwall_model::{DeviceId, Setting};
 
 use crate::Report;
-use crate::config::{RETRIES, RETRY};
+use crate::config::{LIMITS_AGAIN, RETRIES, RETRY};
+use crate::pace::limits;
 
 /// The knob that moves most others, and the other that moves some.
 const ELEVATOR: &str = "scheduler";
@@ -48,8 +49,10 @@ pub(crate) struct Held {
     late: BTreeMap<String, u32>,
     /// Elevators that this kernel or device does not have.
     unknown: BTreeSet<String>,
-    /// Control groups whose limits have been read in this encounter.
-    groups: BTreeSet<String>,
+    /// Control groups whose limits have been read in this encounter, and when.
+    groups: BTreeMap<String, Duration>,
+    /// When the written limits were last read again.
+    checked: Duration,
 }
 
 /// A knob that was written.
@@ -118,7 +121,8 @@ impl Held {
             later: BTreeMap::new(),
             late: BTreeMap::new(),
             unknown: BTreeSet::new(),
-            groups: BTreeSet::new(),
+            groups: BTreeMap::new(),
+            checked: Duration::ZERO,
         }
     }
 
@@ -154,8 +158,9 @@ impl Held {
         self.has(ELEVATOR) && !self.unknown.contains(name) && !self.would_overwrite()
     }
 
-    /// Reads the limits of a control group, once an encounter. A unit that starts again has a new
-    /// group of the same path, and an administrator may have set other limits.
+    /// Reads the limits of a control group: once an encounter, and again after [`LIMITS_AGAIN`] if
+    /// one was absent. A unit that starts again has a new group of the same path, and an
+    /// administrator may have set other limits.
     ///
     /// # Errors
     /// [`PlantError::Lost`] if the plant's knobs can't be read.
@@ -163,21 +168,59 @@ impl Held {
         &mut self,
         plant: &mut P,
         device: DeviceId,
+        now: Duration,
         group: &str,
     ) -> Result<(), PlantError> {
-        if self.groups.contains(group) {
+        let has_all = limits(group).iter().all(|limit| self.own.get(limit).is_some());
+        if self.groups.get(group).is_some_and(|then| has_all || now - *then < LIMITS_AGAIN) {
             return Ok(());
         }
         let Some(reads) = plant.knobs()?.devices.remove(&device) else { return Ok(()) };
-        let its = |knob: &str| knob.rsplit_once(':').is_some_and(|(of, _)| of == group);
-        self.own.0.retain(|knob, _| !its(knob) || self.written.contains_key(knob));
-        for (knob, value) in reads.0 {
-            if its(&knob) && !self.written.contains_key(&knob) {
-                self.own.0.insert(knob, value);
+        for limit in limits(group).into_iter().filter(|limit| !self.written.contains_key(limit)) {
+            match reads.get(&limit) {
+                Some(value) => self.own.0.insert(limit, value.to_owned()),
+                None => self.own.0.remove(&limit),
+            };
+        }
+        self.groups.insert(group.to_owned(), now);
+        Ok(())
+    }
+
+    /// Reads the written limits again, every [`LIMITS_AGAIN`]. A limit that reads another value
+    /// belongs to another program: `systemctl daemon-reload` sets `memory.high` anew. A pace without
+    /// it fills the machine's dirty limit.
+    ///
+    /// # Errors
+    /// [`PlantError::Lost`] if the plant's knobs can't be read.
+    pub(crate) fn check_limits<P: Plant + ?Sized>(
+        &mut self,
+        plant: &mut P,
+        device: DeviceId,
+        now: Duration,
+        report: &mut Report,
+    ) -> Result<(), PlantError> {
+        if now.saturating_sub(self.checked) < LIMITS_AGAIN {
+            return Ok(());
+        }
+        self.checked = now;
+        let Some(reads) = plant.knobs()?.devices.remove(&device) else { return Ok(()) };
+        let limits: Vec<String> = self.written.keys().filter(|knob| is_limit(knob)).cloned().collect();
+        for limit in limits {
+            if reads.get(&limit).is_none() {
+                self.lose(&limit);
+            } else if let Some(why) = self.somebody_elses(&limit, &reads) {
+                let value = self.written(&limit).unwrap_or_default().to_owned();
+                let write = KnobWrite { device: Some(device), knob: limit, value };
+                self.leave_to_them(write, &reads, why, report);
             }
         }
-        self.groups.insert(group.to_owned());
         Ok(())
+    }
+
+    /// A control group has gone, and its limit with it.
+    fn lose(&mut self, limit: &str) {
+        self.written.remove(limit);
+        self.own.0.remove(limit);
     }
 
     /// Forgets the control groups of an encounter that is over, once their limits are back.
@@ -307,9 +350,7 @@ impl Held {
             }
         }
         if is_limit(&knob) && reads.get(&knob).is_none() {
-            // The group has gone, and its limits with it.
-            self.written.remove(&knob);
-            self.own.0.remove(&knob);
+            self.lose(&knob);
             return;
         }
         if let Some(why) = self.somebody_elses(&knob, reads) {

@@ -127,6 +127,8 @@ pub const LEAST_SHARE: f64 = 0.1;
 /// The pace alone is not enough if victims miss their goal for so long beside the least share. A
 /// device's cache may be full of earlier writes of the flood.
 pub const LEAST_TRIAL: Duration = Duration::from_secs(8);
+/// How often the limits of a paced control group are read again.
+pub const LIMITS_AGAIN: Duration = Duration::from_secs(1);
 /// The drain rate of a backlogged device is known after two looks. If it stays unknown for so long,
 /// there is no rate to pace by, and the queue is made short.
 pub const NO_RATE: Duration = Duration::from_secs(2);

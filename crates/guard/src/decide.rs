@@ -74,6 +74,8 @@ pub(crate) struct Machine {
     /// Since when only a missing drain rate keeps the flood from being paced.
     unpaced: Option<Duration>,
     /// The best level known in this encounter.
+    /// The group whose least pace was not enough in this encounter.
+    hopeless: Option<String>,
     best: Level,
     /// The level at which the last encounter of each kind ended, and when. The next one begins
     /// there. The kinds are encounters without and with readers.
@@ -152,7 +154,7 @@ impl Machine {
         match self.state {
             State::Free if both => {
                 let met = self.enter(now, State::Watch, "victims and floods have met".into());
-                self.threat(e).map_or(met, |why| self.meet(now, e, offers, why))
+                self.threat(e).and_then(|why| self.meet(now, e, offers, why)).or(met)
             }
             State::Free => None,
             State::Watch if !both => {
@@ -173,13 +175,17 @@ impl Machine {
                 }
             }
             State::Pace if self.pace.as_ref().is_some_and(|pace| pace.is_not_enough(now)) => {
-                (self.pace, self.paced) = (None, None);
+                self.hopeless = self.pace.take().map(|pace| pace.group().to_owned());
+                self.paced = None;
                 self.begin(now, e, offers, "victims miss their goal beside the least pace, too".into())
             }
             State::Pace => {
                 let why = self.pace.as_mut()?.tick(now, e)?;
                 self.stepped = now;
                 because(why)
+            }
+            State::Protect | State::Probe if both && self.can_pace_now(e, offers) => {
+                self.meet(now, e, offers, "the flood's control group can be paced now".into())
             }
             State::Protect | State::Probe if !both => {
                 if self.state == State::Probe && self.step.is_none() {
@@ -200,7 +206,17 @@ impl Machine {
         }
     }
 
+    /// Whether a flood that could not be paced when the encounter began can be now: its group had a
+    /// victim, or no limits yet.
+    fn can_pace_now(&self, e: &Estimate, offers: &Offers<'_>) -> bool {
+        let is_new = |group: &str| self.hopeless.as_deref() != Some(group);
+        offers.group.is_some_and(is_new) && e.most_drain_bytes_per_s.is_some()
+    }
+
     fn enter(&mut self, now: Duration, state: State, why: String) -> Option<Move> {
+        if state == State::Free {
+            self.hopeless = None;
+        }
         (self.state, self.since) = (state, now);
         because(why)
     }
@@ -229,7 +245,7 @@ impl Machine {
         let Some(group) = offers.group else {
             let why = match offers.without_limits {
                 Some(group) => {
-                    format!("{why}; {group} can't be paced, because it lacks the io or the memory controller")
+                    format!("{why}; {group} can't be paced, because it offers no io.max or no memory.high")
                 }
                 None => why,
             };

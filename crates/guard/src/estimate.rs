@@ -11,11 +11,11 @@
 //! The base is not the smallest median, unlike a network's base delay. A controller's empty cache
 //! answers ten times faster than the controller can sustain, and no setting gives that back.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use floodwall_model::LatencyCounts;
-use floodwall_model::plant::{Actor, DeviceObservation};
+use floodwall_model::plant::{Actor, DeviceObservation, Observation};
 
 use crate::config::{
     BACKLOG, BASE_MULTIPLE, BASE_WINDOW, Config, DRAIN_WINDOW, FLOOD_COMMIT, FLOOD_RATE, HARMED,
@@ -49,7 +49,7 @@ pub(crate) struct Estimator {
     /// Whether victims missed their goal at the last look.
     was_harmed: bool,
     /// Control groups in which victims were seen, and when.
-    victims_groups: BTreeMap<Option<String>, Duration>,
+    victims_groups: BTreeMap<String, Duration>,
     /// The one control group of the floods that were seen last, if it holds no victim.
     floods_group: Option<String>,
     /// Victims were seen without a flood.
@@ -148,7 +148,8 @@ impl Estimator {
         self.recent.clear();
     }
 
-    /// `tick`: time since the last observation. `pulled`: the levers meanwhile.
+    /// `tick`: time since the last observation. `pulled`: the levers meanwhile. `committing`: control
+    /// groups of [`committing_groups`].
     pub(crate) fn update(
         &mut self,
         config: &Config,
@@ -156,6 +157,7 @@ impl Estimator {
         tick: Duration,
         seen: &DeviceObservation,
         pulled: Pulled,
+        committing: &BTreeSet<String>,
     ) -> Estimate {
         let believed = tick > Duration::ZERO && tick <= LONGEST_TICK;
         let backlog_bytes = seen.dirty_bytes.unwrap_or(0) + seen.writeback_bytes.unwrap_or(0);
@@ -181,7 +183,7 @@ impl Estimator {
         if victims().next().is_some() {
             self.victim_seen = Some(at);
         }
-        self.tell_groups(at, tick, &seen.actors);
+        self.tell_groups(at, tick, &seen.actors, committing);
         let mut latencies = LatencyCounts::default();
         let (mut oldest, mut readers) = (Duration::ZERO, 0);
         let (mut waited, mut under_way, mut own_bytes) = (Duration::ZERO, Duration::ZERO, 0);
@@ -256,17 +258,25 @@ impl Estimator {
         self.floods_group.as_deref()
     }
 
-    fn tell_groups(&mut self, at: Duration, tick: Duration, actors: &[Actor]) {
-        for victim in actors.iter().filter(|actor| is_victim(actor, tick)) {
-            self.victims_groups.insert(victim.group.clone(), at);
+    /// A flood's own program reads, too: a process that only reads keeps no group from being paced.
+    fn tell_groups(&mut self, at: Duration, tick: Duration, actors: &[Actor], committing: &BTreeSet<String>) {
+        self.victims_groups.extend(committing.iter().map(|group| (group.clone(), at)));
+        // A commit that is stuck does not end.
+        for waiting in actors.iter().filter(|actor| actor.waiting > 0) {
+            if let Some(seen) = waiting.group.as_ref().and_then(|group| self.victims_groups.get_mut(group)) {
+                *seen = at;
+            }
         }
         self.victims_groups.retain(|_, seen| at - *seen < PRESENCE);
+        if self.flood_seen.is_none_or(|seen| at - seen >= PRESENCE) {
+            self.floods_group = None;
+        }
         let mut floods = actors.iter().filter(|actor| is_flood(actor, tick)).map(|flood| &flood.group);
         if let Some(first) = floods.next() {
             self.floods_group = first.clone().filter(|_| floods.all(|group| group == first));
         }
-        let is_in = |group: &Option<String>, flood: &str| {
-            let below = group.as_deref().and_then(|group| group.strip_prefix(flood));
+        let is_in = |group: &String, flood: &str| {
+            let below = group.strip_prefix(flood);
             below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || flood.is_empty())
         };
         // A limit of a group holds the groups below it, too.
@@ -312,6 +322,14 @@ impl Estimator {
 pub fn is_flood(actor: &Actor, tick: Duration) -> bool {
     let much = actor.dirtied_bytes as f64 >= FLOOD_RATE * tick.as_secs_f64();
     much && actor.dirtied_bytes >= FLOOD_COMMIT * actor.commits.count()
+}
+
+/// The control groups in which a process has committed, on whatever device: `memory.high` holds a
+/// group back on all of them.
+pub(crate) fn committing_groups(seen: &Observation, tick: Duration) -> BTreeSet<String> {
+    let actors = seen.devices.iter().flat_map(|device| &device.actors);
+    let committing = actors.filter(|actor| is_victim(actor, tick) && actor.commits.count() > 0);
+    committing.filter_map(|actor| actor.group.clone()).collect()
 }
 
 /// Whether an actor is a victim: it waits, or has waited within a tick, and does not flood.
@@ -364,7 +382,9 @@ mod tests {
                 changing: false,
                 actors,
             };
-            self.estimator.update(&Config::default(), self.at, TICK, &seen, Pulled::Nothing)
+            let observed = Observation { devices: vec![seen.clone()], ..Observation::default() };
+            let committing = committing_groups(&observed, TICK);
+            self.estimator.update(&Config::default(), self.at, TICK, &seen, Pulled::Nothing, &committing)
         }
     }
 
@@ -436,8 +456,36 @@ mod tests {
         assert_eq!(told(vec![vec![group("copy/db", victim(5, 4)), copy()]]), None, "below the flood");
         let beside = group("copydb", victim(5, 4));
         assert_eq!(told(vec![vec![beside, copy()]]).as_deref(), Some("copy"));
+        // A backup reads what it copies.
+        let reads = LatencyCounts::from_values(vec![1_000_000; 9]);
+        let reader = group("copy", Actor { reads, ..Actor::default() });
+        assert_eq!(told(vec![vec![db(), copy(), reader]]).as_deref(), Some("copy"));
         // Also a victim that has not waited for a moment.
         assert_eq!(told(vec![vec![group("copy", victim(5, 4))], vec![copy()]]), None);
+    }
+
+    #[test]
+    fn a_group_that_commits_on_another_device_is_not_paced() {
+        let group = |name: &str, actor: Actor| Actor { group: Some(name.to_owned()), ..actor };
+        let device = |minor: u32, actors: Vec<Actor>| DeviceObservation {
+            id: DeviceId { major: 8, minor },
+            counters: DeviceSample::default(),
+            dirty_bytes: Some(100 << 20),
+            writeback_bytes: None,
+            changing: false,
+            actors,
+        };
+        let flooded = device(0, vec![group("app", flood()), group("db", victim(5, 4))]);
+        let other = device(16, vec![group("app", victim(5, 4))]);
+        let told = |devices: Vec<DeviceObservation>| {
+            let seen = Observation { devices, ..Observation::default() };
+            let mut estimator = Estimator::new();
+            let committing = committing_groups(&seen, TICK);
+            estimator.update(&Config::default(), TICK, TICK, &flooded, Pulled::Nothing, &committing);
+            estimator.floods_group().map(str::to_owned)
+        };
+        assert_eq!(told(vec![flooded.clone()]).as_deref(), Some("app"));
+        assert_eq!(told(vec![flooded.clone(), other]), None);
     }
 
     #[test]

@@ -44,7 +44,7 @@ mod filter;
 mod levers;
 mod pace;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use floodwall_model::plant::{DeviceObservation, KnobWrite, Observation, Plant, PlantError};
@@ -59,7 +59,7 @@ use act::Held;
 use climb::Whole;
 use config::GONE;
 use decide::Machine;
-use estimate::{Estimator, Pulled};
+use estimate::{Estimator, Pulled, committing_groups};
 use levers::{Offers, Ramp};
 use pace::Pace;
 
@@ -153,9 +153,10 @@ impl Guard {
         let tick =
             self.last_look.replace(seen.at).map_or(Duration::ZERO, |then| seen.at.saturating_sub(then));
         let mut report = Report::default();
+        let now = Now { tick, committing: committing_groups(&seen, tick), seen: &seen };
         for look in &seen.devices {
             let Some(device) = self.devices.get_mut(&look.id) else { continue };
-            device.tick(&self.config, plant, &seen, look, tick, &mut report)?;
+            device.tick(&self.config, plant, &now, look, &mut report)?;
         }
         Ok(report)
     }
@@ -213,6 +214,15 @@ impl Guard {
     }
 }
 
+/// One look at all devices.
+struct Now<'a> {
+    seen: &'a Observation,
+    /// Time since the look before.
+    tick: Duration,
+    /// Control groups in which a process has committed since then.
+    committing: BTreeSet<String>,
+}
+
 impl Device {
     fn new(own: Setting) -> Self {
         Self {
@@ -238,11 +248,11 @@ impl Device {
         &mut self,
         config: &Config,
         plant: &mut P,
-        seen: &Observation,
+        now: &Now<'_>,
         look: &DeviceObservation,
-        tick: Duration,
         report: &mut Report,
     ) -> Result<(), PlantError> {
+        let seen = now.seen;
         (self.seen, self.absent) = (seen.at, false);
         let in_force = !look.changing && self.ramp.is_at_target(self.machine.level.limit, &self.last);
         let pulled = match self.machine.level {
@@ -253,7 +263,7 @@ impl Device {
             }
             _ => Pulled::Somehow,
         };
-        let estimate = self.estimator.update(config, seen.at, tick, look, pulled);
+        let estimate = self.estimator.update(config, seen.at, now.tick, look, pulled, &now.committing);
         self.last = estimate;
         let whole = Whole {
             wait_s: estimate.wait_alone.map(|wait| wait.as_secs_f64()),
@@ -263,10 +273,13 @@ impl Device {
         let (from, before) = (self.machine.state, self.machine.level);
         match self.estimator.floods_group().map(str::to_owned) {
             Some(group) if estimate.victims && estimate.floods => {
-                self.held.meet_group(plant, look.id, &group)?;
+                self.held.meet_group(plant, look.id, seen.at, &group)?;
             }
             _ if !(estimate.victims && estimate.floods) => self.held.forget_groups(),
             _ => {}
+        }
+        if self.machine.pace.is_some() {
+            self.held.check_limits(plant, look.id, seen.at, report)?;
         }
         let offers = Offers::of(&self.held, seen.hard_limit_bytes, self.estimator.floods_group());
         let changed = self.machine.pace.as_ref().map(Pace::changed);

@@ -54,8 +54,6 @@ impl Pace {
     /// `None` while the drain rate is not known.
     pub(crate) fn begin(now: Duration, group: &str, share: Option<f64>, e: &Estimate) -> Option<Self> {
         let drain = e.most_drain_bytes_per_s?;
-        // Whole pages of every architecture, as the kernel reads it back.
-        let high = (drain * DOMAIN.as_secs_f64()) as u64 >> 16 << 16;
         Some(Self {
             group: group.to_owned(),
             rate: drain * share.unwrap_or(FIRST_SHARE),
@@ -65,7 +63,7 @@ impl Pace {
             changed: now,
             was_too_much: share.is_some(),
             missed: None,
-            high: high.max(LEAST_DOMAIN),
+            high: high(drain),
         })
     }
 
@@ -96,7 +94,8 @@ impl Pace {
             return None;
         }
         let before = self.rate;
-        let pressure = e.pressure?;
+        // Too few operations end to tell, and none is late: victims bear it.
+        let pressure = e.pressure.unwrap_or(0.0);
         let is_least = self.rate <= floor && pressure > HARMED;
         self.missed = is_least.then(|| self.missed.unwrap_or(now));
         if pressure > HARMED {
@@ -122,6 +121,9 @@ impl Pace {
             return None;
         }
         self.changed = now;
+        // The drain rate may have been far too low at first. Less is not asked for again: the
+        // kernel would reclaim the group's memory once more.
+        self.high = self.high.max(high(drain));
         let (to, of) = (self.rate / 1e6, 100.0 * self.rate / drain);
         Some(format!(
             "victims wait {pressure:.1} × the goal of {:.1?}: the flood may write {to:.1} MB/s, {of:.0} % of the drain rate",
@@ -147,6 +149,12 @@ impl Pace {
         }
         knobs
     }
+}
+
+/// Bytes of `memory.high` for a drain rate: whole pages of every architecture, as the kernel reads
+/// them back.
+fn high(drain: f64) -> u64 {
+    ((drain * DOMAIN.as_secs_f64()) as u64 >> 16 << 16).max(LEAST_DOMAIN)
 }
 
 /// The knobs that hold a group to its pace. Both are needed: a group without a separate dirty limit
@@ -204,6 +212,16 @@ mod tests {
             pace.tick(now, &estimate(0.1));
             assert!(now < Duration::from_secs(12), "{} after {now:?}", pace.rate);
         }
+    }
+
+    #[test]
+    fn a_victim_with_few_operations_keeps_no_flood_at_its_first_rate() {
+        let few = Estimate { pressure: None, ..estimate(0.0) };
+        let mut pace = Pace::begin(Duration::ZERO, "flood", None, &few).unwrap();
+        for tick in 1..80 {
+            pace.tick(TICK * tick, &few);
+        }
+        assert_eq!(pace.rate, 100e6);
     }
 
     #[test]

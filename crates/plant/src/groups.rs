@@ -11,7 +11,7 @@
 //! go: below LVM the disk, not the logical volume. The kernel keeps a request's group on its way
 //! down (block/blk-cgroup.c `bio_clone_blkg_association`).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use floodwall_host::{SysRoot, cgroup, task};
@@ -93,34 +93,40 @@ impl Groups {
     }
 
     /// Takes in what groups dirtied since the last look. A group belongs to the unit where it
-    /// dirties most. Returns the limits of those that have moved to another unit, or that dirty
-    /// nothing any more.
-    pub(crate) fn look(&mut self, root: &SysRoot, at: Duration, dirtied: Dirtied) -> Vec<Owner> {
+    /// dirties most. It is forgotten some time after its last write, but not while a limit of it is
+    /// `in_use`. Returns the limits of those that have moved to another unit.
+    pub(crate) fn look(
+        &mut self,
+        root: &SysRoot,
+        at: Duration,
+        dirtied: Dirtied,
+        in_use: &BTreeSet<Owner>,
+    ) -> Vec<Owner> {
         let mut left = Vec::new();
         for (group, by_unit) in dirtied.0 {
             let most = by_unit.into_iter().max_by_key(|(_, (bytes, _))| *bytes);
             let Some((unit, (bytes, on))) = most else { continue };
-            if bytes < LEAST || group.is_empty() || self.own.as_ref() == Some(&group) {
+            if bytes == 0 || group.is_empty() || self.own.as_ref() == Some(&group) {
                 continue;
             }
-            match self.homes.get_mut(&group) {
-                Some(home) if home.unit == unit => home.dirtied = at,
-                other => {
-                    let Ok(device) = Device::find(root, &on.to_string()) else { continue };
-                    if let Some(home) = other {
-                        left.extend(limits(&group, &home.device).map(|(knob, target)| owner(knob, &target)));
-                    }
-                    self.homes.insert(group, Home { unit, device, dirtied: at });
-                }
+            let home = self.homes.get_mut(&group);
+            if let Some(home) = home.filter(|home| home.unit == unit) {
+                // However little: a flood may be held to little.
+                home.dirtied = at;
+                continue;
+            }
+            if bytes < LEAST {
+                continue;
+            }
+            let Ok(device) = Device::find(root, &on.to_string()) else { continue };
+            if let Some(before) = self.homes.insert(group.clone(), Home { unit, device, dirtied: at }) {
+                left.extend(owners(&group, &before.device));
             }
         }
         self.members.retain(|_, member| at.saturating_sub(member.seen) < FORGET);
         self.homes.retain(|group, home| {
-            let stays = at.saturating_sub(home.dirtied) < FORGET;
-            if !stays {
-                left.extend(limits(group, &home.device).map(|(knob, target)| owner(knob, &target)));
-            }
-            stays
+            let mut its = owners(group, &home.device);
+            at.saturating_sub(home.dirtied) < FORGET || its.any(|owner| in_use.contains(&owner))
         });
         left
     }
@@ -130,7 +136,7 @@ impl Groups {
         let mut left = Vec::new();
         self.homes.retain(|group, home| {
             if home.unit == unit {
-                left.extend(limits(group, &home.device).map(|(knob, target)| owner(knob, &target)));
+                left.extend(owners(group, &home.device));
             }
             home.unit != unit
         });
@@ -139,7 +145,14 @@ impl Groups {
 
     /// Adds the limits of a unit's groups to its knobs: `GROUP:io.max` without the device's number
     /// before it. A limit that is absent is left out.
-    pub(crate) fn read_knobs(&self, unit: DeviceId, files: &dyn Files, knobs: &mut Setting) {
+    /// Of a limit that is being written the value is the one that it is about to have.
+    pub(crate) fn read_knobs(
+        &self,
+        unit: DeviceId,
+        files: &dyn Files,
+        pending: &dyn Fn(&Owner) -> Option<String>,
+        knobs: &mut Setting,
+    ) {
         for (group, home) in self.homes.iter().filter(|(_, home)| home.unit == unit) {
             for (knob, target) in limits(group, &home.device) {
                 let Reading::Value(state) = Cell::of(knob, &target, files).read(files) else { continue };
@@ -147,7 +160,8 @@ impl Groups {
                     Some(device) => state.value.trim_start_matches(&device.number).trim(),
                     None => state.value.as_str(),
                 };
-                knobs.0.insert(format!("{group}:{}", knob.name), line.to_owned());
+                let value = pending(&owner(knob, &target)).unwrap_or_else(|| line.to_owned());
+                knobs.0.insert(format!("{group}:{}", knob.name), value);
             }
         }
     }
@@ -176,6 +190,11 @@ impl Groups {
         let home = self.homes.get(group).filter(|home| home.unit == unit)?;
         limits(group, &home.device).find(|(its, _)| its.name == knob)
     }
+}
+
+/// The owners of a group's limits.
+fn owners(group: &str, device: &Device) -> impl Iterator<Item = Owner> {
+    limits(group, device).map(|(knob, target)| owner(knob, &target))
 }
 
 /// The limits of a group on a device.
@@ -230,12 +249,12 @@ mod tests {
             let group = groups.of(root, *pid, at).unwrap();
             dirtied.add(&group, *unit, *unit, mib * MIB);
         }
-        groups.look(root, at, dirtied)
+        groups.look(root, at, dirtied, &BTreeSet::new())
     }
 
     fn knobs(groups: &Groups, root: &SysRoot, unit: DeviceId) -> Vec<(String, String)> {
         let mut knobs = Setting::default();
-        groups.read_knobs(unit, &KernelFiles::new(root).unwrap(), &mut knobs);
+        groups.read_knobs(unit, &KernelFiles::new(root).unwrap(), &|_| None, &mut knobs);
         knobs.0.into_iter().collect()
     }
 
@@ -271,10 +290,18 @@ mod tests {
         assert!(look(&mut groups, &root, 2, &[(7, SDA, 20), (7, SDB, 2)]).is_empty());
         assert_eq!(look(&mut groups, &root, 3, &[(7, SDB, 20)]), limits, "it writes elsewhere now");
         assert!(knobs(&groups, &root, SDA).is_empty());
-        assert!(look(&mut groups, &root, 62, &[]).is_empty());
-        assert_eq!(look(&mut groups, &root, 63, &[]), limits);
+        // However little it writes, it stays.
+        let mut dirtied = Dirtied::default();
+        dirtied.add("system.slice/backup.service", SDB, SDB, 4096);
+        groups.look(&root, Duration::from_secs(50), dirtied, &BTreeSet::new());
+        look(&mut groups, &root, 109, &[]);
+        assert!(!knobs(&groups, &root, SDB).is_empty());
+        let in_use = BTreeSet::from([limits[0].clone()]);
+        groups.look(&root, Duration::from_secs(200), Dirtied::default(), &in_use);
+        assert!(!knobs(&groups, &root, SDB).is_empty(), "a limit of it is held");
+        look(&mut groups, &root, 201, &[]);
         assert!(knobs(&groups, &root, SDB).is_empty());
-        look(&mut groups, &root, 64, &[(7, SDA, 20)]);
+        look(&mut groups, &root, 202, &[(7, SDA, 20)]);
         assert_eq!(groups.unit_gone(SDA), limits);
     }
 

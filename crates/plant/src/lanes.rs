@@ -73,6 +73,9 @@ pub(crate) struct State {
     pub(crate) unit_of: HashMap<String, DeviceId>,
     /// Owners that a lane is writing to, from its read before a write to its read after.
     pub(crate) taken: BTreeSet<Owner>,
+    /// The last value that waits to be written to each control group's limit, or is being written,
+    /// and how many do.
+    pub(crate) pending: BTreeMap<Owner, (u32, String)>,
     pub(crate) tickets: u64,
     /// Writes whose caller waits, and their outcomes.
     pub(crate) awaited: BTreeMap<u64, Option<Result<(), PlantError>>>,
@@ -112,8 +115,14 @@ impl State {
             |unit: &DeviceId| self.lanes.get(&Lane::Unit(Some(*unit))).is_some_and(|its| its.running);
         let known = self.unit_of.iter().filter(|(_, unit)| is_running(unit));
         let held = self.held.iter().map(|held| held.owner.clone());
+        let limits = self.lanes.iter().filter(|(_, its)| its.running).filter_map(|(lane, _)| match lane {
+            Lane::Limit(owner) => Some(owner.clone()),
+            Lane::Unit(_) => None,
+        });
         let mut all: BTreeMap<Lane, BTreeSet<Owner>> = BTreeMap::new();
-        for owner in known.map(|(number, _)| Some(number.clone())).chain(held).chain(self.taken.clone()) {
+        for owner in
+            known.map(|(number, _)| Some(number.clone())).chain(held).chain(limits).chain(self.taken.clone())
+        {
             all.entry(self.lane(&owner)).or_default().insert(owner);
         }
         all
@@ -121,6 +130,18 @@ impl State {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.lanes.values().all(|lane| !lane.running && lane.jobs.is_empty())
+    }
+
+    /// A write of a lane is over, however it ended.
+    pub(crate) fn written(&mut self, lane: &Lane) {
+        if let Lane::Limit(owner) = lane
+            && let Some(pending) = self.pending.get_mut(owner)
+        {
+            pending.0 = pending.0.saturating_sub(1);
+            if pending.0 == 0 {
+                self.pending.remove(owner);
+            }
+        }
     }
 
     /// Ends a write: for the caller that waits, else as an event.

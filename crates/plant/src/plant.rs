@@ -27,6 +27,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::cells::{ahead, read_knobs};
 use crate::error::HostPlantError;
 use crate::groups::{Dirtied, Groups};
+use crate::lanes::Owner;
 use crate::levels::{Flood, Level, Machine, Turn, flooded, put_down};
 use crate::told::{Closed, Event, HeldKnob};
 use crate::units::{LeftOut, Unit, Units, Which};
@@ -355,7 +356,11 @@ impl HostPlant {
             let its = process.actors().map(|actor| Actor { group: group.clone(), ..actor });
             actors.entry(index).or_default().extend(its);
         }
-        let left = self.groups.look(&self.root, snapshot.at, dirtied);
+        let in_use = match &self.hand {
+            Hand::Live(writer) => writer.limits_in_use(),
+            Hand::Dry(_) => BTreeSet::new(),
+        };
+        let left = self.groups.look(&self.root, snapshot.at, dirtied, &in_use);
         if let Hand::Live(writer) = &self.hand {
             writer.put_back_limits(&left);
         }
@@ -492,7 +497,11 @@ impl Plant for HostPlant {
                 known.stale = false;
             }
             let mut knobs = known.knobs.clone().unwrap_or_default();
-            self.groups.read_knobs(unit.id, &self.files, &mut knobs);
+            let pending = |owner: &Owner| match &self.hand {
+                Hand::Live(writer) => writer.pending(owner),
+                Hand::Dry(_) => None,
+            };
+            self.groups.read_knobs(unit.id, &self.files, &pending, &mut knobs);
             all.devices.insert(unit.id, knobs);
         }
         if let Hand::Dry(written) = &self.hand {

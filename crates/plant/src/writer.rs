@@ -42,7 +42,7 @@ struct Shared {
     who: Who,
     why: String,
     boot_id: String,
-    /// Taken before the journal's lock, and never with `state`.
+    /// Taken before the journal's lock, and before `state`.
     hold: Mutex<Hold>,
     state: Mutex<State>,
     changed: Condvar,
@@ -143,9 +143,27 @@ impl Writer {
     /// Puts back the held knobs of these owners, some time soon.
     pub(crate) fn put_back_limits(&self, owners: &[Owner]) {
         for owner in owners {
-            let lane = Lane::Limit(owner.clone());
-            self.start(lane, Job::Back { of: vec![owner.clone()], asked: false });
+            let is_used = {
+                let state = lock(&self.shared.state);
+                state.pending.contains_key(owner) || state.held.iter().any(|held| held.owner == *owner)
+            };
+            if is_used {
+                let lane = Lane::Limit(owner.clone());
+                self.start(lane, Job::Back { of: vec![owner.clone()], asked: false });
+            }
         }
+    }
+
+    /// The value that a control group's limit is about to have, if a write waits or is under way.
+    pub(crate) fn pending(&self, owner: &Owner) -> Option<String> {
+        lock(&self.shared.state).pending.get(owner).map(|(_, value)| value.clone())
+    }
+
+    /// The control groups' limits that hold a value of this process, or are about to.
+    pub(crate) fn limits_in_use(&self) -> BTreeSet<Owner> {
+        let state = lock(&self.shared.state);
+        let held = state.held.iter().map(|held| held.owner.clone()).filter(is_limit);
+        held.chain(state.pending.keys().cloned()).collect()
     }
 
     /// Writes a knob of a unit: all its cells or none. Returns when that is over, or after a
@@ -171,6 +189,11 @@ impl Writer {
             }
             _ => Lane::Unit(write.device),
         };
+        if let Lane::Limit(owner) = &lane {
+            let mut state = lock(&shared.state);
+            let pending = state.pending.entry(owner.clone()).or_insert((0, String::new()));
+            *pending = (pending.0 + 1, write.value.clone());
+        }
         self.start(lane, Job::Write { write, changes, ticket });
         let (begun, state) = (Instant::now(), lock(&shared.state));
         let patience = state.patience.min(MOMENT);
@@ -299,6 +322,7 @@ impl Writer {
     fn drop_jobs(&self) {
         let mut state = lock(&self.shared.state);
         let mut dropped = Vec::new();
+        state.pending.clear();
         for lane in state.lanes.values_mut() {
             for job in lane.jobs.drain(..) {
                 if let Job::Write { write, ticket, .. } = job {
@@ -346,6 +370,10 @@ impl Shared {
                     Some(job) => job,
                     None => {
                         queue.running = false;
+                        if matches!(lane, Lane::Limit(_)) {
+                            // Control groups come and go by the thousand.
+                            state.lanes.remove(lane);
+                        }
                         drop(state);
                         self.changed.notify_all();
                         return;
@@ -363,6 +391,7 @@ impl Shared {
                     if let Some(queue) = state.lanes.get_mut(lane) {
                         queue.writes = queue.writes.saturating_sub(1);
                     }
+                    state.written(lane);
                     state.end(ticket, write, outcome);
                     drop(state);
                     self.changed.notify_all();
@@ -523,11 +552,11 @@ impl Shared {
                         }
                     }
                     let held = hold.held().iter().map(HeldKnob::from).collect();
-                    // In this order, so that another lane of this process never finds the journal
-                    // locked.
+                    // In this order: no lane overwrites the findings of a later one, and none finds
+                    // the journal locked by this process.
+                    lock(&self.state).held = held;
                     drop(store);
                     drop(hold);
-                    lock(&self.state).held = held;
                     return outcome;
                 }
                 Err(JournalError::Held { holder }) => holder,

@@ -240,3 +240,33 @@ fn a_flood_whose_drain_rate_stays_unknown_is_held_back_by_the_queue() {
     machine.tick(now, &known, &WHOLE, &offers, true);
     assert_eq!(machine.state, State::Pace);
 }
+
+#[test]
+fn a_flood_that_can_be_paced_only_later_is_paced_then_and_not_after_that_was_not_enough() {
+    let own = [
+        ("scheduler", "mq-deadline"),
+        ("nr_requests", "256"),
+        ("copy:io.max", "rbps=max wbps=max riops=max wiops=max"),
+        ("copy:memory.high", "max"),
+    ];
+    let held = Held::new(own.map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect());
+    let (alone, grouped) = (Offers::of(&held, None, None), Offers::of(&held, None, Some("copy")));
+    let e = Estimate { most_drain_bytes_per_s: Some(1e8), pressure: Some(3.0), ..estimate(0.1, 0.5) };
+    let mut machine = Machine::default();
+    let mut now = TICK;
+    machine.tick(now, &e, &WHOLE, &alone, true);
+    assert_eq!(machine.state, State::Protect);
+    now += TICK;
+    machine.tick(now, &e, &WHOLE, &grouped, true);
+    assert_eq!((machine.state, machine.level), (State::Pace, Level::default()));
+    while machine.state == State::Pace {
+        now += TICK;
+        machine.tick(now, &e, &WHOLE, &grouped, true);
+        assert!(now < Duration::from_secs(60), "the least pace is never given up");
+    }
+    for _ in 0..40 {
+        now += TICK;
+        machine.tick(now, &e, &WHOLE, &grouped, true);
+        assert_ne!(machine.state, State::Pace);
+    }
+}

@@ -134,3 +134,25 @@ fn a_unit_that_ends_while_it_is_paced_is_paced_when_it_runs_again() {
     assert!(run.writes.len() > writes && run.left_alone.is_empty(), "{:?}", run.left_alone);
     assert!(run.entered(State::Pace, 51).unwrap() <= s(54));
 }
+
+#[test]
+fn a_pace_ends_when_another_program_takes_its_dirty_limit_away() {
+    let victim = third("cloud-gp3");
+    let parts = with(options("cloud-gp3"), &[&victim], &[COPY]);
+    let mut run = Run::under(&grouped(), vec![parts], true);
+    run.start(1, "db");
+    run.start(11, "copy");
+    run.until(41);
+    let limit = |run: &mut Run, knob: &str| {
+        let knobs = run.knobs();
+        knobs.devices.values().next().unwrap().get(&format!("flood:{knob}")).unwrap().to_owned()
+    };
+    assert!(limit(&mut run, "io.max").contains("wbps=") && limit(&mut run, "memory.high") != "max");
+    let device = run.knobs().devices.keys().next().copied();
+    let write = KnobWrite { device, knob: "flood:memory.high".into(), value: "max".into() };
+    run.tap.plant.write(&write).unwrap();
+    run.until(44);
+    assert!(run.left_alone.iter().any(|told| told.contains("flood:memory.high")), "{:?}", run.left_alone);
+    assert_eq!(limit(&mut run, "io.max"), "rbps=max wbps=max riops=max wiops=max");
+    assert_ne!(run.state(), State::Pace);
+}

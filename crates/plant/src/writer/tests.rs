@@ -368,7 +368,8 @@ fn a_limit_that_reclaims_memory_keeps_no_other_waiting_and_goes_with_its_group()
     let owners = held.iter().map(|held| held.owner.clone().unwrap()).collect::<Vec<_>>();
     assert_eq!(owners, ["/backup.service/memory.high", "/backup.service/io.max"]);
     assert!(scene.writer.units_held().is_empty());
-    assert!(scene.writer.give_back(LONG).is_complete());
+    let closed = scene.writer.give_back(LONG);
+    assert!(closed.is_complete(), "{closed:?}");
     assert_eq!((reads("io.max").as_str(), reads("memory.high").as_str()), (unlimited, "max"));
 
     write("io.max", "wbps=60000000").unwrap();
