@@ -340,7 +340,8 @@ mod tests {
         insta::assert_snapshot!(label("ioprio=be/0"), @"ioprio does not belong to ''; write pid:NUMBER.ioprio=… or unit:NAME:ioprio=…, such as unit:postgresql.service:ioprio=be/0");
         insta::assert_snapshot!(label(":ioprio=be/0"), @"ioprio does not belong to ':'; the root group has every process: name the group of those who wait");
         insta::assert_snapshot!(label("pid:4711.ioprio=be/8"), @"ioprio: 'be/8' is not an I/O priority; give none, be/0 to be/7 (0 goes first), rt/0 to rt/7 or idle");
-        insta::assert_snapshot!(label("unit:mysql:ioprio=be/0"), @"no unit with the control group 'mysql.service' runs (a stopped one has none); systemctl status lists units");
+        insta::assert_snapshot!(label("unit:mysql:ioprio=be/0"), @"no unit with the control group 'mysql.service' runs (a stopped one has none); systemctl status lists units; to limit its next start: systemctl set-property mysql.service IOWriteBandwidthMax='/dev/DISK 60M' MemoryHigh=256M");
+        insta::assert_snapshot!(label("unit:gone.scope:memory.high=1GiB"), @"no unit with the control group 'gone.scope' runs (a stopped one has none); systemctl status lists units");
         // An empty wrapper of several instances, as Debian's postgresql.service.
         insta::assert_snapshot!(label("unit:redis:ioprio=be/0"), @"no unit with the control group 'redis.service' runs (a stopped one has none); these of its name do: redis@7.service, redis@8.service");
         insta::assert_snapshot!(label("unit:twice.scope:ioprio=be/0"), @"several control groups are called 'twice.scope': system.slice/twice.scope, user.slice/twice.scope; give the path of one");

@@ -283,6 +283,11 @@ mod tests {
             exported(Format::SystemdDropIn, &all).unwrap(),
             "[Slice]\nMemoryHigh=1073741824\nIOWriteBandwidthMax=/dev/sda 5000000\nIOWeight=50"
         );
+        // No unit of this path runs.
+        assert_eq!(
+            exported(Format::SystemdDropIn, &["system.slice/backup.service:memory.high=1GiB"]).unwrap(),
+            "[Service]\nMemoryHigh=1073741824"
+        );
         for (text, why) in [
             ("b.slice:memory.high=1GiB", "a drop-in is of one unit; export those of b.slice alone"),
             ("vm.dirty_bytes=64MiB", "it is not a unit's"),

@@ -263,7 +263,7 @@ impl Target {
                 let names = instances.iter().map(|path| path.rsplit('/').next().unwrap_or(path));
                 let names: Vec<&str> = names.collect();
                 let instead = if names.is_empty() {
-                    "systemctl status lists units".to_owned()
+                    format!("systemctl status lists units{}", for_next_start(&full))
                 } else {
                     format!("these of its name do: {}", names.join(", "))
                 };
@@ -401,6 +401,18 @@ impl Target {
             Self::Group { path, device: None, .. } => format!("{path}:{}", knob.name),
         }
     }
+}
+
+/// How to limit a unit that does not run; empty for what can't be prepared.
+fn for_next_start(unit: &str) -> String {
+    // A scope is made anew each time.
+    if systemd::section(unit).is_none_or(|section| section == "Scope") {
+        return String::new();
+    }
+    format!(
+        "; to limit its next start: systemctl set-property {unit} IOWriteBandwidthMax='/dev/DISK 60M' \
+         MemoryHigh=256M"
+    )
 }
 
 /// The directories of this name, up to `deep` levels below one.
