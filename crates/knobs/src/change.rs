@@ -357,7 +357,7 @@ mod tests {
         }
         let (_dir, root) = root_of(&tree);
         let refused = Change::parse(&root, None, "unit:pg:memory.high=1GiB").unwrap_err().to_string();
-        insta::assert_snapshot!(refused, @"the control groups of this machine are of version 1 (/sys/fs/cgroup/cgroup.controllers is missing), and settings of 'pg.service' need version 2: name its processes (pid:4711.ioprio=be/0), or see floodwall explain FW034");
+        insta::assert_snapshot!(refused, @"the control groups of this machine are of version 1 (/sys/fs/cgroup/cgroup.controllers is missing), and settings of 'pg.service' need version 2: boot with systemd.unified_cgroup_hierarchy=1 (floodwall explain FW034); without it raise the database instead: pid:NUMBER-OF-THE-DATABASE.ioprio=be/0");
     }
 
     #[test]

@@ -41,7 +41,8 @@ pub enum TargetError {
     /// The machine's control groups are of version 1.
     #[error(
         "the control groups of this machine are of version 1 ({CGROUPS}/cgroup.controllers is missing), and \
-         settings of '{0}' need version 2: name its processes (pid:4711.ioprio=be/0), or see floodwall explain FW034"
+         settings of '{0}' need version 2: boot with systemd.unified_cgroup_hierarchy=1 (floodwall explain FW034); \
+         without it raise the database instead: pid:NUMBER-OF-THE-DATABASE.ioprio=be/0"
     )]
     NoVersion2(String),
     /// Several control groups of one name.

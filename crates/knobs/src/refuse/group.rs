@@ -276,7 +276,11 @@ mod tests {
 
     #[test]
     fn a_group_that_is_not_there_is_named() {
-        let tree = groups();
+        let mut tree = groups();
+        let v1 = planned(&tree, "backup.service:sda.io.max=wbps=5MB");
+        insta::assert_snapshot!(v1, @"backup.service:sda.io.max: the control groups of this machine are of version 1 (/sys/fs/cgroup/cgroup.controllers is missing), and settings of 'backup.service' need version 2: boot with systemd.unified_cgroup_hierarchy=1 (floodwall explain FW034); without it raise the database instead: pid:NUMBER-OF-THE-DATABASE.ioprio=be/0");
+        tree.insert("/sys/fs/cgroup/cgroup.controllers".into(), "io memory\n".into());
+        insta::assert_snapshot!(planned(&tree, "backup.service:memory.high=1GiB"), @"backup.service:memory.high: there is no control group /sys/fs/cgroup/backup.service; write unit:backup.service for the unit's, wherever it is");
         insta::assert_snapshot!(planned(&tree, "nosuch:memory.high=1GiB"), @"nosuch:memory.high: there is no control group /sys/fs/cgroup/nosuch; systemd-cgls shows those that there are, mkdir makes one");
         // The group is there, and the file is not.
         assert!(planned(&tree, "a.slice/b.service:io.weight=50").contains("is not there"));
