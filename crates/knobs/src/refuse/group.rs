@@ -9,6 +9,7 @@ use crate::files::{Files, read_line, read_number};
 use crate::limits::{FLUSHER_CHUNK_BYTES, Memory};
 use crate::plan::Entry;
 use crate::refuse::hard_limit;
+use crate::size::memory_high_of_paced;
 use crate::systemd::{self, Limit, Origin};
 use crate::target::Target;
 
@@ -156,9 +157,9 @@ fn tighter(knob: &str, limit: &str, wanted: &str) -> Option<String> {
 pub(super) fn misses_writeback(entry: &Entry, entries: &[Entry], files: &dyn Files) -> Vec<String> {
     let line = entry.new.as_ref().map(|new| Line::parse(&new.value));
     let rate = line.as_ref().and_then(|line| line.value("wbps"));
-    if entry.knob.name != "io.max" || rate.is_none_or(|rate| rate == "max") {
+    let Some(rate) = rate.filter(|rate| entry.knob.name == "io.max" && *rate != "max") else {
         return Vec::new();
-    }
+    };
     let high = read_line(files, &format!("{}/memory.high", directory(entry)));
     let group = group_of(entry);
     let is_high = |other: &&Entry| other.knob.name == "memory.high" && group_of(other) == group;
@@ -167,7 +168,9 @@ pub(super) fn misses_writeback(entry: &Entry, entries: &[Entry], files: &dyn Fil
     let no_memory = match high {
         Reading::Value(high) if high == "max" => Some(format!(
             "without {group}:memory.high its writes fill the whole machine's dirty limit, where every writer is \
-             slowed down; set that too ({group}:memory.high=256MiB; floodwall explain memory.high has a size)"
+             slowed down; set that too ({group}:memory.high={}, and more by what its processes use; \
+             floodwall explain memory.high)",
+            memory_high_of_paced(rate.parse().unwrap_or_default())
         )),
         Reading::Value(_) => None,
         _ => Some(
@@ -267,7 +270,9 @@ mod tests {
     fn a_paced_group_wants_a_dirty_limit_of_its_own() {
         let tree = groups();
         let (pace, high) = ("a.slice/b.service:sda.io.max=wbps=5MB", "a.slice/b.service:memory.high=1GiB");
-        assert!(planned(&tree, pace).contains("set that too"));
+        assert!(planned(&tree, pace).contains("(a.slice/b.service:memory.high=64MiB,"));
+        let fast = planned(&tree, "a.slice/b.service:sda.io.max=wbps=60MB");
+        assert!(fast.contains("(a.slice/b.service:memory.high=172MiB,"), "{fast}");
         let (_dir, root) = root_of(&tree);
         let changes = [pace, high].map(|text| Change::parse(&root, None, text).unwrap());
         let both = plan(&changes, &KernelFiles::new(&root).unwrap()).unwrap();
@@ -305,7 +310,7 @@ mod tests {
         insta::assert_snapshot!(planned(&tree, "a.slice/b.service:sda.io.max=wbps=5MB"), @r"
         a.slice/b.service:sda.io.max: 8:0 rbps=max wbps=max riops=max wiops=max -> 8:0 rbps=max wbps=5000000 riops=max wiops=max
         a.slice/b.service:sda.io.max: a.slice above it has a tighter limit, wbps=1000000, which applies
-        a.slice/b.service:sda.io.max: without a.slice/b.service:memory.high its writes fill the whole machine's dirty limit, where every writer is slowed down; set that too (a.slice/b.service:memory.high=256MiB; floodwall explain memory.high has a size)
+        a.slice/b.service:sda.io.max: without a.slice/b.service:memory.high its writes fill the whole machine's dirty limit, where every writer is slowed down; set that too (a.slice/b.service:memory.high=64MiB, and more by what its processes use; floodwall explain memory.high)
         ");
         insta::assert_snapshot!(planned(&tree, "a.slice/b.service:memory.high=1GiB"), @r"
         a.slice/b.service:memory.high: max -> 1073741824
