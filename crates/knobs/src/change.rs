@@ -36,7 +36,7 @@ pub enum ChangeError {
     #[error("'{0}' is not a setting: write KNOB=VALUE, such as vm.dirty_bytes=64MiB or sda.scheduler=bfq")]
     NoValue(String),
     /// Not in the catalogue.
-    #[error("there is no knob '{name}'{}", hint(nearest))]
+    #[error("there is no knob '{name}'{}", hint(name, nearest))]
     UnknownKnob {
         /// The given name.
         name: String,
@@ -75,7 +75,19 @@ pub enum ChangeError {
     Target(#[from] TargetError),
 }
 
-fn hint(nearest: &[&str]) -> String {
+fn hint(name: &str, nearest: &[&str]) -> String {
+    // A list is split at its commas.
+    let of = match name {
+        "rbps" | "wbps" | "riops" | "wiops" => Some("io.max"),
+        "target" => Some("io.latency"),
+        _ => None,
+    };
+    if let Some(knob) = of {
+        return format!(
+            "; it is a key of {knob}; in a list of settings the keys of one knob are separated by \
+             spaces: flood:io.max=wbps=40MB rbps=50MB"
+        );
+    }
     match nearest {
         [] => "; docs/knobs.md lists all".to_owned(),
         names => format!("; did you mean {}?", names.join(" or ")),
@@ -296,6 +308,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_a_remedy() {
         insta::assert_snapshot!(label("vm.dirty_byte=1MB"), @"there is no knob 'vm.dirty_byte'; did you mean vm.dirty_bytes or vm.dirty_background_bytes or vm.dirty_ratio?");
+        insta::assert_snapshot!(label("rbps=50MB"), @"there is no knob 'rbps'; it is a key of io.max; in a list of settings the keys of one knob are separated by spaces: flood:io.max=wbps=40MB rbps=50MB");
+        assert!(label("target=25ms").contains("it is a key of io.latency"));
         insta::assert_snapshot!(label("64MiB"), @"'64MiB' is not a setting: write KNOB=VALUE, such as vm.dirty_bytes=64MiB or sda.scheduler=bfq");
         insta::assert_snapshot!(label("sdz.scheduler=bfq"), @"no device is called 'sdz' (absent: /sys/class/block/sdz/dev does not exist); lsblk lists them");
         insta::assert_snapshot!(label("sda.vm.dirty_ratio=5"), @"vm.dirty_ratio does not belong to 'sda'; it is the whole machine's: write it without a device");
