@@ -169,13 +169,18 @@ impl Groups {
         Ok(done)
     }
 
-    /// The path of a group below the mount, by the name that settings give it; `None` if it is not
-    /// one of these.
+    /// Whether settings mean one of these groups by a name.
     #[must_use]
-    pub fn path_of(&self, name: &str) -> Option<String> {
+    pub fn has(name: &str) -> bool {
+        [VICTIM, FLOOD].contains(&name)
+    }
+
+    /// The path of a group below the mount, by the name that settings give it.
+    #[must_use]
+    pub fn path_of(&self, name: &str) -> String {
         let top = self.top();
         let top = top.strip_prefix(&self.mount).unwrap_or(&top).display();
-        [VICTIM, FLOOD].contains(&name).then(|| format!("{top}/{name}"))
+        format!("{top}/{name}")
     }
 }
 

@@ -113,6 +113,9 @@ pub enum BenchError {
     CutShort(String),
 }
 
+/// Why there are no groups of victims and floods where the user wants none.
+pub(crate) const SAME_GROUP: &str = "--same-group keeps victims and floods in one group";
+
 /// How a host rig is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -209,7 +212,7 @@ impl HostRig {
         let scratch = Scratch::make(&parent)?;
         let groups = match (&*options.flood_command, options.same_group) {
             ([], _) => Err("floods are threads of this process".to_owned()),
-            (_, true) => Err("--same-group keeps victims and floods in one group".to_owned()),
+            (_, true) => Err(SAME_GROUP.to_owned()),
             _ => Groups::make(&root),
         };
         let filesystem = &location.mount.fs_type;
@@ -286,9 +289,11 @@ impl HostRig {
     }
 
     /// The control groups of victims and floods.
-    #[must_use]
-    pub fn groups(&self) -> Option<&Groups> {
-        self.groups.as_ref().ok()
+    ///
+    /// # Errors
+    /// Why there are none, for people.
+    pub fn groups(&self) -> Result<&Groups, &str> {
+        self.groups.as_ref().map_err(String::as_str)
     }
 
     /// Values that can't be measured for victims that are commands, and why. Known from

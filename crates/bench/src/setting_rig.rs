@@ -32,6 +32,7 @@ use floodwall_model::{Rig, RigError, Scenario, Setting, Trial, Watch};
 
 use crate::HostRig;
 use crate::groups::Groups;
+use crate::rig::SAME_GROUP;
 
 /// The reason in a trial's journal, by which a later run recognises it.
 const WHY: &str = "a trial of floodwall, put back after it";
@@ -46,10 +47,12 @@ pub trait InForce: Rig {
     /// Reads the knob values in force again.
     fn reread(&mut self) -> Setting;
 
-    /// The control groups of its victims and floods, which settings name `victim` and `flood`;
-    /// `None` without separate groups.
-    fn groups(&self) -> Option<&Groups> {
-        None
+    /// The control groups of its victims and floods, which settings name `victim` and `flood`.
+    ///
+    /// # Errors
+    /// Why there are none, for people.
+    fn groups(&self) -> Result<&Groups, &str> {
+        Err("its victims and floods have none")
     }
 }
 
@@ -59,7 +62,7 @@ impl InForce for HostRig {
         self.setting().clone()
     }
 
-    fn groups(&self) -> Option<&Groups> {
+    fn groups(&self) -> Result<&Groups, &str> {
         HostRig::groups(self)
     }
 }
@@ -70,6 +73,19 @@ pub enum SettingError {
     /// A knob that there is not, or a value that it can't have.
     #[error(transparent)]
     Change(#[from] ChangeError),
+    /// A knob of the victims' or the floods' group, which the rig does not have.
+    #[error(
+        "{name} can't be set: the benchmark has no control group '{group}' here ({why}); leave {} out",
+        what_to_leave_out(why)
+    )]
+    NoGroup {
+        /// The knob, as the setting names it.
+        name: String,
+        /// The group, as settings name it.
+        group: String,
+        /// Why there is none.
+        why: String,
+    },
     /// The changes don't go together, or would do harm.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -88,6 +104,11 @@ pub enum SettingError {
     /// The kernel's files can't be opened.
     #[error("can't open the kernel's files: {0}")]
     Files(std::io::Error),
+}
+
+/// What keeps a setting from being tried for want of a group.
+fn what_to_leave_out(why: &str) -> &'static str {
+    if why == SAME_GROUP { "--same-group or the knob" } else { "the knob" }
 }
 
 impl SettingError {
@@ -226,7 +247,8 @@ impl<R: InForce> SettingRig<R> {
     /// The effects of trying a setting, without trying it.
     ///
     /// # Errors
-    /// [`SettingError::Change`] or [`SettingError::Plan`]: it can't be put in force here and now.
+    /// [`SettingError::Change`], [`SettingError::NoGroup`] or [`SettingError::Plan`]: it can't be put
+    /// in force here and now.
     pub fn check(&self, setting: &Setting) -> Result<Plan, SettingError> {
         let changes = self.keeper.changes(setting, self.inner.groups())?;
         let changes: Vec<Change> = changes.into_iter().map(|(_, change)| change).collect();
@@ -240,15 +262,22 @@ impl Keeper {
     fn changes(
         &self,
         setting: &Setting,
-        groups: Option<&Groups>,
+        groups: Result<&Groups, &str>,
     ) -> Result<Vec<(String, Change)>, SettingError> {
         let mut changes = Change::from_setting(self.files.root(), self.device.as_ref(), setting)?;
         changes.retain(|(_, change)| change.target != Target::Victims);
-        for (_, change) in &mut changes {
-            if let (Target::Group { path, .. }, Some(groups)) = (&mut change.target, groups)
-                && let Some(own) = groups.path_of(path)
-            {
-                *path = own;
+        for (name, change) in &mut changes {
+            let Target::Group { path, .. } = &mut change.target else { continue };
+            if !Groups::has(path) {
+                continue;
+            }
+            match groups {
+                Ok(groups) => *path = groups.path_of(path),
+                // A group of the machine's may have the same name: it is not the one that is meant.
+                Err(why) => {
+                    let (name, group) = (name.clone(), path.clone());
+                    return Err(SettingError::NoGroup { name, group, why: why.to_owned() });
+                }
             }
         }
         Ok(changes)
@@ -268,7 +297,7 @@ impl Keeper {
     fn put_in_force(
         &mut self,
         setting: &Setting,
-        groups: Option<&Groups>,
+        groups: Result<&Groups, &str>,
         seconds: f64,
     ) -> Result<Vec<(String, Change)>, SettingError> {
         let named = self.changes(setting, groups)?;

@@ -16,7 +16,7 @@ use crate::catalogue::{Scope, knobs};
 use crate::change::Change;
 use crate::persist::rules::{self, below_disk};
 use crate::persist::{Disk, Unit, UnitValue, Value, identify, units};
-use crate::systemd::unit_of;
+use crate::systemd::{section, unit_of};
 use crate::target::{Device, Target};
 
 /// Begins every exported file. A file with another beginning is not from `export`.
@@ -173,6 +173,9 @@ fn check(root: &SysRoot, change: &Change, format: Format) -> Result<(), ExportEr
             "a process ends; set IOSchedulingClass= and IOSchedulingPriority= in its unit"
         }
         _ if change.knob.scope == Scope::Journal => "it is no file; mount with journal_ioprio=…",
+        (Target::Group { path, .. }, _) if section(unit_of(path)).is_none() => {
+            return refused(units::no_unit(path));
+        }
         (Target::Group { .. }, _) => "it is a unit's; use --format systemd-drop-in for it",
         (Target::Device(device), _) if device.number.starts_with("0:") || !device.number.contains(':') => {
             "it has no disk, and another number after the next mount"
@@ -283,6 +286,11 @@ mod tests {
             exported(Format::SystemdDropIn, &all).unwrap(),
             "[Slice]\nMemoryHigh=1073741824\nIOWriteBandwidthMax=/dev/sda 5000000\nIOWeight=50"
         );
+        // No unit of this path runs.
+        assert_eq!(
+            exported(Format::SystemdDropIn, &["system.slice/backup.service:memory.high=1GiB"]).unwrap(),
+            "[Service]\nMemoryHigh=1073741824"
+        );
         for (text, why) in [
             ("b.slice:memory.high=1GiB", "a drop-in is of one unit; export those of b.slice alone"),
             ("vm.dirty_bytes=64MiB", "it is not a unit's"),
@@ -311,6 +319,15 @@ mod tests {
         ] {
             let error = exported(format, &[text]).unwrap_err();
             assert!(error.contains(why), "{error}");
+        }
+        // No format has a group that is no unit.
+        for format in
+            [Format::Sysctl, Format::Udev, Format::Tuned, Format::SystemdTmpfiles, Format::SystemdDropIn]
+        {
+            let error = exported(format, &["a.slice/b:memory.high=1GiB"]).unwrap_err();
+            let why = "a.slice/b is no unit of systemd's, and no format keeps its settings; run its \
+                       processes as a unit, or write the value where the group is made";
+            assert!(error.ends_with(why), "{error}");
         }
     }
 }

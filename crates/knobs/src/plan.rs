@@ -22,8 +22,8 @@ use crate::hang;
 use crate::limits::Memory;
 use crate::order::order;
 use crate::refuse;
-use crate::systemd::Limit;
-use crate::target::{CGROUPS, Device, Target};
+use crate::systemd::{self, Limit};
+use crate::target::{CGROUPS, Device, Target, TargetError};
 
 /// A cell that a plan changes, or that changes with one that it does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,14 +182,20 @@ pub enum PlanError {
         needs: &'static str,
     },
     /// There is no such control group.
-    #[error(
-        "{label}: there is no control group {CGROUPS}/{group}; systemd-cgls shows those that there are, mkdir makes one"
-    )]
+    #[error("{label}: there is no control group {CGROUPS}/{group}; {}", instead_of(group))]
     NoGroup {
         /// The knob.
         label: String,
         /// The group's path below the mount.
         group: String,
+    },
+    /// There is no such control group, and none of version 2.
+    #[error("{label}: {why}")]
+    NoVersion2 {
+        /// The knob.
+        label: String,
+        /// Why, and what to do.
+        why: TargetError,
     },
     /// It may be there but can't be read, so it could not be put back.
     #[error("{label} can't be read, so it could not be put back ({why})")]
@@ -297,6 +303,15 @@ fn wanted_state(entry: &Entry, entries: &[Entry]) -> Option<State> {
     if kept { entry.old.clone() } else { None }
 }
 
+/// What to name instead of a group that is not there.
+fn instead_of(group: &str) -> String {
+    // A unit's group is hardly ever at the top.
+    match systemd::section(group) {
+        Some(_) => format!("write unit:{group} for the unit's, wherever it is"),
+        None => "systemd-cgls shows those that there are, mkdir makes one".to_owned(),
+    }
+}
+
 fn entry_of(
     change: &Change,
     all: &[Change],
@@ -325,7 +340,12 @@ fn entry_of(
             if let Target::Group { path, .. } = &change.target
                 && files.list(&format!("{CGROUPS}/{path}")).is_empty()
             {
-                return Err(PlanError::NoGroup { label, group: path.clone() });
+                let group = path.clone();
+                return Err(if files.read(&format!("{CGROUPS}/cgroup.controllers")).is_ok() {
+                    PlanError::NoGroup { label, group }
+                } else {
+                    PlanError::NoVersion2 { label, why: TargetError::NoVersion2(group) }
+                });
             }
             return Err(PlanError::NotThere { label, why, needs: change.knob.needs });
         }

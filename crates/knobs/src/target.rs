@@ -41,7 +41,8 @@ pub enum TargetError {
     /// The machine's control groups are of version 1.
     #[error(
         "the control groups of this machine are of version 1 ({CGROUPS}/cgroup.controllers is missing), and \
-         settings of '{0}' need version 2: name its processes (pid:4711.ioprio=be/0), or see floodwall explain FW034"
+         settings of '{0}' need version 2: boot with systemd.unified_cgroup_hierarchy=1 (floodwall explain FW034); \
+         without it raise the database instead: pid:NUMBER-OF-THE-DATABASE.ioprio=be/0"
     )]
     NoVersion2(String),
     /// Several control groups of one name.
@@ -263,7 +264,7 @@ impl Target {
                 let names = instances.iter().map(|path| path.rsplit('/').next().unwrap_or(path));
                 let names: Vec<&str> = names.collect();
                 let instead = if names.is_empty() {
-                    "systemctl status lists units".to_owned()
+                    format!("systemctl status lists units{}", for_next_start(&full))
                 } else {
                     format!("these of its name do: {}", names.join(", "))
                 };
@@ -401,6 +402,18 @@ impl Target {
             Self::Group { path, device: None, .. } => format!("{path}:{}", knob.name),
         }
     }
+}
+
+/// How to limit a unit that does not run; empty for what can't be prepared.
+fn for_next_start(unit: &str) -> String {
+    // A scope is made anew each time.
+    if systemd::section(unit).is_none_or(|section| section == "Scope") {
+        return String::new();
+    }
+    format!(
+        "; to limit its next start: systemctl set-property {unit} IOWriteBandwidthMax='/dev/DISK 60M' \
+         MemoryHigh=256M"
+    )
 }
 
 /// The directories of this name, up to `deep` levels below one.

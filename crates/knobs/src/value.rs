@@ -260,6 +260,10 @@ fn pairs(knob: &'static Knob, keys: &[&str], text: &str, form: Form) -> Result<S
         text: text.to_owned(),
         keys: keys.iter().map(|key| format!("{key}=…")).collect::<Vec<_>>().join(" "),
     };
+    // Without any limit.
+    if knob.name == "io.max" && text == "max" {
+        return Ok(keys.iter().map(|key| format!("{key}=max")).collect::<Vec<_>>().join(" "));
+    }
     let mut checked = Vec::new();
     for pair in text.split([' ', ',']).filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').ok_or_else(|| wrong(pair))?;
@@ -360,6 +364,7 @@ mod tests {
             ("scheduler", "mq-deadline", "mq-deadline"),
             ("io.max", "wbps=50MB riops=max", "wbps=50000000 riops=max"),
             ("io.max", "wbps=50MB/s", "wbps=50000000"),
+            ("io.max", "max", "rbps=max wbps=max riops=max wiops=max"),
             ("io.latency", "target=25ms", "target=25000"),
             ("io.cost.qos", "enable=on,rpct=95.00,rlat=5000", "enable=1 rpct=95.00 rlat=5000"),
         ] {
@@ -412,6 +417,7 @@ mod tests {
             ("max_sectors_kb", "1000B"),
             ("io.max", "wbps"),
             ("io.max", "speed=1"),
+            ("io.cost.qos", "max"),
             ("io.max", ""),
             ("io.cost.qos", "ctrl=never"),
             ("io.weight", "0"),

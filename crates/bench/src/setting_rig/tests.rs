@@ -205,6 +205,27 @@ fn what_can_not_be_set_fails_before_anything_is_written() {
 }
 
 #[test]
+fn a_knob_of_a_group_that_the_rig_lacks_does_not_go_to_the_machines_group_of_that_name() {
+    let machine = Machine::new();
+    let high = machine.path("sys/fs/cgroup/flood/memory.high");
+    write(&high, "max\n");
+    let mut rig = machine.rig(|_| Ok(()));
+    for name in ["flood:memory.high", "victim:memory.high", "flood:sda.io.max"] {
+        let value = if name.ends_with("io.max") { "wbps=40000000" } else { "max" };
+        let setting = setting(&[(name, value)]);
+        assert!(matches!(rig.check(&setting), Err(SettingError::NoGroup { .. })), "{name}");
+        assert!(rig.run(&scenario(), &setting, 1, &mut ()).is_err());
+    }
+    let refused = rig.check(&setting(&[("flood:memory.high", "max")])).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "flood:memory.high can't be set: the benchmark has no control group 'flood' here (its victims and \
+         floods have none); leave the knob out"
+    );
+    assert!(rig.inner().seen.is_empty());
+}
+
+#[test]
 fn a_change_by_somebody_else_fails_the_trial_and_is_left_alone() {
     let machine = Machine::new();
     let mut rig = machine.rig(|machine| {
@@ -225,7 +246,7 @@ fn a_change_by_somebody_else_fails_the_trial_and_is_left_alone() {
 fn what_a_killed_run_left_is_put_back_by_the_next() {
     let machine = Machine::new();
     let mut rig = machine.rig(|_| Ok(()));
-    rig.keeper.put_in_force(&wanted(), None, 10.0).unwrap();
+    rig.keeper.put_in_force(&wanted(), Err("its victims and floods have none"), 10.0).unwrap();
     assert_eq!(machine.nr_requests(), "8");
     // Killed: nothing is put back, and the kernel drops the lock.
     rig.keeper.open = None;

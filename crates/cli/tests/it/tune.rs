@@ -171,3 +171,19 @@ fn mistakes_say_what_to_do() {
         assert!(stderr(&output).contains(part), "{args:?}: {}", stderr(&output));
     }
 }
+
+#[test]
+fn a_knob_of_the_floods_group_is_refused_in_one_group_before_anything_is_measured() {
+    let dir = tmpfs();
+    let (place, journal) = (dir.path().to_str().unwrap(), dir.path().join("journal"));
+    let loads = ["--victim", "commit,threads=1,size=1MiB", "--flood", "seq,size=8MiB"];
+    let same = ["--force", "--same-group", "--set", "p=flood:memory.high=1GiB", place, "--journal"];
+    for command in [&["compare", "--set", "default"][..], &["tune"]] {
+        let output = floodwall(&[command, &same, &[journal.to_str().unwrap()], &loads].concat());
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {}", stderr(&output));
+        let refused = "flood:memory.high can't be set: the benchmark has no control group 'flood' here \
+                       (--same-group keeps victims and floods in one group); leave --same-group or the \
+                       knob out";
+        assert!(stderr(&output).contains(refused), "{command:?}: {}", stderr(&output));
+    }
+}

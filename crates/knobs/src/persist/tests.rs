@@ -453,7 +453,7 @@ fn what_no_drop_in_can_keep_is_refused() {
         |tree: &Tree, text: &str| Machine::of(tree).settle(&Persisted::default(), &[text]).unwrap_err();
     insta::assert_snapshot!(refused(&tree, "unit:run-1.scope:memory.high=1GiB"), @"system.slice/run-1.scope:memory.high=1073741824 can't be kept: a scope ends with its processes; set MemoryHigh=1073741824 where it is made, or in its slice");
     insta::assert_snapshot!(refused(&tree, "unit:backup:memory.high=1GiB"), @"system.slice/backup.service:memory.high=1073741824 can't be kept: backup.service is transient; set MemoryHigh=1073741824 where it is made, as in systemd-run -p");
-    insta::assert_snapshot!(refused(&tree, "a.slice/b:memory.high=1GiB"), @"a.slice/b:memory.high=1073741824 can't be kept: a.slice/b is no unit of systemd's; set MemoryHigh=1073741824 in the unit that makes it");
+    insta::assert_snapshot!(refused(&tree, "a.slice/b:memory.high=1GiB"), @"a.slice/b:memory.high=1073741824 can't be kept: a.slice/b is no unit of systemd's, and no format keeps its settings; run its processes as a unit, or write the value where the group is made");
     insta::assert_snapshot!(refused(&tree, "system.slice:ioprio=be/0"), @"system.slice:ioprio=be/0 can't be kept: a priority is a service's; set IOSchedulingClass=best-effort IOSchedulingPriority=0 in the services of system.slice");
     insta::assert_snapshot!(refused(&tree, "a.slice:sda.io.bfq.weight=50"), @"a.slice:sda.io.bfq.weight=50 can't be kept: systemd has no setting for it; run floodwall apply from a unit at boot");
     tree.insert(

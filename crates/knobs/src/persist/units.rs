@@ -191,6 +191,14 @@ fn parse_line(read: &Unit, name: &str, value: &str) -> Option<UnitValue> {
     of(find(knob)?, &value, device.then_some(node))
 }
 
+/// Why nothing keeps the settings of a group that is no unit.
+pub(crate) fn no_unit(path: &str) -> String {
+    format!(
+        "{path} is no unit of systemd's, and no format keeps its settings; run its processes as a \
+         unit, or write the value where the group is made"
+    )
+}
+
 /// Why a unit's settings can't be kept in a drop-in: what to do instead. `None` if they can.
 pub(crate) fn refusal(root: &SysRoot, change: &Change) -> Option<String> {
     let Target::Group { path, device, .. } = &change.target else { return None };
@@ -202,9 +210,7 @@ pub(crate) fn refusal(root: &SysRoot, change: &Change) -> Option<String> {
     if all.is_empty() {
         return Some("systemd has no setting for it; run floodwall apply from a unit at boot".to_owned());
     }
-    let Some(section) = section(unit) else {
-        return Some(format!("{path} is no unit of systemd's; set {wanted} in the unit that makes it"));
-    };
+    let Some(section) = section(unit) else { return Some(no_unit(path)) };
     if let Some(manager) = manager_of(path) {
         return Some(if manager.starts_with("user@") {
             format!("{unit} is a user's; run systemctl --user edit {unit}, and set {wanted}")

@@ -9,6 +9,7 @@ use crate::files::{Files, read_line, read_number};
 use crate::limits::{FLUSHER_CHUNK_BYTES, Memory};
 use crate::plan::Entry;
 use crate::refuse::hard_limit;
+use crate::size::memory_high_of_paced;
 use crate::systemd::{self, Limit, Origin};
 use crate::target::Target;
 
@@ -156,9 +157,9 @@ fn tighter(knob: &str, limit: &str, wanted: &str) -> Option<String> {
 pub(super) fn misses_writeback(entry: &Entry, entries: &[Entry], files: &dyn Files) -> Vec<String> {
     let line = entry.new.as_ref().map(|new| Line::parse(&new.value));
     let rate = line.as_ref().and_then(|line| line.value("wbps"));
-    if entry.knob.name != "io.max" || rate.is_none_or(|rate| rate == "max") {
+    let Some(rate) = rate.filter(|rate| entry.knob.name == "io.max" && *rate != "max") else {
         return Vec::new();
-    }
+    };
     let high = read_line(files, &format!("{}/memory.high", directory(entry)));
     let group = group_of(entry);
     let is_high = |other: &&Entry| other.knob.name == "memory.high" && group_of(other) == group;
@@ -167,7 +168,9 @@ pub(super) fn misses_writeback(entry: &Entry, entries: &[Entry], files: &dyn Fil
     let no_memory = match high {
         Reading::Value(high) if high == "max" => Some(format!(
             "without {group}:memory.high its writes fill the whole machine's dirty limit, where every writer is \
-             slowed down; set that too ({group}:memory.high=256MiB; floodwall explain memory.high has a size)"
+             slowed down; set that too ({group}:memory.high={}, and more by what its processes use; \
+             floodwall explain memory.high)",
+            memory_high_of_paced(rate.parse().unwrap_or_default())
         )),
         Reading::Value(_) => None,
         _ => Some(
@@ -267,7 +270,9 @@ mod tests {
     fn a_paced_group_wants_a_dirty_limit_of_its_own() {
         let tree = groups();
         let (pace, high) = ("a.slice/b.service:sda.io.max=wbps=5MB", "a.slice/b.service:memory.high=1GiB");
-        assert!(planned(&tree, pace).contains("set that too"));
+        assert!(planned(&tree, pace).contains("(a.slice/b.service:memory.high=64MiB,"));
+        let fast = planned(&tree, "a.slice/b.service:sda.io.max=wbps=60MB");
+        assert!(fast.contains("(a.slice/b.service:memory.high=172MiB,"), "{fast}");
         let (_dir, root) = root_of(&tree);
         let changes = [pace, high].map(|text| Change::parse(&root, None, text).unwrap());
         let both = plan(&changes, &KernelFiles::new(&root).unwrap()).unwrap();
@@ -276,7 +281,11 @@ mod tests {
 
     #[test]
     fn a_group_that_is_not_there_is_named() {
-        let tree = groups();
+        let mut tree = groups();
+        let v1 = planned(&tree, "backup.service:sda.io.max=wbps=5MB");
+        insta::assert_snapshot!(v1, @"backup.service:sda.io.max: the control groups of this machine are of version 1 (/sys/fs/cgroup/cgroup.controllers is missing), and settings of 'backup.service' need version 2: boot with systemd.unified_cgroup_hierarchy=1 (floodwall explain FW034); without it raise the database instead: pid:NUMBER-OF-THE-DATABASE.ioprio=be/0");
+        tree.insert("/sys/fs/cgroup/cgroup.controllers".into(), "io memory\n".into());
+        insta::assert_snapshot!(planned(&tree, "backup.service:memory.high=1GiB"), @"backup.service:memory.high: there is no control group /sys/fs/cgroup/backup.service; write unit:backup.service for the unit's, wherever it is");
         insta::assert_snapshot!(planned(&tree, "nosuch:memory.high=1GiB"), @"nosuch:memory.high: there is no control group /sys/fs/cgroup/nosuch; systemd-cgls shows those that there are, mkdir makes one");
         // The group is there, and the file is not.
         assert!(planned(&tree, "a.slice/b.service:io.weight=50").contains("is not there"));
@@ -301,7 +310,7 @@ mod tests {
         insta::assert_snapshot!(planned(&tree, "a.slice/b.service:sda.io.max=wbps=5MB"), @r"
         a.slice/b.service:sda.io.max: 8:0 rbps=max wbps=max riops=max wiops=max -> 8:0 rbps=max wbps=5000000 riops=max wiops=max
         a.slice/b.service:sda.io.max: a.slice above it has a tighter limit, wbps=1000000, which applies
-        a.slice/b.service:sda.io.max: without a.slice/b.service:memory.high its writes fill the whole machine's dirty limit, where every writer is slowed down; set that too (a.slice/b.service:memory.high=256MiB; floodwall explain memory.high has a size)
+        a.slice/b.service:sda.io.max: without a.slice/b.service:memory.high its writes fill the whole machine's dirty limit, where every writer is slowed down; set that too (a.slice/b.service:memory.high=64MiB, and more by what its processes use; floodwall explain memory.high)
         ");
         insta::assert_snapshot!(planned(&tree, "a.slice/b.service:memory.high=1GiB"), @r"
         a.slice/b.service:memory.high: max -> 1073741824

@@ -16,6 +16,7 @@ use floodwall_tune::contest::Contender;
 
 use crate::commands::bench::{ScenarioArgs, document, leftover_warning, space_notice};
 use crate::commands::lab::Measured;
+use crate::exit::UsageError;
 use crate::output::notice;
 use crate::progress::Show;
 
@@ -76,7 +77,7 @@ impl Host {
         }
         warnings.extend(rig.notes().iter().cloned());
         let device = rig.location().queue_device.map(|id| Device::find(&root, &id.to_string())).transpose();
-        let device = device.map_err(|e| crate::exit::UsageError(e.to_string()))?;
+        let device = device.map_err(|e| UsageError(e.to_string()))?;
         let Fitted { scenario, needed, warnings: fitting } = space::fit(&scenario, rig.room(loads.size)?)?;
         warnings.extend(fitting);
         let journal = place.journal.as_deref().unwrap_or(Path::new(JOURNAL));
@@ -103,11 +104,15 @@ impl Host {
 
     /// Says what plans of settings say of them: a limit that does not reach some writes, a priority
     /// that no elevator honours. A setting that can't be tried says so when its turn comes.
-    pub(crate) fn warn_of_plans(&mut self, contenders: &[Contender]) {
+    ///
+    /// # Errors
+    /// [`UsageError`] for a knob of a group that the benchmark does not have: no turn changes that.
+    pub(crate) fn warn_of_plans(&mut self, contenders: &[Contender]) -> Result<(), UsageError> {
         let notes = |setting: &Setting| self.rig.check(setting).map(|plan| plan.notes);
-        for warning in plan_notes(contenders, notes) {
+        for warning in plan_notes(contenders, notes)? {
             self.warn(warning);
         }
+        Ok(())
     }
 
     /// Removes every file, lets go of device and journal, and says what a result says of the run.
@@ -139,15 +144,19 @@ impl Host {
 }
 
 /// The notes of the settings' plans, each behind its setting's name.
-fn plan_notes<E>(
+fn plan_notes(
     contenders: &[Contender],
-    notes: impl Fn(&Setting) -> Result<Vec<String>, E>,
-) -> Vec<String> {
-    let of = |named: &Contender| {
-        let notes = notes(&named.setting).unwrap_or_default();
-        notes.into_iter().map(|note| format!("{}: {note}", named.name)).collect::<Vec<_>>()
-    };
-    contenders.iter().flat_map(of).collect()
+    notes: impl Fn(&Setting) -> Result<Vec<String>, SettingError>,
+) -> Result<Vec<String>, UsageError> {
+    let mut all = Vec::new();
+    for named in contenders {
+        match notes(&named.setting) {
+            Ok(notes) => all.extend(notes.into_iter().map(|note| format!("{}: {note}", named.name))),
+            Err(error @ SettingError::NoGroup { .. }) => return Err(UsageError(error.to_string())),
+            Err(_) => {}
+        }
+    }
+    Ok(all)
 }
 
 /// Takes the error out that says which status the program ends with.
@@ -182,9 +191,19 @@ mod tests {
         };
         let all = [named("plain", "a"), named("paced", "b"), named("refused", "c")];
         let notes = |setting: &Setting| match setting.get("c") {
-            Some(_) => Err("no"),
+            Some("2") => Err(SettingError::NoGroup {
+                name: "flood:io.max".to_owned(),
+                group: "flood".to_owned(),
+                why: "--same-group keeps victims and floods in one group".to_owned(),
+            }),
+            Some(_) => Err(SettingError::ChangedMeanwhile("no".to_owned())),
             None => Ok(setting.get("b").map(|_| "too slow".to_owned()).into_iter().collect()),
         };
-        assert_eq!(plan_notes(&all, notes), ["paced: too slow"]);
+        assert_eq!(plan_notes(&all, notes).unwrap(), ["paced: too slow"]);
+        // What no turn changes is refused before anything is measured.
+        let groupless = [("c".to_owned(), "2".to_owned())].into_iter().collect();
+        let groupless = Contender { name: "own".to_owned(), setting: groupless };
+        let refused = plan_notes(&[all[1].clone(), groupless], notes).unwrap_err();
+        insta::assert_snapshot!(refused.0, @"flood:io.max can't be set: the benchmark has no control group 'flood' here (--same-group keeps victims and floods in one group); leave --same-group or the knob out");
     }
 }

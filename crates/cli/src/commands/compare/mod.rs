@@ -96,7 +96,7 @@ fn settings(args: &CompareArgs, origin: Instant, stop: &Arc<AtomicBool>) -> anyh
     for warning in warned {
         host.warn(warning);
     }
-    host.warn_of_plans(&contenders);
+    host.warn_of_plans(&contenders)?;
     for source in contenders::sources(&args.set).iter().filter(|_| args.progress != Show::Never) {
         notice(source);
     }

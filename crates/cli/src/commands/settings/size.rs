@@ -12,7 +12,7 @@ use std::time::Duration;
 use floodwall_host::SysRoot;
 use floodwall_host::memory::read_memory;
 use floodwall_knobs::Change;
-use floodwall_knobs::size::{Delays, Drain, Machine, Sizing, parse_link, size};
+use floodwall_knobs::size::{Delays, Drain, Machine, Sizing, memory_high_of_paced, parse_link, size};
 use floodwall_model::units::{human_duration, parse_duration};
 use floodwall_model::{Bytes, Rate};
 use serde_json::json;
@@ -139,7 +139,7 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Exit> {
     } else if args.toml {
         output::result(&toml_file(&drains, delays, &sizing))?;
     } else {
-        output::result(&sysctl(&drains, delays, &sizing, &measured))?;
+        output::result(&sysctl(&place.root, &drains, delays, &sizing, &measured))?;
     }
     if args.apply {
         let why = format!("sized for {}", basis(&drains, delays));
@@ -211,17 +211,20 @@ fn basis(drains: &[Drain], delays: Delays) -> String {
     )
 }
 
-fn sysctl(drains: &[Drain], delays: Delays, sizing: &Sizing, measured: &[Measured]) -> String {
+fn sysctl(
+    root: &SysRoot,
+    drains: &[Drain],
+    delays: Delays,
+    sizing: &Sizing,
+    measured: &[Measured],
+) -> String {
     let mut text = format!("# {}\n", basis(drains, delays));
     for line in measured.iter().flat_map(Measured::lines) {
         let _ = writeln!(text, "# {line}");
     }
     for one in measured {
-        let half = Rate(one.drain.bytes_per_s as f64 / 2.0).to_string().replace(' ', "");
-        let _ = writeln!(
-            text,
-            "# a backup in a unit of its own at half of that: unit:NAME:DISK.io.max=wbps={half}; floodwall explain io.max"
-        );
+        let class = format!("/sys/class/block/{}", one.drain.name.replace('/', "!"));
+        let _ = writeln!(text, "# {}", pace_hint(&one.drain, root.exists(&class)));
     }
     let _ = writeln!(text, "vm.dirty_background_bytes = {}", sizing.background_bytes);
     let _ = writeln!(text, "vm.dirty_bytes = {}", sizing.hard_bytes);
@@ -258,6 +261,19 @@ fn sysctl(drains: &[Drain], delays: Delays, sizing: &Sizing, measured: &[Measure
     text
 }
 
+/// Values that pace a backup on a measured device.
+fn pace_hint(drain: &Drain, is_disk: bool) -> String {
+    let half = Rate(drain.bytes_per_s as f64 / 2.0);
+    let (rate, high) = (half.to_string().replace(' ', ""), memory_high_of_paced(half.0 as u64));
+    // A mount without a disk has no `io.max`; its disks do.
+    let disk = if is_disk { &drain.name } else { "DISK" };
+    format!(
+        "a backup in a unit of its own at half of that: unit:NAME:{disk}.io.max=wbps={rate} \
+         unit:NAME:memory.high={high} (and more by what its processes use); \
+         floodwall explain io.max"
+    )
+}
+
 fn toml_file(drains: &[Drain], delays: Delays, sizing: &Sizing) -> String {
     // A name is what a user typed: quoted as TOML wants it.
     let quoted = |text: String| toml::Value::String(text).to_string();
@@ -269,4 +285,20 @@ fn toml_file(drains: &[Drain], delays: Delays, sizing: &Sizing) -> String {
         let _ = writeln!(text, "{key} = {}", quoted(value));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backup_is_paced_on_the_measured_device_with_memory_for_three_seconds() {
+        let of = |name: &str, bytes_per_s| Drain { name: name.to_owned(), bytes_per_s };
+        let hint = |name, bytes_per_s| pace_hint(&of(name, bytes_per_s), true);
+        insta::assert_snapshot!(hint("sda", 120_000_000), @"a backup in a unit of its own at half of that: unit:NAME:sda.io.max=wbps=60.0MB/s unit:NAME:memory.high=172MiB (and more by what its processes use); floodwall explain io.max");
+        let slow = hint("sdb", 20_000_000);
+        assert!(slow.contains("unit:NAME:sdb.io.max=wbps=10.0MB/s unit:NAME:memory.high=64MiB"), "{slow}");
+        let diskless = pace_hint(&of("btrfs-1", 120_000_000), false);
+        assert!(diskless.contains("unit:NAME:DISK.io.max=wbps=60.0MB/s"), "{diskless}");
+    }
 }

@@ -168,7 +168,7 @@ fn on_host(
     for warning in warned {
         host.warn(warning);
     }
-    host.warn_of_plans(&also);
+    host.warn_of_plans(&also)?;
     options.also = also.into_iter().filter(|c| !c.setting.is_empty()).collect();
     let options = &options;
     let progress = Progress::new(args.progress, &scenario, Arc::clone(&stop)).of_search(options.seconds);

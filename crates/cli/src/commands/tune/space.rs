@@ -74,7 +74,7 @@ impl Offers {
                 .collect(),
         };
         let filesystem = location.mount.fs_type.as_str();
-        let groups = rig.groups().is_some();
+        let groups = rig.groups().is_ok();
         Self {
             queue_device,
             queues,
