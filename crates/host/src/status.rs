@@ -44,7 +44,7 @@ pub struct Observation {
     processes: Reading<Processes>,
 }
 
-/// Less than this dirty in control groups is no part of a device's figures that anybody misses.
+/// Dirty data of control groups that is too little to matter for a device's figures.
 const GROUPS_COUNT_BYTES: u64 = 1 << 20;
 
 /// Said of a device whose own counters can't be read, where the machine's must be its.
