@@ -94,41 +94,30 @@ impl Groups {
 
     /// Takes in what groups dirtied since the last look. A group belongs to the unit where it
     /// dirties most. It is forgotten some time after its last write, but not while a limit of it is
-    /// `in_use`. Returns the limits of those that have moved to another unit.
-    pub(crate) fn look(
-        &mut self,
-        root: &SysRoot,
-        at: Duration,
-        dirtied: Dirtied,
-        in_use: &BTreeSet<Owner>,
-    ) -> Vec<Owner> {
-        let mut left = Vec::new();
+    /// `in_use`, nor does it move to another unit meanwhile.
+    pub(crate) fn look(&mut self, root: &SysRoot, at: Duration, dirtied: Dirtied, in_use: &BTreeSet<Owner>) {
+        let is_used =
+            |group: &str, home: &Home| owners(group, &home.device).any(|owner| in_use.contains(&owner));
         for (group, by_unit) in dirtied.0 {
             let most = by_unit.into_iter().max_by_key(|(_, (bytes, _))| *bytes);
             let Some((unit, (bytes, on))) = most else { continue };
             if bytes == 0 || group.is_empty() || self.own.as_ref() == Some(&group) {
                 continue;
             }
-            let home = self.homes.get_mut(&group);
-            if let Some(home) = home.filter(|home| home.unit == unit) {
+            match self.homes.get_mut(&group) {
                 // However little: a flood may be held to little.
-                home.dirtied = at;
-                continue;
-            }
-            if bytes < LEAST {
-                continue;
-            }
-            let Ok(device) = Device::find(root, &on.to_string()) else { continue };
-            if let Some(before) = self.homes.insert(group.clone(), Home { unit, device, dirtied: at }) {
-                left.extend(owners(&group, &before.device));
+                Some(home) if home.unit == unit => home.dirtied = at,
+                Some(home) if is_used(&group, home) => {}
+                _ if bytes < LEAST => {}
+                _ => {
+                    if let Ok(device) = Device::find(root, &on.to_string()) {
+                        self.homes.insert(group, Home { unit, device, dirtied: at });
+                    }
+                }
             }
         }
         self.members.retain(|_, member| at.saturating_sub(member.seen) < FORGET);
-        self.homes.retain(|group, home| {
-            let mut its = owners(group, &home.device);
-            at.saturating_sub(home.dirtied) < FORGET || its.any(|owner| in_use.contains(&owner))
-        });
-        left
+        self.homes.retain(|group, home| at.saturating_sub(home.dirtied) < FORGET || is_used(group, home));
     }
 
     /// Forgets the groups of a unit that has gone. Returns their limits.
@@ -242,14 +231,14 @@ mod tests {
     }
 
     /// A look in which each of these processes has dirtied so many MiB on a device.
-    fn look(groups: &mut Groups, root: &SysRoot, at: u64, writes: &[(u32, DeviceId, u64)]) -> Vec<Owner> {
+    fn look(groups: &mut Groups, root: &SysRoot, at: u64, writes: &[(u32, DeviceId, u64)]) {
         let at = Duration::from_secs(at);
         let mut dirtied = Dirtied::default();
         for (pid, unit, mib) in writes {
             let group = groups.of(root, *pid, at).unwrap();
             dirtied.add(&group, *unit, *unit, mib * MIB);
         }
-        groups.look(root, at, dirtied, &BTreeSet::new())
+        groups.look(root, at, dirtied, &BTreeSet::new());
     }
 
     fn knobs(groups: &Groups, root: &SysRoot, unit: DeviceId) -> Vec<(String, String)> {
@@ -286,17 +275,21 @@ mod tests {
         let mut groups = Groups::new(&root);
         let limits =
             ["io.max", "memory.high"].map(|knob| Some(format!("/system.slice/backup.service/{knob}")));
-        assert!(look(&mut groups, &root, 1, &[(7, SDA, 20), (7, SDB, 2)]).is_empty());
-        assert!(look(&mut groups, &root, 2, &[(7, SDA, 20), (7, SDB, 2)]).is_empty());
-        assert_eq!(look(&mut groups, &root, 3, &[(7, SDB, 20)]), limits, "it writes elsewhere now");
-        assert!(knobs(&groups, &root, SDA).is_empty());
+        look(&mut groups, &root, 1, &[(7, SDA, 20), (7, SDB, 2)]);
+        assert!(!knobs(&groups, &root, SDA).is_empty() && knobs(&groups, &root, SDB).is_empty());
+        let in_use = BTreeSet::from([limits[0].clone()]);
+        let mut more = Dirtied::default();
+        more.add("system.slice/backup.service", SDB, SDB, 20 * MIB);
+        groups.look(&root, Duration::from_secs(2), more, &in_use);
+        assert!(!knobs(&groups, &root, SDA).is_empty(), "a limit of it is held");
+        look(&mut groups, &root, 3, &[(7, SDB, 20)]);
+        assert!(knobs(&groups, &root, SDA).is_empty(), "it writes elsewhere now");
         // However little it writes, it stays.
         let mut dirtied = Dirtied::default();
         dirtied.add("system.slice/backup.service", SDB, SDB, 4096);
         groups.look(&root, Duration::from_secs(50), dirtied, &BTreeSet::new());
         look(&mut groups, &root, 109, &[]);
         assert!(!knobs(&groups, &root, SDB).is_empty());
-        let in_use = BTreeSet::from([limits[0].clone()]);
         groups.look(&root, Duration::from_secs(200), Dirtied::default(), &in_use);
         assert!(!knobs(&groups, &root, SDB).is_empty(), "a limit of it is held");
         look(&mut groups, &root, 201, &[]);

@@ -19,6 +19,7 @@
 //! Sizes are bytes, times as [`Duration`](std::time::Duration).
 
 mod cells;
+mod counters;
 mod error;
 mod groups;
 mod lanes;

@@ -25,6 +25,7 @@ use floodwall_probe::{Blind, Probe, Snapshot, SourceKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::cells::{ahead, read_knobs};
+use crate::counters::counters_of;
 use crate::error::HostPlantError;
 use crate::groups::{Dirtied, Groups};
 use crate::lanes::Owner;
@@ -360,10 +361,7 @@ impl HostPlant {
             Hand::Live(writer) => writer.limits_in_use(),
             Hand::Dry(_) => BTreeSet::new(),
         };
-        let left = self.groups.look(&self.root, snapshot.at, dirtied, &in_use);
-        if let Hand::Live(writer) = &self.hand {
-            writer.put_back_limits(&left);
-        }
+        self.groups.look(&self.root, snapshot.at, dirtied, &in_use);
         let counters: HashMap<DeviceId, DeviceSample> =
             snapshot.devices.iter().map(|device| (device.id, device.counters.unwrap_or_default())).collect();
         let its_turn = self.turn.next(self.units.units.len());
@@ -578,31 +576,6 @@ fn read_units(root: &SysRoot, which: &Which) -> Result<Units, HostPlantError> {
 
 fn devices_of(unit: &Unit) -> Vec<Device> {
     unit.queues.iter().chain(&unit.limits).cloned().collect()
-}
-
-/// The unit's counters. For an array without counters: those of its disks together.
-fn counters_of(unit: &Unit, counters: &HashMap<DeviceId, DeviceSample>) -> DeviceSample {
-    if let Some(sample) = counters.get(&unit.id) {
-        return *sample;
-    }
-    let disks = unit.queues.iter().filter_map(|device| device.number.parse().ok());
-    let samples = disks.filter_map(|id: DeviceId| counters.get(&id).copied());
-    samples.reduce(together).unwrap_or_default()
-}
-
-/// Two disks as one. Amounts add. The busy time is that of the busier disk, so that it stays a
-/// share of the time.
-fn together(a: DeviceSample, b: DeviceSample) -> DeviceSample {
-    DeviceSample {
-        read_ops: a.read_ops + b.read_ops,
-        read_bytes: a.read_bytes + b.read_bytes,
-        write_ops: a.write_ops + b.write_ops,
-        written_bytes: a.written_bytes + b.written_bytes,
-        flush_ops: a.flush_ops.zip(b.flush_ops).map(|(a, b)| a + b),
-        busy_ms: a.busy_ms.max(b.busy_ms),
-        weighted_ms: a.weighted_ms + b.weighted_ms,
-        in_flight: a.in_flight + b.in_flight,
-    }
 }
 
 /// Whether anything was mounted or unmounted since the last call.

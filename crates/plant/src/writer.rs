@@ -11,6 +11,8 @@
 //! with its last job. A device may change lanes when units are grouped anew. The new lane waits
 //! while the old one is still writing to the device.
 
+mod work;
+
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,11 +21,10 @@ use std::time::{Duration, Instant};
 use floodwall_knobs::catalogue::Knob;
 use floodwall_knobs::journal::{DiskStore, JournalError};
 use floodwall_knobs::{
-    Change, Device, Fate, Files, Hold, HoldError, Recovery, Session, StepError, SystemClock, Target, Who,
+    Change, Device, Fate, Files, Hold, HoldError, Recovery, Session, SystemClock, Target, Who,
 };
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, PlantError};
-use rustix::io::Errno;
 
 use crate::lanes::{Job, Lane, Owner, State, is_limit, owner};
 use crate::told::{Closed, Event, HeldKnob};
@@ -46,19 +47,6 @@ struct Shared {
     hold: Mutex<Hold>,
     state: Mutex<State>,
     changed: Condvar,
-}
-
-/// An owner whose knobs one lane is writing.
-struct Taken<'a> {
-    shared: &'a Shared,
-    owner: Owner,
-}
-
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        lock(&self.shared.state).taken.remove(&self.owner);
-        self.shared.changed.notify_all();
-    }
 }
 
 /// A hold and the threads that write.
@@ -356,271 +344,6 @@ impl Writer {
             // No thread could be started: this one does the jobs, late.
             self.shared.work(&lane);
         }
-    }
-}
-
-impl Shared {
-    /// Does a lane's jobs until the lane is empty.
-    fn work(&self, lane: &Lane) {
-        loop {
-            let job = {
-                let mut state = lock(&self.state);
-                let Some(queue) = state.lanes.get_mut(lane) else { return };
-                match queue.jobs.pop_front() {
-                    Some(job) => job,
-                    None => {
-                        queue.running = false;
-                        if matches!(lane, Lane::Limit(_)) {
-                            // Control groups come and go by the thousand.
-                            state.lanes.remove(lane);
-                        }
-                        drop(state);
-                        self.changed.notify_all();
-                        return;
-                    }
-                }
-            };
-            match job {
-                Job::Save(cells) => {
-                    // A cell that is not saved ahead is saved when it is written.
-                    let _ = self.locked(None, |session, hold| session.save(hold, &cells));
-                }
-                Job::Write { write, changes, ticket } => {
-                    let outcome = self.write(&changes).map_err(|error| refused(write.clone(), &error));
-                    let mut state = lock(&self.state);
-                    if let Some(queue) = state.lanes.get_mut(lane) {
-                        queue.writes = queue.writes.saturating_sub(1);
-                    }
-                    state.written(lane);
-                    state.end(ticket, write, outcome);
-                    drop(state);
-                    self.changed.notify_all();
-                }
-                Job::Back { of, asked } => of.iter().for_each(|owner| self.back_of(owner, asked)),
-            }
-        }
-    }
-
-    /// Makes all changes or none: if one queue of a unit refuses, the others go back. A queue that
-    /// refuses to go back is a separate [`Event::Failed`]. It stays held, and is put back with the
-    /// rest.
-    fn write(&self, changes: &[Change]) -> Result<(), HoldError> {
-        let mut done: Vec<Change> = Vec::new();
-        for change in changes {
-            let taken = self.take(owner(change.knob, &change.target));
-            let prepared = self.locked(None, |session, hold| session.prepare(hold, change));
-            let outcome = match prepared {
-                Ok(None) => continue,
-                Ok(Some(prepared)) => {
-                    let before = Change { value: prepared.before().value.clone(), ..change.clone() };
-                    self.carry_out(prepared).map(|()| before)
-                }
-                Err(error) => Err(error),
-            };
-            match outcome {
-                Ok(before) => done.push(before),
-                Err(error) => {
-                    drop(taken);
-                    for before in done.into_iter().rev() {
-                        self.roll_back(&before);
-                    }
-                    return Err(error);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes the value that a queue held before. A queue that is gone, or that another program has
-    /// set meanwhile, needs nothing.
-    fn roll_back(&self, before: &Change) {
-        let owner = owner(before.knob, &before.target);
-        let _taken = self.take(owner.clone());
-        let prepared = self.locked(None, |session, hold| session.prepare(hold, before));
-        match prepared.and_then(|prepared| prepared.map_or(Ok(()), |prepared| self.carry_out(prepared))) {
-            Ok(()) | Err(HoldError::Gone { .. } | HoldError::Theirs { .. }) => {}
-            Err(error) => {
-                let why = format!("it was to go back, because another queue of its unit refused: {error}");
-                self.tell_failed(&owner, before.knob.name, &before.value, why);
-            }
-        }
-    }
-
-    /// Reports that a queue holds a wrong value, when no caller waits for the answer.
-    fn tell_failed(&self, owner: &Owner, knob: &str, value: &str, why: String) {
-        let write = write_of(owner, knob, value.to_owned());
-        lock(&self.state).tell(Event::Failed(PlantError::Refused { write, why }));
-    }
-
-    /// Puts back the held knobs of an owner.
-    fn back_of(&self, its: &Owner, asked: bool) {
-        let end = lock(&self.state).ends;
-        let _taken = self.take(its.clone());
-        let order = self.locked(end, |session, hold| {
-            let held = hold.held();
-            let cell = |index: usize| held.iter().find(|cell| cell.index == index).cloned();
-            let order = session.order_back(hold, |knob, target| owner(knob, target) == *its);
-            Ok(order.into_iter().filter_map(cell).collect::<Vec<_>>())
-        });
-        let order = match order {
-            Ok(order) => order,
-            Err(error) => {
-                let (mut state, error) = (lock(&self.state), error.to_string());
-                // All lanes wait for the same lock of the journal: it is reported once.
-                if asked && !state.failed.contains(&error) {
-                    state.failed.push(error);
-                }
-                return;
-            }
-        };
-        for cell in order {
-            let Err(error) = self.back(cell.index, end) else { continue };
-            let mut state = lock(&self.state);
-            if matches!(error, HoldError::Gone { .. }) && is_limit(its) {
-                // Its limits went with the group.
-            } else if !asked {
-                let value = cell.saved.as_ref().map_or_else(String::new, |saved| saved.value.clone());
-                let write = write_of(its, cell.knob.name, value);
-                state.tell(Event::Failed(refused(write, &error)));
-            } else if !matches!(error, HoldError::Theirs { .. } | HoldError::Gone { .. }) {
-                state.failed.push(format!("{}: {error}", cell.label));
-            }
-        }
-    }
-
-    fn back(&self, index: usize, end: Option<Instant>) -> Result<(), HoldError> {
-        match self.locked(end, |session, hold| session.prepare_back(hold, index))? {
-            Some(prepared) => self.carry_out(prepared),
-            None => Ok(()),
-        }
-    }
-
-    fn carry_out(&self, prepared: floodwall_knobs::Prepared) -> Result<(), HoldError> {
-        let mut performed = Some(loop {
-            match prepared.perform(&*self.files, &SystemClock) {
-                // The device is busy: its lane waits, and no other one.
-                Err(StepError::Write { errno: Errno::BUSY | Errno::AGAIN, .. })
-                    if lock(&self.state).goes_on(prepared.is_back()) =>
-                {
-                    std::thread::sleep(NAP);
-                }
-                other => break other,
-            }
-        });
-        let finished = self.locked(None, |session, hold| {
-            let performed = performed.take().unwrap_or(Ok(()));
-            session.finish(hold, prepared.clone(), performed).map(drop)
-        });
-        if performed.is_some() && !prepared.is_back() {
-            // The journal can't be used any more. No value may stay in force whose end it does not
-            // know.
-            if let Err(error) = prepared.retract(&*self.files, &SystemClock) {
-                let (target, knob) = prepared.of();
-                let why = format!("it was to go back, because the journal can't be used: {error}");
-                self.tell_failed(&owner(knob, target), knob.name, &prepared.before().value, why);
-            }
-        }
-        finished
-    }
-
-    /// Does `work` with the hold while the journal is locked. Waits for the lock until `end`, or
-    /// without an `end` until everything is being closed.
-    fn locked<T>(
-        &self,
-        end: Option<Instant>,
-        mut work: impl FnMut(&Session<'_>, &mut Hold) -> Result<T, HoldError>,
-    ) -> Result<T, HoldError> {
-        let mut told = false;
-        loop {
-            let mut hold = lock(&self.hold);
-            let holder = match DiskStore::open(&self.journal, &self.who.describe()) {
-                Ok(store) => {
-                    let session = Session {
-                        files: &*self.files,
-                        store: &store,
-                        clock: &SystemClock,
-                        who: self.who.clone(),
-                        boot_id: self.boot_id.clone(),
-                    };
-                    let outcome = work(&session, &mut hold);
-                    let closed = |error: &HoldError| matches!(error.root(), HoldError::Closed { .. });
-                    if outcome.as_ref().is_err_and(closed) && !lock(&self.state).closing {
-                        // The closed hold's values have been put back; the next write is in a new
-                        // hold.
-                        if let Ok((fresh, _)) = session.hold(&self.why) {
-                            *hold = fresh;
-                        }
-                    }
-                    let held = hold.held().iter().map(HeldKnob::from).collect();
-                    // In this order: no lane overwrites the findings of a later one, and none finds
-                    // the journal locked by this process.
-                    lock(&self.state).held = held;
-                    drop(store);
-                    drop(hold);
-                    return outcome;
-                }
-                Err(JournalError::Held { holder }) => holder,
-                Err(error) => return Err(error.into()),
-            };
-            drop(hold);
-            let over = match end {
-                Some(end) => Instant::now() >= end,
-                None => lock(&self.state).closing,
-            };
-            if over {
-                return Err(JournalError::Held { holder }.into());
-            }
-            if !std::mem::replace(&mut told, true) {
-                lock(&self.state).tell(Event::Waiting { holder });
-            }
-            std::thread::sleep(NAP);
-        }
-    }
-
-    /// Waits until no other lane is writing to an owner, and keeps others from it.
-    fn take(&self, owner: Owner) -> Taken<'_> {
-        let state = lock(&self.state);
-        let is_taken = |state: &mut State| state.taken.contains(&owner);
-        let mut state = self.changed.wait_while(state, is_taken).unwrap_or_else(PoisonError::into_inner);
-        state.taken.insert(owner.clone());
-        Taken { shared: self, owner }
-    }
-
-    /// Waits until no lane has a job; `false` if that takes until `end`.
-    fn wait_idle(&self, end: Instant) -> bool {
-        let mut state = lock(&self.state);
-        while !state.is_idle() {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            (state, _) = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
-        }
-        true
-    }
-}
-
-/// A write to the knob of an owner, as a controller names it.
-fn write_of(owner: &Owner, knob: &str, value: String) -> KnobWrite {
-    let limit = owner.as_ref().filter(|_| is_limit(owner)).and_then(|path| path.rsplit_once('/'));
-    match limit {
-        Some((group, _)) => {
-            KnobWrite { device: None, knob: format!("{}:{knob}", group.trim_start_matches('/')), value }
-        }
-        None => {
-            let device = owner.as_ref().and_then(|number| number.parse().ok());
-            KnobWrite { device, knob: knob.to_owned(), value }
-        }
-    }
-}
-
-fn refused(write: KnobWrite, error: &HoldError) -> PlantError {
-    match (error.root(), write.device) {
-        (HoldError::Gone { .. }, Some(device)) if !write.knob.contains(':') => PlantError::NoDevice(device),
-        (HoldError::Journal(_) | HoldError::Closed { .. } | HoldError::Step(StepError::Journal(_)), _) => {
-            PlantError::Lost { what: "the journal".to_owned(), why: format!("{write} was not set: {error}") }
-        }
-        _ => PlantError::Refused { write, why: error.to_string() },
     }
 }
 

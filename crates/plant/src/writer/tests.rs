@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use floodwall_host::SysRoot;
 use floodwall_knobs::KernelFiles;
 use floodwall_knobs::catalogue::find;
+use rustix::io::Errno;
 
 use super::*;
 use crate::testing::put;
