@@ -135,8 +135,8 @@ fn guards(who: Who) -> Result<(), String> {
 }
 
 /// A database commits in one control group, a copy writes in another. Before Linux 6.10 debugfs
-/// leaves out what control groups dirtied, and before 6.5 no tracepoint tells who asks for a request
-/// under the elevator `none`: the guard has to see both. `apply` has to see the database, too.
+/// leaves out what control groups dirtied. Before 6.5 no tracepoint names the sender of a request
+/// under the elevator `none`. The guard has to see both, and `apply` has to see the database.
 fn paces(who: Who) -> Result<(), String> {
     let bed = Bed::new(who)?;
     let script = "device=${FLOODWALL_LAB_DEVICE#/dev/}; groups=/sys/fs/cgroup
