@@ -27,6 +27,9 @@ pub struct Status {
     pub dry_run: bool,
     /// The administrator's goal, if he gave one.
     pub p99_us: Option<f64>,
+    /// `protect` or `balance`; empty in a document of an older guard.
+    #[serde(default)]
+    pub mode: String,
     /// There while it is paused.
     pub paused: Option<Paused>,
     /// Where it looks: `bpf`, `perf`, or `sim` on a simulated machine.

@@ -2,9 +2,9 @@
 //! guard.
 //!
 //! ```text
-//! cargo run --release -p floodwall-guard --example encounter [PRESET…]
+//! cargo run --release -p floodwall-guard --example encounter [balance] [victim=SPEC] [PRESET…]
 //!     a row each; every preset but null if none is named
-//! cargo run --release -p floodwall-guard --example encounter log PRESET
+//! cargo run --release -p floodwall-guard --example encounter [balance] [victim=SPEC] log PRESET
 //!     every decision and every write
 //! ```
 //!
@@ -21,7 +21,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use floodwall_device::{DeviceSpec, preset_names};
-use floodwall_guard::{Config, Guard, State};
+use floodwall_guard::{Config, Guard, Mode, State};
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::scenario::{self, parse_flood, parse_victim};
 use floodwall_model::{Bytes, Setting};
@@ -67,9 +67,12 @@ impl Plant for Tap {
     }
 }
 
-fn plant(device: &str) -> Result<SimPlant, Box<dyn Error>> {
+/// What victims do, as `--victim` takes it.
+const VICTIM: &str = "commit,threads=10,block=16KiB,size=512MiB";
+
+fn plant(device: &str, victim: &str) -> Result<SimPlant, Box<dyn Error>> {
     let mut scenario = scenario::builtin("copy-vs-database").ok_or("no scenario")??;
-    scenario.victims = vec![parse_victim("commit,threads=10,block=16KiB,size=512MiB,name=db")?];
+    scenario.victims = vec![parse_victim(&format!("{victim},name=db"))?];
     scenario.floods = vec![parse_flood("seq,size=8GiB,name=copy")?];
     let options = SimOptions { ram: Bytes::gib(8), ..SimOptions::new(DeviceSpec::preset(device)?) };
     let mut plant = SimPlant::new(vec![PlantDevice { options, scenario }], &Setting::default())?;
@@ -83,16 +86,16 @@ fn plant(device: &str) -> Result<SimPlant, Box<dyn Error>> {
     Ok(plant)
 }
 
-fn run(device: &str, guarded: bool, log: bool) -> Result<Figures, Box<dyn Error>> {
-    let mut tap = Tap { plant: plant(device)?, seen: Observation::default() };
-    let mut guard = Guard::new(Config::default());
+fn run(device: &str, victim: &str, mode: Option<Mode>, log: bool) -> Result<Figures, Box<dyn Error>> {
+    let mut tap = Tap { plant: plant(device, victim)?, seen: Observation::default() };
+    let mut guard = Guard::new(Config { mode: mode.unwrap_or_default(), ..Config::default() });
     let mut figures = Figures::default();
     let mut seconds: Vec<(u64, u64)> = Vec::new();
     while tap.plant.now() < Duration::from_secs(END) {
         let mut second = (0, 0);
         for _ in 0..4 {
             tap.plant.advance(TICK);
-            if guarded {
+            if mode.is_some() {
                 let report = guard.tick(&mut tap)?;
                 figures.writes += report.writes.len();
                 for d in &report.decisions {
@@ -134,11 +137,22 @@ fn run(device: &str, guarded: bool, log: bool) -> Result<Figures, Box<dyn Error>
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mode = match arguments.first() {
+        Some(first) if first == Mode::Balance.name() => {
+            arguments.remove(0);
+            Mode::Balance
+        }
+        _ => Mode::Protect,
+    };
+    let victim = match arguments.first().and_then(|first| first.strip_prefix("victim=")) {
+        Some(_) => arguments.remove(0).split_off("victim=".len()),
+        None => VICTIM.to_owned(),
+    };
     if let [log, device] = arguments.as_slice()
         && log == "log"
     {
-        run(device, true, true)?;
+        run(device, &victim, Some(mode), true)?;
         return Ok(());
     }
     let all: Vec<&str> = preset_names().filter(|name| *name != "null").collect();
@@ -148,7 +162,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     println!("|---|---|---|---|---|---|---|");
     for device in if named.is_empty() { all } else { named } {
-        let (default, guard) = (run(device, false, false)?, run(device, true, false)?);
+        let (default, guard) = (run(device, &victim, None, false)?, run(device, &victim, Some(mode), false)?);
         let seconds = |s: Option<f64>| s.map_or("–".to_owned(), |s| format!("{s:.2} s"));
         println!(
             "| {device} | {:.0} | {:.2}, {}, {:.0} | {:.2}, {}, {:.0} | {} | {} | {} |",

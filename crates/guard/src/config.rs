@@ -1,6 +1,10 @@
 //! The guard's goal, and the constants of its law with their reasons.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 /// The administrator's choices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -8,6 +12,57 @@ pub struct Config {
     /// The goal for the victims' 99th percentile. `None`: [`BASE_MULTIPLE`] times their latency
     /// without a flood.
     pub goal: Option<Duration>,
+    /// Which of two levels is the better one.
+    pub mode: Mode,
+}
+
+/// Which of two levels of the levers is the better one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// The one at which victims keep their goal. Of two such levels, the one that leaves the flood
+    /// more.
+    #[default]
+    Protect,
+    /// The one with the larger product of the victims' speed and the flood's speed, by which `tune`
+    /// races settings.
+    Balance,
+}
+
+impl Mode {
+    /// Both modes.
+    pub const ALL: [Self; 2] = [Self::Protect, Self::Balance];
+
+    /// Its name in a configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Protect => "protect",
+            Self::Balance => "balance",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = Self::ALL.into_iter().find(|mode| mode.name() == text);
+        named.ok_or_else(|| format!("mode = {text} is none; write protect or balance"))
+    }
+}
+
+/// The quantile of so many operations that is compared with the goal. The goal is the
+/// administrator's 99th percentile where he has set one; a p99 needs a hundred operations.
+#[must_use]
+pub fn rank(goal_is_given: bool, operations: u64) -> f64 {
+    if goal_is_given && operations >= 100 { 0.99 } else { 0.9 }
 }
 
 /// Without a goal of the administrator's, victims may wait so many times their median without a
@@ -17,6 +72,9 @@ pub const BASE_MULTIPLE: f64 = 4.0;
 /// The goal is never below this: queue lengths can't steer less than a few ticks of the kernel's
 /// timer.
 pub const LEAST_GOAL: Duration = Duration::from_millis(2);
+/// The same where the goal follows from the victims' base: the shortest queue of a fast drive drains
+/// in a tenth of this.
+pub const LEAST_OWN_GOAL: Duration = Duration::from_micros(500);
 /// The goal while a victim's base latency is not known: the time of a disk for a handful of random
 /// accesses.
 pub const UNKNOWN_GOAL: Duration = Duration::from_millis(50);
@@ -27,6 +85,9 @@ pub const DRAIN_WINDOW: Duration = Duration::from_secs(4);
 /// The most that a device can drain is the largest sample of so much backlogged time. That is long
 /// enough to remember it while the queue is short.
 pub const MOST_DRAIN_WINDOW: Duration = Duration::from_secs(60);
+/// A sample of the most that a device can drain is the mean of so much backlogged time. In less, a
+/// burst into the device's own cache counts as if it could last.
+pub const STRETCH: Duration = Duration::from_secs(2);
 /// The base latency is the median of the samples of so much time.
 pub const BASE_WINDOW: Duration = Duration::from_secs(10);
 /// Latencies are judged over this time. In less, a disk ends too few operations.
@@ -149,6 +210,17 @@ pub const DOMAIN: Duration = Duration::from_secs(3);
 /// The least `memory.high`: room for two of the flusher's chunks below the dirty limit, and as much
 /// for the program.
 pub const LEAST_DOMAIN: u64 = 64 << 20;
+
+/// The length of a queue is chosen for so much of the goal, because waits differ from one second to
+/// the next.
+pub const ROOM: f64 = 0.8;
+
+/// Other levers than the queue's length are tried from so many times the goal on, because tries cost
+/// victims some seconds.
+pub const MISSED: f64 = 1.5;
+/// A shorter queue hurts if victims wait so many times longer there than before. Waits of a device
+/// with a cache differ by nearly as much from one second to the next.
+pub const HURTS: f64 = 2.0;
 
 /// A limit begins at so many times the backlog: writers settle at about seven eighths of a limit.
 pub const ABOVE_BACKLOG: f64 = 1.1;

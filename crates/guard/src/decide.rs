@@ -9,8 +9,9 @@
 //!           settings again          └───────────────┘
 //! ```
 //!
-//! Protect begins at once at a level that keeps the queue short. Tries then find the best level and
-//! elevator. A step aside is watched until enough operations have ended to compare. It is taken
+//! Protect begins at once at a level that keeps the queue short. In mode protect the queue's length
+//! then follows a model ([`crate::ladder`]). Tries find the best level and elevator in mode balance,
+//! and where no length keeps the goal. A step aside is watched until enough operations have ended to compare. It is taken
 //! back as soon as it is clearly worse. After a whole round without a better step, each try that
 //! finds nothing makes the next wait three times longer.
 
@@ -19,13 +20,15 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::climb::{Tally, Whole};
+use crate::config::Mode;
 use crate::config::{
     BACKLOG, BETTER, CHANGED, CLEARLY_WORSE, DEAD_S, ENOUGH_OPERATIONS, FIRST_REST, FORGET, GOOD, HARMED,
-    HOPELESS_SLOTS, LAST_SLOTS, MOST_PATIENCE, MOST_S, NO_RATE, NOT_IN_FORCE, OPENING_S, PATIENCE,
-    PATIENCE_GROWTH, RECOVER_STEP, REST, REST_SLOTS, SETTLE, SETTLE_BFQ, STUCK, THREAT, TRY_S, UNBEARABLE,
-    UNKNOWN_THREAT,
+    HOPELESS_SLOTS, LAST_SLOTS, LIMIT_TRIAL, MOST_PATIENCE, MOST_S, NO_RATE, NOT_IN_FORCE, OPENING_S,
+    PATIENCE, PATIENCE_GROWTH, RECOVER_STEP, REST, REST_SLOTS, SETTLE, SETTLE_BFQ, STUCK, THREAT, TRY_S,
+    UNBEARABLE, UNKNOWN_THREAT,
 };
 use crate::estimate::Estimate;
+use crate::ladder::{Ladder, Turn};
 use crate::levers::{Level, Offers, Step};
 use crate::pace::Pace;
 
@@ -84,6 +87,8 @@ pub(crate) struct Machine {
     /// When the state was entered, and when the level was last changed (or came into force).
     since: Duration,
     stepped: Duration,
+    /// When the present level was gone to.
+    gone: Duration,
     /// How long after a change samples say nothing of the new level.
     settle: Duration,
     /// When victims and floods were last both present under protection.
@@ -92,6 +97,12 @@ pub(crate) struct Machine {
     tallies: BTreeMap<Level, Tally>,
     /// Samples of a level that takes long to settle, until it has settled.
     unsettled: Tally,
+    /// Which of two levels is the better one.
+    mode: Mode,
+    /// The queue's length in mode protect, until no length keeps the goal. Tries follow then.
+    ladder: Option<Ladder>,
+    /// What victims waited beside the flood before the first step, in seconds, if that was seen.
+    own_wait_s: Option<f64>,
     /// Levels still to be tried, one after another, before any single step.
     opening: VecDeque<Level>,
     /// Levels found no better in this round; and the step that is being tried or was kept last.
@@ -111,6 +122,14 @@ struct Watched {
 }
 
 impl Watched {
+    /// Whether victims wait so much longer than at the best level (`harm`, as a logarithm) that it is
+    /// taken back early.
+    fn is_hopeless(&self, harm: Option<f64>) -> bool {
+        let slots = self.trial.fresh().slots;
+        let worse = |least: usize, by: f64| slots >= least && harm.is_some_and(|harm| harm > by);
+        worse(HOPELESS_SLOTS, CLEARLY_WORSE) || worse(1, UNBEARABLE)
+    }
+
     /// Whether it was watched for so many seconds, with enough operations to judge.
     fn is_enough(&self, seconds: f64) -> bool {
         let fresh = self.trial.fresh();
@@ -148,6 +167,7 @@ impl Machine {
         in_force: bool,
     ) -> Option<Move> {
         let both = e.victims && e.floods;
+        self.mode = whole.mode;
         if !in_force {
             self.stepped = now;
         }
@@ -161,7 +181,12 @@ impl Machine {
                 self.unpaced = None;
                 self.enter(now, State::Free, gone(e))
             }
-            State::Watch => self.threat(e).and_then(|why| self.meet(now, e, offers, why)),
+            State::Watch => {
+                let own = self.tally(Level::default());
+                own.add(now, e, whole);
+                self.own_wait_s = own.last(own.fresh().slots, whole).map(|(wait, _)| wait);
+                self.threat(e).and_then(|why| self.meet(now, e, offers, why))
+            }
             State::Pace if !both => {
                 self.end_pace(now, e);
                 self.enter(now, State::Recover, gone(e))
@@ -194,7 +219,7 @@ impl Machine {
                 }
                 self.level = self.best;
                 self.met = now;
-                if !self.is_opening() {
+                if self.ladder.is_some() || !self.is_opening() {
                     self.known[self.kind] = Some((self.best, now));
                 }
                 self.enter(now, State::Recover, gone(e))
@@ -217,6 +242,10 @@ impl Machine {
         if state == State::Free {
             self.hopeless = None;
         }
+        if state == State::Watch {
+            self.own_wait_s = None;
+            self.tallies.remove(&Level::default());
+        }
         (self.state, self.since) = (state, now);
         because(why)
     }
@@ -225,6 +254,10 @@ impl Machine {
     fn threat(&self, e: &Estimate) -> Option<String> {
         if let Some(pressure) = e.pressure.filter(|p| *p > HARMED) {
             return Some(format!("victims wait {pressure:.1} × the goal of {:.1?}", e.goal));
+        }
+        // Elevators serve a read before the writes that wait: a backlog need not harm readers.
+        if self.mode == Mode::Protect && e.readers > 0 {
+            return None;
         }
         if let Some(delay) = e.queue_delay.filter(|delay| *delay > e.goal) {
             return Some(format!(
@@ -277,6 +310,7 @@ impl Machine {
             self.best = known;
             self.opening.clear();
             self.tallies.clear();
+            self.ladder = self.ladder.as_ref().map(|_| Ladder::begin(now, self.own_wait_s.take()));
             if kind != self.kind {
                 (self.patience, self.step) = (PATIENCE, None);
                 self.tried.clear();
@@ -284,19 +318,74 @@ impl Machine {
         } else if kind != self.kind || self.opening.is_empty() || !is_recent(self.met) {
             // Otherwise the last encounter was too short to try everything, and this one goes on.
             self.best = Level::first(e, offers);
-            (self.patience, self.step) = (PATIENCE, None);
-            self.opening = offers.recipes(kind == 1);
-            self.opening.retain(|level| *level != self.best);
-            // The first level comes once more at the end, when the flood no longer fills the page
-            // cache.
-            self.opening.push_back(self.best);
-            self.tried.clear();
             self.tallies.clear();
+            self.begin_tries(kind, offers);
+            if self.mode == Mode::Protect {
+                self.ladder = Some(Ladder::begin(now, self.own_wait_s.take()));
+                self.opening.clear();
+            }
         }
         self.kind = kind;
         self.go(now, self.best, offers);
         self.next = now + FIRST_REST;
         self.enter(now, State::Protect, why)
+    }
+
+    /// The first levels are to be tried.
+    fn begin_tries(&mut self, kind: usize, offers: &Offers<'_>) {
+        (self.patience, self.step) = (PATIENCE, None);
+        self.opening = offers.recipes(kind == 1);
+        self.opening.retain(|level| *level != self.best);
+        // The level of the beginning comes once more at the end, when the flood no longer fills the
+        // page cache.
+        self.opening.push_back(self.best);
+        self.tried.clear();
+    }
+
+    /// One tick of the queue's length; `None` once tries are due instead.
+    fn adjust(
+        &mut self,
+        now: Duration,
+        e: &Estimate,
+        whole: &Whole,
+        offers: &Offers<'_>,
+    ) -> Option<Option<Move>> {
+        let mut ladder = self.ladder.take()?;
+        let best = self.best;
+        match ladder.tick(now, best, self.tally(best), whole, e, offers) {
+            Turn::Exhausted(why) => {
+                let level = self.best_seen(whole, offers).unwrap_or(best);
+                if level != best {
+                    self.best = level;
+                    self.go(now, level, offers);
+                }
+                if now < self.next {
+                    self.ladder = Some(ladder);
+                    return Some(if level == best { None } else { because(why) });
+                }
+                self.opening = offers.besides(level, e);
+                self.opening.push_back(level);
+                self.tallies.retain(|other, _| *other == level);
+                Some(because(format!("{why}; other levers are tried")))
+            }
+            Turn::Stay => {
+                self.ladder = Some(ladder);
+                Some(None)
+            }
+            Turn::To(level, why) => {
+                self.ladder = Some(ladder);
+                self.best = level;
+                self.go(now, level, offers);
+                Some(because(why))
+            }
+        }
+    }
+
+    /// The level with the best score of those that were seen lately.
+    fn best_seen(&self, whole: &Whole, offers: &Offers<'_>) -> Option<Level> {
+        let scores = self.tallies.iter().filter_map(|(level, tally)| Some((tally.score(whole)?.0, *level)));
+        let scores = scores.filter(|(_, level)| offers.has_elevator(level.elevator));
+        scores.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, level)| level)
     }
 
     /// Whether it is not known yet which of the first levels is best.
@@ -308,7 +397,7 @@ impl Machine {
     fn go(&mut self, now: Duration, level: Level, offers: &Offers<'_>) {
         let (was, is) = (self.level.is_bfq(offers), level.is_bfq(offers));
         self.settle = if is && !was { SETTLE_BFQ } else { SETTLE };
-        (self.level, self.stepped) = (level, now);
+        (self.level, self.stepped, self.gone) = (level, now, now);
         self.tallies.entry(level).or_default().enter();
         self.unsettled = Tally::default();
     }
@@ -340,7 +429,10 @@ impl Machine {
                 ));
             }
         }
-        if now < self.next || self.tally(best).fresh().slots < REST_SLOTS {
+        if let Some(adjusted) = self.adjust(now, e, whole, offers) {
+            return adjusted;
+        }
+        if now < self.next && self.mode == Mode::Balance || self.tally(best).fresh().slots < REST_SLOTS {
             return None;
         }
         let tally = self.tally(best);
@@ -378,7 +470,13 @@ impl Machine {
         let is_enough = watched.is_enough(OPENING_S);
         // The effect of bfq shows late.
         let most_dead = if self.settle > SETTLE { 2.0 * DEAD_S } else { DEAD_S };
-        if !is_refused && !is_enough && watched.dead_s < most_dead {
+        let victims = |tally: &Tally| tally.victims(whole);
+        let best = self.tallies.iter().filter(|(other, _)| **other != level).filter_map(|(_, t)| victims(t));
+        let harm = best.reduce(f64::max).zip(victims(&watched.trial)).map(|(best, here)| best - here);
+        let is_hopeless = watched.is_settled && watched.is_hopeless(harm);
+        // A limit comes down no faster than the backlog drains.
+        let is_late = !watched.is_settled && now - self.gone > LIMIT_TRIAL;
+        if !is_refused && !is_enough && !is_hopeless && !is_late && watched.dead_s < most_dead {
             return None;
         }
         self.tried.insert(level);
@@ -394,13 +492,16 @@ impl Machine {
             self.go(now, next, offers);
             return because(format!("{why}; trying {next}"));
         }
-        let scores = self.tallies.iter().filter_map(|(level, tally)| Some((tally.score(whole)?.0, *level)));
-        let scores = scores.filter(|(_, level)| offers.has_elevator(level.elevator));
-        let best = scores.max_by(|a, b| a.0.total_cmp(&b.0));
-        self.best = best.map_or(self.best, |(_, level)| level);
-        let why = format!("{why}; {} is the best of {}", self.best, self.tallies.len());
+        self.best = self.best_seen(whole, offers).unwrap_or(self.best);
+        let mut why = format!("{why}; {} is the best of {}", self.best, self.tallies.len());
         self.go(now, self.best, offers);
         self.next = now + REST;
+        if self.mode == Mode::Protect {
+            self.ladder = Some(Ladder::begin(now, None));
+            self.patience = (self.patience * PATIENCE_GROWTH).min(MOST_PATIENCE);
+            self.next = now + self.patience;
+            why = format!("{why}; no other try for {:.0?}", self.patience);
+        }
         self.enter(now, State::Protect, why)
     }
 
@@ -446,7 +547,7 @@ impl Machine {
         let (trial, tally) = (&watched.trial, self.tally(self.best).clone());
         let usual_dead_s = tally.dead_share(whole) * (now - self.stepped).as_secs_f64();
         // For example, a limit comes down and no victim is served meanwhile.
-        let usual = tally.rates().map_or(Duration::ZERO, |(wait, _)| wait);
+        let usual = tally.rates(whole).map_or(Duration::ZERO, |(wait, _)| wait);
         let is_stuck = !in_force && now - self.since > NOT_IN_FORCE && e.oldest > STUCK.max(usual * 10);
         if is_stuck || watched.dead_s >= DEAD_S && watched.dead_s > usual_dead_s {
             self.tried.insert(level);
@@ -459,10 +560,8 @@ impl Machine {
         let ((here, noise_here), (there, noise_there)) = (trial.score(whole)?, tally.score(whole)?);
         let gain = here - there;
         let harm = trial.victims(whole).zip(tally.victims(whole)).map(|(here, there)| there - here);
-        let fresh = trial.fresh();
         let enough = watched.is_enough(TRY_S);
-        let worse = |slots: usize, by: f64| fresh.slots >= slots && harm.is_some_and(|harm| harm > by);
-        let hopeless = worse(HOPELESS_SLOTS, CLEARLY_WORSE) || worse(1, UNBEARABLE);
+        let hopeless = watched.is_hopeless(harm);
         if !enough && !hopeless {
             return None;
         }
@@ -518,7 +617,7 @@ impl Machine {
 
 /// A level's rates as text.
 fn described(tally: &Tally, whole: &Whole) -> String {
-    let Some((wait, flood)) = tally.rates() else { return "nothing seen".into() };
+    let Some((wait, flood)) = tally.rates(whole) else { return "nothing seen".into() };
     let score = tally.score(whole).map_or(f64::NAN, |(score, _)| score);
     format!("victims wait {wait:.1?}, the flood has {:.1} MB/s (score {score:.2})", flood / 1e6)
 }

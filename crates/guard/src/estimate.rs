@@ -19,8 +19,8 @@ use floodwall_model::plant::{Actor, DeviceObservation, Observation};
 
 use crate::config::{
     BACKLOG, BASE_MULTIPLE, BASE_WINDOW, Config, DRAIN_WINDOW, FLOOD_COMMIT, FLOOD_RATE, HARMED,
-    LATENCY_WINDOW, LEAST_GOAL, LEAST_OPERATIONS, LONGEST_TICK, MOST_DRAIN_WINDOW, MOST_SLOWER, PRESENCE,
-    UNKNOWN_GOAL,
+    LATENCY_WINDOW, LEAST_GOAL, LEAST_OPERATIONS, LEAST_OWN_GOAL, LONGEST_TICK, MOST_DRAIN_WINDOW,
+    MOST_SLOWER, PRESENCE, STRETCH, UNKNOWN_GOAL, rank,
 };
 use crate::filter::{Typical, Windowed};
 
@@ -31,8 +31,12 @@ const READERS_WINDOW: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub(crate) struct Estimator {
     drain: Windowed,
-    /// The same over a longer window: what the device can do.
+    /// The same over a longer window, of longer samples: what the device can do.
     most_drain: Windowed,
+    /// The present stretch of backlogged time, look by look: how long, and bytes written.
+    stretch: VecDeque<(Duration, u64)>,
+    /// Whether a stretch has lasted for [`STRETCH`].
+    has_stretch: bool,
     base: Typical,
     /// Mean latency without a flood, which a victim's rate follows.
     wait: Typical,
@@ -70,7 +74,7 @@ pub(crate) enum Pulled {
 }
 
 /// The state of a device as the law sees it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Estimate {
     /// Drain rate in bytes a second; `None` before the device was ever backlogged.
     pub drain_bytes_per_s: Option<f64>,
@@ -91,10 +95,8 @@ pub struct Estimate {
     pub pressure: Option<f64>,
     /// Operations from which the pressure comes.
     pub operations: u64,
-    /// Victims' operations that ended since the previous look.
-    pub ended: u64,
-    /// Sum of their latencies.
-    pub waited: Duration,
+    /// Latencies of the victims' operations that ended since the previous look.
+    pub ended: LatencyCounts,
     /// Time that operations were under way since the previous look, summed, as estimated from the
     /// waits at this look. Operations that never end count too.
     pub under_way: Duration,
@@ -122,6 +124,8 @@ impl Estimator {
         Self {
             drain: Windowed::largest(DRAIN_WINDOW),
             most_drain: Windowed::largest(MOST_DRAIN_WINDOW),
+            stretch: VecDeque::new(),
+            has_stretch: false,
             wait: Typical::new(BASE_WINDOW),
             slower: 1.0,
             base: Typical::new(BASE_WINDOW),
@@ -170,9 +174,12 @@ impl Estimator {
             let says = pulled != Pulled::Paced || self.was_harmed || self.drain.get() < Some(rate);
             if says {
                 self.drain.add(tick, rate);
-                self.most_drain.add(tick, rate);
+                self.stretch.push_back((tick, seen.counters.written_bytes));
             }
+        } else {
+            self.stretch.clear();
         }
+        self.add_most_drain(tick);
         self.was_backlogged = backlogged;
 
         let floods = seen.actors.iter().any(|a| is_flood(a, tick));
@@ -186,12 +193,11 @@ impl Estimator {
         self.tell_groups(at, tick, &seen.actors, committing);
         let mut latencies = LatencyCounts::default();
         let (mut oldest, mut readers) = (Duration::ZERO, 0);
-        let (mut waited, mut under_way, mut own_bytes) = (Duration::ZERO, Duration::ZERO, 0);
+        let (mut under_way, mut own_bytes) = (Duration::ZERO, 0);
         for actor in victims() {
             latencies.merge(&actor.commits);
             latencies.merge(&actor.reads);
             oldest = oldest.max(actor.oldest);
-            waited += Duration::from_nanos(actor.commits.sum_ns() + actor.reads.sum_ns());
             under_way += tick * actor.waiting;
             own_bytes += actor.dirtied_bytes;
             if actor.reads.count() > actor.commits.count() {
@@ -217,8 +223,7 @@ impl Estimator {
             self.seen_alone |= !flooded;
             self.crowded.add(tick, median);
         }
-        let ended = latencies.count();
-        self.recent.push_back((at, latencies));
+        self.recent.push_back((at, latencies.clone()));
         while self.recent.front().is_some_and(|(then, _)| *then + LATENCY_WINDOW <= at) {
             self.recent.pop_front();
         }
@@ -239,8 +244,7 @@ impl Estimator {
             goal_is_given: config.goal.is_some(),
             pressure,
             operations,
-            ended,
-            waited,
+            ended: latencies,
             under_way,
             oldest,
             flooded_bytes: seen.counters.written_bytes.saturating_sub(own_bytes),
@@ -250,6 +254,33 @@ impl Estimator {
             backlog_bytes,
             queue_delay: drain.map(|rate| Duration::from_secs_f64((queued / rate.max(1.0)).min(1e6))),
             tick: if believed { tick } else { Duration::ZERO },
+        }
+    }
+
+    /// A stretch of backlogged time shorter than [`STRETCH`] may be a burst into the device's own cache.
+    /// It counts only until a longer one is known.
+    fn add_most_drain(&mut self, tick: Duration) {
+        let sum = |stretch: &VecDeque<(Duration, u64)>| {
+            stretch.iter().fold((Duration::ZERO, 0), |(t, b), (tick, bytes)| (t + *tick, b + bytes))
+        };
+        while self.stretch.len() > 1
+            && sum(&self.stretch).0
+                >= STRETCH + self.stretch.front().map_or(Duration::ZERO, |(tick, _)| *tick)
+        {
+            self.stretch.pop_front();
+        }
+        let (lasted, bytes) = sum(&self.stretch);
+        if lasted.is_zero() {
+            return;
+        }
+        let rate = bytes as f64 / lasted.as_secs_f64();
+        if lasted >= STRETCH {
+            if !std::mem::replace(&mut self.has_stretch, true) {
+                self.most_drain = Windowed::largest(MOST_DRAIN_WINDOW);
+            }
+            self.most_drain.add(tick, rate);
+        } else if !self.has_stretch {
+            self.most_drain.add(tick, rate);
         }
     }
 
@@ -291,9 +322,9 @@ impl Estimator {
             return goal.max(LEAST_GOAL);
         }
         match (self.base.get(), self.crowded.get()) {
-            (Some(base), _) => nanoseconds(base * self.slower * BASE_MULTIPLE).max(LEAST_GOAL),
+            (Some(base), _) => nanoseconds(base * self.slower * BASE_MULTIPLE).max(LEAST_OWN_GOAL),
             // The victims were never seen alone: their smallest median stands for the base.
-            (None, Some(best)) => nanoseconds(best * BASE_MULTIPLE).clamp(LEAST_GOAL, UNKNOWN_GOAL),
+            (None, Some(best)) => nanoseconds(best * BASE_MULTIPLE).clamp(LEAST_OWN_GOAL, UNKNOWN_GOAL),
             (None, None) => UNKNOWN_GOAL,
         }
     }
@@ -304,8 +335,7 @@ impl Estimator {
         let mut all = LatencyCounts::default();
         self.recent.iter().for_each(|(_, counts)| all.merge(counts));
         let share = |time: Duration| time.as_secs_f64() / goal.as_secs_f64();
-        // A p99 needs a hundred operations.
-        let rank = if config.goal.is_some() && all.count() >= 100 { 0.99 } else { 0.9 };
+        let rank = rank(config.goal.is_some(), all.count());
         let ended = all.nearest_rank_ns(rank).filter(|_| all.count() >= LEAST_OPERATIONS);
         let ended = ended.map(|ns| share(Duration::from_nanos(ns)));
         let late = Some(share(oldest) / BASE_MULTIPLE).filter(|late| *late > 1.0);
@@ -417,6 +447,21 @@ mod tests {
             ticks += 1;
             assert!(ticks < 20, "{ticks} ticks");
         }
+    }
+
+    #[test]
+    fn a_burst_into_the_devices_cache_is_not_what_the_device_can_do() {
+        let mut bench = Bench::new();
+        bench.tick(0, 100, vec![flood()]);
+        // 400 MB/s for half a second, then 100 MB/s.
+        bench.tick(100 << 20, 100, vec![flood()]);
+        let first = bench.tick(100 << 20, 100, vec![flood()]).most_drain_bytes_per_s.unwrap();
+        assert_eq!(first, 400.0 * 1048576.0, "the best that is known");
+        for _ in 0..8 {
+            bench.tick(25 << 20, 100, vec![flood()]);
+        }
+        let later = bench.tick(25 << 20, 100, vec![flood()]).most_drain_bytes_per_s.unwrap();
+        assert!((100.0..=180.0).contains(&(later / 1048576.0)), "{later}");
     }
 
     #[test]

@@ -113,6 +113,8 @@ pub(crate) struct Offers<'a> {
     above: (u8, u8),
     /// The level of the administrator's elevator; 0 if it is not in [`ELEVATORS`].
     own: u8,
+    /// The administrator's requests, and KiB a request.
+    own_queue: (Option<u32>, Option<u32>),
 }
 
 impl<'a> Offers<'a> {
@@ -134,6 +136,38 @@ impl<'a> Offers<'a> {
             limit: hard_limit.is_some() && held.has("bdi.max_ratio_fine") && held.has("bdi.strict_limit"),
             above: (above(&DEPTH, number("nr_requests")), above(&SIZE, number("max_sectors_kb"))),
             own: elevator_level(own),
+            own_queue: (number("nr_requests"), number("max_sectors_kb")),
+        }
+    }
+
+    /// Bytes that fit into the queue at a level.
+    pub(crate) fn queue_bytes(&self, level: Level) -> f64 {
+        let number = |ours: Option<u32>, own: Option<u32>| f64::from(ours.or(own).unwrap_or(1).max(1));
+        let (requests, kib) = self.own_queue;
+        number(level.requests(), requests) * number(level.kib(), kib) * 1024.0
+    }
+
+    /// The lengths that the queue of a level can have, with their bytes, from the administrator's to
+    /// the shortest.
+    pub(crate) fn lengths(&self, level: Level) -> Vec<(Level, f64)> {
+        let mut lengths: Vec<(Level, f64)> = Vec::new();
+        for (depth, size) in [(0, 0), (1, 1), (2, 1)].into_iter().chain(QUEUE) {
+            let level = self.queue(level, (depth, size));
+            let bytes = self.queue_bytes(level);
+            if lengths.last().is_none_or(|(_, last)| bytes < *last) {
+                lengths.push((level, bytes));
+            }
+        }
+        lengths
+    }
+
+    /// A level with this depth and size, as far as the device has them and the administrator's are
+    /// not smaller.
+    fn queue(&self, level: Level, (depth, size): (u8, u8)) -> Level {
+        Level {
+            depth: if self.depth && depth > self.above.0 { depth } else { 0 },
+            size: if self.size && size > self.above.1 { size } else { 0 },
+            ..level
         }
     }
 
@@ -147,6 +181,14 @@ impl<'a> Offers<'a> {
             }
         }
         levels
+    }
+
+    /// What else may help victims at a level's length of the queue: other elevators, writeback
+    /// throttling, a limit. Little is queued there, so a change of the elevator waits for little.
+    pub(crate) fn besides(&self, level: Level, e: &Estimate) -> VecDeque<Level> {
+        let elevators = (1..=ELEVATORS.len() as u8).map(Step::Elevator);
+        let steps = elevators.chain([Step::Elevator(0), Step::Wbt, Step::Limit]);
+        steps.filter_map(|step| step.from(level, e, self)).collect()
     }
 
     /// A recipe as a level, without values that the administrator has anyway. `None` if the device
@@ -288,11 +330,7 @@ impl Level {
 
     /// The first level of an encounter: the requests in the queue take half of the goal.
     pub(crate) fn first(estimate: &Estimate, offers: &Offers<'_>) -> Self {
-        let queue = |(depth, size): (u8, u8)| Self {
-            depth: if offers.depth && depth > offers.above.0 { depth } else { 0 },
-            size: if offers.size && size > offers.above.1 { size } else { 0 },
-            ..Self::default()
-        };
+        let queue = |length: (u8, u8)| offers.queue(Self::default(), length);
         let shortest = QUEUE[QUEUE.len() - 1];
         if estimate.base.is_none() && !estimate.goal_is_given {
             // Behind the shortest queue a victim waits about as long as alone, so the base is
@@ -535,7 +573,7 @@ mod tests {
         };
         assert_eq!((step(Step::Shallower, 0), step(Step::Deeper, 2)), (Some(2), Some(0)));
         // A backlog that takes minutes to drain is not waited for.
-        let full = Estimate { backlog_bytes: 4 << 30, ..e };
+        let full = Estimate { backlog_bytes: 4 << 30, ..e.clone() };
         assert_eq!(Step::Limit.from(Level::default(), &full, &offers), None);
         let mut own = own();
         own.0.insert("scheduler".into(), "mq-deadline".into());

@@ -23,10 +23,11 @@
 //!   and no backlog has to drain for it.
 //! - A flood whose control group holds no victim is paced instead. It writes at the highest rate at
 //!   which victims keep their goal. The queue is made short if the least pace is not enough.
-//! - From the short queue the guard climbs. It tries one step aside for a few seconds: a shorter or
-//!   longer queue, another elevator, no writeback throttling, a strict limit. A step is kept if the
-//!   product of the victims' speed and the flood's speed grows. From the second round on, each
-//!   failing try triples the wait, up to an hour.
+//! - In mode `protect` a model chooses the queue's length: the longest at which victims keep their
+//!   goal. If none does, the guard tries, as it always does in mode `balance`.
+//! - It tries one step aside for a few seconds: a shorter or longer queue, another elevator, no
+//!   writeback throttling, a strict limit. A step is kept if the score grows ([`Mode`]). From the
+//!   second round on, each failing try triples the wait, up to an hour.
 //! - If victims and flood slow down together, the device has become slower. If victims alone do,
 //!   conditions have changed. Tries begin anew in both cases.
 //! - Limits fall no faster than the backlog drains, because the kernel stops every writer above a
@@ -41,6 +42,7 @@ pub mod config;
 mod decide;
 mod estimate;
 mod filter;
+mod ladder;
 mod levers;
 mod pace;
 
@@ -50,7 +52,7 @@ use std::time::Duration;
 use floodwall_model::plant::{DeviceObservation, KnobWrite, Observation, Plant, PlantError};
 use floodwall_model::{DeviceId, Setting};
 
-pub use config::Config;
+pub use config::{Config, Mode};
 pub use decide::State;
 pub use estimate::{Estimate, is_flood, is_victim};
 pub use levers::Level;
@@ -93,7 +95,7 @@ pub struct Report {
 }
 
 /// The guard's view of one device.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Status {
     /// Which device.
     pub device: DeviceId,
@@ -181,7 +183,7 @@ impl Guard {
             device: *id,
             state: d.machine.state,
             level: d.machine.level,
-            estimate: d.last,
+            estimate: d.last.clone(),
             limit_time: levers::limit_time(d.machine.level.limit, &d.last),
             pace_bytes_per_s: d.machine.pace.as_ref().map(Pace::rate),
         })
@@ -264,11 +266,14 @@ impl Device {
             _ => Pulled::Somehow,
         };
         let estimate = self.estimator.update(config, seen.at, now.tick, look, pulled, &now.committing);
-        self.last = estimate;
+        self.last = estimate.clone();
+        let goal = config.goal.or((config.mode == Mode::Protect).then_some(estimate.goal));
         let whole = Whole {
             wait_s: estimate.wait_alone.map(|wait| wait.as_secs_f64()),
             drain: estimate.most_drain_bytes_per_s,
-            goal_s: config.goal.map(|goal| goal.as_secs_f64()),
+            goal_s: goal.map(|goal| goal.as_secs_f64()),
+            goal_is_given: config.goal.is_some(),
+            mode: config.mode,
         };
         let (from, before) = (self.machine.state, self.machine.level);
         match self.estimator.floods_group().map(str::to_owned) {

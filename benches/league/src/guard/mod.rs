@@ -8,6 +8,7 @@
 //! What a cell's file has is not run again while law, tuner, simulator and presets are what they
 //! were.
 
+mod paced;
 mod script;
 mod table;
 mod yardstick;
@@ -95,6 +96,8 @@ enum Only {
     /// Ten committing threads on every preset, without a search for the best fixed setting where
     /// there is no grid
     Presets,
+    /// Floods in a control group of their own, and victims at a third of their rate
+    Paced,
     /// Moving conditions
     Conditions,
 }
@@ -144,6 +147,10 @@ pub(crate) fn run(args: &GuardArgs) -> anyhow::Result<()> {
             work::all(&wanted, args.jobs, &|cell, tell| measure(cell, args, &origin, tell))?;
         }
     }
+    if is_wanted(Only::Paced) {
+        let wanted: Vec<Cell> = cells::all().into_iter().filter(is_named).collect();
+        work::all(&wanted, args.jobs, &|cell, tell| paced::measure(cell, args, &origin, tell))?;
+    }
     if is_wanted(Only::Conditions) && args.cells.is_empty() {
         conditions::run(&args.data, args.first_day, args.days, args.jobs, &root)?;
     }
@@ -176,6 +183,11 @@ pub(crate) fn sections(data: &Path) -> anyhow::Result<Vec<(&'static str, String,
     let (rows, origin) = stored(data, cells::presets())?;
     if !rows.is_empty() {
         sections.push((PRESETS, table::presets(&rows), origin));
+    }
+    let rows = paced::stored(data, cells::all())?;
+    if !rows.is_empty() {
+        let origin = Origin::of_parts(rows.iter().map(|(_, paced)| &paced.origin));
+        sections.push((paced::SECTION, paced::section(&rows, count), origin));
     }
     sections.extend(conditions::stored(data)?);
     Ok(sections)

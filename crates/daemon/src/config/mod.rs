@@ -2,6 +2,7 @@
 //!
 //! ```toml
 //! p99 = "20ms"                    # the goal; without it four times what operations take while nothing floods
+//! mode = "protect"                # the goal first; or "balance"
 //! devices = ["sda", "nvme0n1"]    # only these
 //! exclude = ["sdb"]               # all but these
 //! dry_run = false
@@ -19,12 +20,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use floodwall_guard::Mode;
 use floodwall_model::toml_text;
 use floodwall_probe::SourceKind;
 use serde::{Deserialize, Serialize};
 use toml::{Spanned, Value};
 
-use self::values::{HISTORY, check_names, goal, history, listen, names, socket_path, source, text};
+use self::values::{HISTORY, check_names, goal, history, listen, mode, names, socket_path, source, text};
 use crate::error::DaemonError;
 
 /// The configuration that is read where none is named.
@@ -40,6 +42,8 @@ pub struct Flags {
     pub config: Option<PathBuf>,
     /// How long 99 of 100 synchronous operations may take.
     pub p99: Option<String>,
+    /// What the guard prefers: `protect` or `balance`.
+    pub mode: Option<String>,
     /// Steer only these; empty: all.
     pub devices: Vec<String>,
     /// Leave these alone.
@@ -75,6 +79,7 @@ pub(crate) struct Settings {
     /// The file that was read, if there was one.
     pub(crate) file: Option<PathBuf>,
     pub(crate) p99: Option<Duration>,
+    pub(crate) mode: Mode,
     /// Only these; empty: all.
     pub(crate) devices: Vec<String>,
     /// Not these.
@@ -96,6 +101,7 @@ pub(crate) struct Settings {
 #[serde(deny_unknown_fields)]
 struct File {
     p99: Option<Spanned<Value>>,
+    mode: Option<Spanned<Value>>,
     devices: Option<Spanned<Value>>,
     exclude: Option<Spanned<Value>>,
     dry_run: Option<Spanned<Value>>,
@@ -165,6 +171,7 @@ impl Settings {
             at.wrong(e.span().map_or(0, |s| s.start), &why)
         })?;
         let p99 = at.take(file.p99.as_ref(), |v| goal(text(v, "p99", "20ms")?))?;
+        let mode = at.take(file.mode.as_ref(), |v| mode(text(v, "mode", "protect")?))?;
         let devices = at.take(file.devices.as_ref(), |v| names(v, "devices"))?;
         let exclude = at.take(file.exclude.as_ref(), |v| names(v, "exclude"))?;
         let dry_run = at.take(file.dry_run.as_ref(), |v| {
@@ -192,6 +199,14 @@ impl Settings {
         let settings = Self {
             file: path.map(Path::to_owned),
             p99: args.p99.as_deref().map(goal).transpose().map_err(flag)?.or(p99),
+            mode: args
+                .mode
+                .as_deref()
+                .map(values::mode)
+                .transpose()
+                .map_err(flag)?
+                .or(mode)
+                .unwrap_or_default(),
             devices: chosen(&args.devices, devices),
             exclude: chosen(&args.exclude, exclude),
             dry_run: args.dry_run || dry_run.unwrap_or(false),
@@ -247,7 +262,7 @@ impl Settings {
 
     /// The settings of the control law.
     pub(crate) fn law(&self) -> floodwall_guard::Config {
-        floodwall_guard::Config { goal: self.p99 }
+        floodwall_guard::Config { goal: self.p99, mode: self.mode }
     }
 
     /// Keeps what can't change while the guard runs, and names what was to.
@@ -298,7 +313,10 @@ mod tests {
         assert_eq!(settings.p99, Some(Duration::from_millis(5)));
         assert_eq!(settings.devices, ["sdb"]);
         assert_eq!(settings.metrics, Some(Listen::Unix("/run/m.sock".into())));
-        assert!(parse("").unwrap().p99.is_none());
+        assert_eq!((parse("").unwrap().p99, parse("").unwrap().mode), (None, Mode::Protect));
+        assert_eq!(parse("mode = \"balance\"\n").unwrap().mode, Mode::Balance);
+        let args = Flags { mode: Some("protect".into()), ..Flags::default() };
+        assert_eq!(with(args, "mode = \"balance\"\n").unwrap().mode, Mode::Protect);
     }
 
     #[test]
@@ -314,6 +332,7 @@ mod tests {
             ("p99 = \"-5ms\"\n", "line 1: p99: "),
             ("devices = \"sda\"\n", "write devices = [\"sda\", \"nvme0n1\"]"),
             ("exclude = [\"\"]\n", "exclude: '' is no device"),
+            ("mode = \"fair\"\n", "line 1: mode = fair is none; write protect or balance"),
             ("history = 3\ndevices = [\"sda\"]\nexclude = [\"sda\"]\n", "line 3: device 'sda' is both"),
             ("dry_run = \"yes\"\n", "write dry_run = true or false"),
             ("source = \"proc\"\n", "can't see who waits"),
@@ -354,7 +373,7 @@ mod tests {
         assert_eq!(parse(text).unwrap(), parse("").unwrap());
         // Each key is there, commented out with its default or an example, and can be taken as it
         // stands.
-        let keys = ["p99", "devices", "exclude", "dry_run", "source", "metrics", "socket", "history"];
+        let keys = ["p99", "mode", "devices", "exclude", "dry_run", "source", "metrics", "socket", "history"];
         for key in keys {
             let line = text
                 .lines()

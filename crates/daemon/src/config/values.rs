@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use floodwall_guard::Mode;
 use floodwall_guard::config::LEAST_GOAL;
 use floodwall_model::units::{human_duration, parse_duration};
 use toml::Value;
@@ -54,6 +55,10 @@ pub(super) fn goal(text: &str) -> Result<Duration, String> {
         return Err(format!("p99 = {text} protects nobody; write {most} or less, or leave it out"));
     }
     Ok(goal)
+}
+
+pub(super) fn mode(text: &str) -> Result<Mode, String> {
+    text.parse()
 }
 
 pub(super) fn source(text: &str) -> Result<Option<String>, String> {

@@ -1,5 +1,9 @@
 use super::*;
+use floodwall_model::LatencyCounts;
+use floodwall_model::latency::bucket_of;
+
 use crate::act::Held;
+use crate::config::Mode;
 
 const TICK: Duration = Duration::from_millis(250);
 
@@ -8,19 +12,21 @@ fn offers() -> Offers<'static> {
     Offers::of(&Held::new(own.map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect()), None, None)
 }
 
-const WHOLE: Whole = Whole { wait_s: Some(0.005), drain: Some(1e8), goal_s: None };
+const WHOLE: Whole =
+    Whole { wait_s: Some(0.005), drain: Some(1e8), goal_s: None, goal_is_given: false, mode: Mode::Balance };
 
 /// A disk of 100 MB/s with victims and floods: the victims' share of their speed alone, and the
 /// flood's.
 fn estimate(victims: f64, flood: f64) -> Estimate {
-    let ended = 100.0 * victims;
+    let ended = (100.0 * victims) as u64;
+    let each = 500_000_000 / ended.max(1);
     Estimate {
         drain_bytes_per_s: Some(1e8),
         base: Some(Duration::from_millis(5)),
         goal: Duration::from_millis(20),
         pressure: Some(1.5),
-        ended: ended as u64,
-        waited: Duration::from_secs_f64(0.5),
+        ended: LatencyCounts::from_buckets([(bucket_of(each), ended)], each * ended, each),
+        under_way: Duration::from_millis(500),
         flooded_bytes: (25e6 * flood) as u64,
         victims: true,
         floods: true,

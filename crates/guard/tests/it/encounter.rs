@@ -97,24 +97,25 @@ fn nothing_is_written_while_nobody_waits_or_nobody_floods() {
 }
 
 #[test]
-fn readers_keep_their_slots_and_the_flood_some_of_its_own() {
-    for device in ["raid10-bbwc-2010", "hdd-7200"] {
-        let reads = |guarded| {
-            let parts =
-                with(options(device), &["read,threads=16,size=4GiB,name=db"], &["seq,size=16GiB,name=copy"]);
-            let mut run = Run::new(vec![parts], guarded);
-            run.start(1, "db");
-            run.start(6, "copy");
-            run.until(26);
-            run
-        };
-        let (with, without) = (reads(true), reads(false));
+fn readers_are_left_alone_while_they_keep_their_goal_and_helped_when_they_miss_it() {
+    let reads = |device: &str, guarded| {
+        let parts =
+            with(options(device), &["read,threads=16,size=4GiB,name=db"], &["seq,size=16GiB,name=copy"]);
+        let mut run = Run::new(vec![parts], guarded);
+        run.start(1, "db");
+        run.start(6, "copy");
+        run.until(36);
+        run
+    };
+    // Beside sixteen readers a disk writes nearly nothing at any length of the queue at which they are
+    // not dead.
+    for (device, least) in [("raid10-bbwc-2010", 0.5), ("hdd-7200", 0.005)] {
+        let (with, without) = (reads(device, true), reads(device, false));
         let alone = with.iops(3, 6);
-        let (kept, lost) = (with.iops(10, 26) / alone, without.iops(10, 26) / alone);
-        let share = with.flooded(10, 26) / without.flooded(10, 26);
-        let protected = with.entered(State::Protect, 6).unwrap();
-        assert!(protected <= s(7), "{device}: protected at {protected:?}");
-        assert!(kept >= 1.25 * lost, "{device}: {kept:.2} kept, {lost:.2} without");
-        assert!(share > 0.02, "{device}: the flood has {share:.3} of what it would have");
+        let (kept, lost) = (with.iops(20, 36) / alone, without.iops(20, 36) / alone);
+        // A quarter of the rate alone is a wait of four times alone's, the goal.
+        assert!(kept >= 0.25 && kept > 0.9 * lost, "{device}: {kept:.2} kept, {lost:.2} without");
+        let share = with.flooded(20, 36) / without.flooded(20, 36);
+        assert!(share > least, "{device}: the flood has {share:.3} of what it would have");
     }
 }

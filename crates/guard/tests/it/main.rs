@@ -11,7 +11,7 @@ mod paced;
 use std::time::Duration;
 
 use floodwall_device::DeviceSpec;
-use floodwall_guard::{Config, Decision, Guard, Report, State};
+use floodwall_guard::{Config, Decision, Guard, Mode, Report, State};
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::scenario::{self, parse_flood, parse_victim};
 use floodwall_model::{Bytes, DeviceId, Setting};
@@ -163,6 +163,12 @@ impl Run {
             writes: Vec::new(),
             left_alone: Vec::new(),
         }
+    }
+
+    /// A guard in mode balance, which tries elevators and lengths of the queue.
+    fn balancing(parts: Vec<PlantDevice>) -> Self {
+        let config = Config { mode: Mode::Balance, ..Config::default() };
+        Self { guard: Some(Guard::new(config)), ..Self::new(parts, false) }
     }
 
     fn start(&mut self, at: u64, name: &str) {

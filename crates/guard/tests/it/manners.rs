@@ -6,7 +6,10 @@ use crate::{DISK, Run, State, options, part, s};
 
 /// A database and a copy that have met four seconds ago.
 fn protecting() -> Run {
-    let mut run = Run::new(vec![part(options("cloud-gp3"))], true);
+    met(Run::new(vec![part(options("cloud-gp3"))], true))
+}
+
+fn met(mut run: Run) -> Run {
     run.start(1, "db");
     run.start(5, "copy");
     run.until(9);
@@ -48,7 +51,7 @@ fn an_elevator_that_would_overwrite_somebody_elses_number_of_requests_is_not_tri
 
 #[test]
 fn what_somebody_has_set_under_another_elevator_comes_back_with_the_administrators() {
-    let mut run = Run::new(vec![part(options("cloud-gp3"))], true);
+    let mut run = Run::balancing(vec![part(options("cloud-gp3"))]);
     run.start(1, "db");
     run.start(5, "copy");
     let elevator = |run: &mut Run| run.knobs().devices[&DISK].get("scheduler").map(str::to_owned);
@@ -155,7 +158,7 @@ fn what_was_written_is_known_when_a_device_was_gone_for_a_moment() {
 
 #[test]
 fn what_can_not_be_turned_further_is_still_taken_back() {
-    let mut run = protecting();
+    let mut run = met(Run::balancing(vec![part(options("cloud-gp3"))]));
     run.tap.refuse = Some(("max_sectors_kb", |value| value != "4096"));
     run.stop(60, "db");
     run.until(80);

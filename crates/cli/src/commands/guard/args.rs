@@ -98,6 +98,10 @@ pub(super) struct RunArgs {
     /// while nothing floods
     #[arg(long, value_name = "TIME")]
     pub(super) p99: Option<String>,
+    /// What comes first: protect (the victims' goal) or balance (the product of the victims' speed
+    /// and the flood's) [default: protect]
+    #[arg(long, value_name = "MODE")]
+    pub(super) mode: Option<String>,
     /// Steer only this device (sda, /dev/nvme0n1, 8:0); may be repeated
     #[arg(long = "device", value_name = "DEVICE")]
     pub(super) devices: Vec<String>,
@@ -140,6 +144,7 @@ impl RunArgs {
         Flags {
             config: self.config.clone(),
             p99: self.p99.clone(),
+            mode: self.mode.clone(),
             devices: self.devices.clone(),
             exclude: self.exclude.clone(),
             dry_run: self.dry_run,

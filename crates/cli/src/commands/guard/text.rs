@@ -80,9 +80,13 @@ fn head(status: &Status) -> Vec<String> {
             .as_ref()
             .map_or_else(|| "no configuration file".into(), |file| format!("configured by {file}")),
     )];
-    lines.push(match status.p99_us {
-        Some(us) => format!("goal: 99 of 100 operations within {}", micros(us)),
-        None => "goal: four times what operations take while nothing floods".into(),
+    let goal = match status.p99_us {
+        Some(us) => format!("99 of 100 operations within {}", micros(us)),
+        None => "nine of ten operations within four times what they take while nothing floods".into(),
+    };
+    lines.push(match status.mode.as_str() {
+        "balance" => format!("mode balance: the product of the victims' speed and the flood's; goal: {goal}"),
+        _ => format!("mode protect: the goal first, then the flood; goal: {goal}"),
     });
     if let Some(paused) = &status.paused {
         let back = match paused.held.as_slice() {

@@ -86,6 +86,7 @@ impl Controller {
             config: self.settings.file.as_ref().map(|f| f.display().to_string()),
             dry_run: self.settings.dry_run,
             p99_us: self.settings.p99.map(|d| d.as_secs_f64() * 1e6),
+            mode: self.settings.mode.to_string(),
             source: machine.source().to_owned(),
             blind: machine.blind(),
             left_out: machine.left_out(),
