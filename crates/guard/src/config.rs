@@ -74,7 +74,7 @@ pub const BASE_MULTIPLE: f64 = 4.0;
 pub const LEAST_GOAL: Duration = Duration::from_millis(2);
 /// The same where the goal follows from the victims' base: the shortest queue of a fast drive drains
 /// in a tenth of this.
-pub const LEAST_OWN_GOAL: Duration = Duration::from_micros(500);
+pub const LEAST_OWN_GOAL: Duration = Duration::from_millis(1);
 /// The goal while a victim's base latency is not known: the time of a disk for a handful of random
 /// accesses.
 pub const UNKNOWN_GOAL: Duration = Duration::from_millis(50);
@@ -100,6 +100,8 @@ pub const LONGEST_TICK: Duration = Duration::from_secs(5);
 /// Bytes dirty and under writeback from which a device counts as backlogged, and as flooded. Two of
 /// the kernel's flusher chunks (4 MiB each).
 pub const BACKLOG: u64 = 8 << 20;
+/// Bytes under writeback from which the flusher is at work: more than the victims' own commits.
+pub const FLUSHING: u64 = 1 << 20;
 /// Bytes per second from which a writer counts as a flood.
 pub const FLOOD_RATE: f64 = 4e6;
 /// An actor that dirties at least this much per commit is a flood, although it waits for the
@@ -190,14 +192,23 @@ pub const LEAST_SHARE: f64 = 0.1;
 pub const LEAST_TRIAL: Duration = Duration::from_secs(8);
 /// How often the limits of a paced control group are read again.
 pub const LIMITS_AGAIN: Duration = Duration::from_secs(1);
-/// The drain rate of a backlogged device is known after two looks. If it stays unknown for so long,
-/// there is no rate to pace by, and the queue is made short.
-pub const NO_RATE: Duration = Duration::from_secs(2);
 /// The gain of a try of a higher rate, and the gain after victims missed their goal. They are those
 /// of TCP BBR's ProbeBW.
 pub const PACE_UP: f64 = 1.25;
 /// See [`PACE_UP`].
 pub const PACE_DOWN: f64 = 0.75;
+/// A pace whose bearable rate is not known begins with this gain each [`PACE_START_STEP`], as TCP BBR's
+/// Startup does.
+pub const PACE_START: f64 = 2.0;
+/// See [`PACE_START`].
+pub const PACE_START_STEP: Duration = Duration::from_millis(750);
+/// The first rate while nothing is known of the device, in bytes a second: a quarter of what a slow
+/// disk drains.
+pub const PACE_START_RATE: f64 = 16e6;
+/// So long after the pace begins, victims still wait for what the flood wrote before.
+pub const PACE_OLD: Duration = Duration::from_secs(3);
+/// A higher rate is tried while victims wait for less than this share of their goal.
+pub const PACE_ROOM: f64 = 0.64;
 /// How long a higher rate is tried before it is kept.
 pub const PROBE: Duration = Duration::from_secs(2);
 /// Time from a rate that was too high to the next try …

@@ -23,9 +23,9 @@ use crate::climb::{Tally, Whole};
 use crate::config::Mode;
 use crate::config::{
     BACKLOG, BETTER, CHANGED, CLEARLY_WORSE, DEAD_S, ENOUGH_OPERATIONS, FIRST_REST, FORGET, GOOD, HARMED,
-    HOPELESS_SLOTS, LAST_SLOTS, LIMIT_TRIAL, MOST_PATIENCE, MOST_S, NO_RATE, NOT_IN_FORCE, OPENING_S,
-    PATIENCE, PATIENCE_GROWTH, RECOVER_STEP, REST, REST_SLOTS, SETTLE, SETTLE_BFQ, STUCK, THREAT, TRY_S,
-    UNBEARABLE, UNKNOWN_THREAT,
+    HOPELESS_SLOTS, LAST_SLOTS, LIMIT_TRIAL, MOST_PATIENCE, MOST_S, NOT_IN_FORCE, OPENING_S, PATIENCE,
+    PATIENCE_GROWTH, RECOVER_STEP, REST, REST_SLOTS, SETTLE, SETTLE_BFQ, STUCK, THREAT, TRY_S, UNBEARABLE,
+    UNKNOWN_THREAT,
 };
 use crate::estimate::Estimate;
 use crate::ladder::{Ladder, Turn};
@@ -71,11 +71,8 @@ pub(crate) struct Machine {
     pub(crate) level: Level,
     /// The flood's pace in [`State::Pace`].
     pub(crate) pace: Option<Pace>,
-    /// The group that was paced last, its share of the drain rate at the end, and the time of the
-    /// end.
+    /// The group that was paced last, its rate at the end, and the time of the end.
     paced: Option<(String, f64, Duration)>,
-    /// Since when only a missing drain rate keeps the flood from being paced.
-    unpaced: Option<Duration>,
     /// The best level known in this encounter.
     /// The group whose least pace was not enough in this encounter.
     hopeless: Option<String>,
@@ -177,10 +174,7 @@ impl Machine {
                 self.threat(e).and_then(|why| self.meet(now, e, offers, why)).or(met)
             }
             State::Free => None,
-            State::Watch if !both => {
-                self.unpaced = None;
-                self.enter(now, State::Free, gone(e))
-            }
+            State::Watch if !both => self.enter(now, State::Free, gone(e)),
             State::Watch => {
                 let own = self.tally(Level::default());
                 own.add(now, e, whole);
@@ -188,11 +182,11 @@ impl Machine {
                 self.threat(e).and_then(|why| self.meet(now, e, offers, why))
             }
             State::Pace if !both => {
-                self.end_pace(now, e);
+                self.end_pace(now);
                 self.enter(now, State::Recover, gone(e))
             }
             State::Pace if self.pace.as_ref().map(Pace::group) != offers.group => {
-                self.end_pace(now, e);
+                self.end_pace(now);
                 let why = "the flood's control group has no pace any more";
                 match self.threat(e) {
                     Some(threat) => self.meet(now, e, offers, format!("{why}; {threat}")),
@@ -209,7 +203,7 @@ impl Machine {
                 self.stepped = now;
                 because(why)
             }
-            State::Protect | State::Probe if both && self.can_pace_now(e, offers) => {
+            State::Protect | State::Probe if both && self.can_pace_now(offers) => {
                 self.meet(now, e, offers, "the flood's control group can be paced now".into())
             }
             State::Protect | State::Probe if !both => {
@@ -233,9 +227,9 @@ impl Machine {
 
     /// Whether a flood that could not be paced when the encounter began can be now: its group had a
     /// victim, or no limits yet.
-    fn can_pace_now(&self, e: &Estimate, offers: &Offers<'_>) -> bool {
+    fn can_pace_now(&self, offers: &Offers<'_>) -> bool {
         let is_new = |group: &str| self.hopeless.as_deref() != Some(group);
-        offers.group.is_some_and(is_new) && e.most_drain_bytes_per_s.is_some()
+        offers.group.is_some_and(is_new)
     }
 
     fn enter(&mut self, now: Duration, state: State, why: String) -> Option<Move> {
@@ -285,19 +279,15 @@ impl Machine {
             return self.begin(now, e, offers, why);
         };
         let last = self.paced.as_ref().filter(|(of, _, then)| of == group && now - *then < FORGET);
-        let Some(pace) = Pace::begin(now, group, last.map(|(_, share, _)| *share), e) else {
-            let since = *self.unpaced.get_or_insert(now);
-            return (now - since >= NO_RATE).then(|| self.begin(now, e, offers, why)).flatten();
-        };
-        self.unpaced = None;
+        let pace = Pace::begin(now, group, last.map(|(_, rate, _)| *rate), e);
         let (rate, pace) = (pace.rate(), Some(pace));
         (self.pace, self.level, self.stepped) = (pace, Level::default(), now);
         self.enter(now, State::Pace, format!("{why}: {group} may write {:.1} MB/s", rate / 1e6))
     }
 
-    fn end_pace(&mut self, now: Duration, e: &Estimate) {
-        if let (Some(pace), Some(drain)) = (self.pace.take(), e.most_drain_bytes_per_s) {
-            self.paced = Some((pace.group().to_owned(), pace.rate() / drain.max(1.0), now));
+    fn end_pace(&mut self, now: Duration) {
+        if let Some(pace) = self.pace.take() {
+            self.paced = Some((pace.group().to_owned(), pace.rate(), now));
         }
     }
 

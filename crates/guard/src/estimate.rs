@@ -18,7 +18,7 @@ use floodwall_model::LatencyCounts;
 use floodwall_model::plant::{Actor, DeviceObservation, Observation};
 
 use crate::config::{
-    BACKLOG, BASE_MULTIPLE, BASE_WINDOW, Config, DRAIN_WINDOW, FLOOD_COMMIT, FLOOD_RATE, HARMED,
+    BACKLOG, BASE_MULTIPLE, BASE_WINDOW, Config, DRAIN_WINDOW, FLOOD_COMMIT, FLOOD_RATE, FLUSHING,
     LATENCY_WINDOW, LEAST_GOAL, LEAST_OPERATIONS, LEAST_OWN_GOAL, LONGEST_TICK, MOST_DRAIN_WINDOW,
     MOST_SLOWER, PRESENCE, STRETCH, UNKNOWN_GOAL, rank,
 };
@@ -35,6 +35,8 @@ pub(crate) struct Estimator {
     most_drain: Windowed,
     /// The present stretch of backlogged time, look by look: how long, and bytes written.
     stretch: VecDeque<(Duration, u64)>,
+    /// Whether any sample was taken while the device was the bottleneck.
+    saw_device: bool,
     /// Whether a stretch has lasted for [`STRETCH`].
     has_stretch: bool,
     base: Typical,
@@ -50,8 +52,6 @@ pub(crate) struct Estimator {
     victim_seen: Option<Duration>,
     flood_seen: Option<Duration>,
     was_backlogged: bool,
-    /// Whether victims missed their goal at the last look.
-    was_harmed: bool,
     /// Control groups in which victims were seen, and when.
     victims_groups: BTreeMap<String, Duration>,
     /// The one control group of the floods that were seen last, if it holds no victim.
@@ -81,6 +81,9 @@ pub struct Estimate {
     /// The largest drain rate of the last minute of backlogged time, whatever the levers were. A
     /// short queue lets less through than the device can drain.
     pub most_drain_bytes_per_s: Option<f64>,
+    /// Whether the device may drain more than that: it has drained only as much as a paced flood
+    /// wrote.
+    pub drain_is_least: bool,
     /// Median latency of the victims without a flood.
     pub base: Option<Duration>,
     /// Mean latency of the victims without a flood, as it was measured. [`Estimate::base`] is a
@@ -126,6 +129,7 @@ impl Estimator {
             most_drain: Windowed::largest(MOST_DRAIN_WINDOW),
             stretch: VecDeque::new(),
             has_stretch: false,
+            saw_device: false,
             wait: Typical::new(BASE_WINDOW),
             slower: 1.0,
             base: Typical::new(BASE_WINDOW),
@@ -135,7 +139,6 @@ impl Estimator {
             victim_seen: None,
             flood_seen: None,
             was_backlogged: false,
-            was_harmed: false,
             victims_groups: BTreeMap::new(),
             floods_group: None,
             seen_alone: false,
@@ -168,11 +171,18 @@ impl Estimator {
         let backlogged = backlog_bytes >= BACKLOG && seen.counters.in_flight > 0;
         // A tick that began or ended without a backlog tells how much was written, not how fast the
         // device could be. A backlogged tick without writes tells that the device was stuck.
+        // Victims' own writes do not tell it either, while the flusher has not begun.
+        let is_flushing = match pulled {
+            Pulled::Nothing | Pulled::Paced => seen.writeback_bytes.is_none_or(|bytes| bytes >= FLUSHING),
+            Pulled::Somehow | Pulled::Shortest => true,
+        };
+        let backlogged = backlogged && is_flushing;
         if believed && backlogged && self.was_backlogged {
             let rate = seen.counters.written_bytes as f64 / tick.as_secs_f64();
-            // A paced flood's rate says nothing of the device, unless the device is the bottleneck.
-            let says = pulled != Pulled::Paced || self.was_harmed || self.drain.get() < Some(rate);
-            if says {
+            // A paced flood's rate says only that the device drains that much.
+            let is_device = pulled != Pulled::Paced;
+            if is_device || self.drain.get() < Some(rate) {
+                self.saw_device |= is_device;
                 self.drain.add(tick, rate);
                 self.stretch.push_back((tick, seen.counters.written_bytes));
             }
@@ -232,12 +242,12 @@ impl Estimator {
         let base = self.base.get().map(|ns| ns * self.slower);
         let goal = self.goal(config);
         let (pressure, operations) = self.pressure(config, goal, oldest);
-        self.was_harmed = pressure.is_some_and(|pressure| pressure > HARMED);
         let queued =
             seen.counters.in_flight as f64 * mean(seen.counters.written_bytes, seen.counters.write_ops);
         Estimate {
             drain_bytes_per_s: drain,
             most_drain_bytes_per_s: self.most_drain.get(),
+            drain_is_least: !self.saw_device,
             base: base.map(nanoseconds),
             wait_alone: self.wait.get().map(nanoseconds),
             goal,

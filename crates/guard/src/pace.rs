@@ -3,18 +3,17 @@
 //! touched.
 //!
 //! ```text
-//! rate ─── begin: half of the drain rate
-//!   │  victims keep their goal ─▶ × 1.25 for two seconds ─┬─ still: kept, and on
-//!   │    (to half of the drain rate, until they miss it)  │
-//!   │                                                     └─ not: back, and wait longer
+//! rate ─── begin: half of the drain rate; 16 MB/s while that is not known
+//!   │  victims keep their goal ─▶ × 2 each 0.75 s, until they miss it: back to the last that they bore
+//!   │  … with room            ─▶ × 1.25 for two seconds ─┬─ still: kept, and on
+//!   │                                                    └─ not: back, and wait longer
 //!   │  victims miss their goal ─▶ × 0.75 at once
-//!   └─ between a tenth of the drain rate and all of it
+//!   └─ between a tenth of the drain rate and all of it; at least 4 MB/s while that is not known
 //! ```
 //!
-//! The gains are those of TCP BBR's probing for bandwidth (Cardwell et al., 2016: 1.25 and 0.75).
-//! As there, the drain rate is a windowed maximum. The pace does not lower it: a sample of a paced
-//! flood counts only if it is higher, or if victims miss their goal. Then the device is the
-//! bottleneck (see [`crate::estimate`]).
+//! The gains are those of TCP BBR (Cardwell et al., 2016): Startup, and probing for bandwidth with 1.25
+//! and 0.75. As there, the drain rate is a windowed maximum. The pace does not lower it: a sample of a
+//! paced flood counts only if it is higher (see [`crate::estimate`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,8 +21,9 @@ use std::time::Duration;
 use floodwall_model::Setting;
 
 use crate::config::{
-    DOMAIN, FIRST_SHARE, HARMED, LEAST_DOMAIN, LEAST_SHARE, LEAST_TRIAL, MOST_PROBE_WAIT, PACE_DOWN, PACE_UP,
-    PROBE, PROBE_WAIT, SETTLE,
+    DOMAIN, FIRST_SHARE, FLOOD_RATE, HARMED, LEAST_DOMAIN, LEAST_SHARE, LEAST_TRIAL, MOST_PROBE_WAIT,
+    PACE_DOWN, PACE_OLD, PACE_ROOM, PACE_START, PACE_START_RATE, PACE_START_STEP, PACE_UP, PROBE, PROBE_WAIT,
+    SETTLE,
 };
 use crate::estimate::Estimate;
 
@@ -40,8 +40,12 @@ pub(crate) struct Pace {
     wait: Duration,
     /// When the rate was last changed.
     changed: Duration,
-    /// Whether victims have missed their goal beside this pace.
-    was_too_much: bool,
+    /// When the pace began.
+    begun: Duration,
+    /// Whether the rate still doubles: victims have borne each so far.
+    is_starting: bool,
+    /// How long after a change the next may follow.
+    hold: Duration,
     /// Since when victims miss their goal beside the least rate.
     missed: Option<Duration>,
     /// Bytes of `memory.high`.
@@ -49,22 +53,24 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// `share`: the share of the drain rate at the end of the last encounter, if that is known.
-    ///
-    /// `None` while the drain rate is not known.
-    pub(crate) fn begin(now: Duration, group: &str, share: Option<f64>, e: &Estimate) -> Option<Self> {
-        let drain = e.most_drain_bytes_per_s?;
-        Some(Self {
+    /// `last`: the rate at the end of the last encounter, in bytes a second, if there was one.
+    pub(crate) fn begin(now: Duration, group: &str, last: Option<f64>, e: &Estimate) -> Self {
+        let drain = e.most_drain_bytes_per_s.filter(|_| !e.drain_is_least);
+        let first = drain.map_or(PACE_START_RATE, |drain| drain * FIRST_SHARE);
+        let rate = last.unwrap_or(first).min(drain.unwrap_or(f64::INFINITY));
+        Self {
             group: group.to_owned(),
-            rate: drain * share.unwrap_or(FIRST_SHARE),
+            rate,
             probing: None,
             next: now + PROBE,
             wait: PROBE_WAIT,
             changed: now,
-            was_too_much: share.is_some(),
+            begun: now,
+            is_starting: last.is_none(),
+            hold: SETTLE,
             missed: None,
-            high: high(drain),
-        })
+            high: high(drain.unwrap_or(rate)),
+        }
     }
 
     pub(crate) fn group(&self) -> &str {
@@ -88,34 +94,37 @@ impl Pace {
 
     /// One tick. Returns why the rate has changed; `None` if it has not.
     pub(crate) fn tick(&mut self, now: Duration, e: &Estimate) -> Option<String> {
-        let drain = e.most_drain_bytes_per_s?;
-        let floor = LEAST_SHARE * drain;
-        if now - self.changed < SETTLE {
+        if now - self.changed < self.hold {
             return None;
         }
+        let drain = e.most_drain_bytes_per_s.unwrap_or(self.rate);
+        let floor = if e.drain_is_least { FLOOD_RATE } else { LEAST_SHARE * drain };
+        let most = if e.drain_is_least { f64::INFINITY } else { drain };
         let before = self.rate;
+        self.hold = SETTLE;
         // Too few operations end to tell, and none is late: victims bear it.
         let pressure = e.pressure.unwrap_or(0.0);
         let is_least = self.rate <= floor && pressure > HARMED;
         self.missed = is_least.then(|| self.missed.unwrap_or(now));
         if pressure > HARMED {
-            self.was_too_much = true;
-            let held = self.probing.take();
-            self.wait = held.map_or(PROBE_WAIT, |_| (self.wait * 2).min(MOST_PROBE_WAIT));
-            self.next = now + self.wait;
-            self.rate = held.map_or(self.rate * PACE_DOWN, |(rate, _)| rate).max(floor);
-        } else if let Some((_, since)) = self.probing {
-            if now - since < PROBE {
-                return None;
+            // Operations that have begun before the change still end.
+            self.hold = (SETTLE + e.goal).min(PACE_OLD);
+            self.too_much(now, floor);
+        } else if self.is_starting {
+            if now - self.changed >= PACE_START_STEP {
+                let first = if e.drain_is_least { 0.0 } else { FIRST_SHARE * drain };
+                self.rate = (self.rate * PACE_START).max(first).min(most);
+                self.is_starting = self.rate < most;
             }
-            // The higher rate does no harm: it is kept, and the next try follows.
-            (self.probing, self.wait, self.next) = (None, PROBE_WAIT, now);
-        }
-        if pressure <= HARMED && now >= self.next && self.rate < drain {
-            self.probing = Some((self.rate, now));
-            // The first samples of the drain rate may come from a flusher that has only just begun.
-            let first = if self.was_too_much { 0.0 } else { FIRST_SHARE * drain };
-            self.rate = (self.rate * PACE_UP).max(first).min(drain);
+        } else if self.probing.is_none_or(|(_, since)| now - since >= PROBE) {
+            if self.probing.take().is_some() {
+                // The higher rate does no harm: it is kept, and the next try follows.
+                (self.wait, self.next) = (PROBE_WAIT, now);
+            }
+            if pressure <= PACE_ROOM && now >= self.next && self.rate < most {
+                self.probing = Some((self.rate, now));
+                self.rate = (self.rate * PACE_UP).min(most);
+            }
         }
         if self.rate == before {
             return None;
@@ -123,12 +132,33 @@ impl Pace {
         self.changed = now;
         // The drain rate may have been far too low at first. Less is not asked for again: the
         // kernel would reclaim the group's memory once more.
-        self.high = self.high.max(high(drain));
-        let (to, of) = (self.rate / 1e6, 100.0 * self.rate / drain);
+        self.high = self.high.max(high(drain.max(self.rate)));
+        let of = if e.drain_is_least {
+            "the drain rate is not known yet".to_owned()
+        } else {
+            format!("{:.0} % of the drain rate", 100.0 * self.rate / drain)
+        };
         Some(format!(
-            "victims wait {pressure:.1} × the goal of {:.1?}: the flood may write {to:.1} MB/s, {of:.0} % of the drain rate",
-            e.goal
+            "victims wait {pressure:.1} × the goal of {:.1?}: the flood may write {:.1} MB/s, {of}",
+            e.goal,
+            self.rate / 1e6
         ))
+    }
+
+    /// Victims miss their goal.
+    fn too_much(&mut self, now: Duration, floor: f64) {
+        if self.is_starting && now - self.begun < PACE_OLD {
+            self.rate = (self.rate * PACE_DOWN).max(floor);
+            return;
+        }
+        if std::mem::take(&mut self.is_starting) {
+            (self.rate, self.next) = ((self.rate / PACE_START).max(floor), now + PROBE);
+            return;
+        }
+        let held = self.probing.take().map(|(rate, _)| rate);
+        self.wait = held.map_or(PROBE_WAIT, |_| (self.wait * 2).min(MOST_PROBE_WAIT));
+        self.next = now + self.wait;
+        self.rate = held.unwrap_or(self.rate * PACE_DOWN).max(floor);
     }
 
     /// The wanted knobs with their values. Never more than the administrator allows.
@@ -181,7 +211,7 @@ mod tests {
     /// The pace after so many seconds, if the pressure follows from its rate.
     fn after(seconds: u64, pressure: impl Fn(f64) -> f64) -> Pace {
         let mut now = Duration::ZERO;
-        let mut pace = Pace::begin(now, "flood", None, &estimate(0.5)).unwrap();
+        let mut pace = Pace::begin(now, "flood", None, &estimate(0.5));
         while now < Duration::from_secs(seconds) {
             now += TICK;
             pace.tick(now, &estimate(pressure(pace.rate)));
@@ -205,7 +235,7 @@ mod tests {
     #[test]
     fn a_drain_rate_that_was_far_too_low_at_first_is_made_up_for_in_seconds() {
         let slow = Estimate { most_drain_bytes_per_s: Some(5e6), ..estimate(0.1) };
-        let mut pace = Pace::begin(Duration::ZERO, "flood", None, &slow).unwrap();
+        let mut pace = Pace::begin(Duration::ZERO, "flood", None, &slow);
         let mut now = Duration::ZERO;
         while pace.rate < 60e6 {
             now += TICK;
@@ -217,7 +247,7 @@ mod tests {
     #[test]
     fn a_victim_with_few_operations_keeps_no_flood_at_its_first_rate() {
         let few = Estimate { pressure: None, ..estimate(0.0) };
-        let mut pace = Pace::begin(Duration::ZERO, "flood", None, &few).unwrap();
+        let mut pace = Pace::begin(Duration::ZERO, "flood", None, &few);
         for tick in 1..80 {
             pace.tick(TICK * tick, &few);
         }
@@ -241,7 +271,7 @@ mod tests {
 
     #[test]
     fn the_administrators_other_limits_stay() {
-        let pace = after(1, |_| 0.5);
+        let pace = Pace::begin(Duration::ZERO, "flood", None, &estimate(0.5));
         let own = |line: &str, high: &str| {
             let pairs = [("flood:io.max", line), ("flood:memory.high", high)];
             pace.knobs(&pairs.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect())

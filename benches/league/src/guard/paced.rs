@@ -6,13 +6,14 @@
 
 use std::fmt::Write;
 
+use floodwall_guard::Decision;
 use floodwall_model::{LatencyCounts, Setting, scenario};
 use floodwall_sim::PlantDevice;
 use published::origin::Origin;
 use serde::{Deserialize, Serialize};
 
 use super::script::{GRACE, LEAVE, MEET};
-use super::{GuardArgs, read, write};
+use super::{GuardArgs, log, read, write};
 use crate::cells::Cell;
 use crate::measure::{Place, rounded};
 use crate::stage::Stage;
@@ -78,13 +79,23 @@ pub(super) fn measure(
     let mut paced = Paced { origin: origin.clone(), rate, ..Paced::default() };
     for seed in MACHINES {
         tell("the guard and the default");
-        paced.guard.push(run(cell, seed, rate, reference.flood_bytes_per_s, true)?);
-        paced.default.push(run(cell, seed, rate, reference.flood_bytes_per_s, false)?);
+        let (guarded, decisions) = run(cell, seed, rate, reference.flood_bytes_per_s, true)?;
+        if args.log && seed == MACHINES[0] {
+            print!("{}", log(cell, &decisions));
+        }
+        paced.guard.push(guarded);
+        paced.default.push(run(cell, seed, rate, reference.flood_bytes_per_s, false)?.0);
     }
     write(&path, &paced)
 }
 
-fn run(cell: &Cell, seed: u64, rate: f64, flood_alone: f64, guarded: bool) -> anyhow::Result<Run> {
+fn run(
+    cell: &Cell,
+    seed: u64,
+    rate: f64,
+    flood_alone: f64,
+    guarded: bool,
+) -> anyhow::Result<(Run, Vec<Decision>)> {
     let mut scenario = cell.scenario()?;
     scenario.victims = vec![scenario::parse_victim(&format!("{},rate={rate}", cell.victim_spec()))?];
     scenario::name_apart(&mut scenario);
@@ -107,13 +118,14 @@ fn run(cell: &Cell, seed: u64, rate: f64, flood_alone: f64, guarded: bool) -> an
     let (alone, _) = stage.rate(&victim, ALONE, MEET);
     let (beside, _) = stage.rate(&victim, MEET + GRACE, LEAVE);
     let (_, flooded) = stage.rate(&flood, MEET + GRACE, LEAVE);
-    Ok(Run {
+    let run = Run {
         kept: rounded(beside / alone.max(1e-9)),
         alone_p99_us: p99(ALONE, MEET),
         p99_us: p99(MEET + GRACE, LEAVE),
         dead_seconds: stage.dead(&victim, alone, MEET + GRACE, LEAVE),
         flood: rounded(flooded / flood_alone),
-    })
+    };
+    Ok((run, stage.decisions))
 }
 
 /// The stored cells of a list.

@@ -3,7 +3,7 @@ use floodwall_model::LatencyCounts;
 use floodwall_model::latency::bucket_of;
 
 use crate::act::Held;
-use crate::config::Mode;
+use crate::config::{Mode, PACE_START_RATE};
 
 const TICK: Duration = Duration::from_millis(250);
 
@@ -220,31 +220,20 @@ fn an_encounter_begins_where_the_last_one_ended() {
 }
 
 #[test]
-fn a_flood_whose_drain_rate_stays_unknown_is_held_back_by_the_queue() {
+fn a_flood_is_paced_at_once_although_its_drain_rate_is_not_known() {
     let own = [
         ("scheduler", "mq-deadline"),
         ("nr_requests", "256"),
-        ("max_sectors_kb", "4096"),
         ("copy:io.max", "rbps=max wbps=max riops=max wiops=max"),
         ("copy:memory.high", "max"),
     ];
     let held = Held::new(own.map(|(k, v)| (k.to_owned(), v.to_owned())).into_iter().collect());
     let offers = Offers::of(&held, None, Some("copy"));
-    let unknown = Estimate { drain_bytes_per_s: None, most_drain_bytes_per_s: None, ..estimate(0.1, 0.5) };
+    let unknown = Estimate { drain_bytes_per_s: None, drain_is_least: true, ..estimate(0.1, 0.5) };
     let mut machine = Machine::default();
-    let mut now = Duration::ZERO;
-    while machine.state != State::Protect {
-        now += TICK;
-        machine.tick(now, &unknown, &WHOLE, &offers, true);
-        assert!(now <= NO_RATE + 2 * TICK, "{:?} after {now:?}", machine.state);
-        assert!(machine.state != State::Protect || now > NO_RATE, "{now:?}");
-    }
-    assert!(machine.level.queue() > 0);
-    // Known at once, it is paced at once.
-    let known = Estimate { most_drain_bytes_per_s: Some(1e8), ..unknown };
-    let mut machine = Machine::default();
-    machine.tick(now, &known, &WHOLE, &offers, true);
-    assert_eq!(machine.state, State::Pace);
+    machine.tick(TICK, &unknown, &WHOLE, &offers, true);
+    assert_eq!((machine.state, machine.level), (State::Pace, Level::default()));
+    assert_eq!(machine.pace.map(|pace| pace.rate()), Some(PACE_START_RATE));
 }
 
 #[test]
