@@ -127,7 +127,7 @@ pub const LEAST_SHARE: f64 = 0.1;
 /// The pace alone is not enough if victims miss their goal for so long beside the least share. A
 /// device's cache may be full of earlier writes of the flood.
 pub const LEAST_TRIAL: Duration = Duration::from_secs(8);
-/// How often the limits of a paced control group are read again.
+/// How often the limits of a paced control group, and raised priorities, are read again.
 pub const LIMITS_AGAIN: Duration = Duration::from_secs(1);
 /// The drain rate of a backlogged device is known after two looks. If it stays unknown for so long,
 /// there is no rate to pace by, and the queue is made short.
@@ -149,6 +149,15 @@ pub const DOMAIN: Duration = Duration::from_secs(3);
 /// The least `memory.high`: room for two of the flusher's chunks below the dirty limit, and as much
 /// for the program.
 pub const LEAST_DOMAIN: u64 = 64 << 20;
+
+/// A process that has not committed for so long gets its priority back, and one that has flooded is
+/// not raised for as long.
+pub const RAISED_FOR: Duration = Duration::from_secs(60);
+/// A process is raised once it has been known for so long: one that ends at once is not worth a
+/// record in the journal.
+pub const RAISE_AFTER: Duration = Duration::from_secs(1);
+/// At most so many processes of a device are raised: each is a record in the journal.
+pub const MOST_RAISED: usize = 256;
 
 /// A limit begins at so many times the backlog: writers settle at about seven eighths of a limit.
 pub const ABOVE_BACKLOG: f64 = 1.1;

@@ -138,6 +138,12 @@ impl Machine {
         !matches!(self.state, State::Free | State::Watch) && now - self.stepped < SETTLE
     }
 
+    /// Whether the victims that commit are to be raised: under protection, while bfq is in force.
+    pub(crate) fn raises(&self, offers: &Offers<'_>) -> bool {
+        let protects = matches!(self.state, State::Protect | State::Probe);
+        protects && self.level.is_bfq(offers) && !self.level.unraised
+    }
+
     /// One tick. `in_force`: whether the last step has taken effect. `None`: state and level stay.
     pub(crate) fn tick(
         &mut self,
@@ -283,13 +289,19 @@ impl Machine {
             }
         } else if kind != self.kind || self.opening.is_empty() || !is_recent(self.met) {
             // Otherwise the last encounter was too short to try everything, and this one goes on.
-            self.best = Level::first(e, offers);
+            let first = Level::first(e, offers);
+            self.best = first;
             (self.patience, self.step) = (PATIENCE, None);
             self.opening = offers.recipes(kind == 1);
-            self.opening.retain(|level| *level != self.best);
+            self.opening.retain(|level| *level != first);
             // The first level comes once more at the end, when the flood no longer fills the page
             // cache.
-            self.opening.push_back(self.best);
+            self.opening.push_back(first);
+            if offers.raise {
+                // Raised victims alone come first, because a priority freezes no queue.
+                self.best = Level::default();
+                self.opening.push_front(first);
+            }
             self.tried.clear();
             self.tallies.clear();
         }
@@ -320,6 +332,17 @@ impl Machine {
     fn protect(&mut self, now: Duration, e: &Estimate, whole: &Whole, offers: &Offers<'_>) -> Option<Move> {
         if now - self.stepped < self.settle {
             return None;
+        }
+        if self.best.is_free()
+            && let Some(pressure) = e.pressure.filter(|pressure| *pressure > HARMED)
+            && let Some(first) = self.opening.pop_front()
+        {
+            // Its samples are from the flood's beginning.
+            self.tallies.remove(&self.best);
+            self.best = first;
+            self.go(now, first, offers);
+            self.next = now + FIRST_REST;
+            return because(format!("raised victims wait {pressure:.1} × the goal, too"));
         }
         let best = self.best;
         let tally = self.tally(best);
@@ -389,6 +412,11 @@ impl Machine {
         let is_good = watched.trial.score(whole).is_some_and(|(score, _)| score > GOOD);
         if is_enough && is_known && is_good {
             self.opening.clear();
+        }
+        let is_first = offers.raise && !self.tallies.keys().any(|level| level.unraised);
+        if is_first && is_enough && !(is_known && is_good) {
+            // Raising may cost the flood more than it gives. No queue freezes to find out.
+            self.opening.push_front(Level { unraised: true, ..level });
         }
         if let Some(next) = self.opening.pop_front() {
             self.go(now, next, offers);
