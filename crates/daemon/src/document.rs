@@ -157,6 +157,9 @@ pub struct Device {
     pub floods: Vec<String>,
     /// Knobs that are not as the administrator has them.
     pub held: Vec<HeldKnob>,
+    /// Processes, and ext4's journal, that are put before the flood by I/O priority.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub raised: Vec<String>,
     /// Changes of its state and level.
     pub decisions: u64,
     /// Writes to its kernel files.
@@ -197,6 +200,9 @@ pub struct Entry {
     pub why: String,
 }
 
+/// Writes that a line shows: a database may have hundreds of processes to be raised.
+const MOST_WRITES: usize = 12;
+
 impl Entry {
     /// As one line without its time.
     #[must_use]
@@ -215,7 +221,11 @@ impl Entry {
         }
         if !self.writes.is_empty() {
             line.push_str(if self.pretended { "would write " } else { "wrote " });
-            line.push_str(&self.writes.join(", "));
+            let shown = self.writes.len().min(MOST_WRITES);
+            line.push_str(&self.writes[..shown].join(", "));
+            if shown < self.writes.len() {
+                line.push_str(&format!(" and {} more", self.writes.len() - shown));
+            }
             line.push_str("; ");
         }
         line.push_str(&self.why);
@@ -247,5 +257,11 @@ mod tests {
         entry.from = entry.to.clone();
         assert!(entry.line().starts_with("sda: protect (bfq, 4 requests); would write nr_requests"));
         assert_eq!(Entry { why: "paused".into(), ..Entry::default() }.line(), "paused");
+        entry.writes = (0..100).map(|n| format!("priority of db ({n}) none → be/0")).collect();
+        let line = entry.line();
+        assert!(
+            line.contains("db (11) none → be/0 and 88 more; victims") && !line.contains("(12)"),
+            "{line}"
+        );
     }
 }

@@ -12,11 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use floodwall_model::plant::{KnobWrite, Plant, PlantError};
+use floodwall_model::setting::JOURNAL_PRIORITY;
 use floodwall_model::{DeviceId, Setting};
 
 use crate::Report;
 use crate::config::{LIMITS_AGAIN, RETRIES, RETRY};
 use crate::pace::limits;
+use crate::raise::{is_priority, is_unset};
 
 /// The knob that moves most others, and the other that moves some.
 const ELEVATOR: &str = "scheduler";
@@ -51,7 +53,9 @@ pub(crate) struct Held {
     unknown: BTreeSet<String>,
     /// Control groups whose limits have been read in this encounter, and when.
     groups: BTreeMap<String, Duration>,
-    /// When the written limits were last read again.
+    /// When the priorities of processes were last looked for.
+    met: Duration,
+    /// When the written limits and priorities were last read again.
     checked: Duration,
 }
 
@@ -72,9 +76,10 @@ struct Change {
     back: bool,
 }
 
-/// Whether a knob is a limit of a control group: `GROUP:io.max`.
-fn is_limit(knob: &str) -> bool {
-    knob.contains(':')
+/// Whether a knob comes and goes while its device stays: a limit of a control group, `GROUP:io.max`,
+/// or a priority, `pid:4711.ioprio`. It needs nothing back once it has gone.
+fn is_passing(knob: &str) -> bool {
+    knob.contains(':') || knob == JOURNAL_PRIORITY
 }
 
 fn follows_elevator(knob: &str) -> bool {
@@ -89,6 +94,8 @@ fn order(knob: &str) -> u32 {
         REQUESTS => 1,
         // A group's dirty limit before its rate: else its writes fill the machine's limit.
         knob if knob.ends_with(":memory.high") => 1,
+        // At once: the elevator's write waits for the queue to run dry.
+        knob if is_priority(knob) => 0,
         knob if knob.starts_with("iosched.") => 3,
         "bdi.strict_limit" => 4,
         _ => 2,
@@ -122,6 +129,7 @@ impl Held {
             late: BTreeMap::new(),
             unknown: BTreeSet::new(),
             groups: BTreeMap::new(),
+            met: Duration::ZERO,
             checked: Duration::ZERO,
         }
     }
@@ -186,9 +194,41 @@ impl Held {
         Ok(())
     }
 
-    /// Reads the written limits again, every [`LIMITS_AGAIN`]. A limit that reads another value
-    /// belongs to another program: `systemctl daemon-reload` sets `memory.high` anew. A pace without
-    /// it fills the machine's dirty limit.
+    /// Reads the priorities of processes that are not known yet, every [`LIMITS_AGAIN`].
+    ///
+    /// # Errors
+    /// [`PlantError::Lost`] if the plant's knobs can't be read.
+    pub(crate) fn meet_processes<P: Plant + ?Sized>(
+        &mut self,
+        plant: &mut P,
+        device: DeviceId,
+        now: Duration,
+        priorities: &[String],
+    ) -> Result<(), PlantError> {
+        let is_known = |knob: &String| knob == JOURNAL_PRIORITY || self.own.get(knob).is_some();
+        if priorities.iter().all(is_known) || now.saturating_sub(self.met) < LIMITS_AGAIN {
+            return Ok(());
+        }
+        self.met = now;
+        let Some(reads) = plant.knobs()?.devices.remove(&device) else { return Ok(()) };
+        for knob in priorities.iter().filter(|knob| !self.written.contains_key(*knob)) {
+            match reads.get(knob) {
+                Some(value) => self.own.0.insert(knob.clone(), value.to_owned()),
+                None => self.own.0.remove(knob),
+            };
+        }
+        Ok(())
+    }
+
+    /// Those of these priorities that the guard may raise: they are there, and no administrator has
+    /// set them.
+    pub(crate) fn raisable(&self, priorities: Vec<String>) -> Vec<String> {
+        priorities.into_iter().filter(|knob| self.has(knob) && is_unset(knob, &self.own)).collect()
+    }
+
+    /// Reads the written limits and priorities again, every [`LIMITS_AGAIN`]. One that reads another
+    /// value belongs to another program: `systemctl daemon-reload` sets `memory.high` anew. A pace
+    /// without it fills the machine's dirty limit.
     ///
     /// # Errors
     /// [`PlantError::Lost`] if the plant's knobs can't be read.
@@ -199,12 +239,13 @@ impl Held {
         now: Duration,
         report: &mut Report,
     ) -> Result<(), PlantError> {
-        if now.saturating_sub(self.checked) < LIMITS_AGAIN {
+        let is_written = self.written.keys().any(|knob| is_passing(knob));
+        if !is_written || now.saturating_sub(self.checked) < LIMITS_AGAIN {
             return Ok(());
         }
         self.checked = now;
         let Some(reads) = plant.knobs()?.devices.remove(&device) else { return Ok(()) };
-        let limits: Vec<String> = self.written.keys().filter(|knob| is_limit(knob)).cloned().collect();
+        let limits: Vec<String> = self.written.keys().filter(|knob| is_passing(knob)).cloned().collect();
         for limit in limits {
             if reads.get(&limit).is_none() {
                 self.lose(&limit);
@@ -217,23 +258,24 @@ impl Held {
         Ok(())
     }
 
-    /// A control group has gone, and its limit with it.
+    /// A control group or a process has gone, and its limit or priority with it.
     fn lose(&mut self, limit: &str) {
         self.written.remove(limit);
         self.own.0.remove(limit);
     }
 
-    /// Forgets the control groups of an encounter that is over, once their limits are back.
-    pub(crate) fn forget_groups(&mut self) {
-        if self.groups.is_empty() || self.written.keys().any(|knob| is_limit(knob)) {
+    /// Forgets the control groups and processes of an encounter that is over, once their limits and
+    /// priorities are back.
+    pub(crate) fn forget_passing(&mut self) {
+        if self.written.keys().any(|knob| is_passing(knob)) {
             return;
         }
         self.groups.clear();
-        self.own.0.retain(|knob, _| !is_limit(knob));
-        self.left_alone.retain(|knob| !is_limit(knob));
-        self.theirs.retain(|knob| !is_limit(knob));
-        self.later.retain(|knob, _| !is_limit(knob));
-        self.late.retain(|knob, _| !is_limit(knob));
+        self.own.0.retain(|knob, _| !is_passing(knob));
+        self.left_alone.retain(|knob| !is_passing(knob));
+        self.theirs.retain(|knob| !is_passing(knob));
+        self.later.retain(|knob, _| !is_passing(knob));
+        self.late.retain(|knob, _| !is_passing(knob));
     }
 
     /// The device was gone and is back, with these values. Knobs that still read the guard's value
@@ -349,7 +391,7 @@ impl Held {
                 return;
             }
         }
-        if is_limit(&knob) && reads.get(&knob).is_none() {
+        if is_passing(&knob) && reads.get(&knob).is_none() {
             self.lose(&knob);
             return;
         }
@@ -385,8 +427,10 @@ impl Held {
     }
 
     /// Why a knob belongs to another program; `None` if it does not.
-    fn somebody_elses(&self, knob: &str, reads: &Setting) -> Option<String> {
-        let (found, expected) = (reads.get(knob), self.expected(knob));
+    fn somebody_elses<'a>(&'a self, knob: &str, reads: &'a Setting) -> Option<String> {
+        // Single threads of a process may differ: they come and go.
+        let common = |value: &'a str| if is_priority(knob) { value.split(' ').next() } else { Some(value) };
+        let (found, expected) = (reads.get(knob).and_then(common), self.expected(knob).and_then(common));
         (found != expected).then(|| {
             let (found, expected) = (found.unwrap_or("nothing"), expected.unwrap_or("nothing"));
             format!("it reads {found}, not {expected} as it was left: somebody else has set it")

@@ -190,7 +190,7 @@ pub const LEAST_SHARE: f64 = 0.1;
 /// The pace alone is not enough if victims miss their goal for so long beside the least share. A
 /// device's cache may be full of earlier writes of the flood.
 pub const LEAST_TRIAL: Duration = Duration::from_secs(8);
-/// How often the limits of a paced control group are read again.
+/// How often the limits of a paced control group, and raised priorities, are read again.
 pub const LIMITS_AGAIN: Duration = Duration::from_secs(1);
 /// The gain of a try of a higher rate, and the gain after victims missed their goal. They are those
 /// of TCP BBR's ProbeBW.
@@ -229,9 +229,19 @@ pub const ROOM: f64 = 0.8;
 /// Other levers than the queue's length are tried from so many times the goal on, because tries cost
 /// victims some seconds.
 pub const MISSED: f64 = 1.5;
+/// A longer queue for a flood below its floor is in vain unless the flood has so many times more.
+pub const FLOOR_GAIN: f64 = 1.3;
 /// A shorter queue hurts if victims wait so many times longer there than before. Waits of a device
 /// with a cache differ by nearly as much from one second to the next.
 pub const HURTS: f64 = 2.0;
+/// A process that has not committed for so long gets its priority back, and one that has flooded is
+/// not raised for as long.
+pub const RAISED_FOR: Duration = Duration::from_secs(60);
+/// A process is raised once it has been known for so long: one that ends at once is not worth a
+/// record in the journal.
+pub const RAISE_AFTER: Duration = Duration::from_secs(1);
+/// At most so many processes of a device are raised: each is a record in the journal.
+pub const MOST_RAISED: usize = 256;
 
 /// A limit begins at so many times the backlog: writers settle at about seven eighths of a limit.
 pub const ABOVE_BACKLOG: f64 = 1.1;

@@ -154,6 +154,12 @@ impl Machine {
         !matches!(self.state, State::Free | State::Watch) && now - self.stepped < SETTLE
     }
 
+    /// Whether the victims that commit are to be raised: under protection, while bfq is in force.
+    pub(crate) fn raises(&self, offers: &Offers<'_>) -> bool {
+        let protects = matches!(self.state, State::Protect | State::Probe);
+        protects && self.level.is_bfq(offers) && !self.level.unraised
+    }
+
     /// One tick. `in_force`: whether the last step has taken effect. `None`: state and level stay.
     pub(crate) fn tick(
         &mut self,
@@ -307,9 +313,15 @@ impl Machine {
             }
         } else if kind != self.kind || self.opening.is_empty() || !is_recent(self.met) {
             // Otherwise the last encounter was too short to try everything, and this one goes on.
-            self.best = Level::first(e, offers);
-            self.tallies.clear();
+            let first = Level::first(e, offers);
+            self.best = first;
             self.begin_tries(kind, offers);
+            if offers.raise && self.mode == Mode::Balance {
+                // Raised victims alone come first, because a priority freezes no queue.
+                self.best = Level::default();
+                self.opening.push_front(first);
+            }
+            self.tallies.clear();
             if self.mode == Mode::Protect {
                 self.ladder = Some(Ladder::begin(now, self.own_wait_s.take()));
                 self.opening.clear();
@@ -344,7 +356,9 @@ impl Machine {
         let best = self.best;
         match ladder.tick(now, best, self.tally(best), whole, e, offers) {
             Turn::Exhausted(why) => {
-                let level = self.best_seen(whole, offers).unwrap_or(best);
+                let is_length =
+                    |level: &Level| Level { depth: best.depth, size: best.size, ..*level } == best;
+                let level = self.best_seen(whole, is_length).unwrap_or(best);
                 if level != best {
                     self.best = level;
                     self.go(now, level, offers);
@@ -371,10 +385,10 @@ impl Machine {
         }
     }
 
-    /// The level with the best score of those that were seen lately.
-    fn best_seen(&self, whole: &Whole, offers: &Offers<'_>) -> Option<Level> {
-        let scores = self.tallies.iter().filter_map(|(level, tally)| Some((tally.score(whole)?.0, *level)));
-        let scores = scores.filter(|(_, level)| offers.has_elevator(level.elevator));
+    /// The level with the best score of some that were seen lately.
+    fn best_seen(&self, whole: &Whole, is_one: impl Fn(&Level) -> bool) -> Option<Level> {
+        let seen = self.tallies.iter().filter(|(level, _)| is_one(level));
+        let scores = seen.filter_map(|(level, tally)| Some((tally.score(whole)?.0, *level)));
         scores.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, level)| level)
     }
 
@@ -399,6 +413,17 @@ impl Machine {
     fn protect(&mut self, now: Duration, e: &Estimate, whole: &Whole, offers: &Offers<'_>) -> Option<Move> {
         if now - self.stepped < self.settle {
             return None;
+        }
+        if self.best.is_free()
+            && let Some(pressure) = e.pressure.filter(|pressure| *pressure > HARMED)
+            && let Some(first) = self.opening.pop_front()
+        {
+            // Its samples are from the flood's beginning.
+            self.tallies.remove(&self.best);
+            self.best = first;
+            self.go(now, first, offers);
+            self.next = now + FIRST_REST;
+            return because(format!("raised victims wait {pressure:.1} × the goal, too"));
         }
         let best = self.best;
         let tally = self.tally(best);
@@ -478,11 +503,17 @@ impl Machine {
         if is_enough && is_known && is_good {
             self.opening.clear();
         }
+        let is_first = offers.raise && !self.tallies.keys().any(|level| level.unraised);
+        if is_first && is_enough && !(is_known && is_good) {
+            // Raising may cost the flood more than it gives. No queue freezes to find out.
+            self.opening.push_front(Level { unraised: true, ..level });
+        }
         if let Some(next) = self.opening.pop_front() {
             self.go(now, next, offers);
             return because(format!("{why}; trying {next}"));
         }
-        self.best = self.best_seen(whole, offers).unwrap_or(self.best);
+        let is_to_be_had = |level: &Level| offers.has_elevator(level.elevator);
+        self.best = self.best_seen(whole, is_to_be_had).unwrap_or(self.best);
         let mut why = format!("{why}; {} is the best of {}", self.best, self.tallies.len());
         self.go(now, self.best, offers);
         self.next = now + REST;

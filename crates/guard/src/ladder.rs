@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use crate::climb::{Tally, Whole};
 use crate::config::{
-    BACKLOG, BASE_MULTIPLE, HURTS, LEAST_SHARE, LEAST_TRIAL, MISSED, MOST_PROBE_WAIT, PROBE, PROBE_WAIT,
-    REST_SLOTS, ROOM,
+    BACKLOG, BASE_MULTIPLE, FLOOR_GAIN, HURTS, LEAST_SHARE, LEAST_TRIAL, MISSED, MOST_PROBE_WAIT, PROBE,
+    PROBE_WAIT, REST_SLOTS, ROOM,
 };
 use crate::estimate::Estimate;
 use crate::levers::{Level, Offers};
@@ -38,8 +38,10 @@ pub(crate) struct Ladder {
     before: Option<Before>,
     /// Since when victims miss their goal and no shorter queue is left.
     missed: Option<Duration>,
-    /// The shortest queue at which the flood had its floor, in bytes.
+    /// The shortest queue at which the flood had its floor and victims were not hurt, in bytes.
     least_bytes: f64,
+    /// What victims waited at a shorter queue that hurt them, in seconds. It is looked for once.
+    hurt: Option<f64>,
 }
 
 /// A level before a step.
@@ -48,6 +50,8 @@ struct Before {
     level: Level,
     /// What victims waited there, in seconds.
     wait: f64,
+    /// What the flood had there, in bytes a second.
+    flood: f64,
     /// Whether the step led to a longer queue.
     was_shorter: bool,
 }
@@ -65,8 +69,9 @@ impl Ladder {
     /// `own_wait_s`: what victims waited beside the flood under the administrator's settings, if that
     /// was seen.
     pub(crate) fn begin(now: Duration, own_wait_s: Option<f64>) -> Self {
-        let before = own_wait_s.map(|wait| Before { level: Level::default(), wait, was_shorter: false });
-        Self { next: now + PROBE, wait: PROBE_WAIT, before, missed: None, least_bytes: 0.0 }
+        let before =
+            own_wait_s.map(|wait| Before { level: Level::default(), wait, flood: 0.0, was_shorter: false });
+        Self { next: now + PROBE, wait: PROBE_WAIT, before, missed: None, least_bytes: 0.0, hurt: None }
     }
 
     /// One tick. `tally`: the samples at `level`, which is in force and has settled.
@@ -97,11 +102,12 @@ impl Ladder {
         let lengths = offers.lengths(level);
         let longer = lengths.iter().rfind(|(_, there)| *there > bytes);
         let before = self.before.take();
-        let here = |was_shorter| Before { level, wait, was_shorter };
+        let here = |was_shorter| Before { level, wait, flood, was_shorter };
         let starves =
             whole.drain.is_some_and(|drain| flood < LEAST_SHARE * drain) && e.backlog_bytes >= BACKLOG;
         if starves && slots >= REST_SLOTS {
-            if self.least_bytes > bytes {
+            let is_in_vain = before.is_some_and(|b| b.was_shorter && flood < FLOOR_GAIN * b.flood);
+            if self.least_bytes > bytes || is_in_vain {
                 self.before = before;
                 return Turn::Exhausted(seen("the flood has less than its floor"));
             }
@@ -111,13 +117,19 @@ impl Ladder {
                 return Turn::To(*longer, seen("a longer queue, because the flood has less than its floor"));
             }
         }
-        let hurts = before.filter(|before| !before.was_shorter && wait > HURTS * before.wait && wait > goal);
+        if slots >= REST_SLOTS && self.hurt.is_some_and(|hurt| wait > goal && wait > hurt / HURTS) {
+            // They wait as long at the longer queue: the shorter one was not to blame.
+            (self.least_bytes, self.hurt) = (0.0, Some(f64::INFINITY));
+        }
+        let hurts = before.filter(|_| self.hurt.is_none());
+        let hurts = hurts.filter(|before| !before.was_shorter && wait > HURTS * before.wait && wait > goal);
         if let Some(before) = hurts {
             if slots < REST_SLOTS {
                 self.before = Some(before);
                 return Turn::Stay;
             }
             self.least_bytes = offers.queue_bytes(before.level);
+            self.hurt = Some(wait);
             return Turn::To(before.level, seen("back, because the shorter queue hurts them"));
         }
         let climbed = before.filter(|before| before.was_shorter);
@@ -137,6 +149,7 @@ impl Ladder {
                 .map(|climbed| climbed.level)
                 .or(modelled.map(|(level, _)| *level))
             else {
+                self.before = before;
                 let since = *self.missed.get_or_insert(now);
                 let is_over = now - since >= LEAST_TRIAL && wait > MISSED * goal;
                 return if is_over {

@@ -5,6 +5,7 @@
 //! depth         0: the administrator's   1: 32 requests   2: 16   3: 8   4: 4
 //! size          0: the administrator's   1: 512 KiB a request   2: 256   3: 128   4: 64   5: 32
 //! throttling    the administrator's, or off
+//! priority      under bfq the threads of victims that commit are raised, or are not
 //! limit level   0: the administrator's   1: drain rate × 0.5 s, strict, for this device alone
 //!                                        2: half of that …   down to 16 MiB
 //! ```
@@ -62,6 +63,8 @@ pub struct Level {
     pub size: u8,
     /// Whether writeback throttling is off; else as the administrator has it.
     pub wbt_off: bool,
+    /// Whether victims keep their I/O priority although the elevator would heed a higher one.
+    pub unraised: bool,
     /// The step of the limits; 0: the administrator's.
     pub limit: u32,
 }
@@ -78,6 +81,9 @@ impl fmt::Display for Level {
         }
         if self.wbt_off {
             f.write_str(", no wbt")?;
+        }
+        if self.unraised {
+            f.write_str(", not raised")?;
         }
         if self.limit > 0 {
             write!(f, ", limit {}", self.limit)?;
@@ -103,6 +109,8 @@ pub(crate) struct Offers<'a> {
     pub(crate) group: Option<&'a str>,
     /// The same group if it lacks a limit that pacing needs.
     pub(crate) without_limits: Option<&'a str>,
+    /// Whether a victim can be raised under the elevator in force.
+    pub(crate) raise: bool,
     /// Elevators besides the administrator's, by their level.
     elevators: [bool; ELEVATORS.len()],
     depth: bool,
@@ -129,6 +137,7 @@ impl<'a> Offers<'a> {
             group: floods_group.filter(|group| limits(group).iter().all(|limit| held.has(limit))),
             without_limits: floods_group
                 .filter(|group| limits(group).iter().any(|limit| held.own().get(limit).is_none())),
+            raise: false,
             elevators: ELEVATORS.map(|name| name != own && held.has_elevator(name)),
             depth: held.has("nr_requests"),
             size: held.has("max_sectors_kb"),
@@ -187,7 +196,8 @@ impl<'a> Offers<'a> {
     /// throttling, a limit. Little is queued there, so a change of the elevator waits for little.
     pub(crate) fn besides(&self, level: Level, e: &Estimate) -> VecDeque<Level> {
         let elevators = (1..=ELEVATORS.len() as u8).map(Step::Elevator);
-        let steps = elevators.chain([Step::Elevator(0), Step::Wbt, Step::Limit]);
+        let steps =
+            [Step::Raise].into_iter().chain(elevators).chain([Step::Elevator(0), Step::Wbt, Step::Limit]);
         steps.filter_map(|step| step.from(level, e, self)).collect()
     }
 
@@ -215,6 +225,7 @@ pub(crate) enum Step {
     Larger,
     Elevator(u8),
     ShortestQueue,
+    Raise,
     Wbt,
     Limit,
 }
@@ -228,6 +239,7 @@ impl fmt::Display for Step {
             Self::Larger => "larger requests",
             Self::Elevator(level) => elevator_name(*level).unwrap_or("the administrator's elevator"),
             Self::ShortestQueue => "the shortest queue",
+            Self::Raise => "the other of victims raised and not",
             Self::Wbt => "the other of writeback throttling on and off",
             Self::Limit => "the other of a limit and none",
         })
@@ -250,6 +262,7 @@ impl Step {
         first
             .into_iter()
             .chain(victims_have_less.then_some(Self::ShortestQueue))
+            .chain([Self::Raise])
             .chain(elevators)
             .chain(last)
             .chain([Self::Wbt, Self::Limit])
@@ -274,12 +287,13 @@ impl Step {
                 Some(Level { size: if size <= offers.above.1 { 0 } else { size }, ..level })
             }
             Self::Elevator(elevator) if elevator != level.elevator && offers.has_elevator(elevator) => {
-                Some(Level { elevator, ..level })
+                Some(Level { elevator, unraised: false, ..level })
             }
             Self::ShortestQueue if offers.depth && offers.size && !level.has_shortest_queue() => {
                 let (depth, size) = (SHALLOWEST, SMALLEST);
                 (offers.above.0 < depth && offers.above.1 < size).then_some(Level { depth, size, ..level })
             }
+            Self::Raise => offers.raise.then_some(Level { unraised: !level.unraised, ..level }),
             Self::Wbt => {
                 let bfq = level.is_bfq(offers);
                 (offers.wbt && !bfq).then_some(Level { wbt_off: !level.wbt_off, ..level })
@@ -489,7 +503,7 @@ mod tests {
         assert!(Level::first(&Estimate::default(), &offers()).has_shortest_queue());
         let known = Estimate { drain_bytes_per_s: None, ..estimate(1.0, 20) };
         assert_eq!(first(&known), (Some(8), Some(128)));
-        let level = Level { elevator: 1, depth: 4, size: 5, wbt_off: true, limit: 3 };
+        let level = Level { elevator: 1, depth: 4, size: 5, wbt_off: true, unraised: true, limit: 3 };
         assert_eq!(level.half(), Level { limit: 1, ..Level::default() });
         assert!(level.half().half().is_free());
     }
@@ -504,7 +518,7 @@ mod tests {
         assert!(wanted(level, Ramp::default(), &short, Some(1 << 30)).is_empty());
         // An absent knob is not written.
         let nothing = Held::new(Setting::default());
-        let level = Level { depth: 4, size: 5, wbt_off: true, limit: 6, elevator: 0 };
+        let level = Level { depth: 4, size: 5, wbt_off: true, limit: 6, ..Level::default() };
         assert!(wanted(level, Ramp::default(), &nothing, None).is_empty());
     }
 
@@ -572,6 +586,14 @@ mod tests {
             step.from(Level { depth, ..Level::default() }, &e, &offers_of_short).map(|l| l.depth)
         };
         assert_eq!((step(Step::Shallower, 0), step(Step::Deeper, 2)), (Some(2), Some(0)));
+        // Victims are raised and not by a step where there is one to be raised, and under a new
+        // elevator always.
+        let unraised = Level { unraised: true, ..Level::default() };
+        assert_eq!(Step::Raise.from(Level::default(), &e, &offers), None);
+        let mut raises = offers;
+        raises.raise = true;
+        assert_eq!(Step::Raise.from(Level::default(), &e, &raises), Some(unraised));
+        assert_eq!(Step::Raise.from(unraised, &e, &raises), Some(Level::default()));
         // A backlog that takes minutes to drain is not waited for.
         let full = Estimate { backlog_bytes: 4 << 30, ..e.clone() };
         assert_eq!(Step::Limit.from(Level::default(), &full, &offers), None);
@@ -579,6 +601,8 @@ mod tests {
         own.0.insert("scheduler".into(), "mq-deadline".into());
         let offers = Offers::of(&Held::new(own), None, None);
         assert_eq!(Step::Elevator(2).from(Level::default(), &e, &offers), None, "it is the administrator's");
-        assert_eq!(Step::Elevator(1).from(Level::default(), &e, &offers).map(|l| l.elevator), Some(1));
+        let bfq = Some(Level { elevator: 1, ..Level::default() });
+        assert_eq!(Step::Elevator(1).from(Level::default(), &e, &offers), bfq);
+        assert_eq!(Step::Elevator(1).from(unraised, &e, &offers), bfq);
     }
 }

@@ -23,10 +23,12 @@
 //!   and no backlog has to drain for it.
 //! - A flood whose control group holds no victim is paced instead. It writes at the highest rate at
 //!   which victims keep their goal. The queue is made short if the least pace is not enough.
+//! - Where bfq is in force, victims that commit are raised by I/O priority first, which freezes
+//!   nothing. The queue is made short if that is not enough.
 //! - In mode `protect` a model chooses the queue's length: the longest at which victims keep their
 //!   goal. If none does, the guard tries, as it always does in mode `balance`.
-//! - It tries one step aside for a few seconds: a shorter or longer queue, another elevator, no
-//!   writeback throttling, a strict limit. A step is kept if the score grows ([`Mode`]). From the
+//! - It tries one step aside for a few seconds: a shorter or longer queue, another elevator, victims
+//!   not raised, no writeback throttling, a strict limit. A step is kept if the score grows ([`Mode`]). From the
 //!   second round on, each failing try triples the wait, up to an hour.
 //! - If victims and flood slow down together, the device has become slower. If victims alone do,
 //!   conditions have changed. Tries begin anew in both cases.
@@ -45,6 +47,7 @@ mod filter;
 mod ladder;
 mod levers;
 mod pace;
+mod raise;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -64,6 +67,7 @@ use decide::Machine;
 use estimate::{Estimator, Pulled, committing_groups};
 use levers::{Offers, Ramp};
 use pace::Pace;
+use raise::{Committers, RAISED};
 
 /// One decision: what changed about a device, and why.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,6 +118,7 @@ pub struct Status {
 struct Device {
     estimator: Estimator,
     machine: Machine,
+    committers: Committers,
     held: Held,
     ramp: Ramp,
     last: Estimate,
@@ -230,6 +235,7 @@ impl Device {
         Self {
             estimator: Estimator::new(),
             machine: Machine::default(),
+            committers: Committers::default(),
             held: Held::new(own),
             ramp: Ramp::default(),
             last: Estimate::default(),
@@ -276,17 +282,28 @@ impl Device {
             mode: config.mode,
         };
         let (from, before) = (self.machine.state, self.machine.level);
-        match self.estimator.floods_group().map(str::to_owned) {
+        let floods_group = self.estimator.floods_group().map(str::to_owned);
+        match &floods_group {
             Some(group) if estimate.victims && estimate.floods => {
-                self.held.meet_group(plant, look.id, seen.at, &group)?;
+                self.held.meet_group(plant, look.id, seen.at, group)?;
             }
-            _ if !(estimate.victims && estimate.floods) => self.held.forget_groups(),
+            _ if !(estimate.victims && estimate.floods) => self.held.forget_passing(),
             _ => {}
         }
-        if self.machine.pace.is_some() {
-            self.held.check_limits(plant, look.id, seen.at, report)?;
-        }
-        let offers = Offers::of(&self.held, seen.hard_limit_bytes, self.estimator.floods_group());
+        self.held.check_limits(plant, look.id, seen.at, report)?;
+        self.committers.look(seen.at, now.tick, &look.actors);
+        let offers = Offers::of(&self.held, seen.hard_limit_bytes, floods_group.as_deref());
+        let has_bfq = self.machine.level.is_bfq(&offers) && !look.changing;
+        let raisable = if has_bfq && estimate.victims && estimate.floods {
+            let priorities = self.committers.knobs(seen.at);
+            self.held.meet_processes(plant, look.id, seen.at, &priorities)?;
+            self.held.raisable(priorities)
+        } else {
+            Vec::new()
+        };
+        let hard_limit = seen.hard_limit_bytes;
+        let mut offers = Offers::of(&self.held, hard_limit, floods_group.as_deref());
+        offers.raise = !raisable.is_empty();
         let changed = self.machine.pace.as_ref().map(Pace::changed);
         if let Some(step) = self.machine.tick(seen.at, &estimate, &whole, &offers, in_force) {
             let (to, level) = (self.machine.state, self.machine.level);
@@ -295,6 +312,7 @@ impl Device {
             }
             report.decisions.push(Decision { at: seen.at, device: look.id, from, to, level, why: step.why });
         }
+        let raises = self.machine.raises(&offers);
         let is_repaced = self.machine.pace.as_ref().map(Pace::changed) != changed;
         if self.machine.level != before || is_repaced || self.machine.is_unsettled(seen.at) {
             self.estimator.begin_anew();
@@ -306,6 +324,9 @@ impl Device {
         }
         let mut wanted = levers::wanted(self.machine.level, self.ramp, &self.held, seen.hard_limit_bytes);
         wanted.extend(self.machine.pace.iter().flat_map(|pace| pace.knobs(self.held.own())));
+        if raises {
+            wanted.extend(raisable.into_iter().map(|knob| (knob, RAISED.to_owned())));
+        }
         self.held.act(plant, look.id, seen.at, &wanted, report)
     }
 }

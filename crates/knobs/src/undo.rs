@@ -12,6 +12,7 @@ use crate::order::order;
 use crate::plan::{Entry, short};
 use crate::run::{Mode, Run, StepError};
 use crate::systemd::live::in_words;
+use crate::target::Target;
 
 /// The outcome for one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -221,6 +222,10 @@ impl Run<'_> {
 
     fn judge(&self, index: usize, entry: &Entry, entries: &[Entry]) -> Verdict {
         if let Err(why) = entry.target.check(self.files) {
+            if self.transaction.begin.steers && matches!(entry.target, Target::Process(_)) {
+                // A hold has raised whoever came. A process that has ended needs nothing back.
+                return Verdict::Over(Fate::Unchanged);
+            }
             let left = entry.old.as_ref().and_then(|old| entry.cell.left_behind(old, self.files));
             return match left {
                 Some(left) if left.as_ref().is_none_or(|limit| self.transaction.owns(index, limit)) => {

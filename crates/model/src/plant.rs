@@ -58,6 +58,11 @@ pub struct Knobs {
     pub machine: Setting,
     /// Those of each device: `scheduler`, `nr_requests`, `max_sectors_kb`, `wbt_lat_usec`, `bdi.*`
     /// …
+    ///
+    /// Knobs that come and go with something that uses the device have its name before a colon:
+    /// `GROUP:io.max` and `GROUP:memory.high` of a control group, `pid:4711.ioprio` of a process.
+    /// Priorities, that of a process and `journal.ioprio`, are there only while the device's
+    /// elevator puts commits before a flood by priority, or while they hold a written value.
     pub devices: BTreeMap<DeviceId, Setting>,
 }
 
@@ -149,6 +154,9 @@ pub struct Actor {
     /// Its control group, as a knob's name has it before the colon
     /// (`system.slice/backup.service:io.max`); `None` if it is not known.
     pub group: Option<String>,
+    /// Its process, as the knob of its threads' priority has it before the dot
+    /// (`pid:4711.ioprio`); `None` if that can't be set.
+    pub process: Option<String>,
     /// Writes made stable since the last look: from the call that wrote to the return of the one
     /// that made it stable.
     pub commits: LatencyCounts,

@@ -25,6 +25,7 @@ mod groups;
 mod lanes;
 mod levels;
 mod plant;
+mod priorities;
 mod restore;
 #[cfg(test)]
 mod testing;

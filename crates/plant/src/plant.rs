@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use floodwall_host::memory::DIRTY_KNOBS;
 use floodwall_host::{SysRoot, bdi};
-use floodwall_knobs::catalogue::{Scope, find};
+use floodwall_knobs::catalogue::{Knob, Scope, find};
 use floodwall_knobs::value::{Form, check};
 use floodwall_knobs::{Change, Device, KernelFiles, Target, Who};
 use floodwall_model::plant::{Actor, DeviceObservation, KnobWrite, Knobs, Observation, Plant, PlantError};
@@ -30,6 +30,7 @@ use crate::error::HostPlantError;
 use crate::groups::{Dirtied, Groups};
 use crate::lanes::Owner;
 use crate::levels::{Flood, Level, Machine, Turn, flooded, put_down};
+use crate::priorities::{self, Priorities};
 use crate::told::{Closed, Event, HeldKnob};
 use crate::units::{LeftOut, Unit, Units, Which};
 use crate::writer::Writer;
@@ -107,6 +108,7 @@ pub struct HostPlant {
     units: Units,
     known: BTreeMap<DeviceId, Known>,
     groups: Groups,
+    priorities: Priorities,
     hand: Hand,
     mounts: Option<File>,
     /// When devices and mounts were read, by the probe's clock.
@@ -160,6 +162,7 @@ impl HostPlant {
         }
         let mut plant = Self {
             groups: Groups::new(&root),
+            priorities: Priorities::new(),
             root,
             files,
             probe,
@@ -276,6 +279,14 @@ impl HostPlant {
         }
     }
 
+    /// Limits of control groups and priorities that are held or about to be.
+    fn in_use(&self) -> BTreeSet<Owner> {
+        match &self.hand {
+            Hand::Live(writer) => writer.limits_in_use(),
+            Hand::Dry(_) => BTreeSet::new(),
+        }
+    }
+
     fn tell(&self, event: Event) {
         if let Hand::Live(writer) = &self.hand {
             writer.tell(event);
@@ -325,7 +336,8 @@ impl HostPlant {
         let gone: Vec<DeviceId> = all.filter(|(id, known)| !is_there(id, known)).map(|(id, _)| *id).collect();
         for id in gone {
             let Some(known) = self.known.remove(&id) else { continue };
-            let limits = self.groups.unit_gone(id);
+            let mut limits = self.groups.unit_gone(id);
+            limits.extend(self.priorities.unit_gone(id, &known.devices));
             if let Hand::Live(writer) = &self.hand {
                 // Devices that were grouped anew still exist, and no unit remembers the writes to
                 // them.
@@ -354,14 +366,22 @@ impl HostPlant {
             if let (Some(group), Some(unit)) = (&group, self.units.units.get(index)) {
                 dirtied.add(group, unit.id, device, process.dirtied_bytes.unwrap_or(0));
             }
-            let its = process.actors().map(|actor| Actor { group: group.clone(), ..actor });
+            let name = is_known.then(|| priorities::name(process.pid));
+            if let Some(unit) = self.units.units.get(index).filter(|_| is_known)
+                && process.calls.keys().any(|call| call.commits())
+            {
+                self.priorities.commits(&self.root, process.pid, unit.id, snapshot.at);
+            }
+            let its = process.actors();
+            let its = its.map(|actor| Actor { group: group.clone(), process: name.clone(), ..actor });
             actors.entry(index).or_default().extend(its);
         }
-        let in_use = match &self.hand {
-            Hand::Live(writer) => writer.limits_in_use(),
-            Hand::Dry(_) => BTreeSet::new(),
-        };
+        let in_use = self.in_use();
         self.groups.look(&self.root, snapshot.at, dirtied, &in_use);
+        let ended = self.priorities.look(&self.root, snapshot.at, &in_use);
+        if let Hand::Live(writer) = &self.hand {
+            writer.put_back_limits(&ended);
+        }
         let counters: HashMap<DeviceId, DeviceSample> =
             snapshot.devices.iter().map(|device| (device.id, device.counters.unwrap_or_default())).collect();
         let its_turn = self.turn.next(self.units.units.len());
@@ -438,6 +458,18 @@ impl HostPlant {
     /// The changes of all cells that one write concerns.
     fn changes(&self, write: &KnobWrite) -> Result<Vec<Change>, PlantError> {
         let refused = |why: String| PlantError::Refused { write: write.clone(), why };
+        if priorities::is_one(&write.knob) {
+            let id = write.device.ok_or_else(|| refused("say on which device it commits".to_owned()))?;
+            let unit = self.units.get(id).ok_or(PlantError::NoDevice(id))?;
+            let targets = self.priorities.targets(unit, &write.knob, &self.files);
+            let change = |(knob, target): (&'static Knob, Target)| {
+                let value = check(knob, &write.value, Form::Kernel).map_err(|e| refused(e.to_string()))?;
+                Ok(Change { knob, target, value })
+            };
+            let changes: Vec<Change> = targets.into_iter().map(change).collect::<Result<_, PlantError>>()?;
+            let gone = || refused("nothing of this name commits on this device any more".to_owned());
+            return if changes.is_empty() { Err(gone()) } else { Ok(changes) };
+        }
         if let Some((group, _)) = write.knob.rsplit_once(':') {
             let limit = write.device.and_then(|unit| self.groups.limit(unit, &write.knob));
             let gone = || refused(format!("{group} does not write to this device any more"));
@@ -483,6 +515,7 @@ impl Plant for HostPlant {
             Hand::Live(writer) => (writer.units_held(), writer.units_changing()),
             Hand::Dry(_) => (BTreeSet::new(), BTreeSet::new()),
         };
+        let in_use = self.in_use();
         for unit in &self.units.units {
             let Some(known) = self.known.get_mut(&unit.id) else { continue };
             // An idle device's knobs are not read again: there may be a thousand devices.
@@ -500,6 +533,12 @@ impl Plant for HostPlant {
                 Hand::Dry(_) => None,
             };
             self.groups.read_knobs(unit.id, &self.files, &pending, &mut knobs);
+            let (root, files) = (&self.root, &self.files);
+            let fresh = self.priorities.read_knobs(root, unit, files, &in_use, &pending, &mut knobs);
+            if let (Hand::Live(writer), false) = (&self.hand, fresh.is_empty()) {
+                // All at once: each save waits for the journal's disk.
+                writer.save(unit.id, fresh);
+            }
             all.devices.insert(unit.id, knobs);
         }
         if let Hand::Dry(written) = &self.hand {
@@ -531,7 +570,8 @@ impl Plant for HostPlant {
         match &mut self.hand {
             Hand::Live(writer) => {
                 writer.write(write.clone(), changes)?;
-                let of_queue = write.device.filter(|_| !write.knob.contains(':'));
+                let is_passing = write.knob.contains(':') || priorities::is_one(&write.knob);
+                let of_queue = write.device.filter(|_| !is_passing);
                 if let Some(known) = of_queue.and_then(|id| self.known.get_mut(&id)) {
                     known.stale = true;
                     if let Some(knobs) = &mut known.knobs {

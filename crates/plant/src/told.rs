@@ -40,8 +40,8 @@ pub enum Event {
 pub struct HeldKnob {
     /// As people write it: `sda.nr_requests`.
     pub label: String,
-    /// Its device's number, or `/GROUP/io.max` for a control group's limit; none for a knob of the
-    /// machine.
+    /// Its device's number, `/GROUP/io.max` for a control group's limit, or `/pid:4711/ioprio` for
+    /// a priority; none for a knob of the machine.
     pub owner: Option<String>,
     /// The value that it is put back to.
     pub own: String,

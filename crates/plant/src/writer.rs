@@ -1,4 +1,5 @@
-//! Writes through one hold in the journal, in a lane for each device and for each group's limit.
+//! Writes through one hold in the journal, in a lane for each device, each group's limit and each
+//! priority.
 //!
 //! ```text
 //! write ─▶ lane of the device ─▶ thread: prepare ─▶ kernel write, as long as it takes ─▶ finish
@@ -142,12 +143,13 @@ impl Writer {
         }
     }
 
-    /// The value that a control group's limit is about to have, if a write waits or is under way.
+    /// The value that a limit or priority is about to have, if a write waits or is under way.
     pub(crate) fn pending(&self, owner: &Owner) -> Option<String> {
         lock(&self.shared.state).pending.get(owner).map(|(_, value)| value.clone())
     }
 
-    /// The control groups' limits that hold a value of this process, or are about to.
+    /// The limits of control groups, and the priorities, that hold a value of this process, or are
+    /// about to.
     pub(crate) fn limits_in_use(&self) -> BTreeSet<Owner> {
         let state = lock(&self.shared.state);
         let held = state.held.iter().map(|held| held.owner.clone()).filter(is_limit);
@@ -171,12 +173,8 @@ impl Writer {
             state.awaited.insert(ticket, None);
             ticket
         };
-        let lane = match changes.first() {
-            Some(Change { knob, target: target @ Target::Group { .. }, .. }) => {
-                Lane::Limit(owner(knob, target))
-            }
-            _ => Lane::Unit(write.device),
-        };
+        let owner = changes.first().and_then(|change| owner(change.knob, &change.target));
+        let lane = if is_limit(&owner) { Lane::Limit(owner) } else { Lane::Unit(write.device) };
         if let Lane::Limit(owner) = &lane {
             let mut state = lock(&shared.state);
             let pending = state.pending.entry(owner.clone()).or_insert((0, String::new()));

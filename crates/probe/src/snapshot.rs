@@ -179,6 +179,7 @@ impl ProcessUse {
         let waits = Actor {
             who: self.who(),
             group: None,
+            process: None,
             commits: self.commits(),
             reads: self.reads.clone(),
             waiting: self.waiting,

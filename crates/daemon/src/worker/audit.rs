@@ -8,6 +8,7 @@ use std::time::Duration;
 use floodwall_guard::{is_flood, is_victim};
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
+use floodwall_model::setting::JOURNAL_PRIORITY;
 
 use crate::document::HeldKnob;
 use crate::machine::Machine;
@@ -18,6 +19,14 @@ const PRESENCE: Duration = floodwall_guard::config::PRESENCE;
 const MOST_NAMES: usize = 64;
 
 type Knob = (Option<DeviceId>, String);
+
+/// How the knob of a process's I/O priority ends: `pid:4711.ioprio`.
+const PRIORITY: &str = ".ioprio";
+
+/// Whether a knob comes and goes while its device stays: a control group's limit, or a priority.
+fn is_passing(knob: &str) -> bool {
+    knob.contains(':') || knob == JOURNAL_PRIORITY
+}
 
 /// Victims and floods seen at a device, and when.
 #[derive(Default)]
@@ -37,6 +46,8 @@ pub(crate) struct AuditedPlant {
     /// Writes that failed after they were accepted, for the controller.
     failures: Vec<(KnobWrite, PlantError)>,
     seen: BTreeMap<DeviceId, Seen>,
+    /// Victims by the process that a knob names: `pid:4711` is `postgres (4711)`.
+    names: BTreeMap<String, String>,
     last_look: Option<Duration>,
     written: Vec<(Option<DeviceId>, String)>,
 }
@@ -51,6 +62,7 @@ impl AuditedPlant {
             before: BTreeMap::new(),
             failures: Vec::new(),
             seen: BTreeMap::new(),
+            names: BTreeMap::new(),
             last_look: None,
             written: Vec::new(),
         }
@@ -74,15 +86,36 @@ impl AuditedPlant {
         self.pretends
     }
 
-    /// A write as people read it: `nr_requests 64 → 8`. Before it is made.
+    /// A write as people read it: `nr_requests 64 → 8`, `priority of postgres (4711) none → be/0`.
+    /// Before it is made.
     fn describe(&self, write: &KnobWrite) -> String {
         let key = (write.device, write.knob.clone());
+        let whose = self.whose_priority(&write.knob);
+        let knob = whose.map_or_else(|| write.knob.clone(), |whose| format!("priority of {whose}"));
         match self.held.get(&key).or_else(|| self.own.get(&key)) {
             // The kernel has taken another value with a new elevator.
-            Some(before) if *before == write.value => format!("{} {before} again", write.knob),
-            Some(before) => format!("{} {before} → {}", write.knob, write.value),
-            None => format!("{} → {}", write.knob, write.value),
+            Some(before) if *before == write.value => format!("{knob} {before} again"),
+            Some(before) => format!("{knob} {before} → {}", write.value),
+            None => format!("{knob} → {}", write.value),
         }
+    }
+
+    /// Whose threads have the priority of a knob; `None` if it is no priority.
+    fn whose_priority(&self, knob: &str) -> Option<String> {
+        if knob == JOURNAL_PRIORITY {
+            return Some("ext4's journal".to_owned());
+        }
+        let process = knob.strip_suffix(PRIORITY)?;
+        Some(self.names.get(process).map_or(process, String::as_str).to_owned())
+    }
+
+    /// The processes of a device, and its journal, that are put before the flood by I/O priority.
+    pub(crate) fn raised(&self, device: DeviceId) -> Vec<String> {
+        let of = self.held.keys().filter(|(id, _)| *id == Some(device));
+        let mut raised: Vec<String> = of.filter_map(|(_, knob)| self.whose_priority(knob)).collect();
+        // The journal comes last.
+        raised.sort_by_key(|name| name.starts_with("ext4's"));
+        raised
     }
 
     /// Knobs of a device that are not as the administrator has them.
@@ -129,6 +162,9 @@ impl AuditedPlant {
                 let kind = if is_flood(actor, tick) {
                     &mut seen.floods
                 } else if is_victim(actor, tick) {
+                    if let Some(process) = &actor.process {
+                        self.names.insert(process.clone(), actor.who.clone());
+                    }
                     &mut seen.victims
                 } else {
                     continue;
@@ -144,6 +180,12 @@ impl AuditedPlant {
         let there = |id: &DeviceId| observation.devices.iter().any(|d| d.id == *id);
         self.seen.retain(|id, seen| there(id) && !(seen.victims.is_empty() && seen.floods.is_empty()));
         self.held.retain(|(id, _), _| id.as_ref().is_none_or(there));
+        let waits = |name: &String| self.seen.values().any(|seen| seen.victims.contains_key(name));
+        let has_priority = |process: &str| {
+            let is_its = |(_, knob): &Knob| knob.strip_suffix(PRIORITY) == Some(process);
+            self.held.keys().any(is_its)
+        };
+        self.names.retain(|process, name| waits(name) || has_priority(process));
     }
 
     /// Writes that were taken and have failed after all: what was held before them still is.
@@ -170,11 +212,14 @@ impl Plant for AuditedPlant {
     fn knobs(&mut self) -> Result<Knobs, PlantError> {
         self.learn_failures();
         let mut knobs = self.machine.knobs()?;
-        // The limits of a control group that has gone went with it.
-        self.held.retain(|(device, knob), _| {
+        // The limits of a control group that has gone went with it, and so did the priority of a
+        // process.
+        let is_there = |(device, knob): &Knob| {
             let setting = device.and_then(|id| knobs.devices.get(&id));
-            !knob.contains(':') || setting.is_none_or(|setting| setting.get(knob).is_some())
-        });
+            !is_passing(knob) || setting.is_none_or(|setting| setting.get(knob).is_some())
+        };
+        self.held.retain(|key, _| is_there(key));
+        self.own.retain(|key, _| is_there(key));
         let steered: BTreeSet<Option<DeviceId>> = self.held.keys().map(|(device, _)| *device).collect();
         let all =
             std::iter::once((None, &knobs.machine)).chain(knobs.devices.iter().map(|(id, s)| (Some(*id), s)));
@@ -235,6 +280,8 @@ impl Plant for AuditedPlant {
 
 #[cfg(test)]
 mod tests {
+    use floodwall_model::plant::Actor;
+
     use super::*;
     use crate::worker::fake::{DISK, Fake, flood, victim};
 
@@ -312,6 +359,41 @@ mod tests {
         plant.knobs().unwrap();
         let held: Vec<String> = plant.held(DISK).into_iter().map(|held| held.knob).collect();
         assert_eq!(held, ["nr_requests"]);
+    }
+
+    #[test]
+    fn raised_processes_are_named() {
+        let fake = Fake::disk();
+        let named = Actor { process: Some("pid:41".into()), ..victim() };
+        let put = |priorities: &[&str]| {
+            let mut inside = fake.0.lock().unwrap();
+            inside.actors = vec![named.clone()];
+            let own = inside.knobs.devices.get_mut(&DISK).unwrap();
+            own.0.retain(|knob, _| !knob.ends_with(PRIORITY));
+            own.0.extend(priorities.iter().map(|knob| ((*knob).to_owned(), "none".to_owned())));
+        };
+        put(&["pid:41.ioprio", "journal.ioprio"]);
+        let mut plant = AuditedPlant::new(Box::new(fake.clone()), false);
+        plant.observe().unwrap();
+        plant.knobs().unwrap();
+        for knob in ["journal.ioprio", "pid:41.ioprio"] {
+            plant.write(&set(knob, "be/0")).unwrap();
+        }
+        assert_eq!(plant.raised(DISK), ["postgres (41)", "ext4's journal"]);
+        // It is named as long as it is raised, whether it waits or not.
+        fake.0.lock().unwrap().actors.clear();
+        for _ in 0..20 {
+            plant.observe().unwrap();
+        }
+        plant.write(&set("pid:41.ioprio", "none")).unwrap();
+        let said: Vec<String> = plant.take_written().into_iter().map(|(_, text)| text).collect();
+        let journal = "priority of ext4's journal none → be/0";
+        let both = ["priority of postgres (41) none → be/0", "priority of postgres (41) be/0 → none"];
+        assert_eq!(said, [journal, both[0], both[1]]);
+        assert_eq!(plant.raised(DISK), ["ext4's journal"]);
+        put(&[]);
+        plant.knobs().unwrap();
+        assert!(plant.raised(DISK).is_empty() && plant.held(DISK).is_empty());
     }
 
     #[test]

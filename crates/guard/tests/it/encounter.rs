@@ -41,7 +41,8 @@ fn protects_and_gives_back(device: &str, share: f64) {
 
 #[test]
 fn an_array_with_a_cache() {
-    protects_and_gives_back("raid10-bbwc-2010", 0.1);
+    // In mode protect the flood's floor, a tenth of what the array drains, is all that it can have.
+    protects_and_gives_back("raid10-bbwc-2010", 0.09);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod manners;
 mod moving;
 mod own;
 mod paced;
+mod raised;
 
 use std::time::Duration;
 
@@ -68,8 +69,11 @@ struct Tap {
     blind: bool,
     /// The device is absent.
     hidden: bool,
-    /// The flood's unit has ended: its control group has no limits any more.
+    /// Units and processes have ended: control groups have no limits any more, processes no
+    /// priority.
     unit_ended: bool,
+    /// There are no priorities among the knobs.
+    no_priorities: bool,
     /// Writes of such values to this knob are refused.
     refuse: Option<(&'static str, Which)>,
     /// Whether a refusal shows only after the write was accepted; and those refusals.
@@ -88,6 +92,9 @@ impl Plant for Tap {
         }
         if self.unit_ended {
             knobs.devices.values_mut().for_each(|own| own.0.retain(|knob, _| !knob.contains(':')));
+        }
+        if self.no_priorities {
+            knobs.devices.values_mut().for_each(|own| own.0.retain(|knob, _| !knob.ends_with(".ioprio")));
         }
         Ok(knobs)
     }
@@ -151,6 +158,7 @@ impl Run {
                 blind: false,
                 hidden: false,
                 unit_ended: false,
+                no_priorities: false,
                 refuse: None,
                 late: false,
                 failures: Vec::new(),

@@ -289,16 +289,16 @@ impl Session<'_> {
         };
         let label = entry.label();
         if let Err(why) = entry.target.check(self.files) {
+            if matches!(entry.target, Target::Process(_)) {
+                self.forget_gone(hold, index)?;
+            }
             return Err(HoldError::Gone { label, why });
         }
         let now = match entry.cell.read(self.files) {
             Reading::Value(now) => now,
             Reading::Absent(why) => {
-                if matches!(entry.target, Target::Group { .. }) && hold.transaction.holds(index) {
-                    // Its limits went with it. A unit that starts again has a group of the same
-                    // path, without the hold's limit.
-                    let readings = vec![Found { entry: index, state: None }];
-                    self.note(hold, Record::Done { readings }, Mode::Undo)?;
+                if matches!(entry.target, Target::Group { .. }) || matches!(entry.cell, Cell::Priorities(_)) {
+                    self.forget_gone(hold, index)?;
                 }
                 return Err(HoldError::Gone { label, why });
             }
@@ -325,6 +325,16 @@ impl Session<'_> {
         let cell = hold.saved(entry.knob, &entry.target, now.clone());
         self.save_at(hold, vec![SavedAt { at: index, cell }], Mode::Apply)?;
         Ok(now)
+    }
+
+    /// A control group's limits went with it, a process's or journal's priority with its threads. A
+    /// unit that starts again has a group of the same path, without the hold's limit.
+    fn forget_gone(&self, hold: &mut Hold, index: usize) -> Result<(), JournalError> {
+        if !hold.transaction.holds(index) {
+            return Ok(());
+        }
+        let readings = vec![Found { entry: index, state: None }];
+        self.note(hold, Record::Done { readings }, Mode::Undo)
     }
 
     fn announce(

@@ -6,11 +6,13 @@ use std::time::Instant;
 
 use floodwall_knobs::journal::{DiskStore, JournalError};
 use floodwall_knobs::{Change, Hold, HoldError, Session, StepError, SystemClock};
+use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, PlantError};
 use rustix::io::Errno;
 
 use super::{NAP, Shared, lock};
 use crate::lanes::{Job, Lane, Owner, State, is_limit, owner};
+use crate::priorities::is_one;
 use crate::told::{Event, HeldKnob};
 
 /// An owner whose knobs one lane is writing.
@@ -38,7 +40,7 @@ impl Shared {
                     None => {
                         queue.running = false;
                         if matches!(lane, Lane::Limit(_)) {
-                            // Control groups come and go by the thousand.
+                            // Control groups and processes come and go by the thousand.
                             state.lanes.remove(lane);
                         }
                         drop(state);
@@ -144,7 +146,7 @@ impl Shared {
             let Err(error) = self.back(cell.index, end) else { continue };
             let mut state = lock(&self.state);
             if matches!(error, HoldError::Gone { .. }) && is_limit(its) {
-                // Its limits went with the group.
+                // Its limits went with the group, its priority with the process.
             } else if !asked {
                 let value = cell.saved.as_ref().map_or_else(String::new, |saved| saved.value.clone());
                 let write = write_of(its, cell.knob.name, value);
@@ -270,10 +272,14 @@ impl Shared {
 /// A write to the knob of an owner, as a controller names it.
 fn write_of(owner: &Owner, knob: &str, value: String) -> KnobWrite {
     let limit = owner.as_ref().filter(|_| is_limit(owner)).and_then(|path| path.rsplit_once('/'));
-    match limit {
-        Some((group, _)) => {
-            KnobWrite { device: None, knob: format!("{}:{knob}", group.trim_start_matches('/')), value }
+    match limit.map(|(what, _)| what.trim_start_matches('/')) {
+        Some(device) if device.parse::<DeviceId>().is_ok() => {
+            KnobWrite { device: device.parse().ok(), knob: knob.to_owned(), value }
         }
+        Some(process) if process.starts_with("pid:") => {
+            KnobWrite { device: None, knob: format!("{process}.{knob}"), value }
+        }
+        Some(group) => KnobWrite { device: None, knob: format!("{group}:{knob}"), value },
         None => {
             let device = owner.as_ref().and_then(|number| number.parse().ok());
             KnobWrite { device, knob: knob.to_owned(), value }
@@ -283,7 +289,9 @@ fn write_of(owner: &Owner, knob: &str, value: String) -> KnobWrite {
 
 fn refused(write: KnobWrite, error: &HoldError) -> PlantError {
     match (error.root(), write.device) {
-        (HoldError::Gone { .. }, Some(device)) if !write.knob.contains(':') => PlantError::NoDevice(device),
+        (HoldError::Gone { .. }, Some(device)) if !write.knob.contains(':') && !is_one(&write.knob) => {
+            PlantError::NoDevice(device)
+        }
         (HoldError::Journal(_) | HoldError::Closed { .. } | HoldError::Step(StepError::Journal(_)), _) => {
             PlantError::Lost { what: "the journal".to_owned(), why: format!("{write} was not set: {error}") }
         }

@@ -16,6 +16,7 @@ mod disk;
 mod guard;
 mod kill;
 mod lab;
+mod raise;
 mod sense;
 mod steer;
 mod stuck;
@@ -39,11 +40,14 @@ fn main() {
         Some(lab::CHILD) => lab::child(&arguments[2..]),
         Some(worker::WORKER) => return worker::run(&arguments[2..]),
         Some(stuck::STUCK) => std::process::exit(i32::from(stuck::steer(&arguments[2..]).is_err())),
+        Some(raise::RAISER) => std::process::exit(i32::from(raise::raise_and_wait(&arguments[2..]).is_err())),
         Some(kill::STEERER) => std::process::exit(i32::from(kill::steer(&arguments[2..]).is_err())),
         _ => {}
     }
     let tests = [sense::TESTS, steer::TESTS, kill::TESTS, stuck::TESTS, guard::TESTS].concat().into_iter();
-    let tests = tests.map(|test| {
+    let tests = tests.map(|test| (test, missing as fn() -> Option<String>));
+    let raise = raise::TESTS.iter().map(|test| (*test, raise::missing as fn() -> Option<String>));
+    let tests = tests.chain(raise).map(|(test, missing)| {
         let body = move || {
             let _watchdog = Watchdog::new(test.name, test.seconds);
             (test.body)()

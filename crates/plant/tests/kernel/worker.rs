@@ -16,7 +16,8 @@ const BLOCK: usize = 1 << 20;
 
 /// `commit FILE` commits. `flood FILE MIB [MS]` writes a file of so many MiB, over and over, with a
 /// pause of so many milliseconds after each write. `both FILE MIB MS FILE` floods the first file in
-/// a separate thread and commits to the second. Says how much it has done, ten times a second.
+/// a separate thread and commits to the second. `crowd FILE MS` commits in one more thread each so
+/// many milliseconds, and in a hundred at most. Says how much it has done, ten times a second.
 pub(crate) fn run(arguments: &[String]) {
     if let [both, flood @ .., commit] = arguments
         && both == "both"
@@ -24,6 +25,19 @@ pub(crate) fn run(arguments: &[String]) {
         let flood: Vec<String> = std::iter::once(&"flood".to_owned()).chain(flood).cloned().collect();
         std::thread::spawn(move || run(&flood));
         return run(&["commit".to_owned(), commit.clone()]);
+    }
+    if let [crowd, file, ms] = arguments
+        && crowd == "crowd"
+    {
+        let (file, pause) = (file.clone(), Duration::from_millis(ms.parse().unwrap()));
+        std::thread::spawn(move || {
+            for n in 0..100 {
+                let commit = ["commit".to_owned(), format!("{file}{n}")];
+                std::thread::spawn(move || run(&commit));
+                std::thread::sleep(pause);
+            }
+        });
+        return run(&["commit".to_owned(), arguments[1].clone()]);
     }
     let file = std::fs::File::options().create(true).truncate(false).write(true).open(&arguments[1]).unwrap();
     let mut said = Instant::now();

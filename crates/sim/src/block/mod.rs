@@ -216,6 +216,11 @@ impl BlockLayer {
         self.priorities[process.0 as usize] = priority;
     }
 
+    /// A process's priority.
+    pub(crate) fn priority(&self, process: ProcessIndex) -> Priority {
+        self.priorities.get(process.0 as usize).copied().unwrap_or_default()
+    }
+
     /// Commands that the device can take at once.
     pub(crate) fn depth(&self) -> u32 {
         self.depth
@@ -366,8 +371,7 @@ impl BlockLayer {
         let caller = bio.on_behalf_of.unwrap_or(process);
         let by_process = self.elevator.name() == "bfq";
         let subject = bio.submitter.filter(|_| !by_process).unwrap_or(caller);
-        let priority = self.priorities.get(subject.0 as usize).copied().unwrap_or_default();
-        let (class, level) = class_and_level(priority);
+        let (class, level) = class_and_level(self.priority(subject));
         // Before blk-mq, elevators see the log as a separate process.
         let known_as = if self.generation == Generation::K6 { caller } else { process };
         IoRequest {

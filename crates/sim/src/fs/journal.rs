@@ -118,7 +118,7 @@ impl Journal {
     }
 
     /// The process that writes the journal.
-    pub(super) fn process(&self) -> ProcessIndex {
+    pub(crate) fn process(&self) -> ProcessIndex {
         self.process
     }
 

@@ -183,6 +183,25 @@ impl Machine {
         machine
     }
 
+    /// The priority of a load's threads; `None`: the journal's.
+    pub(crate) fn priority(&self, load: Option<usize>) -> Option<Priority> {
+        let process = match load {
+            Some(load) => self.tasks.iter().find(|task| task.load == load)?.process,
+            None => self.fs.journal.process(),
+        };
+        Some(self.block.priority(process))
+    }
+
+    /// Sets that priority.
+    pub(crate) fn prioritise(&mut self, load: Option<usize>, priority: Priority) {
+        if load.is_none() {
+            self.block.set_priority(self.fs.journal.process(), priority);
+        }
+        for task in self.tasks.iter().filter(|task| Some(task.load) == load) {
+            self.block.set_priority(task.process, priority);
+        }
+    }
+
     /// Lets time pass up to and including `until`.
     pub(crate) fn run_until(&mut self, until: Nanos) {
         while self.advance(until) {}

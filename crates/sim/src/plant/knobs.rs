@@ -7,13 +7,14 @@
 //! | `scheduler` | freezes the queue; `nr_requests` and `iosched.*` are the new elevator's own; bfq switches wbt off |
 //! | `nr_requests`, `max_sectors_kb`, `wbt_lat_usec` | freeze the queue (6.x) |
 //! | `GROUP:io.max`, `GROUP:memory.high` | nothing: the first `io.max` of a disk freezes no queue here |
+//! | `pid:N.ioprio`, `journal.ioprio` | nothing; there only under bfq (see [`super::priorities`]) |
 //! | `bdi.max_bytes`, `bdi.min_bytes` | kept as a share of the hard limit of this moment |
 
 use floodwall_device::Nanos;
 use floodwall_model::plant::{KnobWrite, Knobs, PlantError};
 use floodwall_model::{DeviceId, Setting};
 
-use super::SimPlant;
+use super::{SimPlant, priorities};
 use crate::block::Change;
 use crate::elevator::ElevatorKind;
 use crate::error::SimError;
@@ -80,6 +81,8 @@ pub(super) fn read(plant: &SimPlant) -> Knobs {
         for (knob, value) in groups::read(&machine.groups) {
             put(&knob, value);
         }
+        priorities::read(device, machine, setting);
+        let mut put = |knob: &str, value: String| setting.0.insert(knob.to_owned(), value);
         let limits = &device.limits;
         if generation >= Generation::K2_6_32 {
             put("bdi.min_ratio", (limits.min_ppm / 10_000).to_string());
@@ -112,6 +115,9 @@ pub(super) fn write(plant: &mut SimPlant, write: &KnobWrite) -> Result<(), Plant
     }
     if write.knob.starts_with("bdi.") {
         return write_bdi(plant, i, write, &only).map_err(|e| refused(e.to_string()));
+    }
+    if priorities::is_one(&write.knob) {
+        return priorities::write(&plant.devices[i], &mut plant.machines[i], write);
     }
     write_queue(plant, i, write, &only).map_err(|e| refused(e.to_string()))
 }
@@ -178,7 +184,7 @@ fn write_queue(plant: &mut SimPlant, i: usize, write: &KnobWrite, only: &Setting
     if let (FsKind::Nfs { .. }, Some(knob)) = (device.options.fs, settings::queue_knob(only)) {
         return Err(SimError::NoQueue { knob });
     }
-    if matches!(write.knob.as_str(), "device.queue_depth" | "victim.ioprio" | "journal.ioprio") {
+    if matches!(write.knob.as_str(), "device.queue_depth" | "victim.ioprio") {
         return Err(SimError::Fixed { knob: write.knob.clone() });
     }
     let members = device.options.member_queues.max(1);

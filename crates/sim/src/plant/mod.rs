@@ -15,6 +15,7 @@
 //! [`DeviceSpec`](floodwall_device::DeviceSpec).
 
 mod knobs;
+mod priorities;
 mod sense;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use floodwall_device::Nanos;
 use floodwall_model::plant::{Actor, DeviceObservation, Observation};
 use floodwall_model::setting::{FLOOD, VICTIM};
 
-use super::{Device, SimPlant};
+use super::{Device, SimPlant, priorities};
 use crate::machine::Machine;
 use crate::page_cache::PAGE_SHIFT;
 use crate::sample::device_since;
@@ -75,6 +75,7 @@ fn victim(placed: &Placed, machine: &mut Machine) -> Actor {
     Actor {
         who: placed.name.clone(),
         group: None,
+        process: Some(priorities::process(placed.load)),
         dirtied_bytes: latencies.commit.count() * block,
         commits: latencies.commit,
         reads: latencies.read,
@@ -85,5 +86,6 @@ fn victim(placed: &Placed, machine: &mut Machine) -> Actor {
 
 fn flood(who: &str, load: usize, machine: &mut Machine) -> Actor {
     let dirtied_bytes = machine.loads[load].meter.take().bytes;
-    Actor { who: who.to_owned(), dirtied_bytes, ..Actor::default() }
+    let process = Some(priorities::process(load));
+    Actor { who: who.to_owned(), process, dirtied_bytes, ..Actor::default() }
 }

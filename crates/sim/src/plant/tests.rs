@@ -7,6 +7,7 @@ use floodwall_model::plant::{Actor, DeviceObservation};
 use floodwall_model::scenario::{self, parse_flood, parse_victim};
 
 use super::*;
+use crate::fs::FsKind;
 
 fn options(device: &str) -> SimOptions {
     SimOptions { ram: Bytes::gib(2), ..SimOptions::new(DeviceSpec::preset(device).unwrap()) }
@@ -380,6 +381,70 @@ fn a_device_that_is_slow_for_a_while_drains_slowly_for_a_while() {
     assert!((8.0..12.0).contains(&ratio) && after * 10 > before * 8, "{before}, {slow}, {after}");
 }
 
+/// The priorities among a disk's knobs.
+fn priorities(plant: &mut SimPlant) -> Vec<(String, String)> {
+    let own = plant.knobs().unwrap().devices.remove(&disk(0)).unwrap();
+    own.0.into_iter().filter(|(knob, _)| knob.ends_with(".ioprio")).collect()
+}
+
+#[test]
+fn priorities_can_be_set_while_bfq_is_in_force() {
+    let text = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+        pairs.iter().map(|(knob, value)| ((*knob).to_owned(), (*value).to_owned())).collect()
+    };
+    let disk_of = |fs, bfq_groups, setting: &Setting| {
+        let options = SimOptions { fs, bfq_groups, ..options("raid10-bbwc-2010") };
+        let victims = ["commit,threads=10,block=16KiB,size=256MiB,name=db"];
+        let parts = part(options, &victims, &["seq,size=8GiB,name=copy"]);
+        SimPlant::new(vec![parts], setting).unwrap()
+    };
+    let bfq = setting(&[("scheduler", "bfq")]);
+    let mut plant = disk_of(FsKind::Ext4, true, &Setting::default());
+    assert!(priorities(&mut plant).is_empty(), "mq-deadline");
+    set(&mut plant, Some(disk(0)), "scheduler", "bfq").unwrap();
+    let own = text(&[("journal.ioprio", "be/3"), ("pid:1.ioprio", "none"), ("pid:2.ioprio", "none")]);
+    assert_eq!(priorities(&mut plant), own);
+    for (knob, value) in [("pid:1.ioprio", "be/0"), ("journal.ioprio", "be/0")] {
+        set(&mut plant, Some(disk(0)), knob, value).unwrap();
+    }
+    // One that was set can still be put back under another elevator.
+    set(&mut plant, Some(disk(0)), "scheduler", "none").unwrap();
+    let raised = text(&[("journal.ioprio", "be/0"), ("pid:1.ioprio", "be/0")]);
+    assert_eq!(priorities(&mut plant), raised);
+    for (knob, value) in own.iter().filter(|(knob, _)| knob != "pid:2.ioprio") {
+        set(&mut plant, Some(disk(0)), knob, value).unwrap();
+    }
+    assert!(priorities(&mut plant).is_empty());
+    for (knob, value, why) in [("pid:1.ioprio", "be/0", "only while bfq"), ("pid:9.ioprio", "be/0", "only")] {
+        let message = set(&mut plant, Some(disk(0)), knob, value).unwrap_err().to_string();
+        assert!(message.contains(why), "{message}");
+    }
+    let mut xfs = disk_of(FsKind::Xfs, true, &bfq);
+    assert_eq!(priorities(&mut xfs), text(&[("pid:1.ioprio", "none"), ("pid:2.ioprio", "none")]));
+    assert!(set(&mut xfs, Some(disk(0)), "pid:1.ioprio", "be/8").is_err());
+    let started = setting(&[("scheduler", "bfq"), ("victim.ioprio", "be/2")]);
+    let own = text(&[("pid:1.ioprio", "be/2"), ("pid:2.ioprio", "none")]);
+    assert_eq!(priorities(&mut disk_of(FsKind::Xfs, true, &started)), own);
+    assert!(priorities(&mut disk_of(FsKind::Xfs, false, &bfq)).is_empty(), "no group support");
+    let grouped = setting(&[("scheduler", "bfq"), ("flood:memory.high", "max")]);
+    assert!(priorities(&mut disk_of(FsKind::Xfs, true, &grouped)).is_empty(), "control groups");
+    // It counts from the next request on, like one given at the start.
+    let commits = |plant: &mut SimPlant| {
+        plant.advance(ms(1_000));
+        plant.observe().unwrap();
+        plant.advance(ms(4_000));
+        let seen = plant.observe().unwrap();
+        seen.devices[0].actors.iter().map(Actor::operations).sum::<u64>()
+    };
+    start(&mut xfs, &["db", "copy"]);
+    let before = commits(&mut xfs);
+    set(&mut xfs, Some(disk(0)), "pid:1.ioprio", "be/0").unwrap();
+    let raised = commits(&mut xfs);
+    set(&mut xfs, Some(disk(0)), "pid:1.ioprio", "none").unwrap();
+    let after = commits(&mut xfs);
+    assert!(raised > 10 * before.max(after), "{before} commits, {raised} raised, {after} after");
+}
+
 #[test]
 fn what_the_kernel_would_refuse_is_refused() {
     let parts = vec![
@@ -400,6 +465,7 @@ fn what_the_kernel_would_refuse_is_refused() {
         (Some(disk(0)), "queue_depth", "1", "the model does not have queue_depth"),
         (Some(disk(0)), "device.queue_depth", "1", "give it with the setting it starts under"),
         (Some(disk(0)), "victim.ioprio", "be/0", "give it with the setting it starts under"),
+        (Some(disk(0)), "pid:1.ioprio", "be/0", "only while bfq"),
         (Some(disk(0)), "bdi.max_ratio", "101", "0 to 100"),
         (Some(disk(1)), "bdi.max_bytes", "99999999999999", "at most the hard dirty limit"),
         (Some(disk(7)), "nr_requests", "8", "device 8:112 is not there"),

@@ -172,11 +172,17 @@ fn about(device: &Device) -> Vec<String> {
     if !device.floods.is_empty() {
         lines.push(format!("  floods: {}", names(&device.floods)));
     }
-    if !device.held.is_empty() {
-        let own =
-            |own: &Option<String>| own.as_ref().map_or_else(String::new, |own| format!(" (yours: {own})"));
-        let held: Vec<String> =
-            device.held.iter().map(|h| format!("{} {}{}", h.knob, h.value, own(&h.own))).collect();
+    if !device.raised.is_empty() {
+        lines.push(format!("  raised: {}", names(&device.raised)));
+    }
+    let own = |own: &Option<String>| own.as_ref().map_or_else(String::new, |own| format!(" (yours: {own})"));
+    let held: Vec<String> = device
+        .held
+        .iter()
+        .filter(|held| !held.knob.ends_with(".ioprio"))
+        .map(|h| format!("{} {}{}", h.knob, h.value, own(&h.own)))
+        .collect();
+    if !held.is_empty() {
         lines.push(format!("  holds:  {}", held.join(", ")));
     }
     if device.goal_unmet {
@@ -239,7 +245,14 @@ mod tests {
             backlog_bytes: 812_000_000,
             victims: vec!["postgres (41)".into()],
             floods: (0..8).map(|n| format!("cp ({n})")).collect(),
-            held: vec![HeldKnob { knob: "nr_requests".into(), value: "4".into(), own: Some("64".into()) }],
+            held: [("nr_requests", "4", "64"), ("pid:41.ioprio", "be/0", "none")]
+                .map(|(knob, value, own)| HeldKnob {
+                    knob: knob.into(),
+                    value: value.into(),
+                    own: Some(own.into()),
+                })
+                .to_vec(),
+            raised: vec!["postgres (41)".into(), "ext4's journal".into()],
             goal_unmet: true,
             last: Some(Entry {
                 at_unix_s: 1e9,
@@ -286,6 +299,7 @@ mod tests {
         sda
           waits:  postgres (41)
           floods: cp (0), cp (1), cp (2), cp (3), cp (4), cp (5) and 2 more
+          raised: postgres (41), ext4's journal
           holds:  nr_requests 4 (yours: 64)
           no lever meets the goal; the best that there is is in force
           last:   2001-09-09 01:46:40 UTC, watch → protect (bfq, 4 requests); wrote nr_requests 64 → 4; victims wait 3.1 × the goal of 20.0ms

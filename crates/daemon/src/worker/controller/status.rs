@@ -64,6 +64,7 @@ impl Controller {
                 victims,
                 floods,
                 held: self.plant.held(id),
+                raised: self.plant.raised(id),
                 decisions: record.map_or(0, |r| r.decisions),
                 knob_writes: record.map_or(0, |r| r.knob_writes),
                 last: record.and_then(|r| r.last.clone()),

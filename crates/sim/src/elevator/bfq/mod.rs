@@ -198,7 +198,7 @@ pub struct Bfq {
     /// weight.
     groups: bool,
     queues: Vec<Queue>,
-    /// Synchronous queues by process and priority.
+    /// Synchronous queues by process and class.
     of_process: IdMap<u32>,
     /// Asynchronous queues by priority (`bfq_async_queue_prio`).
     of_priority: [Option<u32>; PRIORITIES],
@@ -329,15 +329,27 @@ impl Bfq {
         }
     }
 
+    /// A process has been given another level since its last request (`bfq_check_ioprio_change`,
+    /// `bfq_set_next_ioprio_data`). The weight counts once the queue next enters a tree.
+    fn check_level(&mut self, at: u32, request: &IoRequest) {
+        let queue = &mut self.queues[at as usize];
+        if queue.priority != request.priority() {
+            queue.priority = request.priority();
+            queue.entity.own_weight = weight(request);
+            queue.entity.weight_changed = true;
+        }
+    }
+
     /// The queue of a request (`bfq_init_rq`, `bfq_get_queue`, `bfq_init_bfqq`).
     fn queue(&mut self, request: &IoRequest, now: Now) -> u32 {
         if let Some(at) = self.find_queue(request) {
+            self.check_level(at, request);
             return at;
         }
         let sync = is_sync(request);
         let at = self.requests.add_queue();
         let idle = request.class == PriorityClass::Idle;
-        let weight = weight_of(if idle { LEVELS - 1 } else { request.level });
+        let weight = weight(request);
         self.queues.push(Queue {
             class: request.class as usize,
             priority: request.priority(),
@@ -382,8 +394,13 @@ const fn is_sync(request: &IoRequest) -> bool {
     request.is_read() || request.flags.sync || matches!(request.op, Op::Write { fua: true })
 }
 
+/// A process whose class changes has a new queue here. The kernel's queue moves to another tree.
 const fn process_key(request: &IoRequest) -> u64 {
-    request.process.0 as u64 * PRIORITIES as u64 + request.priority() as u64
+    request.process.0 as u64 * CLASSES as u64 + request.class as u64
+}
+
+const fn weight(request: &IoRequest) -> u64 {
+    weight_of(if matches!(request.class, PriorityClass::Idle) { LEVELS - 1 } else { request.level })
 }
 
 /// Which of two requests comes first (`bfq_choose_req`): metadata, then what suits the head.

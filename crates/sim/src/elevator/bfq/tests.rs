@@ -255,6 +255,22 @@ fn only_processes_without_a_level_are_raised() {
     }
 }
 
+/// `bfq_check_ioprio_change`.
+#[test]
+fn a_process_with_another_level_keeps_its_queue_and_has_another_weight() {
+    let mut elevator = plain();
+    elevator.insert(ms(0), from(1, read(1, 0, 1)));
+    let first = request_of(elevator.dispatch(ms(0), 0));
+    elevator.completed(ms(1), &first);
+    let queues = elevator.queues.len();
+    elevator.insert(ms(50), at_level(0, from(1, read(2, 1, 1))));
+    assert_eq!(queue_of(&elevator, 1).entity.weight, 80);
+    let request = request_of(elevator.dispatch(ms(50), 0));
+    elevator.completed(ms(51), &request);
+    elevator.insert(ms(100), from(1, read(3, 2, 1)));
+    assert_eq!((queue_of(&elevator, 1).entity.weight, elevator.queues.len()), (40, queues));
+}
+
 /// `bfq_async_queue_prio`.
 #[test]
 fn writes_that_nobody_waits_for_have_a_queue_for_each_priority() {

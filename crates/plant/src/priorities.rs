@@ -1,0 +1,291 @@
+//! I/O priorities of the processes that commit on a unit, and of its ext4 journals' threads.
+//!
+//! ```text
+//! /proc/PID/stat ─▶ no kernel thread, not this process ─▶ known while it commits
+//! queue/scheduler is bfq, /proc/kallsyms has its group support ─▶ priorities count here
+//! ioprio_get(2) of each thread ─▶ pid:PID.ioprio, journal.ioprio as the unit's knobs
+//! ```
+//!
+//! The knobs are there only where priorities count, and as long as a written value is held. A
+//! process that has ended needs nothing back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use floodwall_host::{SysRoot, queue, task};
+use floodwall_knobs::catalogue::{Knob, find};
+use floodwall_knobs::cell::Cell;
+use floodwall_knobs::{Device, Files, Process, Target};
+use floodwall_model::setting::JOURNAL_PRIORITY;
+use floodwall_model::{DeviceId, Setting};
+
+use crate::lanes::{Owner, owner};
+use crate::units::Unit;
+
+/// The priority of a process's threads.
+const PRIORITY: &str = "ioprio";
+/// The name of a process before the dot.
+const PID: &str = "pid:";
+/// The elevator in which priorities put commits before a flood, if it has group support.
+const ELEVATOR: &str = "bfq";
+/// A process that commits no more is forgotten after this. It is longer than the law raises one.
+const FORGET: Duration = Duration::from_secs(120);
+/// Processes are looked for again after this: a number may be another process's.
+const REREAD: Duration = Duration::from_secs(1);
+/// `PF_KTHREAD` (include/linux/sched.h).
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// A process that commits.
+struct Committer {
+    unit: DeviceId,
+    /// `None`: a kernel thread, or one that ended before it was read.
+    process: Option<Process>,
+    read: Duration,
+    seen: Duration,
+    saved: bool,
+}
+
+/// The priorities of all units.
+pub(crate) struct Priorities {
+    /// This process, which is never raised.
+    own: u32,
+    committers: BTreeMap<u32, Committer>,
+    /// Whether the kernel's bfq has group support; read once bfq is in force.
+    bfq_groups: Option<bool>,
+}
+
+/// The name of a process in knobs: `pid:4711`.
+pub(crate) fn name(pid: u32) -> String {
+    format!("{PID}{pid}")
+}
+
+/// Whether a knob is a priority.
+pub(crate) fn is_one(knob: &str) -> bool {
+    knob == JOURNAL_PRIORITY || (knob.starts_with(PID) && knob.ends_with(".ioprio"))
+}
+
+impl Priorities {
+    pub(crate) fn new() -> Self {
+        Self { own: std::process::id(), committers: BTreeMap::new(), bfq_groups: None }
+    }
+
+    /// A process has committed on a unit.
+    pub(crate) fn commits(&mut self, root: &SysRoot, pid: u32, unit: DeviceId, at: Duration) {
+        let own = self.own;
+        let known = self.committers.entry(pid).or_insert_with(|| {
+            let process = process(root, pid).filter(|_| pid != own);
+            Committer { unit, process, read: at, seen: at, saved: false }
+        });
+        known.seen = at;
+    }
+
+    /// Forgets processes that have ended, and those that commit no more. Returns the owners in use
+    /// whose process has ended.
+    pub(crate) fn look(&mut self, root: &SysRoot, at: Duration, in_use: &BTreeSet<Owner>) -> Vec<Owner> {
+        let mut ended = Vec::new();
+        self.committers.retain(|pid, known| {
+            let is_held = known.process.is_some_and(|process| in_use.contains(&owner_of(process)));
+            let is_looked_for = known.process.is_some() && (is_held || known.seen == at);
+            if is_looked_for && at.saturating_sub(known.read) >= REREAD {
+                known.read = at;
+                if process(root, *pid) != known.process {
+                    ended.extend(known.process.map(owner_of).filter(|_| is_held));
+                    return false;
+                }
+            }
+            is_held || at.saturating_sub(known.seen) < FORGET
+        });
+        ended
+    }
+
+    /// Forgets the processes of a unit that has gone. Returns the owners of its priorities.
+    pub(crate) fn unit_gone(&mut self, unit: DeviceId, devices: &[Device]) -> Vec<Owner> {
+        let mut left: Vec<Owner> = journals(devices).map(|(knob, target)| owner(knob, &target)).collect();
+        self.committers.retain(|_, known| {
+            if known.unit == unit {
+                left.extend(known.process.map(owner_of));
+            }
+            known.unit != unit
+        });
+        left
+    }
+
+    /// Whether priorities count under the elevator that a unit's knobs show.
+    fn counts(&mut self, root: &SysRoot, knobs: &Setting) -> bool {
+        // Reading all symbols takes a fifth of a second, once.
+        knobs.get("scheduler") == Some(ELEVATOR)
+            && *self.bfq_groups.get_or_insert_with(|| queue::read_bfq_groups(root).into_value() == Some(true))
+    }
+
+    /// Adds the priorities of a unit's processes and journals to its knobs. Returns the cells that
+    /// were not returned before, to be saved together. `pending`: the value that is being written.
+    pub(crate) fn read_knobs(
+        &mut self,
+        root: &SysRoot,
+        unit: &Unit,
+        files: &dyn Files,
+        in_use: &BTreeSet<Owner>,
+        pending: &dyn Fn(&Owner) -> Option<String>,
+        knobs: &mut Setting,
+    ) -> Vec<(&'static Knob, Target)> {
+        let (counts, mut fresh) = (self.counts(root, knobs), Vec::new());
+        let value = |knob: &'static Knob, target: &Target| {
+            let owner = owner(knob, target);
+            if !counts && !in_use.contains(&owner) {
+                return None;
+            }
+            let read = Cell::of(knob, target, files).read(files).into_value()?.value;
+            Some(pending(&owner).unwrap_or(read))
+        };
+        for (pid, known) in self.committers.iter_mut().filter(|(_, known)| known.unit == unit.id) {
+            let Some((knob, target)) = known.process.and_then(priority_of) else { continue };
+            let Some(value) = value(knob, &target) else { continue };
+            knobs.0.insert(format!("{}.{PRIORITY}", name(*pid)), value);
+            if !std::mem::replace(&mut known.saved, true) {
+                fresh.push((knob, target));
+            }
+        }
+        // Of several journals the first stands for all: they differ only if somebody has set one.
+        let mut read = journals(&unit.limits).filter_map(|(knob, target)| value(knob, &target));
+        if let Some(first) = read.next() {
+            knobs.0.insert(JOURNAL_PRIORITY.to_owned(), first);
+        }
+        fresh
+    }
+
+    /// The knobs and targets of a name that [`Self::read_knobs`] gave; none if the unit has no such
+    /// process or journal.
+    pub(crate) fn targets(&self, unit: &Unit, name: &str, files: &dyn Files) -> Vec<(&'static Knob, Target)> {
+        if name == JOURNAL_PRIORITY {
+            let is_there = |(knob, target): &(&'static Knob, Target)| {
+                Cell::of(knob, target, files).read(files).value().is_some()
+            };
+            return journals(&unit.limits).filter(is_there).collect();
+        }
+        let pid = name.strip_prefix(PID).and_then(|name| name.split('.').next()?.parse::<u32>().ok());
+        let known = pid.and_then(|pid| self.committers.get(&pid)).filter(|known| known.unit == unit.id);
+        known.and_then(|known| priority_of(known.process?)).into_iter().collect()
+    }
+}
+
+/// A process that can be raised; `None` for a kernel thread, or if it has ended.
+fn process(root: &SysRoot, pid: u32) -> Option<Process> {
+    let flags = task::read_stat(root, pid, &mut Vec::new())?.flags;
+    Process::find(root, &pid.to_string()).ok().filter(|_| flags & KERNEL_THREAD == 0)
+}
+
+fn priority_of(process: Process) -> Option<(&'static Knob, Target)> {
+    Some((find(PRIORITY)?, Target::Process(process)))
+}
+
+fn owner_of(process: Process) -> Owner {
+    priority_of(process).and_then(|(knob, target)| owner(knob, &target))
+}
+
+/// The priorities of the journals on some backing devices, there or not.
+fn journals(devices: &[Device]) -> impl Iterator<Item = (&'static Knob, Target)> {
+    devices.iter().filter_map(|device| Some((find(JOURNAL_PRIORITY)?, Target::Device(device.clone()))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use floodwall_knobs::KernelFiles;
+
+    use super::*;
+    use crate::testing::put;
+
+    const SDA: DeviceId = DeviceId { major: 8, minor: 0 };
+
+    fn stat(pid: u32, flags: u64, start: u64) -> String {
+        format!("{pid} (db) S 1 1 1 0 -1 {flags} 0 0 0 0 1 2 0 0 20 0 1 0 {start} 99 0")
+    }
+
+    /// A machine whose disk has bfq, three processes, and a journal.
+    fn machine(group_support: bool) -> (tempfile::TempDir, SysRoot, Unit) {
+        let directory = tempfile::tempdir().unwrap();
+        let put = |path: &str, line: &str| put(directory.path(), path, line);
+        put("proc/7/stat", &stat(7, 0, 70));
+        put("proc/7/ioprio", "none");
+        put("proc/8/stat", &stat(8, KERNEL_THREAD, 80));
+        put("proc/8/ioprio", "none");
+        let own = std::process::id();
+        put(&format!("proc/{own}/stat"), &stat(own, 0, 90));
+        put(&format!("proc/{own}/ioprio"), "none");
+        let symbols = if group_support { "0 t bfq_pd_alloc\n0 t bfq_x" } else { "0 t bfq_x" };
+        put("proc/kallsyms", symbols);
+        put("sys/dev/block/8:0/journal/ioprio", "be/3");
+        let root = SysRoot::new(directory.path()).unwrap();
+        let device = Device { number: SDA.to_string(), name: "sda".into(), instance: None };
+        let unit = Unit {
+            id: SDA,
+            name: "sda".into(),
+            members: BTreeSet::from([SDA]),
+            queues: vec![device.clone()],
+            limits: vec![device],
+            mounts: Vec::new(),
+        };
+        (directory, root, unit)
+    }
+
+    fn knobs(
+        priorities: &mut Priorities,
+        root: &SysRoot,
+        unit: &Unit,
+        elevator: &str,
+        in_use: &BTreeSet<Owner>,
+    ) -> Vec<(String, String)> {
+        let mut knobs: Setting = [("scheduler".to_owned(), elevator.to_owned())].into_iter().collect();
+        let files = KernelFiles::new(root).unwrap();
+        priorities.read_knobs(root, unit, &files, in_use, &|_| None, &mut knobs);
+        knobs.0.into_iter().filter(|(knob, _)| is_one(knob)).collect()
+    }
+
+    #[test]
+    fn who_commits_can_be_raised_under_bfq_with_group_support_alone() {
+        let own = |knob: &str, value: &str| (knob.to_owned(), value.to_owned());
+        for (group_support, elevator) in [(true, "bfq"), (false, "bfq"), (true, "mq-deadline")] {
+            let (_directory, root, unit) = machine(group_support);
+            let mut priorities = Priorities::new();
+            for pid in [7, 8, 9, std::process::id()] {
+                priorities.commits(&root, pid, SDA, Duration::from_secs(1));
+            }
+            let seen = knobs(&mut priorities, &root, &unit, elevator, &BTreeSet::new());
+            let all = [own("journal.ioprio", "be/3"), own("pid:7.ioprio", "none")];
+            let counts = group_support && elevator == "bfq";
+            assert_eq!(seen, if counts { all.to_vec() } else { vec![] }, "{group_support} {elevator}");
+            // A held one stays, so that it can be taken back.
+            let in_use = BTreeSet::from([Some("/pid:7/ioprio".to_owned())]);
+            let held = knobs(&mut priorities, &root, &unit, elevator, &in_use);
+            assert!(held.contains(&own("pid:7.ioprio", "none")), "{held:?}");
+            let elsewhere = Unit { id: DeviceId { major: 8, minor: 16 }, limits: vec![], ..unit };
+            assert!(knobs(&mut priorities, &root, &elsewhere, "bfq", &BTreeSet::new()).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_told_and_forgotten() {
+        let (directory, root, unit) = machine(true);
+        let mut priorities = Priorities::new();
+        let at = Duration::from_secs;
+        priorities.commits(&root, 7, SDA, at(1));
+        let in_use = BTreeSet::from([Some("/pid:7/ioprio".to_owned())]);
+        assert!(priorities.look(&root, at(300), &in_use).is_empty(), "it is held");
+        let files = KernelFiles::new(&root).unwrap();
+        assert_eq!(priorities.targets(&unit, "pid:7.ioprio", &files).len(), 1);
+        assert_eq!(priorities.targets(&unit, "journal.ioprio", &files).len(), 1);
+        // Its number is another process's.
+        put(directory.path(), "proc/7/stat", &stat(7, 0, 71));
+        assert_eq!(priorities.look(&root, at(302), &in_use), [Some("/pid:7/ioprio".to_owned())]);
+        assert!(priorities.targets(&unit, "pid:7.ioprio", &files).is_empty());
+        priorities.commits(&root, 7, SDA, at(303));
+        priorities.look(&root, at(500), &BTreeSet::new());
+        assert!(priorities.targets(&unit, "pid:7.ioprio", &files).is_empty(), "it commits no more");
+        fs::remove_dir_all(directory.path().join("proc/7")).unwrap();
+        priorities.commits(&root, 7, SDA, at(501));
+        assert!(priorities.targets(&unit, "pid:7.ioprio", &files).is_empty());
+        let left = priorities.unit_gone(SDA, &unit.limits);
+        assert_eq!(left, [Some("/8:0/journal.ioprio".to_owned())]);
+    }
+}
