@@ -1,6 +1,7 @@
 //! The steps of a process with its hold, while the journal is locked.
 
 use std::io::ErrorKind;
+use std::sync::Arc;
 
 use floodwall_model::Reading;
 
@@ -9,7 +10,7 @@ use crate::catalogue::{Knob, knobs};
 use crate::cell::{Cell, State};
 use crate::change::Change;
 use crate::hang;
-use crate::journal::{JournalError, Phase, Reading as Found, Record, SavedAt, Transaction};
+use crate::journal::{JournalError, Mark, Phase, Reading as Found, Record, SavedAt, Transaction};
 use crate::limits::Memory;
 use crate::order::order;
 use crate::plan::{Entry, PlanError, Step, short};
@@ -26,6 +27,18 @@ impl Session<'_> {
     /// [`HoldError::Steered`] if another process has one, [`HoldError::Ending`],
     /// [`HoldError::Unrecovered`], [`HoldError::Journal`], [`HoldError::NoStartTime`].
     pub fn hold(&self, why: &str) -> Result<(Hold, Recovery), HoldError> {
+        self.hold_marked(None, why)
+    }
+
+    /// Begins another hold of this process, in the place of one that has been closed.
+    ///
+    /// # Errors
+    /// As [`Self::hold`].
+    pub fn hold_again(&self, closed: &Hold, why: &str) -> Result<Hold, HoldError> {
+        self.hold_marked(closed.mark.clone(), why).map(|(hold, _)| hold)
+    }
+
+    fn hold_marked(&self, mark: Option<Arc<Mark>>, why: &str) -> Result<(Hold, Recovery), HoldError> {
         if self.who.pid_start_ticks == 0 {
             return Err(HoldError::NoStartTime);
         }
@@ -40,9 +53,13 @@ impl Session<'_> {
         if let Some(stuck) = recovery.incomplete() {
             return Err(HoldError::Unrecovered { id: stuck.id, why: stuck.to_string().replace('\n', "; ") });
         }
+        let mark = match mark {
+            Some(mark) => mark,
+            None => Arc::new(self.store.mark()?.ok_or(HoldError::Marked)?),
+        };
         let (name, transaction) = self.begin_transaction(Vec::new(), why, None, true)?;
         let length = self.store.length(&name)?;
-        Ok((Hold { name, transaction, length, owed: Vec::new() }, recovery))
+        Ok((Hold { name, transaction, mark: Some(mark), length, owed: Vec::new() }, recovery))
     }
 
     /// Saves cells that may be written later, and the cells that the kernel changes beside them.
@@ -193,8 +210,8 @@ impl Session<'_> {
                 let _ = run.note(Record::Done { readings });
             }
         }
-        for (entry, to_change) in lent {
-            let _ = run.note(Record::Yield { entry, to_change });
+        for (entry, asked) in lent {
+            let _ = run.note(Record::Yield { entry, asked });
         }
         (hold.transaction, hold.owed) = (run.transaction, run.owed);
         // The write is over: what the journal can't do now it does later.
@@ -224,7 +241,30 @@ impl Session<'_> {
         let mut run = self.run_of(hold);
         let undone = run.undo();
         (hold.transaction, hold.owed) = (run.transaction, run.owed);
+        if undone.closed {
+            hold.mark = None;
+        }
         undone
+    }
+
+    /// Yields the saved cells of some knobs and targets, which are back by now: they are neither
+    /// written nor put back any more.
+    ///
+    /// # Errors
+    /// [`HoldError::Held`] if one is not back; [`HoldError::Journal`], [`HoldError::Closed`].
+    pub fn yield_cells(&self, hold: &mut Hold, of: impl Fn(&Knob, &Target) -> bool) -> Result<(), HoldError> {
+        self.refresh(hold)?;
+        for at in 0..hold.transaction.entries.len() {
+            let Some(entry) = hold.entry(at).filter(|entry| of(entry.knob, &entry.target)) else { continue };
+            if hold.transaction.yielded(at).is_some() {
+                continue;
+            }
+            if hold.transaction.holds(at) {
+                return Err(HoldError::Held { label: entry.label() });
+            }
+            self.note(hold, Record::Yield { entry: at, asked: true }, Mode::Apply)?;
+        }
+        Ok(())
     }
 
     /// Learns what others have noted in the hold since the last time, and notes what it had no room
@@ -306,10 +346,9 @@ impl Session<'_> {
                 return Err(PlanError::Unreadable { label, why }.into());
             }
         };
-        let theirs =
-            |to_change| HoldError::Theirs { label: label.clone(), found: short(&label, &now), to_change };
-        if let Some(to_change) = hold.transaction.yielded(index) {
-            return Err(theirs(to_change));
+        let theirs = |asked| HoldError::Theirs { label: label.clone(), found: short(&label, &now), asked };
+        if let Some(asked) = hold.transaction.yielded(index) {
+            return Err(theirs(asked));
         }
         let is_old = entry.old.as_ref().is_some_and(|old| entry.cell.same(old, &now));
         if is_old {
@@ -319,8 +358,8 @@ impl Session<'_> {
             if hold.transaction.owns(index, &now) {
                 return Ok(now);
             }
-            self.note(hold, Record::Yield { entry: index, to_change: None }, Mode::Undo)?;
-            return Err(theirs(None));
+            self.note(hold, Record::Yield { entry: index, asked: false }, Mode::Undo)?;
+            return Err(theirs(false));
         }
         let cell = hold.saved(entry.knob, &entry.target, now.clone());
         self.save_at(hold, vec![SavedAt { at: index, cell }], Mode::Apply)?;
@@ -420,7 +459,7 @@ impl Session<'_> {
         self.store.rename(&fresh, &hold.name)?;
         let (transaction, _) = Transaction::parse(text.as_bytes())
             .map_err(|why| JournalError::Foreign { name: hold.name.clone(), why })?;
-        *hold = Hold { name: hold.name.clone(), transaction, length, owed: Vec::new() };
+        (hold.transaction, hold.length, hold.owed) = (transaction, length, Vec::new());
         Ok(())
     }
 }
