@@ -44,7 +44,6 @@ struct Shared {
     files: Box<dyn Files + Send + Sync>,
     journal: PathBuf,
     who: Who,
-    why: String,
     boot_id: String,
     /// Taken before the journal's lock, and before `state`.
     hold: Mutex<Hold>,
@@ -93,17 +92,8 @@ impl Writer {
         drop(store);
         let state = Mutex::new(State { patience: LOOK, ..State::default() });
         let changed = Condvar::new();
-        let why = why.to_owned();
-        let shared = Shared {
-            files: Box::new(files),
-            journal,
-            who,
-            why,
-            boot_id,
-            hold: Mutex::new(hold),
-            state,
-            changed,
-        };
+        let shared =
+            Shared { files: Box::new(files), journal, who, boot_id, hold: Mutex::new(hold), state, changed };
         Ok((Self { shared: Arc::new(shared) }, recovery))
     }
 

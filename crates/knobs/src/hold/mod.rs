@@ -32,8 +32,6 @@
 mod beside;
 mod steps;
 
-use std::sync::Arc;
-
 use floodwall_model::printable::printable;
 
 use crate::catalogue::{Knob, Scope};
@@ -100,12 +98,6 @@ pub enum HoldError {
     /// would be taken for gone.
     #[error("can't read when this process started, in /proc/self/stat; mount /proc")]
     NoStartTime,
-    /// Another process has put the hold's cells back, and closed it.
-    #[error("change {id}, in which this process steers, has been closed by somebody else; begin another")]
-    Closed {
-        /// Which.
-        id: u64,
-    },
     /// A value that would do harm.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -182,7 +174,7 @@ pub struct Hold {
     name: String,
     transaction: Transaction,
     /// The kernel's proof that this process lives.
-    mark: Option<Arc<Mark>>,
+    mark: Option<Mark>,
     /// Bytes of its file, as we left it.
     length: u64,
     /// Records that its file had no room for: what was put back meanwhile.

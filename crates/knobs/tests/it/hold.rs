@@ -499,26 +499,6 @@ fn devices_that_have_gone_are_forgotten_when_its_file_is_written_anew() {
 }
 
 #[test]
-fn a_hold_that_somebody_has_closed_is_written_no_more() {
-    let (world, mut hold) = steered();
-    let original = world.kernel.all();
-    write(&world, &mut hold, "nr_requests=16").unwrap();
-    let prepared = guard(&world).prepare(&mut hold, &change("nr_requests=8")).unwrap().unwrap();
-    // By a floodwall that knows nothing of the mark.
-    world.process(GUARD, 'S', 0);
-    assert!(world.session().recover().unwrap().incomplete().is_none());
-    world.process(GUARD, 'S', 1);
-    let performed = prepared.perform(&world.kernel, &world.kernel);
-    let finished = guard(&world).finish(&mut hold, prepared, performed);
-    assert!(matches!(finished, Err(HoldError::Closed { id: 1 })), "{finished:?}");
-    assert_eq!(world.kernel.all(), original, "not what it held before");
-    assert!(matches!(write(&world, &mut hold, "nr_requests=4"), Err(HoldError::Closed { id: 1 })));
-    assert_eq!(world.kernel.all(), original);
-    let (mut another, _) = guard(&world).hold("a guard").unwrap();
-    assert!(write(&world, &mut another, "nr_requests=4").unwrap());
-}
-
-#[test]
 fn a_process_that_does_not_know_when_it_started_does_not_steer() {
     let world = World::new();
     let mut session = guard(&world);

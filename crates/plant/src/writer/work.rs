@@ -229,14 +229,6 @@ impl Shared {
                         boot_id: self.boot_id.clone(),
                     };
                     let outcome = work(&session, &mut hold);
-                    let closed = |error: &HoldError| matches!(error.root(), HoldError::Closed { .. });
-                    if outcome.as_ref().is_err_and(closed) && !lock(&self.state).closing {
-                        // The closed hold's values have been put back; the next write is in a new
-                        // hold.
-                        if let Ok(fresh) = session.hold_again(&hold, &self.why) {
-                            *hold = fresh;
-                        }
-                    }
                     let held = hold.held().iter().map(HeldKnob::from).collect();
                     // In this order: no lane overwrites the findings of a later one, and none finds
                     // the journal locked by this process.
@@ -303,7 +295,7 @@ fn write_of(owner: &Owner, knob: &str, value: String) -> KnobWrite {
 fn refused(write: KnobWrite, error: &HoldError) -> PlantError {
     match (error.root(), write.device) {
         (HoldError::Gone { .. }, Some(device)) if !write.knob.contains(':') => PlantError::NoDevice(device),
-        (HoldError::Journal(_) | HoldError::Closed { .. } | HoldError::Step(StepError::Journal(_)), _) => {
+        (HoldError::Journal(_) | HoldError::Step(StepError::Journal(_)), _) => {
             PlantError::Lost { what: "the journal".to_owned(), why: format!("{write} was not set: {error}") }
         }
         _ => PlantError::Refused { write, why: error.to_string() },
