@@ -51,7 +51,7 @@ fn an_elevator_that_would_overwrite_somebody_elses_number_of_requests_is_not_tri
 
 #[test]
 fn knobs_that_another_program_has_asked_for_are_neither_written_nor_taken_back() {
-    let mut run = protecting();
+    let mut run = met(Run::balancing(vec![part(options("cloud-gp3"))]));
     let own = Run::new(vec![part(options("cloud-gp3"))], true).knobs();
     let asked = ["scheduler", "nr_requests"];
     let mut second = 9;
