@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! open:  journal locked → what an earlier, killed run left in force is put back
-//! run:   changes → journal fsynced → apply → read back ─▶ inner rig's trial ─▶ read back again → roll back
+//! run:   a guard yields its knobs → changes → journal fsynced → apply → read back ─▶ inner rig's trial ─▶ read back again → roll back
 //!                 └ refused: everything as before, the trial fails
 //! ```
 //!
@@ -12,20 +12,21 @@
 //! A trial may end with an error, a signal or a panic: the roll back follows. After SIGKILL the
 //! journal remains. The next [`SettingRig`] rolls it back at once, and `floodwall rollback` at any
 //! time. Any other change of settings does so once the trial's longest time is over. The journal
-//! stays locked throughout, so that no other floodwall changes settings during a measurement.
+//! stays locked throughout, so that no other floodwall changes settings during a measurement. It is
+//! let go only while a guard is asked for knobs that it holds.
 //! Changes by other programs are noticed and fail the trial.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use floodwall_host::SysRoot;
 use floodwall_knobs::cell::{Cell, State};
 use floodwall_knobs::journal::{DiskStore, JournalError, Phase};
 use floodwall_knobs::{
-    ApplyError, Change, ChangeError, Clock, Device, KernelFiles, Plan, PlanError, Session, SystemClock,
-    Target, Who, plan, session,
+    ApplyError, Ask, Change, ChangeError, Clock, Device, Intention, KernelFiles, Plan, PlanError, Session,
+    SystemClock, Target, Who, plan, session,
 };
 use floodwall_model::setting::VICTIMS_PRIORITY;
 use floodwall_model::{Rig, RigError, Scenario, Setting, Trial, Watch};
@@ -41,6 +42,13 @@ const WHY: &str = "a trial of floodwall, put back after it";
 const PATIENCE: f64 = 4.0;
 /// For prefill, drains and slow devices.
 const PATIENCE_S: f64 = 1_800.0;
+
+/// How long another process that changes settings is waited for.
+const LOCK: Duration = Duration::from_secs(1);
+/// Between two attempts at the lock.
+const NAP: Duration = Duration::from_millis(20);
+/// How often a process is asked for knobs that it has taken again meanwhile.
+const ATTEMPTS: u32 = 3;
 
 /// A rig whose knobs can be changed from outside.
 pub trait InForce: Rig {
@@ -95,6 +103,9 @@ pub enum SettingError {
     /// The journal can't be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// A process that steers does not yield a knob.
+    #[error("nothing was changed: {0}")]
+    Held(String),
     /// Another program changed knobs while the trial ran.
     #[error("somebody else changed settings during the trial: {0}; what was measured says nothing")]
     ChangedMeanwhile(String),
@@ -150,9 +161,12 @@ pub struct SettingRig<R: InForce> {
 /// Sets knobs and puts them back, at the latest when it is dropped.
 struct Keeper {
     files: KernelFiles,
-    store: DiskStore,
+    journal: PathBuf,
+    /// None only while another process is asked for knobs.
+    store: Option<DiskStore>,
     clock: StopClock,
     who: Who,
+    ask: Ask,
     /// The device of knobs that name none.
     device: Option<Device>,
     /// The transaction in force.
@@ -161,7 +175,8 @@ struct Keeper {
 
 impl<R: InForce> SettingRig<R> {
     /// Takes the journal's lock and puts back the setting of a killed run. `device` is meant where
-    /// a device's knob names none. Setting `stop` ends the run.
+    /// a device's knob names none. `ask` has a process that steers yield knobs. Setting `stop` ends
+    /// the run.
     ///
     /// Returns what had to be put back, for people.
     ///
@@ -173,46 +188,39 @@ impl<R: InForce> SettingRig<R> {
         root: &SysRoot,
         journal: &Path,
         device: Option<Device>,
+        ask: Ask,
         stop: Arc<AtomicBool>,
     ) -> Result<(Self, Vec<String>), SettingError> {
         let files = KernelFiles::new(root).map_err(SettingError::Files)?;
         let who = Who::this_process(&files);
-        let store = DiskStore::open(journal, &who.describe())?;
+        let store = Some(lock(journal, &who)?);
+        let (journal, clock) = (journal.to_owned(), StopClock(stop));
+        let mut keeper = Keeper { files, journal, store, clock, who, ask, device, open: None };
         let mut told = Vec::new();
-        {
-            let live = SystemClock;
-            let session = Session {
-                files: &files,
-                store: &store,
-                clock: &live,
-                who: who.clone(),
-                boot_id: session::boot_id(&files),
-            };
-            let recovery = session.recover()?;
-            let mut undone: Vec<_> = recovery.undone.into_iter().chain(recovery.expired).collect();
-            // This process has the lock, so the process of this trial is gone.
-            let left_by_a_trial = |t: &floodwall_knobs::journal::Transaction| {
-                t.phase() == Phase::Standing && t.begin.boot_id == session.boot_id && t.begin.why == WHY
-            };
-            let standing =
-                session::log(&store)?.into_iter().rev().filter_map(|logged| logged.transaction.ok());
-            let ids: Vec<u64> = standing.filter(left_by_a_trial).map(|t| t.begin.id).collect();
-            for id in ids {
-                undone.extend(session.rollback_one(id)?.1);
+        let session = keeper.session(Intention::Rollback(u64::MAX))?;
+        let recovery = session.recover()?;
+        let mut undone: Vec<_> = recovery.undone.into_iter().chain(recovery.expired).collect();
+        // This process has the lock, so the process of this trial is gone.
+        let left_by_a_trial = |t: &floodwall_knobs::journal::Transaction| {
+            t.phase() == Phase::Standing && t.begin.boot_id == session.boot_id && t.begin.why == WHY
+        };
+        let standing =
+            session::log(session.store)?.into_iter().rev().filter_map(|logged| logged.transaction.ok());
+        let ids: Vec<u64> = standing.filter(left_by_a_trial).map(|t| t.begin.id).collect();
+        for id in ids {
+            undone.extend(keeper.session(Intention::RollbackOne(id))?.rollback_one(id)?.1);
+        }
+        for undone in undone {
+            if !undone.is_complete() {
+                return Err(SettingError::NotRestored(one_line(&undone.to_string())));
             }
-            for undone in undone {
-                if !undone.is_complete() {
-                    return Err(SettingError::NotRestored(one_line(&undone.to_string())));
-                }
-                told.push(format!(
-                    "change {} of a run that was killed was put back: {}",
-                    undone.id,
-                    one_line(&undone.to_string())
-                ));
-            }
+            told.push(format!(
+                "change {} of a run that was killed was put back: {}",
+                undone.id,
+                one_line(&undone.to_string())
+            ));
         }
         inner.reread();
-        let keeper = Keeper { files, store, clock: StopClock(stop), who, device, open: None };
         Ok((Self { inner, keeper }, told))
     }
 
@@ -283,14 +291,27 @@ impl Keeper {
         Ok(changes)
     }
 
-    fn session(&self) -> Session<'_> {
-        Session {
+    /// A session with the journal's lock, once no other process holds a knob in the way.
+    fn session(&mut self, of: Intention<'_>) -> Result<Session<'_>, SettingError> {
+        for _ in 0..ATTEMPTS {
+            if self.store.is_none() {
+                self.store = Some(lock(&self.journal, &self.who)?);
+            }
+            let Some(held) = self.locked()?.in_the_way(of)? else { break };
+            self.store = None;
+            (self.ask)(&held).map_err(SettingError::Held)?;
+        }
+        self.locked()
+    }
+
+    fn locked(&self) -> Result<Session<'_>, SettingError> {
+        Ok(Session {
             files: &self.files,
-            store: &self.store,
+            store: self.store.as_ref().ok_or(JournalError::ReadOnly)?,
             clock: &self.clock,
             who: self.who.clone(),
             boot_id: session::boot_id(&self.files),
-        }
+        })
     }
 
     /// Puts a setting in force; gives its changes.
@@ -306,18 +327,20 @@ impl Keeper {
         }
         let changes: Vec<Change> = named.iter().map(|(_, change)| change.clone()).collect();
         let expires = self.clock.now_unix_s().saturating_add((seconds * PATIENCE + PATIENCE_S) as u64);
-        self.open = self.session().apply_until(&changes, WHY, Some(expires))?.id;
+        let session = self.session(Intention::Apply(&changes))?;
+        self.open = session.apply_until(&changes, WHY, Some(expires))?.id;
         Ok(named)
     }
 
     /// Puts back what was there before.
     fn put_back(&mut self) -> Result<(), SettingError> {
         let Some(id) = self.open.take() else { return Ok(()) };
-        let undone = match self.session().rollback_one(id) {
+        let session = self.session(Intention::RollbackOne(id));
+        let undone = match session.and_then(|session| Ok(session.rollback_one(id)?)) {
             Ok((_, undone)) => undone,
             Err(error) => {
                 self.open = Some(id);
-                return Err(error.into());
+                return Err(error);
             }
         };
         match undone {
@@ -326,6 +349,17 @@ impl Keeper {
                 Err(SettingError::NotRestored(one_line(&undone.to_string())))
             }
             _ => Ok(()),
+        }
+    }
+}
+
+/// The journal with its lock. A guard takes it for moments at a time.
+fn lock(journal: &Path, who: &Who) -> Result<DiskStore, JournalError> {
+    let end = Instant::now() + LOCK;
+    loop {
+        match DiskStore::open(journal, &who.describe()) {
+            Err(JournalError::Held { .. }) if Instant::now() < end => std::thread::sleep(NAP),
+            other => return other,
         }
     }
 }

@@ -465,6 +465,20 @@ impl Held {
         self.give_up(&knob, PlantError::Refused { write, why }, report);
     }
 
+    /// Leaves a knob to the program that has asked for it. The plant puts it back, with the knobs
+    /// that it had moved.
+    pub(crate) fn yield_knob(&mut self, knob: &str) {
+        if knob == ELEVATOR || knob == REQUESTS {
+            self.unread = false;
+            self.moved.retain(|knob, _| !follows_elevator(knob));
+        }
+        self.written.remove(knob);
+        self.moved.remove(knob);
+        self.later.remove(knob);
+        self.theirs.insert(knob.to_owned());
+        self.left_alone.insert(knob.to_owned());
+    }
+
     /// A wanted value could not be written.
     fn not_written(&mut self, write: KnobWrite, now: Duration, error: PlantError, report: &mut Report) {
         let KnobWrite { knob, value, .. } = write;

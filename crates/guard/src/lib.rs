@@ -182,6 +182,16 @@ impl Guard {
         Ok(report)
     }
 
+    /// Leaves a knob alone from now on, because another program has asked for it; of a control
+    /// group's limit for all devices. The plant puts it back.
+    pub fn yield_knob(&mut self, device: Option<DeviceId>, knob: &str) {
+        for (id, its) in &mut self.devices {
+            if device.is_none_or(|device| device == *id) {
+                its.held.yield_knob(knob);
+            }
+        }
+    }
+
     /// The state of each device.
     pub fn status(&self) -> impl Iterator<Item = Status> + '_ {
         self.devices.iter().map(|(id, d)| Status {

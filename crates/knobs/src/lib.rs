@@ -10,6 +10,7 @@
 //!   journal   old and new values, fsynced before the first write
 //!   session   recover → apply | rollback; every write read back
 //!   hold      the transaction of a process that steers: the same knobs again and again, until it ends
+//!   held      knobs of such a process in the way of a change, for which it is asked
 //!   owner     whether that process can still write
 //!   files     the kernel's files: live, or a captured tree
 //!   priority  I/O priorities of threads, as if they were files
@@ -32,6 +33,7 @@ pub mod clock;
 pub mod export;
 pub mod files;
 mod hang;
+pub mod held;
 pub mod hold;
 pub mod journal;
 pub mod limited;
@@ -49,7 +51,6 @@ mod run;
 pub mod session;
 pub mod size;
 mod systemd;
-mod takeover;
 pub mod target;
 #[cfg(test)]
 mod testing;
@@ -60,6 +61,7 @@ pub use change::{Change, ChangeError};
 pub use clock::{Clock, SystemClock};
 pub use files::{Files, KernelFiles};
 pub use hang::OVERRIDE;
+pub use held::{Ask, InTheWay, Intention, KnobName};
 pub use hold::{HeldCell, Hold, HoldError, Prepared, Written};
 pub use plan::{Entry, Plan, PlanError, Step, plan};
 pub use priority::live::start_at;

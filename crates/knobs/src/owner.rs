@@ -2,30 +2,28 @@
 //! be in.
 //!
 //! ```text
-//! begin: number, start, PID namespace
-//!   ─▶ where is it?   /proc/NUMBER, if /proc numbers processes as it was numbered; else it is looked for by namespace and number there
-//!   ─▶ its threads    one that runs: it lives │ all of them ended: it is gone
-//!   ─▶ all of them killed: none comes back from the kernel; each may be inside one last system call ─▶ which file is that of?
+//! begin: number, start ─▶ /proc/NUMBER is that process: its threads
+//!                           one that runs: it lives │ all of them ended: it is gone
+//!                           all of them killed: each may be inside one last system call ─▶ which file is that of?
+//!                       ─▶ there is no such process: it lives as long as the journal is marked
 //! ```
 //!
+//! - The mark is a lock that the kernel removes with the process ([`Store::mark`]). It tells of a
+//!   process in another PID namespace, which /proc does not show or numbers differently.
 //! - A thread with a pending SIGKILL never returns to user space (kernel/signal.c `get_signal`), so
 //!   it begins no other write. Its present write has no time limit: a queue must run dry before the
 //!   kernel changes it.
 //! - The kernel names that thread's present write (`/proc/PID/task/TID/syscall`). The journal
 //!   can't: on a full disk, values are put back without a record.
-//! - Only the host's PID namespace shows every process. A process that another namespace does not
-//!   show may still live.
 
 use floodwall_host::task::{parse_stat, start_ticks};
 use rustix::io::Errno;
 
 use crate::catalogue::Scope;
 use crate::files::Files;
-use crate::journal::Begin;
+use crate::journal::{Begin, JournalError, Store};
 use crate::plan::Entry;
 
-/// The number of the host's PID namespace (include/linux/proc_ns.h `PROC_PID_INIT_INO`).
-const HOST_NAMESPACE: u64 = 0xeffffffc;
 /// SIGKILL among the pending signals of proc_pid_status(5).
 const KILLED: u64 = 1 << 8;
 /// `PF_EXITING` (include/linux/sched.h) in the flags of proc_pid_stat(5): the thread is inside
@@ -42,8 +40,6 @@ pub enum Life {
     Ending(Occupied),
     /// It can't.
     Gone,
-    /// It is of another PID namespace, and can't be seen from this one: why.
-    Unseen(String),
 }
 
 /// The files that a killed process is still writing.
@@ -53,126 +49,38 @@ pub struct Occupied(
     Option<Vec<String>>,
 );
 
-/// Whether the process that began a transaction lives, or may live unseen. One that has been killed
-/// does not, even if it is still inside a write.
-#[must_use]
-pub fn is_alive(files: &dyn Files, begin: &Begin) -> bool {
-    matches!(life(files, begin), Life::Lives | Life::Unseen(_))
+/// Whether the process that began a hold lives. One that has been killed does not, even if it is
+/// still inside a write.
+///
+/// # Errors
+/// [`JournalError`] if the mark can't be looked at.
+pub fn is_alive(files: &dyn Files, store: &dyn Store, begin: &Begin) -> Result<bool, JournalError> {
+    Ok(life(files, store, begin)? == Life::Lives)
 }
 
-/// Whether the process that began a transaction can still write.
-#[must_use]
-pub fn life(files: &dyn Files, begin: &Begin) -> Life {
-    match place(files, begin) {
-        Place::At(directory) => threads(files, &directory),
-        Place::Unknown => Life::Lives,
-        Place::Nowhere => Life::Gone,
-        Place::OutOfSight(why) => Life::Unseen(why),
-    }
-}
-
-/// The PID namespace of this process; none if the kernel has none.
-pub(crate) fn own_namespace(files: &dyn Files) -> Option<u64> {
-    namespace(files, "self").ok().flatten()
-}
-
-/// Where a process is.
-enum Place {
-    /// Its directory.
-    At(String),
-    /// It can't be looked at.
-    Unknown,
-    /// There is no such process.
-    Nowhere,
-    OutOfSight(String),
-}
-
-fn place(files: &dyn Files, begin: &Begin) -> Place {
-    let here = format!("/proc/{}", begin.pid);
-    let Some(its) = begin.pid_namespace else { return of_number(files, here, begin) };
-    match shown_namespace(files) {
-        Some(shown) if shown == its => of_number(files, here, begin),
-        Some(shown) => look_for(files, begin, its, shown),
-        None => Place::OutOfSight(format!(
-            "it is of PID namespace {its}, and /proc does not show this one's processes"
-        )),
-    }
-}
-
-/// Whether the process in a directory of /proc is the one that began a transaction.
-fn of_number(files: &dyn Files, directory: String, begin: &Begin) -> Place {
-    let stat = match files.read(&format!("{directory}/stat")) {
-        Ok(stat) => stat,
-        Err(Errno::NOENT | Errno::SRCH) => return Place::Nowhere,
+/// Whether the process that began a hold can still write.
+///
+/// # Errors
+/// [`JournalError`] if the mark can't be looked at.
+pub fn life(files: &dyn Files, store: &dyn Store, begin: &Begin) -> Result<Life, JournalError> {
+    let directory = format!("/proc/{}", begin.pid);
+    match files.read(&format!("{directory}/stat")) {
+        Ok(stat) if start_ticks(stat.as_bytes()) == Some(begin.pid_start_ticks) => {
+            return Ok(threads(files, &directory));
+        }
         // A process that can't be looked at is not known to be gone.
-        Err(_) => return Place::Unknown,
-    };
-    let Some(started) = start_ticks(stat.as_bytes()) else { return Place::Unknown };
-    if started == begin.pid_start_ticks {
-        return Place::At(directory);
+        Err(error) if !matches!(error, Errno::NOENT | Errno::SRCH) => return Ok(Life::Lives),
+        _ => {}
     }
-    // A time namespace has another boot time (time_namespaces(7)).
-    let time = |of: &str| files.link(&format!("{of}/ns/time")).ok();
-    if time(&directory) == time("/proc/self") { Place::Nowhere } else { Place::Unknown }
+    Ok(if store.is_marked()? { Life::Lives } else { Life::Gone })
 }
 
-/// The number of a PID namespace: of `self`, or of a process by its number. `None` if it has none:
-/// it is gone, or the kernel knows of no such thing.
-fn namespace(files: &dyn Files, of: &str) -> Result<Option<u64>, Errno> {
-    match files.link(&format!("/proc/{of}/ns/pid")) {
-        // `pid:[4026531836]`
-        Ok(text) => {
-            let number = text.strip_prefix("pid:[").and_then(|rest| rest.strip_suffix(']'));
-            number.and_then(|number| number.parse().ok()).map(Some).ok_or(Errno::INVAL)
-        }
-        Err(Errno::NOENT | Errno::SRCH) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// A process's numbers, from that in the namespace that /proc shows to that in its own; empty
-/// before Linux 4.1 and for one that is gone.
-fn numbers(files: &dyn Files, of: &str) -> Result<Vec<u32>, Errno> {
-    match files.read(&format!("/proc/{of}/status")) {
-        Ok(status) => {
-            let line = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
-            Ok(line.split_whitespace().filter_map(|number| number.parse().ok()).collect())
-        }
-        Err(Errno::NOENT | Errno::SRCH) => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
-}
-
-/// The PID namespace whose numbers /proc shows, if it is this process's own; a /proc of the host's
-/// inside a container is not.
-fn shown_namespace(files: &dyn Files) -> Option<u64> {
-    own_namespace(files).filter(|_| numbers(files, "self").is_ok_and(|numbers| numbers.len() < 2))
-}
-
-/// Looks for a process of a namespace below the one that is shown.
-fn look_for(files: &dyn Files, begin: &Begin, its: u64, shown: u64) -> Place {
-    let is_number = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
-    let mut all_seen = true;
-    for name in files.list("/proc").into_iter().filter(is_number) {
-        match numbers(files, &name) {
-            Ok(numbers) if numbers.len() > 1 && numbers.last() == Some(&begin.pid) => {}
-            Ok(_) => continue,
-            Err(_) => {
-                all_seen = false;
-                continue;
-            }
-        }
-        match namespace(files, &name) {
-            Ok(Some(number)) if number == its => return of_number(files, format!("/proc/{name}"), begin),
-            Ok(_) => {}
-            Err(_) => all_seen = false,
-        }
-    }
-    if all_seen && shown == HOST_NAMESPACE {
-        Place::Nowhere
-    } else {
-        Place::OutOfSight(format!("it is of PID namespace {its}, this is {shown}"))
-    }
+/// Whether the process that began a change is still at it.
+#[must_use]
+pub fn is_at_it(files: &dyn Files, begin: &Begin) -> bool {
+    let directory = format!("/proc/{}", begin.pid);
+    let stat = files.read(&format!("{directory}/stat")).unwrap_or_default();
+    start_ticks(stat.as_bytes()) == Some(begin.pid_start_ticks) && threads(files, &directory) == Life::Lives
 }
 
 /// Whether a process's threads can still write.

@@ -3,16 +3,18 @@
 //! ```text
 //! recover:  holds whose process is gone → what was cut short, newest first: undo; a hold whose process lives is left alone, of one that has been killed
 //!           and is still inside a write everything is undone but what has to do with that
-//! apply:    recover → plan → may we write? → begin (fsynced) → take over what a hold holds → steps, each: intent → write → read back → done → commit
-//!             any failure: undo what was done
+//! apply:    recover → refused where a hold is in the way → plan → may we write? → begin (fsynced)
+//!             → steps, each: intent → write → read back → done → commit; any failure: undo what was done
 //! rollback: recover → standing transactions, newest first: undo
-//! undo:     every value still ours → the order of a plan → write → read back → closed; what others have changed is left and said
+//! undo:     every value still ours → the order of a plan → write → read back → closed; what others have changed is left and said,
+//!             what a hold has on top waits
 //! ```
 //!
 //! The caller holds the journal's lock for as long as a session lives, so an open transaction found
 //! here has lost its process, unless it is a [hold].
 
 use std::io::ErrorKind;
+use std::path::PathBuf;
 
 use floodwall_host::task::start_ticks;
 
@@ -20,10 +22,11 @@ use crate::cell::Cell;
 use crate::change::Change;
 use crate::clock::Clock;
 use crate::files::{Files, read_line};
+use crate::held::in_the_way;
 use crate::hold;
 use crate::journal::{Begin, Closing, JournalError, Phase, Record, SavedEntry, Store, Transaction, prune};
-pub use crate::owner::is_alive;
-use crate::owner::{Life, Occupied, life, own_namespace};
+use crate::owner::{Life, Occupied, life};
+pub use crate::owner::{is_alive, is_at_it};
 use crate::plan::{Entry, Plan, PlanError, plan};
 use crate::run::{Mode, Run, StepError, readings};
 use crate::undo::Undone;
@@ -36,8 +39,8 @@ pub struct Who {
     /// When it started, in clock ticks since boot. 0 if that can't be read; such a process may not
     /// [hold].
     pub pid_start_ticks: u64,
-    /// The number of the PID namespace in which it has its number; none if the kernel has none.
-    pub pid_namespace: Option<u64>,
+    /// The socket at which it can be asked to yield a knob, if it steers and has one.
+    pub socket: Option<PathBuf>,
     /// User.
     pub uid: u32,
     /// Command line.
@@ -53,7 +56,7 @@ impl Who {
         Self {
             pid: std::process::id(),
             pid_start_ticks: start.unwrap_or(0),
-            pid_namespace: own_namespace(files),
+            socket: None,
             uid: rustix::process::getuid().as_raw(),
             command: command.trim().chars().take(200).collect(),
         }
@@ -108,8 +111,6 @@ pub struct Applied {
     pub plan: Plan,
     /// Values that the kernel made another one of, in words.
     pub adjusted: Vec<String>,
-    /// Knobs that a process that steers had written and leaves alone from now on, in words.
-    pub taken_over: Vec<String>,
     /// The transactions recovered first.
     pub recovery: Recovery,
 }
@@ -145,10 +146,8 @@ pub enum ApplyError {
         /// Which change.
         id: u64,
     },
-    /// A value that a process that steers is writing at this moment.
-    #[error(
-        "nothing was changed: {label} is being changed by {by} at this moment; try again, or stop that first"
-    )]
+    /// A value that a process that steers holds. It has to be asked first ([`Session::in_the_way`]).
+    #[error("nothing was changed: {label} is held by {by}; pause or stop that first")]
     Steered {
         /// The knob.
         label: String,
@@ -306,8 +305,6 @@ fn not_held(plan: &Plan, standing: &[(String, Transaction)]) -> Result<(), Apply
 
 /// A hold whose process lives, or has been killed and is still inside a write.
 pub(crate) struct Steered {
-    /// Its file.
-    pub(crate) name: String,
     /// Its transaction.
     pub(crate) transaction: Transaction,
     /// The files that the killed process is writing; `None` if it lives.
@@ -324,9 +321,23 @@ pub(crate) struct Listing {
 }
 
 /// The killed process whose unfinished write keeps an entry from being touched.
-pub(crate) fn occupier(steered: &[Steered], entry: &Entry) -> Option<String> {
+fn occupier(steered: &[Steered], entry: &Entry) -> Option<String> {
     let covers = |hold: &&Steered| hold.occupied.as_ref().is_some_and(|occupied| occupied.covers(entry));
     steered.iter().find(covers).map(|hold| hold::describe(&hold.transaction))
+}
+
+/// The living process that holds a cell in the way of an entry.
+fn holder(steered: &[Steered], entry: &Entry) -> Option<String> {
+    let mut living = steered.iter().filter(|hold| hold.occupied.is_none());
+    let hold = living.find(|hold| in_the_way(&hold.transaction, entry).next().is_some())?;
+    Some(hold::describe(&hold.transaction))
+}
+
+/// Why an entry must not be put back now.
+fn obstacle(steered: &[Steered], entry: &Entry) -> Option<String> {
+    let killed = occupier(steered, entry)
+        .map(|by| format!("{by} has been killed and is still inside a write to its queue"));
+    killed.or_else(|| Some(format!("{} holds it; pause or stop that first", holder(steered, entry)?)))
 }
 
 fn file_name(id: u64) -> String {
@@ -350,10 +361,8 @@ impl Session<'_> {
         let mut closed = Vec::new();
         let (mut left_holds, mut left) = (Vec::new(), Vec::new());
         let now_unix_s = self.clock.now_unix_s();
-        let logs = log(self.store)?;
-        self.all_are_seen(&logs)?;
         // Newest first, as always when undoing.
-        for logged in logs.into_iter().rev() {
+        for logged in log(self.store)?.into_iter().rev() {
             let transaction = match logged.transaction {
                 Ok(transaction) => transaction,
                 Err(why) => {
@@ -375,15 +384,13 @@ impl Session<'_> {
                 self.run(name, transaction, Mode::Undo).close(Closing::EarlierBoot)?;
                 recovery.earlier_boots.push(id);
             } else if transaction.begin.steers {
-                match life(self.files, &transaction.begin) {
+                match life(self.files, self.store, &transaction.begin)? {
                     Life::Gone => left_holds.push((name, transaction, None)),
                     Life::Ending(occupied) => {
                         let occupied = occupied.of(&transaction.entries);
                         left_holds.push((name, transaction, Some(occupied)));
                     }
-                    Life::Lives | Life::Unseen(_) => {
-                        listing.steered.push(Steered { name, transaction, occupied: None });
-                    }
+                    Life::Lives => listing.steered.push(Steered { transaction, occupied: None }),
                 }
             } else {
                 left.push((name, transaction, phase));
@@ -392,43 +399,27 @@ impl Session<'_> {
         // A hold is on top of every change.
         for (name, transaction, occupied) in left_holds {
             let mut run = self.run(name, transaction, Mode::Undo);
-            let is_occupied = |entry: &Entry| occupied.as_ref().is_some_and(|of| of.covers(entry));
             let why =
                 format!("{} has been killed and is still inside a write", hold::describe(&run.transaction));
-            let undone = run.undo_around(is_occupied, &why);
+            let undone = run.undo_around(|entry| {
+                occupied.as_ref().is_some_and(|of| of.covers(entry)).then(|| why.clone())
+            });
             if occupied.is_some() && !undone.closed {
-                listing.steered.push(Steered { name: run.name, transaction: run.transaction, occupied });
+                listing.steered.push(Steered { transaction: run.transaction, occupied });
             }
             recovery.undone.push(undone);
         }
         for (name, transaction, phase) in left {
             if phase != Phase::Standing {
-                recovery.undone.push(self.undo(name, transaction, &mut listing.steered));
+                recovery.undone.push(self.undo(name, transaction, &listing.steered));
             } else if transaction.has_expired(now_unix_s) {
-                recovery.expired.push(self.undo(name, transaction, &mut listing.steered));
+                recovery.expired.push(self.undo(name, transaction, &listing.steered));
             } else {
                 listing.standing.push((name, transaction));
             }
         }
         prune(self.store, &closed);
         Ok((recovery, listing))
-    }
-
-    /// Refuses to change or put back settings while a process that can't be seen from this PID
-    /// namespace may be writing.
-    fn all_are_seen(&self, logs: &[Logged]) -> Result<(), JournalError> {
-        for transaction in logs.iter().filter_map(|logged| logged.transaction.as_ref().ok()) {
-            let is_over = matches!(transaction.phase(), Phase::Closed(_));
-            let begin = &transaction.begin;
-            if begin.steers
-                && begin.boot_id == self.boot_id
-                && !is_over
-                && let Life::Unseen(why) = life(self.files, begin)
-            {
-                return Err(JournalError::Unseen { id: begin.id, by: hold::describe(transaction), why });
-            }
-        }
-        Ok(())
     }
 
     /// Carries out changes that stand until they are put back.
@@ -450,30 +441,27 @@ impl Session<'_> {
         why: &str,
         expires_at_unix_s: Option<u64>,
     ) -> Result<Applied, ApplyError> {
-        let (recovery, Listing { standing, mut steered }) = self.recover_and_list()?;
+        let (recovery, Listing { standing, steered }) = self.recover_and_list()?;
         if let Some(stuck) = recovery.failed() {
             return Err(ApplyError::Unrecovered { id: stuck.id, why: stuck.to_string() });
         }
-        // A plan reads what it is about, and would wait with the write.
+        // Planning reads the knob, and that read blocks while a write is pending.
         for change in changes {
             let entry = change.entry(self.files);
             if let Some(by) = occupier(&steered, &entry) {
                 return Err(ApplyError::Occupied { label: entry.label(), by });
             }
+            if let Some(by) = holder(&steered, &entry) {
+                return Err(ApplyError::Steered { label: entry.label(), by });
+            }
         }
-        let mut plan = plan(changes, self.files)?;
-        let taken = self.adopt(&mut plan, changes, &steered)?;
-        let told = taken.iter().map(|one| one.told.clone());
-        let taken_over: Vec<String> = told.filter(|told| !told.is_empty()).collect();
-        if plan.is_empty() && taken.is_empty() {
-            return Ok(Applied { id: None, plan, adjusted: Vec::new(), taken_over, recovery });
+        let plan = plan(changes, self.files)?;
+        if plan.is_empty() {
+            return Ok(Applied { id: None, plan, adjusted: Vec::new(), recovery });
         }
         not_held(&plan, &standing)?;
         self.may_write(&plan)?;
         let mut run = self.begin(&plan, why, expires_at_unix_s)?;
-        if let Err(cause) = self.take_over(&mut run, &taken, &mut steered) {
-            return Err(ApplyError::RolledBack { cause, undone: run.undo() });
-        }
         for step in &plan.steps {
             if let Err(cause) = run.perform(step) {
                 return Err(ApplyError::RolledBack { cause, undone: run.undo() });
@@ -484,7 +472,7 @@ impl Session<'_> {
             return Err(ApplyError::RolledBack { cause, undone: run.undo() });
         }
         let adjusted = run.adjusted();
-        Ok(Applied { id: Some(run.transaction.begin.id), plan, adjusted, taken_over, recovery })
+        Ok(Applied { id: Some(run.transaction.begin.id), plan, adjusted, recovery })
     }
 
     /// Undoes every standing transaction above a number, newest first; 0 undoes all. Stops at one
@@ -493,12 +481,12 @@ impl Session<'_> {
     /// # Errors
     /// [`JournalError`].
     pub fn rollback(&self, to: u64) -> Result<(Recovery, Vec<Undone>), JournalError> {
-        let (recovery, Listing { standing, mut steered }) = self.recover_and_list()?;
+        let (recovery, Listing { standing, steered }) = self.recover_and_list()?;
         let mut all = Vec::new();
         // An older change is not put back before the changes on top of it.
         let standing = standing.into_iter().filter(|_| recovery.failed().is_none());
         for (name, transaction) in standing.filter(|(_, t)| t.begin.id > to) {
-            let undone = self.undo(name, transaction, &mut steered);
+            let undone = self.undo(name, transaction, &steered);
             let complete = undone.is_complete();
             all.push(undone);
             if !complete {
@@ -514,10 +502,15 @@ impl Session<'_> {
     /// # Errors
     /// [`JournalError`].
     pub fn rollback_one(&self, id: u64) -> Result<(Recovery, Option<Undone>), JournalError> {
-        let (recovery, Listing { standing, mut steered }) = self.recover_and_list()?;
+        let (recovery, Listing { standing, steered }) = self.recover_and_list()?;
         let found = standing.into_iter().find(|(_, transaction)| transaction.begin.id == id);
-        let undone = found.map(|(name, transaction)| self.undo(name, transaction, &mut steered));
+        let undone = found.map(|(name, transaction)| self.undo(name, transaction, &steered));
         Ok((recovery, undone))
+    }
+
+    /// Undoes a change, except for what a hold has on top, and what a killed process is writing.
+    fn undo(&self, name: String, transaction: Transaction, steered: &[Steered]) -> Undone {
+        self.run(name, transaction, Mode::Undo).undo_around(|entry| obstacle(steered, entry))
     }
 
     pub(crate) fn run(&self, name: String, transaction: Transaction, mode: Mode) -> Run<'_> {
@@ -570,8 +563,7 @@ impl Session<'_> {
             boot_id: self.boot_id.clone(),
             pid: self.who.pid,
             pid_start_ticks: self.who.pid_start_ticks,
-            // Whether its process lives matters for a hold alone.
-            pid_namespace: self.who.pid_namespace.filter(|_| steers),
+            socket: self.who.socket.clone().filter(|_| steers),
             uid: self.who.uid,
             command: self.who.command.clone(),
             at_unix_s: self.clock.now_unix_s(),

@@ -132,19 +132,19 @@ enum Verdict {
 impl Run<'_> {
     /// Puts back every value that is still the transaction's. Goes on after failures.
     pub(crate) fn undo(&mut self) -> Undone {
-        self.undo_around(|_| false, "")
+        self.undo_around(|_| None)
     }
 
-    /// The same, except for entries that another process's write blocks: `why` in words. Those are
-    /// not even read.
-    pub(crate) fn undo_around(&mut self, untouchable: impl Fn(&Entry) -> bool, why: &str) -> Undone {
+    /// The same, except for entries that another process blocks, each with the reason in words.
+    /// Those are not even read.
+    pub(crate) fn undo_around(&mut self, obstacle: impl Fn(&Entry) -> Option<String>) -> Undone {
         self.mode = Mode::Undo;
         // Once for all attempts. In undo mode a record that can't be written is not an error.
         if self.transaction.phase() != Phase::Undoing {
             let _ = self.note(Record::Undo { at_unix_s: self.clock.now_unix_s() });
         }
         let entries = self.transaction.entries.clone();
-        let waits: Vec<bool> = entries.iter().map(untouchable).collect();
+        let waits: Vec<Option<String>> = entries.iter().map(obstacle).collect();
         // Each question to a systemd that does not answer takes its whole time again.
         let timeout = in_words(Errno::TIMEDOUT);
         let mut is_silent = false;
@@ -154,12 +154,12 @@ impl Run<'_> {
             .enumerate()
             .map(|(index, (entry, waits))| match waits {
                 // A hold saves more than it writes.
-                true if self.transaction.holds(index) => Verdict::Over(Fate::Waits { why: why.to_owned() }),
-                true => Verdict::Over(Fate::Unchanged),
-                false if is_silent && matches!(entry.cell, Cell::Property { .. }) => {
+                Some(why) if self.transaction.holds(index) => Verdict::Over(Fate::Waits { why: why.clone() }),
+                Some(_) => Verdict::Over(Fate::Unchanged),
+                None if is_silent && matches!(entry.cell, Cell::Property { .. }) => {
                     Verdict::Over(Fate::Failed { why: timeout.clone() })
                 }
-                false => {
+                None => {
                     let verdict = self.judge(index, entry, &entries);
                     is_silent |= matches!(&verdict, Verdict::Over(Fate::Failed { why }) if *why == timeout);
                     verdict
@@ -215,7 +215,7 @@ impl Run<'_> {
             })
             .collect();
         let mut undone = Undone { id: self.transaction.begin.id, entries: fates, closed: false };
-        let is_over = undone.is_complete() && !waits.contains(&true);
+        let is_over = undone.is_complete() && waits.iter().all(Option::is_none);
         undone.closed = is_over && self.close(Closing::Undone).is_ok();
         undone
     }
@@ -249,9 +249,9 @@ impl Run<'_> {
             return Verdict::Restore { changed: true };
         }
         match found {
-            // A cell that a change took over is reported with that change.
+            // The process that asked for a cell reports it.
             Reading::Value(found) if yielded.is_some() => {
-                Verdict::Keep { found, ours: None, told: yielded == Some(None) }
+                Verdict::Keep { found, ours: None, told: yielded == Some(false) }
             }
             Reading::Value(found) if entry.cell.same(&found, old) => Verdict::Restore { changed: false },
             Reading::Value(found)

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use floodwall_knobs::catalogue::{Knob, Scope};
-use floodwall_knobs::{Change, Target};
+use floodwall_knobs::{Change, KnobName, Target};
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, PlantError};
 
@@ -61,6 +61,8 @@ pub(crate) enum Job {
         /// Whether the caller asks for the failures; otherwise each is an event.
         asked: bool,
     },
+    /// Put back some knobs of an owner, and yield them.
+    Yield(Owner, BTreeSet<KnobName>),
 }
 
 /// A lane's jobs.
@@ -89,6 +91,8 @@ pub(crate) struct State {
     /// Cells that could not be put back.
     pub(crate) failed: Vec<String>,
     pub(crate) held: Vec<HeldKnob>,
+    /// Knobs that are being yielded.
+    pub(crate) yielding: BTreeSet<KnobName>,
     pub(crate) events: VecDeque<Event>,
     /// Writes that failed when no caller waited for them any more, and have not been asked for.
     pub(crate) failures: Vec<(KnobWrite, PlantError)>,

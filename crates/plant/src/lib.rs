@@ -34,8 +34,9 @@ pub mod units;
 mod writer;
 
 pub use error::HostPlantError;
+pub use floodwall_knobs::KnobName;
 pub use floodwall_probe::{Blind, SourceKind};
 pub use plant::{HostPlant, Options};
 pub use restore::{Restored, restore};
-pub use told::{Closed, Event, HeldKnob};
+pub use told::{Closed, Event, HeldKnob, Yielded};
 pub use units::{LeftOut, Unit, Which};

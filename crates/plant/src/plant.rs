@@ -17,7 +17,7 @@ use floodwall_host::memory::DIRTY_KNOBS;
 use floodwall_host::{SysRoot, bdi};
 use floodwall_knobs::catalogue::{Knob, Scope, find};
 use floodwall_knobs::value::{Form, check};
-use floodwall_knobs::{Change, Device, KernelFiles, Target, Who};
+use floodwall_knobs::{Change, Device, KernelFiles, KnobName, Target, Who};
 use floodwall_model::plant::{Actor, DeviceObservation, KnobWrite, Knobs, Observation, Plant, PlantError};
 use floodwall_model::trial::DeviceSample;
 use floodwall_model::{DeviceId, Setting};
@@ -31,7 +31,7 @@ use crate::groups::{Dirtied, Groups};
 use crate::lanes::Owner;
 use crate::levels::{Flood, Level, Machine, Turn, flooded, put_down};
 use crate::priorities::{self, Priorities};
-use crate::told::{Closed, Event, HeldKnob};
+use crate::told::{Closed, Event, HeldKnob, Yielded};
 use crate::units::{LeftOut, Unit, Units, Which};
 use crate::writer::Writer;
 
@@ -60,13 +60,16 @@ pub struct Options {
     pub dry_run: bool,
     /// The purpose that the journal states.
     pub why: String,
+    /// The socket at which this process can be asked to yield a knob, for the journal.
+    pub socket: Option<PathBuf>,
 }
 
 impl Options {
     /// All devices, the best source, for real.
     #[must_use]
     pub fn new(journal: impl Into<PathBuf>, why: impl Into<String>) -> Self {
-        Self { journal: journal.into(), devices: Which::All, source: None, dry_run: false, why: why.into() }
+        let (journal, why) = (journal.into(), why.into());
+        Self { journal, devices: Which::All, source: None, dry_run: false, why, socket: None }
     }
 }
 
@@ -148,7 +151,7 @@ impl HostPlant {
         let hand = if options.dry_run {
             Hand::Dry(BTreeMap::new())
         } else {
-            let who = Who::this_process(&files);
+            let who = Who { socket: options.socket.clone(), ..Who::this_process(&files) };
             let journal = options.journal.clone();
             let (writer, recovery) = Writer::open(kernel_files()?, journal, who, &options.why, PATIENCE)?;
             recovered = crate::Restored { recovery, steering: Vec::new() }.lines();
@@ -268,6 +271,38 @@ impl HostPlant {
         }
     }
 
+    /// Puts back knobs that another process has asked for, and leaves them alone from then on. A knob
+    /// of a device is yielded for all devices of its unit. The caller has to tell the controller.
+    pub fn yield_knobs(&mut self, asked: &[KnobName]) -> Yielded {
+        let (mut knobs, mut all) = (Vec::new(), BTreeMap::new());
+        for name in asked {
+            if let Some((group, limit)) = name.knob.rsplit_once(':') {
+                all.insert(name.clone(), Some(format!("/{group}/{limit}")));
+                knobs.push((None, name.knob.clone()));
+                continue;
+            }
+            let unit = self
+                .units
+                .units
+                .iter()
+                .find(|unit| devices_of(unit).any(|d| Some(&d.number) == name.device.as_ref()));
+            let its = unit.into_iter().flat_map(devices_of).map(|device| Some(device.number.clone()));
+            for device in its.chain([name.device.clone()]) {
+                all.insert(KnobName { device: device.clone(), knob: name.knob.clone() }, device);
+            }
+            knobs.push((unit.map(|unit| unit.id), name.knob.clone()));
+        }
+        let waiting: BTreeSet<KnobName> = match &mut self.hand {
+            Hand::Live(writer) => writer.yield_knobs(&all),
+            Hand::Dry(written) => {
+                written.retain(|(_, knob), _| !asked.iter().any(|name| name.knob == *knob));
+                BTreeSet::new()
+            }
+        };
+        let back = asked.iter().filter(|name| !waiting.contains(name)).cloned().collect();
+        Yielded { back, waiting: waiting.into_iter().collect(), knobs }
+    }
+
     /// Puts everything back and ends. Knobs of a stuck device stay open in the journal. A recovery
     /// after this process has ended tries them again ([`crate::restore()`]).
     #[must_use = "it says what could not be put back"]
@@ -330,7 +365,7 @@ impl HostPlant {
             writer.set_units(unit_of);
         }
         let is_there = |id: &DeviceId, known: &Known| {
-            self.units.get(*id).is_some_and(|unit| devices_of(unit) == known.devices)
+            self.units.get(*id).is_some_and(|unit| devices_of(unit).eq(&known.devices))
         };
         let all = self.known.iter();
         let gone: Vec<DeviceId> = all.filter(|(id, known)| !is_there(id, known)).map(|(id, _)| *id).collect();
@@ -396,7 +431,11 @@ impl HostPlant {
             }
             let known = self.known.entry(unit.id).or_insert_with(|| {
                 come.push(Event::Came { id: unit.id, name: unit.name.clone() });
-                Known { name: unit.name.clone(), devices: devices_of(unit), ..Known::default() }
+                Known {
+                    name: unit.name.clone(),
+                    devices: devices_of(unit).cloned().collect(),
+                    ..Known::default()
+                }
             });
             let actors = actors.remove(&index).unwrap_or_default();
             let mut sample = counters_of(unit, &counters);
@@ -614,8 +653,8 @@ fn read_units(root: &SysRoot, which: &Which) -> Result<Units, HostPlantError> {
     }
 }
 
-fn devices_of(unit: &Unit) -> Vec<Device> {
-    unit.queues.iter().chain(&unit.limits).cloned().collect()
+fn devices_of(unit: &Unit) -> impl Iterator<Item = &Device> {
+    unit.queues.iter().chain(&unit.limits)
 }
 
 /// Whether anything was mounted or unmounted since the last call.

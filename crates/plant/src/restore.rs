@@ -57,8 +57,8 @@ impl Restored {
 /// ends.
 ///
 /// # Errors
-/// [`HostPlantError::Journal`] if the journal can't be used, another process had its lock all the
-/// time, or the process that steers can't be seen from here.
+/// [`HostPlantError::Journal`] if the journal can't be used, or another process had its lock all the
+/// time.
 pub fn restore(journal: &Path, patience: Duration) -> Result<Restored, HostPlantError> {
     let root = SysRoot::live()?;
     let files = KernelFiles::new(&root).map_err(HostPlantError::Files)?;
@@ -111,8 +111,11 @@ fn once(journal: &Path, files: &KernelFiles, all: &mut Restored) -> Result<State
         .filter(|t| t.begin.steers && t.begin.boot_id == boot_id && !matches!(t.phase(), Phase::Closed(_)))
         .filter(|t| !tried.contains(&t.begin.id))
         .collect();
-    let (gone, others): (Vec<_>, Vec<_>) =
-        open.into_iter().map(|t| (life(files, &t.begin), t)).partition(|(life, _)| *life == Life::Gone);
+    let lives: Vec<(Life, Transaction)> = open
+        .into_iter()
+        .map(|t| Ok((life(files, &store, &t.begin)?, t)))
+        .collect::<Result<_, JournalError>>()?;
+    let (gone, others): (Vec<_>, Vec<_>) = lives.into_iter().partition(|(life, _)| *life == Life::Gone);
     let lives = others.iter().filter(|(life, _)| !matches!(life, Life::Ending(_)));
     all.steering = lives.map(|(_, transaction)| hold::describe(transaction)).collect();
     Ok(match (gone.is_empty(), others.is_empty()) {

@@ -1,7 +1,7 @@
 //! Reports about writes: events, held knobs, and the outcome of giving everything back.
 
-use floodwall_knobs::HeldCell;
 use floodwall_knobs::plan::short;
+use floodwall_knobs::{HeldCell, KnobName};
 use floodwall_model::DeviceId;
 use floodwall_model::plant::PlantError;
 
@@ -38,6 +38,8 @@ pub enum Event {
 /// A knob that holds another value than the administrator's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldKnob {
+    /// Its name and its place.
+    pub name: KnobName,
     /// As people write it: `sda.nr_requests`.
     pub label: String,
     /// Its device's number, `/GROUP/io.max` for a control group's limit, or `/pid:4711/ioprio` for
@@ -47,6 +49,17 @@ pub struct HeldKnob {
     pub own: String,
     /// The value that it read after the last write.
     pub now: String,
+}
+
+/// Knobs that were asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Yielded {
+    /// Knobs that are back, and are left alone from now on.
+    pub back: Vec<KnobName>,
+    /// Knobs that are not back yet: their queue has to run dry.
+    pub waiting: Vec<KnobName>,
+    /// The same knobs, as a controller names them: a unit, and a knob of all its devices.
+    pub knobs: Vec<(Option<DeviceId>, String)>,
 }
 
 /// The outcome of giving everything back.
@@ -75,6 +88,7 @@ impl From<&HeldCell> for HeldKnob {
             state.as_ref().map_or_else(|| "not there".to_owned(), |state| short(&cell.label, state))
         };
         let owner = owner(cell.knob, &cell.target);
-        Self { label: cell.label.clone(), owner, own: shown(&cell.saved), now: shown(&cell.now) }
+        let name = KnobName::of(cell.knob, &cell.target);
+        Self { name, label: cell.label.clone(), owner, own: shown(&cell.saved), now: shown(&cell.now) }
     }
 }

@@ -14,7 +14,7 @@
 
 mod work;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use floodwall_knobs::catalogue::Knob;
 use floodwall_knobs::journal::{DiskStore, JournalError};
 use floodwall_knobs::{
-    Change, Device, Fate, Files, Hold, HoldError, Recovery, Session, SystemClock, Target, Who,
+    Change, Device, Fate, Files, Hold, HoldError, KnobName, Recovery, Session, SystemClock, Target, Who,
 };
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, PlantError};
@@ -35,6 +35,9 @@ const MOMENT: Duration = Duration::from_millis(50);
 /// … and how long all writes between two looks together: a hundred devices must not keep a
 /// controller from showing that it lives.
 const LOOK: Duration = Duration::from_millis(500);
+/// How long [`Writer::yield_knobs`] waits: most queues run dry within milliseconds, and the worker
+/// has to give signs of life.
+const YIELD: Duration = Duration::from_millis(500);
 /// Between two attempts at the journal's lock, or at a file that says "busy".
 const NAP: Duration = Duration::from_millis(20);
 
@@ -42,7 +45,6 @@ struct Shared {
     files: Box<dyn Files + Send + Sync>,
     journal: PathBuf,
     who: Who,
-    why: String,
     boot_id: String,
     /// Taken before the journal's lock, and before `state`.
     hold: Mutex<Hold>,
@@ -91,17 +93,8 @@ impl Writer {
         drop(store);
         let state = Mutex::new(State { patience: LOOK, ..State::default() });
         let changed = Condvar::new();
-        let why = why.to_owned();
-        let shared = Shared {
-            files: Box::new(files),
-            journal,
-            who,
-            why,
-            boot_id,
-            hold: Mutex::new(hold),
-            state,
-            changed,
-        };
+        let shared =
+            Shared { files: Box::new(files), journal, who, boot_id, hold: Mutex::new(hold), state, changed };
         Ok((Self { shared: Arc::new(shared) }, recovery))
     }
 
@@ -141,6 +134,36 @@ impl Writer {
                 self.start(lane, Job::Back { of: vec![owner.clone()], asked: false });
             }
         }
+    }
+
+    /// Puts back some knobs, each with its owner, and yields them: they are neither written nor put
+    /// back any more. Returns those that are not yielded within a moment. They are when their queue
+    /// has run dry.
+    pub(crate) fn yield_knobs(&self, asked: &BTreeMap<KnobName, Owner>) -> BTreeSet<KnobName> {
+        let mut fresh: BTreeMap<Owner, BTreeSet<KnobName>> = BTreeMap::new();
+        {
+            let mut state = lock(&self.shared.state);
+            for (name, owner) in asked {
+                if state.yielding.insert(name.clone()) {
+                    fresh.entry(owner.clone()).or_default().insert(name.clone());
+                }
+            }
+        }
+        for (owner, names) in fresh {
+            let lane = lock(&self.shared.state).lane(&owner);
+            self.start(lane, Job::Yield(owner, names));
+        }
+        let is_waiting = |state: &State, name: &KnobName| {
+            state.yielding.contains(name) || state.held.iter().any(|held| held.name == *name)
+        };
+        let waits = |state: &mut State| asked.keys().any(|name| state.yielding.contains(name));
+        let state = lock(&self.shared.state);
+        let (state, _) = self
+            .shared
+            .changed
+            .wait_timeout_while(state, YIELD, waits)
+            .unwrap_or_else(PoisonError::into_inner);
+        asked.keys().filter(|name| is_waiting(&state, name)).cloned().collect()
     }
 
     /// The value that a limit or priority is about to have, if a write waits or is under way.
@@ -309,6 +332,7 @@ impl Writer {
         let mut state = lock(&self.shared.state);
         let mut dropped = Vec::new();
         state.pending.clear();
+        state.yielding.clear();
         for lane in state.lanes.values_mut() {
             for job in lane.jobs.drain(..) {
                 if let Job::Write { write, ticket, .. } = job {

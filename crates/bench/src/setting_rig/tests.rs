@@ -1,9 +1,10 @@
 //! On a captured machine, with a rig that records the settings in force.
 
+use std::cell::RefCell;
 use std::fs;
-use std::path::PathBuf;
 
 use floodwall_host::settings_in_force;
+use floodwall_knobs::{Hold, InTheWay};
 use floodwall_model::{DeviceId, scenario};
 
 use super::*;
@@ -66,8 +67,13 @@ impl Machine {
         let fake = Fake { machine: self, does, seen: Vec::new() };
         let device = Device::find(&self.root, "sda").unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        SettingRig::open(fake, &self.root, &self.path("journal"), Some(device), stop).unwrap().0
+        SettingRig::open(fake, &self.root, &self.path("journal"), Some(device), nobody, stop).unwrap().0
     }
+}
+
+/// Where there is no process to ask.
+fn nobody(held: &InTheWay) -> Result<(), String> {
+    Err(format!("{} is held by {}, which does not answer", held.labels.join(", "), held.by))
 }
 
 fn write(path: &Path, text: &str) {
@@ -254,7 +260,8 @@ fn what_a_killed_run_left_is_put_back_by_the_next() {
     assert_eq!(machine.nr_requests(), "8");
     let fake = Fake { machine: &machine, does: |_| Ok(()), seen: Vec::new() };
     let stop = Arc::new(AtomicBool::new(false));
-    let (_rig, told) = SettingRig::open(fake, &machine.root, &machine.path("journal"), None, stop).unwrap();
+    let (_rig, told) =
+        SettingRig::open(fake, &machine.root, &machine.path("journal"), None, nobody, stop).unwrap();
     assert_eq!(told.len(), 1);
     assert!(told[0].contains("nr_requests"), "{told:?}");
     assert_eq!((machine.limits(), machine.nr_requests()), (["0", "20"].map(Into::into), "256".into()));
@@ -270,12 +277,74 @@ fn a_stop_while_a_setting_is_applied_puts_it_back() {
     assert_eq!(machine.nr_requests(), "256");
 }
 
+/// A process that steers the machine, and yields what it is asked for.
+struct Guard {
+    files: KernelFiles,
+    journal: PathBuf,
+    hold: Option<Hold>,
+}
+
+thread_local! {
+    static GUARD: RefCell<Option<Guard>> = const { RefCell::new(None) };
+}
+
+/// Does something as the process that steers.
+fn as_guard<T>(act: impl FnOnce(&Session<'_>, &mut Option<Hold>) -> T) -> T {
+    GUARD.with_borrow_mut(|guard| {
+        let Guard { files, journal, hold } = guard.as_mut().unwrap();
+        let who = Who { pid_start_ticks: 1, ..Who::this_process(&*files) };
+        let store = DiskStore::open(journal, "a guard").unwrap();
+        let boot_id = session::boot_id(&*files);
+        act(&Session { files: &*files, store: &store, clock: &SystemClock, who, boot_id }, hold)
+    })
+}
+
+fn yields(held: &InTheWay) -> Result<(), String> {
+    assert_eq!(held.labels, ["sda.nr_requests"]);
+    as_guard(|session, hold| {
+        let hold = hold.as_mut().unwrap();
+        for index in session.order_back(hold, |_, _| true) {
+            let prepared = session.prepare_back(hold, index).unwrap().unwrap();
+            let performed = prepared.perform(session.files, session.clock);
+            session.finish(hold, prepared, performed).unwrap();
+        }
+        session.yield_cells(hold, |_, _| true).unwrap();
+    });
+    Ok(())
+}
+
+#[test]
+fn a_guard_is_asked_for_what_it_holds_and_without_its_answer_nothing_is_tried() {
+    let machine = Machine::new();
+    let (files, journal) = (KernelFiles::new(&machine.root).unwrap(), machine.path("journal"));
+    GUARD.set(Some(Guard { files, journal, hold: None }));
+    let device = Device::find(&machine.root, "sda").unwrap();
+    as_guard(|session, hold| {
+        let change = Change::parse(&machine.root, Some(&device), "nr_requests=16").unwrap();
+        let hold = hold.insert(session.hold("a guard").unwrap().0);
+        session.write(hold, &change).unwrap();
+    });
+    let open = |ask: Ask| {
+        let fake = Fake { machine: &machine, does: |_| Ok(()), seen: Vec::new() };
+        let (stop, device) = (Arc::new(AtomicBool::new(false)), Some(device.clone()));
+        SettingRig::open(fake, &machine.root, &machine.path("journal"), device, ask, stop).unwrap().0
+    };
+    let error = open(nobody).run(&scenario(), &wanted(), 1, &mut ()).unwrap_err().to_string();
+    assert!(error.contains("nothing was changed: sda.nr_requests is held by pid "), "{error}");
+    assert_eq!((machine.limits(), machine.nr_requests()), (["0", "20"].map(Into::into), "16".into()));
+    let mut rig = open(yields);
+    rig.run(&scenario(), &wanted(), 1, &mut ()).unwrap();
+    assert_eq!(rig.inner().seen.len(), 1);
+    assert_eq!(rig.inner().seen[0].get("nr_requests"), Some("8"));
+    assert_eq!(machine.nr_requests(), "256", "the administrator's, not the guard's");
+}
+
 #[test]
 fn a_second_run_is_kept_out() {
     let machine = Machine::new();
     let _rig = machine.rig(|_| Ok(()));
     let fake = Fake { machine: &machine, does: |_| Ok(()), seen: Vec::new() };
     let stop = Arc::new(AtomicBool::new(false));
-    let second = SettingRig::open(fake, &machine.root, &machine.path("journal"), None, stop);
+    let second = SettingRig::open(fake, &machine.root, &machine.path("journal"), None, nobody, stop);
     assert!(matches!(second.map(|_| ()), Err(SettingError::Journal(JournalError::Held { .. }))));
 }

@@ -174,6 +174,12 @@ impl Guard {
         run(FLOODWALL, &[&["guard"], arguments, &["--socket", &socket.to_string_lossy()]].concat())
     }
 
+    /// A command that changes settings, with the guard's journal.
+    pub(crate) fn beside(&self, command: &[&str]) -> Result<String, String> {
+        let journal = self.dir.path().join("journal");
+        run(FLOODWALL, &[command, &["--journal", &journal.to_string_lossy()]].concat())
+    }
+
     pub(crate) fn status(&self) -> Value {
         self.ask(&["status", "--json"])
             .ok()

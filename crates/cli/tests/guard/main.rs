@@ -18,6 +18,7 @@ mod ends;
 mod load;
 mod manners;
 mod prometheus;
+mod yields;
 
 use std::path::Path;
 
@@ -41,7 +42,7 @@ fn main() {
         load::run(what, Path::new(directory));
         return;
     }
-    let tests = ends::TESTS.iter().chain(manners::TESTS).chain(prometheus::TESTS);
+    let tests = ends::TESTS.iter().chain(manners::TESTS).chain(yields::TESTS).chain(prometheus::TESTS);
     // One guard a machine.
     run_alone(tests.map(|test| floodwall_testing::test(test.name, || missing(test), test.body)).collect())
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use floodwall_host::SysRoot;
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, Knobs, Observation, Plant, PlantError};
-use floodwall_plant::{Event, HostPlant, Options, Which};
+use floodwall_plant::{Event, HostPlant, KnobName, Options, Which, Yielded};
 
 use crate::config::Settings;
 use crate::document::LeftOut;
@@ -47,6 +47,7 @@ impl HostMachine {
             devices,
             source: settings.source_kind(),
             dry_run: settings.dry_run,
+            socket: std::path::absolute(&settings.socket).ok(),
             ..Options::new(&settings.journal, "floodwall guard")
         };
         let plant = HostPlant::open(&options).map_err(|e| {
@@ -173,6 +174,10 @@ impl Machine for HostMachine {
             }
             std::thread::sleep(SETTLE / 20);
         }
+    }
+
+    fn yield_knobs(&mut self, knobs: &[KnobName]) -> Result<Yielded, String> {
+        Ok(self.plant.yield_knobs(knobs))
     }
 
     fn close(self: Box<Self>) -> Left {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{Plant, PlantError};
+use floodwall_plant::{KnobName, Yielded};
 
 pub(crate) use self::gone::Gone;
 pub(crate) use self::host::HostMachine;
@@ -49,6 +50,14 @@ pub(crate) trait Machine: Plant {
     /// The same, after a little wait for those that are just being put back.
     fn still_held(&self) -> Vec<String> {
         self.held()
+    }
+
+    /// Puts back knobs that another program has asked for, and leaves them alone from then on.
+    ///
+    /// # Errors
+    /// Why it can't.
+    fn yield_knobs(&mut self, _: &[KnobName]) -> Result<Yielded, String> {
+        Err("this guard steers no host, and holds no knob of one".to_owned())
     }
 
     /// The end, after everything was given back: nothing is under way any more when this returns.

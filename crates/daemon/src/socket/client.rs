@@ -4,12 +4,20 @@ use std::error::Error;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use floodwall_plant::KnobName;
 
 use super::protocol::{self, Reply, Request};
 use crate::config::{DIRECTORY, FILE, Flags, Settings, default_socket, simulated_socket};
 use crate::error::{DaemonError, Doing};
 use crate::lock::{self, Lock};
 use crate::question::ANSWER;
+
+/// How long a queue may take to run dry before a command that asks for its knobs gives up.
+const YIELD: Duration = Duration::from_secs(20);
+/// Between two questions whether knobs are back.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// Where the guard is: where the user says, where its configuration says, where it usually is; if
 /// nothing is there, where this user's simulated one is.
@@ -38,6 +46,30 @@ pub fn ask(named: Option<&Path>, request: Request) -> Result<Reply, DaemonError>
         Ok(Reply::Error(why)) => Err(DaemonError::Failed(format!("the guard says: {why}"))),
         Ok(reply) => Ok(reply),
         Err(source) => Err(DaemonError::NoAnswer { socket: path, source }),
+    }
+}
+
+/// Asks the process at a socket to put knobs back and to leave them alone, until all are back.
+///
+/// # Errors
+/// Nobody answers, or what the process objects to; some knobs are not back in time.
+pub fn ask_to_yield(socket: &Path, knobs: &[KnobName]) -> Result<(), DaemonError> {
+    let end = Instant::now() + YIELD;
+    loop {
+        let waiting = match ask(Some(socket), Request::Yield { knobs: knobs.to_vec() })? {
+            Reply::Yielded { waiting, .. } if waiting.is_empty() => return Ok(()),
+            Reply::Yielded { waiting, .. } => waiting,
+            other => return Err(DaemonError::Failed(format!("the guard answers something else: {other:?}"))),
+        };
+        if Instant::now() >= end {
+            let waiting: Vec<String> = waiting.iter().map(ToString::to_string).collect();
+            return Err(DaemonError::Failed(format!(
+                "the guard has not put back {} in {} s, because the queue does not run dry",
+                waiting.join(", "),
+                YIELD.as_secs()
+            )));
+        }
+        std::thread::sleep(AGAIN);
     }
 }
 

@@ -6,11 +6,14 @@
 //! ▶ {"version":1,"do":"history","last":20}           ◀ {"version":1,"history":[…]}
 //! ▶ {"version":1,"do":"pause","seconds":600}         ◀ {"version":1,"paused":{"left_s":600.0}}                   and "held":[…] if not all is back yet
 //! ▶ {"version":1,"do":"resume"}                      ◀ {"version":1,"resumed":{"was_paused":true}}
+//! ▶ {"version":1,"do":"yield","knobs":[{"device":"8:0","knob":"nr_requests"}]}
+//!                                                    ◀ {"version":1,"yielded":{"back":[…]}}                         and "waiting":[…] if not all is back yet
 //!                                                    ◀ {"version":1,"error":"…"}
 //! ```
 
 use std::time::Duration;
 
+use floodwall_plant::KnobName;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -18,11 +21,11 @@ use crate::document::{Entry, Paused, Status};
 
 /// Of this language.
 const VERSION: u64 = 1;
-/// Bytes of a request; none needs a tenth.
-pub(crate) const MAX_REQUEST: usize = 4096;
+/// Bytes of a request: some thousand knobs.
+pub(crate) const MAX_REQUEST: usize = 128 << 10;
 
 /// A client's request.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Request {
     /// How it stands.
@@ -41,12 +44,18 @@ pub enum Request {
     },
     /// Go on.
     Resume,
+    /// Put some knobs back, and leave them alone from then on.
+    Yield {
+        /// Each by its device's number and its name: `nr_requests`, or `GROUP:io.max` for a control
+        /// group's.
+        knobs: Vec<KnobName>,
+    },
 }
 
 impl Request {
     /// Whether it changes what the guard does.
-    pub(crate) fn commands(self) -> bool {
-        matches!(self, Self::Pause { .. } | Self::Resume)
+    pub(crate) fn commands(&self) -> bool {
+        matches!(self, Self::Pause { .. } | Self::Resume | Self::Yield { .. })
     }
 }
 
@@ -64,6 +73,14 @@ pub enum Reply {
     Resumed {
         /// It was paused before.
         was_paused: bool,
+    },
+    /// It leaves knobs alone from now on.
+    Yielded {
+        /// Knobs that have the administrator's value again.
+        back: Vec<KnobName>,
+        /// Knobs that do not yet, because their queue has to run dry first. To be asked again.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        waiting: Vec<KnobName>,
     },
     /// The error in the request.
     Error(String),
@@ -88,7 +105,7 @@ pub(crate) fn line<T: Serialize>(body: &T) -> Result<String, serde_json::Error> 
 pub(crate) fn request(line: &[u8]) -> Result<Request, String> {
     let value = versioned(line)?;
     let request = serde_json::from_value(value)
-        .map_err(|e| format!("not understood: {e}; ask for status, history, pause or resume"))?;
+        .map_err(|e| format!("not understood: {e}; ask for status, history, pause, resume or yield"))?;
     if let Request::Pause { seconds: Some(s) } = request
         && !(s > 0.0 && Duration::try_from_secs_f64(s).is_ok())
     {
@@ -125,6 +142,14 @@ fn versioned(line: &[u8]) -> Result<Value, String> {
 mod tests {
     use super::*;
 
+    fn nr_requests() -> KnobName {
+        KnobName { device: Some("8:0".into()), knob: "nr_requests".into() }
+    }
+
+    fn limit() -> KnobName {
+        KnobName { device: None, knob: "system.slice/backup.service:memory.high".into() }
+    }
+
     #[test]
     fn what_is_sent_is_what_arrives() {
         for asked in [
@@ -134,6 +159,7 @@ mod tests {
             Request::Pause { seconds: Some(1.5) },
             Request::Pause { seconds: None },
             Request::Resume,
+            Request::Yield { knobs: vec![nr_requests(), limit()] },
         ] {
             assert_eq!(request(line(&asked).unwrap().as_bytes()), Ok(asked));
         }
@@ -143,6 +169,7 @@ mod tests {
             Reply::Paused(Paused { left_s: Some(3.0), ..Paused::default() }),
             Reply::Paused(Paused { left_s: None, held: vec!["sda.nr_requests 8 (yours: 64)".into()] }),
             Reply::Resumed { was_paused: false },
+            Reply::Yielded { back: vec![limit()], waiting: vec![nr_requests()] },
             Reply::Error("no".into()),
         ] {
             let line = line(&answered).unwrap();
@@ -159,6 +186,12 @@ mod tests {
             Ok(Request::Pause { seconds: Some(600.0) })
         );
         assert_eq!(request(br#"{"version":1,"do":"history"}"#), Ok(Request::History { last: None }));
+        let limit =
+            br#"{"version":1,"do":"yield","knobs":[{"knob":"system.slice/backup.service:memory.high"}]}"#;
+        assert_eq!(request(limit), Ok(Request::Yield { knobs: vec![self::limit()] }));
+        let text = line(&Request::Yield { knobs: vec![nr_requests()] }).unwrap();
+        let documented = r#"{"version":1,"do":"yield","knobs":[{"device":"8:0","knob":"nr_requests"}]}"#;
+        assert_eq!(text.trim_end(), documented);
     }
 
     #[test]
@@ -169,8 +202,10 @@ mod tests {
             ("{\"do\":\"status\"}", "no version; write {\"version\":1"),
             ("{\"version\":2,\"do\":\"status\"}", "version 2 is not spoken here"),
             ("{\"version\":\"1\",\"do\":\"status\"}", "version \"1\" is not spoken here"),
-            ("{\"version\":1,\"do\":\"stop\"}", "ask for status, history, pause or resume"),
+            ("{\"version\":1,\"do\":\"stop\"}", "ask for status, history, pause, resume or yield"),
             ("{\"version\":1}", "not understood"),
+            ("{\"version\":1,\"do\":\"yield\"}", "missing field `knobs`"),
+            ("{\"version\":1,\"do\":\"yield\",\"knobs\":[\"sda\"]}", "not understood"),
             ("[1]", "no version"),
             ("{\"version\":1,\"do\":\"pause\",\"seconds\":0}", "can't pause for 0 s"),
             ("{\"version\":1,\"do\":\"pause\",\"seconds\":-1}", "can't pause for -1 s"),

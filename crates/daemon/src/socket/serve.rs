@@ -123,7 +123,7 @@ mod tests {
         let _socket = guard(dir.path());
         let path = dir.path().join("guard.sock");
         let mut endless = UnixStream::connect(&path).unwrap();
-        assert!(said(&endless, &vec![b'x'; MAX_REQUEST]).contains("at most 4096 bytes"));
+        assert!(said(&endless, &vec![b'x'; MAX_REQUEST]).contains("at most 131072 bytes"));
         // A closed connection holds no seat.
         assert_eq!(endless.read(&mut [0]).unwrap(), 0);
         // Those that say nothing hold their own seats only.
@@ -149,6 +149,8 @@ mod tests {
         assert_eq!(answer_line(resume, true, Some(0), &asks), Reply::Resumed { was_paused: false });
         let Reply::Error(said) = answer_line(resume, false, Some(1000), &asks) else { panic!() };
         assert!(said.starts_with("user 1000 may ask"), "{said}");
+        let knobs = b"{\"version\":1,\"do\":\"yield\",\"knobs\":[]}";
+        assert!(matches!(answer_line(knobs, false, Some(1000), &asks), Reply::Error(_)));
         let status = b"{\"version\":1,\"do\":\"status\"}";
         assert!(!matches!(answer_line(status, false, Some(1000), &asks), Reply::Error(_)));
     }

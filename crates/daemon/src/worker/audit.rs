@@ -137,9 +137,9 @@ impl AuditedPlant {
         !self.held.is_empty()
     }
 
-    /// The guard no longer holds a knob.
-    pub(crate) fn lose(&mut self, write: &KnobWrite) {
-        self.held.remove(&(write.device, write.knob.clone()));
+    /// The guard no longer holds a knob of a device, or of all devices.
+    pub(crate) fn lose(&mut self, device: Option<DeviceId>, knob: &str) {
+        self.held.retain(|(of, held), _| held != knob || (device.is_some() && *of != device));
     }
 
     /// Victims and floods of the last seconds.
@@ -314,7 +314,7 @@ mod tests {
         );
         assert_eq!(plant.take_written(), []);
         plant.write(&set("nr_requests", "8")).unwrap();
-        plant.lose(&set("nr_requests", "8"));
+        plant.lose(Some(DISK), "nr_requests");
         assert_eq!(plant.held(DISK), []);
     }
 

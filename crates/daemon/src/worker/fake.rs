@@ -8,6 +8,8 @@ use floodwall_model::plant::{Actor, DeviceObservation, KnobWrite, Knobs, Observa
 use floodwall_model::trial::DeviceSample;
 use floodwall_model::{DeviceId, LatencyCounts, Setting};
 
+use floodwall_plant::{KnobName, Yielded};
+
 use crate::document::LeftOut;
 use crate::machine::{Left, Machine};
 
@@ -25,6 +27,8 @@ pub(crate) struct Inside {
     pub(crate) clean: bool,
     /// Can't be put back.
     pub(crate) stuck: Vec<String>,
+    /// The knobs of queues that do not run dry.
+    pub(crate) slow: bool,
 }
 
 #[derive(Clone, Default)]
@@ -99,6 +103,17 @@ impl Machine for Fake {
     }
     fn held(&self) -> Vec<String> {
         self.0.lock().unwrap().stuck.clone()
+    }
+    fn yield_knobs(&mut self, knobs: &[KnobName]) -> Result<Yielded, String> {
+        let mut inside = self.0.lock().unwrap();
+        let left = knobs.iter().map(|name| (Some(DISK), name.knob.clone())).collect();
+        let (back, waiting) =
+            if inside.slow { (Vec::new(), knobs.to_vec()) } else { (knobs.to_vec(), Vec::new()) };
+        for name in &back {
+            let own = if name.knob == "nr_requests" { "64" } else { "1280" };
+            inside.knobs.devices.get_mut(&DISK).unwrap().0.insert(name.knob.clone(), own.to_owned());
+        }
+        Ok(Yielded { back, waiting, knobs: left })
     }
     fn close(self: Box<Self>) -> Left {
         Left { alone: vec!["sdb.nr_requests".into()], failed: self.0.lock().unwrap().stuck.clone() }

@@ -50,6 +50,38 @@ fn an_elevator_that_would_overwrite_somebody_elses_number_of_requests_is_not_tri
 }
 
 #[test]
+fn knobs_that_another_program_has_asked_for_are_neither_written_nor_taken_back() {
+    let mut run = met(Run::balancing(vec![part(options("cloud-gp3"))]));
+    let own = Run::new(vec![part(options("cloud-gp3"))], true).knobs();
+    let asked = ["scheduler", "nr_requests"];
+    let mut second = 9;
+    while !run.writes.iter().any(|(_, write)| write.knob == "scheduler") {
+        second += 1;
+        assert!(second < 60, "no elevator was tried");
+        run.until(second);
+    }
+    let set = |run: &mut Run, knob: &str, value: &str| {
+        let write = KnobWrite { device: Some(DISK), knob: knob.into(), value: value.into() };
+        run.tap.plant.write(&write).unwrap();
+    };
+    // As the plant does: the administrator's values first, then one of the other program's.
+    for knob in asked {
+        set(&mut run, knob, own.devices[&DISK].get(knob).unwrap());
+        run.guard.as_mut().unwrap().yield_knob(Some(DISK), knob);
+    }
+    set(&mut run, "nr_requests", "40");
+    run.writes.clear();
+    run.until(second + 30);
+    assert!(!run.writes.is_empty(), "it steers on");
+    run.stop(second + 30, "db");
+    run.until(second + 45);
+    assert!(run.writes.iter().all(|(_, write)| !asked.contains(&write.knob.as_str())), "{:?}", run.writes);
+    assert_eq!(run.knobs().devices[&DISK].get("nr_requests"), Some("40"));
+    assert_eq!(run.left_alone, [""; 0]);
+    assert_eq!(run.state(), State::Free);
+}
+
+#[test]
 fn what_somebody_has_set_under_another_elevator_comes_back_with_the_administrators() {
     let mut run = Run::balancing(vec![part(options("cloud-gp3"))]);
     run.start(1, "db");

@@ -6,16 +6,14 @@ use floodwall_model::Reading;
 use super::{Hold, HoldError};
 use crate::catalogue::Scope;
 use crate::cell::State;
+use crate::held::SCHEDULER;
 use crate::journal::{Record, SavedAt, SavedEntry};
 use crate::plan::{Entry, short};
 use crate::run::Mode;
 use crate::session::Session;
 
-/// The knob that brings other tunables with it.
-const SCHEDULER: &str = "scheduler";
-
-/// Other owners' entries that we put back after a write, and the changes that they belong to.
-pub(super) type Lent = Vec<(usize, Option<u64>)>;
+/// Other owners' entries that we put back after a write, and whether we were asked for them.
+pub(super) type Lent = Vec<(usize, bool)>;
 
 impl Session<'_> {
     /// Prepares a write of an entry that resets other cells. A cell that is not held is saved anew
@@ -43,12 +41,12 @@ impl Session<'_> {
                 }
                 continue;
             };
-            if let Some(to_change) = transaction.yielded(at) {
+            if let Some(asked) = transaction.yielded(at) {
                 if entry.knob.name == SCHEDULER && !back {
                     let label = other.label();
-                    return Err(HoldError::Theirs { found: short(&label, &now), label, to_change });
+                    return Err(HoldError::Theirs { found: short(&label, &now), label, asked });
                 }
-                lent.push((at, to_change));
+                lent.push((at, asked));
                 anew.push(SavedAt { at, cell: SavedEntry { old: Some(now), ..SavedEntry::from(other) } });
                 continue;
             }
@@ -62,7 +60,7 @@ impl Session<'_> {
         let mode = if back { Mode::Undo } else { Mode::Apply };
         self.save_at(hold, anew, mode)?;
         for entry in lost {
-            self.note(hold, Record::Yield { entry, to_change: None }, mode)?;
+            self.note(hold, Record::Yield { entry, asked: false }, mode)?;
         }
         Ok(lent)
     }

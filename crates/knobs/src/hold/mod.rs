@@ -20,14 +20,11 @@
 //!   process's appends stay in the page cache.
 //! - Recovery leaves a hold alone while its process lives ([`owner`](crate::owner)).
 //! - Recovery undoes the hold of a process that is gone before all other transactions. A hold is
-//!   always on top, because a change of one of its cells takes that cell over.
+//!   always on top, because a change of one of its cells has the process yield that cell first.
 //! - If the process has been killed and is still inside a write, all cells are put back except
 //!   those that the write concerns.
-//! - If the process can't be seen from this PID namespace, no setting is changed at all.
-//! - *Taking over*: a change applied to a held cell, or rolled back below one, takes three steps.
-//!   It records the cell's present value as its own, has the hold yield, then writes. It inherits
-//!   the hold's saved value to put back. After a crash at any step, one of the two puts the right
-//!   value back.
+//! - *Yielding*: the process is asked for a cell that it holds ([`held`](crate::held)). It puts the
+//!   cell back and notes that it yields it. From then on it neither writes the cell nor puts it back.
 //! - If a cell does not read what the hold wrote, another program has changed it. The hold gives it
 //!   up and neither writes it nor puts it back.
 //! - The file is rewritten once it exceeds [`COMPACT_BYTES`]; finished records are dropped.
@@ -41,7 +38,7 @@ use crate::catalogue::{Knob, Scope};
 use crate::cell::{Cell, State};
 use crate::clock::Clock;
 use crate::files::Files;
-use crate::journal::{Begin, JournalError, Record, SavedEntry, Transaction};
+use crate::journal::{Begin, JournalError, Mark, Record, SavedEntry, Transaction};
 use crate::plan::{Entry, PlanError};
 use crate::run::{StepError, write};
 use crate::target::Target;
@@ -68,6 +65,15 @@ pub enum HoldError {
         /// Its owner.
         by: String,
     },
+    /// A process that steered is about to end.
+    #[error("a process that steered has not ended yet; try again")]
+    Marked,
+    /// A cell that is to be yielded and is not back.
+    #[error("{label} is not put back yet")]
+    Held {
+        /// The knob.
+        label: String,
+    },
     /// A process that steered has been killed, and is still inside a write.
     #[error(
         "{by} has been killed and is still inside a write, so that change {id} can't be put back as a whole; wait for its device to let go of it"
@@ -92,24 +98,18 @@ pub enum HoldError {
     /// would be taken for gone.
     #[error("can't read when this process started, in /proc/self/stat; mount /proc")]
     NoStartTime,
-    /// Another process has put the hold's cells back, and closed it.
-    #[error("change {id}, in which this process steers, has been closed by somebody else; begin another")]
-    Closed {
-        /// Which.
-        id: u64,
-    },
     /// A value that would do harm.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// Another program has set the knob while it was held, and owns it now.
-    #[error("{label} is left alone: {}", theirs(found, *to_change))]
+    /// Another program has set the knob while it was held, or has asked for it, and owns it now.
+    #[error("{label} is left alone: {}", theirs(found, *asked))]
     Theirs {
         /// The knob.
         label: String,
         /// Its present value.
         found: String,
-        /// The change that took it over, if it was one of Floodwall's.
-        to_change: Option<u64>,
+        /// Whether this process was asked for it.
+        asked: bool,
     },
     /// Its device is gone, or another one.
     #[error("{label} is left alone: {why}")]
@@ -137,10 +137,11 @@ pub enum HoldError {
     },
 }
 
-fn theirs(found: &str, to_change: Option<u64>) -> String {
-    match to_change {
-        Some(id) => format!("change {id} has set it, to {found}; floodwall rollback ends that"),
-        None => format!("it reads {found}, which somebody else has set"),
+fn theirs(found: &str, asked: bool) -> String {
+    if asked {
+        "another command has asked for it".to_owned()
+    } else {
+        format!("it reads {found}, which somebody else has set")
     }
 }
 
@@ -168,11 +169,13 @@ impl HoldError {
 }
 
 /// A hold of this process: its file in the journal, as it was read or written last.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Hold {
     name: String,
     transaction: Transaction,
-    /// Bytes of its file, as we left it: others append when they take a cell over.
+    /// The kernel's proof that this process lives.
+    mark: Option<Mark>,
+    /// Bytes of its file, as we left it.
     length: u64,
     /// Records that its file had no room for: what was put back meanwhile.
     owed: Vec<Record>,

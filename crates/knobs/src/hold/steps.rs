@@ -1,7 +1,5 @@
 //! The steps of a process with its hold, while the journal is locked.
 
-use std::io::ErrorKind;
-
 use floodwall_model::Reading;
 
 use super::{COMPACT_AT_ONCE_BYTES, COMPACT_BYTES, HeldCell, Hold, HoldError, Prepared, Written, describe};
@@ -9,7 +7,7 @@ use crate::catalogue::{Knob, knobs};
 use crate::cell::{Cell, State};
 use crate::change::Change;
 use crate::hang;
-use crate::journal::{JournalError, Phase, Reading as Found, Record, SavedAt, Transaction};
+use crate::journal::{JournalError, Reading as Found, Record, SavedAt, Transaction};
 use crate::limits::Memory;
 use crate::order::order;
 use crate::plan::{Entry, PlanError, Step, short};
@@ -40,18 +38,18 @@ impl Session<'_> {
         if let Some(stuck) = recovery.incomplete() {
             return Err(HoldError::Unrecovered { id: stuck.id, why: stuck.to_string().replace('\n', "; ") });
         }
+        let mark = self.store.mark()?.ok_or(HoldError::Marked)?;
         let (name, transaction) = self.begin_transaction(Vec::new(), why, None, true)?;
         let length = self.store.length(&name)?;
-        Ok((Hold { name, transaction, length, owed: Vec::new() }, recovery))
+        Ok((Hold { name, transaction, mark: Some(mark), length, owed: Vec::new() }, recovery))
     }
 
     /// Saves cells that may be written later, and the cells that the kernel changes beside them.
     /// Absent cells are left out; cells that are saved already stay as they are.
     ///
     /// # Errors
-    /// [`HoldError::Journal`], [`HoldError::Closed`].
+    /// [`HoldError::Journal`].
     pub fn save(&self, hold: &mut Hold, cells: &[(&'static Knob, Target)]) -> Result<(), HoldError> {
-        self.refresh(hold)?;
         self.save_cells(hold, cells, Mode::Apply)
     }
 
@@ -99,7 +97,6 @@ impl Session<'_> {
     /// # Errors
     /// [`HoldError`]; nothing was written.
     pub fn prepare(&self, hold: &mut Hold, change: &Change) -> Result<Option<Prepared>, HoldError> {
-        let journal = self.refresh_to_write(hold)?;
         let cell = Cell::of(change.knob, &change.target, self.files);
         if hold.index_of(&cell, &change.target).is_none() {
             self.save(hold, &[(change.knob, change.target.clone())])?;
@@ -123,7 +120,7 @@ impl Session<'_> {
             new: Some(to.clone()),
         };
         hang::check(&[entry], self.files)?;
-        self.announce(hold, index, now, to, journal)
+        self.announce(hold, index, now, to)
     }
 
     /// Announces that a cell is put back to what was saved; `None` if it holds that. A journal that
@@ -132,10 +129,9 @@ impl Session<'_> {
     /// # Errors
     /// [`HoldError`]; nothing was written.
     pub fn prepare_back(&self, hold: &mut Hold, index: usize) -> Result<Option<Prepared>, HoldError> {
-        let journal = self.refresh_to_write(hold)?;
         let now = self.settle(hold, index)?;
         match hold.entry(index).and_then(|entry| entry.old.clone()) {
-            Some(to) => self.announce(hold, index, now, to, journal),
+            Some(to) => self.announce(hold, index, now, to),
             None => Ok(None),
         }
     }
@@ -156,32 +152,27 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`HoldError::Step`] or [`HoldError::Journal`]: the value before is in force again. A way
-    /// back does not fail for the journal. [`HoldError::Closed`]: the saved value is in force.
-    /// [`HoldError::NotBack`] around any of these: the kernel refused that value too.
+    /// back does not fail for the journal. [`HoldError::NotBack`] around one of these: the kernel
+    /// refused that value too.
     pub fn finish(
         &self,
         hold: &mut Hold,
         prepared: Prepared,
         performed: Result<(), StepError>,
     ) -> Result<Written, HoldError> {
-        let journal = self.refresh(hold);
         let Prepared { index, entry, before, to, beside, lent, back, .. } = prepared;
         let mut run = self.run_of(hold);
-        let is_closed = matches!(journal, Err(HoldError::Closed { .. }));
         if back {
             run.mode = Mode::Undo;
         }
-        let journal = if back && !is_closed { Ok(()) } else { journal };
-        let mut outcome = read_back(&mut run, index, &entry, &to, performed, journal);
+        let mut outcome = read_back(&mut run, index, &entry, &to, performed);
         if let Err(cause) = outcome {
-            // The value before has to come back, with the journal or without: a closed hold puts
-            // nothing back.
+            // The value before has to come back, with the journal or without.
             run.mode = Mode::Undo;
-            let goal = entry.old.as_ref().filter(|_| is_closed).unwrap_or(&before);
-            outcome = Err(match run.bring(index, goal) {
+            outcome = Err(match run.bring(index, &before) {
                 Ok(()) => cause,
                 Err(why) => {
-                    let (label, before) = (entry.label(), short(&entry.label(), goal));
+                    let (label, before) = (entry.label(), short(&entry.label(), &before));
                     HoldError::NotBack { cause: Box::new(cause), label, before, why: Box::new(why) }
                 }
             });
@@ -193,8 +184,8 @@ impl Session<'_> {
                 let _ = run.note(Record::Done { readings });
             }
         }
-        for (entry, to_change) in lent {
-            let _ = run.note(Record::Yield { entry, to_change });
+        for (entry, asked) in lent {
+            let _ = run.note(Record::Yield { entry, asked });
         }
         (hold.transaction, hold.owed) = (run.transaction, run.owed);
         // The write is over: what the journal can't do now it does later.
@@ -219,64 +210,30 @@ impl Session<'_> {
     /// Puts back the cells that the hold still owns, and closes it. The next recovery tries the
     /// failed ones again, once this process is gone.
     pub fn close(&self, hold: &mut Hold) -> Undone {
-        // The saved states are known here, even if the journal can't be read.
-        let _ = self.refresh(hold);
         let mut run = self.run_of(hold);
         let undone = run.undo();
         (hold.transaction, hold.owed) = (run.transaction, run.owed);
+        if undone.closed {
+            hold.mark = None;
+        }
         undone
     }
 
-    /// Learns what others have noted in the hold since the last time, and notes what it had no room
-    /// for.
-    fn refresh(&self, hold: &mut Hold) -> Result<(), HoldError> {
-        let read = self.read_again(hold);
-        let closed = || HoldError::Closed { id: hold.id() };
-        match read {
-            // Closed, and removed since.
-            Err(JournalError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
-                return Err(closed());
+    /// Yields the saved cells of some knobs and targets, which are back by now: they are neither
+    /// written nor put back any more.
+    ///
+    /// # Errors
+    /// [`HoldError::Held`] if one is not back; [`HoldError::Journal`].
+    pub fn yield_cells(&self, hold: &mut Hold, of: impl Fn(&Knob, &Target) -> bool) -> Result<(), HoldError> {
+        for at in 0..hold.transaction.entries.len() {
+            let Some(entry) = hold.entry(at).filter(|entry| of(entry.knob, &entry.target)) else { continue };
+            if hold.transaction.yielded(at).is_some() {
+                continue;
             }
-            other => other?,
-        }
-        if hold.transaction.phase() != Phase::Steering {
-            return Err(closed());
-        }
-        if let Ok(bytes) = append_owed(self.store, &hold.name, &mut hold.owed) {
-            hold.length += bytes;
-        }
-        Ok(())
-    }
-
-    /// The same before a write. A fault of the journal matters only once it is known which way the
-    /// write goes.
-    fn refresh_to_write(&self, hold: &mut Hold) -> Result<Result<(), HoldError>, HoldError> {
-        match self.refresh(hold) {
-            Err(closed @ HoldError::Closed { .. }) => Err(closed),
-            other => Ok(other),
-        }
-    }
-
-    fn read_again(&self, hold: &mut Hold) -> Result<(), JournalError> {
-        if self.store.length(&hold.name)? == hold.length {
-            return Ok(());
-        }
-        let foreign = |why: String| JournalError::Foreign { name: hold.name.clone(), why };
-        let bytes = self.store.read(&hold.name)?;
-        let (transaction, whole) = Transaction::parse(&bytes).map_err(foreign)?;
-        if transaction.begin.id != hold.id() || transaction.begin.pid != self.who.pid {
-            return Err(foreign("it is another one's".to_owned()));
-        }
-        // A record that did not fit on a full disk.
-        if (bytes.len() as u64) > whole {
-            self.store.truncate(&hold.name, whole)?;
-        }
-        hold.transaction = transaction;
-        hold.length = whole;
-        for record in &hold.owed {
-            if hold.transaction.check(record).is_ok() {
-                hold.transaction.push(record.clone());
+            if hold.transaction.holds(at) {
+                return Err(HoldError::Held { label: entry.label() });
             }
+            self.note(hold, Record::Yield { entry: at, asked: true }, Mode::Apply)?;
         }
         Ok(())
     }
@@ -306,10 +263,9 @@ impl Session<'_> {
                 return Err(PlanError::Unreadable { label, why }.into());
             }
         };
-        let theirs =
-            |to_change| HoldError::Theirs { label: label.clone(), found: short(&label, &now), to_change };
-        if let Some(to_change) = hold.transaction.yielded(index) {
-            return Err(theirs(to_change));
+        let theirs = |asked| HoldError::Theirs { label: label.clone(), found: short(&label, &now), asked };
+        if let Some(asked) = hold.transaction.yielded(index) {
+            return Err(theirs(asked));
         }
         let is_old = entry.old.as_ref().is_some_and(|old| entry.cell.same(old, &now));
         if is_old {
@@ -319,8 +275,8 @@ impl Session<'_> {
             if hold.transaction.owns(index, &now) {
                 return Ok(now);
             }
-            self.note(hold, Record::Yield { entry: index, to_change: None }, Mode::Undo)?;
-            return Err(theirs(None));
+            self.note(hold, Record::Yield { entry: index, asked: false }, Mode::Undo)?;
+            return Err(theirs(false));
         }
         let cell = hold.saved(entry.knob, &entry.target, now.clone());
         self.save_at(hold, vec![SavedAt { at: index, cell }], Mode::Apply)?;
@@ -343,14 +299,10 @@ impl Session<'_> {
         index: usize,
         now: State,
         to: State,
-        journal: Result<(), HoldError>,
     ) -> Result<Option<Prepared>, HoldError> {
         let Some(entry) = hold.entry(index).cloned() else { return Ok(None) };
         let back = entry.old.as_ref().is_some_and(|old| entry.cell.same(old, &to));
         let mode = if back { Mode::Undo } else { Mode::Apply };
-        if !back {
-            journal?;
-        }
         // The cells that it resets may be newer than its entry: another elevator's tunables.
         self.save_cells(hold, &[(entry.knob, entry.target.clone())], mode)?;
         let way = entry.cell.way(Some(&now), &to);
@@ -430,7 +382,7 @@ impl Session<'_> {
         self.store.rename(&fresh, &hold.name)?;
         let (transaction, _) = Transaction::parse(text.as_bytes())
             .map_err(|why| JournalError::Foreign { name: hold.name.clone(), why })?;
-        *hold = Hold { name: hold.name.clone(), transaction, length, owed: Vec::new() };
+        (hold.transaction, hold.length, hold.owed) = (transaction, length, Vec::new());
         Ok(())
     }
 }
@@ -442,14 +394,12 @@ fn read_back(
     entry: &Entry,
     to: &State,
     performed: Result<(), StepError>,
-    journal: Result<(), HoldError>,
 ) -> Result<Written, HoldError> {
     let readings =
         readings(run.files, &run.transaction.entries, |(i, other)| i == index || entry.resets(other));
     let found = readings.iter().find(|reading| reading.entry == index).and_then(|r| r.state.clone());
     let noted = run.note(Record::Done { readings });
     performed?;
-    journal?;
     noted?;
     let label = entry.label();
     match (found, entry.knob.adjusts) {

@@ -8,17 +8,25 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 use floodwall_model::printable::printable;
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::store::{JournalError, Store};
+use super::store::{JournalError, Mark, Store};
 
 /// A transaction takes a few KiB; a lowered limit some more; a hold of a thousand devices some MiB.
 /// Anything larger is not a journal.
 const MAX_FILE_BYTES: u64 = 32 << 20;
 const LOCK: &str = "lock";
+/// Locked by the process that steers for as long as it lives, or is still inside a write. flock(2)
+/// works across PID namespaces, and the kernel unlocks the file with the process.
+const MARK: &str = "steering";
+/// A process that looks for the mark locks the file for a moment. So taking it is tried again.
+const MARK_ATTEMPTS: u32 = 10;
+/// Between two attempts.
+const MARK_NAP: Duration = Duration::from_millis(5);
 
 /// A journal's directory, and the lock on it.
 #[derive(Debug)]
@@ -157,7 +165,7 @@ impl Store for DiskStore {
         for entry in entries {
             let entry = entry.map_err(|e| self.failed("list", "", e))?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            if !matches!(name.as_str(), "." | ".." | LOCK) {
+            if !matches!(name.as_str(), "." | ".." | LOCK | MARK) {
                 names.push(name);
             }
         }
@@ -222,6 +230,34 @@ impl Store for DiskStore {
         self.writable()?;
         rustix::fs::unlinkat(&self.directory, name, AtFlags::empty())
             .map_err(|e| self.failed("remove", name, e))
+    }
+
+    fn mark(&self) -> Result<Option<Mark>, JournalError> {
+        self.writable()?;
+        let file = self.open_file(MARK, OFlags::RDWR | OFlags::CREATE)?;
+        for _ in 0..MARK_ATTEMPTS {
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Some(file.into())),
+                Err(Errno::WOULDBLOCK) => std::thread::sleep(MARK_NAP),
+                Err(e) => return Err(self.failed("lock", MARK, e)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_marked(&self) -> Result<bool, JournalError> {
+        let file = match self.open_file(MARK, OFlags::RDONLY) {
+            Ok(file) => file,
+            Err(JournalError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Ok(false);
+            }
+            Err(e) => return Err(e),
+        };
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(false),
+            Err(Errno::WOULDBLOCK) => Ok(true),
+            Err(e) => Err(self.failed("lock", MARK, e)),
+        }
     }
 }
 

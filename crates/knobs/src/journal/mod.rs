@@ -4,6 +4,7 @@
 //! ```text
 //! /var/lib/floodwall/journal/
 //!   lock            flock'ed by whoever changes something; a dead holder does not keep it
+//!   steering        flock'ed by the process that steers, for as long as it lives
 //!   000007.jsonl    one transaction: JSON lines, each with a checksum
 //!   000008.new      being written; never read
 //!   000006.jsonl.bad  not understood: kept aside, never replayed
@@ -25,7 +26,7 @@
 //! begin {…, steers}                                           as above, without entries
 //! save {cells}                                                fsynced, before the first write of each
 //! intent …  →  kernel write  →  done …                        as often as it likes, in any order; also back to what was saved
-//! yield {entry}                                               somebody else's from here on; written by whoever takes it over
+//! yield {entry}                                               another owner's from here on
 //! undo  →  …  →  closed                                       as above
 //! ```
 //!
@@ -47,5 +48,5 @@ pub use prune::CLOSED_KEPT;
 pub(crate) use prune::prune;
 pub(crate) use record::checksum;
 pub use record::{Begin, Closing, Reading, Record, SavedAt, SavedEntry};
-pub use store::{JournalError, Store};
+pub use store::{JournalError, Mark, Store};
 pub use transaction::{Phase, Transaction};

@@ -1,5 +1,7 @@
 //! Records and their lines.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::cell::State;
@@ -23,10 +25,9 @@ pub struct Begin {
     pub pid: u32,
     /// When it started, in clock ticks since boot: process numbers are used again.
     pub pid_start_ticks: u64,
-    /// The number of the PID namespace in which a process that steers has its number; none in a
-    /// change that is no hold, and before it was noted.
+    /// The socket at which a process that steers can be asked to yield a knob.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pid_namespace: Option<u64>,
+    pub socket: Option<PathBuf>,
     /// Its user.
     pub uid: u32,
     /// Its command line.
@@ -125,9 +126,9 @@ pub enum Record {
     Yield {
         /// Which entry.
         entry: usize,
-        /// The change that took it over, with the value to put back; `None` if it was changed past
-        /// Floodwall.
-        to_change: Option<u64>,
+        /// Whether the process was asked for it and has put it back; otherwise another program has
+        /// changed it.
+        asked: bool,
     },
     /// Being undone from here on.
     Undo {

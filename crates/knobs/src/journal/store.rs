@@ -1,7 +1,21 @@
 //! Where journals are kept, as the few operations that can be cut short by a crash.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+
+/// Marks this process as the one that steers. The kernel removes the mark with the process.
+#[derive(Debug, Default)]
+pub struct Mark {
+    /// A file that this process has locked.
+    _file: Option<OwnedFd>,
+}
+
+impl From<OwnedFd> for Mark {
+    fn from(file: OwnedFd) -> Self {
+        Self { _file: Some(file) }
+    }
+}
 
 /// Names and bytes of journal files. Each call is one point at which a crash can come.
 pub trait Store {
@@ -61,6 +75,18 @@ pub trait Store {
     /// # Errors
     /// [`JournalError`].
     fn remove(&self, name: &str) -> Result<(), JournalError>;
+
+    /// Marks this process as the one that steers; `None` if another one has the mark.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    fn mark(&self) -> Result<Option<Mark>, JournalError>;
+
+    /// Whether a process has the mark, whichever PID namespace it is in.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    fn is_marked(&self) -> Result<bool, JournalError>;
 }
 
 /// The journal can't be used. Nothing has been changed unless the error says so.
@@ -95,18 +121,6 @@ pub enum JournalError {
     Held {
         /// Its name, as it told it.
         holder: String,
-    },
-    /// A process that may be steering can't be seen. Its cells must not be touched.
-    #[error(
-        "can't tell whether {by}, which steers in change {id}, still lives ({why}); run this in the host's PID namespace, or end that process first"
-    )]
-    Unseen {
-        /// Which hold.
-        id: u64,
-        /// Its owner.
-        by: String,
-        /// Why it can't be seen.
-        why: String,
     },
     /// Not one of our files.
     #[error("'{name}' in the journal's directory is not ours: {why}")]

@@ -186,9 +186,10 @@ impl Transaction {
         self.traces.get(index).is_some_and(|trace| trace.touched)
     }
 
-    /// Whether an entry was given up to another owner, and to which change if it was one.
+    /// Whether an entry was given up: `Some(true)` if its process was asked for it, `Some(false)` if
+    /// another program has changed it.
     #[must_use]
-    pub fn yielded(&self, index: usize) -> Option<Option<u64>> {
+    pub fn yielded(&self, index: usize) -> Option<bool> {
         self.traces.get(index)?.yielded
     }
 
@@ -226,9 +227,9 @@ impl Transaction {
                     }
                 }
             }
-            Record::Yield { entry, to_change } => {
+            Record::Yield { entry, asked } => {
                 if let Some(trace) = self.traces.get_mut(*entry) {
-                    trace.yielded = Some(*to_change);
+                    trace.yielded = Some(*asked);
                 }
             }
             Record::Begin(_) | Record::Save { .. } | Record::Undo { .. } | Record::Closed { .. } => {}
@@ -258,7 +259,7 @@ impl Transaction {
         }
         for (entry, trace) in self.traces.iter().enumerate() {
             records.extend(trace.under_way.iter().map(|to| Record::Intent { entry, to: to.clone() }));
-            records.extend(trace.yielded.map(|to_change| Record::Yield { entry, to_change }));
+            records.extend(trace.yielded.map(|asked| Record::Yield { entry, asked }));
         }
         records
     }
@@ -275,7 +276,7 @@ struct Trace {
     /// entry beside another one.
     unforeseeable: bool,
     touched: bool,
-    yielded: Option<Option<u64>>,
+    yielded: Option<bool>,
 }
 
 impl Trace {
@@ -336,7 +337,7 @@ mod tests {
             boot_id: "b".to_owned(),
             pid: 1,
             pid_start_ticks: 2,
-            pid_namespace: None,
+            socket: None,
             uid: 0,
             command: "floodwall apply".to_owned(),
             at_unix_s: 1_700_000_000,
@@ -398,14 +399,14 @@ mod tests {
     }
 
     #[test]
-    fn the_namespace_of_a_process_that_steers_is_kept_and_a_journal_without_one_is_read() {
+    fn the_socket_of_a_process_that_steers_is_kept_and_a_journal_without_one_is_read() {
         let line = Record::Begin(begin()).line();
-        assert!(!line.contains("namespace"), "{line}");
-        let hold = Begin { pid_namespace: Some(4_026_531_836), steers: true, ..begin() };
+        assert!(!line.contains("socket"), "{line}");
+        let hold = Begin { socket: Some("/run/guard.sock".into()), steers: true, ..begin() };
         let (transaction, _) = Transaction::parse(Record::Begin(hold.clone()).line().as_bytes()).unwrap();
         assert_eq!(transaction.begin, hold);
         assert!(
-            matches!(transaction.compacted(|_| true).first(), Some(Record::Begin(b)) if b.pid_namespace == hold.pid_namespace)
+            matches!(transaction.compacted(|_| true).first(), Some(Record::Begin(b)) if b.socket == hold.socket)
         );
     }
 

@@ -1,10 +1,10 @@
-//! Holds: written again and again, taken over by other changes, given back, and left behind by a
-//! process that is gone.
+//! Holds: written again and again, yielded to other changes, given back, and left behind by a process
+//! that is gone.
 
 use floodwall_knobs::catalogue::find;
 use floodwall_knobs::journal::{Closing, Phase, Record, Store, Transaction};
 use floodwall_knobs::session::{is_alive, log};
-use floodwall_knobs::{ApplyError, Device, Fate, Files, Hold, HoldError, Session, StepError, Target};
+use floodwall_knobs::{ApplyError, Device, Files, Hold, HoldError, Intention, Session, StepError, Target};
 use rustix::io::Errno;
 
 use crate::fake::{GROUP, World, change, sda};
@@ -117,7 +117,9 @@ fn recovery_leaves_a_living_process_alone_and_undoes_what_a_dead_one_left() {
     assert!(world.session().recover().unwrap().is_empty());
     // The same number, started at another time.
     let begin = floodwall_knobs::journal::Begin { pid_start_ticks: 2, ..transaction(&world, 1).begin };
-    assert!(!is_alive(&world.kernel, &begin));
+    assert!(is_alive(&world.kernel, &world.store, &begin).unwrap(), "marked");
+    world.store.marked.set(false);
+    assert!(!is_alive(&world.kernel, &world.store, &begin).unwrap());
     world.process(GUARD, 'Z', 1);
     let recovery = world.session().recover().unwrap();
     assert_eq!(recovery.undone.len(), 1);
@@ -181,28 +183,43 @@ fn what_an_administrator_sets_while_nothing_is_held_is_what_comes_back() {
     assert_eq!(world.kernel.queue("nr_requests"), "100");
 }
 
+/// Has the guard yield what is in the way of a change, and makes it.
+fn ask_and_apply(world: &World, hold: &mut Hold, text: &str) -> floodwall_knobs::Applied {
+    assert!(world.ask(&guard(world), hold, Intention::Apply(&[change(text)])), "{text}");
+    world.apply(&[text]).unwrap()
+}
+
 #[test]
-fn an_applied_value_wins_and_is_put_back_to_what_the_hold_had_saved() {
+fn an_applied_value_wins_and_is_put_back_to_the_administrators() {
     for (text, value) in [("nr_requests=64", "64"), ("nr_requests=8", "8")] {
         let (world, mut hold) = steered();
         let original = world.kernel.all();
         write(&world, &mut hold, "nr_requests=8").unwrap();
         write(&world, &mut hold, "max_sectors_kb=128").unwrap();
-        let applied = world.apply(&[text]).unwrap();
+        // Not without asking.
+        let before = (world.kernel.all(), world.store.files.borrow().clone());
+        let error = world.apply(&[text]).unwrap_err();
+        assert!(matches!(error, ApplyError::Steered { .. }) && !error.lacks_privilege());
+        assert_eq!(
+            error.to_string(),
+            "nothing was changed: sda.nr_requests is held by pid 8 (floodwall guard); pause or stop that first"
+        );
+        assert_eq!((world.kernel.all(), world.store.files.borrow().clone()), before);
+        let asked = world.session().in_the_way(Intention::Apply(&[change(text)])).unwrap().unwrap();
+        assert_eq!(asked.labels, ["sda.nr_requests", "sda.iosched.async_depth"], "and what it moved");
+        assert_eq!(asked.socket, Some("/run/guard.sock".into()));
+        assert_eq!(asked.knobs[0].to_string(), "8:0 nr_requests");
+        let applied = ask_and_apply(&world, &mut hold, text);
         assert_eq!(applied.id, Some(2));
-        assert_eq!(applied.taken_over.len(), 1, "what goes along with it is not told");
-        assert!(applied.taken_over[0].contains("pid 8 (floodwall guard) had set it"), "{applied:?}");
+        assert_eq!(applied.plan.entries[0].old.as_ref().unwrap().value, "256", "the administrator's");
         assert_eq!(world.kernel.queue("nr_requests"), value);
         let error = write(&world, &mut hold, "nr_requests=4").unwrap_err().to_string();
-        assert_eq!(
-            error,
-            format!(
-                "sda.nr_requests is left alone: change 2 has set it, to {value}; floodwall rollback ends that"
-            )
-        );
+        assert_eq!(error, "sda.nr_requests is left alone: another command has asked for it");
         // The process goes on with its remaining knobs, and ends.
         write(&world, &mut hold, "max_sectors_kb=64").unwrap();
-        assert!(guard(&world).close(&mut hold).closed);
+        let undone = guard(&world).close(&mut hold);
+        assert!(undone.closed);
+        assert_eq!(undone.to_string(), "sda.max_sectors_kb: 1280 again", "the change tells of its own");
         assert_eq!(
             (world.kernel.queue("nr_requests").as_str(), world.kernel.queue("max_sectors_kb").as_str()),
             (value, "1280")
@@ -214,18 +231,51 @@ fn an_applied_value_wins_and_is_put_back_to_what_the_hold_had_saved() {
 }
 
 #[test]
-fn a_change_is_rolled_back_below_a_hold() {
+fn what_is_not_in_the_way_is_not_asked_for() {
+    let (world, mut hold) = steered();
+    write(&world, &mut hold, "nr_requests=8").unwrap();
+    let asked = |texts: &[&str]| {
+        let changes: Vec<_> = texts.iter().map(|text| change(text)).collect();
+        world.session().in_the_way(Intention::Apply(&changes)).unwrap().map(|asked| asked.labels)
+    };
+    assert_eq!(asked(&["vm.dirty_expire_centisecs=100", "max_sectors_kb=512"]), None);
+    world.apply(&["vm.dirty_expire_centisecs=100", "max_sectors_kb=512"]).unwrap();
+    assert_eq!(asked(&["scheduler=kyber"]).unwrap()[0], "sda.nr_requests", "an elevator resets it");
+    assert_eq!(world.session().in_the_way(Intention::Rollback(0)).unwrap(), None);
+    write(&world, &mut hold, "nr_requests=256").unwrap();
+    write(&world, &mut hold, "scheduler=bfq").unwrap();
+    // A tunable comes and goes with its elevator.
+    assert!(asked(&["iosched.fifo_batch=1"]).unwrap().contains(&"sda.scheduler".to_owned()));
+    assert!(asked(&["nr_requests=64"]).unwrap().contains(&"sda.scheduler".to_owned()));
+    world.process(GUARD, 'S', 0);
+    assert_eq!(asked(&["nr_requests=64"]), None, "nobody is there to be asked");
+}
+
+#[test]
+fn a_change_is_rolled_back_below_a_hold_once_that_has_yielded() {
     let (world, mut hold) = steered();
     let original = world.kernel.all();
     world.apply(&["nr_requests=64", "vm.dirty_expire_centisecs=100"]).unwrap();
     write(&world, &mut hold, "nr_requests=8").unwrap();
+    // Without asking, only what nobody holds is put back.
     let (_, undone) = world.session().rollback(0).unwrap();
-    assert!(undone[0].to_string().contains("sda.nr_requests: 256 again"), "{undone:?}");
+    assert!(undone[0].waits() && !undone[0].closed, "{undone:?}");
+    assert!(
+        undone[0].to_string().contains(
+            "sda.nr_requests: not put back yet (pid 8 (floodwall guard) holds it; pause or stop that first)"
+        ),
+        "{undone:?}"
+    );
+    assert_eq!(
+        (world.kernel.queue("nr_requests").as_str(), world.kernel.vm("dirty_expire_centisecs").as_str()),
+        ("8", "3000")
+    );
+    assert!(world.ask(&guard(&world), &mut hold, Intention::RollbackOne(2)));
+    assert_eq!(world.kernel.queue("nr_requests"), "64", "as the change has it");
+    let (recovery, _) = world.session().rollback(0).unwrap();
+    assert!(recovery.undone[0].to_string().contains("sda.nr_requests: 256 again"), "{recovery:?}");
     assert_eq!(world.kernel.all(), original);
-    assert!(matches!(
-        write(&world, &mut hold, "nr_requests=4"),
-        Err(HoldError::Theirs { to_change: Some(2), .. })
-    ));
+    assert!(matches!(write(&world, &mut hold, "nr_requests=4"), Err(HoldError::Theirs { asked: true, .. })));
     assert!(guard(&world).close(&mut hold).closed);
     assert_eq!(world.kernel.all(), original);
 }
@@ -246,27 +296,22 @@ fn a_hold_on_top_of_a_change_comes_off_first_when_both_are_left_behind() {
 }
 
 #[test]
-fn what_is_being_written_at_this_moment_is_not_taken_over() {
+fn what_is_being_written_at_this_moment_is_yielded_when_the_write_is_over() {
     let (world, mut hold) = steered();
-    world.apply(&["max_sectors_kb=512"]).unwrap();
-    ahead(&world, &mut hold, &["nr_requests", "max_sectors_kb"]);
+    let original = world.kernel.all();
     let prepared = guard(&world).prepare(&mut hold, &change("nr_requests=8")).unwrap().unwrap();
-    let error = world.apply(&["nr_requests=64"]).unwrap_err();
-    assert!(matches!(error, ApplyError::Steered { .. }) && !error.lacks_privilege());
-    assert_eq!(
-        error.to_string(),
-        "nothing was changed: sda.nr_requests is being changed by pid 8 (floodwall guard) at this moment; try again, or stop that first"
-    );
+    let is_it = |knob: &floodwall_knobs::catalogue::Knob, _: &Target| knob.name == "nr_requests";
+    let early = guard(&world).yield_cells(&mut hold, is_it);
+    assert!(matches!(early, Err(HoldError::Held { .. })), "{early:?}");
+    assert!(matches!(world.apply(&["nr_requests=64"]), Err(ApplyError::Steered { .. })));
     let performed = prepared.perform(&world.kernel, &world.kernel);
     guard(&world).finish(&mut hold, prepared, performed).unwrap();
-    let prepared = guard(&world).prepare(&mut hold, &change("max_sectors_kb=128")).unwrap().unwrap();
-    let (_, undone) = world.session().rollback(0).unwrap();
-    assert!(matches!(&undone[0].entries[0].1, Fate::Failed { why } if why.contains("at this moment")));
-    let performed = prepared.perform(&world.kernel, &world.kernel);
-    guard(&world).finish(&mut hold, prepared, performed).unwrap();
-    let (_, undone) = world.session().rollback(0).unwrap();
-    assert!(undone[0].is_complete());
-    assert_eq!(world.kernel.queue("max_sectors_kb"), "1280");
+    ask_and_apply(&world, &mut hold, "nr_requests=64");
+    // Killed, it leaves nothing to be put back.
+    world.process(GUARD, 'S', 0);
+    assert_eq!(world.session().recover().unwrap().undone[0].to_string(), "nothing to put back");
+    world.session().rollback(0).unwrap();
+    assert_eq!(world.kernel.all(), original);
 }
 
 #[test]
@@ -301,8 +346,8 @@ fn a_refused_value_leaves_the_one_before() {
     let error = write(&world, &mut hold, "nr_requests=9000").unwrap_err();
     assert!(matches!(error, HoldError::Step(_)), "{error}");
     assert_eq!(world.kernel.queue("nr_requests"), "8");
-    // It is settled: others may take it over.
-    assert!(world.apply(&["nr_requests=64"]).is_ok());
+    // It is settled: others may have it.
+    ask_and_apply(&world, &mut hold, "nr_requests=64");
     let error = write(&world, &mut hold, "bdi.max_ratio_fine=0").map(drop);
     assert!(error.is_ok(), "not strict");
     let error = write(&world, &mut hold, "bdi.strict_limit=1").unwrap_err();
@@ -321,7 +366,7 @@ fn a_busy_file_is_tried_again_and_one_that_stays_so_leaves_the_value_before() {
     let error = write(&world, &mut hold, "nr_requests=4").unwrap_err();
     assert!(matches!(&error, HoldError::Step(_)) && error.to_string().contains("stayed busy"), "{error}");
     assert_eq!(world.kernel.queue("nr_requests"), "16");
-    // Nothing is under way any more: others may take it over, or undo it.
+    // Nothing is under way any more: others may have it, or undo it.
     let at = hold.held()[0].index;
     assert!(!transaction(&world, 1).is_under_way(at));
     world.kernel.busy.set(0);
@@ -451,26 +496,6 @@ fn devices_that_have_gone_are_forgotten_when_its_file_is_written_anew() {
     let known = |device: Device| hold.has_saved(cells[0].0, &Target::Device(device), &world.kernel);
     assert!(known(sda()) && !known(old));
     assert!(matches!(write(&world, &mut hold, "nr_requests=8"), Ok(true)));
-}
-
-#[test]
-fn a_hold_that_somebody_has_closed_is_written_no_more() {
-    let (world, mut hold) = steered();
-    let original = world.kernel.all();
-    write(&world, &mut hold, "nr_requests=16").unwrap();
-    let prepared = guard(&world).prepare(&mut hold, &change("nr_requests=8")).unwrap().unwrap();
-    // The recovering process can't see the hold's process, so that counts as gone.
-    world.process(GUARD, 'S', 0);
-    assert!(world.session().recover().unwrap().incomplete().is_none());
-    world.process(GUARD, 'S', 1);
-    let performed = prepared.perform(&world.kernel, &world.kernel);
-    let finished = guard(&world).finish(&mut hold, prepared, performed);
-    assert!(matches!(finished, Err(HoldError::Closed { id: 1 })), "{finished:?}");
-    assert_eq!(world.kernel.all(), original, "not what it held before");
-    assert!(matches!(write(&world, &mut hold, "nr_requests=4"), Err(HoldError::Closed { id: 1 })));
-    assert_eq!(world.kernel.all(), original);
-    let (mut another, _) = guard(&world).hold("a guard").unwrap();
-    assert!(write(&world, &mut another, "nr_requests=4").unwrap());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use floodwall_knobs::{Fate, Hold, Undone, plan};
+use floodwall_knobs::{Fate, Hold, Intention, Undone, plan};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
@@ -47,6 +47,8 @@ enum Deed {
     Back(usize),
     /// In two halves, with something of the administrator's in between.
     Slowly(usize, usize),
+    /// The process is asked for the knobs of a change, or of all of them.
+    Yield(Option<usize>),
     Apply(usize),
     Rollback,
     /// The process ends, and another one takes its place.
@@ -59,6 +61,7 @@ fn deed() -> impl Strategy<Value = Deed> {
         2 => (0_usize..8).prop_map(Deed::Back),
         1 => ((0..STEERED.len()), (0..APPLIED.len())).prop_map(|(a, b)| Deed::Slowly(a, b)),
         2 => (0..APPLIED.len()).prop_map(Deed::Apply),
+        4 => proptest::option::of(0..APPLIED.len()).prop_map(Deed::Yield),
         1 => Just(Deed::Rollback),
         1 => Just(Deed::Restart),
     ]
@@ -71,7 +74,8 @@ struct Tally {
     killed: Cell<u32>,
     killed_steering: Cell<u32>,
     written: Cell<u32>,
-    taken_over: Cell<u32>,
+    yielded: Cell<u32>,
+    applied: Cell<u32>,
 }
 
 fn count(counter: &Cell<u32>) {
@@ -90,10 +94,8 @@ impl Case<'_> {
         while plan(&changes, &self.world.kernel).is_err() {
             changes.pop();
         }
-        if let Ok(applied) = self.world.session().apply(&changes, "by hand")
-            && !applied.taken_over.is_empty()
-        {
-            count(&self.tally.taken_over);
+        if self.world.session().apply(&changes, "by hand").is_ok() {
+            count(&self.tally.applied);
         }
     }
 
@@ -133,6 +135,14 @@ impl Case<'_> {
                         let session = self.world.session_of(GUARD, "floodwall guard");
                         let _ = session.finish(hold, prepared, performed);
                     }
+                }
+            }
+            (Deed::Yield(which), Some(hold)) => {
+                let changes: Vec<_> =
+                    which.iter().flat_map(|which| APPLIED[*which].iter().map(|text| change(text))).collect();
+                let of = which.map_or(Intention::Rollback(0), |_| Intention::Apply(&changes));
+                if self.world.ask(&session, hold, of) {
+                    count(&self.tally.yielded);
                 }
             }
             (Deed::Apply(which), _) => self.apply(*which),
@@ -214,7 +224,7 @@ fn many(seed: u8) {
     let tally = Tally::default();
     let rng = TestRng::from_seed(RngAlgorithm::XorShift, &[seed; 16]);
     let config = Config { cases: CASES_PER_SEED, failure_persistence: None, ..Config::default() };
-    let kills = proptest::collection::vec((0_usize..12, 0_u64..12), 0..3);
+    let kills = proptest::collection::vec((0_usize..12, 0_u64..12), 1..3);
     let input = (proptest::collection::vec(deed(), 1..12), kills, 0_u64..30);
     TestRunner::new_with_rng(config, rng)
         .run(&input, |(deeds, kills, undoing)| survives(&deeds, &kills, undoing, &tally))
@@ -224,7 +234,8 @@ fn many(seed: u8) {
         ("killed", &tally.killed),
         ("killed steering", &tally.killed_steering),
         ("written", &tally.written),
-        ("taken over", &tally.taken_over),
+        ("yielded", &tally.yielded),
+        ("applied", &tally.applied),
     ] {
         assert!(counter.get() > few, "{} {what}", counter.get());
     }

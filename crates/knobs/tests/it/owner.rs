@@ -1,10 +1,10 @@
-//! Owners of holds: processes that have been killed and are still inside a write, and processes of
-//! other PID namespaces.
+//! Owners of holds: processes that have been killed and are still inside a write, and processes that
+//! /proc does not show.
 
-use floodwall_knobs::journal::{Begin, JournalError, Store, Transaction};
-use floodwall_knobs::owner::{Life, life};
-use floodwall_knobs::session::{is_alive, log};
-use floodwall_knobs::{ApplyError, Fate, Files, Hold, HoldError, Session};
+use floodwall_knobs::journal::{Begin, Store, Transaction};
+use floodwall_knobs::owner::{self, Life};
+use floodwall_knobs::session::log;
+use floodwall_knobs::{ApplyError, Fate, Files, Hold, HoldError, Intention, Session};
 use rustix::io::Errno;
 
 use crate::fake::{QUEUE, World, change};
@@ -12,8 +12,6 @@ use crate::fake::{QUEUE, World, change};
 const GUARD: u32 = 8;
 /// The kernel's path of the file of `sda.nr_requests`.
 const NR_REQUESTS: &str = "/sys/devices/pci0000:00/ata1/block/sda/queue/nr_requests";
-const HOST: u64 = 4_026_531_836;
-const CONTAINER: u64 = 4_026_532_201;
 
 fn guard(world: &World) -> Session<'_> {
     world.session_of(GUARD, "floodwall guard")
@@ -38,6 +36,10 @@ fn at_a_write() -> (World, Hold) {
     (world, hold)
 }
 
+fn life(world: &World, begin: &Begin) -> Life {
+    owner::life(&world.kernel, &world.store, begin).unwrap()
+}
+
 fn begin(world: &World) -> Begin {
     transaction(world).begin
 }
@@ -52,8 +54,7 @@ fn all_but_the_stuck_queue_of_a_killed_process_comes_back_at_once_and_that_when_
     let original = World::new().kernel.all();
     world.killed_inside(GUARD, NR_REQUESTS);
     world.kernel.stuck.borrow_mut().push(QUEUE.to_owned());
-    assert!(matches!(life(&world.kernel, &begin(&world)), Life::Ending(_)));
-    assert!(!is_alive(&world.kernel, &begin(&world)));
+    assert!(matches!(life(&world, &begin(&world)), Life::Ending(_)));
     let recovery = world.session().recover().unwrap();
     let [undone] = recovery.undone.as_slice() else { panic!("{recovery:?}") };
     insta::assert_snapshot!(undone.to_string(), @r"
@@ -120,8 +121,9 @@ fn a_change_below_a_stuck_queue_is_rolled_back_when_the_write_is_over() {
     assert!(!undone[0].is_complete());
     world.kernel.stuck.borrow_mut().clear();
     world.process(GUARD, 'S', 0);
-    let (recovery, undone) = world.session().rollback(0).unwrap();
-    assert!(recovery.undone[0].is_complete() && undone[0].is_complete());
+    let (recovery, _) = world.session().rollback(0).unwrap();
+    let [hold, change] = recovery.undone.as_slice() else { panic!("{recovery:?}") };
+    assert!(hold.closed && change.closed);
     assert_eq!(world.kernel.all(), original);
 }
 
@@ -186,7 +188,7 @@ fn nothing_is_touched_as_long_as_it_is_not_known_what_a_killed_process_is_inside
     for call in ["-1 0x7ffe 0x7f18", "202 0x7f1700000000 0x80"] {
         world.killed_inside(GUARD, NR_REQUESTS);
         world.kernel.put(&syscall, call);
-        let Life::Ending(_) = life(&world.kernel, &begin(&world)) else { panic!("{call}") };
+        let Life::Ending(_) = life(&world, &begin(&world)) else { panic!("{call}") };
     }
     assert!(world.session().recover().unwrap().undone[0].closed);
 }
@@ -194,7 +196,7 @@ fn nothing_is_touched_as_long_as_it_is_not_known_what_a_killed_process_is_inside
 #[test]
 fn a_process_lives_as_long_as_one_of_its_threads_comes_back_from_the_kernel() {
     let (world, _hold) = at_a_write();
-    let lives = || life(&world.kernel, &begin(&world)) == Life::Lives;
+    let lives = || life(&world, &begin(&world)) == Life::Lives;
     // At a write, and not killed.
     world.thread(GUARD, GUARD + 1, 'D', false);
     assert!(lives());
@@ -213,127 +215,49 @@ fn a_process_lives_as_long_as_one_of_its_threads_comes_back_from_the_kernel() {
     world.kernel.remove(&format!("/proc/{GUARD}/task"));
     assert!(lives(), "a list that can't be read");
     world.process(GUARD, 'Z', 1);
-    assert_eq!(life(&world.kernel, &begin(&world)), Life::Gone);
+    assert_eq!(life(&world, &begin(&world)), Life::Gone);
     // A thread on its way out (PF_EXITING), whose SIGKILL is not pending any more.
     world.thread(GUARD, GUARD + 1, 'R', false);
     let stat = |flags: &str| format!("9 (a) R 1 1 1 0 -1 {flags} 5 6 7 8");
     world.kernel.put(&format!("/proc/{GUARD}/task/{}/stat", GUARD + 1), &stat("4194304"));
     assert!(lives());
     world.kernel.put(&format!("/proc/{GUARD}/task/{}/stat", GUARD + 1), &stat("4194308"));
-    assert_eq!(life(&world.kernel, &begin(&world)), Life::Gone);
+    assert_eq!(life(&world, &begin(&world)), Life::Gone);
     world.kernel.remove(&format!("/proc/{GUARD}/task/{}", GUARD + 1));
     world.process(GUARD, 'S', 0);
-    assert_eq!(life(&world.kernel, &begin(&world)), Life::Gone);
-}
-
-/// A process in a container, as the host's /proc shows it.
-fn contained(world: &World, number: u32) {
-    world.kernel.put(&format!("/proc/{number}/status"), &format!("NSpid:\t{number}\t{GUARD}"));
-    world.kernel.put(&format!("/proc/{number}/ns/pid"), &format!("pid:[{CONTAINER}]"));
-    world.kernel.put(&format!("/proc/{number}/stat"), &format!("{number} (a) S {}1 0", "0 ".repeat(18)));
-    world.kernel.put(&format!("/proc/{number}/task/{number}/status"), "State:\tS (so)\nSigPnd:\t0");
+    assert_eq!(life(&world, &begin(&world)), Life::Gone);
 }
 
 #[test]
-fn who_steers_in_another_namespace_and_can_not_be_seen_keeps_everybody_from_changing_anything() {
-    let world = World::new();
-    world.is_in_namespace(HOST);
-    let mut hold = steered(&world);
-    assert_eq!(begin(&world).pid_namespace, Some(HOST));
-    world.apply(&["vm.dirty_expire_centisecs=100"]).unwrap();
-    let log = log(&world.store).unwrap();
-    assert_eq!(log[1].transaction.as_ref().unwrap().begin.pid_namespace, None, "no hold");
-    // In a container no process has that number, or another one has.
-    world.process(GUARD, 'S', 0);
-    world.is_in_namespace(CONTAINER);
-    let before = (world.kernel.all(), world.store.files.borrow().clone());
-    assert!(is_alive(&world.kernel, &begin(&world)), "as far as is known");
-    let error = world.session().rollback(0).unwrap_err();
-    insta::assert_snapshot!(error.to_string(), @"can't tell whether pid 8 (floodwall guard), which steers in change 1, still lives (it is of PID namespace 4026531836, this is 4026532201); run this in the host's PID namespace, or end that process first");
-    assert!(matches!(world.session().recover(), Err(JournalError::Unseen { id: 1, .. })));
-    assert!(matches!(world.session().rollback_one(2), Err(JournalError::Unseen { .. })));
-    assert!(matches!(world.session().hold("another"), Err(HoldError::Journal(JournalError::Unseen { .. }))));
-    let error = world.apply(&["nr_requests=64"]).unwrap_err().to_string();
-    assert!(error.starts_with("nothing was changed: can't tell whether"), "{error}");
-    assert_eq!((world.kernel.all(), world.store.files.borrow().clone()), before);
-    // The guard goes on and ends. After that, other processes may change settings again.
-    world.is_in_namespace(HOST);
-    world.process(GUARD, 'S', 1);
-    guard(&world).write(&mut hold, &change("nr_requests=8")).unwrap();
-    assert!(guard(&world).close(&mut hold).closed);
-    world.is_in_namespace(CONTAINER);
-    world.process(GUARD, 'S', 0);
-    world.session().rollback(0).unwrap();
-    assert_eq!(world.kernel.all(), World::new().kernel.all());
-}
-
-#[test]
-fn a_boot_ends_a_hold_of_another_namespace() {
-    let world = World::new();
-    world.is_in_namespace(HOST);
-    let _hold = steered(&world);
-    world.is_in_namespace(CONTAINER);
-    *world.boot.borrow_mut() = "boot-2".to_owned();
-    assert_eq!(world.session().recover().unwrap().earlier_boots, [1]);
-}
-
-#[test]
-fn the_host_sees_who_steers_in_a_container_and_what_it_has_left() {
+fn a_process_that_proc_does_not_show_lives_as_long_as_the_journal_is_marked() {
     let world = World::new();
     let original = world.kernel.all();
-    world.is_in_namespace(CONTAINER);
     let _hold = steered(&world);
-    world.process(GUARD, 'S', 0);
-    world.is_in_namespace(HOST);
-    contained(&world, 4711);
-    // Another process, with the same number in another container.
-    contained(&world, 4712);
-    world.kernel.put("/proc/4712/ns/pid", "pid:[4026532999]");
-    assert_eq!(life(&world.kernel, &begin(&world)), Life::Lives);
-    assert!(world.session().recover().unwrap().is_empty());
-    // A process that can't be looked at might be it.
-    let namespace = "/proc/4712/ns/pid".to_owned();
-    world.kernel.remove("/proc/4711/");
-    world.kernel.unreadable.borrow_mut().insert(namespace, Errno::ACCESS);
-    assert!(matches!(world.session().recover(), Err(JournalError::Unseen { .. })));
-    world.kernel.unreadable.borrow_mut().clear();
-    // A container sees its own containers, and not those beside it.
-    world.is_in_namespace(4_026_532_777);
-    assert!(matches!(world.session().recover(), Err(JournalError::Unseen { .. })));
-    contained(&world, 4711);
-    assert_eq!(life(&world.kernel, &begin(&world)), Life::Lives);
-    world.kernel.remove("/proc/4711/");
-    world.is_in_namespace(HOST);
+    // A container of another PID namespace: no process has that number, or another one has.
+    for stat in [None, Some("8 (other) S 1 8 8 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0")] {
+        world.kernel.remove("/proc/8/");
+        if let Some(stat) = stat {
+            world.kernel.put("/proc/8/stat", stat);
+        }
+        assert_eq!(life(&world, &begin(&world)), Life::Lives);
+        assert!(world.session().recover().unwrap().is_empty());
+        assert!(matches!(world.apply(&["max_sectors_kb=64"]), Err(ApplyError::Steered { .. })));
+        assert!(matches!(world.session().hold("another"), Err(HoldError::Steered { id: 1, .. })));
+        assert!(
+            world.session().in_the_way(Intention::Apply(&[change("max_sectors_kb=64")])).unwrap().is_some()
+        );
+    }
+    // The kernel has removed the mark: it is gone, wherever it was.
+    world.store.marked.set(false);
+    assert_eq!(life(&world, &begin(&world)), Life::Gone);
     assert!(world.session().recover().unwrap().undone[0].closed);
     assert_eq!(world.kernel.all(), original);
 }
 
 #[test]
-fn a_proc_that_is_not_this_namespaces_shows_nobody() {
+fn a_mark_that_another_process_has_keeps_a_process_from_steering() {
     let world = World::new();
-    world.is_in_namespace(HOST);
-    let _hold = steered(&world);
-    // The host's /proc inside a container, and none at all.
-    world.kernel.put("/proc/self/status", "NSpid:\t4711\t7");
-    assert!(matches!(life(&world.kernel, &begin(&world)), Life::Unseen(_)));
-    world.kernel.remove("/proc/self/");
-    let Life::Unseen(why) = life(&world.kernel, &begin(&world)) else { panic!("seen") };
-    assert_eq!(why, "it is of PID namespace 4026531836, and /proc does not show this one's processes");
-    // Written by an older floodwall: judged by its number, as it did.
-    let old = Begin { pid_namespace: None, ..begin(&world) };
-    assert_eq!(life(&world.kernel, &old), Life::Lives);
-    world.process(GUARD, 'S', 0);
-    assert_eq!(life(&world.kernel, &old), Life::Gone);
-}
-
-#[test]
-fn another_start_is_another_process_unless_its_clock_is_another_one() {
-    let (world, _hold) = at_a_write();
-    let other = Begin { pid_start_ticks: 2, ..begin(&world) };
-    assert_eq!(life(&world.kernel, &other), Life::Gone);
-    world.kernel.put("/proc/self/ns/time", "time:[4026531834]");
-    world.kernel.put(&format!("/proc/{GUARD}/ns/time"), "time:[4026531834]");
-    assert_eq!(life(&world.kernel, &other), Life::Gone);
-    world.kernel.put(&format!("/proc/{GUARD}/ns/time"), "time:[4026532222]");
-    assert_eq!(life(&world.kernel, &other), Life::Lives);
+    world.store.marked.set(true);
+    assert!(matches!(world.session().hold("a guard"), Err(HoldError::Marked)));
+    assert!(world.store.files.borrow().is_empty());
 }

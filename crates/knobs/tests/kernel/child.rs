@@ -6,14 +6,15 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use floodwall_host::SysRoot;
-use floodwall_knobs::catalogue::find;
-use floodwall_knobs::journal::{DiskStore, JournalError, Store};
+use floodwall_knobs::catalogue::{Knob, find};
+use floodwall_knobs::journal::{DiskStore, JournalError, Mark, Store};
 use floodwall_knobs::session::boot_id;
 use floodwall_knobs::{Change, Device, Files, KernelFiles, Session, SystemClock, Target, Who};
 
 /// Steers to the end …
 pub(crate) const STEER: &str = "steer";
-/// … or writes some knobs, says so, and holds them until its stdin is closed.
+/// … or writes some knobs, says so, and holds them until its stdin is closed. It yields those that are
+/// named there, a line each, and says so.
 pub(crate) const HOLD: &str = "hold";
 
 /// Counts writes of all kinds, and stops before them.
@@ -111,6 +112,14 @@ impl Store for GatedStore<'_> {
         self.0.pass();
         self.1.remove(name)
     }
+
+    fn mark(&self) -> Result<Option<Mark>, JournalError> {
+        self.1.mark()
+    }
+
+    fn is_marked(&self) -> Result<bool, JournalError> {
+        self.1.is_marked()
+    }
 }
 
 /// The writes of the process that steers: up and down, elevators there and back, one after the
@@ -165,9 +174,25 @@ fn steer(gate: &Gate, journal: &Path, root: &SysRoot, device: &Device, waits: bo
         }
     }
     if waits {
-        let mut out = std::io::stdout().lock();
-        out.write_all(b"stopped\n").and_then(|()| out.flush()).map_err(|e| e.to_string())?;
-        let _ = std::io::stdin().lock().read(&mut [0]);
+        let say = |line: &[u8]| {
+            let mut out = std::io::stdout().lock();
+            out.write_all(line).and_then(|()| out.flush()).map_err(|e| e.to_string())
+        };
+        say(b"stopped\n")?;
+        for knob in std::io::stdin().lines().map_while(Result::ok) {
+            let store = locked()?;
+            let session = on(&files, &store, &who);
+            let is_it = |its: &Knob, _: &Target| its.name == knob;
+            for index in session.order_back(&hold, is_it) {
+                if let Some(prepared) = session.prepare_back(&mut hold, index).map_err(|e| e.to_string())? {
+                    let performed = prepared.perform(&files, &SystemClock);
+                    session.finish(&mut hold, prepared, performed).map_err(|e| e.to_string())?;
+                }
+            }
+            session.yield_cells(&mut hold, is_it).map_err(|e| e.to_string())?;
+            drop(store);
+            say(b"yielded\n")?;
+        }
     }
     let undone = on(&files, &locked()?, &who).close(&mut hold);
     if undone.closed { Ok(()) } else { Err(undone.to_string()) }

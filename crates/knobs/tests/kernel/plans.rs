@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use floodwall_host::SysRoot;
-use floodwall_knobs::journal::{DiskStore, JournalError, Store};
+use floodwall_knobs::journal::{DiskStore, JournalError, Mark, Store};
 use floodwall_knobs::session::boot_id;
 use floodwall_knobs::{Change, Clock, Files, KernelFiles, Session, Who, plan};
 use rustix::io::Errno;
@@ -236,6 +236,14 @@ impl Store for FusedStore<'_> {
         self.burn()?;
         self.1.remove(name)
     }
+
+    fn mark(&self) -> Result<Option<Mark>, JournalError> {
+        self.1.mark()
+    }
+
+    fn is_marked(&self) -> Result<bool, JournalError> {
+        self.1.is_marked()
+    }
 }
 
 struct NoTime;
@@ -282,8 +290,7 @@ impl Machine {
         let journal = self.directory.path().canonicalize().map_err(|e| e.to_string())?.join("journal");
         let store = DiskStore::open(&journal, "a test").map_err(|e| e.to_string())?;
         let (files, store) = (FusedFiles(&fuse, &self.files), FusedStore(&fuse, store));
-        let who =
-            Who { pid: 7, pid_start_ticks: 7, pid_namespace: None, uid: 0, command: "a test".to_owned() };
+        let who = Who { pid: 7, pid_start_ticks: 7, socket: None, uid: 0, command: "a test".to_owned() };
         act(&Session { files: &files, store: &store, clock: &NoTime, who, boot_id: boot_id(&files) });
         Ok(fuse.is_blown())
     }

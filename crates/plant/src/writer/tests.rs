@@ -133,8 +133,7 @@ impl Scene {
         }
         let files = Arc::new(KernelFiles::new(&SysRoot::new(&tree).unwrap()).unwrap());
         let files = Ruled { files, rules: Arc::default() };
-        let who =
-            Who { pid: 7, pid_start_ticks: 7, pid_namespace: None, uid: 0, command: "a test".to_owned() };
+        let who = Who { pid: 7, pid_start_ticks: 7, socket: None, uid: 0, command: "a test".to_owned() };
         let journal = directory.path().canonicalize().unwrap().join("journal");
         let (writer, _) = Writer::open(files.clone(), journal, who, "a test", Duration::ZERO).unwrap();
         writer.set_units([SDA, SDB].map(|number| (number.to_owned(), id(number))).into());
@@ -175,6 +174,54 @@ fn until(what: &str, holds: impl Fn() -> bool) {
         assert!(Instant::now() < end, "{what} does not come about");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Asks for a knob of a device; gives those that wait.
+fn ask(scene: &Scene, number: &str, knob: &str) -> Vec<KnobName> {
+    let device = Some(number.to_owned());
+    let name = KnobName { device: device.clone(), knob: knob.to_owned() };
+    scene.writer.yield_knobs(&[(name, device)].into()).into_iter().collect()
+}
+
+#[test]
+fn a_knob_that_is_asked_for_goes_back_and_is_left_alone_from_then_on() {
+    let scene = Scene::new();
+    scene.write(SDA, "nr_requests", "8").unwrap();
+    scene.write(SDA, "nomerges", "2").unwrap();
+    scene.settle();
+    assert_eq!(ask(&scene, SDA, "nr_requests"), []);
+    assert_eq!(scene.get(SDA, "nr_requests"), "256");
+    assert_eq!(ask(&scene, SDB, "nr_requests"), [], "it was never held");
+    match scene.write(SDA, "nr_requests", "4") {
+        Err(PlantError::Refused { why, .. }) => {
+            assert!(why.contains("another command has asked for it"), "{why}")
+        }
+        other => panic!("{other:?}"),
+    }
+    // The one that has asked sets it; the other knobs are steered on.
+    put(&scene.directory.path().join("tree"), path(SDA, "nr_requests").trim_start_matches('/'), "64");
+    scene.write(SDA, "nomerges", "1").unwrap();
+    scene.settle();
+    let closed = scene.writer.close(LONG);
+    assert!(closed.is_complete() && closed.left_alone.is_empty(), "{closed:?}");
+    assert_eq!((scene.get(SDA, "nr_requests"), scene.get(SDA, "nomerges")), ("64".into(), "0".into()));
+}
+
+#[test]
+fn a_knob_whose_queue_has_to_run_dry_is_yielded_after_that() {
+    let scene = Scene::new();
+    scene.write(SDA, "nr_requests", "8").unwrap();
+    scene.settle();
+    let file = path(SDA, "nr_requests");
+    scene.files.rules().busy.insert(file.clone(), u32::MAX);
+    for _ in 0..2 {
+        assert_eq!(ask(&scene, SDA, "nr_requests").len(), 1);
+    }
+    assert_eq!(scene.get(SDA, "nr_requests"), "8");
+    scene.files.rules().busy.clear();
+    until("it is yielded", || ask(&scene, SDA, "nr_requests").is_empty());
+    assert_eq!(scene.get(SDA, "nr_requests"), "256");
+    assert!(scene.write(SDA, "nr_requests", "4").is_err());
 }
 
 /// After this a test hangs.

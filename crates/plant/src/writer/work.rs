@@ -1,11 +1,13 @@
 //! The jobs of a lane: each under the journal's lock for a moment, and in the kernel's write without
 //! it.
 
+use std::collections::BTreeSet;
 use std::sync::PoisonError;
 use std::time::Instant;
 
+use floodwall_knobs::catalogue::Knob;
 use floodwall_knobs::journal::{DiskStore, JournalError};
-use floodwall_knobs::{Change, Hold, HoldError, Session, StepError, SystemClock};
+use floodwall_knobs::{Change, Hold, HoldError, KnobName, Session, StepError, SystemClock, Target};
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{KnobWrite, PlantError};
 use rustix::io::Errno;
@@ -65,7 +67,14 @@ impl Shared {
                     drop(state);
                     self.changed.notify_all();
                 }
-                Job::Back { of, asked } => of.iter().for_each(|owner| self.back_of(owner, asked)),
+                Job::Back { of, asked } => {
+                    of.iter().for_each(|owner| self.back_of(owner, |_, _| true, asked));
+                }
+                Job::Yield(owner, names) => {
+                    self.yield_knobs(&owner, &names);
+                    lock(&self.state).yielding.retain(|name| !names.contains(name));
+                    self.changed.notify_all();
+                }
             }
         }
     }
@@ -121,14 +130,24 @@ impl Shared {
         lock(&self.state).tell(Event::Failed(PlantError::Refused { write, why }));
     }
 
-    /// Puts back the held knobs of an owner.
-    fn back_of(&self, its: &Owner, asked: bool) {
+    /// Puts back some knobs of an owner, and yields them.
+    fn yield_knobs(&self, its: &Owner, names: &BTreeSet<KnobName>) {
+        let is_one = |knob: &Knob, target: &Target| names.contains(&KnobName::of(knob, target));
+        self.back_of(its, is_one, false);
+        let end = lock(&self.state).ends;
+        // One that is not back stays held, and shows in the answer.
+        let _ = self.locked(end, |session, hold| session.yield_cells(hold, is_one));
+    }
+
+    /// Puts back the held knobs of an owner, or some of them.
+    fn back_of(&self, its: &Owner, which: impl Fn(&Knob, &Target) -> bool, asked: bool) {
         let end = lock(&self.state).ends;
         let _taken = self.take(its.clone());
         let order = self.locked(end, |session, hold| {
             let held = hold.held();
             let cell = |index: usize| held.iter().find(|cell| cell.index == index).cloned();
-            let order = session.order_back(hold, |knob, target| owner(knob, target) == *its);
+            let order =
+                session.order_back(hold, |knob, target| owner(knob, target) == *its && which(knob, target));
             Ok(order.into_iter().filter_map(cell).collect::<Vec<_>>())
         });
         let order = match order {
@@ -212,14 +231,6 @@ impl Shared {
                         boot_id: self.boot_id.clone(),
                     };
                     let outcome = work(&session, &mut hold);
-                    let closed = |error: &HoldError| matches!(error.root(), HoldError::Closed { .. });
-                    if outcome.as_ref().is_err_and(closed) && !lock(&self.state).closing {
-                        // The closed hold's values have been put back; the next write is in a new
-                        // hold.
-                        if let Ok((fresh, _)) = session.hold(&self.why) {
-                            *hold = fresh;
-                        }
-                    }
                     let held = hold.held().iter().map(HeldKnob::from).collect();
                     // In this order: no lane overwrites the findings of a later one, and none finds
                     // the journal locked by this process.
@@ -292,7 +303,7 @@ fn refused(write: KnobWrite, error: &HoldError) -> PlantError {
         (HoldError::Gone { .. }, Some(device)) if !write.knob.contains(':') && !is_one(&write.knob) => {
             PlantError::NoDevice(device)
         }
-        (HoldError::Journal(_) | HoldError::Closed { .. } | HoldError::Step(StepError::Journal(_)), _) => {
+        (HoldError::Journal(_) | HoldError::Step(StepError::Journal(_)), _) => {
             PlantError::Lost { what: "the journal".to_owned(), why: format!("{write} was not set: {error}") }
         }
         _ => PlantError::Refused { write, why: error.to_string() },

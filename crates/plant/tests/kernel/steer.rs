@@ -7,7 +7,7 @@ use floodwall_knobs::journal::{DiskStore, JournalError};
 use floodwall_knobs::session::boot_id;
 use floodwall_knobs::{Change, Device, KernelFiles, Session, SystemClock, Who};
 use floodwall_model::plant::{KnobWrite, Plant, PlantError};
-use floodwall_plant::{Event, HostPlant, HostPlantError, restore};
+use floodwall_plant::{Event, HostPlant, HostPlantError, KnobName, restore};
 
 use crate::disk::Disk;
 use crate::sense::{look, options};
@@ -163,12 +163,22 @@ fn theirs() -> Result<(), String> {
     }
     settle(&mut plant, &disk)?;
     // Through the journal, and past it.
+    let refused = apply(&disk, "nr_requests=64").err().unwrap_or_default();
+    ensure(refused.contains("is held by pid"), || format!("not asked: {refused}"))?;
+    expect(&disk, "queue/nr_requests", "8")?;
+    let name = KnobName { device: Some(disk.id.to_string()), knob: "nr_requests".to_owned() };
+    let yielded = plant.yield_knobs(std::slice::from_ref(&name));
+    ensure(yielded.back == [name] && yielded.waiting.is_empty(), || format!("{yielded:?}"))?;
+    ensure(yielded.knobs == [(Some(disk.id), "nr_requests".to_owned())], || format!("{yielded:?}"))?;
+    expect(&disk, "queue/nr_requests", "100")?;
     let applied = apply(&disk, "nr_requests=64")?;
-    ensure(applied.taken_over.len() == 1, || format!("{applied:?}"))?;
+    let old = applied.plan.entries[0].old.as_ref().map(|old| old.value.as_str());
+    ensure(old == Some("100"), || format!("{applied:?}"))?;
     disk.set("bdi/max_ratio_fine", "123456")?;
-    for (knob, why) in
-        [("nr_requests", "change 2 has set it"), ("bdi.max_ratio_fine", "which somebody else has set")]
-    {
+    for (knob, why) in [
+        ("nr_requests", "another command has asked for it"),
+        ("bdi.max_ratio_fine", "which somebody else has set"),
+    ] {
         match plant.write(&write(&disk, knob, "4")) {
             Err(PlantError::Refused { why: told, .. }) if told.contains(why) => {}
             other => return Err(format!("{knob}: {other:?}")),

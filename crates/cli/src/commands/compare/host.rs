@@ -16,6 +16,7 @@ use floodwall_tune::contest::Contender;
 
 use crate::commands::bench::{ScenarioArgs, document, leftover_warning, space_notice};
 use crate::commands::lab::Measured;
+use crate::commands::settings::held;
 use crate::exit::UsageError;
 use crate::output::notice;
 use crate::progress::Show;
@@ -81,7 +82,7 @@ impl Host {
         let Fitted { scenario, needed, warnings: fitting } = space::fit(&scenario, rig.room(loads.size)?)?;
         warnings.extend(fitting);
         let journal = place.journal.as_deref().unwrap_or(Path::new(JOURNAL));
-        let opened = SettingRig::open(rig, &root, journal, device.clone(), Arc::clone(stop));
+        let opened = SettingRig::open(rig, &root, journal, device.clone(), held::ask, Arc::clone(stop));
         let (mut rig, put_back) = opened.map_err(plain)?;
         rig.allow_userspace_servers(place.allow_userspace_servers);
         warnings.extend(put_back);

@@ -3,20 +3,20 @@
 //!
 //! ```text
 //! parse ─▶ plan ─▶ recover what a crash left, plan again ─▶ look for victims ─▶ show, say who will
-//!     fight it, ask ─▶ [timer] ─▶ the same plan again? ─▶ Session::apply_until
+//!     fight it, ask ─▶ [timer] ─▶ the same plan again? or a guard yields ─▶ Session::apply_until
 //! ```
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use floodwall_knobs::journal::{Phase, Store, Transaction};
+use floodwall_knobs::journal::{JournalError, Phase, Store, Transaction};
 use floodwall_knobs::session::{is_alive, log};
-use floodwall_knobs::{ApplyError, Change, Plan, plan};
+use floodwall_knobs::{ApplyError, Change, Intention, Plan, plan};
 use floodwall_model::calendar::moment;
 use floodwall_model::units::{human_duration, parse_duration};
 
 use super::others::Others;
 use super::timer::Timer;
-use super::{Place, PlaceArgs, ask, refuse_endless_real_time, sources, text, victims};
+use super::{Place, PlaceArgs, ask, held, refuse_endless_real_time, sources, text, victims};
 use crate::exit::Exit;
 use crate::output::{self, notice};
 use crate::signals;
@@ -29,7 +29,8 @@ const TIMES: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Durat
 /// Shows the difference first, with who else sets the same knobs and how to settle that, and asks.
 /// Old and new values are in a journal on disk before the first write; every write is read back; a
 /// failure midway puts back what was done. `floodwall rollback` puts everything back, after a crash
-/// too.
+/// too. A guard that holds a knob is asked to put it back and leave it alone; without its answer
+/// nothing is changed.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall apply vm.dirty_bytes=64MiB vm.dirty_background_bytes=16MiB
@@ -122,7 +123,8 @@ pub(super) fn make(place: &Place, changes: &[Change], why: &str, terms: &Terms) 
     }
     victims::refuse(place, &shown)?;
     show(place, &shown)?;
-    if shown.is_empty() {
+    // A value may be in force because a guard has written it for now.
+    if !tell_held(place, changes)? && shown.is_empty() {
         return Ok(Exit::Done);
     }
     if !terms.yes && !ask::confirm("Apply?")? {
@@ -141,15 +143,25 @@ fn show(place: &Place, plan: &Plan) -> anyhow::Result<()> {
     output::result(&format!("{}{}", text::difference(plan), others.lines(plan)))
 }
 
+/// Says which knobs a guard has to yield; `false` if there are none.
+fn tell_held(place: &Place, changes: &[Change]) -> anyhow::Result<bool> {
+    let held = place.in_the_way(Intention::Apply(changes))?;
+    if let Some(held) = &held {
+        notice(&format!("note: {}, which is asked to put that back and leave it alone", held::told(held)));
+    }
+    Ok(held.is_some())
+}
+
 /// Prints what would be done.
 fn rehearse(place: &Place, changes: &[Change], time: Option<Duration>) -> anyhow::Result<Exit> {
     if let Some(store) = place.read_journal()? {
         let cut_short = |transaction: &Transaction| {
             let open = matches!(transaction.phase(), Phase::Interrupted | Phase::Undoing | Phase::Steering);
-            open && !(transaction.begin.steers && is_alive(&place.files, &transaction.begin))
+            let begin = &transaction.begin;
+            Ok::<_, JournalError>(open && !(begin.steers && is_alive(&place.files, &store, begin)?))
         };
         for transaction in log(&store)?.into_iter().filter_map(|logged| logged.transaction.ok()) {
-            if cut_short(&transaction) {
+            if cut_short(&transaction)? {
                 let id = transaction.begin.id;
                 notice(&format!(
                     "change {id} was interrupted and would be put back first: see floodwall rollback --dry-run"
@@ -160,6 +172,7 @@ fn rehearse(place: &Place, changes: &[Change], time: Option<Duration>) -> anyhow
     let plan = plan(changes, &place.files)?;
     victims::refuse(place, &plan)?;
     show(place, &plan)?;
+    tell_held(place, changes)?;
     if !plan.is_empty() {
         let back = time.map_or_else(String::new, |time| {
             format!("# after {} put back by itself\n", human_duration(time))
@@ -193,11 +206,16 @@ fn change(
     // Before the first write: from then on something is there that will put it back.
     let _timer = time.map(|_| Timer::start(place)).transpose()?;
     let expires_at_unix_s = time.map(deadline);
-    let store = place.lock()?;
-    let session = place.session(&store as &dyn Store, &clock)?;
-    if !plan(changes, &place.files)?.finds_the_same_as(shown) {
+    let mut store = place.lock()?;
+    let of = Intention::Apply(changes);
+    if place.session(&store, &clock)?.in_the_way(of)?.is_some() {
+        // The values that a guard holds change all the time.
+        drop(store);
+        store = place.lock_for(of)?;
+    } else if !plan(changes, &place.files)?.finds_the_same_as(shown) {
         anyhow::bail!("nothing was changed: somebody has changed these settings meanwhile; run it again");
     }
+    let session = place.session(&store as &dyn Store, &clock)?;
     let applied = match session.apply_until(changes, why, expires_at_unix_s) {
         Err(ApplyError::RolledBack { cause, undone }) => {
             notice(text::undone(&undone).trim_end());
@@ -206,7 +224,7 @@ fn change(
         other => other?,
     };
     text::tell(&applied.recovery);
-    for line in applied.adjusted.iter().chain(&applied.taken_over) {
+    for line in &applied.adjusted {
         notice(&format!("note: {line}"));
     }
     let Some(id) = applied.id else { return Ok(Exit::Done) };

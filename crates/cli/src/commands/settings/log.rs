@@ -5,7 +5,7 @@ use std::fmt::Write;
 use floodwall_knobs::journal::{Closing, Phase, Transaction};
 use floodwall_knobs::plan::short;
 use floodwall_knobs::session::{Logged, boot_id, is_alive, kept_aside, log};
-use floodwall_knobs::{Files, HeldCell, hold};
+use floodwall_knobs::{HeldCell, hold};
 use floodwall_model::calendar::moment;
 use floodwall_model::printable::printable;
 use serde_json::{Value, json};
@@ -32,13 +32,18 @@ pub(crate) struct LogArgs {
 /// If the journal or stdout can't be used.
 pub(crate) fn run(args: &LogArgs) -> anyhow::Result<Exit> {
     let place = args.place.open()?;
-    let (logged, aside) = match place.read_journal()? {
-        Some(store) => (log(&store)?, kept_aside(&store)?),
-        None => (Vec::new(), Vec::new()),
-    };
+    let (mut logged, mut aside, mut living) = (Vec::new(), Vec::new(), Vec::new());
+    if let Some(store) = place.read_journal()? {
+        (logged, aside) = (log(&store)?, kept_aside(&store)?);
+        for begin in logged.iter().filter_map(|one| Some(&one.transaction.as_ref().ok()?.begin)) {
+            if begin.steers && is_alive(&place.files, &store, begin)? {
+                living.push(begin.id);
+            }
+        }
+    }
     let boot = boot_id(&place.files);
     if args.json {
-        let changes: Vec<Value> = logged.iter().map(|one| document(one, &boot, &place.files)).collect();
+        let changes: Vec<Value> = logged.iter().map(|one| document(one, &boot, &living)).collect();
         let aside: Vec<Value> =
             aside.iter().map(|(name, why)| json!({ "file": name, "error": why })).collect();
         let all = json!({ "schema": "floodwall/log/1", "changes": changes, "kept_aside": aside });
@@ -47,7 +52,7 @@ pub(crate) fn run(args: &LogArgs) -> anyhow::Result<Exit> {
         output::result("nothing has been changed\n")?;
     } else {
         for one in &logged {
-            output::result(&paragraph(one, &boot, &place.files))?;
+            output::result(&paragraph(one, &boot, &living))?;
         }
         for (name, why) in &aside {
             let file = place.journal.join(name);
@@ -60,29 +65,25 @@ pub(crate) fn run(args: &LogArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Where a change is, in a word for programs.
-fn state(transaction: &Transaction, boot: &str, files: &dyn Files) -> &'static str {
+/// Where a change is, in a word for programs. `living` are the holds whose process lives.
+fn state(transaction: &Transaction, boot: &str, living: &[u64]) -> &'static str {
     match transaction.phase() {
         Phase::Closed(Closing::Undone) => "put back",
         Phase::Closed(Closing::EarlierBoot) => "ended by a boot",
         _ if transaction.begin.boot_id != boot => "ended by a boot",
         Phase::Standing => "stands",
-        Phase::Steering | Phase::Undoing
-            if transaction.begin.steers && is_alive(files, &transaction.begin) =>
-        {
-            "steers"
-        }
+        Phase::Steering | Phase::Undoing if living.contains(&transaction.begin.id) => "steers",
         Phase::Interrupted | Phase::Undoing | Phase::Steering => "interrupted",
     }
 }
 
-fn paragraph(logged: &Logged, boot: &str, files: &dyn Files) -> String {
+fn paragraph(logged: &Logged, boot: &str, living: &[u64]) -> String {
     let transaction = match &logged.transaction {
         Ok(transaction) => transaction,
         Err(why) => return format!("{}: not to be believed ({why})\n", logged.name),
     };
     let begin = &transaction.begin;
-    let state = state(transaction, boot, files);
+    let state = state(transaction, boot, living);
     let until = match begin.expires_at_unix_s {
         Some(at) if state == "stands" => format!(" until {}", moment(at)),
         _ => String::new(),
@@ -127,14 +128,14 @@ fn steering(told: &mut String, transaction: &Transaction) {
     }
     for (index, entry) in transaction.entries.iter().enumerate() {
         let _ = match transaction.yielded(index) {
-            Some(Some(id)) => writeln!(told, "  {}: left to change {id}", entry.label()),
-            Some(None) => writeln!(told, "  {}: left alone, somebody else has set it", entry.label()),
+            Some(true) => writeln!(told, "  {}: left alone, another command has asked for it", entry.label()),
+            Some(false) => writeln!(told, "  {}: left alone, somebody else has set it", entry.label()),
             None => Ok(()),
         };
     }
 }
 
-fn document(logged: &Logged, boot: &str, files: &dyn Files) -> Value {
+fn document(logged: &Logged, boot: &str, living: &[u64]) -> Value {
     let transaction = match &logged.transaction {
         Ok(transaction) => transaction,
         Err(why) => return json!({ "file": logged.name, "error": why }),
@@ -148,7 +149,7 @@ fn document(logged: &Logged, boot: &str, files: &dyn Files) -> Value {
     let settings: Vec<Value> = if begin.steers { steered.collect() } else { changed.collect() };
     json!({
         "id": begin.id,
-        "state": state(transaction, boot, files),
+        "state": state(transaction, boot, living),
         "at_unix_s": begin.at_unix_s,
         "expires_at_unix_s": begin.expires_at_unix_s,
         "why": begin.why,

@@ -12,6 +12,7 @@ mod ask;
 pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod export;
+pub(crate) mod held;
 pub(crate) mod log;
 mod measure;
 mod others;

@@ -1,9 +1,9 @@
 //! `floodwall rollback`: puts back changed values that are still Floodwall's.
 
-use floodwall_knobs::SystemClock;
 use floodwall_knobs::rehearsal::{RehearsedClock, RehearsedFiles, RehearsedStore};
+use floodwall_knobs::{Intention, SystemClock};
 
-use super::{Place, PlaceArgs, text};
+use super::{Place, PlaceArgs, held, text};
 use crate::exit::Exit;
 use crate::output;
 
@@ -11,7 +11,8 @@ use crate::output;
 ///
 /// Newest change first. What somebody else has changed since is left as it is, and said. After a
 /// crash this is the command to run: it puts back a change that was cut short too. A change from
-/// before the last boot is only closed: the boot has undone it.
+/// before the last boot is only closed: the boot has undone it. A guard that holds a knob is asked to
+/// leave it alone first; without its answer nothing is changed.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:
   floodwall rollback           everything
@@ -37,7 +38,7 @@ pub(crate) fn run(args: &RollbackArgs) -> anyhow::Result<Exit> {
     if args.dry_run {
         return rehearse(&place, args.to);
     }
-    let store = place.lock()?;
+    let store = place.lock_for(Intention::Rollback(args.to))?;
     let (recovery, undone) = place.session(&store, &place.clock(None))?.rollback(args.to)?;
     text::tell(&recovery);
     if undone.is_empty() && recovery.is_empty() {
@@ -61,6 +62,9 @@ fn rehearse(place: &Place, to: u64) -> anyhow::Result<Exit> {
         session.files = &files;
         let (recovery, undone) = session.rollback(to)?;
         left = text::would_be_left(&recovery, &undone);
+        if let Some(held) = place.in_the_way(Intention::Rollback(to))? {
+            left.push(format!("{}, which is asked to put that back first", held::told(&held)));
+        }
     }
     output::result(&text::writes(&files.writes()))?;
     for line in &left {

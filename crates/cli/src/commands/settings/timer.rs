@@ -20,11 +20,11 @@ use std::time::Duration;
 use anyhow::Context;
 use floodwall_knobs::journal::{JournalError, Phase, Transaction};
 use floodwall_knobs::session::{self, boot_id, log};
-use floodwall_knobs::{Clock, SystemClock};
+use floodwall_knobs::{Clock, Intention, SystemClock};
 use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{Place, PlaceArgs, who};
+use super::{Place, PlaceArgs, held, who};
 use crate::exit::Exit;
 use crate::output;
 
@@ -102,7 +102,9 @@ pub(crate) fn run(args: &TimerArgs) -> anyhow::Result<Exit> {
     match transaction.phase() {
         Phase::Standing => {}
         Phase::Interrupted | Phase::Undoing => {
-            return unhurried(&place, |session| session.recover().map(|_| true));
+            return unhurried(&place, Intention::Rollback(u64::MAX), |session| {
+                session.recover().map(|_| true)
+            });
         }
         // Not what a change for a time can be.
         Phase::Closed(_) | Phase::Steering => return Ok(Exit::Done),
@@ -111,7 +113,7 @@ pub(crate) fn run(args: &TimerArgs) -> anyhow::Result<Exit> {
     if !wait(&transaction, &stop, || is_over(&place, id))? {
         return Ok(Exit::Done);
     }
-    unhurried(&place, |session| {
+    unhurried(&place, Intention::RollbackOne(id), |session| {
         let (recovery, undone) = session.rollback_one(id)?;
         Ok(recovery.expired.iter().chain(&undone).all(|undone| undone.is_complete()))
     })
@@ -160,19 +162,20 @@ fn since_boot() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
-/// Acts under the journal's lock, however long another process holds it. Returns whether the action
-/// was complete.
+/// Acts under the journal's lock, however long another process holds it, or holds a knob in the way.
+/// Returns whether the action was complete.
 fn unhurried(
     place: &Place,
+    of: Intention<'_>,
     act: impl Fn(&floodwall_knobs::Session<'_>) -> Result<bool, JournalError>,
 ) -> anyhow::Result<Exit> {
     loop {
-        match place.lock() {
+        match place.lock_for(of) {
             Ok(store) => {
                 let complete = act(&place.session(&store, &place.clock(None))?)?;
                 return Ok(if complete { Exit::Done } else { Exit::Failed });
             }
-            Err(e) if matches!(e.downcast_ref(), Some(JournalError::Held { .. })) => std::thread::sleep(NAP),
+            Err(e) if held::passes(&e) => std::thread::sleep(NAP),
             Err(e) => return Err(e),
         }
     }

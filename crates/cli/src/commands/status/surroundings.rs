@@ -12,8 +12,8 @@
 
 use floodwall_host::findings::{ChangeFacts, ChangeState, Facts, JournalFacts, KnobFacts, look};
 use floodwall_host::{SysRoot, managers};
-use floodwall_knobs::journal::{DiskStore, JournalError, Phase, Transaction};
-use floodwall_knobs::session::{boot_id, is_alive, log};
+use floodwall_knobs::journal::{Begin, DiskStore, JournalError, Phase, Transaction};
+use floodwall_knobs::session::{boot_id, is_alive, is_at_it, log};
 use floodwall_knobs::{Entry, KernelFiles, hold};
 use floodwall_model::status::Status;
 use floodwall_model::{Managers, Reading};
@@ -53,16 +53,22 @@ impl Surroundings {
         let path = root.canonicalize().unwrap_or_else(|_| root.to_owned()).join(JOURNAL);
         let logged = match DiskStore::open_to_read(&path) {
             Ok(None) => return JournalFacts::default(),
-            Ok(Some(store)) => log(&store),
+            Ok(Some(store)) => log(&store).and_then(|logged| {
+                let begins = logged.iter().filter_map(|one| Some(&one.transaction.as_ref().ok()?.begin));
+                let holds = begins.filter(|begin| begin.steers);
+                let lives = |begin: &Begin| Ok(is_alive(files, &store, begin)?.then_some(begin.id));
+                let living: Vec<Option<u64>> = holds.map(lives).collect::<Result<_, JournalError>>()?;
+                Ok((logged, living))
+            }),
             Err(e) => Err(e),
         };
         match logged {
-            Ok(logged) => {
+            Ok((logged, living)) => {
                 let mut facts = JournalFacts::default();
                 let boot = boot_id(files);
                 let steers = |t: &&Transaction| {
                     let over = matches!(t.phase(), Phase::Closed(_)) || t.begin.boot_id != boot;
-                    t.begin.steers && !over && is_alive(files, &t.begin)
+                    !over && living.contains(&Some(t.begin.id))
                 };
                 let steering: Vec<Transaction> = logged
                     .iter()
@@ -135,7 +141,7 @@ impl Surroundings {
             return false;
         }
         let begin = &transaction.begin;
-        is_alive(files, begin)
+        is_at_it(files, begin)
     }
 }
 

@@ -67,7 +67,7 @@ impl Controller {
         for error in report.left_alone {
             let mut left = LeftAlone { why: error.to_string(), ..LeftAlone::default() };
             if let PlantError::Refused { write, why } = &error {
-                self.plant.lose(write);
+                self.plant.lose(write.device, &write.knob);
                 left.device = write.device.map(|id| self.plant.name(id));
                 left.knob = Some(write.knob.clone());
                 left.why.clone_from(why);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! tick ─▶ Guard::tick over the AuditedPlant ─▶ Report ─▶ history: entries, log, counts, unmet goals
-//! Question ─▶ Answer: status, history, pause, resume     Settings ─▶ another configuration
+//! Question ─▶ Answer: status, history, pause, resume, yield     Settings ─▶ another configuration
 //! ```
 
 mod history;
@@ -16,6 +16,7 @@ use floodwall_guard::{Guard, Level, State};
 use floodwall_model::DeviceId;
 use floodwall_model::plant::{Plant, PlantError};
 use floodwall_model::units::human_duration;
+use floodwall_plant::Yielded;
 
 use crate::config::Settings;
 use crate::document::{Counts, Entry, LeftAlone, Paused};
@@ -232,6 +233,20 @@ impl Controller {
         self.release(now, "paused")
     }
 
+    /// Leaves a knob to the program that has asked for it, and says so once.
+    fn leave(&mut self, now: Now, device: Option<DeviceId>, knob: String) {
+        const WHY: &str = "another command has asked for it";
+        self.guard.yield_knob(device, &knob);
+        self.plant.lose(device, &knob);
+        let left =
+            LeftAlone { device: device.map(|id| self.plant.name(id)), knob: Some(knob), why: WHY.to_owned() };
+        if !self.left_alone.contains(&left) {
+            let place = left.device.iter().chain(&left.knob).map(String::as_str).collect::<Vec<_>>();
+            self.say(now, Priority::Notice, format!("{}: {WHY}: left alone from now on", place.join(".")));
+            self.left_alone.push(left);
+        }
+    }
+
     fn resume(&mut self, now: Now, why: &str) -> Result<(), PlantError> {
         self.paused = None;
         self.pause_changed = true;
@@ -318,6 +333,13 @@ impl Controller {
                 }
                 Reply::Paused(Paused { left_s: seconds, held })
             }
+            Request::Yield { knobs } => match self.plant.machine().yield_knobs(&knobs) {
+                Ok(Yielded { back, waiting, knobs }) => {
+                    knobs.into_iter().for_each(|(device, knob)| self.leave(now, device, knob));
+                    Reply::Yielded { back, waiting }
+                }
+                Err(why) => Reply::Error(why),
+            },
             Request::Resume => {
                 let was_paused = self.paused.is_some();
                 if was_paused {

@@ -1,5 +1,7 @@
 //! The controller over a machine that the test can inspect.
 
+use floodwall_plant::KnobName;
+
 use super::*;
 use crate::config::Flags;
 use crate::document::Status;
@@ -108,6 +110,43 @@ fn a_pause_puts_everything_back_and_ends_by_itself() {
     assert_eq!(bench.knob("nr_requests"), "64");
     assert_eq!(bench.ask(Request::Resume), Reply::Resumed { was_paused: true });
     assert_eq!(bench.ask(Request::Resume), Reply::Resumed { was_paused: false });
+}
+
+#[test]
+fn a_knob_that_is_asked_for_goes_back_and_is_left_alone_while_the_rest_is_steered_on() {
+    let mut bench = Bench::new(&Flags::default());
+    bench.ticks(2);
+    bench.meet();
+    bench.ticks(8);
+    assert_ne!((bench.knob("nr_requests"), bench.knob("max_sectors_kb")), ("64".into(), "1280".into()));
+    let name = KnobName { device: Some("8:0".into()), knob: "nr_requests".into() };
+    let asked = Request::Yield { knobs: vec![name.clone()] };
+    bench.fake.0.lock().unwrap().slow = true;
+    let waiting = Reply::Yielded { back: vec![], waiting: vec![name.clone()] };
+    assert_eq!(bench.ask(asked.clone()), waiting);
+    bench.fake.0.lock().unwrap().slow = false;
+    assert_eq!(bench.ask(asked), Reply::Yielded { back: vec![name], waiting: vec![] });
+    assert_eq!(bench.knob("nr_requests"), "64");
+    let put = |value: &str| {
+        let mut inside = bench.fake.0.lock().unwrap();
+        inside.knobs.devices.get_mut(&DISK).unwrap().0.insert("nr_requests".into(), value.into());
+    };
+    put("40");
+    bench.ticks(80);
+    let status = bench.status();
+    assert!(status.devices[0].held.iter().all(|held| held.knob != "nr_requests"), "{:?}", status.devices);
+    let left = LeftAlone {
+        device: Some("sda".into()),
+        knob: Some("nr_requests".into()),
+        why: "another command has asked for it".into(),
+    };
+    assert_eq!(status.left_alone, [left], "once");
+    assert!(
+        bench.log().contains("sda.nr_requests: another command has asked for it: left alone from now on")
+    );
+    bench.part();
+    bench.ticks(60);
+    assert_eq!((bench.knob("nr_requests"), bench.knob("max_sectors_kb")), ("40".into(), "1280".into()));
 }
 
 #[test]

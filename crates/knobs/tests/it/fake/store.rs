@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use floodwall_knobs::journal::{JournalError, Store};
+use floodwall_knobs::journal::{JournalError, Mark, Store};
 
 use super::Fuse;
 
@@ -15,6 +15,8 @@ pub(crate) struct Memory {
     pub(crate) files: RefCell<BTreeMap<String, Vec<u8>>>,
     /// Bytes that still fit; `None` for no end.
     pub(crate) space: Cell<Option<usize>>,
+    /// A process steers.
+    pub(crate) marked: Cell<bool>,
 }
 
 impl Memory {
@@ -113,5 +115,13 @@ impl Store for Memory {
         }
         self.files.borrow_mut().remove(name);
         Ok(())
+    }
+
+    fn mark(&self) -> Result<Option<Mark>, JournalError> {
+        Ok((!self.marked.replace(true)).then(Mark::default))
+    }
+
+    fn is_marked(&self) -> Result<bool, JournalError> {
+        Ok(self.marked.get())
     }
 }

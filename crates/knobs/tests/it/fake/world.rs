@@ -1,10 +1,10 @@
 //! A machine, its processes, and the process that changes settings on it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
-use floodwall_knobs::catalogue::find;
+use floodwall_knobs::catalogue::{Knob, find};
 use floodwall_knobs::value::{Form, check};
-use floodwall_knobs::{Change, Device, Session, Target, Who};
+use floodwall_knobs::{Change, Device, Hold, Intention, KnobName, Session, Target, Who};
 
 use super::{GROUP, Kernel, Memory};
 
@@ -13,15 +13,13 @@ pub(crate) struct World {
     pub(crate) kernel: Kernel,
     pub(crate) store: Memory,
     pub(crate) boot: RefCell<String>,
-    /// The PID namespace of the process that begins a session.
-    namespace: Cell<Option<u64>>,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
         let kernel = Kernel::new();
         let store = Memory::new(&kernel.fuse);
-        Self { kernel, store, boot: RefCell::new("boot-1".to_owned()), namespace: Cell::new(None) }
+        Self { kernel, store, boot: RefCell::new("boot-1".to_owned()) }
     }
 
     pub(crate) fn session(&self) -> Session<'_> {
@@ -37,7 +35,7 @@ impl World {
             who: Who {
                 pid,
                 pid_start_ticks: 1,
-                pid_namespace: self.namespace.get(),
+                socket: (pid != 7).then(|| "/run/guard.sock".into()),
                 uid: 0,
                 command: command.to_owned(),
             },
@@ -58,6 +56,9 @@ impl World {
             let state = if thread == 0 { state } else { 'S' };
             self.thread(pid, pid + thread, state, false);
         }
+        // The kernel removes the mark with the last thread.
+        let is_over = threads == 0 || (state == 'Z' && threads == 1);
+        self.store.marked.set(self.store.marked.get() && !is_over);
     }
 
     /// A thread, and whether it has been killed.
@@ -70,18 +71,27 @@ impl World {
     /// A process is killed, and one thread beside its leader is still inside a system call about a
     /// file.
     pub(crate) fn killed_inside(&self, pid: u32, file: &str) {
+        let marked = self.store.marked.get();
         self.process(pid, 'Z', 1);
         self.thread(pid, pid + 1, 'D', true);
+        self.store.marked.set(marked);
         let thread = format!("/proc/{pid}/task/{}", pid + 1);
         self.kernel.put(&format!("{thread}/syscall"), "1 0x5 0x7f17 0x3 0x0 0x0 0x0 0x7ffe 0x7f18");
         self.kernel.put(&format!("{thread}/fd/5"), file);
     }
 
-    /// This process's PID namespace, whose numbers /proc shows.
-    pub(crate) fn is_in_namespace(&self, number: u64) {
-        self.namespace.set(Some(number));
-        self.kernel.put("/proc/self/ns/pid", &format!("pid:[{number}]"));
-        self.kernel.put("/proc/self/status", "NSpid:\t7");
+    /// Has the process that holds the knobs in the way of something yield them, as a guard does;
+    /// `false` if there are none, or it could not.
+    pub(crate) fn ask(&self, steering: &Session<'_>, hold: &mut Hold, of: Intention<'_>) -> bool {
+        let Ok(Some(asked)) = self.session().in_the_way(of) else { return false };
+        let is_asked = |knob: &Knob, target: &Target| asked.knobs.contains(&KnobName::of(knob, target));
+        for index in steering.order_back(hold, is_asked) {
+            if let Ok(Some(prepared)) = steering.prepare_back(hold, index) {
+                let performed = prepared.perform(&self.kernel, &self.kernel);
+                let _ = steering.finish(hold, prepared, performed);
+            }
+        }
+        steering.yield_cells(hold, is_asked).is_ok()
     }
 
     pub(crate) fn apply(
