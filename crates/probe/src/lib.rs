@@ -12,7 +12,6 @@
 //! are private to this process, and gone when it ends. Times are nanoseconds of CLOCK_MONOTONIC,
 //! sizes bytes.
 
-#[cfg(feature = "bpf")]
 mod bpf;
 mod dirtied;
 mod disks;

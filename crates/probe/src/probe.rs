@@ -77,7 +77,6 @@ enum Source {
     Proc,
     Perf(Box<Perf>),
     /// Beside them perf events, for the rest.
-    #[cfg(feature = "bpf")]
     Bpf(Box<crate::bpf::Bpf>, Option<Box<Perf>>),
 }
 
@@ -89,7 +88,6 @@ impl Source {
             SourceKind::Proc => Ok((Self::Proc, Vec::new())),
             SourceKind::Perf => Perf::open_these(root, &[ALWAYS, forks].concat(), WRITES)
                 .map(|(perf, blind)| (Self::Perf(Box::new(perf)), blind)),
-            #[cfg(feature = "bpf")]
             SourceKind::Bpf => {
                 if own_numbers() {
                     return Err(ProbeError::Bpf {
@@ -97,7 +95,7 @@ impl Source {
                         remedy: "run it on the host, or use --source perf",
                     });
                 }
-                let (bpf, mut blind) = crate::bpf::Bpf::open()?;
+                let (bpf, mut blind) = crate::bpf::Bpf::open(root, false)?;
                 let beside = [crate::tracepoints::BESIDE_BPF, forks].concat();
                 let perf = match Perf::open_these(root, &beside, &[]) {
                     Ok((perf, unseen)) => {
@@ -111,11 +109,6 @@ impl Source {
                 };
                 Ok((Self::Bpf(Box::new(bpf), perf), blind))
             }
-            #[cfg(not(feature = "bpf"))]
-            SourceKind::Bpf => Err(ProbeError::Bpf {
-                why: "this program is built without the feature bpf".into(),
-                remedy: "build it with --features bpf (needs clang), or use --source perf",
-            }),
         }
     }
 
@@ -124,7 +117,6 @@ impl Source {
         match self {
             Self::Proc => false,
             Self::Perf(perf) => perf.sees_forks(),
-            #[cfg(feature = "bpf")]
             Self::Bpf(_, perf) => perf.as_ref().is_some_and(|perf| perf.sees_forks()),
         }
     }
@@ -133,15 +125,13 @@ impl Source {
         match self {
             Self::Proc => None,
             Self::Perf(perf) => Some(perf),
-            #[cfg(feature = "bpf")]
             Self::Bpf(_, perf) => perf.as_deref_mut(),
         }
     }
 }
 
 /// Sources that see waiting processes, the best first.
-const BUILT_WITH: &[SourceKind] =
-    if cfg!(feature = "bpf") { &[SourceKind::Bpf, SourceKind::Perf] } else { &[SourceKind::Perf] };
+const SOURCES: &[SourceKind] = &[SourceKind::Bpf, SourceKind::Perf];
 
 /// Whether processes are numbered otherwise here than by the kernel itself: a container.
 fn own_numbers() -> bool {
@@ -197,7 +187,7 @@ impl Probe {
             return Err(ProbeError::OwnNumbers);
         }
         let mut failure = ProbeError::NoForks;
-        for kind in wish.as_ref().map_or(BUILT_WITH, std::slice::from_ref) {
+        for kind in wish.as_ref().map_or(SOURCES, std::slice::from_ref) {
             match Source::open(&root, *kind, true) {
                 Ok((source, blind)) if source.sees_forks() => return Self::with(root, source, blind),
                 Ok(_) => {}
@@ -243,7 +233,7 @@ impl Probe {
 
     /// The best source that there is; what better ones could not do is told.
     fn best(root: &SysRoot, blind: &mut Vec<Blind>) -> Source {
-        for kind in BUILT_WITH {
+        for kind in SOURCES {
             match Source::open(root, *kind, false) {
                 Ok((source, unseen)) => {
                     blind.extend(unseen);
@@ -268,7 +258,6 @@ impl Probe {
         match self.source {
             Source::Proc => SourceKind::Proc,
             Source::Perf(_) => SourceKind::Perf,
-            #[cfg(feature = "bpf")]
             Source::Bpf(..) => SourceKind::Bpf,
         }
     }
@@ -432,7 +421,6 @@ impl Probe {
 
     fn counted_anywhere(&mut self, now: u64) -> Counted {
         let here = self.tally.take(now, &mut self.files);
-        #[cfg(feature = "bpf")]
         if let Source::Bpf(bpf, _) = &mut self.source {
             let mut counted = bpf.take(now, &mut self.files);
             // Processes started since the rings were read may have been counted already.
@@ -467,8 +455,7 @@ impl Probe {
             });
             if !inside {
                 self.tally.forget(tid);
-                #[cfg(feature = "bpf")]
-                if let Source::Bpf(bpf, _) = &self.source {
+                if let Source::Bpf(bpf, _) = &mut self.source {
                     bpf.forget(pid, tid);
                 }
             }
@@ -512,7 +499,6 @@ impl Probe {
     /// Calls under way for at least this long: process and thread.
     fn calls_for(&self, now: u64, least: Duration) -> Vec<(u32, u32)> {
         match &self.source {
-            #[cfg(feature = "bpf")]
             Source::Bpf(bpf, _) => bpf.long_calls(now, least),
             _ => self.tally.long_calls(now, least),
         }
@@ -537,7 +523,6 @@ impl Probe {
                 watched
             }
             // By process.
-            #[cfg(feature = "bpf")]
             Source::Bpf(bpf, _) => {
                 let suspects = bpf.take_suspects().into_iter().map(|pid| (pid, pid));
                 bpf.watch_writes(&sync_writers.watch(window, suspects, &mut writes_synchronously))

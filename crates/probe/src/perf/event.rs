@@ -3,7 +3,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use perf_event_open_sys::bindings::{
     PERF_FLAG_FD_CLOEXEC, PERF_SAMPLE_RAW, PERF_SAMPLE_TID, PERF_SAMPLE_TIME, PERF_TYPE_TRACEPOINT,
@@ -51,6 +51,15 @@ impl Events for Kernel {
         // SAFETY: a text that ends with a zero byte and outlives the call, which copies it.
         done(unsafe { ioctls::SET_FILTER(event.as_raw_fd(), text.as_ptr().cast_mut()) })
     }
+}
+
+/// Runs a program of the kernel's at a tracepoint, on all processors, until the event is closed. The
+/// event itself stays off: its records have no reader.
+pub(super) fn run_at(tracepoint: u16, processor: u32, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let event = open(tracepoint, processor, 0)?;
+    // SAFETY: no pointer; both descriptors are open.
+    done(unsafe { ioctls::SET_BPF(event.as_raw_fd(), program.as_raw_fd() as u32) })?;
+    Ok(event)
 }
 
 fn open(tracepoint: u16, processor: u32, watermark: u32) -> io::Result<OwnedFd> {

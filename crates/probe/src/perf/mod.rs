@@ -13,7 +13,7 @@ mod event;
 mod ring;
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use floodwall_host::SysRoot;
@@ -287,6 +287,16 @@ impl Perf {
             }
         }
     }
+}
+
+/// Runs a program of the kernel's at a tracepoint, on all processors, until the event is closed.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn run_at(root: &SysRoot, tracepoint: u16, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    // The event belongs to one processor, the program to the tracepoint.
+    let processor = online(root).first().copied().unwrap_or(0);
+    event::run_at(tracepoint, processor, program)
 }
 
 /// Reads the format files of tracepoints and returns the numbers of those that the kernel has.
