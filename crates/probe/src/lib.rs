@@ -3,7 +3,7 @@
 //! ```text
 //! tracefs format files ─▶ format ─▶ tracepoints (Decoder) ─┐
 //! perf events ─▶ perf (rings, merged by time) ─ records ───┴─▶ event ─▶ tally ─▶ snapshot
-//! bpf (maps of programs in the kernel; cargo feature `bpf`) ───────────────▲
+//! bpf (maps of programs in the kernel) ────────────────────────────────────▲
 //! /proc/PID/{io,fdinfo,comm}, diskstats ─▶ writers, threads, files, disks ▲
 //! ```
 //!
@@ -13,6 +13,7 @@
 //! sizes bytes.
 
 mod bpf;
+mod closer;
 mod dirtied;
 mod disks;
 mod error;
@@ -24,6 +25,7 @@ mod hash;
 mod histogram;
 mod perf;
 mod probe;
+mod samples;
 pub mod snapshot;
 mod sync_writers;
 pub mod tally;

@@ -5,6 +5,7 @@
 //! wait ─▶ rings drained into the tally         as often as they fill
 //! snapshot ─▶ tally + /proc/PID/io + /proc/diskstats + PSI ─▶ Snapshot
 //! open_following, follow ─▶ … ─▶ followed      the same for one thread's children and theirs, and nothing else
+//! open_sparing, pause ⇄ resume                 as little as a controller needs, and only while it needs it
 //! ```
 
 use std::collections::BTreeMap;
@@ -18,11 +19,13 @@ use floodwall_model::DeviceId;
 use floodwall_model::trial::DeviceSample;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::closer::{Closer, Piece};
 use crate::dirtied;
 use crate::disks::Disks;
 use crate::error::ProbeError;
 use crate::files::OpenFiles;
 use crate::perf::Perf;
+use crate::samples::{Samples, scale};
 use crate::snapshot::{Blind, DeviceUse, FollowedWindow, OTHERS, ProcessUse, Snapshot, SourceKind};
 use crate::sync_writers::SyncWriters;
 use crate::tally::{Counted, Limits, Tally};
@@ -45,6 +48,12 @@ const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 const MUCH: u64 = 256 << 10;
 /// The calls that stay unseen while threads' writes can't be watched.
 const SYNC_WRITES: &str = "writes to O_SYNC files";
+
+/// A sparing probe takes samples above so many synchronous calls and reads a second. At that rate
+/// counting all of them takes some hundredths of a core (perf: 3 µs each).
+const SAMPLED_ABOVE: u64 = 5_000;
+/// How often it is checked whether the operations of a sample have ended.
+const END_CHECK: Duration = Duration::from_millis(10);
 
 /// Sees processes that wait and processes that flood.
 #[derive(Debug)]
@@ -70,6 +79,20 @@ pub struct Probe {
     own_numbers: bool,
     /// The thread at which the next check of long calls begins.
     check_turn: u32,
+    sparing: bool,
+    samples: Samples,
+    closer: Closer<Piece>,
+}
+
+/// What a probe is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    /// To see everything.
+    All,
+    /// To follow processes.
+    Following,
+    /// To see who waits and who floods.
+    Sparing,
 }
 
 #[derive(Debug)]
@@ -81,12 +104,12 @@ enum Source {
 }
 
 impl Source {
-    /// `following`: forks are seen too.
-    fn open(root: &SysRoot, kind: SourceKind, following: bool) -> Result<(Self, Vec<Blind>), ProbeError> {
-        let forks: &[Wanted] = if following { FORKS } else { &[] };
+    fn open(root: &SysRoot, kind: SourceKind, what_for: Use) -> Result<(Self, Vec<Blind>), ProbeError> {
+        let forks: &[Wanted] = if what_for == Use::Following { FORKS } else { &[] };
+        let sparing = what_for == Use::Sparing;
         match kind {
             SourceKind::Proc => Ok((Self::Proc, Vec::new())),
-            SourceKind::Perf => Perf::open_these(root, &[ALWAYS, forks].concat(), WRITES)
+            SourceKind::Perf => Perf::open_these(root, &[ALWAYS, forks].concat(), WRITES, sparing)
                 .map(|(perf, blind)| (Self::Perf(Box::new(perf)), blind)),
             SourceKind::Bpf => {
                 if own_numbers() {
@@ -95,9 +118,9 @@ impl Source {
                         remedy: "run it on the host, or use --source perf",
                     });
                 }
-                let (bpf, mut blind) = crate::bpf::Bpf::open(root, false)?;
+                let (bpf, mut blind) = crate::bpf::Bpf::open(root, sparing)?;
                 let beside = [crate::tracepoints::BESIDE_BPF, forks].concat();
-                let perf = match Perf::open_these(root, &beside, &[]) {
+                let perf = match Perf::open_these(root, &beside, &[], sparing) {
                     Ok((perf, unseen)) => {
                         blind.extend(unseen);
                         Some(Box::new(perf))
@@ -151,17 +174,33 @@ impl Probe {
     /// # Errors
     /// [`ProbeError`] if the source that was wished for can't be used, or none can.
     pub fn open(wish: Option<SourceKind>) -> Result<Self, ProbeError> {
+        Self::open_for(wish, Use::All)
+    }
+
+    /// The same for a controller, which pays for it day and night. Requests are not counted by
+    /// class ([`DeviceUse::requests`] is `None`). Above 5,000 synchronous calls and reads a second
+    /// samples are taken ([`Self::sample_above`]).
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_sparing(wish: Option<SourceKind>) -> Result<Self, ProbeError> {
+        let mut probe = Self::open_for(wish, Use::Sparing)?;
+        probe.sample_above(Some(SAMPLED_ABOVE));
+        Ok(probe)
+    }
+
+    fn open_for(wish: Option<SourceKind>, what_for: Use) -> Result<Self, ProbeError> {
         let root = SysRoot::live()?;
         let mut blind = Vec::new();
         let source = match wish {
             Some(kind) => {
-                let (source, unseen) = Source::open(&root, kind, false)?;
+                let (source, unseen) = Source::open(&root, kind, what_for)?;
                 blind = unseen;
                 source
             }
-            None => Self::best(&root, &mut blind),
+            None => Self::best(&root, what_for, &mut blind),
         };
-        let mut probe = Self::with(root, source, blind)?;
+        let mut probe = Self::with(root, source, what_for, blind)?;
         // The beginning of the first window.
         probe.writers.look(&probe.root, &[]);
         probe.counters = probe.disks.read(&probe.root, None);
@@ -188,8 +227,10 @@ impl Probe {
         }
         let mut failure = ProbeError::NoForks;
         for kind in wish.as_ref().map_or(SOURCES, std::slice::from_ref) {
-            match Source::open(&root, *kind, true) {
-                Ok((source, blind)) if source.sees_forks() => return Self::with(root, source, blind),
+            match Source::open(&root, *kind, Use::Following) {
+                Ok((source, blind)) if source.sees_forks() => {
+                    return Self::with(root, source, Use::Following, blind);
+                }
                 Ok(_) => {}
                 Err(e) => failure = e,
             }
@@ -197,7 +238,12 @@ impl Probe {
         Err(failure)
     }
 
-    fn with(root: SysRoot, mut source: Source, mut blind: Vec<Blind>) -> Result<Self, ProbeError> {
+    fn with(
+        root: SysRoot,
+        mut source: Source,
+        what_for: Use,
+        mut blind: Vec<Blind>,
+    ) -> Result<Self, ProbeError> {
         if !root.exists("/proc/diskstats") {
             return Err(ProbeError::Proc { path: "/proc/diskstats", why: "it is not there".into() });
         }
@@ -208,13 +254,15 @@ impl Probe {
             blind.push(Blind::new(SYNC_WRITES, why));
         }
         let now = now_ns();
+        let sparing = what_for == Use::Sparing;
+        let sees_calls = !matches!(source, Source::Proc);
         let asked_when_issued = source.perf().is_some_and(|perf| !perf.sees_all_queued());
         Ok(Self {
             files: OpenFiles::new(root.clone()),
             root,
             source,
             blind,
-            tally: Tally::new(Limits::default()).asked_when_issued(asked_when_issued),
+            tally: Tally::new(Limits::default()).asked_when_issued(asked_when_issued).reads_only(sparing),
             writers: Writers::default(),
             threads: Threads::default(),
             origin_ns: now,
@@ -228,13 +276,16 @@ impl Probe {
             unwatched: 0,
             own_numbers,
             check_turn: 0,
+            sparing,
+            samples: Samples::new(now, None, sees_calls),
+            closer: Closer::default(),
         })
     }
 
     /// The best source that there is; what better ones could not do is told.
-    fn best(root: &SysRoot, blind: &mut Vec<Blind>) -> Source {
+    fn best(root: &SysRoot, what_for: Use, blind: &mut Vec<Blind>) -> Source {
         for kind in SOURCES {
-            match Source::open(root, *kind, false) {
+            match Source::open(root, *kind, what_for) {
                 Ok((source, unseen)) => {
                     blind.extend(unseen);
                     return source;
@@ -268,19 +319,107 @@ impl Probe {
         &self.blind
     }
 
+    /// Above so many synchronous calls and reads a second only those are counted that begin in the
+    /// last fifth of each [`Self::wait`], which has to fill the time from one look to the next.
+    /// Their counts are scaled, their latencies are not. `None`: all are counted.
+    pub fn sample_above(&mut self, per_s: Option<u64>) {
+        let is_attached = self.samples.is_attached();
+        self.count_begins(true);
+        self.samples = Samples::new(now_ns(), per_s, is_attached);
+    }
+
+    /// Closes all tracepoints, in the background. Until [`Self::resume`] only bytes dirtied and the
+    /// devices' counters are seen. Operations under way are forgotten.
+    pub fn pause(&mut self) {
+        if !self.samples.is_attached() {
+            return;
+        }
+        let now = now_ns();
+        self.drain(now);
+        let mut pieces = self.source.perf().map(Perf::detach).unwrap_or_default();
+        if let Source::Bpf(bpf, _) = &mut self.source {
+            pieces.extend(bpf.detach());
+        }
+        self.closer.close(pieces);
+        self.tally.forget_all();
+        self.samples.attach(now, false);
+    }
+
+    /// Opens the tracepoints again. An operation that is under way stays unknown.
+    ///
+    /// # Errors
+    /// [`ProbeError`] if the source is lost.
+    pub fn resume(&mut self) -> Result<(), ProbeError> {
+        if self.samples.is_attached() || matches!(self.source, Source::Proc) {
+            return Ok(());
+        }
+        let mut closing = self.closer.take_back();
+        if let Source::Bpf(bpf, _) = &mut self.source {
+            // What was counted while the programs were being detached.
+            drop(bpf.take(now_ns(), &mut self.files));
+            bpf.attach_again(&mut closing)?;
+        }
+        if let Some(perf) = self.source.perf() {
+            perf.follow_processors(&self.root)?;
+        }
+        // Quick: their tracepoints are open again.
+        drop(closing);
+        self.samples.attach(now_ns(), true);
+        self.watch_writers();
+        Ok(())
+    }
+
+    /// Whether tracepoints are closed, by [`Self::pause`].
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        !self.samples.is_attached() && !matches!(self.source, Source::Proc)
+    }
+
+    fn count_begins(&mut self, on: bool) {
+        if self.samples.is_counting() == on || !self.samples.is_attached() {
+            return;
+        }
+        match &mut self.source {
+            Source::Proc => {}
+            Source::Perf(perf) => perf.count_begins(on),
+            // The perf events beside are rare.
+            Source::Bpf(bpf, _) => bpf.count_begins(on),
+        }
+        self.samples.count(now_ns(), on);
+    }
+
     /// Waits, and takes in what happens meanwhile; ends early when `stop` is raised, at the latest
     /// after a tenth of a second.
     ///
     /// # Errors
     /// [`ProbeError`] if the source is lost.
     pub fn wait(&mut self, time: Duration, stop: &AtomicBool) -> Result<(), ProbeError> {
-        let end = now_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        let begin = now_ns();
+        let after = |time: Duration| begin.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        let end = after(time);
+        let sampled_from = self.samples.begins_after(time).map(after);
+        self.count_begins(sampled_from.is_none());
+        // All beginnings that were recorded are known now.
+        self.drain(now_ns());
         while !stop.load(Ordering::Relaxed) {
-            let left = Duration::from_nanos(end.saturating_sub(now_ns()));
-            if left.is_zero() {
+            let now = now_ns();
+            if now >= end {
                 break;
             }
-            let nap = left.min(Duration::from_millis(100));
+            let mut until = end;
+            if let Some(from) = sampled_from.filter(|_| !self.samples.is_counting()) {
+                if now >= from {
+                    self.count_begins(true);
+                } else {
+                    until = from;
+                }
+            }
+            let mut nap = Duration::from_nanos(until - now).min(Duration::from_millis(100));
+            if !self.samples.is_counting() && self.tally.is_idle() {
+                self.source.perf().into_iter().for_each(Perf::ignore_ends);
+            } else if !self.samples.is_counting() && self.source.perf().is_some_and(|perf| perf.sees_ends()) {
+                nap = nap.min(END_CHECK);
+            }
             match self.source.perf() {
                 Some(perf) => {
                     perf.wait(nap)?;
@@ -315,6 +454,13 @@ impl Probe {
         self.tally.in_flight(|id| disks.get(&id).map(|d| d.in_flight));
         let counted = self.counted(now);
         let mut processes = counted.processes;
+        let operations = |p: &ProcessUse| {
+            p.reads.count() + p.calls.values().map(floodwall_model::LatencyCounts::count).sum::<u64>()
+        };
+        let covered = self.samples.end_window(now, processes.iter().map(operations).sum());
+        if let Some(factor) = covered.factor() {
+            processes.iter_mut().for_each(|process| scale(process, factor));
+        }
         self.add_dirtied(&mut processes, Limits::default().uses);
         for process in &mut processes {
             process.name =
@@ -322,7 +468,7 @@ impl Probe {
         }
         processes.sort_by_key(|p| (p.pid, p.device));
         let mut requests = counted.devices;
-        let sees_requests = self.source() != SourceKind::Proc;
+        let sees_requests = self.source() != SourceKind::Proc && !self.sparing;
         let devices = disks.iter().map(|(id, after)| DeviceUse {
             id: *id,
             name: self.disks.name(*id),
@@ -338,6 +484,8 @@ impl Probe {
         let snapshot = Snapshot {
             at: Duration::from_nanos(now.saturating_sub(self.origin_ns)),
             window: Duration::from_nanos(now.saturating_sub(self.since_ns)),
+            attached: Duration::from_nanos(covered.attached_ns),
+            sampled_by: covered.factor(),
             source: self.source(),
             lost_events: std::mem::take(&mut self.lost),
             folded_operations: counted.folded,
@@ -391,7 +539,9 @@ impl Probe {
         self.since_ns = now;
         self.windows = self.windows.wrapping_add(1);
         self.files.next_window();
-        self.watch_writers();
+        if !self.is_paused() {
+            self.watch_writers();
+        }
     }
 
     /// Something else can't be seen, from now on and again and again.
@@ -421,6 +571,9 @@ impl Probe {
 
     fn counted_anywhere(&mut self, now: u64) -> Counted {
         let here = self.tally.take(now, &mut self.files);
+        if self.is_paused() {
+            return here;
+        }
         if let Source::Bpf(bpf, _) = &mut self.source {
             let mut counted = bpf.take(now, &mut self.files);
             // Processes started since the rings were read may have been counted already.
@@ -499,7 +652,7 @@ impl Probe {
     /// Calls under way for at least this long: process and thread.
     fn calls_for(&self, now: u64, least: Duration) -> Vec<(u32, u32)> {
         match &self.source {
-            Source::Bpf(bpf, _) => bpf.long_calls(now, least),
+            Source::Bpf(bpf, _) if !self.is_paused() => bpf.long_calls(now, least),
             _ => self.tally.long_calls(now, least),
         }
     }

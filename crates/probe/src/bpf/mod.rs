@@ -13,8 +13,9 @@
 mod layout;
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aya::maps::{Array, HashMap as Map, MapData};
 use aya::programs::tp_btf::BtfTracePointLink;
@@ -23,6 +24,7 @@ use aya::{Btf, Ebpf, EbpfLoader};
 use floodwall_host::SysRoot;
 use floodwall_model::DeviceId;
 
+use crate::closer::Piece;
 use crate::error::ProbeError;
 use crate::event::{Call, Class};
 use crate::files::OpenFiles;
@@ -49,6 +51,8 @@ const REQUESTS: [(&str, &str); 4] = [
 ];
 /// Without these there is no use in looking.
 const NEEDED: [&str; 4] = ["enter_fsync", "exit_fsync", "request_issued", "request_done"];
+/// A program that is being detached can't be attached: longest wait for its end.
+const DETACHING: Duration = Duration::from_millis(500);
 /// Flags of `struct control`.
 const CLOSED: u32 = 1;
 const SPARING: u32 = 2;
@@ -61,7 +65,7 @@ fn is_for_writes(program: &str) -> bool {
 /// What keeps a program attached: dropping it detaches the program.
 #[derive(Debug)]
 #[expect(dead_code, reason = "held, never read")]
-enum Attached {
+pub(crate) enum Attached {
     Event(OwnedFd),
     Link(BtfTracePointLink),
 }
@@ -72,8 +76,8 @@ pub(crate) struct Bpf {
     programs: Ebpf,
     /// The loaded programs of system calls, and the numbers of their tracepoints.
     calls_at: BTreeMap<String, u16>,
-    attached: Vec<Attached>,
-    writes: Vec<Attached>,
+    attached: Vec<(String, Attached)>,
+    writes: Vec<(String, Attached)>,
     watching: Vec<u32>,
     watched: Map<MapData, u32, u32>,
     suspects: Map<MapData, u32, u32>,
@@ -176,29 +180,32 @@ impl Bpf {
             folded: 0,
         };
         bpf.put_control(0);
-        blind.extend(bpf.attach()?);
+        blind.extend(bpf.attach(Vec::new())?);
         drop(btf);
         give_back_memory();
         Ok((bpf, blind))
     }
 
-    /// Attaches all programs but those for writes, and says which could not be.
+    /// Attaches all programs but those for writes, and says which could not be. `before`: those that
+    /// are attached still.
     ///
     /// # Errors
     /// [`ProbeError::Bpf`] for a program without which there is no use in looking.
-    pub(crate) fn attach(&mut self) -> Result<Vec<Blind>, ProbeError> {
+    fn attach(&mut self, before: Vec<(String, Attached)>) -> Result<Vec<Blind>, ProbeError> {
         let mut blind = Vec::new();
-        let mut attached = Vec::new();
+        let mut attached = before;
+        attached.retain(|(name, _)| !is_for_writes(name));
         for (name, program) in self.programs.programs_mut() {
             let is_loaded = match program {
                 Program::BtfTracePoint(program) => program.fd().is_ok(),
                 _ => self.calls_at.contains_key(name),
             };
-            if is_for_writes(name) || !is_loaded {
+            let is_attached = attached.iter().any(|(known, _)| known == name);
+            if is_for_writes(name) || !is_loaded || is_attached {
                 continue;
             }
             match attach(&self.root, program, self.calls_at.get(name)) {
-                Ok(link) => attached.push(link),
+                Ok(link) => attached.push((name.to_owned(), link)),
                 Err(e) if NEEDED.contains(&name) => return Err(e),
                 Err(e) => blind.push(Blind::new(name, e.to_string())),
             }
@@ -207,16 +214,37 @@ impl Bpf {
         Ok(blind)
     }
 
-    /// Detaches all programs and forgets the operations under way. Dropping what it returns takes
-    /// tens of milliseconds: the kernel waits until no processor is inside a program.
-    pub(crate) fn detach(&mut self) -> impl Send + 'static {
-        let links = (std::mem::take(&mut self.attached), std::mem::take(&mut self.writes));
+    /// Detaches all programs. Dropping what it returns takes most of a second (`closer`); until then
+    /// they count nothing that begins.
+    pub(crate) fn detach(&mut self) -> Vec<Piece> {
+        self.count_begins(false);
         self.watching.clear();
-        links
+        let all = self.writes.drain(..).chain(self.attached.drain(..));
+        all.map(|(name, attached)| Piece::Program(name, attached)).collect()
+    }
+
+    /// Attaches the programs again, which know nothing of before. Takes those from `closing` that
+    /// are attached still: a program is attached once.
+    ///
+    /// # Errors
+    /// [`ProbeError::Bpf`].
+    pub(crate) fn attach_again(&mut self, closing: &mut Vec<Piece>) -> Result<(), ProbeError> {
+        self.forget_all();
+        let mut before = Vec::new();
+        for piece in std::mem::take(closing) {
+            match piece {
+                Piece::Program(name, attached) => before.push((name, attached)),
+                other => closing.push(other),
+            }
+        }
+        self.writes = before.extract_if(.., |(name, _)| is_for_writes(name)).collect();
+        self.attach(before)?;
+        self.count_begins(true);
+        Ok(())
     }
 
     /// Forgets the operations under way: their ends were not seen.
-    pub(crate) fn forget_all(&mut self) {
+    fn forget_all(&mut self) {
         let calls: Vec<u64> = self.calls.keys().filter_map(Result::ok).collect();
         calls.iter().for_each(|key| drop(self.calls.remove(key)));
         let requests: Vec<u64> = self.requests.keys().filter_map(Result::ok).collect();
@@ -249,7 +277,7 @@ impl Bpf {
     /// # Errors
     /// [`ProbeError::Bpf`].
     pub(crate) fn watch_writes(&mut self, processes: &[u32]) -> Result<(), ProbeError> {
-        if processes == self.watching {
+        if processes == self.watching && processes.is_empty() == self.writes.is_empty() {
             return Ok(());
         }
         let known: Vec<u32> = self.watched.keys().filter_map(Result::ok).collect();
@@ -262,11 +290,13 @@ impl Bpf {
         self.watching = processes.to_vec();
         if processes.is_empty() {
             self.writes.clear();
-        } else if self.writes.is_empty() {
-            for (name, program) in self.programs.programs_mut() {
-                if is_for_writes(name) && self.calls_at.contains_key(name) {
-                    self.writes.push(attach(&self.root, program, self.calls_at.get(name))?);
-                }
+            return Ok(());
+        }
+        for (name, program) in self.programs.programs_mut() {
+            let is_attached = self.writes.iter().any(|(known, _)| known == name);
+            if is_for_writes(name) && self.calls_at.contains_key(name) && !is_attached {
+                let link = attach(&self.root, program, self.calls_at.get(name))?;
+                self.writes.push((name.to_owned(), link));
             }
         }
         Ok(())
@@ -351,8 +381,16 @@ fn attach(root: &SysRoot, program: &mut Program, at: Option<&u16>) -> Result<Att
     match (program, at) {
         (Program::TracePoint(program), Some(at)) => {
             let fd = program.fd().map_err(|e| failed("a program", &e))?;
-            let event = perf::run_at(root, *at, fd.as_fd()).map_err(|e| failed("attaching", &e))?;
-            Ok(Attached::Event(event))
+            let deadline = Instant::now() + DETACHING;
+            loop {
+                match perf::run_at(root, *at, fd.as_fd()) {
+                    Ok(event) => return Ok(Attached::Event(event)),
+                    Err(e) if e.kind() == ErrorKind::AlreadyExists && Instant::now() < deadline => {
+                        std::thread::sleep(DETACHING / 100);
+                    }
+                    Err(e) => return Err(failed("attaching", &e)),
+                }
+            }
         }
         (Program::BtfTracePoint(program), _) => {
             let link = program.attach().and_then(|id| program.take_link(id));
