@@ -9,7 +9,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use floodwall_host::diskstats::between;
@@ -24,13 +24,12 @@ use crate::dirtied;
 use crate::disks::Disks;
 use crate::error::ProbeError;
 use crate::files::OpenFiles;
-use crate::perf::Perf;
 use crate::samples::{Samples, scale};
 use crate::snapshot::{Blind, DeviceUse, FollowedWindow, OTHERS, ProcessUse, Snapshot, SourceKind};
+use crate::source::{Source, Use, own_numbers, unseen_by};
 use crate::sync_writers::SyncWriters;
 use crate::tally::{Counted, Limits, Tally};
 use crate::threads::Threads;
-use crate::tracepoints::{ALWAYS, FORKS, WRITES, Wanted};
 use crate::writers::Writers;
 
 /// A call that is under way longer than this is checked to be still there: its end may have been
@@ -41,9 +40,6 @@ const CHECKED: usize = 256;
 /// How long threads that write synchronously are looked for before a look that lasts for one window:
 /// a database commits within it.
 const WARM_UP: Duration = Duration::from_millis(250);
-/// The inode number of the first namespace of processes (include/linux/proc_ns.h
-/// `PROC_PID_INIT_INO`).
-const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// A process that waits and dirties less between two looks is not asked which of its threads does.
 const MUCH: u64 = 256 << 10;
 /// The calls that stay unseen while threads' writes can't be watched.
@@ -52,17 +48,14 @@ const SYNC_WRITES: &str = "writes to O_SYNC files";
 /// A sparing probe takes samples above so many synchronous calls and reads a second. At that rate
 /// counting all of them takes some hundredths of a core (perf: 3 µs each).
 const SAMPLED_ABOVE: u64 = 5_000;
-/// How often it is checked whether the operations of a sample have ended.
-const END_CHECK: Duration = Duration::from_millis(10);
-
 /// Sees processes that wait and processes that flood.
 #[derive(Debug)]
 pub struct Probe {
-    root: SysRoot,
-    source: Source,
+    pub(crate) root: SysRoot,
+    pub(crate) source: Source,
     blind: Vec<Blind>,
-    tally: Tally,
-    files: OpenFiles,
+    pub(crate) tally: Tally,
+    pub(crate) files: OpenFiles,
     writers: Writers,
     threads: Threads,
     origin_ns: u64,
@@ -80,89 +73,15 @@ pub struct Probe {
     /// The thread at which the next check of long calls begins.
     check_turn: u32,
     sparing: bool,
-    samples: Samples,
-    closer: Closer<Piece>,
-}
-
-/// What a probe is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Use {
-    /// To see everything.
-    All,
-    /// To follow processes.
-    Following,
-    /// To see who waits and who floods.
-    Sparing,
-}
-
-#[derive(Debug)]
-enum Source {
-    Proc,
-    Perf(Box<Perf>),
-    /// Beside them perf events, for the rest.
-    Bpf(Box<crate::bpf::Bpf>, Option<Box<Perf>>),
-}
-
-impl Source {
-    fn open(root: &SysRoot, kind: SourceKind, what_for: Use) -> Result<(Self, Vec<Blind>), ProbeError> {
-        let forks: &[Wanted] = if what_for == Use::Following { FORKS } else { &[] };
-        let sparing = what_for == Use::Sparing;
-        match kind {
-            SourceKind::Proc => Ok((Self::Proc, Vec::new())),
-            SourceKind::Perf => Perf::open_these(root, &[ALWAYS, forks].concat(), WRITES, sparing)
-                .map(|(perf, blind)| (Self::Perf(Box::new(perf)), blind)),
-            SourceKind::Bpf => {
-                if own_numbers() {
-                    return Err(ProbeError::Bpf {
-                        why: "in this container processes have other numbers than the kernel's".into(),
-                        remedy: "run it on the host, or use --source perf",
-                    });
-                }
-                let (bpf, mut blind) = crate::bpf::Bpf::open(root, sparing)?;
-                let beside = [crate::tracepoints::BESIDE_BPF, forks].concat();
-                let perf = match Perf::open_these(root, &beside, &[], sparing) {
-                    Ok((perf, unseen)) => {
-                        blind.extend(unseen);
-                        Some(Box::new(perf))
-                    }
-                    Err(e) => {
-                        blind.push(Blind::new("throttling", e.to_string()));
-                        None
-                    }
-                };
-                Ok((Self::Bpf(Box::new(bpf), perf), blind))
-            }
-        }
-    }
-
-    /// Whether forks are seen.
-    fn sees_forks(&self) -> bool {
-        match self {
-            Self::Proc => false,
-            Self::Perf(perf) => perf.sees_forks(),
-            Self::Bpf(_, perf) => perf.as_ref().is_some_and(|perf| perf.sees_forks()),
-        }
-    }
-
-    fn perf(&mut self) -> Option<&mut Perf> {
-        match self {
-            Self::Proc => None,
-            Self::Perf(perf) => Some(perf),
-            Self::Bpf(_, perf) => perf.as_deref_mut(),
-        }
-    }
+    pub(crate) samples: Samples,
+    pub(crate) closer: Closer<Piece>,
 }
 
 /// Sources that see waiting processes, the best first.
 const SOURCES: &[SourceKind] = &[SourceKind::Bpf, SourceKind::Perf];
 
-/// Whether processes are numbered otherwise here than by the kernel itself: a container.
-fn own_numbers() -> bool {
-    rustix::fs::stat("/proc/self/ns/pid").is_ok_and(|stat| stat.st_ino != FIRST_PID_NAMESPACE)
-}
-
 /// Nanoseconds of CLOCK_MONOTONIC, the clock of the probe's events.
-fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
@@ -319,119 +238,6 @@ impl Probe {
         &self.blind
     }
 
-    /// Above so many synchronous calls and reads a second only those are counted that begin in the
-    /// last fifth of each [`Self::wait`], which has to fill the time from one look to the next.
-    /// Their counts are scaled, their latencies are not. `None`: all are counted.
-    pub fn sample_above(&mut self, per_s: Option<u64>) {
-        let is_attached = self.samples.is_attached();
-        self.count_begins(true);
-        self.samples = Samples::new(now_ns(), per_s, is_attached);
-    }
-
-    /// Closes all tracepoints, in the background. Until [`Self::resume`] only bytes dirtied and the
-    /// devices' counters are seen. Operations under way are forgotten.
-    pub fn pause(&mut self) {
-        if !self.samples.is_attached() {
-            return;
-        }
-        let now = now_ns();
-        self.drain(now);
-        let mut pieces = self.source.perf().map(Perf::detach).unwrap_or_default();
-        if let Source::Bpf(bpf, _) = &mut self.source {
-            pieces.extend(bpf.detach());
-        }
-        self.closer.close(pieces);
-        self.tally.forget_all();
-        self.samples.attach(now, false);
-    }
-
-    /// Opens the tracepoints again. An operation that is under way stays unknown.
-    ///
-    /// # Errors
-    /// [`ProbeError`] if the source is lost.
-    pub fn resume(&mut self) -> Result<(), ProbeError> {
-        if self.samples.is_attached() || matches!(self.source, Source::Proc) {
-            return Ok(());
-        }
-        let mut closing = self.closer.take_back();
-        if let Source::Bpf(bpf, _) = &mut self.source {
-            // What was counted while the programs were being detached.
-            drop(bpf.take(now_ns(), &mut self.files));
-            bpf.attach_again(&mut closing)?;
-        }
-        if let Some(perf) = self.source.perf() {
-            perf.follow_processors(&self.root)?;
-        }
-        // Quick: their tracepoints are open again.
-        drop(closing);
-        self.samples.attach(now_ns(), true);
-        self.watch_writers();
-        Ok(())
-    }
-
-    /// Whether tracepoints are closed, by [`Self::pause`].
-    #[must_use]
-    pub fn is_paused(&self) -> bool {
-        !self.samples.is_attached() && !matches!(self.source, Source::Proc)
-    }
-
-    fn count_begins(&mut self, on: bool) {
-        if self.samples.is_counting() == on || !self.samples.is_attached() {
-            return;
-        }
-        match &mut self.source {
-            Source::Proc => {}
-            Source::Perf(perf) => perf.count_begins(on),
-            // The perf events beside are rare.
-            Source::Bpf(bpf, _) => bpf.count_begins(on),
-        }
-        self.samples.count(now_ns(), on);
-    }
-
-    /// Waits, and takes in what happens meanwhile; ends early when `stop` is raised, at the latest
-    /// after a tenth of a second.
-    ///
-    /// # Errors
-    /// [`ProbeError`] if the source is lost.
-    pub fn wait(&mut self, time: Duration, stop: &AtomicBool) -> Result<(), ProbeError> {
-        let begin = now_ns();
-        let after = |time: Duration| begin.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-        let end = after(time);
-        let sampled_from = self.samples.begins_after(time).map(after);
-        self.count_begins(sampled_from.is_none());
-        // All beginnings that were recorded are known now.
-        self.drain(now_ns());
-        while !stop.load(Ordering::Relaxed) {
-            let now = now_ns();
-            if now >= end {
-                break;
-            }
-            let mut until = end;
-            if let Some(from) = sampled_from.filter(|_| !self.samples.is_counting()) {
-                if now >= from {
-                    self.count_begins(true);
-                } else {
-                    until = from;
-                }
-            }
-            let mut nap = Duration::from_nanos(until - now).min(Duration::from_millis(100));
-            if !self.samples.is_counting() && self.tally.is_idle() {
-                self.source.perf().into_iter().for_each(Perf::ignore_ends);
-            } else if !self.samples.is_counting() && self.source.perf().is_some_and(|perf| perf.sees_ends()) {
-                nap = nap.min(END_CHECK);
-            }
-            match self.source.perf() {
-                Some(perf) => {
-                    perf.wait(nap)?;
-                    // Often enough to learn the names of processes that do not live long.
-                    self.drain(now_ns());
-                }
-                None => std::thread::sleep(nap),
-            }
-        }
-        Ok(())
-    }
-
     /// Finds the threads that write synchronously: their writes are seen from the next window on. A
     /// look that lasts for one window needs this before it.
     ///
@@ -524,7 +330,10 @@ impl Probe {
     }
 
     fn read_disks(&mut self) -> BTreeMap<DeviceId, DeviceSample> {
-        let sees_requests = matches!(self.source, Source::Perf(_));
+        if self.sparing && self.disks.nothing_passed(&self.root) {
+            return self.counters.clone();
+        }
+        let sees_requests = self.sparing || matches!(self.source, Source::Perf(_));
         let seen = sees_requests.then(|| self.tally.devices_seen());
         self.disks.read(&self.root, seen.as_deref())
     }
@@ -551,7 +360,7 @@ impl Probe {
         }
     }
 
-    fn drain(&mut self, until_ns: u64) {
+    pub(crate) fn drain(&mut self, until_ns: u64) {
         let Self { source, tally, files, lost, .. } = self;
         if let Some(perf) = source.perf() {
             let drained = perf.drain(until_ns, &mut |record| tally.count(record, files));
@@ -659,7 +468,7 @@ impl Probe {
 
     /// Follows processors, and threads that write synchronously. Those that can't be followed stay
     /// unseen; the rest is seen.
-    fn watch_writers(&mut self) {
+    pub(crate) fn watch_writers(&mut self) {
         let window = self.windows;
         if let Some(perf) = self.source.perf()
             && let Err(e) = perf.follow_processors(&self.root)
@@ -684,23 +493,6 @@ impl Probe {
         };
         if let Err(e) = watched {
             self.is_blind(SYNC_WRITES, &e);
-        }
-    }
-}
-
-/// What a source can't see by its nature.
-fn unseen_by(source: &Source) -> Vec<Blind> {
-    match source {
-        Source::Proc => vec![
-            Blind::new(
-                "who waits",
-                "counters do not tell how long a process waited; needs tracepoints (root)",
-            ),
-            Blind::new("requests", "only their sums are known (/proc/diskstats); needs tracepoints (root)"),
-            Blind::new("throttling", "needs tracepoints (root)"),
-        ],
-        _ => {
-            vec![Blind::new("syncs through io_uring", "they are no system calls; their requests are seen")]
         }
     }
 }

@@ -1,0 +1,30 @@
+//! Options of a plant.
+
+use std::path::PathBuf;
+
+use floodwall_probe::SourceKind;
+
+use crate::units::Which;
+
+/// Options of a plant.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The journal's directory.
+    pub journal: PathBuf,
+    /// Which devices.
+    pub devices: Which,
+    /// The probe's source; `None`: the best that works.
+    pub source: Option<SourceKind>,
+    /// Nothing is written and no journal is kept: writes are remembered, and read back from memory.
+    pub dry_run: bool,
+    /// The purpose that the journal states.
+    pub why: String,
+}
+
+impl Options {
+    /// All devices, the best source, for real.
+    #[must_use]
+    pub fn new(journal: impl Into<PathBuf>, why: impl Into<String>) -> Self {
+        Self { journal: journal.into(), devices: Which::All, source: None, dry_run: false, why: why.into() }
+    }
+}
