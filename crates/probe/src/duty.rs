@@ -8,6 +8,8 @@ use crate::perf::Perf;
 use crate::probe::{Probe, now_ns};
 use crate::samples::Samples;
 use crate::source::Source;
+use crate::tally::Files;
+use crate::under_way::{Inside, inside};
 
 /// How often it is checked whether the operations of a sample have ended.
 const END_CHECK: Duration = Duration::from_millis(10);
@@ -39,7 +41,8 @@ impl Probe {
         self.samples.attach(now, false);
     }
 
-    /// Opens the tracepoints again. An operation that is under way stays unknown.
+    /// Opens the tracepoints again. Of operations that are under way only calls are known, of
+    /// processes that were seen to make such, and their time begins now.
     ///
     /// # Errors
     /// [`ProbeError`] if the source is lost.
@@ -60,7 +63,31 @@ impl Probe {
         drop(closing);
         self.samples.attach(now_ns(), true);
         self.watch_writers();
+        self.take_in_calls_under_way();
         Ok(())
+    }
+
+    /// Takes in the calls that are under way and whose beginnings were not counted.
+    pub(crate) fn take_in_calls_under_way(&mut self) {
+        if self.own_numbers {
+            return;
+        }
+        for found in self.committers.inside(&self.root) {
+            let Inside { pid, tid, call, fd } = found;
+            match &mut self.source {
+                Source::Proc => {}
+                // If it ends meanwhile, the record of that is read later.
+                Source::Perf(_) => self.tally.is_inside(pid, tid, call, fd, now_ns()),
+                Source::Bpf(bpf, _) => {
+                    let device = fd.and_then(|fd| self.files.file(pid, fd)?.device);
+                    let Some(device) = device else { continue };
+                    bpf.is_inside(pid, tid, call, device, now_ns());
+                    if inside(&self.root, pid, tid) != Some(found) {
+                        bpf.forget(pid, tid);
+                    }
+                }
+            }
+        }
     }
 
     /// Whether tracepoints are closed, by [`Self::pause`].

@@ -34,6 +34,7 @@ pub mod tally;
 mod threads;
 mod tracefs;
 pub mod tracepoints;
+mod under_way;
 mod writers;
 
 pub use error::ProbeError;

@@ -30,6 +30,7 @@ use crate::source::{Source, Use, own_numbers, unseen_by};
 use crate::sync_writers::SyncWriters;
 use crate::tally::{Counted, Limits, Tally};
 use crate::threads::Threads;
+use crate::under_way::Committers;
 use crate::writers::Writers;
 
 /// A call that is under way longer than this is checked to be still there: its end may have been
@@ -69,11 +70,12 @@ pub struct Probe {
     /// Threads that write synchronously and are too many to be watched.
     unwatched: u32,
     /// Processes are numbered otherwise here than by the kernel itself.
-    own_numbers: bool,
+    pub(crate) own_numbers: bool,
     /// The thread at which the next check of long calls begins.
     check_turn: u32,
     sparing: bool,
     pub(crate) samples: Samples,
+    pub(crate) committers: Committers,
     pub(crate) closer: Closer<Piece>,
 }
 
@@ -197,6 +199,7 @@ impl Probe {
             check_turn: 0,
             sparing,
             samples: Samples::new(now, None, sees_calls),
+            committers: Committers::default(),
             closer: Closer::default(),
         })
     }
@@ -263,7 +266,16 @@ impl Probe {
         let operations = |p: &ProcessUse| {
             p.reads.count() + p.calls.values().map(floodwall_model::LatencyCounts::count).sum::<u64>()
         };
+        let was_sampling = self.samples.is_sampling();
         let covered = self.samples.end_window(now, processes.iter().map(operations).sum());
+        if self.sparing {
+            let commits = processes.iter().filter(|p| !p.calls.is_empty() && p.pid != OTHERS);
+            self.committers.seen(self.windows, commits.map(|p| p.pid));
+        }
+        if was_sampling && !self.samples.is_sampling() {
+            // The rate has fallen: calls that began between two samples may be the reason.
+            self.take_in_calls_under_way();
+        }
         if let Some(factor) = covered.factor() {
             processes.iter_mut().for_each(|process| scale(process, factor));
         }

@@ -64,6 +64,10 @@ impl Samples {
         self.is_attached
     }
 
+    pub(crate) fn is_sampling(&self) -> bool {
+        self.is_sampling
+    }
+
     pub(crate) fn is_counting(&self) -> bool {
         self.is_counting
     }

@@ -165,6 +165,13 @@ impl Tally {
         self.requests.clear();
     }
 
+    /// A call that is under way and whose beginning was not counted.
+    pub fn is_inside(&mut self, pid: u32, tid: u32, call: Call, fd: Option<i32>, now_ns: u64) {
+        if !self.calls.contains_key(&tid) {
+            self.enter(tid, Pending::new(pid, Some(call), fd, now_ns));
+        }
+    }
+
     /// Whether nothing that has begun is under way.
     #[must_use]
     pub fn is_idle(&self) -> bool {

@@ -27,6 +27,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("what a thread starts is followed, ten thousand processes of it", followed),
     ("another tracer's events go on", beside_another),
     ("a paused probe has no tracepoint open, and sees again when it goes on", paused),
+    ("a call that hangs since before tracepoints were opened is known", hangs),
     ("samples tell the rate and the latencies, each operation to its end", sampled),
 ];
 
@@ -421,6 +422,36 @@ fn paused(source: SourceKind) -> Result<(), String> {
     ensure((commits, dirtied, waiting) == (200, true, 0), || {
         format!("{commits} of 200 after a pause, {waiting} still waited for; it took {took:?} to go on")
     })
+}
+
+fn hangs(source: SourceKind) -> Result<(), String> {
+    let disk = Disk::new()?;
+    let mut probe = Probe::open_sparing(Some(source)).map_err(|e| e.to_string())?;
+    let mut worker = Worker::start("large", &[&disk.file("a"), "400"])?;
+    let pid = worker.pid();
+    worker.line()?;
+    probe.snapshot().map_err(|e| e.to_string())?;
+    probe.pause();
+    probe.snapshot().map_err(|e| e.to_string())?;
+    worker.go();
+    let fsync = libc::SYS_fsync.to_string();
+    let is_inside = || {
+        let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+        call.split(' ').next() == Some(&fsync)
+    };
+    while !is_inside() {
+        ensure(!worker.ended(), || "its last sync was over too soon".to_owned())?;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    probe.resume().map_err(|e| e.to_string())?;
+    let seen = [probe.snapshot().map_err(|e| e.to_string())?];
+    let was_inside = is_inside();
+    let waiting: u32 = uses(&seen, pid).filter(|p| p.device == Some(disk.id)).map(|p| p.waiting).sum();
+    ensure(waiting == 1 || !was_inside, || format!("{waiting} waiting: {:?}", seen[0].processes))?;
+    let seen = until_ended(&mut probe, &mut worker)?;
+    let count = calls(&seen, pid, Call::Fsync).count();
+    let waiting: u32 = seen.last().map_or(0, |s| s.processes.iter().map(|p| p.waiting).sum());
+    ensure((count == 1 || !was_inside) && waiting == 0, || format!("{count} seen to end, {waiting} waiting"))
 }
 
 fn sampled(source: SourceKind) -> Result<(), String> {
