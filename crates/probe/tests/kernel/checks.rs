@@ -427,31 +427,39 @@ fn paused(source: SourceKind) -> Result<(), String> {
 fn hangs(source: SourceKind) -> Result<(), String> {
     let disk = Disk::new()?;
     let mut probe = Probe::open_sparing(Some(source)).map_err(|e| e.to_string())?;
-    let mut worker = Worker::start("large", &[&disk.file("a"), "400"])?;
-    let pid = worker.pid();
-    worker.line()?;
-    probe.snapshot().map_err(|e| e.to_string())?;
-    probe.pause();
-    probe.snapshot().map_err(|e| e.to_string())?;
-    worker.go();
-    let fsync = libc::SYS_fsync.to_string();
-    let is_inside = || {
-        let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
-        call.split(' ').next() == Some(&fsync)
-    };
-    while !is_inside() {
-        ensure(!worker.ended(), || "its last sync was over too soon".to_owned())?;
-        std::thread::sleep(Duration::from_millis(1));
+    // The call may be over before the probe looks.
+    for _ in 0..10 {
+        let mut worker = Worker::start("large", &[&disk.file("a"), "400"])?;
+        let pid = worker.pid();
+        worker.line()?;
+        probe.snapshot().map_err(|e| e.to_string())?;
+        probe.pause();
+        probe.snapshot().map_err(|e| e.to_string())?;
+        worker.go();
+        let fsync = libc::SYS_fsync.to_string();
+        let is_inside = || {
+            let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+            call.split(' ').next() == Some(&fsync)
+        };
+        while !is_inside() && !worker.ended() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        probe.resume().map_err(|e| e.to_string())?;
+        let was_inside = is_inside();
+        let first = [probe.snapshot().map_err(|e| e.to_string())?];
+        let rest = until_ended(&mut probe, &mut worker)?;
+        if !was_inside {
+            continue;
+        }
+        let here = || uses(&first, pid).filter(|p| p.device == Some(disk.id));
+        let waiting: u32 = here().map(|p| p.waiting).sum();
+        let ended = [&first[..], &rest].map(|seen| calls(seen, pid, Call::Fsync).count());
+        let left: u32 = rest.last().map_or(0, |s| s.processes.iter().map(|p| p.waiting).sum());
+        return ensure(u64::from(waiting) + ended[0] == 1 && ended[0] + ended[1] == 1 && left == 0, || {
+            format!("{waiting} waiting at first, {ended:?} seen to end, {left} waiting at last")
+        });
     }
-    probe.resume().map_err(|e| e.to_string())?;
-    let seen = [probe.snapshot().map_err(|e| e.to_string())?];
-    let was_inside = is_inside();
-    let waiting: u32 = uses(&seen, pid).filter(|p| p.device == Some(disk.id)).map(|p| p.waiting).sum();
-    ensure(waiting == 1 || !was_inside, || format!("{waiting} waiting: {:?}", seen[0].processes))?;
-    let seen = until_ended(&mut probe, &mut worker)?;
-    let count = calls(&seen, pid, Call::Fsync).count();
-    let waiting: u32 = seen.last().map_or(0, |s| s.processes.iter().map(|p| p.waiting).sum());
-    ensure((count == 1 || !was_inside) && waiting == 0, || format!("{count} seen to end, {waiting} waiting"))
+    Err("its last sync was over too soon, ten times".to_owned())
 }
 
 fn sampled(source: SourceKind) -> Result<(), String> {
@@ -469,11 +477,14 @@ fn sampled(source: SourceKind) -> Result<(), String> {
     let own = worker.latencies()?;
     // The first is counted whole, and the last may be no longer than a moment.
     let middle = all.get(1..all.len() - 1).unwrap_or_default();
-    let factors: Vec<f64> = middle.iter().filter_map(|s| s.sampled_by).collect();
+    let mut factors: Vec<f64> = middle.iter().filter_map(|s| s.sampled_by).collect();
     ensure(middle.len() >= 2 && factors.len() == middle.len(), || {
         format!("{} of {} windows were samples", factors.len(), middle.len())
     })?;
-    ensure(factors.iter().all(|f| (3.0..=7.0).contains(f)), || format!("{factors:?} instead of 5"))?;
+    factors.sort_by(f64::total_cmp);
+    // A busy machine lets some samples begin late.
+    let factor = factors[factors.len() / 2];
+    ensure((3.5..=7.0).contains(&factor), || format!("{factors:?} instead of 5"))?;
     let mut seen = calls(&all, pid, Call::Fsync);
     seen.merge(&calls(&all, pid, Call::Fdatasync));
     let ratio = seen.count() as f64 / own.count() as f64;
