@@ -33,6 +33,9 @@ pub(crate) struct Options {
     /// Loop devices beside, each used once
     #[arg(long, default_value_t = 0)]
     disks: u32,
+    /// A disk that others write to meanwhile: an idle guard leaves it alone
+    #[arg(long)]
+    exclude: Option<String>,
     /// Another binary to measure beside, with the perf source
     #[arg(long)]
     before: Option<PathBuf>,
@@ -54,14 +57,12 @@ struct Arm {
 struct Guard(Child);
 
 impl Guard {
-    fn start(program: &Path, source: &str, device: Option<&Device<'_>>) -> anyhow::Result<Self> {
+    fn start(program: &Path, source: &str, more: &[&str]) -> anyhow::Result<Self> {
         let socket = std::env::temp_dir().join(format!("floodwall-cost-{}.sock", std::process::id()));
         let mut command = Command::new(program);
         command.args(["guard", "--dry-run", "--source", source, "--socket"]).arg(socket);
-        if let Some(device) = device {
-            command.arg("--device").arg(&device.path);
-        }
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let child =
+            command.args(more).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let mut guard = Self(child);
         std::thread::sleep(SETTLE);
         anyhow::ensure!(guard.0.try_wait()?.is_none(), "the guard ({source}) has ended");
@@ -180,7 +181,8 @@ pub(crate) fn measure(floodwall: &Floodwall, options: &Options) -> anyhow::Resul
     let disks = Disks::new(options.disks)?;
     println!("idle, {} disks beside, {} s each", options.disks, options.idle_seconds);
     for (name, (program, source)) in arms.iter().filter_map(|arm| Some((&arm.name, arm.guard.as_ref()?))) {
-        let guard = Guard::start(program, source, None)?;
+        let exclude = options.exclude.as_deref().map(|disk| ["--exclude", disk]);
+        let guard = Guard::start(program, source, exclude.as_ref().map_or(&[], |more| more))?;
         let (before, begin) = (guard.cpu_s(), Instant::now());
         std::thread::sleep(Duration::from_secs(options.idle_seconds));
         let share = (guard.cpu_s() - before) / begin.elapsed().as_secs_f64();
@@ -208,7 +210,9 @@ fn beside(device: &Device<'_>, arms: &[Arm], options: &Options, beside_flood: bo
         for turn in 0..arms.len() {
             let at = (round + turn) % arms.len();
             let guard = arms[at].guard.as_ref();
-            let guard = guard.map(|(program, source)| Guard::start(program, source, Some(device)));
+            let only = ["--device".to_owned(), device.path.to_string_lossy().into_owned()];
+            let only = only.each_ref().map(String::as_str);
+            let guard = guard.map(|(program, source)| Guard::start(program, source, &only));
             let guard = guard.transpose()?;
             let writer = beside_flood.then(|| Writer::start(directory, options.seconds + 8)).transpose()?;
             if writer.is_some() {

@@ -42,6 +42,9 @@ pub(crate) struct Attention {
     commits: HashMap<String, Duration>,
     /// The machine's dirty bytes at the last look.
     dirty: u64,
+    /// They have grown since; and whether that was no flood of a device that is steered.
+    alarm: bool,
+    was_false: bool,
 }
 
 /// One look.
@@ -80,7 +83,11 @@ impl Attention {
         let backlog = |d: &DeviceObservation| d.dirty_bytes.unwrap_or(0) + d.writeback_bytes.unwrap_or(0);
         if look.steers || look.devices.iter().any(|d| backlog(d) >= BACKLOG) || floods {
             self.sign = Some(at);
+            self.was_false = false;
+        } else if self.alarm {
+            self.was_false = true;
         }
+        self.alarm = false;
         if self.sign.is_some_and(|sign| at.saturating_sub(sign) < LINGER) {
             self.sample = None;
             return true;
@@ -88,15 +95,18 @@ impl Attention {
         let sample = *self.sample.get_or_insert(at);
         if at.saturating_sub(sample) >= PERIOD {
             self.sample = Some(at);
+            self.was_false = false;
             return true;
         }
         at.saturating_sub(sample) < SAMPLE
     }
 
     /// Between two looks: whether the machine's dirty bytes have grown so much that a flood may have
-    /// begun.
-    pub(crate) fn is_sign(&self, dirty: u64) -> bool {
-        dirty >= self.dirty.saturating_add(BACKLOG)
+    /// begun. After a false alarm the next sample comes first: a disk that is not steered may be
+    /// flooded for hours.
+    pub(crate) fn is_sign(&mut self, dirty: u64) -> bool {
+        self.alarm = !self.was_false && dirty >= self.dirty.saturating_add(BACKLOG);
+        self.alarm
     }
 
     /// Whether an actor's dirtied bytes say nothing in a window without waits: it commits what it
@@ -192,6 +202,18 @@ mod tests {
         bench.look(BACKLOG - 1, vec![], false);
         assert!(!bench.attention.is_sign(2 * BACKLOG - 2));
         assert!(bench.attention.is_sign(2 * BACKLOG - 1));
+        // A flood of another device: the next alarm is heard after the next sample began.
+        bench.look(0, vec![], false);
+        let deaf = (0..100).take_while(|_| {
+            let is_deaf = !bench.attention.is_sign(2 * BACKLOG);
+            bench.look(0, vec![], false);
+            is_deaf
+        });
+        assert_eq!(deaf.count() as u32 * TICK, PERIOD - TICK);
+        // A real one.
+        bench.look(0, vec![], false);
+        bench.look(BACKLOG, vec![], false);
+        assert!(bench.attention.is_sign(3 * BACKLOG));
     }
 
     #[test]

@@ -103,7 +103,11 @@ fn failed(what: &str, why: &dyn std::error::Error) -> ProbeError {
     let mut cause = why.source();
     while let Some(error) = cause {
         // The verifier's log has many lines.
-        text += &format!(": {}", error.to_string().lines().next().unwrap_or_default());
+        let said = error.to_string();
+        let said = said.lines().next().unwrap_or_default();
+        if !text.contains(said) {
+            text += &format!(": {said}");
+        }
         cause = error.source();
     }
     refused(text)
