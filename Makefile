@@ -11,6 +11,7 @@
 # make league  settings side by side on every kind of device, in the simulator; writes docs/league.md, marks stale tables
 # make frontier  families of levers on six devices, behind real kernels and in the simulator; writes docs/frontier.md (root)
 # make matrix  Debian's kernels from 5.10 to 7.x in QEMU, floodwall checked in each; writes docs/kernels.md (no root needed)
+# make bpf    the probe's programs for the kernel, compiled again from their source (clang)
 # make sanitize  the io_uring engine's memory under Miri and AddressSanitizer (a nightly toolchain with miri)
 # make audit  licences, bans and sources of the dependencies
 
@@ -19,7 +20,7 @@ CARGO ?= cargo
 DIR ?= $(CURDIR)/target
 SIZE ?=
 
-.PHONY: all help check demo test fmt clippy doc unit bench lab-2010 lab-record lab-victims reproduce league frontier matrix audit install-build install-test install-peers sanitize clean
+.PHONY: all help check demo test fmt clippy doc unit bench lab-2010 lab-record lab-victims reproduce league frontier matrix bpf audit install-build install-test install-peers sanitize clean
 
 all:
 	$(CARGO) build --release --locked -p floodwall
@@ -100,6 +101,10 @@ matrix: install-build
 	@./scripts/need --optional mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs udevadm:udev
 	$(CARGO) build --locked -p matrix
 	target/debug/matrix $(MATRIX)
+
+bpf:
+	@./scripts/need clang:clang llvm-strip:llvm
+	./scripts/bpf-object
 
 # Miri can't make the kernel's calls: it runs the engine on the tests' own kernel. Tests leak on purpose.
 sanitize: ASAN = ASAN_OPTIONS=detect_leaks=0 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address $(CARGO) test \

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! figures   null device: throughput and IOPS through the whole stack; lateness; idle figures of the presets
+//! cost      the guard beside victims on the null device: CPU, memory, the victims' rate; interleaved
 //! record    trials kept as data for the simulator → benches/lab/data
 //! victims   PostgreSQL and SQLite beside the copy of a large file, under settings and guarded → docs/lab.md
 //! guest     the same trial in a guest of user-mode Linux and on this machine → docs/lab.md
@@ -13,6 +14,7 @@
 //! what scripts/nfs-2016 names. It takes down everything that it brings up, and settings go through
 //! the journal.
 
+mod cost;
 mod devices;
 mod experiment;
 mod figures;
@@ -46,6 +48,8 @@ enum Command {
         #[arg(long, default_value_t = 3)]
         rounds: u32,
     },
+    /// What the guard costs: CPU, memory, and the rate of victims on the null device
+    Cost(cost::Options),
     /// Trials for the simulator to be held against
     Record {
         /// Where they are kept; one that is there is not repeated
@@ -102,6 +106,7 @@ fn main() -> anyhow::Result<()> {
     let floodwall = devices::Floodwall::new(&args.floodwall)?;
     match args.command {
         Command::Figures { rounds } => figures::run(&floodwall, rounds),
+        Command::Cost(options) => cost::measure(&floodwall, &options),
         Command::Guest(options) => guest::run(&floodwall, &options),
         Command::Nfs(options) => nfs::run(&floodwall, &options),
         Command::Victims(options) => victims::run(&floodwall, &options),

@@ -51,7 +51,7 @@ pub(crate) fn put_down(
     let dirtied = |d: &DeviceObservation| d.actors.iter().map(flooded).sum::<u64>();
     let all = devices.iter().map(|d| Flood { device: d.id, dirtied: dirtied(d) });
     let most = all.filter(|d| d.dirtied >= FLOODED).max_by_key(|d| d.dirtied);
-    let left = machine.dirty.unwrap_or(0) + machine.writeback.unwrap_or(0) >= LEFT;
+    let left = machine.backlog() >= LEFT;
     let is_there = |flood: &Flood| devices.iter().any(|d| d.id == flood.device);
     let last = flood.filter(|flood| left && is_there(flood));
     *flood = match (most, last) {
@@ -71,6 +71,11 @@ pub(crate) fn put_down(
 }
 
 impl Machine {
+    /// Bytes dirty and under writeback; none where the kernel does not say.
+    pub(crate) fn backlog(&self) -> u64 {
+        self.dirty.unwrap_or(0) + self.writeback.unwrap_or(0)
+    }
+
     pub(crate) fn read(root: &SysRoot, buffer: &mut Vec<u8>) -> Self {
         let mut levels = Self::default();
         if root.read_into("/proc/vmstat", buffer).is_err() {

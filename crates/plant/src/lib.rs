@@ -18,12 +18,14 @@
 //!
 //! Sizes are bytes, times as [`Duration`](std::time::Duration).
 
+mod attention;
 mod cells;
 mod counters;
 mod error;
 mod groups;
 mod lanes;
 mod levels;
+mod options;
 mod plant;
 mod priorities;
 mod restore;
@@ -36,7 +38,8 @@ mod writer;
 pub use error::HostPlantError;
 pub use floodwall_knobs::KnobName;
 pub use floodwall_probe::{Blind, SourceKind};
-pub use plant::{HostPlant, Options};
+pub use options::Options;
+pub use plant::HostPlant;
 pub use restore::{Restored, restore};
 pub use told::{Closed, Event, HeldKnob, Yielded};
 pub use units::{LeftOut, Unit, Which};

@@ -1,7 +1,7 @@
 //! The host's sensors and knobs, as a [`Plant`].
 //!
 //! ```text
-//! wait ─▶ probe's rings drained            between two looks
+//! wait ─▶ probe's rings drained            between two looks; closed tracepoints opened in time
 //! observe ─▶ probe's snapshot, dirty pages ─▶ by unit
 //! knobs ─▶ as the files read               fresh for used devices, remembered for idle ones
 //! write ─▶ lane of the device              in force when this returns, or `changing` until it is
@@ -9,8 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
-use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use floodwall_host::memory::DIRTY_KNOBS;
@@ -24,15 +23,17 @@ use floodwall_model::{DeviceId, Setting};
 use floodwall_probe::{Blind, Probe, Snapshot, SourceKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::attention::{Attention, Look};
 use crate::cells::{ahead, read_knobs};
 use crate::counters::counters_of;
 use crate::error::HostPlantError;
 use crate::groups::{Dirtied, Groups};
 use crate::lanes::Owner;
 use crate::levels::{Flood, Level, Machine, Turn, flooded, put_down};
+use crate::options::Options;
 use crate::priorities::{self, Priorities};
 use crate::told::{Closed, Event, HeldKnob, Yielded};
-use crate::units::{LeftOut, Unit, Units, Which};
+use crate::units::{LeftOut, Unit, Units, Which, devices_of, read_units};
 use crate::writer::Writer;
 
 /// How long an opening plant waits for another process that changes settings.
@@ -44,34 +45,14 @@ const REFRESH: Duration = Duration::from_secs(60);
 /// … and no more often than this because of mounts: containers mount all the time.
 const REFRESH_AT_MOST: Duration = Duration::from_secs(5);
 
+/// While tracepoints are closed, the machine's dirty pages are asked for so often between looks.
+const GLANCE: Duration = Duration::from_millis(100);
+/// The next look comes so soon after tracepoints were opened for a flood: victims have to be seen
+/// meanwhile.
+const SOON: Duration = Duration::from_millis(150);
+
 /// The kernel's counters of dirty data for each backing device.
 const DEBUGFS: &str = "/sys/kernel/debug/bdi";
-
-/// Options of a plant.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The journal's directory.
-    pub journal: PathBuf,
-    /// Which devices.
-    pub devices: Which,
-    /// The probe's source; `None`: the best that works.
-    pub source: Option<SourceKind>,
-    /// Nothing is written and no journal is kept: writes are remembered, and read back from memory.
-    pub dry_run: bool,
-    /// The purpose that the journal states.
-    pub why: String,
-    /// The socket at which this process can be asked to yield a knob, for the journal.
-    pub socket: Option<PathBuf>,
-}
-
-impl Options {
-    /// All devices, the best source, for real.
-    #[must_use]
-    pub fn new(journal: impl Into<PathBuf>, why: impl Into<String>) -> Self {
-        let (journal, why) = (journal.into(), why.into());
-        Self { journal, devices: Which::All, source: None, dry_run: false, why, socket: None }
-    }
-}
 
 /// How writes are carried out.
 enum Hand {
@@ -126,6 +107,7 @@ pub struct HostPlant {
     /// controller forgets the old disk.
     just_gone: BTreeSet<DeviceId>,
     lost_events: u64,
+    attention: Attention,
     is_closed: bool,
 }
 
@@ -146,7 +128,7 @@ impl HostPlant {
             let none = || "/sys/block lists none (in a container, give it the host's /sys)".to_owned();
             return Err(HostPlantError::Nothing(if left.is_empty() { none() } else { left }));
         }
-        let probe = Probe::open(options.source)?;
+        let probe = Probe::open_sparing(options.source)?;
         let mut recovered = Vec::new();
         let hand = if options.dry_run {
             Hand::Dry(BTreeMap::new())
@@ -184,6 +166,7 @@ impl HostPlant {
             ignored: BTreeSet::new(),
             just_gone: BTreeSet::new(),
             lost_events: 0,
+            attention: Attention::default(),
             is_closed: false,
         };
         plant.units_changed();
@@ -191,12 +174,22 @@ impl HostPlant {
     }
 
     /// Waits, and takes in the probe's events meanwhile. Ends early when `stop` is raised, at the
-    /// latest after a tenth of a second.
+    /// latest after a tenth of a second, and when a flood may have begun.
     ///
     /// # Errors
     /// [`PlantError::Lost`] if the source is lost.
     pub fn wait(&mut self, time: Duration, stop: &AtomicBool) -> Result<(), PlantError> {
-        self.probe.wait(time, stop).map_err(lost)
+        let mut left = time;
+        while self.probe.is_paused() && left > GLANCE && !stop.load(Ordering::Relaxed) {
+            self.probe.wait(GLANCE, stop).map_err(lost)?;
+            left -= GLANCE;
+            let machine = Machine::read(&self.root, &mut self.buffer);
+            if self.attention.is_sign(machine.backlog()) {
+                self.probe.resume().map_err(lost)?;
+                left = left.min(SOON);
+            }
+        }
+        self.probe.wait(left, stop).map_err(lost)
     }
 
     /// The probe's source.
@@ -278,7 +271,10 @@ impl HostPlant {
         for name in asked {
             if let Some((group, limit)) = name.knob.rsplit_once(':') {
                 all.insert(name.clone(), Some(format!("/{group}/{limit}")));
-                knobs.push((None, name.knob.clone()));
+                // A process's priority has a dot in a controller's name.
+                let is_process = group.starts_with("pid:");
+                let knob = if is_process { format!("{group}.{limit}") } else { name.knob.clone() };
+                knobs.push((None, knob));
                 continue;
             }
             let unit = self
@@ -287,8 +283,11 @@ impl HostPlant {
                 .iter()
                 .find(|unit| devices_of(unit).any(|d| Some(&d.number) == name.device.as_ref()));
             let its = unit.into_iter().flat_map(devices_of).map(|device| Some(device.number.clone()));
+            let is_journals = find(&name.knob).is_some_and(|knob| knob.scope == Scope::Journal);
             for device in its.chain([name.device.clone()]) {
-                all.insert(KnobName { device: device.clone(), knob: name.knob.clone() }, device);
+                let number = device.as_deref().filter(|_| is_journals);
+                let owner = number.map(|number| format!("/{number}/{}", name.knob)).or(device.clone());
+                all.insert(KnobName { device, knob: name.knob.clone() }, owner);
             }
             knobs.push((unit.map(|unit| unit.id), name.knob.clone()));
         }
@@ -385,8 +384,9 @@ impl HostPlant {
     }
 
     /// An observation from the probe's snapshot and the figures of dirty pages.
-    fn see(&mut self, snapshot: &Snapshot) -> Observation {
+    fn see(&mut self, snapshot: &Snapshot) -> Result<Observation, PlantError> {
         let machine = Machine::read(&self.root, &mut self.buffer);
+        let sees_waits = self.probe.source() != SourceKind::Proc && snapshot.attached >= snapshot.window / 2;
         let mut actors: HashMap<usize, Vec<Actor>> = HashMap::new();
         let mut elsewhere = 0;
         let mut dirtied = Dirtied::default();
@@ -409,6 +409,8 @@ impl HostPlant {
             }
             let its = process.actors();
             let its = its.map(|actor| Actor { group: group.clone(), process: name.clone(), ..actor });
+            let is_known = |actor: &Actor| sees_waits || !self.attention.is_committer(actor);
+            let its = its.filter(is_known);
             actors.entry(index).or_default().extend(its);
         }
         let in_use = self.in_use();
@@ -484,14 +486,30 @@ impl HostPlant {
         }
         come.into_iter().for_each(|event| self.tell(event));
         put_down(&machine, &mut devices, elsewhere, &mut self.flood);
-        Observation {
+        let is_needed = self.attention.next(&Look {
+            at: snapshot.at,
+            window: snapshot.window,
+            sees_waits,
+            devices: &devices,
+            dirty: machine.backlog(),
+            steers: match &self.hand {
+                Hand::Live(writer) => !writer.units_held().is_empty() || !in_use.is_empty(),
+                Hand::Dry(written) => !written.is_empty(),
+            },
+        });
+        if is_needed {
+            self.probe.resume().map_err(lost)?;
+        } else {
+            self.probe.pause();
+        }
+        Ok(Observation {
             at: snapshot.at,
             dirty_bytes: machine.dirty,
             writeback_bytes: machine.writeback,
             hard_limit_bytes: machine.hard_limit,
             background_limit_bytes: machine.background_limit,
             devices,
-        }
+        })
     }
 
     /// The changes of all cells that one write concerns.
@@ -601,7 +619,7 @@ impl Plant for HostPlant {
         }
         self.lost_events += snapshot.lost_events;
         self.refresh(&snapshot);
-        Ok(self.see(&snapshot))
+        self.see(&snapshot)
     }
 
     fn write(&mut self, write: &KnobWrite) -> Result<(), PlantError> {
@@ -643,18 +661,6 @@ impl Drop for HostPlant {
             let _ = writer.close(LAST_PATIENCE);
         }
     }
-}
-
-fn read_units(root: &SysRoot, which: &Which) -> Result<Units, HostPlantError> {
-    let units = Units::read(root);
-    match which {
-        Which::All => Ok(units),
-        Which::Named(names) => units.named(root, names),
-    }
-}
-
-fn devices_of(unit: &Unit) -> impl Iterator<Item = &Device> {
-    unit.queues.iter().chain(&unit.limits)
 }
 
 /// Whether anything was mounted or unmounted since the last call.

@@ -388,3 +388,17 @@ impl Groups {
         groups.into_values().collect()
     }
 }
+
+/// The units of this machine, all or those that were named.
+pub(crate) fn read_units(root: &SysRoot, which: &Which) -> Result<Units, HostPlantError> {
+    let units = Units::read(root);
+    match which {
+        Which::All => Ok(units),
+        Which::Named(names) => units.named(root, names),
+    }
+}
+
+/// A unit's queues and backing devices.
+pub(crate) fn devices_of(unit: &Unit) -> impl Iterator<Item = &Device> {
+    unit.queues.iter().chain(&unit.limits)
+}

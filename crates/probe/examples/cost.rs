@@ -1,5 +1,5 @@
 //! The cost of looking:
-//! `cargo run --release -p floodwall-probe --features bpf --example cost -- DIR [perf|bpf|proc]
+//! `cargo run --release -p floodwall-probe --example cost -- DIR [perf|bpf|proc]
 //! [ROUNDS]`.
 //!
 //! Victims (four processes that write 4 KiB and fdatasync, below DIR) run two seconds with the

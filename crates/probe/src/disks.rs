@@ -10,12 +10,16 @@ use floodwall_model::DeviceId;
 use floodwall_model::trial::DeviceSample;
 
 use crate::hash::Fast;
+use crate::writers::number_after;
 
 /// With more than this many devices for each used one, the used ones are read one by one. A line of
 /// the list takes a tenth of the time of a file.
 const LISTED: usize = 20;
 /// Looks from one reading of the list to the next.
 const LOOKS: u32 = 16;
+
+/// Of this many looks one reads the counters although nothing passed: a disk may have gone.
+const READ_ANYWAY: u32 = 4;
 
 /// Disks by number, remembered: /sys/block is only looked at when a device appears.
 #[derive(Debug, Default)]
@@ -27,9 +31,26 @@ pub(crate) struct Disks {
     used: Vec<DeviceId>,
     listed: usize,
     look: u32,
+    /// What all disks read and wrote until the last look; `None` if some of it was under way.
+    passed: Option<[u64; 2]>,
+    skipped: u32,
+    buffer: Vec<u8>,
 }
 
 impl Disks {
+    /// Whether nothing was read from or written to any disk since the last look, so that all counters
+    /// are what they were then. The kernel's sums cost a tenth of a list of a hundred disks.
+    pub(crate) fn nothing_passed(&mut self, root: &SysRoot) -> bool {
+        let sums = match root.read_attribute_into("/proc/vmstat", &mut self.buffer) {
+            Ok(()) => number_after(&self.buffer, b"\npgpgin ").zip(number_after(&self.buffer, b"\npgpgout ")),
+            Err(_) => None,
+        };
+        let before = std::mem::replace(&mut self.passed, sums.map(|(read, written)| [read, written]));
+        let is_same = before.is_some() && before == self.passed && self.skipped + 1 < READ_ANYWAY;
+        self.skipped = if is_same { self.skipped + 1 } else { 0 };
+        is_same
+    }
+
     /// Counters since boot of those that were ever used. `seen`: the devices with requests since
     /// the last look; `None` if requests are not seen.
     pub(crate) fn read(
@@ -45,12 +66,20 @@ impl Disks {
             let all: BTreeMap<DeviceId, DeviceSample> = self.used.iter().filter_map(one).collect();
             // Else one of them is gone.
             if all.len() == self.used.len() {
-                return all;
+                return self.noted(all);
             }
         }
         let used = self.read_list(root);
         self.used = used.keys().copied().collect();
-        used
+        self.noted(used)
+    }
+
+    /// What is under way ends without being counted by the kernel's sums.
+    fn noted(&mut self, all: BTreeMap<DeviceId, DeviceSample>) -> BTreeMap<DeviceId, DeviceSample> {
+        if all.values().any(|sample| sample.in_flight > 0) {
+            self.passed = None;
+        }
+        all
     }
 
     fn read_list(&mut self, root: &SysRoot) -> BTreeMap<DeviceId, DeviceSample> {
@@ -179,5 +208,32 @@ mod tests {
         // Now and then the list is read all the same.
         stats(dir.path(), |n| if n == 5 || n == 9 { 40 } else { 0 }, 1000);
         assert!((0..LOOKS).any(|_| look(Some(&[])).len() == 2));
+    }
+
+    #[test]
+    fn where_nothing_passed_counters_are_not_read_again_for_a_while() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = SysRoot::new(dir.path()).unwrap();
+        let sums = |read: u64, written: u64| {
+            fs::DirBuilder::new().recursive(true).create(dir.path().join("proc")).unwrap();
+            let path = dir.path().join("proc/vmstat");
+            let mut file = fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+            file.set_len(0).unwrap();
+            let text = format!("nr_dirty 7\npgpgin {read}\npgpgout {written}\n");
+            std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+        };
+        let mut disks = Disks::default();
+        assert!(!disks.nothing_passed(&root), "the kernel does not say");
+        sums(100, 200);
+        assert!(!disks.nothing_passed(&root), "there is nothing to compare with");
+        assert!(disks.nothing_passed(&root));
+        sums(100, 204);
+        assert!(!disks.nothing_passed(&root));
+        let skipped = (0..20).filter(|_| disks.nothing_passed(&root)).count();
+        assert_eq!(skipped, 15, "three of four");
+        // A request that was under way ends without changing the sums.
+        let sample = DeviceSample { in_flight: 1, ..DeviceSample::default() };
+        disks.noted([(DeviceId { major: 8, minor: 0 }, sample)].into());
+        assert!(!disks.nothing_passed(&root) && disks.nothing_passed(&root));
     }
 }

@@ -39,7 +39,6 @@ pub(crate) struct OpenFiles {
     mounts: HashMap<i32, Option<DeviceId>, Fast>,
     /// Mounts that a process uses and does not list, and the window in which that was found.
     unlisted: HashMap<(u32, i32), u32, Fast>,
-    #[cfg(feature = "bpf")]
     filesystems: HashMap<DeviceId, Option<DeviceId>, Fast>,
     /// Window in which the mounts were read; a mount that is not known is looked for once a window.
     mounts_read: Option<u32>,
@@ -58,7 +57,6 @@ impl OpenFiles {
             targets: HashMap::default(),
             mounts: HashMap::default(),
             unlisted: HashMap::default(),
-            #[cfg(feature = "bpf")]
             filesystems: HashMap::default(),
             mounts_read: None,
             looks: LOOKS,
@@ -70,7 +68,6 @@ impl OpenFiles {
     pub(crate) fn next_window(&mut self) {
         self.window = self.window.wrapping_add(1);
         self.looks = LOOKS;
-        #[cfg(feature = "bpf")]
         if self.window.is_multiple_of(BELIEVED) {
             self.filesystems.clear();
         }
@@ -162,7 +159,6 @@ impl OpenFiles {
     }
 
     /// The device below a filesystem whose files' `st_dev` is this.
-    #[cfg(feature = "bpf")]
     pub(crate) fn device_of_filesystem(&mut self, id: DeviceId) -> Option<DeviceId> {
         if let Some(device) = self.filesystems.get(&id) {
             return *device;
@@ -178,7 +174,6 @@ impl OpenFiles {
     }
 
     /// A process's name, learned elsewhere.
-    #[cfg(feature = "bpf")]
     pub(crate) fn called(&mut self, pid: u32, name: &str) {
         self.names.insert(pid, (self.window, name.to_owned()));
     }

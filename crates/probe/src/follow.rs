@@ -31,7 +31,6 @@ pub struct Followed {
 
 impl Followed {
     /// Adds what a process did.
-    #[cfg(feature = "bpf")]
     pub(crate) fn add(&mut self, process: &crate::snapshot::ProcessUse) {
         for (call, counts) in &process.calls {
             self.calls.entry(*call).or_default().merge(counts);

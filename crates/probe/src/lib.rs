@@ -3,7 +3,7 @@
 //! ```text
 //! tracefs format files ─▶ format ─▶ tracepoints (Decoder) ─┐
 //! perf events ─▶ perf (rings, merged by time) ─ records ───┴─▶ event ─▶ tally ─▶ snapshot
-//! bpf (maps of programs in the kernel; cargo feature `bpf`) ───────────────▲
+//! bpf (maps of programs in the kernel) ────────────────────────────────────▲
 //! /proc/PID/{io,fdinfo,comm}, diskstats ─▶ writers, threads, files, disks ▲
 //! ```
 //!
@@ -12,10 +12,11 @@
 //! are private to this process, and gone when it ends. Times are nanoseconds of CLOCK_MONOTONIC,
 //! sizes bytes.
 
-#[cfg(feature = "bpf")]
 mod bpf;
+mod closer;
 mod dirtied;
 mod disks;
+mod duty;
 mod error;
 pub mod event;
 mod files;
@@ -25,12 +26,15 @@ mod hash;
 mod histogram;
 mod perf;
 mod probe;
+mod samples;
 pub mod snapshot;
+mod source;
 mod sync_writers;
 pub mod tally;
 mod threads;
 mod tracefs;
 pub mod tracepoints;
+mod under_way;
 mod writers;
 
 pub use error::ProbeError;

@@ -5,10 +5,11 @@
 //! wait ─▶ rings drained into the tally         as often as they fill
 //! snapshot ─▶ tally + /proc/PID/io + /proc/diskstats + PSI ─▶ Snapshot
 //! open_following, follow ─▶ … ─▶ followed      the same for one thread's children and theirs, and nothing else
+//! open_sparing, pause ⇄ resume                 as little as a controller needs, and only while it needs it
 //! ```
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use floodwall_host::diskstats::between;
@@ -18,16 +19,18 @@ use floodwall_model::DeviceId;
 use floodwall_model::trial::DeviceSample;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::closer::{Closer, Piece};
 use crate::dirtied;
 use crate::disks::Disks;
 use crate::error::ProbeError;
 use crate::files::OpenFiles;
-use crate::perf::Perf;
+use crate::samples::{Samples, scale};
 use crate::snapshot::{Blind, DeviceUse, FollowedWindow, OTHERS, ProcessUse, Snapshot, SourceKind};
+use crate::source::{Source, Use, own_numbers, unseen_by};
 use crate::sync_writers::SyncWriters;
 use crate::tally::{Counted, Limits, Tally};
 use crate::threads::Threads;
-use crate::tracepoints::{ALWAYS, FORKS, WRITES, Wanted};
+use crate::under_way::Committers;
 use crate::writers::Writers;
 
 /// A call that is under way longer than this is checked to be still there: its end may have been
@@ -38,22 +41,22 @@ const CHECKED: usize = 256;
 /// How long threads that write synchronously are looked for before a look that lasts for one window:
 /// a database commits within it.
 const WARM_UP: Duration = Duration::from_millis(250);
-/// The inode number of the first namespace of processes (include/linux/proc_ns.h
-/// `PROC_PID_INIT_INO`).
-const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// A process that waits and dirties less between two looks is not asked which of its threads does.
 const MUCH: u64 = 256 << 10;
 /// The calls that stay unseen while threads' writes can't be watched.
 const SYNC_WRITES: &str = "writes to O_SYNC files";
 
+/// A sparing probe takes samples above so many synchronous calls and reads a second. At that rate
+/// counting all of them takes some hundredths of a core (perf: 3 µs each).
+const SAMPLED_ABOVE: u64 = 5_000;
 /// Sees processes that wait and processes that flood.
 #[derive(Debug)]
 pub struct Probe {
-    root: SysRoot,
-    source: Source,
+    pub(crate) root: SysRoot,
+    pub(crate) source: Source,
     blind: Vec<Blind>,
-    tally: Tally,
-    files: OpenFiles,
+    pub(crate) tally: Tally,
+    pub(crate) files: OpenFiles,
     writers: Writers,
     threads: Threads,
     origin_ns: u64,
@@ -67,89 +70,20 @@ pub struct Probe {
     /// Threads that write synchronously and are too many to be watched.
     unwatched: u32,
     /// Processes are numbered otherwise here than by the kernel itself.
-    own_numbers: bool,
+    pub(crate) own_numbers: bool,
     /// The thread at which the next check of long calls begins.
     check_turn: u32,
-}
-
-#[derive(Debug)]
-enum Source {
-    Proc,
-    Perf(Box<Perf>),
-    /// Beside them perf events, for the rest.
-    #[cfg(feature = "bpf")]
-    Bpf(Box<crate::bpf::Bpf>, Option<Box<Perf>>),
-}
-
-impl Source {
-    /// `following`: forks are seen too.
-    fn open(root: &SysRoot, kind: SourceKind, following: bool) -> Result<(Self, Vec<Blind>), ProbeError> {
-        let forks: &[Wanted] = if following { FORKS } else { &[] };
-        match kind {
-            SourceKind::Proc => Ok((Self::Proc, Vec::new())),
-            SourceKind::Perf => Perf::open_these(root, &[ALWAYS, forks].concat(), WRITES)
-                .map(|(perf, blind)| (Self::Perf(Box::new(perf)), blind)),
-            #[cfg(feature = "bpf")]
-            SourceKind::Bpf => {
-                if own_numbers() {
-                    return Err(ProbeError::Bpf {
-                        why: "in this container processes have other numbers than the kernel's".into(),
-                        remedy: "run it on the host, or use --source perf",
-                    });
-                }
-                let (bpf, mut blind) = crate::bpf::Bpf::open()?;
-                let beside = [crate::tracepoints::BESIDE_BPF, forks].concat();
-                let perf = match Perf::open_these(root, &beside, &[]) {
-                    Ok((perf, unseen)) => {
-                        blind.extend(unseen);
-                        Some(Box::new(perf))
-                    }
-                    Err(e) => {
-                        blind.push(Blind::new("throttling", e.to_string()));
-                        None
-                    }
-                };
-                Ok((Self::Bpf(Box::new(bpf), perf), blind))
-            }
-            #[cfg(not(feature = "bpf"))]
-            SourceKind::Bpf => Err(ProbeError::Bpf {
-                why: "this program is built without the feature bpf".into(),
-                remedy: "build it with --features bpf (needs clang), or use --source perf",
-            }),
-        }
-    }
-
-    /// Whether forks are seen.
-    fn sees_forks(&self) -> bool {
-        match self {
-            Self::Proc => false,
-            Self::Perf(perf) => perf.sees_forks(),
-            #[cfg(feature = "bpf")]
-            Self::Bpf(_, perf) => perf.as_ref().is_some_and(|perf| perf.sees_forks()),
-        }
-    }
-
-    fn perf(&mut self) -> Option<&mut Perf> {
-        match self {
-            Self::Proc => None,
-            Self::Perf(perf) => Some(perf),
-            #[cfg(feature = "bpf")]
-            Self::Bpf(_, perf) => perf.as_deref_mut(),
-        }
-    }
+    sparing: bool,
+    pub(crate) samples: Samples,
+    pub(crate) committers: Committers,
+    pub(crate) closer: Closer<Piece>,
 }
 
 /// Sources that see waiting processes, the best first.
-const BUILT_WITH: &[SourceKind] =
-    if cfg!(feature = "bpf") { &[SourceKind::Bpf, SourceKind::Perf] } else { &[SourceKind::Perf] };
-
-/// Whether processes are numbered otherwise here than by the kernel itself: a container.
-fn own_numbers() -> bool {
-    rustix::fs::stat("/proc/self/ns/pid").is_ok_and(|stat| stat.st_ino != FIRST_PID_NAMESPACE)
-}
+const SOURCES: &[SourceKind] = &[SourceKind::Bpf, SourceKind::Perf];
 
 /// Nanoseconds of CLOCK_MONOTONIC, the clock of the probe's events.
-fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
@@ -161,17 +95,33 @@ impl Probe {
     /// # Errors
     /// [`ProbeError`] if the source that was wished for can't be used, or none can.
     pub fn open(wish: Option<SourceKind>) -> Result<Self, ProbeError> {
+        Self::open_for(wish, Use::All)
+    }
+
+    /// The same for a controller, which pays for it day and night. Requests are not counted by
+    /// class ([`DeviceUse::requests`] is `None`). Above 5,000 synchronous calls and reads a second
+    /// samples are taken ([`Self::sample_above`]).
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_sparing(wish: Option<SourceKind>) -> Result<Self, ProbeError> {
+        let mut probe = Self::open_for(wish, Use::Sparing)?;
+        probe.sample_above(Some(SAMPLED_ABOVE));
+        Ok(probe)
+    }
+
+    fn open_for(wish: Option<SourceKind>, what_for: Use) -> Result<Self, ProbeError> {
         let root = SysRoot::live()?;
         let mut blind = Vec::new();
         let source = match wish {
             Some(kind) => {
-                let (source, unseen) = Source::open(&root, kind, false)?;
+                let (source, unseen) = Source::open(&root, kind, what_for)?;
                 blind = unseen;
                 source
             }
-            None => Self::best(&root, &mut blind),
+            None => Self::best(&root, what_for, &mut blind),
         };
-        let mut probe = Self::with(root, source, blind)?;
+        let mut probe = Self::with(root, source, what_for, blind)?;
         // The beginning of the first window.
         probe.writers.look(&probe.root, &[]);
         probe.counters = probe.disks.read(&probe.root, None);
@@ -197,9 +147,11 @@ impl Probe {
             return Err(ProbeError::OwnNumbers);
         }
         let mut failure = ProbeError::NoForks;
-        for kind in wish.as_ref().map_or(BUILT_WITH, std::slice::from_ref) {
-            match Source::open(&root, *kind, true) {
-                Ok((source, blind)) if source.sees_forks() => return Self::with(root, source, blind),
+        for kind in wish.as_ref().map_or(SOURCES, std::slice::from_ref) {
+            match Source::open(&root, *kind, Use::Following) {
+                Ok((source, blind)) if source.sees_forks() => {
+                    return Self::with(root, source, Use::Following, blind);
+                }
                 Ok(_) => {}
                 Err(e) => failure = e,
             }
@@ -207,7 +159,12 @@ impl Probe {
         Err(failure)
     }
 
-    fn with(root: SysRoot, mut source: Source, mut blind: Vec<Blind>) -> Result<Self, ProbeError> {
+    fn with(
+        root: SysRoot,
+        mut source: Source,
+        what_for: Use,
+        mut blind: Vec<Blind>,
+    ) -> Result<Self, ProbeError> {
         if !root.exists("/proc/diskstats") {
             return Err(ProbeError::Proc { path: "/proc/diskstats", why: "it is not there".into() });
         }
@@ -218,13 +175,15 @@ impl Probe {
             blind.push(Blind::new(SYNC_WRITES, why));
         }
         let now = now_ns();
+        let sparing = what_for == Use::Sparing;
+        let sees_calls = !matches!(source, Source::Proc);
         let asked_when_issued = source.perf().is_some_and(|perf| !perf.sees_all_queued());
         Ok(Self {
             files: OpenFiles::new(root.clone()),
             root,
             source,
             blind,
-            tally: Tally::new(Limits::default()).asked_when_issued(asked_when_issued),
+            tally: Tally::new(Limits::default()).asked_when_issued(asked_when_issued).reads_only(sparing),
             writers: Writers::default(),
             threads: Threads::default(),
             origin_ns: now,
@@ -238,13 +197,17 @@ impl Probe {
             unwatched: 0,
             own_numbers,
             check_turn: 0,
+            sparing,
+            samples: Samples::new(now, None, sees_calls),
+            committers: Committers::default(),
+            closer: Closer::default(),
         })
     }
 
     /// The best source that there is; what better ones could not do is told.
-    fn best(root: &SysRoot, blind: &mut Vec<Blind>) -> Source {
-        for kind in BUILT_WITH {
-            match Source::open(root, *kind, false) {
+    fn best(root: &SysRoot, what_for: Use, blind: &mut Vec<Blind>) -> Source {
+        for kind in SOURCES {
+            match Source::open(root, *kind, what_for) {
                 Ok((source, unseen)) => {
                     blind.extend(unseen);
                     return source;
@@ -268,7 +231,6 @@ impl Probe {
         match self.source {
             Source::Proc => SourceKind::Proc,
             Source::Perf(_) => SourceKind::Perf,
-            #[cfg(feature = "bpf")]
             Source::Bpf(..) => SourceKind::Bpf,
         }
     }
@@ -277,31 +239,6 @@ impl Probe {
     #[must_use]
     pub fn blind(&self) -> &[Blind] {
         &self.blind
-    }
-
-    /// Waits, and takes in what happens meanwhile; ends early when `stop` is raised, at the latest
-    /// after a tenth of a second.
-    ///
-    /// # Errors
-    /// [`ProbeError`] if the source is lost.
-    pub fn wait(&mut self, time: Duration, stop: &AtomicBool) -> Result<(), ProbeError> {
-        let end = now_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-        while !stop.load(Ordering::Relaxed) {
-            let left = Duration::from_nanos(end.saturating_sub(now_ns()));
-            if left.is_zero() {
-                break;
-            }
-            let nap = left.min(Duration::from_millis(100));
-            match self.source.perf() {
-                Some(perf) => {
-                    perf.wait(nap)?;
-                    // Often enough to learn the names of processes that do not live long.
-                    self.drain(now_ns());
-                }
-                None => std::thread::sleep(nap),
-            }
-        }
-        Ok(())
     }
 
     /// Finds the threads that write synchronously: their writes are seen from the next window on. A
@@ -326,6 +263,22 @@ impl Probe {
         self.tally.in_flight(|id| disks.get(&id).map(|d| d.in_flight));
         let counted = self.counted(now);
         let mut processes = counted.processes;
+        let operations = |p: &ProcessUse| {
+            p.reads.count() + p.calls.values().map(floodwall_model::LatencyCounts::count).sum::<u64>()
+        };
+        let was_sampling = self.samples.is_sampling();
+        let covered = self.samples.end_window(now, processes.iter().map(operations).sum());
+        if self.sparing {
+            let commits = processes.iter().filter(|p| !p.calls.is_empty() && p.pid != OTHERS);
+            self.committers.seen(self.windows, commits.map(|p| p.pid));
+        }
+        if was_sampling && !self.samples.is_sampling() {
+            // The rate has fallen: calls that began between two samples may be the reason.
+            self.take_in_calls_under_way();
+        }
+        if let Some(factor) = covered.factor() {
+            processes.iter_mut().for_each(|process| scale(process, factor));
+        }
         self.add_dirtied(&mut processes, Limits::default().uses);
         for process in &mut processes {
             process.name =
@@ -333,7 +286,7 @@ impl Probe {
         }
         processes.sort_by_key(|p| (p.pid, p.device));
         let mut requests = counted.devices;
-        let sees_requests = self.source() != SourceKind::Proc;
+        let sees_requests = self.source() != SourceKind::Proc && !self.sparing;
         let devices = disks.iter().map(|(id, after)| DeviceUse {
             id: *id,
             name: self.disks.name(*id),
@@ -349,6 +302,8 @@ impl Probe {
         let snapshot = Snapshot {
             at: Duration::from_nanos(now.saturating_sub(self.origin_ns)),
             window: Duration::from_nanos(now.saturating_sub(self.since_ns)),
+            attached: Duration::from_nanos(covered.attached_ns),
+            sampled_by: covered.factor(),
             source: self.source(),
             lost_events: std::mem::take(&mut self.lost),
             folded_operations: counted.folded,
@@ -387,7 +342,10 @@ impl Probe {
     }
 
     fn read_disks(&mut self) -> BTreeMap<DeviceId, DeviceSample> {
-        let sees_requests = matches!(self.source, Source::Perf(_));
+        if self.sparing && self.disks.nothing_passed(&self.root) {
+            return self.counters.clone();
+        }
+        let sees_requests = self.sparing || matches!(self.source, Source::Perf(_));
         let seen = sees_requests.then(|| self.tally.devices_seen());
         self.disks.read(&self.root, seen.as_deref())
     }
@@ -402,7 +360,9 @@ impl Probe {
         self.since_ns = now;
         self.windows = self.windows.wrapping_add(1);
         self.files.next_window();
-        self.watch_writers();
+        if !self.is_paused() {
+            self.watch_writers();
+        }
     }
 
     /// Something else can't be seen, from now on and again and again.
@@ -412,7 +372,7 @@ impl Probe {
         }
     }
 
-    fn drain(&mut self, until_ns: u64) {
+    pub(crate) fn drain(&mut self, until_ns: u64) {
         let Self { source, tally, files, lost, .. } = self;
         if let Some(perf) = source.perf() {
             let drained = perf.drain(until_ns, &mut |record| tally.count(record, files));
@@ -432,7 +392,9 @@ impl Probe {
 
     fn counted_anywhere(&mut self, now: u64) -> Counted {
         let here = self.tally.take(now, &mut self.files);
-        #[cfg(feature = "bpf")]
+        if self.is_paused() {
+            return here;
+        }
         if let Source::Bpf(bpf, _) = &mut self.source {
             let mut counted = bpf.take(now, &mut self.files);
             // Processes started since the rings were read may have been counted already.
@@ -467,8 +429,7 @@ impl Probe {
             });
             if !inside {
                 self.tally.forget(tid);
-                #[cfg(feature = "bpf")]
-                if let Source::Bpf(bpf, _) = &self.source {
+                if let Source::Bpf(bpf, _) = &mut self.source {
                     bpf.forget(pid, tid);
                 }
             }
@@ -512,15 +473,14 @@ impl Probe {
     /// Calls under way for at least this long: process and thread.
     fn calls_for(&self, now: u64, least: Duration) -> Vec<(u32, u32)> {
         match &self.source {
-            #[cfg(feature = "bpf")]
-            Source::Bpf(bpf, _) => bpf.long_calls(now, least),
+            Source::Bpf(bpf, _) if !self.is_paused() => bpf.long_calls(now, least),
             _ => self.tally.long_calls(now, least),
         }
     }
 
     /// Follows processors, and threads that write synchronously. Those that can't be followed stay
     /// unseen; the rest is seen.
-    fn watch_writers(&mut self) {
+    pub(crate) fn watch_writers(&mut self) {
         let window = self.windows;
         if let Some(perf) = self.source.perf()
             && let Err(e) = perf.follow_processors(&self.root)
@@ -537,7 +497,6 @@ impl Probe {
                 watched
             }
             // By process.
-            #[cfg(feature = "bpf")]
             Source::Bpf(bpf, _) => {
                 let suspects = bpf.take_suspects().into_iter().map(|pid| (pid, pid));
                 bpf.watch_writes(&sync_writers.watch(window, suspects, &mut writes_synchronously))
@@ -546,23 +505,6 @@ impl Probe {
         };
         if let Err(e) = watched {
             self.is_blind(SYNC_WRITES, &e);
-        }
-    }
-}
-
-/// What a source can't see by its nature.
-fn unseen_by(source: &Source) -> Vec<Blind> {
-    match source {
-        Source::Proc => vec![
-            Blind::new(
-                "who waits",
-                "counters do not tell how long a process waited; needs tracepoints (root)",
-            ),
-            Blind::new("requests", "only their sums are known (/proc/diskstats); needs tracepoints (root)"),
-            Blind::new("throttling", "needs tracepoints (root)"),
-        ],
-        _ => {
-            vec![Blind::new("syncs through io_uring", "they are no system calls; their requests are seen")]
         }
     }
 }

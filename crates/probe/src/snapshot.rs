@@ -64,6 +64,10 @@ pub struct Snapshot {
     pub at: Duration,
     /// How long it was.
     pub window: Duration,
+    /// The part of it in which tracepoints were open; before and after, waits are unknown.
+    pub attached: Duration,
+    /// Calls and reads are those of a sample, scaled by this factor; `None`: all were counted.
+    pub sampled_by: Option<f64>,
     /// Where sight came from.
     pub source: SourceKind,
     /// Events that the kernel had no room for; their data is missing here.
@@ -106,7 +110,8 @@ pub struct DeviceUse {
     pub name: String,
     /// Its counters' growth (/proc/diskstats); `None` if it was not there at both ends.
     pub counters: Option<DeviceSample>,
-    /// Its requests by class, only those that occurred; `None` if the source sees no requests.
+    /// Its requests by class, only those that occurred; `None` if the source sees no requests, or a
+    /// sparing probe does not count them.
     pub requests: Option<BTreeMap<Class, Requests>>,
 }
 

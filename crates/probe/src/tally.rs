@@ -119,6 +119,8 @@ pub struct Tally {
     until_ns: Option<u64>,
     /// See [`Self::asked_when_issued`].
     asked_when_issued: bool,
+    /// See [`Self::reads_only`].
+    reads_only: bool,
 }
 
 /// The counts of one window.
@@ -151,6 +153,31 @@ impl Tally {
         Self { asked_when_issued, ..self }
     }
 
+    /// Of requests only reads are counted: the ends of others are not told.
+    #[must_use]
+    pub fn reads_only(self, reads_only: bool) -> Self {
+        Self { reads_only, ..self }
+    }
+
+    /// Forgets what is under way: its end will not be told.
+    pub fn forget_all(&mut self) {
+        self.calls.clear();
+        self.requests.clear();
+    }
+
+    /// A call that is under way and whose beginning was not counted.
+    pub fn is_inside(&mut self, pid: u32, tid: u32, call: Call, fd: Option<i32>, now_ns: u64) {
+        if !self.calls.contains_key(&tid) {
+            self.enter(tid, Pending::new(pid, Some(call), fd, now_ns));
+        }
+    }
+
+    /// Whether nothing that has begun is under way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.calls.is_empty() && self.requests.is_empty()
+    }
+
     /// Counts one event. Events come in the order of their times, save for some microseconds
     /// between processors.
     pub fn count(&mut self, record: &Record, files: &mut dyn Files) {
@@ -177,6 +204,9 @@ impl Tally {
             Event::Issued { place, class, bytes } => {
                 if self.asked_when_issued && !self.requests.contains_key(&place) {
                     self.queued(record, place, class, bytes);
+                }
+                if self.reads_only && class != Class::Read {
+                    return;
                 }
                 let room = self.requests.len() < self.limits.requests;
                 match self.requests.entry(place) {
@@ -262,6 +292,9 @@ impl Tally {
                 self.writers.push((record.pid, record.tid));
             }
             None => {}
+        }
+        if self.reads_only && class != Class::Read {
+            return;
         }
         if self.requests.len() < self.limits.requests || self.requests.contains_key(&place) {
             let queued_ns = Some(record.at_ns);

@@ -59,6 +59,49 @@ pub enum Kind {
     Ended,
 }
 
+/// When a tracepoint's records are needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// While operations that begin are counted.
+    Begin,
+    /// As long as an operation that has begun is under way.
+    End,
+    /// All the time; they are rare.
+    Rare,
+}
+
+impl Kind {
+    /// When it is needed. `sees_queued`: this kernel tells when a request is made.
+    #[must_use]
+    pub fn role(self, sees_queued: bool) -> Role {
+        match self {
+            Self::Enter(_) | Self::EnterWrite | Self::Queued | Self::Inserted => Role::Begin,
+            // Else it is the one that tells who asks.
+            Self::Issued if !sees_queued => Role::Begin,
+            Self::Exit(_) | Self::ExitWrite | Self::Issued | Self::Done | Self::Merged => Role::End,
+            Self::Balanced | Self::Forked | Self::Ended => Role::Rare,
+        }
+    }
+
+    /// What the kernel may leave out (Documentation/trace/events.rst, "Event filtering"). `sparing`:
+    /// of requests only reads are of interest, and who makes synchronous writes.
+    #[must_use]
+    pub fn filter(self, sparing: bool, sees_queued: bool) -> Option<&'static str> {
+        const READS: &str = r#"rwbs ~ "R*""#;
+        const WAITED_FOR: &str = r#"rwbs ~ "R*" || rwbs ~ "*W*S*""#;
+        match self {
+            // RANGE_WAITS and MS_SYNC.
+            Self::Enter(Call::SyncFileRange) => Some("flags & 5"),
+            Self::Enter(Call::Msync) => Some("flags & 4"),
+            Self::Balanced => Some("pause > 0"),
+            Self::Queued | Self::Inserted if sparing => Some(WAITED_FOR),
+            Self::Issued if sparing && !sees_queued => Some(WAITED_FOR),
+            Self::Issued | Self::Done | Self::Merged if sparing => Some(READS),
+            _ => None,
+        }
+    }
+}
+
 /// One tracepoint that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
@@ -96,7 +139,6 @@ pub const ALWAYS: &[Wanted] = &[
 
 /// What programs in the kernel leave to perf events: it is rare, and its arguments differ from
 /// kernel to kernel.
-#[cfg(feature = "bpf")]
 pub const BESIDE_BPF: &[Wanted] = &[wanted("writeback/balance_dirty_pages", Kind::Balanced)];
 
 /// The tracepoints that follow the children of a process, including processes that live for

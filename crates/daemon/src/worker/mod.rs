@@ -87,9 +87,6 @@ pub fn run() -> Result<(), DaemonError> {
     let Ok(Order::Begin(begin)) = orders.recv() else {
         return Err(DaemonError::Failed("this is a part of floodwall guard; run that".into()));
     };
-    // Pages that were needed once must not be read from a flooded disk again. Without permission to
-    // lock memory the worker still works, most of the time.
-    let _ = rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT);
     let log = Log::open();
     let ended = work(*begin, &orders, &stop, &log);
     log.flush();
@@ -133,6 +130,10 @@ fn work(begin: Begin, orders: &Receiver<Order>, stop: &AtomicBool, log: &Log) ->
     let signs = Signs::open().doing(|| "can't speak to the parent process".into())?;
     let socket = Socket::bind(&settings.socket)?;
     let machine = open_machine(&settings)?;
+    // Pages that were needed once must not be read from a flooded disk again. Without permission to
+    // lock memory the worker still works, most of the time. What opening needed only for a moment
+    // is given back by now; locked pages can't be.
+    let _ = rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT);
     let (sender, asks) = mpsc::channel();
     serve::serve(&socket, sender.clone())?;
     let metrics = match &settings.metrics {

@@ -7,6 +7,14 @@ use floodwall_model::{DeviceId, LatencyCounts};
 pub(super) const BUCKETS: usize = 1056;
 /// Bytes of a histogram there.
 pub(super) const HISTOGRAM: usize = 16 + 4 * BUCKETS;
+/// Bytes of the structures there.
+pub(super) const USE_KEY: usize = 16;
+pub(super) const USE: usize = 24 + HISTOGRAM;
+pub(super) const DEVICE_KEY: usize = 12;
+pub(super) const DEVICE: usize = 8 + 2 * HISTOGRAM;
+pub(super) const PENDING: usize = 16;
+pub(super) const OUTSTANDING: usize = 24;
+pub(super) const CONTROL: usize = 16;
 /// The finest that is told apart: 2^6 ns.
 const UNIT_SHIFT: u32 = 6;
 /// Buckets of one unit each, before they grow.

@@ -2,58 +2,92 @@
 //! window.
 //!
 //! ```text
-//! probe.bpf.c (CO-RE) ─ clang, when built with the feature `bpf` ─▶ object in this program ─ loaded, attached ─▶ maps ─▶ Counted
+//! probe.bpf.c (CO-RE) ─ scripts/bpf-object ─▶ probe.bpf.o, kept beside it and in this program
+//!   ─ aya: types of the running kernel ─▶ loaded ─ attach ─▶ maps ─▶ Counted
 //! ```
 //!
 //! Two sets of counters take turns, so that the set being read does not change meanwhile. Programs
-//! and maps are gone when this process is.
+//! and maps are gone when this process is. Attaching is done here and not by `aya`: it needs
+//! tracefs mounted, and would switch on a perf event whose records nothing reads.
 
 mod layout;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
+use aya::maps::{Array, HashMap as Map, MapData};
+use aya::programs::tp_btf::BtfTracePointLink;
+use aya::programs::{Program, ProgramError};
+use aya::{Btf, Ebpf, EbpfLoader};
+use floodwall_host::SysRoot;
 use floodwall_model::DeviceId;
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::Typedef;
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 
+use crate::closer::Piece;
 use crate::error::ProbeError;
 use crate::event::{Call, Class};
 use crate::files::OpenFiles;
+use crate::format::Format;
+use crate::perf;
 use crate::snapshot::{Blind, ProcessUse, Requests};
 use crate::tally::Counted;
 use crate::tracefs::Tracefs;
-use layout::{HISTOGRAM, device_id, histogram, u32_at, u64_at};
+use layout::{CONTROL, DEVICE, DEVICE_KEY, HISTOGRAM, OUTSTANDING, PENDING, USE, USE_KEY};
+use layout::{device_id, histogram, u32_at, u64_at};
 
-/// What clang made of `probe.bpf.c`.
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o"));
+/// What clang made of `probe.bpf.c`; for little-endian machines.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("probe.bpf.o");
 /// `enum kind` beyond the calls.
 const READ: u32 = 8;
 /// Programs of these calls are attached on demand only.
 const WRITES: [&str; 5] = ["write", "pwrite64", "writev", "pwritev", "pwritev2"];
+/// The programs on raw tracepoints, and the tracepoints.
+const REQUESTS: [(&str, &str); 4] = [
+    ("request_made", "block_io_start"),
+    ("request_merged", "block_rq_merge"),
+    ("request_issued", "block_rq_issue"),
+    ("request_done", "block_rq_complete"),
+];
 /// Without these there is no use in looking.
 const NEEDED: [&str; 4] = ["enter_fsync", "exit_fsync", "request_issued", "request_done"];
+/// A program that is being detached can't be attached: longest wait for its end.
+const DETACHING: Duration = Duration::from_millis(500);
+/// Flags of `struct control`.
+const CLOSED: u32 = 1;
+const SPARING: u32 = 2;
 
 /// Whether a program is one of those for writes.
 fn is_for_writes(program: &str) -> bool {
     program.split_once('_').is_some_and(|(_, call)| WRITES.contains(&call))
 }
 
+/// What keeps a program attached: dropping it detaches the program.
+#[derive(Debug)]
+#[expect(dead_code, reason = "held, never read")]
+pub(crate) enum Attached {
+    Event(OwnedFd),
+    Link(BtfTracePointLink),
+}
+
 /// Loaded programs and their maps.
 pub(crate) struct Bpf {
-    object: Object,
-    _links: Vec<Link>,
-    writes: Vec<Link>,
+    root: SysRoot,
+    programs: Ebpf,
+    /// The loaded programs of system calls, and the numbers of their tracepoints.
+    calls_at: BTreeMap<String, u16>,
+    attached: Vec<(String, Attached)>,
+    writes: Vec<(String, Attached)>,
     watching: Vec<u32>,
-    watched: MapHandle,
-    suspects: MapHandle,
-    uses: MapHandle,
-    devices: MapHandle,
-    calls: MapHandle,
-    requests: MapHandle,
-    control: MapHandle,
+    watched: Map<MapData, u32, u32>,
+    suspects: Map<MapData, u32, u32>,
+    uses: Map<MapData, [u8; USE_KEY], [u8; USE]>,
+    devices: Map<MapData, [u8; DEVICE_KEY], [u8; DEVICE]>,
+    calls: Map<MapData, u64, [u8; PENDING]>,
+    requests: Map<MapData, u64, [u8; OUTSTANDING]>,
+    control: Array<MapData, [u8; CONTROL]>,
     epoch: u32,
+    flags: u32,
     folded: u64,
 }
 
@@ -63,79 +97,182 @@ impl std::fmt::Debug for Bpf {
     }
 }
 
-fn failed(what: &str, why: impl std::fmt::Display) -> ProbeError {
+/// An error with all its causes: `aya` says only the outermost.
+fn failed(what: &str, why: &dyn std::error::Error) -> ProbeError {
+    let mut text = format!("{what}: {why}");
+    let mut cause = why.source();
+    while let Some(error) = cause {
+        // The verifier's log has many lines.
+        let said = error.to_string();
+        let said = said.lines().next().unwrap_or_default();
+        if !text.contains(said) {
+            text += &format!(": {said}");
+        }
+        cause = error.source();
+    }
+    refused(text)
+}
+
+fn refused(why: String) -> ProbeError {
     ProbeError::Bpf {
-        why: format!("{what}: {why}"),
+        why,
         remedy: "it needs root (CAP_BPF, CAP_PERFMON), /sys/kernel/btf/vmlinux and CONFIG_BPF_EVENTS; use --source perf",
     }
 }
 
 impl Bpf {
-    /// Loads and attaches what this kernel has, and says what the rest would have told.
+    /// Loads and attaches what this kernel has, and says what the rest would have told. `sparing`:
+    /// of requests only reads are counted, and by process.
     ///
     /// # Errors
     /// [`ProbeError::Bpf`].
-    pub(crate) fn open() -> Result<(Self, Vec<Blind>), ProbeError> {
-        // Its warnings would go to stderr; errors come back as such.
-        libbpf_rs::set_print(None);
-        let btf = Btf::from_vmlinux().map_err(|e| failed("types of the running kernel", e))?;
+    pub(crate) fn open(root: &SysRoot, sparing: bool) -> Result<(Self, Vec<Blind>), ProbeError> {
+        if cfg!(target_endian = "big") {
+            return Err(refused("its programs are made for little-endian machines".to_owned()));
+        }
+        let btf = Btf::from_sys_fs().map_err(|e| failed("types of the running kernel", &e))?;
         let tracefs = Tracefs::open()?;
-        let mut open = ObjectBuilder::default().open_memory(OBJECT).map_err(|e| failed("programs", e))?;
+        let mut programs = EbpfLoader::new()
+            .btf(Some(&btf))
+            .override_global("o_direct", &(libc::O_DIRECT as u32), true)
+            .load(OBJECT)
+            .map_err(|e| failed("programs", &e))?;
         let mut blind = Vec::new();
-        for mut program in open.progs_mut() {
-            let name = program.name().to_string_lossy().into_owned();
-            let section = program.section().to_string_lossy().into_owned();
-            let there = match section.split_once('/') {
-                // The type of a raw tracepoint's function is called so (include/trace/bpf_probe.h).
-                Some(("tp_btf", target)) => {
-                    btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{target}")).is_some()
+        let mut calls_at = BTreeMap::new();
+        for (name, program) in programs.programs_mut() {
+            let (at, loaded) = match program {
+                Program::TracePoint(program) => {
+                    let at = format!("syscalls/sys_{name}");
+                    let text = tracefs.format(&at).map_err(|e| failed(&at, &e))?;
+                    let Some(format) = text.and_then(|text| Format::parse(&text).ok()) else {
+                        absent(name, at, &mut blind)?;
+                        continue;
+                    };
+                    calls_at.insert(name.to_owned(), format.id);
+                    (at, program.load())
                 }
-                Some((_, target)) => tracefs.format(target).is_ok_and(|format| format.is_some()),
-                None => true,
+                Program::BtfTracePoint(program) => {
+                    let at = REQUESTS.iter().find(|(known, _)| *known == name).map_or("", |(_, at)| at);
+                    (format!("block/{at}"), program.load(at, &btf))
+                }
+                _ => continue,
             };
-            if !there {
-                if NEEDED.contains(&name.as_str()) {
-                    return Err(failed(&section, "not in this kernel"));
-                }
-                blind.push(Blind::new(section, "not in this kernel"));
-                program.set_autoload(false);
+            match loaded {
+                Ok(()) => {}
+                // The type of a raw tracepoint's function, by which `aya` looks for it
+                // (include/trace/bpf_probe.h).
+                Err(ProgramError::Btf(_)) => absent(name, at, &mut blind)?,
+                Err(e) => return Err(failed(&format!("the kernel refuses the program on {at}"), &e)),
             }
         }
-        let object = open.load().map_err(|e| failed("the kernel refuses the programs", e))?;
-        let mut links = Vec::new();
-        for program in object.progs_mut() {
-            let name = program.name().to_string_lossy().into_owned();
-            if is_for_writes(&name) || !program.autoload() {
-                continue;
-            }
-            match program.attach() {
-                Ok(link) => links.push(link),
-                Err(e) if NEEDED.contains(&name.as_str()) => return Err(failed(&name, e)),
-                Err(e) => blind.push(Blind::new(name, e.to_string())),
-            }
-        }
-        let map = |name: &str| {
-            let map = object.maps().find(|m| m.name() == name).ok_or_else(|| failed(name, "no such map"))?;
-            MapHandle::try_from(&map).map_err(|e| failed(name, e))
-        };
-        let [uses, devices, calls, requests, control, watched, suspects] =
-            ["uses", "devices", "calls", "requests", "control", "watched", "suspects"].map(map);
-        let bpf = Self {
-            uses: uses?,
-            devices: devices?,
-            calls: calls?,
-            requests: requests?,
-            control: control?,
-            watched: watched?,
-            suspects: suspects?,
-            object,
-            _links: links,
+        let mut bpf = Self {
+            root: root.clone(),
+            uses: map(&mut programs, "uses")?,
+            devices: map(&mut programs, "devices")?,
+            calls: map(&mut programs, "calls")?,
+            requests: map(&mut programs, "requests")?,
+            watched: map(&mut programs, "watched")?,
+            suspects: map(&mut programs, "suspects")?,
+            control: map(&mut programs, "control")?,
+            programs,
+            calls_at,
+            attached: Vec::new(),
             writes: Vec::new(),
             watching: Vec::new(),
             epoch: 0,
+            flags: if sparing { SPARING } else { 0 },
             folded: 0,
         };
+        bpf.put_control(0);
+        blind.extend(bpf.attach(Vec::new())?);
+        drop(btf);
+        give_back_memory();
         Ok((bpf, blind))
+    }
+
+    /// Attaches all programs but those for writes, and says which could not be. `before`: those that
+    /// are attached still.
+    ///
+    /// # Errors
+    /// [`ProbeError::Bpf`] for a program without which there is no use in looking.
+    fn attach(&mut self, before: Vec<(String, Attached)>) -> Result<Vec<Blind>, ProbeError> {
+        let mut blind = Vec::new();
+        let mut attached = before;
+        attached.retain(|(name, _)| !is_for_writes(name));
+        for (name, program) in self.programs.programs_mut() {
+            let is_loaded = match program {
+                Program::BtfTracePoint(program) => program.fd().is_ok(),
+                _ => self.calls_at.contains_key(name),
+            };
+            let is_attached = attached.iter().any(|(known, _)| known == name);
+            if is_for_writes(name) || !is_loaded || is_attached {
+                continue;
+            }
+            match attach(&self.root, program, self.calls_at.get(name)) {
+                Ok(link) => attached.push((name.to_owned(), link)),
+                Err(e) if NEEDED.contains(&name) => return Err(e),
+                Err(e) => blind.push(Blind::new(name, e.to_string())),
+            }
+        }
+        self.attached = attached;
+        Ok(blind)
+    }
+
+    /// Detaches all programs. Dropping what it returns takes most of a second (`closer`); until then
+    /// they count nothing that begins.
+    pub(crate) fn detach(&mut self) -> Vec<Piece> {
+        self.count_begins(false);
+        self.watching.clear();
+        let all = self.writes.drain(..).chain(self.attached.drain(..));
+        all.map(|(name, attached)| Piece::Program(name, attached)).collect()
+    }
+
+    /// Attaches the programs again, which know nothing of before. Takes those from `closing` that
+    /// are attached still: a program is attached once.
+    ///
+    /// # Errors
+    /// [`ProbeError::Bpf`].
+    pub(crate) fn attach_again(&mut self, closing: &mut Vec<Piece>) -> Result<(), ProbeError> {
+        self.forget_all();
+        let mut before = Vec::new();
+        for piece in std::mem::take(closing) {
+            match piece {
+                Piece::Program(name, attached) => before.push((name, attached)),
+                other => closing.push(other),
+            }
+        }
+        self.writes = before.extract_if(.., |(name, _)| is_for_writes(name)).collect();
+        self.attach(before)?;
+        self.count_begins(true);
+        Ok(())
+    }
+
+    /// Forgets the operations under way: their ends were not seen.
+    fn forget_all(&mut self) {
+        let calls: Vec<u64> = self.calls.keys().filter_map(Result::ok).collect();
+        calls.iter().for_each(|key| drop(self.calls.remove(key)));
+        let requests: Vec<u64> = self.requests.keys().filter_map(Result::ok).collect();
+        requests.iter().for_each(|key| drop(self.requests.remove(key)));
+    }
+
+    /// Whether operations that begin from now on are counted.
+    pub(crate) fn count_begins(&mut self, on: bool) {
+        let flags = if on { self.flags & !CLOSED } else { self.flags | CLOSED };
+        if std::mem::replace(&mut self.flags, flags) != flags {
+            self.put_control(self.folded_so_far());
+        }
+    }
+
+    fn folded_so_far(&self) -> u64 {
+        self.control.get(&0, 0).ok().and_then(|c| u64_at(&c, 8)).unwrap_or(self.folded)
+    }
+
+    fn put_control(&mut self, folded: u64) {
+        let mut control = [0; CONTROL];
+        control[..4].copy_from_slice(&self.epoch.to_ne_bytes());
+        control[4..8].copy_from_slice(&self.flags.to_ne_bytes());
+        control[8..].copy_from_slice(&folded.to_ne_bytes());
+        let _ = self.control.set(0, control, 0);
     }
 
     /// Sees writes of these processes to `O_SYNC` and `O_DIRECT` files from now on, and of no
@@ -144,96 +281,155 @@ impl Bpf {
     /// # Errors
     /// [`ProbeError::Bpf`].
     pub(crate) fn watch_writes(&mut self, processes: &[u32]) -> Result<(), ProbeError> {
-        if processes == self.watching {
+        if processes == self.watching && processes.is_empty() == self.writes.is_empty() {
             return Ok(());
         }
-        for old in self.watching.iter().filter(|pid| !processes.contains(pid)) {
-            let _ = self.watched.delete(&old.to_ne_bytes());
+        let known: Vec<u32> = self.watched.keys().filter_map(Result::ok).collect();
+        for old in known.iter().filter(|pid| !processes.contains(pid)) {
+            let _ = self.watched.remove(old);
         }
         for new in processes {
-            let _ = self.watched.update(&new.to_ne_bytes(), &1u32.to_ne_bytes(), MapFlags::ANY);
+            let _ = self.watched.insert(new, 1, 0);
         }
         self.watching = processes.to_vec();
         if processes.is_empty() {
             self.writes.clear();
-        } else if self.writes.is_empty() {
-            for program in self.object.progs_mut() {
-                if is_for_writes(&program.name().to_string_lossy()) && program.autoload() {
-                    self.writes.push(program.attach().map_err(|e| failed("writes", e))?);
-                }
+            return Ok(());
+        }
+        for (name, program) in self.programs.programs_mut() {
+            let is_attached = self.writes.iter().any(|(known, _)| known == name);
+            if is_for_writes(name) && self.calls_at.contains_key(name) && !is_attached {
+                let link = attach(&self.root, program, self.calls_at.get(name))?;
+                self.writes.push((name.to_owned(), link));
             }
         }
         Ok(())
     }
 
-    fn control(&self) -> Option<Vec<u8>> {
-        self.control.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten()
-    }
-
     /// Processes that sent synchronous writes outside of a call that is timed, since the last look.
-    pub(crate) fn take_suspects(&self) -> Vec<u32> {
-        let keys: Vec<Vec<u8>> = self.suspects.keys().collect();
-        keys.iter().for_each(|key| drop(self.suspects.delete(key)));
-        keys.iter().filter_map(|key| u32_at(key, 0)).collect()
+    pub(crate) fn take_suspects(&mut self) -> Vec<u32> {
+        let suspects: Vec<u32> = self.suspects.keys().filter_map(Result::ok).collect();
+        suspects.iter().for_each(|pid| drop(self.suspects.remove(pid)));
+        suspects
     }
 
     /// Calls under way for at least this long: process and thread.
     pub(crate) fn long_calls(&self, now_ns: u64, least: Duration) -> Vec<(u32, u32)> {
-        let long = |key: &Vec<u8>| {
-            let value = self.calls.lookup(key, MapFlags::ANY).ok().flatten()?;
-            let took = now_ns.saturating_sub(u64_at(&value, 0)?);
-            let id = u64_at(key, 0)?;
+        let long = |(id, pending): (u64, [u8; PENDING])| {
+            let took = now_ns.saturating_sub(u64_at(&pending, 0)?);
             (u128::from(took) >= least.as_nanos()).then_some(((id >> 32) as u32, id as u32))
         };
-        self.calls.keys().filter_map(|key| long(&key)).collect()
+        self.calls.iter().filter_map(Result::ok).filter_map(long).collect()
+    }
+
+    /// A call that is under way and whose beginning was not counted.
+    pub(crate) fn is_inside(&mut self, pid: u32, tid: u32, call: Call, device: DeviceId, now_ns: u64) {
+        let Some(kind) = Call::ALL.iter().position(|known| *known == call) else { return };
+        let mut pending = [0; PENDING];
+        pending[..8].copy_from_slice(&now_ns.to_ne_bytes());
+        pending[8..12].copy_from_slice(&(device.major << 20 | device.minor).to_ne_bytes());
+        pending[12..].copy_from_slice(&(kind as u32).to_ne_bytes());
+        const NEW: u64 = 1; // BPF_NOEXIST
+        let _ = self.calls.insert(u64::from(pid) << 32 | u64::from(tid), pending, NEW);
     }
 
     /// Forgets a thread's call: its end was not seen, and would be waited for for ever.
-    pub(crate) fn forget(&self, pid: u32, tid: u32) {
-        let _ = self.calls.delete(&(u64::from(pid) << 32 | u64::from(tid)).to_ne_bytes());
+    pub(crate) fn forget(&mut self, pid: u32, tid: u32) {
+        let _ = self.calls.remove(&(u64::from(pid) << 32 | u64::from(tid)));
     }
 
     /// Ends the window: its counts, and the calls under way.
     pub(crate) fn take(&mut self, now_ns: u64, files: &mut OpenFiles) -> Counted {
-        let folded = self.control().and_then(|c| u64_at(&c, 8)).unwrap_or(self.folded);
+        let folded = self.folded_so_far();
         let before = self.epoch;
         self.epoch ^= 1;
-        let mut control = [0; 16];
-        control[..4].copy_from_slice(&self.epoch.to_ne_bytes());
-        control[8..].copy_from_slice(&folded.to_ne_bytes());
-        let _ = self.control.update(&0u32.to_ne_bytes(), &control, MapFlags::ANY);
+        self.put_control(folded);
         let mut counted = Counted { folded: folded.saturating_sub(self.folded), ..Counted::default() };
         self.folded = folded;
         let mut processes: BTreeMap<(u32, Option<DeviceId>), ProcessUse> = BTreeMap::new();
-        for (key, value) in taken(&self.uses, before) {
-            let _ = use_of(&key, &value, files, &mut processes);
+        take_each(&mut self.uses, before, |key, value| {
+            let _ = use_of(key, value, files, &mut processes);
+        });
+        take_each(&mut self.devices, before, |key, value| {
+            let _ = requests_of(key, value, &mut counted.devices);
+        });
+        for (id, pending) in self.calls.iter().filter_map(Result::ok) {
+            let _ = pending_of(id, &pending, now_ns, files, &mut processes);
         }
-        for (key, value) in taken(&self.devices, before) {
-            let _ = requests_of(&key, &value, &mut counted.devices);
-        }
-        for key in self.calls.keys() {
-            let value = self.calls.lookup(&key, MapFlags::ANY).ok().flatten().unwrap_or_default();
-            let _ = pending_of(&key, &value, now_ns, files, &mut processes);
-        }
-        for key in self.requests.keys() {
-            let value = self.requests.lookup(&key, MapFlags::ANY).ok().flatten().unwrap_or_default();
-            let _ = read_of(&value, now_ns, files, &mut processes);
+        for (_, outstanding) in self.requests.iter().filter_map(Result::ok) {
+            let _ = read_of(&outstanding, now_ns, files, &mut processes);
         }
         counted.processes = processes.into_values().collect();
         counted
     }
 }
 
-/// Removes and returns all of a set's entries.
-fn taken(map: &MapHandle, epoch: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let keys: Vec<Vec<u8>> = map.keys().filter(|key| u32_at(key, 0) == Some(epoch)).collect();
-    keys.into_iter()
-        .filter_map(|key| {
-            let value = map.lookup(&key, MapFlags::ANY).ok().flatten()?;
-            map.delete(&key).ok()?;
-            Some((key, value))
-        })
-        .collect()
+/// The kernel's types took 30 MB for a moment, in small pieces: glibc keeps those, 15 MB of them,
+/// unless told otherwise.
+#[expect(unsafe_code, reason = "malloc_trim(3) has no safe form")]
+fn give_back_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes no pointer and frees nothing that is in use.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+/// A tracepoint that this kernel does not have.
+fn absent(program: &str, at: String, blind: &mut Vec<Blind>) -> Result<(), ProbeError> {
+    if NEEDED.contains(&program) {
+        return Err(refused(format!("{at}: not in this kernel")));
+    }
+    blind.push(Blind::new(at, "not in this kernel"));
+    Ok(())
+}
+
+fn map<M: TryFrom<aya::maps::Map, Error = aya::maps::MapError>>(
+    programs: &mut Ebpf,
+    name: &str,
+) -> Result<M, ProbeError> {
+    let map = programs.take_map(name).ok_or_else(|| refused(format!("{name}: no such map")))?;
+    M::try_from(map).map_err(|e| failed(name, &e))
+}
+
+fn attach(root: &SysRoot, program: &mut Program, at: Option<&u16>) -> Result<Attached, ProbeError> {
+    match (program, at) {
+        (Program::TracePoint(program), Some(at)) => {
+            let fd = program.fd().map_err(|e| failed("a program", &e))?;
+            let deadline = Instant::now() + DETACHING;
+            loop {
+                match perf::run_at(root, *at, fd.as_fd()) {
+                    Ok(event) => return Ok(Attached::Event(event)),
+                    Err(e) if e.kind() == ErrorKind::AlreadyExists && Instant::now() < deadline => {
+                        std::thread::sleep(DETACHING / 100);
+                    }
+                    Err(e) => return Err(failed("attaching", &e)),
+                }
+            }
+        }
+        (Program::BtfTracePoint(program), _) => {
+            let link = program.attach().and_then(|id| program.take_link(id));
+            link.map(Attached::Link).map_err(|e| failed("attaching", &e))
+        }
+        _ => Err(refused("a program of another kind".to_owned())),
+    }
+}
+
+/// Removes all of a set's entries and hands them over, one after another: together they may be
+/// 17 MB.
+fn take_each<const K: usize, const V: usize>(
+    map: &mut Map<MapData, [u8; K], [u8; V]>,
+    epoch: u32,
+    mut each: impl FnMut(&[u8; K], &[u8; V]),
+) {
+    let keys = map.keys().filter_map(Result::ok).filter(|key| u32_at(key, 0) == Some(epoch));
+    for key in keys.collect::<Vec<_>>() {
+        if let Ok(value) = map.get(&key, 0)
+            && map.remove(&key).is_ok()
+        {
+            each(&key, &value);
+        }
+    }
 }
 
 type Processes = BTreeMap<(u32, Option<DeviceId>), ProcessUse>;
@@ -281,13 +477,13 @@ fn requests_of(
 
 /// A call under way: thread and process, `struct pending`.
 fn pending_of(
-    key: &[u8],
+    id: u64,
     value: &[u8],
     now_ns: u64,
     files: &mut OpenFiles,
     processes: &mut Processes,
 ) -> Option<()> {
-    let pid = (u64_at(key, 0)? >> 32) as u32;
+    let pid = (id >> 32) as u32;
     let device = files.device_of_filesystem(device_id(u32_at(value, 8)?));
     entry(processes, pid, device).waits(now_ns, u64_at(value, 0)?);
     Some(())

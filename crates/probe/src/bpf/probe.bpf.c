@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: (MIT OR Apache-2.0 OR GPL-2.0-only)
 //
-// Counts in the kernel who waits how long; src/bpf/mod.rs loads it and reads the maps.
+// Counts in the kernel who waits how long. scripts/bpf-object compiles it into probe.bpf.o, which
+// is kept beside it; mod.rs loads that object and reads the maps.
 //
-//   sys_enter_*, sys_exit_* of fsync and its kin        a call of a thread  -> uses[process, device, kind]
-//   block_io_start, block_rq_issue, block_rq_complete  a request           -> devices[device, class], reads -> uses
-//   the same of write and its kin, attached when asked for, for processes in `watched`: to O_SYNC or O_DIRECT files -> uses
+//   sys_enter_*, sys_exit_* of fsync and its kin       a call     -> uses[process, device, kind]
+//   the same of write and its kin, attached on demand  a call to an O_SYNC or O_DIRECT file of a
+//                                                      process in `watched`  -> uses
+//   block_io_start, block_rq_issue, block_rq_complete  a request  -> devices[device, class];
+//                                                      a read     -> uses
 //
-// Classic and raw tracepoints only: there are kernels that refuse programs on functions (fentry), or are built without kprobes.
+// Classic and raw tracepoints only: some kernels refuse programs on functions (fentry), or are
+// built without kprobes.
 //
-// Types are declared with the few fields that are read; where they lie, the loader takes from the running kernel (CO-RE). Times are nanoseconds of
-// CLOCK_MONOTONIC. Everything that can grow has a limit: beyond it processes are counted together (process 0), what is under way is not seen.
+// Types are declared with the few fields that are read. The loader takes their places from the
+// running kernel (CO-RE). Times are nanoseconds of CLOCK_MONOTONIC. Everything that grows has a
+// limit: beyond it processes are counted together (process 0), and operations under way are not
+// seen.
+//
+// One object serves all little-endian machines: what differs between them is in `o_direct`.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -56,16 +64,14 @@ enum kind { FSYNC, FDATASYNC, SYNC_FILE_RANGE, MSYNC, SYNCFS, SYNC, SYNC_WRITE, 
 enum class { CLASS_READ, CLASS_SYNC_WRITE, CLASS_ASYNC_WRITE, CLASS_FLUSH, CLASS_OTHER };
 
 #define O_DSYNC 010000
-#if defined(__TARGET_ARCH_arm64)
-#define O_DIRECT 0200000
-#else
-#define O_DIRECT 040000
-#endif
+// O_DIRECT of this machine, which the loader fills in (include/uapi/asm-generic/fcntl.h,
+// arch/arm64/include/uapi/asm/fcntl.h).
+volatile const u32 o_direct = 040000;
 #define RANGE_WAITS (1 | 4)
 #define MS_SYNC 4
 #define PF_KTHREAD 0x00200000
 
-// Log-linear: 64 buckets of 64 ns, then 32 an octave (3 %); mod.rs has the same.
+// Log-linear: 64 buckets of 64 ns, then 32 an octave (3 %); layout.rs has the same.
 #define BUCKETS 1056
 
 struct histogram {
@@ -81,7 +87,11 @@ struct device { u64 bytes; struct histogram queue; struct histogram device; };
 struct pending { u64 since_ns; u32 dev; u32 kind; };
 struct outstanding { u64 issued_ns; u64 queued_ns; u32 pid; u32 dev; };
 // epoch: which of two sets is counted into. folded: operations that had no room.
-struct control { u32 epoch; u32 unused; u64 folded; };
+struct control { u32 epoch; u32 flags; u64 folded; };
+// Flags: operations that begin are not counted; those under way are followed to their end.
+#define CLOSED 1
+// Only reads among the requests are of interest.
+#define SPARING 2
 
 struct {
 	int (*type)[1];
@@ -174,6 +184,12 @@ INLINE struct control *controls(void)
 	return map_lookup(&control, &zero);
 }
 
+INLINE int has(u32 flags)
+{
+	struct control *c = controls();
+	return c && c->flags & flags;
+}
+
 INLINE void count_use(u32 pid, u32 dev, u32 kind, u64 ns, u64 bytes)
 {
 	struct control *c = controls();
@@ -257,18 +273,20 @@ INLINE void leave(u32 kind, long result)
 		count_use(id >> 32, dev, kind, took, 0);
 }
 
-// A system call's record begins with 8 bytes that all tracepoints have and its number; its arguments, or its result, are words from byte 16 on
-// (kernel/trace/trace_syscalls.c, struct syscall_tp_t).
+// A system call's record begins with 8 bytes that all tracepoints have, and its number. Its
+// arguments, or its result, are words from byte 16 on (kernel/trace/trace_syscalls.c, struct
+// syscall_tp_t).
 #define ARGUMENT(ctx, n) ((ctx)[2 + (n)])
 
-// What a program on a classic tracepoint returns decides whether other tracers' perf events on it get theirs (perf_call_bpf_enter): 0 would take it from them.
+// A program on a classic tracepoint that returns 0 takes the record from other tracers' perf events
+// (perf_call_bpf_enter).
 #define GO_ON 1
 
 #define CALL(name, kind, device, when)                      \
 	SEC("tp/syscalls/sys_enter_" #name)                 \
 	int enter_##name(u64 *ctx)                          \
 	{                                                   \
-		if (when)                                   \
+		if (!has(CLOSED) && (when))                 \
 			enter(device, kind);                \
 		return GO_ON;                               \
 	}                                                   \
@@ -291,12 +309,12 @@ CALL(sync, SYNC, 0, 1)
 INLINE int write_enter(u64 *ctx)
 {
 	u32 pid = pid_tgid() >> 32;
-	if (!map_lookup(&watched, &pid))
+	if (has(CLOSED) || !map_lookup(&watched, &pid))
 		return GO_ON;
 	struct file *file = file_of(ARGUMENT(ctx, 0));
 	u32 flags = 0;
 	READ_FIELD(flags, file, f_flags);
-	if (flags & (O_DSYNC | O_DIRECT))
+	if (flags & (O_DSYNC | o_direct))
 		enter(device_of_file(file), flags & O_DSYNC ? SYNC_WRITE : DIRECT_WRITE);
 	return GO_ON;
 }
@@ -333,6 +351,8 @@ int request_made(u64 *ctx)
 	struct request *rq = (struct request *)ctx[0];
 	u32 flags = rq->cmd_flags;
 	u64 id = pid_tgid();
+	if (has(CLOSED))
+		return 0;
 	if ((flags & REQ_OP_MASK) == REQ_OP_READ) {
 		u64 key = (u64)rq;
 		struct outstanding o = { 0, now_ns(), id >> 32, device_of(rq) };
@@ -366,13 +386,18 @@ int request_issued(u64 *ctx)
 {
 	struct request *rq = (struct request *)ctx[0];
 	u64 key = (u64)rq, now = now_ns();
-	if ((rq->cmd_flags & REQ_OP_MASK) == REQ_OP_READ) {
+	int is_read = (rq->cmd_flags & REQ_OP_MASK) == REQ_OP_READ;
+	if (!is_read && has(SPARING))
+		return 0;
+	if (is_read) {
 		struct outstanding *known = map_lookup(&requests, &key);
 		if (known) {
 			known->issued_ns = now;
 			return 0;
 		}
 	}
+	if (has(CLOSED))
+		return 0;
 	struct outstanding o = { now, rq->start_time_ns, 0, device_of(rq) };
 	map_update(&requests, &key, &o, 0);
 	return 0;
@@ -384,6 +409,8 @@ int request_done(u64 *ctx)
 	struct request *rq = (struct request *)ctx[0];
 	u64 key = (u64)rq;
 	u32 bytes = rq->__data_len;
+	if ((rq->cmd_flags & REQ_OP_MASK) != REQ_OP_READ && has(SPARING))
+		return 0;
 	// The rest of a request that ends in parts comes later.
 	if ((u32)ctx[2] < bytes)
 		return 0;

@@ -3,7 +3,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use perf_event_open_sys::bindings::{
     PERF_FLAG_FD_CLOEXEC, PERF_SAMPLE_RAW, PERF_SAMPLE_TID, PERF_SAMPLE_TIME, PERF_TYPE_TRACEPOINT,
@@ -15,10 +15,18 @@ use perf_event_open_sys::{ioctls, perf_event_open};
 /// processor is offline.
 pub(super) trait Events: std::fmt::Debug + Send {
     /// Opens a tracepoint on one processor, for all processes, switched off. `watermark`: after so
-    /// many unread bytes a poll(2) wakes.
-    fn open(&self, tracepoint: u16, processor: u32, watermark: u32) -> io::Result<OwnedFd>;
+    /// many unread bytes a poll(2) wakes. An event with a leader records only while its leader does.
+    fn open(
+        &self,
+        tracepoint: u16,
+        processor: u32,
+        watermark: u32,
+        leader: Option<&OwnedFd>,
+    ) -> io::Result<OwnedFd>;
     /// Switches an event on.
     fn enable(&self, event: &OwnedFd) -> io::Result<()>;
+    /// Switches an event off, and those that it leads.
+    fn disable(&self, event: &OwnedFd) -> io::Result<()>;
     /// Sends an event's records into another's ring.
     fn send_to(&self, event: &OwnedFd, leader: i32) -> io::Result<()>;
     /// Lets through only what an expression over the record's fields holds for
@@ -32,13 +40,24 @@ pub(super) trait Events: std::fmt::Debug + Send {
 pub(super) struct Kernel;
 
 impl Events for Kernel {
-    fn open(&self, tracepoint: u16, processor: u32, watermark: u32) -> io::Result<OwnedFd> {
-        open(tracepoint, processor, watermark)
+    fn open(
+        &self,
+        tracepoint: u16,
+        processor: u32,
+        watermark: u32,
+        leader: Option<&OwnedFd>,
+    ) -> io::Result<OwnedFd> {
+        open(tracepoint, processor, watermark, leader.map_or(-1, AsRawFd::as_raw_fd))
     }
 
     fn enable(&self, event: &OwnedFd) -> io::Result<()> {
         // SAFETY: no pointer.
         done(unsafe { ioctls::ENABLE(event.as_raw_fd(), 0) })
+    }
+
+    fn disable(&self, event: &OwnedFd) -> io::Result<()> {
+        // SAFETY: no pointer.
+        done(unsafe { ioctls::DISABLE(event.as_raw_fd(), 0) })
     }
 
     fn send_to(&self, event: &OwnedFd, leader: i32) -> io::Result<()> {
@@ -53,7 +72,16 @@ impl Events for Kernel {
     }
 }
 
-fn open(tracepoint: u16, processor: u32, watermark: u32) -> io::Result<OwnedFd> {
+/// Runs a program of the kernel's at a tracepoint, on all processors, until the event is closed. The
+/// event itself stays off: its records have no reader.
+pub(super) fn run_at(tracepoint: u16, processor: u32, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let event = open(tracepoint, processor, 0, -1)?;
+    // SAFETY: no pointer; both descriptors are open.
+    done(unsafe { ioctls::SET_BPF(event.as_raw_fd(), program.as_raw_fd() as u32) })?;
+    Ok(event)
+}
+
+fn open(tracepoint: u16, processor: u32, watermark: u32, leader: i32) -> io::Result<OwnedFd> {
     let mut attr = perf_event_attr {
         type_: PERF_TYPE_TRACEPOINT,
         size: size_of::<perf_event_attr>() as u32,
@@ -68,8 +96,9 @@ fn open(tracepoint: u16, processor: u32, watermark: u32) -> io::Result<OwnedFd> 
     attr.set_use_clockid(1);
     attr.set_disabled(1);
     // SAFETY: the attributes are initialised and of the size that they say.
-    let fd =
-        unsafe { perf_event_open(&raw mut attr, -1, processor as i32, -1, u64::from(PERF_FLAG_FD_CLOEXEC)) };
+    let fd = unsafe {
+        perf_event_open(&raw mut attr, -1, processor as i32, leader, u64::from(PERF_FLAG_FD_CLOEXEC))
+    };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }

@@ -6,14 +6,15 @@
 //! perf events ─▶ ring a processor ─▶ merged by time ─▶ Record   even if we are killed
 //! ```
 //!
-//! Nothing global is written: filters belong to this process's events, and other tracers' events
-//! are their own.
+//! The events of beginnings have one leader on each processor, and those of ends another: one call
+//! switches all of them. Nothing global is written: filters belong to this process's events, and
+//! other tracers' events are their own.
 
 mod event;
 mod ring;
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use floodwall_host::SysRoot;
@@ -21,14 +22,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::closer::Piece;
 use crate::error::ProbeError;
 use crate::event::Record;
 use crate::format::Format;
 use crate::snapshot::Blind;
 use crate::tracefs::Tracefs;
-use crate::tracepoints::{Decoder, Kind, Wanted};
+use crate::tracepoints::{Decoder, Kind, Role, Wanted};
 use event::{Events, Kernel};
-use ring::{Raw, Ring};
+use ring::Raw;
+pub(crate) use ring::Ring;
 
 /// Memory of all rings together. A record takes some 100 bytes, so this is 80,000 events.
 const RINGS_BYTES: usize = 8 << 20;
@@ -40,24 +43,42 @@ const RING_BYTES: std::ops::RangeInclusive<usize> = (64 << 10)..=(1 << 20);
 /// it for every write call of the machine.
 const MAX_WATCHED: usize = 128;
 
+/// A tracepoint that this kernel has.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    number: u16,
+    role: Role,
+    /// Only records that this holds for are of use.
+    filter: Option<&'static str>,
+}
+
 /// One processor's events.
 #[derive(Debug)]
 struct Processor {
     number: u32,
-    ring: Ring,
-    /// All but the ring's own event.
-    _others: Vec<OwnedFd>,
+    /// All but the ring's own event, each with its role.
+    others: Vec<(Role, OwnedFd)>,
     /// Those of [`crate::tracepoints::WRITES`], while threads' writes are watched.
     writes: Vec<OwnedFd>,
+    own_role: Role,
+    ring: Ring,
 }
 
 impl Processor {
+    /// The first event of a role, which leads the others.
+    fn leader(&self, role: Role) -> Option<&OwnedFd> {
+        if self.own_role == role {
+            return Some(self.ring.leader());
+        }
+        self.others.iter().find(|(of, _)| *of == role).map(|(_, event)| event)
+    }
+
     /// Sees the writes that a filter lets through.
-    fn watch_writes(&mut self, writes: &[u16], filter: &str, events: &dyn Events) -> io::Result<()> {
+    fn watch_writes(&mut self, writes: &[Point], filter: &str, events: &dyn Events) -> io::Result<()> {
         if !self.writes.is_empty() {
             return self.writes.iter().try_for_each(|write| events.filter(write, filter));
         }
-        let open = writes.iter().map(|id| events.open(*id, self.number, 0));
+        let open = writes.iter().map(|at| events.open(at.number, self.number, 0, self.leader(at.role)));
         let opened: Vec<OwnedFd> = open.collect::<io::Result<_>>()?;
         for write in &opened {
             events.filter(write, filter)?;
@@ -73,8 +94,11 @@ impl Processor {
 #[derive(Debug)]
 pub(crate) struct Perf {
     decoder: Decoder,
-    always: Vec<u16>,
-    writes: Vec<u16>,
+    always: Vec<Point>,
+    writes: Vec<Point>,
+    /// Which roles' events are on.
+    begins: bool,
+    ends: bool,
     processors: Vec<Processor>,
     scratch: Vec<u8>,
     /// The threads whose writes are seen, on every processor in `processors`; empty: none.
@@ -92,7 +116,8 @@ pub(crate) struct Drained {
 
 impl Perf {
     /// Opens those of these tracepoints that the kernel has, all the time and while writes are
-    /// watched, and says what the others would have told.
+    /// watched, and says what the others would have told. `sparing`: of requests only reads are of
+    /// interest, and whose synchronous writes there are.
     ///
     /// # Errors
     /// [`ProbeError`].
@@ -100,12 +125,13 @@ impl Perf {
         root: &SysRoot,
         always: &[Wanted],
         writes: &[Wanted],
+        sparing: bool,
     ) -> Result<(Self, Vec<Blind>), ProbeError> {
         let tracefs = Tracefs::open()?;
         let mut decoder = Decoder::default();
         let mut blind = Vec::new();
-        let always = learn(&tracefs, always, &mut decoder, &mut blind)?;
-        let writes = learn(&tracefs, writes, &mut decoder, &mut blind)?;
+        let always = learn(&tracefs, always, sparing, &mut decoder, &mut blind)?;
+        let writes = learn(&tracefs, writes, sparing, &mut decoder, &mut blind)?;
         if always.is_empty() {
             return Err(ProbeError::NoTracepoints);
         }
@@ -117,6 +143,8 @@ impl Perf {
             decoder,
             always,
             writes,
+            begins: true,
+            ends: true,
             processors: Vec::new(),
             scratch: Vec::new(),
             watched: Vec::new(),
@@ -151,22 +179,88 @@ impl Perf {
 
     fn processor(&self, number: u32) -> Result<Processor, ProbeError> {
         let watermark = (self.ring_bytes / 2) as u32;
-        let mut events = self
-            .always
-            .iter()
-            .map(|id| self.events.open(*id, number, watermark))
-            .collect::<io::Result<Vec<_>>>()
-            .map_err(refused)?;
-        let others = events.split_off(1);
-        let Some(leader) = events.pop() else { return Err(ProbeError::NoTracepoints) };
-        let ring = Ring::map(leader, self.ring_bytes)?;
-        for other in &others {
-            self.events.send_to(other, ring.raw_fd()).map_err(refused)?;
+        let events = &*self.events;
+        let Some((first, rest)) = self.always.split_first() else { return Err(ProbeError::NoTracepoints) };
+        let own = events.open(first.number, number, watermark, None).map_err(refused)?;
+        let mut processor = Processor {
+            number,
+            others: Vec::new(),
+            writes: Vec::new(),
+            own_role: first.role,
+            ring: Ring::map(own, self.ring_bytes)?,
+        };
+        for point in rest {
+            let leader = if point.role == Role::Rare { None } else { processor.leader(point.role) };
+            let event = events.open(point.number, number, watermark, leader).map_err(refused)?;
+            events.send_to(&event, processor.ring.raw_fd()).map_err(refused)?;
+            processor.others.push((point.role, event));
         }
-        for event in std::iter::once(ring.leader()).chain(&others) {
-            self.events.enable(event).map_err(refused)?;
+        let roles = std::iter::once((first.role, processor.ring.leader()));
+        let roles = roles.chain(processor.others.iter().map(|(role, event)| (*role, event)));
+        for (point, (role, event)) in self.always.iter().zip(roles) {
+            if let Some(filter) = point.filter {
+                // Without it there is more to read, and nothing else.
+                let _ = events.filter(event, filter);
+            }
+            let is_leader = processor.leader(role).is_some_and(|l| l.as_raw_fd() == event.as_raw_fd());
+            if !is_leader || self.is_on(role) {
+                events.enable(event).map_err(refused)?;
+            }
         }
-        Ok(Processor { number, ring, _others: others, writes: Vec::new() })
+        Ok(processor)
+    }
+
+    fn is_on(&self, role: Role) -> bool {
+        match role {
+            Role::Begin => self.begins,
+            Role::End => self.ends,
+            Role::Rare => true,
+        }
+    }
+
+    /// Switches the events of beginnings. Those of ends go on, for what has begun.
+    pub(crate) fn count_begins(&mut self, on: bool) {
+        if on {
+            self.switch(Role::End, true);
+        }
+        self.switch(Role::Begin, on);
+    }
+
+    /// Whether events of ends come.
+    pub(crate) fn sees_ends(&self) -> bool {
+        self.ends
+    }
+
+    /// Switches the events of ends off, until beginnings are switched on again.
+    pub(crate) fn ignore_ends(&mut self) {
+        self.switch(Role::End, false);
+    }
+
+    /// A processor that is offline refuses; it is closed with the next look at processors.
+    fn switch(&mut self, role: Role, on: bool) {
+        let state = if role == Role::Begin { &mut self.begins } else { &mut self.ends };
+        if std::mem::replace(state, on) == on {
+            return;
+        }
+        for leader in self.processors.iter().filter_map(|processor| processor.leader(role)) {
+            let _ = if on { self.events.enable(leader) } else { self.events.disable(leader) };
+        }
+    }
+
+    /// Closes all tracepoints; [`Self::follow_processors`] opens them again. Dropping what it
+    /// returns takes half a second (`closer`).
+    pub(crate) fn detach(&mut self) -> Vec<Piece> {
+        self.switch(Role::Begin, false);
+        self.switch(Role::End, false);
+        (self.begins, self.ends) = (true, true);
+        self.watched.clear();
+        let mut pieces: Vec<Piece> = Vec::new();
+        for Processor { others, writes, ring, .. } in self.processors.drain(..) {
+            let events = writes.into_iter().chain(others.into_iter().rev().map(|(_, event)| event));
+            pieces.extend(events.map(Piece::Event));
+            pieces.push(Piece::Ring(ring));
+        }
+        pieces
     }
 
     /// Follows processors that came or went.
@@ -289,14 +383,25 @@ impl Perf {
     }
 }
 
+/// Runs a program of the kernel's at a tracepoint, on all processors, until the event is closed.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn run_at(root: &SysRoot, tracepoint: u16, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    // The event belongs to one processor, the program to the tracepoint.
+    let processor = online(root).first().copied().unwrap_or(0);
+    event::run_at(tracepoint, processor, program)
+}
+
 /// Reads the format files of tracepoints and returns the numbers of those that the kernel has.
 fn learn(
     tracefs: &Tracefs,
     wanted: &[Wanted],
+    sparing: bool,
     decoder: &mut Decoder,
     blind: &mut Vec<Blind>,
-) -> Result<Vec<u16>, ProbeError> {
-    let mut numbers = Vec::new();
+) -> Result<Vec<Point>, ProbeError> {
+    let mut points = Vec::new();
     let mut known = Vec::new();
     for Wanted { path, kind } in wanted {
         // An older kernel's substitute for one that is there.
@@ -315,16 +420,18 @@ fn learn(
                 .map_err(|e| e.to_string()),
         };
         match learned {
-            Ok(id) => {
-                numbers.push(id);
+            Ok(number) => {
                 known.push(*kind);
+                let sees_queued = known.contains(&Kind::Queued);
+                let filter = kind.filter(sparing, sees_queued);
+                points.push(Point { number, role: kind.role(sees_queued), filter });
             }
             // Its substitute comes after it.
             Err(_) if path.ends_with("block_io_start") => {}
             Err(why) => blind.push(Blind::new(*path, why)),
         }
     }
-    Ok(numbers)
+    Ok(points)
 }
 
 /// Processors that run: `0-3,8`.

@@ -18,7 +18,7 @@ const RAW: u64 = HEADER + 8 + 8 + 4;
 
 /// A mapped ring and the event that it belongs to.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(crate) struct Ring {
     leader: OwnedFd,
     page: *mut perf_event_mmap_page,
     mapped: usize,

@@ -1,6 +1,6 @@
 //! Processors that come and go, on a kernel that is made up: its rings are files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex};
 
@@ -15,6 +15,9 @@ struct State {
     /// Processor and tracepoint of each event, by descriptor.
     opened: BTreeMap<i32, (u32, u16)>,
     filters: BTreeMap<i32, String>,
+    /// Those that are switched on, and the leaders of those that have one.
+    on: BTreeSet<i32>,
+    led: BTreeMap<i32, i32>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -31,8 +34,25 @@ impl Fake {
     }
 }
 
+impl Fake {
+    /// Tracepoints of a processor that send records.
+    fn recording(&self, perf: &Perf) -> Vec<u16> {
+        let state = self.0.lock().unwrap();
+        let of = |p: &Processor| {
+            let events = std::iter::once(p.ring.leader()).chain(p.others.iter().map(|(_, event)| event));
+            events.chain(&p.writes).map(AsRawFd::as_raw_fd).collect::<Vec<_>>()
+        };
+        let open = perf.processors.first().map(of).unwrap_or_default();
+        let is_on =
+            |fd: &i32| state.on.contains(fd) && state.led.get(fd).is_none_or(|l| state.on.contains(l));
+        let mut on: Vec<u16> = open.iter().filter(|fd| is_on(fd)).map(|fd| state.opened[fd].1).collect();
+        on.sort_unstable();
+        on
+    }
+}
+
 impl Events for Fake {
-    fn open(&self, tracepoint: u16, processor: u32, _: u32) -> io::Result<OwnedFd> {
+    fn open(&self, tracepoint: u16, processor: u32, _: u32, leader: Option<&OwnedFd>) -> io::Result<OwnedFd> {
         let mut state = self.0.lock().unwrap();
         if state.offline.contains(&processor) {
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
@@ -48,10 +68,22 @@ impl Events for Fake {
         // A descriptor that was closed is given again.
         state.filters.remove(&fd.as_raw_fd());
         state.opened.insert(fd.as_raw_fd(), (processor, tracepoint));
+        state.on.remove(&fd.as_raw_fd());
+        if let Some(leader) = leader {
+            state.led.insert(fd.as_raw_fd(), leader.as_raw_fd());
+        } else {
+            state.led.remove(&fd.as_raw_fd());
+        }
         Ok(fd)
     }
 
-    fn enable(&self, _: &OwnedFd) -> io::Result<()> {
+    fn enable(&self, event: &OwnedFd) -> io::Result<()> {
+        self.0.lock().unwrap().on.insert(event.as_raw_fd());
+        Ok(())
+    }
+
+    fn disable(&self, event: &OwnedFd) -> io::Result<()> {
+        self.0.lock().unwrap().on.remove(&event.as_raw_fd());
         Ok(())
     }
 
@@ -65,11 +97,19 @@ impl Events for Fake {
     }
 }
 
+fn point((number, role): (u16, Role)) -> Point {
+    Point { number, role, filter: None }
+}
+
 fn perf(fake: &Fake, online: &[u32]) -> Perf {
     let mut perf = Perf {
         decoder: Decoder::default(),
-        always: vec![10, 11],
-        writes: vec![20, 21],
+        always: [(10, Role::Begin), (11, Role::End), (12, Role::Rare), (13, Role::Begin), (14, Role::End)]
+            .map(point)
+            .to_vec(),
+        writes: [(20, Role::Begin), (21, Role::End)].map(point).to_vec(),
+        begins: true,
+        ends: true,
         processors: Vec::new(),
         scratch: Vec::new(),
         watched: Vec::new(),
@@ -139,4 +179,36 @@ fn lists_of_processors_are_read_as_the_kernel_writes_them() {
     assert_eq!(ranges("0"), [0]);
     assert_eq!(ranges(""), [0u32; 0]);
     assert_eq!(ranges("3-1,x,0-99999999999,7"), [7]);
+}
+
+#[test]
+fn beginnings_and_ends_are_switched_by_their_leaders() {
+    let fake = Fake::default();
+    let mut perf = perf(&fake, &[0, 1]);
+    perf.watch_writes(&[700]).unwrap();
+    assert_eq!(fake.recording(&perf), [10, 11, 12, 13, 14, 20, 21]);
+    perf.count_begins(false);
+    assert_eq!(fake.recording(&perf), [11, 12, 14, 21], "what has begun is followed to its end");
+    perf.ignore_ends();
+    assert_eq!(fake.recording(&perf), [12]);
+    // A processor that comes meanwhile is as quiet.
+    perf.follow_these(&[1, 2]).unwrap();
+    perf.processors.remove(0);
+    assert_eq!(fake.recording(&perf), [12]);
+    perf.count_begins(true);
+    assert_eq!(fake.recording(&perf), [10, 11, 12, 13, 14, 20, 21]);
+}
+
+#[test]
+fn all_are_closed_and_opened_again_and_writes_are_watched_anew() {
+    let fake = Fake::default();
+    let mut perf = perf(&fake, &[0, 1]);
+    perf.watch_writes(&[700]).unwrap();
+    let pieces = perf.detach();
+    // Four beside the ring's own event, two for writes, the ring.
+    assert_eq!((pieces.len(), perf.processors.len(), perf.watched().len()), (14, 0, 0));
+    drop(pieces);
+    perf.follow_these(&[0, 1]).unwrap();
+    perf.watch_writes(&[700]).unwrap();
+    assert_eq!(fake.recording(&perf), [10, 11, 12, 13, 14, 20, 21]);
 }

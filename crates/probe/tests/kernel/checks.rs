@@ -26,6 +26,9 @@ pub(crate) const TESTS: &[Test] = &[
     ("ten thousand processes take bounded memory and less than their own work", ten_thousand),
     ("what a thread starts is followed, ten thousand processes of it", followed),
     ("another tracer's events go on", beside_another),
+    ("a paused probe has no tracepoint open, and sees again when it goes on", paused),
+    ("a call that hangs since before tracepoints were opened is known", hangs),
+    ("samples tell the rate and the latencies, each operation to its end", sampled),
 ];
 
 /// The least that is seen of ten thousand operations, of as many processes. A busy machine loses
@@ -369,4 +372,130 @@ fn beside_another(source: SourceKind) -> Result<(), String> {
     let seen = until_ended(&mut first, &mut worker)?;
     let count = calls(&seen, pid, Call::Fsync).count() + calls(&seen, pid, Call::Fdatasync).count();
     ensure(count == 50, || format!("{count} of 50"))
+}
+
+/// This process's perf events and links of programs.
+fn open_tracepoints() -> usize {
+    let descriptors = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let targets = descriptors.filter_map(|fd| std::fs::read_link(fd.path()).ok());
+    let is_open = |target: &std::path::Path| {
+        let target = target.to_string_lossy();
+        ["perf_event", "bpf_link", "bpf-link", "raw-tracepoint"].iter().any(|kind| target.contains(kind))
+    };
+    targets.filter(|target| is_open(target)).count()
+}
+
+fn paused(source: SourceKind) -> Result<(), String> {
+    let disk = Disk::new()?;
+    let mut probe = Probe::open_sparing(Some(source)).map_err(|e| e.to_string())?;
+    probe.sample_above(None);
+    let seen = |probe: &mut Probe| {
+        let mut worker = Worker::start("sync", &[&disk.file("a"), "200"])?;
+        let pid = worker.pid();
+        let all = until_ended(probe, &mut worker)?;
+        let commits = calls(&all, pid, Call::Fsync).count() + calls(&all, pid, Call::Fdatasync).count();
+        let dirtied: u64 = uses(&all, pid).filter_map(|p| p.dirtied_bytes).sum();
+        let waiting: u32 = all.last().map_or(0, |s| s.processes.iter().map(|p| p.waiting).sum());
+        Ok::<_, String>((commits, dirtied >= 200 * 4096, waiting, all.iter().map(|s| s.attached).sum()))
+    };
+    let (commits, ..) = seen(&mut probe)?;
+    ensure(commits == 200 && open_tracepoints() > 0, || format!("{commits} of 200 at first"))?;
+    probe.pause();
+    // Closing takes its time.
+    let begin = std::time::Instant::now();
+    while open_tracepoints() > 0 {
+        ensure(begin.elapsed() < Duration::from_secs(10), || format!("{} are open", open_tracepoints()))?;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(probe.snapshot());
+    let while_paused = seen(&mut probe)?;
+    ensure(while_paused == (0, true, 0, Duration::ZERO), || format!("paused: {while_paused:?}"))?;
+    for _ in 0..5 {
+        probe.resume().map_err(|e| e.to_string())?;
+        probe.pause();
+        std::thread::sleep(Duration::from_millis(30));
+    }
+    let begin = std::time::Instant::now();
+    probe.resume().map_err(|e| e.to_string())?;
+    let took = begin.elapsed();
+    let (commits, dirtied, waiting, _) = seen(&mut probe)?;
+    ensure((commits, dirtied, waiting) == (200, true, 0), || {
+        format!("{commits} of 200 after a pause, {waiting} still waited for; it took {took:?} to go on")
+    })
+}
+
+fn hangs(source: SourceKind) -> Result<(), String> {
+    let disk = Disk::new()?;
+    let mut probe = Probe::open_sparing(Some(source)).map_err(|e| e.to_string())?;
+    // The call may be over before the probe looks.
+    for _ in 0..10 {
+        let mut worker = Worker::start("large", &[&disk.file("a"), "400"])?;
+        let pid = worker.pid();
+        worker.line()?;
+        probe.snapshot().map_err(|e| e.to_string())?;
+        probe.pause();
+        probe.snapshot().map_err(|e| e.to_string())?;
+        worker.go();
+        let fsync = libc::SYS_fsync.to_string();
+        let is_inside = || {
+            let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+            call.split(' ').next() == Some(&fsync)
+        };
+        while !is_inside() && !worker.ended() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        probe.resume().map_err(|e| e.to_string())?;
+        let was_inside = is_inside();
+        let first = [probe.snapshot().map_err(|e| e.to_string())?];
+        let rest = until_ended(&mut probe, &mut worker)?;
+        if !was_inside {
+            continue;
+        }
+        let here = || uses(&first, pid).filter(|p| p.device == Some(disk.id));
+        let waiting: u32 = here().map(|p| p.waiting).sum();
+        let ended = [&first[..], &rest].map(|seen| calls(seen, pid, Call::Fsync).count());
+        let left: u32 = rest.last().map_or(0, |s| s.processes.iter().map(|p| p.waiting).sum());
+        return ensure(u64::from(waiting) + ended[0] == 1 && ended[0] + ended[1] == 1 && left == 0, || {
+            format!("{waiting} waiting at first, {ended:?} seen to end, {left} waiting at last")
+        });
+    }
+    Err("its last sync was over too soon, ten times".to_owned())
+}
+
+fn sampled(source: SourceKind) -> Result<(), String> {
+    let disk = Disk::new()?;
+    let mut probe = Probe::open_sparing(Some(source)).map_err(|e| e.to_string())?;
+    // Far below what any disk does.
+    probe.sample_above(Some(20));
+    let mut worker = Worker::start("sync", &[&disk.file("a"), "6000"])?;
+    let pid = worker.pid();
+    let mut all = Vec::new();
+    while !worker.ended() {
+        probe.wait(Duration::from_millis(250), &GO_ON).map_err(|e| e.to_string())?;
+        all.push(probe.snapshot().map_err(|e| e.to_string())?);
+    }
+    let own = worker.latencies()?;
+    // The first is counted whole, and the last may be no longer than a moment.
+    let middle = all.get(1..all.len() - 1).unwrap_or_default();
+    let mut factors: Vec<f64> = middle.iter().filter_map(|s| s.sampled_by).collect();
+    ensure(middle.len() >= 2 && factors.len() == middle.len(), || {
+        format!("{} of {} windows were samples", factors.len(), middle.len())
+    })?;
+    factors.sort_by(f64::total_cmp);
+    // A busy machine lets some samples begin late.
+    let factor = factors[factors.len() / 2];
+    ensure((3.5..=7.0).contains(&factor), || format!("{factors:?} instead of 5"))?;
+    let mut seen = calls(&all, pid, Call::Fsync);
+    seen.merge(&calls(&all, pid, Call::Fdatasync));
+    let ratio = seen.count() as f64 / own.count() as f64;
+    ensure((0.6..=1.4).contains(&ratio), || format!("{} estimated, {} made", seen.count(), own.count()))?;
+    let (seen_ns, own_ns) = (seen.nearest_rank_ns(0.5).unwrap_or(0), own.nearest_rank_ns(0.5).unwrap_or(0));
+    ensure(seen_ns.abs_diff(own_ns) <= own_ns / 3 + 30_000, || {
+        format!("a median of {seen_ns} ns in samples, {own_ns} ns by the caller's clock")
+    })?;
+    // A call is seen to its end, and is not taken for one under way ever after.
+    probe.wait(Duration::from_millis(250), &GO_ON).map_err(|e| e.to_string())?;
+    let last = probe.snapshot().map_err(|e| e.to_string())?;
+    let waiting: u32 = last.processes.iter().filter(|p| p.pid == pid).map(|p| p.waiting).sum();
+    ensure(waiting == 0, || format!("{waiting} still waited for"))
 }

@@ -14,6 +14,7 @@
 
 mod checks;
 mod disk;
+mod object;
 mod worker;
 
 use floodwall_probe::{Probe, SourceKind};
@@ -34,12 +35,20 @@ fn main() {
             tests.push(test(name, move || missing(source), move || body(source)));
         }
     }
+    let name = "bpf: the object is what clang makes of its source";
+    tests.push(test(name, object::missing, object::is_up_to_date));
     // Each counts what the machine does.
     run_alone(tests)
 }
 
-/// Why a source can't be tested here.
+/// Why a source can't be tested here. Where perf events work and the kernel describes its types,
+/// BPF has to work too.
 fn missing(source: SourceKind) -> Option<String> {
-    let opens = || Probe::open(Some(source)).err().map(|e| e.to_string());
-    lacks(&[ROOT, LOOP, "mkfs.ext4", "losetup", "mount"]).or_else(opens)
+    let lack = lacks(&[ROOT, LOOP, "mkfs.ext4", "losetup", "mount"]);
+    let is_due = || {
+        let has_types = lacks(&["/sys/kernel/btf/vmlinux"]).is_none();
+        source == SourceKind::Bpf && has_types && Probe::open(Some(SourceKind::Perf)).is_ok()
+    };
+    let opens = || Probe::open(Some(source)).err().map(|e| e.to_string()).filter(|_| !is_due());
+    lack.or_else(opens)
 }

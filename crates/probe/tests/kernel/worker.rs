@@ -30,6 +30,21 @@ pub(crate) fn run(what: &str, arguments: &[String]) {
             }
             print(&took);
         }
+        // FILE MIB: syncs twice, waits for a line, and then syncs much at once.
+        "large" => {
+            let file =
+                OpenOptions::new().create(true).truncate(true).write(true).open(&arguments[0]).unwrap();
+            (0..2).for_each(|_| {
+                file.write_all_at(&BLOCK, 0).unwrap();
+                file.sync_all().unwrap();
+            });
+            println!();
+            let _ = std::io::stdin().read_line(&mut String::new());
+            for n in 0..number(1) * 256 {
+                file.write_all_at(&BLOCK, n * 4096).unwrap();
+            }
+            file.sync_all().unwrap();
+        }
         // FILE MILLISECONDS: writes to a file opened with O_DSYNC.
         "dsync" => {
             let file = OpenOptions::new()
@@ -122,6 +137,11 @@ impl Worker {
 
     pub(crate) fn pid(&self) -> u32 {
         self.0.id()
+    }
+
+    /// Lets it go on.
+    pub(crate) fn go(&mut self) {
+        drop(self.0.stdin.take());
     }
 
     pub(crate) fn ended(&mut self) -> bool {

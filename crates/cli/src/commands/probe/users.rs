@@ -62,6 +62,8 @@ mod tests {
             let seen = Snapshot {
                 at: window,
                 window,
+                attached: window,
+                sampled_by: None,
                 source: SourceKind::Perf,
                 lost_events: 0,
                 folded_operations: 0,

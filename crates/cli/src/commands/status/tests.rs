@@ -207,6 +207,8 @@ fn a_flood_in_the_group_of_who_waits_is_found() {
     let seen = Snapshot {
         at: Duration::from_secs(1),
         window: Duration::from_secs(1),
+        attached: Duration::from_secs(1),
+        sampled_by: None,
         source: SourceKind::Perf,
         lost_events: 0,
         folded_operations: 0,

@@ -1,0 +1,33 @@
+//! Options of a plant.
+
+use std::path::PathBuf;
+
+use floodwall_probe::SourceKind;
+
+use crate::units::Which;
+
+/// Options of a plant.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The journal's directory.
+    pub journal: PathBuf,
+    /// Which devices.
+    pub devices: Which,
+    /// The probe's source; `None`: the best that works.
+    pub source: Option<SourceKind>,
+    /// Nothing is written and no journal is kept: writes are remembered, and read back from memory.
+    pub dry_run: bool,
+    /// The purpose that the journal states.
+    pub why: String,
+    /// The socket at which this process can be asked to yield a knob, for the journal.
+    pub socket: Option<PathBuf>,
+}
+
+impl Options {
+    /// All devices, the best source, for real.
+    #[must_use]
+    pub fn new(journal: impl Into<PathBuf>, why: impl Into<String>) -> Self {
+        let (journal, why) = (journal.into(), why.into());
+        Self { journal, devices: Which::All, source: None, dry_run: false, why, socket: None }
+    }
+}

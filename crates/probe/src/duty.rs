@@ -1,0 +1,155 @@
+//! When a probe looks: it waits, takes samples, pauses and goes on.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::error::ProbeError;
+use crate::perf::Perf;
+use crate::probe::{Probe, now_ns};
+use crate::samples::Samples;
+use crate::source::Source;
+use crate::tally::Files;
+use crate::under_way::{Inside, inside};
+
+/// How often it is checked whether the operations of a sample have ended.
+const END_CHECK: Duration = Duration::from_millis(10);
+
+impl Probe {
+    /// Above so many synchronous calls and reads a second only those are counted that begin in the
+    /// last fifth of each [`Self::wait`], which has to fill the time from one look to the next.
+    /// Their counts are scaled, their latencies are not. `None`: all are counted.
+    pub fn sample_above(&mut self, per_s: Option<u64>) {
+        let is_attached = self.samples.is_attached();
+        self.count_begins(true);
+        self.samples = Samples::new(now_ns(), per_s, is_attached);
+    }
+
+    /// Closes all tracepoints, in the background. Until [`Self::resume`] only bytes dirtied and the
+    /// devices' counters are seen. Operations under way are forgotten.
+    pub fn pause(&mut self) {
+        if !self.samples.is_attached() {
+            return;
+        }
+        let now = now_ns();
+        self.drain(now);
+        let mut pieces = self.source.perf().map(Perf::detach).unwrap_or_default();
+        if let Source::Bpf(bpf, _) = &mut self.source {
+            pieces.extend(bpf.detach());
+        }
+        self.closer.close(pieces);
+        self.tally.forget_all();
+        self.samples.attach(now, false);
+    }
+
+    /// Opens the tracepoints again. Of operations that are under way only calls are known, of
+    /// processes that were seen to make such, and their time begins now.
+    ///
+    /// # Errors
+    /// [`ProbeError`] if the source is lost.
+    pub fn resume(&mut self) -> Result<(), ProbeError> {
+        if self.samples.is_attached() || matches!(self.source, Source::Proc) {
+            return Ok(());
+        }
+        let mut closing = self.closer.take_back();
+        if let Source::Bpf(bpf, _) = &mut self.source {
+            // What was counted while the programs were being detached.
+            drop(bpf.take(now_ns(), &mut self.files));
+            bpf.attach_again(&mut closing)?;
+        }
+        if let Some(perf) = self.source.perf() {
+            perf.follow_processors(&self.root)?;
+        }
+        // Quick: their tracepoints are open again.
+        drop(closing);
+        self.samples.attach(now_ns(), true);
+        self.watch_writers();
+        self.take_in_calls_under_way();
+        Ok(())
+    }
+
+    /// Takes in the calls that are under way and whose beginnings were not counted.
+    pub(crate) fn take_in_calls_under_way(&mut self) {
+        if self.own_numbers {
+            return;
+        }
+        for found in self.committers.inside(&self.root) {
+            let Inside { pid, tid, call, fd } = found;
+            match &mut self.source {
+                Source::Proc => {}
+                // If it ends meanwhile, the record of that is read later.
+                Source::Perf(_) => self.tally.is_inside(pid, tid, call, fd, now_ns()),
+                Source::Bpf(bpf, _) => {
+                    let device = fd.and_then(|fd| self.files.file(pid, fd)?.device);
+                    let Some(device) = device else { continue };
+                    bpf.is_inside(pid, tid, call, device, now_ns());
+                    if inside(&self.root, pid, tid) != Some(found) {
+                        bpf.forget(pid, tid);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether tracepoints are closed, by [`Self::pause`].
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        !self.samples.is_attached() && !matches!(self.source, Source::Proc)
+    }
+
+    fn count_begins(&mut self, on: bool) {
+        if self.samples.is_counting() == on || !self.samples.is_attached() {
+            return;
+        }
+        match &mut self.source {
+            Source::Proc => {}
+            Source::Perf(perf) => perf.count_begins(on),
+            // The perf events beside are rare.
+            Source::Bpf(bpf, _) => bpf.count_begins(on),
+        }
+        self.samples.count(now_ns(), on);
+    }
+
+    /// Waits, and takes in what happens meanwhile; ends early when `stop` is raised, at the latest
+    /// after a tenth of a second.
+    ///
+    /// # Errors
+    /// [`ProbeError`] if the source is lost.
+    pub fn wait(&mut self, time: Duration, stop: &AtomicBool) -> Result<(), ProbeError> {
+        let begin = now_ns();
+        let after = |time: Duration| begin.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        let end = after(time);
+        let sampled_from = self.samples.begins_after(time).map(after);
+        self.count_begins(sampled_from.is_none());
+        // All beginnings that were recorded are known now.
+        self.drain(now_ns());
+        while !stop.load(Ordering::Relaxed) {
+            let now = now_ns();
+            if now >= end {
+                break;
+            }
+            let mut until = end;
+            if let Some(from) = sampled_from.filter(|_| !self.samples.is_counting()) {
+                if now >= from {
+                    self.count_begins(true);
+                } else {
+                    until = from;
+                }
+            }
+            let mut nap = Duration::from_nanos(until - now).min(Duration::from_millis(100));
+            if !self.samples.is_counting() && self.tally.is_idle() {
+                self.source.perf().into_iter().for_each(Perf::ignore_ends);
+            } else if !self.samples.is_counting() && self.source.perf().is_some_and(|perf| perf.sees_ends()) {
+                nap = nap.min(END_CHECK);
+            }
+            match self.source.perf() {
+                Some(perf) => {
+                    perf.wait(nap)?;
+                    // Often enough to learn the names of processes that do not live long.
+                    self.drain(now_ns());
+                }
+                None => std::thread::sleep(nap),
+            }
+        }
+        Ok(())
+    }
+}
