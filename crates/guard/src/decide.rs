@@ -256,7 +256,7 @@ impl Machine {
             return Some(format!("victims wait {pressure:.1} × the goal of {:.1?}", e.goal));
         }
         // Elevators serve a read before the writes that wait: a backlog need not harm readers.
-        if self.mode == Mode::Protect && e.readers > 0 {
+        if self.mode == Mode::Protect && !e.commits {
             return None;
         }
         if let Some(delay) = e.queue_delay.filter(|delay| *delay > e.goal) {

@@ -50,6 +50,7 @@ pub(crate) struct Estimator {
     recent: VecDeque<(Duration, LatencyCounts)>,
     readers: Windowed,
     victim_seen: Option<Duration>,
+    committer_seen: Option<Duration>,
     flood_seen: Option<Duration>,
     was_backlogged: bool,
     /// Control groups in which victims were seen, and when.
@@ -109,6 +110,8 @@ pub struct Estimate {
     pub flooded_bytes: u64,
     /// Whether victims are present.
     pub victims: bool,
+    /// Whether any of them commits.
+    pub commits: bool,
     /// Whether floods or their backlog are present.
     pub floods: bool,
     /// Request slots that readers among the victims take.
@@ -137,6 +140,7 @@ impl Estimator {
             recent: VecDeque::new(),
             readers: Windowed::largest(READERS_WINDOW),
             victim_seen: None,
+            committer_seen: None,
             flood_seen: None,
             was_backlogged: false,
             victims_groups: BTreeMap::new(),
@@ -200,6 +204,9 @@ impl Estimator {
         if victims().next().is_some() {
             self.victim_seen = Some(at);
         }
+        if victims().any(|actor| !actor.commits.is_empty()) {
+            self.committer_seen = Some(at);
+        }
         self.tell_groups(at, tick, &seen.actors, committing);
         let mut latencies = LatencyCounts::default();
         let (mut oldest, mut readers) = (Duration::ZERO, 0);
@@ -259,6 +266,7 @@ impl Estimator {
             oldest,
             flooded_bytes: seen.counters.written_bytes.saturating_sub(own_bytes),
             victims: present(self.victim_seen),
+            commits: present(self.committer_seen),
             floods: flooded,
             readers: self.readers.get().unwrap_or(0.0) as u32,
             backlog_bytes,

@@ -56,7 +56,7 @@ struct Before {
     was_shorter: bool,
 }
 
-/// What is to be done with the queue.
+/// The next step of the queue.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Turn {
     Stay,

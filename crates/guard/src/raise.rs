@@ -100,7 +100,7 @@ mod tests {
         Actor { process: Some(process.to_owned()), commits, dirtied_bytes, ..Actor::default() }
     }
 
-    /// What is raised after looks a second apart.
+    /// The raised processes after looks a second apart.
     fn raised(looks: &[Vec<Actor>]) -> Vec<String> {
         let (mut committers, mut at) = (Committers::default(), Duration::ZERO);
         for actors in looks {

@@ -88,8 +88,8 @@ pub enum Intention<'a> {
 /// A process that asks another one for knobs; `Err` says why that does not yield them.
 pub type Ask = fn(&InTheWay) -> Result<(), String>;
 
-/// The places of a hold's cells that are in the way of an entry: its own cell, those that a write of
-/// it changes, and the elevator that its tunables come and go with.
+/// The places of a hold's cells that are in the way of an entry. These are its own cell, the cells
+/// that a write of it changes, and for a tunable its elevator.
 pub(crate) fn in_the_way<'a>(hold: &'a Transaction, entry: &'a Entry) -> impl Iterator<Item = usize> + 'a {
     let is_in_the_way = |held: &Entry| {
         held.cell == entry.cell && held.target == entry.target

@@ -1,5 +1,6 @@
-//! When the probe's tracepoints are open: while there are signs of a flood, and now and then for a
-//! moment, in which the controller learns how long victims wait without one. Pure.
+//! Decides when the probe's tracepoints are open. They are while there are signs of a flood. Without
+//! signs they are open for a moment now and then, in which the controller learns the victims' wait
+//! alone. Pure.
 //!
 //! ```text
 //! signs at a look ─ backlog, a process that dirties much, a knob that is held ─▶ open, and for 4 s after
@@ -20,15 +21,15 @@ const BACKLOG: u64 = 4 << 20;
 const RATE: f64 = 2e6;
 /// Bytes that a process makes stable at a time and more: a flood's (guard: 4 MiB).
 const COMMIT: u64 = 2 << 20;
-/// The tracepoints stay open for so long after the last sign: the guard takes a flood for present
+/// The tracepoints stay open for so long after the last sign. The guard takes a flood for present
 /// for 3 s, and learns nothing about victims alone before that.
 const LINGER: Duration = Duration::from_secs(4);
 /// Without signs they are open so long …
 const SAMPLE: Duration = Duration::from_secs(1);
 /// … in each of these periods. The guard's base latency is the median of ten seconds of samples.
 const PERIOD: Duration = Duration::from_secs(8);
-/// A process counts as one that commits for so long after it was seen to: it is seen in one
-/// sample, and again in one of the next two.
+/// A process that has committed counts as a committer for so long. One that goes on is seen again
+/// in one of the next two samples.
 const COMMITS: Duration = Duration::from_secs(20);
 
 /// Decides from look to look.
@@ -38,7 +39,7 @@ pub(crate) struct Attention {
     sign: Option<Duration>,
     /// When the last sample began.
     sample: Option<Duration>,
-    /// Who was last seen to commit, and when.
+    /// Committers, and when each was last seen to commit.
     commits: HashMap<String, Duration>,
     /// The machine's dirty bytes at the last look.
     dirty: u64,

@@ -74,7 +74,7 @@ impl Disks {
         self.noted(used)
     }
 
-    /// What is under way ends without being counted by the kernel's sums.
+    /// Requests that are under way end without being counted by the kernel's sums.
     fn noted(&mut self, all: BTreeMap<DeviceId, DeviceSample>) -> BTreeMap<DeviceId, DeviceSample> {
         if all.values().any(|sample| sample.in_flight > 0) {
             self.passed = None;

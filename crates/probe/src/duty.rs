@@ -15,8 +15,8 @@ use crate::under_way::{Inside, inside};
 const END_CHECK: Duration = Duration::from_millis(10);
 
 impl Probe {
-    /// Above so many synchronous calls and reads a second only those are counted that begin in the
-    /// last fifth of each [`Self::wait`], which has to fill the time from one look to the next.
+    /// Above so many synchronous calls and reads a second a sample of them is counted: those that
+    /// begin in the last fifth of each [`Self::wait`]. The wait has to fill the time between looks.
     /// Their counts are scaled, their latencies are not. `None`: all are counted.
     pub fn sample_above(&mut self, per_s: Option<u64>) {
         let is_attached = self.samples.is_attached();
@@ -52,7 +52,7 @@ impl Probe {
         }
         let mut closing = self.closer.take_back();
         if let Source::Bpf(bpf, _) = &mut self.source {
-            // What was counted while the programs were being detached.
+            // Counts from the time in which the programs were being detached.
             drop(bpf.take(now_ns(), &mut self.files));
             bpf.attach_again(&mut closing)?;
         }

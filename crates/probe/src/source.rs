@@ -18,7 +18,7 @@ pub(crate) enum Use {
     All,
     /// To follow processes.
     Following,
-    /// To see who waits and who floods.
+    /// To see victims and floods.
     Sparing,
 }
 

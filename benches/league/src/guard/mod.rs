@@ -96,7 +96,7 @@ enum Only {
     /// Ten committing threads on every preset, without a search for the best fixed setting where
     /// there is no grid
     Presets,
-    /// Floods in a control group of their own, and victims at a third of their rate
+    /// Floods in a separate control group, and victims at a third of their rate
     Paced,
     /// Moving conditions
     Conditions,

@@ -1,4 +1,4 @@
-//! The guard beside a flood in a control group of its own, and victims at a third of their rate alone.
+//! The guard beside a flood in a separate control group, and victims at a third of their rate alone.
 //!
 //! ```text
 //! 0 s victim at a third ─▶ 15 s flood joins ─▶ 17 … 105 s: rate, p99, dead seconds, flood
@@ -153,7 +153,7 @@ const GOALS: [Goal; 4] = [
 pub(super) fn section(rows: &[(Cell, Paced)], all: usize) -> String {
     let mut out = format!(
         "{} of {all} cells are measured, on {} machines each. Victims run at a third of their rate alone, \
-         from {MEET} s before the flood to {} s after it came. The flood is in a control group of its own. \
+         from {MEET} s before the flood to {} s after it came. The flood is in a separate control group. \
          A cell reaches a goal if it does on every machine.\n\n| figure | goal | cells with the guard | without |\n|---|---|---|---|\n",
         rows.len(),
         MACHINES.len(),

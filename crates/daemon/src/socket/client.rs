@@ -52,7 +52,7 @@ pub fn ask(named: Option<&Path>, request: Request) -> Result<Reply, DaemonError>
 /// Asks the process at a socket to put knobs back and to leave them alone, until all are back.
 ///
 /// # Errors
-/// Nobody answers, or what the process objects to; some knobs are not back in time.
+/// No answer, the process's objection, or knobs that are not back in time.
 pub fn ask_to_yield(socket: &Path, knobs: &[KnobName]) -> Result<(), DaemonError> {
     let end = Instant::now() + YIELD;
     loop {

@@ -100,7 +100,7 @@ impl AuditedPlant {
         }
     }
 
-    /// Whose threads have the priority of a knob; `None` if it is no priority.
+    /// The process whose threads a priority is for; `None` for other knobs.
     fn whose_priority(&self, knob: &str) -> Option<String> {
         if knob == JOURNAL_PRIORITY {
             return Some("ext4's journal".to_owned());

@@ -103,7 +103,7 @@ fn nothing_is_raised_where_the_elevator_does_not_heed_it() {
     run.start(1, "db");
     run.start(11, "copy");
     run.until(60);
-    // In order: what is in force when a priority is written.
+    // The elevator that is in force when a priority is written.
     let mut elevator = "mq-deadline";
     let mut raised = 0;
     for (at, KnobWrite { knob, value, .. }) in &run.writes {

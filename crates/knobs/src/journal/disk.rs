@@ -20,8 +20,8 @@ use super::store::{JournalError, Mark, Store};
 /// Anything larger is not a journal.
 const MAX_FILE_BYTES: u64 = 32 << 20;
 const LOCK: &str = "lock";
-/// Locked by the process that steers for as long as it lives, or is still inside a write. flock(2)
-/// works across PID namespaces, and the kernel unlocks the file with the process.
+/// Locked by the process that steers, until it has ended and its last write is over. flock(2) works
+/// across PID namespaces. The kernel unlocks the file with the process.
 const MARK: &str = "steering";
 /// A process that looks for the mark locks the file for a moment. So taking it is tried again.
 const MARK_ATTEMPTS: u32 = 10;

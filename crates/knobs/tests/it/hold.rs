@@ -257,7 +257,7 @@ fn a_change_is_rolled_back_below_a_hold_once_that_has_yielded() {
     let original = world.kernel.all();
     world.apply(&["nr_requests=64", "vm.dirty_expire_centisecs=100"]).unwrap();
     write(&world, &mut hold, "nr_requests=8").unwrap();
-    // Without asking, only what nobody holds is put back.
+    // Without asking, only knobs without a holder are put back.
     let (_, undone) = world.session().rollback(0).unwrap();
     assert!(undone[0].waits() && !undone[0].closed, "{undone:?}");
     assert!(

@@ -221,7 +221,7 @@ fn killed() -> Result<(), String> {
     all_are(crowd.pid(), &own).map(drop)
 }
 
-/// The law on a loop device: whoever commits is raised before a queue is changed, the flood is not.
+/// The law on a loop device: the committing process is raised, the flood is not.
 fn guarded() -> Result<(), String> {
     let (disk, crowd) = begin()?;
     let original = disk.knobs();

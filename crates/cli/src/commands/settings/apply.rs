@@ -143,7 +143,7 @@ fn show(place: &Place, plan: &Plan) -> anyhow::Result<()> {
     output::result(&format!("{}{}", text::difference(plan), others.lines(plan)))
 }
 
-/// Says which knobs a guard has to yield; `false` if there are none.
+/// Names the knobs that a guard has to yield; `false` without any.
 fn tell_held(place: &Place, changes: &[Change]) -> anyhow::Result<bool> {
     let held = place.in_the_way(Intention::Apply(changes))?;
     if let Some(held) = &held {

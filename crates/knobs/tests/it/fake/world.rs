@@ -80,8 +80,8 @@ impl World {
         self.kernel.put(&format!("{thread}/fd/5"), file);
     }
 
-    /// Has the process that holds the knobs in the way of something yield them, as a guard does;
-    /// `false` if there are none, or it could not.
+    /// The holding process yields the knobs that are in the way, as a guard does. `false` without
+    /// any, or if it could not.
     pub(crate) fn ask(&self, steering: &Session<'_>, hold: &mut Hold, of: Intention<'_>) -> bool {
         let Ok(Some(asked)) = self.session().in_the_way(of) else { return false };
         let is_asked = |knob: &Knob, target: &Target| asked.knobs.contains(&KnobName::of(knob, target));
