@@ -82,7 +82,7 @@ fn head(status: &Status) -> Vec<String> {
     )];
     let goal = match status.p99_us {
         Some(us) => format!("99 of 100 operations within {}", micros(us)),
-        None => "nine of ten operations within four times what they take while nothing floods".into(),
+        None => "9 of 10 operations within four times what they take without a flood".into(),
     };
     lines.push(match status.mode.as_str() {
         "balance" => format!("mode balance: the product of the victims' speed and the flood's; goal: {goal}"),
@@ -290,7 +290,7 @@ mod tests {
     fn what_it_does_and_why_is_on_one_page() {
         insta::assert_snapshot!(status(&document()), @r"
         guard 0.1.0 (process 4711) for 1 h 7 min; looking through perf; no configuration file
-        goal: four times what operations take while nothing floods
+        mode protect: the goal first, then the flood; goal: 9 of 10 operations within four times what they take without a flood
 
         DEVICE  STATE       FOR  LEVERS           PRESSURE     GOAL    ALONE    DRAINS  BACKLOG
         sda     protect  12.0 s  bfq, 4 requests      0.81  20.0 ms  5.00 ms  100 MB/s   812 MB
