@@ -40,6 +40,8 @@ pub(crate) struct Held {
     left_alone: BTreeSet<String>,
     /// Of these, the knobs that another program has set.
     theirs: BTreeSet<String>,
+    /// Of these, the knobs that were yielded: they are not taken again, whatever the encounter.
+    yielded: BTreeSet<String>,
     /// The administrator's elevator was put back, and the knobs that came with it have not been
     /// read yet.
     elevator_back: bool,
@@ -123,6 +125,7 @@ impl Held {
             unread: false,
             left_alone: BTreeSet::new(),
             theirs: BTreeSet::new(),
+            yielded: BTreeSet::new(),
             elevator_back: false,
             failed: Vec::new(),
             later: BTreeMap::new(),
@@ -272,8 +275,9 @@ impl Held {
         }
         self.groups.clear();
         self.own.0.retain(|knob, _| !is_passing(knob));
-        self.left_alone.retain(|knob| !is_passing(knob));
-        self.theirs.retain(|knob| !is_passing(knob));
+        let stays = |knob: &String| !is_passing(knob) || self.yielded.contains(knob);
+        self.left_alone.retain(stays);
+        self.theirs.retain(stays);
         self.later.retain(|knob, _| !is_passing(knob));
         self.late.retain(|knob, _| !is_passing(knob));
     }
@@ -477,6 +481,7 @@ impl Held {
         self.later.remove(knob);
         self.theirs.insert(knob.to_owned());
         self.left_alone.insert(knob.to_owned());
+        self.yielded.insert(knob.to_owned());
     }
 
     /// A wanted value could not be written.

@@ -205,6 +205,9 @@ pub const PACE_START_STEP: Duration = Duration::from_millis(750);
 /// The first rate while nothing is known of the device, in bytes a second: a quarter of what a slow
 /// disk drains.
 pub const PACE_START_RATE: f64 = 16e6;
+/// A pace is at most so many times what the flood was seen to write, while the drain rate is not
+/// known.
+pub const MOST_UNUSED: f64 = 4.0;
 /// So long after the pace begins, victims still wait for what the flood wrote before.
 pub const PACE_OLD: Duration = Duration::from_secs(3);
 /// A higher rate is tried while victims wait for less than this share of their goal.

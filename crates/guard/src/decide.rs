@@ -170,7 +170,11 @@ impl Machine {
         in_force: bool,
     ) -> Option<Move> {
         let both = e.victims && e.floods;
-        self.mode = whole.mode;
+        if std::mem::replace(&mut self.mode, whole.mode) != whole.mode {
+            let steers = self.state == State::Protect && whole.mode == Mode::Protect;
+            self.ladder = steers.then(|| Ladder::begin(now, None));
+            self.known = [None, None];
+        }
         if !in_force {
             self.stepped = now;
         }
@@ -306,7 +310,7 @@ impl Machine {
             self.best = known;
             self.opening.clear();
             self.tallies.clear();
-            self.ladder = self.ladder.as_ref().map(|_| Ladder::begin(now, self.own_wait_s.take()));
+            self.ladder = (self.mode == Mode::Protect).then(|| Ladder::begin(now, self.own_wait_s.take()));
             if kind != self.kind {
                 (self.patience, self.step) = (PATIENCE, None);
                 self.tried.clear();
@@ -414,7 +418,8 @@ impl Machine {
         if now - self.stepped < self.settle {
             return None;
         }
-        if self.best.is_free()
+        if self.mode == Mode::Balance
+            && self.best.is_free()
             && let Some(pressure) = e.pressure.filter(|pressure| *pressure > HARMED)
             && let Some(first) = self.opening.pop_front()
         {
@@ -542,6 +547,7 @@ impl Machine {
 
     /// Conditions have changed: earlier results say little.
     fn begin_anew(&mut self, now: Duration) {
+        self.ladder = self.ladder.as_ref().map(|_| Ladder::begin(now, None));
         self.tallies.retain(|level, _| *level == self.best);
         self.tally(self.best).keep_last(LAST_SLOTS);
         self.tried.clear();

@@ -189,11 +189,13 @@ impl Estimator {
                 self.saw_device |= is_device;
                 self.drain.add(tick, rate);
                 self.stretch.push_back((tick, seen.counters.written_bytes));
+                self.add_most_drain(tick);
+            } else {
+                self.stretch.clear();
             }
         } else {
             self.stretch.clear();
         }
-        self.add_most_drain(tick);
         self.was_backlogged = backlogged;
 
         let floods = seen.actors.iter().any(|a| is_flood(a, tick));

@@ -22,8 +22,8 @@ use floodwall_model::Setting;
 
 use crate::config::{
     DOMAIN, FIRST_SHARE, FLOOD_RATE, HARMED, LEAST_DOMAIN, LEAST_SHARE, LEAST_TRIAL, MOST_PROBE_WAIT,
-    PACE_DOWN, PACE_OLD, PACE_ROOM, PACE_START, PACE_START_RATE, PACE_START_STEP, PACE_UP, PROBE, PROBE_WAIT,
-    SETTLE,
+    MOST_UNUSED, PACE_DOWN, PACE_OLD, PACE_ROOM, PACE_START, PACE_START_RATE, PACE_START_STEP, PACE_UP,
+    PROBE, PROBE_WAIT, SETTLE,
 };
 use crate::estimate::Estimate;
 
@@ -97,9 +97,10 @@ impl Pace {
         if now - self.changed < self.hold {
             return None;
         }
-        let drain = e.most_drain_bytes_per_s.unwrap_or(self.rate);
+        let drain = e.most_drain_bytes_per_s.unwrap_or(0.0);
         let floor = if e.drain_is_least { FLOOD_RATE } else { LEAST_SHARE * drain };
-        let most = if e.drain_is_least { f64::INFINITY } else { drain };
+        // A flood that does not use its rate shows nothing of a higher one.
+        let most = if e.drain_is_least { (MOST_UNUSED * drain).max(PACE_START_RATE) } else { drain };
         let before = self.rate;
         self.hold = SETTLE;
         // Too few operations end to tell, and none is late: victims bear it.

@@ -269,7 +269,9 @@ impl HostPlant {
     pub fn yield_knobs(&mut self, asked: &[KnobName]) -> Yielded {
         let (mut knobs, mut all) = (Vec::new(), BTreeMap::new());
         for name in asked {
-            if let Some((group, limit)) = name.knob.rsplit_once(':') {
+            let of_process = name.knob.strip_suffix(".ioprio").filter(|pid| pid.starts_with("pid:"));
+            let knob = of_process.map(|pid| format!("{pid}:ioprio"));
+            if let Some((group, limit)) = knob.as_ref().unwrap_or(&name.knob).rsplit_once(':') {
                 all.insert(name.clone(), Some(format!("/{group}/{limit}")));
                 // A process's priority has a dot in a controller's name.
                 let is_process = group.starts_with("pid:");
@@ -289,7 +291,10 @@ impl HostPlant {
                 let owner = number.map(|number| format!("/{number}/{}", name.knob)).or(device.clone());
                 all.insert(KnobName { device, knob: name.knob.clone() }, owner);
             }
-            knobs.push((unit.map(|unit| unit.id), name.knob.clone()));
+            // The controller does not know a device that is in no unit.
+            if unit.is_some() || name.device.is_none() {
+                knobs.push((unit.map(|unit| unit.id), name.knob.clone()));
+            }
         }
         let waiting: BTreeSet<KnobName> = match &mut self.hand {
             Hand::Live(writer) => writer.yield_knobs(&all),

@@ -49,8 +49,9 @@ const REQUESTS: [(&str, &str); 4] = [
     ("request_issued", "block_rq_issue"),
     ("request_done", "block_rq_complete"),
 ];
-/// Without these there is no use in looking.
-const NEEDED: [&str; 4] = ["enter_fsync", "exit_fsync", "request_issued", "request_done"];
+/// Without these there is no use in looking. Before Linux 6.5 (`block_io_start`) the programs do not
+/// see which thread asks for a request, so writes to `O_SYNC` files have no device.
+const NEEDED: [&str; 5] = ["enter_fsync", "exit_fsync", "request_made", "request_issued", "request_done"];
 /// A program that is being detached can't be attached: longest wait for its end.
 const DETACHING: Duration = Duration::from_millis(500);
 /// Flags of `struct control`.
