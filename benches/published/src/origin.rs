@@ -204,7 +204,8 @@ fn digest(root: &Path, paths: &[&str]) -> anyhow::Result<String> {
     Ok(format!("{:016x}", XxHash64::oneshot(0, content.as_bytes())))
 }
 
-/// All files below `path` that are no tests, relative to `root`.
+/// All files below `path` that are no tests, relative to `root`. An object file follows from the
+/// source beside it.
 fn collect(root: &Path, path: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     let there = root.join(path);
     if !there.is_dir() {
@@ -215,7 +216,7 @@ fn collect(root: &Path, path: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result
         let name = entry?.file_name();
         let text = name.to_string_lossy();
         let is_test = text == "tests" || text.ends_with("tests.rs");
-        if !is_test && !text.starts_with('.') {
+        if !is_test && !text.starts_with('.') && !text.ends_with(".o") {
             collect(root, &path.join(&name), files)?;
         }
     }
